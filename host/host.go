@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host is one machine: its identity, files, commands, ports, and what
+// is missing on it with the remedy.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"boxdyno/internal/netns"
+)
+
+// ErrNotSupported is the "no" of a probe: this kernel, driver or board cannot.
+// Any other error of a probe means "don't know".
+var ErrNotSupported = errors.New("not supported")
+
+// A Missing is a prerequisite or privilege that is not there (exit code 3).
+type Missing struct {
+	What   string     // "nft, which loads the filter's rules"
+	Remedy [][]string // commands that supply it; doctor prints them
+	Hint   string     // where no command helps: what to do, in words
+}
+
+func (m *Missing) Error() string {
+	s := "missing " + m.What
+	for i, r := range m.Remedy {
+		s += []string{": run ", ", then "}[min(i, 1)] + strings.Join(r, " ")
+	}
+	if m.Hint != "" {
+		s += ": " + m.Hint
+	}
+	return s
+}
+
+// Capabilities is what a privileged run needs when it is not root's.
+const Capabilities = "cap_sys_admin,cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_sys_resource"
+
+// Privilege is the Missing for an operation that answered EPERM.
+func Privilege(what string) *Missing {
+	return &Missing{What: "privilege to " + what, Hint: "run it with sudo, or give the binary " + Capabilities + " with setcap"}
+}
+
+// A Local is this machine, one of its namespaces, or (in tests) a recorded tree.
+type Local struct {
+	Label string // "tester", "dut"
+	Root  fs.FS  // nil: the machine's own
+	Netns string // "": the process's own
+}
+
+// A Port is an interface of a host: plain data, because a backend must enter
+// the namespace in every thread that it makes.
+type Port struct {
+	Host  string
+	Netns string // path; "": the process's own
+	Name  string
+}
+
+// View runs f in the host's namespace with its file system: there
+// proc/thread-self/net is that namespace's (proc/net is not). f must not start
+// goroutines.
+func (l *Local) View(f func(root fs.FS) error) error {
+	if l.Root != nil {
+		return f(l.Root)
+	}
+	return netns.Do(l.Netns, func() error { return f(os.DirFS("/")) })
+}
+
+// Run runs a program in the host's namespace and returns its standard output. A
+// program that is not installed is a *Missing with the package that has it.
+func (l *Local) Run(ctx context.Context, stdin string, argv ...string) ([]byte, error) {
+	var out, errw strings.Builder
+	path, err := lookup(argv[0])
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdout, cmd.Stderr = &out, &errw
+	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = inheritCaps()
+	if err := netns.Do(l.Netns, cmd.Start); err != nil {
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	if err := cmd.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		line, _, _ := strings.Cut(strings.TrimSpace(errw.String()), "\n")
+		return nil, fmt.Errorf("%s: %s (%w)", strings.Join(argv, " "), line, err)
+	}
+	return []byte(out.String()), nil
+}
+
+// packages says which Debian package has a program that is not named like it.
+var packages = map[string]string{"nft": "nftables"}
+
+func lookup(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	for _, dir := range []string{"/usr/sbin/", "/sbin/"} {
+		if err == nil {
+			break
+		}
+		path, err = exec.LookPath(dir + name) // an ordinary PATH lacks them
+	}
+	if err != nil {
+		pkg := packages[name]
+		if pkg == "" {
+			pkg = name
+		}
+		return "", &Missing{What: "the program " + name, Remedy: [][]string{{"apt-get", "install", "-y", pkg}}}
+	}
+	return path, nil
+}
+
+// Has reports whether a program is installed: nil or a *Missing.
+func Has(name string) error { _, err := lookup(name); return err }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lab builds testbeds.
+package lab
+
+import (
+	"context"
+	"flag"
+	"net/netip"
+
+	"boxdyno/engine"
+	"boxdyno/host"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Port is an end that the tester drives, and what stands at the other end of
+// its cable.
+type Port struct {
+	host.Port
+	MAC, GatewayMAC [6]byte
+	Addr4, Gateway4 netip.Addr   // in 198.18.0.0/15
+	Addr6, Gateway6 netip.Addr   // in 2001:2::/48
+	MTU             int          // of the port; a frame's buffer may be 14 longer
+	Link            unit.BitRate // 0: no stated rate; the tester's ceiling limits
+}
+
+// A Service is what the DUT does to frames: plain data.
+type Service struct {
+	Kind  string // one of Services
+	Rules int    // filter: rules before the one that matches
+	Flows int    // nat: flows to expect
+}
+
+// Services are the kinds: plain routing; nft rules before the match; masquerade
+// towards wan; and throwing every test frame away in XDP, tc or nft.
+var Services = []string{"route", "filter", "nat", "drop-xdp", "drop-tc", "drop-nft"}
+
+// A Testbed is ports, the DUT between them, and the paths through it.
+type Testbed struct {
+	Topology  string
+	Kind      string // real, sandbox, memory
+	Placement string // shared, split; "" where tester and DUT share no CPU
+	Ports     []Port // 0 is lan, 1 is wan
+	Loop      []Port // two tester ports wired to each other, for the self-test; may be Ports themselves
+	TesterCPU int    // for the sender; -1: any
+	Engine    engine.Backend
+	Tried     []engine.Tried
+	DUT       *host.Local   // nil: a black box
+	Services  []string      // those that Serve can set up
+	Settings  []result.Pair // how it was built, for the record
+
+	// Path is the hops from port from to port to (indexes into Ports, or into
+	// Loop with loop set).
+	Path func(from, to int, loop bool) ledger.Path
+	// Sources are counters of the testbed that are no kernel's.
+	Sources []ledger.Source
+	// Serve makes the DUT do s and nothing else; nil where it cannot be told.
+	Serve func(ctx context.Context, s Service) error
+	// Close takes everything down; it may be called more than once.
+	Close func() error
+}
+
+// A Topology is its parameters; Flags declares them with their defaults, Build
+// makes the testbed or leaves nothing behind.
+type Topology interface {
+	Flags(fs *flag.FlagSet)
+	Build(ctx context.Context) (*Testbed, error)
+}
+
+// A Spec is a row of All.
+type Spec struct {
+	Name, Doc string
+	New       func() Topology
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package procedure holds the procedures that measure a DUT, one file each.
+package procedure
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"time"
+
+	"boxdyno/lab"
+	"boxdyno/result"
+)
+
+// A Procedure is its scalar parameters. A list given for a scalar is an axis:
+// runner expands it, so no procedure has a matrix loop.
+type Procedure interface {
+	// Flags declares the parameters with their defaults, ranges and meaning; its
+	// Set reports a bad value.
+	Flags(fs *flag.FlagSet)
+	// Check refuses parameters that do not fit together or to the testbed's
+	// services, before anything is measured. bed may be nil (a dry run).
+	Check(bed *lab.Testbed) error
+	// Estimate is about how many trials Run takes, and how long.
+	Estimate() (trials int, d time.Duration)
+	Run(ctx context.Context, env *Env) (Outcome, error)
+}
+
+// An Outcome is what a trial or a procedure found; runner makes it a record.
+type Outcome struct {
+	Status   result.Status
+	Reason   string
+	Values   []result.Value
+	Load     *result.Load
+	Account  *result.Account
+	Phases   []result.Phase
+	Warnings []string
+}
+
+// An Env is where a procedure runs.
+type Env struct {
+	Bed *lab.Testbed
+	Log *slog.Logger
+
+	// Trial carries out f as one trial (RFC 2544: one load, one duration),
+	// judges its validity and appends its record; in a resumed run it returns
+	// the finished record without calling f. cfg identifies the trial within
+	// the procedure's point.
+	Trial func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+
+	// Once carries out f as one trial of the whole run, whichever procedure asks
+	// first, under the name key: the self-test.
+	Once func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+}
+
+// A Spec is a row of All.
+type Spec struct {
+	Name, Doc string
+	Standard  string // what it follows, "RFC 2544"
+	Metrics   []result.Metric
+	New       func() Procedure
+}

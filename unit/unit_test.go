@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unit
+
+import (
+	"math"
+	"testing"
+)
+
+func TestLineRate(t *testing.T) {
+	for _, c := range []struct {
+		link BitRate
+		size float64
+		want float64
+	}{{1e9, 64, 1488095}, {10e9, 64, 14880952}, {1e9, 1518, 81274}, {100e6, 64, 148809}} {
+		if got := math.Floor(float64(LineRate(c.link, c.size))); got != c.want {
+			t.Errorf("LineRate(%v, %v) = %v, want %v", c.link, c.size, got, c.want)
+		}
+	}
+	if got := L1(LineRate(1e9, 594), 594); math.Abs(float64(got)-1e9) > 1e-3 {
+		t.Errorf("L1 of line rate is %v", got)
+	}
+}
+
+func TestSI(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0 ", 1: "1.00 ", 999.6: "1.00 k", 1488095: "1.49 M", 2.9e-7: "290 n",
+		-1260: "-1.26 k", 12.34: "12.3 ", 1e15: "1000 T", 999: "999 ", 0.0004: "400 µ",
+	} {
+		if got := SI(v); got != want {
+			t.Errorf("SI(%v) = %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestParseRates(t *testing.T) {
+	for s, want := range map[string]FrameRate{"200k": 200e3, "1.488M": 1.488e6, "64": 64, "3 k frame/s": 3000, "5kfps": 5000} {
+		if got, err := ParseFrameRate(s); err != nil || math.Abs(float64(got-want)) > 1e-6 {
+			t.Errorf("ParseFrameRate(%q) = %v, %v", s, got, err)
+		}
+	}
+	for s, want := range map[string]BitRate{"1Gbps": 1e9, "2Mbps": 2e6, "100M": 100e6, "2.5Gbit/s": 2.5e9} {
+		if got, err := ParseBitRate(s); err != nil || got != want {
+			t.Errorf("ParseBitRate(%q) = %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "k", "-1", "0", "1x", "Inf", "NaN", "1e400"} {
+		if _, err := ParseFrameRate(s); err == nil {
+			t.Errorf("ParseFrameRate(%q) was taken", s)
+		}
+		if _, err := ParseBitRate(s); err == nil {
+			t.Errorf("ParseBitRate(%q) was taken", s)
+		}
+	}
+}
