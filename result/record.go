@@ -203,6 +203,7 @@ type Run struct {
 	Kind         string          `json:"kind"` // real, sandbox, emulated, memory
 	Role         string          `json:"role,omitempty"`
 	Preset       string          `json:"preset"`               // quick or standard
+	Criteria     []Criterion     `json:"criteria,omitempty"` // of the role
 	NotMeasured  []string        `json:"not_measured"`         // what the preset leaves out, in words
 	Deviations   []string        `json:"deviations,omitempty"` // from the standards, in words
 	Machines     []Machine       `json:"machines"`
