@@ -37,7 +37,7 @@ type TxReport struct {
 	Accepted     uint64
 	Refused      uint64
 	NotSent      uint64 // due by the schedule and not sent when time was up
-	Late         uint64 // sent more than 16 intervals behind the schedule
+	Late         uint64 // times that the schedule was shifted, because it could not be caught up
 	CatchUp      uint64 // longest burst sent behind the schedule, frames
 	Stalls       uint64 // times that the sender stood still for more than StallFloor
 	LongestStall time.Duration
@@ -92,9 +92,10 @@ type Meter interface {
 type Backend interface {
 	// Name is the table's, with the mode: "xdp/native".
 	Name() string
-	// Probe says whether the backend works on p by doing: nil,
-	// host.ErrNotSupported (wrapped, with why), or another error for "don't know".
-	Probe(ctx context.Context, p host.Port) error
+	// Probe says whether the backend sends and meters on all of ports, by doing:
+	// nil, host.ErrNotSupported (wrapped, with why), or another error for "don't
+	// know". It takes all ports at once, because two may be each other's peer.
+	Probe(ctx context.Context, ports ...host.Port) error
 	// OpenTransmitter opens the lanes of one sender thread on cpu (-1: any).
 	OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (Transmitter, error)
 	OpenMeter(ctx context.Context, p host.Port) (Meter, error)

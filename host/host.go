@@ -40,7 +40,7 @@ func (m *Missing) Error() string {
 }
 
 // Capabilities is what a privileged run needs when it is not root's.
-const Capabilities = "cap_sys_admin,cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_sys_resource"
+const Capabilities = "cap_sys_admin,cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_sys_resource,cap_dac_override,cap_sys_nice"
 
 // Privilege is the Missing for an operation that answered EPERM.
 func Privilege(what string) *Missing {

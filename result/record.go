@@ -89,7 +89,7 @@ type Load struct {
 	Forwarded    unit.FrameRate `json:"forwarded_fps"`
 	Backend      string         `json:"backend"` // transmitter/meter and mode: "xdp/native"
 	Batch        int            `json:"batch"`
-	Late         int64          `json:"late,omitempty"`         // frames sent behind their schedule
+	Late         int64          `json:"late,omitempty"`         // times that the schedule was shifted, because it could not be caught up
 	CatchUp      int64          `json:"catch_up,omitempty"`     // longest burst sent to catch up, frames
 	Stalls       int64          `json:"stalls"`                 // times that the sender stood still for more than 50 us
 	LongestStall int64          `json:"longest_stall_ns"`       // ns
@@ -203,7 +203,7 @@ type Run struct {
 	Kind         string          `json:"kind"` // real, sandbox, emulated, memory
 	Role         string          `json:"role,omitempty"`
 	Preset       string          `json:"preset"`               // quick or standard
-	Criteria     []Criterion     `json:"criteria,omitempty"` // of the role
+	Criteria     []Criterion     `json:"criteria,omitempty"`   // of the role
 	NotMeasured  []string        `json:"not_measured"`         // what the preset leaves out, in words
 	Deviations   []string        `json:"deviations,omitempty"` // from the standards, in words
 	Machines     []Machine       `json:"machines"`

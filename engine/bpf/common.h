@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What sender and meter share; keep in step with frame/build.go. */
+#pragma once
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+
+#define MAGIC 0x6264796eu
+
+#define ETH_LEN 14
+#define IP4_LEN 20
+#define IP6_LEN 40
+#define UDP_LEN 8
+#define SIG_LEN 18
+
+
+#define LOAD16(p) (*(const u16 *)(p))
+#define LOAD32(p) (*(const u32 *)(p))
+#define LOAD64(p) (*(const u64 *)(p))
+#define STORE16(p, x) (*(u16 *)(p) = (x))
+#define STORE32(p, x) (*(u32 *)(p) = (x))
+#define STORE64(p, x) (*(u64 *)(p) = (x))

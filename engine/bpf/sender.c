@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The sender of the xdp backend: run over and over by BPF_PROG_RUN with live
+ * frames, on one thread.
+ *
+ *   due? (paced) -> size -> headers of the size -> flow -> sequence, time -> redirect
+ *
+ * Pages are recycled as the DUT left them, so every octet that can differ from
+ * zero is written each time. The verdict is not transmission: the port's
+ * counters and redirect_errors are.
+ */
+#include "common.h"
+
+#define MAX_LANES 2
+#define MAX_SIZES 64
+#define FLOW_PORTS 50000
+#define STALL_NS 50000
+#define BATCH_MASK 63 /* flat out, the clock is read every 64 frames */
+#define CATCH_UP 4    /* intervals; a schedule further behind is shifted, so that a stall is no burst */
+
+/* Set before loading; the verifier removes what does not apply. */
+const volatile bool ipv6;
+const volatile bool paced;
+const volatile bool mixed; /* more than one size */
+const volatile u32 lanes = 1;
+
+struct variant {
+	u8 header[80];
+	u32 len;
+	u32 ip_sum;
+	u32 udp_sum;
+	s32 shrink; /* octets off the tail of the largest frame: <= 0 */
+};
+
+struct lane {
+	u32 ifindex;
+	u32 addr_base;
+	u32 port_base;
+	u32 flows;
+	u32 sizes;
+	u32 answer;
+	/* state */
+	u64 issued;
+	u32 size;
+	u32 flow;
+	u32 flow_addr;
+	u32 flow_port;
+	u64 first;
+	u64 last;
+	struct variant variants[MAX_SIZES];
+};
+
+struct schedule {
+	u64 interval; /* 1/65536 ns between frames of all lanes */
+	u64 duration; /* ns; 0: none */
+	u64 count;    /* frames of all lanes; 0: no limit */
+	/* state */
+	u64 origin;
+	u64 due; /* 1/65536 ns from origin */
+	u64 now; /* at the last reading of the clock */
+	u64 sent;
+	u64 late;
+	u64 catch_up;
+	u64 burst;
+	u64 stalls;
+	u64 longest_stall;
+	u32 lane;
+	u32 done;
+};
+
+struct lane lane_state[MAX_LANES];
+struct schedule sched;
+
+static __always_inline u16 fold(u32 s)
+{
+	s = (s >> 16) + (s & 0xffff);
+	s = (s >> 16) + (s & 0xffff);
+	return ~s;
+}
+
+static __always_inline void tick(u64 now)
+{
+	u64 stood = now - sched.now;
+
+	if (sched.now && stood > STALL_NS) {
+		sched.stalls++;
+		if (stood > sched.longest_stall)
+			sched.longest_stall = stood;
+	}
+	sched.now = now;
+}
+
+/* Whether the next frame is due; keeps the schedule. */
+static __always_inline bool due(u64 now)
+{
+	u64 at = (now - sched.origin) << 16;
+	u64 behind;
+
+	if (at < sched.due)
+		return false;
+	behind = at - sched.due;
+	if (behind > CATCH_UP * sched.interval) {
+		sched.late++;
+		sched.due = at - CATCH_UP * sched.interval;
+	}
+	if (behind >= sched.interval) {
+		if (++sched.burst > sched.catch_up)
+			sched.catch_up = sched.burst;
+	} else {
+		sched.burst = 0;
+	}
+	sched.due += sched.interval;
+	return true;
+}
+
+SEC("xdp")
+int send(struct xdp_md *ctx)
+{
+	void *data, *data_end;
+	struct variant *v;
+	struct lane *l;
+	u64 now = 0, k;
+	u32 lane, addr, port, size;
+
+	if (sched.done)
+		return XDP_DROP;
+	if (sched.count && sched.sent >= sched.count) {
+		tick(bpf_ktime_get_ns());
+		sched.done = 1;
+		return XDP_DROP;
+	}
+	if (paced || !(sched.sent & BATCH_MASK)) {
+		now = bpf_ktime_get_ns();
+		tick(now);
+		if (!sched.origin)
+			sched.origin = now;
+		if (sched.duration && now - sched.origin >= sched.duration) {
+			sched.done = 1;
+			return XDP_DROP;
+		}
+		if (paced && !due(now))
+			return XDP_DROP;
+	}
+
+	lane = 0;
+	if (lanes > 1) {
+		lane = sched.lane & (MAX_LANES - 1);
+		sched.lane = lane ^ 1;
+	}
+	l = &lane_state[lane];
+	size = 0;
+	if (mixed) {
+		size = l->size & (MAX_SIZES - 1);
+		l->size = size + 1 >= l->sizes ? 0 : size + 1;
+	}
+	v = &l->variants[size];
+	if (mixed && v->shrink && bpf_xdp_adjust_tail(ctx, v->shrink))
+		return XDP_DROP;
+
+	data = (void *)(long)ctx->data;
+	data_end = (void *)(long)ctx->data_end;
+	if (data + (ipv6 ? 80 : 60) > data_end)
+		return XDP_DROP;
+#pragma unroll
+	for (int i = 0; i < 7; i++)
+		STORE64(data + 8 * i, LOAD64(v->header + 8 * i));
+	if (ipv6) {
+#pragma unroll
+		for (int i = 7; i < 10; i++)
+			STORE64(data + 8 * i, LOAD64(v->header + 8 * i));
+	} else {
+		STORE32(data + 56, LOAD32(v->header + 56));
+	}
+
+	k = l->issued++;
+	addr = l->addr_base + l->flow_addr;
+	port = l->port_base + l->flow_port;
+	if (++l->flow == l->flows) {
+		l->flow = l->flow_addr = l->flow_port = 0;
+	} else if (++l->flow_port == FLOW_PORTS) {
+		l->flow_port = 0;
+		l->flow_addr++;
+	}
+	if (now) {
+		if (!l->first)
+			l->first = now;
+		l->last = now;
+	} else {
+		now = sched.now;
+	}
+
+	if (ipv6) {
+		u32 sum = v->udp_sum + (addr >> 16) + (addr & 0xffff) + port +
+			  (((u32)k >> 16) & 0xffff) + ((u32)k & 0xffff) + (now >> 48) +
+			  ((now >> 32) & 0xffff) + ((now >> 16) & 0xffff) + (now & 0xffff);
+		u16 csum = fold(sum);
+
+		if (l->answer) {
+			STORE32(data + ETH_LEN + 36, bpf_htonl(addr));
+			STORE16(data + ETH_LEN + IP6_LEN + 2, bpf_htons(port));
+		} else {
+			STORE32(data + ETH_LEN + 20, bpf_htonl(addr));
+			STORE16(data + ETH_LEN + IP6_LEN, bpf_htons(port));
+		}
+		STORE16(data + ETH_LEN + IP6_LEN + 6, bpf_htons(csum ? csum : 0xffff));
+		STORE32(data + ETH_LEN + IP6_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
+		STORE64(data + ETH_LEN + IP6_LEN + UDP_LEN + 10, bpf_cpu_to_be64(now));
+	} else {
+		u16 csum = fold(v->ip_sum + (addr >> 16) + (addr & 0xffff));
+
+		if (l->answer) {
+			STORE32(data + ETH_LEN + 16, bpf_htonl(addr));
+			STORE16(data + ETH_LEN + IP4_LEN + 2, bpf_htons(port));
+		} else {
+			STORE32(data + ETH_LEN + 12, bpf_htonl(addr));
+			STORE16(data + ETH_LEN + IP4_LEN, bpf_htons(port));
+		}
+		STORE16(data + ETH_LEN + 10, bpf_htons(csum));
+		STORE32(data + ETH_LEN + IP4_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
+		STORE64(data + ETH_LEN + IP4_LEN + UDP_LEN + 10, bpf_cpu_to_be64(now));
+	}
+	sched.sent++;
+	return bpf_redirect(l->ifindex, 0);
+}
+
+/*
+ * Redirects that the kernel refused before any counter of a port saw them;
+ * struct bpf_prog's id tells ours from others. Loaded apart from the sender.
+ */
+struct bpf_prog_aux {
+	u32 id;
+} __attribute__((preserve_access_index));
+
+struct bpf_prog {
+	struct bpf_prog_aux *aux;
+} __attribute__((preserve_access_index));
+
+u32 sender_id;
+u32 second_ifindex; /* the second lane's; 0: one lane */
+u64 redirect_errors[MAX_LANES];
+
+SEC("tp_btf/xdp_redirect_err")
+int redirect_err(u64 *ctx)
+{
+	struct bpf_prog *prog = (struct bpf_prog *)ctx[1];
+	u32 lane = (u32)ctx[6] == second_ifindex;
+
+	if (prog->aux->id == sender_id)
+		redirect_errors[lane & (MAX_LANES - 1)]++; /* one thread runs the sender: no race */
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

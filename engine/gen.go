@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+//go:generate go tool bpf2go -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I../internal/bpf" -type lane -type schedule -no-global-types sender bpf/sender.c
+//go:generate go tool bpf2go -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I../internal/bpf" -type stream -no-global-types meter bpf/meter.c

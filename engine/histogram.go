@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"math/bits"
+
+	"boxdyno/result"
+)
+
+// The buckets of latency and gap histograms are log-linear, 16 to a power of
+// two of nanoseconds, so that an upper edge is at most 1/16 above what fell in:
+//
+//	v < 16    bucket v
+//	v >= 16   e = floor(log2 v); bucket (e-3)*16 + ((v >> (e-4)) & 15)
+//
+// The meter in BPF counts by the same formula.
+const buckets = 976 // of 64-bit values
+
+// bucket is the index of v's bucket, v in ns.
+func bucket(v uint64) int {
+	if v < 16 {
+		return int(v)
+	}
+	e := bits.Len64(v) - 1
+	return (e-3)*16 + int(v>>(e-4)&15)
+}
+
+// bucketUpper is the largest v of bucket i, in ns.
+func bucketUpper(i int) uint64 {
+	if i < 16 {
+		return uint64(i)
+	}
+	e := i/16 + 3
+	return uint64(i%16+17)<<(e-4) - 1 // the last one wraps to the largest uint64
+}
+
+// histogram makes counts by bucket a histogram in seconds.
+func histogram(counts []uint64) *result.Histogram {
+	h := &result.Histogram{Upper: []float64{}, Count: []uint64{}}
+	for i, n := range counts {
+		if n != 0 {
+			h.Upper = append(h.Upper, float64(bucketUpper(i))/1e9)
+			h.Count = append(h.Count, n)
+		}
+	}
+	return h
+}

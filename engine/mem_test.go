@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A memRig is a memory backend with a transmitter on lan and wan, and their meters.
+type memRig struct {
+	*Memory
+	tx       Transmitter
+	lan, wan Meter
+}
+
+func newMemRig(t testing.TB, cfg MemConfig) *memRig {
+	t.Helper()
+	m, err := Mem(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	r := &memRig{Memory: m}
+	if r.tx, err = m.OpenTransmitter(ctx, []host.Port{{Name: MemLAN}, {Name: MemWAN}}, -1); err != nil {
+		t.Fatal(err)
+	}
+	if r.lan, err = m.OpenMeter(ctx, host.Port{Name: MemLAN}); err != nil {
+		t.Fatal(err)
+	}
+	if r.wan, err = m.OpenMeter(ctx, host.Port{Name: MemWAN}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run carries out one trial of streams 1 (lan to wan) and, with both, 2, and
+// checks that the books close.
+func (r *memRig) run(t testing.TB, l Load, both bool) (tx []TxReport, rx []RxReport) {
+	t.Helper()
+	ctx := context.Background()
+	if err := errors.Join(r.wan.Arm(ctx, true, 1), r.lan.Arm(ctx, true, 2)); err != nil {
+		t.Fatal(err)
+	}
+	before := r.terms(t)
+	streams := []Stream{{ID: 1, Frames: testSpec()}}
+	if both {
+		streams = append(streams, Stream{ID: 2, Frames: testSpec(), Lane: 1})
+	}
+	tx, err := r.tx.Transmit(ctx, l, streams...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepted, received int64
+	for i, m := range []Meter{r.wan, r.lan}[:len(streams)] {
+		rep, err := m.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rx = append(rx, rep.Streams[0])
+		accepted += int64(tx[i].Accepted)
+		received += int64(rx[i].Frames)
+		if got := tx[i].Accepted + tx[i].Refused + tx[i].NotSent; tx[i].Intended != 0 && got != tx[i].Intended {
+			t.Errorf("stream %d: intended %d, accounted for %d", i, tx[i].Intended, got)
+		}
+	}
+	var drops int64
+	for name, n := range r.terms(t) {
+		drops += n - before[name]
+	}
+	if accepted != received+drops {
+		t.Errorf("accepted %d, received %d, drops %d: %d unexplained", accepted, received, drops, accepted-received-drops)
+	}
+	return tx, rx
+}
+
+func (r *memRig) terms(t testing.TB) map[string]int64 {
+	t.Helper()
+	terms, err := r.Count(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]int64{}
+	for _, term := range terms {
+		key := term.Link + " " + string(term.Place) + " " + term.Name
+		if _, twice := byName[key]; twice {
+			t.Errorf("two terms %q", key)
+		}
+		byName[key] = term.N
+	}
+	return byName
+}
+
+func near(t testing.TB, what string, got, want unit.FrameRate, tolerance float64) {
+	t.Helper()
+	if math.Abs(float64(got-want)) > float64(want)*tolerance {
+		t.Errorf("%s %v, want %v", what, got, want)
+	}
+}
+
+func TestMemIdeal(t *testing.T) {
+	r := newMemRig(t, MemConfig{Delay: 50 * time.Microsecond})
+	var end unit.Instant
+	for range 2 {
+		tx, rx := r.run(t, Load{Rate: 100e3, Duration: time.Second}, true)
+		if tx[0].First < end {
+			t.Error("the second trial began in the first")
+		}
+		end = rx[1].Last
+		for i := range tx {
+			if s := tx[i]; s.Intended != 100_000 || s.Accepted != 100_000 || s.Late != 0 || s.CatchUp != 0 {
+				t.Errorf("%+v", s)
+			}
+			near(t, "offered", tx[i].Offered, 100e3, 1e-6)
+			s := rx[i]
+			if s.Frames != 100_000 || s.Octets != 6_400_000 || s.Reordered != 0 || s.Duplicate != 0 || s.Broken != 0 {
+				t.Errorf("%+v", s)
+			}
+			near(t, "received", s.Rate, 100e3, 1e-6)
+			if s.First != tx[i].First+50_000 || s.Last != tx[i].Last+50_000 {
+				t.Errorf("sent %d to %d, received %d to %d", tx[i].First, tx[i].Last, s.First, s.Last)
+			}
+			if h := s.Latency; h.Total() != 100_000 || len(h.Upper) != 1 || h.Upper[0] < 50e-6 || h.Upper[0] > 54e-6 {
+				t.Errorf("latency %+v", h)
+			}
+			if h := s.Gaps; h.Total() != 99_999 || h.Quantile(0.5) < 10e-6 || h.Quantile(0.5) > 11e-6 {
+				t.Errorf("gaps %+v", h)
+			}
+		}
+	}
+}
+
+func TestMemLoss(t *testing.T) {
+	r := newMemRig(t, MemConfig{LoseEvery: 1000})
+	_, rx := r.run(t, Load{Rate: 200e3, Count: 123_456}, false)
+	if rx[0].Frames != 123_456-123 {
+		t.Errorf("received %d", rx[0].Frames)
+	}
+	if n := r.terms(t)["lan link lost on purpose"]; n != 123 {
+		t.Errorf("lost %d", n)
+	}
+
+	r = newMemRig(t, MemConfig{Loss: 0.01, Seed: 7})
+	_, rx = r.run(t, Load{Rate: 200e3, Count: 200_000}, true)
+	for i := range rx { // 2,000 +- 5 sigma
+		if lost := 200_000 - float64(rx[i].Frames); math.Abs(lost-2000) > 5*math.Sqrt(2000*0.99) {
+			t.Errorf("lost %v", lost)
+		}
+	}
+	again := newMemRig(t, MemConfig{Loss: 0.01, Seed: 7})
+	if _, rx2 := again.run(t, Load{Rate: 200e3, Count: 200_000}, true); rx2[0].Frames != rx[0].Frames {
+		t.Errorf("one seed, %d and %d frames", rx[0].Frames, rx2[0].Frames)
+	}
+}
+
+func TestMemCapacity(t *testing.T) {
+	const queue = 100
+	for _, c := range []struct {
+		rate    unit.FrameRate
+		both    bool
+		dropped bool
+	}{{50e3, false, false}, {200e3, false, false}, {100e3, true, false}, {300e3, false, true}, {150e3, true, true}, {0, false, true}, {0, true, true}} {
+		r := newMemRig(t, MemConfig{Capacity: 200e3, Queue: queue})
+		tx, rx := r.run(t, Load{Rate: c.rate, Duration: time.Second}, c.both)
+		var offered, received uint64
+		for i := range tx {
+			offered += tx[i].Accepted
+			received += rx[i].Frames
+		}
+		if c.rate == 0 && offered != 1_000_000 {
+			t.Errorf("flat out, %d frames: the ceiling is 1 M", offered)
+		}
+		want := offered
+		if c.dropped {
+			want = 200_000 - 1 + queue // done by the last frame, and in the DUT then
+		}
+		if received != want {
+			t.Errorf("%+v: offered %d, received %d, want %d", c, offered, received, want)
+		}
+		full := r.terms(t)["lan dut nic queue full"] + r.terms(t)["wan dut nic queue full"]
+		if full != int64(offered-received) {
+			t.Errorf("%+v: queue full %d times, lost %d", c, full, offered-received)
+		}
+		if !c.dropped {
+			continue
+		}
+		if c.both && (rx[0].Frames < received/3 || rx[1].Frames < received/3) {
+			t.Errorf("%+v: shared as %d and %d", c, rx[0].Frames, rx[1].Frames)
+		}
+		if q := rx[0].Latency.Quantile(1); math.Abs(q-queue/200e3) > queue/200e3/16 {
+			t.Errorf("%+v: the longest wait is %v s, want %v", c, q, queue/200e3)
+		}
+	}
+}
+
+func TestMemCeiling(t *testing.T) {
+	r := newMemRig(t, MemConfig{Ceiling: 333_333})
+	tx, rx := r.run(t, Load{Rate: 500e3, Duration: time.Second}, false)
+	s := tx[0]
+	if s.Intended != 500_000 || s.Accepted < 333_333 || s.Accepted > 333_334 || s.Late == 0 {
+		t.Errorf("%+v", s)
+	}
+	near(t, "offered", s.Offered, 333_333, 1e-6)
+	near(t, "received", rx[0].Rate, 333_333, 1e-6)
+	// At the ceiling itself nothing is late.
+	if tx, _ := r.run(t, Load{Rate: 333_333, Duration: time.Second}, false); tx[0].Accepted != 333_333 || tx[0].Late != 0 || tx[0].CatchUp != 0 {
+		t.Errorf("%+v", tx[0])
+	}
+}
+
+func TestMemDuplicatesAndReordering(t *testing.T) {
+	for _, c := range []struct {
+		cfg                  MemConfig
+		duplicate, reordered uint64
+		latency              float64 // the longest, at a frame in 10 us
+	}{
+		{MemConfig{DuplicateEvery: 10}, 1000, 0, 0},
+		{MemConfig{ReorderEvery: 10}, 0, 999, 10e-6}, // the last frame has nobody to let pass
+		{MemConfig{ReorderEvery: 100, ReorderDepth: 99}, 0, 99, 990e-6},
+		{MemConfig{ReorderEvery: 10, ReorderDepth: 35}, 0, 999, 380e-6},
+	} {
+		r := newMemRig(t, c.cfg)
+		_, rx := r.run(t, Load{Rate: 100e3, Count: 10_000}, false)
+		if s := rx[0]; s.Duplicate != c.duplicate || s.Reordered != c.reordered || s.Frames != 10_000+c.duplicate {
+			t.Errorf("%+v: frames %d, duplicate %d, reordered %d; want %d, %d", c.cfg, s.Frames, s.Duplicate, s.Reordered, c.duplicate, c.reordered)
+		} else if q := s.Latency.Quantile(1); q < c.latency || q > c.latency*17/16 {
+			t.Errorf("%+v: the longest latency is %v s, want %v", c.cfg, q, c.latency)
+		}
+	}
+}
+
+func TestMemDrop(t *testing.T) {
+	r := newMemRig(t, MemConfig{Capacity: 200e3})
+	for _, p := range []result.Place{result.XDP, result.TC, result.NFT} {
+		r.Drop(p)
+		_, rx := r.run(t, Load{Rate: 100e3, Count: 1000}, false)
+		if n := r.terms(t)["lan "+string(p)+" dropped by the service"]; n != 1000 || rx[0].Frames != 0 {
+			t.Errorf("%s: %d dropped, %d received", p, n, rx[0].Frames)
+		}
+	}
+	r.Drop("")
+	if _, rx := r.run(t, Load{Rate: 100e3, Count: 1000}, false); rx[0].Frames != 1000 {
+		t.Errorf("received %d", rx[0].Frames)
+	}
+}
+
+func TestMemLoopIsIdeal(t *testing.T) {
+	m, err := Mem(MemConfig{Capacity: 10, Loss: 1, DuplicateEvery: 1, ReorderEvery: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Drop(result.XDP)
+	ctx := context.Background()
+	tx, _ := m.OpenTransmitter(ctx, []host.Port{{Name: MemLoopA}}, -1)
+	rx, _ := m.OpenMeter(ctx, host.Port{Name: MemLoopB})
+	if err := rx.Arm(ctx, false, 1); err != nil {
+		t.Fatal(err)
+	}
+	spec := testSpec()
+	spec.Sizes, spec.Flows = frame.IMIX.Sizes, 1000
+	if _, err := tx.Transmit(ctx, Load{Count: 12_000}, Stream{ID: 1, Frames: spec}); err != nil {
+		t.Fatal(err)
+	}
+	rep, _ := rx.Read(ctx)
+	s := rep.Streams[0]
+	if s.Frames != 12_000 || s.Octets != 1000*(7*64+4*594+1518) || s.Broken != 0 || rep.Foreign != 0 || s.Latency != nil {
+		t.Errorf("%+v", rep)
+	}
+}
+
+func TestMemObeysContext(t *testing.T) {
+	r := newMemRig(t, MemConfig{})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	tx, err := r.tx.Transmit(ctx, Load{Rate: 1e6, Duration: time.Hour}, Stream{ID: 1, Frames: testSpec()})
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+	if len(tx) != 1 || tx[0].Accepted == 0 || tx[0].Accepted+tx[0].NotSent != tx[0].Intended {
+		t.Errorf("%+v", tx)
+	}
+}
+
+// Each of several transmitters has the wire for itself; reading goes on meanwhile.
+func TestMemConcurrent(t *testing.T) {
+	r := newMemRig(t, MemConfig{})
+	ctx := context.Background()
+	if err := r.wan.Arm(ctx, false, 1); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := r.tx.Transmit(ctx, Load{Count: 10_000}, Stream{ID: 1, Frames: testSpec()}); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.wan.Read(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if rep, _ := r.wan.Read(ctx); rep.Streams[0].Frames != 40_000 {
+		t.Errorf("%+v", rep)
+	}
+}
+
+func TestMemRefuses(t *testing.T) {
+	for _, c := range []MemConfig{{Capacity: -1}, {Loss: 1.1}, {Loss: unit.LossRatio(math.NaN())}, {Queue: -1}, {Delay: -1}, {ReorderDepth: -1}, {Ceiling: 2e9}} {
+		if _, err := Mem(c); err == nil {
+			t.Errorf("%+v was taken", c)
+		}
+	}
+	r := newMemRig(t, MemConfig{})
+	ctx := context.Background()
+	if err := r.Probe(ctx, host.Port{Name: "eth0"}); !errors.Is(err, host.ErrNotSupported) {
+		t.Errorf("probe: %v", err)
+	}
+	if err := r.Probe(ctx, host.Port{Name: MemLoopB}); err != nil {
+		t.Errorf("probe: %v", err)
+	}
+	if _, err := r.OpenMeter(ctx, host.Port{Name: MemWAN}); err == nil {
+		t.Error("a second meter was opened")
+	}
+	if err := r.wan.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.OpenMeter(ctx, host.Port{Name: MemWAN}); err != nil {
+		t.Error(err)
+	}
+	good := Stream{ID: 1, Frames: testSpec()}
+	small := testSpec()
+	small.Sizes[0] = 63
+	for _, c := range []struct {
+		l Load
+		s []Stream
+	}{{Load{}, []Stream{good}}, {Load{Count: 1}, nil}, {Load{Count: 1}, []Stream{{ID: 1, Frames: testSpec(), Lane: 2}}}, {Load{Count: 1}, []Stream{{ID: 1, Frames: small}}}} {
+		if _, err := r.tx.Transmit(ctx, c.l, c.s...); err == nil {
+			t.Errorf("%+v was sent", c)
+		}
+	}
+}
+
+func BenchmarkMem(b *testing.B) {
+	r := newMemRig(b, MemConfig{Capacity: 2e5})
+	b.ReportAllocs()
+	r.run(b, Load{Count: uint64(b.N)}, false)
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/unit"
+)
+
+// The way of a frame:
+//
+//	port, kernel's receive path
+//	ring (kernel)        copied and stamped; no room: Drops
+//	meter's thread       a block at a time: parse, sequence, histograms; hands the block back
+//
+// Arrival is when the kernel copied the frame into the ring, by CLOCK_REALTIME,
+// turned into CLOCK_MONOTONIC by the clocks' distance at the reading of its
+// block: right to some 100 ns, unless the real-time clock is set in the 4 ms
+// between. The time of the driver and of softirq is in the latency.
+type packetMeter struct {
+	port   string
+	fd     int
+	ring   []byte
+	clock  clock
+	thread *netns.Thread
+	stop   atomic.Bool
+
+	mu    sync.Mutex // guards what follows
+	tally *tally     // nil: not armed
+	since unit.Instant
+	drops uint64
+}
+
+const (
+	ringBlock  = 256 << 10
+	ringBlocks = 64
+	// retire is how long the kernel may keep a block that is not full, ms; its
+	// timer may tick at 10 ms only, and look twice.
+	retire    = 4
+	readDelay = 25 * time.Millisecond
+)
+
+// OpenMeter opens a ring on p and starts its thread.
+func (packet) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
+	m := &packetMeter{port: p.Name, fd: -1, clock: newClock()}
+	defer func() {
+		if err != nil {
+			m.release()
+		}
+	}()
+	if err := netns.Do(p.Netns, func() error { return m.open(p) }); err != nil {
+		return nil, err
+	}
+	if m.thread, err = netns.Go(p.Netns, nil, m.run); err != nil {
+		return nil, fmt.Errorf("start the meter of %s: %w", p.Name, err)
+	}
+	return m, nil
+}
+
+func (m *packetMeter) open(p host.Port) error {
+	index, _, err := ethernet(p)
+	if err != nil {
+		return err
+	}
+	if m.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		m.fd = -1
+		return packetError("open a packet socket on "+p.Name, err)
+	}
+	err = unix.SetsockoptInt(m.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V3)
+	if err == nil {
+		// Kernels before 4.20 lack it; block looks for itself.
+		if e := unix.SetsockoptInt(m.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); e != unix.ENOPROTOOPT {
+			err = e
+		}
+	}
+	if err == nil {
+		err = unix.SetsockoptTpacketReq3(m.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq3{
+			Block_size: ringBlock, Block_nr: ringBlocks, Frame_size: ringBlock, Frame_nr: ringBlocks, Retire_blk_tov: retire,
+		})
+	}
+	if err == nil {
+		m.ring, err = unix.Mmap(m.fd, 0, ringBlock*ringBlocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err == nil {
+		all := uint16(unix.ETH_P_ALL)
+		err = unix.Bind(m.fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: index})
+	}
+	if err != nil {
+		return packetError("set up a packet ring on "+p.Name, err)
+	}
+	return nil
+}
+
+// run is the meter's thread.
+func (m *packetMeter) run() error {
+	fds := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}
+	for i := 0; !m.stop.Load(); {
+		block := m.ring[i*ringBlock : (i+1)*ringBlock]
+		status := (*uint32)(unsafe.Pointer(&block[blockHeader]))
+		if atomic.LoadUint32(status)&unix.TP_STATUS_USER != 0 {
+			m.block(block)
+			atomic.StoreUint32(status, unix.TP_STATUS_KERNEL)
+			i = (i + 1) % ringBlocks
+			continue
+		}
+		if _, err := unix.Poll(fds, 20); err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for frames on %s: %w", m.port, err)
+		}
+		if fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0 {
+			if err := m.broken(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// broken is the socket's pending error, such as ENETDOWN once the port is gone.
+func (m *packetMeter) broken() error {
+	errno, err := unix.GetsockoptInt(m.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && errno != 0 {
+		err = unix.Errno(errno)
+	}
+	if err != nil {
+		return fmt.Errorf("meter frames on %s: %w", m.port, err)
+	}
+	return nil
+}
+
+// Offsets of the ring's structures (include/uapi/linux/if_packet.h).
+const (
+	blockHeader = int(unsafe.Offsetof(unix.TpacketBlockDesc{}.Hdr))
+	linkAddress = (int(unsafe.Sizeof(unix.Tpacket3Hdr{})) + 15) &^ 15 // TPACKET_ALIGN
+	packetType  = linkAddress + int(unsafe.Offsetof(unix.RawSockaddrLinklayer{}.Pkttype))
+)
+
+// block counts the frames of a block.
+func (m *packetMeter) block(block []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tally == nil {
+		return
+	}
+	head := (*unix.TpacketHdrV1)(unsafe.Pointer(&block[blockHeader]))
+	offset := m.clock.offset()
+	at := int(head.Offset_to_first_pkt)
+	for range head.Num_pkts {
+		h := (*unix.Tpacket3Hdr)(unsafe.Pointer(&block[at]))
+		arrived := unit.Instant(int64(h.Sec)*1e9 + int64(h.Nsec) - offset)
+		if arrived >= m.since && block[at+packetType] != unix.PACKET_OUTGOING {
+			begin := at + int(h.Mac)
+			m.tally.arrive(block[begin:begin+int(h.Snaplen)], arrived)
+		}
+		at += int(h.Next_offset)
+	}
+}
+
+// Arm forgets frames that arrived before it, also those still in the ring.
+func (m *packetMeter) Arm(_ context.Context, timing bool, streams ...uint16) error {
+	if len(streams) == 0 {
+		return errors.New("arm the meter of " + m.port + ": no streams are given")
+	}
+	if err := m.failed(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.kernelDrops(); err != nil { // reading forgets
+		return err
+	}
+	m.tally, m.since, m.drops = newTally(timing, slices.Clone(streams)), m.clock.now(), 0
+	return nil
+}
+
+// Read takes 25 ms: so long the kernel may keep frames to itself.
+func (m *packetMeter) Read(ctx context.Context) (MeterReport, error) {
+	select {
+	case <-ctx.Done():
+		return MeterReport{}, ctx.Err()
+	case <-time.After(readDelay):
+	}
+	if err := m.failed(); err != nil {
+		return MeterReport{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tally == nil {
+		return MeterReport{}, errors.New("read the meter of " + m.port + ": it is not armed")
+	}
+	drops, err := m.kernelDrops()
+	if err != nil {
+		return MeterReport{}, err
+	}
+	m.drops += drops
+	return m.tally.report(m.drops), nil
+}
+
+// failed is why the thread ended, if it did.
+func (m *packetMeter) failed() error {
+	select {
+	case <-m.thread.Done():
+		return m.thread.Wait()
+	default:
+		return nil
+	}
+}
+
+// kernelDrops is the growth since it was last read.
+func (m *packetMeter) kernelDrops() (uint64, error) {
+	s, err := unix.GetsockoptTpacketStatsV3(m.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return 0, fmt.Errorf("read the ring's drops on %s: %w", m.port, err)
+	}
+	return uint64(s.Drops), nil
+}
+
+func (m *packetMeter) Close() error {
+	if m.stop.Swap(true) {
+		return nil
+	}
+	_ = m.thread.Interrupt() // it may have ended
+	_ = m.thread.Wait()      // Read has told why
+	return m.release()
+}
+
+func (m *packetMeter) release() (err error) {
+	if m.ring != nil {
+		err = unix.Munmap(m.ring)
+	}
+	if m.fd >= 0 {
+		err = errors.Join(err, unix.Close(m.fd))
+	}
+	return err
+}

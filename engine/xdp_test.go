@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
+	"boxdyno/unit"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+)
+
+// pair makes two ports wired to each other in a namespace of their own.
+func pair(t testing.TB) (a, b host.Port) {
+	t.Helper()
+	testutil.Privileged(t)
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	err = netns.Do(ns.Path(), func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "a"
+		v := &netlink.Veth{LinkAttrs: attrs, PeerName: "b"}
+		if err := netlink.LinkAdd(v); err != nil {
+			return err
+		}
+		for _, name := range []string{"a", "b"} {
+			l, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetUp(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host.Port{Netns: ns.Path(), Name: "a"}, host.Port{Netns: ns.Path(), Name: "b"}
+}
+
+func spec4(flows int, sizes ...unit.FrameSize) frame.Spec {
+	return frame.Spec{
+		Sizes: sizes, Flows: flows,
+		SrcMAC: [6]byte{2, 0, 0, 0, 0, 1}, DstMAC: [6]byte{2, 0, 0, 0, 0, 2},
+		Src: netip.MustParseAddr("198.18.0.2"), Dst: netip.MustParseAddr("198.19.0.2"),
+		SrcPort: frame.FirstPort, DstPort: frame.Port,
+	}
+}
+
+func spec6(flows int, sizes ...unit.FrameSize) frame.Spec {
+	s := spec4(flows, sizes...)
+	s.Src, s.Dst = netip.MustParseAddr("2001:2:0:1::2"), netip.MustParseAddr("2001:2:0:2::2")
+	return s
+}
+
+func TestXDPCountsClose(t *testing.T) {
+	a, b := pair(t)
+	ctx := context.Background()
+	x := newXDP()
+	m, err := x.OpenMeter(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tx, err := x.OpenTransmitter(ctx, []host.Port{a}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	const while = 50 * time.Millisecond
+	for _, c := range []struct {
+		name     string
+		spec     frame.Spec
+		load     Load
+		timing   bool
+		intended uint64
+	}{
+		{"flat 64", spec4(1, 64), Load{Duration: while}, false, 0},
+		{"flat 1518", spec4(1, 1518), Load{Duration: while}, false, 0},
+		{"flat imix", spec4(100, frame.IMIX.Sizes...), Load{Duration: while}, false, 0},
+		{"flat ipv6", spec6(1000, 84), Load{Duration: while}, false, 0},
+		{"paced, a million flows", spec4(1_000_000, 64), Load{Rate: 100e3, Duration: while}, true, 5000},
+		{"counted", spec4(10, 64), Load{Rate: 100e3, Count: 1001}, true, 1001},
+		{"counted flat out", spec4(10, 64), Load{Count: 100_003}, false, 100_003},
+		{"count before duration", spec4(10, 64), Load{Rate: 10e3, Count: 7, Duration: while}, false, 7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := m.Arm(ctx, c.timing, 7); err != nil {
+				t.Fatal(err)
+			}
+			before := stats(t, a)
+			reps, err := tx.Transmit(ctx, c.load, Stream{ID: 7, Frames: c.spec})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Millisecond)
+			after := stats(t, a)
+			got, err := m.Read(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, s := reps[0], got.Streams[0]
+			if r.Accepted == 0 || r.Refused != 0 || r.Intended != c.intended {
+				t.Errorf("sent %+v, want %d intended", r, c.intended)
+			}
+			if c.intended != 0 && r.Accepted+r.NotSent != r.Intended {
+				t.Errorf("%d accepted and %d not sent are not %d intended", r.Accepted, r.NotSent, r.Intended)
+			}
+			// What the port did not take for want of room in the peer's ring, it counts.
+			if dropped := after.TxDropped - before.TxDropped; s.Frames+dropped != r.Accepted {
+				t.Errorf("%d received and %d dropped of %d", s.Frames, dropped, r.Accepted)
+			}
+			if s.Reordered+s.Duplicate+s.Broken != 0 {
+				t.Errorf("received %+v", s)
+			}
+			if c.timing && s.Latency.Total() != s.Frames {
+				t.Errorf("%d latencies of %d frames", s.Latency.Total(), s.Frames)
+			}
+		})
+	}
+}
+
+func stats(t testing.TB, p host.Port) (s netlink.LinkStatistics) {
+	t.Helper()
+	err := netns.Do(p.Netns, func() error {
+		got, err := linkStats(p.Name)
+		if err == nil {
+			s = *got
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// What the kernel refuses to redirect is refused, not accepted and lost.
+func TestXDPRefusals(t *testing.T) {
+	a, b := pair(t)
+	ctx := context.Background()
+	x := newXDP()
+	tx, err := x.OpenTransmitter(ctx, []host.Port{a}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	send := func(size unit.FrameSize) TxReport {
+		reps, err := tx.Transmit(ctx, Load{Count: 1000}, Stream{ID: 1, Frames: spec4(1, size)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reps[0]
+	}
+	if r := send(64); r.Refused != 1000 || r.Accepted != 0 {
+		t.Errorf("the peer has no XDP program: %+v", r)
+	}
+	if err := x.Probe(ctx, a); !errors.Is(err, host.ErrNotSupported) {
+		t.Errorf("probe of a port whose peer takes no XDP frames says %v, want not supported", err)
+	}
+	if err := x.Probe(ctx, a, b); err != nil {
+		t.Errorf("probe of both ends says %v", err)
+	}
+	if err := x.Probe(ctx, host.Port{Netns: a.Netns, Name: "lo"}); !errors.Is(err, host.ErrNotSupported) {
+		t.Errorf("probe of lo says %v, want not supported", err)
+	}
+	m, err := x.OpenMeter(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	err = netns.Do(a.Netns, func() error {
+		l, err := netlink.LinkByName("a")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetMTU(l, 1000)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := send(1518); r.Refused != 1000 || r.Accepted != 0 {
+		t.Errorf("a frame over the MTU: %+v", r)
+	}
+	if r := send(1000); r.Refused != 0 || r.Accepted != 1000 {
+		t.Errorf("a frame within the MTU: %+v", r)
+	}
+}
+
+func TestXDPBothWaysAtOnce(t *testing.T) {
+	a, b := pair(t)
+	ctx := context.Background()
+	x := newXDP()
+	var meters [2]Meter
+	for i, p := range []host.Port{a, b} {
+		m, err := x.OpenMeter(ctx, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		meters[i] = m
+	}
+	tx, err := x.OpenTransmitter(ctx, []host.Port{a, b}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	if err := errors.Join(meters[0].Arm(ctx, false, 2), meters[1].Arm(ctx, false, 1)); err != nil {
+		t.Fatal(err)
+	}
+	reps, err := tx.Transmit(ctx, Load{Rate: 50e3, Count: 2000},
+		Stream{ID: 1, Frames: spec4(5, 64), Lane: 0}, Stream{ID: 2, Frames: spec4(1, 512), Lane: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Millisecond)
+	for i, r := range reps {
+		got, err := meters[1-i].Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Accepted != 2000 || got.Streams[0].Frames != 2000 {
+			t.Errorf("stream %d: %d accepted, %d received", r.Stream, r.Accepted, got.Streams[0].Frames)
+		}
+	}
+}
+
+func TestXDPStopsWithItsContext(t *testing.T) {
+	a, b := pair(t)
+	x := newXDP()
+	m, err := x.OpenMeter(context.Background(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tx, err := x.OpenTransmitter(context.Background(), []host.Port{a}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	reps, err := tx.Transmit(ctx, Load{Rate: 1000, Duration: time.Minute}, Stream{ID: 1, Frames: spec4(1, 64)})
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+	if len(reps) != 1 || reps[0].Accepted == 0 || reps[0].NotSent == 0 {
+		t.Errorf("reports %+v", reps)
+	}
+}
+
+// The sender in the kernel writes the octets that the builder in Go writes.
+func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
+	testutil.Privileged(t)
+	answer := spec4(70_000, 64, 594)
+	answer.Answer, answer.SrcPort, answer.DstPort = true, frame.Port, frame.FirstPort
+	answer6 := spec6(70_000, 200, 84)
+	answer6.Answer, answer6.SrcPort, answer6.DstPort = true, frame.Port, frame.FirstPort
+	for name, spec := range map[string]frame.Spec{
+		"ipv4": spec4(1, 64), "flows": spec4(50_003, 64), "imix": spec4(3, frame.IMIX.Sizes...),
+		"ipv6": spec6(50_003, 84), "answer": answer, "answer6": answer6,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := frame.NewBuilder(spec, 0xabcd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lanes [maxLanes]senderLane
+			longest := fillLane(&lanes[0], b, 1)
+			mixed := shrink(lanes[:1], longest)
+			p, err := loadSenderFor(spec.Src.Is6(), false, mixed, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.coll.Close()
+			if err := errors.Join(p.lanes.Set(&lanes), p.sched.Set(&senderSchedule{})); err != nil {
+				t.Fatal(err)
+			}
+			dirty := make([]byte, longest)
+			want := make([]byte, longest)
+			for k := range uint64(50_100) {
+				for i := range dirty[:min(longest, b.Layout.HeaderLen)] {
+					dirty[i] = 0xee // as the DUT left the page
+				}
+				opts := ebpf.RunOptions{Data: dirty, DataOut: make([]byte, 2000)}
+				if code, err := p.send.Run(&opts); err != nil || code != 4 {
+					t.Fatalf("frame %d: verdict %d, %v", k, code, err)
+				}
+				clear(want)
+				n := b.Build(k, want)
+				sig, _ := frame.Parse(opts.DataOut)
+				b.Stamp(want, sig.Time)
+				if sig.Time == 0 || !bytes.Equal(opts.DataOut, want[:n]) {
+					t.Fatalf("frame %d is\n% x, want\n% x", k, opts.DataOut, want[:n])
+				}
+			}
+		})
+	}
+}

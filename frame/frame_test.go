@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package frame
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"boxdyno/unit"
+
+	"pgregory.net/rapid"
+)
+
+func spec(v6 bool, flows int, answer bool, sizes ...unit.FrameSize) Spec {
+	s := Spec{
+		Sizes: sizes, Flows: flows, Answer: answer, SrcMAC: [6]byte{2, 1}, DstMAC: [6]byte{2, 2},
+		Src: netip.MustParseAddr("198.18.0.2"), Dst: netip.MustParseAddr("198.19.255.250"),
+		SrcPort: FirstPort, DstPort: Port,
+	}
+	if v6 {
+		s.Src, s.Dst = netip.MustParseAddr("2001:2:0:1::2"), netip.MustParseAddr("2001:2:0:2::ffff:fffa")
+	}
+	if answer {
+		s.SrcPort, s.DstPort = Port, FirstPort
+	}
+	return s
+}
+
+// onesComplement is the plain Internet checksum of RFC 1071: 0 over data that
+// holds a right one.
+func onesComplement(data []byte) uint16 {
+	var s uint64
+	for i := 0; i < len(data); i++ {
+		if i%2 == 0 {
+			s += uint64(data[i]) << 8
+		} else {
+			s += uint64(data[i])
+		}
+	}
+	for s>>16 != 0 {
+		s = s>>16 + s&0xffff
+	}
+	return ^uint16(s)
+}
+
+func TestFramesAreRight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v6, answer := rapid.Bool().Draw(t, "v6"), rapid.Bool().Draw(t, "answer")
+		flows := rapid.IntRange(1, MaxFlows).Draw(t, "flows")
+		size := unit.FrameSize(rapid.IntRange(int(Smallest(v6)), int(MaxSize)).Draw(t, "size"))
+		k := rapid.Uint64Range(0, 1<<40).Draw(t, "k")
+		at := unit.Instant(rapid.Int64Range(0, 1<<60).Draw(t, "at"))
+		s := spec(v6, flows, answer, size)
+		b, err := NewBuilder(s, 77)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, MaxSize)
+		n := b.Build(k, buf)
+		b.Stamp(buf, at)
+		f := buf[:n]
+		if n != size.Buffer() {
+			t.Fatalf("%d octets, want %d", n, size.Buffer())
+		}
+		sig, class := Parse(f)
+		if class != Whole || sig != (Signature{77, uint32(k), at}) {
+			t.Fatalf("parsed %+v %v", sig, class)
+		}
+		flow := int(k % uint64(flows))
+		port, addr := 34, 26
+		var udp []byte
+		if v6 {
+			port, addr = 54, 22
+			udp = append([]byte(nil), f[22:54]...)
+			udp = binary.BigEndian.AppendUint32(udp, uint32(len(f)-54))
+			udp = append(udp, 0, 0, 0, 17)
+			udp = append(udp, f[54:]...)
+			if c := onesComplement(udp); c != 0 {
+				t.Fatalf("UDP checksum is off by %#x", c)
+			}
+		} else if c := onesComplement(f[14:34]); c != 0 {
+			t.Fatalf("IP checksum is off by %#x", c)
+		}
+		base := s.Src
+		if answer {
+			port, addr = port+2, addr+map[bool]int{false: 4, true: 16}[v6]
+			base = s.Dst
+		}
+		if got := int(binary.BigEndian.Uint16(f[port:])); got != FirstPort+flow%FlowPorts {
+			t.Fatalf("flow %d has port %d", flow, got)
+		}
+		want := base.AsSlice()
+		binary.BigEndian.PutUint32(want[len(want)-4:], binary.BigEndian.Uint32(want[len(want)-4:])+uint32(flow/FlowPorts))
+		if got := f[addr : addr+len(want)]; string(got) != string(want) {
+			t.Fatalf("flow %d has address % x, want % x", flow, got, want)
+		}
+	})
+}
+
+func TestParseTellsBrokenFrames(t *testing.T) {
+	b, err := NewBuilder(spec(false, 1, false, 128), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 200)
+	n := b.Build(5, buf)
+	for name, f := range map[string][]byte{
+		"cut":        buf[:n-1],
+		"padded":     buf[:n+1],
+		"ip length":  mutate(buf[:n], 17, 1),
+		"udp length": mutate(buf[:n], 39, 1),
+	} {
+		if _, class := Parse(f); class != Broken {
+			t.Errorf("%s: class %v, want broken", name, class)
+		}
+	}
+	for name, f := range map[string][]byte{
+		"magic": mutate(buf[:n], 42, 1), "protocol": mutate(buf[:n], 23, 6), "short": buf[:59],
+		"arp": mutate(buf[:n], 13, 6), "options": mutate(buf[:n], 14, 1),
+	} {
+		if _, class := Parse(f); class != Foreign {
+			t.Errorf("%s: class %v, want foreign", name, class)
+		}
+	}
+}
+
+func mutate(f []byte, at int, by byte) []byte {
+	g := append([]byte(nil), f...)
+	g[at] ^= by
+	return g
+}
+
+func FuzzParse(f *testing.F) {
+	for _, v6 := range []bool{false, true} {
+		b, err := NewBuilder(spec(v6, 1, false, 128), 1)
+		if err != nil {
+			f.Fatal(err)
+		}
+		buf := make([]byte, 200)
+		f.Add(buf[:b.Build(3, buf)])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, class := Parse(data); class == Whole && len(data) < 60 {
+			t.Errorf("a frame of %d octets is whole", len(data))
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"63":            {second(ParseMix("63")), "64 to 1522"},
+		"size text":     {second(ParseMix("big")), "imix"},
+		"ipv6 64":       {spec(true, 1, false, 64).Check(), "84"},
+		"imix ipv6":     {IMIX.Signed(true), "84"},
+		"no flows":      {spec(false, 0, false, 64).Check(), "1 to 1000000"},
+		"flows":         {spec(false, MaxFlows+1, false, 64).Check(), "1 to 1000000"},
+		"no size":       {spec(false, 1, false).Check(), "1 to 64"},
+		"ports run out": {func() error { s := spec(false, 60000, false, 64); s.SrcPort = 20000; return s.Check() }(), "port"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v, want a sentence with %q", name, c.err, c.want)
+		}
+	}
+	if Smallest(false) != 64 || Smallest(true) != 84 {
+		t.Error("smallest signed frames", Smallest(false), Smallest(true))
+	}
+	if m := IMIX.Mean(); m < 361.83 || m > 361.84 || IMIX.Largest() != 1518 {
+		t.Error("IMIX", m, IMIX.Largest())
+	}
+}
+
+func second(_ Mix, err error) error { return err }
+
+func BenchmarkBuild(b *testing.B) {
+	builder, err := NewBuilder(spec(false, 1000, false, 64), 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	for k := range uint64(b.N) {
+		builder.Build(k, buf)
+	}
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"testing"
+)
+
+// Each probe either works or says what is missing; none may have no answer here.
+func TestProbes(t *testing.T) {
+	for name, probe := range map[string]func() error{"namespace": ProbeNamespace, "BPF": ProbeBPF, "packet": ProbePacket, "BTF": ProbeBTF} {
+		err := probe()
+		var missing *Missing
+		if err != nil && !errors.As(err, &missing) && !errors.Is(err, ErrNotSupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Logf("%s: %v", name, err)
+	}
+}

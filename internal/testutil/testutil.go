@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testutil is what tests of several packages share.
+package testutil
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/netns"
+)
+
+// Privileged skips the test where this process may not make a network
+// namespace. It finds out by trying; any answer but "not permitted" fails.
+func Privileged(t testing.TB) {
+	t.Helper()
+	ns, err := netns.New()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		t.Skip("needs root or capabilities to make a network namespace: run script/test with sudo")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NoLeaks fails the test if, once it and its other clean-ups are over, it left
+// goroutines or file descriptors behind. Call it first. It counts those of the
+// whole process, so the test must not be parallel.
+func NoLeaks(t testing.TB) {
+	t.Helper()
+	goroutines, fds := runtime.NumGoroutine(), openFiles(t)
+	t.Cleanup(func() {
+		deadline := time.Now().Add(2 * time.Second)
+		for {
+			g, f := runtime.NumGoroutine(), openFiles(t)
+			if g <= goroutines && len(f) <= len(fds) {
+				return
+			}
+			if time.Now().After(deadline) {
+				buf := make([]byte, 1<<20)
+				t.Errorf("left behind: %d goroutines (%d before), %d descriptors (%d before)\n%s\n%s",
+					g, goroutines, len(f), len(fds), strings.Join(f, "\n"), buf[:runtime.Stack(buf, true)])
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+func openFiles(t testing.TB) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err != nil || strings.HasPrefix(target, "anon_inode:[eventpoll]") || strings.HasPrefix(target, "anon_inode:[eventfd]") {
+			continue // gone since, or the runtime's own poller
+		}
+		names = append(names, e.Name()+" "+target)
+	}
+	return names
+}
