@@ -1,11 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger closes the books of a trial: places along paths, the counters
-// at each, what they mean by driver, the equations.
+// Package ledger closes the books of a trial: it reads the kernel's counters
+// before and after, and says where every frame went.
+//
+//	       tester            DUT                                tester
+//	path:  p0 ====== lan | XDP > backlog > tc > nft > IP > qdisc | wan ====== p1
+//	         ^        ^       ^                                      ^         ^
+//	         sends    receives                                       sends     receives
+//
+//	dictionary.go   what each counter means, at which place, what it would count twice
+//	proc.go         counters of a namespace and of the machine, from /proc
+//	sockets.go      counters of ports, queues, tc and nftables, by netlink and ethtool
+//	witness.go      frames that have no counter, named by a BPF program
+//	account.go      growth of the counters -> terms -> the equation
+//
+// No term is computed by subtraction. What no counter names stays unexplained.
 package ledger
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -19,31 +37,367 @@ type Hop struct {
 }
 
 // A Path is the hops from a transmitter to a meter, in a frame's order: tester
-// port, DUT ingress, DUT egress, meter port. The topology fills it in, because
-// only it knows the wiring.
+// port, DUT ingress, DUT egress, meter port; without a DUT tester port and meter
+// port. Each first of a pair sends over a link to the second. The topology fills
+// it in, because only it knows the wiring.
 type Path struct {
 	Name string // "lan-to-wan"
 	Hops []Hop
 }
 
 // A Source adds counters that are no kernel's: a BPF program's, a subject's own,
-// the memory wire's. Names and values are cumulative; their growth is the term.
+// the memory wire's. Names and values are cumulative; their growth is the term,
+// a drop.
 type Source interface {
 	Count(ctx context.Context) ([]result.Term, error)
 }
 
 // Ends is what tester and meter say of the whole trial, all streams together.
+// Accepted includes the frames that a full receive ring behind the tester's veth
+// did not take (tx_dropped of its port): they are the DUT's loss. LocalDrops are
+// the meter's own losses.
 type Ends struct{ Intended, Accepted, Refused, NotSent, Received, LocalDrops uint64 }
 
-// A Book is the open account of one trial.
-type Book struct{}
+const (
+	readGap       = 20 * time.Millisecond // between two reads that must be equal
+	settleMost    = 2 * time.Second
+	neighbourMost = 30 * time.Second // while frames wait for somebody's address
+)
 
-// Open snapshots every counter on paths, those of a whole host once.
-func Open(ctx context.Context, paths []Path, more ...Source) (*Book, error) { return nil, nil }
+// A Book is the open account of one trial, to be closed once. It holds sockets
+// and a BPF program until then.
+type Book struct {
+	// Settle is the least time that Close waits before it reads; 0: as short as
+	// the counters allow. Set it before Close.
+	Settle time.Duration
 
-// Close waits until the counters stand still (two equal reads 20 ms apart, at
-// most 2 s, at least settle), then asks for the ends and closes the books: a meter read earlier
-// would miss what was still under way.
+	hosts   []*stackOf // of the DUT
+	ports   []*portOf
+	sockets map[string]*sockets // by namespace
+	more    []Source
+	terms   []term
+	label   string // of the meter's host
+	before  snapshot
+}
+
+// A stackOf is one namespace of the DUT whose stack is read.
+type stackOf struct {
+	local   *host.Local
+	sockets *sockets // nil for a recorded tree
+	witness *witness // nil where there is none
+}
+
+// A portOf is one port whose counters are read, each once.
+type portOf struct {
+	port    host.Port
+	index   int
+	sockets *sockets
+	driver  driver
+	want    map[string]bool // counters
+	ethtool []string        // those of want that the driver itself keeps
+	egress  bool            // of the DUT
+}
+
+// A snapshot is every counter at one instant.
+type snapshot struct {
+	machine counters
+	hosts   []counters // as Book.hosts
+	ports   []counters // as Book.ports
+	sources []result.Term
+}
+
+// Open snapshots every counter on paths, those of a port, of a namespace and of
+// the machine once, however many paths they lie on. Hosts that stand on recorded
+// trees have no ports. It needs CAP_NET_ADMIN (a *host.Missing otherwise); with
+// CAP_BPF and CAP_PERFMON it also names what only a tracepoint sees.
+func Open(ctx context.Context, paths []Path, more ...Source) (*Book, error) {
+	b := &Book{sockets: map[string]*sockets{}, more: more, label: "tester"}
+	if err := b.open(ctx, paths); err != nil {
+		b.release()
+		return nil, fmt.Errorf("open the ledger: %w", err)
+	}
+	return b, nil
+}
+
+func (b *Book) open(ctx context.Context, paths []Path) error {
+	if err := b.find(paths); err != nil {
+		return err
+	}
+	var err error
+	b.before, err = b.read(ctx)
+	return err
+}
+
+// find opens what the paths lie on and makes the list of terms.
+func (b *Book) find(paths []Path) error {
+	backlog := false // a port's frames go through a backlog whose drops its peer counts
+	for _, p := range paths {
+		for i, h := range p.Hops {
+			if h.Place == result.MeterAt && h.Host != nil {
+				b.label = h.Host.Label
+			}
+			if h.Host == nil {
+				continue
+			}
+			if h.Place == result.DUTNIC {
+				if err := b.addHost(h.Host); err != nil {
+					return err
+				}
+			}
+			if h.Host.Root != nil {
+				continue
+			}
+			dir := direction(i % 2)
+			port, at, err := b.addPort(h)
+			if err != nil {
+				return fmt.Errorf("port %s: %w", h.Port.Name, err)
+			}
+			var far *Hop
+			if dir == sends && i+1 < len(p.Hops) {
+				far = &p.Hops[i+1]
+			}
+			b.terms = append(b.terms, portTerms(at, port.driver, dir, h, far)...)
+			port.egress = port.egress || dir == sends && h.Place == result.DUTNIC
+			if dir == receives && port.driver.buffers {
+				link, err := port.sockets.route.LinkByIndex(port.index)
+				if err != nil {
+					return fmt.Errorf("port %s: %w", h.Port.Name, err)
+				}
+				has, err := port.sockets.buffered(link)
+				if err != nil {
+					return err
+				}
+				backlog = backlog || !has
+			}
+		}
+	}
+	for i, h := range b.hosts {
+		b.terms = append(b.terms, stackTerms(i, h.local.Label, backlog)...)
+	}
+	b.terms = once(b.terms)
+	for _, t := range b.terms {
+		if t.scope == ofPort {
+			p := b.ports[t.at]
+			p.want[t.counter] = true
+		}
+	}
+	for _, p := range b.ports {
+		p.ethtool = driverCounters(p.want)
+	}
+	return nil
+}
+
+func (b *Book) addHost(l *host.Local) error {
+	same := func(h *stackOf) bool {
+		return h.local == l || h.local.Root == nil && l.Root == nil && h.local.Netns == l.Netns
+	}
+	if slices.ContainsFunc(b.hosts, same) {
+		return nil
+	}
+	h := &stackOf{local: l}
+	b.hosts = append(b.hosts, h)
+	if l.Root != nil {
+		return nil
+	}
+	var err error
+	if h.sockets, err = b.socketsOf(l.Netns); err != nil {
+		return err
+	}
+	h.witness = openWitness(l.Netns)
+	return nil
+}
+
+func (b *Book) addPort(h Hop) (*portOf, int, error) {
+	for i, p := range b.ports {
+		if p.port.Netns == h.Port.Netns && p.port.Name == h.Port.Name {
+			return p, i, nil
+		}
+	}
+	s, err := b.socketsOf(h.Port.Netns)
+	if err != nil {
+		return nil, 0, err
+	}
+	link, err := s.route.LinkByName(h.Port.Name)
+	if err != nil {
+		return nil, 0, err
+	}
+	name, err := s.ethtool.DriverName(h.Port.Name)
+	if err != nil {
+		name = link.Type() // a port without ethtool
+	}
+	p := &portOf{port: h.Port, index: link.Attrs().Index, sockets: s, driver: driverOf(name), want: map[string]bool{}}
+	b.ports = append(b.ports, p)
+	return p, len(b.ports) - 1, nil
+}
+
+func (b *Book) socketsOf(netns string) (*sockets, error) {
+	if s := b.sockets[netns]; s != nil {
+		return s, nil
+	}
+	s, err := openSockets(netns)
+	if err != nil {
+		return nil, err
+	}
+	b.sockets[netns] = s
+	return s, nil
+}
+
+// read takes a snapshot: about a millisecond for a sandbox.
+func (b *Book) read(ctx context.Context) (snapshot, error) {
+	s := snapshot{machine: counters{}}
+	for _, m := range b.more {
+		t, err := m.Count(ctx)
+		if err != nil {
+			return s, fmt.Errorf("read a further counter: %w", err)
+		}
+		s.sources = append(s.sources, t...)
+	}
+	queues := map[*sockets]map[int]counters{} // one dump for a namespace
+	for _, p := range b.ports {
+		c := counters{}
+		if err := p.sockets.linkStats(p.index, c); err != nil {
+			return s, fmt.Errorf("read the counters of %s: %w", p.port.Name, err)
+		}
+		if err := p.sockets.driverStats(p.port.Name, p.ethtool, c); err != nil {
+			return s, fmt.Errorf("read the driver's counters of %s: %w", p.port.Name, err)
+		}
+		if p.want["clsact drops"] || p.want["qdisc drops"] {
+			q := queues[p.sockets]
+			if q == nil {
+				var err error
+				if q, err = p.sockets.qdiscs(); err != nil {
+					return s, err
+				}
+				queues[p.sockets] = q
+			}
+			for name, n := range q[p.index] {
+				c[name] = n
+			}
+		}
+		for name := range c {
+			if !p.want[name] && !(name == queued && p.egress) {
+				delete(c, name)
+			}
+		}
+		s.ports = append(s.ports, c)
+	}
+	for _, h := range b.hosts {
+		c := counters{}
+		if err := h.local.View(func(root fs.FS) error { return readStack(root, c) }); err != nil {
+			return s, err
+		}
+		if h.witness != nil {
+			if err := h.witness.read(c); err != nil {
+				return s, err
+			}
+		}
+		if h.sockets != nil {
+			list, err := h.sockets.nftCounters()
+			if err != nil {
+				return s, err
+			}
+			for _, n := range list {
+				c[n.key()] += n.packets
+			}
+		}
+		s.hosts = append(s.hosts, c)
+	}
+	if len(b.hosts) == 0 {
+		return s, nil
+	}
+	root := b.hosts[0].local.Root
+	if root == nil {
+		root = os.DirFS("/")
+	}
+	return s, readMachine(root, s.machine)
+}
+
+// Close waits until the counters stand still (two equal reads 20 ms apart, after
+// Settle, at most 2 s; at most 30 s while frames in the DUT wait for somebody's
+// address), then asks for the ends and closes the books: a meter read earlier
+// would miss what was still under way. Counters that do not come to rest make an
+// account that is not Settled, not an error.
 func (b *Book) Close(ctx context.Context, ends func(context.Context) (Ends, error)) (result.Account, error) {
-	return result.Account{}, nil
+	defer b.release()
+	after, settled, err := b.settle(ctx)
+	if err != nil {
+		return result.Account{}, fmt.Errorf("close the ledger: %w", err)
+	}
+	e, err := ends(ctx)
+	if err != nil {
+		return result.Account{}, fmt.Errorf("close the ledger: read tester and meter: %w", err)
+	}
+	a := b.account(after, e)
+	a.Settled = settled
+	return a, nil
+}
+
+func (b *Book) settle(ctx context.Context) (last snapshot, settled bool, err error) {
+	if err := sleep(ctx, b.Settle); err != nil {
+		return last, false, err
+	}
+	start := time.Now()
+	for reads := 0; ; reads++ {
+		waiting, err := b.waiting() // first, or what it sees might end unread
+		if err != nil {
+			return last, false, err
+		}
+		now, err := b.read(ctx)
+		if err != nil {
+			return last, false, err
+		}
+		still := reads > 0 && !waiting && now.equal(last)
+		last = now
+		most := settleMost
+		if waiting {
+			most = neighbourMost
+		}
+		if still || time.Since(start) > most {
+			return last, still, nil
+		}
+		if err := sleep(ctx, readGap); err != nil {
+			return last, false, err
+		}
+	}
+}
+
+func (b *Book) waiting() (bool, error) {
+	for _, p := range b.ports {
+		if !p.egress {
+			continue
+		}
+		if w, err := p.sockets.waiting(p.index); w || err != nil {
+			return w, err
+		}
+	}
+	return false, nil
+}
+
+// Discard gives the book up without an account; after Close it does nothing.
+func (b *Book) Discard() { b.release() }
+
+func (b *Book) release() {
+	for _, h := range b.hosts {
+		if h.witness != nil {
+			h.witness.close()
+		}
+	}
+	for _, s := range b.sockets {
+		s.close()
+	}
+	b.hosts, b.sockets = nil, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"boxdyno/lab"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // A Procedure is its scalar parameters. A list given for a scalar is an axis:
@@ -36,6 +37,7 @@ type Outcome struct {
 	Account  *result.Account
 	Phases   []result.Phase
 	Warnings []string
+	Ceiling  unit.FrameRate // a trial's: the self-test's at this frame size, for verdict.Validity; 0: none was made
 }
 
 // An Env is where a procedure runs.
@@ -57,7 +59,8 @@ type Env struct {
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
-	Standard  string // what it follows, "RFC 2544"
+	Standard  string   // what it follows, "RFC 2544"
+	Names     []string // parameters whose values name a point in its record's ID, in this order
 	Metrics   []result.Metric
 	New       func() Procedure
 }

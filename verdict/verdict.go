@@ -1,34 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict says what records mean. Pure.
+// Package verdict says what records mean: whether a trial counts, whether
+// figures meet criteria, and where frames were lost. Pure.
 package verdict
 
 import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
 	"boxdyno/result"
 	"boxdyno/unit"
 )
 
-// Validity decides passed, failed or invalid for one trial by METHOD.md's rules;
-// runner calls it before a search sees the record. ceiling is the self-test's, 0
-// where none was made.
-func Validity(r result.Record, ceiling unit.FrameRate) (result.Status, string) {
-	return r.Status, r.Reason
+// gravity orders statuses: what leaves most undone comes last.
+var gravity = []result.Status{"", result.Passed, result.Skipped, result.Failed, result.Invalid, result.Running, result.Aborted}
+
+// Worst is the gravest of statuses: aborted, running, invalid, failed, skipped,
+// passed; skipped where there are none, because nothing was found.
+func Worst(statuses ...result.Status) result.Status {
+	if len(statuses) == 0 {
+		return result.Skipped
+	}
+	return slices.MaxFunc(statuses, func(a, b result.Status) int { return slices.Index(gravity, a) - slices.Index(gravity, b) })
 }
 
-// A Finding is one criterion's outcome.
-type Finding struct {
-	Criterion result.Criterion `json:"criterion"`
-	Status    result.Status    `json:"verdict"` // passed, failed, invalid (not decided), skipped (not measured)
-	Text      string           `json:"text"`    // by which margin it was met or missed
+// percent is share, in [0, 1], to 3 digits; a small one is not rounded to 0.
+func percent(share float64) string {
+	digits := 3
+	if p := math.Abs(share * 100); p > 0 {
+		digits = 2 - int(math.Floor(math.Log10(p)))
+	}
+	s := fmt.Sprintf("%.*f", min(max(digits, 0), 7), share*100)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s + " %"
 }
 
-// Judge holds the points of a run (records without parent) against criteria. The
-// status is the worst finding's: invalid, failed, skipped, passed.
-func Judge(cs []result.Criterion, recs []result.Record) (result.Status, []Finding) {
-	return result.Passed, nil
+// quantity is v with its unit and an SI prefix.
+func quantity(v float64, u unit.Symbol) string {
+	if u == "1" || u == "" {
+		return fmt.Sprintf("%.4g", v)
+	}
+	return unit.SI(v) + string(u)
 }
 
-// Bottleneck names what gave in one trial, from its ledger, in a sentence, with
-// the terms that show it; "" where nothing was lost, and a sentence that says so
-// where the cause is not known.
-func Bottleneck(r result.Record) (sentence string, evidence []result.Term) { return "", nil }
+func seconds(ns int64) string { return unit.SI(float64(ns)/1e9) + "s" }

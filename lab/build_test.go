@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
+)
+
+func TestFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		ok   bool
+		want sandbox
+	}{
+		{nil, true, sandbox{"", 1500, 0}},
+		{[]string{"-placement=shared", "-mtu=1280", "-link_rate=1Gbps"}, true, sandbox{"shared", 1280, 1e9}},
+		{[]string{"-placement=both"}, false, sandbox{}},
+		{[]string{"-placement="}, false, sandbox{}},
+		{[]string{"-mtu=1279"}, false, sandbox{}},
+		{[]string{"-mtu=3395"}, false, sandbox{}},
+		{[]string{"-mtu=x"}, false, sandbox{}},
+		{[]string{"-link_rate=0"}, false, sandbox{}},
+	} {
+		s := newSandbox().(*sandbox)
+		fs := flag.NewFlagSet("sandbox", flag.ContinueOnError)
+		fs.SetOutput(io.Discard)
+		s.Flags(fs)
+		err := fs.Parse(c.args)
+		if (err == nil) != c.ok || c.ok && *s != c.want {
+			t.Errorf("%v: got %+v, %v", c.args, *s, err)
+		}
+	}
+}
+
+func TestPermit(t *testing.T) {
+	var missing *host.Missing
+	for _, e := range []error{unix.EPERM, unix.EACCES} {
+		if err := permit("build", fmt.Errorf("make: %w", e)); !errors.As(err, &missing) {
+			t.Errorf("%v became %v, want a *host.Missing", e, err)
+		}
+	}
+	other := errors.New("other")
+	if err := permit("build", other); err != other {
+		t.Errorf("an other error became %v", err)
+	}
+	nft := &host.Missing{What: "the program nft"}
+	if err := permit("build", errors.Join(nft, unix.EPERM)); !errors.As(err, &missing) || missing != nft {
+		t.Errorf("a *host.Missing became %v", err)
+	}
+}
+
+func TestCleanup(t *testing.T) {
+	var c cleanup
+	var order []int
+	failed := errors.New("failed")
+	for i := range 3 {
+		c.add(func() error {
+			order = append(order, i)
+			if i == 1 {
+				return failed
+			}
+			return nil
+		})
+	}
+	if err := c.close(); !errors.Is(err, failed) || !slices.Equal(order, []int{2, 1, 0}) {
+		t.Errorf("got order %v, %v", order, err)
+	}
+	if err := c.close(); err != nil || len(order) != 3 {
+		t.Errorf("closed twice: %v, %v", order, err)
+	}
+}
+
+func TestServicesAreThose(t *testing.T) {
+	var kinds []string
+	for _, s := range allServices {
+		kinds = append(kinds, s.kind)
+	}
+	if !slices.Equal(kinds, Services) {
+		t.Errorf("Services says %v and the table has %v", Services, kinds)
+	}
+}

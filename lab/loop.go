@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"strconv"
+	"sync"
+
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A loop is the tester alone, for what it can do by itself:
+//
+//	tester namespace
+//	loop0 ====== veth ====== loop1
+//
+// Receiving is done in the sender's softirq, on its CPU.
+type loop struct {
+	mtu  int
+	rate unit.BitRate
+}
+
+func newLoop() Topology { return &loop{mtu: defaultMTU} }
+
+func (l *loop) Flags(fs *flag.FlagSet) { addLinkFlags(fs, &l.mtu, &l.rate) }
+
+// Build needs CAP_SYS_ADMIN and CAP_NET_ADMIN: a *host.Missing otherwise.
+func (l *loop) Build(ctx context.Context) (*Testbed, error) {
+	tb, err := l.build()
+	return withEngine(ctx, tb, err)
+}
+
+// build is Build without the engine.
+func (l *loop) build() (_ *Testbed, err error) {
+	var undo cleanup
+	defer func() {
+		if err != nil {
+			err = permit("build a loop", errors.Join(err, undo.close()))
+		}
+	}()
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	tester, err := newSpace("tester", testerSysctls())
+	if err != nil {
+		return nil, err
+	}
+	undo.add(tester.close)
+	c := loopCable(tester)
+	if err := cable(c[0], c[1], l.mtu); err != nil {
+		return nil, err
+	}
+	undo.add(func() error { return remove(c[0]) })
+	for _, e := range c {
+		if err := tester.up(e.name); err != nil {
+			return nil, err
+		}
+	}
+	cpu := cpus[len(cpus)-1]
+	ports := loopPorts(tester, l.mtu, l.rate)
+	return &Testbed{
+		Topology: "loop", Kind: "sandbox", TesterCPU: cpu, Ports: ports, Loop: ports,
+		Path: func(from, to int, _ bool) ledger.Path { return loopPath(tester, from, to) },
+		Settings: append([]result.Pair{
+			{Key: "tester_cpu", Value: strconv.Itoa(cpu)},
+			{Key: "meter_napi", Value: "in the sender's softirq"},
+		}, linkSettings(l.mtu, l.rate)...),
+		Close: sync.OnceValue(undo.close),
+	}, nil
+}
+
+// loopCable is the pair of tester ports that are wired to each other.
+func loopCable(tester *space) [2]end {
+	return [2]end{{tester, "loop0", mac(5)}, {tester, "loop1", mac(6)}}
+}
+
+// loopPorts are the ends of loopCable: each is the other's gateway.
+func loopPorts(tester *space, mtu int, rate unit.BitRate) (ports []Port) {
+	c := loopCable(tester)
+	for i := range c {
+		mine, other := sides[i], sides[1-i]
+		ports = append(ports, Port{
+			Port: c[i].port(), MAC: c[i].mac, GatewayMAC: c[1-i].mac,
+			Addr4: mine.net4.Addr().Next(), Gateway4: other.net4.Addr().Next(),
+			Addr6: mine.net6.Addr().Next(), Gateway6: other.net6.Addr().Next(),
+			MTU: mtu, Link: rate,
+		})
+	}
+	return ports
+}
+
+func loopPath(tester *space, from, to int) ledger.Path {
+	c := loopCable(tester)
+	return ledger.Path{Name: c[from].name + "-to-" + c[to].name, Hops: []ledger.Hop{
+		{Place: result.Tester, Host: tester.Local, Port: c[from].port()},
+		{Place: result.MeterAt, Host: tester.Local, Port: c[to].port()},
+	}}
+}

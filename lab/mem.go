@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+
+	"boxdyno/engine"
+	"boxdyno/host"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A mem testbed is in memory, in virtual time, and needs no privilege:
+//
+//	          loss, lose_every      queue, capacity
+//	lan ======= wire =======> DUT (route or drop) ======= wire =======> wan
+//	    <====== wire ========  both directions   <======= wire ======== (and back)
+//	                                           delay, duplicates, reordering
+//	loop-a ================ a wire that carries everything =========== loop-b
+//
+// The transmitter's ceiling holds on both.
+type mem struct {
+	cfg  engine.MemConfig
+	mtu  int
+	rate unit.BitRate
+}
+
+func newMem() Topology {
+	return &mem{mtu: defaultMTU, cfg: engine.MemConfig{Capacity: 200e3, Queue: 256, Ceiling: 1e6, ReorderDepth: 1}}
+}
+
+func (m *mem) Flags(fs *flag.FlagSet) {
+	c := &m.cfg
+	fs.Var(frameRate{&c.Capacity}, "capacity", "frames that the DUT forwards, both directions together, such as 200k; 0: no limit")
+	fs.IntVar(&c.Queue, "queue", c.Queue, "frames that may be in the DUT at once; 0: 256")
+	fs.Var(frameRate{&c.Ceiling}, "ceiling", "frames that the tester can send, such as 1M; 0: 1M")
+	fs.DurationVar(&c.Delay, "delay", c.Delay, "from the DUT to the meter")
+	fs.Float64Var((*float64)(&c.Loss), "loss", float64(c.Loss), "ratio of frames that are lost at random on their way to the DUT, 0 to 1")
+	fs.Uint64Var(&c.Seed, "loss_seed", c.Seed, "seed of that chance")
+	fs.Uint64Var(&c.LoseEvery, "lose_every", c.LoseEvery, "each Nth frame is lost on its way to the DUT; 0: none")
+	fs.Uint64Var(&c.DuplicateEvery, "duplicate_every", c.DuplicateEvery, "each Nth frame arrives twice; 0: none")
+	fs.Uint64Var(&c.ReorderEvery, "reorder_every", c.ReorderEvery, "each Nth frame lets others pass; 0: none")
+	fs.IntVar(&c.ReorderDepth, "reorder_depth", c.ReorderDepth, "how many frames pass it")
+	addLinkFlags(fs, &m.mtu, &m.rate)
+}
+
+// frameRate is a flag whose value is a frame rate or 0.
+type frameRate struct{ r *unit.FrameRate }
+
+func (f frameRate) String() string {
+	if f.r == nil {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*f.r), 'f', -1, 64)
+}
+
+func (f frameRate) Set(s string) (err error) {
+	if s == "0" {
+		*f.r = 0
+		return nil
+	}
+	*f.r, err = unit.ParseFrameRate(s)
+	return err
+}
+
+var memDrops = map[string]result.Place{"route": "", "drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
+
+func (m *mem) Build(context.Context) (*Testbed, error) {
+	wire, err := engine.Mem(m.cfg)
+	if err != nil {
+		return nil, err
+	}
+	names := [2]string{engine.MemLAN, engine.MemWAN}
+	loops := [2]string{engine.MemLoopA, engine.MemLoopB}
+	tb := &Testbed{
+		Topology: "mem", Kind: "memory", TesterCPU: -1,
+		Engine: wire, Tried: []engine.Tried{{Name: wire.Name()}},
+		Services: []string{"route", "drop-xdp", "drop-tc", "drop-nft"},
+		Sources:  []ledger.Source{wire},
+		Path: func(from, to int, loop bool) ledger.Path {
+			if loop {
+				return ledger.Path{Name: loops[from] + "-to-" + loops[to], Hops: []ledger.Hop{
+					{Place: result.Tester, Port: memPort(loops[from])},
+					{Place: result.MeterAt, Port: memPort(loops[to])},
+				}}
+			}
+			return ledger.Path{Name: names[from] + "-to-" + names[to], Hops: []ledger.Hop{
+				{Place: result.Tester, Port: memPort(names[from])},
+				{Place: result.DUTNIC, Port: memPort(names[from])},
+				{Place: result.DUTNIC, Port: memPort(names[to])},
+				{Place: result.MeterAt, Port: memPort(names[to])},
+			}}
+		},
+		Serve: func(_ context.Context, s Service) error {
+			place, ok := memDrops[s.Kind]
+			if !ok {
+				return fmt.Errorf("topology mem cannot serve %q: %w", s.Kind, host.ErrNotSupported)
+			}
+			wire.Drop(place)
+			return nil
+		},
+		Close: func() error { return nil },
+	}
+	for i, sd := range sides {
+		mine, other := sd, sides[1-i]
+		tb.Ports = append(tb.Ports, Port{
+			Port: memPort(names[i]), MAC: mine.testerMAC, GatewayMAC: mine.dutMAC, MTU: m.mtu, Link: m.rate,
+			Addr4: mine.net4.Addr().Next(), Gateway4: mine.net4.Addr(),
+			Addr6: mine.net6.Addr().Next(), Gateway6: mine.net6.Addr(),
+		})
+		tb.Loop = append(tb.Loop, Port{
+			Port: memPort(loops[i]), MAC: mine.testerMAC, GatewayMAC: other.testerMAC, MTU: m.mtu, Link: m.rate,
+			Addr4: mine.net4.Addr().Next(), Gateway4: other.net4.Addr().Next(),
+			Addr6: mine.net6.Addr().Next(), Gateway6: other.net6.Addr().Next(),
+		})
+	}
+	fs := flag.NewFlagSet("mem", flag.ContinueOnError)
+	m.Flags(fs)
+	fs.VisitAll(func(f *flag.Flag) {
+		if v := f.Value.String(); v != "" && v != "0" && v != "0s" {
+			tb.Settings = append(tb.Settings, result.Pair{Key: f.Name, Value: v})
+		}
+	})
+	if m.rate > 0 {
+		tb.Settings = append(tb.Settings, result.Pair{Key: "link_rate", Value: m.rate.String()})
+	}
+	return tb, nil
+}
+
+func memPort(name string) host.Port { return host.Port{Host: "tester", Name: name} }

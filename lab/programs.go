@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+
+	"boxdyno/frame"
+	"boxdyno/internal/netns"
+)
+
+// loadPrograms loads the programs of bpf/dut.c. It needs CAP_BPF and
+// CAP_NET_ADMIN.
+func loadPrograms() (*dutObjects, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("lift the limit of locked memory: %w", err)
+	}
+	spec, err := loadDut()
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Variables[dutVarTestPort].Set(uint16(frame.Port)); err != nil {
+		return nil, fmt.Errorf("set the port of test frames: %w", err)
+	}
+	var objects dutObjects
+	if err := spec.LoadAndAssign(&objects, nil); err != nil {
+		return nil, fmt.Errorf("load the DUT's BPF programs: %w", err)
+	}
+	return &objects, nil
+}
+
+// attach puts a native XDP program on a port of s. It stays as long as the link
+// that it returns, which ends with this process at the latest.
+func attach(s *space, port string, p *ebpf.Program) (link.Link, error) {
+	var l link.Link
+	err := netns.Do(s.Netns, func() error {
+		iface, err := net.InterfaceByName(port)
+		if err != nil {
+			return err
+		}
+		l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: iface.Index, Flags: link.XDPDriverMode})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach XDP to %s of the %s: %w", port, s.Label, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A sandbox is a tester and a DUT in two nameless namespaces of this machine:
+//
+//	tester namespace                DUT namespace                tester namespace
+//	                     +--------------------------------+
+//	p0 ====== veth ======| lan    IP forwarding       wan |====== veth ====== p1
+//	198.18.0.2           | 198.18.0.1/16    198.19.0.1/16 |           198.19.0.2
+//	2001:2:0:1::2        | 2001:2:0:1::1/64 2001:2:0:2::1 |        2001:2:0:2::2
+//	                     | XDP_PASS              XDP_PASS |
+//	                     +--------------------------------+
+//	loop0 ====== veth ====== loop1    for the self-test, both ends in the tester's
+//
+// One frame from p0 to p1, and the CPU that does it:
+//
+//	          sender | veth ring | lan: NAPI, XDP, skb | tc, nft, route | wan: transmit | p1: NAPI, meter
+//	shared    one    | 256       | one (softirq)       | one            | one           | one (softirq)
+//	split     tester | 256       | DUT (pinned thread) | DUT            | DUT           | DUT (softirq)
+//
+// The meter's port stays in softirq on the DUT's CPU in split: on the tester's
+// CPU it would wait for the sender's time slice while its ring overflows, and
+// the tester's loss would look like the box's. So the meter's cost is in the
+// DUT's figure.
+//
+// The tester's addresses are in frames only: its ports have none, so that its
+// kernel answers nothing, and no XDP program, for the engine's meter brings it.
+// A frame that XDP sends to a port without one vanishes uncounted, hence a meter
+// on every receiving port.
+type sandbox struct {
+	placement string // "": split where there are two CPUs
+	mtu       int
+	rate      unit.BitRate
+}
+
+func newSandbox() Topology { return &sandbox{mtu: defaultMTU} }
+
+func (s *sandbox) Flags(fs *flag.FlagSet) {
+	fs.Var(oneOf{&s.placement, []string{split, shared}}, "placement",
+		"split (the DUT's work on a CPU of its own) or shared; by default split where two CPUs may be used")
+	addLinkFlags(fs, &s.mtu, &s.rate)
+}
+
+// A side is one of the DUT's two links.
+type side struct {
+	tester, dut       string // the ends' names
+	testerMAC, dutMAC [6]byte
+	net4, net6        netip.Prefix // the DUT's; the tester's addresses follow it
+}
+
+var sides = [2]side{
+	{"p0", "lan", mac(1), mac(2), netip.MustParsePrefix("198.18.0.1/16"), netip.MustParsePrefix("2001:2:0:1::1/64")},
+	{"p1", "wan", mac(4), mac(3), netip.MustParsePrefix("198.19.0.1/16"), netip.MustParsePrefix("2001:2:0:2::1/64")},
+}
+
+// mac is a locally administered address.
+func mac(n byte) [6]byte { return [6]byte{0x02, 0xbd, 0, 0, 0, n} }
+
+// testerHosts is how many addresses flows may take on a side (frame.Spec).
+const testerHosts = frame.MaxFlows / frame.FlowPorts
+
+// Build needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and, for placement split,
+// CAP_SYS_NICE and CAP_DAC_OVERRIDE: a *host.Missing otherwise.
+func (s *sandbox) Build(ctx context.Context) (*Testbed, error) {
+	tb, err := s.build(ctx)
+	return withEngine(ctx, tb, err)
+}
+
+// build is Build without the engine.
+func (s *sandbox) build(ctx context.Context) (*Testbed, error) {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	at, err := choosePlace(s.placement, cpus, os.DirFS("/sys"))
+	if err != nil {
+		return nil, err
+	}
+	tb, err := s.buildAt(ctx, at)
+	if s.placement == "" && errors.Is(err, host.ErrNotSupported) {
+		why := err.Error()
+		if tb, err = s.buildAt(ctx, place{name: shared, tester: at.dut, dut: at.dut}); err == nil {
+			tb.Settings = append(tb.Settings, result.Pair{Key: "no_split", Value: why})
+		}
+	}
+	return tb, permit("build a sandbox", err)
+}
+
+// buildAt is host.ErrNotSupported where this machine has no placement split.
+func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error) {
+	var undo cleanup
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.close())
+		}
+	}()
+	tester, err := newSpace("tester", testerSysctls())
+	if err != nil {
+		return nil, err
+	}
+	undo.add(tester.close)
+	dut, err := newSpace("dut", dutSysctls())
+	if err != nil {
+		return nil, err
+	}
+	undo.add(dut.close)
+
+	var cables [][2]end // those of sides, and the loop's
+	for _, sd := range sides {
+		cables = append(cables, [2]end{{tester, sd.tester, sd.testerMAC}, {dut, sd.dut, sd.dutMAC}})
+	}
+	cables = append(cables, loopCable(tester))
+	for _, c := range cables {
+		if err := cable(c[0], c[1], s.mtu); err != nil {
+			return nil, err
+		}
+		// Gone at once with Close, not when the kernel gets round to it.
+		undo.add(func() error { return remove(c[0]) })
+	}
+
+	programs, err := loadPrograms()
+	if err != nil {
+		return nil, err
+	}
+	undo.add(programs.Close)
+	svc := &services{dut: dut, programs: programs}
+	for i, sd := range sides {
+		if svc.xdp[i], err = attach(dut, sd.dut, programs.Pass); err != nil {
+			return nil, err
+		}
+		undo.add(svc.xdp[i].Close)
+	}
+	for _, c := range cables {
+		for _, e := range c {
+			if err := e.at.up(e.name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, sd := range sides {
+		if at.name == split {
+			if _, err := dut.ownCPU(sd.dut, at.dut); err != nil {
+				return nil, fmt.Errorf("placement split: %w", err)
+			}
+		}
+		if err := dut.addresses(sd); err != nil {
+			return nil, err
+		}
+	}
+	if err := silence(ctx, tester, dut); err != nil {
+		return nil, err
+	}
+
+	tb := &Testbed{
+		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester,
+		DUT: dut.Local, Services: Services, Serve: svc.serve,
+		Loop: loopPorts(tester, s.mtu, s.rate),
+		Path: func(from, to int, loop bool) ledger.Path {
+			if loop {
+				return loopPath(tester, from, to)
+			}
+			return throughDUT(cables[from], cables[to])
+		},
+		Settings: slices.Concat(at.settings(), linkSettings(s.mtu, s.rate)),
+		Close:    sync.OnceValue(undo.close),
+	}
+	for i, sd := range sides {
+		p := Port{Port: cables[i][0].port(), MAC: sd.testerMAC, GatewayMAC: sd.dutMAC, MTU: s.mtu, Link: s.rate}
+		p.Gateway4, p.Addr4 = sd.net4.Addr(), sd.net4.Addr().Next()
+		if hasIPv6() {
+			p.Gateway6, p.Addr6 = sd.net6.Addr(), sd.net6.Addr().Next()
+		}
+		tb.Ports = append(tb.Ports, p)
+	}
+	return tb, nil
+}
+
+// addresses gives the DUT's end of a side its own, and the tester's as permanent
+// neighbours.
+func (s *space) addresses(sd side) error {
+	nets := []netip.Prefix{sd.net4}
+	if hasIPv6() {
+		nets = append(nets, sd.net6)
+	}
+	for _, n := range nets {
+		if err := s.address(sd.dut, n, testerHosts, sd.testerMAC); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// throughDUT is the path from the tester's end of one cable to that of another.
+func throughDUT(in, out [2]end) ledger.Path {
+	return ledger.Path{Name: in[1].name + "-to-" + out[1].name, Hops: []ledger.Hop{
+		{Place: result.Tester, Host: in[0].at.Local, Port: in[0].port()},
+		{Place: result.DUTNIC, Host: in[1].at.Local, Port: in[1].port()},
+		{Place: result.DUTNIC, Host: out[1].at.Local, Port: out[1].port()},
+		{Place: result.MeterAt, Host: out[0].at.Local, Port: out[0].port()},
+	}}
+}
+
+// testerSysctls keep the tester's kernel silent.
+func testerSysctls() [][2]string {
+	if !hasIPv6() {
+		return nil
+	}
+	return [][2]string{{"net/ipv6/conf/all/disable_ipv6", "1"}, {"net/ipv6/conf/default/disable_ipv6", "1"}}
+}
+
+// dutSysctls make a router with strict reverse path filter (RFC 3704) that says
+// nothing by itself.
+func dutSysctls() [][2]string {
+	kv := [][2]string{
+		{"net/ipv4/ip_forward", "1"},
+		{"net/ipv4/conf/all/rp_filter", "1"},
+		{"net/ipv4/conf/default/rp_filter", "1"},
+		{"net/ipv4/conf/all/send_redirects", "0"},
+		{"net/ipv4/conf/default/send_redirects", "0"},
+		{"net/ipv4/conf/all/log_martians", "0"},
+		{"net/ipv4/conf/default/log_martians", "0"},
+	}
+	if !hasIPv6() {
+		return kv
+	}
+	return append(kv, [][2]string{
+		{"net/ipv6/conf/all/forwarding", "1"},
+		{"net/ipv6/conf/default/forwarding", "1"},
+		{"net/ipv6/conf/default/accept_dad", "0"},
+		{"net/ipv6/conf/default/dad_transmits", "0"},
+		{"net/ipv6/conf/default/autoconf", "0"},
+		{"net/ipv6/conf/default/accept_ra", "0"},
+		{"net/ipv6/conf/default/router_solicitations", "0"},
+		{"net/ipv6/conf/default/addr_gen_mode", "1"}, // no link-local address
+		// Multicast reports cannot be switched off: have them over in a moment.
+		{"net/ipv6/conf/default/mldv1_unsolicited_report_interval", "1"},
+		{"net/ipv6/conf/default/mldv2_unsolicited_report_interval", "1"},
+	}...)
+}
+
+// silence waits until no counter of the spaces has moved for 60 ms.
+func silence(ctx context.Context, spaces ...*space) error {
+	const most = 3 * time.Second
+	var last uint64
+	still := 0
+	for begin := time.Now(); still < 3; {
+		var sum uint64
+		for _, s := range spaces {
+			n, err := s.frames()
+			if err != nil {
+				return fmt.Errorf("read link counters of the %s: %w", s.Label, err)
+			}
+			sum += n
+		}
+		if still++; sum != last {
+			last, still = sum, 0
+		}
+		if time.Since(begin) > most {
+			return fmt.Errorf("the new links do not fall silent within %v", most)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}

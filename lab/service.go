@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf/link"
+)
+
+// services makes a DUT in a namespace do one thing after another. Counters in
+// nft that count drops are named drop_*, for the ledger; others are not drops.
+type services struct {
+	dut      *space
+	programs *dutObjects
+	xdp      [2]link.Link // on the ports of sides
+
+	mu    sync.Mutex
+	clear func(context.Context) error // takes down what was set last; nil: nothing
+}
+
+// A service is a way to set up a Service and to take it down again; clear also
+// clears what set left half done, and may be called again.
+type service struct {
+	kind  string
+	check func(Service) error // nil: nothing to check
+	set   func(*services, context.Context, Service) error
+	clear func(*services, context.Context) error
+}
+
+var allServices = []service{
+	{"route", nil, nil, nil},
+	{"filter", checkFilter, setFilter, clearNFT},
+	{"nat", checkNAT, setNAT, clearNAT},
+	{"drop-xdp", nil, setDropXDP, clearDropXDP},
+	{"drop-tc", nil, setDropTC, clearDropTC},
+	{"drop-nft", nil, setDropNFT, clearNFT},
+}
+
+// serve is Testbed.Serve. If it fails, the DUT routes. An unknown kind or a
+// number out of range is an error before anything changes; a missing nft is a
+// *host.Missing.
+func (v *services) serve(ctx context.Context, s Service) error {
+	i := slices.IndexFunc(allServices, func(k service) bool { return k.kind == s.Kind })
+	if i < 0 {
+		return fmt.Errorf("service %q: want one of %s", s.Kind, strings.Join(Services, ", "))
+	}
+	k := allServices[i]
+	if k.check != nil {
+		if err := k.check(s); err != nil {
+			return fmt.Errorf("service %s: %w", s.Kind, err)
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := v.reset(ctx); err != nil {
+		return fmt.Errorf("take the last service down: %w", err)
+	}
+	if k.set == nil {
+		return nil
+	}
+	v.clear = func(ctx context.Context) error { return k.clear(v, ctx) }
+	if err := k.set(v, ctx, s); err != nil {
+		err = permit("set up service "+s.Kind, fmt.Errorf("set up service %s: %w", s.Kind, err))
+		return errors.Join(err, v.reset(ctx))
+	}
+	return nil
+}
+
+// reset leaves the DUT routing, even where ctx has ended.
+func (v *services) reset(ctx context.Context) error {
+	if v.clear == nil {
+		return nil
+	}
+	if err := v.clear(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	v.clear = nil
+	return nil
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import "boxdyno/result"
+
+// This file is the dictionary: which counter means what at which place, and what
+// it would count twice. A driver is one row of drivers; a counter that is in no
+// table is not read.
+
+// A direction is what a port does to the frames of a path.
+type direction int
+
+const (
+	sends direction = iota
+	receives
+)
+
+// A meaning is one counter of a port.
+type meaning struct {
+	dir     direction
+	at      result.Place // hops at which it means this: Tester, DUTNIC, MeterAt; "": all
+	counter string       // of rtnl_link_stats64, or "ethtool NAME" where a star is a number: a sum over queues
+	place   result.Place // where the frame ended; "": the hop's own
+	name    string
+	far     string // the frame ended at the port at the other end of the link; the name there if that is the meter's
+	passed  bool   // a checkpoint, no drop
+	always  bool   // a checkpoint that is told even if nothing passed
+	unless  string // left out where this counter of the same port is a term: that counts the same frames
+	bits32  bool   // the kernel's counter has 32 bit
+}
+
+// A driver is the meanings of its counters.
+type driver struct {
+	name     string
+	buffers  bool // its receive ring may be missing, see sockets.buffered
+	meanings []meaning
+}
+
+// drivers are those whose counters are known; of others only the checkpoints and
+// what the kernel itself counts for every port are read.
+//
+// veth: a full receive ring (256 frames a queue) counts in tx_dropped of the
+// sending port, and, where the frame was redirected by XDP, again in rx_dropped
+// of the receiving port and in xdp_xmit_errors of the sending one: only
+// tx_dropped counts all. It also counts what the port's own XDP program could not
+// send back. A port without a ring delivers through the backlog of a CPU, whose
+// drops tx_dropped counts too. XDP programs of the meter drop what they counted:
+// only the DUT's drop frames. Frames that XDP redirected go on elsewhere.
+var drivers = []driver{
+	{name: "veth", buffers: true, meanings: []meaning{
+		{dir: sends, counter: "tx_dropped", place: result.DUTNIC, name: "receive ring full", far: "meter ring full"},
+		{dir: receives, counter: "ethtool rx_queue_*_drops", name: "receive failed in the driver"},
+		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_drops", place: result.XDP, name: "XDP drop"},
+		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx", place: result.XDP, name: "sent back by XDP"},
+		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx_errors", place: result.XDP, name: "XDP could not send back", unless: "tx_dropped"},
+		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_redirect", place: result.XDP, name: "redirected by XDP", passed: true},
+	}},
+}
+
+// everyPort is what the kernel counts in the same way for every driver.
+//
+// rx_dropped and rx_errors are not read: they sum what other counters name.
+// Programs attached by TCX (not by a clsact qdisc) have no counter.
+var everyPort = []meaning{
+	{dir: sends, counter: "tx_packets", name: "sent", passed: true, always: true},
+	{dir: receives, counter: "rx_packets", name: "received", passed: true, always: true},
+	{dir: receives, at: result.DUTNIC, counter: "rx_otherhost_dropped", place: result.Routing, name: "MAC address of another host"},
+	{dir: receives, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits32: true},
+	{dir: sends, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits32: true},
+	{dir: sends, at: result.DUTNIC, counter: "qdisc drops", place: result.Qdisc, name: "egress queue full", bits32: true},
+}
+
+// queued is the gauge of frames that wait in the DUT's egress queues.
+const queued = "qdisc queued"
+
+func driverOf(name string) driver {
+	for _, d := range drivers {
+		if d.name == name {
+			return d
+		}
+	}
+	return driver{name: name}
+}
+
+// A stackMeaning is one counter of a whole namespace or machine.
+type stackMeaning struct {
+	place   result.Place
+	counter string
+	name    string
+	passed  bool
+	machine bool // of the whole machine, not of the namespace
+	bits32  bool
+}
+
+// stack is the DUT's network stack in the order in which a frame meets it.
+//
+// Not read, because they would count twice: InCsumErrors (in InHdrErrors),
+// Ip6.InTooBigErrors (in FragFails), conntrack's insert_failed (in drop) and
+// early_drop (connections, not frames), rt_cache's in_no_route (machine-wide, in
+// InNoRoutes, and also counts refusing routes), in_martian_src (in
+// IPReversePathFilter). ForwDatagrams counts before the forward hook and before
+// a packet proves larger than the MTU.
+var stack = []stackMeaning{
+	{place: result.Softnet, counter: "softnet.dropped", name: "CPU backlog full", machine: true, bits32: true},
+	{place: result.Conntrack, counter: "conntrack.drop", name: "refused by connection tracking", bits32: true},
+
+	{place: result.Routing, counter: "Ip.InReceives", name: "received by IPv4", passed: true},
+	{place: result.Routing, counter: "Ip6.InReceives", name: "received by IPv6", passed: true},
+	{place: result.Routing, counter: "Ip.InHdrErrors", name: "TTL expired or bad header"},
+	{place: result.Routing, counter: "Ip6.InHdrErrors", name: "TTL expired or bad header"},
+	{place: result.Routing, counter: "IpExt.InTruncatedPkts", name: "truncated packet"},
+	{place: result.Routing, counter: "Ip6.InTruncatedPkts", name: "truncated packet"},
+	{place: result.Routing, counter: "Ip.InAddrErrors", name: "address not acceptable, or forwarding off"},
+	{place: result.Routing, counter: "Ip6.InAddrErrors", name: "address not acceptable, or forwarding off"},
+	{place: result.Routing, counter: "TcpExt.IPReversePathFilter", name: "reverse path filter"},
+	{place: result.Routing, counter: "IpExt.InNoRoutes", name: "no route"},
+	{place: result.Routing, counter: "Ip6.InNoRoutes", name: "no route, or one that refuses"},
+	{place: result.Routing, counter: "witness.blackhole", name: "blackhole route"},
+	{place: result.Routing, counter: "witness.prohibit", name: "prohibit route"},
+	{place: result.Routing, counter: "witness.unreachable", name: "unreachable route"},
+	{place: result.Routing, counter: "Ip.InDelivers", name: "delivered to the DUT itself"},
+	{place: result.Routing, counter: "Ip6.InDelivers", name: "delivered to the DUT itself"},
+	{place: result.Routing, counter: "Ip.InUnknownProtos", name: "for the DUT itself, of an unknown protocol"},
+	{place: result.Routing, counter: "Ip6.InUnknownProtos", name: "for the DUT itself, of an unknown protocol"},
+	{place: result.Routing, counter: "Ip.InDiscards", name: "discarded on input"},
+	{place: result.Routing, counter: "Ip6.InDiscards", name: "discarded on input"},
+	{place: result.Routing, counter: "Ip.ForwDatagrams", name: "forwarded by IPv4", passed: true},
+	{place: result.Routing, counter: "Ip6.OutForwDatagrams", name: "forwarded by IPv6", passed: true},
+	{place: result.Routing, counter: "Ip.FragFails", name: "larger than the MTU"},
+	{place: result.Routing, counter: "Ip6.FragFails", name: "larger than the MTU"},
+	{place: result.Routing, counter: "Ip.FragOKs", name: "left in fragments"},
+	{place: result.Routing, counter: "Ip.OutDiscards", name: "discarded on output"},
+	{place: result.Routing, counter: "Ip6.OutDiscards", name: "discarded on output"},
+	{place: result.Routing, counter: "Ip.OutTransmits", name: "transmitted by IPv4", passed: true},
+	{place: result.Routing, counter: "Ip6.OutTransmits", name: "transmitted by IPv6", passed: true},
+
+	{place: result.Neighbour, counter: "arp.unresolved_discards", name: "neighbour queue full", machine: true},
+	{place: result.Neighbour, counter: "ndisc.unresolved_discards", name: "neighbour queue full", machine: true},
+	{place: result.Neighbour, counter: "witness.unresolved", name: "neighbour does not answer"},
+}
+
+// NFTDrop begins the name of an nftables counter that drop rules reference
+// ("drop_unwanted"); every other named counter is a checkpoint.
+const NFTDrop = "drop_"

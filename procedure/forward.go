@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// Forward measures the DUT as a router, one service, direction and frame size at
+// a time:
+//
+//	self-test -> service set -> warm-up -> overload x n -> search -> latency at half the throughput
+type Forward struct {
+	service   choice
+	direction choice
+	mix       mixFlag
+	rules     count
+	flows     count
+	ip        choice
+	preset    choice
+}
+
+const (
+	lanToWAN = "lan-to-wan"
+	wanToLAN = "wan-to-lan"
+	both     = "both"
+)
+
+func newForward() Procedure {
+	return &Forward{
+		service:   choice{"route", lab.Services},
+		direction: choice{lanToWAN, []string{lanToWAN, wanToLAN, both}},
+		mix:       mixFlag{frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}},
+		rules:     count{0, 0, 100_000},
+		flows:     count{1, 1, frame.MaxFlows},
+		ip:        choice{"4", ipVersions},
+		preset:    choice{"quick", presets},
+	}
+}
+
+// maxNATFlows is what one public address can map with ports to spare.
+const maxNATFlows = 10_000
+
+func (p *Forward) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.service, "service", "what the box does to frames: forward them (route, filter, nat) or throw them away (drop-*)")
+	fs.Var(&p.direction, "direction", "which way frames go; both: each way at once")
+	fs.Var(&p.mix, "frame_size", "`octets` with FCS, or imix (7:4:1 of 64, 594 and 1518)")
+	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
+	fs.Var(&p.flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
+	fs.Var(&p.ip, "ip", "IP version")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+}
+
+func (p *Forward) ipv6() bool { return p.ip.value == "6" }
+
+// dropPlaces is where each drop service is meant to end every frame.
+var dropPlaces = map[string]result.Place{"drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
+
+func (p *Forward) Check(bed *lab.Testbed) error {
+	if err := p.mix.Signed(p.ipv6()); err != nil {
+		return err
+	}
+	if p.rules.value != 0 && p.service.value != "filter" {
+		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.value, p.service.value)
+	}
+	if p.service.value == "nat" {
+		if p.ipv6() {
+			return fmt.Errorf("service nat: masquerade is measured over IPv4 only")
+		}
+		if p.flows.value > maxNATFlows {
+			return fmt.Errorf("flows %d: service nat takes 1 to %d", p.flows.value, maxNATFlows)
+		}
+	}
+	if dropPlaces[p.service.value] != "" && p.direction.value == both {
+		return fmt.Errorf("direction both: service %s is measured one way at a time", p.service.value)
+	}
+	if bed == nil {
+		return nil
+	}
+	if !slices.Contains(bed.Services, p.service.value) {
+		return fmt.Errorf("service %s: topology %s has %v", p.service.value, bed.Topology, bed.Services)
+	}
+	for _, port := range bed.Ports {
+		if need := p.mix.Largest().Buffer() - 14; port.MTU != 0 && need > port.MTU {
+			return fmt.Errorf("frame size %d: it needs an MTU of %d, and port %s has %d", p.mix.Largest(), need, port.Name, port.MTU)
+		}
+	}
+	return nil
+}
+
+func (p *Forward) Estimate() (int, time.Duration) {
+	e := effortOf(p.preset.value)
+	trials, d := 0, time.Duration(0)
+	for _, s := range search.Presets {
+		if s.Name == p.preset.value {
+			trials, d = s.Estimate()
+		}
+	}
+	trials += 2 + e.overloads
+	d += e.warmUp + time.Duration(e.overloads)*e.overload + e.latency
+	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
+	return trials, d + time.Duration(trials)*(around+e.settle)
+}
+
+// point is one Forward being measured.
+type point struct {
+	*Forward
+	env    *Env
+	rig    *rig
+	effort effort
+	out    Outcome
+	stalls, longest,
+	unexplained int64
+	steal   float64
+	ceiling unit.FrameRate
+}
+
+func (p *Forward) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	m := &point{Forward: p, env: env, effort: effortOf(p.preset.value)}
+	self, err := selfTest(ctx, env, p.mix.Mix, p.ipv6(), p.direction.value == both, m.effort)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if self.Status == result.Invalid {
+		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
+	}
+	m.ceiling = self.Load.Forwarded
+
+	if env.Bed.Serve != nil {
+		service := lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value}
+		if err := env.Bed.Serve(ctx, service); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if m.rig, err = p.open(ctx, env.Bed, m.effort.settle); err != nil {
+		return Outcome{}, err
+	}
+	defer m.rig.close()
+
+	if _, err := m.trial(ctx, "warm-up", 0, engine.Load{Rate: m.linkRate(), Duration: m.effort.warmUp}, false); err != nil {
+		return Outcome{}, err
+	}
+	rate, err := m.overload(ctx)
+	if err != nil || m.out.Status == result.Invalid {
+		return m.out, err
+	}
+	if env.Bed.Placement == "shared" {
+		m.out.Warnings = append(m.out.Warnings, "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost")
+		m.finish()
+		return m.out, nil
+	}
+	lower, err := m.search(ctx, rate)
+	if err != nil {
+		return m.out, err
+	}
+	if lower > 0 && dropPlaces[p.service.value] == "" {
+		if err := m.latency(ctx, lower/2); err != nil {
+			return m.out, err
+		}
+	}
+	m.finish()
+	return m.out, nil
+}
+
+// open lays out the streams of the direction and opens the rig.
+func (p *Forward) open(ctx context.Context, bed *lab.Testbed, settle time.Duration) (*rig, error) {
+	lan, wan := bed.Ports[0], bed.Ports[1]
+	forth := way{0, 1, between(lan, wan, p.mix.Mix, p.flows.value, p.ipv6())}
+	back := way{1, 0, between(wan, lan, p.mix.Mix, p.flows.value, p.ipv6())}
+	if p.service.value == "nat" {
+		// From the wan, only answers to flows get through: they go to the DUT's
+		// own address, at the port that masquerade kept.
+		back.frames.Dst, back.frames.Answer = wan.Gateway4, true
+		back.frames.SrcPort, back.frames.DstPort = frame.Port, frame.FirstPort
+	}
+	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, both: {forth, back}}[p.direction.value]
+	r, err := newRig(ctx, bed, bed.Ports, false, p.mix.Mix, settle, ways)
+	if err != nil {
+		return nil, err
+	}
+	if p.service.value == "nat" {
+		opening := engine.Stream{ID: 0xffff, Lane: 0, Frames: between(lan, wan, frame.Mix{Sizes: []unit.FrameSize{frame.Smallest(false)}}, p.flows.value, false)}
+		r.prepare = func(ctx context.Context) error {
+			load := engine.Load{Rate: 50_000, Count: uint64(p.flows.value)}
+			sent, err := r.tx.Transmit(ctx, load, opening)
+			if err == nil && sent[0].Accepted != load.Count {
+				err = fmt.Errorf("open %d flows: %d frames were sent", load.Count, sent[0].Accepted)
+			}
+			return err
+		}
+	}
+	return r, nil
+}
+
+// linkRate is line rate for each stream where the link's rate is stated, else 0:
+// flat out.
+func (m *point) linkRate() unit.FrameRate {
+	if link := m.env.Bed.Ports[0].Link; link > 0 {
+		return unit.LineRate(link, m.mix.Mean())
+	}
+	return 0
+}
+
+// trial runs one trial of the point and keeps what all of them have in common.
+func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}
+	if l.Rate > 0 {
+		cfg = append(cfg, result.Pair{Key: "rate", Value: strconv.FormatFloat(float64(l.Rate), 'f', 0, 64)})
+	} else {
+		cfg = append(cfg, result.Pair{Key: "rate", Value: "flat-out"})
+	}
+	cfg = append(cfg, result.Pair{Key: "duration", Value: l.Duration.String()})
+	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		o, err := m.rig.trial(ctx, l, timing)
+		if err == nil {
+			o.Ceiling = m.ceiling
+			m.judge(&o)
+		}
+		return o, err
+	})
+	if err != nil {
+		return rec, err
+	}
+	if rec.Load != nil {
+		m.stalls += rec.Load.Stalls
+		m.longest = max(m.longest, rec.Load.LongestStall)
+		m.steal = max(m.steal, rec.Load.StealRatio)
+	}
+	if rec.Account != nil && rec.Account.Unexplained != 0 {
+		m.unexplained++
+	}
+	return rec, nil
+}
+
+// judge decides a trial of a drop service, which is right when every frame ended
+// where it should; the others are verdict.Validity's.
+func (m *point) judge(o *Outcome) {
+	place := dropPlaces[m.service.value]
+	if place == "" {
+		return
+	}
+	if missed := m.missed(o.Account); missed != 0 {
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("%d of %d frames did not end in %s", missed, o.Account.Accepted, place)
+		return
+	}
+	o.Status = result.Passed
+}
+
+// missed is how many frames did not end where the service should end them.
+func (m *point) missed(a *result.Account) int64 {
+	if place := dropPlaces[m.service.value]; place != "" {
+		return a.Accepted - a.DroppedAt(place)
+	}
+	return a.Lost()
+}
+
+// overload offers as much as there is, n times, and returns the median rate at
+// which the service was done, all streams together.
+func (m *point) overload(ctx context.Context) (unit.FrameRate, error) {
+	var rates, offered []float64
+	for n := range m.effort.overloads {
+		rec, err := m.trial(ctx, "overload", n, engine.Load{Rate: m.linkRate(), Duration: m.effort.overload}, false)
+		if err != nil {
+			return 0, err
+		}
+		m.out.Account, m.out.Load = rec.Account, rec.Load
+		if rec.Status == result.Invalid {
+			m.out.Status, m.out.Reason = rec.Status, rec.Reason
+			continue
+		}
+		rate := float64(rec.Load.Forwarded)
+		if place := dropPlaces[m.service.value]; place != "" {
+			traffic := rec.Phases[0]
+			rate = float64(rec.Account.DroppedAt(place)) / time.Duration(traffic.End-traffic.Begin).Seconds()
+			if rec.Account.Received != 0 {
+				m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d frames that should be thrown away came through", rec.Account.Received))
+			}
+		}
+		rates, offered = append(rates, rate), append(offered, float64(rec.Load.Offered))
+	}
+	if len(rates) == 0 {
+		m.out.Reason = "every trial under overload is invalid: " + m.out.Reason
+		return 0, nil
+	}
+	m.out.Status, m.out.Reason = result.Passed, ""
+	rate := spread("forwarding_rate_fps", rates)
+	rate.Bound = m.bound(rate.Value)
+	if dropPlaces[m.service.value] != "" {
+		rate.Metric = "drop_rate_fps"
+		m.add(rate, value("forwarding_rate_fps", 0))
+	} else {
+		bits := value("forwarding_rate_bps", float64(unit.L2(unit.FrameRate(rate.Value), m.mix.Mean())))
+		bits.Bound = rate.Bound
+		m.add(rate, bits)
+	}
+	m.add(spread("offered_fps", offered), value("ceiling_fps", float64(m.ceiling)))
+	return unit.FrameRate(rate.Value), nil
+}
+
+// bound is ">=" for a rate so near the tester's ceiling that it may be the
+// tester's own (METHOD rule 1).
+func (m *point) bound(rate float64) result.Bound {
+	if rate > float64(m.ceiling)/1.2 {
+		return result.AtLeast
+	}
+	return result.Exactly
+}
+
+// search finds the highest load without loss, and returns it for each stream.
+func (m *point) search(ctx context.Context, overload unit.FrameRate) (unit.FrameRate, error) {
+	streams := unit.FrameRate(len(m.rig.streams))
+	top := overload * 1.1 / streams
+	if link := m.linkRate(); link > 0 {
+		top = min(top, link)
+	}
+	if top <= 0 {
+		m.add(value("throughput_fps", 0))
+		m.out.Status, m.out.Reason = result.Failed, "nothing came through"
+		return 0, nil
+	}
+	s, err := search.New(m.preset.value, top, 0)
+	if err != nil {
+		return 0, err
+	}
+	var seen []search.Seen
+	for {
+		step, more := s.Next(seen)
+		if !more {
+			break
+		}
+		rec, err := m.trial(ctx, "search", len(seen), engine.Load{Rate: step.Rate, Duration: step.Duration}, false)
+		if err != nil {
+			return 0, err
+		}
+		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+		if rec.Load != nil && rec.Account != nil {
+			now.Offered = rec.Load.Offered / streams
+			if rec.Account.Accepted > 0 {
+				lost := float64(m.missed(rec.Account) + rec.Load.Broken)
+				now.Loss = unit.LossRatio(max(lost, 0) / float64(rec.Account.Accepted))
+			}
+		}
+		seen = append(seen, now)
+	}
+	m.limit(s.Limit(seen), streams)
+	return s.Limit(seen).Lower, nil
+}
+
+func (m *point) limit(l search.Limit, streams unit.FrameRate) {
+	lo, hi := float64(l.Lower*streams), float64(l.Upper*streams)
+	t := value("throughput_fps", lo)
+	t.Lo, t.N = &lo, l.Clean+l.Lossy
+	if l.Upper > 0 {
+		t.Hi = &hi
+	}
+	if l.AtCeiling {
+		t.Bound = result.AtLeast
+	} else {
+		t.Bound = m.bound(lo)
+	}
+	scaled := func(metric string, f func(unit.FrameRate) float64) result.Value {
+		v := value(metric, f(unit.FrameRate(lo)))
+		low := v.Value
+		v.Lo, v.N, v.Bound = &low, t.N, t.Bound
+		if t.Hi != nil {
+			high := f(unit.FrameRate(hi))
+			v.Hi = &high
+		}
+		return v
+	}
+	mean := m.mix.Mean()
+	link := m.env.Bed.Ports[0].Link
+	if link == 0 {
+		link = referenceLink
+	}
+	m.add(t,
+		scaled("throughput_bps", func(r unit.FrameRate) float64 { return float64(unit.L2(r, mean)) }),
+		scaled("throughput_l1_bps", func(r unit.FrameRate) float64 { return float64(unit.L1(r/streams, mean)) }),
+		scaled("line_rate_share", func(r unit.FrameRate) float64 { return float64(r / streams / unit.LineRate(link, mean)) }),
+	)
+	if l.Inversions > 0 {
+		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("no sharp limit: frames were lost in %d trials at or below the highest load that another trial carried without loss", l.Inversions))
+	} else if !l.Sharp && !l.AtCeiling {
+		m.out.Warnings = append(m.out.Warnings, "no sharp limit: the bounds lie wider apart than the preset asks")
+	}
+	if l.Invalid > 0 {
+		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d trials of the search were invalid and do not count", l.Invalid))
+	}
+	if lo == 0 {
+		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every load tried"
+	}
+}
+
+// latency measures one-way delay at rate for each stream, frame by frame.
+func (m *point) latency(ctx context.Context, rate unit.FrameRate) error {
+	rec, err := m.trial(ctx, "latency", 0, engine.Load{Rate: rate, Duration: m.effort.latency}, true)
+	if err != nil {
+		return err
+	}
+	if rec.Status == result.Invalid || rec.Load == nil || rec.Load.Latency == nil || rec.Load.Batch > 1 {
+		m.out.Warnings = append(m.out.Warnings, "latency is not reported: its trial was invalid or frames could not be sent one by one")
+		return nil
+	}
+	h := rec.Load.Latency
+	m.add(value("latency_p50_s", h.Quantile(0.5)), value("latency_p99_s", h.Quantile(0.99)),
+		value("latency_max_s", h.Quantile(1)), value("latency_load_fps", float64(rec.Load.Offered)))
+	return nil
+}
+
+func (m *point) finish() {
+	m.add(value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
+	if m.unexplained > 0 {
+		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("in %d trials frames are unexplained", m.unexplained))
+	}
+}
+
+func (m *point) add(vs ...result.Value) { m.out.Values = append(m.out.Values, vs...) }

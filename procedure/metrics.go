@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"slices"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// referenceLink is the link that line_rate_share is a share of where the
+// topology states none.
+const referenceLink unit.BitRate = 1e9
+
+var ceilingMetric = result.Metric{Name: "ceiling_fps", Unit: "frame/s", Better: 1, Help: "what the tester alone carries from port to port, all streams together"}
+
+var forwardMetrics = []result.Metric{
+	{Name: "throughput_fps", Unit: "frame/s", Better: 1, Help: "highest load without loss (RFC 2544), all streams together; the interval ends at the load from which on every trial lost frames"},
+	{Name: "throughput_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
+	{Name: "throughput_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included, for each direction"},
+	{Name: "line_rate_share", Unit: "1", Better: 1, Help: "throughput as a share of line rate, for each direction; of 1 Gbit/s where the topology states no link rate"},
+	{Name: "forwarding_rate_fps", Unit: "frame/s", Better: 1, Help: "what came out under overload, whatever was lost (RFC 2285): median of the repeats, interval from least to greatest"},
+	{Name: "forwarding_rate_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
+	{Name: "drop_rate_fps", Unit: "frame/s", Better: 1, Help: "unwanted frames thrown away where they should be under overload: median of the repeats, interval from least to greatest"},
+	{Name: "offered_fps", Unit: "frame/s", Help: "what the tester was measured to send under overload"},
+	ceilingMetric,
+	{Name: "latency_p50_s", Unit: "s", Better: -1, Help: "one-way delay at half the throughput, sender's program to meter's program, software stamps: median"},
+	{Name: "latency_p99_s", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
+	{Name: "latency_max_s", Unit: "s", Better: -1, Help: "the same, greatest"},
+	{Name: "latency_load_fps", Unit: "frame/s", Help: "load at which latency was measured"},
+	{Name: "stalls", Unit: "1", Better: -1, Help: "times that the sender stood still for more than 50 us, over all trials"},
+	{Name: "longest_stall_s", Unit: "s", Better: -1, Help: "the longest of them"},
+	{Name: "steal_ratio", Unit: "1", Better: -1, Help: "largest share of CPU time that the hypervisor took in a trial"},
+}
+
+func value(metric string, v float64) result.Value {
+	i := slices.IndexFunc(forwardMetrics, func(m result.Metric) bool { return m.Name == metric })
+	return result.Value{Metric: metric, Unit: forwardMetrics[i].Unit, Value: v}
+}
+
+// spread is the median of vs with least and greatest as its interval; vs is not
+// empty.
+func spread(metric string, vs []float64) result.Value {
+	s := slices.Sorted(slices.Values(vs))
+	v := value(metric, (s[(len(s)-1)/2]+s[len(s)/2])/2)
+	v.Lo, v.Hi, v.N = &s[0], &s[len(s)-1], len(s)
+	return v
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A rig is what the trials of one point share: streams, an open transmitter,
+// meters and paths. One trial goes
+//
+//	prepare -> meters armed -> ledger.Open -> Transmit -> settle, Book.Close (reads the meters) -> Outcome
+type rig struct {
+	bed     *lab.Testbed
+	backend string
+	mean    float64 // frame size, octets with FCS
+	streams []engine.Stream
+	tx      engine.Transmitter
+	meters  []engine.Meter // one a receiving port
+	arms    [][]uint16     // streams that each meter counts
+	paths   []ledger.Path
+	settle  time.Duration                   // least wait after traffic before counters are read
+	prepare func(ctx context.Context) error // nil: nothing to do before a trial
+}
+
+// A way is one stream's: from one port to another.
+type way struct {
+	from, to int
+	frames   frame.Spec
+}
+
+// newRig opens ports (of bed.Ports or bed.Loop) for ways; stream i+1 goes way i.
+func newRig(ctx context.Context, bed *lab.Testbed, ports []lab.Port, loop bool, mix frame.Mix, settle time.Duration, ways []way) (_ *rig, err error) {
+	r := &rig{bed: bed, backend: bed.Engine.Name(), mean: mix.Mean(), settle: settle}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	// A lane for every port, so that answers' flows can be opened from the other side.
+	lanes := make([]host.Port, len(ports))
+	for i, p := range ports {
+		lanes[i] = p.Port
+	}
+	for i, w := range ways {
+		id := uint16(i + 1)
+		r.streams = append(r.streams, engine.Stream{ID: id, Frames: w.frames, Lane: w.from})
+		r.paths = append(r.paths, bed.Path(w.from, w.to, loop))
+		m, err := bed.Engine.OpenMeter(ctx, ports[w.to].Port)
+		if err != nil {
+			return nil, err
+		}
+		r.meters = append(r.meters, m)
+		r.arms = append(r.arms, []uint16{id})
+	}
+	r.tx, err = bed.Engine.OpenTransmitter(ctx, lanes, bed.TesterCPU)
+	return r, err
+}
+
+func (r *rig) close() error {
+	var err error
+	if r.tx != nil {
+		err = r.tx.Close()
+	}
+	for _, m := range r.meters {
+		err = errors.Join(err, m.Close())
+	}
+	return err
+}
+
+// trial offers l and accounts for every frame of it. The verdict is left to
+// verdict.Validity.
+func (r *rig) trial(ctx context.Context, l engine.Load, timing bool) (Outcome, error) {
+	if r.prepare != nil {
+		if err := r.prepare(ctx); err != nil {
+			return Outcome{}, fmt.Errorf("prepare the trial: %w", err)
+		}
+	}
+	for i, m := range r.meters {
+		if err := m.Arm(ctx, timing, r.arms[i]...); err != nil {
+			return Outcome{}, err
+		}
+	}
+	book, err := ledger.Open(ctx, r.paths, r.bed.Sources...)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer book.Discard()
+	book.Settle = r.settle
+	sent, err := r.tx.Transmit(ctx, l, r.streams...)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var seen []engine.MeterReport
+	account, err := book.Close(ctx, func(ctx context.Context) (e ledger.Ends, err error) {
+		seen = seen[:0]
+		for _, m := range r.meters {
+			rep, err := m.Read(ctx)
+			if err != nil {
+				return e, err
+			}
+			seen = append(seen, rep)
+			e.LocalDrops += rep.Drops
+			for _, s := range rep.Streams {
+				e.Received += s.Frames + s.Broken
+			}
+		}
+		for _, t := range sent {
+			e.Intended += t.Intended
+			e.Accepted += t.Accepted
+			e.Refused += t.Refused
+			e.NotSent += t.NotSent
+		}
+		return e, nil
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := Outcome{Account: &account, Load: r.load(l, sent, seen)}
+	begin, end := span(sent)
+	o.Phases = []result.Phase{{Name: "traffic", Begin: begin, End: end}, {Name: "settle", Begin: end, End: unit.Now()}}
+	return o, nil
+}
+
+func span(sent []engine.TxReport) (begin, end unit.Instant) {
+	for i, t := range sent {
+		if i == 0 || t.First < begin {
+			begin = t.First
+		}
+		end = max(end, t.Last)
+	}
+	return begin, end
+}
+
+func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterReport) *result.Load {
+	out := &result.Load{
+		MeanSize: r.mean, Streams: len(r.streams), Backend: r.backend,
+		Intended: l.Rate * unit.FrameRate(len(r.streams)),
+	}
+	for _, t := range sent {
+		out.Offered += t.Offered
+		out.Batch = t.Batch
+		// Lanes share a schedule and a thread: each reports the same stalls.
+		out.Late = max(out.Late, int64(t.Late))
+		out.CatchUp = max(out.CatchUp, int64(t.CatchUp))
+		out.Stalls = max(out.Stalls, int64(t.Stalls))
+		out.LongestStall = max(out.LongestStall, int64(t.LongestStall))
+	}
+	for _, m := range seen {
+		out.Foreign += int64(m.Foreign)
+		out.MeterDrops += int64(m.Drops)
+		for _, s := range m.Streams {
+			out.Forwarded += s.Rate
+			out.Reordered += int64(s.Reordered)
+			out.Duplicate += int64(s.Duplicate)
+			out.Broken += int64(s.Broken)
+			out.Latency = merge(out.Latency, s.Latency)
+			out.Gaps = merge(out.Gaps, s.Gaps)
+		}
+	}
+	return out
+}
+
+// merge adds up two histograms of the same buckets; nil is empty.
+func merge(a, b *result.Histogram) *result.Histogram {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	var out result.Histogram
+	for i, j := 0, 0; i < len(a.Upper) || j < len(b.Upper); {
+		switch {
+		case j == len(b.Upper) || i < len(a.Upper) && a.Upper[i] < b.Upper[j]:
+			out.Upper, out.Count = append(out.Upper, a.Upper[i]), append(out.Count, a.Count[i])
+			i++
+		case i == len(a.Upper) || b.Upper[j] < a.Upper[i]:
+			out.Upper, out.Count = append(out.Upper, b.Upper[j]), append(out.Count, b.Count[j])
+			j++
+		default:
+			out.Upper, out.Count = append(out.Upper, a.Upper[i]), append(out.Count, a.Count[i]+b.Count[j])
+			i, j = i+1, j+1
+		}
+	}
+	return &out
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// SelfTest is the tester alone, port to port without the DUT: the ceiling that
+// every figure is held against (METHOD rule 1).
+type SelfTest struct {
+	mix    mixFlag
+	ip     choice
+	both   bool
+	preset choice
+}
+
+func newSelfTest() Procedure {
+	return &SelfTest{mix: mixFlag{frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}}, ip: choice{"4", ipVersions}, preset: choice{"quick", presets}}
+}
+
+func (p *SelfTest) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.mix, "frame_size", "`octets` with FCS, or imix")
+	fs.Var(&p.ip, "ip", "IP version")
+	fs.BoolVar(&p.both, "both", p.both, "both directions at once")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+}
+
+func (p *SelfTest) Check(bed *lab.Testbed) error { return p.mix.Signed(p.ip.value == "6") }
+
+func (p *SelfTest) Estimate() (int, time.Duration) {
+	return 1, effortOf(p.preset.value).selfTest
+}
+
+func (p *SelfTest) Run(ctx context.Context, env *Env) (Outcome, error) {
+	rec, err := selfTest(ctx, env, p.mix.Mix, p.ip.value == "6", p.both, effortOf(p.preset.value))
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{
+		Status: rec.Status, Reason: rec.Reason, Load: rec.Load, Account: rec.Account,
+		Values: []result.Value{value("ceiling_fps", float64(rec.Load.Forwarded))},
+	}, nil
+}
+
+// selfTest measures, once a run for each mix, IP version and number of streams,
+// what tester port to tester port carries flat out. It needs bed.Loop.
+func selfTest(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool, e effort) (result.Record, error) {
+	streams := 1
+	if both {
+		streams = 2
+	}
+	cfg := []result.Pair{{Key: "frame_size", Value: mix.Name}, {Key: "ip", Value: ipText(ipv6)}, {Key: "streams", Value: strconv.Itoa(streams)}}
+	key := fmt.Sprintf("self-test/%s/ipv%s/%d", mix.Name, ipText(ipv6), streams)
+	return env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
+		loop := env.Bed.Loop
+		if len(loop) != 2 {
+			return o, fmt.Errorf("self-test: topology %s has no two ports wired to each other: %w", env.Bed.Topology, host.ErrNotSupported)
+		}
+		ways := []way{{0, 1, between(loop[0], loop[1], mix, 1, ipv6)}}
+		if both {
+			ways = append(ways, way{1, 0, between(loop[1], loop[0], mix, 1, ipv6)})
+		}
+		r, err := newRig(ctx, env.Bed, loop, true, mix, e.settle, ways)
+		if err != nil {
+			return o, err
+		}
+		defer r.close()
+		return r.trial(ctx, engine.Load{Duration: e.selfTest}, false)
+	})
+}
+
+// between is frames from one port to another, through whatever stands between.
+func between(from, to lab.Port, mix frame.Mix, flows int, ipv6 bool) frame.Spec {
+	s := frame.Spec{
+		Sizes: mix.Sizes, Flows: flows, SrcMAC: from.MAC, DstMAC: from.GatewayMAC,
+		Src: from.Addr4, Dst: to.Addr4, SrcPort: frame.FirstPort, DstPort: frame.Port,
+	}
+	if ipv6 {
+		s.Src, s.Dst = from.Addr6, to.Addr6
+	}
+	return s
+}

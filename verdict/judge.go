@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Finding is one criterion's outcome.
+type Finding struct {
+	Criterion result.Criterion `json:"criterion"`
+	Status    result.Status    `json:"verdict"` // passed, failed, invalid (not decided), skipped (not measured)
+	Text      string           `json:"text"`    // by which margin it was met or missed
+}
+
+// resolution is how exactly an offered load is known. A box that lost nothing at
+// all that a link of the asked rate carries is not held to be below that rate.
+const resolution = 0.001
+
+// Judge holds the points of a run (records without parent) against criteria. The
+// status is the worst finding's: invalid, failed, skipped, passed; skipped where
+// there is no criterion. A criterion that several points touch (repeats, an axis
+// that its Where leaves open) is as well met as at the worst of them.
+func Judge(cs []result.Criterion, recs []result.Record) (result.Status, []Finding) {
+	var findings []Finding
+	var statuses []result.Status
+	for _, c := range cs {
+		f := judge(c, recs)
+		findings = append(findings, f)
+		statuses = append(statuses, f.Status)
+	}
+	return Worst(statuses...), findings
+}
+
+func judge(c result.Criterion, recs []result.Record) Finding {
+	var found []Finding
+	for _, r := range recs {
+		if r.Parent == "" && touches(c.Where, r.Config) {
+			status, text := hold(c, r)
+			found = append(found, Finding{c, status, text})
+		}
+	}
+	if len(found) == 0 {
+		return Finding{c, result.Skipped, "not measured: the run has no such point"}
+	}
+	worst := slices.MaxFunc(found, func(a, b Finding) int {
+		return slices.Index(gravity, a.Status) - slices.Index(gravity, b.Status)
+	})
+	if len(found) > 1 {
+		worst.Text += fmt.Sprintf(" (the worst of %d points)", len(found))
+	}
+	return worst
+}
+
+func touches(where, config []result.Pair) bool {
+	for _, p := range where {
+		if !slices.Contains(config, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// hold holds one point against c.
+func hold(c result.Criterion, r result.Record) (result.Status, string) {
+	because := cmp.Or(r.Reason, string(r.Status))
+	if r.Reason == "" && len(r.Warnings) > 0 {
+		because = r.Warnings[0]
+	}
+	v := r.Value(c.Metric)
+	switch {
+	case r.Status == result.Invalid:
+		return result.Invalid, "not decided: the measurement is invalid: " + because
+	case r.Status == result.Running || r.Status == result.Aborted:
+		return result.Invalid, "not decided: the measurement was not finished: " + because
+	case v == nil && because != string(result.Passed):
+		return result.Skipped, "not measured: " + because
+	case v == nil:
+		return result.Skipped, "not measured: the procedure gave no " + c.Metric
+	case math.IsNaN(v.Value):
+		return result.Invalid, "not decided: " + c.Metric + " is not a number"
+	}
+	b := boundsOf(*v)
+	statuses, texts := []result.Status{}, []string{}
+	if c.Min != nil {
+		s, t := b.atLeast(*c.Min)
+		statuses, texts = append(statuses, s), append(texts, t)
+	}
+	if c.Max != nil {
+		s, t := b.atMost(*c.Max)
+		statuses, texts = append(statuses, s), append(texts, t)
+	}
+	if len(statuses) == 0 {
+		return result.Skipped, "the criterion asks for nothing: it has neither min nor max"
+	}
+	worst := Worst(statuses...)
+	return worst, texts[slices.Index(statuses, worst)]
+}
+
+// bounds is where a figure lies.
+type bounds struct {
+	lo, hi  float64 // -Inf, +Inf: not known
+	ceiling bool    // hi is not known because the tester could do no more
+	unit    unit.Symbol
+}
+
+// boundsOf reads a figure's interval. A lower end without an upper one means that
+// the upper is not known; without both, the figure is exact.
+func boundsOf(v result.Value) bounds {
+	b := bounds{lo: v.Value, hi: v.Value, unit: v.Unit}
+	if v.Lo != nil {
+		b.lo, b.hi = *v.Lo, math.Inf(1)
+	}
+	if v.Hi != nil {
+		b.hi = *v.Hi
+	}
+	switch v.Bound {
+	case result.AtLeast:
+		b.hi, b.ceiling = math.Inf(1), true
+	case result.AtMost:
+		b.lo = math.Inf(-1)
+	}
+	return b
+}
+
+const again = "repeat with --standard, or make the box and the tester quieter"
+
+func (b bounds) atLeast(least float64) (result.Status, string) {
+	asked := quantity(least, b.unit)
+	switch {
+	case b.lo >= least:
+		return result.Passed, fmt.Sprintf("%s, %s above the %s asked for", b.text(), margin(b.lo, least), asked)
+	case b.ceiling && b.lo >= least*(1-resolution):
+		return result.Passed, fmt.Sprintf("%s without loss, all that the tester could offer and within %s of the %s asked for", quantity(b.lo, b.unit), percent(resolution), asked)
+	case b.hi < least:
+		return result.Failed, fmt.Sprintf("%s, %s below the %s asked for", b.text(), margin(b.hi, least), asked)
+	case b.ceiling:
+		return result.Invalid, fmt.Sprintf("not decided: %s: the tester, not the box, ends there, and %s is asked for: use a faster tester", b.text(), asked)
+	}
+	return result.Invalid, fmt.Sprintf("not decided: %s, and at least %s is asked for: %s", b.text(), asked, again)
+}
+
+func (b bounds) atMost(most float64) (result.Status, string) {
+	asked := quantity(most, b.unit)
+	switch {
+	case b.hi <= most:
+		return result.Passed, fmt.Sprintf("%s, %s below the %s allowed", b.text(), margin(b.hi, most), asked)
+	case b.lo > most:
+		return result.Failed, fmt.Sprintf("%s, %s above the %s allowed", b.text(), margin(b.lo, most), asked)
+	}
+	return result.Invalid, fmt.Sprintf("not decided: %s, and at most %s is allowed: %s", b.text(), asked, again)
+}
+
+// text is the figure with what is known of it.
+func (b bounds) text() string {
+	lo, hi := quantity(b.lo, b.unit), quantity(b.hi, b.unit)
+	switch {
+	case math.IsInf(b.hi, 1):
+		return "at least " + lo
+	case math.IsInf(b.lo, -1):
+		return "at most " + hi
+	case lo == hi:
+		return lo
+	}
+	return "between " + lo + " and " + hi
+}
+
+// margin is how far v is from what is asked, as a share of that.
+func margin(v, asked float64) string {
+	if asked == 0 {
+		return fmt.Sprintf("%.3g", math.Abs(v))
+	}
+	return percent(math.Abs(v-asked) / math.Abs(asked))
+}

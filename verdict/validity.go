@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"fmt"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+const (
+	leastOffered = 0.99 // of the intended load
+	mostCatchUp  = 16   // frames in a burst behind schedule
+	selfTest     = "self-test"
+
+	noticeSteal = 0.01
+	noticeStall = 1_000_000 // ns: a receive ring of 256 frames is full after it from 256 kframe/s on
+	headroom    = 1.2       // the self-test's ceiling over a figure that is surely the box's own
+)
+
+// Validity decides one trial by METHOD.md's rules: invalid where the tester could
+// not do its part, else passed or failed by the frames that were lost. A trial
+// whose procedure has set passed or failed (a box that shall throw frames away)
+// is only overridden by invalid; skipped, aborted and running stay. Runner calls
+// it before a search sees the record. ceiling is the self-test's, 0 where none
+// was made; it only explains. The reason is "" where the trial passed, or the
+// procedure's own.
+func Validity(r result.Record, ceiling unit.FrameRate) (result.Status, string) {
+	switch r.Status {
+	case "", result.Passed, result.Failed:
+	default:
+		return r.Status, r.Reason
+	}
+	if r.Load == nil {
+		if r.Status == "" {
+			return result.Passed, r.Reason
+		}
+		return r.Status, r.Reason
+	}
+	if r.Account == nil {
+		return result.Invalid, "frames were offered and nothing says where they went: the trial has no ledger"
+	}
+	l, a := r.Load, r.Account
+	if r.Procedure == selfTest { // no box: what gets through is the ceiling that it asks for
+		if a.Received <= 0 {
+			return result.Invalid, fmt.Sprintf("of %d frames sent from one tester port to the other none arrived", a.Accepted)
+		}
+		return result.Passed, ""
+	}
+	lost := a.Lost() > 0 || l.Broken > 0
+	if r.Status != "" {
+		lost = r.Status == result.Failed
+	}
+	if why := tester(l, a, ceiling, lost); why != "" {
+		return result.Invalid, why
+	}
+	switch {
+	case r.Status != "":
+		return r.Status, r.Reason
+	case a.Lost() > 0:
+		return result.Failed, fmt.Sprintf("%d of %d frames were lost (%s)", a.Lost(), a.Accepted, percent(float64(a.Lost())/float64(a.Accepted)))
+	case lost:
+		return result.Failed, fmt.Sprintf("%d of %d frames arrived damaged", l.Broken, a.Accepted)
+	}
+	return result.Passed, ""
+}
+
+// tester says what the tester failed to do, "" where it did its part. A flat-out
+// load intends no number of frames: only what the meter lost counts against it.
+func tester(l *result.Load, a *result.Account, ceiling unit.FrameRate, lost bool) string {
+	if n := max(l.MeterDrops, a.DroppedAt(result.MeterAt)); n > 0 {
+		return fmt.Sprintf("the tester's meter lost %d of %d frames", n, a.Accepted)
+	}
+	if l.Intended == 0 {
+		return ""
+	}
+	if share := float64(l.Offered / l.Intended); !(share >= leastOffered) {
+		why := fmt.Sprintf("the tester offered %v of %v (%.2f %%, and %s is the least)", l.Offered, l.Intended, share*100, percent(leastOffered))
+		if ceiling > 0 && l.Intended > ceiling {
+			why += fmt.Sprintf("; its ceiling is %v", ceiling)
+		}
+		return why
+	}
+	if a.Refused > 0 {
+		return fmt.Sprintf("the tester's own port refused %d of %d frames", a.Refused, a.Intended)
+	}
+	if n := a.DroppedAt(result.Tester); n > 0 {
+		return fmt.Sprintf("the tester's own port dropped %d of %d frames", n, a.Accepted)
+	}
+	if lost && l.CatchUp > mostCatchUp {
+		return fmt.Sprintf("frames were lost, and the tester sent up to %d at once to catch up after it stood still (at most %d may be)", l.CatchUp, mostCatchUp)
+	}
+	return ""
+}
+
+// Warnings are sentences on what a trial's verdict and figures do not say, for
+// the reader to weigh; ceiling as for Validity.
+func Warnings(r result.Record, ceiling unit.FrameRate) (ws []string) {
+	warn := func(format string, args ...any) { ws = append(ws, fmt.Sprintf(format, args...)) }
+	if a := r.Account; a != nil {
+		if a.Unexplained > 0 {
+			warn("%d frames are unexplained: no counter says where they ended", a.Unexplained)
+		} else if a.Unexplained < 0 {
+			warn("%d frames more than were sent are in the books: something is counted twice or came from elsewhere", -a.Unexplained)
+		}
+		if a.InFlight != 0 {
+			warn("%d frames were still under way when the books were closed", a.InFlight)
+		}
+		if !a.Settled {
+			warn("counters still moved when they were read: the books may be off by what was under way")
+		}
+		if a.Refused > 0 && r.Load != nil && r.Load.Intended == 0 {
+			warn("the tester's own port refused %d frames of a flat-out load", a.Refused)
+		}
+	}
+	l := r.Load
+	if l == nil {
+		return ws
+	}
+	if l.Duplicate > 0 {
+		warn("%d frames arrived more than once, which may hide as many lost ones", l.Duplicate)
+	}
+	if l.LongestStall >= noticeStall {
+		warn("the sender stood still for up to %s", seconds(l.LongestStall))
+	}
+	if l.StealRatio > noticeSteal {
+		warn("the hypervisor took %s of the CPU time", percent(l.StealRatio))
+	}
+	if r.Procedure != selfTest && ceiling > 0 && l.Forwarded > ceiling/headroom {
+		warn("%v is more than the tester's ceiling of %v / %g: the box may carry more", l.Forwarded, ceiling, headroom)
+	}
+	return ws
+}
