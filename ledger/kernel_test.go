@@ -221,7 +221,7 @@ func (b *bed) nft(rules string) {
 func (b *bed) quiet() {
 	book, err := Open(context.Background(), []Path{b.path("p0", "lan", "wan", "p1")})
 	b.must(err)
-	defer book.release()
+	defer book.Discard()
 	still := 0
 	for range 100 {
 		before, err := book.read(context.Background())

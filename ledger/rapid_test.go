@@ -80,6 +80,15 @@ var fates = []fate{
 	{"meter ring full", after(out, "wan/tx_dropped", "wan/ethtool tx_queue_*_xdp_xmit_errors", "p1/rx_dropped")},
 }
 
+// checkpoints are the counters that say how far frames came.
+var checkpoints = map[string]string{
+	"p0/tx_packets": "p0 tx_packets", "lan/rx_packets": "lan rx_packets", "lan/ethtool rx_queue_*_xdp_redirect": "lan rx_queue_*_xdp_redirect",
+	"ip/nft inet t matched": "inet t matched", "ip/Ip.InReceives": "Ip.InReceives", "ip/Ip6.InReceives": "Ip6.InReceives",
+	"ip/Ip.ForwDatagrams": "Ip.ForwDatagrams", "ip/Ip6.OutForwDatagrams": "Ip6.OutForwDatagrams",
+	"ip/Ip.OutTransmits": "Ip.OutTransmits", "ip/Ip6.OutTransmits": "Ip6.OutTransmits",
+	"wan/tx_packets": "wan tx_packets", "p1/rx_packets": "p1 rx_packets",
+}
+
 var ports = []string{"p0", "lan", "wan", "p1"}
 
 // paperBook is a book over paths between four veth ports, with a kernel that is
@@ -146,12 +155,15 @@ func TestEveryFrameCountsOnce(t *testing.T) {
 			}
 		}
 		b.before = before
-		want := map[string]int64{}
+		want, passed := map[string]int64{}, map[string]int64{}
 		var e Ends
 		for _, i := range rapid.SliceOf(rapid.IntRange(0, len(fates)-1)).Draw(t, "fates") {
 			n := rapid.Uint64Range(1, 1<<24).Draw(t, "frames")
 			for _, c := range fates[i].counts {
 				now.add(c, n)
+				if from := checkpoints[c]; from != "" {
+					passed[from] += int64(n)
+				}
 			}
 			e.Accepted += n
 			if name := fates[i].name; name == "" {
@@ -173,6 +185,15 @@ func TestEveryFrameCountsOnce(t *testing.T) {
 		}
 		if !maps.Equal(want, got) || a.Unexplained != 0 || a.InFlight != int64(queued) {
 			t.Errorf("want %v:\n%s", want, describe(a))
+		}
+		for _, p := range a.Passed {
+			if n, known := passed[p.From]; known && n != p.N {
+				t.Errorf("checkpoint %s is %d, want %d", p.From, p.N, n)
+			}
+			delete(passed, p.From)
+		}
+		if len(passed) > 0 {
+			t.Errorf("checkpoints %v are missing:\n%s", passed, describe(a))
 		}
 		if !slices.IsSortedFunc(a.Drops, func(x, y result.Term) int { return rank(x.Place) - rank(y.Place) }) {
 			t.Errorf("not in path order:\n%s", describe(a))

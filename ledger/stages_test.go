@@ -318,7 +318,7 @@ func TestNothingLeft(t *testing.T) {
 	b.through(1, b.frame(packet{}))
 	book, err := Open(context.Background(), []Path{b.path("p0", "gone", "wan", "p1")})
 	if err == nil {
-		book.release()
+		book.Discard()
 		t.Fatal("a port that is not there was opened")
 	}
 }
@@ -330,7 +330,7 @@ func TestBacklog(t *testing.T) {
 	has := func() bool {
 		book, err := Open(context.Background(), []Path{b.path("p0", "lan", "wan", "p1")})
 		b.must(err)
-		defer book.release()
+		defer book.Discard()
 		return slices.ContainsFunc(book.terms, func(t term) bool { return t.Place == result.Softnet })
 	}
 	if !has() {
@@ -348,7 +348,7 @@ func BenchmarkSnapshot(bm *testing.B) {
 	if err != nil {
 		bm.Fatal(err)
 	}
-	defer book.release()
+	defer book.Discard()
 	for bm.Loop() {
 		if _, err := book.read(context.Background()); err != nil {
 			bm.Fatal(err)

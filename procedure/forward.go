@@ -359,6 +359,15 @@ func (m *point) search(ctx context.Context, overload unit.FrameRate) (unit.Frame
 }
 
 func (m *point) limit(l search.Limit, streams unit.FrameRate) {
+	switch {
+	case l.Clean+l.Lossy == 0:
+		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("no throughput: all %d trials of the search were invalid, so nothing is known of the box", l.Invalid))
+		return
+	case l.Clean == 0:
+		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every load tried"
+	case l.Lower == 0:
+		m.out.Warnings = append(m.out.Warnings, "no load without loss is confirmed: some trials were clean, and frames were lost at or below their loads")
+	}
 	lo, hi := float64(l.Lower*streams), float64(l.Upper*streams)
 	t := value("throughput_fps", lo)
 	t.Lo, t.N = &lo, l.Clean+l.Lossy
@@ -397,9 +406,6 @@ func (m *point) limit(l search.Limit, streams unit.FrameRate) {
 	}
 	if l.Invalid > 0 {
 		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d trials of the search were invalid and do not count", l.Invalid))
-	}
-	if lo == 0 {
-		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every load tried"
 	}
 }
 
