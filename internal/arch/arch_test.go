@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package arch holds the house's rules as tests: who may import whom, who owns a
+// heavy module, that public names are documented and files licensed.
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// table says which packages of ours each package may import. A new package gets
+// a line here, and docs/architecture.md a place for it.
+var table = map[string]string{
+	"unit":              "",
+	"result":            "unit",
+	"host":              "result internal/netns",
+	"frame":             "unit",
+	"search":            "unit",
+	"stat":              "",
+	"engine":            "unit host frame result internal/netns",
+	"ledger":            "host result internal/netns",
+	"lab":               "unit host frame engine ledger result internal/netns",
+	"procedure":         "unit host result frame engine ledger search lab",
+	"verdict":           "unit result",
+	"runner":            "unit host result engine lab procedure search verdict internal/yaml",
+	"report":            "unit result stat verdict",
+	"examples":          "",
+	"internal/netns":    "",
+	"internal/yaml":     "",
+	"internal/testutil": "internal/netns",
+	"internal/cli":      "unit host result engine lab runner report examples internal/yaml",
+	"cmd/boxdyno":       "internal/cli",
+	"internal/bench":    "unit host frame engine lab",
+	"internal/prove":    "unit result report",
+	"script/testcount":  "",
+}
+
+// owner says which package alone may import a heavy module.
+var owner = map[string]string{
+	"modernc.org/sqlite":                "store",
+	"database/sql":                      "store",
+	"github.com/jackc/pgx/v5":           "store",
+	"github.com/parquet-go/parquet-go":  "store",
+	"github.com/nats-io/nats-server/v2": "fleet/hub",
+	"github.com/nats-io/nats.go":        "fleet",
+	"charm.land/bubbletea/v2":           "report/tui",
+	"github.com/goccy/go-yaml":          "internal/yaml",
+	"github.com/spf13/cobra":            "internal/cli",
+	"github.com/vishvananda/netns":      "internal/netns",
+}
+
+// A source is one Go file that is not a test.
+type source struct {
+	name, pkg, text string
+	file            *ast.File
+	fset            *token.FileSet
+}
+
+// sources reads the tree itself, not "go list": go test would not see what that
+// read, and would print a stale, cached ok.
+func sources(t *testing.T, tests bool) (out []source) {
+	t.Helper()
+	root := "../.."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != root) {
+			return filepath.SkipDir
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") && !tests {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		s := source{name: rel, pkg: filepath.ToSlash(filepath.Dir(rel)), text: string(text), fset: token.NewFileSet()}
+		if s.file, err = parser.ParseFile(s.fset, path, text, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+			return err
+		}
+		out = append(out, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 30 {
+		t.Fatalf("%d sources: is this the root of the tree?", len(out))
+	}
+	return out
+}
+
+func (s source) imports() (paths []string) {
+	for _, i := range s.file.Imports {
+		p, _ := strconv.Unquote(i.Path.Value) // the parser has seen that it is a string
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+func TestTable(t *testing.T) {
+	seen := map[string][]string{}
+	for _, s := range sources(t, false) {
+		want, ok := table[s.pkg]
+		if !ok {
+			t.Errorf("%s is of package %s, which is not in the table", s.name, s.pkg)
+			continue
+		}
+		seen[s.pkg] = append(seen[s.pkg], s.imports()...)
+		for _, i := range s.imports() {
+			if p, ours := strings.CutPrefix(i, "boxdyno/"); ours && !slices.Contains(strings.Fields(want), p) {
+				t.Errorf("%s imports %s, which %s may not", s.name, p, s.pkg)
+			}
+			for mod, own := range owner {
+				if (i == mod || strings.HasPrefix(i, mod+"/")) && s.pkg != own {
+					t.Errorf("%s imports %s, which only %s may", s.name, i, own)
+				}
+			}
+		}
+	}
+	for pkg, want := range table {
+		imports, ok := seen[pkg]
+		if !ok {
+			t.Errorf("%s is in the table and not in the tree", pkg)
+		}
+		for _, a := range strings.Fields(want) {
+			if ok && !slices.Contains(imports, "boxdyno/"+a) {
+				t.Errorf("%s may import %s and does not: strike it", pkg, a)
+			}
+		}
+	}
+}
+
+// Reports are made anywhere, without root: nothing that they reach touches a
+// machine.
+func TestReportReachesNoMachine(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t, false) {
+		imports[s.pkg] = append(imports[s.pkg], s.imports()...)
+	}
+	seen := map[string]bool{}
+	var walk func(pkg, via string)
+	walk = func(pkg, via string) {
+		if seen[pkg] {
+			return
+		}
+		seen[pkg] = true
+		for _, no := range []string{"host", "engine", "lab", "procedure", "runner", "internal/netns"} {
+			if pkg == no {
+				t.Errorf("report reaches %s by %s", no, via)
+			}
+		}
+		for _, i := range imports[pkg] {
+			if p, ours := strings.CutPrefix(i, "boxdyno/"); ours {
+				walk(p, via+" > "+p)
+			}
+		}
+	}
+	walk("report", "report")
+}
+
+func TestThreads(t *testing.T) {
+	for _, s := range sources(t, false) {
+		if strings.Contains(s.text, "runtime.LockOSThread") && s.pkg != "internal/netns" {
+			t.Errorf("%s locks an OS thread, which only internal/netns may", s.name)
+		}
+	}
+}
+
+const spdx = "SPDX-License-Identifier: "
+
+func TestLicence(t *testing.T) {
+	for _, s := range sources(t, true) {
+		if strings.HasPrefix(s.text, "// "+spdx+"Apache-2.0\n\n") || ast.IsGenerated(s.file) {
+			continue
+		}
+		t.Errorf("%s does not begin with its SPDX line and an empty one", s.name)
+	}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && path != "../..") {
+			return filepath.SkipDir
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".c") && !strings.HasSuffix(path, ".h") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && !strings.Contains(strings.SplitN(string(text), "\n", 2)[0], spdx) {
+			t.Errorf("%s does not begin with its SPDX line", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Public types and functions of packages that others build on say what they mean.
+func TestPublicNamesAreDocumented(t *testing.T) {
+	packages := map[string]bool{}
+	for _, s := range sources(t, false) {
+		if s.file.Doc != nil {
+			packages[s.pkg] = true
+		} else if !packages[s.pkg] {
+			packages[s.pkg] = false
+		}
+		if strings.HasPrefix(s.pkg, "internal/") || strings.HasPrefix(s.pkg, "cmd/") || ast.IsGenerated(s.file) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && d.Doc == nil && (d.Recv == nil || exportedReceiver(d)) && !interfaceMethod[d.Name.Name] {
+					t.Errorf("%s: %s has no doc comment", s.fset.Position(d.Pos()), d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, sp := range d.Specs {
+					if sp, ok := sp.(*ast.TypeSpec); ok && sp.Name.IsExported() && d.Doc == nil && sp.Doc == nil && sp.Comment == nil {
+						t.Errorf("%s: %s has no doc comment", s.fset.Position(sp.Pos()), sp.Name.Name)
+					}
+				}
+			}
+		}
+	}
+	for pkg, ok := range packages {
+		if !ok {
+			t.Errorf("package %s has no package comment", pkg)
+		}
+	}
+}
+
+// interfaceMethod are methods whose meaning their interface has said.
+var interfaceMethod = map[string]bool{
+	"Error": true, "Unwrap": true, "String": true, "Set": true, "Close": true, "Flags": true, "Check": true, "Estimate": true, "Run": true,
+	"Build": true, "Name": true, "Probe": true, "OpenTransmitter": true, "OpenMeter": true, "Transmit": true, "Arm": true, "Read": true, "Count": true,
+	"MarshalJSON": true, "UnmarshalJSON": true,
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	x := d.Recv.List[0].Type
+	if s, ok := x.(*ast.StarExpr); ok {
+		x = s.X
+	}
+	id, ok := x.(*ast.Ident)
+	return ok && id.IsExported()
+}

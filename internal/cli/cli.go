@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli holds the commands. Data goes to standard output, progress and
+// errors to standard error; an error is one line, and the exit code says of
+// which kind it was.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"boxdyno/host"
+	"boxdyno/result"
+	"boxdyno/runner"
+)
+
+// The exit codes; where several hold, the worst is returned: interrupted, then
+// other, invalid, missing, usage, failed.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitMissing     = 3
+	exitInvalid     = 4
+	exitOther       = 5
+	exitInterrupted = 130
+)
+
+const exitCodes = `0    done, and passed where something was judged
+1    a criterion failed
+2    usage: a wrong flag, argument or plan
+3    a prerequisite or privilege is missing; the message names the remedy
+4    the measurement is invalid: the tester could not do its part
+5    another failure
+130  interrupted; finished trials are kept
+
+Where several hold, the worst is returned: 5, then 4, 3, 1.`
+
+// version is set when a release is built (-ldflags "-X boxdyno/internal/cli.version=...").
+var version = ""
+
+// Version is that of this program.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && !strings.Contains(v, s.Value[:min(12, len(s.Value))]) {
+			v += "-" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return v
+}
+
+// An app is one call of the program.
+type app struct {
+	out, err io.Writer
+	quiet    bool
+	plugins  runner.Catalogue
+	argv     []string
+}
+
+// A failure is an error from the work of a command: every other error that
+// cobra returns is one of usage.
+type failure struct {
+	code int
+	err  error // nil: it has been said
+}
+
+func (f *failure) Error() string { return fmt.Sprint(f.err) }
+
+// Main runs the program with args (without its name) and returns its exit code.
+// ctx ends it early, with exit code 130.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return run(ctx, &app{out: stdout, err: stderr, plugins: runner.Plugins(), argv: append([]string{"boxdyno"}, args...)}, args)
+}
+
+func run(ctx context.Context, a *app, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		f = &failure{exitUsage, err}
+	}
+	if f.err != nil {
+		fmt.Fprintln(a.err, "boxdyno: "+sentence(f.err))
+	}
+	return f.code
+}
+
+// sentence is an error in one line.
+func sentence(err error) string {
+	return strings.Join(strings.FieldsFunc(strings.TrimSpace(err.Error()), func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// code is the exit code of an error of the work.
+func code(ctx context.Context, err error) int {
+	var plan *runner.PlanError
+	var missing *host.Missing
+	switch {
+	case err == nil:
+		return exitOK
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &missing):
+		return exitMissing
+	case errors.As(err, &plan):
+		return exitUsage
+	}
+	return exitOther
+}
+
+// ofStatus is the exit code of a verdict.
+func ofStatus(s result.Status) int {
+	switch s {
+	case result.Passed:
+		return exitOK
+	case result.Failed:
+		return exitFailed
+	case result.Invalid:
+		return exitInvalid
+	case result.Skipped:
+		return exitMissing
+	}
+	return exitOther
+}
+
+// worst is the one of two exit codes that is returned.
+func worst(a, b int) int {
+	for _, c := range []int{exitInterrupted, exitOther, exitInvalid, exitMissing, exitUsage, exitFailed} {
+		if a == c || b == c {
+			return c
+		}
+	}
+	return exitOK
+}
+
+// do makes the work of a command from f.
+func do(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := f(cmd.Context(), args)
+		var done *failure
+		if err == nil || errors.As(err, &done) {
+			return err
+		}
+		return &failure{code(cmd.Context(), err), err}
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "boxdyno",
+		Short: "Measure what a network-security box carries",
+		Long: `boxdyno puts a router, firewall or sensor on the rollers: it loads the box until
+it can no more, and says what it carries, where it gives, and where every frame went.
+
+Exit codes:
+` + exitCodes,
+		Example: `  boxdyno doctor                            what this machine can measure
+  sudo boxdyno qualify firewall --quick     a verdict in about a minute
+  sudo boxdyno run forward --set frame_size=64,imix
+  boxdyno report last -o page.html`,
+		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
+	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.schema(), a.versionCommand(), manual(root),
+		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
+	return root
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Example: "  boxdyno version",
+		RunE: do(func(context.Context, []string) error {
+			_, err := fmt.Fprintf(a.out, "boxdyno %s %s %s/%s\n", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		}),
+	}
+}
+
+func manual(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIR", Short: "Write manual pages into a folder", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: do(func(_ context.Context, args []string) error {
+			root.DisableAutoGenTag = true
+			return doc.GenManTree(root, &doc.GenManHeader{Title: "BOXDYNO", Section: "1", Source: "boxdyno " + Version()}, args[0])
+		}),
+	}
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"boxdyno/internal/testutil"
+	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/report"
+	"boxdyno/result"
+	"boxdyno/runner"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"boxdyno": func() { os.Exit(Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
+	})
+}
+
+// The scripts in testdata call the program as a person does. They need no
+// privilege: what would need it runs in memory, or is refused.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("SUDO_UID", "")
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			// code N PROGRAM... runs a program that must exit with N.
+			"code": func(ts *testscript.TestScript, neg bool, args []string) {
+				checkCode(ts, args[0], ts.Exec(args[1], args[2:]...))
+			},
+			// unprivileged N PROGRAM... does the same without any capability.
+			"unprivileged": func(ts *testscript.TestScript, neg bool, args []string) {
+				argv := args[1:]
+				if os.Geteuid() == 0 {
+					argv = append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"}, argv...)
+				}
+				checkCode(ts, args[0], ts.Exec(argv[0], argv[1:]...))
+			},
+			// sentence PATTERN: standard error is one line that begins with the program's name and holds PATTERN.
+			"sentence": func(ts *testscript.TestScript, neg bool, args []string) {
+				s := ts.ReadFile("stderr")
+				if strings.Count(s, "\n") != 1 || !strings.HasPrefix(s, "boxdyno: ") || !strings.Contains(s, args[0]) {
+					ts.Fatalf("standard error is %q, want one sentence with %q", s, args[0])
+				}
+			},
+			// nottwice FILE: no trial of the run was finished twice.
+			"nottwice": func(ts *testscript.TestScript, neg bool, args []string) {
+				finished := map[string]int{}
+				for line := range strings.Lines(ts.ReadFile(args[0])) {
+					var r result.Record
+					ts.Check(json.Unmarshal([]byte(line), &r))
+					if r.Finished() {
+						finished[r.ID]++
+					}
+				}
+				for id, n := range finished {
+					if n != 1 {
+						ts.Fatalf("%s was finished %d times", id, n)
+					}
+				}
+				if len(finished) < 10 {
+					ts.Fatalf("only %d records are finished", len(finished))
+				}
+			},
+			// big FILE N writes N octets of YAML.
+			"big": func(ts *testscript.TestScript, neg bool, args []string) {
+				n, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("# filler\n"), n/9), 0o644))
+			},
+			// truncate FILE N keeps the first N lines and half of the next.
+			"truncate": func(ts *testscript.TestScript, neg bool, args []string) {
+				n, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				lines := strings.SplitAfter(ts.ReadFile(args[0]), "\n")
+				cut := strings.Join(lines[:n], "") + lines[n][:len(lines[n])/2]
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(cut), 0o644))
+			},
+		},
+	})
+}
+
+func checkCode(ts *testscript.TestScript, want string, err error) {
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(got) != want {
+		ts.Fatalf("exit code %d, want %s", got, want)
+	}
+}
+
+// scripted is a catalogue whose one procedure does what a test says.
+func scripted(do func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) runner.Catalogue {
+	return runner.Catalogue{
+		Procedures: []procedure.Spec{{Name: "probe", Doc: "a test", New: func() procedure.Procedure { return proc(do) }}},
+		Labs:       []lab.Spec{{Name: "sandbox", Doc: "a test", New: func() lab.Topology { return bench{} }}},
+	}
+}
+
+type proc func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)
+
+func (proc) Flags(fs *flag.FlagSet)         { fs.Int("level", 1, "a number") }
+func (proc) Check(*lab.Testbed) error       { return nil }
+func (proc) Estimate() (int, time.Duration) { return 1, time.Second }
+func (p proc) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+	return p(ctx, env)
+}
+
+type bench struct{}
+
+func (bench) Flags(*flag.FlagSet) {}
+func (bench) Build(context.Context) (*lab.Testbed, error) {
+	return &lab.Testbed{Topology: "sandbox", Kind: "memory", Close: func() error { return nil }}, nil
+}
+
+func call(ctx context.Context, c runner.Catalogue, args ...string) (code int, stdout, stderr string) {
+	var out, errw bytes.Buffer
+	code = run(ctx, &app{out: &out, err: &errw, plugins: c, argv: append([]string{"boxdyno"}, args...)}, args)
+	return code, out.String(), errw.String()
+}
+
+func TestExitCodeOfVerdicts(t *testing.T) {
+	for status, want := range map[result.Status]int{result.Passed: 0, result.Failed: 1, result.Invalid: 4, result.Skipped: 3} {
+		c := scripted(func(context.Context, *procedure.Env) (procedure.Outcome, error) {
+			return procedure.Outcome{Status: status, Reason: "because"}, nil
+		})
+		dir := filepath.Join(t.TempDir(), "run")
+		code, out, errw := call(context.Background(), c, "run", "probe", "--out", dir)
+		if code != want || out == "" {
+			t.Errorf("%s: exit code %d, want %d\n%s%s", status, code, want, out, errw)
+		}
+		if !strings.Contains(errw, "[1/1] probe#1: "+string(status)+" (because)") {
+			t.Errorf("progress is %q", errw)
+		}
+		if code, out, _ := call(context.Background(), c, "--quiet", "run", "probe", "--json", "--out", dir+"2"); code != want || !json.Valid([]byte(out)) {
+			t.Errorf("%s with --json: %d %q", status, code, out)
+		}
+	}
+}
+
+// all is topology mem that says it can serve everything, under the sandbox's name.
+type all struct{ lab.Topology }
+
+func (a all) Build(ctx context.Context) (*lab.Testbed, error) {
+	bed, err := a.Topology.Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	serve := bed.Serve
+	bed.Services = lab.Services
+	bed.Serve = func(ctx context.Context, s lab.Service) error {
+		if s.Kind == "filter" || s.Kind == "nat" {
+			s = lab.Service{Kind: "route"}
+		}
+		return serve(ctx, s)
+	}
+	return bed, nil
+}
+
+// The role judges the box in memory: 20,000 frames a second are not 1 Gbit/s of
+// IMIX each way, and are 10 Mbit/s.
+func TestQualify(t *testing.T) {
+	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == "mem" })
+	c := runner.Catalogue{Procedures: procedure.All, Labs: []lab.Spec{{Name: "sandbox", Doc: "memory", New: func() lab.Topology { return all{lab.All[i].New()} }}}}
+	dir := t.TempDir()
+	args := []string{"qualify", "firewall", "--quick", "--set", "capacity=20k", "--set", "ceiling=60k"}
+
+	out := filepath.Join(dir, "10M")
+	code, stdout, stderr := call(context.Background(), c, append(args, "--json", "--quiet", "--link-rate", "10Mbps", "--out", out)...)
+	if code != exitOK || stderr != "" {
+		t.Errorf("at 10 Mbit/s: exit code %d: %s", code, stderr)
+	}
+	var d report.Document
+	if err := json.Unmarshal([]byte(stdout), &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Role != "firewall" || len(d.Rows) != 15 || len(d.NotMeasured) == 0 || len(d.Deviations) < 2 || len(d.Findings) != 1 || d.Verdict != result.Passed {
+		t.Errorf("role %q, %d rows, %d not measured, %d deviations, findings %+v, verdict %s", d.Role, len(d.Rows), len(d.NotMeasured), len(d.Deviations), d.Findings, d.Verdict)
+	}
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !bytes.Contains(page, []byte("<html")) {
+		t.Errorf("the page: %v", err)
+	}
+
+	page := filepath.Join(dir, "p.html")
+	code, stdout, stderr = call(context.Background(), c, append(args, "--set", "frame_size=imix", "--report", page, "--out", filepath.Join(dir, "1G"))...)
+	if _, err := os.Stat(page); err != nil || code != exitFailed || !strings.Contains(stdout, "FAILED") || !strings.Contains(stderr, "page: "+page) {
+		t.Errorf("at 1 Gbit/s: %d %v %q %q", code, err, stdout, stderr)
+	}
+}
+
+func TestQuietSaysNothing(t *testing.T) {
+	c := scripted(func(context.Context, *procedure.Env) (procedure.Outcome, error) {
+		return procedure.Outcome{Status: result.Passed}, nil
+	})
+	if code, _, errw := call(context.Background(), c, "run", "probe", "--quiet", "--out", filepath.Join(t.TempDir(), "x")); code != 0 || errw != "" {
+		t.Errorf("%d %q", code, errw)
+	}
+}
+
+func TestInterruptKeepsTheRun(t *testing.T) {
+	testutil.NoLeaks(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	n := 0
+	trial := func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+		for i := range 2 {
+			if _, err := env.Trial(ctx, nil, func(ctx context.Context) (procedure.Outcome, error) {
+				if n++; n == 2 {
+					cancel()
+					<-ctx.Done()
+					return procedure.Outcome{}, ctx.Err()
+				}
+				return procedure.Outcome{Status: result.Passed, Reason: fmt.Sprint(i)}, nil
+			}); err != nil {
+				return procedure.Outcome{}, fmt.Errorf("trial: %w", err)
+			}
+		}
+		return procedure.Outcome{Status: result.Passed}, nil
+	}
+	c := scripted(trial)
+	dir := filepath.Join(t.TempDir(), "run")
+	code, out, errw := call(ctx, c, "run", "probe", "--out", dir)
+	if code != exitInterrupted || out != "" || !strings.Contains(errw, "run --resume "+dir) {
+		t.Fatalf("exit code %d, %q, %q", code, out, errw)
+	}
+	code, _, errw = call(context.Background(), c, "run", "--resume", dir)
+	if code != exitOK || n != 3 {
+		t.Errorf("resumed: exit code %d, %d trials in all, want 3: %s", code, n, errw)
+	}
+	_, recs, err := result.Open(dir)
+	if err != nil || len(recs) != 3 {
+		t.Errorf("%d records, %v", len(recs), err)
+	}
+	code, _, errw = call(context.Background(), c, "run", "--resume", dir)
+	if code != exitOK || n != 3 {
+		t.Errorf("resumed once more: %d, %d trials: %s", code, n, errw)
+	}
+}
+
+// A disk that is full stops the run with one sentence, and keeps what fits.
+func TestFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("needs /dev/full")
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	c := scripted(func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+		return procedure.Outcome{Status: result.Passed}, nil
+	})
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/full", filepath.Join(dir, result.TrialsFile)); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errw := call(context.Background(), c, "--quiet", "run", "probe", "--out", dir)
+	if code != exitOther || !strings.Contains(errw, "no space left on device") || !strings.Contains(errw, "--resume "+dir) || strings.Count(errw, "\n") != 1 {
+		t.Errorf("exit code %d, %q", code, errw)
+	}
+}
+
+func TestInterruptedAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	c := scripted(nil)
+	dir := filepath.Join(t.TempDir(), "run")
+	code, out, errw := call(ctx, c, "run", "probe", "--out", dir)
+	if code != exitInterrupted || out != "" || strings.Count(errw, "interrupted") != 1 {
+		t.Errorf("%d %q %q", code, out, errw)
+	}
+}
+
+func TestWorst(t *testing.T) {
+	for _, c := range [][3]int{{0, 0, 0}, {1, 0, 1}, {1, 3, 3}, {4, 3, 4}, {5, 4, 5}, {1, 130, 130}, {2, 1, 2}} {
+		if worst(c[0], c[1]) != c[2] || worst(c[1], c[0]) != c[2] {
+			t.Errorf("worst of %d and %d is not %d", c[0], c[1], c[2])
+		}
+	}
+}
+
+// What boxdyno writes under sudo belongs to the user who called it.
+func TestOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	if os.Geteuid() != 0 {
+		if sudoer() != nil {
+			t.Error("an ordinary user hands files over")
+		}
+		t.Skip("needs root: run script/test with sudo")
+	}
+	t.Setenv("SUDO_UID", "")
+	if sudoer() != nil {
+		t.Error("root without sudo hands files over")
+	}
+	t.Setenv("SUDO_UID", "12345")
+	t.Setenv("SUDO_GID", "23456")
+	o := sudoer()
+	s := &sink{dir: dir, owner: o}
+	for range 2 {
+		if err := s.WriteRun(result.Run{Schema: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Append(result.Record{ID: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(filepath.Dir(dir), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if st := info.Sys().(*syscall.Stat_t); err != nil || st.Uid != 12345 || st.Gid != 23456 {
+			t.Errorf("%s belongs to %d:%d", path, st.Uid, st.Gid)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReportNames(t *testing.T) {
+	for name, ok := range map[string]bool{"a.html": true, "a.HTML": true, "a.md": true, "a.csv": true, "a.json": true, "a.txt": true, "a.pdf": false, "a": false} {
+		if _, err := formatOf(name); (err == nil) != ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	var b bytes.Buffer
+	p := newProgress(&b, false)
+	p.width = 60
+	rec := result.Record{Status: result.Passed, Load: &result.Load{Forwarded: 123456}}
+	p.event(runner.Event{Kind: runner.PointStarts, Point: "forward/route/64#1", Index: 1, Points: 4, Left: time.Minute})
+	p.event(runner.Event{Kind: runner.TrialDone, Point: "forward/route/64#1", Text: "forward/route/64#1/3 rate=9", Index: 1, Points: 4, Left: time.Minute, Record: &rec})
+	p.event(runner.Event{Kind: runner.Note, Text: "careful"})
+	p.stop()
+	lines := strings.Split(b.String(), "\r\x1b[K")
+	if len(lines) < 4 || !strings.HasPrefix(lines[1], "[###.........] 1/4 forward/route/64#1, ") || !strings.Contains(lines[2], "3 rate=9, 123 k") || lines[len(lines)-1] != "warning: careful\n" {
+		t.Errorf("drawn: %q", lines)
+	}
+	for _, l := range lines {
+		if len(l) > 60 {
+			t.Errorf("%q is wider than the terminal", l)
+		}
+	}
+}

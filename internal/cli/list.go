@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/engine"
+	"boxdyno/examples"
+	"boxdyno/lab"
+	"boxdyno/runner"
+)
+
+// A listed is one line of list.
+type listed struct {
+	Name   string         `json:"name"`
+	Doc    string         `json:"doc"`
+	Params []runner.Param `json:"parameters,omitempty"`
+}
+
+var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services"}
+
+func (a *app) listed(kind string) (out []listed, err error) {
+	switch kind {
+	case "procedures":
+		for _, s := range a.plugins.Procedures {
+			out = append(out, listed{s.Name, s.Doc + " (" + s.Standard + ")", runner.Params(s.New())})
+		}
+	case "topologies":
+		for _, s := range a.plugins.Labs {
+			out = append(out, listed{s.Name, s.Doc, runner.Params(s.New())})
+		}
+	case "backends":
+		for _, s := range engine.All {
+			out = append(out, listed{Name: s.Name, Doc: s.Doc})
+		}
+	case "roles":
+		roles, err := runner.Roles()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range roles {
+			l := listed{Name: r.Name, Doc: r.Description}
+			for _, c := range r.Criteria() {
+				l.Doc += "; asks for " + c.Text
+			}
+			out = append(out, l)
+		}
+	case "plans":
+		for _, p := range examples.All() {
+			out = append(out, listed{Name: p.Name, Doc: p.Doc})
+		}
+	case "services":
+		for _, s := range lab.Services {
+			out = append(out, listed{Name: s, Doc: services[s]})
+		}
+	default:
+		return nil, &runner.PlanError{Err: fmt.Errorf("there is no list of %s: the kinds are %s", kind, strings.Join(kinds, ", "))}
+	}
+	return out, nil
+}
+
+// services says what the DUT does to frames.
+var services = map[string]string{
+	"route":    "forwards by its routing table",
+	"filter":   "forwards what an nft rule accepts, after `rules` that do not match",
+	"nat":      "forwards with masquerade towards the WAN, over `flows` flows",
+	"drop-xdp": "throws every test frame away in an XDP program",
+	"drop-tc":  "throws every test frame away in tc",
+	"drop-nft": "throws every test frame away by an nft rule",
+}
+
+func (a *app) list() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:       "list KIND",
+		Short:     "List " + strings.Join(kinds, ", "),
+		Long:      "List prints what this program knows of a kind, with its parameters and their\ndefaults. The kinds are " + strings.Join(kinds, ", ") + ".",
+		Example:   "  boxdyno list procedures\n  boxdyno list topologies --json",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: slices.Clone(kinds),
+		RunE: do(func(_ context.Context, args []string) error {
+			ls, err := a.listed(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return encode(a.out, ls)
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			for _, l := range ls {
+				fmt.Fprintf(w, "%s\t%s\n", l.Name, l.Doc)
+				for _, p := range l.Params {
+					help := p.Help
+					if p.Values != nil {
+						help += ": " + strings.Join(p.Values, ", ")
+					}
+					fmt.Fprintf(w, "  %s=%s\t  %s\n", p.Name, p.Default, help)
+				}
+			}
+			return w.Flush()
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) doctor() *cobra.Command {
+	var asJSON bool
+	var install string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can measure, and what is missing",
+		Long: `Doctor tries everything that measuring needs, by doing it on throw-away testbeds,
+and prints the command that supplies what is missing. A line marked * is needed
+for qualify firewall; where one of them fails the exit code is 3.
+
+--install runs those commands: firewall for what is needed, all for everything.`,
+		Example: "  sudo boxdyno doctor\n  sudo boxdyno doctor --install firewall",
+		Args:    cobra.NoArgs,
+		RunE: do(func(ctx context.Context, _ []string) error {
+			ds := runner.Doctor(ctx, a.plugins)
+			if install != "" {
+				cmds, err := runner.Remedies(ds, install)
+				if err != nil {
+					return err
+				}
+				for _, argv := range cmds {
+					a.note("%s", strings.Join(argv, " "))
+					c := exec.CommandContext(ctx, argv[0], argv[1:]...)
+					c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+					c.Stdout, c.Stderr = a.err, a.err
+					if err := c.Run(); err != nil {
+						return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+					}
+				}
+				if len(cmds) > 0 {
+					ds = runner.Doctor(ctx, a.plugins)
+				}
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if asJSON {
+				if err := encode(a.out, ds); err != nil {
+					return err
+				}
+			} else if err := a.diagnosis(ds); err != nil {
+				return err
+			}
+			if !runner.Healthy(ds) {
+				return &failure{code: exitMissing}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&install, "install", "", "run the commands that supply what is missing of `SET`: "+strings.Join(runner.Sets, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("install", cobra.FixedCompletions(runner.Sets, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *app) diagnosis(ds []runner.Diagnosis) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, d := range ds {
+		mark := " "
+		if d.Needed {
+			mark = "*"
+		}
+		fmt.Fprintf(w, "%s %s\t%s\t%s\t%s\n", mark, d.Answer, d.Group, d.Name, oneLine(d.Detail))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	say := "Everything that qualify firewall needs is there."
+	if !runner.Healthy(ds) {
+		say = "Something that qualify firewall needs (*) is missing."
+	}
+	_, err := fmt.Fprintln(a.out, "\n"+say)
+	return err
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

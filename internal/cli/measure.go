@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/examples"
+	"boxdyno/report"
+	"boxdyno/result"
+	"boxdyno/runner"
+	"boxdyno/unit"
+)
+
+// measureFlags are those that run and qualify share.
+type measureFlags struct {
+	set             []string
+	lab             string
+	quick, standard bool
+	repeat, seed    string
+	out, report     string
+	dryRun, json    bool
+}
+
+func (f *measureFlags) add(a *app, cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringArrayVar(&f.set, "set", nil, "`key=value[,value...]`: a parameter of the procedure, else of the lab, else a key of the plan; several values are an axis")
+	fs.StringVar(&f.lab, "lab", "", "`topology` to measure in (boxdyno list topologies)")
+	fs.BoolVar(&f.quick, "quick", false, "short trials, with their deviations stated (the default)")
+	fs.BoolVar(&f.standard, "standard", false, "trials as long as the standards ask")
+	cmd.MarkFlagsMutuallyExclusive("quick", "standard")
+	fs.StringVar(&f.repeat, "repeat", "", "measure every point `N` times")
+	fs.StringVar(&f.seed, "seed", "", "`number` that decides the order of points")
+	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
+	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
+	_ = cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var keys []string
+		for _, s := range a.plugins.Procedures {
+			for _, p := range runner.Params(s.New()) {
+				keys = append(keys, p.Name+"=\t"+p.Help)
+			}
+		}
+		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	})
+	_ = cmd.RegisterFlagCompletionFunc("lab", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, s := range a.plugins.Labs {
+			names = append(names, s.Name+"\t"+s.Doc)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// apply changes the plan as the flags say.
+func (f *measureFlags) apply(a *app, p *runner.Plan) error {
+	if f.lab != "" {
+		p.SetLab(f.lab, "--lab")
+	}
+	preset := map[bool]string{f.quick: "quick", f.standard: "standard"}[true]
+	if preset != "" {
+		if err := p.SetPreset(preset); err != nil {
+			return err
+		}
+	}
+	for _, s := range f.set {
+		if err := p.Set(a.plugins, s); err != nil {
+			return err
+		}
+	}
+	for key, v := range map[string]string{"repeat": f.repeat, "seed": f.seed} {
+		if v == "" {
+			continue
+		}
+		if err := p.SetKey(key, v, "--"+key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) run() *cobra.Command {
+	var f measureFlags
+	var resume string
+	cmd := &cobra.Command{
+		Use:   "run PLAN|PROCEDURE",
+		Short: "Run a plan, or one procedure with its defaults",
+		Long: `Run measures what a plan says: a YAML file, the name of a plan that comes with
+boxdyno (boxdyno list plans), or a procedure (boxdyno list procedures). The text
+report goes to standard output; the run is kept and can be reported again.`,
+		Example: `  sudo boxdyno run forward --set frame_size=64,imix --set direction=both --repeat 3
+  sudo boxdyno run forward --set service=filter --set rules=10,1000 --standard
+  boxdyno run forward-64B-ndr --dry-run
+  boxdyno run forward --lab mem               in memory, without root
+  sudo boxdyno run --resume ~/.local/state/boxdyno/runs/20260101-120000-forward`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, s := range a.plugins.Procedures {
+				names = append(names, s.Name+"\t"+s.Doc)
+			}
+			for _, p := range examples.All() {
+				names = append(names, p.Name+"\t"+p.Doc)
+			}
+			return names, cobra.ShellCompDirectiveDefault
+		},
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if resume != "" {
+			for _, other := range []string{"set", "lab", "quick", "standard", "repeat", "seed", "out", "dry-run"} {
+				if cmd.Flags().Changed(other) {
+					return fmt.Errorf("--resume takes everything from the run in %s: leave out --%s", resume, other)
+				}
+			}
+			if len(args) > 0 {
+				return fmt.Errorf("--resume takes the plan from the run in %s: leave out %s", resume, args[0])
+			}
+		} else if len(args) == 0 {
+			return errors.New("run needs a plan or a procedure: see boxdyno list plans and boxdyno list procedures")
+		}
+		return do(func(ctx context.Context, args []string) error {
+			if resume != "" {
+				return a.resume(ctx, resume, f.json)
+			}
+			p, what, err := a.plan(args[0])
+			if err != nil {
+				return err
+			}
+			return a.begin(ctx, p, what, f, result.Run{})
+		})(cmd, args)
+	}
+	f.add(a, cmd)
+	cmd.Flags().StringVar(&resume, "resume", "", "go on with the run in `folder`; finished trials are not measured again")
+	return cmd
+}
+
+func (a *app) qualify() *cobra.Command {
+	var f measureFlags
+	var linkRate string
+	cmd := &cobra.Command{
+		Use:   "qualify ROLE",
+		Short: "Measure a box in its role and judge it",
+		Long: `Qualify measures what a role asks for and holds the box against the role's
+criteria; the exit code says how it ended. The text report goes to standard
+output, a page is written beside the run. Roles: boxdyno list roles.
+
+Criteria that speak of the link's rate ask for 1 Gbit/s each way; --link-rate asks
+for another one. It changes what is asked, not what is measured: to keep the
+tester itself below a rate, set the lab's link_rate (--set link_rate=100Mbps).
+
+Exit codes:
+` + exitCodes,
+		Example: `  sudo boxdyno qualify firewall --quick
+  sudo boxdyno qualify firewall --quick --link-rate 100Mbps --report box.html
+  boxdyno qualify firewall --standard --dry-run`,
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			roles, _ := runner.Roles()
+			var names []string
+			for _, r := range roles {
+				names = append(names, r.Name+"\t"+r.Description)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: do(func(ctx context.Context, args []string) error {
+			role, err := runner.FindRole(args[0])
+			if err != nil {
+				return err
+			}
+			if linkRate != "" {
+				if role.LinkRate, err = unit.ParseBitRate(linkRate); err != nil {
+					return &runner.PlanError{At: "--link-rate", Err: err}
+				}
+			}
+			preset := runner.DefaultPreset
+			if f.standard {
+				preset = "standard"
+			}
+			p, notMeasured, deviations, err := role.Plan(preset)
+			if err != nil {
+				return err
+			}
+			return a.begin(ctx, p, role.Name, f, result.Run{
+				Role: role.Name, Criteria: role.Criteria(), NotMeasured: notMeasured, Deviations: deviations,
+			})
+		}),
+	}
+	f.add(a, cmd)
+	cmd.Flags().StringVar(&linkRate, "link-rate", "", "bit `rate` that the criteria ask for each way (default 1Gbps)")
+	cmd.Flags().StringVar(&f.report, "report", "", "`FILE.html` for the page (default report.html in the run's folder)")
+	return cmd
+}
+
+// plan finds what run's argument names, with a word for the run's folder.
+func (a *app) plan(arg string) (runner.Plan, string, error) {
+	for _, s := range a.plugins.Procedures {
+		if s.Name == arg {
+			return runner.Use(arg), arg, nil
+		}
+	}
+	for _, p := range examples.All() {
+		if p.Name == arg {
+			plan, err := runner.Parse(p.Name, p.Data)
+			return plan, p.Name, err
+		}
+	}
+	if !strings.ContainsAny(arg, "./") {
+		var names []string
+		for _, s := range a.plugins.Procedures {
+			names = append(names, s.Name)
+		}
+		return runner.Plan{}, "", &runner.PlanError{Err: fmt.Errorf("there is no procedure and no plan %q: the procedures are %s; a plan's file has a dot or a slash in its name", arg, strings.Join(names, ", "))}
+	}
+	data, err := readLimited(arg)
+	if err != nil {
+		return runner.Plan{}, "", &runner.PlanError{Err: fmt.Errorf("read the plan: %w", err)}
+	}
+	plan, err := runner.Parse(arg, data)
+	return plan, strings.TrimSuffix(filepath.Base(arg), filepath.Ext(arg)), err
+}
+
+// begin starts a new run.
+func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFlags, header result.Run) error {
+	if err := f.apply(a, &p); err != nil {
+		return err
+	}
+	p, err := p.Resolve(a.plugins)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return a.dryRun(p, f.json)
+	}
+	dir := f.out
+	if dir == "" {
+		if dir, err = newDir(what, time.Now()); err != nil {
+			return err
+		}
+	} else if _, err := os.Stat(filepath.Join(dir, result.RunFile)); err == nil {
+		return &runner.PlanError{At: "--out", Err: fmt.Errorf("%s already holds a run: give another folder, or go on with it by run --resume %s", dir, dir)}
+	}
+	header.Version, header.ID, header.Command = Version(), filepath.Base(dir), a.argv
+	return a.measure(ctx, p, &sink{dir: dir, owner: sudoer()}, runner.Options{Header: header}, f)
+}
+
+// resume goes on with a run that broke off.
+func (a *app) resume(ctx context.Context, dir string, asJSON bool) error {
+	dir, err := findRun(dir)
+	if err != nil {
+		return &runner.PlanError{At: "--resume", Err: err}
+	}
+	b, header, done, err := result.Resume(dir)
+	if err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	p, err := runner.Parse(filepath.Join(dir, result.RunFile)+" (plan)", header.Plan)
+	if err == nil {
+		p, err = p.Resolve(a.plugins)
+	}
+	if err != nil {
+		b.Close()
+		return err
+	}
+	if header.Version != Version() {
+		header.Warnings = append(header.Warnings, fmt.Sprintf("begun with boxdyno %s and resumed with %s", header.Version, Version()))
+	}
+	s := &sink{dir: dir, bundle: b, owner: sudoer()}
+	return a.measure(ctx, p, s, runner.Options{Header: header, Done: done, Resume: true}, measureFlags{json: asJSON})
+}
+
+func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Options, f measureFlags) (err error) {
+	bar := newProgress(a.err, a.quiet)
+	o.Catalogue, o.Notify = a.plugins, bar.event
+	o.Log = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	run, recs, err := runner.Run(ctx, p, s, o)
+	bar.stop()
+	err = errors.Join(err, s.Close())
+	exit := code(ctx, err)
+	switch {
+	case s.bundle == nil && exit == exitInterrupted:
+		return &failure{exit, errors.New("interrupted before anything was measured")}
+	case s.bundle == nil && err != nil:
+		return &failure{exit, err}
+	case exit == exitInterrupted || exit == exitOther:
+		if exit == exitInterrupted {
+			err = errors.New("interrupted")
+		}
+		return &failure{exit, fmt.Errorf("%w; finished trials are kept, and boxdyno run --resume %s goes on", err, s.dir)}
+	}
+	d := report.Summarize(run, recs)
+	if err := a.print(d, f.json); err != nil {
+		return err
+	}
+	if run.Role != "" {
+		page := f.report
+		if page == "" {
+			page = filepath.Join(s.dir, "report.html")
+		}
+		if err := writeReport(page, s.owner, d, recs); err != nil {
+			return err
+		}
+		a.note("page: %s", page)
+	}
+	a.note("run: %s", s.dir)
+	exit = worst(exit, ofStatus(d.Verdict))
+	for _, r := range recs {
+		if r.Parent == "" && (r.Status == result.Invalid || r.Status == result.Skipped) {
+			exit = worst(exit, ofStatus(r.Status))
+		}
+	}
+	if exit == exitOK && err == nil {
+		return nil
+	}
+	return &failure{exit, err}
+}
+
+func (a *app) print(d report.Document, asJSON bool) error {
+	if asJSON {
+		return report.JSON(a.out, d)
+	}
+	return report.Text(a.out, d)
+}
+
+// note says something on standard error unless it shall be quiet.
+func (a *app) note(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.err, format+"\n", args...)
+	}
+}
+
+// A dryRun is what --dry-run --json prints.
+type dryRun struct {
+	Plan    runner.Plan `json:"plan"`
+	Points  []dryPoint  `json:"points"`
+	Trials  int         `json:"trials"`
+	Seconds float64     `json:"seconds"`
+}
+
+type dryPoint struct {
+	ID      string  `json:"id"`
+	Trials  int     `json:"trials"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (a *app) dryRun(p runner.Plan, asJSON bool) error {
+	points, err := p.Points(a.plugins)
+	if err != nil {
+		return err
+	}
+	d := dryRun{Plan: p}
+	var total time.Duration
+	for i, pt := range points {
+		e, err := runner.Check(a.plugins, points[i:i+1], nil)
+		if err != nil {
+			return err
+		}
+		d.Points = append(d.Points, dryPoint{pt.ID, e.Trials, e.Time.Seconds()})
+		d.Trials += e.Trials
+		total += e.Time
+	}
+	d.Seconds = total.Seconds()
+	if asJSON {
+		return encode(a.out, d)
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "trials\tabout\t  point")
+	for _, pt := range d.Points {
+		fmt.Fprintf(w, "%d\t%s\t  %s\n", pt.Trials, about(time.Duration(pt.Seconds*1e9)), pt.ID)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "\n%d points, about %d trials and %s, in topology %s, preset %s, seed %d\n",
+		len(d.Points), d.Trials, about(total), p.Lab.Use, p.Preset, p.Seed)
+	return err
+}
+
+// about is a duration as people say it.
+func about(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return fmt.Sprintf("%.1f h", d.Hours())
+}
+
+func encode(w interface{ Write([]byte) (int, error) }, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

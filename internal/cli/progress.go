@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/result"
+	"boxdyno/runner"
+	"boxdyno/unit"
+)
+
+// A progress tells what a run does: on a terminal one line that is drawn anew,
+// elsewhere a line for each point. It uses no colour, so NO_COLOR changes
+// nothing.
+type progress struct {
+	w     io.Writer
+	quiet bool
+	width int // of the terminal; 0: none
+
+	mu     sync.Mutex
+	last   runner.Event
+	since  time.Time // when the point began
+	rate   string    // what the last trial forwarded
+	drawn  bool
+	ticker *time.Ticker
+	done   chan struct{}
+}
+
+func newProgress(w io.Writer, quiet bool) *progress {
+	p := &progress{w: w, quiet: quiet}
+	if !quiet {
+		p.width = terminalWidth(w)
+	}
+	if p.width > 0 {
+		p.ticker, p.done = time.NewTicker(time.Second), make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-p.done:
+					return
+				case <-p.ticker.C:
+					p.mu.Lock()
+					p.draw()
+					p.mu.Unlock()
+				}
+			}
+		}()
+	}
+	return p
+}
+
+// terminalWidth is 0 where w is no terminal that can draw a line anew.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	if size.Col == 0 {
+		return 80
+	}
+	return int(size.Col)
+}
+
+func (p *progress) stop() {
+	if p.ticker != nil {
+		p.ticker.Stop()
+		close(p.done)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	p.last.Points = 0
+}
+
+func (p *progress) clear() {
+	if p.drawn {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+// say prints a line of its own.
+func (p *progress) say(format string, args ...any) {
+	p.clear()
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+func (p *progress) event(e runner.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.quiet {
+		return
+	}
+	switch e.Kind {
+	case runner.Waiting:
+		holder := e.Text
+		if holder == "" {
+			holder = "another boxdyno"
+		}
+		p.say("waiting for %s, which measures on this machine", holder)
+		return
+	case runner.Note:
+		p.say("warning: %s", e.Text)
+		return
+	case runner.PointStarts:
+		p.since, p.rate = time.Now(), ""
+	case runner.TrialDone:
+		if e.Record.Load != nil {
+			p.rate = e.Record.Load.Forwarded.String()
+		}
+	case runner.PointDone:
+		if p.width == 0 {
+			p.say("%s", finished(e))
+		}
+	}
+	p.last = e
+	p.draw()
+}
+
+// finished is the line of a point that is over.
+func finished(e runner.Event) string {
+	s := fmt.Sprintf("[%d/%d] %s: %s", e.Index, e.Points, e.Point, e.Record.Status)
+	if e.Record.Reason != "" {
+		s += " (" + e.Record.Reason + ")"
+	}
+	for _, m := range []struct{ metric, name string }{
+		{"throughput_fps", "throughput"}, {"forwarding_rate_fps", "forwarding rate"}, {"drop_rate_fps", "drop rate"}, {"ceiling_fps", "ceiling"},
+	} {
+		if v := e.Record.Value(m.metric); v != nil && v.Value > 0 {
+			s += fmt.Sprintf(", %s %s%s", m.name, bound(v.Bound), unit.FrameRate(v.Value))
+		}
+	}
+	if e.Left > 0 {
+		s += ", about " + about(e.Left) + " left"
+	}
+	return s
+}
+
+func bound(b result.Bound) string {
+	if b == "" {
+		return ""
+	}
+	return string(b) + " "
+}
+
+// draw draws the live line.
+func (p *progress) draw() {
+	e := p.last
+	if p.width == 0 || e.Points == 0 {
+		return
+	}
+	const cells = 12
+	full := cells * e.Index / e.Points
+	s := fmt.Sprintf("[%s%s] %d/%d %s", strings.Repeat("#", full), strings.Repeat(".", cells-full), e.Index, e.Points, e.Point)
+	if trial, ok := strings.CutPrefix(e.Text, e.Point+"/"); ok {
+		s += " " + trial
+	} else if e.Text != "" {
+		s += " " + e.Text
+	}
+	if p.rate != "" {
+		s += ", " + p.rate
+	}
+	left := e.Left
+	if e.Kind != runner.PointDone {
+		left -= time.Since(p.since)
+	}
+	if left > 0 {
+		s += ", " + about(left) + " left"
+	}
+	if len(s) >= p.width {
+		s = s[:max(p.width-1, 0)]
+	}
+	fmt.Fprint(p.w, "\r\x1b[K"+s)
+	p.drawn = true
+}

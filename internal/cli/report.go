@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/internal/yaml"
+	"boxdyno/report"
+	"boxdyno/result"
+	"boxdyno/runner"
+)
+
+// formats are the kinds of file that report writes, by extension.
+var formats = map[string]func(w io.Writer, d report.Document, recs []result.Record) error{
+	".txt":  func(w io.Writer, d report.Document, _ []result.Record) error { return report.Text(w, d) },
+	".json": func(w io.Writer, d report.Document, _ []result.Record) error { return report.JSON(w, d) },
+	".md":   func(w io.Writer, d report.Document, _ []result.Record) error { return report.Markdown(w, d) },
+	".csv":  report.CSV,
+	".html": report.HTML,
+}
+
+func formatOf(name string) (string, error) {
+	ext := strings.ToLower(filepath.Ext(name))
+	if _, ok := formats[ext]; !ok {
+		return "", &runner.PlanError{Err: fmt.Errorf("report %s: a report's name ends in .html, .md, .csv, .json or .txt", name)}
+	}
+	return ext, nil
+}
+
+func (a *app) report() *cobra.Command {
+	var out string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "report RUN...",
+		Short: "Render runs as text, HTML, Markdown, CSV or JSON",
+		Long: `Report renders finished or broken-off runs. RUN is a run's folder, its name at the
+default place, or last. It needs no root and works on any machine.`,
+		Example: `  boxdyno report last
+  boxdyno report last -o page.html
+  boxdyno report runs/a runs/b -o -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: do(func(_ context.Context, args []string) error {
+			ext := ".txt"
+			if asJSON {
+				ext = ".json"
+			}
+			if out != "" && out != "-" {
+				var err error
+				if ext, err = formatOf(out); err != nil {
+					return err
+				}
+			}
+			if len(args) > 1 && ext == ".html" {
+				return &runner.PlanError{Err: errors.New("a page shows one run: make one for each")}
+			}
+			var b bytes.Buffer
+			for _, name := range args {
+				dir, err := findRun(name)
+				if err != nil {
+					return &runner.PlanError{Err: err}
+				}
+				run, recs, err := result.Open(dir)
+				if err != nil {
+					return err
+				}
+				if err := formats[ext](&b, report.Summarize(run, recs), recs); err != nil {
+					return fmt.Errorf("report %s: %w", dir, err)
+				}
+			}
+			if out == "" || out == "-" {
+				_, err := a.out.Write(b.Bytes())
+				return err
+			}
+			return writeFile(out, sudoer(), b.Bytes())
+		}),
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json or .txt; - is standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
+	cmd.MarkFlagsMutuallyExclusive("output", "json")
+	return cmd
+}
+
+// writeReport writes one run's report in the format of the file's name.
+func writeReport(name string, o *owner, d report.Document, recs []result.Record) error {
+	ext, err := formatOf(name)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := formats[ext](&b, d, recs); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return writeFile(name, o, b.Bytes())
+}
+
+func writeFile(name string, o *owner, data []byte) error {
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return o.give(name)
+}
+
+// readLimited reads a plan's file without swallowing a device or a huge one.
+func readLimited(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, yaml.MaxSize+1))
+}
+
+func (a *app) schema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema " + strings.Join(runner.SchemaNames, "|"), Short: "Print the JSON schema of a plan, a record or a run",
+		Long:    "Schema prints a JSON schema (2020-12): of plans, made from the plug-ins of this\nprogram; of a line of trials.jsonl (record); of run.json (run).",
+		Example: "  boxdyno schema plan > plan.schema.json",
+		Args:    cobra.ExactArgs(1), ValidArgs: slices.Clone(runner.SchemaNames),
+		RunE: do(func(_ context.Context, args []string) error {
+			data, err := runner.Schema(a.plugins, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(append(data, '\n'))
+			return err
+		}),
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/result"
+)
+
+// JSON writes the document, indented.
+func JSON(w io.Writer, d Document) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}
+
+// CSV writes one line a record, points and trials, with exact figures: a
+// column for each setting and each metric that occurs. Interval, repeats and
+// bound stand beside their metric.
+func CSV(w io.Writer, d Document, recs []result.Record) error {
+	var settings, metrics []string
+	add := func(list *[]string, s string) {
+		if !slices.Contains(*list, s) {
+			*list = append(*list, s)
+		}
+	}
+	for _, m := range d.Metrics {
+		add(&metrics, m.Name)
+	}
+	for _, r := range recs {
+		for _, p := range r.Config {
+			add(&settings, p.Key)
+		}
+		for _, v := range r.Values {
+			add(&metrics, v.Metric)
+		}
+	}
+	head := append([]string{"run", "kind", "id", "parent", "procedure", "repeat"}, settings...)
+	head = append(head, "verdict", "reason")
+	for _, m := range metrics {
+		head = append(head, m, m+"_lo", m+"_hi", m+"_n", m+"_bound")
+	}
+	head = append(head, "mean_frame_size", "streams", "trial_intended_fps", "trial_offered_fps", "trial_forwarded_fps", "backend", "stalls_over_50us", "trial_longest_stall_ns", "trial_steal_ratio",
+		"intended", "accepted", "refused", "not_sent", "received", "dropped", "in_flight", "unexplained", "warnings")
+	c := csv.NewWriter(w)
+	if err := c.Write(head); err != nil {
+		return err
+	}
+	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	opt := func(v *float64) string {
+		if v == nil {
+			return ""
+		}
+		return num(*v)
+	}
+	for _, r := range recs {
+		kind := "trial"
+		if r.Parent == "" && r.Procedure != selfTest {
+			kind = "point"
+		}
+		line := []string{d.ID, kind, r.ID, r.Parent, r.Procedure, strconv.Itoa(r.Repeat)}
+		for _, s := range settings {
+			line = append(line, result.Get(r.Config, s))
+		}
+		line = append(line, string(r.Status), r.Reason)
+		for _, m := range metrics {
+			if v := r.Value(m); v != nil {
+				line = append(line, num(v.Value), opt(v.Lo), opt(v.Hi), strconv.Itoa(max(v.N, 1)), string(v.Bound))
+			} else {
+				line = append(line, "", "", "", "", "")
+			}
+		}
+		if l := r.Load; l != nil {
+			line = append(line, num(l.MeanSize), strconv.Itoa(l.Streams), num(float64(l.Intended)), num(float64(l.Offered)), num(float64(l.Forwarded)), l.Backend,
+				strconv.FormatInt(l.Stalls, 10), strconv.FormatInt(l.LongestStall, 10), num(l.StealRatio))
+		} else {
+			line = append(line, make([]string, 9)...)
+		}
+		if a := r.Account; a != nil {
+			for _, n := range []int64{a.Intended, a.Accepted, a.Refused, a.NotSent, a.Received, a.Dropped(), a.InFlight, a.Unexplained} {
+				line = append(line, strconv.FormatInt(n, 10))
+			}
+		} else {
+			line = append(line, make([]string, 8)...)
+		}
+		if err := c.Write(append(line, strings.Join(r.Warnings, "; "))); err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// Markdown writes the document in GitHub's dialect, without HTML.
+func Markdown(w io.Writer, d Document) error {
+	var b bytes.Buffer
+	para := func(s string) {
+		if s != "" {
+			fmt.Fprintf(&b, "%s\n\n", md(s))
+		}
+	}
+	list := func(head string, items []string) {
+		if len(items) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "## %s\n\n", head)
+		for _, s := range items {
+			fmt.Fprintf(&b, "- %s\n", md(s))
+		}
+		b.WriteByte('\n')
+	}
+	put := func(t table) {
+		rule := make([]string, len(t.head))
+		for i := range rule {
+			rule[i] = map[bool]string{true: "--:", false: "---"}[t.right[i]]
+		}
+		fmt.Fprintf(&b, "| %s |\n| %s |\n", strings.Join(t.head, " | "), strings.Join(rule, " | "))
+		for _, row := range t.rows {
+			cells := make([]string, len(row))
+			for i, c := range row {
+				cells[i] = md(c)
+			}
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		}
+		b.WriteByte('\n')
+		for i, notes := range t.notes {
+			for _, n := range notes {
+				fmt.Fprintf(&b, "- %s: %s\n", md(strings.Join(t.rows[i][:min(3, len(t.rows[i]))], ", ")), md(n))
+			}
+		}
+		if slices.ContainsFunc(t.notes, func(n []string) bool { return len(n) > 0 }) {
+			b.WriteByte('\n')
+		}
+	}
+	fmt.Fprintf(&b, "# %s: %s\n\n", strings.ToUpper(string(d.Verdict)), md(d.Sentence))
+	if d.Summary != d.Sentence {
+		para(d.Summary)
+	}
+	para(d.Caveat)
+	for _, f := range d.Findings {
+		fmt.Fprintf(&b, "- **%s** %s: %s\n", f.Status, md(f.Criterion.Text), md(f.Text))
+	}
+	if len(d.Findings) > 0 {
+		b.WriteByte('\n')
+	}
+	list("How sure", append(slices.Clone(d.Sure), d.Warnings...))
+	for _, t := range tables(d) {
+		fmt.Fprintf(&b, "## %s\n\n", t.title)
+		put(t)
+	}
+	list("Of every row above", d.SharedWarnings)
+	if bn := d.Bottleneck; bn != nil {
+		b.WriteString("## Why there\n\n")
+		para(bn.Name + ": " + bn.Sentence)
+	}
+	if r := telling(d); r != nil {
+		fmt.Fprintf(&b, "## Where every frame went: %s, last overload trial\n\n", md(r.Name))
+		put(ledgerTable(r.Ledger))
+	}
+	list("What next", d.Next)
+	list("How it was measured", measured(d))
+	list("Not measured", d.NotMeasured)
+	list("Deviations from the standards", d.Deviations)
+	if d.Command != "" {
+		b.WriteString("## Repeat it\n\n")
+		for _, l := range strings.Split(clean(d.Command), "\n") {
+			fmt.Fprintf(&b, "    %s\n", l)
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+var mdEscape = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`, "#", `\#`)
+
+// md makes text of s that is only text in Markdown, on one line.
+func md(s string) string { return mdEscape.Replace(clean(s)) }
+
+// page is built from ui/ by `npm run build`; see ui/package.json.
+//
+//go:embed ui/dist/page.html
+var page string
+
+// The places in page that HTML fills in.
+const (
+	dataHole     = `"BOXDYNO_DATA"`
+	noscriptHole = `BOXDYNO_TEXT`
+)
+
+// HTML writes one self-contained page: the document with all records, drawn by
+// scripts in the page itself. It opens from disk and needs no network; without
+// scripts it shows Text.
+func HTML(w io.Writer, d Document, recs []result.Record) error {
+	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
+	// string ends the script element or becomes markup.
+	data, err := json.Marshal(struct {
+		Document Document        `json:"document"`
+		Records  []result.Record `json:"records"`
+	}{d, recs})
+	if err != nil {
+		return fmt.Errorf("encode the page's data: %w", err)
+	}
+	var text bytes.Buffer
+	if err := Text(&text, d); err != nil {
+		return err
+	}
+	if strings.Count(page, dataHole) != 1 || strings.Count(page, noscriptHole) != 1 {
+		return errors.New("the page in this binary has no place for data: build it again with npm run build in report/ui")
+	}
+	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(text.String())).WriteString(w, page)
+	return err
+}

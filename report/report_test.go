@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"boxdyno/result"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with the file name; a difference is left in name.got.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err == nil && bytes.Equal(got, want) {
+		os.Remove(name + ".got")
+		return
+	}
+	if err := os.WriteFile(name+".got", got, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Errorf("%s differs from what is made now (%s.got, %v): compare them, and accept with go test ./report -update", name, name, err)
+}
+
+func TestGolden(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func() (result.Run, []result.Record)
+	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}} {
+		run, recs := c.make()
+		d := Summarize(run, recs)
+		for ext, f := range map[string]func(io.Writer) error{
+			".txt":  func(w io.Writer) error { return Text(w, d) },
+			".json": func(w io.Writer) error { return JSON(w, d) },
+			".md":   func(w io.Writer) error { return Markdown(w, d) },
+			".csv":  func(w io.Writer) error { return CSV(w, d, recs) },
+		} {
+			if c.name != "firewall" && (ext == ".json" || ext == ".csv") {
+				continue // they differ from the first by what other tests look at
+			}
+			var b bytes.Buffer
+			if err := f(&b); err != nil {
+				t.Fatalf("%s%s: %v", c.name, ext, err)
+			}
+			golden(t, filepath.Join("testdata", c.name+ext), b.Bytes())
+		}
+	}
+}
+
+func TestTextIsNarrowAndPlain(t *testing.T) {
+	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile} {
+		run, recs := make()
+		run.Command = nil // a command is never broken
+		var b bytes.Buffer
+		if err := Text(&b, Summarize(run, recs)); err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(b.String(), "\n") {
+			if n := utf8.RuneCountInString(line); n > width && !strings.Contains(line, "pwned") {
+				t.Errorf("line %d has %d columns: %s", i+1, n, line)
+			}
+			if strings.ContainsAny(line, "\x1b\u202e") {
+				t.Errorf("line %d would steer a terminal: %q", i+1, line)
+			}
+		}
+	}
+}
+
+// TestAbsentIsAbsent: what was not measured is in no form as a number.
+func TestAbsentIsAbsent(t *testing.T) {
+	run, recs := sharedRun()
+	d := Summarize(run, recs)
+	var b bytes.Buffer
+	if err := JSON(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"throughput_fps", "throughput_bps", "line_rate_share", "latency_p99_s"} {
+		if strings.Contains(b.String(), `"`+key+`":`) {
+			t.Errorf("the JSON of a run in placement shared claims %s", key)
+		}
+	}
+	if !strings.Contains(d.Caveat, "lower bound") {
+		t.Errorf("caveat %q does not say that the rate is a lower bound", d.Caveat)
+	}
+	if len(d.SharedWarnings) != 2 || !strings.Contains(d.SharedWarnings[1], "no throughput") {
+		t.Errorf("shared warnings %q lack why there is no throughput", d.SharedWarnings)
+	}
+	if len(Summarize(run, nil).Rows) != 0 {
+		t.Error("rows were made of no records")
+	}
+}
+
+func TestRow(t *testing.T) {
+	run, recs := firewall()
+	d := Summarize(run, recs)
+	if len(d.Rows) != 15 || d.Books.Trials != d.Books.Closed || d.Books.Invalid != 1 || len(d.SelfTests) != 3 {
+		t.Fatalf("%d rows, books %+v, %d self-tests", len(d.Rows), d.Books, len(d.SelfTests))
+	}
+	r := d.Rows[0]
+	var point result.Record
+	for _, p := range recs {
+		if p.ID == r.ID {
+			point = p
+		}
+	}
+	v := point.Value("throughput_fps")
+	if *r.ThroughputFPS != v.Value || *r.ThroughputFPSLo != *v.Lo || *r.ThroughputFPSHi != *v.Hi || r.ThroughputN != v.N {
+		t.Errorf("throughput %v [%v, %v] x %d, want %+v", *r.ThroughputFPS, *r.ThroughputFPSLo, *r.ThroughputFPSHi, r.ThroughputN, v)
+	}
+	if *r.LongestStallNS != int64(point.Value("longest_stall_s").Value*1e9+0.5) {
+		t.Errorf("longest stall %d ns of %v s", *r.LongestStallNS, point.Value("longest_stall_s").Value)
+	}
+	if got := *r.LineRateFPS; got < 1_488_095 || got > 1_488_096 {
+		t.Errorf("line rate %v frame/s, want 1,488,095 at 64 B and 1 Gbit/s", got)
+	}
+	if x := d.Rows[12]; x.Service != "drop-xdp" || x.Bound != result.AtLeast || x.ThroughputFPS != nil {
+		t.Errorf("drop in XDP: %+v", x)
+	}
+}
+
+func TestRepeatsAreMerged(t *testing.T) {
+	var recs []result.Record
+	for i, v := range []float64{100, 300, 200} {
+		lo, hi := v-10, v+10
+		recs = append(recs, result.Record{ID: string(rune('a' + i)), Procedure: "forward", Repeat: i, Status: result.Passed, Account: &result.Account{Accepted: int64(v)},
+			Config: []result.Pair{{Key: "service", Value: "route"}}, Values: []result.Value{{Metric: "forwarding_rate_fps", Value: v, Lo: &lo, Hi: &hi, N: 3}}})
+	}
+	recs = append(recs, result.Record{ID: "x", Procedure: "forward", Repeat: 3, Status: result.Invalid, Reason: "offered too little", Config: recs[0].Config,
+		Values: []result.Value{{Metric: "forwarding_rate_fps", Value: 9e9}}})
+	d := Summarize(result.Run{}, recs)
+	if len(d.Rows) != 1 {
+		t.Fatalf("%d rows of one configuration", len(d.Rows))
+	}
+	r := d.Rows[0]
+	if *r.ForwardingFPS != 200 || *r.ForwardingFPSLo != 90 || *r.ForwardingFPSHi != 310 || r.ForwardingN != 9 || r.Repeats != 4 {
+		t.Errorf("merged to %v [%v, %v] x %d of %d", *r.ForwardingFPS, *r.ForwardingFPSLo, *r.ForwardingFPSHi, r.ForwardingN, r.Repeats)
+	}
+	if r.Ledger.Accepted != 200 {
+		t.Errorf("the ledger is that of %d, not of the median repeat", r.Ledger.Accepted)
+	}
+	if r.Verdict != result.Invalid || r.Reason != "offered too little" {
+		t.Errorf("an invalid repeat is hidden: %s %q", r.Verdict, r.Reason)
+	}
+}
+
+func TestUnexplainedIsSaid(t *testing.T) {
+	run, recs := hostile()
+	d := Summarize(run, recs)
+	if d.Books.Closed == d.Books.Trials || d.Books.Largest != -3 {
+		t.Errorf("books %+v", d.Books)
+	}
+	if !strings.Contains(d.Sure[0], "do not close") || !strings.Contains(d.Sure[0], "-3") {
+		t.Errorf("how sure begins with %q", d.Sure[0])
+	}
+}
+
+func TestCSVHasEveryRecord(t *testing.T) {
+	run, recs := hostile()
+	var b bytes.Buffer
+	if err := CSV(&b, Summarize(run, recs), recs); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := csv.NewReader(&b).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != len(recs)+1 {
+		t.Errorf("%d lines of %d records", len(lines), len(recs))
+	}
+}
+
+func TestShell(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		argv []string
+	}{
+		{"boxdyno run forward --set size=64,imix", []string{"boxdyno", "run", "forward", "--set", "size=64,imix"}},
+		{`boxdyno '' 'a b' 'it'\''s' '$x'`, []string{"boxdyno", "", "a b", "it's", "$x"}},
+	} {
+		if got := shell(c.argv); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// TestHTML puts hostile strings into the page and reads them back.
+func TestHTML(t *testing.T) {
+	run, recs := hostile()
+	d := Summarize(run, recs)
+	var b bytes.Buffer
+	if err := HTML(&b, d, recs); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	if n := strings.Count(strings.ToLower(got), "</script"); n != strings.Count(strings.ToLower(page), "</script") {
+		t.Errorf("%d script ends, and the page has %d of its own", n, strings.Count(strings.ToLower(page), "</script"))
+	}
+	if strings.Contains(got, "<img src=x") || strings.ContainsAny(got, "\u2028\u2029") && !strings.ContainsAny(page, "\u2028\u2029") {
+		t.Error("a string became markup, or ends a line of script")
+	}
+	_, after, _ := strings.Cut(got, `id="boxdyno-data">`)
+	data, _, _ := strings.Cut(after, "</script>")
+	var back struct {
+		Document Document
+		Records  []result.Record
+	}
+	if err := json.Unmarshal([]byte(data), &back); err != nil {
+		t.Fatalf("the page's data does not read back: %v", err)
+	}
+	if !reflect.DeepEqual(back.Document.Rows, d.Rows) || len(back.Records) != len(recs) {
+		t.Error("the page's data is not what went in")
+	}
+}
+
+// TestPage looks at the committed page's structure; script/test compares it
+// with its sources.
+func TestPage(t *testing.T) {
+	for s, n := range map[string]int{dataHole: 1, noscriptHole: 1, `<script type="application/json" id="boxdyno-data">` + dataHole + "</script>": 1, "<title>boxdyno</title>": 1, `<html lang="en">`: 1} {
+		if got := strings.Count(page, s); got != n {
+			t.Errorf("ui/dist/page.html has %q %d times, want %d: build it with npm run build in report/ui", s, got, n)
+		}
+	}
+	if !strings.Contains(page, `default-src 'none'`) {
+		t.Error("the page may reach the network: its Content-Security-Policy is gone")
+	}
+	for _, s := range []string{`<script src`, `<link rel="stylesheet"`, "@import", "modulepreload"} {
+		if strings.Contains(page, s) {
+			t.Errorf("the page is not self-contained: it has %s", s)
+		}
+	}
+}
+
+// TestWritePages writes the pages that ui/test looks at in a browser.
+func TestWritePages(t *testing.T) {
+	dir := os.Getenv("BOXDYNO_PAGES")
+	if dir == "" {
+		t.Skip("BOXDYNO_PAGES names no folder: npm test in report/ui gives one")
+	}
+	for name, make := range map[string]func() (result.Run, []result.Record){
+		"firewall": firewall, "shared": sharedRun, "hostile": hostile,
+		"passed": func() (result.Run, []result.Record) {
+			run, recs := firewall()
+			for i := range run.Criteria {
+				*run.Criteria[i].Min = 1e8
+				run.Criteria[i].Text = "IMIX without loss at 100 Mbit/s each way"
+			}
+			return run, recs
+		},
+		"empty": func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
+	} {
+		run, recs := make()
+		f, err := os.Create(filepath.Join(dir, name+".html"))
+		if err == nil {
+			err = HTML(f, Summarize(run, recs), recs)
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

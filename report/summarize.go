@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/stat"
+	"boxdyno/unit"
+	"boxdyno/verdict"
+)
+
+// The orders in which rows stand; what is not listed comes last, by name.
+var (
+	services   = []string{"route", "filter", "nat", "drop-xdp", "drop-tc", "drop-nft"}
+	directions = []string{"lan-to-wan", "wan-to-lan", "both"}
+)
+
+const selfTest = "self-test"
+
+// Summarize makes the document of a run from its records: trials (with a
+// Parent) and points (without). It invents nothing: what no record holds is
+// absent.
+func Summarize(run result.Run, recs []result.Record) Document {
+	d := Document{
+		Schema: result.Schema, Version: run.Version, ID: run.ID, Start: run.Start, Role: run.Role, Preset: run.Preset,
+		Topology: run.Topology, Kind: run.Kind, Warnings: run.Warnings, NotMeasured: run.NotMeasured, Deviations: run.Deviations,
+		Machines: run.Machines, Backend: run.Backend, Metrics: run.Metrics, Plan: run.Plan, Seed: run.Seed,
+		Command: shell(run.Command), Rows: []Row{},
+	}
+	d.Environment = environment(run.Environments)
+	for _, s := range d.Environment {
+		if s.Key == "placement" {
+			d.Placement = s.Before
+		}
+	}
+	trials := map[string][]result.Record{}
+	var points []result.Record
+	for _, r := range recs {
+		if a := r.Account; a != nil && r.Status != result.Running && r.Parent != "" {
+			d.Books.Trials++
+			if a.Unexplained == 0 {
+				d.Books.Closed++
+			}
+			if abs(a.Unexplained) > abs(d.Books.Largest) {
+				d.Books.Largest = a.Unexplained
+			}
+		}
+		if r.Status == result.Invalid && r.Parent != "" {
+			d.Books.Invalid++
+		}
+		switch {
+		case r.Parent == selfTest:
+			d.SelfTests = append(d.SelfTests, selfTestOf(r))
+		case r.Procedure == selfTest: // says what its trial says
+		case r.Parent != "":
+			trials[r.Parent] = append(trials[r.Parent], r)
+		default:
+			points = append(points, r)
+		}
+	}
+	for _, group := range byConfig(points) {
+		d.Rows = append(d.Rows, rowOf(group, trials))
+	}
+	lineRates(d.Rows)
+	slices.SortStableFunc(d.Rows, order)
+	d.SharedWarnings = shared(d.Rows)
+
+	// A role's judgement needs whole points; without a role the worst row speaks.
+	if run.Role != "" || len(run.Criteria) > 0 {
+		d.Verdict, d.Findings = verdict.Judge(run.Criteria, points)
+	} else {
+		var all []result.Status
+		for _, r := range d.Rows {
+			all = append(all, r.Verdict)
+		}
+		for _, s := range d.SelfTests {
+			all = append(all, s.Verdict)
+		}
+		d.Verdict = verdict.Worst(all...)
+	}
+	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
+	d.Sure = sure(d, recs)
+	var advice string
+	d.Bottleneck, advice = bottleneck(d, points, trials)
+	d.Next = next(d, advice)
+	return d
+}
+
+// byConfig gathers the repeats of each configuration, in order of appearance.
+func byConfig(points []result.Record) [][]result.Record {
+	var groups [][]result.Record
+	at := map[string]int{}
+	for _, p := range points {
+		key := fmt.Sprintf("%q %q", p.Procedure, p.Config)
+		i, ok := at[key]
+		if !ok {
+			i = len(groups)
+			at[key] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return groups
+}
+
+func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
+	valid := slices.DeleteFunc(slices.Clone(repeats), func(p result.Record) bool { return p.Status == result.Invalid })
+	if len(valid) == 0 {
+		valid = repeats
+	}
+	p := typical(valid)
+	r := Row{
+		ID: p.ID, Procedure: p.Procedure, Repeats: len(repeats), Verdict: p.Status, Reason: p.Reason, Ledger: p.Account,
+		Service: result.Get(p.Config, "service"), Direction: result.Get(p.Config, "direction"), FrameSize: result.Get(p.Config, "frame_size"),
+	}
+	r.Rules, _ = strconv.Atoi(result.Get(p.Config, "rules"))
+	r.Flows, _ = strconv.Atoi(result.Get(p.Config, "flows"))
+	r.IP, _ = strconv.Atoi(result.Get(p.Config, "ip"))
+	r.Name = name(r)
+	r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
+	for _, x := range repeats {
+		if x.Status != r.Verdict && verdict.Worst(x.Status, r.Verdict) == x.Status {
+			r.Verdict, r.Reason = x.Status, x.Reason
+		}
+		for _, w := range x.Warnings {
+			if !slices.Contains(r.Warnings, w) {
+				r.Warnings = append(r.Warnings, w)
+			}
+		}
+	}
+	get := func(metric string) figure { return merge(metric, valid) }
+
+	t := get("throughput_fps")
+	r.ThroughputFPS, r.ThroughputFPSLo, r.ThroughputFPSHi, r.ThroughputN = t.value, t.lo, t.hi, t.n
+	r.ThroughputBPS, r.ThroughputL1BPS = get("throughput_bps").value, get("throughput_l1_bps").value
+	r.LineRateShare = get("line_rate_share").value
+	f := get("forwarding_rate_fps")
+	r.ForwardingFPS, r.ForwardingFPSLo, r.ForwardingFPSHi, r.ForwardingN, r.ForwardingBound = f.value, f.lo, f.hi, f.n, f.bound
+	r.ForwardingBPS = get("forwarding_rate_bps").value
+	drop := get("drop_rate_fps")
+	r.DropFPS, r.DropFPSLo, r.DropFPSHi, r.DropN, r.DropBound = drop.value, drop.lo, drop.hi, drop.n, drop.bound
+	r.OfferedFPS, r.CeilingFPS = get("offered_fps").value, get("ceiling_fps").value
+	r.LatencyP50, r.LatencyP99, r.LatencyMax = get("latency_p50_s").value, get("latency_p99_s").value, get("latency_max_s").value
+	r.LatencyLoadFPS = get("latency_load_fps").value
+	r.StealRatio = get("steal_ratio").value
+	r.Stalls = whole(get("stalls").value, 1)
+	r.LongestStallNS = whole(get("longest_stall_s").value, 1e9)
+	switch {
+	case t.value != nil:
+		r.Bound = t.bound
+	case drop.value != nil:
+		r.Bound = drop.bound
+	default:
+		r.Bound = f.bound
+	}
+	return r
+}
+
+// typical is the repeat whose forwarding (or drop) rate is the median one.
+func typical(points []result.Record) result.Record {
+	sorted := slices.Clone(points)
+	slices.SortStableFunc(sorted, func(a, b result.Record) int { return cmp.Compare(overload(a), overload(b)) })
+	return sorted[(len(sorted)-1)/2]
+}
+
+func overload(p result.Record) float64 {
+	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps"} {
+		if v := p.Value(m); v != nil {
+			return v.Value
+		}
+	}
+	return 0
+}
+
+type figure struct {
+	value, lo, hi *float64
+	n             int
+	bound         result.Bound
+}
+
+// merge is the median of metric over the repeats that have it; its interval
+// encloses theirs. A bound holds as soon as one repeat has it.
+func merge(metric string, repeats []result.Record) (f figure) {
+	var vs []float64
+	for _, p := range repeats {
+		v := p.Value(metric)
+		if v == nil || math.IsNaN(v.Value) || math.IsInf(v.Value, 0) {
+			continue
+		}
+		vs = append(vs, v.Value)
+		f.n += max(v.N, 1)
+		if v.Bound != result.Exactly {
+			f.bound = v.Bound
+		}
+		if v.Lo != nil && (f.lo == nil || *v.Lo < *f.lo) {
+			f.lo = v.Lo
+		}
+		if v.Hi != nil && (f.hi == nil || *v.Hi > *f.hi) {
+			f.hi = v.Hi
+		}
+	}
+	if len(vs) == 0 {
+		return f
+	}
+	s := stat.Summarize(vs)
+	f.value = &s.Center
+	if len(vs) > 1 {
+		if f.lo == nil || s.Lo < *f.lo {
+			f.lo = &s.Lo
+		}
+		if f.bound == result.Exactly && (f.hi == nil || s.Hi > *f.hi) {
+			f.hi = &s.Hi
+		}
+	}
+	return f
+}
+
+// meanSize is in octets with FCS; 0 where nothing says it.
+func meanSize(size string, p result.Record, trials []result.Record) float64 {
+	if v, err := strconv.ParseFloat(size, 64); err == nil {
+		return v
+	}
+	for _, r := range append([]result.Record{p}, trials...) {
+		if r.Load != nil && r.Load.MeanSize > 0 {
+			return r.Load.MeanSize
+		}
+	}
+	return 0
+}
+
+func selfTestOf(r result.Record) SelfTest {
+	s := SelfTest{Name: "self-test", Verdict: r.Status, Reason: r.Reason, Warnings: r.Warnings}
+	var words []string
+	for _, p := range r.Config {
+		if p.Key == "frame_size" {
+			words = append(words, frameWords(p.Value))
+		} else if p.Key != "trial" && p.Key != "duration" {
+			words = append(words, p.Key+" "+p.Value)
+		}
+	}
+	if len(words) > 0 {
+		s.Name = strings.Join(words, ", ")
+	}
+	if v := r.Value("ceiling_fps"); v != nil {
+		s.CeilingFPS = &v.Value
+	} else if r.Load != nil {
+		s.CeilingFPS = ptr(float64(r.Load.Forwarded))
+	}
+	return s
+}
+
+func environment(envs [][]result.Pair) []Setting {
+	if len(envs) == 0 {
+		return nil
+	}
+	var out []Setting
+	last := envs[len(envs)-1]
+	for _, p := range envs[0] {
+		s := Setting{Key: p.Key, Before: p.Value}
+		if after := result.Get(last, p.Key); after != p.Value {
+			if s.After = after; after == "" {
+				s.After = "(gone)"
+			}
+		}
+		out = append(out, s)
+	}
+	for _, p := range last {
+		if !slices.ContainsFunc(out, func(s Setting) bool { return s.Key == p.Key }) {
+			out = append(out, Setting{Key: p.Key, Before: "(not there)", After: p.Value})
+		}
+	}
+	return out
+}
+
+// lineRates tells each row the line rate that its throughput is a share of. A
+// row without throughput has the link of the others.
+func lineRates(rows []Row) {
+	var link float64 // layer 1, one direction
+	for i := range rows {
+		r := &rows[i]
+		if r.LineRateShare != nil && *r.LineRateShare > 0 && r.ThroughputFPS != nil {
+			r.LineRateFPS = ptr(*r.ThroughputFPS / *r.LineRateShare)
+			link = *r.LineRateFPS / streams(r.Direction) * 8 * (r.MeanFrameSize + unit.Overhead)
+		}
+	}
+	for i := range rows {
+		if r := &rows[i]; r.LineRateFPS == nil && link > 0 && r.MeanFrameSize > 0 {
+			r.LineRateFPS = ptr(float64(unit.LineRate(unit.BitRate(link), r.MeanFrameSize)) * streams(r.Direction))
+		}
+	}
+}
+
+// shared are the warnings that all of two or more rows carry.
+func shared(rows []Row) (ws []string) {
+	if len(rows) < 2 {
+		return nil
+	}
+	for _, w := range rows[0].Warnings {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return !slices.Contains(r.Warnings, w) }) {
+			ws = append(ws, w)
+		}
+	}
+	return ws
+}
+
+// own are the row's warnings that not every row carries.
+func (d *Document) own(r Row) (ws []string) {
+	for _, w := range r.Warnings {
+		if !slices.Contains(d.SharedWarnings, w) {
+			ws = append(ws, w)
+		}
+	}
+	return ws
+}
+
+func order(a, b Row) int {
+	size := func(r Row) int {
+		if n, err := strconv.Atoi(r.FrameSize); err == nil {
+			return n
+		}
+		return math.MaxInt // mixes after the sizes
+	}
+	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
+		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.IP, b.IP),
+		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)))
+}
+
+func index(list []string, s string) int {
+	if i := slices.Index(list, s); i >= 0 {
+		return i
+	}
+	return len(list)
+}
+
+func streams(direction string) float64 {
+	if direction == "both" {
+		return 2
+	}
+	return 1
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func abs(n int64) int64 { return max(n, -n) }
+
+func whole(v *float64, factor float64) *int64 {
+	if v == nil {
+		return nil
+	}
+	return ptr(int64(math.Round(*v * factor)))
+}
+
+// shell quotes argv for a POSIX shell.
+func shell(argv []string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=,:@%+"
+	var words []string
+	for _, a := range argv {
+		if a == "" || strings.Trim(a, plain) != "" {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}

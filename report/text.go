@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// width is the most columns that Text writes, save for a command or a name
+// that cannot be broken.
+const width = 100
+
+// Text writes the document for a terminal: no colour codes, at most 100 columns.
+func Text(w io.Writer, d Document) error {
+	b := bufio.NewWriter(w)
+	t := &texter{b}
+	t.wrap(strings.ToUpper(string(d.Verdict))+"  ", d.Sentence)
+	if d.Summary != d.Sentence {
+		t.wrap("", d.Summary)
+	}
+	t.wrap("", d.Caveat)
+	for _, f := range d.Findings {
+		t.wrap("  "+mark(f.Status)+" ", f.Criterion.Text+": "+f.Text)
+	}
+	t.list("How sure", d.Sure)
+	for _, s := range d.Warnings {
+		t.wrap("  ! ", s)
+	}
+	for _, tb := range tables(d) {
+		t.head(tb.title)
+		t.table(tb)
+	}
+	if len(d.SharedWarnings) > 0 {
+		t.list("Of every row above", nil)
+		for _, s := range d.SharedWarnings {
+			t.wrap("  ! ", s)
+		}
+	}
+	if bn := d.Bottleneck; bn != nil {
+		t.head("Why there")
+		t.wrap("  ", bn.Name+": "+bn.Sentence)
+	}
+	if r := telling(d); r != nil {
+		t.head("Where every frame went: " + r.Name + ", last overload trial")
+		t.table(ledgerTable(r.Ledger))
+	}
+	t.list("What next", d.Next)
+	t.head("How it was measured")
+	for _, s := range measured(d) {
+		t.wrap("  ", s)
+	}
+	t.list("Not measured", d.NotMeasured)
+	t.list("Deviations from the standards", d.Deviations)
+	t.head("Repeat it")
+	fmt.Fprintf(b, "  %s\n", clean(d.Command))
+	return b.Flush()
+}
+
+type texter struct{ *bufio.Writer }
+
+func (t *texter) head(s string) { fmt.Fprintf(t, "\n%s\n", clean(s)) }
+
+func (t *texter) list(head string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	t.head(head)
+	for _, s := range items {
+		t.wrap("  - ", s)
+	}
+}
+
+// wrap writes s in lines of at most width columns behind prefix, the later ones
+// indented as far; nothing for "".
+func (t *texter) wrap(prefix, s string) {
+	if s == "" {
+		return
+	}
+	line, indent := prefix, strings.Repeat(" ", utf8.RuneCountInString(prefix))
+	empty := true
+	for _, word := range strings.Fields(clean(s)) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			fmt.Fprintln(t, line)
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	fmt.Fprintln(t, line)
+}
+
+// clean keeps names and warnings from steering the terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r):
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// A table is rows of cells; the columns named in right are right-aligned. A
+// note is written under its row.
+type table struct {
+	title string
+	head  []string
+	right []bool
+	rows  [][]string
+	notes [][]string
+}
+
+func (tb *table) add(cells []string, notes ...string) {
+	tb.rows, tb.notes = append(tb.rows, cells), append(tb.notes, notes)
+}
+
+func (t *texter) table(tb table) {
+	wide := make([]int, len(tb.head))
+	for _, row := range append([][]string{tb.head}, tb.rows...) {
+		for i, c := range row {
+			wide[i] = max(wide[i], utf8.RuneCountInString(clean(c)))
+		}
+	}
+	line := func(row []string) {
+		var s strings.Builder
+		for i, c := range row {
+			c = clean(c)
+			pad := strings.Repeat(" ", wide[i]-utf8.RuneCountInString(c))
+			if s.WriteString("  "); tb.right[i] {
+				s.WriteString(pad + c)
+			} else {
+				s.WriteString(c + pad)
+			}
+		}
+		fmt.Fprintln(t, strings.TrimRight(s.String(), " "))
+	}
+	line(tb.head)
+	for i, row := range tb.rows {
+		line(row)
+		for _, n := range tb.notes[i] {
+			t.wrap("    ! ", n)
+		}
+	}
+}
+
+// tables are the figures of all rows, each table at most width columns. Notes
+// stand under a row where it first occurs.
+func tables(d Document) []table {
+	id := []string{"service", "direction", "frame"}
+	left := []bool{false, false, true}
+	make := func(title string, cols ...string) *table {
+		t := &table{title: title, head: append(slices.Clone(id), cols...), right: slices.Clone(left)}
+		for _, c := range cols {
+			t.right = append(t.right, c != "verdict")
+		}
+		return t
+	}
+	loss := make("Without loss (throughput)", "frame/s", "interval", "bit/s", "of line", "trials", "verdict")
+	over := make("Under overload (forwarding rate); offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "bit/s", "trials", "ceiling")
+	drop := make("Thrown away as told; offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "trials", "ceiling", "verdict")
+	late := make("Latency", "at frame/s", "p50", "p99", "max")
+	rest := make("What disturbed, and the books", "stalls", "longest", "steal", "unexplained")
+	for _, r := range d.Rows {
+		notes := d.own(r)
+		if r.Verdict != result.Passed {
+			notes = append([]string{strings.TrimSuffix(string(r.Verdict)+": "+r.Reason, ": ")}, notes...)
+		}
+		add := func(t *table, cells ...string) {
+			t.add(append([]string{serviceName(r), r.Direction, frameWords(r.FrameSize)}, cells...), notes...)
+			notes = nil
+		}
+		if r.ThroughputFPS != nil {
+			add(loss, si(r.ThroughputFPS, r.Bound), interval(r.ThroughputFPSLo, r.ThroughputFPSHi), si(r.ThroughputBPS, ""), share(r.LineRateShare), number(r.ThroughputN), string(r.Verdict))
+		}
+		if r.DropFPS != nil {
+			add(drop, si(r.OfferedFPS, ""), si(r.DropFPS, r.DropBound), interval(r.DropFPSLo, r.DropFPSHi), number(r.DropN), si(r.CeilingFPS, ""), string(r.Verdict))
+		} else {
+			add(over, si(r.OfferedFPS, ""), si(r.ForwardingFPS, r.ForwardingBound), interval(r.ForwardingFPSLo, r.ForwardingFPSHi), si(r.ForwardingBPS, ""), number(r.ForwardingN), si(r.CeilingFPS, ""))
+		}
+		if r.LatencyP50 != nil || r.LatencyP99 != nil {
+			add(late, si(r.LatencyLoadFPS, ""), seconds(r.LatencyP50), seconds(r.LatencyP99), seconds(r.LatencyMax))
+		}
+		unexplained, stalls, longest := "-", "-", "-"
+		if r.Ledger != nil {
+			unexplained = thousands(r.Ledger.Unexplained)
+		}
+		if r.Stalls != nil {
+			stalls = thousands(*r.Stalls)
+		}
+		if r.LongestStallNS != nil {
+			longest = seconds(ptr(float64(*r.LongestStallNS) / 1e9))
+		}
+		add(rest, stalls, longest, share(r.StealRatio), unexplained)
+	}
+	var out []table
+	for _, t := range []*table{loss, over, drop, late, rest} {
+		if len(t.rows) > 0 {
+			out = append(out, *t)
+		}
+	}
+	return out
+}
+
+func si(v *float64, b result.Bound) string {
+	if v == nil {
+		return "-"
+	}
+	s := strings.TrimSpace(unit.SI(*v))
+	if b != result.Exactly {
+		s = string(b) + " " + s
+	}
+	return s
+}
+
+func seconds(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return unit.SI(*v) + "s"
+}
+
+func share(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return percent(*v)
+}
+
+func number(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func interval(lo, hi *float64) string {
+	switch {
+	case hi == nil && (lo == nil || *lo == 0):
+		return "-"
+	case hi == nil:
+		return "from " + si(lo, "")
+	case lo == nil:
+		return "to " + si(hi, "")
+	}
+	a, b := si(lo, ""), si(hi, "")
+	if x, prefix, ok := strings.Cut(a, " "); ok && strings.HasSuffix(b, " "+prefix) {
+		a = x // 1.17–1.19 M
+	}
+	return a + "–" + b
+}
+
+// telling is the row whose ledger says most: that of the bottleneck, or else
+// the one that lost the largest share unasked.
+func telling(d Document) *Row {
+	var best *Row
+	most := -1.0
+	for i := range d.Rows {
+		r := &d.Rows[i]
+		if r.Ledger == nil || r.Ledger.Accepted == 0 {
+			continue
+		}
+		if d.Bottleneck != nil && d.Bottleneck.Row == r.ID {
+			return r
+		}
+		lost := float64(r.Ledger.Lost()) / float64(r.Ledger.Accepted)
+		if strings.HasPrefix(r.Service, "drop-") {
+			lost = 0
+		}
+		if lost > most {
+			best, most = r, lost
+		}
+	}
+	return best
+}
+
+// ledgerTable is the account as an equation read downwards; every line has the
+// counter it was read from.
+func ledgerTable(a *result.Account) table {
+	tb := table{head: []string{"frames", "of accepted", "where", "what", "counter"}, right: []bool{true, true, false, false, false}}
+	of := func(n int64) string {
+		if a.Accepted == 0 {
+			return "-"
+		}
+		return percent(float64(abs(n)) / float64(a.Accepted))
+	}
+	if a.Intended > 0 {
+		tb.add([]string{thousands(a.Intended), "", "tester", "intended", ""})
+	}
+	if a.Refused != 0 {
+		tb.add([]string{thousands(-a.Refused), "", "tester", "refused", ""})
+	}
+	if a.NotSent != 0 {
+		tb.add([]string{thousands(-a.NotSent), "", "tester", "not sent in time", ""})
+	}
+	tb.add([]string{thousands(a.Accepted), of(a.Accepted), "tester", "accepted", ""})
+	for _, t := range a.Drops {
+		tb.add([]string{thousands(-t.N), of(-t.N), string(t.Place), clip(t.Name), clip(cmp.Or(t.From, "-"))})
+	}
+	tb.add([]string{thousands(-a.InFlight), of(-a.InFlight), "", "in flight", ""})
+	tb.add([]string{thousands(-a.Unexplained), of(-a.Unexplained), "", "unexplained", ""})
+	tb.add([]string{thousands(a.Received), of(a.Received), "meter", "received", ""})
+	return tb
+}
+
+// clip keeps a cell short enough for its line; the whole text is in the data.
+func clip(s string) string {
+	if r := []rune(s); len(r) > 30 {
+		return string(r[:29]) + "…"
+	}
+	return s
+}
+
+// thousands prints n exactly, in groups of three.
+func thousands(n int64) string {
+	s := fmt.Sprint(n)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + " " + s[i:]
+	}
+	return sign + s
+}
+
+// measured is the environment in lines.
+func measured(d Document) (out []string) {
+	line := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
+	line("boxdyno %s, run %s, %s, preset %s, topology %s, seed %d", d.Version, d.ID, d.Start.UTC().Format("2006-01-02 15:04 UTC"), d.Preset, d.Topology, d.Seed)
+	for _, m := range d.Machines {
+		s := fmt.Sprintf("%s: %s, %d x %s, %sB, %s %s (%s), %s", m.Name, cmp.Or(m.Board, "unknown board"), m.CPUs, m.CPU, unit.SI(float64(m.Memory)), m.Kernel, m.Machine, m.Userland, m.OS)
+		if m.Virtual != "" {
+			s += ", virtual (" + m.Virtual + ")"
+		}
+		line("%s", s)
+	}
+	for _, p := range d.Backend {
+		line("%s: %s", p.Key, p.Value)
+	}
+	for _, s := range d.Environment {
+		if s.After != "" {
+			line("%s: %s, afterwards %s", s.Key, s.Before, s.After)
+		} else {
+			line("%s: %s", s.Key, s.Before)
+		}
+	}
+	for _, s := range d.SelfTests {
+		ceiling := "no ceiling"
+		if s.CeilingFPS != nil {
+			ceiling = quantity(*s.CeilingFPS, "frame/s", "")
+		}
+		line("self-test %s: %s (%s)", s.Name, ceiling, s.Verdict)
+	}
+	return out
+}
+
+func mark(s result.Status) string {
+	switch s {
+	case result.Passed:
+		return "passed "
+	case result.Failed:
+		return "FAILED "
+	}
+	return string(s) + " "
+}

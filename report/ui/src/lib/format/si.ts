@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+const prefixes: [string, number][] = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1], ["m", 1e-3], ["µ", 1e-6], ["n", 1e-9]];
+
+const sig = (x: number): number => Number(x.toPrecision(3));
+
+/** v and its prefix with 3 significant digits, as Go's unit.SI: ["1.26", "M"]. */
+export function split(v: number): [string, string] {
+  if (!Number.isFinite(v) || v === 0) return [String(v), ""];
+  const mag = Math.abs(v);
+  const [name, factor] = prefixes.find(([, f]) => sig(mag / f) >= 1) ?? prefixes[prefixes.length - 1]!;
+  const x = sig(mag / factor);
+  const digits = Math.max(2 - Math.floor(Math.log10(x)), 0);
+  return [(v < 0 ? "−" : "") + x.toFixed(digits), name];
+}
+
+/** "1.26 Mframe/s"; absent figures are a dash. Parts do not break apart. */
+export function si(v: number | undefined | null, unit = "", bound = ""): string {
+  if (v === undefined || v === null) return "–";
+  const [x, p] = split(v);
+  return `${bound === ">=" ? "≥ " : bound === "<=" ? "≤ " : ""}${x}${p + unit ? " " + p + unit : ""}`;
+}
+
+/** A tick of an axis: as few digits as it takes. */
+export function tick(v: number, unit = ""): string {
+  const [x, p] = split(v);
+  return `${Number(x)}${p + unit ? " " + p + unit : ""}`;
+}
+
+/** "1.17–1.19 M" */
+export function interval(lo?: number, hi?: number, unit = ""): string {
+  if (hi === undefined && !lo) return "";
+  if (hi === undefined) return `from ${si(lo, unit)}`;
+  if (lo === undefined) return `to ${si(hi, unit)}`;
+  const [a, p] = split(lo), [b, q] = split(hi);
+  return a === b && p === q ? si(lo, unit) : p === q ? `${a}–${si(hi, unit)}` : `${si(lo)} – ${si(hi, unit)}`;
+}
+
+export function percent(v: number | undefined): string {
+  if (v === undefined) return "–";
+  if (v < 0) return "−" + percent(-v).replace("< ", "");
+  if (v > 0 && v < 0.001) return "< 0.1 %";
+  return (v * 100).toFixed(v >= 0.9995 ? 0 : 1) + " %";
+}
+
+/** A number of frames: few exactly, many with a prefix. */
+export const frames = (n: number): string => (Math.abs(n) < 1000 ? exact(n) : si(n));
+
+/** n exactly, in groups of three. */
+export const exact = (n: number): string => String(n).replace("-", "−").replace(/\B(?=(\d{3})+$)/g, " ");
+
+/** A sentence in which no number is torn from its unit. */
+export const whole = (s: string): string => s.replace(/(\d|≥|>=) (?=(\d|[TGMkmµn]?(frame|bit|byte)s?\b|[TGMkmµn]?s\b|%|B\b))/g, "$1\u00a0");

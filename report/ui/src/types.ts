@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Made from the Go types by `go test ./report -run TestTypes -update`; do not edit.
+
+export interface Document {
+  schema: number;
+  version: string;
+  id: string;
+  start: string;
+  role?: string;
+  preset: string;
+  verdict: string;
+  sentence: string;
+  summary?: string;
+  caveat?: string;
+  findings?: Finding[];
+  how_sure: string[] | null;
+  bottleneck?: Bottleneck;
+  what_next?: string[];
+  topology: string;
+  kind: string;
+  placement?: string;
+  rows: Row[] | null;
+  shared_warnings?: string[];
+  warnings?: string[];
+  self_tests?: SelfTest[];
+  books: Books;
+  not_measured?: string[];
+  deviations?: string[];
+  machines: Machine[] | null;
+  environment?: Setting[];
+  backend?: Pair[];
+  metrics?: Metric[];
+  plan?: unknown;
+  seed: string;
+  command: string;
+}
+
+export interface Record {
+  schema: number;
+  id: string;
+  parent?: string;
+  procedure: string;
+  config: Pair[] | null;
+  repeat: number;
+  start: string;
+  begin_ns: number;
+  end_ns: number;
+  phases?: Phase[];
+  verdict: string;
+  reason?: string;
+  values?: Value[];
+  load?: Load;
+  ledger?: Account;
+  warnings?: string[];
+  environment: number;
+}
+
+export interface Finding {
+  criterion: Criterion;
+  verdict: string;
+  text: string;
+}
+
+export interface Bottleneck {
+  row: string;
+  name: string;
+  sentence: string;
+  evidence?: Term[];
+}
+
+export interface Row {
+  id: string;
+  name: string;
+  procedure: string;
+  service: string;
+  direction: string;
+  frame_size: string;
+  mean_frame_size?: number;
+  rules: number;
+  flows: number;
+  ip?: number;
+  verdict: string;
+  reason?: string;
+  bound: string;
+  repeats: number;
+  throughput_fps?: number;
+  throughput_fps_lo?: number;
+  throughput_fps_hi?: number;
+  throughput_trials?: number;
+  throughput_bps?: number;
+  throughput_l1_bps?: number;
+  line_rate_share?: number;
+  line_rate_fps?: number;
+  forwarding_rate_fps?: number;
+  forwarding_rate_fps_lo?: number;
+  forwarding_rate_fps_hi?: number;
+  forwarding_rate_trials?: number;
+  forwarding_rate_bps?: number;
+  forwarding_rate_bound?: string;
+  drop_rate_fps?: number;
+  drop_rate_fps_lo?: number;
+  drop_rate_fps_hi?: number;
+  drop_rate_trials?: number;
+  drop_rate_bound?: string;
+  offered_fps?: number;
+  ceiling_fps?: number;
+  latency_p50_s?: number;
+  latency_p99_s?: number;
+  latency_max_s?: number;
+  latency_load_fps?: number;
+  stalls?: number;
+  longest_stall_ns?: number;
+  steal_ratio?: number;
+  ledger?: Account;
+  warnings?: string[];
+}
+
+export interface SelfTest {
+  name: string;
+  ceiling_fps?: number;
+  verdict: string;
+  reason?: string;
+  warnings?: string[];
+}
+
+export interface Books {
+  trials: number;
+  closed: number;
+  largest_unexplained: number;
+  invalid_trials: number;
+}
+
+export interface Machine {
+  name: string;
+  board: string;
+  cpu: string;
+  cpus: number;
+  memory_bytes: number;
+  kernel: string;
+  machine: string;
+  userland: string;
+  os: string;
+  virtual?: string;
+  boot_id: string;
+  kind: string;
+  nics?: string[];
+}
+
+export interface Setting {
+  key: string;
+  before: string;
+  after?: string;
+}
+
+export interface Pair {
+  key: string;
+  value: string;
+}
+
+export interface Metric {
+  name: string;
+  unit: string;
+  better: number;
+  exact?: boolean;
+  help: string;
+}
+
+export interface Phase {
+  name: string;
+  begin_ns: number;
+  end_ns: number;
+}
+
+export interface Value {
+  metric: string;
+  unit: string;
+  value: number;
+  lo?: number;
+  hi?: number;
+  n?: number;
+  bound?: string;
+}
+
+export interface Load {
+  mean_frame_size: number;
+  streams: number;
+  intended_fps?: number;
+  offered_fps: number;
+  forwarded_fps: number;
+  backend: string;
+  batch: number;
+  late?: number;
+  catch_up?: number;
+  stalls: number;
+  longest_stall_ns: number;
+  reordered?: number;
+  duplicate?: number;
+  broken?: number;
+  foreign?: number;
+  latency?: Histogram;
+  arrival_gaps?: Histogram;
+  meter_drops?: number;
+  steal_ratio: number;
+  observer_cpu_ns: number;
+}
+
+export interface Account {
+  intended: number;
+  accepted: number;
+  refused: number;
+  not_sent: number;
+  received: number;
+  terms: Term[] | null;
+  passed: Term[] | null;
+  in_flight: number;
+  unexplained: number;
+  settled: boolean;
+}
+
+export interface Criterion {
+  text: string;
+  metric: string;
+  where: Pair[] | null;
+  min?: number;
+  max?: number;
+}
+
+export interface Term {
+  place: string;
+  host: string;
+  name: string;
+  from: string;
+  n: number;
+  link?: string;
+}
+
+export interface Histogram {
+  upper_s: number[] | null;
+  count: number[] | null;
+}
+
+export interface PageData {
+  document: Document;
+  records: Record[] | null;
+}

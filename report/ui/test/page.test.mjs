@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at the pages that report.HTML writes, in Debian's headless Chromium:
+// BOXDYNO_CHROMIUM names another one.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
+const dir = mkdtempSync(join(tmpdir(), "boxdyno-pages-"));
+let browser;
+
+before(async () => {
+  execFileSync("go", ["test", "./report", "-run", "^TestWritePages$", "-count=1"], { cwd: root, env: { ...process.env, BOXDYNO_PAGES: dir }, stdio: ["ignore", "ignore", "inherit"] });
+  browser = await chromium.launch({
+    executablePath: process.env.BOXDYNO_CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+});
+after(async () => {
+  await browser?.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+// open loads a page and fails on console errors and on any request but the file's own.
+async function open(t, name, options = {}) {
+  const context = await browser.newContext({ viewport: { width: options.width ?? 1200, height: 900 }, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  const bad = [];
+  const url = pathToFileURL(join(dir, `${name}.html`)).href;
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && bad.push(m.text()));
+  page.on("pageerror", (e) => bad.push(String(e)));
+  page.on("request", (r) => r.url() !== url && !r.url().startsWith("blob:") && !r.url().startsWith("data:") && bad.push(`request ${r.url()}`));
+  await page.goto(url);
+  if (options.javaScriptEnabled !== false) await page.waitForSelector("h1");
+  t.after(async () => {
+    await context.close();
+    assert.deepEqual(bad, [], `${name} complains or reaches out`);
+  });
+  return page;
+}
+
+const data = (page) => page.evaluate(() => JSON.parse(document.getElementById("boxdyno-data").textContent));
+const plain = (s) => s.replaceAll("\u00a0", " ").trim();
+const figures = ["rate-by-frame-size", "services", "latency", "latency-distribution", "ledger-flow", "limit-search"];
+
+describe("the page", () => {
+  test("says the verdict first, with number, unit and bound, and where it was measured", async (t) => {
+    const page = await open(t, "firewall");
+    const { document: doc } = await data(page);
+    assert.equal(plain(await page.textContent("h1")), doc.sentence);
+    assert.match(doc.sentence, /\d ?[kMG]bit\/s/);
+    assert.equal(await page.getAttribute(".verdict [data-status]", "data-status"), "failed");
+    assert.equal(plain(await page.textContent(".caveat")), doc.caveat);
+    const headings = await page.locator("h2").allTextContents();
+    assert.deepEqual(headings, ["How sure", "What it carries", "Why there", "What next", "How it was measured"]);
+    assert.equal(await page.textContent(".command code"), doc.command);
+    for (const s of [...doc.how_sure, ...doc.what_next, ...doc.not_measured, ...doc.deviations]) assert.ok(plain(await page.textContent("main")).includes(s), s);
+  });
+
+  test("passes in words as well as in colour", async (t) => {
+    const page = await open(t, "passed");
+    assert.match(await page.textContent(".verdict [data-status=passed]"), /passed/);
+    assert.match(await page.textContent("h1"), /^Passes as a firewall/);
+  });
+
+  test("has every drawing, with a name, units and its number of repeats", async (t) => {
+    const page = await open(t, "firewall");
+    for (const name of figures) {
+      const f = page.locator(`[data-figure=${name}]`);
+      assert.equal(await f.count(), 1, name);
+      assert.ok((await f.locator("svg[role=img]").getAttribute("aria-labelledby")).length > 0, name);
+      assert.match(await f.locator(".repeats").textContent(), /n = [1-9]/, `${name} has no number of repeats`);
+      assert.ok((await f.locator("svg *").count()) > 10, `${name} is empty`);
+    }
+    const units = { "rate-by-frame-size": ["frame/s", "bit/s", "frame size with FCS"], services: ["frame/s"], latency: ["one-way delay"], "latency-distribution": ["one-way delay", "share of frames"], "limit-search": ["frame/s", "trial"] };
+    for (const [name, words] of Object.entries(units)) {
+      const text = (await page.locator(`[data-figure=${name}] svg text.unit`).allTextContents()).join(" ");
+      for (const w of words) assert.ok(text.includes(w), `${name} lacks the unit ${w}: ${text}`);
+    }
+    assert.match((await page.locator("[data-figure=latency] svg text.tick").allTextContents()).join(" "), /µs/);
+  });
+
+  test("starts bars at zero, to scale", async (t) => {
+    const page = await open(t, "firewall");
+    const { document: doc } = await data(page);
+    const f = page.locator("[data-figure=services]");
+    assert.ok((await f.locator("svg text.tick").allTextContents()).includes("0"));
+    const bars = await f.locator("svg rect.bar:has(title)").evaluateAll((els) => els.map((e) => ({ x: +e.getAttribute("x"), w: +e.getAttribute("width"), v: +e.textContent.match(/exactly ([\d.e+]+)/)[1] })));
+    assert.ok(bars.length >= 7);
+    const axis = await f.locator("svg line.axis").evaluate((e) => +e.getAttribute("x1"));
+    for (const b of bars) {
+      assert.equal(b.x, axis, "a bar does not start at zero");
+      assert.ok(Math.abs(b.w / b.v - bars[0].w / bars[0].v) < (1.01 / b.v) + 1e-9, `a bar of ${b.v} is ${b.w} wide`);
+    }
+    const route = doc.rows.find((r) => r.service === "route" && r.frame_size === "64" && r.direction === "lan-to-wan");
+    assert.ok(bars.some((b) => b.v === route.throughput_fps));
+  });
+
+  test("puts marks where their figures belong on a logarithmic axis", async (t) => {
+    const page = await open(t, "firewall");
+    const marks = await page.locator("[data-figure=rate-by-frame-size] svg .mark.disc:has(title) circle").evaluateAll((els) => els.map((e) => ({ y: +e.getAttribute("cy"), x: +e.getAttribute("cx"), v: +e.parentNode.querySelector("title").textContent.match(/exactly ([\d.e+]+)/)[1] })));
+    assert.equal(marks.length, 18); // 9 points, in frame/s and in bit/s
+    const [a, b] = [marks[0], marks.find((m) => Math.abs(m.v - marks[0].v) > 1e4 && m.v < 1e6)];
+    const c = marks.findLast((m) => m.v < 1e6 && m.v !== a.v && m.v !== b.v && m.y < 350);
+    const slope = (p, q) => (p.y - q.y) / Math.log(p.v / q.v);
+    assert.ok(Math.abs(slope(a, b) - slope(a, c)) < 1, "the axis is not logarithmic");
+    assert.ok(slope(a, b) < 0, "more is not higher");
+  });
+
+  test("draws the ledger to scale, and unexplained even when it is 0", async (t) => {
+    const page = await open(t, "firewall");
+    const { document: doc, records } = await data(page);
+    const row = doc.rows.find((r) => r.id === doc.bottleneck.row);
+    const account = records.filter((r) => r.parent === row.id && r.ledger && r.config.some((p) => p.key === "trial" && p.value === "overload")).at(-1).ledger;
+    const flow = page.locator("[data-figure=ledger-flow] svg");
+    const height = (term) => flow.locator(`rect[data-term=${term}]`).evaluate((e) => +e.getAttribute("height"));
+    const offered = await height("offered"), received = await height("received");
+    assert.ok(Math.abs(received / offered - account.received / account.accepted) < 1e-3);
+    const drops = await flow.locator("path[data-term]").evaluateAll((els) => els.map((e) => ({ term: e.dataset.term, n: +e.dataset.n, width: +e.dataset.width, tall: e.getBBox().height, fill: getComputedStyle(e).fill })));
+    assert.deepEqual(drops.map((d) => d.term), [...account.terms.map((x) => x.name), "unexplained"]);
+    for (const d of drops) if (d.n * offered / account.accepted > 2) assert.ok(Math.abs(d.width / offered - d.n / account.accepted) < 1e-3, `${d.term} is not to scale`);
+    const unexplained = drops.at(-1);
+    assert.equal(unexplained.n, 0);
+    assert.ok(unexplained.width >= 1 && unexplained.tall > 10);
+    assert.ok(!drops.slice(0, -1).some((d) => d.fill === unexplained.fill), "unexplained shares its colour");
+    assert.ok((await flow.textContent()).includes("unexplained"));
+    assert.equal(await page.getAttribute("[data-unexplained]", "data-unexplained"), "0");
+    assert.ok(plain(await page.textContent("[data-table=ledger]")).includes(account.terms[0].from));
+  });
+
+  test("shows any point and trial that is chosen", async (t) => {
+    const page = await open(t, "firewall");
+    const { document: doc } = await data(page);
+    const drop = doc.rows.find((r) => r.service === "drop-xdp");
+    await page.locator("[data-figure=ledger-flow] select").first().selectOption(drop.id);
+    await page.locator("[data-figure=ledger-flow] [data-term='thrown away in XDP']").waitFor();
+    assert.match(await page.textContent("[data-figure=limit-search] h3"), /drop in XDP/);
+    const route = doc.rows.find((r) => r.service === "route" && r.direction === "both" && r.frame_size === "64");
+    await page.locator("[data-figure=limit-search] select").selectOption(route.id);
+    const marks = page.locator("[data-figure=limit-search] svg .mark:has(title)");
+    const shapes = await marks.evaluateAll((els) => els.map((e) => [e.querySelector("title").textContent.match(/(clean|lossy|invalid)/)[1], e.classList.contains("disc") ? "disc" : e.classList.contains("triangle") ? "triangle" : "diamond"].join(" ")));
+    for (const s of shapes) assert.ok(["clean disc", "lossy triangle", "invalid diamond"].includes(s), s);
+    for (const kind of ["clean", "lossy", "invalid"]) assert.ok(shapes.some((s) => s.startsWith(kind)), `no ${kind} trial`);
+    await page.locator("[data-table=rows] tbody button").first().click();
+    assert.match(await page.textContent("[data-figure=ledger-flow] h3"), /route, lan-to-wan, 64 B/);
+  });
+
+  test("has warnings beside the numbers they touch", async (t) => {
+    const page = await open(t, "firewall");
+    const { document: doc } = await data(page);
+    const warned = doc.rows.filter((r) => r.warnings.some((w) => !doc.shared_warnings.includes(w)));
+    assert.ok(warned.length > 0);
+    for (const r of warned) {
+      const notes = page.getByRole("list", { name: `Warnings of ${r.name}` });
+      assert.equal(await notes.count(), 1);
+      assert.ok(await notes.evaluate((e, name) => name.startsWith(e.closest("tr").previousElementSibling.querySelector("th").textContent.trim()), r.name));
+    }
+  });
+
+  test("claims no throughput where none was measured", async (t) => {
+    const page = await open(t, "shared");
+    assert.ok(!(await page.textContent("[data-figure=services] .legend")).includes("without loss"));
+    assert.equal(await page.locator("[data-figure=latency]").count(), 0);
+    assert.match(await page.textContent(".caveat"), /lower bound/);
+    assert.match(await page.textContent("[data-figure=limit-search]"), /No throughput is claimed/);
+  });
+
+  test("opens when nothing was measured", async (t) => {
+    const page = await open(t, "empty");
+    assert.match(await page.textContent("#carries"), /No point was measured/);
+  });
+
+  test("treats hostile names as text", async (t) => {
+    const page = await open(t, "hostile");
+    assert.notEqual(await page.title(), "pwned");
+    assert.equal(await page.locator("img").count(), 0);
+    assert.equal(await page.locator("body script").count(), 1);
+    const text = await page.textContent("main");
+    assert.ok(text.includes('<img src=x onerror="document.title='));
+    assert.ok(!/[\u001b\u202e]/.test(text), "a name steers the text");
+    assert.match(await page.textContent(".alarm"), /−3/);
+  });
+
+  for (const width of [380, 768, 1600]) {
+    for (const name of ["firewall", "hostile"]) {
+      test(`fits ${width} pixels (${name})`, async (t) => {
+        const page = await open(t, name, { width, viewport: { width, height: 900 } });
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= width, `the page is ${wide} wide`);
+        const cut = await page.locator("main svg[role=img] text").evaluateAll((els) => els.flatMap((e) => {
+          const b = e.getBoundingClientRect();
+          return b.left < -1 || b.right > innerWidth + 1 ? [e.textContent] : [];
+        }));
+        if (name === "firewall") assert.deepEqual(cut, [], "text of a drawing is cut off");
+      });
+    }
+  }
+
+  for (const colorScheme of ["light", "dark"]) {
+    test(`can be read in ${colorScheme}`, async (t) => {
+      const page = await open(t, "firewall", { colorScheme });
+      const low = await page.evaluate(() => {
+        const luminance = (c) => {
+          const [r, g, b] = c.match(/[\d.]+/g).map(Number).map((v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        const ground = (e) => {
+          for (; e; e = e.parentElement) {
+            const c = getComputedStyle(e).backgroundColor;
+            if (c !== "rgba(0, 0, 0, 0)" && c !== "transparent") return luminance(c);
+          }
+          return 1;
+        };
+        const out = [];
+        for (const e of document.querySelectorAll("main *")) {
+          const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+          if (!own || ["title", "style", "option"].includes(e.tagName.toLowerCase())) continue;
+          const s = getComputedStyle(e), c = contrast(luminance(e.closest("svg") ? s.fill : s.color), ground(e.closest("svg") ?? e));
+          if (c < 4.5) out.push(`${c.toFixed(2)} ${e.tagName} ${e.textContent.slice(0, 30)}`);
+        }
+        const probe = document.body.appendChild(document.createElement("i"));
+        for (let i = 1; i <= 8; i++) {
+          probe.style.color = `var(--c${i})`;
+          const c = contrast(luminance(getComputedStyle(probe).color), ground(document.body));
+          if (c < 3) out.push(`${c.toFixed(2)} colour ${i}`);
+        }
+        probe.remove();
+        return out;
+      });
+      assert.deepEqual(low, []);
+      const body = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      assert.equal(body === "rgb(255, 255, 255)", colorScheme === "light");
+    });
+  }
+
+  test("is walked with the keyboard, and focus is seen", async (t) => {
+    const page = await open(t, "firewall");
+    const seen = new Set();
+    for (let i = 0; i < 60; i++) {
+      await page.keyboard.press("Tab");
+      const at = await page.evaluate(() => {
+        const e = document.activeElement;
+        if (e === document.body) return null;
+        return { what: `${e.tagName} ${e.getAttribute("aria-label") ?? e.textContent.trim().slice(0, 40)}`, outline: getComputedStyle(e).outlineStyle };
+      });
+      if (!at) break;
+      assert.notEqual(at.outline, "none", `focus on ${at.what} is not seen`);
+      seen.add(at.what);
+    }
+    for (const name of ["as SVG", "as CSV", "All points", "Data as a table", "Ledger of", "Copy"]) assert.ok([...seen].some((s) => s.includes(name)), `${name} cannot be reached: ${[...seen].join("; ")}`);
+  });
+
+  test("has names for a screen reader, and a table behind every drawing", async (t) => {
+    const page = await open(t, "firewall");
+    for (const name of figures) {
+      const title = (await page.textContent(`[data-figure=${name}] h3`)).trim();
+      assert.equal(await page.getByRole("img", { name: title }).count(), 1, name);
+    }
+    const block = page.locator(".figure").filter({ has: page.locator("[data-figure=services]") });
+    await block.locator("summary").click();
+    assert.ok((await block.locator("table.data tbody tr").count()) >= 7);
+    for (const select of await page.locator("select").all()) assert.ok((await select.evaluate((e) => e.labels[0]?.textContent.trim())).length > 0);
+  });
+
+  // Chromium lets a page save ten files, so each kind has a page of its own.
+  test("saves each drawing as SVG", async (t) => {
+    const page = await open(t, "firewall");
+    for (const name of figures) {
+      const [file] = await Promise.all([page.waitForEvent("download"), page.locator(`[data-figure=${name}]`).getByRole("button", { name: /as SVG$/ }).click()]);
+      assert.equal(file.suggestedFilename(), `${name}.svg`);
+      const text = readFileSync(await file.path(), "utf8");
+      const fault = await page.evaluate((s) => new DOMParser().parseFromString(s, "image/svg+xml").querySelector("parsererror")?.textContent ?? "", text);
+      assert.equal(fault, "");
+      assert.ok(!text.includes("fill: var("), `${name}.svg depends on the page's styles`);
+    }
+  });
+
+  test("saves the data of each drawing as CSV", async (t) => {
+    const page = await open(t, "firewall");
+    const { document: doc } = await data(page);
+    for (const name of figures) {
+      const [file] = await Promise.all([page.waitForEvent("download"), page.locator(`[data-figure=${name}]`).getByRole("button", { name: /as CSV$/ }).click()]);
+      assert.equal(file.suggestedFilename(), `${name}.csv`);
+      const lines = readFileSync(await file.path(), "utf8").trim().split("\r\n");
+      assert.ok(lines.length > 1, `${name}.csv is empty`);
+      if (name === "rate-by-frame-size") assert.ok(lines.some((l) => l.includes(String(doc.rows[0].throughput_fps))), "the exact value is not in the CSV");
+    }
+  });
+
+  test("prints: light, without buttons, on few pages", async (t) => {
+    const page = await open(t, "firewall", { colorScheme: "dark" });
+    const pdf = (await page.pdf({ preferCSSPageSize: true })).toString("latin1");
+    const pages = (pdf.match(/\/Type\s*\/Page\b/g) ?? []).length;
+    assert.ok(pages >= 3 && pages <= 9, `${pages} pages`);
+    await page.emulateMedia({ media: "print", colorScheme: "dark" });
+    assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
+    assert.equal(await page.locator("button:visible").filter({ hasText: /^(SVG|CSV|Copy)$/ }).count(), 0);
+  });
+
+  test("says the same without scripts", async (t) => {
+    const page = await open(t, "firewall", { javaScriptEnabled: false });
+    assert.match(await page.textContent("noscript"), /FAILED {2}Fails as a firewall/);
+  });
+});

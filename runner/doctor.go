@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/host"
+	"boxdyno/lab"
+)
+
+// An Answer is a probe's; there are three.
+type Answer string
+
+const (
+	Yes     Answer = "ok"
+	No      Answer = "no"
+	Unknown Answer = "don't know"
+)
+
+// A Diagnosis is one line of doctor.
+type Diagnosis struct {
+	Group  string     `json:"group"` // privilege, program, kernel, backend, testbed, machine
+	Name   string     `json:"name"`
+	Answer Answer     `json:"answer"`
+	Detail string     `json:"detail,omitempty"`
+	Remedy [][]string `json:"remedy,omitempty"` // commands that supply it
+	Needed bool       `json:"needed"`           // for the main job, qualify firewall
+}
+
+func diagnose(group, name string, needed bool, err error) Diagnosis {
+	d := Diagnosis{Group: group, Name: name, Needed: needed, Answer: Yes}
+	var missing *host.Missing
+	switch {
+	case err == nil:
+	case errors.As(err, &missing):
+		d.Answer, d.Detail, d.Remedy = No, err.Error(), missing.Remedy
+	case errors.Is(err, host.ErrNotSupported):
+		d.Answer, d.Detail = No, err.Error()
+	default:
+		d.Answer, d.Detail = Unknown, err.Error()
+	}
+	return d
+}
+
+// Doctor tries everything that the main job and what stands beside it need, on
+// throw-away testbeds, and takes them down.
+func Doctor(ctx context.Context, c Catalogue) []Diagnosis {
+	out := []Diagnosis{
+		diagnose("privilege", "network namespaces", true, host.ProbeNamespace()),
+		diagnose("privilege", "BPF programs", true, host.ProbeBPF()),
+		diagnose("privilege", "packet sockets", true, host.ProbePacket()),
+		diagnose("privilege", "measuring lock", true, probeLock(ctx)),
+		diagnose("program", "nft", true, host.Has("nft")),
+		diagnose("program", "tcpreplay (a peer for script/bench)", false, host.Has("tcpreplay")),
+		diagnose("kernel", "BTF, which names drop reasons", false, host.ProbeBTF()),
+	}
+	out = append(out, doctorBackends(ctx, c)...)
+	out = append(out, doctorServices(ctx, c)...)
+	return append(out, doctorMachine()...)
+}
+
+func probeLock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	who := ""
+	unlock, err := host.Lock(ctx, func(holder string) { who = holder })
+	if who != "" && errors.Is(err, context.DeadlineExceeded) {
+		return nil // it works: somebody measures just now
+	}
+	if err != nil {
+		return err
+	}
+	unlock()
+	return nil
+}
+
+// testbed builds a topology with its defaults.
+func testbed(ctx context.Context, c Catalogue, name string) (*lab.Testbed, error) {
+	spec, err := c.lab(name, "")
+	if err != nil {
+		return nil, err
+	}
+	return spec.New().Build(ctx)
+}
+
+// doctorBackends probes every backend on a veth pair of its own: the first that
+// works is used.
+func doctorBackends(ctx context.Context, c Catalogue) (out []Diagnosis) {
+	bed, err := testbed(ctx, c, "loop")
+	if err != nil {
+		return []Diagnosis{diagnose("backend", "any", true, err)}
+	}
+	defer bed.Close()
+	works := false
+	for _, s := range engine.All {
+		d := diagnose("backend", s.Name, false, s.New().Probe(ctx, bed.Ports[0].Port, bed.Ports[1].Port))
+		works = works || d.Answer == Yes
+		out = append(out, d)
+	}
+	if !works {
+		for i := range out {
+			out[i].Needed = true
+		}
+	}
+	return out
+}
+
+// doctorServices sets up each service of the DUT once.
+func doctorServices(ctx context.Context, c Catalogue) (out []Diagnosis) {
+	bed, err := testbed(ctx, c, DefaultLab)
+	out = append(out, diagnose("testbed", DefaultLab, true, err))
+	if err != nil {
+		return out
+	}
+	defer bed.Close()
+	out[0].Detail = "placement " + bed.Placement
+	for _, kind := range lab.Services {
+		out = append(out, diagnose("testbed", "service "+kind, true, bed.Serve(ctx, lab.Service{Kind: kind, Rules: 10, Flows: 10})))
+	}
+	return out
+}
+
+func doctorMachine() []Diagnosis {
+	local := &host.Local{}
+	m := local.Identify()
+	cpus := Diagnosis{Group: "machine", Name: "two CPUs", Answer: Yes, Detail: fmt.Sprintf("%d", runtime.NumCPU())}
+	if runtime.NumCPU() < 2 {
+		cpus.Answer, cpus.Detail = No, "one CPU: tester and DUT share it, and only the forwarding rate can be measured"
+	}
+	bare := Diagnosis{Group: "machine", Name: "not virtual", Answer: Yes, Detail: m.Board}
+	if m.Virtual != "" {
+		bare.Answer, bare.Detail = No, "a virtual machine ("+m.Virtual+"): its stalls are counted in every record"
+	}
+	idle := Diagnosis{Group: "machine", Name: "idle", Answer: Unknown}
+	if before, err := local.CPUTime(); err == nil {
+		time.Sleep(idleWindow)
+		if now, err := local.CPUTime(); err == nil {
+			busy, _ := now.Since(before)
+			idle.Detail = fmt.Sprintf("CPUs %.1f %% busy; idle is at most %.1f %%", 100*busy, 100*idleLimit)
+			if idle.Answer = Yes; busy > idleLimit {
+				idle.Answer = No
+			}
+		}
+	}
+	return []Diagnosis{cpus, bare, idle}
+}
+
+// Healthy says whether nothing that the main job needs is missing.
+func Healthy(ds []Diagnosis) bool {
+	return !slices.ContainsFunc(ds, func(d Diagnosis) bool { return d.Needed && d.Answer != Yes })
+}
+
+// Sets of what doctor --install supplies.
+var Sets = []string{"firewall", "all"}
+
+// Remedies are the commands that supply what is missing of a set, each once:
+// firewall is what the main job needs, all is everything.
+func Remedies(ds []Diagnosis, set string) (cmds [][]string, err error) {
+	if !oneOf(Sets, set) {
+		return nil, planErrorf("--install", "unknown set %q: there are %s", set, strings.Join(Sets, ", "))
+	}
+	seen := map[string]bool{}
+	for _, d := range ds {
+		if set == "firewall" && !d.Needed {
+			continue
+		}
+		for _, r := range d.Remedy {
+			if k := strings.Join(r, " "); !seen[k] {
+				seen[k] = true
+				cmds = append(cmds, r)
+			}
+		}
+	}
+	return cmds, nil
+}

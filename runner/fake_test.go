@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A fake is a catalogue whose procedure and topology do what a test says.
+type fake struct {
+	// trial is called for every trial that is really carried out; nil: passes.
+	trial func(id string) (procedure.Outcome, error)
+	// first is called by a procedure before its trials.
+	first func(p *probe) error
+	build error
+	// stubborn procedures go on after a trial's error.
+	stubborn bool
+	ran      []string // IDs of carried-out trials
+	builds   int
+	closed   atomic.Int32
+}
+
+func (f *fake) catalogue() Catalogue {
+	return Catalogue{
+		Procedures: []procedure.Spec{{
+			Name: "probe", Doc: "a search of four steps", Names: []string{"kind"},
+			Metrics: []result.Metric{{Name: "steps", Unit: "1", Help: "steps"}},
+			New:     func() procedure.Procedure { return &probe{fake: f, kind: "a", preset: "quick"} },
+		}},
+		Labs: []lab.Spec{
+			{Name: "sandbox", Doc: "a bench", New: func() lab.Topology { return &bench{fake: f, kind: "memory"} }},
+			{Name: "other", Doc: "another bench", New: func() lab.Topology { return &bench{fake: f, kind: "memory"} }},
+		},
+	}
+}
+
+type bench struct {
+	fake *fake
+	kind string
+	mtu  int
+}
+
+func (b *bench) Flags(fs *flag.FlagSet) {
+	fs.IntVar(&b.mtu, "mtu", 1500, "octets")
+	fs.Func("link_rate", "a rate", func(s string) error { _, err := unit.ParseBitRate(s); return err })
+}
+
+func (b *bench) Build(context.Context) (*lab.Testbed, error) {
+	b.fake.builds++
+	if b.fake.build != nil {
+		return nil, b.fake.build
+	}
+	return &lab.Testbed{
+		Topology: "sandbox", Kind: b.kind, Settings: []result.Pair{{Key: "mtu", Value: strconv.Itoa(b.mtu)}},
+		Close: func() error { b.fake.closed.Add(1); return nil },
+	}, nil
+}
+
+type probe struct {
+	fake         *fake
+	kind, preset string
+	level        int
+}
+
+func (p *probe) Flags(fs *flag.FlagSet) {
+	fs.Func("kind", "a or b", nil)
+	fs.Lookup("kind").Value = &kind{&p.kind}
+	fs.Lookup("kind").DefValue = p.kind
+	fs.IntVar(&p.level, "level", 5, "0 to 9999")
+	fs.StringVar(&p.preset, "preset", "quick", "quick or standard")
+}
+
+type kind struct{ p *string }
+
+func (k *kind) String() string   { return *k.p }
+func (k *kind) Values() []string { return []string{"a", "b", "c"} }
+func (k *kind) Set(s string) error {
+	if !oneOf(k.Values(), s) {
+		return fmt.Errorf("%q is not one of a, b, c", s)
+	}
+	*k.p = s
+	return nil
+}
+
+func (p *probe) Check(bed *lab.Testbed) error {
+	if p.kind == "c" && p.level > 100 {
+		return errors.New("level over 100: kind c has none")
+	}
+	return nil
+}
+
+func (p *probe) Estimate() (int, time.Duration) { return 5, 2 * time.Second }
+
+// Run is a search: what it tries next depends on what it saw.
+func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+	if p.fake.first != nil {
+		if err := p.fake.first(p); err != nil {
+			return procedure.Outcome{}, err
+		}
+	}
+	do := func(id string) (procedure.Outcome, error) {
+		p.fake.ran = append(p.fake.ran, id)
+		if p.fake.trial != nil {
+			return p.fake.trial(id)
+		}
+		return procedure.Outcome{Status: result.Passed}, nil
+	}
+	once, err := env.Once(ctx, "self-test/"+p.kind, nil, func(context.Context) (procedure.Outcome, error) { return do("self-test/" + p.kind) })
+	if err != nil {
+		return procedure.Outcome{}, err
+	}
+	rate := 1000.0
+	for n := range 4 {
+		cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
+		rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
+			o, err := do(fmt.Sprintf("%s/%d/%d/%v", p.kind, p.level, n, rate))
+			if o.Status == result.Passed {
+				now := unit.Now()
+				o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: float64(int(rate) % 7)}}
+				o.Load, o.Account = &result.Load{Backend: "fake", Offered: 1}, &result.Account{Accepted: 1, Received: 1}
+				o.Phases = []result.Phase{{Name: "traffic", Begin: now, End: now + 10}}
+			}
+			return o, err
+		})
+		if err != nil && p.fake.stubborn {
+			continue
+		}
+		if err != nil {
+			return procedure.Outcome{}, err
+		}
+		rate += 100 * (rec.Value("steps").Value - 2)
+	}
+	return procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: rate}}, Load: once.Load}, nil
+}
+
+var errMissing = &host.Missing{What: "the program nft", Remedy: [][]string{{"apt-get", "install", "-y", "nftables"}}}
+
+// A memory keeps what a run writes; after full appends it fails like a full disk.
+type memory struct {
+	run      result.Run
+	appended []result.Record
+	full     int // 0: never
+	writes   int
+	refused  int
+}
+
+func (m *memory) WriteRun(r result.Run) error { m.run = r; m.writes++; return nil }
+
+func (m *memory) Append(r result.Record) error {
+	if m.full > 0 && len(m.appended) >= m.full {
+		m.refused++
+		return errors.New("no space left on device")
+	}
+	m.appended = append(m.appended, r)
+	return nil
+}
+
+// last is what Open would read: the last of each ID, in order.
+func last(appended []result.Record) (recs []result.Record) {
+	at := map[string]int{}
+	for _, r := range appended {
+		if i, ok := at[r.ID]; ok {
+			recs[i] = r
+			continue
+		}
+		at[r.ID] = len(recs)
+		recs = append(recs, r)
+	}
+	return recs
+}

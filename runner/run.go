@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// A Sink keeps what a run finds: a *result.Bundle, or a test's slice. WriteRun
+// is called first, once the testbed stands, and again when the run ends; Append
+// must have its record on the disk when it returns.
+type Sink interface {
+	WriteRun(result.Run) error
+	Append(result.Record) error
+}
+
+// Options are what a run needs beside its plan.
+type Options struct {
+	Catalogue Catalogue
+	Header    result.Run      // what the caller knows: version, id, command, role, criteria...; of a resumed run its whole header
+	Resume    bool            // Header and Done are of a run that broke off
+	Done      []result.Record // its records
+	Log       *slog.Logger    // nil: discarded
+	Notify    func(Event)     // nil: nobody watches
+}
+
+// An Event is a step of a run, for whoever watches.
+type Event struct {
+	Kind   EventKind
+	Text   string         // Waiting: who measures; Note: a warning; Trial: which
+	Point  string         // ID of the point
+	Index  int            // points that are over
+	Points int            // of the whole run
+	Left   time.Duration  // about what the points to come take
+	Record *result.Record // TrialDone, PointDone
+}
+
+// EventKind says what happened.
+type EventKind int
+
+const (
+	Waiting EventKind = iota // for the machine-wide lock
+	Note                     // a warning, which the run's header holds too
+	PointStarts
+	Trial
+	TrialDone
+	PointDone
+)
+
+// idleLimit is the busy share of the CPUs above which a machine is not idle (METHOD: 2.5 %).
+const idleLimit = 0.025
+
+// idleWindow is how long the CPUs are watched.
+const idleWindow = 400 * time.Millisecond
+
+// Run carries out a resolved plan and returns the run's header and records as
+// they stand in the sink. A point whose prerequisite is missing is skipped and
+// the run goes on; the error then is a *host.Missing. Every other error ends the
+// run: ctx's when it was interrupted, *PlanError before anything was measured.
+// The testbed is taken down however the run ends.
+func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, recs []result.Record, err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Notify == nil {
+		o.Notify = func(Event) {}
+	}
+	run, recs = o.Header, slices.Clone(o.Done)
+	points, err := p.Points(o.Catalogue)
+	if err != nil {
+		return run, recs, err
+	}
+	if _, err := Check(o.Catalogue, points, nil); err != nil {
+		return run, recs, err
+	}
+	if o.Resume && !left(points, o.Done) {
+		return run, recs, nil
+	}
+	bed, err := build(ctx, p, o.Catalogue)
+	if err != nil {
+		return run, recs, fmt.Errorf("build the testbed: %w", err)
+	}
+	defer func() {
+		if cerr := bed.Close(); cerr != nil {
+			err = errors.Join(err, fmt.Errorf("take the testbed down: %w", cerr))
+		}
+	}()
+	if _, err := Check(o.Catalogue, points, bed); err != nil {
+		return run, recs, err
+	}
+	measures := bed.Kind != "memory" // in memory nothing is measured that others could disturb
+	if measures {
+		unlock, err := host.Lock(ctx, func(holder string) { o.Notify(Event{Kind: Waiting, Text: holder}) })
+		if err != nil {
+			return run, recs, err
+		}
+		defer unlock()
+	}
+	x := &execution{o: o, bed: bed, sink: sink, recs: recs, at: map[string]int{}}
+	for i, r := range recs {
+		x.at[r.ID] = i
+	}
+	x.header(p, run)
+	if measures {
+		x.idle(ctx, "before")
+	}
+	if err := x.write(); err != nil {
+		return x.run, x.recs, err
+	}
+	err = x.points(ctx, points)
+	if x.broken == nil {
+		if err == nil && measures {
+			x.idle(ctx, "after")
+		}
+		x.after()
+		err = errors.Join(err, x.write())
+	}
+	return x.run, x.recs, err
+}
+
+// left says whether a resumed run has anything to do.
+func left(points []Point, done []result.Record) bool {
+	keep := map[string]bool{}
+	for _, r := range done {
+		keep[r.ID] = kept(r)
+	}
+	return slices.ContainsFunc(points, func(p Point) bool { return !keep[p.ID] })
+}
+
+// kept says whether a resumed run takes the record as it is. What was skipped is
+// tried again: its prerequisite may be there now.
+func kept(r result.Record) bool { return r.Finished() && r.Status != result.Skipped }
+
+func build(ctx context.Context, p Plan, c Catalogue) (bed *lab.Testbed, err error) {
+	spec, err := c.lab(p.Lab.Use, p.Lab.at)
+	if err != nil {
+		return nil, err
+	}
+	t := spec.New()
+	fs := flags(t)
+	for _, s := range p.Lab.Set {
+		if err := apply(fs, []result.Pair{{Key: s.Key, Value: s.Values[0].Text}}); err != nil {
+			return nil, &PlanError{At: s.at, Err: err}
+		}
+	}
+	return t.Build(ctx)
+}
+
+// header fills in what is said once, and finds the run's origin.
+func (x *execution) header(p Plan, run result.Run) {
+	local := &host.Local{}
+	machine := local.Identify()
+	if x.bed.Kind == "sandbox" && machine.Kind == "real" {
+		machine.Kind = "sandbox"
+	}
+	x.environment = len(run.Environments)
+	env := x.settings()
+	now := time.Now()
+	if x.o.Resume {
+		x.origin = resumedOrigin(x.recs, unit.Now(), now.Sub(run.Start))
+		if len(run.Machines) > 0 {
+			was := run.Machines[0]
+			switch {
+			case was.Name != machine.Name || was.Board != machine.Board || was.CPU != machine.CPU || was.Kernel != machine.Kernel:
+				x.warn(&run, fmt.Sprintf("the run was begun on %s and is resumed on %s: do not compare its points with each other", describe(was), describe(machine)))
+			case was.BootID != machine.BootID:
+				x.warn(&run, "the machine was started anew between two parts of the run")
+			}
+		}
+		if len(run.Environments) > 0 {
+			for _, c := range changes(run.Environments[0], env) {
+				x.warn(&run, "since the run was begun "+c)
+			}
+		}
+	} else {
+		x.origin = unit.Now()
+		run.Schema = result.Schema
+		run.Start = now
+		run.Machines = []result.Machine{machine}
+		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.Preset
+		run.Plan, _ = json.Marshal(p) // strings and numbers only
+		for _, e := range p.Procedures {
+			spec, _ := x.o.Catalogue.procedure(e.Use, e.at) // Resolve found it
+			for _, m := range spec.Metrics {
+				if !slices.Contains(run.Metrics, m) {
+					run.Metrics = append(run.Metrics, m)
+				}
+			}
+		}
+		run.Backend = backends(x.bed)
+		run.Deviations = append(deviations(x.o.Catalogue, p), run.Deviations...)
+	}
+	run.Environments = append(slices.Clone(run.Environments), env)
+	x.run = run
+}
+
+// deviations is what the searches of the plan's presets do otherwise than the
+// standards.
+func deviations(c Catalogue, p Plan) (out []string) {
+	for _, e := range p.Procedures {
+		spec, _ := c.procedure(e.Use, e.at) // Resolve found it
+		set := e.Get("preset")
+		if set == nil || !slices.ContainsFunc(spec.Metrics, func(m result.Metric) bool { return m.Name == "throughput_fps" }) {
+			continue
+		}
+		for _, w := range set.Values {
+			i := slices.IndexFunc(search.Presets, func(s search.Preset) bool { return s.Name == w.Text })
+			if i >= 0 && !slices.Contains(out, search.Presets[i].Deviation) {
+				out = append(out, search.Presets[i].Deviation)
+			}
+		}
+	}
+	return out
+}
+
+func describe(m result.Machine) string {
+	return strings.TrimSpace(m.Name + " (" + m.CPU + ", Linux " + m.Kernel + ")")
+}
+
+func backends(bed *lab.Testbed) (out []result.Pair) {
+	if bed.Engine != nil {
+		out = append(out, result.Pair{Key: "engine", Value: bed.Engine.Name()})
+	}
+	for _, t := range bed.Tried {
+		v := "works"
+		if t.Err != nil {
+			v = t.Err.Error()
+		}
+		out = append(out, result.Pair{Key: t.Name, Value: v})
+	}
+	return out
+}
+
+// settings is the environment, and how the testbed was built.
+func (x *execution) settings() []result.Pair {
+	env := (&host.Local{}).Environment()
+	if x.bed.Placement != "" {
+		env = append(env, result.Pair{Key: "placement", Value: x.bed.Placement})
+	}
+	for _, s := range x.bed.Settings {
+		if result.Get(env, s.Key) == "" {
+			env = append(env, s)
+		}
+	}
+	return env
+}
+
+// resumedOrigin is an origin after which everything comes later than all of done,
+// by as much as the wall clock says, if that can be true.
+func resumedOrigin(done []result.Record, now unit.Instant, wall time.Duration) unit.Instant {
+	last := unit.Instant(0)
+	for _, r := range done {
+		last = max(last, r.Begin, r.End)
+	}
+	return now - max(last+1, unit.Instant(wall))
+}
+
+// changes says what differs between two environments. What only one of them has
+// is no change: some settings are readable for root alone.
+func changes(before, after []result.Pair) (out []string) {
+	for _, p := range before {
+		if v := result.Get(after, p.Key); v != p.Value && v != "" && p.Value != "" {
+			out = append(out, fmt.Sprintf("%s changed from %q to %q", p.Key, p.Value, v))
+		}
+	}
+	return out
+}
+
+func (x *execution) warn(run *result.Run, text string) {
+	if !slices.Contains(run.Warnings, text) {
+		run.Warnings = append(run.Warnings, text)
+	}
+	x.o.Notify(Event{Kind: Note, Text: text})
+}
+
+// idle warns where the machine is busy with something else.
+func (x *execution) idle(ctx context.Context, when string) {
+	local := &host.Local{}
+	before, err := local.CPUTime()
+	if err != nil {
+		return // no /proc/stat, no answer
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(idleWindow):
+	}
+	now, err := local.CPUTime()
+	if err != nil {
+		return
+	}
+	if busy, _ := now.Since(before); busy > idleLimit {
+		x.warn(&x.run, fmt.Sprintf("the machine was not idle %s the run: its CPUs were %.1f %% busy, and idle is at most %.1f %%", when, 100*busy, 100*idleLimit))
+	}
+}
+
+// after notes the environment once more, and what of it changed.
+func (x *execution) after() {
+	env := x.settings()
+	for _, c := range changes(x.run.Environments[x.environment], env) {
+		x.warn(&x.run, "while the run lasted "+c)
+	}
+	x.run.Environments = append(x.run.Environments, env)
+}

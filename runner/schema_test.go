@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"boxdyno/examples"
+	"boxdyno/internal/yaml"
+	"boxdyno/procedure"
+	"boxdyno/result"
+)
+
+type spec = procedure.Spec
+
+func compile(t *testing.T, c Catalogue, name string) *jsonschema.Schema {
+	t.Helper()
+	data, err := Schema(c, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	if err := compiler.AddResource(name, doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := compiler.Compile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func valid(t *testing.T, s *jsonschema.Schema, v any) error {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(doc)
+}
+
+// plain is a YAML value as JSON has it.
+func plain(n *yaml.Node) any {
+	switch n.Kind {
+	case yaml.Scalar:
+		return json.RawMessage(text(n.Text))
+	case yaml.List:
+		out := []any{}
+		for _, e := range n.List {
+			out = append(out, plain(e))
+		}
+		return out
+	case yaml.Map:
+		out := map[string]any{}
+		for _, f := range n.Map {
+			out[f.Key] = plain(f.Value)
+		}
+		return out
+	}
+	return nil
+}
+
+func TestPlanSchema(t *testing.T) {
+	c := Plugins()
+	s := compile(t, c, "plan")
+	for _, e := range examples.All() {
+		n, err := yaml.Parse(e.Name, e.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := valid(t, s, plain(n)); err != nil {
+			t.Errorf("%s: %v", e.Name, err)
+		}
+	}
+	p := Use("forward")
+	if err := valid(t, s, resolveIt(t, c, p)); err != nil {
+		t.Errorf("a resolved plan: %v", err)
+	}
+	for _, bad := range []string{
+		`{}`, `{"procedures": []}`, `{"procedures": ["nope"]}`, `{"procedures": [{"use": "forward", "nope": 1}]}`, `{"procedures": ["forward"], "x": 1}`,
+		`{"procedures": ["forward"], "repeat": 0}`, `{"procedures": [{"use": "forward", "service": "fly"}]}`, `{"procedures": [{"use": "forward", "frame_size": []}]}`,
+		`{"procedures": ["forward"], "lab": "moon"}`,
+	} {
+		if valid(t, s, json.RawMessage(bad)) == nil {
+			t.Errorf("the schema accepts %s", bad)
+		}
+	}
+}
+
+// What a run in memory writes is what the schemas say.
+func TestRecordSchema(t *testing.T) {
+	c := Plugins()
+	p := Use("forward")
+	p.SetLab("mem", "")
+	m := &memory{}
+	run, recs, err := Run(context.Background(), resolveIt(t, c, p), m, Options{Catalogue: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(recs) < 5 {
+		t.Fatalf("%d records", len(recs))
+	}
+	records, runs := compile(t, c, "record"), compile(t, c, "run")
+	whole := false
+	for _, r := range m.appended {
+		if err := valid(t, records, r); err != nil {
+			t.Errorf("%s: %v", r.ID, err)
+		}
+		whole = whole || r.Load != nil && r.Account != nil && r.Values != nil
+	}
+	if !whole {
+		t.Error("no record has figures, load and ledger")
+	}
+	if err := valid(t, runs, run); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{`{}`, `{"schema": 1}`} {
+		if valid(t, records, json.RawMessage(bad)) == nil || valid(t, runs, json.RawMessage(bad)) == nil {
+			t.Errorf("the schemas accept %s", bad)
+		}
+	}
+	data, _ := json.Marshal(recs[0])
+	if valid(t, records, json.RawMessage(strings.Replace(string(data), "{", `{"map":{},`, 1))) == nil {
+		t.Error("the schema accepts a key that no record has")
+	}
+}
+
+func TestSchemaNames(t *testing.T) {
+	for _, n := range SchemaNames {
+		compile(t, Plugins(), n)
+	}
+	if _, err := Schema(Plugins(), "nope"); err == nil || !strings.Contains(err.Error(), "there are plan, record, run") {
+		t.Error(err)
+	}
+	var r result.Record
+	r.Config = []result.Pair{}
+	if err := valid(t, compile(t, Plugins(), "record"), r); err != nil {
+		t.Errorf("an empty record: %v", err)
+	}
+}
