@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/internal/cli"
+	"boxdyno/internal/netns"
+)
+
+// short is how long a privileged run may take to be executed, and not only
+// planned.
+const short = 0.7 // s
+
+// Every command in a block of shell is known here. Those of boxdyno run in this
+// process, in the order of the page, in an empty folder: whole where that needs
+// no root or is short, else as --dry-run.
+func TestCommands(t *testing.T) {
+	total := 0
+	for _, p := range pages(t) {
+		lines := p.commands()
+		total += len(lines)
+		t.Run(p.name, func(t *testing.T) {
+			c := caller{t: t, root: root(t)}
+			t.Chdir(t.TempDir())
+			t.Setenv("XDG_STATE_HOME", t.TempDir())
+			t.Setenv("SUDO_UID", "")
+			for _, line := range lines {
+				c.line = line
+				c.command(words(t, line))
+			}
+		})
+	}
+	if total < 20 {
+		t.Errorf("%d commands on all pages: are they still recognised?", total)
+	}
+}
+
+// Commands of boxdyno in running text exist, with their flags.
+func TestCommandsInText(t *testing.T) {
+	for _, p := range pages(t) {
+		c := caller{t: t, root: root(t)}
+		for _, code := range codes(p.prose) {
+			if strings.HasPrefix(code, "boxdyno ") || strings.HasPrefix(code, "go test ") {
+				c.line = p.name + ": " + code
+				c.inText(words(t, code))
+			}
+		}
+	}
+}
+
+// commands are the lines of the page's sh blocks, and those that begin with $.
+func (p page) commands() (lines []string) {
+	for _, b := range p.blocks {
+		for _, line := range strings.Split(strings.ReplaceAll(strings.Join(b.lines, "\n"), "\\\n", ""), "\n") {
+			after, prompted := strings.CutPrefix(line, "$ ")
+			if after = strings.TrimSpace(after); (prompted || b.lang == "sh") && after != "" && !strings.HasPrefix(after, "#") {
+				lines = append(lines, after)
+			}
+		}
+	}
+	return lines
+}
+
+// words splits a line as a shell does, which may quote and do nothing else.
+func words(t *testing.T, line string) (out []string) {
+	t.Helper()
+	if strings.ContainsAny(line, `|<>;&$\`) {
+		t.Fatalf("%s: a page shows plain commands only, without pipes and expansion", line)
+	}
+	for _, m := range regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`).FindAllString(line, -1) {
+		out = append(out, strings.Trim(m, `'"`))
+	}
+	return out
+}
+
+// A caller checks the commands of one page.
+type caller struct {
+	t    *testing.T
+	root string
+	line string
+}
+
+func (c *caller) command(argv []string) {
+	for len(argv) > 1 && (argv[0] == "sudo" || regexp.MustCompile(`^[A-Z_]+=`).MatchString(argv[0])) {
+		argv = argv[1:]
+	}
+	name, args := argv[0], argv[1:]
+	switch {
+	case name == "boxdyno" || name == "bin/boxdyno":
+		c.boxdyno(args)
+	case strings.HasPrefix(name, "script/"):
+		c.script(name, args)
+	case name == "go":
+		c.golang(args)
+	case name == "npm":
+		c.npm(args)
+	case name == "setcap":
+		if caps, _, _ := strings.Cut(args[0], "="); caps != host.Capabilities {
+			c.t.Errorf("%s: the capabilities are %s", c.line, host.Capabilities)
+		}
+	default:
+		c.t.Errorf("%s: this test does not know how to check it", c.line)
+	}
+}
+
+func (c *caller) boxdyno(args []string) {
+	has := func(s string) bool { return slices.Contains(args, s) }
+	switch {
+	case has("--resume") || has("--install"):
+		c.flags(args)
+	case args[0] == "doctor": // what this machine lacks is not the page's fault
+		if code, _ := c.call(args); code != 0 && code != 3 {
+			c.t.Errorf("%s: exit code %d", c.line, code)
+		}
+	case args[0] != "run" && args[0] != "qualify" || has("--dry-run") || has("mem"):
+		c.succeeds(args)
+	default:
+		var plan struct {
+			Seconds float64
+		}
+		out := c.succeeds(append(slices.Clone(args), "--dry-run", "--json"))
+		if err := json.Unmarshal(out, &plan); err != nil || plan.Seconds <= 0 {
+			c.t.Errorf("%s: the dry run says %v (%v)", c.line, plan.Seconds, err)
+		}
+		if plan.Seconds <= short && privileged() {
+			c.succeeds(args)
+		}
+	}
+}
+
+// privileged says whether this process may make a network namespace.
+func privileged() bool {
+	ns, err := netns.New()
+	return err == nil && ns.Close() == nil
+}
+
+func (c *caller) succeeds(args []string) []byte {
+	code, out := c.call(args)
+	if code != 0 {
+		c.t.Errorf("%s: exit code %d", c.line, code)
+	}
+	return out
+}
+
+func (c *caller) call(args []string) (int, []byte) {
+	ctx, stop := context.WithTimeout(c.t.Context(), 3*time.Minute) // somebody else may be measuring
+	defer stop()
+	var out, errw bytes.Buffer
+	code := cli.Main(ctx, args, &out, &errw)
+	if code != 0 {
+		c.t.Logf("boxdyno %s: %d\n%s%s", strings.Join(args, " "), code, errw.Bytes(), out.Bytes())
+	}
+	return code, out.Bytes()
+}
+
+// flags checks that the command exists and has the flags.
+func (c *caller) flags(args []string) {
+	c.t.Helper()
+	out := c.succeeds(append(slices.Clone(args), "--help"))
+	if !bytes.Contains(out, []byte("boxdyno "+args[0])) {
+		c.t.Errorf("%s: there is no such command", c.line)
+	}
+}
+
+func (c *caller) inText(argv []string) {
+	if argv[0] == "go" {
+		c.golang(argv[1:])
+		return
+	}
+	c.flags(argv[1:])
+}
+
+func (c *caller) script(name string, args []string) {
+	info, err := os.Stat(filepath.Join(c.root, name))
+	if err != nil || info.Mode()&0o111 == 0 {
+		c.t.Errorf("%s: %s is no program (%v)", c.line, name, err)
+		return
+	}
+	sources, _ := filepath.Glob(filepath.Join(c.root, "internal", filepath.Base(name), "*.go")) // the pattern is good
+	var text []byte
+	for _, s := range sources {
+		data, err := os.ReadFile(s)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		text = append(text, data...)
+	}
+	for _, a := range args {
+		if flag, ok := strings.CutPrefix(a, "--"); ok && !regexp.MustCompile(`flag\.\w+\("`+flag+`"`).Match(text) {
+			c.t.Errorf("%s: %s has no flag %s", c.line, name, a)
+		}
+	}
+}
+
+// golang checks that packages exist, and that there is something to test or to
+// generate in them.
+func (c *caller) golang(args []string) {
+	run := ""
+	if i := slices.Index(args, "-run"); i >= 0 {
+		run = args[i+1]
+	}
+	want := map[string]string{"build": `(?m)^package `, "generate": `(?m)^//go:generate `, "test": `(?m)^func Test\w*` + run}[args[0]]
+	if want == "" {
+		c.t.Errorf("%s: this test does not know how to check it", c.line)
+		return
+	}
+	for _, a := range args[1:] {
+		if !strings.HasPrefix(a, "./") || a == "./..." {
+			continue
+		}
+		sources, _ := filepath.Glob(filepath.Join(c.root, a, "*.go")) // none: no package
+		if !slices.ContainsFunc(sources, func(name string) bool {
+			data, err := os.ReadFile(name)
+			return err == nil && regexp.MustCompile(want).Match(data)
+		}) {
+			c.t.Errorf("%s: %s has nothing to %s", c.line, a, args[0])
+		}
+	}
+}
+
+// npm checks that the folder and the script exist.
+func (c *caller) npm(args []string) {
+	if len(args) < 3 || args[0] != "--prefix" {
+		c.t.Errorf("%s: want npm --prefix FOLDER and what to do", c.line)
+		return
+	}
+	var pkg struct {
+		Scripts map[string]string
+	}
+	data, err := os.ReadFile(filepath.Join(c.root, args[1], "package.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &pkg)
+	}
+	name := args[len(args)-1]
+	if err != nil || name != "ci" && pkg.Scripts[name] == "" {
+		c.t.Errorf("%s: %s has no script %s (%v)", c.line, args[1], name, err)
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Testcount reads the output of "go test -json" from standard input, prints
+// what failed and what was skipped by reason, and ends with a line
+// "N passed, N failed, N skipped".
+//
+// Only tests without subtests count, so that a table of ten cases is ten and
+// not eleven; a test that fails itself while its subtests pass counts too, and
+// so does a package that fails outside its tests (it does not build, it
+// panics, it runs out of time).
+//
+// With -root a test that was skipped for lack of privilege counts as failed.
+//
+// The exit code is 1 if anything failed, else 0.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// event is a line of "go test -json" (go doc test2json) with the fields used.
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of build-output, with the package under test in brackets
+	Test        string
+	Output      string
+	FailedBuild string
+}
+
+// tally is what a run of "go test" came to.
+type tally struct {
+	passed, failed int
+	skipped        map[string]int // by reason
+	report         []string       // one entry for each failure
+}
+
+// privilege matches the reason of a test that had too few rights.
+var privilege = regexp.MustCompile(`(?i)needs root|privilege|capabilit|not permitted|permission denied`)
+
+// place is what the testing package writes before a message: "    x_test.go:12: ".
+var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
+
+func count(r io.Reader, asRoot bool) (tally, error) {
+	t := tally{skipped: map[string]int{}}
+	output := map[string][]string{}  // by package and test, of builds by import path
+	parent := map[string]bool{}      // tests that have subtests
+	failedBelow := map[string]bool{} // tests and packages with a failure counted inside
+	open := map[string]bool{}        // tests that have not ended
+	events := 0
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 16<<20)
+	for in.Scan() {
+		var e event
+		if err := json.Unmarshal(in.Bytes(), &e); err != nil {
+			return t, fmt.Errorf("line %d of go test's output is not JSON: %q", events+1, in.Text())
+		}
+		events++
+		key := e.Package + "\t" + e.Test
+		fail := func(why string) {
+			t.failed++
+			t.report = append(t.report, strings.TrimSpace(e.Package+" "+e.Test)+why+"\n"+strings.Join(output[key], ""))
+			failedBelow[e.Package+"\t"] = true
+			for name := e.Test; strings.Contains(name, "/"); {
+				name = name[:strings.LastIndexByte(name, '/')]
+				failedBelow[e.Package+"\t"+name] = true
+			}
+		}
+		switch e.Action {
+		case "build-output":
+			output[e.ImportPath] = append(output[e.ImportPath], e.Output)
+		case "output":
+			output[key] = append(output[key], e.Output)
+		case "run":
+			open[key] = true
+			if i := strings.LastIndexByte(e.Test, '/'); i >= 0 {
+				parent[e.Package+"\t"+e.Test[:i]] = true
+			}
+		case "pass":
+			if e.Test != "" && !parent[key] {
+				t.passed++
+			}
+		case "skip":
+			if e.Test == "" || parent[key] {
+				break // a package without tests, or subtests that spoke for themselves
+			}
+			why := reason(output[key])
+			if asRoot && privilege.MatchString(why) {
+				fail(": skipped for lack of privilege though it ran as root")
+				break
+			}
+			t.skipped[why]++
+		case "fail":
+			if e.FailedBuild != "" {
+				output[key] = append(output[e.FailedBuild], output[key]...)
+			}
+			if e.Test == "" {
+				for name := range open { // what a panic or the time limit cut off
+					if strings.HasPrefix(name, key) {
+						output[key] = append(output[key], output[name]...)
+					}
+				}
+			}
+			if !failedBelow[key] {
+				fail("")
+			}
+		}
+		if e.Test != "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip") {
+			delete(open, key)
+			delete(output, key)
+		}
+	}
+	if err := in.Err(); err != nil {
+		return t, fmt.Errorf("read go test's output: %w", err)
+	}
+	if events == 0 {
+		return t, fmt.Errorf("go test printed nothing: it did not start")
+	}
+	return t, nil
+}
+
+// reason is the message that a test gave when it skipped.
+func reason(output []string) string {
+	var said []string
+	for _, line := range output {
+		if s := strings.TrimSpace(line); s == "" || strings.HasPrefix(s, "=== ") || strings.HasPrefix(s, "--- ") {
+			continue
+		}
+		said = append(said, strings.TrimSpace(place.ReplaceAllString(line, "")))
+	}
+	if len(said) == 0 {
+		return "no reason given"
+	}
+	return said[len(said)-1]
+}
+
+func run(args []string, in io.Reader, out, errOut io.Writer) int {
+	flags := flag.NewFlagSet("testcount", flag.ContinueOnError)
+	flags.SetOutput(errOut)
+	asRoot := flags.Bool("root", false, "count skips for lack of privilege as failures")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	t, err := count(in, *asRoot)
+	if err != nil {
+		t.failed++
+		t.report = append(t.report, err.Error()+"\n")
+	}
+	skipped := 0
+	for _, r := range t.report {
+		fmt.Fprintf(out, "FAIL %s", r)
+	}
+	for _, why := range slices.Sorted(maps.Keys(t.skipped)) {
+		skipped += t.skipped[why]
+		fmt.Fprintf(out, "  %d skipped: %s\n", t.skipped[why], why)
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, skipped)
+	if t.failed > 0 {
+		return 1
+	}
+	return 0
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
