@@ -26,6 +26,7 @@ type Load struct {
 	Rate     unit.FrameRate // each stream's; 0: flat out
 	Duration time.Duration  // 0: until Count
 	Count    uint64         // each stream's frames; 0: until Duration
+	Alone    bool           // each paced frame leaves as soon as it is made: for latency
 }
 
 // A TxReport is what one stream's sender did. Issued frames were handed to the
@@ -37,13 +38,13 @@ type TxReport struct {
 	Accepted     uint64
 	Refused      uint64
 	NotSent      uint64 // due by the schedule and not sent when time was up
-	Late         uint64 // times that the schedule was shifted, because it could not be caught up
-	CatchUp      uint64 // longest burst sent behind the schedule, frames
+	Late         uint64 // frames sent more than an interval behind the schedule
+	CatchUp      uint64 // longest burst sent to catch up, frames; 0: it was made up without bursts
 	Stalls       uint64 // times that the sender stood still for more than StallFloor
 	LongestStall time.Duration
 	First, Last  unit.Instant   // of the first and last frame issued
 	Offered      unit.FrameRate // accepted over last - first
-	Batch        int            // frames between two flushes of the port's queue
+	Batch        int            // most frames between two flushes of the port's queue
 }
 
 // StallFloor is the shortest standstill of a sender that counts as a stall.

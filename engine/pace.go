@@ -16,8 +16,9 @@ import (
 const catchUp = 16
 
 // A pace is an open-loop schedule and what became of it: frame k is due at
-// origin + k * interval, whatever happened to those before. The sender in BPF
-// keeps the same one, and gives up at 4 intervals: it has no system call to wait for. It reads no clock and is not safe for concurrent use.
+// origin + k * interval, whatever happened to those before. It reads no clock and
+// is not safe for concurrent use. The sender in BPF keeps a schedule of its own
+// (bpf/sender.c), which needs no bursts: it has no system call to wait for.
 type pace struct {
 	interval uint64       // 1/65536 ns; 0: flat out
 	origin   unit.Instant // moves when the schedule is shifted
@@ -58,11 +59,11 @@ func (p *pace) take(now unit.Instant) bool {
 		return false
 	}
 	if most := unit.Instant(catchUp * p.interval >> 16); behind > most {
-		p.late++
 		p.origin += behind - most
 		behind = most
 	}
 	if behind >= unit.Instant(p.interval>>16) {
+		p.late++
 		p.burst++
 		p.catchUp = max(p.catchUp, p.burst)
 	} else {

@@ -47,9 +47,10 @@ type senderSchedule struct {
 	Due          uint64
 	Now          uint64
 	Sent         uint64
+	Last         uint64
 	Late         uint64
-	CatchUp      uint64
-	Burst        uint64
+	Left         uint32
+	Behind       uint32
 	Stalls       uint64
 	LongestStall uint64
 	Lane         uint32
@@ -62,6 +63,7 @@ type senderSchedule struct {
 const (
 	senderProgRedirectErr   = "redirect_err"
 	senderProgSend          = "send"
+	senderVarBurst          = "burst"
 	senderVarIpv6           = "ipv6"
 	senderVarLaneState      = "lane_state"
 	senderVarLanes          = "lanes"
@@ -129,6 +131,7 @@ type senderMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type senderVariableSpecs struct {
+	Burst          *ebpf.VariableSpec `ebpf:"burst"`
 	Ipv6           *ebpf.VariableSpec `ebpf:"ipv6"`
 	LaneState      *ebpf.VariableSpec `ebpf:"lane_state"`
 	Lanes          *ebpf.VariableSpec `ebpf:"lanes"`
@@ -170,6 +173,7 @@ func (m *senderMaps) Close() error {
 //
 // It can be passed to loadSenderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type senderVariables struct {
+	Burst          *ebpf.Variable `ebpf:"burst"`
 	Ipv6           *ebpf.Variable `ebpf:"ipv6"`
 	LaneState      *ebpf.Variable `ebpf:"lane_state"`
 	Lanes          *ebpf.Variable `ebpf:"lanes"`

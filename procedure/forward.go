@@ -21,7 +21,7 @@ import (
 // Forward measures the DUT as a router, one service, direction and frame size at
 // a time:
 //
-//	self-test -> service set -> warm-up -> overload x n -> search -> latency at half the throughput
+//	self-test -> service set -> warm-up -> overload x n -> search -> latency at half the throughput or less
 type Forward struct {
 	service   choice
 	direction choice
@@ -166,7 +166,7 @@ func (p *Forward) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		return m.out, err
 	}
 	if lower > 0 && dropPlaces[p.service.value] == "" {
-		if err := m.latency(ctx, lower/2); err != nil {
+		if err := m.latency(ctx, lower); err != nil {
 			return m.out, err
 		}
 	}
@@ -409,19 +409,24 @@ func (m *point) limit(l search.Limit, streams unit.FrameRate) {
 	}
 }
 
-// latency measures one-way delay at rate for each stream, frame by frame.
-func (m *point) latency(ctx context.Context, rate unit.FrameRate) error {
-	rec, err := m.trial(ctx, "latency", 0, engine.Load{Rate: rate, Duration: m.effort.latency}, true)
-	if err != nil {
-		return err
-	}
-	if rec.Status == result.Invalid || rec.Load == nil || rec.Load.Latency == nil || rec.Load.Batch > 1 {
-		m.out.Warnings = append(m.out.Warnings, "latency is not reported: its trial was invalid or frames could not be sent one by one")
+// latency measures one-way delay, frame by frame, at half of throughput (each
+// stream's), or at the first half of that which the tester can offer so.
+func (m *point) latency(ctx context.Context, throughput unit.FrameRate) error {
+	for n := range 3 {
+		load := engine.Load{Rate: throughput / unit.FrameRate(int(2)<<n), Duration: m.effort.latency, Alone: true}
+		rec, err := m.trial(ctx, "latency", n, load, true)
+		if err != nil {
+			return err
+		}
+		if rec.Status == result.Invalid || rec.Load == nil || rec.Load.Latency == nil || rec.Load.Latency.Total() == 0 {
+			continue
+		}
+		h := rec.Load.Latency
+		m.add(value("latency_p50_s", h.Quantile(0.5)), value("latency_p99_s", h.Quantile(0.99)),
+			value("latency_max_s", h.Quantile(1)), value("latency_load_fps", float64(rec.Load.Offered)))
 		return nil
 	}
-	h := rec.Load.Latency
-	m.add(value("latency_p50_s", h.Quantile(0.5)), value("latency_p99_s", h.Quantile(0.99)),
-		value("latency_max_s", h.Quantile(1)), value("latency_load_fps", float64(rec.Load.Offered)))
+	m.out.Warnings = append(m.out.Warnings, "no latency: the tester could not offer single frames on time at a half, a quarter or an eighth of the throughput")
 	return nil
 }
 

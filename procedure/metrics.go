@@ -25,7 +25,7 @@ var forwardMetrics = []result.Metric{
 	{Name: "drop_rate_fps", Unit: "frame/s", Better: 1, Help: "unwanted frames thrown away where they should be under overload: median of the repeats, interval from least to greatest"},
 	{Name: "offered_fps", Unit: "frame/s", Help: "what the tester was measured to send under overload"},
 	ceilingMetric,
-	{Name: "latency_p50_s", Unit: "s", Better: -1, Help: "one-way delay at half the throughput, sender's program to meter's program, software stamps: median"},
+	{Name: "latency_p50_s", Unit: "s", Better: -1, Help: "one-way delay at latency_load_fps, sender's program to meter's program, software stamps: median"},
 	{Name: "latency_p99_s", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
 	{Name: "latency_max_s", Unit: "s", Better: -1, Help: "the same, greatest"},
 	{Name: "latency_load_fps", Unit: "frame/s", Help: "load at which latency was measured"},

@@ -22,7 +22,7 @@ func TestTypes(t *testing.T) {
 // typescript declares the JSON of a Document and of the records.
 func typescript() []byte {
 	var b bytes.Buffer
-	b.WriteString("// SPDX-License-Identifier: Apache-2.0\n\n// Made from the Go types by `go test ./report -run TestTypes -update`; do not edit.\n")
+	b.WriteString("// SPDX-License-Identifier: Apache-2.0\n\n// Made from the Go types by `go test ./report -run Types -update`; do not edit.\n")
 	seen := map[reflect.Type]bool{}
 	queue := []reflect.Type{reflect.TypeFor[Document](), reflect.TypeFor[result.Record]()}
 	var name func(t reflect.Type) string

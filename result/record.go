@@ -89,7 +89,7 @@ type Load struct {
 	Forwarded    unit.FrameRate `json:"forwarded_fps"`
 	Backend      string         `json:"backend"` // transmitter/meter and mode: "xdp/native"
 	Batch        int            `json:"batch"`
-	Late         int64          `json:"late,omitempty"`         // times that the schedule was shifted, because it could not be caught up
+	Late         int64          `json:"late,omitempty"`         // frames sent more than an interval behind the schedule
 	CatchUp      int64          `json:"catch_up,omitempty"`     // longest burst sent to catch up, frames
 	Stalls       int64          `json:"stalls"`                 // times that the sender stood still for more than 50 us
 	LongestStall int64          `json:"longest_stall_ns"`       // ns

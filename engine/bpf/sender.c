@@ -16,13 +16,13 @@
 #define FLOW_PORTS 50000
 #define STALL_NS 50000
 #define BATCH_MASK 63 /* flat out, the clock is read every 64 frames */
-#define CATCH_UP 4    /* intervals; a schedule further behind is shifted, so that a stall is no burst */
 
 /* Set before loading; the verifier removes what does not apply. */
 const volatile bool ipv6;
 const volatile bool paced;
 const volatile bool mixed; /* more than one size */
 const volatile u32 lanes = 1;
+const volatile u32 burst = 1;
 
 struct variant {
 	u8 header[80];
@@ -56,12 +56,13 @@ struct schedule {
 	u64 count;    /* frames of all lanes; 0: no limit */
 	/* state */
 	u64 origin;
-	u64 due; /* 1/65536 ns from origin */
+	u64 due; /* next burst, 1/65536 ns from origin */
 	u64 now; /* at the last reading of the clock */
 	u64 sent;
+	u64 last; /* burst, in 1/65536 ns from origin */
 	u64 late;
-	u64 catch_up;
-	u64 burst;
+	u32 left; /* frames of the burst under way */
+	u32 behind;
 	u64 stalls;
 	u64 longest_stall;
 	u32 lane;
@@ -90,26 +91,29 @@ static __always_inline void tick(u64 now)
 	sched.now = now;
 }
 
-/* Whether the next frame is due; keeps the schedule. */
+/*
+ * Whether the next frame is due. Frames leave in bursts, each when its last frame
+ * is due; one frame is a burst, too. The schedule never moves: a sender that was
+ * held up catches up, and because more frames at once are another load than the
+ * one asked for, it does so at 8/7 of the rate.
+ */
 static __always_inline bool due(u64 now)
 {
 	u64 at = (now - sched.origin) << 16;
-	u64 behind;
+	u64 whole = sched.interval * burst;
 
-	if (at < sched.due)
+	if (sched.left) {
+		sched.left--;
+		sched.late += sched.behind;
+		return true;
+	}
+	if (at < sched.due || (sched.sent && at - sched.last < whole - (whole >> 3)))
 		return false;
-	behind = at - sched.due;
-	if (behind > CATCH_UP * sched.interval) {
-		sched.late++;
-		sched.due = at - CATCH_UP * sched.interval;
-	}
-	if (behind >= sched.interval) {
-		if (++sched.burst > sched.catch_up)
-			sched.catch_up = sched.burst;
-	} else {
-		sched.burst = 0;
-	}
-	sched.due += sched.interval;
+	sched.behind = at - sched.due >= whole;
+	sched.late += sched.behind;
+	sched.last = at;
+	sched.due += whole;
+	sched.left = burst - 1;
 	return true;
 }
 

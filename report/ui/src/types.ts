@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Made from the Go types by `go test ./report -run TestTypes -update`; do not edit.
+// Made from the Go types by `go test ./report -run Types -update`; do not edit.
 
 export interface Document {
   schema: number;
