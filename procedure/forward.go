@@ -361,7 +361,7 @@ func (m *point) search(ctx context.Context, overload unit.FrameRate) (unit.Frame
 func (m *point) limit(l search.Limit, streams unit.FrameRate) {
 	switch {
 	case l.Clean+l.Lossy == 0:
-		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("no throughput: all %d trials of the search were invalid, so nothing is known of the box", l.Invalid))
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid, for the tester was held up", l.Invalid)
 		return
 	case l.Clean == 0:
 		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every load tried"

@@ -7,8 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
+	"boxdyno/engine"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
@@ -21,18 +26,7 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (Outcom
 	if topology != "mem" {
 		testutil.Privileged(t)
 	}
-	var bed *lab.Testbed
-	for _, s := range lab.All {
-		if s.Name == topology {
-			top := s.New()
-			assign(t, top.Flags, bedSet)
-			var err error
-			if bed, err = top.Build(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	defer bed.Close()
+	bed := build(t, topology, bedSet)
 	p := newForward()
 	assign(t, p.Flags, set)
 	if err := p.Check(bed); err != nil {
@@ -44,7 +38,7 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (Outcom
 		if err != nil {
 			return result.Record{}, err
 		}
-		r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Load: o.Load, Account: o.Account, Phases: o.Phases}
+		r := result.Record{Parent: "point", Config: cfg, Status: o.Status, Reason: o.Reason, Load: o.Load, Account: o.Account, Phases: o.Phases}
 		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
 		recs = append(recs, r)
 		return r, nil
@@ -59,6 +53,29 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (Outcom
 	return out, recs
 }
 
+func build(t *testing.T, topology string, set map[string]string) *lab.Testbed {
+	t.Helper()
+	for _, s := range lab.All {
+		if s.Name != topology {
+			continue
+		}
+		top := s.New()
+		assign(t, top.Flags, set)
+		bed, err := top.Build(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := bed.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return bed
+	}
+	t.Fatalf("there is no topology %s", topology)
+	return nil
+}
+
 func assign(t *testing.T, flags func(*flag.FlagSet), set map[string]string) {
 	t.Helper()
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
@@ -70,29 +87,189 @@ func assign(t *testing.T, flags func(*flag.FlagSet), set map[string]string) {
 	}
 }
 
-func TestShow(t *testing.T) {
+// A box in memory with a known limit is measured right.
+func TestForwardFindsTheLimit(t *testing.T) {
+	for _, limit := range []float64{20e3, 150e3, 400e3} {
+		out, recs := bench(t, "mem", map[string]string{"capacity": fmt.Sprint(limit), "queue": "16"}, nil)
+		if out.Status != result.Passed {
+			t.Errorf("limit %v: %s: %s", limit, out.Status, out.Reason)
+		}
+		// A queue of q frames lets q/T more through in a trial of T.
+		v := figure(t, out, "throughput_fps")
+		most := limit + 16/0.15
+		if v.Lo == nil || v.Hi == nil || *v.Lo > most || *v.Hi < limit || *v.Hi > most*1.1 || *v.Lo < limit*0.9 {
+			t.Errorf("limit %v: throughput %+v %v", limit, v, out.Warnings)
+		}
+		if f := figure(t, out, "forwarding_rate_fps"); math.Abs(f.Value/limit-1) > 0.01 {
+			t.Errorf("limit %v: forwarding rate %v", limit, f.Value)
+		}
+		for _, r := range recs {
+			if r.Account.Unexplained != 0 {
+				t.Errorf("limit %v: %v: %d unexplained", limit, r.Config, r.Account.Unexplained)
+			}
+		}
+	}
+}
+
+func figure(t *testing.T, o Outcome, metric string) result.Value {
+	t.Helper()
+	for _, v := range o.Values {
+		if v.Metric == metric {
+			return v
+		}
+	}
+	t.Fatalf("there is no %s in %+v, %s %s %v", metric, o.Values, o.Status, o.Reason, o.Warnings)
+	return result.Value{}
+}
+
+func TestForwardOfALossyBox(t *testing.T) {
+	out, _ := bench(t, "mem", map[string]string{"capacity": "1000000", "loss": "0.01"}, nil)
+	if out.Status != result.Failed || figure(t, out, "throughput_fps").Value != 0 {
+		t.Errorf("%s %s %+v: a box that loses at every load has no throughput", out.Status, out.Reason, out.Values)
+	}
+}
+
+func TestForwardAtTheTestersCeiling(t *testing.T) {
+	out, _ := bench(t, "mem", map[string]string{"capacity": "900000", "ceiling": "200000"}, nil)
+	for _, metric := range []string{"throughput_fps", "forwarding_rate_fps"} {
+		if v := figure(t, out, metric); v.Bound != result.AtLeast {
+			t.Errorf("%s %+v is the tester's, not the box's, and does not say so", metric, v)
+		}
+	}
+}
+
+func TestForwardAtLineRate(t *testing.T) {
+	out, recs := bench(t, "mem", map[string]string{"capacity": "900000", "link_rate": "100Mbps"}, nil)
+	v := figure(t, out, "line_rate_share")
+	if math.Abs(v.Value-1) > 0.001 || v.Bound != result.AtLeast {
+		t.Errorf("a box faster than its link has %+v of line rate", v)
+	}
+	for _, r := range recs[1:] {
+		if r.Load.Offered > 149e3 {
+			t.Errorf("%v: %v offered on a link of 100 Mbit/s", r.Config, r.Load.Offered)
+		}
+	}
+}
+
+func TestForwardLatency(t *testing.T) {
+	out, _ := bench(t, "mem", map[string]string{"capacity": "200000", "delay": "150us"}, nil)
+	// The queue's service time of 5 us comes on top; buckets are a sixteenth wide.
+	if v := figure(t, out, "latency_p50_s").Value; v < 150e-6 || v > 155e-6*17/16 {
+		t.Errorf("latency %v of a box that delays by 150 us", v)
+	}
+}
+
+func TestForwardChecks(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  map[string]string
+		want string
+	}{
+		"ipv6 64":        {map[string]string{"ip": "6"}, "84"},
+		"rules of route": {map[string]string{"rules": "5"}, "filter"},
+		"nat flows":      {map[string]string{"service": "nat", "flows": "10001"}, "10000"},
+		"nat ipv6":       {map[string]string{"service": "nat", "ip": "6", "frame_size": "84"}, "IPv4"},
+		"drop both":      {map[string]string{"service": "drop-tc", "direction": "both"}, "one way"},
+		"over the MTU":   {map[string]string{"frame_size": "1522"}, "MTU of 1504"},
+	} {
+		p := newForward()
+		assign(t, p.Flags, c.set)
+		err := p.Check(&lab.Testbed{Services: lab.Services, Ports: []lab.Port{{MTU: 1500}}})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want a sentence with %q", name, err, c.want)
+		}
+	}
+	for k, v := range map[string]string{"service": "bridge", "direction": "up", "frame_size": "63", "rules": "-1", "flows": "0", "ip": "5", "preset": "slow"} {
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		newForward().Flags(fs)
+		if fs.Set(k, v) == nil {
+			t.Errorf("%s=%s was taken", k, v)
+		}
+	}
+}
+
+// In the sandbox every frame is accounted for, at a low load and far above
+// capacity, whatever the service, the direction and the IP version.
+func TestSandboxBooksClose(t *testing.T) {
+	testutil.Privileged(t)
+	bed := build(t, "sandbox", nil)
 	for _, set := range []map[string]string{
-		{"service": "route"}, {"service": "route", "direction": "both"}, {"service": "nat", "flows": "1000"},
-		{"service": "nat", "flows": "100", "direction": "wan-to-lan"},
-		{"service": "filter", "rules": "100"}, {"service": "drop-xdp"}, {"service": "drop-tc"}, {"service": "drop-nft"},
-		{"service": "route", "ip": "6", "frame_size": "84"},
+		{"service": "route"}, {"service": "route", "direction": "both", "frame_size": "imix", "flows": "1000"},
+		{"service": "route", "direction": "wan-to-lan", "frame_size": "1518", "flows": "1000000"},
+		{"service": "route", "ip": "6", "frame_size": "84", "direction": "both"},
+		{"service": "filter", "rules": "0"}, {"service": "filter", "rules": "1000"},
+		{"service": "nat", "flows": "10000"}, {"service": "nat", "flows": "100", "direction": "wan-to-lan"},
+		{"service": "nat", "flows": "1000", "direction": "both"},
+		{"service": "drop-xdp"}, {"service": "drop-tc", "direction": "wan-to-lan"}, {"service": "drop-nft"},
 	} {
 		t.Run(fmt.Sprint(set), func(t *testing.T) {
-			out, recs := bench(t, "sandbox", nil, set)
-			t.Log(out.Status, out.Reason, out.Warnings)
-			for _, v := range out.Values {
-				lo, hi := 0.0, 0.0
-				if v.Lo != nil {
-					lo = *v.Lo
-				}
-				if v.Hi != nil {
-					hi = *v.Hi
-				}
-				t.Logf("%-22s %s %.4g [%.4g %.4g] n=%d", v.Metric, v.Bound, v.Value, lo, hi, v.N)
+			p := newForward().(*Forward)
+			assign(t, p.Flags, set)
+			if err := p.Check(bed); err != nil {
+				t.Fatal(err)
 			}
-			for _, r := range recs {
-				t.Logf("%v %s %s off %.0f fwd %.0f lost %d unexplained %d drops %v stalls %d/%d", r.Config, r.Status, r.Reason, r.Load.Offered, r.Load.Forwarded, r.Account.Lost(), r.Account.Unexplained, r.Account.Drops, r.Load.Stalls, r.Load.LongestStall)
+			ctx := context.Background()
+			if err := bed.Serve(ctx, lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value}); err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.open(ctx, bed, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.close()
+			for _, l := range []engine.Load{{Rate: 5000, Duration: 40 * time.Millisecond}, {Duration: 40 * time.Millisecond}} {
+				o, err := r.trial(ctx, l, l.Rate > 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := o.Account
+				if a.Unexplained != 0 || !a.Settled || a.Accepted == 0 {
+					t.Errorf("load %+v: account %+v", l, a)
+				}
+				place := dropPlaces[p.service.value]
+				switch {
+				case place == "" && (a.Received == 0 || o.Load.Forwarded == 0):
+					t.Errorf("load %+v: nothing came through: %+v", l, a)
+				case place != "" && (a.Received != 0 || a.DroppedAt(place) == 0):
+					t.Errorf("load %+v: not thrown away in %s: %+v", l, place, a)
+				case l.Rate == 0 && o.Load.Forwarded > o.Load.Offered*1.01:
+					t.Errorf("load %+v: %v forwarded of %v offered", l, o.Load.Forwarded, o.Load.Offered)
+				}
+				if o.Load.Broken+o.Load.Duplicate != 0 {
+					t.Errorf("load %+v: %d broken, %d duplicate", l, o.Load.Broken, o.Load.Duplicate)
+				}
 			}
 		})
+	}
+}
+
+// Where the DUT shares the tester's CPU, no throughput is claimed.
+func TestSharedPlacementClaimsNoThroughput(t *testing.T) {
+	out, recs := bench(t, "sandbox", map[string]string{"placement": "shared"}, nil)
+	for _, v := range out.Values {
+		if strings.HasPrefix(v.Metric, "throughput") || strings.HasPrefix(v.Metric, "latency") {
+			t.Errorf("placement shared reports %s", v.Metric)
+		}
+	}
+	if figure(t, out, "forwarding_rate_fps").Value == 0 || len(out.Warnings) == 0 {
+		t.Errorf("%+v", out)
+	}
+	for _, r := range recs {
+		if r.Account.Unexplained != 0 {
+			t.Errorf("%v: %d unexplained", r.Config, r.Account.Unexplained)
+		}
+	}
+}
+
+func TestMergeHistograms(t *testing.T) {
+	a := &result.Histogram{Upper: []float64{1, 3, 5}, Count: []uint64{1, 2, 3}}
+	b := &result.Histogram{Upper: []float64{2, 3}, Count: []uint64{7, 8}}
+	want := &result.Histogram{Upper: []float64{1, 2, 3, 5}, Count: []uint64{1, 7, 10, 3}}
+	for _, got := range []*result.Histogram{merge(a, b), merge(b, a)} {
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("merged %+v, want %+v", got, want)
+		}
+	}
+	if merge(nil, a) != a || merge(a, nil) != a {
+		t.Error("nil is not empty")
 	}
 }
