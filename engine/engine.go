@@ -43,7 +43,8 @@ type TxReport struct {
 	Stalls       uint64 // times that the sender stood still for more than StallFloor
 	LongestStall time.Duration
 	First, Last  unit.Instant   // of the first and last frame issued
-	Offered      unit.FrameRate // accepted over last - first
+	Offered      unit.FrameRate // accepted over the load's duration, or over last - first where a count ended it
+	Peak         unit.FrameRate // the highest rate on the way: Offered, or that at which delayed frames were made up
 	Batch        int            // most frames between two flushes of the port's queue
 }
 

@@ -407,9 +407,12 @@ func (s *memSender) reports(streams []Stream) []TxReport {
 		reports[i] = TxReport{
 			Stream: streams[i].ID, Intended: s.load.intended(), Accepted: st.sent,
 			Late: s.pace.late, CatchUp: s.pace.catchUp,
-			First: st.first, Last: st.last, Offered: rateOver(st.sent, st.first, st.last), Batch: 1,
+			First: st.first, Last: st.last, Batch: 1,
 		}
-		if r := &reports[i]; r.Intended > st.sent {
+		r := &reports[i]
+		r.Offered = offered(s.load, *r)
+		r.Peak = r.Offered
+		if r.Intended > st.sent {
 			r.NotSent = r.Intended - st.sent
 		}
 	}

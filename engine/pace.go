@@ -109,3 +109,14 @@ func (l Load) intended() uint64 {
 	}
 	return n
 }
+
+// offered is the rate at which a load's frames were accepted: over the whole
+// duration, so that a sender that stood still at its end is seen, or over the
+// time from the first to the last frame of a counted load.
+func offered(l Load, r TxReport) unit.FrameRate {
+	counted := l.Count > 0 && (l.Rate == 0 || l.Duration == 0 || float64(l.Count) < float64(l.Rate)*l.Duration.Seconds())
+	if counted || l.Rate == 0 {
+		return rateOver(r.Accepted, r.First, r.Last)
+	}
+	return unit.FrameRate(float64(r.Accepted) / max(l.Duration, time.Duration(r.Last-r.First)).Seconds())
+}

@@ -92,7 +92,8 @@ type packetSender struct {
 	queues  []sendQueue // one a lane
 	pace    *pace
 	clock   clock
-	total   uint64 // frames of all streams; 0: until the duration is over
+	total   uint64       // frames of all streams; 0: until the duration is over
+	end     unit.Instant // 0: with the last frame
 	stop    atomic.Bool
 	cost    float64 // ns that a frame takes, as of late
 }
@@ -116,6 +117,7 @@ type sendQueue struct {
 	stream []*packetStream // whose frame it is
 	room   [1]unix.PollFd  // to wait for
 	failed uint64
+	batch  int // most frames that left in one flush
 }
 
 // mmsghdr is the kernel's struct mmsghdr.
@@ -206,18 +208,23 @@ func (s *packetSender) run() error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set the sender's timer slack: %w", err)
 	}
-	flat := s.load.Rate == 0
+	flat, burst := s.load.Rate == 0, flatBatch
+	if !flat {
+		burst = burstFor(s.load, len(s.streams))
+	}
 	begin := s.clock.now()
 	s.pace = newPace(s.load.Rate*unit.FrameRate(len(s.streams)), begin)
-	end := begin + unit.Instant(s.load.Duration)
+	if s.load.Duration != 0 {
+		s.end = begin + unit.Instant(s.load.Duration)
+	}
 	done := 0 // frames of the last round
 	for !s.stop.Load() {
 		now := s.clock.now()
 		s.account(now, done)
-		if s.load.Duration != 0 && now >= end || s.total != 0 && s.pace.k == s.total {
+		if s.over(now) || s.total != 0 && s.pace.k == s.total {
 			break
 		}
-		for done = 0; done < flatBatch && (s.total == 0 || s.pace.k < s.total); done++ {
+		for done = 0; done < burst && (s.total == 0 || s.pace.k < s.total); done++ {
 			st := &s.streams[s.pace.k%uint64(len(s.streams))]
 			if !s.pace.take(now) {
 				break
@@ -229,7 +236,7 @@ func (s *packetSender) run() error {
 			continue
 		}
 		for i := range s.queues {
-			if err := s.queues[i].flush(flat); err != nil {
+			if err := s.flush(&s.queues[i]); err != nil {
 				return err
 			}
 		}
@@ -241,6 +248,11 @@ func (s *packetSender) run() error {
 		}
 	}
 	return nil
+}
+
+// over says whether no more is to be sent at now.
+func (s *packetSender) over(now unit.Instant) bool {
+	return s.stop.Load() || s.end != 0 && now >= s.end
 }
 
 // account looks for a stall in a round of done frames, which began at the last
@@ -275,19 +287,29 @@ func (st *packetStream) add(now unit.Instant) {
 }
 
 // flush hands the queue's frames to the port. Flat out, it waits for room in the
-// socket's buffer; paced, a frame that finds none has failed.
-func (q *sendQueue) flush(flat bool) error {
+// socket's buffer, and what has found none by the end was not sent; paced, a frame
+// that finds none has failed.
+func (s *packetSender) flush(q *sendQueue) error {
+	left := 0
 	for i := 0; i < q.n; {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&q.msgs[i])), uintptr(q.n-i), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == 0:
 			i += int(n)
+			left += int(n)
 			if i == q.n {
 				continue
 			}
 		case errno == unix.EINTR:
 			continue
-		case errno == unix.EAGAIN && flat:
+		case errno == unix.EAGAIN && s.load.Rate == 0:
+			// A port that pause frames hold may never have room.
+			if s.over(s.clock.now()) {
+				for ; i < q.n; i++ {
+					q.stream[i].sent--
+				}
+				continue
+			}
 			if _, err := unix.Poll(q.room[:], 1); err != nil && err != unix.EINTR {
 				return fmt.Errorf("wait for %s to send: %w", q.port.Name, err)
 			}
@@ -302,6 +324,7 @@ func (q *sendQueue) flush(flat bool) error {
 		q.failed++
 		i++
 	}
+	q.batch = max(q.batch, left)
 	q.n = 0
 	return nil
 }
@@ -327,13 +350,11 @@ func (s *packetSender) reports() []TxReport {
 		st := &s.streams[i]
 		reports[i] = TxReport{
 			Stream: st.id, Intended: intended, Accepted: st.sent - st.failed, Refused: st.failed,
-			First: st.first, Last: st.last, Batch: 1,
+			First: st.first, Last: st.last, Batch: st.queue.batch,
 		}
 		r := &reports[i]
-		r.Offered = rateOver(r.Accepted, r.First, r.Last)
-		if s.load.Rate == 0 {
-			r.Batch = flatBatch
-		}
+		r.Offered = offered(s.load, *r)
+		r.Peak = r.Offered
 		if intended > st.sent {
 			r.NotSent = intended - st.sent
 		}

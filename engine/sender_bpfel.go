@@ -46,6 +46,7 @@ type senderSchedule struct {
 	Origin       uint64
 	Due          uint64
 	Now          uint64
+	Usual        uint64
 	Sent         uint64
 	Last         uint64
 	Late         uint64

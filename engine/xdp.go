@@ -96,8 +96,11 @@ func probeSend(port string) error {
 // refused sorts the answers of bpf(2): EPERM is a missing privilege, EINVAL and
 // EOPNOTSUPP are the kernel's no, others are not known.
 func refused(what string, err error) error {
+	var verifier *ebpf.VerifierError // comes with EACCES, too
 	switch {
-	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
+	case errors.As(err, &verifier):
+		return fmt.Errorf("%s: %w (%v)", what, host.ErrNotSupported, err)
+	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s: %w", what, host.Privilege("use BPF"))
 	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("%s: %w (%v)", what, host.ErrNotSupported, err)

@@ -101,8 +101,13 @@ func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 	if lanes == 0 || lanes > len(t.lanes) {
 		return nil, fmt.Errorf("transmit: %d streams on %d lanes", lanes, len(t.lanes))
 	}
-	if l.Duration == 0 && l.Count == 0 {
-		return nil, errors.New("transmit: a load needs a duration or a count")
+	if err := l.check(); err != nil {
+		return nil, fmt.Errorf("transmit: %w", err)
+	}
+	for _, s := range streams {
+		if s.Lane < 0 || s.Lane >= len(t.lanes) {
+			return nil, fmt.Errorf("transmit: stream %d goes by lane %d of %d", s.ID, s.Lane, len(t.lanes))
+		}
 	}
 	sched := senderSchedule{Duration: uint64(l.Duration), Count: l.Count * uint64(lanes)}
 	if l.Rate > 0 {
@@ -152,7 +157,8 @@ func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 		for {
 			err := runLive(p.send, first, endless, batch)
-			if !errors.Is(err, unix.EINTR) || p.done() || ctx.Err() != nil {
+			// A signal may be for nothing, and frames that are not due use repeats up.
+			if err != nil && !errors.Is(err, unix.EINTR) || p.done() || ctx.Err() != nil {
 				return err
 			}
 		}
@@ -357,15 +363,15 @@ func (t *xdpTransmitter) reports(p *senderProgram, l Load, streams []Stream, bat
 		if due > lane.Issued {
 			r.NotSent = due - lane.Issued
 		}
-		frames := lane.Issued
-		if s.Interval > 0 && frames > 0 {
-			frames-- // intervals between the frames that were paced
-		} else {
+		r.Offered = offered(l, *r)
+		if s.Interval == 0 {
+			// The clock is read every 64 frames only: lanes have the load's span.
 			r.First, r.Last = unit.Instant(s.Origin), unit.Instant(s.Now)
+			r.Offered = rateOver(r.Accepted+1, r.First, r.Last)
 		}
-		if d := r.Last - r.First; d > 0 {
-			taken := float64(r.Accepted) / float64(max(lane.Issued, 1))
-			r.Offered = unit.FrameRate(float64(frames) * taken * 1e9 / float64(d))
+		r.Peak = r.Offered
+		if s.Late > 0 {
+			r.Peak = max(r.Offered, l.Rate*16/15)
 		}
 	}
 	return reports, nil

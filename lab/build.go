@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/engine"
@@ -109,7 +110,8 @@ func (c *cleanup) close() (err error) {
 // permit makes what the kernel does not permit a *host.Missing.
 func permit(what string, err error) error {
 	var missing *host.Missing
-	if errors.As(err, &missing) || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+	var verifier *ebpf.VerifierError // comes with EACCES, and is the kernel's no
+	if errors.As(err, &missing) || errors.As(err, &verifier) || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		return err
 	}
 	return host.Privilege(fmt.Sprintf("%s (%v)", what, err))

@@ -151,7 +151,7 @@ func rank(p result.Place) int { return slices.Index(result.Places, p) }
 func (b *Book) account(after snapshot, e Ends) result.Account {
 	a := result.Account{
 		Intended: int64(e.Intended), Accepted: int64(e.Accepted), Refused: int64(e.Refused),
-		NotSent: int64(e.NotSent), Received: int64(e.Received),
+		NotSent: int64(e.NotSent), Received: int64(e.Received), Duplicate: int64(e.Duplicate),
 	}
 	terms := slices.Clone(b.terms)
 	for i, h := range b.hosts {

@@ -56,7 +56,8 @@ type Source interface {
 // Accepted includes the frames that a full receive ring behind the tester's veth
 // did not take (tx_dropped of its port): they are the DUT's loss. LocalDrops are
 // the meter's own losses.
-type Ends struct{ Intended, Accepted, Refused, NotSent, Received, LocalDrops uint64 }
+// Duplicate is the part of Received that had come before.
+type Ends struct{ Intended, Accepted, Refused, NotSent, Received, Duplicate, LocalDrops uint64 }
 
 const (
 	readGap       = 20 * time.Millisecond // between two reads that must be equal

@@ -216,6 +216,11 @@ func TestSandboxBooksClose(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.close()
+			if p.service.value == "nat" {
+				if err := p.openFlows(ctx, bed, r); err != nil {
+					t.Fatal(err)
+				}
+			}
 			for _, l := range []engine.Load{{Rate: 5000, Duration: 40 * time.Millisecond}, {Duration: 40 * time.Millisecond}} {
 				o, err := r.trial(ctx, l, l.Rate > 0)
 				if err != nil {

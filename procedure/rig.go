@@ -5,7 +5,6 @@ package procedure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"boxdyno/engine"
@@ -20,7 +19,7 @@ import (
 // A rig is what the trials of one point share: streams, an open transmitter,
 // meters and paths. One trial goes
 //
-//	prepare -> meters armed -> ledger.Open -> Transmit -> settle, Book.Close (reads the meters) -> Outcome
+//	meters armed -> ledger.Open -> Transmit -> settle, Book.Close (reads the meters) -> Outcome
 type rig struct {
 	bed     *lab.Testbed
 	backend string
@@ -28,10 +27,10 @@ type rig struct {
 	streams []engine.Stream
 	tx      engine.Transmitter
 	meters  []engine.Meter // one a receiving port
+	to      []int          // the ports they are on
 	arms    [][]uint16     // streams that each meter counts
 	paths   []ledger.Path
-	settle  time.Duration                   // least wait after traffic before counters are read
-	prepare func(ctx context.Context) error // nil: nothing to do before a trial
+	settle  time.Duration // least wait after traffic before counters are read
 }
 
 // A way is one stream's: from one port to another.
@@ -61,11 +60,21 @@ func newRig(ctx context.Context, bed *lab.Testbed, ports []lab.Port, loop bool, 
 		if err != nil {
 			return nil, err
 		}
-		r.meters = append(r.meters, m)
+		r.meters, r.to = append(r.meters, m), append(r.to, w.to)
 		r.arms = append(r.arms, []uint16{id})
 	}
 	r.tx, err = bed.Engine.OpenTransmitter(ctx, lanes, bed.TesterCPU)
 	return r, err
+}
+
+// meterAt is the meter on port i, nil where the rig has none.
+func (r *rig) meterAt(i int) engine.Meter {
+	for n, to := range r.to {
+		if to == i {
+			return r.meters[n]
+		}
+	}
+	return nil
 }
 
 func (r *rig) close() error {
@@ -82,11 +91,6 @@ func (r *rig) close() error {
 // trial offers l and accounts for every frame of it. The verdict is left to
 // verdict.Validity.
 func (r *rig) trial(ctx context.Context, l engine.Load, timing bool) (Outcome, error) {
-	if r.prepare != nil {
-		if err := r.prepare(ctx); err != nil {
-			return Outcome{}, fmt.Errorf("prepare the trial: %w", err)
-		}
-	}
 	for i, m := range r.meters {
 		if err := m.Arm(ctx, timing, r.arms[i]...); err != nil {
 			return Outcome{}, err
@@ -114,6 +118,7 @@ func (r *rig) trial(ctx context.Context, l engine.Load, timing bool) (Outcome, e
 			e.LocalDrops += rep.Drops
 			for _, s := range rep.Streams {
 				e.Received += s.Frames + s.Broken
+				e.Duplicate += s.Duplicate
 			}
 		}
 		for _, t := range sent {
@@ -150,6 +155,7 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 	}
 	for _, t := range sent {
 		out.Offered += t.Offered
+		out.Peak += t.Peak
 		out.Batch = t.Batch
 		// Lanes share a schedule and a thread: each reports the same stalls.
 		out.Late = max(out.Late, int64(t.Late))
@@ -157,17 +163,23 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 		out.Stalls = max(out.Stalls, int64(t.Stalls))
 		out.LongestStall = max(out.LongestStall, int64(t.LongestStall))
 	}
+	begin, end := span(sent)
+	var frames uint64
 	for _, m := range seen {
 		out.Foreign += int64(m.Foreign)
 		out.MeterDrops += int64(m.Drops)
 		for _, s := range m.Streams {
-			out.Forwarded += s.Rate
+			frames += s.Frames - s.Duplicate
+			end = max(end, s.Last)
 			out.Reordered += int64(s.Reordered)
 			out.Duplicate += int64(s.Duplicate)
 			out.Broken += int64(s.Broken)
 			out.Latency = merge(out.Latency, s.Latency)
 			out.Gaps = merge(out.Gaps, s.Gaps)
 		}
+	}
+	if d := end - begin; d > 0 {
+		out.Forwarded = unit.FrameRate(float64(frames) * 1e9 / float64(d))
 	}
 	return out
 }

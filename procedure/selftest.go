@@ -37,7 +37,25 @@ func (p *SelfTest) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 }
 
-func (p *SelfTest) Check(bed *lab.Testbed) error { return p.mix.Signed(p.ip.value == "6") }
+func (p *SelfTest) Check(bed *lab.Testbed) error {
+	if err := p.mix.Signed(p.ip.value == "6"); err != nil || bed == nil {
+		return err
+	}
+	return fits(p.mix.Mix, p.ip.value == "6", bed.Loop)
+}
+
+// fits says why ports cannot carry the mix.
+func fits(mix frame.Mix, ipv6 bool, ports []lab.Port) error {
+	for _, p := range ports {
+		if need := mix.Largest().Buffer() - 14; p.MTU != 0 && need > p.MTU {
+			return fmt.Errorf("frame size %d: it needs an MTU of %d, and port %s has %d", mix.Largest(), need, p.Name, p.MTU)
+		}
+		if ipv6 && !p.Addr6.IsValid() {
+			return fmt.Errorf("ip 6: port %s has no IPv6, for this kernel has none", p.Name)
+		}
+	}
+	return nil
+}
 
 func (p *SelfTest) Estimate() (int, time.Duration) {
 	return 1, effortOf(p.preset.value).selfTest
@@ -62,7 +80,7 @@ func selfTest(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool, e e
 		streams = 2
 	}
 	cfg := []result.Pair{{Key: "frame_size", Value: mix.Name}, {Key: "ip", Value: ipText(ipv6)}, {Key: "streams", Value: strconv.Itoa(streams)}}
-	key := fmt.Sprintf("self-test/%s/ipv%s/%d", mix.Name, ipText(ipv6), streams)
+	key := fmt.Sprintf("self-test/%s/ipv%s/%d/%v", mix.Name, ipText(ipv6), streams, e.selfTest)
 	return env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
 		loop := env.Bed.Loop
 		if len(loop) != 2 {

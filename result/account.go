@@ -47,13 +47,14 @@ type Term struct {
 // Every term is read from a counter; only Unexplained is what the equation
 // leaves, of either sign, and it is never hidden.
 type Account struct {
-	Intended    int64  `json:"intended"` // 0 for a flat-out load, which intends no number
-	Accepted    int64  `json:"accepted"` // handed to the tester's port and taken
-	Refused     int64  `json:"refused"`  // the tester's kernel or port did not take them
-	NotSent     int64  `json:"not_sent"` // due but not sent in time
-	Received    int64  `json:"received"` // counted by the meters, duplicates included
-	Drops       []Term `json:"terms"`    // each frame that ended elsewhere, under its own name; path order, only N != 0
-	Passed      []Term `json:"passed"`   // checkpoints: frames that went by, path order; they localise what is unexplained
+	Intended    int64  `json:"intended"`            // 0 for a flat-out load, which intends no number
+	Accepted    int64  `json:"accepted"`            // handed to the tester's port and taken
+	Refused     int64  `json:"refused"`             // the tester's kernel or port did not take them
+	NotSent     int64  `json:"not_sent"`            // due but not sent in time
+	Received    int64  `json:"received"`            // counted by the meters, duplicates included
+	Duplicate   int64  `json:"duplicate,omitempty"` // of them, those that had come before
+	Drops       []Term `json:"terms"`               // each frame that ended elsewhere, under its own name; path order, only N != 0
+	Passed      []Term `json:"passed"`              // checkpoints: frames that went by, path order; they localise what is unexplained
 	InFlight    int64  `json:"in_flight"`
 	Unexplained int64  `json:"unexplained"`
 	Settled     bool   `json:"settled"` // counters stood still before they were read
@@ -77,5 +78,6 @@ func (a *Account) DroppedAt(p Place) (n int64) {
 	return n
 }
 
-// Lost is what was offered and did not arrive, by the tester's ends alone.
-func (a *Account) Lost() int64 { return a.Accepted - a.Received }
+// Lost is what was offered and did not arrive, by the tester's ends alone; a
+// frame that arrives twice makes up for no other.
+func (a *Account) Lost() int64 { return a.Accepted - a.Received + a.Duplicate }

@@ -86,8 +86,9 @@ type Load struct {
 	Streams      int            `json:"streams"`                // 1, or 2 for both directions at once
 	Intended     unit.FrameRate `json:"intended_fps,omitempty"` // 0: flat out
 	Offered      unit.FrameRate `json:"offered_fps"`
-	Forwarded    unit.FrameRate `json:"forwarded_fps"`
-	Backend      string         `json:"backend"` // transmitter/meter and mode: "xdp/native"
+	Peak         unit.FrameRate `json:"peak_fps,omitempty"` // at which delayed frames were made up
+	Forwarded    unit.FrameRate `json:"forwarded_fps"`      // over the time from the first frame sent to the last sent or received
+	Backend      string         `json:"backend"`            // transmitter/meter and mode: "xdp/native"
 	Batch        int            `json:"batch"`
 	Late         int64          `json:"late,omitempty"`         // frames sent more than an interval behind the schedule
 	CatchUp      int64          `json:"catch_up,omitempty"`     // longest burst sent to catch up, frames

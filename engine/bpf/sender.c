@@ -57,7 +57,8 @@ struct schedule {
 	/* state */
 	u64 origin;
 	u64 due; /* next burst, 1/65536 ns from origin */
-	u64 now; /* at the last reading of the clock */
+	u64 now;   /* at the last reading of the clock */
+	u64 usual; /* ns between the last two readings without a stall */
 	u64 sent;
 	u64 last; /* burst, in 1/65536 ns from origin */
 	u64 late;
@@ -79,14 +80,17 @@ static __always_inline u16 fold(u32 s)
 	return ~s;
 }
 
+/* A stall is time beyond what the frames since the last reading took before. */
 static __always_inline void tick(u64 now)
 {
 	u64 stood = now - sched.now;
 
-	if (sched.now && stood > STALL_NS) {
+	if (sched.now && stood > STALL_NS + 2 * sched.usual) {
 		sched.stalls++;
-		if (stood > sched.longest_stall)
-			sched.longest_stall = stood;
+		if (stood - sched.usual > sched.longest_stall)
+			sched.longest_stall = stood - sched.usual;
+	} else if (sched.now) {
+		sched.usual = stood;
 	}
 	sched.now = now;
 }
@@ -95,7 +99,7 @@ static __always_inline void tick(u64 now)
  * Whether the next frame is due. Frames leave in bursts, each when its last frame
  * is due; one frame is a burst, too. The schedule never moves: a sender that was
  * held up catches up, and because more frames at once are another load than the
- * one asked for, it does so at 8/7 of the rate.
+ * one asked for, it does so at 16/15 of the rate, which user space reports.
  */
 static __always_inline bool due(u64 now)
 {
@@ -107,7 +111,7 @@ static __always_inline bool due(u64 now)
 		sched.late += sched.behind;
 		return true;
 	}
-	if (at < sched.due || (sched.sent && at - sched.last < whole - (whole >> 3)))
+	if (at < sched.due || (sched.sent && at - sched.last < whole - (whole >> 4)))
 		return false;
 	sched.behind = at - sched.due >= whole;
 	sched.late += sched.behind;

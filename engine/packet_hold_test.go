@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+
+	"golang.org/x/sys/unix"
+)
+
+// held is a transmitter whose port keeps what it is given until the test reads
+// it: a socket pair, which answers EAGAIN once its buffer is full, as a packet
+// socket does whose port is held by pause frames.
+func held(t *testing.T) (tx Transmitter, received func() []frame.Signature) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx = &packetTransmitter{lanes: []*packetLane{{port: host.Port{Name: "lo"}, fd: fds[0], mtu: 1500}}}
+	t.Cleanup(func() {
+		if err := errors.Join(tx.Close(), unix.Close(fds[1])); err != nil {
+			t.Error(err)
+		}
+	})
+	return tx, func() (all []frame.Signature) {
+		for {
+			buf := make([]byte, 60)
+			switch n, err := unix.Read(fds[1], buf); {
+			case err == unix.EAGAIN:
+				return all
+			case err != nil || n != len(buf):
+				t.Fatalf("read %d octets: %v", n, err)
+			}
+			s, _ := frame.Parse(buf)
+			all = append(all, s)
+		}
+	}
+}
+
+// Alone, each frame has a stamp and a flush of its own, however late it is; so
+// have frames of a low rate.
+func TestPacketAlone(t *testing.T) {
+	for _, l := range []Load{{Rate: 20e6, Count: 100, Alone: true}, {Rate: 20e3, Count: 100}} {
+		tx, received := held(t)
+		reps, err := tx.Transmit(context.Background(), l, Stream{ID: 3, Frames: spec4(1, 64)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := received()
+		if r := reps[0]; r.Batch != 1 || r.Accepted != 100 || len(all) != 100 {
+			t.Errorf("%v: received %d: %+v", float64(l.Rate), len(all), r)
+		}
+		for i := 1; i < len(all); i++ {
+			if all[i].Time <= all[i-1].Time || all[i].Sequence != uint32(i) {
+				t.Errorf("%v: frame %d: %+v after %+v", float64(l.Rate), i, all[i], all[i-1])
+			}
+		}
+	}
+}
+
+// Batch is what left in one flush, and no constant.
+func TestPacketBatch(t *testing.T) {
+	for _, c := range []struct {
+		l    Load
+		most int
+	}{{Load{Count: 10}, 10}, {Load{Count: 100}, flatBatch}, {Load{Rate: 1e9, Count: 100}, mostBurst}} {
+		tx, received := held(t)
+		reps, err := tx.Transmit(context.Background(), c.l, Stream{ID: 3, Frames: spec4(1, 64)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(received()); reps[0].Batch != c.most || n != int(c.l.Count) {
+			t.Errorf("%+v: received %d: %+v", c.l, n, reps[0])
+		}
+	}
+}
+
+// A port that takes nothing more ends a flat load in time: by its duration, and
+// by the context. What it did not take was not sent.
+func TestPacketHeldPort(t *testing.T) {
+	for _, c := range []struct {
+		l    Load
+		want error
+	}{
+		{Load{Duration: 50 * time.Millisecond}, nil},
+		{Load{Duration: 50 * time.Millisecond, Count: 1e6}, nil},
+		{Load{Count: 1e6}, context.DeadlineExceeded},
+		{Load{Duration: time.Minute}, context.DeadlineExceeded},
+	} {
+		tx, received := held(t)
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		type answer struct {
+			reps []TxReport
+			err  error
+		}
+		done := make(chan answer, 1)
+		go func() {
+			reps, err := tx.Transmit(ctx, c.l, Stream{ID: 3, Frames: spec4(1, 64)})
+			done <- answer{reps, err}
+		}()
+		select {
+		case a := <-done:
+			r := a.reps[0]
+			if !errors.Is(a.err, c.want) || r.Accepted == 0 || r.Accepted != uint64(len(received())) {
+				t.Errorf("%+v: %v, %+v", c.l, a.err, r)
+			}
+			if r.Intended != c.l.Count || r.Intended != 0 && r.Accepted+r.Refused+r.NotSent != r.Intended {
+				t.Errorf("%+v: the books do not close: %+v", c.l, r)
+			}
+			if r.Refused > 10 || math.IsNaN(float64(r.Offered)) {
+				t.Errorf("%+v: %+v", c.l, r)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%+v: still waits for room", c.l)
+		}
+		cancel()
+	}
+}
+
