@@ -40,13 +40,32 @@ func (m *mem) Flags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Queue, "queue", c.Queue, "frames that may be in the DUT at once; 0: 256")
 	fs.Var(frameRate{&c.Ceiling}, "ceiling", "frames that the tester can send, such as 1M; 0: 1M")
 	fs.DurationVar(&c.Delay, "delay", c.Delay, "from the DUT to the meter")
-	fs.Float64Var((*float64)(&c.Loss), "loss", float64(c.Loss), "ratio of frames that are lost at random on their way to the DUT, 0 to 1")
+	fs.Var(ratio{&c.Loss}, "loss", "ratio of frames that are lost at random on their way to the DUT, 0 to 1")
 	fs.Uint64Var(&c.Seed, "loss_seed", c.Seed, "seed of that chance")
 	fs.Uint64Var(&c.LoseEvery, "lose_every", c.LoseEvery, "each Nth frame is lost on its way to the DUT; 0: none")
 	fs.Uint64Var(&c.DuplicateEvery, "duplicate_every", c.DuplicateEvery, "each Nth frame arrives twice; 0: none")
 	fs.Uint64Var(&c.ReorderEvery, "reorder_every", c.ReorderEvery, "each Nth frame lets others pass; 0: none")
 	fs.IntVar(&c.ReorderDepth, "reorder_depth", c.ReorderDepth, "how many frames pass it")
 	addLinkFlags(fs, &m.mtu, &m.rate)
+}
+
+// ratio is a flag whose value lies in [0, 1].
+type ratio struct{ r *unit.LossRatio }
+
+func (f ratio) String() string {
+	if f.r == nil {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*f.r), 'f', -1, 64)
+}
+
+func (f ratio) Set(s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 0 && v <= 1) {
+		return fmt.Errorf("%q is not a ratio from 0 to 1", s)
+	}
+	*f.r = unit.LossRatio(v)
+	return nil
 }
 
 // frameRate is a flag whose value is a frame rate or 0.

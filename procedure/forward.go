@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"boxdyno/engine"
@@ -90,7 +91,7 @@ func (p *Forward) Check(bed *lab.Testbed) error {
 		return nil
 	}
 	if !slices.Contains(bed.Services, p.service.value) {
-		return fmt.Errorf("service %s: topology %s has %v", p.service.value, bed.Topology, bed.Services)
+		return fmt.Errorf("service %s: topology %s has %s", p.service.value, bed.Topology, strings.Join(bed.Services, ", "))
 	}
 	return fits(p.mix.Mix, p.ipv6(), bed.Ports)
 }

@@ -60,6 +60,7 @@ type Env struct {
 type Spec struct {
 	Name, Doc string
 	Standard  string   // what it follows, "RFC 2544"
+	Deviation string   // what it does otherwise whatever the preset, in a sentence; ""
 	Names     []string // parameters whose values name a point in its record's ID, in this order
 	Metrics   []result.Metric
 	New       func() Procedure

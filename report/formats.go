@@ -25,25 +25,33 @@ func JSON(w io.Writer, d Document) error {
 	return e.Encode(d)
 }
 
-// CSV writes one line a record, points and trials, with exact figures: a
-// column for each setting and each metric that occurs. Interval, repeats and
-// bound stand beside their metric.
-func CSV(w io.Writer, d Document, recs []result.Record) error {
+// A Kept run is what CSV takes: its document and its records.
+type Kept struct {
+	Document Document
+	Records  []result.Record
+}
+
+// CSV writes one line a record of all runs, points and trials, with exact
+// figures: a column for each setting and each metric that occurs. Interval,
+// repeats and bound stand beside their metric.
+func CSV(w io.Writer, runs ...Kept) error {
 	var settings, metrics []string
 	add := func(list *[]string, s string) {
 		if !slices.Contains(*list, s) {
 			*list = append(*list, s)
 		}
 	}
-	for _, m := range d.Metrics {
-		add(&metrics, m.Name)
-	}
-	for _, r := range recs {
-		for _, p := range r.Config {
-			add(&settings, p.Key)
+	for _, run := range runs {
+		for _, m := range run.Document.Metrics {
+			add(&metrics, m.Name)
 		}
-		for _, v := range r.Values {
-			add(&metrics, v.Metric)
+		for _, r := range run.Records {
+			for _, p := range r.Config {
+				add(&settings, p.Key)
+			}
+			for _, v := range r.Values {
+				add(&metrics, v.Metric)
+			}
 		}
 	}
 	head := append([]string{"run", "kind", "id", "parent", "procedure", "repeat"}, settings...)
@@ -52,7 +60,7 @@ func CSV(w io.Writer, d Document, recs []result.Record) error {
 		head = append(head, m, m+"_lo", m+"_hi", m+"_n", m+"_bound")
 	}
 	head = append(head, "mean_frame_size", "streams", "trial_intended_fps", "trial_offered_fps", "trial_forwarded_fps", "backend", "stalls_over_50us", "trial_longest_stall_ns", "trial_steal_ratio",
-		"intended", "accepted", "refused", "not_sent", "received", "dropped", "in_flight", "unexplained", "warnings")
+		"intended", "accepted", "refused", "not_sent", "received", "duplicate", "dropped", "in_flight", "unexplained", "warnings")
 	c := csv.NewWriter(w)
 	if err := c.Write(head); err != nil {
 		return err
@@ -64,38 +72,40 @@ func CSV(w io.Writer, d Document, recs []result.Record) error {
 		}
 		return num(*v)
 	}
-	for _, r := range recs {
-		kind := "trial"
-		if r.Parent == "" && r.Procedure != selfTest {
-			kind = "point"
-		}
-		line := []string{d.ID, kind, r.ID, r.Parent, r.Procedure, strconv.Itoa(r.Repeat)}
-		for _, s := range settings {
-			line = append(line, result.Get(r.Config, s))
-		}
-		line = append(line, string(r.Status), r.Reason)
-		for _, m := range metrics {
-			if v := r.Value(m); v != nil {
-				line = append(line, num(v.Value), opt(v.Lo), opt(v.Hi), strconv.Itoa(max(v.N, 1)), string(v.Bound))
+	for _, run := range runs {
+		for _, r := range run.Records {
+			kind := "trial"
+			if r.Parent == "" && r.Procedure != selfTest {
+				kind = "point"
+			}
+			line := []string{run.Document.ID, kind, r.ID, r.Parent, r.Procedure, strconv.Itoa(r.Repeat)}
+			for _, s := range settings {
+				line = append(line, result.Get(r.Config, s))
+			}
+			line = append(line, string(r.Status), r.Reason)
+			for _, m := range metrics {
+				if v := r.Value(m); v != nil {
+					line = append(line, num(v.Value), opt(v.Lo), opt(v.Hi), strconv.Itoa(max(v.N, 1)), string(v.Bound))
+				} else {
+					line = append(line, "", "", "", "", "")
+				}
+			}
+			if l := r.Load; l != nil {
+				line = append(line, num(l.MeanSize), strconv.Itoa(l.Streams), num(float64(l.Intended)), num(float64(l.Offered)), num(float64(l.Forwarded)), l.Backend,
+					strconv.FormatInt(l.Stalls, 10), strconv.FormatInt(l.LongestStall, 10), num(l.StealRatio))
 			} else {
-				line = append(line, "", "", "", "", "")
+				line = append(line, make([]string, 9)...)
 			}
-		}
-		if l := r.Load; l != nil {
-			line = append(line, num(l.MeanSize), strconv.Itoa(l.Streams), num(float64(l.Intended)), num(float64(l.Offered)), num(float64(l.Forwarded)), l.Backend,
-				strconv.FormatInt(l.Stalls, 10), strconv.FormatInt(l.LongestStall, 10), num(l.StealRatio))
-		} else {
-			line = append(line, make([]string, 9)...)
-		}
-		if a := r.Account; a != nil {
-			for _, n := range []int64{a.Intended, a.Accepted, a.Refused, a.NotSent, a.Received, a.Dropped(), a.InFlight, a.Unexplained} {
-				line = append(line, strconv.FormatInt(n, 10))
+			if a := r.Account; a != nil {
+				for _, n := range []int64{a.Intended, a.Accepted, a.Refused, a.NotSent, a.Received, a.Duplicate, a.Dropped(), a.InFlight, a.Unexplained} {
+					line = append(line, strconv.FormatInt(n, 10))
+				}
+			} else {
+				line = append(line, make([]string, 9)...)
 			}
-		} else {
-			line = append(line, make([]string, 8)...)
-		}
-		if err := c.Write(append(line, strings.Join(r.Warnings, "; "))); err != nil {
-			return err
+			if err := c.Write(append(line, strings.Join(r.Warnings, "; "))); err != nil {
+				return err
+			}
 		}
 	}
 	c.Flush()
@@ -134,27 +144,28 @@ func Markdown(w io.Writer, d Document) error {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 		}
 		b.WriteByte('\n')
-		for i, notes := range t.notes {
-			for _, n := range notes {
-				fmt.Fprintf(&b, "- %s: %s\n", md(strings.Join(t.rows[i][:min(3, len(t.rows[i]))], ", ")), md(n))
-			}
+		for _, n := range t.notes {
+			fmt.Fprintf(&b, "- %s: %s\n", n.mark, md(n.text))
 		}
-		if slices.ContainsFunc(t.notes, func(n []string) bool { return len(n) > 0 }) {
+		if len(t.notes) > 0 {
 			b.WriteByte('\n')
 		}
 	}
-	fmt.Fprintf(&b, "# %s: %s\n\n", strings.ToUpper(string(d.Verdict)), md(d.Sentence))
+	fmt.Fprintf(&b, "# %s: %s\n\n", strings.ToUpper(verdictWord(d)), md(d.Sentence))
 	if d.Summary != d.Sentence {
 		para(d.Summary)
 	}
 	para(d.Caveat)
-	for _, f := range d.Findings {
+	for _, s := range d.Warnings {
+		para("Warning: " + s)
+	}
+	for _, f := range criteria(d) {
 		fmt.Fprintf(&b, "- **%s** %s: %s\n", f.Status, md(f.Criterion.Text), md(f.Text))
 	}
-	if len(d.Findings) > 0 {
+	if len(criteria(d)) > 0 {
 		b.WriteByte('\n')
 	}
-	list("How sure", append(slices.Clone(d.Sure), d.Warnings...))
+	list("How sure", d.Sure)
 	for _, t := range tables(d) {
 		fmt.Fprintf(&b, "## %s\n\n", t.title)
 		put(t)

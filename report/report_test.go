@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 			".txt":  func(w io.Writer) error { return Text(w, d) },
 			".json": func(w io.Writer) error { return JSON(w, d) },
 			".md":   func(w io.Writer) error { return Markdown(w, d) },
-			".csv":  func(w io.Writer) error { return CSV(w, d, recs) },
+			".csv":  func(w io.Writer) error { return CSV(w, Kept{d, recs}) },
 		} {
 			if c.name != "firewall" && (ext == ".json" || ext == ".csv") {
 				continue // they differ from the first by what other tests look at
@@ -175,7 +175,7 @@ func TestUnexplainedIsSaid(t *testing.T) {
 func TestCSVHasEveryRecord(t *testing.T) {
 	run, recs := hostile()
 	var b bytes.Buffer
-	if err := CSV(&b, Summarize(run, recs), recs); err != nil {
+	if err := CSV(&b, Kept{Summarize(run, recs), recs}); err != nil {
 		t.Fatal(err)
 	}
 	lines, err := csv.NewReader(&b).ReadAll()

@@ -91,7 +91,15 @@ func sentence(d Document) string {
 			}
 			return "Measured."
 		case result.Skipped:
-			return "Nothing was measured."
+			if !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Verdict != result.Skipped }) {
+				s := "Nothing was measured"
+				if len(d.Rows) > 0 && d.Rows[0].Reason != "" {
+					s += ": " + d.Rows[0].Reason
+				}
+				return s + "."
+			}
+		case result.Running, result.Aborted:
+			return unfinished(d)
 		}
 		for _, r := range d.Rows {
 			if r.Verdict == d.Verdict {
@@ -124,11 +132,85 @@ func sentence(d Document) string {
 	}
 	text := strings.TrimSuffix(f.Criterion.Text, ".")
 	r, _ := nearest(d, f.Criterion)
-	if r == nil || d.Verdict == result.Invalid || d.Verdict == result.Skipped {
-		return fmt.Sprintf("%s: %s; %s.", begin, text, strings.TrimPrefix(strings.TrimSuffix(cmp.Or(f.Text, string(f.Status)), "."), "not decided: "))
+	if r == nil || r.Verdict != result.Passed && r.Verdict != result.Failed {
+		why := strings.TrimSuffix(cmp.Or(unmeasured(d, f.Criterion), f.Text, string(f.Status)), ".")
+		for _, p := range []string{"not decided: ", "not measured: ", "the measurement is invalid: ", "no throughput: "} {
+			why = strings.TrimPrefix(why, p)
+		}
+		return fmt.Sprintf("%s: %s was asked, but %s.", begin, text, why)
 	}
 	fig, sym := r.figure(f.Criterion.Metric)
-	return fmt.Sprintf("%s: %s was asked, and %s was measured (%s).", begin, text, quantity(fig, sym, r.Bound), r.Name)
+	if strings.HasPrefix(f.Criterion.Metric, "throughput_") && fig == 0 {
+		return fmt.Sprintf("%s: %s was asked, and no load without loss was confirmed (%s).", begin, text, r.Name)
+	}
+	what := quantity(fig, sym, r.Bound)
+	// Where the interval holds the limit, its lower end alone would look like a miss.
+	if d.Verdict == result.Invalid && r.Bound == result.Exactly && strings.HasPrefix(f.Criterion.Metric, "throughput_") && r.ThroughputFPS != nil && *r.ThroughputFPS > 0 {
+		what = "at least " + what
+		if r.ThroughputFPSHi != nil {
+			what += " and less than " + quantity(fig**r.ThroughputFPSHi / *r.ThroughputFPS, sym, "")
+		}
+	}
+	return fmt.Sprintf("%s: %s was asked, and %s was measured (%s).", begin, text, what, r.Name)
+}
+
+// unmeasured is why a row that c touches has no throughput, where one says so.
+func unmeasured(d Document, c result.Criterion) string {
+	for _, r := range d.Rows {
+		if !r.holds(c.Where) || r.ThroughputFPS != nil || !strings.HasPrefix(c.Metric, "throughput_") {
+			continue
+		}
+		for _, w := range append([]string{r.Reason}, r.Warnings...) {
+			if strings.HasPrefix(w, "no throughput") {
+				return w
+			}
+		}
+	}
+	return ""
+}
+
+// unfinished says how much of a run that broke off there is.
+func unfinished(d Document) string {
+	n := 0
+	for _, r := range d.Rows {
+		if broken(r.Verdict) {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The run was not finished: %d of the %s that were begun %s complete.", len(d.Rows)-n, count(len(d.Rows), "row"), map[bool]string{true: "is", false: "are"}[len(d.Rows)-n == 1])
+}
+
+func broken(s result.Status) bool { return s == result.Running || s == result.Aborted }
+
+// verdictWord is the verdict as a reader shall take it: without a criterion
+// nothing was passed.
+func verdictWord(d Document) string {
+	switch {
+	case broken(d.Verdict):
+		return "not finished"
+	case d.Verdict == result.Passed && len(d.Findings) == 0:
+		return "measured"
+	}
+	return string(d.Verdict)
+}
+
+// criteria are the findings that the sentence does not already tell.
+func criteria(d Document) []verdict.Finding {
+	if len(d.Findings) < 2 {
+		return nil
+	}
+	return d.Findings
+}
+
+// unpassed is a row's verdict with its reason.
+func unpassed(r Row) string {
+	if r.Verdict == result.Running {
+		return "not finished"
+	}
+	return strings.TrimSuffix(string(r.Verdict)+": "+r.Reason, ": ")
 }
 
 // nearest is the row that a criterion touches whose figure has the least
@@ -198,7 +280,13 @@ func summary(d Document) string {
 	if strings.HasSuffix(size, " B") {
 		size = strings.TrimSuffix(size, " B") + "-byte"
 	}
-	if r.ThroughputFPS != nil {
+	if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 {
+		s := "no load without loss was confirmed"
+		if r.ThroughputFPSHi != nil {
+			s += ", and every load from " + unit.SI(*r.ThroughputFPSHi) + "frame/s lost"
+		}
+		parts = append(parts, s)
+	} else if r.ThroughputFPS != nil {
 		s := quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " without loss"
 		if r.ThroughputBPS != nil {
 			s = quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " (" + unit.SI(*r.ThroughputBPS) + "bit/s) without loss"
@@ -251,15 +339,18 @@ func caveat(d Document) string {
 // sure says in sentences how far the figures can be relied on.
 func sure(d Document, recs []result.Record) []string {
 	var out []string
+	if s := unfinished(d); s != "" && s != d.Sentence {
+		out = append(out, s)
+	}
 	if n := d.Books.Trials; n > 0 {
 		if d.Books.Closed == n {
 			out = append(out, fmt.Sprintf("The books close in all of %s: unexplained = 0 frames.", count(n, "trial")))
 		} else {
-			out = append(out, fmt.Sprintf("The books do not close in %d of %s: at most %d frames are unexplained.", n-d.Books.Closed, count(n, "trial"), d.Books.Largest))
+			out = append(out, fmt.Sprintf("The books do not close in %d of %s: the largest unexplained number of frames is %d.", n-d.Books.Closed, count(n, "trial"), d.Books.Largest))
 		}
 	}
 	if n := d.Books.Invalid; n > 0 {
-		out = append(out, fmt.Sprintf("%s invalid, because the tester could not do its part: in no figure.", strings.Replace(count(n, "trial")+" was", "s was", "s were", 1)))
+		out = append(out, fmt.Sprintf("%d of %s %s invalid, because the tester could not do its part: in no figure.", n, count(max(n, d.Books.Trials), "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
 	}
 	intervals, over := 0, 0
 	var widest *Row
@@ -283,8 +374,8 @@ func sure(d Document, recs []result.Record) []string {
 		}
 	}
 	if widest != nil {
-		out = append(out, fmt.Sprintf("Each of %s reaches from the highest load confirmed without loss to the lowest from which every trial lost; the widest, %s, is %s to %s.",
-			count(intervals, "throughput interval"), widest.Name, quantity(*widest.ThroughputFPS, "frame/s", ""), quantity(*widest.ThroughputFPSHi, "frame/s", "")))
+		out = append(out, fmt.Sprintf("A throughput interval reaches from the highest load confirmed without loss to the lowest from which every trial lost; %s %s is %s to %s.",
+			map[bool]string{true: "that of", false: fmt.Sprintf("the widest of %d,", intervals)}[intervals == 1], widest.Name+map[bool]string{true: "", false: ","}[intervals == 1], quantity(*widest.ThroughputFPS, "frame/s", ""), quantity(*widest.ThroughputFPSHi, "frame/s", "")))
 	}
 	if over > 0 {
 		s := fmt.Sprintf("Rates under overload are medians of at least %s", count(least, "trial"))
@@ -296,7 +387,7 @@ func sure(d Document, recs []result.Record) []string {
 		out = append(out, s+".")
 	}
 	if bounded > 0 {
-		out = append(out, fmt.Sprintf("%s near the tester's own ceiling and %s the bound >=: the box may do more.", plural(bounded, "row lies", "rows lie"), map[bool]string{true: "carries", false: "carry"}[bounded == 1]))
+		out = append(out, fmt.Sprintf("%s the bound >=: the tester could not load the box further, and it may do more.", plural(bounded, "row carries", "rows carry")))
 	}
 	var stalls, longest int64
 	var steal float64
@@ -352,6 +443,12 @@ func bottleneck(d Document, points []result.Record, trials map[string][]result.R
 }
 
 func next(d Document, advice string) (out []string) {
+	busy := slices.ContainsFunc(d.Warnings, func(w string) bool { return strings.Contains(w, "was not idle") })
+	if often := d.Books.Invalid*10 > d.Books.Trials; often && busy {
+		out = append(out, "Stop what else runs on this machine and repeat: the tester, too, had to share it.")
+	} else if often {
+		out = append(out, "Repeat it where the tester is disturbed less: the reasons of the invalid trials are on the page.")
+	}
 	if advice != "" {
 		out = append(out, advice)
 	}

@@ -24,24 +24,24 @@ const width = 100
 func Text(w io.Writer, d Document) error {
 	b := bufio.NewWriter(w)
 	t := &texter{b}
-	t.wrap(strings.ToUpper(string(d.Verdict))+"  ", d.Sentence)
+	t.wrap(strings.ToUpper(verdictWord(d))+"  ", d.Sentence)
 	if d.Summary != d.Sentence {
 		t.wrap("", d.Summary)
 	}
 	t.wrap("", d.Caveat)
-	for _, f := range d.Findings {
+	for _, s := range d.Warnings {
+		t.wrap("! ", s)
+	}
+	for _, f := range criteria(d) {
 		t.wrap("  "+mark(f.Status)+" ", f.Criterion.Text+": "+f.Text)
 	}
 	t.list("How sure", d.Sure)
-	for _, s := range d.Warnings {
-		t.wrap("  ! ", s)
-	}
 	for _, tb := range tables(d) {
 		t.head(tb.title)
 		t.table(tb)
 	}
 	if len(d.SharedWarnings) > 0 {
-		t.list("Of every row above", nil)
+		t.head("Of every row above")
 		for _, s := range d.SharedWarnings {
 			t.wrap("  ! ", s)
 		}
@@ -114,19 +114,19 @@ func clean(s string) string {
 	}, s)
 }
 
-// A table is rows of cells; the columns named in right are right-aligned. A
-// note is written under its row.
+// A table is rows of cells; the columns named in right are right-aligned. Notes
+// stand under it, each once; the rows that they touch carry their marks.
 type table struct {
 	title string
 	head  []string
 	right []bool
 	rows  [][]string
-	notes [][]string
+	notes []note
 }
 
-func (tb *table) add(cells []string, notes ...string) {
-	tb.rows, tb.notes = append(tb.rows, cells), append(tb.notes, notes)
-}
+type note struct{ mark, text string }
+
+func (tb *table) add(cells ...string) { tb.rows = append(tb.rows, cells) }
 
 func (t *texter) table(tb table) {
 	wide := make([]int, len(tb.head))
@@ -149,68 +149,79 @@ func (t *texter) table(tb table) {
 		fmt.Fprintln(t, strings.TrimRight(s.String(), " "))
 	}
 	line(tb.head)
-	for i, row := range tb.rows {
+	for _, row := range tb.rows {
 		line(row)
-		for _, n := range tb.notes[i] {
-			t.wrap("    ! ", n)
-		}
+	}
+	for _, n := range tb.notes {
+		t.wrap("  "+n.mark+": ", n.text)
 	}
 }
 
-// tables are the figures of all rows, each table at most width columns. Notes
-// stand under a row where it first occurs.
+// tables are the figures of all rows, each table at most width columns. The
+// notes of a row stand under the first table that has it.
 func tables(d Document) []table {
 	id := []string{"service", "direction", "frame"}
 	left := []bool{false, false, true}
 	make := func(title string, cols ...string) *table {
 		t := &table{title: title, head: append(slices.Clone(id), cols...), right: slices.Clone(left)}
 		for _, c := range cols {
-			t.right = append(t.right, c != "verdict")
+			t.right = append(t.right, c != notesColumn)
 		}
 		return t
 	}
-	loss := make("Without loss (throughput)", "frame/s", "interval", "bit/s", "of line", "trials", "verdict")
-	over := make("Under overload (forwarding rate); offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "bit/s", "trials", "ceiling")
-	drop := make("Thrown away as told; offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "trials", "ceiling", "verdict")
+	loss := make("Without loss (throughput)", "frame/s", "interval", "bit/s", "of line", "trials", notesColumn)
+	over := make("Under overload (forwarding rate); offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "bit/s", "n", "ceiling", notesColumn)
+	drop := make("Thrown away as told; offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "n", "ceiling", notesColumn)
 	late := make("Latency", "at frame/s", "p50", "p99", "max")
-	rest := make("What disturbed, and the books", "stalls", "longest", "steal", "unexplained")
+	open := make("Books that do not close, and what disturbed", "stalls", "longest", "steal", "unexplained")
+	noted := &notes{}
 	for _, r := range d.Rows {
-		notes := d.own(r)
+		own := d.own(r)
 		if r.Verdict != result.Passed {
-			notes = append([]string{strings.TrimSuffix(string(r.Verdict)+": "+r.Reason, ": ")}, notes...)
+			own = append([]string{unpassed(r)}, own...)
 		}
 		add := func(t *table, cells ...string) {
-			t.add(append([]string{serviceName(r), r.Direction, frameWords(r.FrameSize)}, cells...), notes...)
-			notes = nil
+			cells = append([]string{serviceName(r), r.Direction, frameWords(r.FrameSize)}, cells...)
+			if t.head[len(t.head)-1] == notesColumn {
+				cells = append(cells, noted.of(t, own))
+				own = nil
+			}
+			t.add(cells...)
 		}
 		if r.ThroughputFPS != nil {
-			add(loss, si(r.ThroughputFPS, r.Bound), interval(r.ThroughputFPSLo, r.ThroughputFPSHi), si(r.ThroughputBPS, ""), share(r.LineRateShare), number(r.ThroughputN), string(r.Verdict))
+			if *r.ThroughputFPS > 0 {
+				add(loss, si(r.ThroughputFPS, r.Bound), interval(r.ThroughputFPSLo, r.ThroughputFPSHi), si(r.ThroughputBPS, ""), share(r.LineRateShare), number(r.ThroughputN))
+			} else {
+				add(loss, "none", interval(nil, r.ThroughputFPSHi), "-", "-", number(r.ThroughputN))
+			}
 		}
 		if r.DropFPS != nil {
-			add(drop, si(r.OfferedFPS, ""), si(r.DropFPS, r.DropBound), interval(r.DropFPSLo, r.DropFPSHi), number(r.DropN), si(r.CeilingFPS, ""), string(r.Verdict))
+			add(drop, si(r.OfferedFPS, ""), si(r.DropFPS, r.DropBound), interval(r.DropFPSLo, r.DropFPSHi), number(r.DropN), si(r.CeilingFPS, ""))
 		} else {
 			add(over, si(r.OfferedFPS, ""), si(r.ForwardingFPS, r.ForwardingBound), interval(r.ForwardingFPSLo, r.ForwardingFPSHi), si(r.ForwardingBPS, ""), number(r.ForwardingN), si(r.CeilingFPS, ""))
 		}
 		if r.LatencyP50 != nil || r.LatencyP99 != nil {
 			add(late, si(r.LatencyLoadFPS, ""), seconds(r.LatencyP50), seconds(r.LatencyP99), seconds(r.LatencyMax))
 		}
-		unexplained, stalls, longest := "-", "-", "-"
-		if r.Ledger != nil {
-			unexplained = thousands(r.Ledger.Unexplained)
+		if r.Ledger == nil || r.Ledger.Unexplained == 0 {
+			continue
 		}
+		stalls, longest := "-", "-"
 		if r.Stalls != nil {
 			stalls = thousands(*r.Stalls)
 		}
 		if r.LongestStallNS != nil {
 			longest = seconds(ptr(float64(*r.LongestStallNS) / 1e9))
 		}
-		add(rest, stalls, longest, share(r.StealRatio), unexplained)
+		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	var out []table
-	for _, t := range []*table{loss, over, drop, late, rest} {
-		if len(t.rows) > 0 {
-			out = append(out, *t)
+	for _, t := range []*table{loss, over, drop, late, open} {
+		if len(t.rows) == 0 {
+			continue
 		}
+		noted.write(t)
+		out = append(out, *t)
 	}
 	return out
 }
@@ -249,7 +260,7 @@ func number(n int) string {
 
 func interval(lo, hi *float64) string {
 	switch {
-	case hi == nil && (lo == nil || *lo == 0):
+	case hi == nil && (lo == nil || *lo == 0), lo != nil && hi != nil && *lo == 0 && *hi == 0:
 		return "-"
 	case hi == nil:
 		return "from " + si(lo, "")
@@ -257,6 +268,9 @@ func interval(lo, hi *float64) string {
 		return "to " + si(hi, "")
 	}
 	a, b := si(lo, ""), si(hi, "")
+	if a == b {
+		return a
+	}
 	if x, prefix, ok := strings.Cut(a, " "); ok && strings.HasSuffix(b, " "+prefix) {
 		a = x // 1.17–1.19 M
 	}
@@ -298,21 +312,24 @@ func ledgerTable(a *result.Account) table {
 		return percent(float64(abs(n)) / float64(a.Accepted))
 	}
 	if a.Intended > 0 {
-		tb.add([]string{thousands(a.Intended), "", "tester", "intended", ""})
+		tb.add(thousands(a.Intended), "", "tester", "intended", "")
 	}
 	if a.Refused != 0 {
-		tb.add([]string{thousands(-a.Refused), "", "tester", "refused", ""})
+		tb.add(thousands(-a.Refused), "", "tester", "refused", "")
 	}
 	if a.NotSent != 0 {
-		tb.add([]string{thousands(-a.NotSent), "", "tester", "not sent in time", ""})
+		tb.add(thousands(-a.NotSent), "", "tester", "not sent in time", "")
 	}
-	tb.add([]string{thousands(a.Accepted), of(a.Accepted), "tester", "accepted", ""})
+	tb.add(thousands(a.Accepted), of(a.Accepted), "tester", "accepted", "")
 	for _, t := range a.Drops {
-		tb.add([]string{thousands(-t.N), of(-t.N), string(t.Place), clip(t.Name), clip(cmp.Or(t.From, "-"))})
+		tb.add(thousands(-t.N), of(-t.N), string(t.Place), clip(t.Name), clip(cmp.Or(t.From, "-")))
 	}
-	tb.add([]string{thousands(-a.InFlight), of(-a.InFlight), "", "in flight", ""})
-	tb.add([]string{thousands(-a.Unexplained), of(-a.Unexplained), "", "unexplained", ""})
-	tb.add([]string{thousands(a.Received), of(a.Received), "meter", "received", ""})
+	tb.add(thousands(-a.InFlight), of(-a.InFlight), "", "in flight", "")
+	tb.add(thousands(-a.Unexplained), of(-a.Unexplained), "", "unexplained", "")
+	tb.add(thousands(a.Received), of(a.Received), "meter", "received", "")
+	if a.Duplicate != 0 {
+		tb.add(thousands(a.Duplicate), of(a.Duplicate), "meter", "of them duplicates", "")
+	}
 	return tb
 }
 
@@ -348,23 +365,36 @@ func measured(d Document) (out []string) {
 		}
 		line("%s", s)
 	}
+	var words []string
+	para := func(head string) {
+		if len(words) > 0 {
+			line("%s: %s", head, strings.Join(words, "; "))
+		}
+		words = nil
+	}
 	for _, p := range d.Backend {
-		line("%s: %s", p.Key, p.Value)
+		words = append(words, p.Key+" "+p.Value)
 	}
-	for _, s := range d.Environment {
-		if s.After != "" {
-			line("%s: %s, afterwards %s", s.Key, s.Before, s.After)
-		} else {
-			line("%s: %s", s.Key, s.Before)
-		}
-	}
+	para("tester")
 	for _, s := range d.SelfTests {
-		ceiling := "no ceiling"
+		w := s.Name + " no ceiling"
 		if s.CeilingFPS != nil {
-			ceiling = quantity(*s.CeilingFPS, "frame/s", "")
+			w = s.Name + " " + quantity(*s.CeilingFPS, "frame/s", "")
 		}
-		line("self-test %s: %s (%s)", s.Name, ceiling, s.Verdict)
+		if s.Verdict != result.Passed {
+			w += " (" + string(s.Verdict) + ")"
+		}
+		words = append(words, w)
 	}
+	para("its ceiling by self-test")
+	for _, s := range d.Environment {
+		w := s.Key + " " + s.Before
+		if s.After != "" {
+			w += ", afterwards " + s.After
+		}
+		words = append(words, w)
+	}
+	para("environment")
 	return out
 }
 

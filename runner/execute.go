@@ -74,11 +74,25 @@ func (x *execution) points(ctx context.Context, points []Point) error {
 		_, durations[i] = p.Estimate()
 		left += durations[i]
 	}
+	var took, estimated time.Duration // of the points that were measured
+	togo := func() time.Duration {
+		if estimated == 0 {
+			return left
+		}
+		return time.Duration(float64(left) * float64(took) / float64(estimated))
+	}
 	for i, pt := range points {
-		e := Event{Kind: PointStarts, Point: pt.ID, Index: i, Points: len(points), Left: left}
+		e := Event{Kind: PointStarts, Point: pt.ID, Index: i, Points: len(points), Left: togo()}
 		x.o.Notify(e)
+		begin := time.Now()
+		at, done := x.at[pt.ID]
+		done = done && kept(x.recs[at])
 		rec, err := x.point(ctx, pt, e)
 		left -= durations[i]
+		if !done {
+			took += time.Since(begin)
+			estimated += durations[i]
+		}
 		switch {
 		case err != nil && x.broken == nil && rec.Status == result.Skipped && errors.As(err, &missing):
 			if first == nil {
@@ -87,7 +101,7 @@ func (x *execution) points(ctx context.Context, points []Point) error {
 		case err != nil:
 			return err
 		}
-		x.o.Notify(Event{Kind: PointDone, Point: pt.ID, Index: i + 1, Points: len(points), Left: left, Record: &rec})
+		x.o.Notify(Event{Kind: PointDone, Point: pt.ID, Index: i + 1, Points: len(points), Left: togo(), Record: &rec})
 	}
 	return first
 }

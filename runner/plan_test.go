@@ -297,3 +297,17 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// What a procedure sets itself goes before the plan's preset, in words too.
+func TestPresetsUsed(t *testing.T) {
+	c := (&fake{}).catalogue()
+	for plan, want := range map[string]string{
+		"procedures: [probe]":                                        "quick",
+		"procedures: [{use: probe, preset: standard}]":               "standard",
+		"procedures: [{use: probe, preset: standard}, probe, probe]": "standard, quick",
+	} {
+		if got := resolved(t, c, plan).PresetsUsed(); got != want {
+			t.Errorf("%s: %q, want %q", plan, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,21 +94,23 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 	if err != nil {
 		return run, recs, fmt.Errorf("build the testbed: %w", err)
 	}
+	unlock := func() {}
 	defer func() {
 		if cerr := bed.Close(); cerr != nil {
 			err = errors.Join(err, fmt.Errorf("take the testbed down: %w", cerr))
 		}
+		unlock() // only now: taking down disturbs whoever measures next
 	}()
 	if _, err := Check(o.Catalogue, points, bed); err != nil {
 		return run, recs, err
 	}
 	measures := bed.Kind != "memory" // in memory nothing is measured that others could disturb
 	if measures {
-		unlock, err := host.Lock(ctx, func(holder string) { o.Notify(Event{Kind: Waiting, Text: holder}) })
+		unlock, err = host.Lock(ctx, func(holder string) { o.Notify(Event{Kind: Waiting, Text: holder}) })
 		if err != nil {
+			unlock = func() {}
 			return run, recs, err
 		}
-		defer unlock()
 	}
 	x := &execution{o: o, bed: bed, sink: sink, recs: recs, at: map[string]int{}}
 	for i, r := range recs {
@@ -190,7 +193,7 @@ func (x *execution) header(p Plan, run result.Run) {
 		run.Schema = result.Schema
 		run.Start = now
 		run.Machines = []result.Machine{machine}
-		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.Preset
+		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.PresetsUsed()
 		run.Plan, _ = json.Marshal(p) // strings and numbers only
 		for _, e := range p.Procedures {
 			spec, _ := x.o.Catalogue.procedure(e.Use, e.at) // Resolve found it
@@ -207,11 +210,30 @@ func (x *execution) header(p Plan, run result.Run) {
 	x.run = run
 }
 
-// deviations is what the searches of the plan's presets do otherwise than the
-// standards.
+// PresetsUsed names the presets of a resolved plan's procedures: a procedure's own
+// one goes before the plan's.
+func (p Plan) PresetsUsed() string {
+	var names []string
+	for _, e := range p.Procedures {
+		if s := e.Get("preset"); s != nil {
+			for _, w := range s.Values {
+				if !slices.Contains(names, w.Text) {
+					names = append(names, w.Text)
+				}
+			}
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), p.Preset)
+}
+
+// deviations is what the plan's procedures and the searches of their presets do
+// otherwise than the standards.
 func deviations(c Catalogue, p Plan) (out []string) {
 	for _, e := range p.Procedures {
 		spec, _ := c.procedure(e.Use, e.at) // Resolve found it
+		if spec.Deviation != "" && !slices.Contains(out, spec.Deviation) {
+			out = append(out, spec.Deviation)
+		}
 		set := e.Get("preset")
 		if set == nil || !slices.ContainsFunc(spec.Metrics, func(m result.Metric) bool { return m.Name == "throughput_fps" }) {
 			continue

@@ -122,8 +122,15 @@ func Bottleneck(r result.Record) (sentence string, evidence []result.Term) {
 	means := l.rule.means
 	if strings.Contains(means, "%s") {
 		port := "a port of the DUT"
-		if t.Link != "" {
-			port = "the DUT's port " + t.Link
+		var links []string // of all terms of that name: both directions have one
+		for _, o := range l.terms {
+			if o.Place == t.Place && o.Name == t.Name && o.Link != "" {
+				links = append(links, o.Link)
+			}
+		}
+		if len(links) > 0 {
+			slices.Sort(links)
+			port = "the DUT's port " + strings.Join(links, " and port ")
 		}
 		means = fmt.Sprintf(means, port)
 	}

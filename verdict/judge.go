@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -70,8 +71,12 @@ func touches(where, config []result.Pair) bool {
 // hold holds one point against c.
 func hold(c result.Criterion, r result.Record) (result.Status, string) {
 	because := cmp.Or(r.Reason, string(r.Status))
-	if r.Reason == "" && len(r.Warnings) > 0 {
-		because = r.Warnings[0]
+	if r.Reason == "" {
+		for _, w := range slices.Backward(r.Warnings) { // the last that speaks of it, else the first
+			if because = w; strings.Contains(w, "forwarding rate") || strings.Contains(w, "throughput") {
+				break
+			}
+		}
 	}
 	v := r.Value(c.Metric)
 	switch {
@@ -161,6 +166,8 @@ func (b bounds) atMost(most float64) (result.Status, string) {
 func (b bounds) text() string {
 	lo, hi := quantity(b.lo, b.unit), quantity(b.hi, b.unit)
 	switch {
+	case math.IsInf(b.hi, 1) && b.lo == 0:
+		return "nothing is confirmed"
 	case math.IsInf(b.hi, 1):
 		return "at least " + lo
 	case math.IsInf(b.lo, -1):

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -103,6 +104,9 @@ func newDir(what string, now time.Time) (string, error) {
 // the default place, or as "last", the newest of those.
 func findRun(name string) (string, error) {
 	if _, err := os.Stat(name); err == nil {
+		if !holdsRun(name) {
+			return "", fmt.Errorf("%s holds no run: there is no %s", name, result.RunFile)
+		}
 		return name, nil
 	}
 	runs, err := runsDir()
@@ -111,10 +115,15 @@ func findRun(name string) (string, error) {
 	}
 	if name == "last" {
 		entries, err := os.ReadDir(runs)
-		if err != nil || len(entries) == 0 {
-			return "", fmt.Errorf("there is no run in %s", runs)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
 		}
-		return filepath.Join(runs, entries[len(entries)-1].Name()), nil // names begin with the time
+		for _, e := range slices.Backward(entries) { // names begin with the time
+			if dir := filepath.Join(runs, e.Name()); holdsRun(dir) {
+				return dir, nil
+			}
+		}
+		return "", fmt.Errorf("there is no run in %s", runs)
 	}
 	if dir := filepath.Join(runs, name); filepath.Base(name) == name {
 		if _, err := os.Stat(dir); err == nil {
@@ -122,6 +131,11 @@ func findRun(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("there is no run %s, neither here nor in %s", name, runs)
+}
+
+func holdsRun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, result.RunFile))
+	return err == nil
 }
 
 // A sink is a bundle that is made when the first thing is written to it, so that
@@ -135,7 +149,7 @@ type sink struct {
 func (s *sink) WriteRun(r result.Run) error {
 	if s.bundle == nil {
 		if err := s.owner.mkdir(s.dir); err != nil {
-			return fmt.Errorf("make the run's folder: %w", err)
+			return fmt.Errorf("make the run's folder: %w; give another one with --out", err)
 		}
 		b, err := result.Create(s.dir, r)
 		if err != nil {

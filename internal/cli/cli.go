@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -189,7 +190,38 @@ Exit codes:
 	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
 	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.schema(), a.versionCommand(), manual(root),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" { // by itself it would print its help and return 0 whatever it is given
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
+}
+
+// needs is an error in words where a command has no argument.
+func needs(what, how string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		word, _, _ := strings.Cut(cmd.Use, " ")
+		if len(args) == 0 {
+			return fmt.Errorf("%s needs %s: %s", word, what, how)
+		}
+		if len(args) > 1 && !strings.HasSuffix(what, "...") {
+			return fmt.Errorf("%s takes one argument: leave out %s", word, strings.Join(args[1:], " "))
+		}
+		return nil
+	}
+}
+
+// exclusive refuses two flags together, in words.
+func exclusive(cmd *cobra.Command, a, b string) {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
+			return fmt.Errorf("--%s and --%s exclude each other", a, b)
+		}
+		return check(cmd, args)
+	}
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -205,9 +237,12 @@ func (a *app) versionCommand() *cobra.Command {
 
 func manual(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIR", Short: "Write manual pages into a folder", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "man DIR", Short: "Write manual pages into a folder", Hidden: true, Args: needs("DIR", "give a folder"),
 		RunE: do(func(_ context.Context, args []string) error {
 			root.DisableAutoGenTag = true
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return fmt.Errorf("write the manual: %w", err)
+			}
 			return doc.GenManTree(root, &doc.GenManHeader{Title: "BOXDYNO", Section: "1", Source: "boxdyno " + Version()}, args[0])
 		}),
 	}

@@ -365,7 +365,7 @@ func TestProgressLine(t *testing.T) {
 	p.event(runner.Event{Kind: runner.Note, Text: "careful"})
 	p.stop()
 	lines := strings.Split(b.String(), "\r\x1b[K")
-	if len(lines) < 4 || !strings.HasPrefix(lines[1], "[###.........] 1/4 forward/route/64#1, ") || !strings.Contains(lines[2], "3 rate=9, 123 k") || lines[len(lines)-1] != "warning: careful\n" {
+	if len(lines) < 4 || !strings.HasPrefix(lines[1], "[###.........] 1/4, 60 s left, forward/route/64#1") || !strings.HasPrefix(lines[2], "[###.........] 1/4, 60 s left, 123 kframe/s, forward/route/") || lines[len(lines)-1] != "warning: careful\n" {
 		t.Errorf("drawn: %q", lines)
 	}
 	for _, l := range lines {

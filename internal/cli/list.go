@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -85,7 +86,7 @@ func (a *app) list() *cobra.Command {
 		Short:     "List " + strings.Join(kinds, ", "),
 		Long:      "List prints what this program knows of a kind, with its parameters and their\ndefaults. The kinds are " + strings.Join(kinds, ", ") + ".",
 		Example:   "  boxdyno list procedures\n  boxdyno list topologies --json",
-		Args:      cobra.ExactArgs(1),
+		Args:      needs("KIND", "the kinds are "+strings.Join(kinds, ", ")),
 		ValidArgs: slices.Clone(kinds),
 		RunE: do(func(_ context.Context, args []string) error {
 			ls, err := a.listed(args[0])
@@ -169,16 +170,28 @@ for qualify firewall; where one of them fails the exit code is 3.
 }
 
 func (a *app) diagnosis(ds []runner.Diagnosis) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, d := range ds {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	remedies, heads := sharedRemedies(ds)
+	for i, d := range ds {
 		mark := " "
 		if d.Needed {
 			mark = "*"
 		}
-		fmt.Fprintf(w, "%s %s\t%s\t%s\t%s\n", mark, d.Answer, d.Group, d.Name, oneLine(d.Detail))
+		fmt.Fprintf(w, "%s %s\t%s\t%s\t%s\n", mark, d.Answer, d.Group, d.Name, heads[i])
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	for _, r := range remedies {
+		if _, err := fmt.Fprintln(a.out, "\nRemedy: "+r+"."); err != nil {
+			return err
+		}
 	}
 	say := "Everything that qualify firewall needs is there."
 	if !runner.Healthy(ds) {
@@ -186,6 +199,35 @@ func (a *app) diagnosis(ds []runner.Diagnosis) error {
 	}
 	_, err := fmt.Fprintln(a.out, "\n"+say)
 	return err
+}
+
+// sharedRemedies takes the remedies that several details end with out of them,
+// so that each is said once.
+func sharedRemedies(ds []runner.Diagnosis) (remedies, heads []string) {
+	tail := func(s string) (string, string) {
+		if i := strings.LastIndex(s, ": "); i >= 0 {
+			return s[:i], s[i+2:]
+		}
+		return s, ""
+	}
+	times := map[string]int{}
+	for _, d := range ds {
+		_, r := tail(oneLine(d.Detail))
+		times[r]++
+	}
+	for _, d := range ds {
+		detail := oneLine(d.Detail)
+		head, r := tail(detail)
+		if r == "" || times[r] < 2 {
+			heads = append(heads, detail)
+			continue
+		}
+		heads = append(heads, head)
+		if !slices.Contains(remedies, r) {
+			remedies = append(remedies, r)
+		}
+	}
+	return remedies, heads
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -39,7 +39,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs.StringVar(&f.lab, "lab", "", "`topology` to measure in (boxdyno list topologies)")
 	fs.BoolVar(&f.quick, "quick", false, "short trials, with their deviations stated (the default)")
 	fs.BoolVar(&f.standard, "standard", false, "trials as long as the standards ask")
-	cmd.MarkFlagsMutuallyExclusive("quick", "standard")
+	exclusive(cmd, "quick", "standard")
 	fs.StringVar(&f.repeat, "repeat", "", "measure every point `N` times")
 	fs.StringVar(&f.seed, "seed", "", "`number` that decides the order of points")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
@@ -164,7 +164,7 @@ Exit codes:
 		Example: `  sudo boxdyno qualify firewall --quick
   sudo boxdyno qualify firewall --quick --link-rate 100Mbps --report box.html
   boxdyno qualify firewall --standard --dry-run`,
-		Args: cobra.ExactArgs(1),
+		Args: needs("ROLE", "see boxdyno list roles"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			roles, _ := runner.Roles()
 			var names []string
@@ -181,6 +181,14 @@ Exit codes:
 			if linkRate != "" {
 				if role.LinkRate, err = unit.ParseBitRate(linkRate); err != nil {
 					return &runner.PlanError{At: "--link-rate", Err: err}
+				}
+			}
+			if f.report != "" {
+				if _, err := formatOf(f.report); err != nil {
+					return err
+				}
+				if _, err := os.Stat(filepath.Dir(f.report)); err != nil {
+					return &runner.PlanError{At: "--report", Err: err}
 				}
 			}
 			preset := runner.DefaultPreset
@@ -381,9 +389,16 @@ func (a *app) dryRun(p runner.Plan, asJSON bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "\n%d points, about %d trials and %s, in topology %s, preset %s, seed %d\n",
-		len(d.Points), d.Trials, about(total), p.Lab.Use, p.Preset, p.Seed)
+	_, err = fmt.Fprintf(a.out, "\n%s, about %d trials and %s, in topology %s, preset %s, seed %d\n",
+		plural(len(d.Points), "point"), d.Trials, about(total), p.Lab.Use, p.PresetsUsed(), p.Seed)
 	return err
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // about is a duration as people say it.

@@ -155,7 +155,7 @@ func bound(b result.Bound) string {
 	return string(b) + " "
 }
 
-// draw draws the live line.
+// draw draws the live line: what a narrow terminal must still show comes first.
 func (p *progress) draw() {
 	e := p.last
 	if p.width == 0 || e.Points == 0 {
@@ -163,21 +163,22 @@ func (p *progress) draw() {
 	}
 	const cells = 12
 	full := cells * e.Index / e.Points
-	s := fmt.Sprintf("[%s%s] %d/%d %s", strings.Repeat("#", full), strings.Repeat(".", cells-full), e.Index, e.Points, e.Point)
-	if trial, ok := strings.CutPrefix(e.Text, e.Point+"/"); ok {
-		s += " " + trial
-	} else if e.Text != "" {
-		s += " " + e.Text
-	}
-	if p.rate != "" {
-		s += ", " + p.rate
-	}
+	s := fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", cells-full), e.Index, e.Points)
 	left := e.Left
 	if e.Kind != runner.PointDone {
 		left -= time.Since(p.since)
 	}
 	if left > 0 {
 		s += ", " + about(left) + " left"
+	}
+	if p.rate != "" {
+		s += ", " + p.rate
+	}
+	s += ", " + e.Point
+	if trial, ok := strings.CutPrefix(e.Text, e.Point+"/"); ok {
+		s += " " + trial
+	} else if e.Text != "" {
+		s += " " + e.Text
 	}
 	if len(s) >= p.width {
 		s = s[:max(p.width-1, 0)]

@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,14 +23,47 @@ import (
 )
 
 // formats are the kinds of file that report writes, by extension.
-var formats = map[string]func(w io.Writer, d report.Document, recs []result.Record) error{
-	".txt":  func(w io.Writer, d report.Document, _ []result.Record) error { return report.Text(w, d) },
-	".json": func(w io.Writer, d report.Document, _ []result.Record) error { return report.JSON(w, d) },
-	".md":   func(w io.Writer, d report.Document, _ []result.Record) error { return report.Markdown(w, d) },
-	".csv":  report.CSV,
-	".html": report.HTML,
+var formats = map[string]func(w io.Writer, runs []report.Kept) error{
+	".txt": each("\n", report.Text),
+	".md":  each("\n", report.Markdown),
+	".csv": func(w io.Writer, runs []report.Kept) error { return report.CSV(w, runs...) },
+	".json": func(w io.Writer, runs []report.Kept) error {
+		if len(runs) == 1 {
+			return report.JSON(w, runs[0].Document)
+		}
+		e := json.NewEncoder(w)
+		for _, r := range runs {
+			if err := e.Encode(r.Document); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	".html": func(w io.Writer, runs []report.Kept) error {
+		if len(runs) > 1 {
+			return &runner.PlanError{Err: errors.New("a page shows one run: make one for each")}
+		}
+		return report.HTML(w, runs[0].Document, runs[0].Records)
+	},
 }
 
+func each(between string, f func(io.Writer, report.Document) error) func(io.Writer, []report.Kept) error {
+	return func(w io.Writer, runs []report.Kept) error {
+		for i, r := range runs {
+			if i > 0 {
+				if _, err := io.WriteString(w, between); err != nil {
+					return err
+				}
+			}
+			if err := f(w, r.Document); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// A report's file is refused before anything is measured for it.
 func formatOf(name string) (string, error) {
 	ext := strings.ToLower(filepath.Ext(name))
 	if _, ok := formats[ext]; !ok {
@@ -45,11 +79,12 @@ func (a *app) report() *cobra.Command {
 		Use:   "report RUN...",
 		Short: "Render runs as text, HTML, Markdown, CSV or JSON",
 		Long: `Report renders finished or broken-off runs. RUN is a run's folder, its name at the
-default place, or last. It needs no root and works on any machine.`,
+default place, or last. It needs no root and works on any machine. Of several runs,
+JSON is one object a line; a page shows one run.`,
 		Example: `  boxdyno report last
   boxdyno report last -o page.html
   boxdyno report runs/a runs/b -o -`,
-		Args: cobra.MinimumNArgs(1),
+		Args: needs("RUN...", "give a run's folder or its name, or last"),
 		RunE: do(func(_ context.Context, args []string) error {
 			ext := ".txt"
 			if asJSON {
@@ -61,10 +96,7 @@ default place, or last. It needs no root and works on any machine.`,
 					return err
 				}
 			}
-			if len(args) > 1 && ext == ".html" {
-				return &runner.PlanError{Err: errors.New("a page shows one run: make one for each")}
-			}
-			var b bytes.Buffer
+			var runs []report.Kept
 			for _, name := range args {
 				dir, err := findRun(name)
 				if err != nil {
@@ -74,9 +106,11 @@ default place, or last. It needs no root and works on any machine.`,
 				if err != nil {
 					return err
 				}
-				if err := formats[ext](&b, report.Summarize(run, recs), recs); err != nil {
-					return fmt.Errorf("report %s: %w", dir, err)
-				}
+				runs = append(runs, report.Kept{Document: report.Summarize(run, recs), Records: recs})
+			}
+			var b bytes.Buffer
+			if err := formats[ext](&b, runs); err != nil {
+				return fmt.Errorf("report: %w", err)
 			}
 			if out == "" || out == "-" {
 				_, err := a.out.Write(b.Bytes())
@@ -87,7 +121,7 @@ default place, or last. It needs no root and works on any machine.`,
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json or .txt; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
-	cmd.MarkFlagsMutuallyExclusive("output", "json")
+	exclusive(cmd, "output", "json")
 	return cmd
 }
 
@@ -98,7 +132,7 @@ func writeReport(name string, o *owner, d report.Document, recs []result.Record)
 		return err
 	}
 	var b bytes.Buffer
-	if err := formats[ext](&b, d, recs); err != nil {
+	if err := formats[ext](&b, []report.Kept{{Document: d, Records: recs}}); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return writeFile(name, o, b.Bytes())
@@ -126,7 +160,7 @@ func (a *app) schema() *cobra.Command {
 		Use: "schema " + strings.Join(runner.SchemaNames, "|"), Short: "Print the JSON schema of a plan, a record or a run",
 		Long:    "Schema prints a JSON schema (2020-12): of plans, made from the plug-ins of this\nprogram; of a line of trials.jsonl (record); of run.json (run).",
 		Example: "  boxdyno schema plan > plan.schema.json",
-		Args:    cobra.ExactArgs(1), ValidArgs: slices.Clone(runner.SchemaNames),
+		Args:    needs("a name", "there are "+strings.Join(runner.SchemaNames, ", ")), ValidArgs: slices.Clone(runner.SchemaNames),
 		RunE: do(func(_ context.Context, args []string) error {
 			data, err := runner.Schema(a.plugins, args[0])
 			if err != nil {

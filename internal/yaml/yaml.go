@@ -214,6 +214,7 @@ func oneLine(s string) string {
 	if s == "" {
 		return "not readable as YAML"
 	}
+	s = strings.ReplaceAll(s, "character '\t'", "a tab, where only spaces may indent,") // else Fields would hide it
 	return strings.Join(strings.Fields(s), " ")
 }
 

@@ -187,6 +187,7 @@ export interface Load {
   streams: number;
   intended_fps?: number;
   offered_fps: number;
+  peak_fps?: number;
   forwarded_fps: number;
   backend: string;
   batch: number;
@@ -211,6 +212,7 @@ export interface Account {
   refused: number;
   not_sent: number;
   received: number;
+  duplicate?: number;
   terms: Term[] | null;
   passed: Term[] | null;
   in_flight: number;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import type { PageData, Pair, Record, Row } from "../types";
+import type { Document, PageData, Pair, Record, Row } from "../types";
 
 // What steers a terminal or turns the direction of text has no business in a name.
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
@@ -32,6 +32,12 @@ export function serviceName(r: Row): string {
   if (r.service === "nat") s += `, ${r.flows} ${r.flows === 1 ? "flow" : "flows"}`;
   if (r.ip === 6) s += ", IPv6";
   return s;
+}
+
+/** The verdict as a reader shall take it, as Go's verdictWord: without a criterion nothing was passed. */
+export function verdictWord(d: Document): string {
+  if (d.verdict === "running" || d.verdict === "aborted") return "not finished";
+  return d.verdict === "passed" && !d.findings?.length ? "measured" : d.verdict;
 }
 
 export const isDrop = (r: Row): boolean => r.service.startsWith("drop-");

@@ -49,5 +49,5 @@ export const frames = (n: number): string => (Math.abs(n) < 1000 ? exact(n) : si
 /** n exactly, in groups of three. */
 export const exact = (n: number): string => String(n).replace("-", "−").replace(/\B(?=(\d{3})+$)/g, " ");
 
-/** A sentence in which no number is torn from its unit. */
-export const whole = (s: string): string => s.replace(/(\d|≥|>=) (?=(\d|[TGMkmµn]?(frame|bit|byte)s?\b|[TGMkmµn]?s\b|%|B\b))/g, "$1\u00a0");
+/** A sentence in which no number is torn from its unit, and no flag from its dashes. */
+export const whole = (s: string): string => s.replace(/(\d|≥|>=) (?=(\d|[TGMkmµn]?(frame|bit|byte)s?\b|[TGMkmµn]?s\b|%|B\b))/g, "$1\u00a0").replace(/--(?=\w)/g, "-\u2060-\u2060");

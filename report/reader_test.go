@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"strings"
+	"testing"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+	"boxdyno/verdict"
+)
+
+func text(t *testing.T, d Document) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Text(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+func route(size string, warnings ...string) Row {
+	return Row{ID: size, Name: "route, both, " + size, Service: "route", Direction: "both", FrameSize: size, Verdict: result.Passed, Warnings: warnings}
+}
+
+// What several rows carry is said once under the table, with the range of its numbers.
+func TestNotesAreGathered(t *testing.T) {
+	a, b := route("64", "9 trials were invalid", "latency is not known"), route("512", "12 trials were invalid")
+	for _, r := range []*Row{&a, &b} {
+		r.ThroughputFPS, r.ThroughputFPSLo = ptr(1000.0), ptr(1000.0)
+	}
+	got := text(t, Document{Verdict: result.Passed, Rows: []Row{a, b, route("1518")}})
+	if !strings.Contains(got, "a: 9 to 12 trials were invalid b: latency is not known") || strings.Count(got, "trials were invalid") != 1 {
+		t.Errorf("notes in %s", got)
+	}
+	if n := strings.Count(got, " a b route"); n != 1 {
+		t.Errorf("the marks of the first row stand %d times in %s", n, got)
+	}
+	if letters(0) != "a" || letters(25) != "z" || letters(26) != "aa" || letters(53) != "bb" {
+		t.Error("letters")
+	}
+}
+
+// 0 as the lower bound is no figure, and an undecided criterion is not a miss.
+func TestUndecided(t *testing.T) {
+	least := 1e9
+	c := result.Criterion{Text: "IMIX without loss at 1 Gbit/s", Metric: "throughput_l1_bps", Min: &least, Where: []result.Pair{{Key: "frame_size", Value: "imix"}}}
+	d := Document{Role: "firewall", Verdict: result.Invalid, Findings: []verdict.Finding{{Criterion: c, Status: result.Invalid, Text: "not decided: x"}}}
+	for _, x := range []struct {
+		row  func(*Row)
+		want string
+	}{
+		{func(r *Row) { r.ThroughputFPS, r.ThroughputL1BPS = ptr(0.0), ptr(0.0) }, "was asked, and no load without loss was confirmed (route, both, imix)."},
+		{func(r *Row) {
+			r.ThroughputFPS, r.ThroughputFPSHi, r.ThroughputL1BPS = ptr(100e3), ptr(200e3), ptr(0.7e9)
+		}, "was asked, and at least 700 Mbit/s and less than 1.40 Gbit/s was measured (route, both, imix)."},
+		{func(r *Row) {
+			r.Warnings = []string{"the governor is not known", "no throughput: all trials were invalid"}
+		}, "was asked, but all trials were invalid."},
+	} {
+		r := route("imix")
+		x.row(&r)
+		d.Rows = []Row{r}
+		if got := sentence(d); !strings.HasSuffix(got, x.want) || !strings.HasPrefix(got, "Not decided") {
+			t.Errorf("%s, want %s", got, x.want)
+		}
+		if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 && summary(d) != "IMIX frames, route, both: no load without loss was confirmed." {
+			t.Errorf("summary: %s", summary(d))
+		}
+		if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 && (strings.Contains(text(t, d), "0 frame/s") || !strings.Contains(text(t, d), "none")) {
+			t.Errorf("a load of 0 is printed: %s", text(t, d))
+		}
+	}
+}
+
+// Without a criterion nothing was passed; a run that broke off says so.
+func TestVerdictWord(t *testing.T) {
+	done, broke, skip := route("64"), route("512"), route("1518")
+	broke.Verdict, skip.Verdict, skip.Reason = result.Running, result.Skipped, "missing nft"
+	for _, x := range []struct {
+		d    Document
+		want string
+	}{
+		{Document{Verdict: result.Passed, Rows: []Row{done}}, "MEASURED "},
+		{Document{Verdict: result.Running, Rows: []Row{done, broke}}, "NOT FINISHED The run was not finished: 1 of the 2 rows that were begun is complete."},
+		{Document{Verdict: result.Skipped, Rows: []Row{skip}}, "SKIPPED Nothing was measured: missing nft."},
+		{Document{Verdict: result.Skipped, Rows: []Row{done, skip}}, "SKIPPED route, both, 1518: missing nft."},
+	} {
+		x.d.Sentence = sentence(x.d)
+		if got := text(t, x.d); !strings.HasPrefix(got, x.want) {
+			t.Errorf("%s, want %s", got, x.want)
+		}
+	}
+}
+
+// A busy machine is named before the advice about the box.
+func TestAdviceForABusyMachine(t *testing.T) {
+	d := Document{Books: Books{Trials: 20, Invalid: 5}, Warnings: []string{"the machine was not idle before the run"}}
+	if got := next(d, "Buy more."); len(got) != 2 || !strings.HasPrefix(got[0], "Stop what else runs") {
+		t.Errorf("%q", got)
+	}
+	if got := next(Document{Books: Books{Trials: 20, Invalid: 1}, Warnings: d.Warnings}, ""); len(got) != 0 {
+		t.Errorf("one invalid trial of 20: %q", got)
+	}
+}
+
+func TestCSVOfTwoRunsIsOneTable(t *testing.T) {
+	one := Kept{Document{ID: "a"}, []result.Record{{ID: "1", Config: []result.Pair{{Key: "service", Value: "route"}}}}}
+	two := Kept{Document{ID: "b"}, []result.Record{{ID: "2", Config: []result.Pair{{Key: "loss", Value: "0"}}, Values: []result.Value{{Metric: "x", Unit: unit.Symbol("1"), Value: 7}}}}}
+	var b bytes.Buffer
+	if err := CSV(&b, one, two); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll() // refuses rows of different lengths
+	if err != nil || len(rows) != 3 || rows[1][0] != "a" || rows[2][0] != "b" || rows[0][6] != "service" || rows[0][7] != "loss" || rows[2][7] != "0" {
+		t.Errorf("%v, %q", err, rows)
+	}
+}
