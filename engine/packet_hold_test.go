@@ -124,4 +124,3 @@ func TestPacketHeldPort(t *testing.T) {
 		cancel()
 	}
 }
-

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/netns"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 )
 
 // Probes of what every privileged run needs. Each tries the thing itself and
@@ -28,28 +29,18 @@ func ProbeNamespace() error {
 
 // ProbeBPF loads the smallest XDP program.
 func ProbeBPF() error {
-	// r0 = XDP_PASS; exit
-	insns := [2]uint64{0x00000002_000000b7, 0x95}
-	license := [4]byte{'G', 'P', 'L'}
-	attr := struct {
-		progType, count    uint32
-		insns, license     uint64
-		logLevel, logSize  uint32
-		logBuf             uint64
-		kernVersion, flags uint32
-		name               [16]byte
-	}{progType: unix.BPF_PROG_TYPE_XDP, count: 2, insns: addr(&insns), license: addr(&license)}
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
-	switch errno {
-	case 0:
-		return unix.Close(int(fd))
-	case unix.ENOSYS, unix.EINVAL:
-		return fmt.Errorf("load an XDP program: %w (%w)", ErrNotSupported, errno)
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // XDP_PASS
+	})
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) {
+		return fmt.Errorf("load an XDP program: %w (%w)", ErrNotSupported, err)
 	}
-	return denied("load a BPF program", errno)
+	if err != nil {
+		return denied("load a BPF program", err)
+	}
+	return prog.Close()
 }
-
-func addr[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
 // ProbePacket opens a packet socket.
 func ProbePacket() error {

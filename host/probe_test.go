@@ -4,6 +4,7 @@ package host
 
 import (
 	"errors"
+	"os"
 	"testing"
 )
 
@@ -16,5 +17,15 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		t.Logf("%s: %v", name, err)
+	}
+}
+
+// A kernel with BPF takes the probe's program, or asks for a privilege.
+func TestProbeBPF(t *testing.T) {
+	if _, err := os.Stat("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil {
+		t.Skip("this kernel has no BPF")
+	}
+	if err := ProbeBPF(); errors.Is(err, ErrNotSupported) {
+		t.Error(err)
 	}
 }

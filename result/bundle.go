@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // The files of a bundle.
@@ -26,13 +27,17 @@ type Bundle struct {
 	trials *os.File
 }
 
-// Create makes dir (parents too) with run.json and an empty trials.jsonl. It
-// refuses a directory that already holds a run.
+// Create makes dir (parents too) with run.json and an empty trials.jsonl, all of
+// it synced. It refuses a directory that already holds a run, or trials of one.
 func Create(dir string, r Run) (*Bundle, error) {
 	if _, err := os.Stat(filepath.Join(dir, RunFile)); err == nil {
 		return nil, fmt.Errorf("%s already holds a run: give another --out, or --resume %s", dir, dir)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	trials := filepath.Join(dir, TrialsFile)
+	if info, err := os.Stat(trials); err == nil && info.Size() != 0 {
+		return nil, fmt.Errorf("%s holds trials of a run that lacks its %s: give another --out, or move them away", trials, RunFile)
+	}
+	if err := makeDir(filepath.Clean(dir)); err != nil {
 		return nil, fmt.Errorf("make the run's folder: %w", err)
 	}
 	b, err := open(dir)
@@ -45,6 +50,40 @@ func Create(dir string, r Run) (*Bundle, error) {
 	}
 	return b, nil
 }
+
+// makeDir is os.MkdirAll that outlives a power cut.
+func makeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(parent)
+}
+
+// syncDir makes the names in dir outlive a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	// Some file systems know no such thing, and answer EINVAL.
+	if err := sync(d); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return err
+	}
+	return nil
+}
+
+// sync is a variable because only a test that listens sees it.
+var sync = (*os.File).Sync
 
 // Resume opens the bundle in dir for appending. A last line that SIGKILL cut
 // short is removed.
@@ -89,6 +128,9 @@ func (b *Bundle) WriteRun(r Run) error {
 	if err := os.Rename(name+".tmp", name); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
+	if err := syncDir(b.Dir); err != nil { // trials.jsonl's name too
+		return fmt.Errorf("sync %s: %w", b.Dir, err)
+	}
 	return nil
 }
 
@@ -101,7 +143,7 @@ func writeSynced(name string, data []byte) (err error) {
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
-	return f.Sync()
+	return sync(f)
 }
 
 // Append writes one record and syncs it to the disk.
@@ -110,10 +152,14 @@ func (b *Bundle) Append(r Record) error {
 	if err != nil {
 		return fmt.Errorf("encode record %s: %w", r.ID, err)
 	}
-	if _, err := b.trials.Write(append(line, '\n')); err != nil {
+	if n, err := b.trials.Write(append(line, '\n')); err != nil {
+		// A full disk takes a part: the next line must not stand behind it.
+		if info, serr := b.trials.Stat(); serr == nil {
+			_ = b.trials.Truncate(info.Size() - int64(n))
+		}
 		return fmt.Errorf("append to %s: %w", b.trials.Name(), err)
 	}
-	if err := b.trials.Sync(); err != nil {
+	if err := sync(b.trials); err != nil {
 		return fmt.Errorf("sync %s: %w", b.trials.Name(), err)
 	}
 	return nil

@@ -87,7 +87,8 @@ func DoSys(path string, f func(sys *os.Root) error) error {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
 		}
-		if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		// EBUSY: the sysfs that stands there is this namespace's own.
+		if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil && err != unix.EBUSY {
 			return fmt.Errorf("mount sysfs: %w", err)
 		}
 		sys, err := os.OpenRoot("/sys")
