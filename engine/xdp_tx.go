@@ -82,18 +82,17 @@ func (t *xdpTransmitter) Close() error {
 
 // Each flush of the port's queue may wake another CPU, which costs the sender
 // 2 us and more. So paced frames leave in bursts of what falls due within 20 us, as
-// a NIC would moderate its interrupts, and at most 16: far less than any ring holds.
+// a NIC would moderate its interrupts, and at most 32: far less than any ring holds.
 const (
 	moderation = 20 * time.Microsecond
-	mostBurst  = 16
+	mostBurst  = 32 // of each lane
 )
 
 func burstFor(l Load, lanes int) int {
-	total := float64(l.Rate) * float64(lanes)
 	if l.Alone {
 		return 1
 	}
-	return min(max(int(total*moderation.Seconds()), 1), mostBurst)
+	return lanes * min(max(int(float64(l.Rate)*moderation.Seconds()), 1), mostBurst)
 }
 
 func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream) ([]TxReport, error) {
@@ -371,7 +370,7 @@ func (t *xdpTransmitter) reports(p *senderProgram, l Load, streams []Stream, bat
 		}
 		r.Peak = r.Offered
 		if s.Late > 0 {
-			r.Peak = max(r.Offered, l.Rate*16/15)
+			r.Peak = max(r.Offered, l.Rate*9/8)
 		}
 	}
 	return reports, nil

@@ -170,6 +170,10 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		return nil, err
 	}
 
+	qos, idle := awake()
+	if qos != nil {
+		undo.add(qos.Close)
+	}
 	tb := &Testbed{
 		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester,
 		DUT: dut.Local, Services: Services, Serve: svc.serve,
@@ -180,7 +184,7 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 			}
 			return throughDUT(cables[from], cables[to])
 		},
-		Settings: slices.Concat(at.settings(), linkSettings(s.mtu, s.rate)),
+		Settings: slices.Concat(at.settings(), []result.Pair{idle}, linkSettings(s.mtu, s.rate)),
 		Close:    sync.OnceValue(undo.close),
 	}
 	for i, sd := range sides {

@@ -395,11 +395,6 @@ func (b *Book) waiting() (bool, error) {
 // Discard lets go of what the book holds, for a trial that ends without Close;
 // after Close it does nothing.
 func (b *Book) Discard() {
-	for _, h := range b.hosts {
-		if h.witness != nil {
-			h.witness.close()
-		}
-	}
 	for _, s := range b.sockets {
 		s.close()
 	}

@@ -3,12 +3,13 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
@@ -25,15 +26,33 @@ var causes = map[uint32]string{
 	unresolved:                "witness.unresolved",
 }
 
-// kernelTypes saves decoding the kernel's BTF anew for every trial.
-var kernelTypes = btf.NewCache()
+// witnessProgram is loaded and attached once a process, at the first trial: that
+// takes longer than all snapshots of a trial. It counts only for namespaces that
+// stand in its map, and goes with the process.
+var witnessProgram = sync.OnceValues(func() (*watch, error) {
+	_ = rlimit.RemoveMemlock() // before 5.11; later kernels need none
+	var w watch
+	if err := loadWitnessObjects(&w.objects, nil); err != nil {
+		return nil, err
+	}
+	var err error
+	if w.link, err = link.AttachTracing(link.TracingOptions{Program: w.objects.Dropped}); err != nil {
+		return nil, errors.Join(err, w.objects.Close())
+	}
+	return &w, nil
+})
+
+// A watch must stay reachable, or its descriptors are closed.
+type watch struct {
+	objects witnessObjects
+	link    link.Link
+}
 
 // A witness counts, in one namespace, the frames that end where the kernel has
 // no counter of the namespace (bpf/witness.c).
 type witness struct {
-	netns   uint32 // inode
-	objects witnessObjects
-	link    link.Link
+	netns  uint32 // inode
+	counts *ebpf.Map
 }
 
 // openWitness watches the namespace at path ("" is this one). It is nil where the
@@ -47,35 +66,27 @@ func openWitness(path string) *witness {
 	if err != nil {
 		return nil
 	}
-	_ = rlimit.RemoveMemlock() // before 5.11; later kernels need none
-	w := &witness{netns: uint32(info.Sys().(*syscall.Stat_t).Ino)}
-	if err := w.open(); err != nil {
-		w.close()
+	on, err := witnessProgram()
+	if err != nil {
 		return nil
 	}
-	return w
-}
-
-func (w *witness) open() error {
-	if err := loadWitnessObjects(&w.objects, &ebpf.CollectionOptions{Cache: kernelTypes}); err != nil {
-		return err
-	}
+	counts := on.objects.Counts
+	w := &witness{netns: uint32(info.Sys().(*syscall.Stat_t).Ino), counts: counts}
 	zero := make([]uint64, ebpf.MustPossibleCPU())
 	for cause := range causes {
-		if err := w.objects.Counts.Put(witnessKey{Netns: w.netns, Cause: cause}, zero); err != nil {
-			return err
+		err := counts.Update(witnessKey{Netns: w.netns, Cause: cause}, zero, ebpf.UpdateNoExist)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			return nil // 256 namespaces are watched already
 		}
 	}
-	var err error
-	w.link, err = link.AttachTracing(link.TracingOptions{Program: w.objects.Dropped})
-	return err
+	return w
 }
 
 // read adds the counts so far to c.
 func (w *witness) read(c counters) error {
 	for cause, name := range causes {
 		var perCPU []uint64
-		if err := w.objects.Counts.Lookup(witnessKey{Netns: w.netns, Cause: cause}, &perCPU); err != nil {
+		if err := w.counts.Lookup(witnessKey{Netns: w.netns, Cause: cause}, &perCPU); err != nil {
 			return fmt.Errorf("witness: read %s: %w", name, err)
 		}
 		for _, n := range perCPU {
@@ -83,11 +94,4 @@ func (w *witness) read(c counters) error {
 		}
 	}
 	return nil
-}
-
-func (w *witness) close() {
-	if w.link != nil {
-		w.link.Close()
-	}
-	w.objects.Close()
 }

@@ -348,9 +348,12 @@ func (m *point) bound(rate float64) result.Bound {
 // search finds the highest load without loss, and returns it for each stream.
 func (m *point) search(ctx context.Context, overload unit.FrameRate) (unit.FrameRate, error) {
 	streams := unit.FrameRate(len(m.rig.streams))
-	// A box may carry more than it forwards under overload: the tester's ceiling
-	// and line rate are the limit, and the forwarding rate is where to look first.
+	// A box may carry somewhat more than it forwards under overload; one that
+	// forwards nothing then may carry anything.
 	top := m.ceiling / streams
+	if overload > 0 {
+		top = min(top, overload/streams*1.25)
+	}
 	if link := m.linkRate(); link > 0 {
 		top = min(top, link)
 	}

@@ -99,7 +99,7 @@ static __always_inline void tick(u64 now)
  * Whether the next frame is due. Frames leave in bursts, each when its last frame
  * is due; one frame is a burst, too. The schedule never moves: a sender that was
  * held up catches up, and because more frames at once are another load than the
- * one asked for, it does so at 16/15 of the rate, which user space reports.
+ * one asked for, it does so at 9/8 of the rate, which user space reports.
  */
 static __always_inline bool due(u64 now)
 {
@@ -111,7 +111,7 @@ static __always_inline bool due(u64 now)
 		sched.late += sched.behind;
 		return true;
 	}
-	if (at < sched.due || (sched.sent && at - sched.last < whole - (whole >> 4)))
+	if (at < sched.due || (sched.sent && at - sched.last < whole - whole / 9))
 		return false;
 	sched.behind = at - sched.due >= whole;
 	sched.late += sched.behind;
