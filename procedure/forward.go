@@ -22,7 +22,7 @@ import (
 // Forward measures the DUT as a router, one service, direction and frame size at
 // a time:
 //
-//	self-test -> service set -> warm-up -> overload x n -> search -> latency at half the throughput or less
+//	self-test -> service set -> warm-up -> overload -> search -> latency at half the throughput or less -> overload
 type Forward struct {
 	service   choice
 	direction choice
@@ -119,12 +119,14 @@ type point struct {
 	out    Outcome
 	stalls, longest,
 	unexplained int64
-	steal   float64
-	ceiling unit.FrameRate
+	steal          float64
+	ceiling        unit.FrameRate
+	rates, offered []float64 // of the overload trials that are valid
+	invalid        string    // why the last one was not
 }
 
 func (p *Forward) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
-	m := &point{Forward: p, env: env, effort: effortOf(p.preset.value)}
+	m := &point{Forward: p, env: env, effort: effortOf(p.preset.value), out: Outcome{Status: result.Passed}}
 	self, err := selfTest(ctx, env, p.mix.Mix, p.ipv6(), p.direction.value == both, m.effort)
 	if err != nil {
 		return Outcome{}, err
@@ -153,26 +155,39 @@ func (p *Forward) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	if _, err := m.trial(ctx, "warm-up", 0, engine.Load{Rate: m.linkRate(), Duration: m.effort.warmUp}, false); err != nil {
 		return Outcome{}, err
 	}
-	rate, err := m.overload(ctx)
-	if err != nil || m.out.Status == result.Invalid {
+	// Half of the overload trials before the search and half after it: a machine
+	// that drifts shows in their spread.
+	half := m.effort.overloads / 2
+	if err := m.overload(ctx, 0, half); err != nil {
 		return m.out, err
 	}
-	if env.Bed.Placement == "shared" {
-		m.out.Warnings = append(m.out.Warnings, "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost")
-		m.finish()
+	if len(m.rates) == 0 {
+		m.out.Status, m.out.Reason = result.Invalid, "every trial under overload is invalid: "+m.invalid
 		return m.out, nil
 	}
-	lower, err := m.search(ctx, rate)
-	if err != nil {
+	if err := m.limits(ctx, unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)); err != nil {
 		return m.out, err
 	}
-	if lower > 0 && dropPlaces[p.service.value] == "" {
-		if err := m.latency(ctx, lower); err != nil {
-			return m.out, err
-		}
+	if err := m.overload(ctx, half, m.effort.overloads); err != nil {
+		return m.out, err
 	}
+	m.forwarded()
 	m.finish()
 	return m.out, nil
+}
+
+// limits finds throughput and latency, where the placement lets a load be
+// offered that the DUT cannot take.
+func (m *point) limits(ctx context.Context, overload unit.FrameRate) error {
+	if m.env.Bed.Placement == "shared" {
+		m.out.Warnings = append(m.out.Warnings, "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost")
+		return nil
+	}
+	lower, err := m.search(ctx, overload)
+	if err != nil || lower == 0 || dropPlaces[m.service.value] != "" {
+		return err
+	}
+	return m.latency(ctx, lower)
 }
 
 // open lays out the streams of the direction and opens the rig.
@@ -293,17 +308,16 @@ func (m *point) missed(a *result.Account) int64 {
 	return a.Lost()
 }
 
-// overload offers as much as there is, n times, and returns the median rate at
-// which the service was done, all streams together.
-func (m *point) overload(ctx context.Context) (unit.FrameRate, error) {
-	var rates, offered []float64
-	for n := range m.effort.overloads {
+// overload offers as much as there is, in trials from to to-1, and keeps the
+// rates at which the service was done, all streams together.
+func (m *point) overload(ctx context.Context, from, to int) error {
+	for n := from; n < to; n++ {
 		rec, err := m.trial(ctx, "overload", n, engine.Load{Rate: m.linkRate(), Duration: m.effort.overload}, false)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if rec.Status == result.Invalid {
-			m.out.Status, m.out.Reason = rec.Status, rec.Reason
+			m.invalid = rec.Reason
 			continue
 		}
 		m.out.Account, m.out.Load = rec.Account, rec.Load
@@ -315,14 +329,14 @@ func (m *point) overload(ctx context.Context) (unit.FrameRate, error) {
 				m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d frames that should be thrown away came through", rec.Account.Received))
 			}
 		}
-		rates, offered = append(rates, rate), append(offered, float64(rec.Load.Offered))
+		m.rates, m.offered = append(m.rates, rate), append(m.offered, float64(rec.Load.Offered))
 	}
-	if len(rates) == 0 {
-		m.out.Reason = "every trial under overload is invalid: " + m.out.Reason
-		return 0, nil
-	}
-	m.out.Status, m.out.Reason = result.Passed, ""
-	rate := spread("forwarding_rate_fps", rates)
+	return nil
+}
+
+// forwarded reports what overload found; there is at least one rate.
+func (m *point) forwarded() {
+	rate := spread("forwarding_rate_fps", m.rates)
 	rate.Bound = m.bound(rate.Value)
 	if dropPlaces[m.service.value] != "" {
 		rate.Metric = "drop_rate_fps"
@@ -332,8 +346,7 @@ func (m *point) overload(ctx context.Context) (unit.FrameRate, error) {
 		bits.Bound = rate.Bound
 		m.add(rate, bits)
 	}
-	m.add(spread("offered_fps", offered), value("ceiling_fps", float64(m.ceiling)))
-	return unit.FrameRate(rate.Value), nil
+	m.add(spread("offered_fps", m.offered), value("ceiling_fps", float64(m.ceiling)))
 }
 
 // bound is ">=" for a rate so near the tester's ceiling that it may be the
