@@ -102,7 +102,8 @@ type Load struct {
 	Gaps         *Histogram     `json:"arrival_gaps,omitempty"` // s: between arrivals
 	MeterDrops   int64          `json:"meter_drops,omitempty"`  // the meter's own
 	StealRatio   float64        `json:"steal_ratio"`            // CPU time taken by the hypervisor, all CPUs, in [0, 1]
-	ObserverCPU  time.Duration  `json:"observer_cpu_ns"`        // what boxdyno's own user-space cost meanwhile
+	ObserverCPU  time.Duration  `json:"observer_cpu_ns"`        // what boxdyno's own user space cost meanwhile
+	ObserverMem  uint64         `json:"observer_memory_bytes"`  // the most memory that boxdyno has had so far
 }
 
 // A Histogram is counts over buckets; Upper[i] is the inclusive upper edge of

@@ -175,7 +175,7 @@ func (x *execution) one(ctx context.Context, r result.Record, judge bool, f func
 		r.Phases = append(r.Phases, result.Phase{Name: p.Name, Begin: p.Begin - x.origin, End: p.End - x.origin})
 	}
 	if r.Load != nil && judge {
-		r.Load.StealRatio, r.Load.ObserverCPU = used.until()
+		r.Load.StealRatio, r.Load.ObserverCPU, r.Load.ObserverMem = used.until()
 	}
 	if err == nil {
 		err = ctx.Err() // f may have ended early and not have said so
@@ -223,22 +223,25 @@ type spent struct {
 
 func measure() spent {
 	cpu, err := (&host.Local{}).CPUTime()
-	return spent{cpu: cpu, own: ownCPU(), ok: err == nil}
+	own, _ := observer()
+	return spent{cpu: cpu, own: own, ok: err == nil}
 }
 
-// until is the steal ratio of all CPUs, and this process's time in user space
-// (its time in the kernel is the load itself).
-func (s spent) until() (steal float64, own time.Duration) {
+// until is the steal ratio of all CPUs since s, and what boxdyno itself cost.
+func (s spent) until() (steal float64, cpu time.Duration, memory uint64) {
 	if now, err := (&host.Local{}).CPUTime(); err == nil && s.ok {
 		_, steal = now.Since(s.cpu)
 	}
-	return steal, ownCPU() - s.own
+	cpu, memory = observer()
+	return steal, cpu - s.own, memory
 }
 
-func ownCPU() time.Duration {
+// observer is this process's time in user space (that in the kernel is the load
+// itself) and the most memory that it has had.
+func observer() (cpu time.Duration, memory uint64) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
+		return 0, 0
 	}
-	return time.Duration(u.Utime.Nano())
+	return time.Duration(u.Utime.Nano()), uint64(u.Maxrss) << 10
 }

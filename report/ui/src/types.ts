@@ -204,6 +204,7 @@ export interface Load {
   meter_drops?: number;
   steal_ratio: number;
   observer_cpu_ns: number;
+  observer_memory_bytes: number;
 }
 
 export interface Account {
