@@ -26,33 +26,20 @@ var causes = map[uint32]string{
 	unresolved:                "witness.unresolved",
 }
 
-// witnessProgram is loaded and attached once a process, at the first trial: that
-// takes longer than all snapshots of a trial. It counts only for namespaces that
-// stand in its map, and goes with the process.
-var witnessProgram = sync.OnceValues(func() (*watch, error) {
+// witnessProgram is loaded once a process, at the first trial: that takes longer
+// than all snapshots of a trial. It is attached while a book is open.
+var witnessProgram = sync.OnceValues(func() (*witnessObjects, error) {
 	_ = rlimit.RemoveMemlock() // before 5.11; later kernels need none
-	var w watch
-	if err := loadWitnessObjects(&w.objects, nil); err != nil {
-		return nil, err
-	}
-	var err error
-	if w.link, err = link.AttachTracing(link.TracingOptions{Program: w.objects.Dropped}); err != nil {
-		return nil, errors.Join(err, w.objects.Close())
-	}
-	return &w, nil
+	var o witnessObjects
+	return &o, loadWitnessObjects(&o, nil)
 })
-
-// A watch must stay reachable, or its descriptors are closed.
-type watch struct {
-	objects witnessObjects
-	link    link.Link
-}
 
 // A witness counts, in one namespace, the frames that end where the kernel has
 // no counter of the namespace (bpf/witness.c).
 type witness struct {
 	netns  uint32 // inode
 	counts *ebpf.Map
+	link   link.Link
 }
 
 // openWitness watches the namespace at path ("" is this one). It is nil where the
@@ -70,17 +57,21 @@ func openWitness(path string) *witness {
 	if err != nil {
 		return nil
 	}
-	counts := on.objects.Counts
-	w := &witness{netns: uint32(info.Sys().(*syscall.Stat_t).Ino), counts: counts}
+	w := &witness{netns: uint32(info.Sys().(*syscall.Stat_t).Ino), counts: on.Counts}
 	zero := make([]uint64, ebpf.MustPossibleCPU())
 	for cause := range causes {
-		err := counts.Update(witnessKey{Netns: w.netns, Cause: cause}, zero, ebpf.UpdateNoExist)
+		err := w.counts.Update(witnessKey{Netns: w.netns, Cause: cause}, zero, ebpf.UpdateNoExist)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 			return nil // 256 namespaces are watched already
 		}
 	}
+	if w.link, err = link.AttachTracing(link.TracingOptions{Program: on.Dropped}); err != nil {
+		return nil
+	}
 	return w
 }
+
+func (w *witness) close() { w.link.Close() }
 
 // read adds the counts so far to c.
 func (w *witness) read(c counters) error {

@@ -202,7 +202,11 @@ func (p *Forward) open(ctx context.Context, bed *lab.Testbed, settle time.Durati
 		back.frames.SrcPort, back.frames.DstPort = frame.Port, frame.FirstPort
 	}
 	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, both: {forth, back}}[p.direction.value]
-	return newRig(ctx, bed, bed.Ports, false, p.mix.Mix, settle, ways)
+	r, err := newRig(ctx, bed, bed.Ports, false, p.mix.Mix, settle, ways)
+	if err == nil {
+		r.drops = dropPlaces[p.service.value] != ""
+	}
+	return r, err
 }
 
 // openFlows sends a frame of every flow from lan until all of them have come out

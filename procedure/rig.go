@@ -30,6 +30,7 @@ type rig struct {
 	to      []int          // the ports they are on
 	arms    [][]uint16     // streams that each meter counts
 	paths   []ledger.Path
+	drops   bool          // the DUT is told to throw frames away
 	settle  time.Duration // least wait after traffic before counters are read
 }
 
@@ -96,7 +97,11 @@ func (r *rig) trial(ctx context.Context, l engine.Load, timing bool) (Outcome, e
 			return Outcome{}, err
 		}
 	}
-	book, err := ledger.Open(ctx, r.paths, r.bed.Sources...)
+	open := ledger.Open
+	if r.drops {
+		open = ledger.OpenBare
+	}
+	book, err := open(ctx, r.paths, r.bed.Sources...)
 	if err != nil {
 		return Outcome{}, err
 	}
