@@ -47,6 +47,11 @@ type bed struct {
 func newBed(t testing.TB, ipv6 bool) *bed {
 	t.Helper()
 	testutil.Privileged(t)
+	unlock, err := host.Lock(context.Background(), nil) // some counters are the machine's
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unlock)
 	b := &bed{t: t, mac: map[string]net.HardwareAddr{}, index: map[string]int{}, xdp: map[string]link.Link{}}
 	b.tester = b.namespace("tester")
 	b.dut = b.namespace("dut")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
@@ -53,11 +54,18 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (Outcom
 	return out, recs
 }
 
-func build(t *testing.T, topology string, set map[string]string) *lab.Testbed {
+func build(t *testing.T, name string, set map[string]string) *lab.Testbed {
 	t.Helper()
 	for _, s := range lab.All {
-		if s.Name != topology {
+		if s.Name != name {
 			continue
+		}
+		if name != "mem" { // some counters are the machine's: other packages' tests must wait
+			unlock, err := host.Lock(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(unlock)
 		}
 		top := s.New()
 		assign(t, top.Flags, set)
@@ -72,7 +80,7 @@ func build(t *testing.T, topology string, set map[string]string) *lab.Testbed {
 		})
 		return bed
 	}
-	t.Fatalf("there is no topology %s", topology)
+	t.Fatalf("there is no topology %s", name)
 	return nil
 }
 
