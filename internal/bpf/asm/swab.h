@@ -1,2 +1,2 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#include <asm-generic/types.h>
+#include <asm-generic/swab.h>
