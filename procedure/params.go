@@ -84,5 +84,5 @@ func effortOf(preset string) effort {
 	if preset == "standard" {
 		return effort{selfTest: 10 * time.Second, warmUp: 5 * time.Second, overload: 10 * time.Second, overloads: 6, latency: 20 * time.Second, settle: 2 * time.Second}
 	}
-	return effort{selfTest: 200 * time.Millisecond, warmUp: 100 * time.Millisecond, overload: 150 * time.Millisecond, overloads: 6, latency: 300 * time.Millisecond}
+	return effort{selfTest: 200 * time.Millisecond, warmUp: 100 * time.Millisecond, overload: 150 * time.Millisecond, overloads: 6, latency: 150 * time.Millisecond}
 }
