@@ -38,7 +38,7 @@ type TxReport struct {
 	Accepted     uint64
 	Refused      uint64
 	NotSent      uint64 // due by the schedule and not sent when time was up
-	Late         uint64 // frames sent more than an interval behind the schedule
+	Late         uint64 // frames sent behind the schedule by an interval (backend xdp: by a burst's) or more
 	CatchUp      uint64 // longest burst sent to catch up, frames; 0: it was made up without bursts
 	Stalls       uint64 // times that the sender stood still for more than StallFloor
 	LongestStall time.Duration

@@ -18,7 +18,7 @@ const catchUp = 16
 // A pace is an open-loop schedule and what became of it: frame k is due at
 // origin + k * interval, whatever happened to those before. It reads no clock and
 // is not safe for concurrent use. The sender in BPF keeps a schedule of its own
-// (bpf/sender.c), which needs no bursts: it has no system call to wait for.
+// (bpf/sender.c), which makes up for delays without bursts.
 type pace struct {
 	interval uint64       // 1/65536 ns; 0: flat out
 	origin   unit.Instant // moves when the schedule is shifted
