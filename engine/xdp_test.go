@@ -284,7 +284,7 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 			var lanes [maxLanes]senderLane
 			longest := fillLane(&lanes[0], b, 1)
 			mixed := shrink(lanes[:1], longest)
-			p, err := loadSenderFor(spec.Src.Is6(), false, mixed, 1, 1)
+			p, err := senderKind{spec.Src.Is6(), false, mixed, 1, 1}.load()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,6 +34,7 @@ type xdpTransmitter struct {
 	netns   string
 	indexes []int
 	refusal *refusalTrace // nil on a kernel without BTF: refusals then stay unexplained
+	senders map[senderKind]*senderProgram
 }
 
 const (
@@ -46,7 +47,7 @@ func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (
 	if len(lanes) < 1 || len(lanes) > maxLanes {
 		return nil, fmt.Errorf("open an xdp transmitter: %d lanes, want 1 or 2", len(lanes))
 	}
-	t := &xdpTransmitter{lanes: lanes, netns: lanes[0].Netns}
+	t := &xdpTransmitter{lanes: lanes, netns: lanes[0].Netns, senders: map[senderKind]*senderProgram{}}
 	if cpu >= 0 {
 		t.cpus = []int{cpu}
 	}
@@ -74,6 +75,9 @@ func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (
 }
 
 func (t *xdpTransmitter) Close() error {
+	for _, p := range t.senders {
+		p.coll.Close()
+	}
 	if t.refusal == nil {
 		return nil
 	}
@@ -132,11 +136,10 @@ func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 		batch = burst
 		sched.Due = sched.Interval * uint64(burst-1)
 	}
-	p, err := loadSenderFor(ipv6, l.Rate > 0, mixed, uint32(lanes), uint32(burst))
+	p, err := t.sender(senderKind{ipv6, l.Rate > 0, mixed, uint32(lanes), uint32(burst)})
 	if err != nil {
 		return nil, err
 	}
-	defer p.coll.Close()
 	if t.refusal != nil {
 		second := 0
 		if lanes > 1 {
@@ -205,19 +208,37 @@ func shrink(lanes []senderLane, longest int) (mixed bool) {
 	return mixed
 }
 
-// A senderProgram is the loaded program of one trial and its memory.
+// A senderKind is what a sender's program is specialized for.
+type senderKind struct {
+	ipv6, paced, mixed bool
+	lanes, burst       uint32
+}
+
+// A senderProgram is a loaded program and its memory.
 type senderProgram struct {
 	coll         *ebpf.Collection
 	send         *ebpf.Program
 	lanes, sched *ebpf.Variable
 }
 
-func loadSenderFor(ipv6, paced, mixed bool, lanes, burst uint32) (*senderProgram, error) {
+// sender loads each kind once: that takes longer than a short trial's snapshots.
+func (t *xdpTransmitter) sender(k senderKind) (*senderProgram, error) {
+	if p := t.senders[k]; p != nil {
+		return p, nil
+	}
+	p, err := k.load()
+	if err == nil {
+		t.senders[k] = p
+	}
+	return p, err
+}
+
+func (k senderKind) load() (*senderProgram, error) {
 	spec, err := loadSender()
 	if err != nil {
 		return nil, fmt.Errorf("read the sender's program: %w", err)
 	}
-	for name, v := range map[string]any{senderVarIpv6: ipv6, senderVarPaced: paced, senderVarMixed: mixed, senderVarLanes: lanes, senderVarBurst: burst} {
+	for name, v := range map[string]any{senderVarIpv6: k.ipv6, senderVarPaced: k.paced, senderVarMixed: k.mixed, senderVarLanes: k.lanes, senderVarBurst: k.burst} {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return nil, fmt.Errorf("set the sender's %s: %w", name, err)
 		}

@@ -45,6 +45,7 @@ type Testbed struct {
 	Ports     []Port // 0 is lan, 1 is wan
 	Loop      []Port // two tester ports wired to each other, for the self-test; may be Ports themselves
 	TesterCPU int    // for the sender; -1: any
+	CPUs      []int  // of this machine that tester and DUT are bound to
 	Engine    engine.Backend
 	Tried     []engine.Tried
 	DUT       *host.Local   // nil: a black box

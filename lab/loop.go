@@ -65,7 +65,7 @@ func (l *loop) build() (_ *Testbed, err error) {
 	cpu := cpus[len(cpus)-1]
 	ports := loopPorts(tester, l.mtu, l.rate)
 	return &Testbed{
-		Topology: "loop", Kind: "sandbox", TesterCPU: cpu, Ports: ports, Loop: ports,
+		Topology: "loop", Kind: "sandbox", TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports,
 		Path: func(from, to int, _ bool) ledger.Path { return loopPath(tester, from, to) },
 		Settings: append([]result.Pair{
 			{Key: "tester_cpu", Value: strconv.Itoa(cpu)},

@@ -29,6 +29,13 @@ type place struct {
 	siblings    bool // split, but both are threads of one core
 }
 
+func (p place) cpus() []int {
+	if p.tester == p.dut {
+		return []int{p.dut}
+	}
+	return []int{p.tester, p.dut}
+}
+
 func (p place) settings() []result.Pair {
 	napi := "in the sender's softirq"
 	if p.name == split {

@@ -175,7 +175,7 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		undo.add(qos.Close)
 	}
 	tb := &Testbed{
-		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester,
+		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUT: dut.Local, Services: Services, Serve: svc.serve,
 		Loop: loopPorts(tester, s.mtu, s.rate),
 		Path: func(from, to int, loop bool) ledger.Path {

@@ -224,9 +224,9 @@ func (b *bed) nft(rules string) {
 
 // quiet waits until the links' own chatter is over.
 func (b *bed) quiet() {
-	book, err := Open(context.Background(), []Path{b.path("p0", "lan", "wan", "p1")})
+	book, err := Open([]Path{b.path("p0", "lan", "wan", "p1")})
 	b.must(err)
-	defer book.Discard()
+	defer book.Close()
 	still := 0
 	for range 100 {
 		before, err := book.read(context.Background())
@@ -355,10 +355,12 @@ func (b *bed) live(port string, n int, frame []byte) {
 func (b *bed) trial(n int, paths []Path, offer func()) result.Account {
 	b.t.Helper()
 	before := b.received()
-	book, err := Open(context.Background(), paths)
+	book, err := Open(paths)
 	b.must(err)
+	defer book.Close()
+	b.must(book.Begin(context.Background()))
 	offer()
-	a, err := book.Close(context.Background(), func(context.Context) (Ends, error) {
+	a, err := book.Balance(context.Background(), func(context.Context) (Ends, error) {
 		return Ends{Intended: uint64(n), Accepted: uint64(n), Received: b.received() - before}, nil
 	})
 	b.must(err)

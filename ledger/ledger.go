@@ -65,11 +65,12 @@ const (
 	neighbourMost = 30 * time.Second // while frames wait for somebody's address
 )
 
-// A Book is the open account of one trial, to be closed once. It holds sockets
-// and a BPF program until then, or until Discard.
+// A Book keeps the account of trials over the same paths, one after the other:
+// each begins with Begin and ends with Balance. It holds sockets and a BPF program
+// until Close.
 type Book struct {
-	// Settle is the least time that Close waits before it reads; 0: as short as
-	// the counters allow. Set it before Close.
+	// Settle is the least time that Balance waits before it reads; 0: as short as
+	// the counters allow.
 	Settle time.Duration
 
 	bare    bool       // without witnesses
@@ -108,36 +109,35 @@ type snapshot struct {
 	sources []result.Term
 }
 
-// Open snapshots every counter on paths, those of a port, of a namespace and of
-// the machine once, however many paths they lie on. Hosts that stand on recorded
+// Open finds every counter on paths, those of a port, of a namespace and of the
+// machine once, however many paths they lie on. Hosts that stand on recorded
 // trees have no ports. It needs CAP_NET_ADMIN (a *host.Missing otherwise); with
 // CAP_BPF and CAP_PERFMON it also names what only a tracepoint sees.
-func Open(ctx context.Context, paths []Path, more ...Source) (*Book, error) {
-	return openBook(ctx, false, paths, more)
+func Open(paths []Path, more ...Source) (*Book, error) {
+	return openBook(false, paths, more)
 }
 
 // OpenBare is Open without the tracepoint, for a DUT that is told to throw frames
 // away: the tracepoint sees every packet dropped, and cost tc a sixth of its rate.
-func OpenBare(ctx context.Context, paths []Path, more ...Source) (*Book, error) {
-	return openBook(ctx, true, paths, more)
+func OpenBare(paths []Path, more ...Source) (*Book, error) {
+	return openBook(true, paths, more)
 }
 
-func openBook(ctx context.Context, bare bool, paths []Path, more []Source) (*Book, error) {
+func openBook(bare bool, paths []Path, more []Source) (*Book, error) {
 	b := &Book{bare: bare, sockets: map[string]*sockets{}, more: more, label: "tester"}
-	if err := b.open(ctx, paths); err != nil {
-		b.Discard()
+	if err := b.find(paths); err != nil {
+		b.Close()
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
 	return b, nil
 }
 
-func (b *Book) open(ctx context.Context, paths []Path) error {
-	if err := b.find(paths); err != nil {
-		return err
+// Begin snapshots every counter: a trial begins.
+func (b *Book) Begin(ctx context.Context) (err error) {
+	if b.before, err = b.read(ctx); err != nil {
+		return fmt.Errorf("begin an account: %w", err)
 	}
-	var err error
-	b.before, err = b.read(ctx)
-	return err
+	return nil
 }
 
 // find opens what the paths lie on and makes the list of terms.
@@ -326,18 +326,17 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 	return s, readMachine(root, s.machine)
 }
 
-// Close waits until the counters stand still (two equal reads 20 ms apart, after
+// Balance waits until the counters stand still (two equal reads 20 ms apart, after
 // Settle, at most 2 s; at most 30 s while frames in the DUT wait for somebody's
-// address), then asks for the ends and closes the books: a meter read earlier
+// address), then asks for the ends and makes the account: a meter read earlier
 // would miss what was still under way. While frames are missing it goes on
 // reading, and asking for the ends, up to those 2 s. Counters that do not come to
 // rest make an account that is not Settled, not an error.
-func (b *Book) Close(ctx context.Context, ends func(context.Context) (Ends, error)) (result.Account, error) {
-	defer b.Discard()
+func (b *Book) Balance(ctx context.Context, ends func(context.Context) (Ends, error)) (result.Account, error) {
 	for start := time.Now(); ; {
-		a, err := b.close(ctx, ends)
+		a, err := b.balance(ctx, ends)
 		if err != nil {
-			return result.Account{}, fmt.Errorf("close the ledger: %w", err)
+			return result.Account{}, fmt.Errorf("balance the account: %w", err)
 		}
 		// Counters stand still, too, while the CPU that works off a ring is held
 		// up: what is missing may be under way yet.
@@ -345,12 +344,12 @@ func (b *Book) Close(ctx context.Context, ends func(context.Context) (Ends, erro
 			return a, nil
 		}
 		if err := sleep(ctx, readGap); err != nil {
-			return result.Account{}, fmt.Errorf("close the ledger: %w", err)
+			return result.Account{}, fmt.Errorf("balance the account: %w", err)
 		}
 	}
 }
 
-func (b *Book) close(ctx context.Context, ends func(context.Context) (Ends, error)) (result.Account, error) {
+func (b *Book) balance(ctx context.Context, ends func(context.Context) (Ends, error)) (result.Account, error) {
 	after, settled, err := b.settle(ctx)
 	if err != nil {
 		return result.Account{}, err
@@ -405,9 +404,8 @@ func (b *Book) waiting() (bool, error) {
 	return false, nil
 }
 
-// Discard lets go of what the book holds, for a trial that ends without Close;
-// after Close it does nothing.
-func (b *Book) Discard() {
+// Close lets go of what the book holds.
+func (b *Book) Close() {
 	for _, h := range b.hosts {
 		if h.witness != nil {
 			h.witness.close()

@@ -35,15 +35,24 @@ func onTree(root fs.FS) []Path {
 	return []Path{{Hops: []Hop{{Place: result.Tester}, {Place: result.DUTNIC, Host: dut}, {Place: result.DUTNIC, Host: dut}, {Place: result.MeterAt}}}}
 }
 
+// begun opens a book and begins a trial.
+func begun(ctx context.Context, paths []Path, more ...Source) (*Book, error) {
+	b, err := Open(paths, more...)
+	if err != nil {
+		return nil, err
+	}
+	return b, b.Begin(ctx)
+}
+
 // TestRecorded closes the books of the trials in testdata/README.
 func TestRecorded(t *testing.T) {
 	machine := &tree{recorded("before")}
-	book, err := Open(t.Context(), onTree(machine))
+	book, err := begun(t.Context(), onTree(machine))
 	if err != nil {
 		t.Fatal(err)
 	}
 	machine.FS = recorded("after")
-	a, err := book.Close(t.Context(), func(context.Context) (Ends, error) {
+	a, err := book.Balance(t.Context(), func(context.Context) (Ends, error) {
 		return Ends{Intended: 145, Accepted: 145, Received: 26}, nil
 	})
 	if err != nil {
@@ -75,11 +84,11 @@ func TestRecorded(t *testing.T) {
 }
 
 func TestMissingCountersAreAbsent(t *testing.T) {
-	book, err := Open(t.Context(), onTree(fstest.MapFS{}))
+	book, err := begun(t.Context(), onTree(fstest.MapFS{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := book.Close(t.Context(), func(context.Context) (Ends, error) { return Ends{Accepted: 7, Received: 5}, nil })
+	a, err := book.Balance(t.Context(), func(context.Context) (Ends, error) { return Ends{Accepted: 7, Received: 5}, nil })
 	if err != nil || a.Unexplained != 2 || len(a.Drops)+len(a.Passed) != 0 {
 		t.Errorf("want 2 unexplained and no term: %v\n%s", err, describe(a))
 	}
@@ -95,7 +104,7 @@ func TestBadFiles(t *testing.T) {
 		"short":    {"self/net/softnet_stat", "00000001\n", "at least 2 columns"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Open(t.Context(), onTree(fstest.MapFS{"proc/" + c.file: {Data: []byte(c.text)}}))
+			_, err := begun(t.Context(), onTree(fstest.MapFS{"proc/" + c.file: {Data: []byte(c.text)}}))
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.file) {
 				t.Errorf("want an error that names /proc/%s and says %q, not %v", c.file, c.want, err)
 			}
@@ -162,12 +171,12 @@ func (s *source) Count(context.Context) ([]result.Term, error) {
 // losses, and the equation.
 func TestNothingIsClamped(t *testing.T) {
 	s := &source{n: 100}
-	book, err := Open(t.Context(), onTree(fstest.MapFS{}), s)
+	book, err := begun(t.Context(), onTree(fstest.MapFS{}), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.n = 97
-	a, err := book.Close(t.Context(), func(context.Context) (Ends, error) {
+	a, err := book.Balance(t.Context(), func(context.Context) (Ends, error) {
 		return Ends{Intended: 20, Accepted: 10, Refused: 4, NotSent: 6, Received: 12, LocalDrops: 5}, nil
 	})
 	if err != nil {
@@ -204,14 +213,14 @@ func TestSettle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				book, err := Open(t.Context(), onTree(restless{time.Now().Add(c.grows)}))
+				book, err := begun(t.Context(), onTree(restless{time.Now().Add(c.grows)}))
 				if err != nil {
 					t.Fatal(err)
 				}
 				book.Settle = c.least
 				start := time.Now()
 				asked := time.Duration(0)
-				a, err := book.Close(t.Context(), func(context.Context) (Ends, error) { asked = time.Since(start); return Ends{}, nil })
+				a, err := book.Balance(t.Context(), func(context.Context) (Ends, error) { asked = time.Since(start); return Ends{}, nil })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -227,37 +236,37 @@ func TestSettle(t *testing.T) {
 // arrives meanwhile.
 func TestSettleWithoutCounters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book, err := Open(t.Context(), nil)
+		book, err := begun(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		a, err := book.Close(t.Context(), func(context.Context) (Ends, error) { return Ends{}, nil })
+		a, err := book.Balance(t.Context(), func(context.Context) (Ends, error) { return Ends{}, nil })
 		if err != nil || !a.Settled || time.Since(start) != readGap {
 			t.Errorf("settled %v after %v (%v), want true after %v", a.Settled, time.Since(start), err, readGap)
 		}
 	})
 }
 
-func TestCloseGivesUp(t *testing.T) {
+func TestBalanceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book, err := Open(t.Context(), onTree(restless{time.Now().Add(time.Hour)}))
+		book, err := begun(t.Context(), onTree(restless{time.Now().Add(time.Hour)}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err = book.Close(ctx, func(context.Context) (Ends, error) { t.Error("the ends were read"); return Ends{}, nil })
+		_, err = book.Balance(ctx, func(context.Context) (Ends, error) { t.Error("the ends were read"); return Ends{}, nil })
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("want the context's error, not %v", err)
 		}
 	})
-	book, err := Open(t.Context(), onTree(fstest.MapFS{}))
+	book, err := begun(t.Context(), onTree(fstest.MapFS{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("meter is gone")
-	if _, err := book.Close(t.Context(), func(context.Context) (Ends, error) { return Ends{}, broken }); !errors.Is(err, broken) {
+	if _, err := book.Balance(t.Context(), func(context.Context) (Ends, error) { return Ends{}, broken }); !errors.Is(err, broken) {
 		t.Errorf("want the meter's error, not %v", err)
 	}
 }

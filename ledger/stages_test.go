@@ -316,9 +316,9 @@ func TestNothingLeft(t *testing.T) {
 	b := newBed(t, false)
 	testutil.NoLeaks(t)
 	b.through(1, b.frame(packet{}))
-	book, err := Open(context.Background(), []Path{b.path("p0", "gone", "wan", "p1")})
+	book, err := Open([]Path{b.path("p0", "gone", "wan", "p1")})
 	if err == nil {
-		book.Discard()
+		book.Close()
 		t.Fatal("a port that is not there was opened")
 	}
 }
@@ -328,9 +328,9 @@ func TestNothingLeft(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	b := newBed(t, false)
 	has := func() bool {
-		book, err := Open(context.Background(), []Path{b.path("p0", "lan", "wan", "p1")})
+		book, err := Open([]Path{b.path("p0", "lan", "wan", "p1")})
 		b.must(err)
-		defer book.Discard()
+		defer book.Close()
 		return slices.ContainsFunc(book.terms, func(t term) bool { return t.Place == result.Softnet })
 	}
 	if !has() {
@@ -344,11 +344,11 @@ func TestBacklog(t *testing.T) {
 
 func BenchmarkSnapshot(bm *testing.B) {
 	b := newBed(bm, false)
-	book, err := Open(context.Background(), []Path{b.path("p0", "lan", "wan", "p1"), b.path("p1", "wan", "lan", "p0")})
+	book, err := Open([]Path{b.path("p0", "lan", "wan", "p1"), b.path("p1", "wan", "lan", "p0")})
 	if err != nil {
 		bm.Fatal(err)
 	}
-	defer book.Discard()
+	defer book.Close()
 	for bm.Loop() {
 		if _, err := book.read(context.Background()); err != nil {
 			bm.Fatal(err)

@@ -4,6 +4,7 @@ package procedure
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -20,9 +21,12 @@ import (
 )
 
 // Forward measures the DUT as a router, one service, direction and frame size at
-// a time:
+// a time. Each of a run's visits to a point goes
 //
-//	self-test -> service set -> warm-up -> overload -> search -> latency at half the throughput or less -> overload
+//	service set -> overload -> some of the search
+//
+// with self-test and warm-up before the first; the last ends the search and
+// measures latency at half the throughput or less.
 type Forward struct {
 	service   choice
 	direction choice
@@ -104,8 +108,8 @@ func (p *Forward) Estimate() (int, time.Duration) {
 			trials, d = s.Estimate()
 		}
 	}
-	trials += 2 + e.overloads
-	d += e.warmUp + time.Duration(e.overloads)*e.overload + e.latency
+	trials += 1 + visits*e.overloads + 1
+	d += e.warmUp + visits*time.Duration(e.overloads)*e.overload + e.latency
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
 	return trials, d + time.Duration(trials)*(around+e.settle)
 }
@@ -116,13 +120,16 @@ type point struct {
 	env    *Env
 	rig    *rig
 	effort effort
-	out    Outcome
+	search *search.Search // nil before the first visit's overload
+	seen   []search.Seen
+	out    Outcome // without the figures under overload
 	stalls, longest,
 	unexplained int64
 	steal          float64
 	ceiling        unit.FrameRate
 	rates, offered []float64 // of the overload trials that are valid
 	invalid        string    // why the last one was not
+	leaked         int64     // frames that a drop service let through
 }
 
 func (p *Forward) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
@@ -136,58 +143,86 @@ func (p *Forward) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	}
 	m.ceiling = self.Load.Forwarded
 
-	if env.Bed.Serve != nil {
-		service := lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value}
-		if err := env.Bed.Serve(ctx, service); err != nil {
-			return Outcome{}, err
-		}
-	}
-	if m.rig, err = p.open(ctx, env.Bed, m.effort.settle); err != nil {
-		return Outcome{}, err
-	}
-	defer m.rig.close()
-
-	if p.service.value == "nat" {
-		if err := p.openFlows(ctx, env.Bed, m.rig); err != nil {
-			return Outcome{}, err
-		}
-	}
-	if _, err := m.trial(ctx, "warm-up", 0, engine.Load{Rate: m.linkRate(), Duration: m.effort.warmUp}, false); err != nil {
-		return Outcome{}, err
-	}
-	// Half of the overload trials before the search and half after it: a machine
-	// that drifts shows in their spread.
-	half := m.effort.overloads / 2
-	if err := m.overload(ctx, 0, half); err != nil {
-		return m.out, err
-	}
-	if len(m.rates) == 0 {
-		m.out.Status, m.out.Reason = result.Invalid, "every trial under overload is invalid: "+m.invalid
-		return m.out, nil
-	}
-	if err := m.limits(ctx, unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)); err != nil {
-		return m.out, err
-	}
-	if err := m.overload(ctx, half, m.effort.overloads); err != nil {
-		return m.out, err
-	}
-	m.forwarded()
-	m.finish()
-	return m.out, nil
+	return m.visit(ctx, 0)
 }
 
-// limits finds throughput and latency, where the placement lets a load be
-// offered that the DUT cannot take.
-func (m *point) limits(ctx context.Context, overload unit.FrameRate) error {
-	if m.env.Bed.Placement == "shared" {
-		m.out.Warnings = append(m.out.Warnings, "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost")
-		return nil
+// visits is how often a run comes to a point.
+const visits = 5
+
+// visit is the nth time.
+func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
+	if err := m.enter(ctx, n); err != nil {
+		return Outcome{}, err
 	}
-	lower, err := m.search(ctx, overload)
-	if err != nil || lower == 0 || dropPlaces[m.service.value] != "" {
+	defer func() { err = errors.Join(err, m.rig.close()) }()
+	if err := m.overload(ctx, n); err != nil {
+		return Outcome{}, err
+	}
+	if len(m.rates) == 0 {
+		return m.outcome(), nil
+	}
+	if err := m.limits(ctx, n); err != nil {
+		return Outcome{}, err
+	}
+	out := m.outcome()
+	if n+1 < visits {
+		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, n+1) }
+	}
+	return out, nil
+}
+
+// enter has the DUT do the point's service, and warms up at the first visit.
+func (m *point) enter(ctx context.Context, n int) (err error) {
+	bed := m.env.Bed
+	if bed.Serve != nil {
+		service := lab.Service{Kind: m.service.value, Rules: m.rules.value, Flows: m.flows.value}
+		if err := bed.Serve(ctx, service); err != nil {
+			return err
+		}
+	}
+	if m.rig, err = m.open(ctx, bed, m.effort.settle); err != nil {
 		return err
 	}
-	return m.latency(ctx, lower)
+	if m.service.value == "nat" {
+		err = m.openFlows(ctx, bed, m.rig)
+	}
+	if err == nil && n == 0 {
+		_, err = m.trial(ctx, "warm-up", n, engine.Load{Rate: m.linkRate(), Duration: m.effort.warmUp}, false)
+	}
+	if err != nil {
+		m.rig.close()
+	}
+	return err
+}
+
+// limits does visit n's part of the search, where the placement lets a load be
+// offered that the DUT cannot take; at the last visit it ends with latency.
+func (m *point) limits(ctx context.Context, n int) error {
+	last := n+1 == visits
+	if m.env.Bed.Placement == "shared" {
+		if last {
+			m.out.Warnings = append(m.out.Warnings, "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost")
+		}
+		return nil
+	}
+	if m.search == nil {
+		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)); err != nil {
+			return err
+		}
+	}
+	steps := m.search.Trials / visits
+	if last {
+		steps = -1
+	}
+	if err := m.seek(ctx, steps); err != nil || !last {
+		return err
+	}
+	l := m.search.Limit(m.seen)
+	m.limit(l)
+	if l.Lower == 0 || dropPlaces[m.service.value] != "" {
+		return nil
+	}
+	return m.latency(ctx, l.Lower)
 }
 
 // open lays out the streams of the direction and opens the rig.
@@ -202,11 +237,10 @@ func (p *Forward) open(ctx context.Context, bed *lab.Testbed, settle time.Durati
 		back.frames.SrcPort, back.frames.DstPort = frame.Port, frame.FirstPort
 	}
 	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, both: {forth, back}}[p.direction.value]
-	r, err := newRig(ctx, bed, bed.Ports, false, p.mix.Mix, settle, ways)
-	if err == nil {
-		r.drops = dropPlaces[p.service.value] != ""
-	}
-	return r, err
+	return newRig(ctx, bed, rigSpec{
+		ports: bed.Ports, mix: p.mix.Mix, ways: ways, settle: settle,
+		drops: dropPlaces[p.service.value] != "",
+	})
 }
 
 // openFlows sends a frame of every flow from lan until all of them have come out
@@ -312,11 +346,11 @@ func (m *point) missed(a *result.Account) int64 {
 	return a.Lost()
 }
 
-// overload offers as much as there is, in trials from to to-1, and keeps the
+// overload offers as much as there is, in the trials of visit n, and keeps the
 // rates at which the service was done, all streams together.
-func (m *point) overload(ctx context.Context, from, to int) error {
-	for n := from; n < to; n++ {
-		rec, err := m.trial(ctx, "overload", n, engine.Load{Rate: m.linkRate(), Duration: m.effort.overload}, false)
+func (m *point) overload(ctx context.Context, n int) error {
+	for i := range m.effort.overloads {
+		rec, err := m.trial(ctx, "overload", n*m.effort.overloads+i, engine.Load{Rate: m.linkRate(), Duration: m.effort.overload}, false)
 		if err != nil {
 			return err
 		}
@@ -329,28 +363,40 @@ func (m *point) overload(ctx context.Context, from, to int) error {
 		if place := dropPlaces[m.service.value]; place != "" {
 			traffic := rec.Phases[0]
 			rate = float64(rec.Account.DroppedAt(place)) / time.Duration(traffic.End-traffic.Begin).Seconds()
-			if rec.Account.Received != 0 {
-				m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d frames that should be thrown away came through", rec.Account.Received))
-			}
+			m.leaked += rec.Account.Received
 		}
 		m.rates, m.offered = append(m.rates, rate), append(m.offered, float64(rec.Load.Offered))
 	}
 	return nil
 }
 
-// forwarded reports what overload found; there is at least one rate.
-func (m *point) forwarded() {
+// outcome is what the visits so far found.
+func (m *point) outcome() Outcome {
+	out := m.out
+	if len(m.rates) == 0 {
+		out.Status, out.Reason = result.Invalid, "every trial under overload is invalid: "+m.invalid
+		return out
+	}
 	rate := spread("forwarding_rate_fps", m.rates)
 	rate.Bound = m.bound(rate.Value)
 	if dropPlaces[m.service.value] != "" {
 		rate.Metric = "drop_rate_fps"
-		m.add(rate, value("forwarding_rate_fps", 0))
+		out.Values = append(slices.Clip(out.Values), rate, value("forwarding_rate_fps", 0))
 	} else {
 		bits := value("forwarding_rate_bps", float64(unit.L2(unit.FrameRate(rate.Value), m.mix.Mean())))
 		bits.Bound = rate.Bound
-		m.add(rate, bits)
+		out.Values = append(slices.Clip(out.Values), rate, bits)
 	}
-	m.add(spread("offered_fps", m.offered), value("ceiling_fps", float64(m.ceiling)))
+	out.Values = append(out.Values, spread("offered_fps", m.offered), value("ceiling_fps", float64(m.ceiling)),
+		value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
+	out.Warnings = slices.Clip(out.Warnings)
+	if m.leaked > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d frames that should be thrown away came through under overload", m.leaked))
+	}
+	if m.unexplained > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("in %d trials frames are unexplained", m.unexplained))
+	}
+	return out
 }
 
 // bound is ">=" for a rate so near the tester's ceiling that it may be the
@@ -362,47 +408,50 @@ func (m *point) bound(rate float64) result.Bound {
 	return result.Exactly
 }
 
-// search finds the highest load without loss, and returns it for each stream.
-func (m *point) search(ctx context.Context, overload unit.FrameRate) (unit.FrameRate, error) {
-	streams := unit.FrameRate(len(m.rig.streams))
+func (m *point) streams() unit.FrameRate { return unit.FrameRate(len(m.rig.streams)) }
+
+// begin sets the search's range by the rate under overload.
+func (m *point) begin(overload unit.FrameRate) error {
 	// A box may carry somewhat more than it forwards under overload; one that
 	// forwards nothing then may carry anything.
-	top := m.ceiling / streams
+	top := m.ceiling / m.streams()
 	if overload > 0 {
-		top = min(top, overload/streams*1.25)
+		top = min(top, overload/m.streams()*1.25)
 	}
 	if link := m.linkRate(); link > 0 {
 		top = min(top, link)
 	}
-	s, err := search.New(m.preset.value, top, overload/streams/2)
-	if err != nil {
-		return 0, err
-	}
-	var seen []search.Seen
-	for {
-		step, more := s.Next(seen)
+	s, err := search.New(m.preset.value, top, overload/m.streams()/2)
+	m.search = &s
+	return err
+}
+
+// seek takes the search on by at most steps trials; -1: to its end.
+func (m *point) seek(ctx context.Context, steps int) error {
+	for ; steps != 0; steps-- {
+		step, more := m.search.Next(m.seen)
 		if !more {
-			break
+			return nil
 		}
-		rec, err := m.trial(ctx, "search", len(seen), engine.Load{Rate: step.Rate, Duration: step.Duration}, false)
+		rec, err := m.trial(ctx, "search", len(m.seen), engine.Load{Rate: step.Rate, Duration: step.Duration}, false)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
 		if rec.Load != nil && rec.Account != nil {
-			now.Offered = rec.Load.Offered / streams
+			now.Offered = rec.Load.Offered / m.streams()
 			if lost := m.missed(rec.Account) + rec.Load.Broken; lost > 0 {
 				now.Loss = unit.LossRatio(float64(lost) / float64(rec.Account.Accepted))
-				now.Offered = rec.Load.Peak / streams // which may be what it could not carry
+				now.Offered = rec.Load.Peak / m.streams() // which may be what it could not carry
 			}
 		}
-		seen = append(seen, now)
+		m.seen = append(m.seen, now)
 	}
-	m.limit(s.Limit(seen), streams)
-	return s.Limit(seen).Lower, nil
+	return nil
 }
 
-func (m *point) limit(l search.Limit, streams unit.FrameRate) {
+func (m *point) limit(l search.Limit) {
+	streams := m.streams()
 	switch {
 	case l.Clean+l.Lossy == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid, for the tester was held up", l.Invalid)
@@ -476,13 +525,6 @@ func (m *point) latency(ctx context.Context, throughput unit.FrameRate) error {
 	}
 	m.out.Warnings = append(m.out.Warnings, "no latency: the tester could not offer single frames on time at a half, a quarter or an eighth of the throughput")
 	return nil
-}
-
-func (m *point) finish() {
-	m.add(value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
-	if m.unexplained > 0 {
-		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("in %d trials frames are unexplained", m.unexplained))
-	}
 }
 
 func (m *point) add(vs ...result.Value) { m.out.Values = append(m.out.Values, vs...) }

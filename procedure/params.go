@@ -75,14 +75,14 @@ type effort struct {
 	selfTest  time.Duration
 	warmUp    time.Duration
 	overload  time.Duration
-	overloads int
+	overloads int // a visit
 	latency   time.Duration
 	settle    time.Duration // least wait after traffic
 }
 
 func effortOf(preset string) effort {
 	if preset == "standard" {
-		return effort{selfTest: 10 * time.Second, warmUp: 5 * time.Second, overload: 10 * time.Second, overloads: 6, latency: 20 * time.Second, settle: 2 * time.Second}
+		return effort{selfTest: 10 * time.Second, warmUp: 5 * time.Second, overload: 10 * time.Second, overloads: 2, latency: 20 * time.Second, settle: 2 * time.Second}
 	}
-	return effort{selfTest: 200 * time.Millisecond, warmUp: 100 * time.Millisecond, overload: 150 * time.Millisecond, overloads: 6, latency: 150 * time.Millisecond}
+	return effort{selfTest: 200 * time.Millisecond, warmUp: 100 * time.Millisecond, overload: 75 * time.Millisecond, overloads: 2, latency: 150 * time.Millisecond}
 }

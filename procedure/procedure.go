@@ -38,6 +38,12 @@ type Outcome struct {
 	Phases   []result.Phase
 	Warnings []string
 	Ceiling  unit.FrameRate // a trial's: the self-test's at this frame size, for verdict.Validity; 0: none was made
+
+	// Again, of a procedure's own outcome, goes on with it once every other point
+	// of the run has had its turn; the outcome is then what was found so far. A
+	// machine has slow phases of many seconds: repeats that stand close together
+	// agree with each other, and with no other run.
+	Again func(ctx context.Context) (Outcome, error)
 }
 
 // An Env is where a procedure runs.

@@ -19,7 +19,7 @@ import (
 // A rig is what the trials of one point share: streams, an open transmitter,
 // meters and paths. One trial goes
 //
-//	meters armed -> ledger.Open -> Transmit -> settle, Book.Close (reads the meters) -> Outcome
+//	meters armed -> Book.Begin -> Transmit -> settle, Book.Balance (reads the meters) -> Outcome
 type rig struct {
 	bed     *lab.Testbed
 	backend string
@@ -30,8 +30,7 @@ type rig struct {
 	to      []int          // the ports they are on
 	arms    [][]uint16     // streams that each meter counts
 	paths   []ledger.Path
-	drops   bool          // the DUT is told to throw frames away
-	settle  time.Duration // least wait after traffic before counters are read
+	book    *ledger.Book
 }
 
 // A way is one stream's: from one port to another.
@@ -40,31 +39,49 @@ type way struct {
 	frames   frame.Spec
 }
 
-// newRig opens ports (of bed.Ports or bed.Loop) for ways; stream i+1 goes way i.
-func newRig(ctx context.Context, bed *lab.Testbed, ports []lab.Port, loop bool, mix frame.Mix, settle time.Duration, ways []way) (_ *rig, err error) {
-	r := &rig{bed: bed, backend: bed.Engine.Name(), mean: mix.Mean(), settle: settle}
+// A rigSpec is what a rig is opened for.
+type rigSpec struct {
+	ports  []lab.Port // bed.Ports or bed.Loop
+	loop   bool       // it is bed.Loop
+	mix    frame.Mix
+	ways   []way         // stream i+1 goes way i
+	settle time.Duration // least wait after traffic before counters are read
+	drops  bool          // the DUT is told to throw frames away
+}
+
+func newRig(ctx context.Context, bed *lab.Testbed, s rigSpec) (_ *rig, err error) {
+	r := &rig{bed: bed, backend: bed.Engine.Name(), mean: s.mix.Mean()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
 	// A lane for every port, so that answers' flows can be opened from the other side.
-	lanes := make([]host.Port, len(ports))
-	for i, p := range ports {
+	lanes := make([]host.Port, len(s.ports))
+	for i, p := range s.ports {
 		lanes[i] = p.Port
 	}
-	for i, w := range ways {
+	for i, w := range s.ways {
 		id := uint16(i + 1)
 		r.streams = append(r.streams, engine.Stream{ID: id, Frames: w.frames, Lane: w.from})
-		r.paths = append(r.paths, bed.Path(w.from, w.to, loop))
-		m, err := bed.Engine.OpenMeter(ctx, ports[w.to].Port)
+		r.paths = append(r.paths, bed.Path(w.from, w.to, s.loop))
+		m, err := bed.Engine.OpenMeter(ctx, s.ports[w.to].Port)
 		if err != nil {
 			return nil, err
 		}
 		r.meters, r.to = append(r.meters, m), append(r.to, w.to)
 		r.arms = append(r.arms, []uint16{id})
 	}
-	r.tx, err = bed.Engine.OpenTransmitter(ctx, lanes, bed.TesterCPU)
+	if r.tx, err = bed.Engine.OpenTransmitter(ctx, lanes, bed.TesterCPU); err != nil {
+		return nil, err
+	}
+	open := ledger.Open
+	if s.drops {
+		open = ledger.OpenBare
+	}
+	if r.book, err = open(r.paths, bed.Sources...); err == nil {
+		r.book.Settle = s.settle
+	}
 	return r, err
 }
 
@@ -80,6 +97,9 @@ func (r *rig) meterAt(i int) engine.Meter {
 
 func (r *rig) close() error {
 	var err error
+	if r.book != nil {
+		r.book.Close()
+	}
 	if r.tx != nil {
 		err = r.tx.Close()
 	}
@@ -97,22 +117,15 @@ func (r *rig) trial(ctx context.Context, l engine.Load, timing bool) (Outcome, e
 			return Outcome{}, err
 		}
 	}
-	open := ledger.Open
-	if r.drops {
-		open = ledger.OpenBare
-	}
-	book, err := open(ctx, r.paths, r.bed.Sources...)
-	if err != nil {
+	if err := r.book.Begin(ctx); err != nil {
 		return Outcome{}, err
 	}
-	defer book.Discard()
-	book.Settle = r.settle
 	sent, err := r.tx.Transmit(ctx, l, r.streams...)
 	if err != nil {
 		return Outcome{}, err
 	}
 	var seen []engine.MeterReport
-	account, err := book.Close(ctx, func(ctx context.Context) (e ledger.Ends, err error) {
+	account, err := r.book.Balance(ctx, func(ctx context.Context) (e ledger.Ends, err error) {
 		seen = seen[:0]
 		for _, m := range r.meters {
 			rep, err := m.Read(ctx)

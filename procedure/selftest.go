@@ -90,7 +90,7 @@ func selfTest(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool, e e
 		if both {
 			ways = append(ways, way{1, 0, between(loop[1], loop[0], mix, 1, ipv6)})
 		}
-		r, err := newRig(ctx, env.Bed, loop, true, mix, e.settle, ways)
+		r, err := newRig(ctx, env.Bed, rigSpec{ports: loop, loop: true, mix: mix, ways: ways, settle: e.settle})
 		if err != nil {
 			return o, err
 		}

@@ -391,12 +391,26 @@ func sure(d Document, recs []result.Record) []string {
 	}
 	var stalls, longest int64
 	var steal float64
+	looked, slow, slowest := 0, 0, 1.0
 	for _, r := range recs {
 		if r.Load != nil {
+			if v := r.Load.CPUSpeed; v > 0 {
+				looked++
+				slowest = min(slowest, v)
+				if v < verdict.SlowCPU {
+					slow++
+				}
+			}
 			stalls += r.Load.Stalls
 			longest = max(longest, r.Load.LongestStall)
 			steal = math.Max(steal, r.Load.StealRatio)
 		}
+	}
+	if looked > 0 && slow == 0 {
+		out = append(out, fmt.Sprintf("Before each trial the CPUs ran at %s or more of the fastest that they were seen at.", percent(slowest)))
+	} else if slow > 0 {
+		out = append(out, fmt.Sprintf("Before %d of %s a CPU ran at less than %s of the fastest that it was seen at, at the least at %s: heat, power, or another virtual machine on its core.",
+			slow, count(looked, "trial"), percent(verdict.SlowCPU), percent(slowest)))
 	}
 	if stalls > 0 {
 		out = append(out, fmt.Sprintf("The sender stood still for more than 50 µs %s, at the longest for %s; the hypervisor took at most %s of the CPU time of a trial.",

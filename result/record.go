@@ -101,6 +101,7 @@ type Load struct {
 	Latency      *Histogram     `json:"latency,omitempty"`      // s: transmit stamp in the sender to arrival in the meter
 	Gaps         *Histogram     `json:"arrival_gaps,omitempty"` // s: between arrivals
 	MeterDrops   int64          `json:"meter_drops,omitempty"`  // the meter's own
+	CPUSpeed     float64        `json:"cpu_speed,omitempty"`    // just before the trial: the slowest CPU of tester and DUT as a share of its fastest in the run so far, by a counted loop; 0: not known
 	StealRatio   float64        `json:"steal_ratio"`            // CPU time taken by the hypervisor, all CPUs, in [0, 1]
 	ObserverCPU  time.Duration  `json:"observer_cpu_ns"`        // what boxdyno's own user space cost meanwhile
 	ObserverMem  uint64         `json:"observer_memory_bytes"`  // the most memory that boxdyno has had so far

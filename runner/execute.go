@@ -30,8 +30,12 @@ type execution struct {
 	recs        []result.Record // the last of each ID, in order of appearance
 	at          map[string]int  // index in recs
 	origin      unit.Instant
-	environment int   // index of the environment before
-	broken      error // the sink's: after it nothing is written, or a cut line would end up amid whole ones
+	environment int // index of the environment before
+	steady      steady
+	every       []*visited
+	began       time.Time     // when the first point was visited
+	earned      time.Duration // estimates of the trials that were carried out since
+	broken      error         // the sink's: after it nothing is written, or a cut line would end up amid whole ones
 }
 
 func (x *execution) write() error {
@@ -61,83 +65,145 @@ func (x *execution) append(r result.Record) error {
 	return nil
 }
 
-func (x *execution) points(ctx context.Context, points []Point) error {
-	var missing *host.Missing
-	var first error
-	durations := make([]time.Duration, len(points))
-	var left time.Duration
-	for i, pt := range points {
+// A visited is a point and how far its procedure has come.
+type visited struct {
+	Point
+	rec    result.Record
+	trials int // so far, those of an earlier part of the run too
+	most   int // estimated
+	time   time.Duration
+	next   func(context.Context) (procedure.Outcome, error) // what its next visit does
+	begun  bool
+	over   bool
+}
+
+func (v *visited) share() float64 {
+	if v.over || v.most == 0 {
+		return 1
+	}
+	return min(float64(v.trials)/float64(v.most), 1)
+}
+
+// points visits every point in turn, and again those whose procedures ask for it
+// (Outcome.Again), until none does.
+func (x *execution) points(ctx context.Context, points []Point) (first error) {
+	for _, pt := range points {
 		p, err := pt.procedure(x.o.Catalogue)
 		if err != nil {
 			return err
 		}
-		_, durations[i] = p.Estimate()
-		left += durations[i]
+		v := &visited{Point: pt, rec: result.Record{ID: pt.ID, Procedure: pt.Procedure, Config: pt.Params, Repeat: pt.Repeat}}
+		v.most, v.time = p.Estimate()
+		x.every = append(x.every, v)
 	}
-	var took, estimated time.Duration // of the points that were measured
-	togo := func() time.Duration {
-		if estimated == 0 {
-			return left
-		}
-		return time.Duration(float64(left) * float64(took) / float64(estimated))
-	}
-	for i, pt := range points {
-		e := Event{Kind: PointStarts, Point: pt.ID, Index: i, Points: len(points), Left: togo()}
-		x.o.Notify(e)
-		begin := time.Now()
-		at, done := x.at[pt.ID]
-		done = done && kept(x.recs[at])
-		rec, err := x.point(ctx, pt, e)
-		left -= durations[i]
-		if !done {
-			took += time.Since(begin)
-			estimated += durations[i]
-		}
-		switch {
-		case err != nil && x.broken == nil && rec.Status == result.Skipped && errors.As(err, &missing):
-			if first == nil {
-				first = fmt.Errorf("%s was skipped: %w", pt.ID, missing)
+	x.began = time.Now()
+	defer func() {
+		for _, v := range x.every {
+			if v.begun && !v.over && x.broken == nil {
+				_, _ = x.end(ctx, v.rec, procedure.Outcome{}, errUnfinished, false)
 			}
-		case err != nil:
-			return err
 		}
-		x.o.Notify(Event{Kind: PointDone, Point: pt.ID, Index: i + 1, Points: len(points), Left: togo(), Record: &rec})
+	}()
+	for queue := x.every; len(queue) > 0; {
+		var again []*visited
+		for _, v := range queue {
+			x.notify(v, Event{Kind: PointStarts})
+			err := x.visit(ctx, v)
+			var missing *host.Missing
+			switch {
+			case err != nil && x.broken == nil && v.rec.Status == result.Skipped && errors.As(err, &missing):
+				if first == nil {
+					first = fmt.Errorf("%s was skipped: %w", v.ID, missing)
+				}
+			case err != nil:
+				return err
+			}
+			if v.over {
+				x.notify(v, Event{Kind: PointDone, Record: &v.rec})
+				continue
+			}
+			x.notify(v, Event{Kind: PointPauses, Record: &v.rec})
+			again = append(again, v)
+		}
+		queue = again
 	}
 	return first
 }
 
-// point runs one procedure at one point, with its trials.
-func (x *execution) point(ctx context.Context, pt Point, e Event) (result.Record, error) {
-	rec := result.Record{ID: pt.ID, Procedure: pt.Procedure, Config: pt.Params, Repeat: pt.Repeat}
-	trials := 0
+// notify tells of e, which befell v, with how far the run has come.
+func (x *execution) notify(v *visited, e Event) {
+	var all, left time.Duration
+	for _, v := range x.every {
+		all += v.time
+		left += time.Duration(float64(v.time) * (1 - v.share()))
+	}
+	e.Point, e.Share, e.Left = v.ID, 1, left
+	if all > 0 {
+		e.Share = 1 - float64(left)/float64(all)
+	}
+	if x.earned > 0 {
+		e.Left = time.Duration(float64(left) * float64(time.Since(x.began)) / float64(x.earned))
+	}
+	x.o.Notify(e)
+}
+
+var errUnfinished = errors.New("the run ended before this point was visited again")
+
+// visit takes v's procedure as far as it goes without a pause.
+func (x *execution) visit(ctx context.Context, v *visited) (err error) {
+	if i, ok := x.at[v.ID]; ok && kept(x.recs[i]) {
+		v.rec, v.over = x.recs[i], true
+		return nil
+	}
+	if !v.begun {
+		if err := x.begin(ctx, &v.rec); err != nil {
+			return err
+		}
+		v.begun = true
+		v.next = func(ctx context.Context) (procedure.Outcome, error) {
+			p, err := v.procedure(x.o.Catalogue)
+			if err != nil {
+				return procedure.Outcome{}, err
+			}
+			return p.Run(ctx, x.env(v))
+		}
+	}
+	o, err := x.call(ctx, v.ID, v.next)
+	if err == nil && ctx.Err() == nil && o.Again != nil {
+		v.next, v.rec.Values = o.Again, o.Values
+		return nil
+	}
+	v.over = true
+	v.rec, err = x.end(ctx, v.rec, o, err, false)
+	return err
+}
+
+// env is where v's procedure runs.
+func (x *execution) env(v *visited) *procedure.Env {
 	trial := func(ctx context.Context, r result.Record, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		e := e
-		e.Kind, e.Text = Trial, r.ID
-		x.o.Notify(e)
-		r, err := x.one(ctx, r, true, f)
-		e.Kind, e.Record = TrialDone, &r
-		x.o.Notify(e)
+		x.notify(v, Event{Kind: Trial, Text: r.ID})
+		r, carriedOut, err := x.trial(ctx, r, f)
+		if r.Parent == v.ID {
+			v.trials++
+			if carriedOut {
+				x.earned += v.time / time.Duration(max(v.most, 1))
+			}
+		}
+		x.notify(v, Event{Kind: TrialDone, Text: r.ID, Record: &r})
 		return r, err
 	}
 	env := &procedure.Env{Bed: x.bed, Log: x.o.Log}
 	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		trials++
 		return trial(ctx, result.Record{
-			ID: fmt.Sprintf("%s/%d%s", pt.ID, trials, words(cfg)), Parent: pt.ID, Procedure: pt.Procedure,
-			Config: append(slices.Clip(pt.Params), cfg...), Repeat: pt.Repeat,
+			ID: fmt.Sprintf("%s/%d%s", v.ID, v.trials+1, words(cfg)), Parent: v.ID, Procedure: v.Procedure,
+			Config: append(slices.Clip(v.Params), cfg...), Repeat: v.Repeat,
 		}, f)
 	}
 	env.Once = func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		what, _, _ := strings.Cut(key, "/")
 		return trial(ctx, result.Record{ID: key, Parent: what, Procedure: what, Config: cfg, Repeat: 1}, f)
 	}
-	return x.one(ctx, rec, false, func(ctx context.Context) (procedure.Outcome, error) {
-		p, err := pt.procedure(x.o.Catalogue)
-		if err != nil {
-			return procedure.Outcome{}, err
-		}
-		return p.Run(ctx, env)
-	})
+	return env
 }
 
 // words is cfg as the end of a trial's ID: " rate=200000".
@@ -149,36 +215,53 @@ func words(cfg []result.Pair) string {
 	return b.String()
 }
 
-// one carries out f and keeps its record: first as running, so that an
-// unfinished one shows where a box died. A finished record is returned as it is.
-func (x *execution) one(ctx context.Context, r result.Record, judge bool, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+// trial carries out f and keeps its record: first as running, so that an
+// unfinished one shows where a box died. A finished record is returned as it is,
+// and f is then not carried out.
+func (x *execution) trial(ctx context.Context, r result.Record, f func(context.Context) (procedure.Outcome, error)) (_ result.Record, carriedOut bool, err error) {
 	if i, ok := x.at[r.ID]; ok && kept(x.recs[i]) {
-		return x.recs[i], nil
+		return x.recs[i], false, nil
 	}
+	speed := x.steady.wait(ctx)
+	if err := x.begin(ctx, &r); err != nil {
+		return r, false, err
+	}
+	used := measure()
+	o, err := x.call(ctx, r.ID, f)
+	if o.Load != nil {
+		o.Load.CPUSpeed = speed
+		o.Load.StealRatio, o.Load.ObserverCPU, o.Load.ObserverMem = used.until()
+	}
+	r, err = x.end(ctx, r, o, err, true)
+	return r, true, err
+}
+
+// begin writes r as running.
+func (x *execution) begin(ctx context.Context, r *result.Record) error {
 	if err := ctx.Err(); err != nil {
-		return r, err
+		return err
 	}
 	r.Schema, r.Environment, r.Start, r.Status = result.Schema, x.environment, time.Now(), result.Running
 	r.Begin = unit.Now() - x.origin
 	r.End = r.Begin
-	if err := x.append(r); err != nil {
-		return r, err
-	}
-	used := measure()
-	o, err := x.call(ctx, r.ID, f)
+	return x.append(*r)
+}
+
+// end writes what became of r: o, or err. A trial is judged.
+func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcome, err error, judge bool) (result.Record, error) {
 	r.End = unit.Now() - x.origin
-	if x.broken != nil { // whatever f made of it
+	if x.broken != nil { // whatever came of it
 		return r, x.broken
 	}
-	r.Reason, r.Values, r.Load, r.Account, r.Warnings = o.Reason, o.Values, o.Load, o.Account, o.Warnings
+	r.Reason, r.Load, r.Account, r.Warnings = o.Reason, o.Load, o.Account, o.Warnings
+	if o.Values != nil { // else those of the visit before
+		r.Values = o.Values
+	}
 	for _, p := range o.Phases {
 		r.Phases = append(r.Phases, result.Phase{Name: p.Name, Begin: p.Begin - x.origin, End: p.End - x.origin})
 	}
-	if r.Load != nil && judge {
-		r.Load.StealRatio, r.Load.ObserverCPU, r.Load.ObserverMem = used.until()
-	}
 	if err == nil {
-		err = ctx.Err() // f may have ended early and not have said so
+		err = ctx.Err() // it may have ended early and not have said so
 	}
 	var missing *host.Missing
 	switch {

@@ -103,7 +103,8 @@ func (p *probe) Check(bed *lab.Testbed) error {
 
 func (p *probe) Estimate() (int, time.Duration) { return 5, 2 * time.Second }
 
-// Run is a search: what it tries next depends on what it saw.
+// Run is a search: what it tries next depends on what it saw. Kind b pauses after
+// its first and its third trial.
 func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
 	if p.fake.first != nil {
 		if err := p.fake.first(p); err != nil {
@@ -122,27 +123,34 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 		return procedure.Outcome{}, err
 	}
 	rate := 1000.0
-	for n := range 4 {
-		cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
-		rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
-			o, err := do(fmt.Sprintf("%s/%d/%d/%v", p.kind, p.level, n, rate))
-			if o.Status == result.Passed {
-				now := unit.Now()
-				o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: float64(int(rate) % 7)}}
-				o.Load, o.Account = &result.Load{Backend: "fake", Offered: 1}, &result.Account{Accepted: 1, Received: 1}
-				o.Phases = []result.Phase{{Name: "traffic", Begin: now, End: now + 10}}
+	var goOn func(ctx context.Context, n int) (procedure.Outcome, error)
+	goOn = func(ctx context.Context, n int) (procedure.Outcome, error) {
+		for ; n < 4; n++ {
+			cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
+			rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
+				o, err := do(fmt.Sprintf("%s/%d/%d/%v", p.kind, p.level, n, rate))
+				if o.Status == result.Passed {
+					now := unit.Now()
+					o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: float64(int(rate) % 7)}}
+					o.Load, o.Account = &result.Load{Backend: "fake", Offered: 1}, &result.Account{Accepted: 1, Received: 1}
+					o.Phases = []result.Phase{{Name: "traffic", Begin: now, End: now + 10}}
+				}
+				return o, err
+			})
+			if err != nil && p.fake.stubborn {
+				continue
 			}
-			return o, err
-		})
-		if err != nil && p.fake.stubborn {
-			continue
+			if err != nil {
+				return procedure.Outcome{}, err
+			}
+			rate += 100 * (rec.Value("steps").Value - 2)
+			if p.kind == "b" && n%2 == 0 {
+				return procedure.Outcome{Again: func(ctx context.Context) (procedure.Outcome, error) { return goOn(ctx, n+1) }}, nil
+			}
 		}
-		if err != nil {
-			return procedure.Outcome{}, err
-		}
-		rate += 100 * (rec.Value("steps").Value - 2)
+		return procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: rate}}, Load: once.Load}, nil
 	}
-	return procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: rate}}, Load: once.Load}, nil
+	return goOn(ctx, 0)
 }
 
 var errMissing = &host.Missing{What: "the program nft", Remedy: [][]string{{"apt-get", "install", "-y", "nftables"}}}

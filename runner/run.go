@@ -43,10 +43,9 @@ type Event struct {
 	Kind   EventKind
 	Text   string         // Waiting: who measures; Note: a warning; Trial: which
 	Point  string         // ID of the point
-	Index  int            // points that are over
-	Points int            // of the whole run
-	Left   time.Duration  // about what the points to come take
-	Record *result.Record // TrialDone, PointDone
+	Share  float64        // of the whole run's estimated time that is over, 0 to 1
+	Left   time.Duration  // about what is to come
+	Record *result.Record // TrialDone; PointPauses, PointDone
 }
 
 // EventKind says what happened.
@@ -58,6 +57,7 @@ const (
 	PointStarts
 	Trial
 	TrialDone
+	PointPauses // until every other point has had its turn
 	PointDone
 )
 
@@ -119,6 +119,11 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 	x.header(p, run)
 	if measures {
 		x.idle(ctx, "before")
+		x.steady = steady{virtual: x.run.Machines[0].Virtual != ""}
+		if cpus := bed.CPUs; len(cpus) > 0 {
+			x.steady.speed = func() ([]float64, error) { return host.Speed(cpus...) }
+		}
+		x.steady.learn(ctx)
 	}
 	if err := x.write(); err != nil {
 		return x.run, x.recs, err

@@ -112,7 +112,7 @@ func TestRun(t *testing.T) {
 	if !seen["probe/a#1"] || !seen["probe/b/level=6#2"] {
 		t.Errorf("IDs are %v", slices.Sorted(maps.Keys(seen)))
 	}
-	if n := len(events); n == 0 || events[n-1].Kind != PointDone || events[n-1].Index != 8 || events[n-1].Left != 0 || events[0].Left != 16*time.Second {
+	if n := len(events); n == 0 || events[n-1].Kind != PointDone || events[n-1].Share != 1 || events[n-1].Left != 0 || events[0].Left != 16*time.Second {
 		t.Errorf("the last event is %+v", events[len(events)-1])
 	}
 }
@@ -224,6 +224,49 @@ func TestEndings(t *testing.T) {
 				t.Errorf("a full disk was written to %d times more, and %d headers", m.refused-1, m.writes)
 			}
 		})
+	}
+}
+
+// A procedure that pauses goes on once every other point had its turn; a run that
+// ends meanwhile says so in the point's record.
+func TestPausesAndGoesOn(t *testing.T) {
+	const plan = "procedures: [{use: probe, kind: [a, b], level: [5, 6]}]\nseed: 3"
+	f := &fake{}
+	c := f.catalogue()
+	_, recs, err := Run(context.Background(), resolved(t, c, plan), &memory{}, Options{Catalogue: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	visits, lastOfB := []string{}, ""
+	for _, r := range recs {
+		if r.Parent != "" && r.Procedure == "probe" && (len(visits) == 0 || visits[len(visits)-1] != r.Parent) {
+			visits = append(visits, r.Parent)
+		}
+		if strings.HasPrefix(r.ID, "probe/b#1/") {
+			lastOfB = r.ID
+		}
+		if r.Parent == "" && r.Status != result.Passed {
+			t.Errorf("%s is %s", r.ID, r.Status)
+		}
+	}
+	if len(visits) != 2+2*3 || !strings.HasPrefix(lastOfB, "probe/b#1/4 ") {
+		t.Errorf("the points were visited in the order %v, b's last trial was %s", visits, lastOfB)
+	}
+
+	f.trial = func(id string) (procedure.Outcome, error) {
+		if strings.HasPrefix(id, "b/6/1/") {
+			return procedure.Outcome{}, errors.New("boom")
+		}
+		return procedure.Outcome{Status: result.Passed}, nil
+	}
+	m := &memory{}
+	if _, _, err := Run(context.Background(), resolved(t, c, plan), m, Options{Catalogue: c}); err == nil {
+		t.Fatal("no error")
+	}
+	for _, r := range last(m.appended) {
+		if r.Parent == "" && r.Procedure == "probe" && r.Status == result.Running {
+			t.Errorf("%s is %s after the run ended in order", r.ID, r.Status)
+		}
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"boxdyno/unit"
 )
 
+// SlowCPU is the share of its fastest below which a CPU is slow.
+const SlowCPU = 0.9
+
 const (
 	leastOffered = 0.99 // of the intended load
 	mostCatchUp  = 16   // frames in a burst behind schedule
@@ -123,6 +126,9 @@ func Warnings(r result.Record, ceiling unit.FrameRate) (ws []string) {
 	}
 	if l.LongestStall >= noticeStall {
 		warn("the sender stood still for up to %s", seconds(l.LongestStall))
+	}
+	if l.CPUSpeed > 0 && l.CPUSpeed < SlowCPU {
+		warn("a CPU ran at %s of its speed: heat, power, or another virtual machine on its core", percent(l.CPUSpeed))
 	}
 	if l.StealRatio > noticeSteal {
 		warn("the hypervisor took %s of the CPU time", percent(l.StealRatio))

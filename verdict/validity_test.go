@@ -122,6 +122,7 @@ func TestWarnings(t *testing.T) {
 		"refused 4 frames of a flat-out load":                 func(_ *result.Record, l *result.Load, a *result.Account) { l.Intended, a.Refused = 0, 4 },
 		"5 frames arrived more than once":                     func(_ *result.Record, l *result.Load, _ *result.Account) { l.Duplicate = 5 },
 		"stood still for up to 5.20 ms":                       func(_ *result.Record, l *result.Load, _ *result.Account) { l.LongestStall = 5_200_000 },
+		"a CPU ran at 66 % of its speed":                      func(_ *result.Record, l *result.Load, _ *result.Account) { l.CPUSpeed = 0.66 },
 		"took 1.1 % of the CPU time":                          func(_ *result.Record, l *result.Load, _ *result.Account) { l.StealRatio = 0.011 },
 		"more than the tester's ceiling of 3.00 Mframe/s / 1": func(_ *result.Record, l *result.Load, _ *result.Account) { l.Forwarded = 2.51e6 },
 	} {
@@ -130,7 +131,7 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 	quiet := trial(func(r *result.Record, l *result.Load, _ *result.Account) {
-		l.LongestStall, l.StealRatio, l.Forwarded = 999_999, 0.01, 2.5e6
+		l.LongestStall, l.StealRatio, l.Forwarded, l.CPUSpeed = 999_999, 0.01, 2.5e6, 0.9
 	})
 	if ws := Warnings(quiet, 3e6); len(ws) != 0 {
 		t.Errorf("below the limits it warns: %q", ws)

@@ -157,7 +157,7 @@ func TestExitCodeOfVerdicts(t *testing.T) {
 		if code != want || out == "" {
 			t.Errorf("%s: exit code %d, want %d\n%s%s", status, code, want, out, errw)
 		}
-		if !strings.Contains(errw, "[1/1] probe#1: "+string(status)+" (because)") {
+		if !strings.Contains(errw, "[100 %] probe#1: "+string(status)+" (because)") {
 			t.Errorf("progress is %q", errw)
 		}
 		if code, out, _ := call(context.Background(), c, "--quiet", "run", "probe", "--json", "--out", dir+"2"); code != want || !json.Valid([]byte(out)) {
@@ -360,12 +360,12 @@ func TestProgressLine(t *testing.T) {
 	p := newProgress(&b, false)
 	p.width = 60
 	rec := result.Record{Status: result.Passed, Load: &result.Load{Forwarded: 123456}}
-	p.event(runner.Event{Kind: runner.PointStarts, Point: "forward/route/64#1", Index: 1, Points: 4, Left: time.Minute})
-	p.event(runner.Event{Kind: runner.TrialDone, Point: "forward/route/64#1", Text: "forward/route/64#1/3 rate=9", Index: 1, Points: 4, Left: time.Minute, Record: &rec})
+	p.event(runner.Event{Kind: runner.PointStarts, Point: "forward/route/64#1", Share: 0.25, Left: time.Minute})
+	p.event(runner.Event{Kind: runner.TrialDone, Point: "forward/route/64#1", Text: "forward/route/64#1/3 rate=9", Share: 0.25, Left: time.Minute, Record: &rec})
 	p.event(runner.Event{Kind: runner.Note, Text: "careful"})
 	p.stop()
 	lines := strings.Split(b.String(), "\r\x1b[K")
-	if len(lines) < 4 || !strings.HasPrefix(lines[1], "[###.........] 1/4, 60 s left, forward/route/64#1") || !strings.HasPrefix(lines[2], "[###.........] 1/4, 60 s left, 123 kframe/s, forward/route/") || lines[len(lines)-1] != "warning: careful\n" {
+	if len(lines) < 4 || !strings.HasPrefix(lines[1], "[###.........] 25 %, 60 s left, forward/route/64#1") || !strings.HasPrefix(lines[2], "[###.........] 25 %, 60 s left, 123 kframe/s, forward/route") || lines[len(lines)-1] != "warning: careful\n" {
 		t.Errorf("drawn: %q", lines)
 	}
 	for _, l := range lines {

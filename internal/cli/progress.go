@@ -27,12 +27,16 @@ type progress struct {
 
 	mu     sync.Mutex
 	last   runner.Event
-	since  time.Time // when the point began
+	since  time.Time // of the last event
+	said   time.Time // when the last line of a point was printed
 	rate   string    // what the last trial forwarded
 	drawn  bool
 	ticker *time.Ticker
 	done   chan struct{}
 }
+
+// seldom is how often points that pause are told of where lines stay.
+const seldom = 5 * time.Second
 
 func newProgress(w io.Writer, quiet bool) *progress {
 	p := &progress{w: w, quiet: quiet}
@@ -81,7 +85,7 @@ func (p *progress) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
-	p.last.Points = 0
+	p.last.Point = ""
 }
 
 func (p *progress) clear() {
@@ -115,23 +119,29 @@ func (p *progress) event(e runner.Event) {
 		p.say("warning: %s", e.Text)
 		return
 	case runner.PointStarts:
-		p.since, p.rate = time.Now(), ""
+		p.rate = ""
 	case runner.TrialDone:
 		if e.Record.Load != nil {
 			p.rate = e.Record.Load.Forwarded.String()
 		}
-	case runner.PointDone:
-		if p.width == 0 {
-			p.say("%s", finished(e))
+	case runner.PointPauses, runner.PointDone:
+		if p.width == 0 && (e.Kind == runner.PointDone || time.Since(p.said) > seldom) {
+			p.say("%s", visited(e))
+			p.said = time.Now()
 		}
 	}
-	p.last = e
+	p.last, p.since = e, time.Now()
 	p.draw()
 }
 
-// finished is the line of a point that is over.
-func finished(e runner.Event) string {
-	s := fmt.Sprintf("[%d/%d] %s: %s", e.Index, e.Points, e.Point, e.Record.Status)
+// visited is the line of a point that is over, or pauses.
+func visited(e runner.Event) string {
+	s := fmt.Sprintf("[%.0f %%] %s: ", 100*e.Share, e.Point)
+	if e.Kind == runner.PointDone {
+		s += string(e.Record.Status)
+	} else {
+		s += "so far"
+	}
 	if e.Record.Reason != "" {
 		s += " (" + e.Record.Reason + ")"
 	}
@@ -158,16 +168,13 @@ func bound(b result.Bound) string {
 // draw draws the live line: what a narrow terminal must still show comes first.
 func (p *progress) draw() {
 	e := p.last
-	if p.width == 0 || e.Points == 0 {
+	if p.width == 0 || e.Point == "" {
 		return
 	}
 	const cells = 12
-	full := cells * e.Index / e.Points
-	s := fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", cells-full), e.Index, e.Points)
-	left := e.Left
-	if e.Kind != runner.PointDone {
-		left -= time.Since(p.since)
-	}
+	full := int(cells * e.Share)
+	s := fmt.Sprintf("[%s%s] %.0f %%", strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*e.Share)
+	left := e.Left - time.Since(p.since)
 	if left > 0 {
 		s += ", " + about(left) + " left"
 	}

@@ -24,11 +24,13 @@ import (
 // of its claims fail:
 //
 //   - in every trial every frame is explained,
-//   - forwarding rates of one row differ by less than 10 %,
+//   - forwarding rates of one row differ by less than 10 % (rates of drop services,
+//     near the tester's ceiling, are shown and not held to it),
 //   - no throughput interval contradicts the one of the run before.
 func repeatability(ctx context.Context, binary, dir string, runs int) (failed int, err error) {
 	type row struct {
 		rates []float64
+		drops bool
 		lo    []float64
 		hi    []float64
 		sharp int
@@ -69,7 +71,7 @@ func repeatability(ctx context.Context, binary, dir string, runs int) (failed in
 			w := rows[key]
 			rate := r.ForwardingFPS
 			if r.DropFPS != nil {
-				rate = r.DropFPS
+				rate, w.drops = r.DropFPS, true
 			}
 			if rate != nil {
 				w.rates = append(w.rates, *rate)
@@ -103,7 +105,7 @@ func repeatability(ctx context.Context, binary, dir string, runs int) (failed in
 				contradictions++
 			}
 		}
-		if len(w.rates) < runs || !(spread < 0.10) {
+		if len(w.rates) < runs || !w.drops && !(spread < 0.10) {
 			failed++
 		}
 		if contradictions > 0 {

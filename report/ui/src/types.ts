@@ -202,6 +202,7 @@ export interface Load {
   latency?: Histogram;
   arrival_gaps?: Histogram;
   meter_drops?: number;
+  cpu_speed?: number;
   steal_ratio: number;
   observer_cpu_ns: number;
   observer_memory_bytes: number;

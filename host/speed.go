@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"time"
+
+	"boxdyno/internal/netns"
+)
+
+const (
+	speedRounds  = 100_000
+	speedRepeats = 3 // of which the best counts: an interrupt is no slow CPU
+)
+
+// Speed is how many rounds of a loop of independent additions each of cpus makes
+// in a second now, all at once. It falls with the real clock, and where another
+// thread works on the same core: of this machine or of its hypervisor's other
+// guests, which no steal time tells. It takes about a millisecond of each CPU, so
+// not while something is measured.
+func Speed(cpus ...int) ([]float64, error) {
+	speeds := make([]float64, len(cpus))
+	threads := make([]*netns.Thread, 0, len(cpus))
+	var first error
+	for i, cpu := range cpus {
+		t, err := netns.Go("", []int{cpu}, func() error {
+			best := time.Duration(1<<63 - 1)
+			for range speedRepeats {
+				begin := time.Now()
+				if count(speedRounds) == 0 {
+					break
+				}
+				best = min(best, time.Since(begin))
+			}
+			speeds[i] = speedRounds / best.Seconds()
+			return nil
+		})
+		if err != nil {
+			first = err
+			break
+		}
+		threads = append(threads, t)
+	}
+	for _, t := range threads {
+		if err := t.Wait(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return speeds, first
+}
+
+// count adds in eight chains that do not wait for each other, so that it needs
+// every execution unit of a core. Its result is not 0.
+//
+//go:noinline
+func count(rounds int) (sum uint) {
+	var a, b, c, d, e, f, g, h uint = 1, 2, 3, 4, 5, 6, 7, 8
+	for range rounds {
+		a += 0x9e37
+		b ^= 0x79b9
+		c += 0x7f4a
+		d ^= 0x7c15
+		e += 0x739c
+		f ^= 0x4060
+		g += 0x2f1b
+		h ^= 0x1234
+		a ^= 0x0079
+		b += 0x59b9
+		c ^= 0x0f4a
+		d += 0x0c15
+		e ^= 0x039c
+		f += 0x3060
+		g ^= 0x7f1b
+		h += 0x1334
+	}
+	return a | b | c | d | e | f | g | h | 1
+}

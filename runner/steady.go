@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"time"
+
+	"boxdyno/verdict"
+)
+
+const (
+	steadyPause = 20 * time.Millisecond // between two looks at a slow CPU
+	steadyFirst = time.Second           // may be waited, and an eighth of the run so far
+)
+
+// A steady knows how fast the CPUs that tester and DUT work on have been, and on
+// a virtual machine holds trials back while they are slower: another guest of the
+// hypervisor works on the same core then, for seconds, and no steal time tells.
+// What decides is seen before a trial, never its result. On a real machine slow
+// CPUs are the box's own (heat, power): nothing waits.
+type steady struct {
+	speed   func() ([]float64, error) // nil: not known
+	virtual bool
+	best    []float64
+	began   time.Time
+	waited  time.Duration
+}
+
+// learn looks often enough to see the CPUs at their fastest.
+func (s *steady) learn(ctx context.Context) {
+	s.began = time.Now()
+	for range 10 {
+		s.look()
+		if pause(ctx, steadyPause) != nil {
+			return
+		}
+	}
+}
+
+// look is the speed of the slowest CPU as a share of its fastest so far; 0: not
+// known.
+func (s *steady) look() float64 {
+	if s.speed == nil {
+		return 0
+	}
+	now, err := s.speed()
+	if err != nil {
+		return 0
+	}
+	if s.best == nil {
+		s.best = make([]float64, len(now))
+	}
+	share := 1.0
+	for i, v := range now {
+		s.best[i] = max(s.best[i], v)
+		share = min(share, v/s.best[i])
+	}
+	return share
+}
+
+// wait returns the share once it is no slow one, or when the time for waiting is
+// used up.
+func (s *steady) wait(ctx context.Context) (share float64) {
+	for {
+		share = s.look()
+		if share == 0 || share >= verdict.SlowCPU || !s.virtual || s.waited > steadyFirst+time.Since(s.began)/8 {
+			return share
+		}
+		begin := time.Now()
+		if pause(ctx, steadyPause) != nil {
+			return share
+		}
+		s.waited += time.Since(begin)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
