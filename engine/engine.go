@@ -13,11 +13,13 @@ import (
 	"boxdyno/unit"
 )
 
-// A Stream is one direction's load: frames of one Spec, from one port.
+// A Stream is one direction's load, from one port: frames of one Spec, or those
+// of a source.
 type Stream struct {
-	ID     uint16     // in every signature; unique among the streams of a trial
-	Frames frame.Spec // sizes, flows, addresses
-	Lane   int        // index of the transmitter's port
+	ID     uint16       // in every signature; unique among the streams of a trial. Signed frames of a source carry ID + their class
+	Frames frame.Spec   // sizes, flows, addresses; without a Source
+	Source frame.Source // Transmit fills windows from it, ahead of what it sends, so that where it stands afterwards is not known; the caller closes it
+	Lane   int          // index of the transmitter's port
 }
 
 // A Load is how the streams of a Transmit are offered: all at one rate, frame
@@ -27,7 +29,38 @@ type Load struct {
 	Duration time.Duration  // 0: until Count
 	Count    uint64         // each stream's frames; 0: until Duration
 	Alone    bool           // each paced frame leaves as soon as it is made: for latency
+
+	Bits    unit.BitRate // each stream's layer-2 rate with FCS, in place of Rate: frames are due by their octets
+	Speed   float64      // a timed source's frames are due at its own times, this many times as fast; in place of Rate
+	Pattern Pattern      // how frames are spread about Rate
+	Burst   int          // frames of a burst, for pattern Bursts
+	Passes  uint64       // over a source; 0: as many as Duration or Count take
+	Unique  bool         // each pass over a source has addresses of its own (frame.Rewrite)
+	Late    Late         // what becomes of frames that were held up
+	Seed    uint64       // of random fields and of pattern Poisson
+	Gaps    bool         // TxReport has histograms of gaps; costs the sender a few ns a frame
 }
+
+// A Pattern is how the frames of a load are spread about its mean rate.
+type Pattern uint8
+
+const (
+	Constant Pattern = iota // equal gaps
+	Poisson                 // exponential gaps: arrivals independent of each other. Their number in a duration is the mean on every run, but on backend xdp, where it varies as such arrivals do (by its square root)
+	Bursts                  // Load.Burst frames back to back, bursts at equal gaps
+)
+
+// Late is what becomes of frames that could not leave when they were due.
+type Late uint8
+
+const (
+	// MakeUp sends them as soon as it can without a burst, so that the mean stays
+	// exact: for load.
+	MakeUp Late = iota
+	// Shift moves the rest of the schedule, so that no gap is shorter than asked;
+	// what was offered is less than what was asked: for searches.
+	Shift
+)
 
 // A TxReport is what one stream's sender did. Issued frames were handed to the
 // port; Refused ones it did not take; accepted = Issued - Refused is in
@@ -46,6 +79,12 @@ type TxReport struct {
 	Offered      unit.FrameRate // accepted over the load's duration, or over last - first where a count ended it
 	Peak         unit.FrameRate // the highest rate on the way: Offered, or that at which delayed frames were made up
 	Batch        int            // most frames between two flushes of the port's queue
+
+	Octets    uint64            // accepted, with FCS
+	Passes    uint64            // over a source that were completed
+	Starved   uint64            // times that the sender waited for its source
+	Gaps      *result.Histogram // between frames as they left, s; nil unless Load.Gaps
+	GapErrors *result.Histogram // |gap - the schedule's gap|, s; nil unless Load.Gaps and paced
 }
 
 // StallFloor is the shortest standstill of a sender that counts as a stall.
@@ -59,17 +98,30 @@ type RxReport struct {
 	Reordered   uint64 // RFC 4737: sequence below one that came before, not seen yet
 	Duplicate   uint64 // sequence seen before, in the window of the last 8,192
 	Broken      uint64 // our magic, but lengths that do not fit
+	Span        uint64 // sequence numbers from 0, where a sender begins, to the highest seen; what is missing of them are Span - (Frames - Duplicate)
 	First, Last unit.Instant
 	Rate        unit.FrameRate    // frames over last - first
 	Latency     *result.Histogram // nil unless timing
 	Gaps        *result.Histogram // nil unless timing
+	IPDV        *result.Histogram // |delay - the delay of the frame before| of frames in sequence (RFC 3393, RFC 5481 4.1), s; no clocks need agree; nil unless timing
+	Bursts      *result.Histogram // lengths in frames of runs with gaps below BurstGap; Upper is frames, not s; nil unless timing
 }
+
+// BurstGap is the gap between two frames that ends a burst; shorter ones do not.
+const BurstGap = 2 * time.Microsecond
+
+// MaxStreams is the most streams that a meter can be armed for.
+const MaxStreams = 16
 
 // A MeterReport is what one port's meter saw.
 type MeterReport struct {
-	Streams []RxReport // one for each stream armed, in that order
-	Foreign uint64     // frames that are not of the armed streams
-	Drops   uint64     // frames that the meter itself lost
+	Streams       []RxReport   // one for each stream armed, in that order
+	Foreign       uint64       // frames that are not of the armed streams
+	ForeignOctets uint64       // theirs, with FCS
+	Drops         uint64       // frames that the meter itself lost; 0 for xdp, which has no buffer to overflow
+	First, Last   unit.Instant // of any frame; without timing, xdp's Last (each stream's, too) may be up to 63 frames early
+	Stamps        string       // what took the times, and the floor of its clock: "software, XDP program (floor 50 ns)"...
+	Hash          string       // Digest.Sum of every frame since Arm, in order of arrival; "" unless Hasher was asked for it
 }
 
 // A Transmitter offers streams through its lanes. One Transmit at a time.
@@ -80,11 +132,16 @@ type Transmitter interface {
 	Close() error
 }
 
-// A Meter counts frames that arrive at a port.
+// A Meter counts frames that arrive at a port. That of afxdp takes them from the
+// stack, all but those of ARP and neighbour discovery.
 type Meter interface {
-	// Arm forgets everything and counts streams from now on. timing adds the
-	// latency and gap histograms, which cost the meter about a third of its speed.
+	// Arm forgets everything and counts streams, at most MaxStreams, from now on;
+	// with none, every frame is foreign. timing adds the histograms, which cost the
+	// meter about 40 ns a frame.
 	Arm(ctx context.Context, timing bool, streams ...uint16) error
+	// Read does not disturb the counting. While frames arrive, the counters of a
+	// report may be some frames apart. Once the port is gone, xdp's meters keep
+	// what they counted; the others answer with an error.
 	Read(ctx context.Context) (MeterReport, error)
 	Close() error
 }
@@ -101,10 +158,4 @@ type Backend interface {
 	// OpenTransmitter opens the lanes of one sender thread on cpu (-1: any).
 	OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (Transmitter, error)
 	OpenMeter(ctx context.Context, p host.Port) (Meter, error)
-}
-
-// A Spec is a row of All.
-type Spec struct {
-	Name, Doc string
-	New       func() Backend
 }

@@ -8,8 +8,8 @@ import (
 	"boxdyno/result"
 )
 
-// The buckets of latency and gap histograms are log-linear, 16 to a power of
-// two of nanoseconds, so that an upper edge is at most 1/16 above what fell in:
+// The buckets of all histograms are log-linear, 16 to a power of two (of ns, or
+// of frames), so that an upper edge is at most 1/16 above what fell in:
 //
 //	v < 16    bucket v
 //	v >= 16   e = floor(log2 v); bucket (e-3)*16 + ((v >> (e-4)) & 15)
@@ -35,12 +35,21 @@ func bucketUpper(i int) uint64 {
 	return uint64(i%16+17)<<(e-4) - 1 // the last one wraps to the largest uint64
 }
 
-// histogram makes counts by bucket a histogram in seconds.
+// histogram makes counts by bucket of nanoseconds a histogram in seconds.
 func histogram(counts []uint64) *result.Histogram {
+	h := lengths(counts)
+	for i := range h.Upper {
+		h.Upper[i] /= 1e9
+	}
+	return h
+}
+
+// lengths makes counts by bucket of frames a histogram in frames.
+func lengths(counts []uint64) *result.Histogram {
 	h := &result.Histogram{Upper: []float64{}, Count: []uint64{}}
 	for i, n := range counts {
 		if n != 0 {
-			h.Upper = append(h.Upper, float64(bucketUpper(i))/1e9)
+			h.Upper = append(h.Upper, float64(bucketUpper(i)))
 			h.Count = append(h.Count, n)
 		}
 	}

@@ -4,14 +4,12 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
-	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -35,12 +33,16 @@ type MemConfig struct {
 	Delay    time.Duration  // from the DUT to the meter
 
 	Loss      unit.LossRatio // of frames on their way to the DUT, at random
-	Seed      uint64         // of that chance
+	Seed      uint64         // of all chances
 	LoseEvery uint64         // each Nth frame towards the DUT is lost
 
 	DuplicateEvery uint64 // each Nth frame behind the DUT arrives twice
 	ReorderEvery   uint64 // each Nth frame behind the DUT lets others pass
 	ReorderDepth   int    // so many; 0: 1
+
+	Duplicate float64 // ratio of frames behind the DUT that arrive twice, at random; the second lets 0 to ReorderDepth others pass
+	Reorder   float64 // ratio of frames behind the DUT that let 1 to ReorderDepth others pass, at random
+	Trace     bool    // Arrivals keeps what arrived, in order
 }
 
 // Check says what is wrong with c, in a sentence.
@@ -48,8 +50,8 @@ func (c MemConfig) Check() error {
 	switch {
 	case c.Capacity < 0 || c.Capacity > 1e9 || c.Ceiling < 0 || c.Ceiling > 1e9:
 		return fmt.Errorf("capacity %v and ceiling %v: want 0 (no capacity limit, 1 M ceiling) to 1e9 frame/s", float64(c.Capacity), float64(c.Ceiling))
-	case !(c.Loss >= 0 && c.Loss <= 1):
-		return fmt.Errorf("loss %v: want a ratio from 0 to 1", float64(c.Loss))
+	case !(c.Loss >= 0 && c.Loss <= 1) || !(c.Duplicate >= 0 && c.Duplicate <= 1) || !(c.Reorder >= 0 && c.Reorder <= 1):
+		return fmt.Errorf("loss %v, duplicate %v, reorder %v: want ratios from 0 to 1", float64(c.Loss), c.Duplicate, c.Reorder)
 	case c.Queue < 0 || c.ReorderDepth < 0 || c.ReorderDepth > 1<<16:
 		return fmt.Errorf("queue %d and reorder depth %d: want at least 0, and a depth of at most 65536", c.Queue, c.ReorderDepth)
 	case c.Delay < 0 || c.Delay > time.Minute:
@@ -61,6 +63,7 @@ func (c MemConfig) Check() error {
 // A Memory is the memory backend: real frames over wires in memory, in virtual
 // time, so that a second of load takes as long as its frames take to make.
 //
+//	feed (a goroutine) fills windows from a stream's source
 //	Transmit (the caller's goroutine) builds and stamps a frame when it is due
 //	  -> wire to the DUT   lost on purpose
 //	  -> DUT               queue full; capacity; the service's drop
@@ -94,11 +97,32 @@ type memEnd struct {
 	duplicated int64
 	dropped    map[result.Place]int64
 	held       []heldFrame
+	arrived    []Arrival // with MemConfig.Trace
 }
 
 type heldFrame struct {
 	buf  []byte
+	n    uint64
 	pass int // frames that it still lets pass
+}
+
+// An Arrival is one frame at the end of a wire: the truth that a meter's counts
+// can be held against.
+type Arrival struct {
+	N      uint64 // of the frames sent into the wire, from 0
+	Octets int    // without FCS
+}
+
+// Arrivals is what arrived of the frames sent from port p, in order, since the
+// beginning; nil without MemConfig.Trace.
+func (m *Memory) Arrivals(p host.Port) ([]Arrival, error) {
+	e, err := m.end(p)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(e.arrived), nil
 }
 
 // Mem makes the memory backend, with its ports MemLAN, MemWAN, MemLoopA and
@@ -116,7 +140,7 @@ func Mem(cfg MemConfig) (*Memory, error) {
 	if cfg.ReorderDepth == 0 {
 		cfg.ReorderDepth = 1
 	}
-	m := &Memory{cfg: cfg, chance: rand.New(rand.NewPCG(cfg.Seed, 0)), service: newPace(cfg.Capacity, 0).interval}
+	m := &Memory{cfg: cfg, chance: rand.New(rand.NewPCG(cfg.Seed, 0)), service: each(cfg.Capacity)}
 	for _, names := range [][2]string{{MemLAN, MemWAN}, {MemLoopA, MemLoopB}} {
 		a := &memEnd{name: names[0], ideal: names[0] == MemLoopA, dropped: map[result.Place]int64{}}
 		b := &memEnd{name: names[1], ideal: a.ideal, peer: a, dropped: map[result.Place]int64{}}
@@ -214,19 +238,32 @@ type memMeter struct {
 	m     *Memory
 	end   *memEnd
 	tally *tally
+	hash  bool // from the next Arm on
+}
+
+func (r *memMeter) Hash(on bool) {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	r.hash = on
 }
 
 func (r *memMeter) Arm(_ context.Context, timing bool, streams ...uint16) error {
+	if err := armable(streams); err != nil {
+		return err
+	}
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
 	r.tally = newTally(timing, slices.Clone(streams))
+	if r.hash {
+		r.tally.hash = NewDigest()
+	}
 	return nil
 }
 
 func (r *memMeter) Read(context.Context) (MeterReport, error) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
-	return r.tally.report(0), nil
+	return r.tally.report(0, "virtual time"), nil
 }
 
 func (r *memMeter) Close() error {
@@ -236,185 +273,4 @@ func (r *memMeter) Close() error {
 		r.end.meter = nil
 	}
 	return nil
-}
-
-// A memTransmitter sends from lanes.
-type memTransmitter struct {
-	m     *Memory
-	lanes []*memEnd
-}
-
-func (t *memTransmitter) Close() error { return nil }
-
-// A memSender is one Transmit under way. Its times are those of the trial, from
-// its first frame.
-type memSender struct {
-	*Memory
-	load    Load
-	streams []memStream
-	pace    *pace
-	origin  unit.Instant
-	total   uint64 // frames of all streams; 0: until the duration is over
-	cost    uint64 // of a frame to the sender, 1/65536 ns
-	ready   uint64 // when the sender can send again, 1/65536 ns
-}
-
-type memStream struct {
-	end    *memEnd
-	frames *frame.Builder
-	buf    []byte
-	sent   uint64
-	first  unit.Instant
-	last   unit.Instant
-}
-
-func (t *memTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream) ([]TxReport, error) {
-	if err := l.check(); err != nil {
-		return nil, err
-	}
-	n := len(streams)
-	if n == 0 {
-		return nil, errors.New("transmit: no streams are given")
-	}
-	s := &memSender{Memory: t.m, load: l, total: l.intended() * uint64(n), cost: newPace(t.m.cfg.Ceiling, 0).interval}
-	for _, st := range streams {
-		if st.Lane < 0 || st.Lane >= len(t.lanes) {
-			return nil, fmt.Errorf("transmit: stream %d is for lane %d of %d", st.ID, st.Lane, len(t.lanes))
-		}
-		b, err := frame.NewBuilder(st.Frames, st.ID)
-		if err != nil {
-			return nil, fmt.Errorf("transmit stream %d: %w", st.ID, err)
-		}
-		s.streams = append(s.streams, memStream{end: t.lanes[st.Lane], frames: b, buf: make([]byte, frame.MaxSize)})
-	}
-
-	t.m.sending.Lock()
-	defer t.m.sending.Unlock()
-	s.origin = max(unit.Now(), t.m.clock)
-	s.pace = newPace(l.Rate*unit.FrameRate(n), s.origin)
-	s.free = 0
-	for more := true; more && ctx.Err() == nil; {
-		more = s.batch(4096)
-	}
-	s.finish()
-	return s.reports(streams), ctx.Err()
-}
-
-// batch sends at most n frames, and says whether there are more.
-func (s *memSender) batch(n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for range n {
-		k := s.pace.k
-		if s.total != 0 && k == s.total {
-			return false
-		}
-		due := s.pace.due(k) - s.origin
-		at := max(due, unit.Instant(s.ready>>16))
-		if s.load.Duration != 0 && at >= unit.Instant(s.load.Duration) {
-			return false
-		}
-		s.pace.take(s.origin + at)
-		s.ready = max(s.ready, uint64(due)<<16) + s.cost
-
-		st := &s.streams[k%uint64(len(s.streams))]
-		buf := st.buf[:st.frames.Build(st.sent, st.buf)]
-		st.frames.Stamp(buf, s.origin+at)
-		if st.sent == 0 {
-			st.first = s.origin + at
-		}
-		st.last = s.origin + at
-		st.sent++
-		s.toDUT(st.end, buf, uint64(at)<<16)
-	}
-	return true
-}
-
-// toDUT carries a frame that is sent from e at an instant of the trial, in
-// 1/65536 ns, over the wire and through the DUT.
-func (s *memSender) toDUT(e *memEnd, buf []byte, at uint64) {
-	if e.ideal {
-		s.arrive(e, buf, at)
-		return
-	}
-	e.in++
-	if s.cfg.LoseEvery != 0 && e.in%s.cfg.LoseEvery == 0 || s.cfg.Loss > 0 && s.chance.Float64() < float64(s.cfg.Loss) {
-		e.lost++
-		return
-	}
-	if s.service != 0 {
-		s.free = max(s.free, at)
-		if (s.free-at+s.service-1)/s.service >= uint64(s.cfg.Queue) {
-			e.full++
-			return
-		}
-		s.free += s.service
-		at = s.free
-	}
-	if s.drop != "" {
-		e.dropped[s.drop]++
-		return
-	}
-	s.fromDUT(e, buf, at+uint64(s.cfg.Delay)<<16)
-}
-
-// fromDUT carries a frame on to the meter. Those that are held back let it pass.
-func (s *memSender) fromDUT(e *memEnd, buf []byte, at uint64) {
-	e.out++
-	if s.cfg.ReorderEvery != 0 && e.out%s.cfg.ReorderEvery == 0 {
-		e.held = append(e.held, heldFrame{slices.Clone(buf), s.cfg.ReorderDepth})
-		return
-	}
-	s.arrive(e, buf, at)
-	if s.cfg.DuplicateEvery != 0 && e.out%s.cfg.DuplicateEvery == 0 {
-		e.duplicated++
-		s.arrive(e, buf, at)
-	}
-	for i := range e.held {
-		e.held[i].pass--
-	}
-	for len(e.held) > 0 && e.held[0].pass <= 0 {
-		s.arrive(e, e.held[0].buf, at)
-		e.held = e.held[1:]
-	}
-}
-
-func (s *memSender) arrive(e *memEnd, buf []byte, at uint64) {
-	if r := e.peer.meter; r != nil {
-		r.tally.arrive(buf, s.origin+unit.Instant(at>>16))
-	}
-	s.clock = max(s.clock, s.origin+unit.Instant(at>>16)+1)
-}
-
-// finish lets what is held back go, and time pass to the load's end.
-func (s *memSender) finish() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := max(s.clock, s.origin+unit.Instant(s.ready>>16))
-	for _, e := range s.ends {
-		for _, h := range e.held {
-			s.arrive(e, h.buf, uint64(now-s.origin)<<16)
-		}
-		e.held = nil
-	}
-	s.clock = max(s.clock, now)
-}
-
-func (s *memSender) reports(streams []Stream) []TxReport {
-	reports := make([]TxReport, len(streams))
-	for i := range reports {
-		st := &s.streams[i]
-		reports[i] = TxReport{
-			Stream: streams[i].ID, Intended: s.load.intended(), Accepted: st.sent,
-			Late: s.pace.late, CatchUp: s.pace.catchUp,
-			First: st.first, Last: st.last, Batch: 1,
-		}
-		r := &reports[i]
-		r.Offered = offered(s.load, *r)
-		r.Peak = r.Offered
-		if r.Intended > st.sent {
-			r.NotSent = r.Intended - st.sent
-		}
-	}
-	return reports
 }

@@ -14,6 +14,8 @@ import (
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/unit"
+
+	"pgregory.net/rapid"
 )
 
 // A memRig is a memory backend with a transmitter on lan and wan, and their meters.
@@ -23,7 +25,7 @@ type memRig struct {
 	lan, wan Meter
 }
 
-func newMemRig(t testing.TB, cfg MemConfig) *memRig {
+func newMemRig(t rapid.TB, cfg MemConfig) *memRig {
 	t.Helper()
 	m, err := Mem(cfg)
 	if err != nil {
@@ -83,7 +85,7 @@ func (r *memRig) run(t testing.TB, l Load, both bool) (tx []TxReport, rx []RxRep
 	return tx, rx
 }
 
-func (r *memRig) terms(t testing.TB) map[string]int64 {
+func (r *memRig) terms(t rapid.TB) map[string]int64 {
 	t.Helper()
 	terms, err := r.Count(context.Background())
 	if err != nil {

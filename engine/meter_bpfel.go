@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type meterRest struct {
+	_             structs.HostLayout
+	Frames        uint64
+	Foreign       uint64
+	ForeignOctets uint64
+	First         uint64
+	Last          uint64
+}
+
 type meterStream struct {
 	_          structs.HostLayout
 	Frames     uint64
@@ -25,20 +34,33 @@ type meterStream struct {
 	LastFrames uint64
 	Next       uint64
 	Seen       [128]uint64
-	Latency    [976]uint64
-	Gaps       [976]uint64
+}
+
+type meterTimes struct {
+	_        structs.HostLayout
+	Latency  [976]uint64
+	Gaps     [976]uint64
+	Ipdv     [976]uint64
+	Bursts   [464]uint64
+	Run      uint64
+	Delay    uint64
+	Sequence uint32
+	Stamped  uint32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	meterMapForeign    = "foreign"
-	meterMapStreams    = "streams"
-	meterProgMeter     = "meter"
-	meterVarArmed      = "armed"
-	meterVarArmedCount = "armed_count"
-	meterVarTiming     = "timing"
+	meterMapOthers      = "others"
+	meterMapStreamTimes = "stream_times"
+	meterMapStreams     = "streams"
+	meterProgMeter      = "meter"
+	meterVarScriptNow   = "script_now"
+	meterVarScripted    = "scripted"
+	meterVarSink        = "sink"
+	meterVarSlots       = "slots"
+	meterVarTiming      = "timing"
 )
 
 // loadMeter returns the embedded CollectionSpec for meter.
@@ -90,17 +112,20 @@ type meterProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type meterMapSpecs struct {
-	Foreign *ebpf.MapSpec `ebpf:"foreign"`
-	Streams *ebpf.MapSpec `ebpf:"streams"`
+	Others      *ebpf.MapSpec `ebpf:"others"`
+	StreamTimes *ebpf.MapSpec `ebpf:"stream_times"`
+	Streams     *ebpf.MapSpec `ebpf:"streams"`
 }
 
 // meterVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type meterVariableSpecs struct {
-	Armed      *ebpf.VariableSpec `ebpf:"armed"`
-	ArmedCount *ebpf.VariableSpec `ebpf:"armed_count"`
-	Timing     *ebpf.VariableSpec `ebpf:"timing"`
+	ScriptNow *ebpf.VariableSpec `ebpf:"script_now"`
+	Scripted  *ebpf.VariableSpec `ebpf:"scripted"`
+	Sink      *ebpf.VariableSpec `ebpf:"sink"`
+	Slots     *ebpf.VariableSpec `ebpf:"slots"`
+	Timing    *ebpf.VariableSpec `ebpf:"timing"`
 }
 
 // meterObjects contains all objects after they have been loaded into the kernel.
@@ -123,13 +148,15 @@ func (o *meterObjects) Close() error {
 //
 // It can be passed to loadMeterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type meterMaps struct {
-	Foreign *ebpf.Map `ebpf:"foreign"`
-	Streams *ebpf.Map `ebpf:"streams"`
+	Others      *ebpf.Map `ebpf:"others"`
+	StreamTimes *ebpf.Map `ebpf:"stream_times"`
+	Streams     *ebpf.Map `ebpf:"streams"`
 }
 
 func (m *meterMaps) Close() error {
 	return _MeterClose(
-		m.Foreign,
+		m.Others,
+		m.StreamTimes,
 		m.Streams,
 	)
 }
@@ -138,9 +165,11 @@ func (m *meterMaps) Close() error {
 //
 // It can be passed to loadMeterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type meterVariables struct {
-	Armed      *ebpf.Variable `ebpf:"armed"`
-	ArmedCount *ebpf.Variable `ebpf:"armed_count"`
-	Timing     *ebpf.Variable `ebpf:"timing"`
+	ScriptNow *ebpf.Variable `ebpf:"script_now"`
+	Scripted  *ebpf.Variable `ebpf:"scripted"`
+	Sink      *ebpf.Variable `ebpf:"sink"`
+	Slots     *ebpf.Variable `ebpf:"slots"`
+	Timing    *ebpf.Variable `ebpf:"timing"`
 }
 
 // meterPrograms contains all programs after they have been loaded into the kernel.

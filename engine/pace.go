@@ -3,74 +3,325 @@
 package engine
 
 import (
-	"errors"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"time"
 
 	"boxdyno/unit"
 )
 
-// catchUp is how many intervals a sender may be behind its schedule; one that is
-// further behind gives the rest up, so that a stall does not become a burst.
-const catchUp = 16
-
-// A pace is an open-loop schedule and what became of it: frame k is due at
-// origin + k * interval, whatever happened to those before. It reads no clock and
-// is not safe for concurrent use. The sender in BPF keeps a schedule of its own
-// (bpf/sender.c), which makes up for delays without bursts.
+// A pace is the open-loop schedule of a load's streams, and what became of it.
+// Frame k of a stream is due at origin + due(k), a function of k alone, whatever
+// happened to the frames before:
+//
+//	Constant    k / rate
+//	Bursts      (k without the rest modulo Burst) / rate
+//	Poisson     arrivals of a Poisson process; where the frames in all are known,
+//	            of one with just that many, so that the mean is exact
+//	Bits        octets of the frames before, by the bit rate
+//	Speed       the entry's time / Speed; a pass begins a mean gap after the last
+//
+// Frames that are due together, or that the sender's moderation puts together,
+// are a group, which leaves as one. A group that is held up has the next one wait
+// for 8/9 of the schedule's gap between them (MakeUp: no burst, and the mean
+// comes right again) or for the whole gap (Shift: the origin moves).
+//
+// A pace reads no clock and is not safe for concurrent use. The programs in BPF
+// keep a schedule of their own (bpf/pace.h).
 type pace struct {
-	interval uint64       // 1/65536 ns; 0: flat out
-	origin   unit.Instant // moves when the schedule is shifted
-	k        uint64       // next frame
+	load   Load
+	flat   bool
+	origin unit.Instant
+	step   period  // between frames of a stream; Bits: between octets
+	mean   float64 // ns: of Poisson's gaps
+	group  uint64  // frames of a stream that leave as one
+	lines  []line
+	turn   int // flat out, the line that is next
 
 	late         uint64
-	catchUp      uint64
 	stalls       uint64
 	longestStall time.Duration
-
-	burst uint64
-	seen  unit.Instant // the clock at the last tick
+	seen         unit.Instant // the clock at the last tick
 }
 
-// newPace is the schedule of rate frames a second; 0: flat out.
-func newPace(rate unit.FrameRate, origin unit.Instant) *pace {
-	p := &pace{origin: origin, seen: origin}
-	if rate > 0 {
-		p.interval = max(uint64(math.Round(65536e9/float64(rate))), 1)
+// A line is one stream's schedule. Its times count from the origin.
+type line struct {
+	k     uint64 // next frame
+	total uint64 // 0: until time is up, or the source over
+	over  bool
+	phase unit.Instant
+	due   unit.Instant // of frame k
+	gap   unit.Instant // from frame k-1, by the schedule
+
+	release unit.Instant // when the group of frame k is to leave
+	spacing unit.Instant // from the group before, by the schedule
+	went    unit.Instant // when that left, by the clock
+	left    uint64       // frames of the group under way
+	behind  bool         // the group under way
+
+	octets uint64     // Bits: of the frames before k, with FCS
+	chance *rand.Rand // Poisson
+	at     float64    // Poisson, Speed: due, with its fraction
+	start  float64    // Speed: of the pass
+	passed uint64     // Speed: frames of the passes before
+
+	gaps *gapCounts // nil: not asked for
+}
+
+type gapCounts struct {
+	left         unit.Instant // frame k-1, by the clock
+	gaps, errors [buckets]uint64
+}
+
+// A period is a time in ns and 2^-32 ns.
+type period struct {
+	ns   uint64
+	frac uint32
+}
+
+func periodOf(ns float64) period {
+	whole := math.Floor(ns)
+	return period{uint64(whole), uint32((ns - whole) * (1 << 32))}
+}
+
+// times is n periods, in whole ns.
+func (s period) times(n uint64) unit.Instant {
+	hi, lo := bits.Mul64(uint64(s.frac), n)
+	return unit.Instant(s.ns*n + hi<<32 + lo>>32)
+}
+
+// lateFloor is how far behind a frame counts as late where the schedule's own
+// gaps may be shorter.
+const lateFloor = unit.Instant(time.Microsecond)
+
+// newPace is the schedule of l for n streams, whose frames leave in groups of
+// group where nothing in l says otherwise.
+func newPace(l Load, n, group int, origin unit.Instant) *pace {
+	p := &pace{load: l, flat: !l.paced(), origin: origin, seen: origin, group: 1, lines: make([]line, n)}
+	interval := 0.0
+	switch {
+	case l.Rate > 0:
+		interval = 1e9 / float64(l.Rate)
+		p.step, p.mean = periodOf(interval), interval
+	case l.Bits > 0:
+		p.step = periodOf(8e9 / float64(l.Bits))
+	}
+	switch {
+	case l.Pattern == Bursts:
+		p.group = uint64(l.Burst)
+	case l.Rate > 0 && l.Pattern == Constant:
+		p.group = uint64(max(group, 1))
+	}
+	for i := range p.lines {
+		ln := &p.lines[i]
+		ln.total = l.intended()
+		if l.Rate > 0 && l.Pattern == Constant || l.Pattern == Bursts {
+			ln.phase = unit.Instant(interval * float64(i) / float64(n))
+		}
+		if l.Pattern == Poisson {
+			ln.chance = rand.New(rand.NewPCG(l.Seed, uint64(i)))
+		}
+		if l.Gaps {
+			ln.gaps = new(gapCounts)
+		}
+		p.plan(ln)
+		ln.gap = 0
 	}
 	return p
 }
 
-// due is when frame k is to be sent.
-func (p *pace) due(k uint64) unit.Instant {
-	hi, lo := bits.Mul64(k, p.interval)
-	return p.origin + unit.Instant(hi<<48|lo>>16)
+// next is whose frame is next, and when it may leave; -1: all are done.
+func (p *pace) next() (which int, at unit.Instant) {
+	which = -1
+	if p.flat {
+		for range p.lines {
+			i := p.turn
+			if !p.lines[i].over {
+				return i, p.seen
+			}
+			p.turn = (i + 1) % len(p.lines)
+		}
+		return -1, 0
+	}
+	for i := range p.lines {
+		ln := &p.lines[i]
+		if ln.over {
+			continue
+		}
+		if may := p.may(ln); which < 0 || may < at {
+			which, at = i, may
+		}
+	}
+	return which, at
 }
 
-// take claims the next frame, if it is due.
-func (p *pace) take(now unit.Instant) bool {
-	if p.interval == 0 {
-		p.k++
-		return true
+// may is when a line's next frame may leave.
+func (p *pace) may(ln *line) unit.Instant {
+	if ln.left > 0 {
+		return ln.went
 	}
-	behind := now - p.due(p.k)
-	if behind < 0 {
-		return false
+	at := p.origin + ln.release
+	if ln.k > 0 && p.load.Late == MakeUp {
+		at = max(at, ln.went+ln.spacing-ln.spacing/9)
 	}
-	if most := unit.Instant(catchUp * p.interval >> 16); behind > most {
-		p.origin += behind - most
-		behind = most
+	return at
+}
+
+// take lets the next frame of line i, of octets with FCS, leave at now.
+func (p *pace) take(i int, now unit.Instant, octets int) {
+	ln := &p.lines[i]
+	if ln.gaps != nil {
+		ln.gaps.count(ln, now, !p.flat)
 	}
-	if behind >= unit.Instant(p.interval>>16) {
+	ln.k++
+	ln.over = ln.k == ln.total
+	if p.flat {
+		if p.turn++; p.turn == len(p.lines) {
+			p.turn = 0
+		}
+		return
+	}
+	if ln.left == 0 {
+		p.begin(ln, now)
+	}
+	ln.left--
+	if ln.behind {
 		p.late++
-		p.burst++
-		p.catchUp = max(p.catchUp, p.burst)
-	} else {
-		p.burst = 0
 	}
-	p.k++
-	return true
+	ln.octets += uint64(octets)
+	if !ln.over {
+		p.plan(ln)
+	}
+}
+
+// room is how many frames, at most n, the only line of a flat load still has;
+// skip takes n of them.
+func (p *pace) room(n int) int {
+	ln := &p.lines[0]
+	switch {
+	case ln.over:
+		return 0
+	case ln.total != 0:
+		return int(min(uint64(n), ln.total-ln.k))
+	}
+	return n
+}
+
+func (p *pace) skip(n int) {
+	ln := &p.lines[0]
+	ln.k += uint64(n)
+	ln.over = ln.over || ln.total != 0 && ln.k == ln.total
+}
+
+// begin starts the line's next group at now.
+func (p *pace) begin(ln *line, now unit.Instant) {
+	behind := now - p.origin - ln.release
+	usual := p.step.times(p.group)
+	if p.load.Rate == 0 {
+		usual = max(ln.spacing, lateFloor)
+	}
+	ln.behind = behind >= usual
+	if behind > 0 && p.load.Late == Shift {
+		p.origin += behind
+	}
+	ln.went, ln.left = now, p.group
+}
+
+// plan finds when frame k is due. With Speed, captured says so.
+func (p *pace) plan(ln *line) {
+	if p.flat || p.load.Speed > 0 {
+		return
+	}
+	due := ln.phase
+	switch {
+	case p.load.Bits > 0:
+		due += p.step.times(ln.octets)
+	case p.load.Pattern == Poisson:
+		ln.at += p.arrival(ln)
+		due += unit.Instant(ln.at)
+	case p.load.Pattern == Bursts:
+		due += p.step.times(ln.k / p.group * p.group)
+	default:
+		due += p.step.times(ln.k)
+	}
+	p.set(ln, due)
+}
+
+func (p *pace) set(ln *line, due unit.Instant) {
+	ln.gap, ln.due = due-ln.due, due
+	if ln.left > 0 {
+		return
+	}
+	release := due
+	if p.group > 1 && p.load.Pattern == Constant { // with its last frame
+		last := ln.k + p.group - 1
+		if ln.total > 0 {
+			last = min(last, ln.total-1)
+		}
+		release = ln.phase + p.step.times(last)
+	}
+	ln.spacing, ln.release = release-ln.release, release
+}
+
+// arrival is the time from the last arrival to the next, ns: of m that are still
+// to come at random in the time that is left, the earliest.
+func (p *pace) arrival(ln *line) float64 {
+	e := ln.chance.ExpFloat64()
+	if ln.total == 0 {
+		return e * p.mean
+	}
+	end := float64(ln.total) * p.mean
+	if p.load.Duration > 0 {
+		end = min(end, float64(p.load.Duration))
+	}
+	return -math.Expm1(-e/float64(ln.total-ln.k)) * (end - ln.at)
+}
+
+// captured says that the next frame of line i, which a source of Load.Speed has
+// at ns after the first of the pass, is due then.
+func (p *pace) captured(i int, at uint64) {
+	if p.load.Speed == 0 {
+		return
+	}
+	ln := &p.lines[i]
+	after := min(float64(at)/p.load.Speed, 1<<62)
+	if ln.k == 0 { // a source may begin in the middle of a pass
+		ln.start = -after
+	}
+	ln.at = max(ln.start+after, ln.at)
+	p.set(ln, unit.Instant(ln.at))
+}
+
+// wrap says that the source of line i begins its next pass.
+func (p *pace) wrap(i int) {
+	ln := &p.lines[i]
+	ln.start = ln.at + passGap(ln.at-ln.start, ln.k-ln.passed)
+	ln.passed = ln.k
+}
+
+// passGap is the time from the last frame of a pass to the first of the next, ns:
+// the mean gap of the n frames, which took so long. A pass that took no time has
+// none and is followed after a millisecond.
+func passGap(took float64, n uint64) float64 {
+	if took <= 0 || n < 2 {
+		return float64(time.Millisecond)
+	}
+	return took / float64(n-1)
+}
+
+// finish says that line i has no more frames.
+func (p *pace) finish(i int) { p.lines[i].over = true }
+
+func (c *gapCounts) count(ln *line, now unit.Instant, paced bool) {
+	if ln.k > 0 {
+		gap := now - c.left
+		c.gaps[bucket(uint64(max(gap, 0)))]++
+		if paced {
+			c.errors[bucket(uint64(max(gap-ln.gap, ln.gap-gap)))]++
+		}
+	}
+	c.left = now
 }
 
 // tick tells of the clock after work that should have taken busy: more than
@@ -86,37 +337,44 @@ func (p *pace) tick(now unit.Instant, busy time.Duration) bool {
 	return true
 }
 
-func (l Load) check() error {
+// settle fills in what the schedule knows of stream i's report, which has
+// Accepted, Refused, Passes, First and Last.
+func (p *pace) settle(i int, s Stream, r *TxReport) {
+	ln := &p.lines[i]
+	l := p.load
+	r.Intended = l.of(s)
 	switch {
-	case l.Rate != 0 && !(l.Rate >= 1e-3 && l.Rate <= 1e9):
-		return errors.New("load: the rate must be 0 (flat out), or 0.001 to 1e9 frame/s")
-	case l.Duration < 0:
-		return errors.New("load: the duration is negative")
-	case l.Duration == 0 && l.Count == 0:
-		return errors.New("load: neither a duration nor a count of frames is given")
+	case ln.over:
+		r.Intended = ln.k
+	case l.Duration > 0 && (l.Bits > 0 || l.Speed > 0):
+		due := ln.k + ln.missing(unit.Instant(l.Duration))
+		if r.Intended == 0 || due < r.Intended {
+			r.Intended = due
+		}
 	}
-	return nil
+	if sent := r.Accepted + r.Refused; r.Intended > sent {
+		r.NotSent = r.Intended - sent
+	}
+	r.Late, r.Stalls, r.LongestStall = p.late, p.stalls, p.longestStall
+	r.Offered = offered(l, *r)
+	r.Peak = peak(l, *r)
+	if ln.gaps != nil {
+		r.Gaps = histogram(ln.gaps.gaps[:])
+		if !p.flat {
+			r.GapErrors = histogram(ln.gaps.errors[:])
+		}
+	}
 }
 
-// intended is each stream's frames: 0 for flat out by duration.
-func (l Load) intended() uint64 {
-	if l.Rate == 0 || l.Duration == 0 {
-		return l.Count
+// missing is how many frames from k on were due before end, if they come as
+// those before did.
+func (ln *line) missing(end unit.Instant) uint64 {
+	if ln.due >= end {
+		return 0
 	}
-	n := uint64(math.Round(float64(l.Rate) * l.Duration.Seconds()))
-	if l.Count != 0 {
-		n = min(n, l.Count)
+	if ln.k == 0 || ln.due == 0 {
+		return 1
 	}
-	return n
-}
-
-// offered is the rate at which a load's frames were accepted: over the whole
-// duration, so that a sender that stood still at its end is seen, or over the
-// time from the first to the last frame of a counted load.
-func offered(l Load, r TxReport) unit.FrameRate {
-	counted := l.Count > 0 && (l.Rate == 0 || l.Duration == 0 || float64(l.Count) < float64(l.Rate)*l.Duration.Seconds())
-	if counted || l.Rate == 0 {
-		return rateOver(r.Accepted, r.First, r.Last)
-	}
-	return unit.FrameRate(float64(r.Accepted) / max(l.Duration, time.Duration(r.Last-r.First)).Seconds())
+	mean := float64(ln.due) / float64(ln.k)
+	return uint64(math.Ceil(float64(end-ln.due) / mean))
 }

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
+	"boxdyno/unit"
 
 	"github.com/vishvananda/netlink"
 )
@@ -90,6 +92,15 @@ type packetLane struct {
 	port host.Port
 	fd   int
 	mtu  int
+	out  outlet // nil: fd
+}
+
+// An outlet sends a lane's frames in place of its socket.
+type outlet interface {
+	// flush sends the queue's frames and empties it, as packetSender.flush does.
+	flush(s *packetSender, q *sendQueue) error
+	// finish comes after the last flush, when the sender's thread has ended.
+	finish(q *sendQueue) error
 }
 
 // sendBuffer is what a lane may have under way: more than any port's ring, so
@@ -137,13 +148,63 @@ func (l *packetLane) dropped() (n uint64, err error) {
 	return n, err
 }
 
-// fits refuses frames that the port would answer with EMSGSIZE.
-func (l *packetLane) fits(b *frame.Builder) error {
-	const header = 14 // Ethernet's, which the MTU does not count
-	for i, v := range b.Variants {
-		if v.Len > l.mtu+header {
-			return fmt.Errorf("frame size %d is too long for port %s, whose MTU is %d", b.Spec.Sizes[i], l.port.Name, l.mtu)
+// Ethernet's header and an 802.1Q tag, which the MTU does not count.
+const etherHeader, etherTag = 14, 4
+
+// fits refuses a frame that the port would answer with EMSGSIZE, of octets
+// without FCS, tag of them its tag's.
+func (l *packetLane) fits(octets, tag int) error {
+	if most := l.mtu + etherHeader + tag; octets > most {
+		return fmt.Errorf("frames of %d octets with FCS are too long for port %s, whose MTU of %d takes %d: leave longer ones out, cut them, or raise the MTU",
+			octets+unit.FCS, l.port.Name, l.mtu, most+unit.FCS)
+	}
+	return nil
+}
+
+// fitsAll is fits for what a source filled.
+func (l *packetLane) fitsAll(w *frame.Window) error {
+	for i := range w.Len() {
+		b := w.Frame(i)
+		if len(b) < etherHeader {
+			return fmt.Errorf("a frame of %d octets is shorter than its Ethernet header", len(b))
+		}
+		if len(b) > l.mtu+etherHeader {
+			tag := 0
+			if binary.BigEndian.Uint16(b[12:]) == unix.ETH_P_8021Q {
+				tag = etherTag
+			}
+			if err := l.fits(len(b), tag); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// A sendQueue is a lane's frames for one system call.
+type sendQueue struct {
+	*packetLane
+	n      int
+	msgs   []mmsghdr
+	iovs   []unix.Iovec
+	stream []*packetStream // whose frame it is
+	room   [1]unix.PollFd  // to wait for
+	failed uint64
+	batch  int // most frames that left in one flush
+}
+
+// mmsghdr is the kernel's struct mmsghdr.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	len uint32
+}
+
+func newSendQueue(l *packetLane, n int) sendQueue {
+	q := sendQueue{packetLane: l, msgs: make([]mmsghdr, n), iovs: make([]unix.Iovec, n), stream: make([]*packetStream, n)}
+	q.room[0] = unix.PollFd{Fd: int32(l.fd), Events: unix.POLLOUT}
+	for i := range n {
+		q.msgs[i].hdr.Iov = &q.iovs[i]
+		q.msgs[i].hdr.SetIovlen(1)
+	}
+	return q
 }

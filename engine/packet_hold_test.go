@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"testing"
@@ -71,7 +72,7 @@ func TestPacketBatch(t *testing.T) {
 	for _, c := range []struct {
 		l    Load
 		most int
-	}{{Load{Count: 10}, 10}, {Load{Count: 100}, flatBatch}, {Load{Rate: 1e9, Count: 100}, catchUp + 1}} {
+	}{{Load{Count: 10}, 10}, {Load{Count: 100}, flatBatch}, {Load{Rate: 1e9, Count: 100}, mostBurst}} {
 		tx, received := held(t)
 		reps, err := tx.Transmit(context.Background(), c.l, Stream{ID: 3, Frames: spec4(1, 64)})
 		if err != nil {
@@ -122,5 +123,63 @@ func TestPacketHeldPort(t *testing.T) {
 			t.Fatalf("%+v: still waits for room", c.l)
 		}
 		cancel()
+	}
+}
+
+// A sender that is faster than its source waits for it, and says how often; its
+// time still ends the load.
+func TestPacketStarves(t *testing.T) {
+	for _, c := range []struct {
+		l        Load
+		slow     time.Duration
+		accepted uint64 // 0: fewer than there are
+	}{
+		{Load{Passes: 1}, 2 * time.Millisecond, 50},
+		{Load{Rate: 1e6, Count: 50}, 2 * time.Millisecond, 50},
+		{Load{Duration: 50 * time.Millisecond, Passes: 1}, 100 * time.Millisecond, 0},
+	} {
+		tx, received := held(t)
+		src := &fakeSource{frames: 50, each: 5, slow: c.slow}
+		reps, err := tx.Transmit(context.Background(), c.l, Stream{ID: 3, Source: src})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, n := reps[0], uint64(len(received()))
+		if r.Starved == 0 || r.Accepted != n || c.accepted != 0 && n != c.accepted || c.accepted == 0 && n >= 50 {
+			t.Errorf("%+v: received %d: %+v", c.l, n, r)
+		}
+	}
+}
+
+func TestPacketFits(t *testing.T) {
+	l := &packetLane{port: host.Port{Name: "lo"}, mtu: 1500}
+	for _, c := range []struct {
+		octets    int
+		ethertype uint16
+		fits      bool
+	}{{60, 0x0800, true}, {1514, 0x0800, true}, {1515, 0x0800, false}, {1518, 0x8100, true}, {1519, 0x8100, false}, {1515, 0x88a8, false}, {14, 0x0800, true}, {13, 0, false}} {
+		w := &frame.Window{Blob: make([]byte, 2048), Entries: make([]frame.Entry, 1)}
+		_, b := w.Next(c.octets)
+		if len(b) >= 14 {
+			binary.BigEndian.PutUint16(b[12:], c.ethertype)
+		}
+		if err := l.fitsAll(w); (err == nil) != c.fits {
+			t.Errorf("%d octets of type %#x: %v", c.octets, c.ethertype, err)
+		}
+	}
+}
+
+func TestDropsAreAccepted(t *testing.T) {
+	q, other := &sendQueue{failed: 10}, &sendQueue{failed: 5}
+	for _, c := range []struct {
+		dropped uint64
+		refused [3]uint64 // of 4, 6 and, on the other lane, 5
+	}{{0, [3]uint64{4, 6, 5}}, {10, [3]uint64{0, 0, 5}}, {99, [3]uint64{0, 0, 5}}, {5, [3]uint64{2, 3, 5}}, {1, [3]uint64{4, 5, 5}}} {
+		q.failed = 10
+		s := []packetStream{{queue: q, failed: 4}, {queue: q, failed: 6}, {queue: other, failed: 5}}
+		q.dropsAreAccepted(s, c.dropped)
+		if got := [3]uint64{s[0].failed, s[1].failed, s[2].failed}; got != c.refused {
+			t.Errorf("%d of 10 in tx_dropped: refused %v, want %v", c.dropped, got, c.refused)
+		}
 	}
 }

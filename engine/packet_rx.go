@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,24 +24,33 @@ import (
 //
 //	port, kernel's receive path
 //	ring (kernel)        copied and stamped; no room: Drops
-//	meter's thread       a block at a time: parse, sequence, histograms; hands the block back
+//	meter's thread       a block at a time: tag back in its place, parse, sequence, histograms; hands the block back
 //
 // Arrival is when the kernel copied the frame into the ring, by CLOCK_REALTIME,
 // turned into CLOCK_MONOTONIC by the clocks' distance at the reading of its
 // block: right to some 100 ns, unless the real-time clock is set in the 4 ms
-// between. The time of the driver and of softirq is in the latency.
+// between. The time of the driver and of softirq is in the latency. A timed
+// meter has the NIC stamp frames instead, where it can (nicClock).
 type packetMeter struct {
 	port   string
 	fd     int
 	ring   []byte
 	clock  clock
+	stamps string // of software
 	thread *netns.Thread
 	stop   atomic.Bool
 
 	mu    sync.Mutex // guards what follows
 	tally *tally     // nil: not armed
+	hash  bool       // from the next Arm on
 	since unit.Instant
 	drops uint64
+
+	nic       *nicClock             // nil: none, or not asked yet
+	nicOffset func() (int64, error) // of nic
+	asked     bool                  // whether the NIC has a clock
+	hardware  uint64                // frames that the NIC stamped
+	software  uint64                // frames that it did not
 }
 
 const (
@@ -54,7 +64,7 @@ const (
 
 // OpenMeter opens a ring on p and starts its thread.
 func (packet) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
-	m := &packetMeter{port: p.Name, fd: -1, clock: newClock()}
+	m := &packetMeter{port: p.Name, fd: -1, clock: newClock(), stamps: stamps("packet ring behind the driver")}
 	defer func() {
 		if err != nil {
 			m.release()
@@ -86,6 +96,9 @@ func (m *packetMeter) open(p host.Port) error {
 		}
 	}
 	if err == nil {
+		err = unix.SetsockoptInt(m.fd, unix.SOL_PACKET, unix.PACKET_RESERVE, vlanTag)
+	}
+	if err == nil {
 		err = unix.SetsockoptTpacketReq3(m.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq3{
 			Block_size: ringBlock, Block_nr: ringBlocks, Frame_size: ringBlock, Frame_nr: ringBlocks, Retire_blk_tov: retire,
 		})
@@ -110,7 +123,9 @@ func (m *packetMeter) run() error {
 		block := m.ring[i*ringBlock : (i+1)*ringBlock]
 		status := (*uint32)(unsafe.Pointer(&block[blockHeader]))
 		if atomic.LoadUint32(status)&unix.TP_STATUS_USER != 0 {
-			m.block(block)
+			if err := m.block(block); err != nil {
+				return err
+			}
 			atomic.StoreUint32(status, unix.TP_STATUS_KERNEL)
 			i = (i + 1) % ringBlocks
 			continue
@@ -144,33 +159,75 @@ const (
 	blockHeader = int(unsafe.Offsetof(unix.TpacketBlockDesc{}.Hdr))
 	linkAddress = (int(unsafe.Sizeof(unix.Tpacket3Hdr{})) + 15) &^ 15 // TPACKET_ALIGN
 	packetType  = linkAddress + int(unsafe.Offsetof(unix.RawSockaddrLinklayer{}.Pkttype))
+	linkEnd     = linkAddress + int(unsafe.Sizeof(unix.RawSockaddrLinklayer{}))
 )
 
 // block counts the frames of a block.
-func (m *packetMeter) block(block []byte) {
+func (m *packetMeter) block(block []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.tally == nil {
-		return
+		return nil
 	}
 	head := (*unix.TpacketHdrV1)(unsafe.Pointer(&block[blockHeader]))
-	offset := m.clock.offset()
+	software, hardware := m.clock.offset(), int64(0)
+	if m.nicOffset != nil {
+		var err error
+		if hardware, err = m.nicOffset(); err != nil {
+			return err
+		}
+	}
 	at := int(head.Offset_to_first_pkt)
 	for range head.Num_pkts {
-		h := (*unix.Tpacket3Hdr)(unsafe.Pointer(&block[at]))
-		arrived := unit.Instant(int64(h.Sec)*1e9 + int64(h.Nsec) - offset)
-		if arrived >= m.since && block[at+packetType] != unix.PACKET_OUTGOING {
-			begin := at + int(h.Mac)
-			m.tally.arrive(block[begin:begin+int(h.Snaplen)], arrived)
-		}
+		slot := block[at:]
+		h := (*unix.Tpacket3Hdr)(unsafe.Pointer(&slot[0]))
 		at += int(h.Next_offset)
+		if slot[packetType] == unix.PACKET_OUTGOING {
+			continue
+		}
+		stamped, offset := m.nicOffset != nil && h.Status&unix.TP_STATUS_TS_RAW_HARDWARE != 0, software
+		if stamped {
+			offset = hardware
+		}
+		arrived := unit.Instant(int64(h.Sec)*1e9 + int64(h.Nsec) - offset)
+		if arrived < m.since {
+			continue
+		}
+		if stamped {
+			m.hardware++
+		} else {
+			m.software++
+		}
+		m.tally.arrive(wire(slot, h), arrived)
 	}
+	return nil
+}
+
+const vlanTag = 4
+
+// wire is the frame of a slot as it was on the wire: the kernel takes the outer
+// VLAN tag out, and there is room for it before the frame (PACKET_RESERVE).
+func wire(slot []byte, h *unix.Tpacket3Hdr) []byte {
+	begin, end := int(h.Mac), int(h.Mac)+int(h.Snaplen)
+	const addresses = 12
+	if h.Status&unix.TP_STATUS_VLAN_VALID == 0 || begin-vlanTag < linkEnd || h.Snaplen < addresses {
+		return slot[begin:end]
+	}
+	copy(slot[begin-vlanTag:], slot[begin:begin+addresses])
+	begin -= vlanTag
+	protocol := uint16(0x8100)
+	if h.Status&unix.TP_STATUS_VLAN_TPID_VALID != 0 {
+		protocol = h.Hv1.Vlan_tpid
+	}
+	binary.BigEndian.PutUint16(slot[begin+addresses:], protocol)
+	binary.BigEndian.PutUint16(slot[begin+addresses+2:], uint16(h.Hv1.Vlan_tci))
+	return slot[begin:end]
 }
 
 // Arm forgets frames that arrived before it, also those still in the ring.
 func (m *packetMeter) Arm(_ context.Context, timing bool, streams ...uint16) error {
-	if len(streams) == 0 {
-		return errors.New("arm the meter of " + m.port + ": no streams are given")
+	if err := armable(streams); err != nil {
+		return err
 	}
 	if err := m.failed(); err != nil {
 		return err
@@ -180,8 +237,24 @@ func (m *packetMeter) Arm(_ context.Context, timing bool, streams ...uint16) err
 	if _, err := m.kernelDrops(); err != nil { // reading forgets
 		return err
 	}
+	if timing && !m.asked {
+		m.asked = true
+		if nic, err := openNICClock(m.fd, m.port); err == nil { // the reports say what stamped
+			m.nic, m.nicOffset = nic, nic.offset
+		}
+	}
 	m.tally, m.since, m.drops = newTally(timing, slices.Clone(streams)), m.clock.now(), 0
+	m.hardware, m.software = 0, 0
+	if m.hash {
+		m.tally.hash = NewDigest()
+	}
 	return nil
+}
+
+func (m *packetMeter) Hash(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hash = on
 }
 
 // Read takes 25 ms: so long the kernel may keep frames to itself.
@@ -204,7 +277,18 @@ func (m *packetMeter) Read(ctx context.Context) (MeterReport, error) {
 		return MeterReport{}, err
 	}
 	m.drops += drops
-	return m.tally.report(m.drops), nil
+	return m.tally.report(m.drops, m.stamped()), nil
+}
+
+// stamped names what took the times.
+func (m *packetMeter) stamped() string {
+	switch {
+	case m.hardware == 0:
+		return m.stamps
+	case m.software == 0:
+		return "hardware (not seen on hardware)"
+	}
+	return fmt.Sprintf("hardware (not seen on hardware), %d of %d frames %s", m.software, m.hardware+m.software, m.stamps)
 }
 
 // failed is why the thread ended, if it did.
@@ -236,8 +320,11 @@ func (m *packetMeter) Close() error {
 }
 
 func (m *packetMeter) release() (err error) {
+	if m.nic != nil {
+		err = m.nic.close()
+	}
 	if m.ring != nil {
-		err = unix.Munmap(m.ring)
+		err = errors.Join(err, unix.Munmap(m.ring))
 	}
 	if m.fd >= 0 {
 		err = errors.Join(err, unix.Close(m.fd))

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -20,9 +21,11 @@ import (
 
 // The way of a frame, all of it on the sender's thread:
 //
-//	pace         due? else sleep, and spin the last 100 us    NotSent, Late, CatchUp
-//	build, stamp into the lane's next buffer
-//	sendmmsg     a lane's buffers at once, past the qdisc     failed: ENOBUFS, EAGAIN
+//	feed         the source's next frame, in its window       Starved, Passes
+//	pace         due? else sleep, and spin the last 100 us    NotSent, Late
+//	build, stamp into the stream's next buffer; a frame that does not vary leaves
+//	             from where it lies in its window
+//	sendmmsg     a lane's frames at once, past the qdisc      failed: ENOBUFS, EAGAIN
 //	port         driver, in the same call                     tx_dropped
 //
 // A port that drops a frame answers ENOBUFS. Where its driver has counted it in
@@ -92,77 +95,92 @@ type packetSender struct {
 	queues  []sendQueue // one a lane
 	pace    *pace
 	clock   clock
-	total   uint64       // frames of all streams; 0: until the duration is over
+	burst   int          // most frames of a round
 	end     unit.Instant // 0: with the last frame
+	done    <-chan struct{}
 	stop    atomic.Bool
 	cost    float64 // ns that a frame takes, as of late
 }
 
+// A packetStream makes its frames from a spec, or takes them from a feed.
 type packetStream struct {
-	id          uint16
+	Stream
 	queue       *sendQueue
 	frames      *frame.Builder
-	sent        uint64 // tried
+	feed        *feed
+	bufs        [][]byte // one for each frame of a flush
+	same        bool     // frames differ in sequence and time alone, and bufs hold the rest
+	sent        uint64   // tried
+	octets      uint64   // of those, with FCS
 	failed      uint64
+	failedOct   uint64
 	first, last unit.Instant
 }
 
-// A sendQueue is a lane's buffers for one system call.
-type sendQueue struct {
-	*packetLane
-	n      int
-	msgs   []mmsghdr
-	bufs   [][]byte
-	iovs   []unix.Iovec
-	stream []*packetStream // whose frame it is
-	room   [1]unix.PollFd  // to wait for
-	failed uint64
-	batch  int // most frames that left in one flush
-}
-
-// mmsghdr is the kernel's struct mmsghdr.
-type mmsghdr struct {
-	hdr unix.Msghdr
-	len uint32
-}
-
-func newSendQueue(l *packetLane, n int) sendQueue {
-	q := sendQueue{packetLane: l, msgs: make([]mmsghdr, n), bufs: make([][]byte, n), iovs: make([]unix.Iovec, n), stream: make([]*packetStream, n)}
-	q.room[0] = unix.PollFd{Fd: int32(l.fd), Events: unix.POLLOUT}
-	const stride = (int(frame.MaxSize) + 63) &^ 63
-	all := make([]byte, n*stride)
-	for i := range n {
-		q.bufs[i] = all[i*stride : (i+1)*stride]
-		q.iovs[i].Base = &q.bufs[i][0]
-		q.msgs[i].hdr.Iov = &q.iovs[i]
-		q.msgs[i].hdr.SetIovlen(1)
+// open makes ready to send st by q; a source is then the feed's until it is closed.
+func (q *sendQueue) open(st Stream, l Load) (packetStream, error) {
+	s := packetStream{Stream: st, queue: q}
+	longest := int(frame.MaxSize)
+	if st.Source != nil {
+		shape := st.Source.Shape()
+		if err := q.fits(shape.Longest, etherTag); err != nil {
+			return s, err
+		}
+		s.feed = newFeed(st, l, q.fitsAll)
+		longest = shape.Longest
+	} else {
+		b, err := frame.NewBuilder(st.Frames, st.ID)
+		if err != nil {
+			return s, err
+		}
+		for _, v := range b.Variants {
+			if err := q.fits(v.Len, 0); err != nil {
+				return s, err
+			}
+		}
+		s.frames = b
 	}
-	return q
+	stride := (longest + 63) &^ 63
+	all := make([]byte, flatBatch*stride)
+	for i := range flatBatch {
+		s.bufs = append(s.bufs, all[i*stride:(i+1)*stride])
+	}
+	if b := s.frames; b != nil && len(b.Variants) == 1 && b.Spec.Flows == 1 && !b.Layout.IPv6 {
+		s.same = true
+		for i, buf := range s.bufs {
+			s.bufs[i] = buf[:b.Build(0, buf)]
+		}
+	}
+	return s, nil
 }
 
 func (t *packetTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream) ([]TxReport, error) {
-	if err := l.check(); err != nil {
-		return nil, err
-	}
 	if len(streams) == 0 {
 		return nil, errors.New("transmit: no streams are given")
 	}
-	s := &packetSender{load: l, total: l.intended() * uint64(len(streams)), clock: newClock()}
+	if err := l.check(streams...); err != nil {
+		return nil, err
+	}
+	s := &packetSender{load: l, clock: newClock(), done: ctx.Done()}
 	for _, lane := range t.lanes {
 		s.queues = append(s.queues, newSendQueue(lane, flatBatch))
 	}
+	defer func() {
+		for i := range s.streams {
+			if f := s.streams[i].feed; f != nil {
+				f.close()
+			}
+		}
+	}()
 	for _, st := range streams {
 		if st.Lane < 0 || st.Lane >= len(t.lanes) {
 			return nil, fmt.Errorf("transmit: stream %d is for lane %d of %d", st.ID, st.Lane, len(t.lanes))
 		}
-		b, err := frame.NewBuilder(st.Frames, st.ID)
-		if err == nil {
-			err = t.lanes[st.Lane].fits(b)
-		}
+		opened, err := s.queues[st.Lane].open(st, l)
 		if err != nil {
 			return nil, fmt.Errorf("transmit stream %d: %w", st.ID, err)
 		}
-		s.streams = append(s.streams, packetStream{id: st.ID, queue: &s.queues[st.Lane], frames: b})
+		s.streams = append(s.streams, opened)
 	}
 
 	before := make([]uint64, len(t.lanes))
@@ -181,6 +199,9 @@ func (t *packetTransmitter) Transmit(ctx context.Context, l Load, streams ...Str
 	err = thread.Wait()
 	for i := range s.queues {
 		q := &s.queues[i]
+		if q.out != nil {
+			err = errors.Join(err, q.out.finish(q))
+		}
 		after, statErr := q.dropped()
 		err = errors.Join(err, statErr)
 		q.dropsAreAccepted(s.streams, after-before[i])
@@ -196,6 +217,9 @@ func (q *sendQueue) dropsAreAccepted(streams []packetStream, dropped uint64) {
 		if st := &streams[i]; st.queue == q && q.failed > 0 {
 			share := left * st.failed / q.failed
 			q.failed -= st.failed
+			if st.failed > 0 {
+				st.failedOct -= uint64(float64(st.failedOct) / float64(st.failed) * float64(share))
+			}
 			st.failed -= share
 			left -= share
 		}
@@ -208,31 +232,36 @@ func (s *packetSender) run() error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set the sender's timer slack: %w", err)
 	}
-	flat, burst := s.load.Rate == 0, flatBatch
-	if !flat {
-		burst = burstFor(s.load, len(s.streams))
+	group := 1
+	if s.load.Rate > 0 {
+		group = burstFor(s.load, 1)
+	}
+	s.burst = flatBatch
+	if s.load.paced() && s.load.Alone {
+		s.burst = 1
+	}
+	s.pace = newPace(s.load, len(s.streams), group, s.clock.now())
+	if err := s.feed(); err != nil { // the first windows are filled before time begins
+		return err
 	}
 	begin := s.clock.now()
-	s.pace = newPace(s.load.Rate*unit.FrameRate(len(s.streams)), begin)
+	s.pace.origin, s.pace.seen = begin, begin
 	if s.load.Duration != 0 {
 		s.end = begin + unit.Instant(s.load.Duration)
 	}
-	done := 0 // frames of the last round
-	for !s.stop.Load() {
+	for done := 0; ; {
 		now := s.clock.now()
 		s.account(now, done)
-		if s.over(now) || s.total != 0 && s.pace.k == s.total {
+		if s.over(now) {
 			break
 		}
-		for done = 0; done < burst && (s.total == 0 || s.pace.k < s.total); done++ {
-			st := &s.streams[s.pace.k%uint64(len(s.streams))]
-			if !s.pace.take(now) {
-				break
-			}
-			st.add(now)
+		var at unit.Instant // when the frame that ends the round is due
+		var left bool
+		if done, at, left = s.round(now); done == 0 && !left {
+			break
 		}
 		if done == 0 {
-			s.wait(s.pace.due(s.pace.k))
+			s.wait(at)
 			continue
 		}
 		for i := range s.queues {
@@ -240,11 +269,77 @@ func (s *packetSender) run() error {
 				return err
 			}
 		}
+		if err := s.feed(); err != nil {
+			return err
+		}
 	}
-	if flat { // the last batch has taken its time too
+	if !s.load.paced() { // the last batch has taken its time too
 		now := s.clock.now()
 		for i := range s.streams {
 			s.streams[i].last = now
+		}
+	}
+	return nil
+}
+
+// round queues the frames that are due at now, up to a flush's. It ends early with
+// a window. Otherwise at is when the next one may leave; left is false where there
+// is none.
+func (s *packetSender) round(now unit.Instant) (done int, at unit.Instant, left bool) {
+	if st := &s.streams[0]; s.pace.flat && len(s.streams) == 1 && s.pace.lines[0].gaps == nil {
+		n := s.pace.room(s.burst)
+		for done < n && (st.feed == nil || st.feed.have()) {
+			st.add(now)
+			done++
+		}
+		s.pace.skip(done)
+		return done, now, n > 0
+	}
+	for done < s.burst {
+		var i int
+		if i, at = s.pace.next(); i < 0 {
+			return done, 0, false
+		}
+		st := &s.streams[i]
+		if at > now || st.feed != nil && !st.feed.have() {
+			break
+		}
+		s.pace.take(i, now, st.add(now))
+		if st.feed != nil && st.feed.have() {
+			s.pace.captured(i, st.feed.entry().At)
+		}
+		done++
+	}
+	return done, at, true
+}
+
+// feed turns the windows that are empty, once all of their frames have left.
+func (s *packetSender) feed() error {
+	for i := range s.streams {
+		st := &s.streams[i]
+		if st.feed == nil || st.feed.have() || s.pace.lines[i].over {
+			continue
+		}
+		most := time.Duration(0)
+		if s.end != 0 {
+			most = max(time.Duration(s.end-s.clock.now()), 1)
+		}
+		starved := st.feed.starved
+		turned, wraps, err := st.feed.turn(s.done, most)
+		if st.feed.starved > starved { // which is no stall
+			s.pace.seen = s.clock.now()
+		}
+		if err != nil {
+			return fmt.Errorf("transmit stream %d: %w", st.ID, err)
+		}
+		if wraps {
+			s.pace.wrap(i)
+		}
+		switch turned {
+		case feedOver:
+			s.pace.finish(i)
+		case feedMore:
+			s.pace.captured(i, st.feed.entry().At)
 		}
 	}
 	return nil
@@ -270,13 +365,23 @@ func (s *packetSender) account(now unit.Instant, done int) {
 	s.cost += (min(each, 4*s.cost) - s.cost) / 16
 }
 
-// add builds the stream's next frame in its lane's queue.
-func (st *packetStream) add(now unit.Instant) {
+// add puts the stream's next frame into its lane's queue and returns its octets,
+// with FCS.
+func (st *packetStream) add(now unit.Instant) int {
 	q := st.queue
-	buf := q.bufs[q.n]
-	length := st.frames.Build(st.sent, buf)
-	st.frames.Stamp(buf, now)
-	q.iovs[q.n].SetLen(length)
+	buf := st.bufs[q.n]
+	switch {
+	case st.same:
+		binary.BigEndian.PutUint32(buf[st.frames.Layout.Sequence:], uint32(st.sent))
+		binary.BigEndian.PutUint64(buf[st.frames.Layout.Time:], uint64(now))
+	case st.feed != nil:
+		buf = st.feed.take(buf, now)
+	default:
+		buf = buf[:st.frames.Build(st.sent, buf)]
+		st.frames.Stamp(buf, now)
+	}
+	q.iovs[q.n].Base = &buf[0]
+	q.iovs[q.n].SetLen(len(buf))
 	q.stream[q.n] = st
 	q.n++
 	if st.sent == 0 {
@@ -284,12 +389,18 @@ func (st *packetStream) add(now unit.Instant) {
 	}
 	st.last = now
 	st.sent++
+	octets := len(buf) + unit.FCS
+	st.octets += uint64(octets)
+	return octets
 }
 
 // flush hands the queue's frames to the port. Flat out, it waits for room in the
 // socket's buffer, and what has found none by the end was not sent; paced, a frame
 // that finds none has failed.
 func (s *packetSender) flush(q *sendQueue) error {
+	if q.out != nil {
+		return q.out.flush(s, q)
+	}
 	left := 0
 	for i := 0; i < q.n; {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&q.msgs[i])), uintptr(q.n-i), unix.MSG_DONTWAIT, 0, 0)
@@ -302,11 +413,12 @@ func (s *packetSender) flush(q *sendQueue) error {
 			}
 		case errno == unix.EINTR:
 			continue
-		case errno == unix.EAGAIN && s.load.Rate == 0:
+		case errno == unix.EAGAIN && !s.load.paced():
 			// A port that pause frames hold may never have room.
 			if s.over(s.clock.now()) {
 				for ; i < q.n; i++ {
 					q.stream[i].sent--
+					q.stream[i].octets -= uint64(q.iovs[i].Len) + unit.FCS
 				}
 				continue
 			}
@@ -321,6 +433,7 @@ func (s *packetSender) flush(q *sendQueue) error {
 			return packetError("send from "+q.port.Name, errno)
 		}
 		q.stream[i].failed++
+		q.stream[i].failedOct += uint64(q.iovs[i].Len) + unit.FCS
 		q.failed++
 		i++
 	}
@@ -345,52 +458,19 @@ func (s *packetSender) wait(at unit.Instant) {
 
 func (s *packetSender) reports() []TxReport {
 	reports := make([]TxReport, len(s.streams))
-	intended := s.load.intended()
 	for i := range reports {
 		st := &s.streams[i]
-		reports[i] = TxReport{
-			Stream: st.id, Intended: intended, Accepted: st.sent - st.failed, Refused: st.failed,
+		r := &reports[i]
+		*r = TxReport{
+			Stream: st.ID, Accepted: st.sent - st.failed, Refused: st.failed, Octets: st.octets - st.failedOct,
 			First: st.first, Last: st.last, Batch: st.queue.batch,
 		}
-		r := &reports[i]
-		r.Offered = offered(s.load, *r)
-		r.Peak = r.Offered
-		if intended > st.sent {
-			r.NotSent = intended - st.sent
+		if st.feed != nil {
+			r.Passes, r.Starved = st.feed.passes, st.feed.starved
 		}
 		if s.pace != nil {
-			r.Late, r.CatchUp, r.Stalls, r.LongestStall = s.pace.late, s.pace.catchUp, s.pace.stalls, s.pace.longestStall
+			s.pace.settle(i, st.Stream, r)
 		}
 	}
 	return reports
-}
-
-// A clock is CLOCK_MONOTONIC without a system call: Go's own clock, set by it.
-type clock struct {
-	base time.Time
-	at   unit.Instant // of base
-}
-
-// newClock is off by less than it takes to read the clock: some 100 ns.
-func newClock() clock {
-	c := clock{base: time.Now()}
-	best := time.Duration(1 << 62)
-	for range 16 {
-		before := time.Since(c.base)
-		at := unit.Now()
-		after := time.Since(c.base)
-		if d := after - before; d < best {
-			best = d
-			c.at = at - unit.Instant(before+d/2)
-		}
-	}
-	return c
-}
-
-func (c clock) now() unit.Instant { return c.at + unit.Instant(time.Since(c.base)) }
-
-// offset is what CLOCK_REALTIME is ahead of CLOCK_MONOTONIC.
-func (c clock) offset() int64 {
-	t := time.Now()
-	return t.UnixNano() - int64(c.at) - int64(t.Sub(c.base))
 }

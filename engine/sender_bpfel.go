@@ -43,17 +43,25 @@ type senderSchedule struct {
 	Interval     uint64
 	Duration     uint64
 	Count        uint64
+	Factor       uint64
+	Down         uint64
+	Chance       uint64
 	Origin       uint64
 	Due          uint64
+	Gap          uint64
+	Base         uint64
+	Moved        uint64
+	Last         uint64
+	Asked        uint64
+	Before       uint64
 	Now          uint64
 	Usual        uint64
 	Sent         uint64
-	Last         uint64
 	Late         uint64
-	Left         uint32
-	Behind       uint32
 	Stalls       uint64
 	LongestStall uint64
+	Left         uint32
+	Behind       uint32
 	Lane         uint32
 	Done         uint32
 }
@@ -65,15 +73,24 @@ const (
 	senderProgRedirectErr   = "redirect_err"
 	senderProgSend          = "send"
 	senderVarBurst          = "burst"
+	senderVarGapCounts      = "gap_counts"
+	senderVarGapErrors      = "gap_errors"
+	senderVarGaps           = "gaps"
 	senderVarIpv6           = "ipv6"
 	senderVarLaneState      = "lane_state"
 	senderVarLanes          = "lanes"
 	senderVarMixed          = "mixed"
 	senderVarPaced          = "paced"
+	senderVarPattern        = "pattern"
+	senderVarPoissonGaps    = "poisson_gaps"
 	senderVarRedirectErrors = "redirect_errors"
 	senderVarSched          = "sched"
+	senderVarScriptNow      = "script_now"
+	senderVarScripted       = "scripted"
 	senderVarSecondIfindex  = "second_ifindex"
 	senderVarSenderId       = "sender_id"
+	senderVarShift          = "shift"
+	senderVarSlip           = "slip"
 )
 
 // loadSender returns the embedded CollectionSpec for sender.
@@ -133,15 +150,24 @@ type senderMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type senderVariableSpecs struct {
 	Burst          *ebpf.VariableSpec `ebpf:"burst"`
+	GapCounts      *ebpf.VariableSpec `ebpf:"gap_counts"`
+	GapErrors      *ebpf.VariableSpec `ebpf:"gap_errors"`
+	Gaps           *ebpf.VariableSpec `ebpf:"gaps"`
 	Ipv6           *ebpf.VariableSpec `ebpf:"ipv6"`
 	LaneState      *ebpf.VariableSpec `ebpf:"lane_state"`
 	Lanes          *ebpf.VariableSpec `ebpf:"lanes"`
 	Mixed          *ebpf.VariableSpec `ebpf:"mixed"`
 	Paced          *ebpf.VariableSpec `ebpf:"paced"`
+	Pattern        *ebpf.VariableSpec `ebpf:"pattern"`
+	PoissonGaps    *ebpf.VariableSpec `ebpf:"poisson_gaps"`
 	RedirectErrors *ebpf.VariableSpec `ebpf:"redirect_errors"`
 	Sched          *ebpf.VariableSpec `ebpf:"sched"`
+	ScriptNow      *ebpf.VariableSpec `ebpf:"script_now"`
+	Scripted       *ebpf.VariableSpec `ebpf:"scripted"`
 	SecondIfindex  *ebpf.VariableSpec `ebpf:"second_ifindex"`
 	SenderId       *ebpf.VariableSpec `ebpf:"sender_id"`
+	Shift          *ebpf.VariableSpec `ebpf:"shift"`
+	Slip           *ebpf.VariableSpec `ebpf:"slip"`
 }
 
 // senderObjects contains all objects after they have been loaded into the kernel.
@@ -175,15 +201,24 @@ func (m *senderMaps) Close() error {
 // It can be passed to loadSenderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type senderVariables struct {
 	Burst          *ebpf.Variable `ebpf:"burst"`
+	GapCounts      *ebpf.Variable `ebpf:"gap_counts"`
+	GapErrors      *ebpf.Variable `ebpf:"gap_errors"`
+	Gaps           *ebpf.Variable `ebpf:"gaps"`
 	Ipv6           *ebpf.Variable `ebpf:"ipv6"`
 	LaneState      *ebpf.Variable `ebpf:"lane_state"`
 	Lanes          *ebpf.Variable `ebpf:"lanes"`
 	Mixed          *ebpf.Variable `ebpf:"mixed"`
 	Paced          *ebpf.Variable `ebpf:"paced"`
+	Pattern        *ebpf.Variable `ebpf:"pattern"`
+	PoissonGaps    *ebpf.Variable `ebpf:"poisson_gaps"`
 	RedirectErrors *ebpf.Variable `ebpf:"redirect_errors"`
 	Sched          *ebpf.Variable `ebpf:"sched"`
+	ScriptNow      *ebpf.Variable `ebpf:"script_now"`
+	Scripted       *ebpf.Variable `ebpf:"scripted"`
 	SecondIfindex  *ebpf.Variable `ebpf:"second_ifindex"`
 	SenderId       *ebpf.Variable `ebpf:"sender_id"`
+	Shift          *ebpf.Variable `ebpf:"shift"`
+	Slip           *ebpf.Variable `ebpf:"slip"`
 }
 
 // senderPrograms contains all programs after they have been loaded into the kernel.

@@ -29,19 +29,54 @@ type tracker struct {
 	timing *timing // nil: none
 }
 
-type timing struct{ latency, gaps [buckets]uint64 }
+// A timing is the histograms of one stream.
+type timing struct {
+	latency, gaps, ipdv [buckets]uint64
+	bursts              [burstBuckets]uint64
+	run                 uint64 // frames of the burst under way
+
+	// Of the frame before.
+	stamped  bool
+	sequence uint32
+	delay    unit.Instant
+}
+
+// burstBuckets hold bursts of up to 2^32 frames; longer ones are in the last.
+const burstBuckets = 464
+
+func (m *timing) frame(s frame.Signature, at unit.Instant) {
+	m.run++
+	if s.Time != 0 {
+		delay := at - s.Time
+		m.latency[bucket(uint64(max(delay, 0)))]++
+		if m.stamped && s.Sequence == m.sequence+1 {
+			d := delay - m.delay
+			m.ipdv[bucket(uint64(max(d, -d)))]++
+		}
+		m.delay, m.sequence = delay, s.Sequence
+	}
+	m.stamped = s.Time != 0
+}
+
+func (m *timing) gap(d unit.Instant) {
+	m.gaps[bucket(uint64(max(d, 0)))]++
+	if d >= unit.Instant(BurstGap) {
+		m.bursts[burst(m.run)]++
+		m.run = 0
+	}
+}
+
+func burst(frames uint64) int { return min(bucket(frames), burstBuckets-1) }
 
 // whole counts a frame of octets, FCS included, that arrived at an instant of
 // the clock that stamped it. A latency below zero, which two software clocks
 // can show of a very short way, is counted as zero.
 func (t *tracker) whole(s frame.Signature, octets int, at unit.Instant) {
 	if t.timing != nil {
-		if s.Time != 0 {
-			t.timing.latency[bucket(uint64(max(at-s.Time, 0)))]++
-		}
 		if t.frames != 0 {
-			t.timing.gaps[bucket(uint64(max(at-t.last, 0)))]++
+			t.timing.gap(at - t.last)
 		}
+		t.timing.frame(s, at)
 	}
 	if t.frames == 0 {
 		t.first = at
@@ -52,13 +87,17 @@ func (t *tracker) whole(s frame.Signature, octets int, at unit.Instant) {
 	t.order(s.Sequence)
 }
 
+// firstSequence is a sender's first sequence number, extended past 32 bit: there
+// is room below for what looks as if it came before.
+const firstSequence = 1 << 32
+
 // order judges one sequence number by RFC 4737: reordered where a later one came
 // before it and it did not. Whether one that is more than 8,192 late came before
 // cannot be checked; it counts as reordered.
 func (t *tracker) order(sequence uint32) {
 	if !t.begun {
 		t.begun = true
-		t.next = 1<<32 + uint64(sequence) // room for those that it overtook
+		t.next = firstSequence + uint64(sequence)
 	}
 	n := t.next + uint64(int64(int32(sequence-uint32(t.next))))
 	word, bit := &t.seen[n/64%seenWords], uint64(1)<<(n%64)
@@ -98,11 +137,23 @@ func (t *tracker) report(stream uint16) RxReport {
 		Reordered: t.reordered, Duplicate: t.duplicate, Broken: t.broken,
 		First: t.first, Last: t.last, Rate: rateOver(t.frames, t.first, t.last),
 	}
+	if t.begun {
+		r.Span = t.next - firstSequence
+	}
 	if t.timing != nil {
-		r.Latency = histogram(t.timing.latency[:])
-		r.Gaps = histogram(t.timing.gaps[:])
+		sum := *t.timing
+		if sum.run != 0 {
+			sum.bursts[burst(sum.run)]++
+		}
+		sum.into(&r)
 	}
 	return r
+}
+
+// into puts the histograms into r.
+func (m *timing) into(r *RxReport) {
+	r.Latency, r.Gaps, r.IPDV = histogram(m.latency[:]), histogram(m.gaps[:]), histogram(m.ipdv[:])
+	r.Bursts = lengths(m.bursts[:])
 }
 
 // rateOver is the rate of n frames from the first to the last: n-1 intervals.
@@ -113,11 +164,16 @@ func rateOver(n uint64, first, last unit.Instant) unit.FrameRate {
 	return unit.FrameRate(float64(n-1) / (float64(last-first) / 1e9))
 }
 
-// A tally is the trackers of the streams that a meter in Go is armed with.
+// A tally is what a meter in Go counts: trackers of the streams that it is armed
+// with, and the rest.
 type tally struct {
 	ids      []uint16
 	trackers []tracker
-	foreign  uint64
+
+	foreign, foreignOctets uint64
+	any                    bool
+	first, last            unit.Instant
+	hash                   *Digest // nil: none
 }
 
 func newTally(timed bool, streams []uint16) *tally {
@@ -132,6 +188,13 @@ func newTally(timed bool, streams []uint16) *tally {
 
 // arrive counts a frame as Linux handed it over, without FCS.
 func (t *tally) arrive(buf []byte, at unit.Instant) {
+	if !t.any {
+		t.any, t.first = true, at
+	}
+	t.last = at
+	if t.hash != nil {
+		t.hash.Add(buf)
+	}
 	s, class := frame.Parse(buf)
 	if class != frame.Foreign {
 		for i, id := range t.ids {
@@ -147,12 +210,16 @@ func (t *tally) arrive(buf []byte, at unit.Instant) {
 		}
 	}
 	t.foreign++
+	t.foreignOctets += uint64(len(buf) + unit.FCS)
 }
 
-func (t *tally) report(drops uint64) MeterReport {
-	r := MeterReport{Foreign: t.foreign, Drops: drops}
+func (t *tally) report(drops uint64, stamps string) MeterReport {
+	r := MeterReport{Foreign: t.foreign, ForeignOctets: t.foreignOctets, Drops: drops, First: t.first, Last: t.last, Stamps: stamps}
 	for i := range t.trackers {
 		r.Streams = append(r.Streams, t.trackers[i].report(t.ids[i]))
+	}
+	if t.hash != nil {
+		r.Hash = t.hash.Sum()
 	}
 	return r
 }

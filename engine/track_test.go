@@ -4,6 +4,7 @@ package engine
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -84,8 +85,22 @@ func TestTrackerTimes(t *testing.T) {
 	if h := r.Latency; h.Total() != 4 || h.Count[0] != 2 || h.Upper[0] != 0 || h.Upper[1] != 10e-9 || h.Upper[2] != 1023e-9 {
 		t.Errorf("latency %+v", h)
 	}
+	// In sequence 0, 1 with latencies of 10 and 1000; 3 comes after one without a stamp, and twice.
+	if h := r.IPDV; h.Total() != 1 || h.Upper[0] != 991e-9 {
+		t.Errorf("IPDV %+v", h)
+	}
+	// 1090, 1000, 1000 and 0 apart: one burst of all.
+	if h := r.Bursts; h.Total() != 1 || h.Upper[0] != 5 {
+		t.Errorf("bursts %+v", h)
+	}
 	if h := r.Gaps; h.Total() != 4 || h.Upper[0] != 0 || h.Upper[1] != 1023e-9 || h.Upper[2] != 1151e-9 || h.Count[1] != 2 {
 		t.Errorf("gaps %+v", h)
+	}
+	tr.whole(frame.Signature{Sequence: 4}, 64, 5199) // 1999 behind
+	tr.whole(frame.Signature{Sequence: 5}, 64, 7199) // 2000: the next burst
+	tr.whole(frame.Signature{Sequence: 6}, 64, 9999)
+	if h := tr.report(7).Bursts; !slices.Equal(h.Upper, []float64{1, 6}) || !slices.Equal(h.Count, []uint64{2, 1}) {
+		t.Errorf("bursts %+v", h)
 	}
 	if r := new(tracker).report(0); r.Latency != nil || r.Gaps != nil || r.Rate != 0 {
 		t.Errorf("nothing seen: %+v", r)
@@ -119,7 +134,7 @@ func TestTallyTellsFramesApart(t *testing.T) {
 	tl.arrive(testFrame(t, testSpec(), 4, 0), 3)       // not armed
 	tl.arrive(make([]byte, 60), 4)                     // no signature
 	tl.arrive(testFrame(t, testSpec(), 3, 1<<32|5), 5) // the number's low half
-	r := tl.report(2)
+	r := tl.report(2, "")
 	if r.Foreign != 2 || r.Drops != 2 || len(r.Streams) != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -143,11 +158,11 @@ func FuzzTally(f *testing.F) {
 	f.Fuzz(func(t *testing.T, buf []byte, at int64) {
 		n++
 		tl.arrive(buf, unit.Instant(at))
-		r := tl.report(0)
+		r := tl.report(0, "")
 		sum := r.Foreign
 		for _, s := range r.Streams {
 			sum += s.Frames + s.Broken
-			if s.Duplicate+s.Reordered > s.Frames || (s.Frames > 0 && s.Gaps.Total() != s.Frames-1) {
+			if s.Duplicate+s.Reordered > s.Frames || (s.Frames > 0 && (s.Gaps.Total() != s.Frames-1 || s.Latency.Total() > s.Frames || s.IPDV.Total() >= s.Frames)) {
 				t.Fatalf("%+v", s)
 			}
 		}

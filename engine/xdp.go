@@ -17,6 +17,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
@@ -91,6 +92,18 @@ func probeSend(port string) error {
 		time.Sleep(time.Millisecond)
 	}
 	return fmt.Errorf("xdp on %s: a redirected frame did not leave the port: %w", port, host.ErrNotSupported)
+}
+
+// attachXDP works on this thread's namespace.
+func attachXDP(port string, index int, prog *ebpf.Program, mode link.XDPAttachFlags) (link.Link, error) {
+	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: mode})
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("attach XDP to %s: another XDP program is there; end what attached it, or use backend packet: %w", port, err)
+	}
+	if err != nil {
+		return nil, refused("attach XDP to "+port, err)
+	}
+	return l, nil
 }
 
 // refused sorts the answers of bpf(2): EPERM is a missing privilege, EINVAL and

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"boxdyno/host"
 	"boxdyno/internal/netns"
@@ -14,65 +15,102 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
 )
-
-const maxStreams = 4
 
 // An xdpMeter is two programs of which one is attached: counting alone, or with
 // timing. Detaching takes a veth's NAPI down, so they replace each other.
+//
+// The programs see every frame before anything buffers it, so the meter loses
+// none: what the port's own ring lost is in the port's counters. They do not see
+// VLAN tags that the port strips (ethtool -K PORT rxvlan off keeps them).
 type xdpMeter struct {
 	plain, timed *meterProgram
 	link         link.Link
-	armed        *meterProgram
+	armed        *meterProgram // nil before the first Arm
 	streams      []uint16
+	stamps       string
 }
 
 type meterProgram struct {
-	coll             *ebpf.Collection
-	streams, foreign *ebpf.Map
+	coll                   *ebpf.Collection
+	streams, times, others *ebpf.Map
+	timed                  bool
 }
 
-func loadMeterFor(timing bool) (*meterProgram, error) {
+func loadMeterFor(timing, scripted bool) (*meterProgram, error) {
 	spec, err := loadMeter()
 	if err != nil {
 		return nil, fmt.Errorf("read the meter's program: %w", err)
 	}
-	if err := spec.Variables[meterVarTiming].Set(timing); err != nil {
-		return nil, fmt.Errorf("set the meter's timing: %w", err)
+	err = errors.Join(spec.Variables[meterVarTiming].Set(timing), spec.Variables[meterVarScripted].Set(scripted))
+	if err != nil {
+		return nil, fmt.Errorf("set up the meter's program: %w", err)
+	}
+	if !timing {
+		spec.Maps[meterMapStreamTimes].MaxEntries = 1
 	}
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, refused("load the meter", err)
 	}
-	return &meterProgram{coll: coll, streams: coll.Maps[meterMapStreams], foreign: coll.Maps[meterMapForeign]}, nil
+	return &meterProgram{
+		coll: coll, timed: timing,
+		streams: coll.Maps[meterMapStreams], times: coll.Maps[meterMapStreamTimes], others: coll.Maps[meterMapOthers],
+	}, nil
 }
 
-func (x *xdp) OpenMeter(ctx context.Context, p host.Port) (_ Meter, err error) {
-	m := &xdpMeter{}
+func (x *xdp) OpenMeter(_ context.Context, p host.Port) (Meter, error) {
+	return openXDPMeter(p, link.XDPDriverMode, "XDP program")
+}
+
+// The generic backend: an XDP program in the kernel's receive path, behind the
+// driver, meters on every port; packet's sockets send. It needs Linux 5.7 and
+// what xdp and packet need. Frames that tc redirected on this very machine (BPF,
+// act_mirred) and a veth carried here go past it: the kernel's rule.
+type generic struct{ packet }
+
+func newGeneric() Backend { return generic{} }
+
+func (generic) Name() string { return "xdp/generic" }
+
+// Probe opens a meter on every port, and sends as packet does.
+func (g generic) Probe(ctx context.Context, ports ...host.Port) error {
+	for _, p := range ports {
+		m, err := g.OpenMeter(ctx, p)
+		if err != nil {
+			return err
+		}
+		m.Close()
+	}
+	return g.packet.Probe(ctx, ports...)
+}
+
+func (generic) OpenMeter(_ context.Context, p host.Port) (Meter, error) {
+	return openXDPMeter(p, link.XDPGenericMode, "generic XDP program behind the driver")
+}
+
+func openXDPMeter(p host.Port, mode link.XDPAttachFlags, what string) (_ Meter, err error) {
+	_ = rlimit.RemoveMemlock() // kernels before 5.11 account BPF memory there
+	m := &xdpMeter{stamps: stamps(what)}
 	defer func() {
 		if err != nil {
 			m.Close()
 		}
 	}()
-	if m.plain, err = loadMeterFor(false); err != nil {
+	if m.plain, err = loadMeterFor(false, false); err != nil {
 		return nil, err
 	}
-	if m.timed, err = loadMeterFor(true); err != nil {
+	if m.timed, err = loadMeterFor(true, false); err != nil {
 		return nil, err
 	}
-	m.armed = m.plain
 	err = netns.Do(p.Netns, func() error {
 		iface, err := net.InterfaceByName(p.Name)
 		if err != nil {
 			return fmt.Errorf("open a meter on %s: %w", p.Name, err)
 		}
-		m.link, err = link.AttachXDP(link.XDPOptions{
-			Program: m.plain.coll.Programs[meterProgMeter], Interface: iface.Index, Flags: link.XDPDriverMode,
-		})
-		if err != nil {
-			return refused("attach the meter to "+p.Name, err)
-		}
-		return nil
+		m.link, err = attachXDP(p.Name, iface.Index, m.plain.coll.Programs[meterProgMeter], mode)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -80,64 +118,111 @@ func (x *xdp) OpenMeter(ctx context.Context, p host.Port) (_ Meter, err error) {
 	return m, nil
 }
 
-func (m *xdpMeter) Arm(ctx context.Context, timing bool, streams ...uint16) error {
-	if len(streams) == 0 || len(streams) > maxStreams {
-		return fmt.Errorf("arm the meter: %d streams, want 1 to %d", len(streams), maxStreams)
+func (m *xdpMeter) Arm(_ context.Context, timing bool, streams ...uint16) error {
+	if err := armable(streams); err != nil {
+		return err
 	}
 	p := m.plain
 	if timing {
 		p = m.timed
 	}
-	var armed [maxStreams]uint32
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
+	if err := p.reset(streams); err != nil {
 		return fmt.Errorf("arm the meter: %w", err)
 	}
-	zero := make([]meterStream, cpus)
-	err = errors.Join(
-		p.coll.Variables[meterVarArmedCount].Set(uint32(0)),
-		p.foreign.Put(uint32(0), make([]uint64, cpus)),
-	)
-	for i, s := range streams {
-		armed[i] = uint32(s)
-		err = errors.Join(err, p.streams.Put(uint32(i), zero))
+	if p != m.armed && m.link != nil {
+		if err := m.link.Update(p.coll.Programs[meterProgMeter]); err != nil {
+			return fmt.Errorf("arm the meter: %w", err)
+		}
 	}
-	err = errors.Join(err,
-		p.coll.Variables[meterVarArmed].Set(&armed),
-		p.coll.Variables[meterVarArmedCount].Set(uint32(len(streams))),
-	)
-	if err == nil && p != m.armed {
-		err = m.link.Update(p.coll.Programs[meterProgMeter])
-	}
-	if err != nil {
-		return fmt.Errorf("arm the meter: %w", err)
-	}
-	m.armed, m.streams = p, append([]uint16(nil), streams...)
+	m.armed, m.streams = p, slices.Clone(streams)
 	return nil
 }
 
-func (m *xdpMeter) Read(ctx context.Context) (MeterReport, error) {
-	var rep MeterReport
-	var foreign []uint64
-	if err := m.armed.foreign.Lookup(uint32(0), &foreign); err != nil {
+// reset forgets all, then arms streams.
+func (p *meterProgram) reset(streams []uint16) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	slots := make([]uint8, 1<<16)
+	err = p.coll.Variables[meterVarSlots].Set(slots)
+	stream, times := make([]meterStream, cpus), make([]meterTimes, cpus)
+	for i, id := range streams {
+		slots[id] = uint8(i + 1)
+		err = errors.Join(err, p.streams.Put(uint32(i), stream))
+		if p.timed {
+			err = errors.Join(err, p.times.Put(uint32(i), times))
+		}
+	}
+	return errors.Join(err,
+		p.others.Put(uint32(0), make([]meterRest, cpus)),
+		p.coll.Variables[meterVarSlots].Set(slots),
+	)
+}
+
+// Sink serves both programs, so that it outlives Arm.
+func (m *xdpMeter) Sink(on bool) error {
+	var v uint32
+	if on {
+		v = 1
+	}
+	err := errors.Join(m.plain.coll.Variables[meterVarSink].Set(v), m.timed.coll.Variables[meterVarSink].Set(v))
+	if err != nil {
+		return fmt.Errorf("make the meter a sink: %w", err)
+	}
+	return nil
+}
+
+func (m *xdpMeter) Read(context.Context) (MeterReport, error) {
+	rep := MeterReport{Stamps: m.stamps}
+	p := m.armed
+	if p == nil {
+		return rep, errors.New("read the meter: it is not armed")
+	}
+	var rest []meterRest
+	if err := p.others.Lookup(uint32(0), &rest); err != nil {
 		return rep, fmt.Errorf("read the meter: %w", err)
 	}
-	for _, n := range foreign {
-		rep.Foreign += n
+	for _, r := range rest {
+		rep.Foreign += r.Foreign
+		rep.ForeignOctets += r.ForeignOctets
+		if r.Frames != 0 {
+			span(&rep.First, &rep.Last, r.First, r.Last)
+		}
 	}
 	var perCPU []meterStream
 	for i, id := range m.streams {
-		if err := m.armed.streams.Lookup(uint32(i), &perCPU); err != nil {
+		if err := p.streams.Lookup(uint32(i), &perCPU); err != nil {
 			return rep, fmt.Errorf("read the meter's stream %d: %w", id, err)
 		}
-		rep.Streams = append(rep.Streams, sumStream(id, perCPU, m.armed == m.timed))
+		r := sumStream(id, perCPU)
+		if r.Frames != 0 {
+			span(&rep.First, &rep.Last, uint64(r.First), uint64(r.Last))
+		}
+		if p.timed {
+			var times []meterTimes
+			if r.Frames != 0 {
+				if err := p.times.Lookup(uint32(i), &times); err != nil {
+					return rep, fmt.Errorf("read the times of the meter's stream %d: %w", id, err)
+				}
+			}
+			sumTimes(&r, times)
+		}
+		rep.Streams = append(rep.Streams, r)
 	}
 	return rep, nil
 }
 
-func sumStream(id uint16, perCPU []meterStream, timed bool) RxReport {
+// span widens [first, last], which is empty while both are 0.
+func span(first, last *unit.Instant, from, to uint64) {
+	if *first == 0 || unit.Instant(from) < *first {
+		*first = unit.Instant(from)
+	}
+	*last = max(*last, unit.Instant(to))
+}
+
+func sumStream(id uint16, perCPU []meterStream) RxReport {
 	r := RxReport{Stream: id}
-	var latency, gaps [len(meterStream{}.Latency)]uint64
 	var timedFrames uint64 // up to each CPU's last reading of the clock
 	for i := range perCPU {
 		s := &perCPU[i]
@@ -146,26 +231,36 @@ func sumStream(id uint16, perCPU []meterStream, timed bool) RxReport {
 		r.Reordered += s.Reordered
 		r.Duplicate += s.Duplicate
 		r.Broken += s.Broken
-		for b := range latency {
-			latency[b] += s.Latency[b]
-			gaps[b] += s.Gaps[b]
+		if s.Frames != 0 {
+			span(&r.First, &r.Last, s.First, s.Last)
+			timedFrames += s.LastFrames
+			r.Span = max(r.Span, s.Next-firstSequence)
 		}
-		if s.First == 0 {
-			continue
-		}
-		if r.First == 0 || unit.Instant(s.First) < r.First {
-			r.First = unit.Instant(s.First)
-		}
-		r.Last = max(r.Last, unit.Instant(s.Last))
-		timedFrames += s.LastFrames
 	}
 	if d := r.Last - r.First; d > 0 {
 		r.Rate = unit.FrameRate(float64(timedFrames) * 1e9 / float64(d))
 	}
-	if timed {
-		r.Latency, r.Gaps = histogram(latency[:]), histogram(gaps[:])
-	}
 	return r
+}
+
+func sumTimes(r *RxReport, perCPU []meterTimes) {
+	var sum timing
+	add := func(to, from []uint64) {
+		for i, n := range from {
+			to[i] += n
+		}
+	}
+	for i := range perCPU {
+		t := &perCPU[i]
+		add(sum.latency[:], t.Latency[:])
+		add(sum.gaps[:], t.Gaps[:])
+		add(sum.ipdv[:], t.Ipdv[:])
+		add(sum.bursts[:], t.Bursts[:])
+		if t.Run != 0 {
+			sum.bursts[burst(t.Run)]++
+		}
+	}
+	sum.into(r)
 }
 
 func (m *xdpMeter) Close() error {

@@ -284,12 +284,12 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 			var lanes [maxLanes]senderLane
 			longest := fillLane(&lanes[0], b, 1)
 			mixed := shrink(lanes[:1], longest)
-			p, err := senderKind{spec.Src.Is6(), false, mixed, 1, 1}.load()
+			p, err := senderKind{paceKind{burst: 1}, spec.Src.Is6(), mixed, 1}.load()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer p.coll.Close()
-			if err := errors.Join(p.lanes.Set(&lanes), p.sched.Set(&senderSchedule{})); err != nil {
+			if err := errors.Join(p.coll.Variables[senderVarLaneState].Set(&lanes), p.sched.Set(&senderSchedule{})); err != nil {
 				t.Fatal(err)
 			}
 			dirty := make([]byte, longest)
@@ -299,7 +299,7 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 					dirty[i] = 0xee // as the DUT left the page
 				}
 				opts := ebpf.RunOptions{Data: dirty, DataOut: make([]byte, 2000)}
-				if code, err := p.send.Run(&opts); err != nil || code != 4 {
+				if code, err := p.prog.Run(&opts); err != nil || code != 4 {
 					t.Fatalf("frame %d: verdict %d, %v", k, code, err)
 				}
 				clear(want)

@@ -3,12 +3,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"boxdyno/frame"
@@ -34,20 +35,20 @@ type xdpTransmitter struct {
 	netns   string
 	indexes []int
 	refusal *refusalTrace // nil on a kernel without BTF: refusals then stay unexplained
-	senders map[senderKind]*senderProgram
+	senders map[senderKind]*liveProgram
+	reel    *reel // of the last source; nil: none
 }
 
 const (
 	maxLanes  = 2
 	pollEvery = 2 * time.Millisecond
-	flatFlush = 128
 )
 
 func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (Transmitter, error) {
 	if len(lanes) < 1 || len(lanes) > maxLanes {
 		return nil, fmt.Errorf("open an xdp transmitter: %d lanes, want 1 or 2", len(lanes))
 	}
-	t := &xdpTransmitter{lanes: lanes, netns: lanes[0].Netns, senders: map[senderKind]*senderProgram{}}
+	t := &xdpTransmitter{lanes: lanes, netns: lanes[0].Netns, senders: map[senderKind]*liveProgram{}}
 	if cpu >= 0 {
 		t.cpus = []int{cpu}
 	}
@@ -78,25 +79,14 @@ func (t *xdpTransmitter) Close() error {
 	for _, p := range t.senders {
 		p.coll.Close()
 	}
-	if t.refusal == nil {
-		return nil
+	var err error
+	if t.reel != nil {
+		err = t.reel.close()
 	}
-	return t.refusal.close()
-}
-
-// Each flush of the port's queue may wake another CPU, which costs the sender
-// 2 us and more. So paced frames leave in bursts of what falls due within 20 us, as
-// a NIC would moderate its interrupts, and at most 32: far less than any ring holds.
-const (
-	moderation = 20 * time.Microsecond
-	mostBurst  = 32 // of each lane
-)
-
-func burstFor(l Load, lanes int) int {
-	if l.Alone {
-		return 1
+	if t.refusal != nil {
+		err = errors.Join(err, t.refusal.close())
 	}
-	return lanes * min(max(int(float64(l.Rate)*moderation.Seconds()), 1), mostBurst)
+	return err
 }
 
 func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream) ([]TxReport, error) {
@@ -104,20 +94,27 @@ func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 	if lanes == 0 || lanes > len(t.lanes) {
 		return nil, fmt.Errorf("transmit: %d streams on %d lanes", lanes, len(t.lanes))
 	}
-	if err := l.check(); err != nil {
+	if err := l.check(streams...); err != nil {
 		return nil, fmt.Errorf("transmit: %w", err)
 	}
 	for _, s := range streams {
+		if s.Source != nil && lanes > 1 {
+			return nil, fmt.Errorf("transmit: stream %d has a source, and is one of %d: backend xdp needs a transmitter for each such stream", s.ID, lanes)
+		}
 		if s.Lane < 0 || s.Lane >= len(t.lanes) {
 			return nil, fmt.Errorf("transmit: stream %d goes by lane %d of %d", s.ID, s.Lane, len(t.lanes))
 		}
 	}
-	sched := senderSchedule{Duration: uint64(l.Duration), Count: l.Count * uint64(lanes)}
-	if l.Rate > 0 {
-		sched.Interval = uint64(math.Round(1e9 * 65536 / (float64(l.Rate) * float64(lanes))))
+	if streams[0].Source != nil {
+		return t.replay(ctx, l, streams[0])
 	}
+	return t.send(ctx, l, streams)
+}
+
+// send offers streams of specs.
+func (t *xdpTransmitter) send(ctx context.Context, l Load, streams []Stream) ([]TxReport, error) {
 	var state [maxLanes]senderLane
-	longest, ipv6 := 0, streams[0].Frames.Src.Is6()
+	longest, mean, ipv6 := 0, 0.0, streams[0].Frames.Src.Is6()
 	for i, s := range streams {
 		b, err := frame.NewBuilder(s.Frames, s.ID)
 		if err != nil {
@@ -127,38 +124,62 @@ func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 			return nil, errors.New("transmit: streams of one load must be of one IP version")
 		}
 		longest = max(longest, fillLane(&state[i], b, t.indexes[s.Lane]))
+		mean += frame.Mix{Sizes: s.Frames.Sizes}.Mean() / float64(len(streams))
 	}
-	mixed := shrink(state[:lanes], longest)
-
-	batch, burst := flatFlush, 1
-	if l.Rate > 0 {
-		burst = burstFor(l, lanes)
-		batch = burst
-		sched.Due = sched.Interval * uint64(burst-1)
-	}
-	p, err := t.sender(senderKind{ipv6, l.Rate > 0, mixed, uint32(lanes), uint32(burst)})
+	mixed := shrink(state[:len(streams)], longest)
+	sc, err := newSchedule(l, len(streams), streams[0].ID, mean, 0)
 	if err != nil {
 		return nil, err
 	}
-	if t.refusal != nil {
-		second := 0
-		if lanes > 1 {
-			second = t.indexes[streams[1].Lane]
-		}
-		if err := t.refusal.watch(p.send, second); err != nil {
-			return nil, err
-		}
+	p, err := t.sender(senderKind{sc.paceKind, ipv6, mixed, uint32(len(streams))})
+	if err != nil {
+		return nil, err
 	}
-	if err := errors.Join(p.lanes.Set(&state), p.sched.Set(&sched)); err != nil {
+	if err := p.coll.Variables[senderVarLaneState].Set(&state); err != nil {
 		return nil, fmt.Errorf("set up the sender: %w", err)
 	}
+	second := 0
+	if len(streams) > 1 {
+		second = t.indexes[streams[1].Lane]
+	}
+	frames := l.of(streams[0])
+	err = t.run(ctx, p, sc, run{
+		second: second, longest: max(longest, unit.MinFrame.Buffer()), most: sc.expected(l, frames),
+	})
+	reports, readErr := t.reports(p, sc, l, streams)
+	if err == nil {
+		err = readErr
+	}
+	if err == nil {
+		err = cmp.Or(t.gone(reports), ctx.Err())
+	}
+	return reports, err
+}
 
-	first := make([]byte, max(longest, unit.MinFrame.Buffer()))
+// A run is what the sender's thread needs to know, beside its program.
+type run struct {
+	second  int           // the second lane's port; 0: none
+	longest int           // octets that live frames begin as
+	most    time.Duration // the load takes about
+	tend    func()        // what is to be done meanwhile, often; nil: nothing
+}
+
+// run has a thread send until the load is done or ctx ends.
+func (t *xdpTransmitter) run(ctx context.Context, p *liveProgram, sc *schedule, r run) error {
+	if t.refusal != nil {
+		if err := t.refusal.watch(p.prog, r.second); err != nil {
+			return err
+		}
+	}
+	if err := sc.set(p.coll); err != nil {
+		return err
+	}
+	first := make([]byte, r.longest)
 	thread, err := netns.Go(t.netns, t.cpus, func() error {
 		// Without CAP_SYS_NICE the sender is held up more often, and says so.
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 		for {
-			err := runLive(p.send, first, endless, batch)
+			err := runLive(p.prog, first, endless, sc.batch)
 			// A signal may be for nothing, and frames that are not due use repeats up.
 			if err != nil && !errors.Is(err, unix.EINTR) || p.done() || ctx.Err() != nil {
 				return err
@@ -166,17 +187,9 @@ func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("start the sender: %w", err)
+		return fmt.Errorf("start the sender: %w", err)
 	}
-	err = p.wait(ctx, thread, l.expected())
-	reports, readErr := t.reports(p, l, streams, batch)
-	if err == nil {
-		err = readErr
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	return reports, err
+	return p.wait(ctx, thread, r.most, r.tend)
 }
 
 // fillLane sets up a lane and returns its longest buffer.
@@ -210,19 +223,20 @@ func shrink(lanes []senderLane, longest int) (mixed bool) {
 
 // A senderKind is what a sender's program is specialized for.
 type senderKind struct {
-	ipv6, paced, mixed bool
-	lanes, burst       uint32
+	paceKind
+	ipv6, mixed bool
+	lanes       uint32
 }
 
-// A senderProgram is a loaded program and its memory.
-type senderProgram struct {
-	coll         *ebpf.Collection
-	send         *ebpf.Program
-	lanes, sched *ebpf.Variable
+// A liveProgram is a loaded sender, of specs or of a source.
+type liveProgram struct {
+	coll  *ebpf.Collection
+	prog  *ebpf.Program
+	sched *ebpf.Variable
 }
 
 // sender loads each kind once: that takes longer than a short trial's snapshots.
-func (t *xdpTransmitter) sender(k senderKind) (*senderProgram, error) {
+func (t *xdpTransmitter) sender(k senderKind) (*liveProgram, error) {
 	if p := t.senders[k]; p != nil {
 		return p, nil
 	}
@@ -233,25 +247,26 @@ func (t *xdpTransmitter) sender(k senderKind) (*senderProgram, error) {
 	return p, err
 }
 
-func (k senderKind) load() (*senderProgram, error) {
+func (k senderKind) load() (*liveProgram, error) {
 	spec, err := loadSender()
 	if err != nil {
 		return nil, fmt.Errorf("read the sender's program: %w", err)
 	}
-	for name, v := range map[string]any{senderVarIpv6: k.ipv6, senderVarPaced: k.paced, senderVarMixed: k.mixed, senderVarLanes: k.lanes, senderVarBurst: k.burst} {
-		if err := spec.Variables[name].Set(v); err != nil {
-			return nil, fmt.Errorf("set the sender's %s: %w", name, err)
-		}
+	if err := errors.Join(k.specialize(spec), setVariables(spec, map[string]any{
+		senderVarIpv6: k.ipv6, senderVarMixed: k.mixed, senderVarLanes: k.lanes,
+	})); err != nil {
+		return nil, err
 	}
 	delete(spec.Programs, senderProgRedirectErr)
-	coll, err := ebpf.NewCollection(spec)
+	return loadLive(spec, senderProgSend, nil)
+}
+
+func loadLive(spec *ebpf.CollectionSpec, prog string, maps map[string]*ebpf.Map) (*liveProgram, error) {
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
 	if err != nil {
 		return nil, refused("load the sender", err)
 	}
-	return &senderProgram{
-		coll: coll, send: coll.Programs[senderProgSend],
-		lanes: coll.Variables[senderVarLaneState], sched: coll.Variables[senderVarSched],
-	}, nil
+	return &liveProgram{coll, coll.Programs[prog], coll.Variables[senderVarSched]}, nil
 }
 
 // A refusalTrace counts redirects that the kernel refuses; it costs nothing
@@ -303,16 +318,24 @@ func (r *refusalTrace) close() error {
 	return err
 }
 
-func (p *senderProgram) done() bool {
+func (p *liveProgram) done() bool {
 	var s senderSchedule
 	return p.sched.Get(&s) == nil && s.Done != 0
 }
 
+// tendEvery is how often a load's source is looked after: at 50 Gbit/s a window
+// of it lasts 2.5 ms.
+const tendEvery = time.Millisecond
+
 // wait returns once the sender's thread has ended: by itself, or because the
 // load is done or ctx ended. It sleeps for most of the load, so as not to
 // disturb the measurement.
-func (p *senderProgram) wait(ctx context.Context, t *netns.Thread, most time.Duration) error {
-	timer := time.NewTimer(max(most, pollEvery))
+func (p *liveProgram) wait(ctx context.Context, t *netns.Thread, most time.Duration, tend func()) error {
+	every := pollEvery
+	if tend != nil {
+		most, every = 0, tendEvery
+	}
+	timer := time.NewTimer(max(most, every))
 	defer timer.Stop()
 	for {
 		select {
@@ -325,7 +348,10 @@ func (p *senderProgram) wait(ctx context.Context, t *netns.Thread, most time.Dur
 			// The signal may come before the thread is in its system call: repeat it.
 			time.Sleep(pollEvery)
 		case <-timer.C:
-			timer.Reset(pollEvery)
+			timer.Reset(every)
+		}
+		if tend != nil && ctx.Err() == nil {
+			tend()
 		}
 		if p.done() || ctx.Err() != nil {
 			if err := t.Interrupt(); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -335,64 +361,59 @@ func (p *senderProgram) wait(ctx context.Context, t *netns.Thread, most time.Dur
 	}
 }
 
-// expected is about how long l takes; 0: not known.
-func (l Load) expected() time.Duration {
-	d := l.Duration
-	if l.Count > 0 && l.Rate > 0 {
-		byCount := time.Duration(float64(l.Count) / float64(l.Rate) * float64(time.Second))
-		if d == 0 || byCount < d {
-			d = byCount
-		}
-	} else if l.Count > 0 {
-		d = 0
+// gone says whether a port has vanished, where frames were refused or nobody would
+// know of it.
+func (t *xdpTransmitter) gone(reports []TxReport) error {
+	if t.refusal != nil && !slices.ContainsFunc(reports, func(r TxReport) bool { return r.Refused > 0 }) {
+		return nil
 	}
-	return d
+	return netns.Do(t.netns, func() error {
+		for i, index := range t.indexes {
+			if _, err := net.InterfaceByIndex(index); err != nil {
+				return fmt.Errorf("send from %s: the port is gone: %w", t.lanes[i].Name, err)
+			}
+		}
+		return nil
+	})
 }
 
-func (t *xdpTransmitter) reports(p *senderProgram, l Load, streams []Stream, batch int) ([]TxReport, error) {
+func (t *xdpTransmitter) refusals() (n [maxLanes]uint64, err error) {
+	if t.refusal == nil {
+		return n, nil
+	}
+	return t.refusal.read()
+}
+
+func (t *xdpTransmitter) reports(p *liveProgram, sc *schedule, l Load, streams []Stream) ([]TxReport, error) {
 	var s senderSchedule
 	var lanes [maxLanes]senderLane
-	var refusals [maxLanes]uint64
-	err := errors.Join(p.sched.Get(&s), p.lanes.Get(&lanes))
-	if err == nil && t.refusal != nil {
-		refusals, err = t.refusal.read()
-	}
+	refusals, err := t.refusals()
+	err = errors.Join(err, p.sched.Get(&s), p.coll.Variables[senderVarLaneState].Get(&lanes))
 	if err != nil {
 		return nil, fmt.Errorf("read the sender's counts: %w", err)
 	}
 	reports := make([]TxReport, len(streams))
 	for i := range streams {
 		lane := &lanes[i]
-		r := &reports[i]
-		*r = TxReport{
-			Stream: streams[i].ID, Refused: refusals[i], Accepted: lane.Issued - refusals[i], Batch: batch,
-			First: unit.Instant(lane.First), Last: unit.Instant(lane.Last),
-			Late: s.Late, Stalls: s.Stalls, LongestStall: time.Duration(s.LongestStall),
-		}
-		due := l.Count
-		if s.Interval > 0 && s.Duration > 0 {
-			// Frames of all lanes that fall due within the duration, dealt out in turn.
-			n := uint64(len(streams))
-			all := (s.Duration<<16 + s.Interval - 1) / s.Interval
-			mine := (all + n - 1 - uint64(i)) / n
-			if due == 0 || mine < due {
-				due = mine
-			}
-		}
-		r.Intended = due
-		if due > lane.Issued {
-			r.NotSent = due - lane.Issued
-		}
-		r.Offered = offered(l, *r)
-		if s.Interval == 0 {
-			// The clock is read every 64 frames only: lanes have the load's span.
-			r.First, r.Last = unit.Instant(s.Origin), unit.Instant(s.Now)
-			r.Offered = rateOver(r.Accepted+1, r.First, r.Last)
-		}
-		r.Peak = r.Offered
-		if s.Late > 0 {
-			r.Peak = max(r.Offered, l.Rate*9/8)
+		reports[i], err = sc.report(p.coll, l, &s, streams[i], i, len(streams), sent{
+			issued: lane.Issued, refused: refusals[i], octets: octetsOf(streams[i].Frames.Sizes, lane.Issued),
+			first: unit.Instant(lane.First), last: unit.Instant(lane.Last),
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return reports, nil
+}
+
+// octetsOf is that of the first n frames of a cycle of sizes.
+func octetsOf(sizes []unit.FrameSize, n uint64) (octets uint64) {
+	for i, size := range sizes {
+		cycles := n / uint64(len(sizes))
+		if uint64(i) < n%uint64(len(sizes)) {
+			cycles++
+		}
+		octets += cycles * uint64(size)
+	}
+	return octets
 }

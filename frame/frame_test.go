@@ -126,6 +126,50 @@ func TestParseTellsBrokenFrames(t *testing.T) {
 	}
 }
 
+// TestParseFinds reads signatures behind headers that no Synthetic makes, and does
+// not where they are not meant.
+func TestParseFinds(t *testing.T) {
+	made := func(protocol Protocol, v6 bool, tags int) []byte {
+		s := synthetic(v6, func(s *Synthetic) { s.Protocol, s.VLANs = protocol, make([]VLAN, tags) })
+		d := s.draft(200)
+		d.seal()
+		return d.octets
+	}
+	options := made(TCP, false, 0) // 12 octets of options, which push the signature back
+	options = append(options[:54:54], append([]byte{1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0}, options[54:]...)...)
+	options[46], options[17] = 8<<4, options[17]+12
+	for name, c := range map[string]struct {
+		f    []byte
+		want Class
+	}{
+		"TCP options":             {options, Whole},
+		"TCP header beyond":       {mutate(options, 46, 0x70), Foreign},
+		"TCP header too short":    {mutate(made(TCP, false, 0), 46, 0x10), Foreign},
+		"TCP cut":                 {made(TCP, true, 1)[:195], Broken},
+		"echo reply":              {mutate(made(ICMP, false, 0), 34, 8), Whole},
+		"echo reply v6":           {mutate(made(ICMP, true, 2), 62, 1), Whole},
+		"ICMP error":              {mutate(made(ICMP, false, 0), 34, 11), Foreign},
+		"ICMP echo of IPv4 in v6": {mutate(made(ICMP, true, 0), 54, 128^8), Foreign},
+		"a service tag":           {mutate(mutate(made(UDP, true, 1), 12, 0x81^0x88), 13, 0xa8), Whole},
+		"unknown tag":             {mutate(made(UDP, true, 1), 12, 0x81^0x91), Foreign},
+		"a third tag":             {append(made(UDP, false, 2)[:16:16], append([]byte{0x81, 0, 0, 0}, made(UDP, false, 2)[16:]...)...), Foreign},
+		"signature beyond IP": {func() []byte {
+			f := made(TCP, false, 0)
+			f[16], f[17] = 0, 50
+			return f[:64]
+		}(), Foreign},
+	} {
+		if _, class := Parse(c.f); class != c.want {
+			t.Errorf("%s: class %v, want %v", name, class, c.want)
+		}
+	}
+	f := made(TCP, false, 0)[:72]
+	f[16], f[17] = 0, 57 // one octet short of the signature
+	if _, class := Parse(f); class != Broken {
+		t.Errorf("a signature that IP does not carry whole: class %v", class)
+	}
+}
+
 func mutate(f []byte, at int, by byte) []byte {
 	g := append([]byte(nil), f...)
 	g[at] ^= by
@@ -140,6 +184,12 @@ func FuzzParse(f *testing.F) {
 		}
 		buf := make([]byte, 200)
 		f.Add(buf[:b.Build(3, buf)])
+		for _, protocol := range Protocols {
+			s := synthetic(v6, func(s *Synthetic) { s.Protocol, s.VLANs = protocol, []VLAN{{1, 1}, {2, 2}} })
+			d := s.draft(128)
+			d.seal()
+			f.Add(d.octets)
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, class := Parse(data); class == Whole && len(data) < 60 {
@@ -153,7 +203,7 @@ func TestRefusals(t *testing.T) {
 		err  error
 		want string
 	}{
-		"63":            {second(ParseMix("63")), "64 to 1522"},
+		"63":            {second(ParseMix("63")), "64 to 9018"},
 		"size text":     {second(ParseMix("big")), "imix"},
 		"ipv6 64":       {spec(true, 1, false, 64).Check(), "84"},
 		"imix ipv6":     {IMIX.Signed(true), "84"},

@@ -24,31 +24,48 @@ const (
 	Broken               // signed, but cut or padded: IP, UDP and frame lengths contradict each other
 )
 
-// Parse reads the signature of a frame as Linux hands it over, without FCS. Any
-// octets may be given to it.
+// Parse reads the signature of a frame as Linux hands it over, without FCS: first
+// in the payload of UDP, TCP or an ICMP or ICMPv6 echo, behind up to two VLAN
+// tags, over IPv4 (no later fragment) or IPv6 without extension headers. Any
+// octets may be given to it. The meter in engine/bpf/meter.c reads alike.
 func Parse(buf []byte) (Signature, Class) {
-	if len(buf) < ethLen+ip4Len+udpLen+SignatureLen {
+	at := ethLen
+	if len(buf) < at {
 		return Signature{}, Foreign
 	}
-	var udp, total int // offset of the UDP header; octets of the frame by its IP header
-	ip := buf[ethLen:]
-	switch binary.BigEndian.Uint16(buf[12:]) {
-	case 0x0800:
-		if ip[0] != 0x45 || ip[9] != 17 {
-			return Signature{}, Foreign
-		}
-		udp = ethLen + ip4Len
-		total = ethLen + int(binary.BigEndian.Uint16(ip[2:]))
-	case 0x86dd:
-		if ip[0]>>4 != 6 || ip[6] != 17 {
-			return Signature{}, Foreign
-		}
-		udp = ethLen + ip6Len
-		total = udp + int(binary.BigEndian.Uint16(ip[4:]))
+	kind := binary.BigEndian.Uint16(buf[at-2:])
+	for tags := 0; (kind == 0x8100 || kind == 0x88a8) && tags < maxTags && len(buf) >= at+tagLen; tags++ {
+		at += tagLen
+		kind = binary.BigEndian.Uint16(buf[at-2:])
+	}
+	ip := buf[at:]
+	var protocol byte
+	var l4, total int // offset of the layer-4 header; octets of the frame by its IP header
+	switch {
+	case kind == 0x0800 && len(ip) >= ip4Len && ip[0]>>4 == 4 && ip[0]&15 >= 5 && binary.BigEndian.Uint16(ip[6:])&0x1fff == 0:
+		protocol = ip[9]
+		l4 = at + int(ip[0]&15)*4
+		total = at + int(binary.BigEndian.Uint16(ip[2:]))
+	case kind == 0x86dd && len(ip) >= ip6Len && ip[0]>>4 == 6:
+		protocol = ip[6]
+		l4 = at + ip6Len
+		total = l4 + int(binary.BigEndian.Uint16(ip[4:]))
 	default:
 		return Signature{}, Foreign
 	}
-	sig := udp + udpLen
+	h := buf[min(l4, len(buf)):]
+	sig := l4 + udpLen // as long as an echo's header
+	fits := true
+	switch {
+	case protocol == protoUDP && len(h) >= udpLen:
+		fits = l4+int(binary.BigEndian.Uint16(h[4:])) == total
+	case protocol == protoTCP && len(h) >= tcpLen && h[12]>>4 >= 5:
+		sig = l4 + int(h[12]>>4)*4
+	case protocol == protoICMP && len(h) >= icmpLen && (h[0] == 8 || h[0] == 0):
+	case protocol == protoICMPv6 && len(h) >= icmpLen && (h[0] == 128 || h[0] == 129):
+	default:
+		return Signature{}, Foreign
+	}
 	if len(buf) < sig+SignatureLen || binary.BigEndian.Uint32(buf[sig:]) != Magic {
 		return Signature{}, Foreign
 	}
@@ -57,8 +74,8 @@ func Parse(buf []byte) (Signature, Class) {
 		Sequence: binary.BigEndian.Uint32(buf[sig+6:]),
 		Time:     unit.Instant(binary.BigEndian.Uint64(buf[sig+10:])),
 	}
-	// A frame may be padded to the least size of Ethernet, and not beyond.
-	if len(buf) != max(total, unit.MinFrame.Buffer()) || udp+int(binary.BigEndian.Uint16(buf[udp+4:])) != total {
+	// A frame with a signature has the least size of Ethernet, so nothing pads it.
+	if !fits || len(buf) != total {
 		return s, Broken
 	}
 	return s, Whole

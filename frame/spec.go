@@ -5,7 +5,6 @@ package frame
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 
 	"boxdyno/unit"
 )
@@ -42,72 +41,8 @@ func Smallest(ipv6 bool) unit.FrameSize {
 	return ethLen + ip4Len + udpLen + SignatureLen + unit.FCS
 }
 
-// A Mix is a named cyclic sequence of frame sizes.
-type Mix struct {
-	Name  string
-	Sizes []unit.FrameSize
-}
-
-// IMIX is the simple Internet mix 7:4:1 of 64, 594 and 1518 octets, spread over
-// a cycle of 12; its mean is 361.8.
-var IMIX = Mix{"imix", []unit.FrameSize{64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64}}
-
-// ParseMix reads a frame size ("64") or the name of a mix ("imix").
-func ParseMix(s string) (Mix, error) {
-	if s == IMIX.Name {
-		return IMIX, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return Mix{}, fmt.Errorf("frame size %q: want octets with FCS, such as 64, or imix", s)
-	}
-	if n < int(unit.MinFrame) || n > int(MaxSize) {
-		return Mix{}, fmt.Errorf("frame size %d: want %d to %d octets with FCS", n, unit.MinFrame, MaxSize)
-	}
-	return Mix{strconv.Itoa(n), []unit.FrameSize{unit.FrameSize(n)}}, nil
-}
-
-// Signed is the mix as frames over IPv4 or IPv6 carry it; a size below the
-// smallest signed frame is refused with that number.
-func (m Mix) Signed(ipv6 bool) error {
-	for _, s := range m.Sizes {
-		if least := Smallest(ipv6); s < least {
-			return fmt.Errorf("frame size %d: the smallest signed IPv%s/UDP frame has %d octets", s, version(ipv6), least)
-		}
-	}
-	return nil
-}
-
-// Mean is the mean frame size, octets with FCS.
-func (m Mix) Mean() float64 {
-	sum := 0.0
-	for _, s := range m.Sizes {
-		sum += float64(s)
-	}
-	return sum / float64(len(m.Sizes))
-}
-
-// Largest is the greatest frame size in the mix.
-func (m Mix) Largest() unit.FrameSize {
-	var l unit.FrameSize
-	for _, s := range m.Sizes {
-		l = max(l, s)
-	}
-	return l
-}
-
-func version(ipv6 bool) string {
-	if ipv6 {
-		return "6"
-	}
-	return "4"
-}
-
 // Check says what is wrong with a spec, in a sentence.
 func (s Spec) Check() error {
-	if len(s.Sizes) == 0 || len(s.Sizes) > MaxSizes {
-		return fmt.Errorf("a stream needs 1 to %d frame sizes, and this one has %d", MaxSizes, len(s.Sizes))
-	}
 	if s.Flows < 1 || s.Flows > MaxFlows {
 		return fmt.Errorf("flows %d: want 1 to %d", s.Flows, MaxFlows)
 	}
@@ -116,11 +51,6 @@ func (s Spec) Check() error {
 	}
 	if last := int(s.flowPort()) + min(s.Flows, FlowPorts) - 1; last > 65535 {
 		return fmt.Errorf("flows %d from port %d would need port %d", s.Flows, s.flowPort(), last)
-	}
-	for _, size := range s.Sizes {
-		if size > MaxSize {
-			return fmt.Errorf("frame size %d: the largest is %d", size, MaxSize)
-		}
 	}
 	return Mix{Sizes: s.Sizes}.Signed(s.Src.Is6())
 }

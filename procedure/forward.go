@@ -61,7 +61,7 @@ const maxNATFlows = 10_000
 func (p *Forward) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.service, "service", "what the box does to frames: forward them (route, filter, nat) or throw them away (drop-*)")
 	fs.Var(&p.direction, "direction", "which way frames go; both: each way at once")
-	fs.Var(&p.mix, "frame_size", "`octets` with FCS, or imix (7:4:1 of 64, 594 and 1518)")
+	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
 	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
 	fs.Var(&p.ip, "ip", "IP version")

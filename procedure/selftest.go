@@ -31,7 +31,7 @@ func newSelfTest() Procedure {
 }
 
 func (p *SelfTest) Flags(fs *flag.FlagSet) {
-	fs.Var(&p.mix, "frame_size", "`octets` with FCS, or imix")
+	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4")
 	fs.Var(&p.ip, "ip", "IP version")
 	fs.BoolVar(&p.both, "both", p.both, "both directions at once")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")

@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The meter of the xdp backend, on the receiving port:
+ * The meter of the xdp backends, on the receiving port:
  *
- *   IPv4/IPv6 UDP with our magic? -> whole? -> sequence -> (timing) histograms -> drop
+ *   plain IPv4/IPv6 UDP with our magic? ---------+-> armed? -> whole? -> sequence -> (timing) histograms -> drop
+ *   else: VLAN tags, IP options, TCP, ICMP? -----+      |
+ *   neither ------------------------------------------- foreign -> stack, or (sink) drop
  *
- * Everything is per CPU: a receive queue is one CPU's, and order is judged in a
- * queue. Frames that are not ours go on to the stack.
+ * It reads frames as frame.Parse does and counts as engine/track.go, their slow
+ * twins. Everything is per CPU: a receive queue is one CPU's, and order is judged
+ * in a queue.
  */
 #include "common.h"
+#include "bucket.h"
 
-#define MAX_STREAMS 4
+#define MAX_STREAMS 16 /* MaxStreams in engine/engine.go */
 #define WINDOW_WORDS 128 /* 8,192 sequence numbers */
-#define BUCKETS 976      /* engine/histogram.go */
+#define BURST_BUCKETS 464
+#define BURST_GAP 2000 /* ns; BurstGap in engine/engine.go */
 #define BATCH_MASK 63
 
+#define ICMP 1
+#define TCP 6
+#define UDP 17
+#define ICMP6 58
+
+/* Set before loading; the verifier removes what does not apply. */
 const volatile bool timing;
+const volatile bool scripted; /* tests: the clock reads script_now */
 
 struct stream {
 	u64 frames;
@@ -27,8 +39,27 @@ struct stream {
 	u64 last_frames; /* frames when last was read */
 	u64 next; /* sequence expected, extended past 32 bit; 0: none yet */
 	u64 seen[WINDOW_WORDS];
+};
+
+/* Apart from struct stream, because a per-CPU value has at most 32 KiB. */
+struct times {
 	u64 latency[BUCKETS];
 	u64 gaps[BUCKETS];
+	u64 ipdv[BUCKETS];
+	u64 bursts[BURST_BUCKETS];
+	u64 run; /* frames of the burst under way */
+	u64 delay; /* of the frame before */
+	u32 sequence;
+	u32 stamped;
+};
+
+/* All frames that are not counted as a stream's. */
+struct rest {
+	u64 frames; /* broken ones, too */
+	u64 foreign;
+	u64 foreign_octets;
+	u64 first; /* ns */
+	u64 last;
 };
 
 struct {
@@ -40,37 +71,25 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_STREAMS); /* 1 without timing */
+	__type(key, u32);
+	__type(value, struct times);
+} stream_times SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64);
-} foreign SEC(".maps");
+	__type(value, struct rest);
+} others SEC(".maps");
 
-/* Stream numbers that are armed, in the order of the map; MAX_STREAMS at most. */
-u32 armed[MAX_STREAMS];
-u32 armed_count;
+u8 slots[1 << 16]; /* of a stream number: its key in streams + 1; 0: not armed */
+u32 sink; /* foreign frames are dropped */
+u64 script_now;
 
-/* log2 of v, which is at least 16. */
-static __always_inline u32 log2_64(u64 v)
+static __always_inline u64 now_ns(void)
 {
-	u32 e = 0;
-
-	if (v >> 32) { e += 32; v >>= 32; }
-	if (v >> 16) { e += 16; v >>= 16; }
-	if (v >> 8) { e += 8; v >>= 8; }
-	if (v >> 4) { e += 4; v >>= 4; }
-	if (v >> 2) { e += 2; v >>= 2; }
-	if (v >> 1) e += 1;
-	return e;
-}
-
-static __always_inline u32 bucket(u64 ns)
-{
-	u32 e;
-
-	if (ns < 16)
-		return ns;
-	e = log2_64(ns);
-	return (e - 3) * 16 + ((ns >> (e - 4)) & 15);
+	return scripted ? script_now : bpf_ktime_get_ns();
 }
 
 /* Clears the bits of [from, to). */
@@ -123,62 +142,172 @@ static __always_inline void order(struct stream *s, u32 seq)
 	s->seen[word] |= bit;
 }
 
-static __always_inline int other(void)
+/* Counts a frame that is no stream's; broken is one that is, and damaged. */
+static __noinline int other(u32 len, bool broken)
 {
 	u32 zero = 0;
-	u64 *n = bpf_map_lookup_elem(&foreign, &zero);
+	struct rest *r = bpf_map_lookup_elem(&others, &zero);
 
-	if (n)
-		(*n)++;
-	return XDP_PASS;
+	if (!r)
+		return XDP_PASS;
+	if (timing || !(r->frames & BATCH_MASK)) {
+		u64 now = now_ns();
+
+		if (!r->first)
+			r->first = now;
+		r->last = now;
+	}
+	r->frames++;
+	if (broken)
+		return XDP_DROP;
+	r->foreign++;
+	r->foreign_octets += len + 4;
+	return sink ? XDP_DROP : XDP_PASS;
 }
 
-static __always_inline int count(void *udp, u32 len, u32 total, u32 udp_at)
+/* As timing.frame and timing.gap in engine/track.go. */
+static __always_inline void histograms(struct stream *s, u32 i, u64 now, u64 sent, u32 seq)
 {
-	u16 id = bpf_ntohs(LOAD16(udp + UDP_LEN + 4));
-	struct stream *s;
-	u64 now;
-	u32 i = 0;
+	struct times *t = bpf_map_lookup_elem(&stream_times, &i);
+	u32 b;
 
-	if (armed_count == 0)
-		return other();
-	if (armed[0] != id) {
-		for (i = 1; i < MAX_STREAMS; i++)
-			if (i < armed_count && armed[i] == id)
-				break;
-		if (i >= MAX_STREAMS)
-			return other();
+	if (!t)
+		return;
+	if (s->frames) {
+		u64 gap = now - s->last;
+
+		b = bucket((s64)gap > 0 ? gap : 0);
+		if (b < BUCKETS)
+			t->gaps[b]++;
+		if ((s64)gap >= BURST_GAP) {
+			b = t->run < 1ull << 32 ? bucket(t->run) : BURST_BUCKETS - 1;
+			if (b < BURST_BUCKETS)
+				t->bursts[b]++;
+			t->run = 0;
+		}
 	}
+	t->run++;
+	if (sent) {
+		u64 delay = now - sent, d = delay - t->delay;
+
+		b = bucket((s64)delay > 0 ? delay : 0);
+		if (b < BUCKETS)
+			t->latency[b]++;
+		if (t->stamped && seq == t->sequence + 1) {
+			b = bucket((s64)d > 0 ? d : -d);
+			if (b < BUCKETS)
+				t->ipdv[b]++;
+		}
+		t->delay = delay;
+		t->sequence = seq;
+	}
+	t->stamped = !!sent;
+}
+
+/*
+ * sig is a signature in the packet; fits says whether every length does. A signed
+ * frame has 60 octets or more, so nothing pads it.
+ */
+static __always_inline int count(void *sig, u32 len, bool fits)
+{
+	u32 seq = bpf_ntohl(LOAD32(sig + 6));
+	u32 i = slots[bpf_ntohs(LOAD16(sig + 4))];
+	struct stream *s;
+
+	if (!i)
+		return other(len, false);
+	i--;
 	s = bpf_map_lookup_elem(&streams, &i);
 	if (!s)
 		return XDP_DROP;
-	if (len != (total < 60 ? 60 : total) || udp_at + bpf_ntohs(LOAD16(udp + 4)) != total) {
+	if (!fits) {
 		s->broken++;
-		return XDP_DROP;
+		return other(len, true);
 	}
 	if (timing || !(s->frames & BATCH_MASK)) {
-		now = bpf_ktime_get_ns();
-		if (timing) {
-			u64 sent = bpf_be64_to_cpu(LOAD64(udp + UDP_LEN + 10));
-			u32 b = bucket(now > sent ? now - sent : 0);
+		u64 now = now_ns();
 
-			if (sent && b < BUCKETS)
-				s->latency[b]++;
-			if (s->last) {
-				b = bucket(now - s->last);
-				if (b < BUCKETS)
-					s->gaps[b]++;
-			}
-		}
-		if (!s->first)
+		if (timing)
+			histograms(s, i, now, bpf_be64_to_cpu(LOAD64(sig + 10)), seq);
+		if (!s->frames)
 			s->first = now;
 		s->last = now;
 		s->last_frames = s->frames;
 	}
 	s->frames++;
 	s->octets += len + 4;
-	order(s, bpf_ntohl(LOAD32(udp + UDP_LEN + 6)));
+	order(s, seq);
 	return XDP_DROP;
+}
+
+/* As frame.Parse: frames with anything between Ethernet, IP and UDP, or instead. */
+static __noinline int search(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
+	u32 len = data_end - data, at = ETH_LEN, total, part;
+	u16 type;
+	u8 proto;
+	void *ip, *l4, *sig;
+
+	if (data + ETH_LEN > data_end)
+		return other(len, false);
+	type = LOAD16(data + 12);
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		if (type != bpf_htons(0x8100) && type != bpf_htons(0x88a8))
+			break;
+		if (data + at + 4 > data_end)
+			return other(len, false);
+		type = LOAD16(data + at + 2);
+		at += 4;
+	}
+	ip = data + at;
+	if (type == bpf_htons(0x0800)) {
+		u32 header;
+
+		if (ip + IP4_LEN > data_end)
+			return other(len, false);
+		header = (*(u8 *)ip & 15) * 4;
+		/* The fragment offset must be 0: later fragments have no header. */
+		if (*(u8 *)ip >> 4 != 4 || header < IP4_LEN || LOAD16(ip + 6) & bpf_htons(0x1fff))
+			return other(len, false);
+		proto = *(u8 *)(ip + 9);
+		total = at + bpf_ntohs(LOAD16(ip + 2));
+		at += header;
+	} else if (type == bpf_htons(0x86dd)) {
+		if (ip + IP6_LEN > data_end || *(u8 *)ip >> 4 != 6)
+			return other(len, false);
+		proto = *(u8 *)(ip + 6);
+		at += IP6_LEN;
+		total = at + bpf_ntohs(LOAD16(ip + 4));
+	} else {
+		return other(len, false);
+	}
+
+	/* The least of any header with a signature: 8 octets before it. */
+	l4 = data + at;
+	if (l4 + 8 + SIG_LEN > data_end)
+		return other(len, false);
+	part = 8;
+	if (proto == TCP) {
+		part = (*(u8 *)(l4 + 12) >> 4) * 4;
+		if (part < 20)
+			return other(len, false);
+	} else if (proto == ICMP) {
+		if (*(u8 *)l4 != 8 && *(u8 *)l4 != 0)
+			return other(len, false);
+	} else if (proto == ICMP6) {
+		if (*(u8 *)l4 != 128 && *(u8 *)l4 != 129)
+			return other(len, false);
+	} else if (proto != UDP) {
+		return other(len, false);
+	}
+	sig = l4 + part;
+	if (sig + SIG_LEN > data_end || LOAD32(sig) != bpf_htonl(MAGIC))
+		return other(len, false);
+	return count(sig, len, len == total &&
+		     (proto != UDP || at + bpf_ntohs(LOAD16(l4 + 4)) == total));
 }
 
 SEC("xdp")
@@ -186,28 +315,31 @@ int meter(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
+	u32 len = data_end - data, total;
 	void *udp;
-	u32 len = data_end - data;
 
 	if (data + ETH_LEN + IP4_LEN + UDP_LEN + SIG_LEN > data_end)
-		return other();
-	if (LOAD16(data + 12) == bpf_htons(0x0800)) {
-		if (*(u8 *)(data + ETH_LEN) != 0x45 || *(u8 *)(data + ETH_LEN + 9) != 17)
-			return other();
+		return other(len, false);
+	/* IPv4 without options; no later fragment; UDP. */
+	if ((LOAD32(data + 12) & bpf_htonl(0xffffff00)) == bpf_htonl(0x08004500)) {
 		udp = data + ETH_LEN + IP4_LEN;
-		if (LOAD32(udp + UDP_LEN) != bpf_htonl(MAGIC))
-			return other();
-		return count(udp, len, ETH_LEN + bpf_ntohs(LOAD16(data + ETH_LEN + 2)), ETH_LEN + IP4_LEN);
+		if ((LOAD32(data + ETH_LEN + 6) & bpf_htonl(0x1fff00ff)) != bpf_htonl(UDP) ||
+		    LOAD32(udp + UDP_LEN) != bpf_htonl(MAGIC))
+			return search(ctx);
+		total = ETH_LEN + bpf_ntohs(LOAD16(data + ETH_LEN + 2));
+		return count(udp + UDP_LEN, len, len == total &&
+			     ETH_LEN + IP4_LEN + bpf_ntohs(LOAD16(udp + 4)) == total);
 	}
-	if (LOAD16(data + 12) == bpf_htons(0x86dd)) {
+	if ((LOAD32(data + 12) & bpf_htonl(0xfffff000)) == bpf_htonl(0x86dd6000)) {
 		udp = data + ETH_LEN + IP6_LEN;
-		if (udp + UDP_LEN + SIG_LEN > data_end || (*(u8 *)(data + ETH_LEN) & 0xf0) != 0x60 ||
-		    *(u8 *)(data + ETH_LEN + 6) != 17 || LOAD32(udp + UDP_LEN) != bpf_htonl(MAGIC))
-			return other();
-		return count(udp, len, ETH_LEN + IP6_LEN + bpf_ntohs(LOAD16(data + ETH_LEN + 4)),
-			     ETH_LEN + IP6_LEN);
+		if (udp + UDP_LEN + SIG_LEN > data_end || *(u8 *)(data + ETH_LEN + 6) != UDP ||
+		    LOAD32(udp + UDP_LEN) != bpf_htonl(MAGIC))
+			return search(ctx);
+		total = ETH_LEN + IP6_LEN + bpf_ntohs(LOAD16(data + ETH_LEN + 4));
+		return count(udp + UDP_LEN, len, len == total &&
+			     ETH_LEN + IP6_LEN + bpf_ntohs(LOAD16(udp + 4)) == total);
 	}
-	return other();
+	return search(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -9,20 +9,16 @@
  * zero is written each time. The verdict is not transmission: the port's
  * counters and redirect_errors are.
  */
-#include "common.h"
+#include "pace.h"
 
 #define MAX_LANES 2
 #define MAX_SIZES 64
 #define FLOW_PORTS 50000
-#define STALL_NS 50000
-#define BATCH_MASK 63 /* flat out, the clock is read every 64 frames */
 
 /* Set before loading; the verifier removes what does not apply. */
 const volatile bool ipv6;
-const volatile bool paced;
 const volatile bool mixed; /* more than one size */
 const volatile u32 lanes = 1;
-const volatile u32 burst = 1;
 
 struct variant {
 	u8 header[80];
@@ -50,75 +46,13 @@ struct lane {
 	struct variant variants[MAX_SIZES];
 };
 
-struct schedule {
-	u64 interval; /* 1/65536 ns between frames of all lanes */
-	u64 duration; /* ns; 0: none */
-	u64 count;    /* frames of all lanes; 0: no limit */
-	/* state */
-	u64 origin;
-	u64 due; /* next burst, 1/65536 ns from origin */
-	u64 now;   /* at the last reading of the clock */
-	u64 usual; /* ns between the last two readings without a stall */
-	u64 sent;
-	u64 last; /* burst, in 1/65536 ns from origin */
-	u64 late;
-	u32 left; /* frames of the burst under way */
-	u32 behind;
-	u64 stalls;
-	u64 longest_stall;
-	u32 lane;
-	u32 done;
-};
-
 struct lane lane_state[MAX_LANES];
-struct schedule sched;
 
 static __always_inline u16 fold(u32 s)
 {
 	s = (s >> 16) + (s & 0xffff);
 	s = (s >> 16) + (s & 0xffff);
 	return ~s;
-}
-
-/* A stall is time beyond what the frames since the last reading took before. */
-static __always_inline void tick(u64 now)
-{
-	u64 stood = now - sched.now;
-
-	if (sched.now && stood > STALL_NS + 2 * sched.usual) {
-		sched.stalls++;
-		if (stood - sched.usual > sched.longest_stall)
-			sched.longest_stall = stood - sched.usual;
-	} else if (sched.now) {
-		sched.usual = stood;
-	}
-	sched.now = now;
-}
-
-/*
- * Whether the next frame is due. Frames leave in bursts, each when its last frame
- * is due; one frame is a burst, too. The schedule never moves: a sender that was
- * held up catches up, and because more frames at once are another load than the
- * one asked for, it does so at 9/8 of the rate, which user space reports.
- */
-static __always_inline bool due(u64 now)
-{
-	u64 at = (now - sched.origin) << 16;
-	u64 whole = sched.interval * burst;
-
-	if (sched.left) {
-		sched.left--;
-		sched.late += sched.behind;
-		return true;
-	}
-	if (at < sched.due || (sched.sent && at - sched.last < whole - whole / 9))
-		return false;
-	sched.behind = at - sched.due >= whole;
-	sched.late += sched.behind;
-	sched.last = at;
-	sched.due += whole;
-	sched.left = burst - 1;
-	return true;
 }
 
 SEC("xdp")
@@ -130,25 +64,8 @@ int send(struct xdp_md *ctx)
 	u64 now = 0, k;
 	u32 lane, addr, port, size;
 
-	if (sched.done)
+	if (!under_way(&now) || (paced && !due(now)))
 		return XDP_DROP;
-	if (sched.count && sched.sent >= sched.count) {
-		tick(bpf_ktime_get_ns());
-		sched.done = 1;
-		return XDP_DROP;
-	}
-	if (paced || !(sched.sent & BATCH_MASK)) {
-		now = bpf_ktime_get_ns();
-		tick(now);
-		if (!sched.origin)
-			sched.origin = now;
-		if (sched.duration && now - sched.origin >= sched.duration) {
-			sched.done = 1;
-			return XDP_DROP;
-		}
-		if (paced && !due(now))
-			return XDP_DROP;
-	}
 
 	lane = 0;
 	if (lanes > 1) {
@@ -164,6 +81,9 @@ int send(struct xdp_md *ctx)
 	v = &l->variants[size];
 	if (mixed && v->shrink && bpf_xdp_adjust_tail(ctx, v->shrink))
 		return XDP_DROP;
+
+	if (paced && pattern == OCTETS)
+		paid(v->len + 4);
 
 	data = (void *)(long)ctx->data;
 	data_end = (void *)(long)ctx->data_end;
@@ -227,7 +147,7 @@ int send(struct xdp_md *ctx)
 		STORE32(data + ETH_LEN + IP4_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
 		STORE64(data + ETH_LEN + IP4_LEN + UDP_LEN + 10, bpf_cpu_to_be64(now));
 	}
-	sched.sent++;
+	leaves(now);
 	return bpf_redirect(l->ifindex, 0);
 }
 

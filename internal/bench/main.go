@@ -3,8 +3,14 @@
 // Command bench measures the engine beside its peers in one run and prints
 // ratios with their intervals. script/bench sets up and runs it as root.
 //
-// Every sender runs on CPU 0; all are counted by the same meter on the receiving
-// port, never by themselves.
+//	bed.go    where frames go: two namespaces, or the routing sandbox
+//	load.go   what is sent: 64 octets, IMIX, 1518, a capture, each also as a file
+//	peers.go  programs that others use
+//	ours.go   the engine's backends
+//	pacing.go when frames arrive, against when they should (-pacing)
+//
+// Whoever sends, the receiving port's own counter is what counts: no sender is
+// asked how much it sent.
 package main
 
 import (
@@ -14,38 +20,59 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
-	"boxdyno/engine"
-	"boxdyno/frame"
 	"boxdyno/host"
-	"boxdyno/lab"
 	"boxdyno/unit"
-
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 )
 
 func main() {
-	repeats := flag.Int("repeats", 5, "runs of each sender; the table shows medians")
-	span := flag.Duration("span", time.Second, "how long each of boxdyno's runs offers load")
+	o := options{}
+	flag.IntVar(&o.repeats, "repeats", 5, "runs of each sender; the table shows medians")
+	flag.DurationVar(&o.span, "span", 600*time.Millisecond, "how long each run offers load")
+	only := flag.String("only", "", "`words`, separated by commas: blocks whose title holds one of them")
+	flag.StringVar(&o.capture, "capture", "", "`FILE` that stands for a real capture; default: one made from template captures, or from the application mix")
+	flag.DurationVar(&o.pacing, "pacing", 0, "measure pacing instead: `how long` each rate is offered, such as 10s")
+	flag.DurationVar(&o.original, "original", 0, "with -pacing: `how long` a capture is replayed at its own times, such as 60s")
 	flag.Parse()
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *repeats, *span); err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, repeats int, span time.Duration) error {
-	if err := host.Has("tcpreplay"); err != nil {
-		return err
-	}
+type options struct {
+	repeats          int
+	span             time.Duration
+	only             []string
+	capture          string
+	pacing, original time.Duration
+}
+
+// A sender offers one load to a bed until ctx ends.
+type sender struct {
+	name  string
+	cores int
+	// send returns an *absent where it cannot send this load here.
+	send func(ctx context.Context, b *bed, l *load) error
+}
+
+// An absent says why a cell of the table is empty.
+type absent struct{ why string }
+
+// notForThis is why of senders that a block is not about; it does not name them.
+const notForThis = "not signed"
+
+func (a *absent) Error() string { return a.why }
+
+func run(ctx context.Context, o options) error {
 	unlock, err := host.Lock(ctx, func(holder string) { fmt.Fprintln(os.Stderr, "waiting for", holder) })
 	if err != nil {
 		return err
@@ -56,149 +83,106 @@ func run(ctx context.Context, repeats int, span time.Duration) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-
-	loop, err := build(ctx, "loop", nil)
+	if o.pacing > 0 {
+		if err := pacing(ctx, o.pacing, dir); err != nil || o.original == 0 {
+			return err
+		}
+		return original(ctx, o.original, dir)
+	}
+	tools, err := buildPeers(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer loop.Close()
-	shared, err := build(ctx, "sandbox", map[string]string{"placement": "shared"})
-	if err != nil {
-		return err
-	}
-	defer shared.Close()
-	if err := shared.Serve(ctx, lab.Service{Kind: "route"}); err != nil {
-		return err
-	}
-	for _, t := range []struct {
-		name string
-		bed  *lab.Testbed
-	}{
-		{"port to port, one core, 64-byte signed frames", loop},
-		{"through the routing sandbox, placement shared, 64-byte signed frames", shared},
-	} {
-		if err := compare(ctx, t.name, t.bed, dir, repeats, span); err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
+	for _, kind := range bedKinds {
+		b, err := kind.build(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind.title, err)
+		}
+		err = blocks(ctx, o, kind.title, b, dir, tools)
+		if cerr := b.close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind.title, err)
 		}
 	}
 	return nil
 }
 
-func build(ctx context.Context, name string, set map[string]string) (*lab.Testbed, error) {
-	for _, s := range lab.All {
-		if s.Name != name {
+func blocks(ctx context.Context, o options, title string, b *bed, dir string, tools peerTools) error {
+	loads, err := makeLoads(b, dir, o.capture)
+	if err != nil {
+		return err
+	}
+	for _, l := range loads {
+		name := title + ", " + l.name
+		if len(o.only) > 0 && !slices.ContainsFunc(o.only, func(w string) bool { return strings.Contains(name, w) }) {
 			continue
 		}
-		t := s.New()
-		fs := flag.NewFlagSet(name, flag.ContinueOnError)
-		t.Flags(fs)
-		for k, v := range set {
-			if err := fs.Set(k, v); err != nil {
-				return nil, err
+		senders := append(peers(tools), ours()...)
+		if b.meter != nil {
+			senders = append(peers(tools)[:1], intoMeter()...)
+			if l.spec == nil {
+				continue
 			}
 		}
-		return t.Build(ctx)
+		if err := compare(ctx, o, name, b, l, senders); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
 	}
-	return nil, fmt.Errorf("there is no topology %s", name)
+	return nil
 }
 
-// compare runs boxdyno and tcpreplay in turn from port 0 to port 1 of bed.
-func compare(ctx context.Context, name string, bed *lab.Testbed, dir string, repeats int, span time.Duration) error {
-	from, to := bed.Ports[0], bed.Ports[1]
-	spec := frame.Spec{
-		Sizes: []unit.FrameSize{64}, Flows: 1, SrcMAC: from.MAC, DstMAC: from.GatewayMAC,
-		Src: from.Addr4, Dst: to.Addr4, SrcPort: frame.FirstPort, DstPort: frame.Port,
-	}
-	meter, err := bed.Engine.OpenMeter(ctx, to.Port)
-	if err != nil {
-		return err
-	}
-	defer meter.Close()
-	tx, err := bed.Engine.OpenTransmitter(ctx, []host.Port{from.Port}, 0)
-	if err != nil {
-		return err
-	}
-	defer tx.Close()
-	const frames = 100_000
-	capture := filepath.Join(dir, name[:4]+".pcap")
-	if err := writeCapture(capture, spec, frames); err != nil {
-		return err
-	}
-	senders := []struct {
-		name string
-		send func() error
-	}{
-		{"boxdyno " + bed.Engine.Name(), func() error {
-			_, err := tx.Transmit(ctx, engine.Load{Duration: span}, engine.Stream{ID: 1, Frames: spec})
-			return err
-		}},
-		{"tcpreplay -t -K", func() error {
-			tester := &host.Local{Netns: from.Netns}
-			_, err := tester.Run(ctx, "", "taskset", "-c", "0", "tcpreplay", "-q", "-t", "-K", "-i", from.Name,
-				"--loop", strconv.Itoa(int(span.Seconds()*6)+1), capture)
-			return err
-		}},
-	}
+// compare runs the senders in turn, repeats times after a warm-up, and prints a
+// block: rates, and ratios to the first sender's rate in the same round.
+func compare(ctx context.Context, o options, name string, b *bed, l *load, senders []sender) error {
 	rates := make([][]float64, len(senders))
-	for range repeats + 1 { // the first is a warm-up
+	why := make([]string, len(senders))
+	for round := range o.repeats + 1 {
 		for i, s := range senders {
-			if err := meter.Arm(ctx, false, 1); err != nil {
-				return err
+			if why[i] != "" {
+				continue
 			}
-			if err := s.send(); err != nil {
+			rate, err := b.measure(ctx, o.span, func(ctx context.Context) error { return s.send(ctx, b, l) })
+			var none *absent
+			switch {
+			case errors.As(err, &none):
+				why[i] = none.why
+			case err != nil:
 				return fmt.Errorf("%s: %w", s.name, err)
+			case round > 0:
+				rates[i] = append(rates[i], rate)
 			}
-			time.Sleep(20 * time.Millisecond)
-			seen, err := meter.Read(ctx)
-			if err != nil {
-				return err
-			}
-			if seen.Streams[0].Frames == 0 {
-				return errors.New(s.name + ": nothing arrived at the meter")
-			}
-			rates[i] = append(rates[i], float64(seen.Streams[0].Rate))
 		}
 	}
-	fmt.Printf("%s (median of %d, least and greatest)\n", name, repeats)
-	ratios := make([]float64, repeats)
-	for i := range ratios {
-		ratios[i] = rates[0][i+1] / rates[1][i+1]
+	fmt.Printf("%s: median of %d, least and greatest\n", name, o.repeats)
+	fmt.Printf("  %-34s %5s %8s %20s %8s   %s\n", "sender", "cores", "frame/s", "", "bit/s L2", "times the first")
+	for i, s := range senders {
+		if why[i] != "" {
+			continue
+		}
+		m, lo, hi := spread(rates[i])
+		ratio := ""
+		if why[0] == "" {
+			ratios := make([]float64, len(rates[i]))
+			for k := range ratios {
+				ratios[k] = rates[i][k] / rates[0][k]
+			}
+			rm, rlo, rhi := spread(ratios)
+			ratio = fmt.Sprintf("%5.2f (%.2f to %.2f)", rm, rlo, rhi)
+		}
+		fmt.Printf("  %-34s %5d %8s %8s to %8s %8s   %s\n", s.name, s.cores, unit.SI(m), unit.SI(lo), unit.SI(hi), unit.SI(m*l.mean*8), ratio)
 	}
 	for i, s := range senders {
-		m, lo, hi := spread(rates[i][1:])
-		fmt.Printf("  %-20s %9sframe/s  %9s to %9s\n", s.name, unit.SI(m), unit.SI(lo), unit.SI(hi))
+		if why[i] != "" && why[i] != notForThis {
+			fmt.Printf("  %-34s not measured: %s\n", s.name, why[i])
+		}
 	}
-	m, lo, hi := spread(ratios)
-	fmt.Printf("  %-20s %9.1f          %9.1f to %9.1f\n\n", "ratio", m, lo, hi)
+	fmt.Println()
 	return nil
 }
 
 func spread(vs []float64) (median, lo, hi float64) {
 	s := slices.Sorted(slices.Values(vs))
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2, s[0], s[len(s)-1]
-}
-
-func writeCapture(name string, spec frame.Spec, n int) error {
-	b, err := frame.NewBuilder(spec, 1)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := pcapgo.NewWriter(f)
-	if err := w.WriteFileHeader(2048, layers.LinkTypeEthernet); err != nil {
-		return err
-	}
-	buf := make([]byte, 2048)
-	for k := range n {
-		size := b.Build(uint64(k), buf)
-		ci := gopacket.CaptureInfo{Timestamp: time.Unix(0, int64(k)*1000), CaptureLength: size, Length: size}
-		if err := w.WritePacket(ci, buf[:size]); err != nil {
-			return err
-		}
-	}
-	return f.Close()
 }

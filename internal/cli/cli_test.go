@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -32,7 +33,12 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"boxdyno": func() { os.Exit(Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
+		"boxdyno": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+			code := Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+			stop()
+			os.Exit(code)
+		},
 	})
 }
 
@@ -47,61 +53,64 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SUDO_UID", "")
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			// code N PROGRAM... runs a program that must exit with N.
-			"code": func(ts *testscript.TestScript, neg bool, args []string) {
-				checkCode(ts, args[0], ts.Exec(args[1], args[2:]...))
-			},
-			// unprivileged N PROGRAM... does the same without any capability.
-			"unprivileged": func(ts *testscript.TestScript, neg bool, args []string) {
-				argv := args[1:]
-				if os.Geteuid() == 0 {
-					argv = append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"}, argv...)
-				}
-				checkCode(ts, args[0], ts.Exec(argv[0], argv[1:]...))
-			},
-			// sentence PATTERN: standard error is one line that begins with the program's name and holds PATTERN.
-			"sentence": func(ts *testscript.TestScript, neg bool, args []string) {
-				s := ts.ReadFile("stderr")
-				if strings.Count(s, "\n") != 1 || !strings.HasPrefix(s, "boxdyno: ") || !strings.Contains(s, args[0]) {
-					ts.Fatalf("standard error is %q, want one sentence with %q", s, args[0])
-				}
-			},
-			// nottwice FILE: no trial of the run was finished twice.
-			"nottwice": func(ts *testscript.TestScript, neg bool, args []string) {
-				finished := map[string]int{}
-				for line := range strings.Lines(ts.ReadFile(args[0])) {
-					var r result.Record
-					ts.Check(json.Unmarshal([]byte(line), &r))
-					if r.Finished() {
-						finished[r.ID]++
-					}
-				}
-				for id, n := range finished {
-					if n != 1 {
-						ts.Fatalf("%s was finished %d times", id, n)
-					}
-				}
-				if len(finished) < 10 {
-					ts.Fatalf("only %d records are finished", len(finished))
-				}
-			},
-			// big FILE N writes N octets of YAML.
-			"big": func(ts *testscript.TestScript, neg bool, args []string) {
-				n, err := strconv.Atoi(args[1])
-				ts.Check(err)
-				ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("# filler\n"), n/9), 0o644))
-			},
-			// truncate FILE N keeps the first N lines and half of the next.
-			"truncate": func(ts *testscript.TestScript, neg bool, args []string) {
-				n, err := strconv.Atoi(args[1])
-				ts.Check(err)
-				lines := strings.SplitAfter(ts.ReadFile(args[0]), "\n")
-				cut := strings.Join(lines[:n], "") + lines[n][:len(lines[n])/2]
-				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(cut), 0o644))
-			},
-		},
+		Cmds: scriptCommands,
 	})
+}
+
+// scriptCommands are what scripts have besides testscript's own.
+var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	// code N PROGRAM... runs a program that must exit with N.
+	"code": func(ts *testscript.TestScript, neg bool, args []string) {
+		checkCode(ts, args[0], ts.Exec(args[1], args[2:]...))
+	},
+	// unprivileged N PROGRAM... does the same without any capability.
+	"unprivileged": func(ts *testscript.TestScript, neg bool, args []string) {
+		argv := args[1:]
+		if os.Geteuid() == 0 {
+			argv = append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"}, argv...)
+		}
+		checkCode(ts, args[0], ts.Exec(argv[0], argv[1:]...))
+	},
+	// sentence PATTERN: standard error is one line that begins with the program's name and holds PATTERN.
+	"sentence": func(ts *testscript.TestScript, neg bool, args []string) {
+		s := ts.ReadFile("stderr")
+		if strings.Count(s, "\n") != 1 || !strings.HasPrefix(s, "boxdyno: ") || !strings.Contains(s, args[0]) {
+			ts.Fatalf("standard error is %q, want one sentence with %q", s, args[0])
+		}
+	},
+	// nottwice FILE: no trial of the run was finished twice.
+	"nottwice": func(ts *testscript.TestScript, neg bool, args []string) {
+		finished := map[string]int{}
+		for line := range strings.Lines(ts.ReadFile(args[0])) {
+			var r result.Record
+			ts.Check(json.Unmarshal([]byte(line), &r))
+			if r.Finished() {
+				finished[r.ID]++
+			}
+		}
+		for id, n := range finished {
+			if n != 1 {
+				ts.Fatalf("%s was finished %d times", id, n)
+			}
+		}
+		if len(finished) < 10 {
+			ts.Fatalf("only %d records are finished", len(finished))
+		}
+	},
+	// big FILE N writes N octets of YAML.
+	"big": func(ts *testscript.TestScript, neg bool, args []string) {
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("# filler\n"), n/9), 0o644))
+	},
+	// truncate FILE N keeps the first N lines and half of the next.
+	"truncate": func(ts *testscript.TestScript, neg bool, args []string) {
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		lines := strings.SplitAfter(ts.ReadFile(args[0]), "\n")
+		cut := strings.Join(lines[:n], "") + lines[n][:len(lines[n])/2]
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(cut), 0o644))
+	},
 }
 
 func checkCode(ts *testscript.TestScript, want string, err error) {

@@ -42,6 +42,9 @@ func (a *app) listed(kind string) (out []listed, err error) {
 	case "backends":
 		for _, s := range engine.All {
 			out = append(out, listed{Name: s.Name, Doc: s.Doc})
+			for _, m := range s.Modes {
+				out = append(out, listed{Name: s.Name + "/" + m.Name, Doc: m.Doc})
+			}
 		}
 	case "roles":
 		roles, err := runner.Roles()

@@ -120,6 +120,8 @@ func (c *caller) boxdyno(args []string) {
 	switch {
 	case has("--resume") || has("--install"):
 		c.flags(args)
+	case args[0] == "send" || args[0] == "replay" || args[0] == "meter":
+		c.traffic(args)
 	case args[0] == "doctor": // what this machine lacks is not the page's fault
 		if code, _ := c.call(args); code != 0 && code != 3 {
 			c.t.Errorf("%s: exit code %d", c.line, code)
@@ -198,7 +200,7 @@ func (c *caller) script(name string, args []string) {
 		text = append(text, data...)
 	}
 	for _, a := range args {
-		if flag, ok := strings.CutPrefix(a, "--"); ok && !regexp.MustCompile(`flag\.\w+\("`+flag+`"`).Match(text) {
+		if flag, ok := strings.CutPrefix(a, "--"); ok && !regexp.MustCompile(`flag\.\w+\((&[\w.]+, )?"`+flag+`"`).Match(text) {
 			c.t.Errorf("%s: %s has no flag %s", c.line, name, a)
 		}
 	}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/internal/xsk"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// The way of a frame, for each queue of the port:
+//
+//	redirect (XDP)       stamps, gives to the queue's socket
+//	socket (kernel)      copies, or the NIC has written to the UMEM; no room: Drops
+//	queue's thread       parse, sequence, histograms; gives the memory back
+//
+// Arrival is when the XDP program ran; without metadata from the driver, when the
+// thread read the ring. Each queue judges sequences for itself: between queues
+// there is no order. What reaches a socket does not reach the stack.
+type afxdpMeter struct {
+	backend *afxdp
+	port    *afxdpPort
+	queues  []*queueMeter
+
+	mu     sync.Mutex
+	closed bool
+	armed  bool
+	passed passedFrames // when it was armed
+	hash   bool         // from the next Arm on
+}
+
+// A queueMeter empties one queue.
+type queueMeter struct {
+	*afxdpQueue
+	number int
+	port   string
+	clock  clock
+	thread *netns.Thread
+	stop   atomic.Bool
+
+	mu      sync.Mutex // guards the rings RX and Fill, and what follows
+	tally   *tally     // nil: not armed
+	since   unit.Instant
+	before  uint64 // drops when it was armed
+	stamped uint64 // frames that the XDP program stamped
+	read    uint64 // frames that it did not
+}
+
+// idle is how long a queue without frames is not looked at while its socket
+// sends: poll(2) would send in the sender's place.
+const idle = 200 * time.Microsecond
+
+// OpenMeter opens a socket on every queue of p, redirects to them, and starts
+// their threads.
+func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
+	m := &afxdpMeter{backend: b}
+	err = b.enter(p, func(open *afxdpPort) error {
+		m.port = open
+		for _, q := range open.queues {
+			if q != nil && q.meter {
+				return fmt.Errorf("open a meter on %s: it has one already", p.Name)
+			}
+		}
+		for i := range open.queues {
+			q, err := b.queue(open, i)
+			if err != nil {
+				m.letGo()
+				return err
+			}
+			q.meter = true
+			m.queues = append(m.queues, &queueMeter{afxdpQueue: q, number: i, port: p.Name, clock: newClock()})
+		}
+		if err := b.attach(open); err != nil {
+			m.letGo()
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range m.queues {
+		if q.thread, err = netns.Go(p.Netns, nil, q.run); err == nil {
+			err = m.port.redirect.add(q.number, q.Socket)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("start the meter of %s: %w", p.Name, err), m.Close())
+		}
+	}
+	return m, nil
+}
+
+func (m *afxdpMeter) letGo() {
+	for _, q := range m.queues {
+		q.meter = false
+	}
+}
+
+// run is a queue's thread.
+func (m *queueMeter) run() error {
+	fds := []unix.PollFd{{Fd: int32(m.FD()), Events: unix.POLLIN}}
+	nap := unix.NsecToTimespec(int64(idle))
+	quiet := time.Duration(0)
+	for !m.stop.Load() {
+		n, err := m.drain()
+		switch {
+		case err != nil:
+			return fmt.Errorf("meter frames on %s: %w", m.port, err)
+		case n > 0:
+			quiet = 0
+			continue
+		case m.sending.Load() && !m.zeroCopy:
+			_ = unix.Nanosleep(&nap, nil)
+			quiet += idle
+		default:
+			if _, err := unix.Poll(fds, 20); err != nil && err != unix.EINTR {
+				return fmt.Errorf("wait for frames on %s: %w", m.port, err)
+			}
+			quiet += 20 * time.Millisecond
+		}
+		if quiet < 20*time.Millisecond {
+			continue
+		}
+		quiet = 0
+		if err := m.Err(); err != nil {
+			return fmt.Errorf("meter frames on %s: %w", m.port, err)
+		}
+	}
+	return nil
+}
+
+// drain counts what is in the ring, a batch at a time.
+func (m *queueMeter) drain() (n int, err error) {
+	const batch = 256
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n = min(m.RX.Ready(), batch)
+	if n == 0 {
+		return 0, m.Wake()
+	}
+	now := m.clock.now()
+	for range n {
+		d, _ := m.RX.Take()
+		at := now
+		if stamp := m.UMEM[d.Addr-stampLen : d.Addr]; binary.NativeEndian.Uint64(stamp) != 0 {
+			at = unit.Instant(binary.NativeEndian.Uint64(stamp))
+			clear(stamp) // a later frame may have none
+			m.stamped++
+		} else {
+			m.read++
+		}
+		if m.tally != nil && at >= m.since {
+			m.tally.arrive(m.UMEM[d.Addr:d.Addr+uint64(d.Len)], at)
+		}
+		m.Fill.Put(d.Addr &^ (xsk.Chunk - 1))
+	}
+	m.RX.Release()
+	m.Fill.Publish()
+	return n, m.Wake()
+}
+
+// flush counts all that is in the ring now.
+func (m *queueMeter) flush() error {
+	for left := m.Entries(); left > 0; {
+		n, err := m.drain()
+		if err != nil || n == 0 {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+// drops are the frames that found no memory, or no room on the ring.
+func (m *queueMeter) drops() (uint64, error) {
+	s, err := m.Statistics()
+	return s.Rx_dropped + s.Rx_ring_full, err
+}
+
+// Arm forgets frames that arrived before it, also those still in the rings.
+func (m *afxdpMeter) Arm(_ context.Context, timing bool, streams ...uint16) (err error) {
+	if err := armable(streams); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.failed(); err != nil {
+		return err
+	}
+	if m.passed, err = m.port.redirect.counted(); err != nil {
+		return err
+	}
+	for _, q := range m.queues {
+		if err := q.arm(timing, m.hash && len(m.queues) == 1, streams); err != nil {
+			return err
+		}
+	}
+	m.armed = true
+	return nil
+}
+
+func (m *queueMeter) arm(timing, hash bool, streams []uint16) (err error) {
+	if err := m.flush(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tally, m.since, m.stamped, m.read = newTally(timing, slices.Clone(streams)), m.clock.now(), 0, 0
+	if hash {
+		m.tally.hash = NewDigest()
+	}
+	m.before, err = m.drops()
+	return err
+}
+
+// Hash works for ports with one queue.
+func (m *afxdpMeter) Hash(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hash = on
+}
+
+func (m *afxdpMeter) Read(ctx context.Context) (MeterReport, error) {
+	if err := ctx.Err(); err != nil {
+		return MeterReport{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.failed(); err != nil {
+		return MeterReport{}, err
+	}
+	if !m.armed {
+		return MeterReport{}, errors.New("read the meter of " + m.port.port.Name + ": it is not armed")
+	}
+	var reports []MeterReport
+	var stamped, read uint64
+	for _, q := range m.queues {
+		if err := q.flush(); err != nil {
+			return MeterReport{}, err
+		}
+		r, err := q.report()
+		if err != nil {
+			return MeterReport{}, err
+		}
+		reports = append(reports, r)
+		q.mu.Lock()
+		stamped, read = stamped+q.stamped, read+q.read
+		q.mu.Unlock()
+	}
+	passed, err := m.port.redirect.counted()
+	if err != nil {
+		return MeterReport{}, err
+	}
+	r := sumReports(reports)
+	n := passed.Frames - m.passed.Frames
+	r.Foreign += n
+	r.ForeignOctets += passed.Octets - m.passed.Octets + n*unit.FCS
+	r.Stamps = stampedBy(stamped, read)
+	return r, nil
+}
+
+// stampedBy names what took the times.
+func stampedBy(stamped, read uint64) string {
+	program, ring := stamps("XDP program"), stamps("reading of the AF_XDP ring")
+	switch {
+	case read == 0:
+		return program
+	case stamped == 0:
+		return ring
+	}
+	return fmt.Sprintf("%s, %d of %d frames %s", program, read, stamped+read, ring)
+}
+
+func (m *queueMeter) report() (MeterReport, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	drops, err := m.drops()
+	if err != nil {
+		return MeterReport{}, err
+	}
+	return m.tally.report(drops-m.before, ""), nil
+}
+
+// failed is why a thread ended, if one did.
+func (m *afxdpMeter) failed() error {
+	if m.closed {
+		return fmt.Errorf("the meter of %s is closed", m.port.port.Name)
+	}
+	for _, q := range m.queues {
+		select {
+		case <-q.thread.Done():
+			return q.thread.Wait()
+		default:
+		}
+	}
+	return nil
+}
+
+// Close leaves the port's frames to the kernel again.
+func (m *afxdpMeter) Close() (err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	for _, q := range m.queues {
+		err = errors.Join(err, m.port.redirect.remove(q.number))
+	}
+	for _, q := range m.queues {
+		if q.stop.Store(true); q.thread != nil {
+			_ = q.thread.Interrupt() // it may have ended
+			_ = q.thread.Wait()      // Read has told why
+		}
+	}
+	m.backend.mu.Lock()
+	defer m.backend.mu.Unlock()
+	m.letGo()
+	return errors.Join(err, m.backend.sweep(m.port))
+}
+
+// sumReports is the report of a port whose queues have seen reports.
+func sumReports(reports []MeterReport) MeterReport {
+	sum := reports[0]
+	for _, r := range reports[1:] {
+		sum.Foreign += r.Foreign
+		sum.ForeignOctets += r.ForeignOctets
+		sum.Drops += r.Drops
+		sum.First, sum.Last = earlier(sum.First, r.First), max(sum.Last, r.Last)
+		for i := range r.Streams {
+			sum.Streams[i] = sumStreams(sum.Streams[i], r.Streams[i])
+		}
+	}
+	return sum
+}
+
+func sumStreams(a, b RxReport) RxReport {
+	a.Frames += b.Frames
+	a.Octets += b.Octets
+	a.Reordered += b.Reordered
+	a.Duplicate += b.Duplicate
+	a.Broken += b.Broken
+	a.Span = max(a.Span, b.Span)
+	a.First, a.Last = earlier(a.First, b.First), max(a.Last, b.Last)
+	a.Rate = rateOver(a.Frames, a.First, a.Last)
+	a.Latency, a.Gaps = sumHistograms(a.Latency, b.Latency), sumHistograms(a.Gaps, b.Gaps)
+	a.IPDV, a.Bursts = sumHistograms(a.IPDV, b.IPDV), sumHistograms(a.Bursts, b.Bursts)
+	return a
+}
+
+// earlier is the earlier of two instants, where 0 is none.
+func earlier(a, b unit.Instant) unit.Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// sumHistograms is a histogram with the counts of both; nil is none.
+func sumHistograms(a, b *result.Histogram) *result.Histogram {
+	if a == nil || b == nil {
+		return nil
+	}
+	sum := &result.Histogram{Upper: []float64{}, Count: []uint64{}}
+	for i, j := 0, 0; i < len(a.Upper) || j < len(b.Upper); {
+		switch {
+		case j == len(b.Upper) || i < len(a.Upper) && a.Upper[i] < b.Upper[j]:
+			sum.Upper, sum.Count = append(sum.Upper, a.Upper[i]), append(sum.Count, a.Count[i])
+			i++
+		case i == len(a.Upper) || b.Upper[j] < a.Upper[i]:
+			sum.Upper, sum.Count = append(sum.Upper, b.Upper[j]), append(sum.Count, b.Count[j])
+			j++
+		default:
+			sum.Upper, sum.Count = append(sum.Upper, a.Upper[i]), append(sum.Count, a.Count[i]+b.Count[j])
+			i, j = i+1, j+1
+		}
+	}
+	return sum
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
+	"boxdyno/result"
+	"boxdyno/unit"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+func TestAFXDPMeterTellsFramesApart(t *testing.T) {
+	a, b := quiet(t)
+	_, _, m := openAFXDPOn(t, []host.Port{a}, b)
+	arm(t, m[0], false, 7)
+	stack := hearAt(t, b)
+	other := testFrame(t, testSpec(), 8, 0)
+	inject(t, a, testFrame(t, testSpec(), 7, 0), other)
+	arm(t, m[0], false, 7, 9) // forgets what came so far
+	ours := testFrame(t, testSpec(), 7, 3)
+	experimental := append(append(make([]byte, 12), 0x88, 0xb5), make([]byte, 100)...)
+	arp := append(append(make([]byte, 12), 0x08, 0x06), make([]byte, 46)...)
+	icmp6 := func(kind byte) []byte {
+		f := append(append(make([]byte, 12), 0x86, 0xdd), make([]byte, 64)...)
+		f[14], f[20], f[54] = 0x60, 58, kind
+		return f
+	}
+	inject(t, a, ours, ours, ours, testFrame(t, testSpec(), 7, 1), append(ours, 1, 2), other, experimental, arp,
+		icmp6(132), icmp6(133), icmp6(137), icmp6(138))
+	r := readMeter(t, m[0])
+	if s := r.Streams[0]; s.Frames != 4 || s.Duplicate != 2 || s.Reordered != 1 || s.Broken != 1 {
+		t.Errorf("%+v", s)
+	}
+	octets := uint64(len(other) + len(experimental) + len(arp) + 4*len(icmp6(0)) + 7*unit.FCS)
+	if r.Foreign != 7 || r.ForeignOctets != octets || r.Drops != 0 || r.Streams[1].Stream != 9 || r.Streams[1].Frames != 0 {
+		t.Errorf("want %d foreign octets, %+v", octets, r)
+	}
+	if again := readMeter(t, m[0]); again.Streams[0].Frames != 4 || again.Foreign != 7 {
+		t.Errorf("read twice: %+v", again)
+	}
+	// Neighbours can find the port; nothing else is the stack's.
+	for _, want := range [][]byte{arp, icmp6(133), icmp6(137)} {
+		buf := make([]byte, 2048)
+		n, err := unix.Read(stack, buf)
+		if err != nil || !bytes.Equal(buf[:max(n, 0)], want) {
+			t.Errorf("the stack has %x, %v, want %x", buf[:max(n, 0)], err, want)
+		}
+	}
+	if n, _, err := unix.Recvfrom(stack, make([]byte, 2048), unix.MSG_DONTWAIT); err != unix.EAGAIN {
+		t.Errorf("the stack has more: %d octets, %v", n, err)
+	}
+}
+
+// A ring that nobody empties loses frames, and says how many.
+func TestAFXDPMeterDrops(t *testing.T) {
+	a, b := quiet(t)
+	_, tx, ms := openAFXDPOn(t, []host.Port{a}, b)
+	m := ms[0].(*afxdpMeter)
+	arm(t, m, false, 7)
+	q := m.queues[0]
+	q.mu.Lock() // the thread stands
+	const n = 20_000
+	_, err := tx.Transmit(context.Background(), Load{Count: n}, Stream{ID: 7, Frames: spec4(1, 64)})
+	q.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := readMeter(t, m)
+	dropped := stats(t, a).TxDropped
+	if r.Drops == 0 || r.Drops+r.Streams[0].Frames+dropped != n {
+		t.Errorf("%d received, %d dropped by the meter, %d by the port, of %d", r.Streams[0].Frames, r.Drops, dropped, n)
+	}
+	arm(t, m, false, 7)
+	if r := readMeter(t, m); r.Drops != 0 {
+		t.Errorf("armed again: %d drops", r.Drops)
+	}
+}
+
+// A listed source yields its frames, pass by pass.
+type listed struct {
+	frames [][]byte
+	next   int
+}
+
+func (s *listed) Shape() frame.Shape {
+	var shape frame.Shape
+	for _, f := range s.frames {
+		shape.Frames++
+		shape.Octets += uint64(len(f)+7) &^ 7
+		shape.Longest = max(shape.Longest, len(f))
+	}
+	return shape
+}
+
+func (s *listed) Fill(w *frame.Window) error {
+	for ; s.next < len(s.frames); s.next++ {
+		_, buf := w.Next(len(s.frames[s.next]))
+		if buf == nil {
+			return nil
+		}
+		copy(buf, s.frames[s.next])
+	}
+	s.next = 0
+	return io.EOF
+}
+
+func (s *listed) Notes() []string { return nil }
+func (s *listed) Close() error    { return nil }
+
+// Frames of a source arrive octet by octet and in order.
+func TestAFXDPSource(t *testing.T) {
+	a, b := quiet(t)
+	_, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	s := &listed{}
+	for n := 60; n <= 1514; n++ {
+		f := make([]byte, n)
+		for i := range f {
+			f[i] = byte(n + i*7)
+		}
+		copy(f[12:], []byte{0x88, 0xb5})
+		s.frames = append(s.frames, f)
+	}
+	want := NewDigest()
+	octets := uint64(0)
+	const passes = 3
+	for range passes {
+		for _, f := range s.frames {
+			want.Add(f)
+			octets += uint64(len(f) + unit.FCS)
+		}
+	}
+	m[0].(Hasher).Hash(true)
+	arm(t, m[0], false)
+	reps, err := tx.Transmit(context.Background(), Load{Rate: 50e3, Passes: passes}, Stream{ID: 1, Source: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := readMeter(t, m[0])
+	if n := passes * uint64(len(s.frames)); reps[0].Accepted != n || r.Foreign != n || r.Drops != 0 || reps[0].Octets != octets || r.ForeignOctets != octets {
+		t.Errorf("want %d frames: %+v, %+v", n, reps[0], r)
+	}
+	if r.Hash != want.Sum() {
+		t.Errorf("received frames hash to %s, sent ones to %s", r.Hash, want.Sum())
+	}
+}
+
+// hearAt is a socket that hears what arrives at p.
+func hearAt(t testing.TB, p host.Port) (fd int) {
+	t.Helper()
+	if err := netns.Do(p.Netns, func() (err error) {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		index, _, err := ethernet(p)
+		if err != nil {
+			return err
+		}
+		all := uint16(unix.ETH_P_ALL)
+		return errors.Join(
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
+			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}),
+			unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: index}),
+		)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// wide is quiet with ports of two queues.
+func wide(t testing.TB) (a, b host.Port) {
+	t.Helper()
+	testutil.Privileged(t)
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	if err := netns.Do(ns.Path(), func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = "a", 2, 2
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "b", PeerNumTxQueues: 2, PeerNumRxQueues: 2}); err != nil {
+			return err
+		}
+		for _, name := range []string{"a", "b"} {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			l, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkSetUp(l)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return host.Port{Netns: ns.Path(), Name: "a"}, host.Port{Netns: ns.Path(), Name: "b"}
+}
+
+// A queue that only receives is nobody's to send by: the kernel would index the
+// port's transmit queues with it.
+func TestAFXDPSendsByTransmitQueues(t *testing.T) {
+	a, _ := wide(t)
+	if err := netns.Do(a.Netns, func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		_, err = e.SetChannels(a.Name, ethtool.Channels{RxCount: 2, TxCount: 1})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b, tx, _ := openAFXDPOn(t, []host.Port{a}, a)
+	if _, err := b.OpenTransmitter(context.Background(), []host.Port{a}, 1); err == nil {
+		t.Error("a port of one transmit queue has two transmitters")
+	}
+	if n := len(tx.(*afxdpTransmitter).outlets[0].port.queues); n != 2 {
+		t.Errorf("%d queues, want 2", n)
+	}
+}
+
+// Two transmitters send by two queues at once; the meter sums what both bring.
+func TestAFXDPQueues(t *testing.T) {
+	testutil.NoLeaks(t)
+	a, b := wide(t)
+	backend, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	ctx := context.Background()
+	second, err := backend.OpenTransmitter(ctx, []host.Port{a}, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if _, err := backend.OpenTransmitter(ctx, []host.Port{a}, -1); err == nil {
+		t.Error("a port of two queues has three transmitters")
+	} else {
+		t.Log(err)
+	}
+	arm(t, m[0], true, 1, 2)
+	done := make(chan error, 1)
+	go func() {
+		_, err := second.Transmit(ctx, Load{Rate: 5e3, Count: 1000}, Stream{ID: 2, Frames: spec4(1, 128)})
+		done <- err
+	}()
+	_, err = tx.Transmit(ctx, Load{Rate: 5e3, Count: 1000}, Stream{ID: 1, Frames: spec4(1, 64)})
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	r := readMeter(t, m[0])
+	for i, octets := range []uint64{64_000, 128_000} {
+		if s := r.Streams[i]; s.Frames != 1000 || s.Octets != octets || s.Reordered+s.Duplicate != 0 || s.Latency.Total() != 1000 {
+			t.Errorf("%+v", s)
+		}
+	}
+	for i, q := range m[0].(*afxdpMeter).queues {
+		if q.stamped != 1000 {
+			t.Errorf("queue %d brought %d frames", i, q.stamped)
+		}
+	}
+	if r.Foreign+r.Drops != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// attached says whether an XDP program is on p.
+func attached(t testing.TB, p host.Port) (yes bool) {
+	t.Helper()
+	if err := netns.Do(p.Netns, func() error {
+		l, err := netlink.LinkByName(p.Name)
+		if err == nil && l.Attrs().Xdp != nil {
+			yes = l.Attrs().Xdp.Attached
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return yes
+}
+
+// A port whose driver runs no XDP programs has the kernel run them.
+func TestAFXDPGeneric(t *testing.T) {
+	testutil.NoLeaks(t)
+	a, _ := quiet(t)
+	lo := host.Port{Netns: a.Netns, Name: "lo"}
+	if err := netns.Do(lo.Netns, func() error {
+		l, err := netlink.LinkByName(lo.Name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(l)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	x := newAFXDP()
+	if err := x.Probe(context.Background(), lo); err != nil || x.Name() != "afxdp/copy+generic" {
+		t.Errorf("%s: %v", x.Name(), err)
+	}
+	_, tx, m := openAFXDPOn(t, []host.Port{lo}, lo)
+	arm(t, m[0], true, 4)
+	const n = 500
+	reps, err := tx.Transmit(context.Background(), Load{Rate: 5e3, Count: n}, Stream{ID: 4, Frames: spec4(1, 128)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := readMeter(t, m[0])
+	if s := r.Streams[0]; reps[0].Accepted != n || s.Frames != n || s.Octets != n*128 || s.Broken+s.Reordered+r.Drops+r.Foreign != 0 || !strings.Contains(r.Stamps, "XDP program") {
+		t.Errorf("%+v, %+v", reps, r)
+	}
+}
+
+// A process that is killed leaves neither program nor socket.
+func TestAFXDPKilled(t *testing.T) {
+	if port := os.Getenv("BOXDYNO_TEST_METER"); port != "" {
+		ns, name, _ := strings.Cut(port, " ")
+		if _, err := newAFXDP().OpenMeter(context.Background(), host.Port{Netns: ns, Name: name}); err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString("open\n")
+		select {}
+	}
+	a, _ := quiet(t)
+	child := exec.Command(os.Args[0], "-test.run=^TestAFXDPKilled$")
+	child.Env = append(os.Environ(), "BOXDYNO_TEST_METER="+a.Netns+" "+a.Name)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	held := attached(t, a)
+	if err := child.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = child.Wait() // killed
+	if line != "open\n" || !held {
+		t.Fatalf("the child said %q; program attached: %v", line, held)
+	}
+	if attached(t, a) {
+		t.Error("the program is still attached")
+	}
+	m, err := newAFXDP().OpenMeter(context.Background(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSumReports(t *testing.T) {
+	ours, other := testFrame(t, testSpec(), 4, 0), make([]byte, 60)
+	rapid.Check(t, func(t *rapid.T) {
+		both := newTally(false, []uint16{4})
+		queues := []*tally{newTally(false, []uint16{4}), newTally(false, []uint16{4})}
+		at := unit.Instant(0)
+		for range rapid.IntRange(0, 50).Draw(t, "frames") {
+			at += unit.Instant(rapid.IntRange(1, 1000).Draw(t, "gap"))
+			f := rapid.SampledFrom([][]byte{ours, other}).Draw(t, "frame")
+			both.arrive(f, at)
+			queues[rapid.IntRange(0, 1).Draw(t, "queue")].arrive(f, at)
+		}
+		want := both.report(7, "")
+		got := sumReports([]MeterReport{queues[0].report(3, ""), queues[1].report(4, "")})
+		w, g := &want.Streams[0], &got.Streams[0]
+		w.Duplicate, g.Duplicate = 0, 0 // the same number again: each queue judges for itself
+		if g.Frames != w.Frames || g.Octets != w.Octets || g.First != w.First || g.Last != w.Last || g.Rate != w.Rate ||
+			got.Foreign != want.Foreign || got.ForeignOctets != want.ForeignOctets || got.Drops != want.Drops || got.First != want.First || got.Last != want.Last {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestSumHistograms(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var counts [3][buckets]uint64
+		for i := range 2 {
+			for range rapid.IntRange(0, 20).Draw(t, "values") {
+				b := rapid.IntRange(0, 40).Draw(t, "bucket")
+				counts[i][b]++
+				counts[2][b]++
+			}
+		}
+		got, want := sumHistograms(histogram(counts[0][:]), histogram(counts[1][:])), histogram(counts[2][:])
+		if !slices.Equal(got.Upper, want.Upper) || !slices.Equal(got.Count, want.Count) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+	if sumHistograms(nil, &result.Histogram{}) != nil {
+		t.Error("a sum with none")
+	}
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/internal/xsk"
+	"boxdyno/unit"
+)
+
+// The way of a frame, up to the flush that of the packet backend (packet_tx.go):
+//
+//	feed, pace, build, stamp     on the sender's thread
+//	UMEM, TX ring                copied; no room: waits for completions
+//	sendto                       copy mode: the kernel sends the ring's frames, in the call; failed: EBUSY
+//	                             zero-copy: wakes the driver, where it sleeps
+//	port                         driver; tx_dropped
+//	Completion ring              the memory is free again
+//
+// A port that drops a frame answers EBUSY, and what its driver has counted in
+// tx_dropped was accepted, as with sendmmsg.
+type afxdpTransmitter struct {
+	packetTransmitter
+	backend *afxdp
+	mu      sync.Mutex // Close waits for a Transmit: it takes the memory away
+	outlets []*afxdpOutlet
+}
+
+// An afxdpOutlet is a lane's queue.
+type afxdpOutlet struct {
+	*afxdpQueue
+	port  *afxdpPort
+	owner [afxdpSends]*packetStream // whose frame an entry of TX is
+	taken uint32                    // first entry of TX that the kernel has not taken, as far as is known
+
+	// Direct: frames are built where they are sent from, in memory that holds the
+	// first one already. That is for one stream alone.
+	direct bool
+	lent   *packetStream // has pieces of memory to build in
+}
+
+// waitRoom is how long a sender sleeps that the port takes nothing from.
+const waitRoom = 20 * time.Microsecond
+
+// OpenTransmitter opens a queue of each lane: that of cpu, or the next one that
+// has no transmitter.
+func (b *afxdp) OpenTransmitter(_ context.Context, lanes []host.Port, cpu int) (_ Transmitter, err error) {
+	if len(lanes) == 0 {
+		return nil, errors.New("open an afxdp transmitter: no lanes are given")
+	}
+	t := &afxdpTransmitter{backend: b, packetTransmitter: packetTransmitter{netns: lanes[0].Netns}}
+	if cpu >= 0 {
+		t.cpus = []int{cpu}
+	}
+	for _, p := range lanes {
+		if p.Netns != t.netns {
+			return nil, errors.Join(fmt.Errorf("open an afxdp transmitter: %s and %s stand in two namespaces", lanes[0].Name, p.Name), t.Close())
+		}
+		if err := b.enter(p, func(open *afxdpPort) error {
+			q, err := b.sender(open, max(cpu, 0))
+			if err != nil {
+				return err
+			}
+			q.sender = true
+			o := &afxdpOutlet{afxdpQueue: q, port: open, taken: q.TX.Next()}
+			t.outlets = append(t.outlets, o)
+			t.lanes = append(t.lanes, &packetLane{port: p, fd: -1, mtu: open.mtu, out: o})
+			return nil
+		}); err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+	}
+	return t, nil
+}
+
+// sender is a queue of p without a transmitter.
+func (b *afxdp) sender(p *afxdpPort, cpu int) (*afxdpQueue, error) {
+	n := p.sending
+	for i := range n {
+		if at := (cpu + i) % n; p.queues[at] == nil || !p.queues[at].sender {
+			return b.queue(p, at)
+		}
+	}
+	return nil, fmt.Errorf("open an afxdp transmitter on %s: each of its %d queues has one; give it more queues (ethtool -L), or use fewer CPUs", p.port.Name, n)
+}
+
+func (t *afxdpTransmitter) Close() (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.backend.mu.Lock()
+	defer t.backend.mu.Unlock()
+	for _, o := range t.outlets {
+		o.sender = false
+		err = errors.Join(err, t.backend.sweep(o.port))
+	}
+	t.outlets, t.lanes = nil, nil
+	return err
+}
+
+// Transmit has each lane's memory in pieces of its longest frame.
+func (t *afxdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream) ([]TxReport, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	longest, lone := make([]int, len(t.outlets)), make([]*frame.Builder, len(t.outlets))
+	count := make([]int, len(t.outlets))
+	for _, s := range streams {
+		if s.Lane < 0 || s.Lane >= len(t.outlets) {
+			continue // is refused below
+		}
+		n := 0
+		if s.Source != nil {
+			n = s.Source.Shape().Longest
+		} else if b, err := frame.NewBuilder(s.Frames, s.ID); err == nil {
+			for _, v := range b.Variants {
+				n = max(n, v.Len)
+			}
+			lone[s.Lane] = b
+		}
+		if n > xsk.Longest {
+			return nil, fmt.Errorf("transmit stream %d: a frame has %d octets, and AF_XDP memory takes %d: use backend packet", s.ID, n, xsk.Longest)
+		}
+		longest[s.Lane] = max(longest[s.Lane], n)
+		count[s.Lane]++
+	}
+	for i, o := range t.outlets {
+		o.reap()
+		o.memory.divide(longest[i])
+		if o.direct = count[i] == 1 && lone[i] != nil; o.direct {
+			o.memory.fill(o.UMEM, lone[i])
+		}
+		o.sending.Store(true)
+		defer o.sending.Store(false)
+	}
+	return t.packetTransmitter.Transmit(ctx, l, streams...)
+}
+
+// flush hands the queue's frames to the kernel. What has not been taken when time
+// is up was not sent.
+func (o *afxdpOutlet) flush(s *packetSender, q *sendQueue) error {
+	left := 0
+	for i := 0; i < q.n; {
+		o.reap()
+		put := o.put(q, i)
+		i += put
+		left += put
+		o.TX.Publish()
+		sent, err := o.push(s, q)
+		if !sent {
+			left -= o.void()
+		}
+		if !sent || put == 0 && s.over(s.clock.now()) {
+			for ; i < q.n; i++ {
+				q.stream[i].unsent(int(q.iovs[i].Len))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if put == 0 {
+			o.rest()
+		}
+	}
+	q.batch = max(q.batch, left)
+	q.n = 0
+	return nil
+}
+
+// put puts the frames from i on on TX, as many as there is room for.
+func (o *afxdpOutlet) put(q *sendQueue, i int) (n int) {
+	for room := o.TX.Free(); i+n < q.n && n < room; n++ {
+		at, ok := o.memory.take()
+		if !ok {
+			break
+		}
+		st, iov := q.stream[i+n], &q.iovs[i+n]
+		length := int(iov.Len)
+		if o.direct {
+			at = o.swap(st, i+n, at, length)
+		} else {
+			copy(o.UMEM[at:], unsafe.Slice(iov.Base, length))
+		}
+		o.owner[o.TX.Next()%afxdpSends] = st
+		o.TX.Put(xsk.Desc{Addr: at, Len: uint32(length)})
+	}
+	return n
+}
+
+// swap takes the piece in which the stream has built its frame i, for an empty
+// one. The first ones are not pieces yet.
+func (o *afxdpOutlet) swap(st *packetStream, i int, empty uint64, length int) uint64 {
+	if built, ok := o.address(st.bufs[i]); ok {
+		st.bufs[i] = o.piece(empty, st.bufs[i])
+		return built
+	}
+	copy(o.UMEM[empty:], st.bufs[i][:length])
+	if fresh, ok := o.memory.take(); ok {
+		st.bufs[i], o.lent = o.piece(fresh, st.bufs[i]), st
+	}
+	return empty
+}
+
+// piece is the memory at an address, in place of buf.
+func (o *afxdpOutlet) piece(at uint64, buf []byte) []byte {
+	return o.UMEM[at:][:min(len(buf), o.memory.stride)]
+}
+
+// address is where buf is in the UMEM, if it is.
+func (o *afxdpOutlet) address(buf []byte) (uint64, bool) {
+	at := uintptr(unsafe.Pointer(&buf[0])) - uintptr(unsafe.Pointer(&o.UMEM[0]))
+	return uint64(at), at < uintptr(len(o.UMEM))
+}
+
+// push makes the kernel take what is on TX. It reports false where time was up
+// before that.
+func (o *afxdpOutlet) push(s *packetSender, q *sendQueue) (bool, error) {
+	for o.taken != o.TX.Next() {
+		err := o.Kick()
+		taken := o.TX.Taken()
+		moved := int32(taken-o.taken) > 0
+		if moved {
+			o.taken = taken
+		}
+		switch {
+		case err == nil && o.zeroCopy:
+			return true, nil // the driver takes it in its own time
+		case err == nil && o.taken != o.TX.Next():
+			return false, fmt.Errorf("send from %s: its queue sends no longer: did it lose queues (ethtool -L)?", q.port.Name)
+		case err == nil:
+		case err == unix.EBUSY && !o.zeroCopy:
+			if !moved {
+				o.taken++ // the kernel does not say so before it has sent another one
+			}
+			st := o.owner[(o.taken-1)%afxdpSends]
+			st.failed++
+			st.failedOct += uint64(o.TX.At(o.taken-1).Len) + unit.FCS
+			q.failed++
+		case err == unix.EAGAIN || err == unix.ENOBUFS || err == unix.EBUSY:
+			if moved || o.reap() > 0 {
+				continue
+			}
+			if s.over(s.clock.now()) {
+				return false, nil
+			}
+			o.rest()
+		default:
+			return false, xskError("send from "+q.port.Name, err)
+		}
+	}
+	return true, nil
+}
+
+func (o *afxdpOutlet) rest() {
+	nap := unix.NsecToTimespec(int64(waitRoom))
+	_ = unix.Nanosleep(&nap, nil) // EINTR: looks again
+}
+
+// void takes what the kernel has not taken off TX, and off what was sent.
+func (o *afxdpOutlet) void() (n int) {
+	for ; o.taken != o.TX.Next(); o.taken++ {
+		d := o.TX.At(o.taken)
+		o.owner[o.taken%afxdpSends].unsent(int(d.Len))
+		o.memory.back(d.Addr)
+		d.Len = 0 // an invalid entry: the kernel skips it
+		n++
+	}
+	return n
+}
+
+// unsent takes a frame of so many octets back that was counted as sent.
+func (st *packetStream) unsent(octets int) {
+	st.sent--
+	st.octets -= uint64(octets) + unit.FCS
+}
+
+// reap takes memory back whose frames have left.
+func (o *afxdpOutlet) reap() (n int) {
+	for ; ; n++ {
+		at, ok := o.Completion.Take()
+		if !ok {
+			break
+		}
+		o.memory.back(at)
+	}
+	if n > 0 {
+		o.Completion.Release()
+	}
+	return n
+}
+
+// finish waits for the driver to take what is on TX: a zero-copy one may have
+// left some of it for later. What it leaves there for 100 ms was not sent.
+func (o *afxdpOutlet) finish(q *sendQueue) (gone error) {
+	const patience = 100 * time.Millisecond
+	for last := time.Now(); o.zeroCopy && o.taken != o.TX.Next(); o.rest() {
+		err := o.Kick()
+		if taken := o.TX.Taken(); taken != o.taken {
+			o.taken, last = taken, time.Now()
+			continue
+		}
+		if err != nil && err != unix.EAGAIN && err != unix.ENOBUFS && err != unix.EBUSY {
+			gone = xskError("send from "+q.port.Name, err)
+		}
+		if gone != nil || time.Since(last) > patience {
+			o.void()
+		}
+	}
+	if o.lent != nil {
+		for _, buf := range o.lent.bufs {
+			if at, ok := o.address(buf); ok {
+				o.memory.back(at)
+			}
+		}
+		o.lent = nil
+	}
+	o.reap()
+	return gone
+}
+
+// probe sends one frame.
+func (t *afxdpTransmitter) probe(buf []byte) error {
+	o := t.outlets[0]
+	o.memory.divide(len(buf))
+	at, _ := o.memory.take()
+	copy(o.UMEM[at:], buf)
+	o.TX.Put(xsk.Desc{Addr: at, Len: uint32(len(buf))})
+	o.TX.Publish()
+	if err := o.Kick(); err != nil && err != unix.EBUSY { // a drop is an answer too
+		return xskError("send a frame from "+o.port.port.Name, err)
+	}
+	return nil
+}
+
+// A sendMemory is the part of a UMEM that frames are sent from. Frames lie close
+// together, several to a chunk, and what was freed last is used first, so that
+// they stay in the caches.
+type sendMemory struct {
+	first  uint64   // address of the first chunk
+	stride int      // of a frame
+	free   []uint64 // addresses
+	away   []uint16 // of each chunk, frames that the kernel has
+	ours   []bool   // whether a chunk is divided by stride: its frames were back when it was
+}
+
+func newSendMemory(before, chunks int) *sendMemory {
+	return &sendMemory{first: uint64(before * xsk.Chunk), away: make([]uint16, chunks), ours: make([]bool, chunks)}
+}
+
+// divide makes pieces for frames of up to longest octets of all chunks that have
+// no frame under way.
+func (m *sendMemory) divide(longest int) {
+	m.stride = max((longest+63)&^63, 64)
+	m.free = m.free[:0]
+	for c := range m.away {
+		m.ours[c] = m.away[c] == 0
+		if !m.ours[c] {
+			continue
+		}
+		for off := 0; off+m.stride <= xsk.Chunk && len(m.free) < afxdpSends; off += m.stride {
+			m.free = append(m.free, m.first+uint64(c*xsk.Chunk+off))
+		}
+	}
+}
+
+// fill puts the first frame of b into every free piece, before octets that are
+// zero.
+func (m *sendMemory) fill(umem []byte, b *frame.Builder) {
+	for _, at := range m.free {
+		piece := umem[at : at+uint64(m.stride)]
+		clear(piece)
+		b.Build(0, piece)
+	}
+}
+
+// take is the address of a piece; false where none is free.
+func (m *sendMemory) take() (at uint64, ok bool) {
+	if len(m.free) == 0 {
+		return 0, false
+	}
+	at = m.free[len(m.free)-1]
+	m.free = m.free[:len(m.free)-1]
+	m.away[m.chunk(at)]++
+	return at, true
+}
+
+// back frees a piece that was taken, perhaps before the last divide.
+func (m *sendMemory) back(at uint64) {
+	c := m.chunk(at)
+	m.away[c]--
+	if m.ours[c] {
+		m.free = append(m.free, at)
+	}
+}
+
+func (m *sendMemory) chunk(at uint64) int { return int(at-m.first) / xsk.Chunk }

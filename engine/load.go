@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"boxdyno/unit"
+)
+
+const (
+	maxBurst    = 1 << 16
+	maxDuration = 366 * 24 * time.Hour
+)
+
+// check says what is wrong with a load, and with streams for it, in a sentence.
+func (l Load) check(streams ...Stream) error {
+	if err := l.alone(); err != nil {
+		return err
+	}
+	for _, s := range streams {
+		if err := l.fits(s); err != nil {
+			return fmt.Errorf("load: stream %d: %w", s.ID, err)
+		}
+	}
+	return nil
+}
+
+// alone checks what needs no stream.
+func (l Load) alone() error {
+	paces := 0
+	for _, given := range []bool{l.Rate != 0, l.Bits != 0, l.Speed != 0} {
+		if given {
+			paces++
+		}
+	}
+	switch {
+	case l.Rate != 0 && !(l.Rate >= 1e-3 && l.Rate <= 1e9):
+		return errors.New("load: the rate must be 0 (flat out), or 0.001 to 1e9 frame/s")
+	case l.Bits != 0 && !(l.Bits >= 1 && l.Bits <= 1e12):
+		return errors.New("load: the bit rate must be 0 (none), or 1 to 1e12 bit/s")
+	case l.Speed != 0 && !(l.Speed >= 1e-3 && l.Speed <= 1e6):
+		return errors.New("load: the speed must be 0 (none), or 0.001 to 1e6 times the source's own")
+	case paces > 1:
+		return fmt.Errorf("load: rate %v, bit rate %v and speed %v contradict each other: give one of them", l.Rate, l.Bits, l.Speed)
+	case l.Pattern > Bursts:
+		return fmt.Errorf("load: there is no pattern %d", l.Pattern)
+	case l.Pattern != Constant && l.Rate == 0:
+		return errors.New("load: Poisson and bursts spread frames about a frame rate, and none is given")
+	case l.Pattern == Bursts && (l.Burst < 1 || l.Burst > maxBurst):
+		return fmt.Errorf("load: bursts of %d frames: want 1 to %d", l.Burst, maxBurst)
+	case l.Pattern != Bursts && l.Burst != 0:
+		return fmt.Errorf("load: a burst of %d frames is given, and the pattern is not bursts", l.Burst)
+	case l.Late > Shift:
+		return fmt.Errorf("load: there is no late policy %d", l.Late)
+	case l.Duration < 0:
+		return errors.New("load: the duration is negative")
+	case l.Duration > maxDuration:
+		return fmt.Errorf("load: the duration %v is longer than a year", l.Duration)
+	case l.Duration == 0 && l.Count == 0 && l.Passes == 0:
+		return errors.New("load: neither a duration nor a count of frames or passes is given")
+	}
+	return nil
+}
+
+// fits checks what l asks of a stream.
+func (l Load) fits(s Stream) error {
+	if s.Source == nil {
+		switch {
+		case l.Speed != 0:
+			return errors.New("a speed is a source's, and this stream has none: give a rate")
+		case l.Passes != 0:
+			return errors.New("passes are over a source, and this stream has none: give a count or a duration")
+		case l.Unique:
+			return errors.New("addresses of each pass's own are a source's, and this stream has none: vary its flows")
+		}
+		return nil
+	}
+	shape := s.Source.Shape()
+	if l.Speed != 0 && !shape.Timed {
+		return errors.New("a speed is given, and its source does not say when its frames were captured: give a rate")
+	}
+	return shape.Check()
+}
+
+// paced says whether frames have times to leave at.
+func (l Load) paced() bool { return l.Rate != 0 || l.Bits != 0 || l.Speed != 0 }
+
+// intended is each stream's frames as far as rate, duration and count say: 0
+// where they do not.
+func (l Load) intended() uint64 {
+	if l.Rate == 0 || l.Duration == 0 {
+		return l.Count
+	}
+	n := uint64(math.Round(float64(l.Rate) * l.Duration.Seconds()))
+	if l.Count != 0 {
+		n = min(n, l.Count)
+	}
+	return n
+}
+
+// of is intended with the passes over s's source.
+func (l Load) of(s Stream) uint64 {
+	n := l.intended()
+	if l.Passes == 0 || s.Source == nil {
+		return n
+	}
+	frames := s.Source.Shape().Frames
+	if frames == 0 || l.Passes > math.MaxUint64/frames {
+		return n
+	}
+	if all := frames * l.Passes; n == 0 || all < n {
+		return all
+	}
+	return n
+}
+
+// counted says whether a count of frames or passes ended the load of r.
+func (l Load) counted(r TxReport) bool {
+	switch {
+	case l.Duration == 0, l.Passes > 0 && r.Passes >= l.Passes:
+		return true
+	case l.Count == 0:
+		return false
+	case l.Rate > 0:
+		return float64(l.Count) < float64(l.Rate)*l.Duration.Seconds()
+	}
+	return r.Accepted+r.Refused >= l.Count
+}
+
+// offered is the rate at which a load's frames were accepted: over the whole
+// duration, so that a sender that stood still at its end is seen, or over the
+// time from the first to the last frame of a counted load.
+func offered(l Load, r TxReport) unit.FrameRate {
+	if !l.paced() || l.counted(r) {
+		return rateOver(r.Accepted, r.First, r.Last)
+	}
+	return unit.FrameRate(float64(r.Accepted) / max(l.Duration, time.Duration(r.Last-r.First)).Seconds())
+}
+
+// peak is the highest rate on the way: delayed frames are made up at 9/8 of the
+// schedule's.
+func peak(l Load, r TxReport) unit.FrameRate {
+	if r.Late == 0 || l.Late != MakeUp || !l.paced() {
+		return r.Offered
+	}
+	if l.Rate > 0 {
+		return max(r.Offered, l.Rate*9/8)
+	}
+	return r.Offered * 9 / 8
+}

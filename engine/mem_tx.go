@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"boxdyno/frame"
+	"boxdyno/unit"
+)
+
+// A memTransmitter sends from lanes.
+type memTransmitter struct {
+	m     *Memory
+	lanes []*memEnd
+}
+
+func (t *memTransmitter) Close() error { return nil }
+
+// A memSender is one Transmit under way. Its times are those of the trial, from
+// its first frame.
+type memSender struct {
+	*Memory
+	load    Load
+	streams []memStream
+	pace    *pace
+	origin  unit.Instant
+	cost    uint64 // of a frame to the sender, 1/65536 ns
+	ready   uint64 // when the sender can send again, 1/65536 ns
+}
+
+// A memStream makes its frames from a spec, or takes them from a feed.
+type memStream struct {
+	Stream
+	end         *memEnd
+	frames      *frame.Builder
+	feed        *feed
+	buf         []byte
+	sent        uint64
+	octets      uint64 // with FCS
+	first, last unit.Instant
+}
+
+// each is one frame's share of a rate, 1/65536 ns; 0: none.
+func each(rate unit.FrameRate) uint64 {
+	if rate == 0 {
+		return 0
+	}
+	return max(uint64(math.Round(65536e9/float64(rate))), 1)
+}
+
+func (t *memTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream) ([]TxReport, error) {
+	if len(streams) == 0 {
+		return nil, errors.New("transmit: no streams are given")
+	}
+	if err := l.check(streams...); err != nil {
+		return nil, err
+	}
+	s := &memSender{Memory: t.m, load: l, cost: each(t.m.cfg.Ceiling)}
+	defer func() {
+		for i := range s.streams {
+			if f := s.streams[i].feed; f != nil {
+				f.close()
+			}
+		}
+	}()
+	for _, st := range streams {
+		if st.Lane < 0 || st.Lane >= len(t.lanes) {
+			return nil, fmt.Errorf("transmit: stream %d is for lane %d of %d", st.ID, st.Lane, len(t.lanes))
+		}
+		m := memStream{Stream: st, end: t.lanes[st.Lane]}
+		if st.Source != nil {
+			m.feed = newFeed(st, l, nil)
+			m.buf = make([]byte, st.Source.Shape().Longest)
+		} else {
+			b, err := frame.NewBuilder(st.Frames, st.ID)
+			if err != nil {
+				return nil, fmt.Errorf("transmit stream %d: %w", st.ID, err)
+			}
+			m.frames, m.buf = b, make([]byte, frame.MaxSize)
+		}
+		s.streams = append(s.streams, m)
+	}
+
+	t.m.sending.Lock()
+	defer t.m.sending.Unlock()
+	s.origin = max(unit.Now(), t.m.clock)
+	s.pace = newPace(l, len(streams), 1, s.origin)
+	s.free = 0
+	var err error
+	for more := true; more && err == nil && ctx.Err() == nil; {
+		if err = s.feed(ctx); err == nil {
+			more = s.batch(4096)
+		}
+	}
+	s.finish()
+	return s.reports(), errors.Join(err, ctx.Err())
+}
+
+// feed turns the windows that are empty.
+func (s *memSender) feed(ctx context.Context) error {
+	for i := range s.streams {
+		st := &s.streams[i]
+		if st.feed == nil || st.feed.have() || s.pace.lines[i].over {
+			continue
+		}
+		turned, wraps, err := st.feed.turn(ctx.Done(), 0)
+		if err != nil {
+			return fmt.Errorf("transmit stream %d: %w", st.ID, err)
+		}
+		if wraps {
+			s.pace.wrap(i)
+		}
+		switch turned {
+		case feedOver:
+			s.pace.finish(i)
+		case feedMore:
+			s.pace.captured(i, st.feed.entry().At)
+		}
+	}
+	return nil
+}
+
+// batch sends at most n frames, fewer where a window ends, and says whether there
+// are more.
+func (s *memSender) batch(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range n {
+		i, may := s.pace.next()
+		if i < 0 {
+			return false
+		}
+		may -= s.origin
+		at := max(may, unit.Instant(s.ready>>16))
+		if s.load.Duration != 0 && at >= unit.Instant(s.load.Duration) {
+			return false
+		}
+		st := &s.streams[i]
+		if st.feed != nil && !st.feed.have() {
+			return true
+		}
+		s.ready = max(s.ready, uint64(may)<<16) + s.cost
+		buf := st.next(s.origin + at)
+		s.pace.take(i, s.origin+at, len(buf)+unit.FCS)
+		if st.feed != nil && st.feed.have() {
+			s.pace.captured(i, st.feed.entry().At)
+		}
+		s.toDUT(st.end, buf, uint64(at)<<16)
+	}
+	return true
+}
+
+// next makes the stream's next frame, which leaves at now.
+func (st *memStream) next(now unit.Instant) []byte {
+	buf := st.buf
+	if st.feed != nil {
+		buf = st.feed.take(buf, now)
+	} else {
+		buf = buf[:st.frames.Build(st.sent, buf)]
+		st.frames.Stamp(buf, now)
+	}
+	if st.sent == 0 {
+		st.first = now
+	}
+	st.last = now
+	st.sent++
+	st.octets += uint64(len(buf) + unit.FCS)
+	return buf
+}
+
+// toDUT carries a frame that is sent from e at an instant of the trial, in
+// 1/65536 ns, over the wire and through the DUT.
+func (s *memSender) toDUT(e *memEnd, buf []byte, at uint64) {
+	n := e.in
+	e.in++
+	if e.ideal {
+		s.arrive(e, buf, n, at)
+		return
+	}
+	if s.cfg.LoseEvery != 0 && e.in%s.cfg.LoseEvery == 0 || s.chanceOf(float64(s.cfg.Loss)) {
+		e.lost++
+		return
+	}
+	if s.service != 0 {
+		s.free = max(s.free, at)
+		if (s.free-at+s.service-1)/s.service >= uint64(s.cfg.Queue) {
+			e.full++
+			return
+		}
+		s.free += s.service
+		at = s.free
+	}
+	if s.drop != "" {
+		e.dropped[s.drop]++
+		return
+	}
+	s.fromDUT(e, buf, n, at+uint64(s.cfg.Delay)<<16)
+}
+
+func (s *memSender) chanceOf(ratio float64) bool { return ratio > 0 && s.chance.Float64() < ratio }
+
+// fromDUT carries a frame on to the meter. Those that are held back let it pass.
+func (s *memSender) fromDUT(e *memEnd, buf []byte, n, at uint64) {
+	e.out++
+	if s.cfg.ReorderEvery != 0 && e.out%s.cfg.ReorderEvery == 0 {
+		e.hold(buf, n, s.cfg.ReorderDepth)
+		return
+	}
+	if s.chanceOf(s.cfg.Reorder) {
+		e.hold(buf, n, 1+s.chance.IntN(s.cfg.ReorderDepth))
+		return
+	}
+	s.arrive(e, buf, n, at)
+	if s.cfg.DuplicateEvery != 0 && e.out%s.cfg.DuplicateEvery == 0 {
+		e.duplicated++
+		s.arrive(e, buf, n, at)
+	}
+	for i := range e.held {
+		e.held[i].pass--
+	}
+	if s.chanceOf(s.cfg.Duplicate) {
+		e.duplicated++
+		e.hold(buf, n, s.chance.IntN(s.cfg.ReorderDepth+1))
+	}
+	e.held = slices.DeleteFunc(e.held, func(h heldFrame) bool {
+		if h.pass <= 0 {
+			s.arrive(e, h.buf, h.n, at)
+		}
+		return h.pass <= 0
+	})
+}
+
+func (e *memEnd) hold(buf []byte, n uint64, pass int) {
+	e.held = append(e.held, heldFrame{slices.Clone(buf), n, pass})
+}
+
+func (s *memSender) arrive(e *memEnd, buf []byte, n, at uint64) {
+	if s.cfg.Trace {
+		e.arrived = append(e.arrived, Arrival{n, len(buf)})
+	}
+	if r := e.peer.meter; r != nil {
+		r.tally.arrive(buf, s.origin+unit.Instant(at>>16))
+	}
+	s.clock = max(s.clock, s.origin+unit.Instant(at>>16)+1)
+}
+
+// finish lets what is held back go, and time pass to the load's end.
+func (s *memSender) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := max(s.clock, s.origin+unit.Instant(s.ready>>16))
+	for _, e := range s.ends {
+		for _, h := range e.held {
+			s.arrive(e, h.buf, h.n, uint64(now-s.origin)<<16)
+		}
+		e.held = nil
+	}
+	s.clock = max(s.clock, now)
+}
+
+func (s *memSender) reports() []TxReport {
+	reports := make([]TxReport, len(s.streams))
+	for i := range reports {
+		st := &s.streams[i]
+		r := &reports[i]
+		*r = TxReport{Stream: st.ID, Accepted: st.sent, Octets: st.octets, First: st.first, Last: st.last, Batch: 1}
+		if st.feed != nil {
+			r.Passes = st.feed.passes
+		}
+		s.pace.settle(i, st.Stream, r)
+	}
+	return reports
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// fromCPU0 is inject from one CPU, so that all frames arrive on that one: the XDP
+// meters judge order on each.
+func fromCPU0(t testing.TB, p host.Port, frames ...[]byte) {
+	t.Helper()
+	thread, err := netns.Go(p.Netns, []int{0}, func() error {
+		l, err := openLane(p)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		for _, f := range frames {
+			if _, err := unix.Write(l.fd, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := thread.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settled reads a meter until it has counted n frames, or none come any more.
+func settled(t testing.TB, m Meter, n uint64) MeterReport {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		r := readMeter(t, m)
+		sum := r.Foreign + r.Drops
+		for _, s := range r.Streams {
+			sum += s.Frames + s.Broken
+		}
+		if sum >= n || time.Now().After(deadline) {
+			return r
+		}
+	}
+}
+
+// Behind a tag, a signature is found by every meter.
+func TestMetersFindTaggedFrames(t *testing.T) {
+	a, b := quiet(t)
+	f := testFrame(t, testSpec(), 3, 5)
+	once := bytes.Join([][]byte{f[:12], {0x81, 0, 0, 7}, f[12:]}, nil)
+	twice := bytes.Join([][]byte{f[:12], {0x88, 0xa8, 0, 8, 0x81, 0, 0, 7}, f[12:]}, nil)
+	thrice := bytes.Join([][]byte{f[:12], {0x81, 0, 0, 1, 0x81, 0, 0, 2, 0x81, 0, 0, 3}, f[12:]}, nil)
+	for _, backend := range []Backend{newXDP(), newGeneric(), newPacket()} {
+		m, err := backend.OpenMeter(context.Background(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arm(t, m, false, 3)
+		inject(t, a, f, once, twice, thrice)
+		r := settled(t, m, 4)
+		if s := r.Streams[0]; s.Frames != 3 || s.Octets != 64+68+72 || s.Duplicate != 2 || s.Span != 6 || r.Foreign != 1 || r.ForeignOctets != 76 {
+			t.Errorf("%s: %+v", backend.Name(), r)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A sink keeps foreign frames from the stack, and counts them as before.
+func TestXDPSink(t *testing.T) {
+	for _, backend := range []Backend{newXDP(), newGeneric()} {
+		a, b := quiet(t)
+		ctx := context.Background()
+		m, err := backend.OpenMeter(ctx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		stack, err := newPacket().OpenMeter(ctx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stack.Close()
+		for _, timed := range []bool{false, true} {
+			for _, sink := range []bool{true, false, true} {
+				if err := m.(Sinker).Sink(sink); err != nil {
+					t.Fatal(err)
+				}
+				arm(t, m, timed, 3)
+				arm(t, stack, false)
+				inject(t, a, testFrame(t, testSpec(), 3, 0), testFrame(t, testSpec(), 4, 0), make([]byte, 60))
+				r := settled(t, m, 3)
+				if r.Foreign != 2 || r.ForeignOctets != 128 || r.Streams[0].Frames != 1 || r.First == 0 || r.Last < r.First {
+					t.Errorf("%s, sink %v: %+v", backend.Name(), sink, r)
+				}
+				want := uint64(2)
+				if sink {
+					want = 0
+				}
+				if got := readMeter(t, stack); got.Foreign != want {
+					t.Errorf("%s, timed %v, sink %v: %d frames reached the stack, want %d", backend.Name(), timed, sink, got.Foreign, want)
+				}
+			}
+		}
+	}
+}
+
+// Reading while frames arrive changes nothing of what is counted.
+func TestReadingDoesNotDisturb(t *testing.T) {
+	a, b := quiet(t)
+	ctx := context.Background()
+	ids := make([]uint16, MaxStreams)
+	for i := range ids {
+		ids[i] = uint16(100 + i)
+	}
+	for _, backend := range []Backend{newXDP(), newGeneric(), newPacket()} {
+		m, err := backend.OpenMeter(ctx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arm(t, m, true, ids...)
+		last := make([]uint64, MaxStreams)
+		const rounds, chunk = 12, 32
+		for k := range rounds {
+			var frames [][]byte
+			for i := range chunk {
+				n := k*chunk + i
+				frames = append(frames, testFrame(t, testSpec(), ids[n%MaxStreams], uint64(n/MaxStreams)))
+			}
+			fromCPU0(t, a, frames...)
+			r := readMeter(t, m)
+			for i, s := range r.Streams {
+				if s.Frames < last[i] {
+					t.Fatalf("%s: stream %d fell from %d to %d frames", backend.Name(), s.Stream, last[i], s.Frames)
+				}
+				last[i] = s.Frames
+			}
+			settled(t, m, uint64((k+1)*chunk))
+		}
+		r := settled(t, m, rounds*chunk)
+		for _, s := range r.Streams {
+			const n = rounds * chunk / MaxStreams
+			var inBursts float64
+			for i, upper := range s.Bursts.Upper { // exact below 32
+				inBursts += upper * float64(s.Bursts.Count[i])
+			}
+			if s.Frames != n || s.Span != n || s.Reordered+s.Duplicate+s.Broken != 0 || s.Gaps.Total() != n-1 || s.IPDV.Total() != 0 || s.Latency.Total() != 0 || inBursts != n {
+				t.Errorf("%s: %+v, %v frames in bursts", backend.Name(), s, inBursts)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Where native XDP is refused, as on the loopback, the generic meter counts.
+func TestGenericMeterWhereNativeIsRefused(t *testing.T) {
+	testutil.Privileged(t)
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	lo := host.Port{Netns: ns.Path(), Name: "lo"}
+	if err := netns.Do(ns.Path(), func() error {
+		l, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(l)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	m, err := newXDP().OpenMeter(ctx, lo)
+	if err == nil {
+		m.Close()
+		t.Skip("this kernel's loopback takes native XDP")
+	}
+	if !errors.Is(err, host.ErrNotSupported) {
+		t.Fatalf("native XDP on the loopback: %v", err)
+	}
+	g := newGeneric()
+	if err := g.Probe(ctx, lo); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = g.OpenMeter(ctx, lo); err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tx, err := g.OpenTransmitter(ctx, []host.Port{lo}, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	arm(t, m, true, 9)
+	if _, err := tx.Transmit(ctx, Load{Count: 100, Rate: 10e3}, Stream{ID: 9, Frames: spec4(1, 64)}); err != nil {
+		t.Fatal(err)
+	}
+	r := settled(t, m, 100)
+	if s := r.Streams[0]; s.Frames != 100 || s.Span != 100 || s.Latency.Total() != 100 || !strings.Contains(r.Stamps, "generic XDP program") || g.Name() != "xdp/generic" {
+		t.Errorf("%+v", r)
+	}
+}

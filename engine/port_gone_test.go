@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+)
+
+func remove(t testing.TB, p host.Port) {
+	t.Helper()
+	if err := netns.Do(p.Netns, func() error {
+		l, err := netlink.LinkByName(p.Name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(l)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A port that vanishes in the middle of a load: the sender says so, and its reports
+// come along. Of the meters at the other end, which vanishes with it, those in the
+// kernel keep their counts, and the others say so.
+func TestPortVanishes(t *testing.T) {
+	for _, source := range []bool{false, true} {
+		for _, b := range []Backend{newXDP(), newGeneric(), newAFXDP(), newPacket()} {
+			t.Run(b.Name(), func(t *testing.T) {
+				testutil.NoLeaks(t)
+				from, to := quiet(t)
+				ctx := context.Background()
+				m, err := b.OpenMeter(ctx, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				arm(t, m, true, 1)
+				tx, err := b.OpenTransmitter(ctx, []host.Port{from}, -1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer tx.Close()
+				s := Stream{ID: 1, Frames: spec4(1, 64)}
+				if source {
+					s = Stream{ID: 1, Source: plainSource(100, 0, 60)}
+				}
+				vanished := make(chan struct{})
+				go func() {
+					defer close(vanished)
+					time.Sleep(50 * time.Millisecond)
+					remove(t, from)
+				}()
+				reps, err := tx.Transmit(ctx, Load{Rate: 10e3, Duration: 300 * time.Millisecond}, s)
+				<-vanished
+				if err == nil {
+					t.Error("the sender does not say that its port is gone")
+				}
+				if len(reps) != 1 || reps[0].Accepted == 0 || reps[0].Accepted > 2990 {
+					t.Errorf("of 3000 frames, with a port that vanished: %+v", reps)
+				}
+				t.Log(err)
+				if _, ok := m.(*xdpMeter); ok {
+					if r := readMeter(t, m); r.Streams[0].Frames+r.Foreign == 0 {
+						t.Errorf("the meter has lost its counts: %+v", r)
+					}
+					return
+				}
+				for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+					if _, err := m.Read(ctx); err != nil {
+						t.Log(err)
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Fatal("the meter does not see that its port is gone")
+					}
+				}
+			})
+		}
+	}
+}
+
+// A port that another XDP program works on: the XDP meters say what is in their
+// way, and the packet meter does without.
+func TestMeterBesideAnotherProgram(t *testing.T) {
+	a, _ := quiet(t)
+	ctx := context.Background()
+	for _, mode := range []link.XDPAttachFlags{link.XDPDriverMode, link.XDPGenericMode} {
+		other, err := openXDPMeter(a, mode, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []Backend{newXDP(), newGeneric(), newAFXDP()} {
+			m, err := b.OpenMeter(ctx, a)
+			if err == nil {
+				m.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "another XDP program") {
+				t.Errorf("%s: %v", b.Name(), err)
+			}
+		}
+		m, err := newPacket().OpenMeter(ctx, a)
+		if err != nil {
+			t.Error(err)
+		} else {
+			m.Close()
+		}
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

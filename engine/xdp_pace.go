@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/result"
+	"boxdyno/unit"
+
+	"github.com/cilium/ebpf"
+)
+
+// Patterns of bpf/pace.h.
+const (
+	paceConstant = iota
+	pacePoisson
+	paceBursts
+	paceOctets
+	paceCaptured
+)
+
+const poissonGaps = 4096
+
+// A paceKind is what the schedule in a program is specialized for.
+type paceKind struct {
+	paced, shift, gaps bool
+	pattern, burst     uint32
+	slip               uint64
+	scripted           bool // tests: the clock is the variable script_now
+}
+
+// A schedule is that of a load, as the programs keep it (bpf/pace.h).
+type schedule struct {
+	paceKind
+	start senderSchedule
+	rate  float64 // frame/s of each stream in the mean; 0: flat out, or not known
+	batch int     // program runs between two flushes of the port's queue
+}
+
+// Each flush of the port's queue may wake another CPU, which costs the sender
+// 2 us and more. So frames at a constant rate leave in bursts of what falls due
+// within 20 us, as a NIC would moderate its interrupts, and at most 32: far less
+// than any ring holds.
+const (
+	moderation = 20 * time.Microsecond
+	mostBurst  = 32 // of each lane
+	flatFlush  = 128
+)
+
+func burstFor(l Load, lanes int) int {
+	if l.Alone {
+		return 1
+	}
+	return lanes * min(max(int(float64(l.Rate)*moderation.Seconds()), 1), mostBurst)
+}
+
+// slip is what frames that leave when they are due may fall behind without losing
+// it, where several share a flush.
+const slip = 5 * time.Microsecond
+
+// flushFor is how many program runs one flush may wait for where frames leave
+// when they are due: a run that sends nothing takes 60 ns, a flush 150.
+func flushFor(rate float64) int {
+	switch {
+	case rate <= 1.5e6:
+		return 1
+	case rate <= 4e6:
+		return 16
+	}
+	return 64
+}
+
+// newSchedule is that of l for n streams, the first of which is id. size is the mean frame, octets with
+// FCS; own is the rate of a timed source's frames by its own times; either is 0
+// where it is not known.
+func newSchedule(l Load, n int, id uint16, size, own float64) (*schedule, error) {
+	sc := &schedule{
+		paceKind: paceKind{paced: l.paced(), shift: l.Late == Shift, gaps: l.Gaps, burst: 1},
+		start:    senderSchedule{Duration: uint64(l.Duration), Count: l.Count * uint64(n), Chance: frame.DrawState(l.Seed, id, -1)},
+		batch:    flatFlush,
+	}
+	lanes := float64(n)
+	switch {
+	case !sc.paced:
+		return sc, nil
+	case l.Bits > 0:
+		sc.pattern = paceOctets
+		octet := 8e9 * 65536 / (float64(l.Bits) * lanes)
+		sc.start.Down = uint64(max(0, min(24, 49-math.Ilogb(octet))))
+		sc.start.Factor = uint64(math.Round(math.Ldexp(octet, int(sc.start.Down))))
+		if size > 0 {
+			sc.rate = float64(l.Bits) / 8 / size
+		}
+	case l.Speed > 0:
+		sc.pattern = paceCaptured
+		factor := 65536 / l.Speed
+		sc.start.Down = uint64(31 - math.Ilogb(factor))
+		sc.start.Factor = uint64(math.Round(math.Ldexp(factor, int(sc.start.Down))))
+		sc.rate = own * l.Speed
+	default:
+		sc.rate = float64(l.Rate)
+		sc.start.Interval = uint64(math.Round(1e9 * 65536 / (sc.rate * lanes)))
+	}
+	if sc.batch = flushFor(sc.rate * lanes); sc.batch > 1 && !sc.shift {
+		sc.slip = uint64(slip) << 16
+	}
+	switch {
+	case l.Pattern == Bursts:
+		sc.pattern, sc.burst = paceBursts, uint32(l.Burst*n)
+		sc.batch, sc.slip = min(l.Burst*n, 64), 0
+	case l.Pattern == Poisson && n > 1:
+		return nil, errors.New("transmit: pattern poisson needs a transmitter of its own for each stream on backend xdp")
+	case l.Pattern == Poisson:
+		sc.pattern = pacePoisson
+	case sc.pattern == paceConstant && !l.Alone:
+		sc.burst = uint32(burstFor(l, n))
+		sc.batch, sc.slip = int(sc.burst), 0
+		sc.start.Due = sc.start.Interval * uint64(sc.burst-1)
+	}
+	return sc, nil
+}
+
+// poissonTable is the quantiles of exponential gaps; their mean is the interval,
+// exactly.
+func poissonTable(interval uint64) *[poissonGaps]uint64 {
+	var t [poissonGaps]uint64
+	sum := 0.0
+	for i := range t {
+		sum += -math.Log1p(-(float64(i) + 0.5) / poissonGaps)
+	}
+	left := interval * poissonGaps
+	for i := range t {
+		t[i] = uint64(-math.Log1p(-(float64(i)+0.5)/poissonGaps) / sum * float64(interval) * poissonGaps)
+		t[i] = min(t[i], left)
+		left -= t[i]
+	}
+	t[poissonGaps-1] += left
+	return &t
+}
+
+// specialize sets the schedule's constants before a program is loaded.
+func (k paceKind) specialize(spec *ebpf.CollectionSpec) error {
+	return setVariables(spec, map[string]any{
+		senderVarPaced: k.paced, senderVarPattern: k.pattern, senderVarBurst: k.burst,
+		senderVarShift: k.shift, senderVarSlip: k.slip, senderVarGaps: k.gaps, senderVarScripted: k.scripted,
+	})
+}
+
+func setVariables(spec *ebpf.CollectionSpec, values map[string]any) error {
+	for name, v := range values {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return fmt.Errorf("set the sender's %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// set writes the schedule into a loaded program.
+func (sc *schedule) set(coll *ebpf.Collection) error {
+	err := coll.Variables[senderVarSched].Set(&sc.start)
+	if sc.pattern == pacePoisson {
+		err = errors.Join(err, coll.Variables[senderVarPoissonGaps].Set(poissonTable(sc.start.Interval)))
+	}
+	if sc.gaps {
+		err = errors.Join(err,
+			coll.Variables[senderVarGapCounts].Set(&[buckets]uint64{}),
+			coll.Variables[senderVarGapErrors].Set(&[buckets]uint64{}))
+	}
+	if err != nil {
+		return fmt.Errorf("set up the sender's schedule: %w", err)
+	}
+	return nil
+}
+
+// expected is about how long the load takes where each stream has so many
+// frames (0: not known); 0: not known.
+func (sc *schedule) expected(l Load, frames uint64) time.Duration {
+	if frames == 0 {
+		return l.Duration
+	}
+	if sc.rate == 0 {
+		return 0
+	}
+	d := time.Duration(min(float64(frames)/sc.rate, maxDuration.Seconds()) * float64(time.Second))
+	if l.Duration > 0 {
+		d = min(d, l.Duration)
+	}
+	return d
+}
+
+// due is how many frames of stream i of n the schedule had within the duration;
+// 0 where no time was set. With patterns whose gaps vary, those that were never
+// reached are estimated by the mean gap so far.
+func (sc *schedule) due(s *senderSchedule, i, n int) uint64 {
+	if !sc.paced || s.Duration == 0 {
+		return 0
+	}
+	var all uint64
+	switch sc.pattern {
+	case paceConstant:
+		all = ceilTime(s.Duration, s.Interval)
+	case paceBursts:
+		all = uint64(sc.burst) * ceilTime(s.Duration, s.Interval*uint64(sc.burst))
+	default:
+		all = s.Sent
+		// How far the schedule as it was asked for had come; all of these wrap.
+		behind := float64(int64(s.Duration<<16 - (s.Due - s.Moved)))
+		if reached := float64(s.Duration)*65536 - behind; s.Sent > 0 && reached > 0 && behind > 0 {
+			all += 1 + uint64(behind/reached*float64(s.Sent))
+		}
+	}
+	streams := uint64(n)
+	return (all + streams - 1 - uint64(i)) / streams
+}
+
+// ceilTime is how many intervals of 1/65536 ns begin within ns.
+func ceilTime(ns, interval uint64) uint64 {
+	hi, lo := bits.Mul64(ns, 1<<16)
+	lo, carry := bits.Add64(lo, interval-1, 0)
+	if hi += carry; hi >= interval {
+		return math.MaxUint64
+	}
+	n, _ := bits.Div64(hi, lo, interval)
+	return n
+}
+
+// sent is what a program did for one stream.
+type sent struct {
+	issued, refused, octets uint64 // octets of those issued, with FCS
+	passes, starved         uint64
+	first, last             unit.Instant
+}
+
+// report is that of stream i of n. Standstills, late frames and gaps are the
+// whole sender's.
+func (sc *schedule) report(coll *ebpf.Collection, l Load, s *senderSchedule, stream Stream, i, n int, did sent) (TxReport, error) {
+	r := TxReport{
+		Stream: stream.ID, Refused: did.refused, Accepted: did.issued - did.refused, Batch: sc.batch,
+		First: did.first, Last: did.last,
+		Late: s.Late, Stalls: s.Stalls, LongestStall: time.Duration(s.LongestStall),
+		Passes: did.passes, Starved: did.starved,
+	}
+	if did.issued > 0 {
+		// Refused frames are taken to be as long as the others: their lengths are not known.
+		r.Octets = uint64(math.Round(float64(did.octets) / float64(did.issued) * float64(r.Accepted)))
+	}
+	if did.refused == 0 {
+		r.Octets = did.octets
+	}
+	l2 := l
+	l2.Duration = 0
+	r.Intended = l2.of(stream)
+	if due := sc.due(s, i, n); due > 0 && (r.Intended == 0 || due < r.Intended) {
+		r.Intended = due
+	}
+	if l.Passes > 0 && did.passes >= l.Passes {
+		r.Intended = did.issued
+	}
+	if r.Intended > did.issued {
+		r.NotSent = r.Intended - did.issued
+	}
+	if sc.paced {
+		r.Offered = offered(l, r)
+	} else {
+		// The clock is read every 64 frames only: lanes have the load's span.
+		r.First, r.Last = unit.Instant(s.Origin), unit.Instant(s.Now)
+		r.Offered = rateOver(r.Accepted+1, r.First, r.Last)
+	}
+	r.Peak = peak(l, r)
+	if !sc.gaps {
+		return r, nil
+	}
+	var err error
+	if r.Gaps, err = readHistogram(coll, senderVarGapCounts); err == nil && sc.paced {
+		r.GapErrors, err = readHistogram(coll, senderVarGapErrors)
+	}
+	return r, err
+}
+
+func readHistogram(coll *ebpf.Collection, name string) (*result.Histogram, error) {
+	var counts [buckets]uint64
+	if err := coll.Variables[name].Get(&counts); err != nil {
+		return nil, fmt.Errorf("read the sender's %s: %w", name, err)
+	}
+	return histogram(counts[:]), nil
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sort"
+
+	"boxdyno/frame"
+	"boxdyno/unit"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+const ethHeader = 14
+
+// A TooLongError is a source with frames that a backend cannot send.
+type TooLongError struct {
+	Longest, Limit int // octets without FCS
+}
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("transmit: the source's longest frame has %d octets, and live frames hold at most %d: leave such frames out, or cut them (--cut)", e.Longest, e.Limit)
+}
+
+// Live frames of so many octets exist everywhere; longer ones are tried.
+const surelyLive = 2048
+
+// checkLive says whether live frames can have n octets. The limit is the kernel's
+// page less what it puts around a frame: 3408 with pages of 4 KiB.
+func checkLive(n int) error {
+	if n <= surelyLive {
+		return nil
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type:         ebpf.XDP,
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}, // XDP_DROP
+		License:      "Dual BSD/GPL",
+	})
+	if err != nil {
+		return refused("try long live frames", err)
+	}
+	defer prog.Close()
+	var failed error
+	fits := func(n int) bool {
+		err := runLive(prog, make([]byte, n), 1, 1)
+		if err != nil && !errors.Is(err, unix.EINVAL) {
+			failed = refused("try long live frames", err)
+		}
+		return err == nil
+	}
+	const most = 1<<14 - 1 // that bpf/replay.c can address
+	if n <= most && fits(n) || failed != nil {
+		return failed
+	}
+	above := surelyLive + sort.Search(min(n, most+1)-surelyLive, func(i int) bool { return !fits(surelyLive + i) })
+	if failed != nil {
+		return failed
+	}
+	return &TooLongError{n, above - 1}
+}
+
+// replay offers a stream of a source:
+//
+//	Transmit (goroutine)     has the source fill windows (xdp_reel.go), sets up state and schedule
+//	sender thread            one bpf(2) call for the whole load, ended by a signal
+//	bpf/replay.c (kernel)    due? all octets, fields, pass, signature; counts frames, octets, passes
+//	Transmit, if not whole   has windows that were sent filled anew
+//	redirect, port's driver  as for specs (xdp_tx.go)
+//
+// A source whose pass does not fit into memory is left where its last window was
+// filled to: as far as 64 MiB beyond the last frame sent.
+func (t *xdpTransmitter) replay(ctx context.Context, l Load, s Stream) ([]TxReport, error) {
+	r, err := t.load(ctx, s.Source, l.Passes)
+	if err != nil {
+		return nil, err
+	}
+	if !r.whole {
+		defer func() { t.reel = nil; r.close() }()
+	}
+	if err := r.holds(l.Speed); err != nil {
+		return nil, err
+	}
+	own := 0.0
+	if r.at > 0 {
+		own = float64(r.frames-1) / float64(r.at) * 1e9
+	}
+	sc, err := newSchedule(l, 1, s.ID, float64(r.octets)/float64(r.frames), own)
+	if err != nil {
+		return nil, err
+	}
+	k := r.kindOf(l, s, sc.paceKind, t.indexes[s.Lane])
+	p, err := r.sender(k)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.begin(p, l, s.ID); err != nil {
+		return nil, err
+	}
+	how := run{longest: int(k.longest), most: sc.expected(l, l.of(s))}
+	if !r.whole {
+		how.tend = r.tend
+	}
+	err = t.run(ctx, p, sc, how)
+	rep, readErr := t.replayReport(p, sc, l, s)
+	if err == nil {
+		err = readErr
+	}
+	if err == nil {
+		err = r.failed
+	}
+	reports := []TxReport{rep}
+	if err == nil {
+		err = cmp.Or(t.gone(reports), ctx.Err())
+	}
+	return reports, err
+}
+
+// load makes the reel of a source, or takes the last one where it holds it whole.
+func (t *xdpTransmitter) load(ctx context.Context, source frame.Source, passes uint64) (*reel, error) {
+	if r := t.reel; r != nil {
+		if reflect.TypeOf(source).Comparable() && r.source == source {
+			return r, nil
+		}
+		t.reel = nil
+		if err := r.close(); err != nil {
+			return nil, fmt.Errorf("transmit: forget the last source: %w", err)
+		}
+	}
+	if err := checkLive(source.Shape().Longest); err != nil {
+		return nil, err
+	}
+	room, err := roomFor()
+	if err != nil {
+		return nil, fmt.Errorf("transmit: %w", err)
+	}
+	t.reel, err = newReel(ctx, source, passes, room)
+	return t.reel, err
+}
+
+// A replayKind is what a replay's program is specialized for.
+type replayKind struct {
+	paceKind
+	ifindex, stream, longest       uint32
+	mixed, looping, unique, signed bool
+	draws                          [frame.MaxDraws]replayDraw
+	fields                         [frame.MaxFields]replayField
+}
+
+func (r *reel) kindOf(l Load, s Stream, pace paceKind, ifindex int) replayKind {
+	k := replayKind{
+		paceKind: pace, ifindex: uint32(ifindex), stream: uint32(s.ID), longest: uint32(r.shape.Longest),
+		mixed: true, looping: r.whole, unique: l.Unique, signed: true,
+	}
+	if r.whole {
+		k.longest = uint32(r.longest)
+		k.mixed, k.signed = r.least != r.longest, r.signed
+	}
+	list := 0
+	for i, d := range r.shape.Draws {
+		k.draws[i] = replayDraw{Count: uint64(d.Count), Kind: uint8(d.Kind), Class: d.Class, List: uint32(list)}
+		if d.Kind == frame.List {
+			k.draws[i].Count = uint64(len(d.List))
+		}
+		list += len(d.List)
+	}
+	for i, f := range r.shape.Fields {
+		k.fields[i] = replayField{
+			From: f.From, Div: f.Div, Mod: f.Mod, Step: max(f.Step, 1), Offset: f.Offset,
+			Class: f.Class, Draw: f.Draw, Base: uint8(f.Base), Width: f.Width, Sums: uint8(f.Sums),
+		}
+	}
+	return k
+}
+
+// sender loads the program, unless the last one will do.
+func (r *reel) sender(k replayKind) (*liveProgram, error) {
+	if r.program != nil && r.kind == k {
+		return r.program, nil
+	}
+	if r.program != nil {
+		r.program.coll.Close()
+		r.program = nil
+	}
+	spec, err := loadReplay()
+	if err != nil {
+		return nil, fmt.Errorf("read the replay's program: %w", err)
+	}
+	err = errors.Join(k.specialize(spec), setVariables(spec, map[string]any{
+		replayVarIfindex: k.ifindex, replayVarStream: k.stream, replayVarLongest: k.longest,
+		replayVarMixed: k.mixed, replayVarLooping: k.looping, replayVarUnique: k.unique, replayVarIsSigned: k.signed,
+		replayVarValueSize: uint32(r.value), replayVarWindowsInUse: uint32(len(r.windows)),
+		replayVarDrawCount: uint32(len(r.shape.Draws)), replayVarFieldCount: uint32(len(r.shape.Fields)),
+		replayVarDraws: &k.draws, replayVarFields: &k.fields,
+	}))
+	if err != nil {
+		return nil, err
+	}
+	for name, m := range r.maps {
+		spec.Maps[name].MaxEntries, spec.Maps[name].ValueSize = m.MaxEntries(), m.ValueSize()
+	}
+	p, err := loadLive(spec, replayProgReplay, r.maps)
+	if err != nil {
+		return nil, err
+	}
+	r.program, r.kind = p, k
+	return p, nil
+}
+
+// begin sets a loaded program's state for a load.
+func (r *reel) begin(p *liveProgram, l Load, stream uint16) error {
+	var states [frame.MaxDraws]uint64
+	for i, d := range r.shape.Draws {
+		if d.Kind != frame.Counter {
+			states[i] = frame.DrawState(l.Seed, stream, i)
+		}
+	}
+	if err := errors.Join(
+		p.coll.Variables[replayVarHere].Set(&replayCursor{Passes: l.Passes}),
+		p.coll.Variables[replayVarDrawStates].Set(&states),
+		p.coll.Variables[replayVarSequences].Set(&[frame.MaxClasses]uint32{}),
+	); err != nil {
+		return fmt.Errorf("set up the replay: %w", err)
+	}
+	return nil
+}
+
+func (t *xdpTransmitter) replayReport(p *liveProgram, sc *schedule, l Load, s Stream) (TxReport, error) {
+	var state senderSchedule
+	var here replayCursor
+	refusals, err := t.refusals()
+	err = errors.Join(err, p.sched.Get(&state), p.coll.Variables[replayVarHere].Get(&here))
+	if err != nil {
+		return TxReport{Stream: s.ID}, fmt.Errorf("read the replay's counts: %w", err)
+	}
+	return sc.report(p.coll, l, &state, s, 0, 1, sent{
+		issued: state.Sent, refused: refusals[0], octets: here.Octets, passes: here.Pass, starved: here.Starved,
+		first: unit.Instant(here.First), last: unit.Instant(here.Last),
+	})
+}

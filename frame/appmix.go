@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package frame
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"boxdyno/unit"
+)
+
+// An AppMix describes generated conversations of many applications, as a sensor
+// at a mirror port sees them: both directions in one stream. It is plain data.
+//
+//	flows begin (Poisson) -> plan: who says what, how much, when -> heap by time -> frames, segment by segment
+//
+// Flows a second at 1 Gbit/s: dns 1975, browsing 710, get 405, post 405,
+// exchange 254, https 131, oracle 79, citrix 44, sip 29, video 12, smtp 22,
+// pop 14, rtp 5; at other rates all in proportion. What is transferred is
+// log-normal (median 12 kB, sigma 1.6) with a Pareto tail (alpha 1.2, above the
+// 99th percentile), at most 10 MB. The mean frame has about 585 octets with FCS.
+//
+// Every conversation is whole: TCP has its handshake with options, segments of
+// the MTU, an ACK for every second one, slow start by the round-trip time (5 to
+// 40 ms; oracle and citrix 1 to 10 ms) and FINs from both sides; all checksums are
+// right. No segment is lost or sent twice. exchange is MS RPC as Exchange's
+// clients speak it, oracle TNS, and citrix ICA: their headers are true, what is
+// inside is filling. sip is a call with its voice (G.729); rtp (G.711) and video
+// (small slices, 2 Mbit/s) are RTP both ways without signalling. Where passes have
+// addresses of their own, SIP still names those of the first. https is TLS 1.3
+// with the server's name in the clear.
+type AppMix struct {
+	Seed uint64
+	// Rate is the mean layer-2 rate of both directions together, with FCS; 0 is
+	// 1 Gbit/s. A pass of some seconds is within some percent of it, for sizes
+	// have a long tail.
+	Rate unit.BitRate
+	// Flows begin for Duration, or until there are Flows of them, whichever is
+	// first; one of the two must be given. The pass goes on until those that are
+	// open have ended: up to 10 s, in which the rate falls.
+	Duration time.Duration
+	Flows    uint64
+	// Clients and Servers are where addresses come from, both IPv4 or both IPv6
+	// and apart from each other; zero is 198.18.0.0/16 and 198.19.0.0/16. No two
+	// flows of a pass have the same client's address and port, up to 64,512 flows
+	// an address.
+	Clients, Servers     netip.Prefix
+	ClientMAC, ServerMAC [6]byte // zero is 02:00:00:00:00:01 and ...:02
+	// AlertShare is the share of flows, 0 to 1, that match one of Alerts; nil is
+	// 0.02.
+	AlertShare *float64
+	MTU        int // octets of the largest IP packet, 1280 to 3000; 0 is 1500
+	Side       Side
+}
+
+// A Side says whose frames a source of conversations yields.
+type Side uint8
+
+const (
+	BothSides  Side = iota
+	ClientSide      // what clients send; with ServerSide of the same seed, for two ports
+	ServerSide
+)
+
+// dryFlows is how many flows are run through beforehand to know a pass exactly.
+const dryFlows = 1 << 17
+
+// An AppMixSource yields the frames of an AppMix. Every pass has the same frames.
+// Classes are the applications and "alert": the one frame of a flow with which a
+// rule of Alerts matches, so that frames of that class are the alerts to expect.
+// The frames are not signed.
+type AppMixSource struct {
+	mix   AppMix
+	net   addressing
+	flows arrivals
+	sizes [len(apps)]float64 // the last flow's quantile of size, by application
+	open  timeline[*flow]
+	free  []*flow
+	plan  planner
+	shape Shape
+
+	part, of uint64
+}
+
+// NewAppMix checks m and prepares its source. A pass of at most 131,072 flows is
+// run through to know its frames, which takes some µs a flow.
+func NewAppMix(m AppMix) (*AppMixSource, error) {
+	if m.Rate == 0 {
+		m.Rate = 1e9
+	}
+	if !m.Clients.IsValid() && !m.Servers.IsValid() {
+		m.Clients, m.Servers = netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.19.0.0/16")
+	}
+	if m.AlertShare == nil {
+		share := 0.02
+		m.AlertShare = &share
+	}
+	if m.MTU == 0 {
+		m.MTU = 1500
+	}
+	switch {
+	case !(m.Rate > 0 && m.Rate <= 1e12):
+		return nil, fmt.Errorf("application mix: rate %v: want one above 0 and up to 1 Tbit/s", m.Rate)
+	case m.Duration < 0 || m.Duration == 0 && m.Flows == 0:
+		return nil, errors.New("application mix: it needs a duration above 0 or a number of flows")
+	case !(*m.AlertShare >= 0 && *m.AlertShare <= 1):
+		return nil, fmt.Errorf("application mix: share of alerts %v: want 0 to 1", *m.AlertShare)
+	case m.MTU < 1280 || m.MTU > 3000:
+		return nil, fmt.Errorf("application mix: MTU %d: want 1280 to 3000 octets", m.MTU)
+	case m.Side > ServerSide:
+		return nil, fmt.Errorf("application mix: unknown side %d", m.Side)
+	}
+	net, err := prefixes(m.Clients, m.Servers)
+	if err != nil {
+		return nil, fmt.Errorf("application mix: %w", err)
+	}
+	net.seed = m.Seed
+	net.setMACs(m.ClientMAC, m.ServerMAC)
+	s := &AppMixSource{mix: m, net: net, of: 1}
+	s.plan.mtu = m.MTU
+	s.calibrate()
+	s.rewind()
+
+	s.measure()
+	return s, nil
+}
+
+// measure finds the shape.
+func (s *AppMixSource) measure() {
+	s.shape = Shape{Timed: true, Longest: ethLen + s.mix.MTU, Classes: make([]string, 0, len(apps)+1)}
+	for i := range apps {
+		s.shape.Classes = append(s.shape.Classes, apps[i].name)
+	}
+	s.shape.Classes = append(s.shape.Classes, "alert")
+	expected := float64(s.mix.Flows)
+	if s.mix.Duration > 0 && (s.mix.Flows == 0 || s.flows.rate*s.mix.Duration.Seconds() < expected) {
+		expected = s.flows.rate * s.mix.Duration.Seconds()
+	}
+	if expected <= dryFlows {
+		t := s.Truth()
+		s.shape.Frames, s.shape.Octets = t.Frames, t.rounded
+	} else {
+		s.shape.Octets = uint64(float64(s.mix.Rate) / 8 / s.flows.rate * expected / float64(s.of))
+	}
+}
+
+// Shard is as Sharder says: a flow's frames are all in one part.
+func (s *AppMixSource) Shard(i, n int) Source {
+	c := *s
+	c.open, c.free = nil, nil
+	c.part, c.of = uint64(i), uint64(n)
+	c.rewind()
+	c.measure()
+	return &c
+}
+
+// Shape is as Source says.
+func (s *AppMixSource) Shape() Shape { return s.shape }
+
+// Notes are none: nothing is left out.
+func (s *AppMixSource) Notes() []string { return nil }
+
+func (s *AppMixSource) Close() error { return nil }
+
+// Fill is as Source says; it fails where the window cannot hold one frame.
+func (s *AppMixSource) Fill(w *Window) error {
+	for {
+		if s.more() && (len(s.open) == 0 || s.flows.at < s.open[0].at) {
+			f := &flow{}
+			if n := len(s.free); n > 0 {
+				f, s.free = s.free[n-1], s.free[:n-1]
+			}
+			if s.begin(f) {
+				s.open.push(f.at, f.k, f)
+			} else {
+				s.free = append(s.free, f)
+			}
+			continue
+		}
+		if len(s.open) == 0 {
+			s.rewind()
+			return io.EOF
+		}
+		f := s.open[0].of
+		o := f.next()
+		if s.mix.Side.has(o.from) {
+			e, b := w.Next(o.frame)
+			if e == nil {
+				return full(w, o.frame)
+			}
+			e.Class = o.class(f)
+			f.write(e, b, &o)
+		}
+		if f.advance(&o) {
+			s.open.move(f.at)
+		} else {
+			s.free = append(s.free, s.open.pop())
+		}
+	}
+}
+
+// full is Fill's answer where a frame of n octets found no room in w.
+func full(w *Window, n int) error {
+	if w.Len() == 0 {
+		return fmt.Errorf("a window of %d octets and %d entries (chunk %d) cannot hold a frame of %d octets: give it more",
+			len(w.Blob), len(w.Entries), w.Chunk, n)
+	}
+	return nil
+}
+
+func (s Side) has(from int) bool { return s == BothSides || int(s)-1 == from }
+
+// rewind goes back to the beginning of the pass.
+func (s *AppMixSource) rewind() {
+	s.flows.rewind(s.mix.Seed)
+	for i := range s.sizes {
+		s.sizes[i] = unitInterval(mix64(s.mix.Seed + uint64(i)))
+	}
+}
+
+// more says whether another flow begins.
+func (s *AppMixSource) more() bool {
+	return (s.mix.Flows == 0 || s.flows.k < s.mix.Flows) &&
+		(s.mix.Duration == 0 || s.flows.at < uint64(s.mix.Duration))
+}
+
+// golden is the fraction of the golden ratio: its multiples modulo 1 fill the
+// unit interval evenly, wherever one stops.
+const golden = 0.6180339887498949
+
+// begin takes the next flow, makes it in f, and says whether it is of this part.
+func (s *AppMixSource) begin(f *flow) bool {
+	kind, k, at := s.flows.kind, s.flows.k, s.flows.at
+	app, alert := kind, -1
+	if kind >= len(apps) {
+		alert = kind - len(apps)
+		app = alerts[alert].app
+	}
+	var u float64
+	if alert < 0 {
+		// Sizes are taken evenly from their distribution, for a short pass to have
+		// nearly the mean of a long one.
+		u = s.sizes[app] + golden
+		if u >= 1 {
+			u--
+		}
+		s.sizes[app] = u
+	}
+	s.flows.step()
+	if k%s.of != s.part {
+		return false
+	}
+	s.net.assign(&f.ends, k, apps[app].port)
+	f.v6 = s.net.v6
+	s.plan.begin(f, s.mix.Seed, k, u, app, alert)
+	f.at = at
+	return true
+}
+
+// calibrate finds how many flows a second make the rate, by planning flows of all
+// sizes of each application.
+func (s *AppMixSource) calibrate() {
+	const even, few = 1024, 64
+	share := *s.mix.AlertShare
+	weights := make([]float64, len(apps)+len(alerts))
+	mean := make([]float64, len(weights)) // octets of a flow
+	total := 0.0
+	for i := range apps {
+		total += apps[i].rate
+	}
+	var f flow
+	for i := range weights {
+		app, alert, n := i, -1, few
+		if i < len(apps) {
+			weights[i] = (1 - share) * apps[i].rate / total
+			if apps[i].sized {
+				n = even
+			}
+		} else {
+			alert = i - len(apps)
+			app = alerts[alert].app
+			weights[i] = share / float64(len(alerts))
+		}
+		for j := range n {
+			f.v6 = s.net.v6
+			s.plan.begin(&f, 1, uint64(j), (float64(j)+0.5)/float64(n), app, alert)
+			for more := true; more; {
+				o := f.next()
+				mean[i] += float64(o.frame+unit.FCS) / float64(n)
+				more = f.advance(&o)
+			}
+		}
+	}
+	octets := 0.0
+	for i, w := range weights {
+		octets += w * mean[i]
+	}
+	s.flows.set(float64(s.mix.Rate)/8/octets, weights)
+}
+
+// A MixTruth is what a pass over an AppMixSource holds.
+type MixTruth struct {
+	MixCount
+	Classes []MixCount    // as Shape.Classes; a flow with an alert counts as its application's and as "alert"
+	Alerts  []uint64      // flows that match each of Alerts
+	Ends    time.Duration // time of the last frame
+	rounded uint64        // octets in windows
+}
+
+// A MixCount counts flows, their frames, and the frames' octets with FCS.
+type MixCount struct{ Flows, Frames, Octets uint64 }
+
+// Truth runs through a pass without writing it: some µs a flow. Where a source
+// yields one side, frames and octets are that side's.
+func (s *AppMixSource) Truth() MixTruth {
+	dry := *s
+	dry.rewind()
+	t := MixTruth{Classes: make([]MixCount, len(apps)+1), Alerts: make([]uint64, len(alerts))}
+	f := &flow{}
+	for dry.more() {
+		if !dry.begin(f) {
+			continue
+		}
+		t.Flows++
+		t.Classes[f.app].Flows++
+		if f.alert >= 0 {
+			t.Classes[len(apps)].Flows++
+			t.Alerts[f.alert]++
+		}
+		for more := true; more; {
+			o := f.next()
+			at := f.at
+			if s.mix.Side.has(o.from) {
+				n := uint64(o.frame + unit.FCS)
+				t.Frames++
+				t.Octets += n
+				t.rounded += uint64(o.frame+7) &^ 7
+				c := &t.Classes[o.class(f)]
+				c.Frames++
+				c.Octets += n
+				t.Ends = max(t.Ends, time.Duration(at))
+			}
+			more = f.advance(&o)
+		}
+	}
+	return t
+}

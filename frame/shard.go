@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// A Sharder is a Source that knows better than Shard how to divide itself.
+type Sharder interface {
+	// Shard is part i of n, from the first frame on. Closing it closes what the
+	// receiver is made of.
+	Shard(i, n int) Source
+}
+
+// Shard is part i of n of a source: the flows whose hash, which both directions
+// share, falls on i. Each of n transmitters gets a part, and the parts need
+// sources of their own, made from the same input and seed. Frames of fragments go
+// by their datagram, those without IP by their MACs, and those of a class with
+// draws take turns. Synthetic sources and floods are whole in every part, with
+// other numbers in every stream. Where the source knows the frames of a pass,
+// Shard reads one to know the part's. The part closes source.
+func Shard(source Source, i, n int) (Source, error) {
+	if n < 1 || i < 0 || i >= n {
+		return nil, fmt.Errorf("part %d of %d of a source: want 0 to %d", i, n, n-1)
+	}
+	if n == 1 {
+		return source, nil
+	}
+	if s, ok := source.(Sharder); ok {
+		return s.Shard(i, n), nil
+	}
+	s := &shard{source: source, part: uint64(i), of: uint64(n)}
+	s.shape = source.Shape()
+	s.window = Window{Blob: make([]byte, max(1<<20, s.shape.Longest)), Entries: make([]Entry, 4096)}
+	for _, d := range s.shape.Draws {
+		s.drawn[d.Class] = true
+	}
+	whole := s.shape.Frames > 0
+	s.shape.Frames, s.shape.Octets = 0, 0
+	if !whole {
+		return s, nil
+	}
+	for s.end == nil {
+		s.refill()
+		s.shape.Frames += uint64(s.window.Len())
+		for _, e := range s.window.Entries[:s.window.Len()] {
+			s.shape.Octets += (uint64(e.Len) + 7) &^ 7
+		}
+	}
+	if s.end != io.EOF {
+		return nil, fmt.Errorf("part %d of %d of a source: %w", i, n, s.end)
+	}
+	if s.shape.Frames == 0 {
+		return nil, fmt.Errorf("part %d of %d of a source has no frames, because its flows are too few: take fewer parts", i, n)
+	}
+	s.window.Reset()
+	s.end = nil
+	return s, nil
+}
+
+type shard struct {
+	source   Source
+	shape    Shape // Frames and Octets are the part's, or 0
+	part, of uint64
+	drawn    [MaxClasses]bool   // the octets of the class do not tell its flows
+	turns    [MaxClasses]uint64 // frames of drawn classes so far in this pass
+	window   Window             // of the source's octets, with the part's entries
+	next     int                // the entry to go on with
+	end      error              // what Fill answered to the window
+}
+
+// refill reads a window of the source and keeps the part's entries.
+func (s *shard) refill() {
+	s.window.Reset()
+	s.next = 0
+	s.end = s.source.Fill(&s.window)
+	kept := s.window.Entries[:0]
+	for k := range s.window.Len() {
+		e := s.window.Entries[k]
+		hash := s.turns[e.Class]
+		if s.drawn[e.Class] {
+			s.turns[e.Class]++
+		} else {
+			hash = flowHash(s.window.Frame(k), &e)
+		}
+		if hash%s.of == s.part {
+			kept = append(kept, e)
+		}
+	}
+	s.window.count = len(kept)
+	if s.end == io.EOF {
+		clear(s.turns[:])
+	}
+}
+
+func (s *shard) Shape() Shape    { return s.shape }
+func (s *shard) Notes() []string { return s.source.Notes() }
+func (s *shard) Close() error    { return s.source.Close() }
+
+func (s *shard) Fill(w *Window) error {
+	for {
+		for ; s.next < s.window.Len(); s.next++ {
+			b := s.window.Frame(s.next)
+			e, to := w.Next(len(b))
+			if e == nil {
+				return full(w, len(b))
+			}
+			copy(to, b)
+			off := e.Off
+			*e = s.window.Entries[s.next]
+			e.Off = off
+		}
+		if end := s.end; end != nil {
+			s.window.Reset()
+			s.next = 0
+			if end == io.EOF { // the next pass follows
+				s.end = nil
+			}
+			return end
+		}
+		s.refill()
+	}
+}
+
+// flowHash is the same for both directions of a flow, and for all fragments of a
+// datagram.
+func flowHash(b []byte, e *Entry) uint64 {
+	if e.L3 == 0 {
+		if len(b) < ethLen {
+			return 0
+		}
+		return both(b[0:6], b[6:12], 0, 0) + uint64(binary.BigEndian.Uint16(b[12:]))
+	}
+	var src, dst []byte
+	var salt uint64
+	ip := b[e.L3:]
+	ports := e.L4 != 0 && e.Sum != e.L4+2 && int(e.L4)+4 <= len(b)
+	switch {
+	case e.Flags&IPv4 != 0:
+		src, dst, salt = ip[12:16], ip[16:20], uint64(ip[9])
+		if fragment := binary.BigEndian.Uint16(ip[6:]) &^ 0xc000; fragment != 0 {
+			ports = false
+			salt |= uint64(binary.BigEndian.Uint16(ip[4:])) << 8
+		}
+		ports = ports && ip[9] != protoICMP
+	case e.Flags&IPv6 != 0: // of fragments the addresses alone
+		src, dst = ip[8:24], ip[24:40]
+		ports = ports && int(e.L4) == int(e.L3)+ip6Len && ip[6] != protoICMPv6
+	default:
+		return 0
+	}
+	if !ports {
+		return scramble(both(src, dst, 0, 0) + salt)
+	}
+	return scramble(both(src, dst, binary.BigEndian.Uint16(b[e.L4:]), binary.BigEndian.Uint16(b[e.L4+2:])) + salt)
+}
+
+// both adds up the hashes of two ends.
+func both(a, b []byte, aPort, bPort uint16) uint64 { return end(a, aPort) + end(b, bPort) }
+
+func end(address []byte, port uint16) uint64 {
+	h := uint64(port)
+	for _, octet := range address {
+		h = h*0x100000001b3 + uint64(octet)
+	}
+	return scramble(h)
+}
+
+// scramble is the finisher of splitmix64.
+func scramble(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

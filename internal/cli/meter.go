@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/engine"
+	"boxdyno/host"
+	"boxdyno/unit"
+)
+
+// meterFlags are what meter has besides portFlags.
+type meterFlags struct {
+	streams             string
+	timing, sharedClock bool
+	hash, sink          bool
+}
+
+func (a *app) meter() *cobra.Command {
+	var p portFlags
+	var f meterFlags
+	cmd := &cobra.Command{
+		Use:   "meter -i INTERFACE",
+		Short: "Count what arrives at a port: frames, loss, order, gaps",
+		Long: `Meter counts the frames that arrive at a port until Ctrl-C (exit code 0) or for a
+duration. Signed frames (boxdyno send) are told apart by their stream and carry a
+sequence number, so that what is missing, doubled or out of order is known
+without asking the sender: start the meter before it, on the same machine or on
+another. All other frames are counted together as foreign.
+
+Frames with a signature end in the meter; foreign ones go on to the machine,
+unless --sink.`,
+		Example: `  sudo boxdyno meter -i eth1
+  sudo boxdyno meter -i eth1 --json --duration 10s
+  sudo boxdyno meter -i eth1 --timing --streams 0,1 --stats 5`,
+		Args: cobra.NoArgs,
+	}
+	p.add(cmd, "listen on")
+	fs := cmd.Flags()
+	fs.StringVar(&f.streams, "streams", fmt.Sprintf("0-%d", engine.MaxStreams-1), fmt.Sprintf("`numbers` of the streams to count, at most %d of them", engine.MaxStreams))
+	fs.StringVar(&p.duration, "duration", "", "end after `seconds`, or 5s, 2m (default: not before Ctrl-C)")
+	fs.StringVar(&p.stats, "stats", "", "print a line every `seconds` (default 1, with --json none)")
+	fs.StringVar(&p.stats, "interval", "", "the same as --stats")
+	fs.BoolVar(&f.timing, "timing", false, "gaps, delay variation (IPDV) and bursts; costs the meter about a third of its speed")
+	fs.BoolVar(&f.sharedClock, "shared-clock", false, "the sender is on this machine, so that latency can be told; implies --timing")
+	fs.BoolVar(&f.hash, "hash", false, "SHA-256 over all frames in order; takes backend packet unless --backend says otherwise")
+	fs.BoolVar(&f.sink, "sink", false, "drop foreign frames once they are counted, instead of handing them on (backend xdp)")
+	fs.BoolVar(&p.force, "force", false, "--sink even where the port carries the default route or your own connection")
+	exclusive(cmd, "stats", "interval")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		name := "stats"
+		if fs.Changed("interval") {
+			name = "interval"
+		}
+		every, err := p.interval(fs, name)
+		if err != nil {
+			return err
+		}
+		duration := time.Duration(0)
+		if fs.Changed("duration") {
+			if duration, err = parseDuration(p.duration); err != nil {
+				return fmt.Errorf("--duration: %w", err)
+			}
+		}
+		numbers, err := parseNumbers(f.streams, 1<<16-1)
+		if err != nil {
+			return fmt.Errorf("--streams %w", err)
+		}
+		if len(numbers) > engine.MaxStreams {
+			return fmt.Errorf("--streams %s: a meter counts at most %d streams", f.streams, engine.MaxStreams)
+		}
+		var ids []uint16
+		for _, n := range numbers {
+			ids = append(ids, uint16(n))
+		}
+		f.timing = f.timing || f.sharedClock || p.gaps
+		return do(func(ctx context.Context, _ []string) error {
+			return a.listen(ctx, &p, &f, ids, every, duration)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// listen meters until ctx or the duration ends. That ctx ends an open-ended
+// meter is no failure.
+func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uint16, every, duration time.Duration) error {
+	port, err := p.openPort()
+	if err != nil {
+		return err
+	}
+	if f.sink && !p.force {
+		if err := port.guard(); err != nil {
+			return err
+		}
+	}
+	m, backend, err := p.openMeter(ctx, port, f)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer m.Close()
+	if err := m.Arm(ctx, f.timing, ids...); err != nil {
+		return err
+	}
+	armed := unit.Now()
+	line := newTicker(a, port, p, every)
+	line.loss = "missing"
+	until := "Ctrl-C"
+	if duration > 0 {
+		until = about(duration) + " are over"
+	}
+	if err := line.begin(fmt.Sprintf("%-*s%s, backend %s, streams %s, until %s", nameWidth, "meter", port.describeText(), backend, f.streams, until)); err != nil {
+		return err
+	}
+	a.note("listening on %s", port.Name) // who waits for it may send now
+	waiting, stop := context.WithCancel(ctx)
+	if duration > 0 {
+		waiting, stop = context.WithTimeout(ctx, duration)
+	}
+	defer stop()
+	reading := context.WithoutCancel(ctx)
+	var latest engine.MeterReport
+	read := func() (portCounts, error) {
+		if _, err := port.sent(); err != nil { // not every meter notices that its port is gone
+			return portCounts{}, err
+		}
+		rep, err := m.Read(reading)
+		if err != nil {
+			return portCounts{}, err
+		}
+		latest = rep
+		return arrived(rep), nil
+	}
+	share := func(_ uint64, d time.Duration) float64 {
+		if duration == 0 {
+			return 0
+		}
+		return min(d.Seconds()/duration.Seconds(), 1)
+	}
+	err = line.watch(waiting.Done(), portCounts{}, read, share)
+	line.end()
+	rep, failed := m.Read(reading)
+	if failed != nil { // what it last said is better than nothing
+		rep, err = latest, cmp.Or(err, failed)
+	}
+	acc := receivedOf(port, p, f, backend, rep, seconds(armed, unit.Now()))
+	if err != nil {
+		acc.Warnings = append(acc.Warnings, "it ended early: "+sentence(err))
+	}
+	return cmp.Or(err, line.print(acc))
+}
+
+// arrived is all frames of a report, and in place of drops those that are
+// missing: it may fall again, when frames come late.
+func arrived(rep engine.MeterReport) portCounts {
+	c := portCounts{frames: rep.Foreign, octets: rep.ForeignOctets}
+	for _, r := range rep.Streams {
+		c.frames += r.Frames
+		c.octets += r.Octets
+		c.dropped += uint64(missing(r))
+	}
+	return c
+}
+
+// missing is how many of the sequence numbers up to the highest have not arrived.
+// Below zero the numbers began anew: several senders wrote them.
+func missing(r engine.RxReport) int64 {
+	return int64(r.Span) - int64(r.Frames-r.Duplicate)
+}
+
+// openMeter is the first backend that meters the port as the flags ask, or that
+// of --backend. Nothing is sent.
+func (f *portFlags) openMeter(ctx context.Context, p *trafficPort, want *meterFlags) (engine.Meter, string, error) {
+	var candidates []engine.Backend
+	name := f.backend
+	if name == "" && want.hash {
+		name = "packet" // it sees frames of all queues in one order
+	}
+	if name != "" {
+		b, err := engine.Open(name)
+		if err != nil {
+			return nil, "", usage(fmt.Errorf("--backend: %w", err))
+		}
+		candidates = append(candidates, b)
+	} else {
+		// Not afxdp: it takes the port's frames from the machine.
+		for _, name := range []string{"xdp", "xdp/generic", "packet"} {
+			b, err := engine.Open(name)
+			if err != nil {
+				return nil, "", err
+			}
+			candidates = append(candidates, b)
+		}
+	}
+	var refused []string
+	for _, b := range candidates {
+		m, err := b.OpenMeter(ctx, p.Port)
+		if err == nil {
+			if err = want.setUp(m); err == nil {
+				return m, b.Name(), nil
+			}
+			m.Close()
+		}
+		if ctx.Err() != nil || errors.As(err, new(*host.Missing)) {
+			return nil, "", err
+		}
+		refused = append(refused, fmt.Sprintf("%s: %v", b.Name(), err))
+	}
+	return nil, "", &failure{exitMissing, fmt.Errorf("no backend meters %s as asked: %s", p.Name, strings.Join(refused, "; "))}
+}
+
+// setUp asks for what not every meter can.
+func (f *meterFlags) setUp(m engine.Meter) error {
+	if f.hash {
+		h, ok := m.(engine.Hasher)
+		if !ok {
+			return errors.New("it cannot hash frames")
+		}
+		h.Hash(true)
+	}
+	if f.sink {
+		s, ok := m.(engine.Sinker)
+		if !ok {
+			return errors.New("it cannot keep frames from the machine")
+		}
+		return s.Sink(true)
+	}
+	return nil
+}
