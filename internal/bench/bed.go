@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -103,6 +104,18 @@ func twoNamespaces(verdict int32) (_ *bed, err error) {
 	b.tx, b.rx = host.Port{Name: "tx", Netns: spaces[0].Path()}, host.Port{Name: "rx", Netns: spaces[1].Path()}
 	b.sender, b.receiver = &host.Local{Netns: b.tx.Netns}, &host.Local{Netns: b.rx.Netns}
 	var receiver *netlink.Handle
+	// The links' own chatter would be counted as frames.
+	for _, p := range []host.Port{b.tx, b.rx} {
+		if err := netns.Do(p.Netns, func() error {
+			err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+			if errors.Is(err, os.ErrNotExist) {
+				return nil // a kernel without IPv6
+			}
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
 	err = netns.Do(b.tx.Netns, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = "tx", 2, 2

@@ -30,7 +30,7 @@ type load struct {
 }
 
 const (
-	inFile  = 1_200   // frames of a capture made of a spec: a hundred cycles of IMIX
+	inFile  = 1_200   // frames of a capture made of a spec: a hundred cycles of IMIX, few enough for every sender's cache
 	inMix   = 400_000 // most frames of a capture made of conversations
 	inCycle = 12      // frames that a generator of templates is given
 )
@@ -42,8 +42,7 @@ func makeLoads(b *bed, dir, capture string) ([]*load, error) {
 			Sizes: mix.Sizes, Flows: 1, SrcMAC: b.txMAC, DstMAC: b.gateway,
 			Src: b.src, Dst: b.dst, SrcPort: frame.FirstPort, DstPort: frame.Port,
 		}
-		l := &load{name: mix.Name, mean: mix.Mean(), spec: &spec, capture: filepath.Join(dir, "made.pcap")}
-		l.capture = filepath.Join(dir, fmt.Sprintf("made-%d.pcap", len(loads)))
+		l := &load{name: mix.Name, mean: mix.Mean(), spec: &spec, capture: filepath.Join(dir, fmt.Sprintf("made-%d.pcap", len(loads)))}
 		builder, err := frame.NewBuilder(spec, 1)
 		if err != nil {
 			return nil, err
@@ -51,7 +50,7 @@ func makeLoads(b *bed, dir, capture string) ([]*load, error) {
 		n := 0
 		buf := make([]byte, frame.MaxSize)
 		err = l.write(func() (uint64, []byte, error) {
-			if float64(n)*mix.Mean() >= inFile {
+			if n == inFile {
 				return 0, nil, io.EOF
 			}
 			n++

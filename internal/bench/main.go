@@ -32,13 +32,13 @@ func main() {
 	o := options{}
 	flag.IntVar(&o.repeats, "repeats", 5, "runs of each sender; the table shows medians")
 	flag.DurationVar(&o.span, "span", 600*time.Millisecond, "how long each run offers load")
-	only := flag.String("only", "", "`words`, separated by commas: blocks whose title holds one of them")
+	only := flag.String("only", "", "`titles`, separated by semicolons: blocks whose title holds one of them")
 	flag.StringVar(&o.capture, "capture", "", "`FILE` that stands for a real capture; default: one made from template captures, or from the application mix")
 	flag.DurationVar(&o.pacing, "pacing", 0, "measure pacing instead: `how long` each rate is offered, such as 10s")
 	flag.DurationVar(&o.original, "original", 0, "with -pacing: `how long` a capture is replayed at its own times, such as 60s")
 	flag.Parse()
 	if *only != "" {
-		o.only = strings.Split(*only, ",")
+		o.only = strings.Split(*only, ";")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
