@@ -84,5 +84,5 @@ func effortOf(preset string) effort {
 	if preset == "standard" {
 		return effort{selfTest: 10 * time.Second, warmUp: 5 * time.Second, overload: 10 * time.Second, overloads: 2, latency: 20 * time.Second, settle: 2 * time.Second}
 	}
-	return effort{selfTest: 200 * time.Millisecond, warmUp: 100 * time.Millisecond, overload: 75 * time.Millisecond, overloads: 2, latency: 150 * time.Millisecond}
+	return effort{selfTest: 200 * time.Millisecond, warmUp: 100 * time.Millisecond, overload: 50 * time.Millisecond, overloads: 2, latency: 100 * time.Millisecond}
 }

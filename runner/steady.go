@@ -11,7 +11,7 @@ import (
 
 const (
 	steadyPause = 20 * time.Millisecond // between two looks at a slow CPU
-	steadyFirst = time.Second           // may be waited, and a sixteenth of the run so far
+	steadyFirst = time.Second           // may be waited, and a twenty-fourth of the run so far
 )
 
 // A steady knows how fast the CPUs that tester and DUT work on have been, and on
@@ -64,7 +64,7 @@ func (s *steady) look() float64 {
 func (s *steady) wait(ctx context.Context) (share float64) {
 	for {
 		share = s.look()
-		if share == 0 || share >= verdict.SlowCPU || !s.virtual || s.waited > steadyFirst+time.Since(s.began)/16 {
+		if share == 0 || share >= verdict.SlowCPU || !s.virtual || s.waited > steadyFirst+time.Since(s.began)/24 {
 			return share
 		}
 		begin := time.Now()

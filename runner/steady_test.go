@@ -61,8 +61,8 @@ func TestSteadyGivesUp(t *testing.T) {
 			s.wait(t.Context())
 			time.Sleep(100 * time.Millisecond) // the trial
 		}
-		if all := time.Since(s.began); s.waited < all/18 || s.waited > all/14+steadyFirst {
-			t.Errorf("%v of %v was waited, want about a sixteenth", s.waited, all)
+		if all := time.Since(s.began); s.waited < all/26 || s.waited > all/22+steadyFirst {
+			t.Errorf("%v of %v was waited, want about a twenty-fourth", s.waited, all)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
