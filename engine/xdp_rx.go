@@ -25,7 +25,8 @@ import (
 // none: what the port's own ring lost is in the port's counters. They do not see
 // VLAN tags that the port strips (ethtool -K PORT rxvlan off keeps them).
 type xdpMeter struct {
-	plain, timed *meterProgram
+	plain, timed *meterProgram // timed is loaded once it is asked for
+	sink         uint32
 	link         link.Link
 	armed        *meterProgram // nil before the first Arm
 	streams      []uint16
@@ -101,9 +102,6 @@ func openXDPMeter(p host.Port, mode link.XDPAttachFlags, what string) (_ Meter, 
 	if m.plain, err = loadMeterFor(false, false); err != nil {
 		return nil, err
 	}
-	if m.timed, err = loadMeterFor(true, false); err != nil {
-		return nil, err
-	}
 	err = netns.Do(p.Netns, func() error {
 		iface, err := net.InterfaceByName(p.Name)
 		if err != nil {
@@ -122,9 +120,9 @@ func (m *xdpMeter) Arm(_ context.Context, timing bool, streams ...uint16) error 
 	if err := armable(streams); err != nil {
 		return err
 	}
-	p := m.plain
-	if timing {
-		p = m.timed
+	p, err := m.program(timing)
+	if err != nil {
+		return err
 	}
 	if err := p.reset(streams); err != nil {
 		return fmt.Errorf("arm the meter: %w", err)
@@ -136,6 +134,18 @@ func (m *xdpMeter) Arm(_ context.Context, timing bool, streams ...uint16) error 
 	}
 	m.armed, m.streams = p, slices.Clone(streams)
 	return nil
+}
+
+func (m *xdpMeter) program(timing bool) (_ *meterProgram, err error) {
+	if !timing {
+		return m.plain, nil
+	}
+	if m.timed == nil {
+		if m.timed, err = loadMeterFor(true, false); err == nil {
+			err = m.timed.coll.Variables[meterVarSink].Set(m.sink)
+		}
+	}
+	return m.timed, err
 }
 
 // reset forgets all, then arms streams.
@@ -162,11 +172,14 @@ func (p *meterProgram) reset(streams []uint16) error {
 
 // Sink serves both programs, so that it outlives Arm.
 func (m *xdpMeter) Sink(on bool) error {
-	var v uint32
+	m.sink = 0
 	if on {
-		v = 1
+		m.sink = 1
 	}
-	err := errors.Join(m.plain.coll.Variables[meterVarSink].Set(v), m.timed.coll.Variables[meterVarSink].Set(v))
+	err := m.plain.coll.Variables[meterVarSink].Set(m.sink)
+	if m.timed != nil {
+		err = errors.Join(err, m.timed.coll.Variables[meterVarSink].Set(m.sink))
+	}
 	if err != nil {
 		return fmt.Errorf("make the meter a sink: %w", err)
 	}
