@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"boxdyno/unit"
@@ -17,19 +19,22 @@ import (
 //
 //	flows begin (Poisson) -> plan: who says what, how much, when -> heap by time -> frames, segment by segment
 //
+// With a Duration a pass is cut out of traffic that has gone on for long and goes
+// on: flows are under way when it begins, somewhere in their conversations, and
+// when it ends, so that the rate is the same from the first second to the last.
 // Flows a second at 1 Gbit/s: dns 1975, browsing 710, get 405, post 405,
 // exchange 254, https 131, oracle 79, citrix 44, sip 29, video 12, smtp 22,
 // pop 14, rtp 5; at other rates all in proportion. What is transferred is
 // log-normal (median 12 kB, sigma 1.6) with a Pareto tail (alpha 1.2, above the
-// 99th percentile), at most 10 MB. The mean frame has about 585 octets with FCS.
+// 99th percentile), at most 10 MB. The mean frame has about 450 octets with FCS.
 //
-// Every conversation is whole: TCP has its handshake with options, segments of
-// the MTU, an ACK for every second one, slow start by the round-trip time (5 to
+// TCP has its handshake with options, segments of the MTU, an ACK for every second
+// one (at first for each, as Linux does), slow start by the round-trip time (5 to
 // 40 ms; oracle and citrix 1 to 10 ms) and FINs from both sides; all checksums are
 // right. No segment is lost or sent twice. exchange is MS RPC as Exchange's
 // clients speak it, oracle TNS, and citrix ICA: their headers are true, what is
 // inside is filling. sip is a call with its voice (G.729); rtp (G.711) and video
-// (small slices, 2 Mbit/s) are RTP both ways without signalling. Where passes have
+// (small slices, 1.2 Mbit/s) are RTP both ways without signalling. Where passes have
 // addresses of their own, SIP still names those of the first. https is TLS 1.3
 // with the server's name in the clear.
 type AppMix struct {
@@ -38,9 +43,9 @@ type AppMix struct {
 	// 1 Gbit/s. A pass of some seconds is within some percent of it, for sizes
 	// have a long tail.
 	Rate unit.BitRate
-	// Flows begin for Duration, or until there are Flows of them, whichever is
-	// first; one of the two must be given. The pass goes on until those that are
-	// open have ended: up to 10 s, in which the rate falls.
+	// One of the two must be given. Duration is that of a pass. Flows is a number
+	// of whole conversations from a standstill: the rate rises as they begin, and
+	// falls for up to 30 s after the last has begun.
 	Duration time.Duration
 	Flows    uint64
 	// Clients and Servers are where addresses come from, both IPv4 or both IPv6
@@ -50,7 +55,8 @@ type AppMix struct {
 	Clients, Servers     netip.Prefix
 	ClientMAC, ServerMAC [6]byte // zero is 02:00:00:00:00:01 and ...:02
 	// AlertShare is the share of flows, 0 to 1, that match one of Alerts; nil is
-	// 0.02.
+	// 0.02. A flow from before the pass does not: who has not heard its beginning
+	// would not see it.
 	AlertShare *float64
 	MTU        int // octets of the largest IP packet, 1280 to 3000; 0 is 1500
 	Side       Side
@@ -82,7 +88,27 @@ type AppMixSource struct {
 	plan  planner
 	shape Shape
 
+	// Flows begin from 0 on, and the pass is from origin to end: before it is the
+	// past, as long as the longest flow.
+	origin, end uint64
+	lasts       []uint64    // the longest flow of each kind, ns
+	early       []beginning // flows of the past that are under way at origin
+	now         present
+
 	part, of uint64
+}
+
+// A beginning is what a flow is planned from.
+type beginning struct {
+	k, at uint64
+	kind  int     // index of apps, then of alerts
+	u     float64 // quantile of its size
+}
+
+// A present is what the next flow depends on.
+type present struct {
+	flows arrivals
+	sizes [len(apps)]float64
 }
 
 // NewAppMix checks m and prepares its source. A pass of at most 131,072 flows is
@@ -104,8 +130,8 @@ func NewAppMix(m AppMix) (*AppMixSource, error) {
 	switch {
 	case !(m.Rate > 0 && m.Rate <= 1e12):
 		return nil, fmt.Errorf("application mix: rate %v: want one above 0 and up to 1 Tbit/s", m.Rate)
-	case m.Duration < 0 || m.Duration == 0 && m.Flows == 0:
-		return nil, errors.New("application mix: it needs a duration above 0 or a number of flows")
+	case m.Duration < 0 || m.Duration == 0 && m.Flows == 0 || m.Duration > 0 && m.Flows > 0:
+		return nil, errors.New("application mix: it needs either a duration above 0 or a number of flows")
 	case !(*m.AlertShare >= 0 && *m.AlertShare <= 1):
 		return nil, fmt.Errorf("application mix: share of alerts %v: want 0 to 1", *m.AlertShare)
 	case m.MTU < 1280 || m.MTU > 3000:
@@ -122,8 +148,8 @@ func NewAppMix(m AppMix) (*AppMixSource, error) {
 	s := &AppMixSource{mix: m, net: net, of: 1}
 	s.plan.mtu = m.MTU
 	s.calibrate()
+	s.settle()
 	s.rewind()
-
 	s.measure()
 	return s, nil
 }
@@ -136,7 +162,7 @@ func (s *AppMixSource) measure() {
 	}
 	s.shape.Classes = append(s.shape.Classes, "alert")
 	expected := float64(s.mix.Flows)
-	if s.mix.Duration > 0 && (s.mix.Flows == 0 || s.flows.rate*s.mix.Duration.Seconds() < expected) {
+	if s.mix.Duration > 0 {
 		expected = s.flows.rate * s.mix.Duration.Seconds()
 	}
 	if expected <= dryFlows {
@@ -169,18 +195,14 @@ func (s *AppMixSource) Close() error { return nil }
 func (s *AppMixSource) Fill(w *Window) error {
 	for {
 		if s.more() && (len(s.open) == 0 || s.flows.at < s.open[0].at) {
-			f := &flow{}
-			if n := len(s.free); n > 0 {
-				f, s.free = s.free[n-1], s.free[:n-1]
-			}
-			if s.begin(f) {
+			if b := s.arrive(); b.k%s.of == s.part {
+				f := s.fresh()
+				s.begin(f, b)
 				s.open.push(f.at, f.k, f)
-			} else {
-				s.free = append(s.free, f)
 			}
 			continue
 		}
-		if len(s.open) == 0 {
+		if len(s.open) == 0 || s.open[0].at >= s.end {
 			s.rewind()
 			return io.EOF
 		}
@@ -193,6 +215,7 @@ func (s *AppMixSource) Fill(w *Window) error {
 			}
 			e.Class = o.class(f)
 			f.write(e, b, &o)
+			e.At -= s.origin
 		}
 		if f.advance(&o) {
 			s.open.move(f.at)
@@ -213,60 +236,113 @@ func full(w *Window, n int) error {
 
 func (s Side) has(from int) bool { return s == BothSides || int(s)-1 == from }
 
-// rewind goes back to the beginning of the pass.
-func (s *AppMixSource) rewind() {
+// fresh is a flow to be planned.
+func (s *AppMixSource) fresh() *flow {
+	n := len(s.free)
+	if n == 0 {
+		return &flow{}
+	}
+	f := s.free[n-1]
+	s.free = s.free[:n-1]
+	return f
+}
+
+// settle goes through the past.
+func (s *AppMixSource) settle() {
 	s.flows.rewind(s.mix.Seed)
 	for i := range s.sizes {
 		s.sizes[i] = unitInterval(mix64(s.mix.Seed + uint64(i)))
+	}
+	s.end = math.MaxUint64
+	if s.mix.Duration > 0 {
+		s.origin = slices.Max(s.lasts)
+		s.end = s.origin + uint64(s.mix.Duration)
+	}
+	var f flow
+	for s.flows.at < s.origin {
+		b := s.arrive()
+		if b.at+s.lasts[b.kind] < s.origin {
+			continue
+		}
+		if s.begin(&f, b); f.skip(s.origin) {
+			s.early = append(s.early, b)
+		}
+	}
+	s.now = present{s.flows, s.sizes}
+}
+
+// skip goes on to the first frame from time at on. It is false where there is
+// none, and for a flow whose alert would come only then.
+func (f *flow) skip(at uint64) bool {
+	known := f.alert < 0
+	for f.at < at {
+		o := f.next()
+		known = known || o.mark
+		if !f.advance(&o) {
+			return false
+		}
+	}
+	return known
+}
+
+// rewind goes back to the beginning of the pass.
+func (s *AppMixSource) rewind() {
+	for len(s.open) > 0 {
+		s.free = append(s.free, s.open.pop())
+	}
+	s.flows, s.sizes = s.now.flows, s.now.sizes
+	for _, b := range s.early {
+		if b.k%s.of == s.part {
+			f := s.fresh()
+			s.begin(f, b)
+			f.skip(s.origin)
+			s.open.push(f.at, f.k, f)
+		}
 	}
 }
 
 // more says whether another flow begins.
 func (s *AppMixSource) more() bool {
-	return (s.mix.Flows == 0 || s.flows.k < s.mix.Flows) &&
-		(s.mix.Duration == 0 || s.flows.at < uint64(s.mix.Duration))
+	return s.flows.at < s.end && (s.mix.Flows == 0 || s.flows.k < s.mix.Flows)
 }
 
-// golden is the fraction of the golden ratio: its multiples modulo 1 fill the
-// unit interval evenly, wherever one stops.
-const golden = 0.6180339887498949
-
-// begin takes the next flow, makes it in f, and says whether it is of this part.
-func (s *AppMixSource) begin(f *flow) bool {
-	kind, k, at := s.flows.kind, s.flows.k, s.flows.at
-	app, alert := kind, -1
-	if kind >= len(apps) {
-		alert = kind - len(apps)
-		app = alerts[alert].app
-	}
-	var u float64
-	if alert < 0 {
+// arrive takes the next flow.
+func (s *AppMixSource) arrive() beginning {
+	b := beginning{k: s.flows.k, at: s.flows.at, kind: s.flows.kind}
+	if b.kind < len(apps) {
 		// Sizes are taken evenly from their distribution, for a short pass to have
 		// nearly the mean of a long one.
-		u = s.sizes[app] + golden
-		if u >= 1 {
-			u--
+		b.u = s.sizes[b.kind] + golden
+		if b.u >= 1 {
+			b.u--
 		}
-		s.sizes[app] = u
+		s.sizes[b.kind] = b.u
 	}
 	s.flows.step()
-	if k%s.of != s.part {
-		return false
-	}
-	s.net.assign(&f.ends, k, apps[app].port)
-	f.v6 = s.net.v6
-	s.plan.begin(f, s.mix.Seed, k, u, app, alert)
-	f.at = at
-	return true
+	return b
 }
 
-// calibrate finds how many flows a second make the rate, by planning flows of all
-// sizes of each application.
+// begin makes a flow in f.
+func (s *AppMixSource) begin(f *flow, b beginning) {
+	app, alert := b.kind, -1
+	if b.kind >= len(apps) {
+		alert = b.kind - len(apps)
+		app = alerts[alert].app
+	}
+	s.net.assign(&f.ends, b.k, apps[app].port)
+	f.v6 = s.net.v6
+	s.plan.begin(f, s.mix.Seed, b.k, b.u, app, alert)
+	f.at = b.at
+}
+
+// calibrate finds how many flows a second make the rate, and how long they last,
+// by planning flows of all sizes of each application.
 func (s *AppMixSource) calibrate() {
-	const even, few = 1024, 64
+	const even, few, largest = 1024, 64, 16
 	share := *s.mix.AlertShare
 	weights := make([]float64, len(apps)+len(alerts))
 	mean := make([]float64, len(weights)) // octets of a flow
+	s.lasts = make([]uint64, len(weights))
 	total := 0.0
 	for i := range apps {
 		total += apps[i].rate
@@ -284,15 +360,19 @@ func (s *AppMixSource) calibrate() {
 			app = alerts[alert].app
 			weights[i] = share / float64(len(alerts))
 		}
-		for j := range n {
+		for j := range n + largest {
 			f.v6 = s.net.v6
-			s.plan.begin(&f, 1, uint64(j), (float64(j)+0.5)/float64(n), app, alert)
+			s.plan.begin(&f, 1, uint64(j), min((float64(j)+0.5)/float64(n), 1-1e-9), app, alert)
 			for more := true; more; {
 				o := f.next()
-				mean[i] += float64(o.frame+unit.FCS) / float64(n)
+				if j < n {
+					mean[i] += float64(o.frame+unit.FCS) / float64(n)
+				}
+				s.lasts[i] = max(s.lasts[i], f.at)
 				more = f.advance(&o)
 			}
 		}
+		s.lasts[i] += s.lasts[i] / 10 // a few that were not planned last longer
 	}
 	octets := 0.0
 	for i, w := range weights {
@@ -304,7 +384,8 @@ func (s *AppMixSource) calibrate() {
 // A MixTruth is what a pass over an AppMixSource holds.
 type MixTruth struct {
 	MixCount
-	Classes []MixCount    // as Shape.Classes; a flow with an alert counts as its application's and as "alert"
+	Early   uint64        // flows that began before the pass; Flows has those that begin in it
+	Classes []MixCount    // as Shape.Classes; a flow with an alert counts as its application's, and as "alert" where that frame is in the pass
 	Alerts  []uint64      // flows that match each of Alerts
 	Ends    time.Duration // time of the last frame
 	rounded uint64        // octets in windows
@@ -314,37 +395,49 @@ type MixTruth struct {
 type MixCount struct{ Flows, Frames, Octets uint64 }
 
 // Truth runs through a pass without writing it: some µs a flow. Where a source
-// yields one side, frames and octets are that side's.
+// yields one side, frames and octets are that side's, and flows those of both.
 func (s *AppMixSource) Truth() MixTruth {
 	dry := *s
-	dry.rewind()
+	dry.flows, dry.sizes = s.now.flows, s.now.sizes
 	t := MixTruth{Classes: make([]MixCount, len(apps)+1), Alerts: make([]uint64, len(alerts))}
 	f := &flow{}
+	for _, b := range s.early {
+		if b.k%s.of == s.part {
+			t.Early++
+			dry.begin(f, b)
+			f.skip(s.origin)
+			t.add(s, f)
+		}
+	}
 	for dry.more() {
-		if !dry.begin(f) {
-			continue
-		}
-		t.Flows++
-		t.Classes[f.app].Flows++
-		if f.alert >= 0 {
-			t.Classes[len(apps)].Flows++
-			t.Alerts[f.alert]++
-		}
-		for more := true; more; {
-			o := f.next()
-			at := f.at
-			if s.mix.Side.has(o.from) {
-				n := uint64(o.frame + unit.FCS)
-				t.Frames++
-				t.Octets += n
-				t.rounded += uint64(o.frame+7) &^ 7
-				c := &t.Classes[o.class(f)]
-				c.Frames++
-				c.Octets += n
-				t.Ends = max(t.Ends, time.Duration(at))
-			}
-			more = f.advance(&o)
+		if b := dry.arrive(); b.k%s.of == s.part {
+			dry.begin(f, b)
+			t.Flows++
+			t.Classes[f.app].Flows++
+			t.add(s, f)
 		}
 	}
 	return t
+}
+
+// add counts what is left of f.
+func (t *MixTruth) add(s *AppMixSource, f *flow) {
+	for more := true; more && f.at < s.end; {
+		o := f.next()
+		c := &t.Classes[o.class(f)]
+		if o.mark {
+			c.Flows++
+			t.Alerts[f.alert]++
+		}
+		if s.mix.Side.has(o.from) {
+			n := uint64(o.frame + unit.FCS)
+			t.Frames++
+			t.Octets += n
+			t.rounded += uint64(o.frame+7) &^ 7
+			c.Frames++
+			c.Octets += n
+			t.Ends = max(t.Ends, time.Duration(f.at-s.origin))
+		}
+		more = f.advance(&o)
+	}
 }

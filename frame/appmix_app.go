@@ -68,6 +68,8 @@ const (
 	server = 1
 
 	milli = 1_000_000 // ns
+
+	quickACKs = 16 // TCP_MAX_QUICKACKS of net/ipv4/tcp_input.c
 )
 
 // begin plans flow k of application a into f, whose memory is used again and whose
@@ -76,7 +78,7 @@ func (p *planner) begin(f *flow, seed, k uint64, u float64, a, alert int) {
 	p.pcg.Seed(seed, k)
 	p.r = rand.New(&p.pcg)
 	p.f, p.u, p.alert = f, u, alert
-	*f = flow{ends: f.ends, v6: f.v6, app: uint8(a), alert: int8(alert), k: k, msgs: f.msgs[:0], window: 10}
+	*f = flow{ends: f.ends, v6: f.v6, app: uint8(a), alert: int8(alert), k: k, msgs: f.msgs[:0], window: 10, quick: [2]int{quickACKs, quickACKs}}
 	f.rng = max(p.r.Uint64(), 1)
 	f.salt = p.r.Uint32()
 	f.seq = [2]uint32{p.r.Uint32(), p.r.Uint32()}

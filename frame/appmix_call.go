@@ -18,7 +18,7 @@ const (
 	typeH264  = 96
 )
 
-// planSIP is a call: it is set up (RFC 3261), speaks by G.729 for 3 to 8 s, and
+// planSIP is a call: it is set up (RFC 3261), speaks by G.729 for 12 to 30 s, and
 // ends.
 func planSIP(p *planner) {
 	d := p.dialog("softphone/1.0")
@@ -27,7 +27,7 @@ func planSIP(p *planner) {
 	d.response(1, "INVITE", "180 Ringing", p.between(20*milli, 80*milli), false)
 	d.response(1, "INVITE", "200 OK", p.between(300*milli, 1500*milli), true)
 	d.request("ACK", 1, milli, false)
-	p.media(typeG729, 20, 0, 20*milli, int(p.between(3000, 8000))*2/20)
+	p.media(typeG729, 20, 0, 20*milli, int(p.between(12_000, 30_000))*2/20)
 	d.request("BYE", 2, 5*milli, false)
 	d.response(2, "BYE", "200 OK", 2*milli, false)
 }
@@ -39,11 +39,12 @@ func (p *planner) media(kind byte, size, vary int, every uint64, n int) {
 	m.kind, m.body, m.vary, m.times, m.every = media, size, vary, n, every/2
 }
 
-func planRTP(p *planner) { p.media(typeG711, 160, 0, 20*milli, int(p.between(3000, 6000))*2/20) }
+func planRTP(p *planner) { p.media(typeG711, 160, 0, 20*milli, int(p.between(12_000, 30_000))*2/20) }
 
-// planVideo is a conference of 3 to 6 s with pictures of 2 Mbit/s each way.
+// planVideo is 3 to 6 s of a conference, 1.2 Mbit/s each way, in small slices as
+// for a network that loses packets.
 func planVideo(p *planner) {
-	p.media(typeH264, 640, 520, 1600_000, int(p.between(3000, 6000))*10*2/16)
+	p.media(typeH264, 640, 520, 3*milli, int(p.between(3000, 6000))*2/3)
 }
 
 // A dialog is what the messages of one SIP call have in common.

@@ -26,6 +26,7 @@ type flow struct {
 	seq    [2]uint32
 	ipID   [2]uint16
 	unread int    // segments since the other side's last ACK
+	quick  [2]int // ACKs of single segments that each side has still to send
 	rest   uint64 // of the wait for the message under way, behind a delayed ACK, ns
 	window int    // segments to a round trip
 	flight int    // segments of this round trip
@@ -91,6 +92,12 @@ func (o *out) class(f *flow) uint8 {
 
 func (f *flow) tcp() bool { return !apps[f.app].udp }
 
+// answered says whether the other side acknowledges now what m's has sent: every
+// segment at first, as Linux does, then every second one (RFC 5681, 4.2).
+func (f *flow) answered(m *message) bool {
+	return f.unread == 2 || f.unread == 1 && f.quick[1-m.from] > 0
+}
+
 // next says what frame is due at f.at.
 func (f *flow) next() (o out) {
 	header := ethLen + ip4Len
@@ -119,7 +126,7 @@ func (f *flow) next() (o out) {
 		o.flags = flagACK
 	case talking:
 		m := &f.msgs[f.msg]
-		if f.unread == 2 || f.rest > 0 {
+		if f.answered(m) || f.rest > 0 {
 			o.from, o.flags = 1-m.from, flagACK
 			if f.rest > 0 {
 				o.from = m.from
@@ -178,6 +185,7 @@ func (f *flow) advanceTalk(o *out) {
 	m := &f.msgs[f.msg]
 	if o.n == 0 { // an ACK
 		f.unread = 0
+		f.quick[o.from] = max(f.quick[o.from]-1, 0)
 		if f.rest > 0 {
 			f.at += f.rest
 			f.rest = 0
@@ -194,7 +202,7 @@ func (f *flow) advanceTalk(o *out) {
 			f.at += f.rtt
 			f.flight, f.window = 0, min(2*f.window, 128)
 		}
-		if f.unread == 2 {
+		if f.answered(m) {
 			f.at += ackDelay
 			return
 		}

@@ -50,12 +50,12 @@ func planOracle(p *planner) {
 	connect = append(connect, make([]byte, 58-8-len(connect))...)
 	p.tns(client, 0, 1, append(connect, data...), 0)
 	p.tns(server, p.between(milli, 10*milli), 2, []byte{1, 0x36, 0, 0, 8, 0, 0x7f, 0xff, 1, 0, 0, 0, 0, 32, 0x41, 1, 0, 0, 0, 0, 0, 0, 0, 0}, 0)
-	for range 30 + p.r.IntN(90) {
+	for range 60 + p.r.IntN(120) {
 		p.tns(client, p.between(milli, 40*milli), 6, []byte{0, 0, 3, 0x5e}, int(p.between(20, 180)))
 		for part := p.r.IntN(8); part >= 7; part-- { // an answer in eight has a packet more
 			p.tns(server, p.between(milli, 3*milli), 6, []byte{0, 0, 6}, 2048-11)
 		}
-		p.tns(server, p.between(milli/5, 10*milli), 6, []byte{0, 0, 6}, int(p.between(40, 400)))
+		p.tns(server, p.between(milli/5, 10*milli), 6, []byte{0, 0, 6}, int(p.between(30, 250)))
 	}
 }
 

@@ -53,7 +53,7 @@ func (p *planner) answer(kind string, n int, head string) *message {
 // planBrowsing loads a page and what belongs to it over one connection.
 func planBrowsing(p *planner) {
 	left := p.size()
-	parts := 1 + p.r.IntN(5)
+	parts := 1 + p.r.IntN(7)
 	for i := range parts {
 		n := left / (parts - i)
 		left -= n

@@ -172,6 +172,9 @@ func fuzzSeeds(t testing.TB) (files [][]byte) {
 	return files
 }
 
+// Fuzz it by count, such as -fuzztime 3000000x (some 10 minutes): Go before 1.27 may
+// end a run by time with "context deadline exceeded" where nothing is wrong
+// (go.dev/issue/75804).
 func FuzzCapture(f *testing.F) {
 	for _, s := range fuzzSeeds(f) {
 		f.Add(s, false)

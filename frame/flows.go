@@ -13,13 +13,20 @@ import (
 // What sources of conversations (AppMixSource, TemplateSource) share: when flows
 // begin, who takes part, and which frame is next.
 
-// arrivals is a Poisson process of flows of several kinds.
+// golden is the fraction of the golden ratio: its multiples modulo 1 fill the
+// unit interval evenly, wherever one stops.
+const golden = 0.6180339887498949
+
+// arrivals is a Poisson process of flows of several kinds. The kinds are taken
+// evenly, not drawn: any run of flows has nearly its share of each, and so nearly
+// the mean load.
 type arrivals struct {
 	rate       float64   // flows a second
 	cumulative []float64 // share of the kinds up to each
 	pcg        rand.PCG
-	k          uint64 // number of the next flow
-	at         uint64 // when it begins, ns
+	even       float64 // what the next flow's kind follows from
+	k          uint64  // number of the next flow
+	at         uint64  // when it begins, ns
 	exact      float64
 	kind       int
 }
@@ -41,6 +48,7 @@ func (a *arrivals) set(rate float64, weights []float64) {
 func (a *arrivals) rewind(seed uint64) {
 	a.pcg.Seed(seed, 0x666c6f7773)
 	a.k, a.at, a.exact = 0, 0, 0
+	a.even = unitInterval(a.pcg.Uint64())
 	a.draw()
 }
 
@@ -51,9 +59,11 @@ func (a *arrivals) step() {
 }
 
 func (a *arrivals) draw() {
-	u := unitInterval(a.pcg.Uint64())
+	if a.even += golden; a.even >= 1 {
+		a.even--
+	}
 	a.kind = 0
-	for a.kind < len(a.cumulative)-1 && u >= a.cumulative[a.kind] {
+	for a.kind < len(a.cumulative)-1 && a.even >= a.cumulative[a.kind] {
 		a.kind++
 	}
 }

@@ -31,6 +31,11 @@ const (
 	// match it. FirstPort is the flows' first port at the other end.
 	Port      = 9
 	FirstPort = 10_000
+
+	// Known-bad frames have a source port of BadPort and up, BadPorts in all: a
+	// DUT's filters shall block them.
+	BadPort  = 1000
+	BadPorts = 1000
 )
 
 // Smallest is the least size of a signed UDP frame: 64 over IPv4, 84 over IPv6.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -24,8 +25,7 @@ type TemplateOptions struct {
 	// mean layer-2 rate, with FCS, in its place.
 	Scale float64
 	Rate  unit.BitRate
-	// Flows begin for Duration; 0 is the file's own. The pass goes on until those
-	// that are open have ended.
+	// Duration of a pass; 0 is the file's own.
 	Duration time.Duration
 	// Clients and Servers take the place of the file's addresses, if valid.
 	Clients, Servers     netip.Prefix
@@ -37,12 +37,17 @@ type TemplateOptions struct {
 //
 //	rates file -> captures -> flows begin (Poisson) -> heap by time -> frames with addresses and ports of their own
 //
+// A pass is cut out of traffic that has gone on for long and goes on, as that of
+// an AppMix with a Duration: its rate is the same from beginning to end, and flows
+// are under way at both.
+//
 // Every flow has the packets of its template with fresh addresses on both sides
 // and fresh ports at the client (the side that sends the first packet); what is
 // inside stays, so that addresses which SIP or RTSP name there are the capture's.
-// What stands behind an IP packet is left out. Checksums are right, also where the capture's were not, except of fragments and
-// cut packets, which keep what they had. Every pass has the same frames. Classes
-// are the templates, by name without a number at its end; frames are not signed.
+// What stands behind an IP packet is left out. Checksums are right, also where
+// the capture's were not, except of fragments and cut packets, which keep what they
+// had. Every pass has the same frames. Classes are the templates, by name without
+// a number at its end; frames are not signed.
 type TemplateSource struct {
 	templates []template
 	duration  time.Duration
@@ -53,12 +58,31 @@ type TemplateSource struct {
 	notes     []string
 	shape     Shape
 
-	flows    arrivals
-	k        uint64 // number of the next flow
-	burst    int    // flows of this arrival that have begun
-	open     timeline[*instance]
+	flows arrivals
+	k     uint64 // number of the next flow
+	burst int    // flows of this arrival that have begun
+	open  timeline[*instance]
+
+	// Flows begin from 0 on, and the pass is from origin to end: before it is the
+	// past, as long as the longest template.
+	origin, end uint64
+	early       []templateFlow // of the past, under way at origin
+	now         templatesNow
+
 	free     []*instance
 	part, of uint64
+}
+
+type templateFlow struct {
+	k, at uint64
+	kind  int // index of templates
+}
+
+// What the next flow depends on.
+type templatesNow struct {
+	flows arrivals
+	k     uint64
+	burst int
 }
 
 // A template is one captured conversation.
@@ -135,6 +159,8 @@ func OpenTemplates(path string, o TemplateOptions) (*TemplateSource, error) {
 		return nil, err
 	}
 	s.scale(o)
+	s.settle()
+	s.rewind()
 	s.measure()
 	return s, nil
 }
@@ -185,8 +211,6 @@ func (s *TemplateSource) Rate() unit.BitRate { return s.natural }
 func (s *TemplateSource) measure() {
 	classes := map[uint8]string{}
 	longest := 0
-	frames := make([]uint64, len(s.templates))
-	octets := make([]uint64, len(s.templates))
 	for i := range s.templates {
 		t := &s.templates[i]
 		if old, ok := classes[t.class]; ok && old != className(t.name) {
@@ -197,8 +221,6 @@ func (s *TemplateSource) measure() {
 		for j := range t.packets {
 			if p := &t.packets[j]; s.side.has(p.fromServer) {
 				longest = max(longest, len(p.octets))
-				frames[i]++
-				octets[i] += uint64(len(p.octets)+7) &^ 7
 			}
 		}
 	}
@@ -206,19 +228,46 @@ func (s *TemplateSource) measure() {
 	for _, c := range slices.Sorted(maps.Keys(classes)) {
 		s.shape.Classes = append(s.shape.Classes, classes[c])
 	}
-	s.rewind()
 	if s.flows.rate*s.duration.Seconds() > dryFlows*8 {
 		s.shape.Octets = uint64(float64(s.natural) / 8 * s.duration.Seconds() / float64(s.of))
 		return
 	}
-	for s.more() {
-		t, mine := s.arrive()
-		if mine {
-			s.shape.Frames += frames[t]
-			s.shape.Octets += octets[t]
+	sums := make([][]templateSum, len(s.templates))
+	for i := range sums {
+		sums[i] = s.templates[i].sums(s.side)
+	}
+	count := func(f templateFlow) {
+		if f.k%s.of == s.part {
+			t := &s.templates[f.kind]
+			first, end := sums[f.kind][t.from(f.at, s.origin)], sums[f.kind][t.from(f.at, s.end)]
+			s.shape.Frames += end.frames - first.frames
+			s.shape.Octets += end.octets - first.octets
 		}
 	}
-	s.rewind()
+	dry := *s
+	dry.flows, dry.k, dry.burst = s.now.flows, s.now.k, s.now.burst
+	for _, f := range s.early {
+		count(f)
+	}
+	for dry.more() {
+		count(dry.arrive())
+	}
+}
+
+// A templateSum is what a template's packets before one have, of a side.
+type templateSum struct{ frames, octets uint64 } // octets in windows
+
+func (t *template) sums(side Side) []templateSum {
+	sums := make([]templateSum, len(t.packets)+1)
+	for i := range t.packets {
+		p, next := &t.packets[i], sums[i]
+		if side.has(p.fromServer) {
+			next.frames++
+			next.octets += uint64(len(p.octets)+7) &^ 7
+		}
+		sums[i+1] = next
+	}
+	return sums
 }
 
 // className is a template's name without its folder, extension and number.
@@ -244,48 +293,82 @@ func (s *TemplateSource) Shard(i, n int) Source {
 	c := *s
 	c.open, c.free = nil, nil
 	c.part, c.of = uint64(i), uint64(n)
+	c.rewind()
 	c.measure()
 	return &c
 }
 
-func (s *TemplateSource) rewind() {
+// settle goes through the past.
+func (s *TemplateSource) settle() {
+	for i := range s.templates {
+		s.origin = max(s.origin, s.templates[i].lasts())
+	}
+	s.end = s.origin + uint64(s.duration)
 	s.flows.rewind(s.seed)
-	s.k, s.burst = 0, 0
+	for s.flows.at < s.origin {
+		if f := s.arrive(); f.at+s.templates[f.kind].lasts() >= s.origin {
+			s.early = append(s.early, f)
+		}
+	}
+	s.now = templatesNow{s.flows, s.k, s.burst}
 }
 
-func (s *TemplateSource) more() bool { return s.flows.at < uint64(s.duration) }
+// lasts is the time from a flow's first packet to its last.
+func (t *template) lasts() uint64 { return t.packets[len(t.packets)-1].entry.At }
 
-// arrive takes the next flow, and says of which template it is and whether it is
-// of this part.
-func (s *TemplateSource) arrive() (kind int, mine bool) {
-	kind, mine = s.flows.kind, s.k%s.of == s.part
+// from is the template's first packet that a flow which began at at has at origin
+// or later.
+func (t *template) from(at, origin uint64) int {
+	return sort.Search(len(t.packets), func(i int) bool { return at+t.packets[i].entry.At >= origin })
+}
+
+// rewind goes back to the beginning of the pass.
+func (s *TemplateSource) rewind() {
+	for len(s.open) > 0 {
+		s.free = append(s.free, s.open.pop())
+	}
+	s.flows, s.k, s.burst = s.now.flows, s.now.k, s.now.burst
+	for _, f := range s.early {
+		s.begin(f)
+	}
+}
+
+func (s *TemplateSource) more() bool { return s.flows.at < s.end }
+
+// arrive takes the next flow.
+func (s *TemplateSource) arrive() templateFlow {
+	f := templateFlow{s.k, s.flows.at, s.flows.kind}
 	s.k++
-	if s.burst++; s.burst == s.templates[kind].burst {
+	if s.burst++; s.burst == s.templates[f.kind].burst {
 		s.burst = 0
 		s.flows.step()
 	}
-	return kind, mine
+	return f
+}
+
+// begin puts a flow among those that are under way, if it is of this part.
+func (s *TemplateSource) begin(b templateFlow) {
+	if b.k%s.of != s.part {
+		return
+	}
+	f := &instance{}
+	if n := len(s.free); n > 0 {
+		f, s.free = s.free[n-1], s.free[:n-1]
+	}
+	*f = instance{t: &s.templates[b.kind], at: b.at}
+	f.next = f.t.from(b.at, s.origin)
+	f.srv = s.net.assign(&f.ends, b.k, 0)
+	s.open.push(f.at+f.t.packets[f.next].entry.At, b.k, f)
 }
 
 // Fill is as Source says; it fails where the window cannot hold one frame.
 func (s *TemplateSource) Fill(w *Window) error {
 	for {
 		if s.more() && (len(s.open) == 0 || s.flows.at < s.open[0].at) {
-			k, at := s.k, s.flows.at
-			kind, mine := s.arrive()
-			if !mine {
-				continue
-			}
-			f := &instance{}
-			if n := len(s.free); n > 0 {
-				f, s.free = s.free[n-1], s.free[:n-1]
-			}
-			*f = instance{t: &s.templates[kind], at: at}
-			f.srv = s.net.assign(&f.ends, k, 0)
-			s.open.push(at, k, f)
+			s.begin(s.arrive())
 			continue
 		}
-		if len(s.open) == 0 {
+		if len(s.open) == 0 || s.open[0].at >= s.end {
 			s.rewind()
 			return io.EOF
 		}
@@ -310,7 +393,7 @@ func (s *TemplateSource) Fill(w *Window) error {
 func (s *TemplateSource) write(f *instance, p *templatePacket, e *Entry, b []byte) {
 	off := e.Off
 	*e = p.entry
-	e.Off, e.Len, e.Class, e.At = off, uint16(len(p.octets)), f.t.class, f.at+p.entry.At
+	e.Off, e.Len, e.Class, e.At = off, uint16(len(p.octets)), f.t.class, f.at+p.entry.At-s.origin
 	copy(b, p.octets)
 	copy(b, s.net.macs[1-p.fromServer][:])
 	copy(b[6:], s.net.macs[p.fromServer][:])

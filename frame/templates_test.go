@@ -135,8 +135,9 @@ func TestTemplatesAreExpanded(t *testing.T) {
 	}
 	defer s.Close()
 	type heard struct {
-		class uint8
-		says  [2]string
+		class  uint8
+		frames int
+		says   [2]string
 	}
 	flows := map[string]*heard{}
 	frames, octets, last := uint64(0), uint64(0), uint64(0)
@@ -161,6 +162,7 @@ func TestTemplatesAreExpanded(t *testing.T) {
 		if flows[key] == nil {
 			flows[key] = &heard{class: e.Class}
 		}
+		flows[key].frames++
 		flows[key].says[from] += payloadOf(e, b)
 		if flows[key].class != e.Class {
 			t.Fatalf("%s is of two classes", key)
@@ -170,14 +172,28 @@ func TestTemplatesAreExpanded(t *testing.T) {
 		t.Errorf("%d frames, the shape says %d", frames, s.Shape().Frames)
 	}
 	counts := make([]int, len(says))
-	for key, f := range flows {
-		if f.says != says[s.Shape().Classes[f.class]] {
-			t.Fatalf("%s is not what its template %s says", key, s.Shape().Classes[f.class])
+	whole := 0
+	for key, f := range flows { // of those that the pass's ends cut, a part is heard
+		want := says[s.Shape().Classes[f.class]]
+		for side := range 2 {
+			if !strings.Contains(want[side], f.says[side]) {
+				t.Fatalf("%s is not what its template %s says", key, s.Shape().Classes[f.class])
+			}
+		}
+		if f.frames == len(s.templates[f.class].packets) {
+			whole++
+			if f.says != want {
+				t.Fatalf("%s is not all that its template %s says", key, s.Shape().Classes[f.class])
+			}
 		}
 		counts[f.class]++
 	}
+	if whole < 20 {
+		t.Errorf("%d whole flows of %d", whole, len(flows))
+	}
 	for i, n := range counts {
-		if want := float64(10+i) * 2 * 0.5; math.Abs(float64(n)-want) > 4.5*math.Sqrt(want) {
+		seen := 0.5 + float64(s.templates[i].lasts())/1e9 // s in which a flow begins of which something is heard
+		if want := float64(10+i) * 2 * seen; math.Abs(float64(n)-want) > 4.5*math.Sqrt(want) {
 			t.Errorf("%s: %d flows, want %.0f", s.Shape().Classes[i], n, want)
 		}
 	}
@@ -241,6 +257,7 @@ func TestTemplateTimesAndPorts(t *testing.T) {
 		byClient := map[string][]uint64{} // times
 		ports := map[string]bool{}
 		servers := map[string]map[string]bool{}
+		early := 0
 		drain(t, s, 1<<20, 4096, 0, func(e Entry, b []byte) {
 			checkSums(t, e, b)
 			payload := strings.TrimRight(payloadOf(e, b), "\x00")
@@ -261,6 +278,10 @@ func TestTemplateTimesAndPorts(t *testing.T) {
 				starts[e.At]++
 				servers[key] = map[string]bool{}
 			}
+			if servers[key] == nil { // it began before the pass
+				early++
+				return
+			}
 			byClient[key] = append(byClient[key], e.At)
 			servers[key][string(server)] = true
 		})
@@ -272,7 +293,13 @@ func TestTemplateTimesAndPorts(t *testing.T) {
 		if len(byClient) < 15 {
 			t.Fatalf("%d flows", len(byClient))
 		}
+		if early > 3*3 {
+			t.Fatalf("%d frames of flows from before the pass", early)
+		}
 		for key, times := range byClient {
+			if times[0] > 2e9-900_000 {
+				continue // the pass may end before it does
+			}
 			if len(times) != 4 || len(servers[key]) != 2 {
 				t.Fatalf("%s has frames at %v and %d servers", key, times, len(servers[key]))
 			}
@@ -285,6 +312,33 @@ func TestTemplateTimesAndPorts(t *testing.T) {
 		notes := strings.Join(s.Notes(), "\n")
 		if !strings.Contains(notes, "plugin_id") || !strings.Contains(notes, "1 frames without IP") {
 			t.Errorf("notes %q", notes)
+		}
+	}
+}
+
+// The rate that was asked holds in every second from the first on, though flows
+// last longer than the pass.
+func TestTemplatesAreSteady(t *testing.T) {
+	dir := t.TempDir()
+	var long []talk
+	for i := range 40 {
+		long = append(long, talk{250_000, i%2 == 1, udpFrame(i%2 == 1, 4000, 53, "some words")})
+	}
+	writePcap(t, filepath.Join(dir, "long.pcap"), long)
+	writePcap(t, filepath.Join(dir, "short.pcap"), long[:2])
+	writeRates(t, dir, "- duration: 1\n"+generator+"  cap_ipg: true\n  cap_info:\n   - {name: long.pcap, cps: 50}\n   - {name: short.pcap, cps: 100, w: 2}\n")
+	for seed := range uint64(3) {
+		s, err := OpenTemplates(dir, TemplateOptions{Seed: seed, Duration: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames := make([]float64, 5)
+		drain(t, s, 1<<20, 4096, 0, func(e Entry, _ []byte) { frames[e.At/1e9]++ })
+		const want = 50*40 + 100*2
+		for i, n := range frames {
+			if math.Abs(n-want) > 0.15*want { // about 500 flows are under way: 4.5 % is one deviation
+				t.Errorf("seed %d: %.0f frames in second %d, want %d", seed, n, i, want)
+			}
 		}
 	}
 }
@@ -352,6 +406,17 @@ func TestTrexTemplates(t *testing.T) {
 	})
 	if want := 1975.0 * 0.05; math.Abs(float64(len(flows))-want) > 4.5*math.Sqrt(want) {
 		t.Errorf("%d flows of DNS, want %.0f", len(flows), want)
+	}
+	steady, err := OpenTemplates(dir, TemplateOptions{Seed: 4, Duration: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bits [4]float64
+	drain(t, steady, 1<<20, 4096, 0, func(e Entry, b []byte) { bits[e.At/5e8] += float64(len(b)+unit.FCS) * 8 })
+	for i, n := range bits {
+		if rate := n / 0.5; math.Abs(rate/1.0041676e9-1) > 0.1 { // calls go on for 61 s
+			t.Errorf("%v in half second %d", unit.BitRate(rate), i)
+		}
 	}
 	if uint64(frames) != s.Shape().Frames || len(s.Shape().Classes) > MaxClasses || !slices.Contains(s.Shape().Classes, "delay_10_citrix") {
 		t.Errorf("%d frames, the shape is %+v", frames, s.Shape())

@@ -72,9 +72,10 @@ add_packages() {
 		die "installing $* failed: see apt's message above; is the package mirror named in /etc/apt reachable (try \"apt-get update\")?"
 }
 
-# backports: adds the distribution's backports suite, from the mirror and the
-# key that this machine's own sources name. Its default priority (100) leaves
-# every other package alone.
+# backports PACKAGE: adds the distribution's backports suite, from the mirror and
+# the key that this machine's own sources name, for a package whose version in the
+# release will not do. Its default priority (100) leaves every other package alone.
+# It fails where no source names the suite.
 backports() {
 	local codename source entry
 	codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -88,7 +89,7 @@ backports() {
 				exit
 			}' "$source")
 		if [ -n "$entry" ]; then
-			add_source sources "$entry"
+			add_source sources "$entry" "$1"
 			return
 		fi
 	done
@@ -102,16 +103,20 @@ backports() {
 				found = 1
 			}
 		}' || true)
-	[ -n "$entry" ] ||
-		die "no apt source of this machine names the suite $codename, so its backports cannot be found: install Go 1.21 or newer by hand (into /usr/local/go) and run this command again"
-	add_source list "$entry"
+	if [ -z "$entry" ]; then
+		say "no apt source of this machine names the suite $codename, so its backports cannot be found"
+		return 1
+	fi
+	add_source list "$entry" "$1"
 }
-add_source() { # add_source sources|list ENTRY
+add_source() { # add_source sources|list ENTRY PACKAGE
 	local file=/etc/apt/sources.list.d/boxdyno-backports.$1
-	say "adding the apt source $file, for Go only: this release's own Go is too old"
+	[ ! -e "$file" ] || return 0
+	say "adding the apt source $file, for $3: the release's own will not do, or there is none"
 	printf '%s\n' "$2" | as_root tee "$file" >/dev/null
 	lists_read=
 }
+backports_suite() { (. /etc/os-release && echo "$VERSION_CODENAME-backports"); }
 
 go_version() { (cd / && GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null | sed -n 's/^go\([0-9.]*\).*/\1/p'); }
 

@@ -230,6 +230,9 @@ func counter(h *netlink.Handle, port string) func() (uint64, error) {
 	}
 }
 
+// warmUp is how many frames a sender may send before it begins.
+const warmUp = 64
+
 // measure is the rate at which frames arrive while send runs, from a tenth of the
 // span after the first of them to the last look before it ends.
 func (b *bed) measure(ctx context.Context, span time.Duration, send func(context.Context) error) (float64, error) {
@@ -259,7 +262,7 @@ func (b *bed) measure(ctx context.Context, span time.Duration, send func(context
 			<-done
 			return 0, err
 		}
-		if first.IsZero() && n > start+100 {
+		if first.IsZero() && n > start+2*warmUp {
 			first = now
 		}
 		if !first.IsZero() && now.Sub(first) > span/10 {

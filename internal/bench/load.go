@@ -61,11 +61,16 @@ func makeLoads(b *bed, dir, capture string) ([]*load, error) {
 		}
 		loads = append(loads, l)
 	}
-	real, err := conversations(b, dir, capture)
-	if err != nil {
-		return nil, err
+	for _, of := range []func(*bed, string, string) (*load, error){captured, conversations} {
+		l, err := of(b, dir, capture)
+		if err != nil {
+			return nil, err
+		}
+		if l != nil {
+			loads = append(loads, l)
+		}
 	}
-	return append(loads, real), nil
+	return loads, nil
 }
 
 // write makes the load's file of what next yields, and notes its mean size.
@@ -105,9 +110,38 @@ func (l *load) write(next func() (at uint64, f []byte, err error)) error {
 // templates is a folder of captured conversations, where it exists.
 const templates = "../shared/pcaps/trex-avl"
 
-// conversations is a capture with the bed's addresses: the file that was given,
-// or conversations from captured templates, or generated ones.
-func conversations(b *bed, dir, given string) (*load, error) {
+// captured is a capture as it was taken, but for its MAC addresses: the file that
+// was given, or the largest template; nil where there is none, or where frames
+// reach the receiver by their IP addresses only.
+func captured(b *bed, dir, given string) (*load, error) {
+	if given == "" {
+		given = largest(templates)
+	}
+	if given == "" || !b.separate {
+		return nil, nil
+	}
+	src, err := frame.OpenCapture(given, frame.CaptureOptions{Longest: 1514, LongFrames: frame.Cut})
+	if err != nil {
+		return nil, err
+	}
+	l := &load{name: "capture " + filepath.Base(given), capture: filepath.Join(dir, "captured.pcap")}
+	return l, l.writeSource(b, src)
+}
+
+// largest is the capture in dir of most octets; "" where there is none.
+func largest(dir string) (name string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.pcap"))
+	most := int64(0)
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil && info.Size() > most {
+			name, most = f, info.Size()
+		}
+	}
+	return name
+}
+
+// conversations are some 230 MB from captured templates, or generated ones.
+func conversations(b *bed, dir, _ string) (*load, error) {
 	l := &load{capture: filepath.Join(dir, "conversations.pcap")}
 	// A DUT forwards what is for the port behind it, and answers would come back.
 	clients, servers, side := netip.MustParsePrefix("198.18.128.0/17"), netip.PrefixFrom(b.dst, 32), frame.BothSides
@@ -116,25 +150,26 @@ func conversations(b *bed, dir, given string) (*load, error) {
 	}
 	var src frame.Source
 	var err error
-	switch _, missing := os.Stat(templates); {
-	case given != "":
-		l.name = "capture " + filepath.Base(given)
-		src, err = frame.OpenCapture(given, frame.CaptureOptions{Longest: 1514, LongFrames: frame.Cut})
-	case missing == nil:
-		l.name = "capture of template conversations"
+	if _, missing := os.Stat(templates); missing == nil {
+		l.name = "conversations of templates"
 		src, err = frame.OpenTemplates(templates, frame.TemplateOptions{
 			Rate: 1e9, Duration: 2 * time.Second, Clients: clients, Servers: servers, Side: side,
 		})
-	default:
-		l.name = "capture of generated conversations"
+	} else {
+		l.name = "conversations generated"
 		src, err = frame.NewAppMix(frame.AppMix{Rate: 1e9, Duration: 2 * time.Second, Clients: clients, Servers: servers, Side: side})
 	}
 	if err != nil {
 		return nil, err
 	}
+	return l, l.writeSource(b, src)
+}
+
+// writeSource makes the load's file of a pass over src, which it closes.
+func (l *load) writeSource(b *bed, src frame.Source) error {
 	defer src.Close()
 	n := 0
-	return l, l.write(frames(src, func(_ frame.Entry, f []byte) bool {
+	return l.write(frames(src, func(_ frame.Entry, f []byte) bool {
 		// Every frame goes to the receiver, or through the DUT to it.
 		copy(f[0:], b.gateway[:])
 		copy(f[6:], b.txMAC[:])

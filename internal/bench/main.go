@@ -4,9 +4,10 @@
 // ratios with their intervals. script/bench sets up and runs it as root.
 //
 //	bed.go    where frames go: two namespaces, or the routing sandbox
-//	load.go   what is sent: 64 octets, IMIX, 1518, a capture, each also as a file
+//	load.go   what is sent: 64 octets, IMIX, 1518, a capture, conversations, each also as a file
 //	peers.go  programs that others use
 //	ours.go   the engine's backends
+//	table.go  medians and their intervals, limits, targets
 //	pacing.go when frames arrive, against when they should (-pacing)
 //
 // Whoever sends, the receiving port's own counter is what counts: no sender is
@@ -25,15 +26,14 @@ import (
 	"time"
 
 	"boxdyno/host"
-	"boxdyno/unit"
 )
 
 func main() {
 	o := options{}
-	flag.IntVar(&o.repeats, "repeats", 5, "runs of each sender; the table shows medians")
+	flag.IntVar(&o.repeats, "repeats", 6, "runs of each sender; the table shows medians, with intervals from 6 on")
 	flag.DurationVar(&o.span, "span", 600*time.Millisecond, "how long each run offers load")
 	only := flag.String("only", "", "`titles`, separated by semicolons: blocks whose title holds one of them")
-	flag.StringVar(&o.capture, "capture", "", "`FILE` that stands for a real capture; default: one made from template captures, or from the application mix")
+	flag.StringVar(&o.capture, "capture", "", "`FILE` that stands for a real capture; default: the largest of the template captures, where they are")
 	flag.DurationVar(&o.pacing, "pacing", 0, "measure pacing instead: `how long` each rate is offered, such as 10s")
 	flag.DurationVar(&o.original, "original", 0, "with -pacing: `how long` a capture is replayed at its own times, such as 60s")
 	flag.Parse()
@@ -93,12 +93,13 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	var all results
 	for _, kind := range bedKinds {
 		b, err := kind.build(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kind.title, err)
 		}
-		err = blocks(ctx, o, kind.title, b, dir, tools)
+		err = blocks(ctx, o, kind.title, b, dir, tools, &all)
 		if cerr := b.close(); err == nil {
 			err = cerr
 		}
@@ -106,10 +107,11 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("%s: %w", kind.title, err)
 		}
 	}
+	all.printTargets()
 	return nil
 }
 
-func blocks(ctx context.Context, o options, title string, b *bed, dir string, tools peerTools) error {
+func blocks(ctx context.Context, o options, title string, b *bed, dir string, tools peerTools, all *results) error {
 	loads, err := makeLoads(b, dir, o.capture)
 	if err != nil {
 		return err
@@ -126,63 +128,39 @@ func blocks(ctx context.Context, o options, title string, b *bed, dir string, to
 				continue
 			}
 		}
-		if err := compare(ctx, o, name, b, l, senders); err != nil {
+		r, err := compare(ctx, o, name, b, l, senders)
+		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
+		r.print()
+		*all = append(*all, r)
 	}
 	return nil
 }
 
-// compare runs the senders in turn, repeats times after a warm-up, and prints a
-// block: rates, and ratios to the first sender's rate in the same round.
-func compare(ctx context.Context, o options, name string, b *bed, l *load, senders []sender) error {
-	rates := make([][]float64, len(senders))
-	why := make([]string, len(senders))
+// compare runs the senders in turn, repeats times after a warm-up.
+func compare(ctx context.Context, o options, name string, b *bed, l *load, senders []sender) (*block, error) {
+	r := &block{name: name, mean: l.mean, copied: copyRate(l.mean)}
+	for _, s := range senders {
+		r.rows = append(r.rows, row{name: s.name, cores: s.cores})
+	}
 	for round := range o.repeats + 1 {
 		for i, s := range senders {
-			if why[i] != "" {
+			row := &r.rows[i]
+			if row.why != "" {
 				continue
 			}
 			rate, err := b.measure(ctx, o.span, func(ctx context.Context) error { return s.send(ctx, b, l) })
 			var none *absent
 			switch {
 			case errors.As(err, &none):
-				why[i] = none.why
+				row.why = none.why
 			case err != nil:
-				return fmt.Errorf("%s: %w", s.name, err)
+				return nil, fmt.Errorf("%s: %w", s.name, err)
 			case round > 0:
-				rates[i] = append(rates[i], rate)
+				row.rates = append(row.rates, rate)
 			}
 		}
 	}
-	fmt.Printf("%s: median of %d, least and greatest\n", name, o.repeats)
-	fmt.Printf("  %-34s %5s %8s %20s %8s   %s\n", "sender", "cores", "frame/s", "", "bit/s L2", "times the first")
-	for i, s := range senders {
-		if why[i] != "" {
-			continue
-		}
-		m, lo, hi := spread(rates[i])
-		ratio := ""
-		if why[0] == "" {
-			ratios := make([]float64, len(rates[i]))
-			for k := range ratios {
-				ratios[k] = rates[i][k] / rates[0][k]
-			}
-			rm, rlo, rhi := spread(ratios)
-			ratio = fmt.Sprintf("%5.2f (%.2f to %.2f)", rm, rlo, rhi)
-		}
-		fmt.Printf("  %-34s %5d %8s %8s to %8s %8s   %s\n", s.name, s.cores, unit.SI(m), unit.SI(lo), unit.SI(hi), unit.SI(m*l.mean*8), ratio)
-	}
-	for i, s := range senders {
-		if why[i] != "" && why[i] != notForThis {
-			fmt.Printf("  %-34s not measured: %s\n", s.name, why[i])
-		}
-	}
-	fmt.Println()
-	return nil
-}
-
-func spread(vs []float64) (median, lo, hi float64) {
-	s := slices.Sorted(slices.Values(vs))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2, s[0], s[len(s)-1]
+	return r, nil
 }

@@ -70,16 +70,20 @@ func replay(backend string, offer engine.Load, cores int) func(context.Context, 
 	}
 }
 
-// transmit sends a stream on each core until ctx ends.
+// transmit sends a stream on each core until ctx ends. All begin together, once
+// each has its program and its source in memory, which a few frames see to.
 func transmit(ctx context.Context, b *bed, backend string, offer engine.Load, cores int, stream func(core int) (engine.Stream, error)) error {
 	e, err := engine.Open(backend)
 	if err != nil {
 		return err
 	}
 	errs := make([]error, cores)
-	var all sync.WaitGroup
+	var all, ready sync.WaitGroup
+	ready.Add(cores)
 	for core := range cores {
 		all.Go(func() {
+			loaded := sync.OnceFunc(ready.Done)
+			defer loaded()
 			s, err := stream(core)
 			if err != nil {
 				errs[core] = err
@@ -94,6 +98,14 @@ func transmit(ctx context.Context, b *bed, backend string, offer engine.Load, co
 				return
 			}
 			defer tx.Close()
+			few := offer
+			few.Duration, few.Count = 0, warmUp/uint64(cores)
+			if _, err := tx.Transmit(ctx, few, s); err != nil {
+				errs[core] = err
+				return
+			}
+			loaded()
+			ready.Wait()
 			_, errs[core] = tx.Transmit(ctx, offer, s)
 		})
 	}
