@@ -32,6 +32,10 @@ type afxdp struct {
 	busy  time.Duration // busy polling; 0: none
 	modes []bool        // zero-copy? in the order in which they are tried
 
+	// The kernel's part; tests have others.
+	open   func(xsk.Config) (*xsk.Socket, error)
+	attach func(port string, index, queues int, kernel bool) (*redirect, error)
+
 	mu    sync.Mutex
 	ports map[host.Port]*afxdpPort
 	name  string // of what was opened last
@@ -45,7 +49,7 @@ func newAFXDPZeroCopy() Backend { return openAFXDP(0, true) }
 func newAFXDPBusyPoll() Backend { return openAFXDP(20*time.Microsecond, true) }
 
 func openAFXDP(busy time.Duration, modes ...bool) *afxdp {
-	return &afxdp{busy: busy, modes: modes, ports: map[host.Port]*afxdpPort{}}
+	return &afxdp{busy: busy, modes: modes, open: xsk.Open, attach: attachRedirect, ports: map[host.Port]*afxdpPort{}}
 }
 
 // Name has the mode once a port was opened; where ports differ, the last one's.
@@ -108,24 +112,48 @@ func xskError(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// A port's memory for frames is 64 MiB at most, beyond 32 queues 1.5 MiB a queue.
 const (
 	// afxdpSends is a queue's frames under way to the port at most, and so is
 	// afxdpSendMemory its memory; long frames may need it all earlier.
 	afxdpSends      = 2048
 	afxdpSendMemory = 1024 // chunks
-	// afxdpReceives is the frames that a port may receive while its meter does not
-	// run, over all queues; a queue has at least 512.
-	afxdpReceives = 8192
+	// afxdpReceives is the frames that a queue may receive while its meter does
+	// not run.
+	afxdpReceives = 4096
+	// Over all queues there are afxdpMemory chunks to send from and as many to
+	// receive into, if that leaves each queue its least.
+	afxdpMemory       = 8192
+	afxdpLeastSend    = 128
+	afxdpLeastReceive = 256
 )
+
+// part is how many of most a queue has, a power of two, too.
+func part(most, least, queues int) int {
+	for most > least && most*queues > afxdpMemory {
+		most /= 2
+	}
+	return most
+}
 
 // An afxdpPort is a port's sockets.
 type afxdpPort struct {
-	port     host.Port
-	index    int
-	mtu      int
-	queues   []*afxdpQueue // nil where not open
-	sending  int           // queues that frames can be sent by: the first ones
-	redirect *redirect     // nil: not needed
+	port      host.Port
+	index     int
+	mtu       int
+	queues    []*afxdpQueue // nil where not open
+	sending   int           // queues that frames can be sent by: the first ones
+	receiving int           // those that frames come by: the first ones, too
+	redirect  *redirect     // nil: not needed
+	mode      string        // of the queue that was opened last
+}
+
+// name is the mode, with who runs the redirecting program if not the driver.
+func (p *afxdpPort) name() string {
+	if p.redirect != nil && p.redirect.generic {
+		return p.mode + "+generic"
+	}
+	return p.mode
 }
 
 // An afxdpQueue is a queue's socket and who uses it.
@@ -144,48 +172,44 @@ func (b *afxdp) queue(p *afxdpPort, n int) (*afxdpQueue, error) {
 	if q := p.queues[n]; q != nil {
 		return q, nil
 	}
-	receive := afxdpReceives
-	for receive > 512 && receive*len(p.queues) > afxdpReceives || receive > 4096 {
-		receive /= 2
-	}
 	c := xsk.Config{
-		Index: p.index, Queue: n, Receive: receive, Send: afxdpSendMemory, Sends: afxdpSends,
-		SendBuffer: sendBuffer, BusyPoll: b.busy,
+		Index: p.index, Queue: n, Sends: afxdpSends, SendBuffer: sendBuffer, BusyPoll: b.busy,
+		Receive: part(afxdpReceives, afxdpLeastReceive, p.receiving), Send: part(afxdpSendMemory, afxdpLeastSend, len(p.queues)),
 	}
 	what := fmt.Sprintf("AF_XDP on %s", p.port.Name)
-	var errs error
+	var no error
 	for _, c.ZeroCopy = range b.modes {
-		s, err := xsk.Open(c)
-		if err == nil {
-			q := &afxdpQueue{Socket: s, zeroCopy: c.ZeroCopy, memory: newSendMemory(receive, afxdpSendMemory)}
-			p.queues[n] = q
-			b.name = mode(c)
-			if c.ZeroCopy {
-				// Drivers set their zero-copy queues up with an XDP program only.
-				err = b.attach(p)
+		s, err := b.open(c)
+		if err != nil {
+			if no = xskError(what, err); !errors.Is(no, host.ErrNotSupported) {
+				break
 			}
-			return q, err
+			continue
 		}
-		errs = xskError(what, err)
-		if !errors.Is(errs, host.ErrNotSupported) {
-			break
+		if c.ZeroCopy {
+			// Drivers set their zero-copy queues up with an XDP program only.
+			if err := b.redirect(p, false); err != nil {
+				no = errors.Join(fmt.Errorf("%s: zero-copy: %w", what, err), s.Close())
+				continue
+			}
 		}
+		p.queues[n] = &afxdpQueue{Socket: s, zeroCopy: c.ZeroCopy, memory: newSendMemory(c.Receive, c.Send)}
+		p.mode = mode(c)
+		return p.queues[n], nil
 	}
-	return nil, errs
+	return nil, no
 }
 
-// attach attaches the redirecting program, unless it is.
-func (b *afxdp) attach(p *afxdpPort) (err error) {
-	if p.redirect != nil {
-		return nil
+// redirect attaches the redirecting program, unless it is: to the driver, or else,
+// where it may be, to the kernel.
+func (b *afxdp) redirect(p *afxdpPort, kernel bool) (err error) {
+	switch {
+	case p.redirect == nil:
+		p.redirect, err = b.attach(p.port.Name, p.index, len(p.queues), kernel)
+	case p.redirect.generic && !kernel:
+		err = fmt.Errorf("the driver of %s runs no XDP program: %w", p.port.Name, host.ErrNotSupported)
 	}
-	if p.redirect, err = attachRedirect(p.port.Name, p.index, len(p.queues)); err != nil {
-		return err
-	}
-	if p.redirect.generic {
-		b.name += "+generic"
-	}
-	return nil
+	return err
 }
 
 func mode(c xsk.Config) string {
@@ -210,11 +234,16 @@ func (b *afxdp) enter(p host.Port, f func(*afxdpPort) error) error {
 			if err != nil {
 				return err
 			}
-			all, sending := queues(p)
-			open = &afxdpPort{port: p, index: index, mtu: mtu, queues: make([]*afxdpQueue, all), sending: sending}
+			sending, receiving := queues(p)
+			open = &afxdpPort{
+				port: p, index: index, mtu: mtu, sending: sending, receiving: receiving, queues: make([]*afxdpQueue, max(sending, receiving)),
+			}
 			b.ports[p] = open
 		}
 		err := f(open)
+		if err == nil {
+			b.name = open.name()
+		}
 		return errors.Join(err, b.sweep(open))
 	})
 }
@@ -243,9 +272,8 @@ func (b *afxdp) sweep(p *afxdpPort) (err error) {
 	return err
 }
 
-// queues is how many queues p has, and how many of them send; 1 where it does not
-// say.
-func queues(p host.Port) (all, sending int) {
+// queues is by how many queues p sends and receives; 1 where it does not say.
+func queues(p host.Port) (sending, receiving int) {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
 		return 1, 1
@@ -255,5 +283,5 @@ func queues(p host.Port) (all, sending int) {
 	if err != nil {
 		return 1, 1
 	}
-	return int(max(1, c.CombinedCount+max(c.RxCount, c.TxCount))), int(max(1, c.CombinedCount+c.TxCount))
+	return int(max(1, c.CombinedCount+c.TxCount)), int(max(1, c.CombinedCount+c.RxCount))
 }

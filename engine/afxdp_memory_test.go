@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -214,6 +215,43 @@ func TestAFXDPFinalErrors(t *testing.T) {
 		reps, err := tx.Transmit(context.Background(), Load{Count: 1000}, Stream{ID: 1, Frames: spec4(1, 64)})
 		if !errors.Is(err, want) || len(k.sent) != 100 || reps[0].Accepted != 100 || reps[0].NotSent != 900 {
 			t.Errorf("%v: %v, sent %d, %+v", want, err, len(k.sent), reps)
+		}
+	}
+}
+
+// A driver that binds a zero-copy socket and then refuses its XDP program is left
+// to copy, unless zero-copy is what was asked for.
+func TestAFXDPZeroCopyFallsBack(t *testing.T) {
+	for _, no := range []error{host.ErrNotSupported, unix.EBUSY} {
+		b := newAFXDP().(*afxdp)
+		opened := []bool{}
+		b.open = func(c xsk.Config) (*xsk.Socket, error) {
+			opened = append(opened, c.ZeroCopy)
+			return xsk.InMemory(c, nil), nil
+		}
+		b.attach = func(string, int, int, bool) (*redirect, error) { return nil, no }
+		port := func() *afxdpPort {
+			return &afxdpPort{port: host.Port{Name: "p"}, sending: 1, receiving: 1, queues: make([]*afxdpQueue, 1)}
+		}
+		p := port()
+		q, err := b.queue(p, 0)
+		if err != nil || q.zeroCopy || p.name() != "copy" || !slices.Equal(opened, []bool{true, false}) {
+			t.Errorf("%v: %v, %s, opened %v", no, err, p.name(), opened)
+		}
+		b.modes = []bool{true}
+		if _, err := b.queue(port(), 0); !errors.Is(err, no) {
+			t.Errorf("%v: zero-copy alone: %v", no, err)
+		}
+		b.attach = func(string, int, int, bool) (*redirect, error) { return &redirect{}, nil }
+		p = port()
+		if q, err := b.queue(p, 0); err != nil || !q.zeroCopy || p.name() != "zero-copy" {
+			t.Errorf("%v, %s", err, p.name())
+		}
+		// The kernel's program, there for a meter, does not do for the driver.
+		p = port()
+		p.redirect = &redirect{generic: true}
+		if _, err := b.queue(p, 0); !errors.Is(err, host.ErrNotSupported) {
+			t.Errorf("with a generic program: %v", err)
 		}
 	}
 }

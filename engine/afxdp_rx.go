@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -23,13 +24,14 @@ import (
 
 // The way of a frame, for each queue of the port:
 //
-//	redirect (XDP)       stamps, gives to the queue's socket
+//	redirect (XDP)       armed stream? stamps, gives to the queue's socket; else Foreign, stack
 //	socket (kernel)      copies, or the NIC has written to the UMEM; no room: Drops
 //	queue's thread       parse, sequence, histograms; gives the memory back
 //
 // Arrival is when the XDP program ran; without metadata from the driver, when the
 // thread read the ring. Each queue judges sequences for itself: between queues
-// there is no order. What reaches a socket does not reach the stack.
+// there is no order. While it hashes, all frames but those of neighbours go to the
+// sockets, and not to the stack.
 type afxdpMeter struct {
 	backend *afxdp
 	port    *afxdpPort
@@ -38,8 +40,7 @@ type afxdpMeter struct {
 	mu     sync.Mutex
 	closed bool
 	armed  bool
-	passed passedFrames // when it was armed
-	hash   bool         // from the next Arm on
+	hash   bool // from the next Arm on
 }
 
 // A queueMeter empties one queue.
@@ -63,8 +64,8 @@ type queueMeter struct {
 // sends: poll(2) would send in the sender's place.
 const idle = 200 * time.Microsecond
 
-// OpenMeter opens a socket on every queue of p, redirects to them, and starts
-// their threads.
+// OpenMeter opens a socket on every queue that p receives by, has a program ready
+// to redirect to them, and starts their threads.
 func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
 	m := &afxdpMeter{backend: b}
 	err = b.enter(p, func(open *afxdpPort) error {
@@ -74,7 +75,7 @@ func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
 				return fmt.Errorf("open a meter on %s: it has one already", p.Name)
 			}
 		}
-		for i := range open.queues {
+		for i := range open.receiving {
 			q, err := b.queue(open, i)
 			if err != nil {
 				m.letGo()
@@ -83,7 +84,7 @@ func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
 			q.meter = true
 			m.queues = append(m.queues, &queueMeter{afxdpQueue: q, number: i, port: p.Name, clock: newClock()})
 		}
-		if err := b.attach(open); err != nil {
+		if err := b.redirect(open, true); err != nil {
 			m.letGo()
 			return err
 		}
@@ -135,7 +136,9 @@ func (m *queueMeter) run() error {
 			continue
 		}
 		quiet = 0
-		if err := m.Err(); err != nil {
+		if err := m.Err(); err == unix.ENETDOWN { // as the kernel says it of a port that it has unregistered
+			return fmt.Errorf("meter frames on %s: %w", m.port, ErrPortGone)
+		} else if err != nil {
 			return fmt.Errorf("meter frames on %s: %w", m.port, err)
 		}
 	}
@@ -200,13 +203,14 @@ func (m *afxdpMeter) Arm(_ context.Context, timing bool, streams ...uint16) (err
 	if err := m.failed(); err != nil {
 		return err
 	}
-	if m.passed, err = m.port.redirect.counted(); err != nil {
-		return err
-	}
+	hash := m.hash && len(m.queues) == 1
 	for _, q := range m.queues {
-		if err := q.arm(timing, m.hash && len(m.queues) == 1, streams); err != nil {
+		if err := q.arm(timing, hash, streams); err != nil {
 			return err
 		}
+	}
+	if err := m.port.redirect.arm(streams, hash); err != nil {
+		return err
 	}
 	m.armed = true
 	return nil
@@ -233,43 +237,46 @@ func (m *afxdpMeter) Hash(on bool) {
 	m.hash = on
 }
 
+// Sink drops foreign frames before they reach the stack, those of neighbours too;
+// while it hashes, it has only the latter to drop.
+func (m *afxdpMeter) Sink(on bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.failed(); err != nil {
+		return err
+	}
+	return m.port.redirect.sink(on)
+}
+
 func (m *afxdpMeter) Read(ctx context.Context) (MeterReport, error) {
 	if err := ctx.Err(); err != nil {
 		return MeterReport{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.failed(); err != nil {
-		return MeterReport{}, err
-	}
-	if !m.armed {
-		return MeterReport{}, errors.New("read the meter of " + m.port.port.Name + ": it is not armed")
+	failed := m.failed()
+	if m.closed || !m.armed {
+		return MeterReport{}, cmp.Or(failed, errors.New("read the meter of "+m.port.port.Name+": it is not armed"))
 	}
 	var reports []MeterReport
 	var stamped, read uint64
 	for _, q := range m.queues {
 		if err := q.flush(); err != nil {
-			return MeterReport{}, err
+			return MeterReport{}, cmp.Or(failed, err)
 		}
 		r, err := q.report()
 		if err != nil {
-			return MeterReport{}, err
+			return MeterReport{}, cmp.Or(failed, err)
 		}
 		reports = append(reports, r)
 		q.mu.Lock()
 		stamped, read = stamped+q.stamped, read+q.read
 		q.mu.Unlock()
 	}
-	passed, err := m.port.redirect.counted()
-	if err != nil {
-		return MeterReport{}, err
-	}
 	r := sumReports(reports)
-	n := passed.Frames - m.passed.Frames
-	r.Foreign += n
-	r.ForeignOctets += passed.Octets - m.passed.Octets + n*unit.FCS
 	r.Stamps = stampedBy(stamped, read)
-	return r, nil
+	err := m.port.redirect.count(&r)
+	return r, cmp.Or(failed, err)
 }
 
 // stampedBy names what took the times.
@@ -320,6 +327,7 @@ func (m *afxdpMeter) Close() (err error) {
 	for _, q := range m.queues {
 		err = errors.Join(err, m.port.redirect.remove(q.number))
 	}
+	err = errors.Join(err, m.port.redirect.arm(nil, false), m.port.redirect.sink(false)) // it may stay for a sender
 	for _, q := range m.queues {
 		if q.stop.Store(true); q.thread != nil {
 			_ = q.thread.Interrupt() // it may have ended
@@ -353,7 +361,8 @@ func sumStreams(a, b RxReport) RxReport {
 	a.Reordered += b.Reordered
 	a.Duplicate += b.Duplicate
 	a.Broken += b.Broken
-	a.Span = max(a.Span, b.Span)
+	a.Runs = joinRuns(a.Runs, b.Runs)
+	a.Span = spanOf(a.Runs)
 	a.First, a.Last = earlier(a.First, b.First), max(a.Last, b.Last)
 	a.Rate = rateOver(a.Frames, a.First, a.Last)
 	a.Latency, a.Gaps = sumHistograms(a.Latency, b.Latency), sumHistograms(a.Gaps, b.Gaps)

@@ -18,9 +18,11 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
+	"boxdyno/internal/xsk"
 	"boxdyno/result"
 	"boxdyno/unit"
 
+	"github.com/cilium/ebpf"
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -29,12 +31,11 @@ import (
 
 func TestAFXDPMeterTellsFramesApart(t *testing.T) {
 	a, b := quiet(t)
-	_, _, m := openAFXDPOn(t, []host.Port{a}, b)
-	arm(t, m[0], false, 7)
-	stack := hearAt(t, b)
+	_, _, ms := openAFXDPOn(t, []host.Port{a}, b)
+	m := ms[0]
+	arm(t, m, false, 7)
 	other := testFrame(t, testSpec(), 8, 0)
 	inject(t, a, testFrame(t, testSpec(), 7, 0), other)
-	arm(t, m[0], false, 7, 9) // forgets what came so far
 	ours := testFrame(t, testSpec(), 7, 3)
 	experimental := append(append(make([]byte, 12), 0x88, 0xb5), make([]byte, 100)...)
 	arp := append(append(make([]byte, 12), 0x08, 0x06), make([]byte, 46)...)
@@ -43,29 +44,114 @@ func TestAFXDPMeterTellsFramesApart(t *testing.T) {
 		f[14], f[20], f[54] = 0x60, 58, kind
 		return f
 	}
-	inject(t, a, ours, ours, ours, testFrame(t, testSpec(), 7, 1), append(ours, 1, 2), other, experimental, arp,
-		icmp6(132), icmp6(133), icmp6(137), icmp6(138))
-	r := readMeter(t, m[0])
-	if s := r.Streams[0]; s.Frames != 4 || s.Duplicate != 2 || s.Reordered != 1 || s.Broken != 1 {
-		t.Errorf("%+v", s)
-	}
-	octets := uint64(len(other) + len(experimental) + len(arp) + 4*len(icmp6(0)) + 7*unit.FCS)
-	if r.Foreign != 7 || r.ForeignOctets != octets || r.Drops != 0 || r.Streams[1].Stream != 9 || r.Streams[1].Frames != 0 {
-		t.Errorf("want %d foreign octets, %+v", octets, r)
-	}
-	if again := readMeter(t, m[0]); again.Streams[0].Frames != 4 || again.Foreign != 7 {
-		t.Errorf("read twice: %+v", again)
-	}
-	// Neighbours can find the port; nothing else is the stack's.
-	for _, want := range [][]byte{arp, icmp6(133), icmp6(137)} {
-		buf := make([]byte, 2048)
-		n, err := unix.Read(stack, buf)
-		if err != nil || !bytes.Equal(buf[:max(n, 0)], want) {
-			t.Errorf("the stack has %x, %v, want %x", buf[:max(n, 0)], err, want)
+	tagged := bytes.Join([][]byte{ours[:12], {0x88, 0xa8, 0, 8, 0x81, 0, 0, 7}, ours[12:]}, nil)
+	unsigned := bytes.Clone(ours)
+	unsigned[45]++ // the magic's last octet
+	foreign := [][]byte{other, experimental, unsigned, arp, icmp6(132), icmp6(133), icmp6(137), icmp6(138)}
+	neighbours := [][]byte{arp, icmp6(133), icmp6(137)}
+	for _, c := range []struct {
+		name       string
+		hash, sink bool
+		stack      [][]byte
+	}{
+		{"alone", false, false, foreign},
+		{"hash", true, false, neighbours},
+		{"sink", false, true, nil},
+		{"hash and sink", true, true, nil},
+		{"alone again", false, false, foreign},
+	} {
+		m.(Hasher).Hash(c.hash)
+		if err := m.(Sinker).Sink(c.sink); err != nil {
+			t.Fatal(err)
+		}
+		arm(t, m, false, 7, 9) // forgets what came so far
+		stack := hearAt(t, b)
+		begin := unit.Now()
+		fromCPU0(t, a, slices.Concat([][]byte{ours, tagged, ours, testFrame(t, testSpec(), 7, 1), append(bytes.Clone(ours), 1, 2)}, foreign)...)
+		r := readMeter(t, m)
+		if s := r.Streams[0]; s.Frames != 4 || s.Duplicate != 2 || s.Reordered != 1 || s.Broken != 1 {
+			t.Errorf("%s: %+v", c.name, s)
+		}
+		octets := uint64(0)
+		for _, f := range foreign {
+			octets += uint64(len(f) + unit.FCS)
+		}
+		if r.Foreign != uint64(len(foreign)) || r.ForeignOctets != octets || r.Drops != 0 || r.Streams[1].Stream != 9 || r.Streams[1].Frames != 0 {
+			t.Errorf("%s: want %d foreign octets, %+v", c.name, octets, r)
+		}
+		if r.First < begin || r.First > r.Streams[0].First || r.Last < r.Streams[0].Last || r.Last > unit.Now() || (r.Hash != "") != c.hash {
+			t.Errorf("%s: began at %d: %+v", c.name, begin, r)
+		}
+		if again := readMeter(t, m); again.Streams[0].Frames != 4 || again.Foreign != r.Foreign {
+			t.Errorf("%s: read twice: %+v", c.name, again)
+		}
+		for _, want := range c.stack {
+			buf := make([]byte, 2048)
+			n, err := unix.Read(stack, buf)
+			if err != nil || !bytes.Equal(buf[:max(n, 0)], want) {
+				t.Errorf("%s: the stack has %x, %v, want %x", c.name, buf[:max(n, 0)], err, want)
+			}
+		}
+		if n, _, err := unix.Recvfrom(stack, make([]byte, 2048), unix.MSG_DONTWAIT); err != unix.EAGAIN {
+			t.Errorf("%s: the stack has more: %d octets, %v", c.name, n, err)
 		}
 	}
-	if n, _, err := unix.Recvfrom(stack, make([]byte, 2048), unix.MSG_DONTWAIT); err != unix.EAGAIN {
-		t.Errorf("the stack has more: %d octets, %v", n, err)
+}
+
+// What the program takes for an armed stream's is what frame.Parse finds signed:
+// nothing of a stream passes by the meter, and nothing else is kept from the stack.
+func TestRedirectReadsAsParse(t *testing.T) {
+	testutil.Privileged(t)
+	r, err := newRedirect(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	prog := r.coll.Programs[redirectProgRedirect]
+	var seeds [][]byte
+	for _, k := range sourceKinds(t) {
+		if k.spec != nil || k.long != 0 {
+			continue
+		}
+		twin := newTwinFeed(t, k, 7)
+		for range 3 {
+			buf, _ := twin.next(t)
+			seeds = append(seeds, buf)
+		}
+	}
+	ours := 0
+	rapid.Check(t, func(t *rapid.T) {
+		f := bytes.Clone(rapid.SampledFrom(seeds).Draw(t, "frame"))
+		for range rapid.IntRange(0, 2).Draw(t, "changes") {
+			f[rapid.IntRange(12, min(len(f)-1, 80)).Draw(t, "octet")] = rapid.Byte().Draw(t, "value")
+		}
+		f = f[:rapid.SampledFrom([]int{len(f), len(f), rapid.IntRange(14, len(f)).Draw(t, "length")}).Draw(t, "cut")]
+		s, class := frame.Parse(f)
+		var streams []uint16
+		if rapid.Bool().Draw(t, "armed") {
+			streams = append(streams, s.Stream)
+		}
+		if err := r.arm(streams, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := prog.Run(&ebpf.RunOptions{Data: f, DataOut: make([]byte, len(f)+256)}); err != nil {
+			t.Fatal(err)
+		}
+		var rep MeterReport
+		if err := r.count(&rep); err != nil {
+			t.Fatal(err)
+		}
+		want := uint64(1)
+		if class != frame.Foreign && streams != nil {
+			want = 0
+			ours++
+		}
+		if rep.Foreign != want || rep.ForeignOctets != want*uint64(len(f)+unit.FCS) {
+			t.Fatalf("%d frames passed by, want %d; %d of %v: %x", rep.Foreign, want, class, streams, f)
+		}
+	})
+	if ours == 0 {
+		t.Error("no frame was a stream's")
 	}
 }
 
@@ -244,6 +330,45 @@ func TestAFXDPSendsByTransmitQueues(t *testing.T) {
 	}
 }
 
+// A meter has the queues that receive, and leaves the others to everybody else.
+func TestAFXDPMetersReceiveQueues(t *testing.T) {
+	a, b := wide(t)
+	if err := netns.Do(a.Netns, func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		_, peer := e.SetChannels(b.Name, ethtool.Channels{RxCount: 2, TxCount: 1}) // a veth's XDP wants no more than it receives by
+		_, err = e.SetChannels(a.Name, ethtool.Channels{RxCount: 1, TxCount: 2})
+		return errors.Join(peer, err)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	openAFXDPOn(t, []host.Port{a}, a) // of one program, by queue 0
+	other := newAFXDP()
+	tx, err := other.OpenTransmitter(context.Background(), []host.Port{a}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A port has a bounded memory, however many queues it has, and each queue its least.
+func TestAFXDPMemory(t *testing.T) {
+	for _, c := range []struct{ queues, receive, send int }{{1, 4096, 1024}, {2, 4096, 1024}, {4, 2048, 1024}, {8, 1024, 1024}, {16, 512, 512}, {32, 256, 256}, {33, 256, 128}, {128, 256, 128}} {
+		receive, send := part(afxdpReceives, afxdpLeastReceive, c.queues), part(afxdpSendMemory, afxdpLeastSend, c.queues)
+		if receive != c.receive || send != c.send {
+			t.Errorf("%d queues: %d chunks to receive into and %d to send from, want %d and %d", c.queues, receive, send, c.receive, c.send)
+		}
+		if mib := c.queues * (receive + send) * xsk.Chunk >> 20; mib > 64 && mib > 64+(c.queues-32)*3/2 {
+			t.Errorf("%d queues have %d MiB", c.queues, mib)
+		}
+	}
+}
+
 // Two transmitters send by two queues at once; the meter sums what both bring.
 func TestAFXDPQueues(t *testing.T) {
 	testutil.NoLeaks(t)
@@ -255,10 +380,8 @@ func TestAFXDPQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	if _, err := backend.OpenTransmitter(ctx, []host.Port{a}, -1); err == nil {
-		t.Error("a port of two queues has three transmitters")
-	} else {
-		t.Log(err)
+	if _, err := backend.OpenTransmitter(ctx, []host.Port{a}, -1); !errors.Is(err, host.ErrNotSupported) {
+		t.Errorf("a third transmitter on a port of two queues: %v", err)
 	}
 	arm(t, m[0], true, 1, 2)
 	done := make(chan error, 1)

@@ -283,6 +283,10 @@ func TestAFXDPRefuses(t *testing.T) {
 			t.Log(err)
 		}
 	}
+	var long *TooLongError
+	if _, err := tx.Transmit(ctx, Load{Count: 1}, Stream{Source: jumbo}); !errors.As(err, &long) || long.Longest != xsk.Longest+1 || long.Limit != xsk.Longest {
+		t.Errorf("a frame that is too long for the memory: %v", err)
+	}
 	if _, err := m[0].Read(ctx); err == nil {
 		t.Error("a meter was read before it was armed")
 	}

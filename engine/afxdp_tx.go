@@ -91,7 +91,7 @@ func (b *afxdp) sender(p *afxdpPort, cpu int) (*afxdpQueue, error) {
 			return b.queue(p, at)
 		}
 	}
-	return nil, fmt.Errorf("open an afxdp transmitter on %s: each of its %d queues has one; give it more queues (ethtool -L), or use fewer CPUs", p.port.Name, n)
+	return nil, fmt.Errorf("open an afxdp transmitter on %s: each of its %d queues has one; give it more queues (ethtool -L), or use fewer CPUs: %w", p.port.Name, n, host.ErrNotSupported)
 }
 
 func (t *afxdpTransmitter) Close() (err error) {
@@ -127,7 +127,7 @@ func (t *afxdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stre
 			lone[s.Lane] = b
 		}
 		if n > xsk.Longest {
-			return nil, fmt.Errorf("transmit stream %d: a frame has %d octets, and AF_XDP memory takes %d: use backend packet", s.ID, n, xsk.Longest)
+			return nil, &TooLongError{Longest: n, Limit: xsk.Longest}
 		}
 		longest[s.Lane] = max(longest[s.Lane], n)
 		count[s.Lane]++

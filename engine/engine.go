@@ -30,6 +30,9 @@ type Load struct {
 	Count    uint64         // each stream's frames; 0: until Duration
 	Alone    bool           // each paced frame leaves as soon as it is made: for latency
 
+	Then  unit.FrameRate // each stream's rate once After is over, without a pause between; 0: Rate stays
+	After time.Duration  // within Duration; with Then only
+
 	Bits    unit.BitRate // each stream's layer-2 rate with FCS, in place of Rate: frames are due by their octets
 	Speed   float64      // a timed source's frames are due at its own times, this many times as fast; in place of Rate
 	Pattern Pattern      // how frames are spread about Rate
@@ -72,11 +75,12 @@ type TxReport struct {
 	Refused      uint64
 	NotSent      uint64 // due by the schedule and not sent when time was up
 	Late         uint64 // frames sent behind the schedule by an interval (backend xdp: by a burst's) or more
-	CatchUp      uint64 // longest burst sent to catch up, frames; 0: it was made up without bursts
 	Stalls       uint64 // times that the sender stood still for more than StallFloor
 	LongestStall time.Duration
 	First, Last  unit.Instant   // of the first and last frame issued
-	Offered      unit.FrameRate // accepted over the load's duration, or over last - first where a count ended it
+	Tail         time.Duration  // with Load.Bits, what the last frame's octets take by the schedule: the load ends that much after Last
+	Offered      unit.FrameRate // accepted over the load's duration, or over last - first where a count ended it; with Load.Bits as far as Tail goes beyond
+	Changed      unit.Instant   // when the first frame at Load.Then left; 0: none did
 	Peak         unit.FrameRate // the highest rate on the way: Offered, or that at which delayed frames were made up
 	Batch        int            // most frames between two flushes of the port's queue
 
@@ -98,13 +102,26 @@ type RxReport struct {
 	Reordered   uint64 // RFC 4737: sequence below one that came before, not seen yet
 	Duplicate   uint64 // sequence seen before, in the window of the last 8,192
 	Broken      uint64 // our magic, but lengths that do not fit
-	Span        uint64 // sequence numbers from 0, where a sender begins, to the highest seen; what is missing of them are Span - (Frames - Duplicate)
+	Span        uint64 // sequence numbers from 0, where a sender begins, to the highest seen, of all runs together; what is missing of them are Span - (Frames - Duplicate)
 	First, Last unit.Instant
+	Gap         unit.Instant      // arrival of the last frame that came while numbers before it were missing; 0: none, or without timing
 	Rate        unit.FrameRate    // frames over last - first
 	Latency     *result.Histogram // nil unless timing
 	Gaps        *result.Histogram // nil unless timing
 	IPDV        *result.Histogram // |delay - the delay of the frame before| of frames in sequence (RFC 3393, RFC 5481 4.1), s; no clocks need agree; nil unless timing
 	Bursts      *result.Histogram // lengths in frames of runs with gaps below BurstGap; Upper is frames, not s; nil unless timing
+	Runs        []RxRun           // of the sender, at most MaxRuns, in order; more than one where it was started anew since Arm
+}
+
+// An RxRun is what a meter saw of one run of a stream's sender, which numbers its
+// frames from 0.
+type RxRun struct {
+	Frames, Octets       uint64 // as in RxReport
+	Reordered, Duplicate uint64
+	Span                 uint64 // sequence numbers from 0 to the highest seen
+	Lowest               uint64 // sequence number of the first frame that came
+	First, Last          unit.Instant
+	Begin, End           unit.Instant // by the sender's clock: its first frame that came, and that with the highest number; 0: not stamped
 }
 
 // BurstGap is the gap between two frames that ends a burst; shorter ones do not.
@@ -132,16 +149,16 @@ type Transmitter interface {
 	Close() error
 }
 
-// A Meter counts frames that arrive at a port. That of afxdp takes them from the
-// stack, all but those of ARP and neighbour discovery.
+// A Meter counts frames that arrive at a port. Those of xdp and afxdp keep the
+// frames of the streams that they are armed for from the stack.
 type Meter interface {
 	// Arm forgets everything and counts streams, at most MaxStreams, from now on;
 	// with none, every frame is foreign. timing adds the histograms, which cost the
 	// meter about 40 ns a frame.
 	Arm(ctx context.Context, timing bool, streams ...uint16) error
 	// Read does not disturb the counting. While frames arrive, the counters of a
-	// report may be some frames apart. Once the port is gone, xdp's meters keep
-	// what they counted; the others answer with an error.
+	// report may be some frames apart. Once the port is gone, the error wraps
+	// ErrPortGone, and the report beside it has all that came until then.
 	Read(ctx context.Context) (MeterReport, error)
 	Close() error
 }

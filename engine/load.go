@@ -54,6 +54,12 @@ func (l Load) alone() error {
 		return fmt.Errorf("load: bursts of %d frames: want 1 to %d", l.Burst, maxBurst)
 	case l.Pattern != Bursts && l.Burst != 0:
 		return fmt.Errorf("load: a burst of %d frames is given, and the pattern is not bursts", l.Burst)
+	case l.Then != 0 && !(l.Then >= 1e-3 && l.Then <= 1e9):
+		return errors.New("load: the rate that follows must be 0 (none), or 0.001 to 1e9 frame/s")
+	case l.Then != 0 && (l.Rate == 0 || l.Pattern != Constant || l.Count != 0 || l.After <= 0 || l.After >= l.Duration):
+		return errors.New("load: another rate follows a constant one, after a time within the duration, and without a count")
+	case l.Then == 0 && l.After != 0:
+		return errors.New("load: a time is given after which another rate follows, and no rate")
 	case l.Late > Shift:
 		return fmt.Errorf("load: there is no late policy %d", l.Late)
 	case l.Duration < 0:
@@ -89,13 +95,22 @@ func (l Load) fits(s Stream) error {
 // paced says whether frames have times to leave at.
 func (l Load) paced() bool { return l.Rate != 0 || l.Bits != 0 || l.Speed != 0 }
 
+// Mean is each stream's rate over the duration; 0 where no frame rate is given.
+func (l Load) Mean() unit.FrameRate {
+	if l.Then == 0 {
+		return l.Rate
+	}
+	share := unit.FrameRate(l.After.Seconds() / l.Duration.Seconds())
+	return l.Rate*share + l.Then*(1-share)
+}
+
 // intended is each stream's frames as far as rate, duration and count say: 0
 // where they do not.
 func (l Load) intended() uint64 {
 	if l.Rate == 0 || l.Duration == 0 {
 		return l.Count
 	}
-	n := uint64(math.Round(float64(l.Rate) * l.Duration.Seconds()))
+	n := uint64(math.Round(float64(l.Mean()) * l.Duration.Seconds()))
 	if l.Count != 0 {
 		n = min(n, l.Count)
 	}
@@ -133,12 +148,19 @@ func (l Load) counted(r TxReport) bool {
 
 // offered is the rate at which a load's frames were accepted: over the whole
 // duration, so that a sender that stood still at its end is seen, or over the
-// time from the first to the last frame of a counted load.
+// time from the first to the last frame of a counted load. Frames that are paced
+// by their octets are unequal intervals, of which the last counts, too: few of
+// them would read high without it.
 func offered(l Load, r TxReport) unit.FrameRate {
-	if !l.paced() || l.counted(r) {
+	counted := l.counted(r)
+	if !l.paced() || counted && r.Tail == 0 {
 		return rateOver(r.Accepted, r.First, r.Last)
 	}
-	return unit.FrameRate(float64(r.Accepted) / max(l.Duration, time.Duration(r.Last-r.First)).Seconds())
+	took := time.Duration(r.Last-r.First) + r.Tail
+	if !counted {
+		took = max(took, l.Duration)
+	}
+	return unit.FrameRate(float64(r.Accepted) / took.Seconds())
 }
 
 // peak is the highest rate on the way: delayed frames are made up at 9/8 of the

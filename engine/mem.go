@@ -32,6 +32,9 @@ type MemConfig struct {
 	Ceiling  unit.FrameRate // frames that a transmitter can send, all streams; 0: 1 M
 	Delay    time.Duration  // from the DUT to the meter
 
+	Policer      unit.FrameRate // token bucket on what each of the DUT's ports receives, before its queue; whole frame/s
+	PolicerBurst int            // frames that the bucket holds; 0: 1
+
 	Loss      unit.LossRatio // of frames on their way to the DUT, at random
 	Seed      uint64         // of all chances
 	LoseEvery uint64         // each Nth frame towards the DUT is lost
@@ -52,6 +55,8 @@ func (c MemConfig) Check() error {
 		return fmt.Errorf("capacity %v and ceiling %v: want 0 (no capacity limit, 1 M ceiling) to 1e9 frame/s", float64(c.Capacity), float64(c.Ceiling))
 	case !(c.Loss >= 0 && c.Loss <= 1) || !(c.Duplicate >= 0 && c.Duplicate <= 1) || !(c.Reorder >= 0 && c.Reorder <= 1):
 		return fmt.Errorf("loss %v, duplicate %v, reorder %v: want ratios from 0 to 1", float64(c.Loss), c.Duplicate, c.Reorder)
+	case !(c.Policer >= 0 && c.Policer <= 1e9) || c.PolicerBurst < 0 || c.PolicerBurst > 1e9:
+		return fmt.Errorf("policer %v with a burst of %d: want 0 to 1e9 of each", float64(c.Policer), c.PolicerBurst)
 	case c.Queue < 0 || c.ReorderDepth < 0 || c.ReorderDepth > 1<<16:
 		return fmt.Errorf("queue %d and reorder depth %d: want at least 0, and a depth of at most 65536", c.Queue, c.ReorderDepth)
 	case c.Delay < 0 || c.Delay > time.Minute:
@@ -66,7 +71,7 @@ func (c MemConfig) Check() error {
 //	feed (a goroutine) fills windows from a stream's source
 //	Transmit (the caller's goroutine) builds and stamps a frame when it is due
 //	  -> wire to the DUT   lost on purpose
-//	  -> DUT               queue full; capacity; the service's drop
+//	  -> DUT               policer; queue full; capacity; the service's drop
 //	  -> wire to the meter delay, reordering, duplication
 //	  -> meter             parses and counts
 //
@@ -82,6 +87,7 @@ type Memory struct {
 	chance  *rand.Rand
 	free    uint64 // when the DUT is done with what it has, 1/65536 ns of the trial
 	drop    result.Place
+	block   func(frame []byte) bool // nil: nothing
 	ends    []*memEnd
 }
 
@@ -94,6 +100,9 @@ type memEnd struct {
 
 	in, out    uint64 // frames towards the DUT, and behind it
 	lost, full int64
+	policed    int64
+	filled     unit.Instant // when credit was counted last
+	credit     uint64       // of the policer, in frames / 1e9
 	duplicated int64
 	dropped    map[result.Place]int64
 	held       []heldFrame
@@ -136,6 +145,9 @@ func Mem(cfg MemConfig) (*Memory, error) {
 	}
 	if cfg.Ceiling == 0 {
 		cfg.Ceiling = 1e6
+	}
+	if cfg.PolicerBurst == 0 {
+		cfg.PolicerBurst = 1
 	}
 	if cfg.ReorderDepth == 0 {
 		cfg.ReorderDepth = 1
@@ -180,6 +192,14 @@ func (m *Memory) Drop(place result.Place) {
 	m.drop = place
 }
 
+// Block makes the DUT throw away at place nft those frames of which bad is true;
+// nil: none. bad must not keep the frame.
+func (m *Memory) Block(bad func(frame []byte) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.block = bad
+}
+
 // Count is where frames ended, since the beginning: a ledger's source. A frame
 // that came twice counts below zero, for one more was received than was sent.
 func (m *Memory) Count(context.Context) ([]result.Term, error) {
@@ -194,6 +214,7 @@ func (m *Memory) Count(context.Context) ([]result.Term, error) {
 			terms = append(terms, result.Term{Place: p, Host: "dut", Name: name, From: e.name + " " + from, N: n, Link: e.name})
 		}
 		add(result.Link, "lost on purpose", "lost", e.lost)
+		add(result.XDP, "policer", "policed", e.policed)
 		add(result.DUTNIC, "queue full", "queue_full", e.full)
 		for _, p := range result.Places {
 			if n, ok := e.dropped[p]; ok {

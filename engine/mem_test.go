@@ -119,7 +119,7 @@ func TestMemIdeal(t *testing.T) {
 		}
 		end = rx[1].Last
 		for i := range tx {
-			if s := tx[i]; s.Intended != 100_000 || s.Accepted != 100_000 || s.Late != 0 || s.CatchUp != 0 {
+			if s := tx[i]; s.Intended != 100_000 || s.Accepted != 100_000 || s.Late != 0 {
 				t.Errorf("%+v", s)
 			}
 			near(t, "offered", tx[i].Offered, 100e3, 1e-6)
@@ -204,6 +204,48 @@ func TestMemCapacity(t *testing.T) {
 	}
 }
 
+// However few and unequal frames a load has, their octets take the time that the
+// bit rate has for them, the last frame's too.
+func TestMemBitRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newMemRig(t, MemConfig{})
+		spec := testSpec()
+		spec.Sizes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) unit.FrameSize {
+			return unit.FrameSize(rapid.SampledFrom([]int{64, 65, 594, 1518}).Draw(t, "size"))
+		}), 1, 4).Draw(t, "sizes")
+		l := Load{Bits: unit.BitRate(rapid.Float64Range(1e6, 1e8).Draw(t, "rate"))}
+		if rapid.Bool().Draw(t, "counted") {
+			l.Count = rapid.Uint64Range(1, 9).Draw(t, "count")
+		} else {
+			l.Duration = time.Duration(rapid.Int64Range(1, 5e6).Draw(t, "duration"))
+		}
+		streams := []Stream{{ID: 1, Frames: spec}}
+		if rapid.Bool().Draw(t, "source") {
+			lengths := make([]int, len(spec.Sizes))
+			for i, s := range spec.Sizes {
+				lengths[i] = s.Buffer()
+			}
+			streams[0] = Stream{ID: 1, Source: plainSource(1000, 0, lengths...)}
+		}
+		reps, err := r.tx.Transmit(context.Background(), l, streams...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := reps[0]
+		octets := octetsOf(spec.Sizes, s.Accepted)
+		takes := func(n uint64) time.Duration { return time.Duration(float64(8*n) / float64(l.Bits) * 1e9) }
+		if within := func(a, b time.Duration) bool { return a-b < 3 && b-a < 3 }; !within(time.Duration(s.Last-s.First), takes(octetsOf(spec.Sizes, s.Accepted-1))) || !within(time.Duration(s.Last-s.First)+s.Tail, takes(octets)) {
+			t.Fatalf("%d frames of %v at %v from %v to %v and %v", s.Accepted, spec.Sizes, l.Bits, s.First, s.Last, s.Tail)
+		}
+		if l.Duration > 0 && (takes(octets) < l.Duration-3 || time.Duration(s.Last-s.First) >= l.Duration) {
+			t.Fatalf("%d octets in %v at %v", octets, l.Duration, l.Bits)
+		}
+		if bits := float64(s.Offered) * float64(8*s.Octets) / float64(s.Accepted); s.Octets != octets || math.Abs(bits/float64(l.Bits)-1) > 5e-4 {
+			t.Fatalf("%d octets at %v bit/s, want %d at %v", s.Octets, bits, octets, l.Bits)
+		}
+	})
+}
+
 func TestMemCeiling(t *testing.T) {
 	r := newMemRig(t, MemConfig{Ceiling: 333_333})
 	tx, rx := r.run(t, Load{Rate: 500e3, Duration: time.Second}, false)
@@ -214,7 +256,7 @@ func TestMemCeiling(t *testing.T) {
 	near(t, "offered", s.Offered, 333_333, 1e-6)
 	near(t, "received", rx[0].Rate, 333_333, 1e-6)
 	// At the ceiling itself nothing is late.
-	if tx, _ := r.run(t, Load{Rate: 333_333, Duration: time.Second}, false); tx[0].Accepted != 333_333 || tx[0].Late != 0 || tx[0].CatchUp != 0 {
+	if tx, _ := r.run(t, Load{Rate: 333_333, Duration: time.Second}, false); tx[0].Accepted != 333_333 || tx[0].Late != 0 {
 		t.Errorf("%+v", tx[0])
 	}
 }

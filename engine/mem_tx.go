@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"boxdyno/frame"
+	"boxdyno/result"
 	"boxdyno/unit"
 )
 
@@ -44,6 +46,10 @@ type memStream struct {
 	octets      uint64 // with FCS
 	first, last unit.Instant
 }
+
+// memPause is the least virtual time between two loads: a policer's bucket fills
+// meanwhile, as between trials in real time.
+const memPause = unit.Instant(10 * time.Millisecond)
 
 // each is one frame's share of a rate, 1/65536 ns; 0: none.
 func each(rate unit.FrameRate) uint64 {
@@ -88,7 +94,10 @@ func (t *memTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 
 	t.m.sending.Lock()
 	defer t.m.sending.Unlock()
-	s.origin = max(unit.Now(), t.m.clock)
+	s.origin = unit.Now()
+	if t.m.clock > 0 {
+		s.origin = max(s.origin, t.m.clock+memPause)
+	}
 	s.pace = newPace(l, len(streams), 1, s.origin)
 	s.free = 0
 	var err error
@@ -186,6 +195,10 @@ func (s *memSender) toDUT(e *memEnd, buf []byte, at uint64) {
 		e.lost++
 		return
 	}
+	if s.cfg.Policer != 0 && !s.police(e, s.origin+unit.Instant(at>>16)) {
+		e.policed++
+		return
+	}
 	if s.service != 0 {
 		s.free = max(s.free, at)
 		if (s.free-at+s.service-1)/s.service >= uint64(s.cfg.Queue) {
@@ -199,7 +212,28 @@ func (s *memSender) toDUT(e *memEnd, buf []byte, at uint64) {
 		e.dropped[s.drop]++
 		return
 	}
+	if s.block != nil && s.block(buf) {
+		e.dropped[result.NFT]++
+		return
+	}
 	s.fromDUT(e, buf, n, at+uint64(s.cfg.Delay)<<16)
+}
+
+// police says whether a port's bucket, full at first, has a frame left at now.
+func (s *memSender) police(e *memEnd, now unit.Instant) bool {
+	const frame = 1_000_000_000
+	most := uint64(s.cfg.PolicerBurst) * frame
+	if past := uint64(now - e.filled); past > most/uint64(s.cfg.Policer) {
+		e.credit = most
+	} else {
+		e.credit = min(most, e.credit+past*uint64(s.cfg.Policer))
+	}
+	e.filled = now
+	if e.credit < frame {
+		return false
+	}
+	e.credit -= frame
+	return true
 }
 
 func (s *memSender) chanceOf(ratio float64) bool { return ratio > 0 && s.chance.Float64() < ratio }

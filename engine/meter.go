@@ -15,7 +15,7 @@ import (
 )
 
 // A Sinker is a meter that can keep foreign frames from the stack: those of the
-// xdp backends are.
+// xdp backends and of afxdp are.
 type Sinker interface {
 	// Sink drops foreign frames from now on, once they are counted, or hands them
 	// to the stack again, as a new meter does. A port that sinks answers nobody,
@@ -23,8 +23,10 @@ type Sinker interface {
 	Sink(on bool) error
 }
 
-// A Hasher is a meter that can hash what arrives: those of packet and mem are, and of afxdp
-// on a port with one queue; others leave MeterReport.Hash empty.
+// A Hasher is a meter that can hash what arrives: those of packet and mem are, and
+// of afxdp on a port with one queue, which then keeps all frames from the stack, and
+// hashes all, but those of ARP and neighbour discovery; others leave
+// MeterReport.Hash empty.
 type Hasher interface {
 	// Hash puts the Digest of all frames into the reports from the next Arm on, or
 	// no longer. It is that of what was sent where the port neither merges frames

@@ -13,6 +13,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type meterMark struct {
+	_         structs.HostLayout
+	Frames    uint64
+	Octets    uint64
+	Reordered uint64
+	Duplicate uint64
+	First     uint64
+	Last      uint64
+	Begin     uint64
+	Top       uint64
+	Lowest    uint64
+	Next      uint64
+}
+
 type meterRest struct {
 	_             structs.HostLayout
 	Frames        uint64
@@ -32,8 +46,15 @@ type meterStream struct {
 	First      uint64
 	Last       uint64
 	LastFrames uint64
+	Gap        uint64
 	Next       uint64
+	Arrived    uint64
+	Begin      uint64
+	Top        uint64
+	Lowest     uint64
+	Runs       uint64
 	Seen       [128]uint64
+	Past       [16]meterMark
 }
 
 type meterTimes struct {

@@ -34,11 +34,14 @@ type pace struct {
 	flat   bool
 	origin unit.Instant
 	step   period  // between frames of a stream; Bits: between octets
+	then   period  // with Load.Then: between frames from frame turns on
+	turns  uint64  // 0: none
 	mean   float64 // ns: of Poisson's gaps
 	group  uint64  // frames of a stream that leave as one
 	lines  []line
 	turn   int // flat out, the line that is next
 
+	changed      unit.Instant
 	late         uint64
 	stalls       uint64
 	longestStall time.Duration
@@ -61,6 +64,7 @@ type line struct {
 	behind  bool         // the group under way
 
 	octets uint64     // Bits: of the frames before k, with FCS
+	tail   uint64     // Bits: of frame k-1
 	chance *rand.Rand // Poisson
 	at     float64    // Poisson, Speed: due, with its fraction
 	start  float64    // Speed: of the pass
@@ -106,6 +110,10 @@ func newPace(l Load, n, group int, origin unit.Instant) *pace {
 		p.step, p.mean = periodOf(interval), interval
 	case l.Bits > 0:
 		p.step = periodOf(8e9 / float64(l.Bits))
+	}
+	if l.Then > 0 {
+		p.then = periodOf(1e9 / float64(l.Then))
+		p.turns = uint64(math.Ceil(float64(l.After) / interval))
 	}
 	switch {
 	case l.Pattern == Bursts:
@@ -174,6 +182,9 @@ func (p *pace) take(i int, now unit.Instant, octets int) {
 	if ln.gaps != nil {
 		ln.gaps.count(ln, now, !p.flat)
 	}
+	if p.turns > 0 && ln.k == p.turns && p.changed == 0 {
+		p.changed = now
+	}
 	ln.k++
 	ln.over = ln.k == ln.total
 	if p.flat {
@@ -189,7 +200,7 @@ func (p *pace) take(i int, now unit.Instant, octets int) {
 	if ln.behind {
 		p.late++
 	}
-	ln.octets += uint64(octets)
+	ln.octets, ln.tail = ln.octets+uint64(octets), uint64(octets)
 	if !ln.over {
 		p.plan(ln)
 	}
@@ -243,7 +254,7 @@ func (p *pace) plan(ln *line) {
 	case p.load.Pattern == Bursts:
 		due += p.step.times(ln.k / p.group * p.group)
 	default:
-		due += p.step.times(ln.k)
+		due += p.constant(ln.k)
 	}
 	p.set(ln, due)
 }
@@ -259,9 +270,17 @@ func (p *pace) set(ln *line, due unit.Instant) {
 		if ln.total > 0 {
 			last = min(last, ln.total-1)
 		}
-		release = ln.phase + p.step.times(last)
+		release = ln.phase + p.constant(last)
 	}
 	ln.spacing, ln.release = release-ln.release, release
+}
+
+// constant is when frame k of a constant rate is due, or of two.
+func (p *pace) constant(k uint64) unit.Instant {
+	if p.turns > 0 && k > p.turns {
+		return p.step.times(p.turns) + p.then.times(k-p.turns)
+	}
+	return p.step.times(k)
 }
 
 // arrival is the time from the last arrival to the next, ns: of m that are still
@@ -355,7 +374,11 @@ func (p *pace) settle(i int, s Stream, r *TxReport) {
 	if sent := r.Accepted + r.Refused; r.Intended > sent {
 		r.NotSent = r.Intended - sent
 	}
+	r.Changed = p.changed
 	r.Late, r.Stalls, r.LongestStall = p.late, p.stalls, p.longestStall
+	if l.Bits > 0 {
+		r.Tail = time.Duration(p.step.times(ln.tail))
+	}
 	r.Offered = offered(l, *r)
 	r.Peak = peak(l, *r)
 	if ln.gaps != nil {

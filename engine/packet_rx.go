@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -33,6 +34,7 @@ import (
 // meter has the NIC stamp frames instead, where it can (nicClock).
 type packetMeter struct {
 	port   string
+	index  int // of the port
 	fd     int
 	ring   []byte
 	clock  clock
@@ -80,8 +82,8 @@ func (packet) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
 }
 
 func (m *packetMeter) open(p host.Port) error {
-	index, _, err := ethernet(p)
-	if err != nil {
+	var err error
+	if m.index, _, err = ethernet(p); err != nil {
 		return err
 	}
 	if m.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
@@ -108,7 +110,7 @@ func (m *packetMeter) open(p host.Port) error {
 	}
 	if err == nil {
 		all := uint16(unix.ETH_P_ALL)
-		err = unix.Bind(m.fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: index})
+		err = unix.Bind(m.fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: m.index})
 	}
 	if err != nil {
 		return packetError("set up a packet ring on "+p.Name, err)
@@ -120,24 +122,36 @@ func (m *packetMeter) open(p host.Port) error {
 func (m *packetMeter) run() error {
 	fds := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}
 	for i := 0; !m.stop.Load(); {
-		block := m.ring[i*ringBlock : (i+1)*ringBlock]
-		status := (*uint32)(unsafe.Pointer(&block[blockHeader]))
-		if atomic.LoadUint32(status)&unix.TP_STATUS_USER != 0 {
-			if err := m.block(block); err != nil {
-				return err
-			}
-			atomic.StoreUint32(status, unix.TP_STATUS_KERNEL)
-			i = (i + 1) % ringBlocks
-			continue
+		if err := m.drain(&i); err != nil {
+			return err
 		}
 		if _, err := unix.Poll(fds, 20); err != nil && err != unix.EINTR {
 			return fmt.Errorf("wait for frames on %s: %w", m.port, err)
 		}
 		if fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0 {
 			if err := m.broken(); err != nil {
-				return err
+				time.Sleep(readDelay) // for what the kernel still has
+				return errors.Join(err, m.drain(&i))
 			}
 		}
+	}
+	return nil
+}
+
+// drain counts the frames of the blocks that the kernel has handed over, from
+// block i on, and hands them back.
+func (m *packetMeter) drain(i *int) error {
+	for !m.stop.Load() {
+		block := m.ring[*i*ringBlock : (*i+1)*ringBlock]
+		status := (*uint32)(unsafe.Pointer(&block[blockHeader]))
+		if atomic.LoadUint32(status)&unix.TP_STATUS_USER == 0 {
+			return nil
+		}
+		if err := m.block(block); err != nil {
+			return err
+		}
+		atomic.StoreUint32(status, unix.TP_STATUS_KERNEL)
+		*i = (*i + 1) % ringBlocks
 	}
 	return nil
 }
@@ -264,20 +278,21 @@ func (m *packetMeter) Read(ctx context.Context) (MeterReport, error) {
 		return MeterReport{}, ctx.Err()
 	case <-time.After(readDelay):
 	}
-	if err := m.failed(); err != nil {
-		return MeterReport{}, err
-	}
+	failed := m.failed()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.tally == nil {
-		return MeterReport{}, errors.New("read the meter of " + m.port + ": it is not armed")
+		return MeterReport{}, cmp.Or(failed, errors.New("read the meter of "+m.port+": it is not armed"))
 	}
 	drops, err := m.kernelDrops()
 	if err != nil {
-		return MeterReport{}, err
+		return MeterReport{}, cmp.Or(failed, err)
 	}
 	m.drops += drops
-	return m.tally.report(m.drops, m.stamped()), nil
+	if failed != nil && vanished(m.fd, m.index) {
+		failed = fmt.Errorf("meter frames on %s: %w", m.port, ErrPortGone)
+	}
+	return m.tally.report(m.drops, m.stamped()), failed
 }
 
 // stamped names what took the times.

@@ -17,6 +17,8 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/unit"
+
+	"github.com/vishvananda/netlink"
 )
 
 // The way of a frame, all of it on the sender's thread:
@@ -197,16 +199,25 @@ func (t *packetTransmitter) Transmit(ctx context.Context, l Load, streams ...Str
 		return nil, fmt.Errorf("start the sender: %w", err)
 	}
 	err = thread.Wait()
+	gone := ""
 	for i := range s.queues {
 		q := &s.queues[i]
 		if q.out != nil {
 			err = errors.Join(err, q.out.finish(q))
 		}
 		after, statErr := q.dropped()
+		if errors.As(statErr, new(netlink.LinkNotFoundError)) {
+			gone = q.port.Name
+			continue
+		}
 		err = errors.Join(err, statErr)
 		q.dropsAreAccepted(s.streams, after-before[i])
 	}
-	return s.reports(), errors.Join(err, ctx.Err())
+	reports := s.reports()
+	if gone != "" {
+		return reports, goneError(gone, reports)
+	}
+	return reports, errors.Join(err, ctx.Err())
 }
 
 // dropsAreAccepted takes frames that the driver counted as dropped off those that
@@ -416,10 +427,8 @@ func (s *packetSender) flush(q *sendQueue) error {
 		case errno == unix.EAGAIN && !s.load.paced():
 			// A port that pause frames hold may never have room.
 			if s.over(s.clock.now()) {
-				for ; i < q.n; i++ {
-					q.stream[i].sent--
-					q.stream[i].octets -= uint64(q.iovs[i].Len) + unit.FCS
-				}
+				q.forget(i)
+				i = q.n
 				continue
 			}
 			if _, err := unix.Poll(q.room[:], 1); err != nil && err != unix.EINTR {
@@ -428,8 +437,10 @@ func (s *packetSender) flush(q *sendQueue) error {
 			continue
 		case errno == unix.EAGAIN || errno == unix.ENOBUFS:
 		case errno == unix.EMSGSIZE:
+			q.forget(i)
 			return fmt.Errorf("send from %s: a frame of %d octets is longer than the port's MTU allows now: %w", q.port.Name, int(q.iovs[i].Len)+unit.FCS, errno)
 		default:
+			q.forget(i)
 			return packetError("send from "+q.port.Name, errno)
 		}
 		q.stream[i].failed++
@@ -440,6 +451,14 @@ func (s *packetSender) flush(q *sendQueue) error {
 	q.batch = max(q.batch, left)
 	q.n = 0
 	return nil
+}
+
+// forget takes the queue's frames from i on for not sent.
+func (q *sendQueue) forget(i int) {
+	for ; i < q.n; i++ {
+		q.stream[i].sent--
+		q.stream[i].octets -= uint64(q.iovs[i].Len) + unit.FCS
+	}
 }
 
 // wait returns when the clock shows at, or after longestSleep.

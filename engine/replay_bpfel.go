@@ -62,6 +62,9 @@ type replaySchedule struct {
 	Count        uint64
 	Factor       uint64
 	Down         uint64
+	Then         uint64
+	ThenAt       uint64
+	Changed      uint64
 	Chance       uint64
 	Origin       uint64
 	Due          uint64

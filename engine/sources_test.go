@@ -7,86 +7,147 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
-	"slices"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"boxdyno/frame"
 	"boxdyno/host"
-	"boxdyno/internal/netns"
-	"boxdyno/unit"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
-// A sourceKind is one kind of source that every backend carries.
+// A sourceKind is one kind of load's source.
 type sourceKind struct {
 	name string
-	load Load // all but its pace
-	open func() (frame.Source, error)
+	load Load                         // all but its pace, unless that is the source's
+	spec *frame.Spec                  // in place of open
+	open func() (frame.Source, error) // the same frames each time
+	long int                          // octets of its second frame, of three, which is too long for a port with an MTU of 1500
 }
 
 // sourceKinds are all of them, small.
-func sourceKinds() []sourceKind {
-	synthetic := func(src, dst string, p frame.Protocol, sizes []unit.FrameSize, tags ...frame.VLAN) frame.Synthetic {
-		return frame.Synthetic{
-			Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), SrcPort: frame.FirstPort, DstPort: frame.Port,
-			SrcMAC: [6]byte{2, 0, 0, 0, 0, 1}, DstMAC: [6]byte{2, 0, 0, 0, 0, 2},
-			Protocol: p, Flows: 50, VLANs: tags, Mix: frame.Mix{Name: "test", Sizes: sizes},
-		}
+func sourceKinds(t testing.TB) (kinds []sourceKind) {
+	add := func(name string, l Load, open func() (frame.Source, error)) {
+		kinds = append(kinds, sourceKind{name: name, load: l, open: open})
 	}
-	make := func(s frame.Synthetic) func() (frame.Source, error) {
+	v4, v6 := [2]string{"198.18.0.2", "198.19.0.2"}, [2]string{"2001:2::2", "2001:2:0:1::2"}
+	synthetic := func(ends [2]string, p frame.Protocol, mix string, change func(*frame.Synthetic)) func() (frame.Source, error) {
+		sizes, err := frame.ParseMix(mix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := frame.Synthetic{
+			Src: netip.MustParseAddr(ends[0]), Dst: netip.MustParseAddr(ends[1]), SrcPort: frame.FirstPort, DstPort: frame.Port,
+			SrcMAC: [6]byte{2, 0, 0, 0, 0, 1}, DstMAC: [6]byte{2, 0, 0, 0, 0, 2},
+			Protocol: p, Flows: 50, Mix: sizes,
+		}
+		if change != nil {
+			change(&s)
+		}
 		return func() (frame.Source, error) { return frame.NewSynthetic(s) }
 	}
+	tags := func(tags ...frame.VLAN) func(*frame.Synthetic) {
+		return func(s *frame.Synthetic) { s.VLANs = tags }
+	}
+	fields := func(texts ...string) func(*frame.Synthetic) {
+		return func(s *frame.Synthetic) {
+			s.Flows = 1
+			for _, text := range texts {
+				f, err := frame.ParseField(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Fields = append(s.Fields, f)
+			}
+		}
+	}
+
+	for _, s := range []struct {
+		name string
+		spec frame.Spec
+	}{
+		{"spec fixed", spec4(1, 64)}, {"spec flows", spec4(300, 128)}, {"spec IMIX", spec4(10, frame.IMIX.Sizes...)},
+		{"spec IPv6", spec6(20, 84, 1518)},
+	} {
+		kinds = append(kinds, sourceKind{name: s.name, load: Load{Count: 300}, spec: &s.spec})
+	}
+	few := Load{Count: 300, Seed: 3}
+	add("fixed, one flow", few, synthetic(v4, frame.UDP, "64", func(s *frame.Synthetic) { s.Flows = 1 }))
+	add("sweep", few, synthetic(v4, frame.UDP, "sweep:64-1518:64", nil))
+	add("random sizes", few, synthetic(v4, frame.UDP, "random:64-1518", nil))
+	add("IMIX by popularity", few, synthetic(v4, frame.UDP, "imix", func(s *frame.Synthetic) { s.Popularity.Zipf = 1.1 }))
+	add("mix of one's own", few, synthetic(v4, frame.UDP, "64:3,1000:1,1518:2", nil))
+	add("answers", few, synthetic(v4, frame.UDP, "64", func(s *frame.Synthetic) { s.Answer = true }))
+	add("unsigned", few, synthetic(v4, frame.UDP, "64", func(s *frame.Synthetic) { s.Unsigned = true }))
+	add("VLAN TCP", few, synthetic(v4, frame.TCP, "128", tags(frame.VLAN{ID: 7, Priority: 3})))
+	add("QinQ ICMP", few, synthetic(v4, frame.ICMP, "100:1,1500:1", tags(frame.VLAN{ID: 9}, frame.VLAN{ID: 7})))
+	add("IPv6 UDP", few, synthetic(v6, frame.UDP, "84:1,1518:1", nil))
+	add("IPv6 TCP, unique", Load{Count: 300, Unique: true}, synthetic(v6, frame.TCP, "128:1,1518:1", nil))
+	add("IPv6 ICMP", few, synthetic(v6, frame.ICMP, "100", nil))
+	add("fields", few, synthetic(v4, frame.UDP, "64:1,200:1", fields("ttl=9", "sport=random:1024-65535", "dst=counter:198.19.0.1-198.19.0.99", "dport=list:80,443")))
+
+	capture := func(opts frame.CaptureOptions) func() (frame.Source, error) {
+		return func() (frame.Source, error) {
+			return frame.OpenCaptureReader(bytes.NewReader(smallCapture()), "test.pcap", opts)
+		}
+	}
+	maps, err := frame.ParseAddressMaps("198.18.0.0/16:203.0.113.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewritten := frame.CaptureOptions{Longest: 600, LongFrames: frame.Cut, Rewrite: frame.Rewriter{DstMAC: [6]byte{2, 5}, Both: maps, FixSums: true}}
+	add("capture", Load{Passes: 10}, capture(frame.CaptureOptions{}))
+	add("capture, unique passes", Load{Passes: 10, Unique: true}, capture(frame.CaptureOptions{}))
+	add("capture, own times", Load{Passes: 10, Speed: 0.5}, capture(frame.CaptureOptions{}))
+	add("capture, cut and rewritten", Load{Passes: 10, Unique: true}, capture(rewritten))
+
+	half := 0.5
 	appMix := func() (frame.Source, error) { return frame.NewAppMix(frame.AppMix{Seed: 5, Flows: 30}) }
+	alerting := func() (frame.Source, error) {
+		return frame.NewAppMix(frame.AppMix{Seed: 6, Flows: 20, AlertShare: &half})
+	}
 	flood := func(kind string) func() (frame.Source, error) {
 		return func() (frame.Source, error) {
 			return frame.NewFlood(frame.Flood{Name: kind, Target: netip.MustParsePrefix("198.19.0.2/32"), Seed: 9})
 		}
 	}
-	zipf := synthetic("198.18.0.2", "198.19.0.2", frame.UDP, frame.IMIX.Sizes)
-	zipf.Popularity.Zipf = 1.1
-	one := synthetic("198.18.0.2", "198.19.0.2", frame.UDP, []unit.FrameSize{64})
-	one.Flows = 1 // nothing varies but the signature
-	kinds := []sourceKind{
-		{"udp one flow", Load{Count: 400}, make(one)},
-		{"capture", Load{Passes: 20, Unique: true}, func() (frame.Source, error) {
-			return frame.OpenCaptureReader(bytes.NewReader(smallCapture()), "test.pcap", frame.CaptureOptions{})
-		}},
-		{"udp zipf imix", Load{Count: 400, Seed: 3}, make(zipf)},
-		{"vlan tcp", Load{Count: 400}, make(synthetic("198.18.0.2", "198.19.0.2", frame.TCP, []unit.FrameSize{128}, frame.VLAN{ID: 7, Priority: 3}))},
-		{"qinq icmp", Load{Count: 400}, make(synthetic("198.18.0.2", "198.19.0.2", frame.ICMP, []unit.FrameSize{100, 1500}, frame.VLAN{ID: 9}, frame.VLAN{ID: 7}))},
-		{"ipv6 tcp", Load{Count: 400, Unique: true}, make(synthetic("2001:2::2", "2001:2:0:1::2", frame.TCP, []unit.FrameSize{128, 1518}))},
-		{"application mix", Load{Count: 600, Unique: true}, appMix},
-		{"shard", Load{Count: 200}, func() (frame.Source, error) {
-			s, err := appMix()
-			if err != nil {
-				return nil, err
-			}
-			return frame.Shard(s, 1, 2)
-		}},
-		{"blend", Load{Count: 400, Seed: 1}, func() (frame.Source, error) {
-			base, err := appMix()
-			if err != nil {
-				return nil, err
-			}
-			f, err := flood("syn")()
-			if err != nil {
-				return nil, err
-			}
-			return frame.Blend(base, f, 0.3, 2)
-		}},
-	}
+	add("application mix", Load{Count: 400, Unique: true}, appMix)
+	add("application mix with alerts", Load{Count: 400}, alerting)
+	add("shard", Load{Count: 200}, func() (frame.Source, error) {
+		s, err := appMix()
+		if err != nil {
+			return nil, err
+		}
+		return frame.Shard(s, 1, 2)
+	})
+	add("blend", Load{Count: 400, Seed: 1}, func() (frame.Source, error) {
+		base, err := appMix()
+		if err != nil {
+			return nil, err
+		}
+		f, err := flood("syn")()
+		if err != nil {
+			return nil, err
+		}
+		return frame.Blend(base, f, 0.3, 2)
+	})
+	folder := templateFolder(t)
+	add("templates", Load{Count: 300, Unique: true}, func() (frame.Source, error) { return frame.OpenTemplates(folder, frame.TemplateOptions{Seed: 2}) })
 	for _, f := range frame.Floods {
-		kinds = append(kinds, sourceKind{"flood " + f.Name, Load{Count: 300, Seed: 4}, flood(f.Name)})
+		add("flood "+f.Name, Load{Count: 300, Seed: 4}, flood(f.Name))
+	}
+	for _, n := range []int{1600, 5000} {
+		kinds = append(kinds, sourceKind{name: fmt.Sprintf("%d octets", n), load: Load{Count: 3}, long: n, open: func() (frame.Source, error) {
+			return plainSource(3, 0, 60, n), nil
+		}})
 	}
 	return kinds
 }
 
-// smallCapture is a pcap file with frames of several lengths.
+// smallCapture is a pcap file with frames of several lengths, 50 us apart.
 func smallCapture() []byte {
 	le := binary.LittleEndian
 	file := append(le.AppendUint32(nil, 0xa1b2c3d4), 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0)
@@ -105,6 +166,27 @@ func smallCapture() []byte {
 		file = append(file, buf...)
 	}
 	return file
+}
+
+// templateFolder has a conversation and its rate.
+func templateFolder(t testing.TB) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	const rates = `- duration: 1
+  generator:
+    distribution: "seq"
+    clients_start: "16.0.0.1"
+    clients_end: "16.0.0.20"
+    servers_start: "48.0.0.1"
+    servers_end: "48.0.0.5"
+  cap_info:
+   - {name: talk.pcap, cps: 30}
+`
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "rates.yaml"), []byte(rates), 0o600),
+		os.WriteFile(filepath.Join(dir, "talk.pcap"), smallCapture()[:24+2*(16+60)+16+590], 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // A twinFeed yields what a source is to send, frame by frame, with times of 0.
@@ -148,157 +230,12 @@ func (f *twinFeed) next(t testing.TB) ([]byte, frame.Entry) {
 	return buf[:n], f.w.Entries[f.i-1]
 }
 
-// eavesdrop hears whole frames, VLAN tags included, that arrive at a port.
-func eavesdrop(t testing.TB, p host.Port) (next func(flags int) []byte) {
-	t.Helper()
-	const all = uint16(unix.ETH_P_ALL)>>8 | uint16(unix.ETH_P_ALL&0xff)<<8
-	fd := -1
-	if err := netns.Do(p.Netns, func() (err error) {
-		l, err := netlink.LinkByName(p.Name)
-		if err != nil {
-			return err
-		}
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
-		return errors.Join(
-			unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
-			unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
-			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
-			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}),
-			unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: l.Attrs().Index}),
-		)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	return func(flags int) []byte {
-		buf, control := make([]byte, 4096), make([]byte, 128)
-		n, nc, _, _, err := unix.Recvmsg(fd, buf, control, flags)
-		if err != nil {
-			return nil // nothing more
-		}
-		buf = buf[:n]
-		messages, err := unix.ParseSocketControlMessage(control[:nc])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range messages {
-			const validTag = 1 << 4 // TP_STATUS_VLAN_VALID
-			if m.Header.Type == unix.PACKET_AUXDATA && binary.NativeEndian.Uint32(m.Data)&validTag != 0 {
-				tag := binary.BigEndian.AppendUint16(nil, binary.NativeEndian.Uint16(m.Data[18:]))
-				tag = binary.BigEndian.AppendUint16(tag, binary.NativeEndian.Uint16(m.Data[16:]))
-				buf = slices.Insert(buf, 12, tag...)
-			}
-		}
-		return buf
-	}
-}
-
-// Every kind of source arrives octet for octet, at any pace.
-func TestPacketSources(t *testing.T) {
-	a, b := quiet(t)
-	tx, _ := openPacket(t, []host.Port{a})
-	for i, k := range sourceKinds() {
-		t.Run(k.name, func(t *testing.T) {
-			hear := eavesdrop(t, b)
-			twin := newTwinFeed(t, k, 6)
-			src, err := k.open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer src.Close()
-			l := k.load
-			switch i % 3 {
-			case 0:
-				l.Rate = 50e3
-			case 1:
-				l.Bits = 100e6
-			}
-			reps, err := tx.Transmit(context.Background(), l, Stream{ID: 6, Source: src})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := reps[0]
-			octets, n := uint64(0), uint64(0)
-			for n < s.Accepted {
-				got := hear(0)
-				if got == nil {
-					break
-				}
-				want, e := twin.next(t)
-				if e.Sig != 0 {
-					at := binary.BigEndian.Uint64(got[e.Sig+10:])
-					if at < uint64(s.First) || at > uint64(s.Last) {
-						t.Fatalf("frame %d has time %d, sent from %d to %d", n, at, s.First, s.Last)
-					}
-					frame.Stamp(want, e, unit.Instant(at))
-				}
-				if !bytes.Equal(got, want) {
-					t.Fatalf("frame %d is\n% x, want\n% x", n, got, want)
-				}
-				octets += uint64(len(got) + unit.FCS)
-				n++
-			}
-			intended := l.Count
-			if l.Passes > 0 {
-				intended = l.Passes * 30
-			}
-			if n != intended || hear(unix.MSG_DONTWAIT) != nil || s.Accepted != n || s.Intended != n || s.Octets != octets || s.Passes != l.Passes && l.Passes > 0 || s.Refused+s.NotSent != 0 {
-				t.Errorf("%d frames of %d octets arrived; %+v", n, octets, s)
-			}
-		})
-	}
-}
-
-// The memory backend carries every kind, too.
-func TestMemSources(t *testing.T) {
-	for _, k := range sourceKinds() {
-		t.Run(k.name, func(t *testing.T) {
-			r := newMemRig(t, MemConfig{})
-			ctx := context.Background()
-			src, err := k.open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer src.Close()
-			r.wan.(Hasher).Hash(true)
-			if err := r.wan.Arm(ctx, false, 6); err != nil {
-				t.Fatal(err)
-			}
-			l := k.load
-			l.Rate = 100e3
-			reps, err := r.tx.Transmit(ctx, l, Stream{ID: 6, Source: src})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := r.wan.Read(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			twin, digest, signed := newTwinFeed(t, k, 6), NewDigest(), uint64(0)
-			for n := range reps[0].Accepted {
-				buf, e := twin.next(t)
-				if e.Sig != 0 {
-					frame.Stamp(buf, e, reps[0].First+unit.Instant(n*10_000))
-					signed++
-				}
-				digest.Add(buf)
-			}
-			if got.Hash != digest.Sum() || got.Streams[0].Frames != signed || got.Streams[0].Frames+got.Foreign != reps[0].Intended {
-				t.Errorf("%+v of %+v; %d signed", got, reps[0], signed)
-			}
-		})
-	}
-}
-
 // A capture leaves at its own times, and its passes follow each other evenly.
 func TestPacketReplaysTimes(t *testing.T) {
 	a, b := quiet(t)
 	tx, m := openPacket(t, []host.Port{a}, b)
 	arm(t, m[0], true)
-	kinds := sourceKinds()
-	src, err := kinds[slices.IndexFunc(kinds, func(k sourceKind) bool { return k.name == "capture" })].open()
+	src, err := frame.OpenCaptureReader(bytes.NewReader(smallCapture()), "test.pcap", frame.CaptureOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

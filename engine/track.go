@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"slices"
+
 	"boxdyno/frame"
 	"boxdyno/unit"
 )
@@ -21,11 +23,13 @@ type tracker struct {
 	reordered, duplicate uint64
 	broken               uint64
 	first, last          unit.Instant
+	gap                  unit.Instant
 
 	begun bool
 	next  uint64            // the sequence number expected, extended past 32 bit
 	seen  [seenWords]uint64 // bit n % 8192: n arrived, for n in [next-8192, next)
 
+	book   runBook
 	timing *timing // nil: none
 }
 
@@ -81,10 +85,10 @@ func (t *tracker) whole(s frame.Signature, octets int, at unit.Instant) {
 	if t.frames == 0 {
 		t.first = at
 	}
+	t.order(s.Sequence, s.Time, at)
 	t.last = at
 	t.frames++
 	t.octets += uint64(octets)
-	t.order(s.Sequence)
 }
 
 // firstSequence is a sender's first sequence number, extended past 32 bit: there
@@ -93,20 +97,33 @@ const firstSequence = 1 << 32
 
 // order judges one sequence number by RFC 4737: reordered where a later one came
 // before it and it did not. Whether one that is more than 8,192 late came before
-// cannot be checked; it counts as reordered.
-func (t *tracker) order(sequence uint32) {
+// cannot be checked; it counts as reordered. The frame was sent at an instant of
+// the sender's clock (0: not known), and may begin a run.
+func (t *tracker) order(sequence uint32, sent, at unit.Instant) {
+	n := t.next + uint64(int64(int32(sequence-uint32(t.next))))
+	if t.begun && t.book.anew(n, t.next, sent) {
+		t.book.past = append(t.book.past, t.mark())
+		clear(t.seen[:])
+		t.begun = false
+	}
 	if !t.begun {
 		t.begun = true
-		t.next = firstSequence + uint64(sequence)
+		n = firstSequence + uint64(sequence)
+		t.next = n
+		t.book.arrived, t.book.begin, t.book.lowest = at, sent, n
 	}
-	n := t.next + uint64(int64(int32(sequence-uint32(t.next))))
 	word, bit := &t.seen[n/64%seenWords], uint64(1)<<(n%64)
 	switch {
 	case n == t.next: // its bit was that of the number which leaves the window
 		t.next++
+		t.book.top = sent
 	case n > t.next:
+		if t.timing != nil {
+			t.gap = at
+		}
 		t.forget(t.next, n)
 		t.next = n + 1
+		t.book.top = sent
 	case t.next-n > seenSpan:
 		t.reordered++
 		return
@@ -135,10 +152,11 @@ func (t *tracker) report(stream uint16) RxReport {
 	r := RxReport{
 		Stream: stream, Frames: t.frames, Octets: t.octets,
 		Reordered: t.reordered, Duplicate: t.duplicate, Broken: t.broken,
-		First: t.first, Last: t.last, Rate: rateOver(t.frames, t.first, t.last),
+		First: t.first, Last: t.last, Gap: t.gap, Rate: rateOver(t.frames, t.first, t.last),
 	}
 	if t.begun {
-		r.Span = t.next - firstSequence
+		r.Runs = runsOf(append(slices.Clone(t.book.past), t.mark()))
+		r.Span = spanOf(r.Runs)
 	}
 	if t.timing != nil {
 		sum := *t.timing

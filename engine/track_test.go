@@ -52,12 +52,12 @@ func TestTrackerAgainstTwin(t *testing.T) {
 		var fast tracker
 		var slow plainTracker
 		for range rapid.SampledFrom([]int{0, 100, 8192, 9000}).Draw(t, "run before") { // a full window shows what is not forgotten
-			fast.order(uint32(n))
+			fast.order(uint32(n), 0, 0)
 			slow.order(n)
 			n++
 		}
 		for _, d := range rapid.SliceOfN(step, 1, 400).Draw(t, "steps") {
-			fast.order(uint32(n))
+			fast.order(uint32(n), 0, 0)
 			slow.order(n)
 			if fast.reordered != slow.reordered || fast.duplicate != slow.duplicate || uint32(fast.next) != uint32(slow.next) {
 				t.Fatalf("after %d: reordered %d, duplicate %d, next %d; the twin has %d, %d, %d",

@@ -107,6 +107,10 @@ func newSchedule(l Load, n int, id uint16, size, own float64) (*schedule, error)
 		sc.rate = float64(l.Rate)
 		sc.start.Interval = uint64(math.Round(1e9 * 65536 / (sc.rate * lanes)))
 	}
+	if l.Then > 0 {
+		sc.start.Then = uint64(math.Round(1e9 * 65536 / (float64(l.Then) * lanes)))
+		sc.start.ThenAt = uint64(l.After) << 16
+	}
 	if sc.batch = flushFor(sc.rate * lanes); sc.batch > 1 && !sc.shift {
 		sc.slip = uint64(slip) << 16
 	}
@@ -181,7 +185,7 @@ func (sc *schedule) set(coll *ebpf.Collection) error {
 // expected is about how long the load takes where each stream has so many
 // frames (0: not known); 0: not known.
 func (sc *schedule) expected(l Load, frames uint64) time.Duration {
-	if frames == 0 {
+	if frames == 0 || l.Then > 0 {
 		return l.Duration
 	}
 	if sc.rate == 0 {
@@ -204,7 +208,11 @@ func (sc *schedule) due(s *senderSchedule, i, n int) uint64 {
 	var all uint64
 	switch sc.pattern {
 	case paceConstant:
-		all = ceilTime(s.Duration, s.Interval)
+		all = ceilTime(s.Duration, sc.start.Interval)
+		if sc.start.Then > 0 {
+			first := sc.start.ThenAt >> 16 // ns
+			all = ceilTime(first, sc.start.Interval) + ceilTime(s.Duration-first, sc.start.Then)
+		}
 	case paceBursts:
 		all = uint64(sc.burst) * ceilTime(s.Duration, s.Interval*uint64(sc.burst))
 	default:
@@ -243,7 +251,8 @@ func (sc *schedule) report(coll *ebpf.Collection, l Load, s *senderSchedule, str
 	r := TxReport{
 		Stream: stream.ID, Refused: did.refused, Accepted: did.issued - did.refused, Batch: sc.batch,
 		First: did.first, Last: did.last,
-		Late: s.Late, Stalls: s.Stalls, LongestStall: time.Duration(s.LongestStall),
+		Changed: unit.Instant(s.Changed),
+		Late:    s.Late, Stalls: s.Stalls, LongestStall: time.Duration(s.LongestStall),
 		Passes: did.passes, Starved: did.starved,
 	}
 	if did.issued > 0 {
@@ -264,6 +273,9 @@ func (sc *schedule) report(coll *ebpf.Collection, l Load, s *senderSchedule, str
 	}
 	if r.Intended > did.issued {
 		r.NotSent = r.Intended - did.issued
+	}
+	if sc.pattern == paceOctets {
+		r.Tail = time.Duration(s.Gap >> 16 * uint64(n)) // the schedule is that of n streams together
 	}
 	if sc.paced {
 		r.Offered = offered(l, r)

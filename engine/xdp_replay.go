@@ -26,7 +26,7 @@ type TooLongError struct {
 }
 
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("transmit: the source's longest frame has %d octets, and live frames hold at most %d: leave such frames out, or cut them (--cut)", e.Longest, e.Limit)
+	return fmt.Sprintf("transmit: the source's longest frame has %d octets, and the backend takes at most %d: leave such frames out, or cut them (--cut)", e.Longest, e.Limit)
 }
 
 // Live frames of so many octets exist everywhere; longer ones are tried.

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +29,7 @@ type xdpMeter struct {
 	plain, timed *meterProgram // timed is loaded once it is asked for
 	sink         uint32
 	link         link.Link
+	port         string
 	armed        *meterProgram // nil before the first Arm
 	streams      []uint16
 	stamps       string
@@ -93,7 +95,7 @@ func (generic) OpenMeter(_ context.Context, p host.Port) (Meter, error) {
 
 func openXDPMeter(p host.Port, mode link.XDPAttachFlags, what string) (_ Meter, err error) {
 	_ = rlimit.RemoveMemlock() // kernels before 5.11 account BPF memory there
-	m := &xdpMeter{stamps: stamps(what)}
+	m := &xdpMeter{port: p.Name, stamps: stamps(what)}
 	defer func() {
 		if err != nil {
 			m.Close()
@@ -223,7 +225,22 @@ func (m *xdpMeter) Read(context.Context) (MeterReport, error) {
 		}
 		rep.Streams = append(rep.Streams, r)
 	}
-	return rep, nil
+	return rep, m.gone()
+}
+
+// gone says that the port has vanished: its program then hangs on none.
+func (m *xdpMeter) gone() error {
+	if m.link == nil {
+		return nil
+	}
+	info, err := m.link.Info()
+	if err != nil {
+		return fmt.Errorf("read the meter of %s: %w", m.port, err)
+	}
+	if x := info.XDP(); x != nil && x.Ifindex == 0 {
+		return fmt.Errorf("meter frames on %s: %w", m.port, ErrPortGone)
+	}
+	return nil
 }
 
 // span widens [first, last], which is empty while both are 0.
@@ -237,6 +254,7 @@ func span(first, last *unit.Instant, from, to uint64) {
 func sumStream(id uint16, perCPU []meterStream) RxReport {
 	r := RxReport{Stream: id}
 	var timedFrames uint64 // up to each CPU's last reading of the clock
+	var runs [][]RxRun
 	for i := range perCPU {
 		s := &perCPU[i]
 		r.Frames += s.Frames
@@ -246,14 +264,38 @@ func sumStream(id uint16, perCPU []meterStream) RxReport {
 		r.Broken += s.Broken
 		if s.Frames != 0 {
 			span(&r.First, &r.Last, s.First, s.Last)
+			r.Gap = max(r.Gap, unit.Instant(s.Gap))
 			timedFrames += s.LastFrames
-			r.Span = max(r.Span, s.Next-firstSequence)
+			runs = append(runs, runsOf(s.marks()))
 		}
 	}
+	r.Runs = joinRuns(runs...)
+	r.Span = spanOf(r.Runs)
 	if d := r.Last - r.First; d > 0 {
 		r.Rate = unit.FrameRate(float64(timedFrames) * 1e9 / float64(d))
 	}
 	return r
+}
+
+// marks are those of a CPU's runs, with the one under way.
+func (s *meterStream) marks() (all []runMark) {
+	for _, m := range s.Past[:min(s.Runs, MaxRuns-1)] {
+		all = append(all, runMark{
+			m.Frames, m.Octets, m.Reordered, m.Duplicate,
+			unit.Instant(m.First), unit.Instant(m.Last), unit.Instant(m.Begin), unit.Instant(m.Top), m.Lowest, m.Next,
+		})
+	}
+	return append(all, runMark{
+		s.Frames, s.Octets, s.Reordered, s.Duplicate,
+		unit.Instant(s.Arrived), unit.Instant(s.Last), networkOrder(s.Begin), networkOrder(s.Top), s.Lowest, s.Next,
+	})
+}
+
+// networkOrder is an instant that the program keeps as the frame has it.
+func networkOrder(v uint64) unit.Instant {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	return unit.Instant(binary.BigEndian.Uint64(b[:]))
 }
 
 func sumTimes(r *RxReport, perCPU []meterTimes) {

@@ -33,6 +33,7 @@ type xdpTransmitter struct {
 	lanes   []host.Port
 	cpus    []int
 	netns   string
+	socket  int // in netns
 	indexes []int
 	refusal *refusalTrace // nil on a kernel without BTF: refusals then stay unexplained
 	senders map[senderKind]*liveProgram
@@ -48,7 +49,7 @@ func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (
 	if len(lanes) < 1 || len(lanes) > maxLanes {
 		return nil, fmt.Errorf("open an xdp transmitter: %d lanes, want 1 or 2", len(lanes))
 	}
-	t := &xdpTransmitter{lanes: lanes, netns: lanes[0].Netns, senders: map[senderKind]*liveProgram{}}
+	t := &xdpTransmitter{lanes: lanes, netns: lanes[0].Netns, socket: -1, senders: map[senderKind]*liveProgram{}}
 	if cpu >= 0 {
 		t.cpus = []int{cpu}
 	}
@@ -72,6 +73,9 @@ func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (
 		return nil, err
 	}
 	t.refusal = trace
+	if t.socket, err = namespaceSocket(t.netns); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
 	return t, nil
 }
 
@@ -85,6 +89,9 @@ func (t *xdpTransmitter) Close() error {
 	}
 	if t.refusal != nil {
 		err = errors.Join(err, t.refusal.close())
+	}
+	if t.socket >= 0 {
+		err = errors.Join(err, unix.Close(t.socket))
 	}
 	return err
 }
@@ -164,7 +171,7 @@ type run struct {
 	tend    func()        // what is to be done meanwhile, often; nil: nothing
 }
 
-// run has a thread send until the load is done or ctx ends.
+// run has a thread send until the load is done, a port is gone or ctx ends.
 func (t *xdpTransmitter) run(ctx context.Context, p *liveProgram, sc *schedule, r run) error {
 	if t.refusal != nil {
 		if err := t.refusal.watch(p.prog, r.second); err != nil {
@@ -174,6 +181,8 @@ func (t *xdpTransmitter) run(ctx context.Context, p *liveProgram, sc *schedule, 
 	if err := sc.set(p.coll); err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	first := make([]byte, r.longest)
 	thread, err := netns.Go(t.netns, t.cpus, func() error {
 		// Without CAP_SYS_NICE the sender is held up more often, and says so.
@@ -189,7 +198,11 @@ func (t *xdpTransmitter) run(ctx context.Context, p *liveProgram, sc *schedule, 
 	if err != nil {
 		return fmt.Errorf("start the sender: %w", err)
 	}
-	return p.wait(ctx, thread, r.most, r.tend)
+	return p.wait(ctx, thread, r, func() {
+		if t.lost() >= 0 {
+			stop()
+		}
+	})
 }
 
 // fillLane sets up a lane and returns its longest buffer.
@@ -329,13 +342,15 @@ const tendEvery = time.Millisecond
 
 // wait returns once the sender's thread has ended: by itself, or because the
 // load is done or ctx ended. It sleeps for most of the load, so as not to
-// disturb the measurement.
-func (p *liveProgram) wait(ctx context.Context, t *netns.Thread, most time.Duration, tend func()) error {
-	every := pollEvery
-	if tend != nil {
-		most, every = 0, tendEvery
+// disturb the measurement, and calls look now and then.
+func (p *liveProgram) wait(ctx context.Context, t *netns.Thread, r run, look func()) error {
+	looked := time.Now()
+	end, every := looked.Add(r.most), pollEvery
+	if r.tend != nil {
+		end, every = looked, tendEvery
 	}
-	timer := time.NewTimer(max(most, every))
+	pause := func() time.Duration { return min(max(time.Until(end), every), portLook) }
+	timer := time.NewTimer(pause())
 	defer timer.Stop()
 	for {
 		select {
@@ -347,11 +362,15 @@ func (p *liveProgram) wait(ctx context.Context, t *netns.Thread, most time.Durat
 		case <-ctx.Done():
 			// The signal may come before the thread is in its system call: repeat it.
 			time.Sleep(pollEvery)
-		case <-timer.C:
-			timer.Reset(every)
+		case now := <-timer.C:
+			timer.Reset(pause())
+			if now.Sub(looked) >= portLook {
+				looked = now
+				look()
+			}
 		}
-		if tend != nil && ctx.Err() == nil {
-			tend()
+		if r.tend != nil && ctx.Err() == nil {
+			r.tend()
 		}
 		if p.done() || ctx.Err() != nil {
 			if err := t.Interrupt(); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -361,20 +380,17 @@ func (p *liveProgram) wait(ctx context.Context, t *netns.Thread, most time.Durat
 	}
 }
 
-// gone says whether a port has vanished, where frames were refused or nobody would
-// know of it.
+// lost is the first lane whose port has vanished; -1: none.
+func (t *xdpTransmitter) lost() int {
+	return slices.IndexFunc(t.indexes, func(index int) bool { return vanished(t.socket, index) })
+}
+
+// gone says whether a port has vanished.
 func (t *xdpTransmitter) gone(reports []TxReport) error {
-	if t.refusal != nil && !slices.ContainsFunc(reports, func(r TxReport) bool { return r.Refused > 0 }) {
-		return nil
+	if lane := t.lost(); lane >= 0 {
+		return goneError(t.lanes[lane].Name, reports)
 	}
-	return netns.Do(t.netns, func() error {
-		for i, index := range t.indexes {
-			if _, err := net.InterfaceByIndex(index); err != nil {
-				return fmt.Errorf("send from %s: the port is gone: %w", t.lanes[i].Name, err)
-			}
-		}
-		return nil
-	})
+	return nil
 }
 
 func (t *xdpTransmitter) refusals() (n [maxLanes]uint64, err error) {

@@ -40,9 +40,9 @@ func (m *Missing) Error() string {
 }
 
 // Capabilities is what a privileged run needs when it is not root's: namespaces
-// and sysfs, links and XDP, AF_PACKET, BPF, tracing; for placement split also
-// sysfs files that are root's and the DUT's thread priority.
-const Capabilities = "cap_sys_admin,cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_dac_override,cap_sys_nice"
+// and sysfs, links and XDP, AF_PACKET, BPF, tracing, memory of AF_XDP; for placement
+// split also sysfs files that are root's and the DUT's thread priority.
+const Capabilities = "cap_sys_admin,cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock,cap_dac_override,cap_sys_nice"
 
 // Privilege is the Missing for an operation that answered EPERM.
 func Privilege(what string) *Missing {

@@ -6,5 +6,7 @@ package lab
 var All = []Spec{
 	{"sandbox", "tester and DUT in two namespaces of this machine, wired by veth: what its kernel forwards", newSandbox},
 	{"loop", "two tester ports wired to each other: what the tester can do by itself", newLoop},
+	{"wire2", "two ports of this machine and a box between them that nobody can look into: pfSense, a router, a switch (not seen on hardware)", newWire2},
+	{"pair", "two ports of this machine, or one, and a DUT that runs boxdyno and is reached by SSH: its counters are in the ledger (not seen on hardware)", newPair},
 	{"mem", "two ports in memory with a DUT of programmable capacity, loss, delay and reordering between them; no privilege", newMem},
 }

@@ -21,8 +21,15 @@ func TestFlags(t *testing.T) {
 		ok   bool
 		want sandbox
 	}{
-		{nil, true, sandbox{"", 1500, 0}},
-		{[]string{"-placement=shared", "-mtu=1280", "-link_rate=1Gbps"}, true, sandbox{"shared", 1280, 1e9}},
+		{nil, true, sandbox{mtu: 1500, plant: Plant{LossSeed: 1, Fault: "none"}}},
+		{[]string{"-placement=shared", "-mtu=1280", "-link_rate=1Gbps"}, true, sandbox{"shared", 1280, 1e9, Plant{LossSeed: 1, Fault: "none"}}},
+		{[]string{"-dut.policer=187k", "-dut.policer_burst=50", "-dut.shaper=100Mbps", "-dut.shaper_queue=9000", "-dut.loss=burst:10/100000", "-dut.loss_seed=7", "-dut.fault=rp-filter"}, true,
+			sandbox{mtu: 1500, plant: Plant{Policer: 187e3, PolicerBurst: 50, Shaper: 100e6, ShaperQueue: 9000, Loss: LossPattern{Period: 100_000, Run: 10}, LossSeed: 7, Fault: "rp-filter"}}},
+		{[]string{"-dut.policer=0.5"}, false, sandbox{}},
+		{[]string{"-dut.policer=1G"}, false, sandbox{}},
+		{[]string{"-dut.policer_burst=-1"}, false, sandbox{}},
+		{[]string{"-dut.shaper=1"}, false, sandbox{}},
+		{[]string{"-dut.loss=every:0"}, false, sandbox{}},
 		{[]string{"-placement=both"}, false, sandbox{}},
 		{[]string{"-placement="}, false, sandbox{}},
 		{[]string{"-mtu=1279"}, false, sandbox{}},

@@ -15,14 +15,14 @@ import (
 // setDropXDP throws test frames away in the driver of both ports; ethtool's
 // xdp_drops counts them. Replacing the program keeps the ports' NAPI.
 func setDropXDP(v *services, _ context.Context, _ Service) error {
-	return v.swapXDP(v.programs.DropXdp)
+	return v.swapXDP(v.programs.DropXdp, v.programs.DropXdp)
 }
 
-func clearDropXDP(v *services, _ context.Context) error { return v.swapXDP(v.programs.Pass) }
+func clearDropXDP(v *services, _ context.Context) error { return v.swapXDP(v.port(0), v.port(1)) }
 
-func (v *services) swapXDP(p *ebpf.Program) error {
-	for i, l := range v.xdp {
-		if err := l.Update(p); err != nil {
+func (v *services) swapXDP(lan, wan *ebpf.Program) error {
+	for i, p := range []*ebpf.Program{lan, wan} {
+		if err := v.xdp[i].Update(p); err != nil {
 			return fmt.Errorf("replace the XDP program of %s: %w", sides[i].dut, err)
 		}
 	}
@@ -32,7 +32,19 @@ func (v *services) swapXDP(p *ebpf.Program) error {
 // setDropTC throws test frames away in clsact ingress of both ports, whose qdisc
 // counts them (TCX would count nothing).
 func setDropTC(v *services, _ context.Context, _ Service) error {
+	if v.plant.Loss != (LossPattern{}) { // which stands there
+		if err := v.clearIngress(); err != nil {
+			return err
+		}
+	}
+	return v.ingress([2]*ebpf.Program{v.programs.DropTc, v.programs.DropTc}, dutProgDropTc)
+}
+
+// ingress puts a program on the clsact ingress of each port.
+func (v *services) ingress(programs [2]*ebpf.Program, name string) error {
+	n := -1
 	return v.eachPort(func(index int) error {
+		n++
 		if err := v.dut.nl.QdiscAdd(clsact(index)); err != nil {
 			return fmt.Errorf("add clsact: %w", err)
 		}
@@ -40,7 +52,7 @@ func setDropTC(v *services, _ context.Context, _ Service) error {
 			FilterAttrs: netlink.FilterAttrs{
 				LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
 			},
-			Fd: v.programs.DropTc.FD(), Name: dutProgDropTc, DirectAction: true,
+			Fd: programs[n].FD(), Name: name, DirectAction: true,
 		})
 		if err != nil {
 			return fmt.Errorf("add the filter to clsact: %w", err)
@@ -50,6 +62,13 @@ func setDropTC(v *services, _ context.Context, _ Service) error {
 }
 
 func clearDropTC(v *services, _ context.Context) error {
+	if err := v.clearIngress(); err != nil {
+		return err
+	}
+	return v.lose()
+}
+
+func (v *services) clearIngress() error {
 	return v.eachPort(func(index int) error {
 		err := v.dut.nl.QdiscDel(clsact(index))
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) { // there is none

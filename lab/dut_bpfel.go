@@ -16,10 +16,22 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	dutProgDropTc  = "drop_tc"
-	dutProgDropXdp = "drop_xdp"
-	dutProgPass    = "pass"
-	dutVarTestPort = "test_port"
+	dutMapBuckets     = "buckets"
+	dutMapSeen        = "seen"
+	dutProgDropTc     = "drop_tc"
+	dutProgDropXdp    = "drop_xdp"
+	dutProgLoseLan    = "lose_lan"
+	dutProgLoseWan    = "lose_wan"
+	dutProgPass       = "pass"
+	dutProgPoliceLan  = "police_lan"
+	dutProgPoliceWan  = "police_wan"
+	dutVarLoseBelow   = "lose_below"
+	dutVarLosePeriod  = "lose_period"
+	dutVarLoseRun     = "lose_run"
+	dutVarLoseSeed    = "lose_seed"
+	dutVarPoliceBurst = "police_burst"
+	dutVarPoliceRate  = "police_rate"
+	dutVarTestPort    = "test_port"
 )
 
 // loadDut returns the embedded CollectionSpec for dut.
@@ -64,22 +76,34 @@ type dutSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dutProgramSpecs struct {
-	DropTc  *ebpf.ProgramSpec `ebpf:"drop_tc"`
-	DropXdp *ebpf.ProgramSpec `ebpf:"drop_xdp"`
-	Pass    *ebpf.ProgramSpec `ebpf:"pass"`
+	DropTc    *ebpf.ProgramSpec `ebpf:"drop_tc"`
+	DropXdp   *ebpf.ProgramSpec `ebpf:"drop_xdp"`
+	LoseLan   *ebpf.ProgramSpec `ebpf:"lose_lan"`
+	LoseWan   *ebpf.ProgramSpec `ebpf:"lose_wan"`
+	Pass      *ebpf.ProgramSpec `ebpf:"pass"`
+	PoliceLan *ebpf.ProgramSpec `ebpf:"police_lan"`
+	PoliceWan *ebpf.ProgramSpec `ebpf:"police_wan"`
 }
 
 // dutMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dutMapSpecs struct {
+	Buckets *ebpf.MapSpec `ebpf:"buckets"`
+	Seen    *ebpf.MapSpec `ebpf:"seen"`
 }
 
 // dutVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dutVariableSpecs struct {
-	TestPort *ebpf.VariableSpec `ebpf:"test_port"`
+	LoseBelow   *ebpf.VariableSpec `ebpf:"lose_below"`
+	LosePeriod  *ebpf.VariableSpec `ebpf:"lose_period"`
+	LoseRun     *ebpf.VariableSpec `ebpf:"lose_run"`
+	LoseSeed    *ebpf.VariableSpec `ebpf:"lose_seed"`
+	PoliceBurst *ebpf.VariableSpec `ebpf:"police_burst"`
+	PoliceRate  *ebpf.VariableSpec `ebpf:"police_rate"`
+	TestPort    *ebpf.VariableSpec `ebpf:"test_port"`
 }
 
 // dutObjects contains all objects after they have been loaded into the kernel.
@@ -102,33 +126,52 @@ func (o *dutObjects) Close() error {
 //
 // It can be passed to loadDutObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dutMaps struct {
+	Buckets *ebpf.Map `ebpf:"buckets"`
+	Seen    *ebpf.Map `ebpf:"seen"`
 }
 
 func (m *dutMaps) Close() error {
-	return _DutClose()
+	return _DutClose(
+		m.Buckets,
+		m.Seen,
+	)
 }
 
 // dutVariables contains all global variables after they have been loaded into the kernel.
 //
 // It can be passed to loadDutObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dutVariables struct {
-	TestPort *ebpf.Variable `ebpf:"test_port"`
+	LoseBelow   *ebpf.Variable `ebpf:"lose_below"`
+	LosePeriod  *ebpf.Variable `ebpf:"lose_period"`
+	LoseRun     *ebpf.Variable `ebpf:"lose_run"`
+	LoseSeed    *ebpf.Variable `ebpf:"lose_seed"`
+	PoliceBurst *ebpf.Variable `ebpf:"police_burst"`
+	PoliceRate  *ebpf.Variable `ebpf:"police_rate"`
+	TestPort    *ebpf.Variable `ebpf:"test_port"`
 }
 
 // dutPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadDutObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dutPrograms struct {
-	DropTc  *ebpf.Program `ebpf:"drop_tc"`
-	DropXdp *ebpf.Program `ebpf:"drop_xdp"`
-	Pass    *ebpf.Program `ebpf:"pass"`
+	DropTc    *ebpf.Program `ebpf:"drop_tc"`
+	DropXdp   *ebpf.Program `ebpf:"drop_xdp"`
+	LoseLan   *ebpf.Program `ebpf:"lose_lan"`
+	LoseWan   *ebpf.Program `ebpf:"lose_wan"`
+	Pass      *ebpf.Program `ebpf:"pass"`
+	PoliceLan *ebpf.Program `ebpf:"police_lan"`
+	PoliceWan *ebpf.Program `ebpf:"police_wan"`
 }
 
 func (p *dutPrograms) Close() error {
 	return _DutClose(
 		p.DropTc,
 		p.DropXdp,
+		p.LoseLan,
+		p.LoseWan,
 		p.Pass,
+		p.PoliceLan,
+		p.PoliceWan,
 	)
 }
 

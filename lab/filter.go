@@ -21,24 +21,31 @@ func checkFilter(s Service) error {
 }
 
 func setFilter(v *services, ctx context.Context, s Service) error {
-	return v.nft(ctx, filterRules(s.Rules))
+	if s.Connections != nil {
+		return v.setStateful(ctx, s)
+	}
+	return v.nft(ctx, filterRules(s))
 }
 
-// filterRules is a firewall that denies by default: in the chain forward, n
-// rules for other UDP ports are tried one after another before the one that
-// accepts test frames. Rules look at the port alone, so that they cost the same
-// for IPv4 and IPv6.
-func filterRules(n int) string {
+// filterRules is a firewall that denies by default: in the chain forward, rules
+// for other UDP ports are tried one after another, and one that blocks known-bad
+// frames where that is asked for, before the one that accepts test frames. Rules
+// look at the port alone, so that they cost the same for IPv4 and IPv6.
+func filterRules(s Service) string {
 	var b strings.Builder
 	b.WriteString(`table inet boxdyno {
 	counter drop_rule {}
 	counter drop_policy {}
+	counter drop_known_bad {}
 	counter matched {}
 	chain forward {
 		type filter hook forward priority filter; policy drop;
 `)
-	for i := range n {
+	for i := range s.Rules {
 		fmt.Fprintf(&b, "\t\tudp dport %d counter name drop_rule drop\n", frame.Port+1+i%(65535-frame.Port))
+	}
+	if s.Block {
+		fmt.Fprintf(&b, "\t\tudp sport %d-%d counter name drop_known_bad drop\n", frame.BadPort, frame.BadPort+frame.BadPorts-1)
 	}
 	fmt.Fprintf(&b, "\t\tudp dport %d counter name matched accept\n", frame.Port)
 	b.WriteString("\t\tcounter name drop_policy\n\t}\n}\n")
@@ -65,10 +72,11 @@ func (v *services) nft(ctx context.Context, ruleset string) error {
 	return err
 }
 
-// clearNFT empties the DUT's nftables. Without nft there is nothing to empty.
+// clearNFT removes the service's table, if it is there, and leaves a fault's.
+// Without nft there is nothing to remove.
 func clearNFT(v *services, ctx context.Context) error {
 	if host.Has("nft") != nil {
 		return nil
 	}
-	return v.nft(ctx, "flush ruleset\n")
+	return v.nft(ctx, "table inet boxdyno {}\ndelete table inet boxdyno\n")
 }

@@ -31,7 +31,15 @@ type Service struct {
 	Kind  string // one of Services
 	Rules int    // filter: rules before the one that matches
 	Flows int    // nat: flows to expect
+	Block bool   // filter: throw known-bad frames away (frame.BadPort)
+
+	// Connections are TCP connections from lan that are let through, each anew: the
+	// connection table is empty. filter tracks them; nil: frames of UDP.
+	Connections *Connections
 }
+
+// Connections are to so many TCP ports from Port on.
+type Connections struct{ Port, Ports int }
 
 // Services are the kinds: plain routing; nft rules before the match; masquerade
 // towards wan; and throwing every test frame away in XDP, tc or nft.
@@ -43,14 +51,23 @@ type Testbed struct {
 	Kind      string // real, sandbox, memory
 	Placement string // shared, split; "" where tester and DUT share no CPU
 	Ports     []Port // 0 is lan, 1 is wan
-	Loop      []Port // two tester ports wired to each other, for the self-test; may be Ports themselves
+	Loop      []Port // two tester ports wired to each other, for the self-test; may be Ports themselves; nil: there are none
 	TesterCPU int    // for the sender; -1: any
 	CPUs      []int  // of this machine that tester and DUT are bound to
+	DUTCPUs   []int  // of this machine that do the DUT's work; nil: not known, or another machine's
+	Threads   []int  // ids of the threads that receive the DUT's frames (threaded NAPI); nil: softirq does
 	Engine    engine.Backend
 	Tried     []engine.Tried
-	DUT       *host.Local   // nil: a black box
-	Services  []string      // those that Serve can set up
-	Settings  []result.Pair // how it was built, for the record
+	DUT       *host.Local      // nil: a black box, or a machine that is not this one
+	Services  []string         // those that Serve can set up
+	Settings  []result.Pair    // how it was built, for the record
+	Warnings  []string         // what limits every figure of it, in sentences, for the record
+	Machines  []result.Machine // further ones that take part, for the record
+
+	// Observe is settings that may change by themselves, such as a link's speed: it
+	// is asked before and after a run; nil: there are none.
+	Observe func() []result.Pair
+	Planted []string // limits that the DUT has on purpose, in words
 
 	// Path is the hops from port from to port to (indexes into Ports, or into
 	// Loop with loop set).
@@ -59,6 +76,9 @@ type Testbed struct {
 	Sources []ledger.Source
 	// Serve makes the DUT do s and nothing else; nil where it cannot be told.
 	Serve func(ctx context.Context, s Service) error
+	// State reads how the DUT is set up: rules, tables, queues; nil where nobody can
+	// look into it.
+	State func(ctx context.Context) ([]result.Pair, error)
 	// Close takes everything down; it may be called more than once.
 	Close func() error
 }

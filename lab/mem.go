@@ -4,11 +4,14 @@ package lab
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"boxdyno/engine"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
@@ -17,17 +20,18 @@ import (
 
 // A mem testbed is in memory, in virtual time, and needs no privilege:
 //
-//	          loss, lose_every      queue, capacity
-//	lan ======= wire =======> DUT (route or drop) ======= wire =======> wan
+//	          loss, lose_every      policer, queue, capacity
+//	lan ======= wire =======> DUT (route, filter or drop) == wire ====> wan
 //	    <====== wire ========  both directions   <======= wire ======== (and back)
 //	                                           delay, duplicates, reordering
 //	loop-a ================ a wire that carries everything =========== loop-b
 //
 // The transmitter's ceiling holds on both.
 type mem struct {
-	cfg  engine.MemConfig
-	mtu  int
-	rate unit.BitRate
+	cfg   engine.MemConfig
+	mtu   int
+	rate  unit.BitRate
+	plant Plant
 }
 
 func newMem() Topology {
@@ -46,6 +50,7 @@ func (m *mem) Flags(fs *flag.FlagSet) {
 	fs.Uint64Var(&c.DuplicateEvery, "duplicate_every", c.DuplicateEvery, "each Nth frame arrives twice; 0: none")
 	fs.Uint64Var(&c.ReorderEvery, "reorder_every", c.ReorderEvery, "each Nth frame lets others pass; 0: none")
 	fs.IntVar(&c.ReorderDepth, "reorder_depth", c.ReorderDepth, "how many frames pass it")
+	m.plant.policerFlags(fs)
 	addLinkFlags(fs, &m.mtu, &m.rate)
 }
 
@@ -87,9 +92,12 @@ func (f frameRate) Set(s string) (err error) {
 	return err
 }
 
-var memDrops = map[string]result.Place{"route": "", "drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
+var memDrops = map[string]result.Place{"route": "", "filter": "", "drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
 
 func (m *mem) Build(context.Context) (*Testbed, error) {
+	if m.cfg.Policer = m.plant.Policer; m.cfg.Policer > 0 {
+		m.cfg.PolicerBurst = m.plant.bucket()
+	}
 	wire, err := engine.Mem(m.cfg)
 	if err != nil {
 		return nil, err
@@ -99,7 +107,7 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 	tb := &Testbed{
 		Topology: "mem", Kind: "memory", TesterCPU: -1,
 		Engine: wire, Tried: []engine.Tried{{Name: wire.Name()}},
-		Services: []string{"route", "drop-xdp", "drop-tc", "drop-nft"},
+		Services: []string{"route", "filter", "drop-xdp", "drop-tc", "drop-nft"},
 		Sources:  []ledger.Source{wire},
 		Path: func(from, to int, loop bool) ledger.Path {
 			if loop {
@@ -121,6 +129,10 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 				return fmt.Errorf("topology mem cannot serve %q: %w", s.Kind, host.ErrNotSupported)
 			}
 			wire.Drop(place)
+			wire.Block(nil)
+			if s.Block {
+				wire.Block(knownBad)
+			}
 			return nil
 		},
 		Close: func() error { return nil },
@@ -141,14 +153,26 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 	fs := flag.NewFlagSet("mem", flag.ContinueOnError)
 	m.Flags(fs)
 	fs.VisitAll(func(f *flag.Flag) {
-		if v := f.Value.String(); v != "" && v != "0" && v != "0s" {
+		if v := f.Value.String(); v != "" && v != "0" && v != "0s" && !strings.HasPrefix(f.Name, "dut.") {
 			tb.Settings = append(tb.Settings, result.Pair{Key: f.Name, Value: v})
 		}
 	})
+	tb.Settings = append(tb.Settings, m.plant.settings(m.mtu)...)
+	tb.Planted = m.plant.planted(m.mtu)
 	if m.rate > 0 {
 		tb.Settings = append(tb.Settings, result.Pair{Key: "link_rate", Value: m.rate.String()})
 	}
 	return tb, nil
+}
+
+// knownBad says whether a UDP frame's source port is a known-bad one.
+func knownBad(frm []byte) bool {
+	at := 14 + 20
+	if frm[14]>>4 == 6 {
+		at = 14 + 40
+	}
+	port := binary.BigEndian.Uint16(frm[at:])
+	return port >= frame.BadPort && port < frame.BadPort+frame.BadPorts
 }
 
 func memPort(name string) host.Port { return host.Port{Host: "tester", Name: name} }

@@ -59,5 +59,8 @@ func clearNAT(v *services, ctx context.Context) error {
 	if err := v.dut.nl.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
 		return fmt.Errorf("empty the connection table: %w", err)
 	}
+	if v.plant.Fault == "conntrack-full" {
+		return v.fillConntrack()
+	}
 	return nil
 }

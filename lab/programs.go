@@ -4,6 +4,7 @@ package lab
 
 import (
 	"fmt"
+	"math"
 	"net"
 
 	"github.com/cilium/ebpf"
@@ -14,9 +15,9 @@ import (
 	"boxdyno/internal/netns"
 )
 
-// loadPrograms loads the programs of bpf/dut.c. It needs CAP_BPF and
-// CAP_NET_ADMIN.
-func loadPrograms() (*dutObjects, error) {
+// loadPrograms loads the programs of bpf/dut.c with the limits that p plants. It
+// needs CAP_BPF and CAP_NET_ADMIN.
+func loadPrograms(p Plant) (*dutObjects, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("lift the limit of locked memory: %w", err)
 	}
@@ -24,8 +25,18 @@ func loadPrograms() (*dutObjects, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.Variables[dutVarTestPort].Set(uint16(frame.Port)); err != nil {
-		return nil, fmt.Errorf("set the port of test frames: %w", err)
+	for name, value := range map[string]any{
+		dutVarTestPort:    uint16(frame.Port),
+		dutVarPoliceRate:  uint64(p.Policer),
+		dutVarPoliceBurst: uint64(p.bucket()),
+		dutVarLosePeriod:  p.Loss.Period,
+		dutVarLoseRun:     p.Loss.Run,
+		dutVarLoseBelow:   uint64(math.Ldexp(p.Loss.Ratio, 64)),
+		dutVarLoseSeed:    p.LossSeed,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("set %s of the DUT's BPF programs: %w", name, err)
+		}
 	}
 	var objects dutObjects
 	if err := spec.LoadAndAssign(&objects, nil); err != nil {

@@ -50,6 +50,7 @@ type sandbox struct {
 	placement string // "": split where there are two CPUs
 	mtu       int
 	rate      unit.BitRate
+	plant     Plant
 }
 
 func newSandbox() Topology { return &sandbox{mtu: defaultMTU} }
@@ -58,6 +59,7 @@ func (s *sandbox) Flags(fs *flag.FlagSet) {
 	fs.Var(oneOf{&s.placement, []string{split, shared}}, "placement",
 		"split (the DUT's work on a CPU of its own) or shared; by default split where two CPUs may be used")
 	addLinkFlags(fs, &s.mtu, &s.rate)
+	s.plant.flags(fs)
 }
 
 // A side is one of the DUT's two links.
@@ -137,14 +139,14 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		undo.add(func() error { return remove(c[0]) })
 	}
 
-	programs, err := loadPrograms()
+	programs, err := loadPrograms(s.plant)
 	if err != nil {
 		return nil, err
 	}
 	undo.add(programs.Close)
-	svc := &services{dut: dut, programs: programs}
+	svc := &services{dut: dut, programs: programs, plant: s.plant, cpu: at.dut}
 	for i, sd := range sides {
-		if svc.xdp[i], err = attach(dut, sd.dut, programs.Pass); err != nil {
+		if svc.xdp[i], err = attach(dut, sd.dut, svc.port(i)); err != nil {
 			return nil, err
 		}
 		undo.add(svc.xdp[i].Close)
@@ -156,17 +158,30 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 			}
 		}
 	}
+	var threads []int
 	for _, sd := range sides {
 		if at.name == split {
-			if _, err := dut.ownCPU(sd.dut, at.dut); err != nil {
+			tid, err := dut.ownCPU(sd.dut, at.dut)
+			if err != nil {
 				return nil, fmt.Errorf("placement split: %w", err)
 			}
+			threads = append(threads, tid)
 		}
 		if err := dut.addresses(sd); err != nil {
 			return nil, err
 		}
 	}
+	if err := errors.Join(svc.lose(), svc.shape(s.mtu), svc.rule(ctx)); err != nil {
+		return nil, fmt.Errorf("plant a limit: %w", err)
+	}
 	if err := silence(ctx, tester, dut); err != nil {
+		return nil, err
+	}
+	err = svc.breakIt(ctx)
+	if svc.stop != nil {
+		undo.add(svc.stop)
+	}
+	if err != nil {
 		return nil, err
 	}
 
@@ -176,15 +191,17 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 	}
 	tb := &Testbed{
 		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
+		DUTCPUs: []int{at.dut}, Threads: threads, State: svc.state,
 		DUT: dut.Local, Services: Services, Serve: svc.serve,
 		Loop: loopPorts(tester, s.mtu, s.rate),
 		Path: func(from, to int, loop bool) ledger.Path {
 			if loop {
 				return loopPath(tester, from, to)
 			}
-			return throughDUT(cables[from], cables[to])
+			return throughDUT(cables[from], cables[to], svc.names())
 		},
-		Settings: slices.Concat(at.settings(), []result.Pair{idle}, linkSettings(s.mtu, s.rate)),
+		Settings: slices.Concat(at.settings(), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu)),
+		Planted:  s.plant.planted(s.mtu),
 		Close:    sync.OnceValue(undo.close),
 	}
 	for i, sd := range sides {
@@ -213,12 +230,13 @@ func (s *space) addresses(sd side) error {
 	return nil
 }
 
-// throughDUT is the path from the tester's end of one cable to that of another.
-func throughDUT(in, out [2]end) ledger.Path {
+// throughDUT is the path from the tester's end of one cable to that of another;
+// names are what counters of the DUT's ports stand for.
+func throughDUT(in, out [2]end, names map[string]string) ledger.Path {
 	return ledger.Path{Name: in[1].name + "-to-" + out[1].name, Hops: []ledger.Hop{
 		{Place: result.Tester, Host: in[0].at.Local, Port: in[0].port()},
-		{Place: result.DUTNIC, Host: in[1].at.Local, Port: in[1].port()},
-		{Place: result.DUTNIC, Host: out[1].at.Local, Port: out[1].port()},
+		{Place: result.DUTNIC, Host: in[1].at.Local, Port: in[1].port(), Names: names},
+		{Place: result.DUTNIC, Host: out[1].at.Local, Port: out[1].port(), Names: names},
 		{Place: result.MeterAt, Host: out[0].at.Local, Port: out[0].port()},
 	}}
 }

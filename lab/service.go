@@ -19,9 +19,16 @@ type services struct {
 	dut      *space
 	programs *dutObjects
 	xdp      [2]link.Link // on the ports of sides
+	plant    Plant
+	cpu      int          // that does the DUT's work
+	stop     func() error // ends what a fault keeps running; nil: nothing
 
 	mu    sync.Mutex
+	kind  string                      // that is served; "": route
 	clear func(context.Context) error // takes down what was set last; nil: nothing
+
+	generation uint32 // of the ruleset when its rules were counted
+	rules      int
 }
 
 // A service is a way to set up a Service and to take it down again; clear also
@@ -64,7 +71,7 @@ func (v *services) serve(ctx context.Context, s Service) error {
 	if k.set == nil {
 		return nil
 	}
-	v.clear = func(ctx context.Context) error { return k.clear(v, ctx) }
+	v.clear, v.kind = func(ctx context.Context) error { return k.clear(v, ctx) }, s.Kind
 	if err := k.set(v, ctx, s); err != nil {
 		err = permit("set up service "+s.Kind, fmt.Errorf("set up service %s: %w", s.Kind, err))
 		return errors.Join(err, v.reset(ctx))
@@ -80,6 +87,13 @@ func (v *services) reset(ctx context.Context) error {
 	if err := v.clear(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	v.clear = nil
+	v.clear, v.kind = nil, ""
 	return nil
+}
+
+// names are what the counters of the DUT's ports stand for now.
+func (v *services) names() map[string]string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.plant.names(v.kind)
 }

@@ -303,7 +303,7 @@ func TestServices(t *testing.T) {
 
 // However many there are, rules before the match are for other valid ports.
 func TestFilterRules(t *testing.T) {
-	rules := regexp.MustCompile(`udp dport (\d+) counter name (\w+)`).FindAllStringSubmatch(filterRules(maxRules), -1)
+	rules := regexp.MustCompile(`udp dport (\d+) counter name (\w+)`).FindAllStringSubmatch(filterRules(Service{Rules: maxRules, Block: true}), -1)
 	if len(rules) != maxRules+1 {
 		t.Fatalf("%d rules, want %d and the match", len(rules), maxRules)
 	}

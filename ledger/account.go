@@ -54,6 +54,9 @@ func portTerms(at int, d driver, dir direction, h Hop, far *Hop) (terms []term) 
 				t.Place, t.Name = result.MeterAt, m.far
 			}
 		}
+		if name, ok := h.Names[m.counter]; ok {
+			t.Name = name
+		}
 		t.order = 2 * rank(t.Place)
 		if dir == sends && t.Place == result.DUTNIC {
 			t.order = 2*rank(result.Qdisc) + 1
@@ -157,13 +160,21 @@ func (b *Book) account(after snapshot, e Ends) result.Account {
 	for i, h := range b.hosts {
 		terms = append(terms, nftTerms(i, h.local.Label, after.hosts[i])...)
 	}
-	slices.SortStableFunc(terms, func(x, y term) int { return x.order - y.order })
+	var moved []term
 	for _, t := range terms {
 		now, ok := after.of(t)[t.counter]
 		if !ok {
 			continue // this kernel has no such counter
 		}
 		t.N = growth(b.before.of(t)[t.counter], now, t.bits32)
+		moved = append(moved, t)
+	}
+	for i, r := range after.remotes {
+		moved = append(moved, r.since(b.before.remotes[i])...)
+		a.InFlight += int64(r.Queued - b.before.remotes[i].Queued)
+	}
+	slices.SortStableFunc(moved, func(x, y term) int { return x.order - y.order })
+	for _, t := range moved {
 		switch {
 		case t.passed && (t.N != 0 || t.always):
 			a.Passed = append(a.Passed, t.Term)
@@ -225,5 +236,6 @@ func (s snapshot) of(t term) counters {
 
 func (s snapshot) equal(o snapshot) bool {
 	same := func(a, b counters) bool { return maps.Equal(a, b) }
-	return maps.Equal(s.machine, o.machine) && slices.Equal(s.sources, o.sources) && slices.EqualFunc(s.hosts, o.hosts, same) && slices.EqualFunc(s.ports, o.ports, same)
+	return maps.Equal(s.machine, o.machine) && slices.Equal(s.sources, o.sources) && slices.EqualFunc(s.hosts, o.hosts, same) && slices.EqualFunc(s.ports, o.ports, same) &&
+		slices.EqualFunc(s.remotes, o.remotes, sameReading)
 }

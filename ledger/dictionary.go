@@ -61,10 +61,13 @@ var drivers = []driver{
 // everyPort is what the kernel counts in the same way for every driver.
 //
 // rx_dropped and rx_errors are not read: they sum what other counters name.
+// rx_missed_errors are frames for which the host gave the port no buffer in time; a
+// veth has none.
 // Programs attached by TCX (not by a clsact qdisc) have no counter.
 var everyPort = []meaning{
 	{dir: sends, counter: "tx_packets", name: "sent", passed: true, always: true},
 	{dir: receives, counter: "rx_packets", name: "received", passed: true, always: true},
+	{dir: receives, counter: "rx_missed_errors", name: "no room in the receive ring"},
 	{dir: receives, at: result.DUTNIC, counter: "rx_otherhost_dropped", place: result.Routing, name: "MAC address of another host"},
 	{dir: receives, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits32: true},
 	{dir: sends, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits32: true},

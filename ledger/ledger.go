@@ -34,6 +34,7 @@ type Hop struct {
 	Place result.Place // Tester, DUTNIC (port of the DUT) or MeterAt
 	Host  *host.Local  // nil: a black box, without counters
 	Port  host.Port
+	Names map[string]string // of the port's counters ("qdisc drops") that only one thing can move here; nil: the dictionary's
 }
 
 // A Path is the hops from a transmitter to a meter, in a frame's order: tester
@@ -78,6 +79,7 @@ type Book struct {
 	ports   []*portOf
 	sockets map[string]*sockets // by namespace
 	more    []Source
+	remotes []RemoteBook
 	terms   []term
 	label   string // of the meter's host
 	before  snapshot
@@ -107,6 +109,7 @@ type snapshot struct {
 	hosts   []counters // as Book.hosts
 	ports   []counters // as Book.ports
 	sources []result.Term
+	remotes []Reading // as Book.remotes
 }
 
 // Open finds every counter on paths, those of a port, of a namespace and of the
@@ -125,7 +128,11 @@ func OpenBare(paths []Path, more ...Source) (*Book, error) {
 
 func openBook(bare bool, paths []Path, more []Source) (*Book, error) {
 	b := &Book{bare: bare, sockets: map[string]*sockets{}, more: more, label: "tester"}
-	if err := b.find(paths); err != nil {
+	err := b.find(paths)
+	if err == nil {
+		err = b.openRemotes(context.Background(), paths)
+	}
+	if err != nil {
 		b.Close()
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
@@ -266,6 +273,13 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 		}
 		s.sources = append(s.sources, t...)
 	}
+	for _, r := range b.remotes {
+		reading, err := r.Read(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.remotes = append(s.remotes, reading)
+	}
 	queues := map[*sockets]map[int]counters{} // one dump for a namespace
 	for _, p := range b.ports {
 		c := counters{}
@@ -377,6 +391,9 @@ func (b *Book) settle(ctx context.Context) (last snapshot, settled bool, err err
 		if err != nil {
 			return last, false, err
 		}
+		for _, r := range now.remotes {
+			waiting = waiting || r.Waiting
+		}
 		still := reads > 0 && !waiting && now.equal(last)
 		last = now
 		most := settleMost
@@ -414,7 +431,10 @@ func (b *Book) Close() {
 	for _, s := range b.sockets {
 		s.close()
 	}
-	b.hosts, b.sockets = nil, nil
+	for _, r := range b.remotes {
+		r.Close()
+	}
+	b.hosts, b.sockets, b.remotes = nil, nil, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

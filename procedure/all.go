@@ -4,11 +4,16 @@ package procedure
 
 import "boxdyno/result"
 
+const burstsDeviation = "frames above 100 kframe/s leave in bursts of what falls due within 20 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"
+
+// suiteNames name a point of the suite's procedures.
+var suiteNames = []string{"service", "direction", "frame_size"}
+
 // All is every procedure.
 var All = []Spec{
 	{
 		Name: "forward", Standard: "RFC 2544, RFC 2285",
-		Deviation: "frames above 100 kframe/s leave in bursts of what falls due within 20 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate; latency is measured with single frames",
+		Deviation: burstsDeviation + "; latency is measured with single frames",
 		Doc:       "the box as a router: highest load without loss, forwarding rate under overload, latency, and where frames were lost",
 		Names:     []string{"service", "direction", "frame_size"},
 		Metrics:   forwardMetrics, New: newForward,
@@ -18,5 +23,50 @@ var All = []Spec{
 		Doc:     "the tester alone, port to port without the DUT: the ceiling of every figure",
 		Names:   []string{"frame_size"},
 		Metrics: []result.Metric{ceilingMetric}, New: newSelfTest,
+	},
+	{
+		Name: "throughput", Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: burstsDeviation,
+		Doc:   "highest load without loss, and the forwarding rate under overload beside it",
+		Names: suiteNames, Metrics: throughputMetrics, New: newThroughput,
+	},
+	{
+		Name: "latency", Standard: "RFC 2544 section 26.2", Deviation: "every frame is timed by software, and percentiles of all are given, not the delay of one tagged frame",
+		Quick: "latency is measured 5 times 0.1 s, not 20 times 120 s (RFC 2544 section 26.2)",
+		Doc:   "one-way delay at the throughput: percentiles, from repeated trials",
+		Names: suiteNames, Metrics: latencyMetrics, New: newLatency,
+	},
+	{
+		Name: "loss-curve", Standard: "RFC 2544 section 26.3",
+		Quick: "each load of the loss curve is offered for 50 ms (RFC 2544 section 24 asks for 60 s)",
+		Doc:   "share of frames lost against the load, from the highest downwards to two clean trials",
+		Names: suiteNames, Metrics: lossCurveMetrics, New: newLossCurve,
+	},
+	{
+		Name: "back-to-back", Standard: "RFC 9004",
+		Quick: "the longest burst without loss is searched 10 times, not 50, to 2 %, and bursts last 0.1 s at most, not 2 s (RFC 9004, RFC 2544 section 26.4)",
+		Doc:   "longest burst at the highest frame rate without loss, and the buffer that it tells of",
+		Names: suiteNames, Metrics: backToBackMetrics, New: newBackToBack,
+	},
+	{
+		Name: "recovery", Standard: "RFC 2544 section 26.5",
+		Deviation: "system recovery is measured after an overload of 110 % of the throughput or of the forwarding rate, the higher of them: at a box without a sharp limit the first need not be an overload",
+		Quick:     "the overload before recovery lasts 0.2 s, not 60 s (RFC 2544 section 26.5)",
+		Doc:       "how long frames are still lost after an overload of 110 % has dropped to 50 %",
+		Names:     suiteNames, Metrics: recoveryMetrics, New: newRecovery,
+	},
+	{
+		Name: "security", Standard: "RFC 9411 section 4.3.4",
+		Deviation: "the phases of RFC 9411 are of UDP frames, not of HTTP and HTTPS transactions, and known-bad traffic is known by its source port, not by its content",
+		Quick:     "the load of security is sustained for 3 s, not 300 s, after a ramp of 0.5 s (RFC 9411 section 4.3.4)",
+		Doc:       "a firewall under sustained load in RFC 9411's phases: forwarding rate, loss, latency, and whether it still blocks what it must",
+		Names:     suiteNames, Metrics: securityMetrics, New: newSecurity,
+	},
+	{
+		Name: "connections", Standard: "RFC 9411 sections 7.2 and 7.5",
+		Deviation: "no segment is sent again, so a lost frame is a failed connection, and none may fail (RFC 9411 allows 0.001 %); one request a connection, over IPv4, with one segment under way at a time; a trial ends after 4194304 connections",
+		Quick:     "each rate of new connections is offered for 0.15 s, the one found for 0.5 s (RFC 9411 section 4.3.4 asks for 300 s)",
+		Doc:       "a stateful box: highest rate of new TCP connections, how many at once, time to first byte, goodput, and what gave",
+		Names:     []string{"service", "mode", "response_size"},
+		Metrics:   connectionMetrics, New: newConnections,
 	},
 }

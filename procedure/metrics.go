@@ -20,6 +20,8 @@ var forwardMetrics = []result.Metric{
 	{Name: "throughput_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
 	{Name: "throughput_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included, for each direction"},
 	{Name: "line_rate_share", Unit: "1", Better: 1, Help: "throughput as a share of line rate, for each direction; of 1 Gbit/s where the topology states no link rate"},
+	{Name: "pdr_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "PDR(0.1 %): highest load of which at most a thousandth is lost, all streams together; never throughput"},
+	{Name: "pdr_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "PDR(0.5 %): the same with five thousandths"},
 	{Name: "forwarding_rate_fps", Unit: "frame/s", Better: 1, Help: "what came out under overload, whatever was lost (RFC 2285): median of the repeats, interval from least to greatest"},
 	{Name: "forwarding_rate_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
 	{Name: "drop_rate_fps", Unit: "frame/s", Better: 1, Help: "unwanted frames thrown away where they should be under overload: median of the repeats, interval from least to greatest"},
@@ -34,9 +36,18 @@ var forwardMetrics = []result.Metric{
 	{Name: "steal_ratio", Unit: "1", Better: -1, Help: "largest share of CPU time that the hypervisor took in a trial"},
 }
 
-func value(metric string, v float64) result.Value {
-	i := slices.IndexFunc(forwardMetrics, func(m result.Metric) bool { return m.Name == metric })
-	return result.Value{Metric: metric, Unit: forwardMetrics[i].Unit, Value: v}
+// metric is a declared one, by name.
+func metric(name string) result.Metric {
+	for _, ms := range [][]result.Metric{forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics} {
+		if i := slices.IndexFunc(ms, func(m result.Metric) bool { return m.Name == name }); i >= 0 {
+			return ms[i]
+		}
+	}
+	panic("procedure: there is no metric " + name)
+}
+
+func value(name string, v float64) result.Value {
+	return result.Value{Metric: name, Unit: metric(name).Unit, Value: v}
 }
 
 // spread is the median of vs with least and greatest as its interval; vs is not
@@ -45,5 +56,15 @@ func spread(metric string, vs []float64) result.Value {
 	s := slices.Sorted(slices.Values(vs))
 	v := value(metric, (s[(len(s)-1)/2]+s[len(s)/2])/2)
 	v.Lo, v.Hi, v.N = &s[0], &s[len(s)-1], len(s)
+	return v
+}
+
+// average is the mean of vs with the same interval.
+func average(metric string, vs []float64) result.Value {
+	v := spread(metric, vs)
+	v.Value = 0
+	for _, x := range vs {
+		v.Value += x / float64(len(vs))
+	}
 	return v
 }

@@ -28,6 +28,14 @@ type Procedure interface {
 	Run(ctx context.Context, env *Env) (Outcome, error)
 }
 
+// A Dependent procedure builds upon trials of another one at its own parameters
+// (Env.Shared), which it carries out itself where no point of the run has.
+type Dependent interface {
+	Procedure
+	// Upon is the other's name; "" where it is not needed.
+	Upon() string
+}
+
 // An Outcome is what a trial or a procedure found; runner makes it a record.
 type Outcome struct {
 	Status   result.Status
@@ -35,7 +43,11 @@ type Outcome struct {
 	Values   []result.Value
 	Load     *result.Load
 	Account  *result.Account
+	CPUs     []result.CPU
+	DUT      *result.DUTWork
 	Phases   []result.Phase
+	KPIs     []result.KPI // with Phases and Samples, instants are unit.Now's
+	Samples  []result.KPI
 	Warnings []string
 	Ceiling  unit.FrameRate // a trial's: the self-test's at this frame size, for verdict.Validity; 0: none was made
 
@@ -57,6 +69,11 @@ type Env struct {
 	// the procedure's point.
 	Trial func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 
+	// Shared carries out f as a trial of procedure's point at this point's
+	// parameters and repeat, whichever point of the run asks for it first: what
+	// several procedures build upon. cfg tells such trials of one point apart.
+	Shared func(ctx context.Context, procedure string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+
 	// Once carries out f as one trial of the whole run, whichever procedure asks
 	// first, under the name key: the self-test.
 	Once func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
@@ -67,6 +84,7 @@ type Spec struct {
 	Name, Doc string
 	Standard  string   // what it follows, "RFC 2544"
 	Deviation string   // what it does otherwise whatever the preset, in a sentence; ""
+	Quick     string   // what preset quick does otherwise beside, in a sentence; ""
 	Names     []string // parameters whose values name a point in its record's ID, in this order
 	Metrics   []result.Metric
 	New       func() Procedure

@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"boxdyno/engine"
@@ -64,6 +65,10 @@ func newRig(ctx context.Context, bed *lab.Testbed, s rigSpec) (_ *rig, err error
 	for i, w := range s.ways {
 		id := uint16(i + 1)
 		r.streams = append(r.streams, engine.Stream{ID: id, Frames: w.frames, Lane: w.from})
+		if j := slices.Index(r.to, w.to); j >= 0 { // from the same port: there are two
+			r.arms[j] = append(r.arms[j], id)
+			continue
+		}
 		r.paths = append(r.paths, bed.Path(w.from, w.to, s.loop))
 		m, err := bed.Engine.OpenMeter(ctx, s.ports[w.to].Port)
 		if err != nil {
@@ -87,16 +92,16 @@ func newRig(ctx context.Context, bed *lab.Testbed, s rigSpec) (_ *rig, err error
 
 // meterAt is the meter on port i, nil where the rig has none.
 func (r *rig) meterAt(i int) engine.Meter {
-	for n, to := range r.to {
-		if to == i {
-			return r.meters[n]
-		}
+	if n := slices.Index(r.to, i); n >= 0 {
+		return r.meters[n]
 	}
 	return nil
 }
 
+// close may be called more than once.
 func (r *rig) close() error {
 	var err error
+	defer func() { *r = rig{} }()
 	if r.book != nil {
 		r.book.Close()
 	}
@@ -112,20 +117,36 @@ func (r *rig) close() error {
 // trial offers l and accounts for every frame of it. The verdict is left to
 // verdict.Validity.
 func (r *rig) trial(ctx context.Context, l engine.Load, timing bool) (Outcome, error) {
+	o, _, _, err := r.offer(ctx, l, timing)
+	return o, err
+}
+
+// offer is trial with what the tester's ends reported.
+func (r *rig) offer(ctx context.Context, l engine.Load, timing bool) (Outcome, []engine.TxReport, []engine.MeterReport, error) {
+	return r.account(ctx, timing, func(ctx context.Context) (engine.Load, []engine.TxReport, error) {
+		sent, err := r.tx.Transmit(ctx, l, r.streams...)
+		return l, sent, err
+	})
+}
+
+// account accounts for every frame that transmit sends, which says what load that
+// was.
+func (r *rig) account(ctx context.Context, timing bool, transmit func(context.Context) (engine.Load, []engine.TxReport, error)) (o Outcome, sent []engine.TxReport, seen []engine.MeterReport, err error) {
 	for i, m := range r.meters {
 		if err := m.Arm(ctx, timing, r.arms[i]...); err != nil {
-			return Outcome{}, err
+			return o, nil, nil, err
 		}
 	}
 	if err := r.book.Begin(ctx); err != nil {
-		return Outcome{}, err
+		return o, nil, nil, err
 	}
-	sent, err := r.tx.Transmit(ctx, l, r.streams...)
+	watch := start(r.bed)
+	l, sent, err := transmit(ctx)
 	if err != nil {
-		return Outcome{}, err
+		return o, nil, nil, err
 	}
-	var seen []engine.MeterReport
-	account, err := r.book.Balance(ctx, func(ctx context.Context) (e ledger.Ends, err error) {
+	watch.stop()
+	books, err := r.book.Balance(ctx, func(ctx context.Context) (e ledger.Ends, err error) {
 		seen = seen[:0]
 		for _, m := range r.meters {
 			rep, err := m.Read(ctx)
@@ -148,12 +169,13 @@ func (r *rig) trial(ctx context.Context, l engine.Load, timing bool) (Outcome, e
 		return e, nil
 	})
 	if err != nil {
-		return Outcome{}, err
+		return o, nil, nil, err
 	}
-	o := Outcome{Account: &account, Load: r.load(l, sent, seen)}
+	o = Outcome{Account: &books, Load: r.load(l, sent, seen)}
 	begin, end := span(sent)
 	o.Phases = []result.Phase{{Name: "traffic", Begin: begin, End: end}, {Name: "settle", Begin: end, End: unit.Now()}}
-	return o, nil
+	watch.tell(ctx, &o, begin, end)
+	return o, sent, seen, nil
 }
 
 func span(sent []engine.TxReport) (begin, end unit.Instant) {
@@ -169,7 +191,7 @@ func span(sent []engine.TxReport) (begin, end unit.Instant) {
 func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterReport) *result.Load {
 	out := &result.Load{
 		MeanSize: r.mean, Streams: len(r.streams), Backend: r.backend,
-		Intended: l.Rate * unit.FrameRate(len(r.streams)),
+		Intended: l.Mean() * unit.FrameRate(len(r.streams)),
 	}
 	for _, t := range sent {
 		out.Offered += t.Offered
@@ -177,7 +199,6 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 		out.Batch = t.Batch
 		// Lanes share a schedule and a thread: each reports the same stalls.
 		out.Late = max(out.Late, int64(t.Late))
-		out.CatchUp = max(out.CatchUp, int64(t.CatchUp))
 		out.Stalls = max(out.Stalls, int64(t.Stalls))
 		out.LongestStall = max(out.LongestStall, int64(t.LongestStall))
 	}

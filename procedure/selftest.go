@@ -41,7 +41,8 @@ func (p *SelfTest) Check(bed *lab.Testbed) error {
 	if err := p.mix.Signed(p.ip.value == "6"); err != nil || bed == nil {
 		return err
 	}
-	return fits(p.mix.Mix, p.ip.value == "6", bed.Loop)
+	ports, _ := selfTestPorts(bed)
+	return fits(p.mix.Mix, p.ip.value == "6", ports)
 }
 
 // fits says why ports cannot carry the mix.
@@ -51,7 +52,7 @@ func fits(mix frame.Mix, ipv6 bool, ports []lab.Port) error {
 			return fmt.Errorf("frame size %d: it needs an MTU of %d, and port %s has %d", mix.Largest(), need, p.Name, p.MTU)
 		}
 		if ipv6 && !p.Addr6.IsValid() {
-			return fmt.Errorf("ip 6: port %s has no IPv6, for this kernel has none", p.Name)
+			return fmt.Errorf("ip 6: port %s has no IPv6: this kernel has none, or the box does not answer for its IPv6 address", p.Name)
 		}
 	}
 	return nil
@@ -68,29 +69,41 @@ func (p *SelfTest) Run(ctx context.Context, env *Env) (Outcome, error) {
 	}
 	return Outcome{
 		Status: rec.Status, Reason: rec.Reason, Load: rec.Load, Account: rec.Account,
-		Values: []result.Value{value("ceiling_fps", float64(rec.Load.Forwarded))},
+		Values: []result.Value{value("ceiling_fps", float64(rec.Ceiling()))},
 	}, nil
 }
 
+// selfTestPorts are those that are wired to each other; a testbed without has the
+// sender alone measured, by what it offers into the box.
+func selfTestPorts(bed *lab.Testbed) (ports []lab.Port, alone bool) {
+	if len(bed.Loop) == 0 {
+		return bed.Ports, true
+	}
+	return bed.Loop, false
+}
+
 // selfTest measures, once a run for each mix, IP version and number of streams,
-// what tester port to tester port carries flat out. It needs bed.Loop.
+// what tester port to tester port carries flat out.
 func selfTest(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool, e effort) (result.Record, error) {
 	streams := 1
 	if both {
 		streams = 2
 	}
 	cfg := []result.Pair{{Key: "frame_size", Value: mix.Name}, {Key: "ip", Value: ipText(ipv6)}, {Key: "streams", Value: strconv.Itoa(streams)}}
+	loop, alone := selfTestPorts(env.Bed)
+	if alone {
+		cfg = append(cfg, result.Pair{Key: "path", Value: result.SenderAlone})
+	}
 	key := fmt.Sprintf("self-test/%s/ipv%s/%d/%v", mix.Name, ipText(ipv6), streams, e.selfTest)
 	return env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
-		loop := env.Bed.Loop
 		if len(loop) != 2 {
-			return o, fmt.Errorf("self-test: topology %s has no two ports wired to each other: %w", env.Bed.Topology, host.ErrNotSupported)
+			return o, fmt.Errorf("self-test: topology %s has no two ports to send between: %w", env.Bed.Topology, host.ErrNotSupported)
 		}
 		ways := []way{{0, 1, between(loop[0], loop[1], mix, 1, ipv6)}}
 		if both {
 			ways = append(ways, way{1, 0, between(loop[1], loop[0], mix, 1, ipv6)})
 		}
-		r, err := newRig(ctx, env.Bed, rigSpec{ports: loop, loop: true, mix: mix, ways: ways, settle: e.settle})
+		r, err := newRig(ctx, env.Bed, rigSpec{ports: loop, loop: !alone, mix: mix, ways: ways, settle: e.settle})
 		if err != nil {
 			return o, err
 		}

@@ -113,7 +113,11 @@ type Row struct {
 	LongestStallNS *int64   `json:"longest_stall_ns,omitempty"`
 	StealRatio     *float64 `json:"steal_ratio,omitempty"`
 
-	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial
+	Suite *Suite `json:"suite,omitempty"` // of RFC 2544's procedures beside the throughput
+
+	Security *Security `json:"security,omitempty"` // of procedure security, once its phases are over
+
+	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, or of all phases of security
 	Warnings []string        `json:"warnings,omitempty"`
 }
 
@@ -121,6 +125,7 @@ type Row struct {
 type Bottleneck struct {
 	Row      string        `json:"row"` // a Row's ID
 	Name     string        `json:"name"`
+	Cause    verdict.Cause `json:"cause"`
 	Sentence string        `json:"sentence"`
 	Evidence []result.Term `json:"evidence,omitempty"`
 }

@@ -112,52 +112,58 @@ func CSV(w io.Writer, runs ...Kept) error {
 	return c.Error()
 }
 
+// markdown is text in GitHub's dialect, without HTML.
+type markdown struct{ bytes.Buffer }
+
+func (b *markdown) para(s string) {
+	if s != "" {
+		fmt.Fprintf(b, "%s\n\n", md(s))
+	}
+}
+
+func (b *markdown) list(head string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "## %s\n\n", head)
+	for _, s := range items {
+		fmt.Fprintf(b, "- %s\n", md(s))
+	}
+	b.WriteByte('\n')
+}
+
+func (b *markdown) table(t table) {
+	rule := make([]string, len(t.head))
+	for i := range rule {
+		rule[i] = map[bool]string{true: "--:", false: "---"}[t.right[i]]
+	}
+	fmt.Fprintf(b, "| %s |\n| %s |\n", strings.Join(t.head, " | "), strings.Join(rule, " | "))
+	for _, row := range t.rows {
+		cells := make([]string, len(row))
+		for i, c := range row {
+			cells[i] = md(c)
+		}
+		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	b.WriteByte('\n')
+	for _, n := range t.notes {
+		fmt.Fprintf(b, "- %s: %s\n", n.mark, md(n.text))
+	}
+	if len(t.notes) > 0 {
+		b.WriteByte('\n')
+	}
+}
+
 // Markdown writes the document in GitHub's dialect, without HTML.
 func Markdown(w io.Writer, d Document) error {
-	var b bytes.Buffer
-	para := func(s string) {
-		if s != "" {
-			fmt.Fprintf(&b, "%s\n\n", md(s))
-		}
-	}
-	list := func(head string, items []string) {
-		if len(items) == 0 {
-			return
-		}
-		fmt.Fprintf(&b, "## %s\n\n", head)
-		for _, s := range items {
-			fmt.Fprintf(&b, "- %s\n", md(s))
-		}
-		b.WriteByte('\n')
-	}
-	put := func(t table) {
-		rule := make([]string, len(t.head))
-		for i := range rule {
-			rule[i] = map[bool]string{true: "--:", false: "---"}[t.right[i]]
-		}
-		fmt.Fprintf(&b, "| %s |\n| %s |\n", strings.Join(t.head, " | "), strings.Join(rule, " | "))
-		for _, row := range t.rows {
-			cells := make([]string, len(row))
-			for i, c := range row {
-				cells[i] = md(c)
-			}
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
-		}
-		b.WriteByte('\n')
-		for _, n := range t.notes {
-			fmt.Fprintf(&b, "- %s: %s\n", n.mark, md(n.text))
-		}
-		if len(t.notes) > 0 {
-			b.WriteByte('\n')
-		}
-	}
+	var b markdown
 	fmt.Fprintf(&b, "# %s: %s\n\n", strings.ToUpper(verdictWord(d)), md(d.Sentence))
 	if d.Summary != d.Sentence {
-		para(d.Summary)
+		b.para(d.Summary)
 	}
-	para(d.Caveat)
+	b.para(d.Caveat)
 	for _, s := range d.Warnings {
-		para("Warning: " + s)
+		b.para("Warning: " + s)
 	}
 	for _, f := range criteria(d) {
 		fmt.Fprintf(&b, "- **%s** %s: %s\n", f.Status, md(f.Criterion.Text), md(f.Text))
@@ -165,24 +171,24 @@ func Markdown(w io.Writer, d Document) error {
 	if len(criteria(d)) > 0 {
 		b.WriteByte('\n')
 	}
-	list("How sure", d.Sure)
+	b.list("How sure", d.Sure)
 	for _, t := range tables(d) {
 		fmt.Fprintf(&b, "## %s\n\n", t.title)
-		put(t)
+		b.table(t)
 	}
-	list("Of every row above", d.SharedWarnings)
+	b.list("Of every row above", d.SharedWarnings)
 	if bn := d.Bottleneck; bn != nil {
 		b.WriteString("## Why there\n\n")
-		para(bn.Name + ": " + bn.Sentence)
+		b.para(bn.Name + ": " + bn.Sentence)
 	}
 	if r := telling(d); r != nil {
-		fmt.Fprintf(&b, "## Where every frame went: %s, last overload trial\n\n", md(r.Name))
-		put(ledgerTable(r.Ledger))
+		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", md(r.booked()))
+		b.table(ledgerTable(r.Ledger))
 	}
-	list("What next", d.Next)
-	list("How it was measured", measured(d))
-	list("Not measured", d.NotMeasured)
-	list("Deviations from the standards", d.Deviations)
+	b.list("What next", d.Next)
+	b.list("How it was measured", measured(d))
+	b.list("Not measured", d.NotMeasured)
+	b.list("Deviations from the standards", d.Deviations)
 	if d.Command != "" {
 		b.WriteString("## Repeat it\n\n")
 		for _, l := range strings.Split(clean(d.Command), "\n") {

@@ -264,6 +264,7 @@ func TestWritePages(t *testing.T) {
 			}
 			return run, recs
 		},
+		"suite": suiteRun,
 		"empty": func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
 	} {
 		run, recs := make()

@@ -35,7 +35,14 @@ func serviceName(r Row) string {
 }
 
 func name(r Row) string {
-	return strings.Join(slices.DeleteFunc([]string{serviceName(r), r.Direction, frameWords(r.FrameSize)}, func(s string) bool { return s == "" }), ", ")
+	words := []string{serviceName(r), r.Direction, frameWords(r.FrameSize)}
+	if index(suiteProcedures, r.Procedure) < len(suiteProcedures) || r.Procedure == securityProcedure {
+		words = append([]string{strings.ReplaceAll(r.Procedure, "-", " ")}, words...)
+	}
+	if r.Security != nil {
+		words = append(words, "load "+strings.Replace(r.Security.Load, "%", " %", 1))
+	}
+	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), ", ")
 }
 
 func frameWords(size string) string {
@@ -302,6 +309,9 @@ func summary(d Document) string {
 	if r.DropFPS != nil {
 		parts = append(parts, quantity(*r.DropFPS, "frame/s", r.DropBound)+" thrown away")
 	}
+	if r.Security != nil {
+		parts = append(parts, r.Security.summary())
+	}
 	if len(parts) == 0 {
 		return ""
 	}
@@ -310,8 +320,13 @@ func summary(d Document) string {
 
 func headline(rows []Row) *Row {
 	for i := range rows {
-		if r := &rows[i]; r.Service == "route" && r.FrameSize == "64" && r.Direction == "lan-to-wan" {
+		if r := &rows[i]; r.Service == "route" && r.FrameSize == "64" && r.Direction == "lan-to-wan" && r.Suite == nil {
 			return r
+		}
+	}
+	for i := range rows {
+		if rows[i].Suite == nil {
+			return &rows[i]
 		}
 	}
 	if len(rows) > 0 {
@@ -444,16 +459,25 @@ func bottleneck(d Document, points []result.Record, trials map[string][]result.R
 		return nil, ""
 	}
 	p := points[slices.IndexFunc(points, func(p result.Record) bool { return p.ID == r.ID })]
+	valid := false // an invalid trial tells of the tester, where there is no other
 	for _, t := range trials[p.ID] {
-		if t.Account != nil && t.Status != result.Invalid && result.Get(t.Config, "trial") == "overload" {
-			p = t
+		if ok := t.Status != result.Invalid; t.Account != nil && (ok || !valid) && result.Get(t.Config, "trial") == "overload" {
+			p, valid = t, ok
 		}
 	}
-	s, ev := verdict.Bottleneck(p)
-	if s == "" {
+	if r.Security != nil {
+		p.Account = wanted(p.Account)
+	}
+	c := verdict.Case{Record: p}
+	for _, s := range d.Environment {
+		c.Environment = append(c.Environment, result.Pair{Key: s.Key, Value: s.Before})
+	}
+	limits := verdict.Limits(c)
+	if len(limits) == 0 {
 		return nil, ""
 	}
-	return &Bottleneck{Row: r.ID, Name: r.Name, Sentence: s, Evidence: ev}, verdict.Next(p)
+	l := limits[0]
+	return &Bottleneck{Row: r.ID, Name: r.Name, Cause: l.Cause, Sentence: l.Sentence, Evidence: l.Evidence}, l.Next
 }
 
 func next(d Document, advice string) (out []string) {

@@ -66,7 +66,9 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		}
 	}
 	for _, group := range byConfig(points) {
-		d.Rows = append(d.Rows, rowOf(group, trials))
+		row := rowOf(group, trials)
+		row.Warnings = append(row.Warnings, course(group, recs)...)
+		d.Rows = append(d.Rows, row)
 	}
 	lineRates(d.Rows)
 	slices.SortStableFunc(d.Rows, order)
@@ -123,6 +125,8 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	r.Rules, _ = strconv.Atoi(result.Get(p.Config, "rules"))
 	r.Flows, _ = strconv.Atoi(result.Get(p.Config, "flows"))
 	r.IP, _ = strconv.Atoi(result.Get(p.Config, "ip"))
+	get := func(metric string) figure { return merge(metric, valid) }
+	r.Security = securityOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Name = name(r)
 	r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
 	for _, x := range repeats {
@@ -135,7 +139,6 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 			}
 		}
 	}
-	get := func(metric string) figure { return merge(metric, valid) }
 
 	t := get("throughput_fps")
 	r.ThroughputFPS, r.ThroughputFPSLo, r.ThroughputFPSHi, r.ThroughputN = t.value, t.lo, t.hi, t.n
@@ -149,6 +152,7 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	r.OfferedFPS, r.CeilingFPS = get("offered_fps").value, get("ceiling_fps").value
 	r.LatencyP50, r.LatencyP99, r.LatencyMax = get("latency_p50_s").value, get("latency_p99_s").value, get("latency_max_s").value
 	r.LatencyLoadFPS = get("latency_load_fps").value
+	r.Suite = suiteOf(r.Procedure, get)
 	r.StealRatio = get("steal_ratio").value
 	r.Stalls = whole(get("stalls").value, 1)
 	r.LongestStallNS = whole(get("longest_stall_s").value, 1e9)
@@ -224,15 +228,13 @@ func merge(metric string, repeats []result.Record) (f figure) {
 
 // meanSize is in octets with FCS; 0 where nothing says it.
 func meanSize(size string, p result.Record, trials []result.Record) float64 {
-	if v, err := strconv.ParseFloat(size, 64); err == nil {
-		return v
-	}
 	for _, r := range append([]result.Record{p}, trials...) {
-		if r.Load != nil && r.Load.MeanSize > 0 {
+		if r.Load != nil && r.Load.MeanSize > 0 { // larger than asked where a signature did not fit
 			return r.Load.MeanSize
 		}
 	}
-	return 0
+	v, _ := strconv.ParseFloat(size, 64) // a mix has no mean of its own
+	return v
 }
 
 func selfTestOf(r result.Record) SelfTest {
@@ -251,7 +253,7 @@ func selfTestOf(r result.Record) SelfTest {
 	if v := r.Value("ceiling_fps"); v != nil {
 		s.CeilingFPS = &v.Value
 	} else if r.Load != nil {
-		s.CeilingFPS = ptr(float64(r.Load.Forwarded))
+		s.CeilingFPS = ptr(float64(r.Ceiling()))
 	}
 	return s
 }
@@ -329,7 +331,8 @@ func order(a, b Row) int {
 	}
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.IP, b.IP),
-		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)))
+		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)))
 }
 
 func index(list []string, s string) int {

@@ -51,7 +51,7 @@ func Text(w io.Writer, d Document) error {
 		t.wrap("  ", bn.Name+": "+bn.Sentence)
 	}
 	if r := telling(d); r != nil {
-		t.head("Where every frame went: " + r.Name + ", last overload trial")
+		t.head("Where every frame went: " + r.booked())
 		t.table(ledgerTable(r.Ledger))
 	}
 	t.list("What next", d.Next)
@@ -68,7 +68,10 @@ func Text(w io.Writer, d Document) error {
 
 type texter struct{ *bufio.Writer }
 
-func (t *texter) head(s string) { fmt.Fprintf(t, "\n%s\n", clean(s)) }
+func (t *texter) head(s string) {
+	fmt.Fprintln(t)
+	t.wrap("", s)
+}
 
 func (t *texter) list(head string, items []string) {
 	if len(items) == 0 {
@@ -174,7 +177,9 @@ func tables(d Document) []table {
 	drop := make("Thrown away as told; offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "n", "ceiling", notesColumn)
 	late := make("Latency", "at frame/s", "p50", "p99", "max")
 	open := make("Books that do not close, and what disturbed", "stalls", "longest", "steal", "unexplained")
+	suite := newSuiteTables(make)
 	noted := &notes{}
+	var phased []*table // of security, one a row
 	for _, r := range d.Rows {
 		own := d.own(r)
 		if r.Verdict != result.Passed {
@@ -187,6 +192,17 @@ func tables(d Document) []table {
 				own = nil
 			}
 			t.add(cells...)
+		}
+		if r.Security != nil {
+			t := r.Security.table(r.Name)
+			for _, s := range own {
+				t.notes = append(t.notes, note{"note", s})
+			}
+			phased = append(phased, &t)
+			continue
+		}
+		if suite.add(r, add) {
+			continue
 		}
 		if r.ThroughputFPS != nil {
 			if *r.ThroughputFPS > 0 {
@@ -216,7 +232,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	var out []table
-	for _, t := range []*table{loss, over, drop, late, open} {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -291,6 +307,9 @@ func telling(d Document) *Row {
 			return r
 		}
 		lost := float64(r.Ledger.Lost()) / float64(r.Ledger.Accepted)
+		if r.Security != nil {
+			lost = float64(wanted(r.Ledger).Lost()) / float64(r.Ledger.Accepted)
+		}
 		if strings.HasPrefix(r.Service, "drop-") {
 			lost = 0
 		}
@@ -299,6 +318,14 @@ func telling(d Document) *Row {
 		}
 	}
 	return best
+}
+
+// booked is what the row's ledger is of.
+func (r *Row) booked() string {
+	if r.Security != nil {
+		return r.Name + ", all phases"
+	}
+	return r.Name + ", last overload trial"
 }
 
 // ledgerTable is the account as an equation read downwards; every line has the

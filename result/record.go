@@ -78,6 +78,31 @@ type Phase struct {
 	End   unit.Instant `json:"end_ns"`
 }
 
+// A KPI is how a box did in a stretch of a trial (RFC 9411): a whole phase, or one
+// sample of it. Frames that it must forward are told from known-bad ones, which it
+// must block.
+type KPI struct {
+	Phase      string         `json:"phase"`
+	Begin      unit.Instant   `json:"begin_ns"`
+	End        unit.Instant   `json:"end_ns"`
+	Offered    unit.FrameRate `json:"offered_fps"`        // of frames to forward: of a phase as sent, of a sample by the sequence numbers of those that arrived
+	Forwarded  unit.FrameRate `json:"forwarded_fps"`      // of them
+	Sent       int64          `json:"sent"`               // frames to forward
+	Lost       int64          `json:"lost"`               // of them; below zero is an anomaly to show
+	Delay      *Delay         `json:"delay,omitempty"`    // nil where none arrived
+	BadSent    int64          `json:"bad_sent,omitempty"` // known-bad frames; of a phase only
+	BadArrived int64          `json:"bad_arrived"`        // of them
+}
+
+// A Delay is one-way delays in s; each is the upper edge of a histogram's bucket,
+// or made of such edges.
+type Delay struct {
+	Min  float64 `json:"min_s"`
+	Mean float64 `json:"mean_s"`
+	P99  float64 `json:"p99_s"`
+	Max  float64 `json:"max_s"`
+}
+
 // Load is what was asked and what the tester was measured to send, all streams
 // together. Rates are over the time from first to last frame, not over the
 // configured duration.
@@ -91,7 +116,6 @@ type Load struct {
 	Backend      string         `json:"backend"`            // transmitter/meter and mode: "xdp/native"
 	Batch        int            `json:"batch"`
 	Late         int64          `json:"late,omitempty"`         // frames sent more than an interval behind the schedule
-	CatchUp      int64          `json:"catch_up,omitempty"`     // longest burst sent to catch up, frames
 	Stalls       int64          `json:"stalls"`                 // times that the sender stood still for more than 50 us
 	LongestStall int64          `json:"longest_stall_ns"`       // ns
 	Reordered    int64          `json:"reordered,omitempty"`    // RFC 4737, received
@@ -122,6 +146,15 @@ func (h *Histogram) Total() (n uint64) {
 	return n
 }
 
+// Mean is that of the buckets' upper edges; 0 for an empty histogram.
+func (h *Histogram) Mean() float64 {
+	var sum float64
+	for i, c := range h.Count {
+		sum += h.Upper[i] * float64(c)
+	}
+	return sum / float64(max(h.Total(), 1))
+}
+
 // Quantile is the upper edge of the bucket that holds the q-th quantile, q in
 // [0, 1]; 0 for an empty histogram.
 func (h *Histogram) Quantile(q float64) float64 {
@@ -139,6 +172,31 @@ func (h *Histogram) Quantile(q float64) float64 {
 	return h.Upper[len(h.Upper)-1]
 }
 
+// A CPU is what one CPU of this machine did from before a trial's sender was set
+// up until it was taken down, some 10 ms more than the traffic. Shares are of the
+// kernel's ticks (/proc/stat), in [0, 1]: a trial of 50 ms has a dozen.
+// The CPU of a sender that polls its clock is always busy.
+type CPU struct {
+	CPU      int     `json:"cpu"`
+	Role     string  `json:"role,omitempty"` // "tester", "dut", "tester and dut"; "": neither
+	User     float64 `json:"user"`           // nice included
+	System   float64 `json:"system"`         // threads of the kernel included, so a NAPI thread too
+	IRQ      float64 `json:"irq"`
+	SoftIRQ  float64 `json:"softirq"`
+	Steal    float64 `json:"steal"`
+	Idle     float64 `json:"idle"`               // waiting for disks included
+	Polls    int64   `json:"polls,omitempty"`    // softirqs for received frames
+	Squeezed int64   `json:"squeezed,omitempty"` // of them, those that ended before the work did (time_squeeze)
+}
+
+// DUTWork is how a trial's DUT did its work, as far as this machine shows it.
+type DUTWork struct {
+	Threads int     `json:"threads,omitempty"` // that receive its frames (threaded NAPI); 0: softirq does
+	Ran     float64 `json:"ran,omitempty"`     // over the traffic's time, one CPU's is 1: time that those threads ran, by the scheduler's ns clock; without threads that of softirq on the DUT's CPUs, in ticks
+	Waited  float64 `json:"waited,omitempty"`  // the same of the least time that a thread was ready while none of them ran: something else had the CPU
+	State   []Pair  `json:"state,omitempty"`   // how it is set up, where frames were lost: "nft rules", "conntrack entries", "lan rps_cpus"...
+}
+
 // A Record is one trial, or (Parent == "") what a procedure made of its trials.
 // Identity is text, figures are declared Values, and what has structure has a
 // typed block that is nil where it does not apply. There is no map.
@@ -153,11 +211,15 @@ type Record struct {
 	Begin       unit.Instant `json:"begin_ns"`
 	End         unit.Instant `json:"end_ns"`
 	Phases      []Phase      `json:"phases,omitempty"`
+	KPIs        []KPI        `json:"kpis,omitempty"`    // of a trial with phases of load, one a phase
+	Samples     []KPI        `json:"samples,omitempty"` // of such a trial, in order
 	Status      Status       `json:"verdict"`
 	Reason      string       `json:"reason,omitempty"`
 	Values      []Value      `json:"values,omitempty"`
 	Load        *Load        `json:"load,omitempty"`
 	Account     *Account     `json:"ledger,omitempty"`
+	CPUs        []CPU        `json:"cpus,omitempty"` // of a trial
+	DUT         *DUTWork     `json:"dut,omitempty"`  // of a trial
 	Warnings    []string     `json:"warnings,omitempty"`
 	Environment int          `json:"environment"` // index into Run.Environments
 }
@@ -170,6 +232,23 @@ func (r *Record) Value(metric string) *Value {
 		}
 	}
 	return nil
+}
+
+// SenderAlone is the "path" in the identity of a self-test that had no two ports of
+// the tester wired to each other: its frames went into the box.
+const SenderAlone = "through the box"
+
+// Ceiling is what the tester carries by a self-test's record: what went from port to
+// port, or of the sender alone what it offered, whatever the box let through; that
+// of the meter is then not known. 0 where nothing was measured.
+func (r *Record) Ceiling() unit.FrameRate {
+	switch {
+	case r.Load == nil:
+		return 0
+	case Get(r.Config, "path") == SenderAlone:
+		return r.Load.Offered
+	}
+	return r.Load.Forwarded
 }
 
 // Finished says whether a resumed run may keep the record.

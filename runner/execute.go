@@ -24,6 +24,7 @@ import (
 // An execution is a run under way. All of it stands in one goroutine.
 type execution struct {
 	o           Options
+	plan        Plan
 	bed         *lab.Testbed
 	sink        Sink
 	run         result.Run
@@ -199,6 +200,15 @@ func (x *execution) env(v *visited) *procedure.Env {
 			Config: append(slices.Clip(v.Params), cfg...), Repeat: v.Repeat,
 		}, f)
 	}
+	env.Shared = func(ctx context.Context, name string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		id, params, err := x.o.Catalogue.sibling(x.plan, v.Point, name)
+		if err != nil {
+			return result.Record{}, err
+		}
+		return trial(ctx, result.Record{
+			ID: id + "/" + strings.TrimSpace(words(cfg)), Parent: id, Procedure: name, Config: append(params, cfg...), Repeat: v.Repeat,
+		}, f)
+	}
 	env.Once = func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		what, _, _ := strings.Cut(key, "/")
 		return trial(ctx, result.Record{ID: key, Parent: what, Procedure: what, Config: cfg, Repeat: 1}, f)
@@ -254,6 +264,7 @@ func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcom
 		return r, x.broken
 	}
 	r.Reason, r.Load, r.Account, r.Warnings = o.Reason, o.Load, o.Account, o.Warnings
+	r.CPUs, r.DUT = o.CPUs, o.DUT
 	if o.Values != nil { // else those of the visit before
 		r.Values = o.Values
 	}
@@ -262,6 +273,13 @@ func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcom
 	}
 	if err == nil {
 		err = ctx.Err() // it may have ended early and not have said so
+	}
+	r.KPIs, r.Samples = slices.Clone(o.KPIs), slices.Clone(o.Samples)
+	for _, ks := range [][]result.KPI{r.KPIs, r.Samples} {
+		for i := range ks {
+			ks[i].Begin -= x.origin
+			ks[i].End -= x.origin
+		}
 	}
 	var missing *host.Missing
 	switch {

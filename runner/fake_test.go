@@ -25,6 +25,8 @@ type fake struct {
 	// first is called by a procedure before its trials.
 	first func(p *probe) error
 	build error
+	// shared is whether procedures build upon a trial of procedure base.
+	shared bool
 	// stubborn procedures go on after a trial's error.
 	stubborn bool
 	ran      []string // IDs of carried-out trials
@@ -38,6 +40,10 @@ func (f *fake) catalogue() Catalogue {
 			Name: "probe", Doc: "a search of four steps", Names: []string{"kind"},
 			Metrics: []result.Metric{{Name: "steps", Unit: "1", Help: "steps"}},
 			New:     func() procedure.Procedure { return &probe{fake: f, kind: "a", preset: "quick"} },
+		}, {
+			Name: "base", Doc: "what others build upon", Names: []string{"kind"},
+			Metrics: []result.Metric{{Name: "steps", Unit: "1", Help: "steps"}},
+			New:     func() procedure.Procedure { return &base{probe{fake: f, kind: "a", preset: "quick"}} },
 		}},
 		Labs: []lab.Spec{
 			{Name: "sandbox", Doc: "a bench", New: func() lab.Topology { return &bench{fake: f, kind: "memory"} }},
@@ -103,6 +109,30 @@ func (p *probe) Check(bed *lab.Testbed) error {
 
 func (p *probe) Estimate() (int, time.Duration) { return 5, 2 * time.Second }
 
+// Upon makes procedures depend on base, with which they share its one trial.
+func (p *probe) Upon() string {
+	if p.fake.shared {
+		return "base"
+	}
+	return ""
+}
+
+func (p *probe) upon(ctx context.Context, env *procedure.Env) (result.Record, error) {
+	return env.Shared(ctx, "base", []result.Pair{{Key: "n", Value: "0"}}, func(context.Context) (procedure.Outcome, error) {
+		p.fake.ran = append(p.fake.ran, fmt.Sprintf("base/%s/%d", p.kind, p.level))
+		return procedure.Outcome{Status: result.Passed}, nil
+	})
+}
+
+type base struct{ probe }
+
+func (p *base) Estimate() (int, time.Duration) { return 1, time.Second }
+
+func (p *base) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+	r, err := p.upon(ctx, env)
+	return procedure.Outcome{Status: r.Status}, err
+}
+
 // Run is a search: what it tries next depends on what it saw. Kind b pauses after
 // its first and its third trial.
 func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
@@ -121,6 +151,11 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 	once, err := env.Once(ctx, "self-test/"+p.kind, nil, func(context.Context) (procedure.Outcome, error) { return do("self-test/" + p.kind) })
 	if err != nil {
 		return procedure.Outcome{}, err
+	}
+	if p.fake.shared {
+		if _, err := p.upon(ctx, env); err != nil {
+			return procedure.Outcome{}, err
+		}
 	}
 	rate := 1000.0
 	var goOn func(ctx context.Context, n int) (procedure.Outcome, error)

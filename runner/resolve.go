@@ -410,6 +410,34 @@ func (p Plan) name(spec procedure.Spec, params []result.Pair) string {
 	return strings.Join(parts, "/")
 }
 
+// sibling is the ID and the parameters of procedure name's point at the parameters
+// of pt and its repeat; what pt does not have is as that procedure has it by default.
+func (c Catalogue) sibling(p Plan, pt Point, name string) (id string, params []result.Pair, err error) {
+	spec, params, err := c.siblingParams(pt, name)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("%s#%d", p.name(spec, params), pt.Repeat), params, nil
+}
+
+func (c Catalogue) siblingParams(pt Point, name string) (spec procedure.Spec, params []result.Pair, err error) {
+	if spec, err = c.procedure(name, pt.at); err != nil {
+		return spec, nil, err
+	}
+	set, err := fill("procedure "+name, func() declarer { return spec.New() }, spec.Names, nil, nil)
+	if err != nil {
+		return spec, nil, err
+	}
+	for _, s := range set {
+		q := result.Pair{Key: s.Key, Value: s.Values[0].Text}
+		if i := slices.IndexFunc(pt.Params, func(o result.Pair) bool { return o.Key == s.Key }); i >= 0 {
+			q.Value = pt.Params[i].Value
+		}
+		params = append(params, q)
+	}
+	return spec, params, nil
+}
+
 // procedure makes the point's procedure with its parameters set.
 func (pt Point) procedure(c Catalogue) (procedure.Procedure, error) {
 	spec, err := c.procedure(pt.Procedure, pt.at)
@@ -445,6 +473,15 @@ type Estimate struct {
 // there is one, and adds up what the plan costs.
 func Check(c Catalogue, points []Point, bed *lab.Testbed) (Estimate, error) {
 	var sum Estimate
+	add := func(p procedure.Procedure) {
+		trials, d := p.Estimate()
+		sum.Trials += trials
+		sum.Time += d
+	}
+	counted := map[string]bool{} // points, and those that others build upon
+	for _, pt := range points {
+		counted[fmt.Sprintf("%s %q %d", pt.Procedure, pt.Params, pt.Repeat)] = true
+	}
 	for _, pt := range points {
 		p, err := pt.procedure(c)
 		if err != nil {
@@ -457,10 +494,26 @@ func Check(c Catalogue, points []Point, bed *lab.Testbed) (Estimate, error) {
 			}
 			return sum, &PlanError{At: pt.at, Err: fmt.Errorf("%s: %w", strings.TrimSuffix(pt.ID, fmt.Sprintf("#%d", pt.Repeat)), err)}
 		}
-		trials, d := p.Estimate()
 		sum.Points++
-		sum.Trials += trials
-		sum.Time += d
+		add(p)
+		d, ok := p.(procedure.Dependent)
+		if !ok || d.Upon() == "" {
+			continue
+		}
+		spec, params, err := c.siblingParams(pt, d.Upon())
+		if err != nil {
+			return sum, err
+		}
+		key := fmt.Sprintf("%s %q %d", spec.Name, params, pt.Repeat)
+		if counted[key] {
+			continue
+		}
+		counted[key] = true
+		upon, err := Point{Procedure: spec.Name, Params: params, Repeat: pt.Repeat, at: pt.at}.procedure(c)
+		if err != nil {
+			return sum, err
+		}
+		add(upon)
 	}
 	return sum, nil
 }

@@ -112,7 +112,7 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 			return run, recs, err
 		}
 	}
-	x := &execution{o: o, bed: bed, sink: sink, recs: recs, at: map[string]int{}}
+	x := &execution{o: o, plan: p, bed: bed, sink: sink, recs: recs, at: map[string]int{}}
 	for i, r := range recs {
 		x.at[r.ID] = i
 	}
@@ -197,7 +197,7 @@ func (x *execution) header(p Plan, run result.Run) {
 		x.origin = unit.Now()
 		run.Schema = result.Schema
 		run.Start = now
-		run.Machines = []result.Machine{machine}
+		run.Machines = append([]result.Machine{machine}, x.bed.Machines...)
 		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.PresetsUsed()
 		run.Plan, _ = json.Marshal(p) // strings and numbers only
 		for _, e := range p.Procedures {
@@ -212,6 +212,12 @@ func (x *execution) header(p Plan, run result.Run) {
 		run.Deviations = append(deviations(x.o.Catalogue, p), run.Deviations...)
 	}
 	run.Environments = append(slices.Clone(run.Environments), env)
+	for _, w := range x.bed.Warnings {
+		x.warn(&run, w)
+	}
+	for _, p := range x.bed.Planted {
+		x.warn(&run, "planted limit: "+p+"; figures that it bounds are its own, not the machine's")
+	}
 	x.run = run
 }
 
@@ -240,13 +246,22 @@ func deviations(c Catalogue, p Plan) (out []string) {
 			out = append(out, spec.Deviation)
 		}
 		set := e.Get("preset")
+		if spec.Quick != "" && set != nil && slices.ContainsFunc(set.Values, func(w Word) bool { return w.Text == "quick" }) && !slices.Contains(out, spec.Quick) {
+			out = append(out, spec.Quick)
+		}
 		if set == nil || !slices.ContainsFunc(spec.Metrics, func(m result.Metric) bool { return m.Name == "throughput_fps" }) {
 			continue
 		}
-		for _, w := range set.Values {
-			i := slices.IndexFunc(search.Presets, func(s search.Preset) bool { return s.Name == w.Text })
-			if i >= 0 && !slices.Contains(out, search.Presets[i].Deviation) {
-				out = append(out, search.Presets[i].Deviation)
+		names := set.Values
+		if how := e.Get("search"); how != nil { // one that is no search's name follows preset
+			names = append(slices.Clip(how.Values), names...)
+			if !slices.ContainsFunc(how.Values, func(w Word) bool { return w.Text == "preset" }) {
+				names = how.Values
+			}
+		}
+		for _, w := range names {
+			if s, err := search.Get(w.Text); err == nil && s.Deviation != "" && !slices.Contains(out, s.Deviation) {
+				out = append(out, s.Deviation)
 			}
 		}
 	}
@@ -277,7 +292,11 @@ func (x *execution) settings() []result.Pair {
 	if x.bed.Placement != "" {
 		env = append(env, result.Pair{Key: "placement", Value: x.bed.Placement})
 	}
-	for _, s := range x.bed.Settings {
+	settings := x.bed.Settings
+	if x.bed.Observe != nil {
+		settings = append(slices.Clip(settings), x.bed.Observe()...)
+	}
+	for _, s := range settings {
 		if result.Get(env, s.Key) == "" {
 			env = append(env, s)
 		}

@@ -57,17 +57,8 @@ func TestValidity(t *testing.T) {
 		{"lost at the meter's port", func(_ *result.Record, _ *result.Load, a *result.Account) {
 			drop(a, result.MeterAt, "meter ring full", 2)
 		}, result.Invalid, "meter lost 2"},
-		{"catch-up of 16 with loss", func(_ *result.Record, l *result.Load, a *result.Account) {
-			l.CatchUp = 16
-			a.Received--
-		}, result.Failed, "1 of"},
-		{"catch-up of 17 with loss", func(_ *result.Record, l *result.Load, a *result.Account) {
-			l.CatchUp = 17
-			a.Received--
-		}, result.Invalid, "up to 17 at once"},
-		{"catch-up of 17 without loss", func(_ *result.Record, l *result.Load, _ *result.Account) { l.CatchUp = 17 }, result.Passed, ""},
 		{"flat out, refused and late", func(_ *result.Record, l *result.Load, a *result.Account) {
-			l.Intended, a.Intended, a.Refused, l.CatchUp = 0, 0, 5, 99
+			l.Intended, a.Intended, a.Refused, l.Late = 0, 0, 5, 99
 			a.Received--
 		}, result.Failed, "1 of"},
 		{"flat out, lost by the meter", func(_ *result.Record, l *result.Load, a *result.Account) { l.Intended, l.MeterDrops = 0, 1 }, result.Invalid, "meter lost 1"},
@@ -75,15 +66,12 @@ func TestValidity(t *testing.T) {
 			l.Intended = 0
 			drop(a, result.DUTNIC, "receive ring full", 3)
 		}, result.Failed, "3 of"},
-		{"a drop service that is right", func(r *result.Record, l *result.Load, a *result.Account) {
-			r.Status, l.CatchUp, a.Received = result.Passed, 17, 0
+		{"a drop service that is right", func(r *result.Record, _ *result.Load, a *result.Account) {
+			r.Status, a.Received = result.Passed, 0
 		}, result.Passed, ""},
 		{"a drop service that is wrong", func(r *result.Record, _ *result.Load, _ *result.Account) {
 			r.Status, r.Reason = result.Failed, "5 frames came through"
 		}, result.Failed, "5 frames came through"},
-		{"a drop service that is wrong after a catch-up", func(r *result.Record, l *result.Load, _ *result.Account) {
-			r.Status, l.CatchUp = result.Failed, 17
-		}, result.Invalid, "up to 17"},
 		{"a drop service and a tester too slow", func(r *result.Record, l *result.Load, _ *result.Account) {
 			r.Status, l.Offered = result.Passed, 0.5e6
 		}, result.Invalid, "50.00 %"},

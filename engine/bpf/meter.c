@@ -18,6 +18,10 @@
 #define BURST_BUCKETS 464
 #define BURST_GAP 2000 /* ns; BurstGap in engine/engine.go */
 #define BATCH_MASK 63
+#define MAX_RUNS 16 /* as engine/runs.go, which explains runs */
+#define OTHER_CLOCK 1000000000ll
+#define FAR_AHEAD (1ll << 30)
+#define LOW_NUMBER (1 << 20)
 
 #define ICMP 1
 #define TCP 6
@@ -28,6 +32,20 @@
 const volatile bool timing;
 const volatile bool scripted; /* tests: the clock reads script_now */
 
+/* What the stream had counted when a run of its sender ended. */
+struct mark {
+	u64 frames;
+	u64 octets;
+	u64 reordered;
+	u64 duplicate;
+	u64 first; /* ns, arrivals */
+	u64 last;
+	u64 begin; /* ns by the sender's clock */
+	u64 top;
+	u64 lowest;
+	u64 next;
+};
+
 struct stream {
 	u64 frames;
 	u64 octets;
@@ -37,8 +55,15 @@ struct stream {
 	u64 first; /* ns */
 	u64 last;
 	u64 last_frames; /* frames when last was read */
+	u64 gap; /* with timing: ns, the last frame that came while numbers before it were missing */
 	u64 next; /* sequence expected, extended past 32 bit; 0: none yet */
+	u64 arrived; /* ns, the run's first frame */
+	u64 begin; /* when that was sent, in network byte order */
+	u64 top; /* that with the highest sequence */
+	u64 lowest;
+	u64 runs; /* that ended */
 	u64 seen[WINDOW_WORDS];
+	struct mark past[MAX_RUNS]; /* the last one is never used: an index is masked */
 };
 
 /* Apart from struct stream, because a per-CPU value has at most 32 KiB. */
@@ -115,22 +140,74 @@ static __always_inline void forget(struct stream *s, u64 from, u64 to)
 	s->seen[last & (WINDOW_WORDS - 1)] &= ~tail;
 }
 
-/* As tracker.order in engine/track.go, which explains it. */
-static __always_inline void order(struct stream *s, u32 seq)
+/* As runBook.anew in engine/runs.go; ahead is how far the frame is. */
+static __always_inline bool anew(struct stream *s, s64 ahead, u32 seq, u64 sent)
+{
+	s64 at = bpf_be64_to_cpu(sent);
+
+	if (s->runs >= MAX_RUNS - 1)
+		return false;
+	if (ahead >= 0)
+		return ahead > FAR_AHEAD && seq < LOW_NUMBER;
+	if (!sent || !s->top)
+		return false;
+	return (s64)(at - bpf_be64_to_cpu(s->top)) > 0 || (s64)(bpf_be64_to_cpu(s->begin) - at) > OTHER_CLOCK;
+}
+
+/* Ends the run. */
+static __noinline int end_run(struct stream *s)
+{
+	struct mark *m;
+
+	if (!s)
+		return 0;
+	m = &s->past[s->runs & (MAX_RUNS - 1)];
+	m->frames = s->frames;
+	m->octets = s->octets;
+	m->reordered = s->reordered;
+	m->duplicate = s->duplicate;
+	m->first = s->arrived;
+	m->last = s->last;
+	m->begin = bpf_be64_to_cpu(s->begin);
+	m->top = bpf_be64_to_cpu(s->top);
+	m->lowest = s->lowest;
+	m->next = s->next;
+	s->runs++;
+	s->next = 0;
+	for (u32 i = 0; i < WINDOW_WORDS; i++)
+		s->seen[i] = 0;
+	return 0;
+}
+
+/* As tracker.order in engine/track.go, which explains it; sent is in network byte order. */
+static __always_inline void order(struct stream *s, u32 seq, u64 sent)
 {
 	u64 full, bit;
+	s64 ahead;
 	u32 word;
 
-	if (!s->next)
+	ahead = (s32)(seq - (u32)s->next);
+	if (ahead && s->next && anew(s, ahead, seq, sent))
+		end_run(s);
+	if (!s->next) {
+		ahead = 0;
 		s->next = (1ull << 32) + seq;
-	full = s->next + (u64)(s64)(s32)(seq - (u32)s->next);
+		s->arrived = now_ns();
+		s->begin = sent;
+		s->lowest = s->next;
+	}
+	full = s->next + ahead;
 	bit = 1ull << (full & 63);
 	word = (full >> 6) & (WINDOW_WORDS - 1);
 	if (full == s->next) {
 		s->next++;
+		s->top = sent;
 	} else if ((s64)(full - s->next) > 0) {
+		if (timing)
+			s->gap = now_ns();
 		forget(s, s->next, full);
 		s->next = full + 1;
+		s->top = sent;
 	} else if (s->next - full > WINDOW_WORDS * 64) {
 		s->reordered++;
 		return;
@@ -224,6 +301,7 @@ static __always_inline int count(void *sig, u32 len, bool fits)
 		s->broken++;
 		return other(len, true);
 	}
+	order(s, seq, LOAD64(sig + 10));
 	if (timing || !(s->frames & BATCH_MASK)) {
 		u64 now = now_ns();
 
@@ -236,7 +314,6 @@ static __always_inline int count(void *sig, u32 len, bool fits)
 	}
 	s->frames++;
 	s->octets += len + 4;
-	order(s, seq);
 	return XDP_DROP;
 }
 

@@ -40,7 +40,10 @@ struct schedule {
 	u64 count;    /* frames of all lanes; 0: no limit */
 	u64 factor;   /* times 2^down: 1/65536 ns an octet (OCTETS), or a captured ns (CAPTURED) */
 	u64 down;
+	u64 then;    /* pattern CONSTANT: the interval from then_at on, 1/65536 ns of the schedule; 0: none */
+	u64 then_at;
 	/* state */
+	u64 changed; /* ns, when the first frame at that interval left */
 	u64 chance; /* pattern POISSON: xorshift64*; not 0 */
 	u64 origin; /* ns */
 	u64 due;    /* next frame or burst */
@@ -177,6 +180,11 @@ static __always_inline bool due(u64 now)
 	sched.asked = pattern == CONSTANT ? sched.interval : sched.gap;
 	sched.last = slip && at - may < slip ? may : at - slip;
 	sched.left = burst - 1;
+	if (pattern == CONSTANT && sched.then && (s64)(sched.due - sched.then_at) >= 0) {
+		sched.interval = sched.then;
+		sched.then = 0;
+		sched.changed = now;
+	}
 	if (shift) {
 		sched.moved += at - sched.due;
 		if (pattern == CAPTURED)

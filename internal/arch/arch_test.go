@@ -22,7 +22,7 @@ import (
 var table = map[string]string{
 	"unit":              "",
 	"result":            "unit",
-	"host":              "result internal/netns",
+	"host":              "unit result internal/netns",
 	"frame":             "unit internal/yaml",
 	"search":            "unit",
 	"stat":              "",
@@ -40,8 +40,8 @@ var table = map[string]string{
 	"internal/testutil": "internal/netns",
 	"internal/cli":      "unit host result frame engine lab runner report examples internal/yaml",
 	"cmd/boxdyno":       "internal/cli",
-	"internal/bench":    "unit host frame engine lab internal/netns",
-	"internal/prove":    "unit result report",
+	"internal/bench":    "unit host stat frame engine lab internal/netns",
+	"internal/prove":    "unit result report search stat verdict",
 	"script/testcount":  "",
 }
 

@@ -177,3 +177,18 @@ func (s *sink) Close() error {
 	}
 	return s.bundle.Close()
 }
+
+// kept are the names of the runs at the default place, the oldest first.
+func kept() (names []string) {
+	runs, err := runsDir()
+	if err != nil {
+		return nil
+	}
+	entries, _ := os.ReadDir(runs) // none: no run
+	for _, e := range entries {
+		if holdsRun(filepath.Join(runs, e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}

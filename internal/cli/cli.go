@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -127,7 +128,7 @@ func code(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &missing):
 		return exitMissing
-	case errors.As(err, &plan):
+	case errors.As(err, &plan), errors.As(err, new(*engine.TooLongError)):
 		return exitUsage
 	}
 	return exitOther
@@ -188,7 +189,7 @@ Exit codes:
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
-	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.send(), a.replay(), a.meter(), a.schema(), a.versionCommand(), manual(root),
+	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.send(), a.replay(), a.meter(), a.schema(), a.versionCommand(), a.call(), manual(root),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -103,6 +103,11 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		ts.Check(err)
 		ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("# filler\n"), n/9), 0o644))
 	},
+	// spoil FROM TO copies trials, all of them invalid.
+	"spoil": func(ts *testscript.TestScript, neg bool, args []string) {
+		text := strings.NewReplacer(`"verdict":"passed"`, `"verdict":"invalid"`, `"verdict":"failed"`, `"verdict":"invalid"`).Replace(ts.ReadFile(args[0]))
+		ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+	},
 	// truncate FILE N keeps the first N lines and half of the next.
 	"truncate": func(ts *testscript.TestScript, neg bool, args []string) {
 		n, err := strconv.Atoi(args[1])
@@ -357,7 +362,7 @@ func TestOwner(t *testing.T) {
 }
 
 func TestReportNames(t *testing.T) {
-	for name, ok := range map[string]bool{"a.html": true, "a.HTML": true, "a.md": true, "a.csv": true, "a.json": true, "a.txt": true, "a.pdf": false, "a": false} {
+	for name, ok := range map[string]bool{"a.html": true, "a.HTML": true, "a.md": true, "a.csv": true, "a.json": true, "a.bench": true, "a.txt": true, "a.pdf": false, "a": false} {
 		if _, err := formatOf(name); (err == nil) != ok {
 			t.Errorf("%s: %v", name, err)
 		}

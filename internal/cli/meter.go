@@ -130,16 +130,15 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 	defer stop()
 	reading := context.WithoutCancel(ctx)
 	var latest engine.MeterReport
+	var known unit.Instant // up to which latest has all that came
 	read := func() (portCounts, error) {
-		if _, err := port.sent(); err != nil { // not every meter notices that its port is gone
-			return portCounts{}, err
-		}
+		before := unit.Now()
 		rep, err := m.Read(reading)
-		if err != nil {
+		if err != nil && len(rep.Streams) == 0 {
 			return portCounts{}, err
 		}
-		latest = rep
-		return arrived(rep), nil
+		latest, known = rep, before
+		return arrived(rep), err
 	}
 	share := func(_ uint64, d time.Duration) float64 {
 		if duration == 0 {
@@ -149,11 +148,14 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 	}
 	err = line.watch(waiting.Done(), portCounts{}, read, share)
 	line.end()
-	rep, failed := m.Read(reading)
-	if failed != nil { // what it last said is better than nothing
-		rep, err = latest, cmp.Or(err, failed)
+	if _, failed := read(); failed != nil { // what it last said is better than nothing
+		err = cmp.Or(err, failed)
 	}
-	acc := receivedOf(port, p, f, backend, rep, seconds(armed, unit.Now()))
+	acc := receivedOf(port, p, f, backend, latest, armed, unit.Now())
+	if errors.Is(err, engine.ErrPortGone) {
+		acc.PortGone, acc.Known = true, max(seconds(armed, known), 0)
+		acc.Warnings = append(acc.Warnings, fmt.Sprintf("%s vanished: what came is known up to %.2f s after the start", port.Name, acc.Known))
+	}
 	if err != nil {
 		acc.Warnings = append(acc.Warnings, "it ended early: "+sentence(err))
 	}
@@ -167,15 +169,15 @@ func arrived(rep engine.MeterReport) portCounts {
 	for _, r := range rep.Streams {
 		c.frames += r.Frames
 		c.octets += r.Octets
-		c.dropped += uint64(missing(r))
+		c.dropped += uint64(missing(r.Span, r.Frames, r.Duplicate))
 	}
 	return c
 }
 
-// missing is how many of the sequence numbers up to the highest have not arrived.
-// Below zero the numbers began anew: several senders wrote them.
-func missing(r engine.RxReport) int64 {
-	return int64(r.Span) - int64(r.Frames-r.Duplicate)
+// missing is how many of a span of sequence numbers, up to the highest, have not
+// arrived. Below zero several senders wrote them.
+func missing(span, frames, duplicate uint64) int64 {
+	return int64(span) - int64(frames-duplicate)
 }
 
 // openMeter is the first backend that meters the port as the flags ask, or that
@@ -193,7 +195,7 @@ func (f *portFlags) openMeter(ctx context.Context, p *trafficPort, want *meterFl
 		}
 		candidates = append(candidates, b)
 	} else {
-		// Not afxdp: it takes the port's frames from the machine.
+		// Not afxdp: xdp/generic works wherever it does, and counts in the kernel.
 		for _, name := range []string{"xdp", "xdp/generic", "packet"} {
 			b, err := engine.Open(name)
 			if err != nil {

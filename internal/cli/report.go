@@ -24,9 +24,10 @@ import (
 
 // formats are the kinds of file that report writes, by extension.
 var formats = map[string]func(w io.Writer, runs []report.Kept) error{
-	".txt": each("\n", report.Text),
-	".md":  each("\n", report.Markdown),
-	".csv": func(w io.Writer, runs []report.Kept) error { return report.CSV(w, runs...) },
+	".txt":   each("\n", report.Text),
+	".md":    each("\n", report.Markdown),
+	".csv":   func(w io.Writer, runs []report.Kept) error { return report.CSV(w, runs...) },
+	".bench": func(w io.Writer, runs []report.Kept) error { return report.Bench(w, runs...) },
 	".json": func(w io.Writer, runs []report.Kept) error {
 		if len(runs) == 1 {
 			return report.JSON(w, runs[0].Document)
@@ -67,7 +68,7 @@ func each(between string, f func(io.Writer, report.Document) error) func(io.Writ
 func formatOf(name string) (string, error) {
 	ext := strings.ToLower(filepath.Ext(name))
 	if _, ok := formats[ext]; !ok {
-		return "", &runner.PlanError{Err: fmt.Errorf("report %s: a report's name ends in .html, .md, .csv, .json or .txt", name)}
+		return "", &runner.PlanError{Err: fmt.Errorf("report %s: a report's name ends in .html, .md, .csv, .json, .bench or .txt", name)}
 	}
 	return ext, nil
 }
@@ -77,10 +78,11 @@ func (a *app) report() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Render runs as text, HTML, Markdown, CSV or JSON",
+		Short: "Render runs as text, HTML, Markdown, CSV, JSON or Go benchmark lines",
 		Long: `Report renders finished or broken-off runs. RUN is a run's folder, its name at the
 default place, or last. It needs no root and works on any machine. Of several runs,
-JSON is one object a line; a page shows one run.`,
+JSON is one object a line; a page shows one run. FILE.bench is in the Go benchmark
+format, which benchstat reads.`,
 		Example: `  boxdyno report last
   boxdyno report last -o page.html
   boxdyno report runs/a runs/b -o -`,
@@ -98,15 +100,11 @@ JSON is one object a line; a page shows one run.`,
 			}
 			var runs []report.Kept
 			for _, name := range args {
-				dir, err := findRun(name)
-				if err != nil {
-					return &runner.PlanError{Err: err}
-				}
-				run, recs, err := result.Open(dir)
+				kept, err := openRun(name)
 				if err != nil {
 					return err
 				}
-				runs = append(runs, report.Kept{Document: report.Summarize(run, recs), Records: recs})
+				runs = append(runs, kept)
 			}
 			var b bytes.Buffer
 			if err := formats[ext](&b, runs); err != nil {
@@ -119,10 +117,23 @@ JSON is one object a line; a page shows one run.`,
 			return writeFile(out, sudoer(), b.Bytes())
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json or .txt; - is standard output")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .bench or .txt; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
 	exclusive(cmd, "output", "json")
 	return cmd
+}
+
+// openRun reads a run by its folder, its name, or last.
+func openRun(name string) (report.Kept, error) {
+	dir, err := findRun(name)
+	if err != nil {
+		return report.Kept{}, &runner.PlanError{Err: err}
+	}
+	run, recs, err := result.Open(dir)
+	if err != nil {
+		return report.Kept{}, err
+	}
+	return report.Kept{Document: report.Summarize(run, recs), Records: recs}, nil
 }
 
 // writeReport writes one run's report in the format of the file's name.

@@ -96,7 +96,6 @@ type sentAccount struct {
 	Refused      uint64  `json:"refused"`          // handed to the port, which did not take them
 	NotSent      uint64  `json:"not_sent"`         // due, and not sent when time was up; after Ctrl-C those still to come
 	Late         uint64  `json:"late"`             // behind the schedule by an interval or more
-	CatchUp      uint64  `json:"catch_up"`         // longest burst sent to catch up
 	Stalls       uint64  `json:"stalls"`           // times that a sender stood still for more than 50 µs
 	LongestStall float64 `json:"longest_stall_s"`  //
 	Starved      uint64  `json:"starved"`          // times that a sender waited for its source
@@ -204,7 +203,9 @@ func (s *sender) account(o *offer, reports []engine.TxReport, wire portCounts, i
 		intended += r.Intended
 		rate := finite(float64(r.Offered))
 		if interrupted || s.load.Duration >= endless { // the duration that was asked is not the load's
-			rate = finite(float64(max(r.Accepted, 1)-1) / seconds(r.First, r.Last))
+			if rate = finite(float64(max(r.Accepted, 1)-1) / seconds(r.First, r.Last)); r.Tail > 0 {
+				rate = float64(r.Accepted) / (seconds(r.First, r.Last) + r.Tail.Seconds())
+			}
 		}
 		fps += rate
 		if r.First != 0 && (first == 0 || r.First < first) {
@@ -214,7 +215,6 @@ func (s *sender) account(o *offer, reports []engine.TxReport, wire portCounts, i
 		acc.Refused += r.Refused
 		acc.NotSent += r.NotSent
 		acc.Late += r.Late
-		acc.CatchUp = max(acc.CatchUp, r.CatchUp)
 		acc.Stalls += r.Stalls
 		acc.LongestStall = max(acc.LongestStall, r.LongestStall.Seconds())
 		acc.Starved += r.Starved
@@ -361,9 +361,6 @@ func (acc sentAccount) text(w io.Writer) error {
 	late := fmt.Sprintf("%d; stood still for more than %s %s", acc.Late, shortTime(engine.StallFloor.Seconds()), plural64(acc.Stalls, "time"))
 	if acc.Stalls > 0 {
 		late += ", at the longest for " + shortTime(acc.LongestStall)
-	}
-	if acc.CatchUp > 0 {
-		late += "; longest burst to catch up " + plural64(acc.CatchUp, "frame")
 	}
 	b.add("late", "%s", late)
 	if acc.Passes > 0 || acc.Asked.Passes > 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
+	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/unit"
 )
@@ -186,7 +187,7 @@ func parseSent(text, port string) (portCounts, error) {
 		}
 		return portCounts{v[1], v[0] + v[1]*unit.FCS, v[2] + v[3]}, nil
 	}
-	return portCounts{}, errors.New("the port is gone")
+	return portCounts{}, engine.ErrPortGone
 }
 
 // How counters are read once traffic has stopped: until two reads are equal.

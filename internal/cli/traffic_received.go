@@ -21,6 +21,9 @@ type receivedAccount struct {
 	Stamps  string     `json:"stamps"`  // what took the times
 	Seconds float64    `json:"seconds"` // that the meter listened
 
+	PortGone bool    `json:"port_gone,omitempty"`     // the port vanished meanwhile
+	Known    float64 `json:"known_until_s,omitempty"` // then: seconds of listening up to which all that came is counted
+
 	Total   amount           `json:"total"`   // all frames, from the first to the last
 	Foreign amount           `json:"foreign"` // of no stream that was asked for
 	Drops   uint64           `json:"drops"`   // frames that the meter itself lost
@@ -42,10 +45,48 @@ type receivedStream struct {
 	Reordered uint64  `json:"reordered"`
 	Broken    uint64  `json:"broken"` // signed, but with lengths that do not fit
 
+	Runs []senderRun `json:"runs,omitempty"` // of the sender, where it was started anew: what is above is of all of them
+
 	Gaps    *times `json:"gaps,omitempty"`    // between arrivals
 	IPDV    *times `json:"ipdv,omitempty"`    // |delay - the delay of the frame before|, frames in sequence: no clocks need agree
 	Latency *times `json:"latency,omitempty"` // one way, only with --shared-clock
 	Bursts  *times `json:"bursts,omitempty"`  // frames of runs with gaps below 2 µs, not s
+}
+
+// A senderRun is what came of one run of a stream's sender.
+type senderRun struct {
+	From      float64 `json:"from_s"` // first and last frame, by the meter's clock since it listened
+	To        float64 `json:"to_s"`
+	Frames    uint64  `json:"frames"`
+	Octets    uint64  `json:"octets"`
+	Missing   int64   `json:"missing"`
+	LossRatio float64 `json:"loss_ratio"`
+	Duplicate uint64  `json:"duplicate"`
+	Reordered uint64  `json:"reordered"`
+}
+
+// runsOf is nil where the sender ran once.
+func runsOf(r engine.RxReport, armed unit.Instant) (all []senderRun) {
+	if len(r.Runs) < 2 {
+		return nil
+	}
+	for _, run := range r.Runs {
+		s := senderRun{
+			From: seconds(armed, run.First), To: seconds(armed, run.Last), Frames: run.Frames, Octets: run.Octets,
+			Missing: missing(run.Span, run.Frames, run.Duplicate), Duplicate: run.Duplicate, Reordered: run.Reordered,
+		}
+		s.LossRatio = lossRatio(s.Missing, run.Span)
+		all = append(all, s)
+	}
+	return all
+}
+
+// lossRatio is that of what is missing of span numbers; 0 where more came.
+func lossRatio(missing int64, span uint64) float64 {
+	if missing <= 0 {
+		return 0
+	}
+	return float64(missing) / float64(span)
 }
 
 // times sums a histogram up: quantiles are upper edges of its buckets, in s.
@@ -68,11 +109,11 @@ func timesOf(h *result.Histogram, whole bool) *times {
 	return t
 }
 
-func receivedOf(port *trafficPort, p *portFlags, f *meterFlags, backend string, rep engine.MeterReport, listened float64) receivedAccount {
+func receivedOf(port *trafficPort, p *portFlags, f *meterFlags, backend string, rep engine.MeterReport, armed, now unit.Instant) receivedAccount {
 	line, _ := port.lineRate()
 	acc := receivedAccount{
 		Type: "account", Command: "meter", Version: Version(), Port: port.record(p.netns), Backend: backend,
-		Stamps: rep.Stamps, Seconds: listened, Drops: rep.Drops, Hash: rep.Hash, Streams: []receivedStream{},
+		Stamps: rep.Stamps, Seconds: seconds(armed, now), Drops: rep.Drops, Hash: rep.Hash, Streams: []receivedStream{},
 	}
 	all := arrived(rep)
 	span := seconds(rep.First, rep.Last)
@@ -90,17 +131,18 @@ func receivedOf(port *trafficPort, p *portFlags, f *meterFlags, backend string, 
 		}
 		s := receivedStream{
 			Stream: r.Stream, amount: newAmount(r.Frames, r.Octets, finite(float64(r.Rate)), line),
-			Missing: missing(r), Duplicate: r.Duplicate, Reordered: r.Reordered, Broken: r.Broken,
+			Missing: missing(r.Span, r.Frames, r.Duplicate), Duplicate: r.Duplicate, Reordered: r.Reordered, Broken: r.Broken,
 			Gaps: timesOf(r.Gaps, p.gaps), IPDV: timesOf(r.IPDV, p.gaps), Bursts: timesOf(r.Bursts, p.gaps),
 		}
 		if f.sharedClock {
 			s.Latency = timesOf(r.Latency, p.gaps)
 		}
-		if s.Missing > 0 {
-			s.LossRatio = float64(s.Missing) / float64(r.Span)
-		}
-		if s.Missing < 0 {
-			acc.Warnings = append(acc.Warnings, fmt.Sprintf("stream %d has more frames than sequence numbers: senders began anew or share the stream, so start the meter again before each", r.Stream))
+		s.LossRatio, s.Runs = lossRatio(s.Missing, r.Span), runsOf(r, armed)
+		switch {
+		case len(r.Runs) == engine.MaxRuns:
+			acc.Warnings = append(acc.Warnings, fmt.Sprintf("stream %d began anew %d times or more, and later runs are counted as the last one's duplicates: start the meter again, and give senders that run at once --stream numbers of their own", r.Stream, len(r.Runs)-1))
+		case s.Missing < 0:
+			acc.Warnings = append(acc.Warnings, fmt.Sprintf("stream %d has more frames than sequence numbers: senders share the stream, or one of few frames began anew unseen, so start the meter again before each", r.Stream))
 		}
 		acc.Streams = append(acc.Streams, s)
 	}
@@ -121,6 +163,10 @@ func (acc receivedAccount) text(w io.Writer) error {
 	for _, s := range acc.Streams {
 		b.add(fmt.Sprintf("stream %d", s.Stream), "%s, %v, %v (L2)", plural64(s.Frames, "frame"), unit.FrameRate(s.FPS), unit.BitRate(s.L2))
 		b.add("", "%d missing (%.3g %%), %d duplicate, %d reordered, %d broken", s.Missing, 100*s.LossRatio, s.Duplicate, s.Reordered, s.Broken)
+		for i, r := range s.Runs {
+			b.add("", "run %d of the sender, %.2f–%.2f s: %s, %d missing (%.3g %%), %d duplicate, %d reordered",
+				i+1, r.From, r.To, plural64(r.Frames, "frame"), r.Missing, 100*r.LossRatio, r.Duplicate, r.Reordered)
+		}
 		for _, t := range []struct {
 			name string
 			of   *times

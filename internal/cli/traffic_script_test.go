@@ -210,6 +210,9 @@ func TestPortGone(t *testing.T) {
 		if code != exitOther || !strings.Contains(out, "it ended early: ") {
 			t.Errorf("%s: exit code %d, want %d and an account\n%s%s", args, code, exitOther, out, errw)
 		}
+		if strings.HasPrefix(args, "meter") && !strings.Contains(out, "vanished: what came is known up to") {
+			t.Errorf("%s does not say up to when it counted:\n%s", args, out)
+		}
 	}
 }
 

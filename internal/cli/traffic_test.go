@@ -288,12 +288,16 @@ func TestReceivedAccount(t *testing.T) {
 		Foreign: 5, ForeignOctets: 500, Drops: 1, First: 1e9, Last: 2e9, Stamps: "software, XDP program (floor 50 ns)",
 		Streams: []engine.RxReport{
 			{Stream: 0, Frames: 1000, Octets: 64000, Duplicate: 2, Reordered: 3, Span: 1010, First: 1e9, Last: 2e9, Rate: 999,
+				Runs: []engine.RxRun{
+					{Frames: 700, Octets: 44800, Duplicate: 2, Span: 700, First: 1e9, Last: 15e8},
+					{Frames: 300, Octets: 19200, Reordered: 3, Span: 310, First: 16e8, Last: 2e9},
+				},
 				Gaps: hist, IPDV: hist, Latency: hist, Bursts: &result.Histogram{Upper: []float64{1, 32}, Count: []uint64{10, 1}}},
 			{Stream: 1, Span: 0},
 			{Stream: 2, Frames: 50, Octets: 3200, Span: 40, Rate: 50, First: 1e9, Last: 2e9},
 		},
 	}
-	acc := receivedOf(port, &portFlags{}, &meterFlags{}, "xdp/native", rep, 1.5)
+	acc := receivedOf(port, &portFlags{}, &meterFlags{}, "xdp/native", rep, 5e8, 2e9)
 	if len(acc.Streams) != 2 || acc.Streams[0].Missing != 12 || acc.Streams[0].Latency != nil || acc.Streams[1].Missing != -10 || len(acc.Warnings) != 2 {
 		t.Errorf("%+v", acc)
 	}
@@ -302,7 +306,7 @@ func TestReceivedAccount(t *testing.T) {
 	}
 	acc.Version = "test"
 	golden(t, "meter.txt", printed(t, acc))
-	shared := receivedOf(port, &portFlags{gaps: true}, &meterFlags{sharedClock: true}, "xdp/native", rep, 1.5)
+	shared := receivedOf(port, &portFlags{gaps: true}, &meterFlags{sharedClock: true}, "xdp/native", rep, 5e8, 2e9)
 	if l := shared.Streams[0].Latency; l == nil || l.P99 != 5e-6 || l.Max != 2e-4 || l.Histogram != hist {
 		t.Errorf("latency %+v", l)
 	}

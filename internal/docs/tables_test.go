@@ -91,10 +91,13 @@ func TestProcedures(t *testing.T) {
 }
 
 func TestTopologies(t *testing.T) {
-	p := named(t, "docs/sandbox.md")
+	shared := named(t, "docs/sandbox.md")
 	var titles []string
 	for _, spec := range lab.All {
-		title := "Topology `" + spec.Name + "`"
+		p, title := shared, "Topology `"+spec.Name+"`"
+		if own := "docs/" + spec.Name + ".md"; slices.ContainsFunc(pages(t), func(p page) bool { return p.name == own }) {
+			p = named(t, own) // a page of its own
+		}
 		titles = append(titles, title)
 		text := p.section(t, title)
 		if i := strings.Index(text, "\n### "); i >= 0 {
@@ -102,9 +105,11 @@ func TestTopologies(t *testing.T) {
 		}
 		sameParameters(t, p.name+", "+title, text, runner.Params(spec.New()))
 	}
-	for _, m := range heading.FindAllStringSubmatch(p.prose, -1) {
-		if strings.HasPrefix(m[1], "Topology") && !slices.Contains(titles, m[1]) {
-			t.Errorf("%s has %s, which does not exist", p.name, m[1])
+	for _, p := range pages(t) {
+		for _, m := range heading.FindAllStringSubmatch(p.prose, -1) {
+			if strings.HasPrefix(m[1], "Topology") && !slices.Contains(titles, m[1]) {
+				t.Errorf("%s has %s, which does not exist", p.name, m[1])
+			}
 		}
 	}
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command prove runs the proofs that take too long for every test run, and
-// prints their tables: whether repeated qualifications agree, and whether runs
-// that were killed leave nothing and go on where they were. script/prove sets up
-// and runs it as root.
+// prints their tables: whether repeated qualifications agree, whether runs that
+// were killed leave nothing and go on where they were, whether compare tells a
+// slower box from the same one, whether planted bottlenecks are named, and whether
+// known limits are found. script/prove sets up and runs it as root.
 package main
 
 import (
@@ -17,20 +18,37 @@ import (
 	"time"
 )
 
+// How often each proof repeats what it looks at; 0 leaves it out.
+type times struct {
+	runs, kills, compares, bottlenecks, limits, csit, bisect, disturbed int
+}
+
 func main() {
-	runs := flag.Int("runs", 10, "qualifications in a row; 0: leave them out")
-	kills := flag.Int("kills", 20, "runs killed at random moments; 0: leave them out")
+	var n times
+	flag.IntVar(&n.runs, "runs", 10, "qualifications in a row; 0, here and below: leave them out")
+	flag.IntVar(&n.kills, "kills", 20, "runs killed at random moments")
+	flag.IntVar(&n.compares, "compares", 16, "runs of each side whose comparison is tried")
+	flag.IntVar(&n.bottlenecks, "bottlenecks", 10, "overload trials of each planted bottleneck, which must be named")
+	flag.IntVar(&n.limits, "limits", 50, "times that each known limit is searched with search quick")
+	flag.IntVar(&n.csit, "limits-csit", 3, "times with search csit")
+	flag.IntVar(&n.bisect, "limits-bisect", 3, "times with search bisect, for its traffic")
+	flag.IntVar(&n.disturbed, "disturbed", 200, "times that a known limit is searched while other programs take the CPUs now and then")
+	disturber := flag.Bool("disturb", false, "be those programs")
+	page := flag.String("page", "", "the documentation page that the table of bottlenecks is written into")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random moments")
 	flag.Parse()
+	if *disturber {
+		disturb()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := prove(ctx, *runs, *kills, *seed); err != nil {
+	if err := prove(ctx, n, *page, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "prove:", err)
 		os.Exit(1)
 	}
 }
 
-func prove(ctx context.Context, runs, kills int, seed uint64) error {
+func prove(ctx context.Context, n times, page string, seed uint64) error {
 	dir, err := os.MkdirTemp("", "boxdyno-prove-")
 	if err != nil {
 		return err
@@ -44,19 +62,27 @@ func prove(ctx context.Context, runs, kills int, seed uint64) error {
 		return fmt.Errorf("build boxdyno: %w", err)
 	}
 	failed := 0
-	if runs > 0 {
-		n, err := repeatability(ctx, binary, dir, runs)
+	for _, p := range []struct {
+		times int
+		prove func(times int) (failed int, err error)
+	}{
+		{n.runs, func(k int) (int, error) { return repeatability(ctx, binary, dir, k) }},
+		{n.kills, func(k int) (int, error) { return killed(ctx, binary, dir, k, seed) }},
+		{n.compares, func(k int) (int, error) { return compares(ctx, binary, dir, k, seed) }},
+		{n.bottlenecks, func(k int) (int, error) { return names(ctx, binary, dir, k, page) }},
+		{n.limits, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "quick", k) }},
+		{n.csit, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "csit", k) }},
+		{n.bisect, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "bisect", k) }},
+		{n.disturbed, func(k int) (int, error) { return disturbed(ctx, binary, dir, k) }},
+	} {
+		if p.times == 0 {
+			continue
+		}
+		k, err := p.prove(p.times)
 		if err != nil {
 			return err
 		}
-		failed += n
-	}
-	if kills > 0 {
-		n, err := killed(ctx, binary, dir, kills, seed)
-		if err != nil {
-			return err
-		}
-		failed += n
+		failed += k
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d claims do not hold", failed)

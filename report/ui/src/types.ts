@@ -47,11 +47,15 @@ export interface Record {
   begin_ns: number;
   end_ns: number;
   phases?: Phase[];
+  kpis?: KPI[];
+  samples?: KPI[];
   verdict: string;
   reason?: string;
   values?: Value[];
   load?: Load;
   ledger?: Account;
+  cpus?: CPU[];
+  dut?: DUTWork;
   warnings?: string[];
   environment: number;
 }
@@ -65,6 +69,7 @@ export interface Finding {
 export interface Bottleneck {
   row: string;
   name: string;
+  cause: string;
   sentence: string;
   evidence?: Term[];
 }
@@ -112,6 +117,8 @@ export interface Row {
   stalls?: number;
   longest_stall_ns?: number;
   steal_ratio?: number;
+  suite?: Suite;
+  security?: Security;
   ledger?: Account;
   warnings?: string[];
 }
@@ -172,6 +179,19 @@ export interface Phase {
   end_ns: number;
 }
 
+export interface KPI {
+  phase: string;
+  begin_ns: number;
+  end_ns: number;
+  offered_fps: number;
+  forwarded_fps: number;
+  sent: number;
+  lost: number;
+  delay?: Delay;
+  bad_sent?: number;
+  bad_arrived: number;
+}
+
 export interface Value {
   metric: string;
   unit: string;
@@ -192,7 +212,6 @@ export interface Load {
   backend: string;
   batch: number;
   late?: number;
-  catch_up?: number;
   stalls: number;
   longest_stall_ns: number;
   reordered?: number;
@@ -222,6 +241,26 @@ export interface Account {
   settled: boolean;
 }
 
+export interface CPU {
+  cpu: number;
+  role?: string;
+  user: number;
+  system: number;
+  irq: number;
+  softirq: number;
+  steal: number;
+  idle: number;
+  polls?: number;
+  squeezed?: number;
+}
+
+export interface DUTWork {
+  threads?: number;
+  ran?: number;
+  waited?: number;
+  state?: Pair[];
+}
+
 export interface Criterion {
   text: string;
   metric: string;
@@ -239,9 +278,62 @@ export interface Term {
   link?: string;
 }
 
+export interface Suite {
+  latency?: Quantile[];
+  loss_highest_fps?: Figure;
+  loss_ratio?: Figure;
+  loss_free_fps?: Figure;
+  loss_onset_fps?: Figure;
+  back_to_back_frames?: Figure;
+  burst_rate_fps?: Figure;
+  buffer_time_s?: Figure;
+  buffer_time_corrected_s?: Figure;
+  recovery_s?: Figure;
+  recovery_overload_fps?: Figure;
+  recovery_load_fps?: Figure;
+}
+
+export interface Security {
+  load: string;
+  phases?: KPI[];
+  sustain_offered_fps: Figure | null;
+  sustain_forwarded_fps: Figure | null;
+  sustain_loss_ratio: Figure | null;
+  sustain_latency_min_s: Figure | null;
+  sustain_latency_mean_s: Figure | null;
+  sustain_latency_p99_s: Figure | null;
+  sustain_latency_max_s: Figure | null;
+  known_bad_sent: Figure | null;
+  known_bad_blocked?: Figure;
+  known_bad_arrived: Figure | null;
+}
+
+export interface Delay {
+  min_s: number;
+  mean_s: number;
+  p99_s: number;
+  max_s: number;
+}
+
 export interface Histogram {
   upper_s: number[] | null;
   count: number[] | null;
+}
+
+export interface Quantile {
+  name: string;
+  value: number;
+  lo?: number;
+  hi?: number;
+  n: number;
+}
+
+export interface Figure {
+  value: number;
+  lo?: number;
+  hi?: number;
+  n: number;
+  bound?: string;
 }
 
 export interface PageData {

@@ -85,6 +85,24 @@ describe("the page", () => {
     assert.match((await page.locator("[data-figure=latency] svg text.tick").allTextContents()).join(" "), /µs/);
   });
 
+  test("draws RFC 2544's suite, each value once", async (t) => {
+    const page = await open(t, "suite");
+    const { document: doc, records } = await data(page);
+    const count = (name, marks) => page.locator(`[data-figure=${name}] svg ${marks}:has(title)`).count();
+    for (const name of ["rate-by-frame-size", "latency-by-size", "loss-curve", "bursts"]) {
+      assert.equal(await page.locator(`[data-figure=${name}]`).count(), 1, name);
+      assert.match(await page.locator(`[data-figure=${name}] .repeats`).textContent(), /n = [1-9]/, name);
+    }
+    assert.equal(await count("loss-curve", ".mark"), records.filter((r) => r.config.some((p) => p.key === "trial" && p.value === "loss-curve")).length);
+    assert.equal(await count("latency-by-size", ".mark"), 5 * doc.rows.filter((r) => r.procedure === "latency").length);
+    assert.equal(await count("bursts", ".mark"), 3 * doc.rows.filter((r) => r.procedure === "recovery").length);
+    assert.equal(await page.locator("[data-table=rows] tbody tr:not(.note)").count(), 6);
+    assert.equal(await page.locator("[data-table=suite] tbody tr:not(.note)").count(), 6);
+    const lossless = await page.locator("[data-figure=loss-curve] svg .mark:has(title)").evaluateAll((els) => els.map((e) => ({ y: +e.querySelector("circle").getAttribute("cy"), x: +e.querySelector("circle").getAttribute("cx"), v: +e.textContent.match(/exactly ([\d.e-]+)/)[1] })));
+    const panel = lossless.filter((m) => Math.abs(m.x - lossless[0].x) < 250);
+    for (const m of panel.filter((m) => m.v === 0)) assert.ok(panel.every((o) => o.v === 0 || o.y < m.y), "a load without loss is not at the foot");
+  });
+
   test("starts bars at zero, to scale", async (t) => {
     const page = await open(t, "firewall");
     const { document: doc } = await data(page);

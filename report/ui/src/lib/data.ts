@@ -43,7 +43,7 @@ export function verdictWord(d: Document): string {
 export const isDrop = (r: Row): boolean => r.service.startsWith("drop-");
 
 /** The place where a drop service is meant to throw frames away. */
-export const dropPlace = (r: Row): string => (isDrop(r) ? r.service.slice("drop-".length) : "");
+export const dropPlace = (r: Row): string => (isDrop(r) ? r.service.slice("drop-".length) : r.security ? "nft" : "");
 
 export const frame = (size: string): string => (/^\d+$/.test(size) ? `${size} B` : size.toUpperCase());
 

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"boxdyno/unit"
+)
+
+// A sender that is started anew numbers its frames from 0 again. The signature
+// has no room for a number of the run, but its time says enough: in one run a
+// frame with a lower number was never sent later than one with a higher number,
+// however late it comes or however often. So a lower number that was sent later,
+// or long before the run began (by another machine's clock), is a new run's.
+//
+// MaxRuns are told apart; frames of later ones count as duplicates and as
+// reordered.
+const MaxRuns = 16
+
+const (
+	// otherClock is how long before a run's first frame no frame of it was sent.
+	otherClock = unit.Instant(time.Second)
+	// Numbers that are so far ahead, and so low, did not wrap: 2^31 and more frames
+	// of the run before make them look ahead.
+	farAhead, lowNumber = 1 << 30, 1 << 20
+)
+
+// A runBook is what a tracker notes of its stream's run.
+type runBook struct {
+	arrived    unit.Instant // its first frame
+	begin, top unit.Instant // sender's times of its first frame that came, and of that with the highest number
+	lowest     uint64
+	past       []runMark
+}
+
+// A runMark is what its stream had counted when a run ended.
+type runMark struct {
+	frames, octets, reordered, duplicate uint64
+	first, last, begin, top              unit.Instant
+	lowest, next                         uint64
+}
+
+// anew says whether a frame of the extended number n, sent at an instant (0: not
+// known) where next was expected, begins a run.
+func (b *runBook) anew(n, next uint64, sent unit.Instant) bool {
+	switch {
+	case len(b.past) == MaxRuns-1:
+		return false
+	case n >= next:
+		return n-next > farAhead && uint32(n) < lowNumber
+	case sent == 0 || b.top == 0:
+		return false
+	}
+	return sent-b.top > 0 || b.begin-sent > otherClock
+}
+
+func (t *tracker) mark() runMark {
+	return runMark{
+		t.frames, t.octets, t.reordered, t.duplicate,
+		t.book.arrived, t.last, t.book.begin, t.book.top, t.book.lowest, t.next,
+	}
+}
+
+// runsOf are the runs of which marks tell, each counted by itself.
+func runsOf(marks []runMark) (runs []RxRun) {
+	var before runMark
+	for _, m := range marks {
+		runs = append(runs, RxRun{
+			Frames: m.frames - before.frames, Octets: m.octets - before.octets,
+			Reordered: m.reordered - before.reordered, Duplicate: m.duplicate - before.duplicate,
+			Lowest: m.lowest - firstSequence, Span: m.next - firstSequence,
+			First: m.first, Last: m.last, Begin: m.begin, End: m.top,
+		})
+		before = m
+	}
+	return runs
+}
+
+// joinRuns are the runs that a port's queues have seen of one stream, each by
+// itself: parts of one run overlap in the sender's time, or the later part goes on
+// where the earlier one ended. Two parts that one queue told apart are two runs.
+func joinRuns(queues ...[]RxRun) (runs []RxRun) {
+	type part struct {
+		RxRun
+		queue int
+	}
+	var parts []part
+	for i, q := range queues {
+		for _, r := range q {
+			parts = append(parts, part{r, i})
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.First, b.First) })
+	in := make([]bool, len(queues)) // the last of runs
+	for _, p := range parts {
+		if n := len(runs); n > 0 && !in[p.queue] && runs[n-1].joins(p.RxRun) {
+			runs[n-1].add(p.RxRun)
+		} else {
+			runs = append(runs, p.RxRun)
+			clear(in)
+		}
+		in[p.queue] = true
+	}
+	return runs
+}
+
+func (r *RxRun) joins(part RxRun) bool {
+	switch {
+	case r.End == 0 || part.End == 0: // not stamped
+		return true
+	case part.Begin <= r.End && r.Begin <= part.End:
+		return true
+	}
+	return part.Begin > r.End && part.Lowest >= r.Span
+}
+
+func (r *RxRun) add(part RxRun) {
+	r.Frames += part.Frames
+	r.Octets += part.Octets
+	r.Reordered += part.Reordered
+	r.Duplicate += part.Duplicate
+	r.Lowest, r.Span = min(r.Lowest, part.Lowest), max(r.Span, part.Span)
+	r.First, r.Last = min(r.First, part.First), max(r.Last, part.Last)
+	r.Begin, r.End = min(r.Begin, part.Begin), max(r.End, part.End)
+}
+
+// spanOf is the sequence numbers of all runs.
+func spanOf(runs []RxRun) (span uint64) {
+	for _, r := range runs {
+		span += r.Span
+	}
+	return span
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/unit"
+
+	"pgregory.net/rapid"
+)
+
+// The runs of a sender that is started anew are told apart, and each is counted
+// right, over a way that loses, doubles and holds back frames.
+func TestRunsOfASender(t *testing.T) {
+	// A queue tells a run by a number that is lower than one of the run before: two
+	// frames of each run come to each queue in time.
+	const certain = 6
+	rapid.Check(t, func(t *rapid.T) {
+		queues := rapid.IntRange(1, 3).Draw(t, "queues")
+		trackers := make([]tracker, queues)
+		clock, arrival := unit.Instant(rapid.Int64Range(1e13, 1<<50).Draw(t, "uptime")), unit.Instant(1e9)
+		var want []RxRun
+		for range rapid.IntRange(1, 5).Draw(t, "runs") {
+			if rapid.IntRange(0, 3).Draw(t, "another machine") == 0 {
+				clock -= unit.Instant(rapid.Int64Range(2e9, 1e12).Draw(t, "less uptime"))
+			}
+			clock += 1e6
+			arrival += 1e9 // that a sender takes to start
+			lost := rapid.SliceOfNDistinct(rapid.Uint64Range(certain, 400), 0, 50, rapid.ID).Draw(t, "lost")
+			doubled := rapid.SliceOfN(rapid.Uint64Range(0, 400), 0, 20).Draw(t, "doubled")
+			held := rapid.SliceOfN(rapid.Uint64Range(certain, 400), 0, 20).Draw(t, "held back")
+			type sent struct {
+				n    uint64
+				time unit.Instant
+				slot int
+			}
+			var way []sent
+			total := rapid.Uint64Range(certain, 400).Draw(t, "frames")
+			for n := range total {
+				if n%64 == 0 || rapid.Bool().Draw(t, "clock read") { // flat out it is read seldom
+					clock += unit.Instant(rapid.Int64Range(1, 1e6).Draw(t, "gap"))
+				}
+				if slices.Contains(lost, n) {
+					continue
+				}
+				s := sent{n, clock, int(n) * 10}
+				if slices.Contains(held, n) {
+					s.slot += rapid.IntRange(1, 3000).Draw(t, "late by")
+				}
+				way = append(way, s)
+				if slices.Contains(doubled, n) {
+					s.slot += rapid.IntRange(1, 3000).Draw(t, "again after")
+					way = append(way, s)
+				}
+			}
+			slices.SortStableFunc(way, func(a, b sent) int { return cmp.Compare(a.slot, b.slot) })
+			run, seen := RxRun{}, map[uint64]bool{}
+			for _, s := range way {
+				arrival += 1000
+				trackers[s.n%uint64(queues)].whole(frame.Signature{Sequence: uint32(s.n), Time: s.time}, 64, arrival)
+				run.Frames++
+				run.Span = max(run.Span, s.n+1)
+				if seen[s.n] {
+					run.Duplicate++
+				}
+				seen[s.n] = true
+			}
+			want = append(want, run)
+		}
+		var all [][]RxRun
+		for i := range trackers {
+			all = append(all, trackers[i].report(0).Runs)
+		}
+		got := joinRuns(all...)
+		if len(got) != len(want) {
+			t.Fatalf("%d runs, want %d: %+v\n%+v", len(got), len(want), got, want)
+		}
+		for i, r := range got {
+			if w := want[i]; r.Frames != w.Frames || r.Octets != 64*w.Frames || r.Span != w.Span || r.Duplicate != w.Duplicate || r.Last < r.First || r.End < r.Begin {
+				t.Fatalf("run %d: %+v, want %+v", i, r, w)
+			}
+		}
+	})
+}
+
+// A run of so many frames that the next one's numbers look as if they came later.
+func TestRunAfterManyFrames(t *testing.T) {
+	var tr tracker
+	for _, n := range []uint32{0, 1 << 30, 1 << 31, 3_000_000_000, 0, 1, 2} {
+		tr.order(n, 0, 1)
+	}
+	if r := tr.report(0); len(r.Runs) != 2 || r.Runs[0].Span != 3_000_000_001 || r.Runs[1].Span != 3 || r.Span != 3_000_000_004 {
+		t.Errorf("%+v", r)
+	}
+	tr = tracker{} // numbers that wrap are one run's, and so is an outage of 2^30 frames
+	for _, n := range []uint32{0, 1 << 30, 1 << 31, 3 << 30, 1<<32 - 1, 0, 1, 1<<30 + 5} {
+		tr.order(n, 0, 1)
+	}
+	if r := tr.report(0); len(r.Runs) != 1 || r.Span != 1<<32+1<<30+6 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// More runs than are kept: all frames are still counted.
+func TestMoreRunsThanKept(t *testing.T) {
+	var tr tracker
+	for i := range unit.Instant(3 * MaxRuns) {
+		for n := range uint32(10) {
+			tr.whole(frame.Signature{Sequence: n, Time: 1000*(i+1) + unit.Instant(n)}, 64, 1000*(i+1))
+		}
+	}
+	r := tr.report(0)
+	if len(r.Runs) != MaxRuns || r.Frames != 30*MaxRuns || r.Duplicate != 10*2*MaxRuns || r.Span != 10*MaxRuns {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A meter that is not armed anew keeps the books of two loads apart: those of mem,
+// and those of every backend on a link.
+func TestMetersTellRunsApart(t *testing.T) {
+	check := func(t *testing.T, r RxReport) {
+		t.Helper()
+		if len(r.Runs) != 2 || r.Runs[0].Frames != 100 || r.Runs[1].Frames != 40 || r.Runs[0].Span != 100 || r.Runs[1].Span != 40 ||
+			r.Frames != 140 || r.Span != 140 || r.Duplicate != 0 || r.Reordered != 0 || r.Runs[1].First <= r.Runs[0].First {
+			t.Errorf("%+v", r)
+		}
+	}
+	loads := []Load{{Rate: 10e3, Count: 100}, {Rate: 10e3, Count: 40}}
+	t.Run("mem", func(t *testing.T) {
+		r := newMemRig(t, MemConfig{})
+		arm(t, r.wan, true, 1)
+		for _, l := range loads {
+			if _, err := r.tx.Transmit(context.Background(), l, Stream{ID: 1, Frames: testSpec()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check(t, readMeter(t, r.wan).Streams[0])
+	})
+	for _, b := range []Backend{newXDP(), newGeneric(), newAFXDP(), newPacket()} {
+		t.Run(b.Name(), func(t *testing.T) {
+			from, to := quiet(t)
+			ctx := context.Background()
+			m, err := b.OpenMeter(ctx, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			arm(t, m, false, 1)
+			for _, l := range loads {
+				tx, err := b.OpenTransmitter(ctx, []host.Port{from}, -1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := tx.Transmit(ctx, l, Stream{ID: 1, Frames: spec4(1, 64)}); err != nil {
+					t.Error(err)
+				}
+				tx.Close()
+				time.Sleep(10 * time.Millisecond)
+			}
+			check(t, settled(t, m, 140).Streams[0])
+		})
+	}
+}

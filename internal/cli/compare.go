@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/report"
+	"boxdyno/runner"
+)
+
+// comparisons are the kinds of file that compare writes, by extension.
+var comparisons = map[string]func(io.Writer, report.Comparison) error{
+	".txt":  report.CompareText,
+	".md":   report.CompareMarkdown,
+	".csv":  report.CompareCSV,
+	".json": report.CompareJSON,
+}
+
+func (a *app) compare() *cobra.Command {
+	var out string
+	var asJSON bool
+	var ignore []string
+	cmd := &cobra.Command{
+		Use:   "compare RUN[,RUN...] RUN[,RUN...]...",
+		Short: "Compare runs: effects with intervals, and ~ where there is none",
+		Long: `Compare matches the points of runs by procedure and settings, and says of each
+figure how it differs from that of the first RUN, with an interval, whether that is
+more than chance, and what else is not the same. Names joined by commas are one side:
+several runs of the same, best measured in turn with those of the other side. RUN is a
+run's folder, its name at the default place, or last. It needs no root and works on any
+machine. The exit code is 0 whatever the difference is, and 4 where no configuration
+has a valid figure on both sides.`,
+		Example: `  boxdyno compare before after
+  boxdyno compare a1,a2,a3,a4 b1,b2,b3,b4 -o compare.md
+  boxdyno compare routed natted --ignore service --json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("compare needs two or more runs: the base first, then what is compared with it")
+			}
+			return nil
+		},
+		ValidArgsFunction: runNames,
+		RunE: do(func(_ context.Context, args []string) error {
+			ext := ".txt"
+			if asJSON {
+				ext = ".json"
+			}
+			if out != "" && out != "-" {
+				ext = strings.ToLower(filepath.Ext(out))
+				if comparisons[ext] == nil && ext != ".bench" {
+					return &runner.PlanError{Err: fmt.Errorf("comparison %s: its name ends in .md, .csv, .json, .bench or .txt", out)}
+				}
+			}
+			sides, err := sidesOf(args)
+			if err != nil {
+				return err
+			}
+			var b bytes.Buffer
+			if ext == ".bench" {
+				err = report.BenchSides(&b, sides)
+			} else {
+				var c report.Comparison
+				c, err = report.Compare(Version(), sides, ignore)
+				switch {
+				case errors.Is(err, report.ErrNothingValid):
+					return &failure{exitInvalid, err}
+				case err != nil:
+					return &runner.PlanError{Err: fmt.Errorf("compare: %w", err)}
+				}
+				err = comparisons[ext](&b, c)
+			}
+			if err != nil {
+				return fmt.Errorf("compare: %w", err)
+			}
+			if out == "" || out == "-" {
+				_, err := a.out.Write(b.Bytes())
+				return err
+			}
+			return writeFile(out, sudoer(), b.Bytes())
+		}),
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.md, .csv, .json, .bench or .txt; - is standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
+	cmd.Flags().StringSliceVar(&ignore, "ignore", nil, "`settings` in which matched points may differ, such as service")
+	exclusive(cmd, "output", "json")
+	return cmd
+}
+
+// sidesOf reads the runs that args name. A side is called by its first run's
+// folder; as it was written where that is not enough.
+func sidesOf(args []string) (sides []report.Side, err error) {
+	short := func(arg string) string {
+		names := strings.Split(arg, ",")
+		name := filepath.Base(names[0])
+		if len(names) > 1 {
+			name += fmt.Sprintf(" and %d more", len(names)-1)
+		}
+		return name
+	}
+	for _, arg := range args {
+		s := report.Side{Name: arg}
+		if !slices.ContainsFunc(args, func(o string) bool { return o != arg && short(o) == short(arg) }) {
+			s.Name = short(arg)
+		}
+		for _, name := range strings.Split(arg, ",") {
+			kept, err := openRun(name)
+			if err != nil {
+				return nil, err
+			}
+			s.Runs = append(s.Runs, kept)
+		}
+		slices.SortStableFunc(s.Runs, func(a, b report.Kept) int { return a.Document.Start.Compare(b.Document.Start) })
+		sides = append(sides, s)
+	}
+	return sides, nil
+}
+
+// runNames completes runs at the default place, besides folders.
+func runNames(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	before, last := "", begun
+	if i := strings.LastIndexByte(begun, ','); i >= 0 {
+		before, last = begun[:i+1], begun[i+1:]
+	}
+	var names []string
+	for _, n := range append(kept(), "last") {
+		if strings.HasPrefix(n, last) {
+			names = append(names, before+n)
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/ledger"
+	"boxdyno/result"
+)
+
+// A pair is a wire2 whose box runs this program, so that the ledger has its places:
+//
+//	tester                        DUT                           tester
+//	port_a ====== cable ======| dut_a      dut_b |====== cable ====== port_b
+//	   |                      | boxdyno call     |                  (or no second cable:
+//	   +----- ssh, JSON ------| reads counters   |                   the DUT is a sensor)
+//
+// The control connection must not go by the cables under load: the address that
+// ssh takes is the box's own on another network.
+type pair struct {
+	wire2
+	ssh, command, program string
+	dut                   [2]string
+}
+
+func newPair() Topology { return &pair{wire2: defaultWire(), program: "boxdyno"} }
+
+func (p *pair) Flags(fs *flag.FlagSet) {
+	p.wire2.Flags(fs)
+	fs.StringVar(&p.ssh, "ssh", "", "DUT as the program ssh takes it, such as root@box or a Host of its configuration")
+	fs.StringVar(&p.command, "ssh_command", "", "words of a command that runs a program on the DUT, in place of ssh")
+	fs.StringVar(&p.program, "program", p.program, "boxdyno on the DUT, as its shell takes it, such as sudo -n boxdyno")
+	for i, x := range endNames {
+		fs.StringVar(&p.dut[i], "dut_"+x, "", "the DUT's interface at the other end of port_"+x+"'s cable")
+	}
+}
+
+// argv is the command whose standard streams are those of "boxdyno call" on the DUT,
+// and what that place is called.
+func (p *pair) argv() (name string, argv []string, err error) {
+	switch {
+	case p.command != "":
+		return "the DUT", append(append(strings.Fields(p.command), strings.Fields(p.program)...), "call"), nil
+	case p.ssh != "":
+		// A connection that is cut is noticed within 10 s.
+		return p.ssh, []string{"ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2", "--", p.ssh, p.program + " call"}, nil
+	}
+	return "", nil, &host.Missing{What: "the name of the DUT", Hint: "give it by --set ssh=user@box"}
+}
+
+// clockReadings are enough for one of them to go undisturbed.
+const clockReadings = 32
+
+// Build needs what wire2's does, here; on the DUT the ledger's privileges. Whatever
+// is not there, here or there, is a *host.Missing.
+func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
+	name, argv, err := p.argv()
+	if err != nil {
+		return nil, err
+	}
+	ends := p.ends[:]
+	if p.ends[1].port == "" {
+		if ends = ends[:1]; p.box == boxBridge {
+			return nil, &host.Missing{What: "port_b", Hint: "a bridge has two sides: give port_b and dut_b, or box=router"}
+		}
+	}
+	for i := range ends {
+		if p.dut[i] == "" {
+			return nil, &host.Missing{What: "the name of the DUT's port", Hint: "give it by --set dut_" + endNames[i] + "=NAME; ip link on the DUT shows those there are"}
+		}
+	}
+	if err := p.check(ends); err != nil {
+		return nil, err
+	}
+	remote, err := host.Dial(ctx, name, argv...)
+	if err != nil {
+		return nil, err
+	}
+	var undo cleanup
+	undo.add(remote.Close)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.close())
+		}
+	}()
+	var there identity
+	if err := remote.Call(ctx, callIdentify, identifyArgs{p.dut[:len(ends)]}, &there); err != nil {
+		return nil, err
+	}
+	clock, err := remote.Clock(ctx, clockReadings)
+	if err != nil {
+		return nil, err
+	}
+	w, err := p.open(ctx, ends)
+	if err != nil {
+		return nil, err
+	}
+	undo.add(w.undo.close)
+	for i, e := range w.ends {
+		port := there.Ports[i]
+		if p.box == boxRoutes && e.gateway != port.MAC {
+			return nil, &host.Missing{
+				What: fmt.Sprintf("a cable from port %s to %s of the DUT: %v is answered for by %v, and %s is %v",
+					e.nic.Name, port.Name, e.gateway4, net.HardwareAddr(e.gateway[:]), port.Name, net.HardwareAddr(port.MAC[:])),
+				Hint: "look whether the two cables are swapped, or dut_a and dut_b",
+			}
+		}
+	}
+	tb := w.testbed("pair")
+	tb.Machines = []result.Machine{there.Machine}
+	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
+	tb.Path = func(from, to int, loop bool) ledger.Path { return w.path(from, to, loop, dutLabel, p.dut) }
+	tb.Settings = append(tb.Settings,
+		result.Pair{Key: "dut", Value: name},
+		result.Pair{Key: "dut_clock_offset", Value: fmt.Sprintf("%v, at most %v off", clock.Offset, clock.Error)},
+		result.Pair{Key: "dut_version", Value: remote.Hello.Version})
+	links := tb.Observe
+	tb.Observe = func() []result.Pair {
+		kv := links()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		var now identity
+		if err := remote.Call(ctx, callIdentify, identifyArgs{p.dut[:len(ends)]}, &now); err != nil {
+			return append(kv, result.Pair{Key: "dut_state", Value: err.Error()})
+		}
+		for _, s := range now.Environment {
+			kv = append(kv, result.Pair{Key: "dut_" + s.Key, Value: s.Value})
+		}
+		for _, port := range now.Ports {
+			kv = append(kv, result.Pair{Key: "dut_link_" + port.Name, Value: port.Link})
+		}
+		return kv
+	}
+	tb.Close = sync.OnceValue(undo.close)
+	return w.engine(ctx, tb)
+}
+
+const dutLabel = "dut"
+
+// remoteDUT is the DUT's own counters, read there.
+type remoteDUT struct {
+	remote *host.Remote
+	ends   []*wiredEnd
+}
+
+// Count takes the tester's own neighbour discovery off what the DUT's IP layer counts
+// as delivered to it; all else are terms of its readings. ARP is not IP.
+func (d *remoteDUT) Count(context.Context) (terms []result.Term, _ error) {
+	for _, e := range d.ends {
+		if n := e.nd.Load(); n > 0 {
+			terms = append(terms, result.Term{Place: result.Routing, Host: dutLabel, Name: "less the tester's neighbour discovery",
+				From: "responder on " + e.nic.Name, N: -int64(n)})
+		}
+	}
+	return terms, nil
+}
+
+// Open opens the ledger of the paths there.
+func (d *remoteDUT) Open(ctx context.Context, paths []ledger.Path, bare bool) (ledger.RemoteBook, error) {
+	args := openArgs{Bare: bare}
+	for _, p := range paths {
+		rp := remotePath{Name: p.Name}
+		for _, h := range p.Hops {
+			rp.Hops = append(rp.Hops, remoteHop{Place: h.Place, Host: h.Port.Host, Port: h.Port.Name, Mine: h.Host == nil})
+		}
+		args.Paths = append(args.Paths, rp)
+	}
+	b := &remoteBook{remote: d.remote}
+	if err := d.remote.Call(ctx, callOpen, args, &b.id); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+type remoteBook struct {
+	remote *host.Remote
+	id     int
+}
+
+// Read reads every counter there.
+func (b *remoteBook) Read(ctx context.Context) (r ledger.Reading, err error) {
+	err = b.remote.Call(ctx, callRead, b.id, &r)
+	return r, err
+}
+
+func (b *remoteBook) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = b.remote.Call(ctx, callClose, b.id, nil) // it ends with the connection, too
+}

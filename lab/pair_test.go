@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// The DUT's end of the tests below.
+func TestPairChild(t *testing.T) {
+	if os.Getenv("LAB_TEST_PAIR") == "" {
+		return // it is a child of others
+	}
+	if err := ServeCalls(context.Background(), os.Stdin, os.Stdout, "test"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (b bench) pair() *pair {
+	return &pair{
+		wire2: *b.wire(), dut: [2]string{"i0", "i1"},
+		command: "nsenter --net=" + b.box.Netns, program: "env LAB_TEST_PAIR=1 " + os.Args[0] + " -test.run=^TestPairChild$",
+	}
+}
+
+func TestPairHasTheDUTsPlaces(t *testing.T) {
+	b := newBench(t)
+	b.box.sh(t, router)
+	if err := host.Has("nft"); err != nil {
+		t.Skip(err)
+	}
+	b.box.sh(t, strings.ReplaceAll(strings.ReplaceAll(limited, "table ip stranger {", "table ip stranger {\n\tcounter drop_policer {}"),
+		"packets drop", "packets counter name drop_policer drop"))
+	tb := built(t, b.pair())
+	for range 2 { // one reading does not stand for the next
+		a := offer(t, tb, false, 20_000, 4000)
+		lost := a.Accepted - a.Received
+		if lost < 4000 || a.DroppedAt(result.NFT) != lost || a.Unexplained != 0 || a.DroppedAt(result.BlackBox) != 0 {
+			t.Errorf("%+v", a)
+		}
+		at := slices.IndexFunc(a.Passed, func(t result.Term) bool { return t.Name == "received by IPv4" && t.Host == "dut" })
+		last := slices.IndexFunc(a.Passed, func(t result.Term) bool { return t.Place == result.MeterAt })
+		if at < 1 || a.Passed[at].N != a.Accepted || last < at {
+			t.Errorf("the DUT's checkpoints are not among the tester's, in path order: %+v", a.Passed)
+		}
+	}
+	if len(tb.Machines) != 1 || tb.Machines[0].Kernel == "" {
+		t.Errorf("%+v", tb.Machines)
+	}
+	seen := append(tb.Settings, tb.Observe()...)
+	if !strings.Contains(result.Get(seen, "dut_clock_offset"), "off") || result.Get(seen, "dut_version") != "test" || !strings.Contains(result.Get(seen, "dut_link_i0"), "veth") {
+		t.Errorf("%v", seen)
+	}
+	if a := offer(t, tb, hasIPv6(), 20_000, 2000); hasIPv6() && (a.Received != 4000 || a.Unexplained != 0) {
+		t.Errorf("IPv6: %+v", a)
+	}
+}
+
+// What ssh is called with: a name that begins with a dash is no option of it.
+func TestPairCommand(t *testing.T) {
+	p := newPair().(*pair)
+	p.ssh, p.program = "pi@box", "sudo -n boxdyno"
+	name, argv, err := p.argv()
+	if want := "ssh -T -o ServerAliveInterval=5 -o ServerAliveCountMax=2 -- pi@box|sudo -n boxdyno call"; err != nil || name != "pi@box" ||
+		strings.Join(argv[:len(argv)-1], " ")+"|"+argv[len(argv)-1] != want {
+		t.Errorf("%s, %q, %v", name, argv, err)
+	}
+	p.command = "ip netns exec box"
+	if _, argv, _ := p.argv(); strings.Join(argv, "|") != "ip|netns|exec|box|sudo|-n|boxdyno|call" {
+		t.Errorf("%q", argv)
+	}
+}
+
+// What the tester itself says to the DUT while a trial lasts is in no term.
+func TestPairLeavesItsOwnTalkOut(t *testing.T) {
+	b := newBench(t)
+	b.box.sh(t, router)
+	tb := built(t, b.pair())
+	book, err := ledger.Open([]ledger.Path{tb.Path(0, 1, false)}, tb.Sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	if err := book.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range tb.Sources[0].(*remoteDUT).ends {
+		if err := errors.Join(e.introduce(e.gateway4, addressRun(e.address4, 5)), e.introduce(e.gateway6, addressRun(e.address6, 5))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := book.Balance(t.Context(), func(context.Context) (ledger.Ends, error) { return ledger.Ends{}, nil })
+	if err != nil || a.Unexplained != 0 || hasIPv6() && len(a.Drops) == 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// With one cable the DUT is where frames end.
+func TestPairWithOneCable(t *testing.T) {
+	b := newBench(t)
+	b.box.sh(t, router)
+	p := b.pair()
+	p.ends[1].port, p.dut[1] = "", ""
+	tb := built(t, p)
+	if len(tb.Ports) != 1 || len(tb.Services) != 0 {
+		t.Fatalf("%+v", tb)
+	}
+	ctx := t.Context()
+	port := tb.Ports[0]
+	tx, err := tb.Engine.OpenTransmitter(ctx, []host.Port{port.Port}, tb.TesterCPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	book, err := ledger.Open([]ledger.Path{tb.Path(0, 0, false)}, tb.Sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	if err := book.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	spec := frame.Spec{Sizes: []unit.FrameSize{64}, Flows: 1, SrcMAC: port.MAC, DstMAC: port.GatewayMAC, Src: port.Addr4, Dst: port.Gateway4, SrcPort: frame.FirstPort, DstPort: frame.Port}
+	sent, err := tx.Transmit(ctx, engine.Load{Rate: 5000, Count: 500}, engine.Stream{ID: 1, Frames: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := book.Balance(ctx, func(context.Context) (ledger.Ends, error) { return ledger.Ends{Accepted: sent[0].Accepted}, nil })
+	if err != nil || a.Accepted != 500 || a.Unexplained != 0 || a.DroppedAt(result.Routing) != 500 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestPairRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, box string
+		set       func(*pair)
+		want      string
+	}{
+		{"no DUT", "", func(p *pair) { p.command = "" }, "ssh=user@box"},
+		{"no port there", "", func(p *pair) { p.dut[1] = "" }, "dut_b=NAME"},
+		{"a wrong port there", "", func(p *pair) { p.dut[1] = "i9" }, "on the DUT: port i9"},
+		{"swapped", "", func(p *pair) { p.dut[0], p.dut[1] = "i1", "i0" }, "swapped"},
+		{"no boxdyno", "", func(p *pair) { p.program = "/bin/false" }, "exit status 1"},
+		{"half a bridge", "", func(p *pair) { p.ends[1].port, p.box = "", boxBridge }, "port_b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.box.sh(t, router+c.box)
+			p := b.pair()
+			c.set(p)
+			tb, err := p.Build(t.Context())
+			if err == nil {
+				tb.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v does not say %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A connection that dies ends the trial with a sentence; nothing is left there.
+func TestPairLosesItsDUT(t *testing.T) {
+	b := newBench(t)
+	b.box.sh(t, router)
+	tb := built(t, b.pair())
+	book, err := ledger.Open([]ledger.Path{tb.Path(0, 1, false)}, tb.Sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	if err := book.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	children := answering(t)
+	if len(children) != 1 {
+		t.Fatalf("%v answer for the DUT, want one", children)
+	}
+	if err := unix.Kill(children[0], unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, err = book.Balance(t.Context(), func(context.Context) (ledger.Ends, error) { return ledger.Ends{}, nil })
+	if err == nil || !strings.Contains(err.Error(), "the connection to the DUT ended") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPairLeavesNothingThere(t *testing.T) {
+	b := newBench(t)
+	b.box.sh(t, router)
+	tb := built(t, b.pair())
+	if n := len(answering(t)); n != 1 {
+		t.Fatalf("%d answer for the DUT, want one", n)
+	}
+	if err := tb.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 50 {
+		if len(answering(t)) == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("%v still answer for the DUT", answering(t))
+}
+
+// answering are the processes that answer for this test's DUT.
+func answering(t *testing.T) (pids []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		args, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		stat, _ := os.ReadFile("/proc/" + e.Name() + "/status")
+		if strings.HasPrefix(string(args), os.Args[0]+"\x00-test.run=^TestPairChild$") && strings.Contains(string(stat), fmt.Sprintf("PPid:\t%d\n", os.Getpid())) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A wire2 is two ports of this machine, and between them a box that nobody can
+// look into:
+//
+//	tester                       box                        tester
+//	port_a ====== cable ======| gateway_a    gateway_b |====== cable ====== port_b
+//	198.18.0.2                | 198.18.0.1  198.19.0.1 |               198.19.0.2
+//	2001:2:0:1::2             | ...:1::1      ...:2::1 |            2001:2:0:2::2
+//	loop_a ====== cable ====== loop_b    for the self-test, where there are such
+//
+// Nothing is set on the ports, so that nothing has to be put back, whatever ends
+// the process: test frames bear addresses that the tester's kernel does not know,
+// and a responder answers for them.
+type wire2 struct {
+	netns string
+	ends  [2]wireEnd
+	loop  [2]string
+	box   string
+	force bool
+	rate  unit.BitRate
+}
+
+// A wireEnd is one port and what its link is told.
+type wireEnd struct {
+	port               string
+	address4, gateway4 netip.Addr
+	address6, gateway6 netip.Addr
+}
+
+const (
+	boxRoutes = "router"
+	boxBridge = "bridge"
+)
+
+func newWire2() Topology { w := defaultWire(); return &w }
+
+func defaultWire() wire2 {
+	w := wire2{box: boxRoutes}
+	for i, sd := range sides {
+		w.ends[i] = wireEnd{
+			address4: sd.net4.Addr().Next(), gateway4: sd.net4.Addr(),
+			address6: sd.net6.Addr().Next(), gateway6: sd.net6.Addr(),
+		}
+	}
+	return w
+}
+
+var endNames = [2]string{"a", "b"}
+
+func (w *wire2) Flags(fs *flag.FlagSet) {
+	for i := range w.ends {
+		e, x := &w.ends[i], endNames[i]
+		other := endNames[1-i]
+		fs.StringVar(&e.port, "port_"+x, "", "interface that the box is wired to, such as eth1; not that of port_"+other)
+		fs.Var(address{&e.address4, true}, "address_"+x, "first IPv4 address of the tester at port_"+x)
+		fs.Var(address{&e.gateway4, true}, "gateway_"+x, "the box's IPv4 address there")
+		fs.Var(address{&e.address6, false}, "address6_"+x, "first IPv6 address of the tester at port_"+x)
+		fs.Var(address{&e.gateway6, false}, "gateway6_"+x, "the box's IPv6 address there")
+		fs.StringVar(&w.loop[i], "loop_"+x, "", "interface that is wired to that of loop_"+other+", for the self-test")
+	}
+	fs.Var(oneOf{&w.box, []string{boxRoutes, boxBridge}}, "box", "router, or bridge (a switch, or a firewall that is none's gateway)")
+	fs.StringVar(&w.netns, "netns", "", "network namespace that the ports are in, as a path; by default this one")
+	fs.BoolVar(&w.force, "force", false, "use ports that others use, too")
+	addRateFlag(fs, &w.rate)
+}
+
+func addRateFlag(fs *flag.FlagSet, rate *unit.BitRate) {
+	fs.Func("link_rate", "layer-1 bit rate that loads may not exceed, such as 1Gbps; by default the links' own, where they say",
+		func(s string) (err error) {
+			*rate, err = unit.ParseBitRate(s)
+			return err
+		})
+}
+
+// address is a flag whose value is an IP address of one version.
+type address struct {
+	a  *netip.Addr
+	v4 bool
+}
+
+func (f address) String() string {
+	if f.a == nil || !f.a.IsValid() {
+		return ""
+	}
+	return f.a.String()
+}
+
+func (f address) Set(s string) error {
+	a, err := netip.ParseAddr(s)
+	version := map[bool]string{true: "IPv4", false: "IPv6"}[f.v4]
+	if err != nil || a.Is4() != f.v4 || a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() {
+		return fmt.Errorf("%q is no %s address", s, version)
+	}
+	*f.a = a
+	return nil
+}
+
+// check refuses parameters that contradict each other.
+func (w *wire2) check(ends []wireEnd) error {
+	names := map[string]bool{}
+	for i, e := range ends {
+		if e.port == "" {
+			return &host.Missing{What: "the name of a port", Hint: "give it by --set port_" + endNames[i] + "=NAME; ip link shows those there are"}
+		}
+		for _, pair := range [2][2]netip.Addr{{e.address4, e.gateway4}, {e.address6, e.gateway6}} {
+			if slices.Contains(addressRun(pair[0], testerHosts), pair[1]) {
+				return &host.Missing{What: fmt.Sprintf("a gateway at port_%s that is not the tester itself", endNames[i]),
+					Hint: fmt.Sprintf("%v is among the tester's %d addresses from %v on", pair[1], testerHosts, pair[0])}
+			}
+		}
+	}
+	if (w.loop[0] == "") != (w.loop[1] == "") {
+		return &host.Missing{What: "the other port of the loop", Hint: "give loop_a and loop_b, or neither"}
+	}
+	for _, name := range []string{w.ends[0].port, w.ends[1].port, w.loop[0], w.loop[1]} {
+		if name != "" && names[name] {
+			return &host.Missing{What: "a port of its own for each end", Hint: name + " is given twice"}
+		}
+		names[name] = true
+	}
+	return nil
+}
+
+// Build needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: a *host.Missing otherwise.
+// Ports that are not there, down, unplugged or somebody else's are one, too, and so
+// is a box that does not answer.
+func (w *wire2) Build(ctx context.Context) (*Testbed, error) {
+	wired, err := w.open(ctx, w.ends[:])
+	if err != nil {
+		return nil, err
+	}
+	tb := wired.testbed("wire2")
+	tb.Sources = []ledger.Source{&blackBox{wired.ends}}
+	tb.Path = func(from, to int, loop bool) ledger.Path {
+		return wired.path(from, to, loop, "box", [2]string{"side a", "side b"})
+	}
+	return wired.engine(ctx, tb)
+}
+
+// A wiredEnd is a port with its responder.
+type wiredEnd struct {
+	*nic
+	*responder
+	wireEnd
+	gateway [6]byte // MAC address of what frames go to
+	ipv6    string  // "yes", or why not
+}
+
+// wired is ports that are open, with what they found at the other end.
+type wired struct {
+	*wire2
+	ends    []*wiredEnd
+	loops   []*nic
+	tester  *host.Local
+	shields []string
+	undo    cleanup
+	idle    result.Pair
+	cpu     int
+}
+
+// open makes ends ready and learns who is at the other end of their cables.
+func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) {
+	if err := w.check(ends); err != nil {
+		return nil, err
+	}
+	out := &wired{wire2: w, tester: &host.Local{Label: "tester", Netns: w.netns}}
+	defer func() {
+		if err != nil {
+			err = permit("use the ports", errors.Join(err, out.undo.close()))
+		}
+	}()
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	out.cpu = cpus[len(cpus)-1]
+	for _, e := range ends {
+		n, err := out.nic(e.port)
+		if err != nil {
+			return nil, err
+		}
+		end := &wiredEnd{nic: n, wireEnd: e}
+		out.ends = append(out.ends, end)
+	}
+	for _, name := range w.loop {
+		if name != "" {
+			n, err := out.nic(name)
+			if err != nil {
+				return nil, err
+			}
+			out.loops = append(out.loops, n)
+		}
+	}
+	for _, e := range out.ends {
+		owned := slices.Concat(addressRun(e.address4, testerHosts), addressRun(e.address6, testerHosts))
+		e.responder, err = newResponder(e.nic.Port, e.index, e.nic.mac, func(a netip.Addr) bool { return slices.Contains(owned, a) })
+		if err != nil {
+			return nil, err
+		}
+		out.undo.add(e.responder.close)
+	}
+	if err := out.plugged(ctx); err != nil {
+		return nil, err
+	}
+	if err := out.meet(ctx); err != nil {
+		return nil, err
+	}
+	talk, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	out.undo.add(func() error { stop(); <-ended; return nil })
+	go func() { defer close(ended); out.talk(talk) }()
+	qos, idle := awake()
+	if out.idle = idle; qos != nil {
+		out.undo.add(qos.Close)
+	}
+	return out, nil
+}
+
+func (w *wired) nic(name string) (*nic, error) {
+	n, err := openNIC(host.Port{Host: "tester", Netns: w.netns, Name: name}, w.force)
+	if err != nil {
+		return nil, err
+	}
+	w.undo.add(n.close)
+	shield, err := n.setShield()
+	if err == nil && !slices.Contains(w.shields, shield) {
+		w.shields = append(w.shields, shield)
+	}
+	return n, err
+}
+
+// plugIn is how long a link may take to come up, after a driver reset it, too.
+const plugIn = 10 * time.Second
+
+// plugged waits until all links are up.
+func (w *wired) plugged(ctx context.Context) error {
+	for begin := time.Now(); ; {
+		down := ""
+		for _, n := range w.nics() {
+			up, err := n.carrier()
+			if err != nil {
+				return err
+			}
+			if !up {
+				down = n.Name
+			}
+		}
+		if down == "" {
+			return nil
+		}
+		if time.Since(begin) > plugIn {
+			return &host.Missing{What: fmt.Sprintf("a link on %s: it is not up after %v", down, plugIn),
+				Hint: "check that its cable is in, and that the port at the other end is switched on"}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (w *wired) nics() (all []*nic) {
+	for _, e := range w.ends {
+		all = append(all, e.nic)
+	}
+	return append(all, w.loops...)
+}
+
+// meet learns the MAC addresses that frames go to, and makes the box learn the
+// tester's.
+func (w *wired) meet(ctx context.Context) error {
+	errs := make([]error, len(w.ends))
+	var all sync.WaitGroup
+	for i, e := range w.ends {
+		all.Go(func() {
+			if w.box == boxBridge {
+				errs[i] = e.across(ctx, w.ends[1-i])
+			} else {
+				errs[i] = e.atGateway(ctx)
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return w.greet()
+}
+
+// atGateway asks for the box's addresses.
+func (e *wiredEnd) atGateway(ctx context.Context) error {
+	var all sync.WaitGroup
+	var err4, err6 error
+	var mac4, mac6 [6]byte
+	all.Go(func() { mac4, err4 = e.resolve(ctx, e.address4, e.gateway4) })
+	all.Go(func() { mac6, err6 = e.resolve(ctx, e.address6, e.gateway6) })
+	all.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err4, errNoAnswer):
+		return &host.Missing{
+			What: fmt.Sprintf("an answer on port %s: nobody answered ARP for %v (asked %d times from %v)", e.nic.Name, e.gateway4, questions, e.address4),
+			Hint: "give the box that address there, with a prefix that holds the asking one, or name its own by gateway_a, gateway_b; see also that the two cables are not swapped; a bridge or switch takes box=bridge",
+		}
+	case err4 != nil:
+		return err4
+	}
+	e.gateway, e.ipv6 = mac4, "yes"
+	switch {
+	case errors.Is(err6, errNoAnswer):
+		e.ipv6 = fmt.Sprintf("no: nobody answered for %v", e.gateway6)
+	case err6 != nil:
+		e.ipv6 = "no: " + err6.Error()
+	case mac6 != mac4:
+		e.ipv6 = fmt.Sprintf("no: %v is at another MAC address than %v", e.gateway6, e.gateway4)
+	}
+	return nil
+}
+
+// across asks through a box that is nobody's gateway for the port at its other side.
+func (e *wiredEnd) across(ctx context.Context, far *wiredEnd) error {
+	mac, err := e.resolve(ctx, e.address4, far.address4)
+	switch {
+	case errors.Is(err, errNoAnswer):
+		return &host.Missing{
+			What: fmt.Sprintf("a way from port %s to port %s: an ARP request for %v went in %d times and no answer came back", e.nic.Name, far.nic.Name, far.address4, questions),
+			Hint: "check that both ports of the box are in one bridge or VLAN; one that has just come up may block for half a minute (spanning tree); a router takes box=router",
+		}
+	case err != nil:
+		return err
+	case mac != far.nic.mac:
+		return &host.Missing{What: fmt.Sprintf("the address %v for the tester alone: it is also at another MAC address behind port %s", far.address4, e.nic.Name), Hint: "give other addresses by address_a and address_b"}
+	}
+	e.gateway, e.ipv6 = mac, "yes"
+	return nil
+}
+
+// greet makes the box know the tester's addresses before it has to send there: a
+// router asks each once, a bridge learns the port.
+func (w *wired) greet() error {
+	for i, e := range w.ends {
+		if w.box == boxBridge {
+			if err := e.announce([]netip.Addr{e.address4}); err != nil {
+				return err
+			}
+			continue
+		}
+		err := e.introduce(e.gateway4, addressRun(e.address4, testerHosts))
+		if err == nil && e.ipv6 == "yes" {
+			err = e.introduce(e.gateway6, addressRun(e.address6, testerHosts))
+		}
+		if err != nil {
+			return fmt.Errorf("introduce the tester at port_%s: %w", endNames[i], err)
+		}
+	}
+	return nil
+}
+
+// talkGap is below the 300 s that switches remember a port for.
+const talkGap = 60 * time.Second
+
+// talk announces the ports again and again where a bridge would forget the one that
+// only receives. A router needs none: it asks, and is answered.
+func (w *wired) talk(ctx context.Context) {
+	for w.box == boxBridge {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(talkGap):
+			_ = w.greet() // a port that is gone shows in the trial
+		}
+	}
+}

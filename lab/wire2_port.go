@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/unit"
+)
+
+// A nic is a real port as it was found. Nothing about it is set: what keeps the
+// tester's kernel off it hangs on descriptors of this process.
+type nic struct {
+	host.Port
+	index  int
+	mac    [6]byte
+	mtu    int
+	driver string
+	speed  unit.BitRate // 0: a virtual link, or one that does not say
+	nl     *netlink.Handle
+	shield []link.Link
+}
+
+// openNIC finds a port that is up, has a cable in it and is nobody else's (with
+// force: may be somebody's). Else it is a *host.Missing with what to do.
+func openNIC(p host.Port, force bool) (_ *nic, err error) {
+	n := &nic{Port: p}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	err = netns.Do(p.Netns, func() (err error) {
+		if n.nl, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return fmt.Errorf("open netlink: %w", err)
+		}
+		l, err := n.nl.LinkByName(p.Name)
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			return &host.Missing{What: "port " + p.Name, Hint: "there is no interface of that name; ip link shows those there are"}
+		}
+		if err != nil {
+			return fmt.Errorf("find port %s: %w", p.Name, err)
+		}
+		a := l.Attrs()
+		if a.EncapType != "ether" || len(a.HardwareAddr) != 6 {
+			return &host.Missing{What: "an Ethernet port: " + p.Name + " is none", Hint: "give another one"}
+		}
+		n.index, n.mtu, n.mac = a.Index, a.MTU, [6]byte(a.HardwareAddr)
+		if !force {
+			if err := n.free(a); err != nil {
+				return err
+			}
+		}
+		if a.RawFlags&unix.IFF_UP == 0 {
+			return &host.Missing{What: "a port that is up: " + p.Name + " is down", Remedy: [][]string{{"ip", "link", "set", p.Name, "up"}}}
+		}
+		if err := n.plain(); err != nil {
+			return err
+		}
+		n.driver, n.speed = linkOf(p.Name, l.Type())
+		return nil
+	})
+	return n, permit("use port "+p.Name, err)
+}
+
+func (n *nic) close() error {
+	var err error
+	for _, l := range n.shield {
+		err = errors.Join(err, l.Close())
+	}
+	n.shield = nil
+	if n.nl != nil {
+		n.nl.Close()
+	}
+	return err
+}
+
+// inUse is the refusal of a port that is somebody's.
+func (n *nic) inUse(why string, remedy ...string) error {
+	m := &host.Missing{What: "a port that is free: " + n.Name + " " + why}
+	if len(remedy) > 0 {
+		m.Remedy = [][]string{remedy}
+	} else {
+		m.Hint = "give another port, or set force=true to use it all the same"
+	}
+	return m
+}
+
+// free says who else uses the port.
+func (n *nic) free(a *netlink.LinkAttrs) error {
+	why, err := n.Needed()
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return n.inUse(why)
+	}
+	links, err := n.nl.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, l := range links {
+		o := l.Attrs()
+		switch {
+		case a.MasterIndex != 0 && o.Index == a.MasterIndex:
+			return n.inUse("belongs to "+o.Name, "ip", "link", "set", n.Name, "nomaster")
+		case o.ParentIndex == n.index && o.NetNsID < 0 && l.Type() != "veth":
+			return n.inUse("carries " + o.Name)
+		}
+	}
+	l, err := n.nl.LinkByIndex(n.index)
+	if err != nil {
+		return fmt.Errorf("find port %s: %w", n.Name, err)
+	}
+	addrs, err := n.nl.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("list the addresses of %s: %w", n.Name, err)
+	}
+	for _, addr := range addrs {
+		if !addr.IP.IsLinkLocalUnicast() { // its kernel gives itself those
+			return n.inUse("has the address "+addr.IPNet.String(), "ip", "address", "del", addr.IPNet.String(), "dev", n.Name)
+		}
+	}
+	return n.listeners()
+}
+
+// listeners refuses a port that packet sockets are bound to: captures, DHCP clients,
+// another boxdyno.
+func (n *nic) listeners() error {
+	text, err := os.ReadFile("/proc/thread-self/net/packet")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list packet sockets: %w", err)
+	}
+	inode := boundSocket(string(text), n.index)
+	if inode == "" {
+		return nil
+	}
+	if who := holder(inode); who != "" {
+		return n.inUse("is listened to by " + who + ": end it")
+	}
+	return n.inUse("is listened to by a packet socket (inode " + inode + ")")
+}
+
+// boundSocket is the inode of a socket that is bound to a port in /proc/net/packet;
+// "": none is.
+func boundSocket(text string, index int) string {
+	for line := range strings.Lines(text) {
+		// sk RefCnt Type Proto Iface R Rmem User Inode
+		if f := strings.Fields(line); len(f) == 9 && f[4] == strconv.Itoa(index) && f[5] == "1" {
+			return f[8]
+		}
+	}
+	return ""
+}
+
+// holder is the process that has a socket, "dhclient (pid 812)"; "" where it cannot
+// be seen.
+func holder(inode string) string {
+	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err != nil || to != "socket:["+inode+"]" {
+			continue
+		}
+		pid := strings.Split(fd, "/")[2]
+		comm, _ := os.ReadFile("/proc/" + pid + "/comm")
+		return fmt.Sprintf("%s (pid %s)", strings.TrimSpace(string(comm)), pid)
+	}
+	return ""
+}
+
+// merging are the features that make several frames one before a meter sees them,
+// UDP's too.
+var merging = []string{"rx-udp-gro-forwarding", "rx-gro-list"}
+
+// plain refuses a port that merges test frames.
+func (n *nic) plain() error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return fmt.Errorf("open ethtool's socket: %w", err)
+	}
+	defer e.Close()
+	features, err := e.Features(n.Name)
+	if err != nil {
+		return nil // a driver without them
+	}
+	for _, f := range merging {
+		if features[f] {
+			return &host.Missing{What: fmt.Sprintf("a port that does not merge frames: %s has %s on", n.Name, f),
+				Remedy: [][]string{{"ethtool", "-K", n.Name, f, "off"}}}
+		}
+	}
+	return nil
+}
+
+// linkOf is a port's driver, and its speed where the link is a real one: a virtual
+// one has no bus, and the speed that it claims is none.
+func linkOf(name, kind string) (driver string, speed unit.BitRate) {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return kind, 0
+	}
+	defer e.Close()
+	info, err := e.DriverInfo(name)
+	if err != nil {
+		return kind, 0
+	}
+	if bus := strings.TrimRight(info.BusInfo, "\x00"); bus == "" || bus == "N/A" {
+		return info.Driver, 0
+	}
+	var cmd ethtool.EthtoolCmd // GetLinkSettings prints to standard output
+	if mbit, err := e.CmdGet(&cmd, name); err == nil && mbit > 0 && mbit != 1<<32-1 {
+		speed = unit.BitRate(mbit) * 1e6
+	}
+	return info.Driver, speed
+}
+
+// carrier says whether the cable is in and the other end there.
+func (n *nic) carrier() (bool, error) {
+	l, err := n.nl.LinkByIndex(n.index)
+	if err != nil {
+		return false, fmt.Errorf("port %s is gone: %w", n.Name, err)
+	}
+	return l.Attrs().RawFlags&unix.IFF_LOWER_UP != 0, nil
+}
+
+// frames are the port's own counters: what it sent, and what came to it, with what it
+// had no room for, which the ledger names.
+func (n *nic) frames() (sent, received uint64, err error) {
+	l, err := n.nl.LinkByIndex(n.index)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the counters of %s: %w", n.Name, err)
+	}
+	s := l.Attrs().Statistics
+	if s == nil {
+		return 0, 0, fmt.Errorf("read the counters of %s: the kernel gives none", n.Name)
+	}
+	return s.TxPackets, s.RxPackets + s.RxMissedErrors, nil
+}
+
+// describe is the link as METHOD wants it noted: driver, speed, duplex, pause, EEE.
+func (n *nic) describe() string {
+	words := []string{n.Name, n.driver}
+	err := netns.Do(n.Netns, func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		var cmd ethtool.EthtoolCmd
+		if mbit, err := e.CmdGet(&cmd, n.Name); err == nil && n.speed > 0 {
+			duplex := "half duplex"
+			if cmd.Duplex == 1 {
+				duplex = "full duplex"
+			}
+			words = append(words, (unit.BitRate(mbit) * 1e6).String(), duplex)
+		}
+		if p, err := e.GetPause(n.Name); err == nil {
+			words = append(words, "pause rx "+onOff(p.RxPause != 0)+" tx "+onOff(p.TxPause != 0))
+		} else {
+			words = append(words, "pause unknown")
+		}
+		words = append(words, "EEE "+energyEfficient(n.Name))
+		return nil
+	})
+	if err != nil {
+		words = append(words, err.Error())
+	}
+	return strings.Join(words, ", ")
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// setShield keeps the tester's kernel off the port: what the packet sockets have seen goes no
+// further, and the kernel sends nothing (Linux 6.6). Without it the kernel must at
+// least not forward test frames; the string says which.
+func (n *nic) setShield() (string, error) {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TCX_DROP
+	})
+	if err != nil {
+		return "", permit("load a BPF program", fmt.Errorf("keep the kernel off %s: %w", n.Name, err))
+	}
+	defer prog.Close()
+	err = netns.Do(n.Netns, func() error {
+		for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+			l, err := link.AttachTCX(link.TCXOptions{Interface: n.index, Program: prog, Attach: at})
+			if err != nil {
+				return err
+			}
+			n.shield = append(n.shield, l)
+		}
+		return nil
+	})
+	if err == nil {
+		return "tcx", nil
+	}
+	if !errors.Is(err, ebpf.ErrNotSupported) {
+		return "", permit("attach a BPF program to "+n.Name, fmt.Errorf("keep the kernel off %s: %w", n.Name, err))
+	}
+	return "none (" + err.Error() + ")", n.forwardsNothing()
+}
+
+// forwardsNothing refuses a tester that would send test frames on.
+func (n *nic) forwardsNothing() error {
+	return (&host.Local{Netns: n.Netns}).View(func(root fs.FS) error {
+		for _, version := range []string{"ipv4", "ipv6"} {
+			v, err := fs.ReadFile(root, "proc/sys/net/"+version+"/conf/"+n.Name+"/forwarding")
+			if err == nil && strings.TrimSpace(string(v)) != "0" {
+				return &host.Missing{
+					What:   fmt.Sprintf("a tester that does not forward what it receives on %s (this kernel has no TCX to keep it from that)", n.Name),
+					Remedy: [][]string{{"sysctl", "-w", "net." + version + ".conf." + n.Name + ".forwarding=0"}},
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// addressRun is count addresses from first on; none of an invalid one.
+func addressRun(first netip.Addr, count int) (all []netip.Addr) {
+	for ; first.IsValid() && count > 0; count-- {
+		all = append(all, first)
+		first = first.Next()
+	}
+	return all
+}

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// Connections measures how many TCP connections a second a box takes, and how
+// many at once (RFC 9411 sections 7.2 and 7.5), with ends that need no sockets.
+//
+//	self-test -> mode rate, rate 0:  overload, halved -> search -> trial at the limit
+//	             mode rate:          a trial at the rate
+//	             mode concurrent:    opened at the rate, held, closed at the rate
+//
+// The box begins each trial with an empty connection table, where it can be told.
+type Connections struct {
+	service  choice
+	mode     choice
+	rules    count
+	response count
+	rate     count
+	most     count
+	preset   choice
+	search   choice
+}
+
+const (
+	byRate     = "rate"
+	concurrent = "concurrent"
+
+	// connServices are the server ports from connPort on: with 50,000 client ports
+	// 12.8 million connections have addresses of their own.
+	connPort     = 8000
+	connServices = 256
+	maxRate      = 5_000_000
+	// fastOpen is how fast connections are opened to see how many there can be.
+	fastOpen = 20_000
+)
+
+func newConnections() Procedure {
+	return &Connections{
+		service: choice{"route", forwarding}, mode: choice{byRate, []string{byRate, concurrent}},
+		rules: count{0, 0, 100_000}, response: count{1024, 0, engine.MaxObject},
+		rate: count{0, 0, maxRate}, most: count{100_000, 1, 4_000_000},
+		preset: choice{"quick", presets}, search: choice{asPreset, append([]string{asPreset}, search.Names()...)},
+	}
+}
+
+func (p *Connections) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.service, "service", "what the box does to connections: forward them (route), track and filter them (filter), or masquerade them (nat)")
+	fs.Var(&p.mode, "mode", "rate: how many a second; concurrent: how many at once")
+	fs.Var(&p.rules, "rules", "filter: `rules` that a new connection is tried against before the one that matches")
+	fs.Var(&p.response, "response_size", "`octets` of a response beside its HTTP header")
+	fs.Var(&p.rate, "rate", "new `connections` a second; 0: mode rate searches the highest, mode concurrent opens 20000")
+	fs.Var(&p.most, "connections", "mode concurrent: `connections` to open")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+	fs.Var(&p.search, "search", "how the highest rate without a failed connection is found; preset: the search of the preset's name")
+}
+
+func (p *Connections) Check(bed *lab.Testbed) error {
+	if p.rules.value != 0 && p.service.value != "filter" {
+		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.value, p.service.value)
+	}
+	if bed == nil {
+		return nil
+	}
+	if bed.Kind == "memory" {
+		return fmt.Errorf("topology %s: connections need ports of a kernel with native XDP, and these are in memory: use sandbox", bed.Topology)
+	}
+	if name := bed.Engine.Name(); name != "xdp/native" {
+		return fmt.Errorf("backend %s: connections need native XDP and live frames on both ports: %w", name, host.ErrNotSupported)
+	}
+	if len(bed.Ports) < 2 {
+		return fmt.Errorf("topology %s: connections need two ports", bed.Topology)
+	}
+	if !slices.Contains(bed.Services, p.service.value) {
+		return fmt.Errorf("service %s: topology %s has %s", p.service.value, bed.Topology, strings.Join(bed.Services, ", "))
+	}
+	return nil
+}
+
+// A connEffort is how long a preset offers connections.
+type connEffort struct{ selfTest, overload, trial, hold time.Duration }
+
+func connEffortOf(preset string) connEffort {
+	if preset == "quick" {
+		return connEffort{200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond}
+	}
+	return connEffort{10 * time.Second, 10 * time.Second, time.Minute, time.Minute}
+}
+
+func (p *Connections) searching() search.Preset {
+	name := p.search.value
+	if name == asPreset {
+		name = p.preset.value
+	}
+	s, _ := search.Get(name) // the parameters' values are names of searches
+	return s
+}
+
+func (p *Connections) Estimate() (int, time.Duration) {
+	e, trials, d := connEffortOf(p.preset.value), 1, time.Duration(0)
+	switch {
+	case p.mode.value == concurrent:
+		d = 2*time.Duration(float64(p.most.value)/float64(p.opens())*float64(time.Second)) + e.hold
+	case p.rate.value > 0:
+		d = e.trial
+	default:
+		trials, d = p.searching().Estimate()
+		trials += 5
+		d += 4*e.overload + e.trial
+	}
+	const around = 150 * time.Millisecond // an empty table, snapshots and settling
+	return trials, d + time.Duration(trials)*(around+effortOf(p.preset.value).settle)
+}
+
+// opens is the rate at which mode concurrent opens connections.
+func (p *Connections) opens() int {
+	if p.rate.value > 0 {
+		return p.rate.value
+	}
+	return fastOpen
+}
+
+func (p *Connections) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	m := &connPoint{Connections: p, env: env, effort: connEffortOf(p.preset.value), out: Outcome{Status: result.Passed}}
+	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
+		return Outcome{Status: result.Invalid, Reason: invalid}, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	switch {
+	case p.mode.value == concurrent:
+		err = m.concurrent(ctx)
+	case p.rate.value > 0:
+		err = m.at(ctx, unit.FrameRate(p.rate.value))
+	default:
+		err = m.highest(ctx)
+	}
+	return m.out, err
+}
+
+// A connPoint is one service being measured.
+type connPoint struct {
+	*Connections
+	env     *Env
+	effort  connEffort
+	ceiling float64 // connections/s; 0: not known
+	rig     *connRig
+	out     Outcome
+}
+
+// selfTest finds how many connections a second the tester makes with itself.
+func (m *connPoint) selfTest(ctx context.Context) (invalid string, err error) {
+	bed := m.env.Bed
+	if len(bed.Loop) != 2 {
+		m.warn("the tester's own ceiling is not known: topology %s has no two ports that are wired to each other", bed.Topology)
+		return "", nil
+	}
+	key := fmt.Sprintf("self-test/connections/%d/%v", m.response.value, m.effort.selfTest)
+	cfg := []result.Pair{{Key: "connections", Value: "flat-out"}, {Key: "response_size", Value: strconv.Itoa(m.response.value)}}
+	rec, err := m.env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
+		r, err := newConnRig(ctx, bed, m.Connections, true)
+		if err != nil {
+			return o, err
+		}
+		defer func() { err = errors.Join(err, r.close()) }()
+		return r.trial(ctx, connTrial{load: engine.Load{Duration: m.effort.selfTest}})
+	})
+	if err != nil {
+		return "", err
+	}
+	if v := rec.Value("connections_complete_cps"); v != nil {
+		m.ceiling = v.Value
+	}
+	if m.ceiling == 0 {
+		return "the self-test is invalid: of the tester's connections to itself none was complete", nil
+	}
+	m.add(value("connections_ceiling_cps", m.ceiling))
+	return "", nil
+}
+
+func (m *connPoint) close() error {
+	if m.rig == nil {
+		return nil
+	}
+	return m.rig.close()
+}
+
+// trial is carried out with an empty table.
+func (m *connPoint) trial(ctx context.Context, kind string, n int, t connTrial) (result.Record, error) {
+	cfg := []result.Pair{
+		{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)},
+		{Key: "rate", Value: strconv.FormatFloat(float64(t.load.Rate), 'f', 0, 64)},
+	}
+	if t.load.Count > 0 {
+		cfg = append(cfg, result.Pair{Key: "connections", Value: strconv.FormatUint(t.load.Count, 10)})
+	} else {
+		cfg = append(cfg, result.Pair{Key: "duration", Value: t.load.Duration.String()})
+	}
+	return m.env.Trial(ctx, cfg, func(ctx context.Context) (o Outcome, err error) {
+		if serve := m.env.Bed.Serve; serve != nil {
+			s := lab.Service{Kind: m.service.value, Rules: m.rules.value, Flows: 1, Connections: &lab.Connections{Port: connPort, Ports: connServices}}
+			if err := serve(ctx, s); err != nil {
+				return o, err
+			}
+		}
+		if m.rig == nil {
+			if m.rig, err = newConnRig(ctx, m.env.Bed, m.Connections, false); err != nil {
+				return o, err
+			}
+		}
+		return m.rig.trial(ctx, t)
+	})
+}
+
+// at measures one rate.
+func (m *connPoint) at(ctx context.Context, rate unit.FrameRate) error {
+	rec, err := m.trial(ctx, "rate", 0, connTrial{load: engine.Load{Rate: rate, Duration: m.effort.trial}})
+	if err != nil {
+		return err
+	}
+	m.take(rec)
+	return nil
+}
+
+// take makes a trial's figures and verdict those of the point.
+func (m *connPoint) take(rec result.Record) {
+	m.out.Status, m.out.Reason = rec.Status, rec.Reason
+	m.out.Load, m.out.Account = rec.Load, rec.Account
+	m.out.Warnings = append(m.out.Warnings, rec.Warnings...)
+	for _, v := range rec.Values {
+		if v.Metric == "connections_complete_cps" {
+			v.Bound = m.bound(v.Value)
+		}
+		m.add(v)
+	}
+}
+
+// highest searches the highest rate at which no connection fails.
+func (m *connPoint) highest(ctx context.Context) error {
+	top, peak, err := m.descend(ctx)
+	if err != nil {
+		return err
+	}
+	if peak == 0 {
+		m.out.Status, m.out.Reason = result.Failed, "no connection was complete at any rate tried"
+		return nil
+	}
+	v := value("connections_overload_cps", peak)
+	v.Bound = m.bound(peak)
+	m.add(v)
+	if m.env.Bed.Placement == "shared" {
+		m.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
+		return nil
+	}
+	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(peak))
+	if err != nil {
+		return err
+	}
+	var seen []search.Seen
+	why := "" // of the trial that failed at the lowest rate
+	lowest := unit.FrameRate(0)
+	for {
+		step, more := s.Next(seen)
+		if !more {
+			break
+		}
+		rec, err := m.trial(ctx, "search", len(seen), connTrial{load: engine.Load{Rate: step.Rate, Duration: step.Duration}})
+		if err != nil {
+			return err
+		}
+		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+		opened, failed := rec.Value("connections_opened"), rec.Value("connections_failed")
+		if rec.Load != nil && opened != nil && failed != nil && opened.Value > 0 {
+			now.Offered = rec.Load.Offered
+			if failed.Value > 0 {
+				now.Loss, now.Offered = unit.LossRatio(failed.Value/opened.Value), rec.Load.Peak
+				if now.Valid && (lowest == 0 || step.Rate < lowest) {
+					why, lowest = rec.Reason, step.Rate
+				}
+			}
+		}
+		seen = append(seen, now)
+	}
+	return m.limit(ctx, s.Limit(seen), why)
+}
+
+// descend offers the ceiling's rate, and half of it as often as most connections
+// fail: a box that is flooded with SYNs may complete hardly any. peak is the most
+// that were complete a second, top a rate above which a search need not look.
+func (m *connPoint) descend(ctx context.Context) (top, peak float64, err error) {
+	const mostHalves = 12
+	top = m.ceiling
+	if top == 0 {
+		top = maxRate
+	}
+	rate := top
+	for n := range mostHalves {
+		rec, err := m.trial(ctx, "overload", n, connTrial{load: engine.Load{Rate: unit.FrameRate(rate), Duration: m.effort.overload}})
+		if err != nil {
+			return 0, 0, err
+		}
+		opened, failed, complete := rec.Value("connections_opened"), rec.Value("connections_failed"), rec.Value("connections_complete_cps")
+		if opened != nil && failed != nil && complete != nil {
+			peak = max(peak, complete.Value)
+			if failed.Value < opened.Value/20 {
+				break
+			}
+			top = rate
+		}
+		rate /= 2
+	}
+	return top, min(peak, top), nil
+}
+
+// limit reports what the search found, and what connections are like there.
+func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error {
+	switch {
+	case l.Clean+l.Lossy == 0:
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid", l.Invalid)
+		return nil
+	case l.Lower == 0:
+		m.out.Status, m.out.Reason = result.Failed, "connections failed at every rate tried: "+why
+		return nil
+	}
+	v := value("connections_cps", float64(l.Lower))
+	low := v.Value
+	v.Lo, v.N, v.Bound = &low, l.Clean+l.Lossy, m.bound(v.Value)
+	if l.Upper > 0 {
+		high := float64(l.Upper)
+		v.Hi = &high
+	}
+	if l.AtCeiling {
+		v.Bound = result.AtLeast
+	}
+	rec, err := m.trial(ctx, "limit", 0, connTrial{load: engine.Load{Rate: l.Lower, Duration: m.effort.trial}})
+	if err != nil {
+		return err
+	}
+	m.take(rec)
+	m.add(v)
+	if rec.Status == result.Failed {
+		m.warn("at the rate found, in a longer trial: %s", rec.Reason)
+		m.out.Status, m.out.Reason = result.Passed, ""
+	}
+	if why != "" {
+		m.warn("what gave above it: %s", why)
+	}
+	if l.Inversions > 0 {
+		m.warn("no sharp limit: connections failed in %d trials at or below a rate that another trial carried", l.Inversions)
+	}
+	if l.Invalid > 0 {
+		m.warn("%d trials of the search were invalid and do not count", l.Invalid)
+	}
+	return nil
+}
+
+// concurrent opens connections, holds and closes them.
+func (m *connPoint) concurrent(ctx context.Context) error {
+	rec, err := m.trial(ctx, concurrent, 0, connTrial{
+		load: engine.Load{Rate: unit.FrameRate(m.opens()), Count: uint64(m.most.value)}, hold: max(m.effort.hold, 1),
+	})
+	if err != nil {
+		return err
+	}
+	m.take(rec)
+	return nil
+}
+
+// bound is ">=" for a rate so near the tester's ceiling that it may be the
+// tester's own (METHOD rule 1), and where both share a CPU (rule 16).
+func (m *connPoint) bound(rate float64) result.Bound {
+	if m.ceiling > 0 && rate > m.ceiling/1.2 || m.env.Bed.Placement == "shared" {
+		return result.AtLeast
+	}
+	return result.Exactly
+}
+
+func (m *connPoint) add(vs ...result.Value) { m.out.Values = append(m.out.Values, vs...) }
+
+func (m *connPoint) warn(format string, args ...any) {
+	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
+}
+
+var connectionMetrics = []result.Metric{
+	{Name: "connections_cps", Unit: "1/s", Better: 1, Help: "highest rate of new connections of which none failed (RFC 9411 section 7.2); the interval ends at the rate from which on every trial had failed ones"},
+	{Name: "connections_overload_cps", Unit: "1/s", Better: 1, Help: "most connections a second that were complete, whatever failed: at the rate of the ceiling, and half of it as often as most fail"},
+	{Name: "connections_ceiling_cps", Unit: "1/s", Better: 1, Help: "connections a second that the tester makes with itself, port to port"},
+	{Name: "connections_complete_cps", Unit: "1/s", Better: 1, Help: "connections that were complete, from the first SYN to the last one's end; mode concurrent: whose response was whole"},
+	{Name: "connections_offered_cps", Unit: "1/s", Help: "SYNs a second, as measured"},
+	{Name: "connections_concurrent", Unit: "1", Better: 1, Help: "mode concurrent: connections open at once, response whole, when the last one had been opened"},
+	{Name: "handshake_p50_s", Unit: "s", Better: -1, Help: "SYN to SYN-ACK at the client: median"},
+	{Name: "handshake_p99_s", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
+	{Name: "ttfb_p50_s", Unit: "s", Better: -1, Help: "time to first byte, SYN to the response's first octet (RFC 9411): median"},
+	{Name: "ttfb_p99_s", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
+	{Name: "ttfb_max_s", Unit: "s", Better: -1, Help: "the same, greatest"},
+	{Name: "goodput_bps", Unit: "bit/s", Better: 1, Help: "octets of responses that came in order, HTTP header included, from the first SYN to the last response"},
+	{Name: "connections_opened", Unit: "1", Help: "SYNs made: closed + failed + open + unexplained"},
+	{Name: "connections_closed", Unit: "1", Help: "complete and closed"},
+	{Name: "connections_failed", Unit: "1", Better: -1, Help: "all that follow, up to reset"},
+	{Name: "failed_no_syn_ack", Unit: "1", Better: -1, Help: "no SYN-ACK came"},
+	{Name: "failed_no_first_byte", Unit: "1", Better: -1, Help: "no octet of the response came"},
+	{Name: "failed_incomplete", Unit: "1", Better: -1, Help: "a part of the response came, or the server closed before it was whole"},
+	{Name: "failed_unclosed", Unit: "1", Better: -1, Help: "the response came; the end of the connection was not acknowledged"},
+	{Name: "failed_reset", Unit: "1", Better: -1, Help: "ended by RST"},
+	{Name: "connections_open", Unit: "1", Help: "still open at the end"},
+	{Name: "connections_unexplained", Unit: "1", Help: "opened, and in none of these states"},
+	{Name: "syns_at_server", Unit: "1", Help: "SYNs that came to the server"},
+	{Name: "stray_segments", Unit: "1", Better: -1, Help: "segments at either end that belong to no connection, or not to its state"},
+	{Name: "conntrack_entries", Unit: "1", Help: "entries in the box's connection table when the last connection had been opened; where it tells"},
+	{Name: "conntrack_most", Unit: "1", Help: "entries that the table takes (nf_conntrack_max)"},
+	{Name: "conntrack_insert_failed", Unit: "1", Better: -1, Help: "connections that found no place in the table (insert_failed)"},
+	{Name: "conntrack_drop", Unit: "1", Better: -1, Help: "packets that connection tracking refused: table full, or insert failed (drop)"},
+	{Name: "conntrack_early_drop", Unit: "1", Better: -1, Help: "entries evicted to make room for others (early_drop)"},
+	{Name: "conntrack_invalid", Unit: "1", Better: -1, Help: "packets that fit no connection (invalid)"},
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// Latency is RFC 2544 section 26.2: one-way delay at the throughput, several
+// times. Every frame is stamped.
+type Latency struct{ suite }
+
+func newLatency() Procedure { return &Latency{newSuite()} }
+
+func (p *Latency) Estimate() (int, time.Duration) {
+	e := suiteEffortOf(p.preset.value)
+	return p.estimate(e.latencies, time.Duration(e.latencies)*e.latency)
+}
+
+var quantiles = []struct {
+	metric string
+	q      float64
+}{{"latency_p50_s", 0.5}, {"latency_p90_s", 0.9}, {"latency_p99_s", 0.99}, {"latency_p999_s", 0.999}, {"latency_max_s", 1}}
+
+func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
+	e := suiteEffortOf(p.preset.value)
+	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
+		if !m.can(carried) {
+			return nil
+		}
+		delays := make([][]float64, len(quantiles))
+		var loads []float64
+		lost, batch, invalid := 0, 0, ""
+		// Frames that leave together wait for each other, so each leaves alone where
+		// the tester can do that at this load: the first trial tells.
+		alone := true
+		for n, left := 0, e.latencies; left > 0; n, left = n+1, left-1 {
+			rec, err := m.trial(ctx, "latency", n, engine.Load{Rate: carried, Duration: e.latency, Alone: alone}, true)
+			switch {
+			case err != nil:
+				return err
+			case n == 0 && rec.Status == result.Invalid:
+				alone = false
+				left++
+				continue
+			case rec.Status == result.Invalid || rec.Load == nil || rec.Load.Latency == nil || rec.Load.Latency.Total() == 0:
+				invalid = rec.Reason
+				continue
+			case rec.Status == result.Failed:
+				lost++
+			}
+			for i, q := range quantiles {
+				delays[i] = append(delays[i], rec.Load.Latency.Quantile(q.q))
+			}
+			loads, batch = append(loads, float64(rec.Load.Offered)), max(batch, rec.Load.Batch)
+			m.out.Load, m.out.Account = rec.Load, rec.Account
+		}
+		if len(loads) == 0 {
+			m.out.Status, m.out.Reason = result.Invalid, "every latency trial is invalid: "+invalid
+			return nil
+		}
+		for i, q := range quantiles {
+			m.add(spread(q.metric, delays[i]))
+		}
+		m.add(spread("latency_load_fps", loads))
+		if !alone {
+			m.warn("the tester cannot offer single frames at the throughput: they left in bursts of up to %d and waited for each other", batch)
+		}
+		if lost > 0 {
+			m.warn("frames were lost in %d of %d latency trials; the delay is that of the others", lost, len(loads))
+		}
+		if n := e.latencies - len(loads); n > 0 {
+			m.warn("%d of %d latency trials were invalid and do not count", n, e.latencies)
+		}
+		return nil
+	})
+}
+
+// can says whether there is a throughput to start from; if not, the outcome says why.
+func (m *point) can(carried unit.FrameRate) bool {
+	why := m.unable()
+	switch {
+	case m.env.Bed.Placement == "shared":
+		m.out.Status, m.out.Reason = result.Skipped, why
+	case why != "":
+		m.out.Status, m.out.Reason = result.Invalid, why
+	case carried == 0:
+		m.limit(m.search.Limit(m.seen)) // says why
+		m.out.Values = nil              // which are throughput's
+	default:
+		return true
+	}
+	return false
+}
+
+func (m *point) warn(format string, args ...any) {
+	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
+}
+
+var latencyMetrics = append(metrics("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"),
+	result.Metric{Name: "latency_p90_s", Unit: "s", Better: -1, Help: "the same, 90th percentile"},
+	result.Metric{Name: "latency_p999_s", Unit: "s", Better: -1, Help: "the same, 99.9th percentile"})

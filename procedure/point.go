@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// A point is one traffic being measured.
+type point struct {
+	*traffic
+	env    *Env
+	rig    *rig
+	effort effort
+	search *search.Search // nil before the first visit's overload
+	seen   []search.Seen
+	out    Outcome // without the figures under overload
+	stalls, longest,
+	unexplained int64
+	steal          float64
+	ceiling        unit.FrameRate
+	rates, offered []float64 // of the overload trials that are valid
+	invalid        string    // why the last one was not
+	leaked         int64     // frames that a drop service let through
+
+	record func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+}
+
+func newPoint(p *traffic, env *Env) *point {
+	return &point{traffic: p, env: env, effort: effortOf(p.preset.value), out: Outcome{Status: result.Passed}, record: env.Trial}
+}
+
+// selfTest finds the tester's ceiling; where it is invalid, so is the point, for
+// the reason it returns.
+func (m *point) selfTest(ctx context.Context) (invalid string, err error) {
+	rec, err := selfTest(ctx, m.env, m.mix.Mix, m.ipv6(), m.direction.value == both, m.effort)
+	if err == nil && rec.Status == result.Invalid {
+		invalid = "the self-test is invalid: " + rec.Reason
+	} else if err == nil {
+		m.ceiling = rec.Ceiling()
+	}
+	return invalid, err
+}
+
+// enter has the DUT do the point's service and opens the rig, which the caller
+// closes.
+func (m *point) enter(ctx context.Context) (err error) {
+	bed := m.env.Bed
+	if bed.Serve != nil {
+		service := lab.Service{Kind: m.service.value, Rules: m.rules.value, Flows: m.flows.value}
+		if err := bed.Serve(ctx, service); err != nil {
+			return err
+		}
+	}
+	if m.rig, err = m.open(ctx, bed, m.effort.settle); err != nil {
+		return err
+	}
+	if m.service.value == "nat" {
+		err = m.openFlows(ctx, bed, m.rig)
+	}
+	if err != nil {
+		m.rig.close()
+	}
+	return err
+}
+
+func (m *point) warmUp(ctx context.Context) error {
+	_, err := m.trial(ctx, "warm-up", 0, engine.Load{Rate: m.linkRate(), Duration: m.effort.warmUp}, false)
+	return err
+}
+
+// linkRate is line rate for each stream where the link's rate is stated, else 0:
+// flat out.
+func (m *point) linkRate() unit.FrameRate {
+	if link := m.env.Bed.Ports[0].Link; link > 0 {
+		return unit.LineRate(link, m.mix.Mean())
+	}
+	return 0
+}
+
+// trial runs one trial of the point and keeps what all of them have in common.
+func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}
+	if l.Rate > 0 {
+		cfg = append(cfg, result.Pair{Key: "rate", Value: strconv.FormatFloat(float64(l.Rate), 'f', 0, 64)})
+	} else {
+		cfg = append(cfg, result.Pair{Key: "rate", Value: "flat-out"})
+	}
+	if l.Count > 0 {
+		cfg = append(cfg, result.Pair{Key: "frames", Value: strconv.FormatUint(l.Count, 10)})
+	} else {
+		cfg = append(cfg, result.Pair{Key: "duration", Value: l.Duration.String()})
+	}
+	rec, err := m.record(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		o, err := m.rig.trial(ctx, l, timing)
+		if err == nil {
+			o.Ceiling = m.ceiling
+			m.judge(&o)
+		}
+		return o, err
+	})
+	if err != nil {
+		return rec, err
+	}
+	if rec.Load != nil {
+		m.stalls += rec.Load.Stalls
+		m.longest = max(m.longest, rec.Load.LongestStall)
+		m.steal = max(m.steal, rec.Load.StealRatio)
+	}
+	if rec.Account != nil && rec.Account.Unexplained != 0 {
+		m.unexplained++
+	}
+	return rec, nil
+}
+
+// judge decides a trial of a drop service, which is right when every frame ended
+// where it should; the others are verdict.Validity's.
+func (m *point) judge(o *Outcome) {
+	place := dropPlaces[m.service.value]
+	if place == "" {
+		return
+	}
+	if missed := m.missed(o.Account); missed != 0 {
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("%d of %d frames did not end in %s", missed, o.Account.Accepted, place)
+		return
+	}
+	o.Status = result.Passed
+}
+
+// missed is how many frames did not end where the service should end them.
+func (m *point) missed(a *result.Account) int64 {
+	if place := dropPlaces[m.service.value]; place != "" {
+		return a.Accepted - a.DroppedAt(place)
+	}
+	return a.Lost()
+}
+
+// overload offers as much as there is, in the trials of visit n, and keeps the
+// rates at which the service was done, all streams together.
+func (m *point) overload(ctx context.Context, n int) error {
+	for i := range m.effort.overloads {
+		rec, err := m.trial(ctx, "overload", n*m.effort.overloads+i, engine.Load{Rate: m.linkRate(), Duration: m.effort.overload}, false)
+		if err != nil {
+			return err
+		}
+		if rec.Status == result.Invalid {
+			m.invalid = rec.Reason
+			continue
+		}
+		m.out.Account, m.out.Load = rec.Account, rec.Load
+		rate := float64(rec.Load.Forwarded)
+		if place := dropPlaces[m.service.value]; place != "" {
+			traffic := rec.Phases[0]
+			rate = float64(rec.Account.DroppedAt(place)) / time.Duration(traffic.End-traffic.Begin).Seconds()
+			m.leaked += rec.Account.Received
+		}
+		m.rates, m.offered = append(m.rates, rate), append(m.offered, float64(rec.Load.Offered))
+	}
+	return nil
+}
+
+// outcome is what the visits so far found.
+func (m *point) outcome() Outcome {
+	out := m.out
+	if len(m.rates) == 0 {
+		out.Status, out.Reason = result.Invalid, "every trial under overload is invalid: "+m.invalid
+		return out
+	}
+	rate := spread("forwarding_rate_fps", m.rates)
+	rate.Bound = m.bound(rate.Value)
+	if dropPlaces[m.service.value] != "" {
+		rate.Metric = "drop_rate_fps"
+		out.Values = append(slices.Clip(out.Values), rate, value("forwarding_rate_fps", 0))
+	} else {
+		bits := value("forwarding_rate_bps", float64(unit.L2(unit.FrameRate(rate.Value), m.mix.Mean())))
+		bits.Bound = rate.Bound
+		out.Values = append(slices.Clip(out.Values), rate, bits)
+	}
+	out.Values = append(out.Values, spread("offered_fps", m.offered), value("ceiling_fps", float64(m.ceiling)),
+		value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
+	out.Warnings = slices.Clip(out.Warnings)
+	if m.leaked > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d frames that should be thrown away came through under overload", m.leaked))
+	}
+	if m.unexplained > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("in %d trials frames are unexplained", m.unexplained))
+	}
+	return out
+}
+
+// bound is ">=" for a rate so near the tester's ceiling that it may be the
+// tester's own (METHOD rule 1), and where both share a CPU (rule 16).
+func (m *point) bound(rate float64) result.Bound {
+	if rate > float64(m.ceiling)/1.2 || m.env.Bed.Placement == "shared" {
+		return result.AtLeast
+	}
+	return result.Exactly
+}
+
+func (m *point) streams() unit.FrameRate { return unit.FrameRate(len(m.rig.streams)) }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// Recovery is RFC 2544 section 26.5: how long after an overload has ended frames
+// are still lost.
+type Recovery struct{ suite }
+
+func newRecovery() Procedure { return &Recovery{newSuite()} }
+
+// overloadBy is the overload as a multiple of what the box carries.
+const overloadBy = 1.1
+
+func (p *Recovery) Estimate() (int, time.Duration) {
+	e := suiteEffortOf(p.preset.value)
+	return p.estimate(e.recoveries, time.Duration(e.recoveries)*(e.over+e.then))
+}
+
+func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
+	e := suiteEffortOf(p.preset.value)
+	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
+		if !m.can(carried) {
+			return nil
+		}
+		// Where a box has no sharp limit, 110 % of its throughput need not be an overload.
+		top, _ := m.highest()
+		over := min(top, overloadBy*max(carried, unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)))
+		load := engine.Load{Rate: over, After: e.over, Then: carried / 2, Duration: e.over + e.then}
+		var times []float64
+		invalid, lossless, lost := "", 0, ""
+		for n := range e.recoveries {
+			rec, err := m.record(ctx, recoveryConfig(n, load), func(ctx context.Context) (Outcome, error) {
+				return m.recover(ctx, load)
+			})
+			if err != nil {
+				return err
+			}
+			v := rec.Value("recovery_s")
+			switch {
+			case rec.Status == result.Invalid || rec.Load == nil:
+				invalid = rec.Reason
+			case rec.Account.Lost() == 0:
+				lossless++
+			case v == nil:
+				lost = fmt.Sprintf("frames were still lost %v after the load had dropped", e.then)
+			default:
+				times = append(times, v.Value)
+				m.out.Load, m.out.Account = rec.Load, rec.Account
+			}
+		}
+		m.add(value("recovery_overload_fps", float64(over*m.streams())), value("recovery_load_fps", float64(load.Then*m.streams())))
+		switch {
+		case lost != "":
+			m.out.Status, m.out.Reason = result.Failed, lost
+		case len(times) > 0:
+			m.add(average("recovery_s", times))
+		case lossless > 0:
+			m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no recovery to measure: %d trials at %v, the highest overload that the tester could offer or 110 %% of what the box carries, lost nothing", lossless, over)
+		default:
+			m.out.Status, m.out.Reason = result.Invalid, "every recovery trial is invalid: "+invalid
+		}
+		if n := e.recoveries - len(times); n > 0 && len(times) > 0 {
+			m.warn("%d of %d recovery trials do not count: they were invalid, or lost nothing", n, e.recoveries)
+		}
+		return nil
+	})
+}
+
+func recoveryConfig(n int, l engine.Load) []result.Pair {
+	rate := func(r unit.FrameRate) string { return strconv.FormatFloat(float64(r), 'f', 0, 64) }
+	return []result.Pair{
+		{Key: "trial", Value: "recovery"}, {Key: "n", Value: strconv.Itoa(n)},
+		{Key: "rate", Value: rate(l.Rate)}, {Key: "after", Value: l.After.String()},
+		{Key: "then", Value: rate(l.Then)}, {Key: "duration", Value: l.Duration.String()},
+	}
+}
+
+// recover overloads the box, has the load drop, and finds when the last frame
+// arrived before which others were missing.
+func (m *point) recover(ctx context.Context, l engine.Load) (Outcome, error) {
+	o, sent, seen, err := m.rig.offer(ctx, l, true)
+	if err != nil {
+		return o, err
+	}
+	o.Ceiling = m.ceiling
+	var last time.Duration
+	for i, tx := range sent {
+		rx := seen[i].Streams[0]
+		if tx.Changed == 0 || rx.Span < tx.Accepted { // its last frames are missing, too
+			return o, nil
+		}
+		last = max(last, time.Duration(rx.Gap-tx.Changed))
+	}
+	o.Values = []result.Value{value("recovery_s", last.Seconds())}
+	return o, nil
+}
+
+var recoveryMetrics = []result.Metric{
+	{Name: "recovery_s", Unit: "s", Better: -1, Help: "from the first frame at the lower load, as it left, to the arrival of the last frame before which others were missing: average of the repeats, interval from least to greatest; 0: none was missing any more"},
+	{Name: "recovery_overload_fps", Unit: "frame/s", Help: "the load before the drop"},
+	{Name: "recovery_load_fps", Unit: "frame/s", Help: "the load after it"},
+}

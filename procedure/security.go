@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// Security is RFC 9411's load profile (section 4.3.4) at a box that filters, and
+// whether it still blocks what it must while it is loaded: every second frame is
+// known-bad.
+//
+//	throughput of the filter -> [initialise -> ramp up -> sustain -> ramp down -> collect]
+//
+// The phases in brackets are one trial with one account; the throughput is the
+// suite's, and not searched where the load is stated.
+type Security struct {
+	suite
+	load loadFlag
+}
+
+func newSecurity() Procedure {
+	p := &Security{newSuite(), loadFlag{share: 0.8}}
+	p.service = choice{"filter", []string{"filter"}}
+	return p
+}
+
+func (p *Security) Flags(fs *flag.FlagSet) {
+	p.suite.Flags(fs)
+	fs.Var(&p.load, "load", "what is sustained, good and known-bad frames together: a `share` of the throughput such as 80%, or frame/s such as 200k")
+}
+
+// A loadFlag is a share of the throughput or a rate; one of them is 0.
+type loadFlag struct {
+	share float64
+	rate  unit.FrameRate
+}
+
+func (l *loadFlag) String() string {
+	if l.rate > 0 {
+		return strconv.FormatFloat(float64(l.rate), 'f', -1, 64)
+	}
+	return strconv.FormatFloat(l.share*100, 'f', -1, 64) + "%"
+}
+
+func (l *loadFlag) Set(s string) error {
+	if percent, ok := strings.CutSuffix(s, "%"); ok {
+		v, err := strconv.ParseFloat(strings.TrimSpace(percent), 64)
+		if err != nil || !(v >= 1 && v <= 1000) {
+			return fmt.Errorf("load %q: want 1%% to 1000%% of the throughput", s)
+		}
+		*l = loadFlag{share: v / 100}
+		return nil
+	}
+	rate, err := unit.ParseFrameRate(s)
+	if err == nil && (rate < leastSustained || rate > 1e9) {
+		err = fmt.Errorf("load %q: want %d to 1G frame/s, or a share of the throughput such as 80%%", s, leastSustained)
+	}
+	if err == nil {
+		*l = loadFlag{rate: rate}
+	}
+	return err
+}
+
+// leastSustained is the least load, frame/s: below it phases are too few frames.
+const leastSustained = 1000
+
+// Check refuses what suite does, and both directions at once: a sender has two
+// streams.
+func (p *Security) Check(bed *lab.Testbed) error {
+	if p.direction.value == both {
+		return errors.New("direction both: security is measured one way at a time")
+	}
+	return p.suite.Check(bed)
+}
+
+// Upon is the throughput, where the load is a share of it.
+func (p *Security) Upon() string {
+	if p.load.rate > 0 {
+		return ""
+	}
+	return p.suite.Upon()
+}
+
+func (p *Security) Estimate() (int, time.Duration) {
+	e := securityEffortOf(p.preset.value)
+	return p.estimate(1, e.initialise+2*e.ramp+e.sustain)
+}
+
+// A securityEffort is how long the phases last.
+type securityEffort struct {
+	initialise, ramp, sustain, sample time.Duration
+}
+
+func securityEffortOf(preset string) securityEffort {
+	if preset == "quick" {
+		return securityEffort{200 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 100 * time.Millisecond}
+	}
+	return securityEffort{5 * time.Second, 30 * time.Second, 5 * time.Minute, time.Second}
+}
+
+const (
+	rampSteps = 5
+	// initialShare is the load while both ends learn where they are, as a share of
+	// what is sustained.
+	initialShare = 0.01
+	// mayLose is the share of the frames of the sustain phase that may be lost, RFC
+	// 9411 section 7.1.3.4: below 0.001 % of the transactions may fail.
+	mayLose = 1e-5
+)
+
+// A stage is a time at one load, all streams together.
+type stage struct {
+	phase string
+	rate  unit.FrameRate
+	lasts time.Duration
+}
+
+const sustained = "sustain"
+
+// stages are those of all phases but the last, which has no load.
+func (e securityEffort) stages(rate unit.FrameRate) (all []stage) {
+	step := func(i int) unit.FrameRate { return rate * unit.FrameRate(i) / (rampSteps + 1) }
+	all = append(all, stage{"initialise", max(rate*initialShare, 10), e.initialise})
+	for i := 1; i <= rampSteps; i++ {
+		all = append(all, stage{"ramp up", step(i), e.ramp / rampSteps})
+	}
+	all = append(all, stage{sustained, rate, e.sustain})
+	for i := rampSteps; i > 0; i-- {
+		all = append(all, stage{"ramp down", step(i), e.ramp / rampSteps})
+	}
+	return all
+}
+
+func (p *Security) Run(ctx context.Context, env *Env) (Outcome, error) {
+	return p.at(ctx, env, func(m *point) error {
+		rate, err := p.sustain(ctx, m)
+		if err != nil || rate == 0 {
+			return err
+		}
+		if err := p.block(ctx, m); err != nil {
+			return err
+		}
+		e := securityEffortOf(p.preset.value)
+		rec, err := m.record(ctx, []result.Pair{
+			{Key: "trial", Value: "phases"}, {Key: "rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: e.sustain.String()},
+		}, func(ctx context.Context) (Outcome, error) { return p.phases(ctx, m, e, rate) })
+		if err != nil {
+			return err
+		}
+		m.out.Status, m.out.Reason, m.out.Values, m.out.Load, m.out.Account = rec.Status, rec.Reason, rec.Values, rec.Load, rec.Account
+		m.out.Warnings = append(m.out.Warnings, rec.Warnings...)
+		return nil
+	})
+}
+
+// sustain is the load of the sustain phase; where there is none, 0, and the
+// outcome says why.
+func (p *Security) sustain(ctx context.Context, m *point) (unit.FrameRate, error) {
+	if p.load.rate > 0 {
+		if m.env.Bed.Placement == "shared" {
+			m.out.Status, m.out.Reason = result.Skipped, sharedPlacement
+			return 0, nil
+		}
+		return p.load.rate, nil
+	}
+	l, err := m.throughput(ctx)
+	if err != nil || !m.can(l.Lower) {
+		return 0, err
+	}
+	rate := l.Lower * unit.FrameRate(p.load.share)
+	if rate < leastSustained {
+		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("%v is too little to measure with: %v of a throughput of %v", rate, &p.load, l.Lower)
+		return 0, nil
+	}
+	return rate, nil
+}
+
+// block has the DUT block known-bad frames, and opens the rig anew with those
+// beside the good ones.
+func (p *Security) block(ctx context.Context, m *point) error {
+	bed := m.env.Bed
+	if err := m.rig.close(); err != nil {
+		return err
+	}
+	if bed.Serve != nil {
+		if err := bed.Serve(ctx, lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value, Block: true}); err != nil {
+			return err
+		}
+	}
+	from, to := 0, 1
+	if p.direction.value == wanToLAN {
+		from, to = 1, 0
+	}
+	good := between(bed.Ports[from], bed.Ports[to], p.mix.Mix, p.flows.value, p.ipv6())
+	bad := good
+	bad.SrcPort, bad.Flows = frame.BadPort, min(good.Flows, frame.BadPorts)
+	r, err := newRig(ctx, bed, rigSpec{ports: bed.Ports, mix: p.mix.Mix, ways: []way{{from, to, good}, {from, to, bad}}, settle: m.effort.settle})
+	if err == nil {
+		m.rig = r
+	}
+	return err
+}
+
+// phases is the trial: the stages one after another, with samples.
+func (p *Security) phases(ctx context.Context, m *point, e securityEffort, rate unit.FrameRate) (Outcome, error) {
+	stages := e.stages(rate)
+	var parts [][]engine.TxReport
+	var s *sampler
+	o, _, seen, err := m.rig.account(ctx, true, func(ctx context.Context) (l engine.Load, sent []engine.TxReport, err error) {
+		s = startSampler(ctx, m.rig.meters[0], e.sample, m.env.Bed.Kind == "memory")
+		defer func() { err = errors.Join(err, s.stop(ctx)) }()
+		for _, st := range stages {
+			s.begin(ctx, st.phase)
+			part, err := m.rig.tx.Transmit(ctx, engine.Load{Rate: st.rate / m.streams(), Duration: st.lasts}, m.rig.streams...)
+			if err != nil {
+				return l, nil, err
+			}
+			parts = append(parts, part)
+		}
+		l, sent = together(stages, parts, m.streams())
+		return l, sent, nil
+	})
+	if err != nil {
+		return o, err
+	}
+	o.Ceiling, o.Samples = m.ceiling, s.samples
+	o.Load.Streams = 1 // both go the same way
+	o.KPIs = kpis(stages, parts, seen[0].Streams, s.delays)
+	o.Phases = nil
+	for _, k := range o.KPIs {
+		o.Phases = append(o.Phases, result.Phase{Name: k.Phase, Begin: k.Begin, End: k.End})
+	}
+	o.Phases = append(o.Phases, result.Phase{Name: "collect", Begin: o.KPIs[len(o.KPIs)-1].End, End: unit.Now()})
+	p.verdict(m, &o)
+	return o, nil
+}
+
+// together is what the parts of a load were as one, each stream's report.
+func together(stages []stage, parts [][]engine.TxReport, streams unit.FrameRate) (l engine.Load, sum []engine.TxReport) {
+	var frames, seconds unit.FrameRate
+	for i, part := range parts {
+		d := unit.FrameRate(stages[i].lasts.Seconds())
+		frames, seconds = frames+stages[i].rate/streams*d, seconds+d
+		if i == 0 {
+			sum = slices.Clone(part)
+			for j := range sum {
+				sum[j].Offered *= d
+			}
+			continue
+		}
+		for j, t := range part {
+			s := &sum[j]
+			s.Intended, s.Accepted, s.Refused, s.NotSent = s.Intended+t.Intended, s.Accepted+t.Accepted, s.Refused+t.Refused, s.NotSent+t.NotSent
+			s.Late, s.Stalls, s.Octets = s.Late+t.Late, s.Stalls+t.Stalls, s.Octets+t.Octets
+			s.LongestStall, s.Peak, s.Batch = max(s.LongestStall, t.LongestStall), max(s.Peak, t.Peak), max(s.Batch, t.Batch)
+			s.Last, s.Offered = t.Last, s.Offered+t.Offered*d
+		}
+	}
+	for j := range sum {
+		sum[j].Offered /= seconds
+		sum[j].Gaps, sum[j].GapErrors = nil, nil
+	}
+	return engine.Load{Rate: frames / seconds, Duration: time.Duration(float64(seconds) * 1e9)}, sum
+}
+
+// kpis are those of the phases. A stage is a run of its own for the meter, which
+// is known by the sender's time of its first frame that arrived.
+func kpis(stages []stage, parts [][]engine.TxReport, seen []engine.RxReport, delays map[string]*result.Histogram) (all []result.KPI) {
+	var took time.Duration
+	for i, st := range stages {
+		good, bad := parts[i][0], parts[i][1]
+		if len(all) == 0 || all[len(all)-1].Phase != st.phase {
+			all, took = append(all, result.KPI{Phase: st.phase, Begin: good.First, Delay: delay(delays[st.phase])}), 0
+		}
+		k := &all[len(all)-1]
+		took += st.lasts
+		k.End = max(good.Last, bad.Last)
+		arrived := arrivedOf(seen[0].Runs, good)
+		k.Sent, k.BadSent = k.Sent+int64(good.Accepted), k.BadSent+int64(bad.Accepted)
+		k.Lost += int64(good.Accepted) - arrived
+		k.BadArrived += arrivedOf(seen[1].Runs, bad)
+		k.Offered = unit.FrameRate(float64(k.Sent) / took.Seconds())
+		k.Forwarded = unit.FrameRate(float64(k.Sent-k.Lost) / took.Seconds())
+	}
+	return all
+}
+
+// arrivedOf is how many frames of a part of the load arrived, each once.
+func arrivedOf(runs []engine.RxRun, sent engine.TxReport) (n int64) {
+	for _, r := range runs {
+		if r.Begin >= sent.First && r.Begin <= sent.Last {
+			n += int64(r.Frames - r.Duplicate)
+		}
+	}
+	return n
+}
+
+// verdict decides the trial, and makes its figures.
+func (p *Security) verdict(m *point, o *Outcome) {
+	k := o.KPIs[slices.IndexFunc(o.KPIs, func(k result.KPI) bool { return k.Phase == sustained })]
+	var sent, arrived int64
+	for _, k := range o.KPIs {
+		sent, arrived = sent+k.BadSent, arrived+k.BadArrived
+	}
+	lost := float64(k.Lost) / float64(max(k.Sent, 1))
+	switch {
+	case arrived > 0:
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("%d of %d known-bad frames came through", arrived, sent)
+	case lost > mayLose:
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("%d of %d good frames were lost while the load was sustained: %.2g %%, and at most 0.001 %% may be", k.Lost, k.Sent, lost*100)
+	default:
+		o.Status = result.Passed
+	}
+	o.Values = p.figures(k, o.Samples)
+	o.Values = append(o.Values, value("known_bad_sent", float64(sent)), value("known_bad_arrived", float64(arrived)))
+	if m.env.Bed.Serve == nil { // nobody can look into the box
+		return
+	}
+	blocked := o.Account.DroppedAt(result.NFT)
+	o.Values = append(o.Values, value("known_bad_blocked", float64(blocked)))
+	if blocked != sent {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("the rules threw %d frames away, and %d known-bad ones were sent: the ledger says where the others ended", blocked, sent))
+	}
+}
+
+// figures are those of the sustain phase k, with the least and greatest of the
+// samples that lie within it.
+func (p *Security) figures(k result.KPI, samples []result.KPI) (vs []result.Value) {
+	add := func(metric string, of func(k result.KPI) (float64, bool)) {
+		x, ok := of(k)
+		if !ok {
+			return
+		}
+		v := value(metric, x)
+		for _, s := range samples {
+			if x, ok := of(s); ok && s.Phase == sustained && s.Begin >= k.Begin && s.End <= k.End {
+				if v.N++; v.N == 1 {
+					v.Lo, v.Hi = new(float64), new(float64)
+					*v.Lo, *v.Hi = x, x
+				}
+				*v.Lo, *v.Hi = min(*v.Lo, x), max(*v.Hi, x)
+			}
+		}
+		vs = append(vs, v)
+	}
+	add("sustain_offered_fps", func(k result.KPI) (float64, bool) { return float64(k.Offered), true })
+	add("sustain_forwarded_fps", func(k result.KPI) (float64, bool) { return float64(k.Forwarded), true })
+	add("sustain_loss_ratio", func(k result.KPI) (float64, bool) { return float64(k.Lost) / float64(k.Sent), k.Sent > 0 })
+	for _, d := range delayMetrics {
+		add(d.metric, func(k result.KPI) (float64, bool) {
+			if k.Delay == nil {
+				return 0, false
+			}
+			return d.of(k.Delay), true
+		})
+	}
+	return vs
+}
+
+var delayMetrics = []struct {
+	metric string
+	of     func(*result.Delay) float64
+}{
+	{"sustain_latency_min_s", func(d *result.Delay) float64 { return d.Min }},
+	{"sustain_latency_mean_s", func(d *result.Delay) float64 { return d.Mean }},
+	{"sustain_latency_p99_s", func(d *result.Delay) float64 { return d.P99 }},
+	{"sustain_latency_max_s", func(d *result.Delay) float64 { return d.Max }},
+}
+
+var securityMetrics = []result.Metric{
+	{Name: "sustain_offered_fps", Unit: "frame/s", Help: "frames to forward that were offered in the sustain phase; with them as many known-bad ones. The interval is from the least to the greatest sample"},
+	{Name: "sustain_forwarded_fps", Unit: "frame/s", Better: 1, Help: "those that came out of the box"},
+	{Name: "sustain_loss_ratio", Unit: "1", Better: -1, Help: "share of them that was lost"},
+	{Name: "sustain_latency_min_s", Unit: "s", Better: -1, Help: "one-way delay in the sustain phase, sender's program to meter's program, software stamps: least"},
+	{Name: "sustain_latency_mean_s", Unit: "s", Better: -1, Help: "the same, mean"},
+	{Name: "sustain_latency_p99_s", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
+	{Name: "sustain_latency_max_s", Unit: "s", Better: -1, Help: "the same, greatest"},
+	{Name: "known_bad_sent", Unit: "frame", Exact: true, Help: "known-bad frames that were sent, in all phases"},
+	{Name: "known_bad_blocked", Unit: "frame", Exact: true, Help: "frames that the box's rules threw away, by their own counter; absent where nobody can look into the box"},
+	{Name: "known_bad_arrived", Unit: "frame", Better: -1, Exact: true, Help: "known-bad frames that came through: there must be none"},
+}

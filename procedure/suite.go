@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// A suite is what the procedures of RFC 2544 section 26 share: a box that
+// forwards, and its throughput, from which all of them start. Whichever of them
+// comes to a configuration first in a run searches its throughput; the others
+// take the records of that search (Env.Shared).
+//
+//	self-test -> service set -> [warm-up -> overload -> search -> overload] -> the procedure's own trials
+type suite struct{ traffic }
+
+// forwarding are the services that let test frames through.
+var forwarding = []string{"route", "filter", "nat"}
+
+func newSuite() suite { return suite{newTraffic(forwarding)} }
+
+// Upon is the throughput: all start from it.
+func (*suite) Upon() string { return "throughput" }
+
+// A suiteEffort is how long and how often the suite's procedures measure.
+type suiteEffort struct {
+	latencies  int
+	latency    time.Duration
+	loss       time.Duration // of each load of the curve
+	bursts     int           // times that the longest burst is searched
+	burst      time.Duration // the longest burst that is tried
+	width      float64       // to which share of itself a burst is found
+	recoveries int
+	over, then time.Duration // recovery: of the overload, and of what follows
+}
+
+func suiteEffortOf(preset string) suiteEffort {
+	if preset == "quick" {
+		return suiteEffort{
+			latencies: 5, latency: 100 * time.Millisecond, loss: 50 * time.Millisecond,
+			bursts: 10, burst: 100 * time.Millisecond, width: 0.02,
+			recoveries: 3, over: 200 * time.Millisecond, then: 100 * time.Millisecond,
+		}
+	}
+	return suiteEffort{
+		latencies: 20, latency: 2 * time.Minute, loss: time.Minute,
+		bursts: 50, burst: 2 * time.Second, width: 0.005,
+		recoveries: 5, over: time.Minute, then: time.Minute,
+	}
+}
+
+// Check takes frames that are too small to be signed over IPv6: the smallest
+// signed one stands for them.
+func (p *suite) Check(bed *lab.Testbed) error {
+	t := p.traffic
+	t.mix.Mix, _ = signed(p.mix.Mix, p.ipv6())
+	return t.Check(bed)
+}
+
+// signed is mix with the smallest signed frame in place of smaller ones, and a
+// sentence that says so; "" where there are none.
+func signed(mix frame.Mix, ipv6 bool) (frame.Mix, string) {
+	least := frame.Smallest(ipv6)
+	if !slices.ContainsFunc(mix.Sizes, func(s unit.FrameSize) bool { return s < least }) {
+		return mix, ""
+	}
+	out := frame.Mix{Name: fmt.Sprintf("%s(%d)", mix.Name, least)}
+	for _, s := range mix.Sizes {
+		out.Sizes = append(out.Sizes, max(s, least))
+	}
+	return out, fmt.Sprintf("frames of %d octets take the place of smaller ones: over IPv%s they are the smallest that hold a signature", least, ipText(ipv6))
+}
+
+// estimate adds what every trial takes beside its traffic.
+func (p *suite) estimate(trials int, traffic time.Duration) (int, time.Duration) {
+	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
+	return trials, traffic + time.Duration(trials)*(around+effortOf(p.preset.value).settle)
+}
+
+// run has f measure what it will of a point whose throughput is known; carried is
+// each stream's, and 0 where none was confirmed.
+func (p *suite) run(ctx context.Context, env *Env, f func(m *point, carried unit.FrameRate) error) (Outcome, error) {
+	return p.at(ctx, env, func(m *point) error {
+		l, err := m.throughput(ctx)
+		if err != nil {
+			return err
+		}
+		return f(m, l.Lower)
+	})
+}
+
+// at has f measure what it will of a point, in which the rig is open.
+func (p *suite) at(ctx context.Context, env *Env, f func(m *point) error) (_ Outcome, err error) {
+	mix, substituted := signed(p.mix.Mix, p.ipv6())
+	p.mix.Mix = mix
+	m := newPoint(&p.traffic, env)
+	if substituted != "" {
+		m.out.Warnings = append(m.out.Warnings, substituted)
+	}
+	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
+		return Outcome{Status: result.Invalid, Reason: invalid}, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, m.rig.close()) }()
+	if err := f(m); err != nil {
+		return Outcome{}, err
+	}
+	return m.out, nil
+}
+
+// throughput searches the highest load without loss, and measures the rate under
+// overload before and after; or takes both from the records of the run. With
+// placement shared there is no search, and no limit.
+func (m *point) throughput(ctx context.Context) (l search.Limit, err error) {
+	own := m.record
+	defer func() { m.record = own }()
+	m.record = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		return m.env.Shared(ctx, "throughput", cfg, f)
+	}
+	if err := m.warmUp(ctx); err != nil {
+		return l, err
+	}
+	for n := range 2 {
+		if err := m.overload(ctx, n); err != nil {
+			return l, err
+		}
+	}
+	if len(m.rates) == 0 {
+		return l, nil
+	}
+	if m.env.Bed.Placement != "shared" {
+		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)); err != nil {
+			return l, err
+		}
+		if err := m.seek(ctx, -1); err != nil {
+			return l, err
+		}
+		l = m.search.Limit(m.seen)
+	}
+	return l, m.overload(ctx, 2)
+}
+
+// unable says why nothing but the rate under overload can be measured; "" where
+// more can.
+func (m *point) unable() string {
+	switch {
+	case len(m.rates) == 0:
+		return "every trial under overload is invalid: " + m.invalid
+	case m.env.Bed.Placement == "shared":
+		return sharedPlacement
+	}
+	return ""
+}
+
+const sharedPlacement = "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost"
+
+// highest is the highest load that each stream can be offered: line rate where
+// the link's is stated and the tester reaches it (then it is paced), else what
+// the tester was measured to send under overload.
+func (m *point) highest() (rate unit.FrameRate, paced bool) {
+	rate = unit.FrameRate(spread("offered_fps", m.offered).Value) / m.streams()
+	if line := m.linkRate(); line > 0 && line*0.98 <= rate {
+		return line, true
+	}
+	return rate, false
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// Throughput is RFC 2544 section 26.1, with the forwarding rate under overload
+// (RFC 2285) beside it.
+type Throughput struct{ suite }
+
+func newThroughput() Procedure { return &Throughput{newSuite()} }
+
+// throughputOverloads is how often the rate under overload is visited.
+const throughputOverloads = 3
+
+func (p *Throughput) Estimate() (int, time.Duration) {
+	e := effortOf(p.preset.value)
+	trials, d := p.searching().Estimate()
+	n := throughputOverloads * e.overloads
+	return p.estimate(trials+1+n, d+e.warmUp+time.Duration(n)*e.overload)
+}
+
+func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
+	return p.run(ctx, env, func(m *point, _ unit.FrameRate) error {
+		if m.search != nil {
+			m.limit(m.search.Limit(m.seen))
+		} else if len(m.rates) > 0 {
+			m.out.Warnings = append(m.out.Warnings, sharedPlacement)
+		}
+		m.out = m.outcome()
+		return nil
+	})
+}
+
+var throughputMetrics = metrics("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
+	"pdr_0_1pct_fps", "pdr_0_5pct_fps",
+	"forwarding_rate_fps", "forwarding_rate_bps", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")
+
+// metrics are some of forward's.
+func metrics(names ...string) (ms []result.Metric) {
+	for _, n := range names {
+		ms = append(ms, forwardMetrics[slices.IndexFunc(forwardMetrics, func(m result.Metric) bool { return m.Name == n })])
+	}
+	return ms
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// A traffic is what frames are offered and what the DUT does to them: the
+// parameters that procedures of a box with two ports share.
+type traffic struct {
+	service   choice
+	direction choice
+	mix       mixFlag
+	rules     count
+	flows     count
+	ip        choice
+	preset    choice
+	search    choice // a search's name, or asPreset
+}
+
+const (
+	lanToWAN = "lan-to-wan"
+	wanToLAN = "wan-to-lan"
+	both     = "both"
+)
+
+func newTraffic(services []string) traffic {
+	return traffic{
+		service:   choice{"route", services},
+		direction: choice{lanToWAN, []string{lanToWAN, wanToLAN, both}},
+		mix:       mixFlag{frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}},
+		rules:     count{0, 0, 100_000},
+		flows:     count{1, 1, frame.MaxFlows},
+		ip:        choice{"4", ipVersions},
+		preset:    choice{"quick", presets},
+		search:    choice{asPreset, append([]string{asPreset}, search.Names()...)},
+	}
+}
+
+// maxNATFlows is what one public address can map with ports to spare.
+const maxNATFlows = 10_000
+
+func (p *traffic) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.service, "service", "what the box does to frames: forward them (route, filter, nat) or throw them away (drop-*)")
+	fs.Var(&p.direction, "direction", "which way frames go; both: each way at once")
+	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
+	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
+	fs.Var(&p.flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
+	fs.Var(&p.ip, "ip", "IP version")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+	fs.Var(&p.search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
+}
+
+func (p *traffic) ipv6() bool { return p.ip.value == "6" }
+
+// dropPlaces is where each drop service is meant to end every frame.
+var dropPlaces = map[string]result.Place{"drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
+
+func (p *traffic) Check(bed *lab.Testbed) error {
+	if err := p.mix.Signed(p.ipv6()); err != nil {
+		return err
+	}
+	if p.rules.value != 0 && p.service.value != "filter" {
+		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.value, p.service.value)
+	}
+	if p.service.value == "nat" {
+		if p.ipv6() {
+			return fmt.Errorf("service nat: masquerade is measured over IPv4 only")
+		}
+		if p.flows.value > maxNATFlows {
+			return fmt.Errorf("flows %d: service nat takes 1 to %d", p.flows.value, maxNATFlows)
+		}
+	}
+	if dropPlaces[p.service.value] != "" && p.direction.value == both {
+		return fmt.Errorf("direction both: service %s is measured one way at a time", p.service.value)
+	}
+	if bed == nil {
+		return nil
+	}
+	if !slices.Contains(bed.Services, p.service.value) {
+		return fmt.Errorf("service %s: topology %s has %s", p.service.value, bed.Topology, strings.Join(bed.Services, ", "))
+	}
+	return fits(p.mix.Mix, p.ipv6(), bed.Ports)
+}
+
+// open lays out the streams of the direction and opens the rig.
+func (p *traffic) open(ctx context.Context, bed *lab.Testbed, settle time.Duration) (*rig, error) {
+	lan, wan := bed.Ports[0], bed.Ports[1]
+	forth := way{0, 1, between(lan, wan, p.mix.Mix, p.flows.value, p.ipv6())}
+	back := way{1, 0, between(wan, lan, p.mix.Mix, p.flows.value, p.ipv6())}
+	if p.service.value == "nat" {
+		// From the wan, only answers to flows get through: they go to the DUT's
+		// own address, at the port that masquerade kept.
+		back.frames.Dst, back.frames.Answer = wan.Gateway4, true
+		back.frames.SrcPort, back.frames.DstPort = frame.Port, frame.FirstPort
+	}
+	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, both: {forth, back}}[p.direction.value]
+	return newRig(ctx, bed, rigSpec{
+		ports: bed.Ports, mix: p.mix.Mix, ways: ways, settle: settle,
+		drops: dropPlaces[p.service.value] != "",
+	})
+}
+
+// openFlows sends a frame of every flow from lan until all of them have come out
+// of the DUT at wan, for answers to a flow that is not open would be refused, and
+// block its port. The DUT keeps flows for longer than a trial lasts.
+func (p *traffic) openFlows(ctx context.Context, bed *lab.Testbed, r *rig) error {
+	const id, rate, tries = 0xffff, 20_000, 10
+	out := r.meterAt(1)
+	if out == nil {
+		m, err := bed.Engine.OpenMeter(ctx, bed.Ports[1].Port)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		out = m
+	}
+	smallest := frame.Mix{Sizes: []unit.FrameSize{frame.Smallest(false)}}
+	opening := engine.Stream{ID: id, Frames: between(bed.Ports[0], bed.Ports[1], smallest, p.flows.value, false)}
+	flows := uint64(p.flows.value)
+	var arrived uint64
+	for range tries {
+		if err := out.Arm(ctx, false, id); err != nil {
+			return err
+		}
+		if _, err := r.tx.Transmit(ctx, engine.Load{Rate: rate, Count: flows}, opening); err != nil {
+			return fmt.Errorf("open %d flows: %w", flows, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+		seen, err := out.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if arrived = seen.Streams[0].Frames; arrived == flows {
+			return nil
+		}
+	}
+	return fmt.Errorf("open %d flows: the DUT let %d of their first frames through", flows, arrived)
+}

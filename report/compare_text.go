@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"boxdyno/result"
+	"boxdyno/stat"
+	"boxdyno/unit"
+)
+
+// CompareJSON writes the comparison, indented.
+func CompareJSON(w io.Writer, c Comparison) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(c)
+}
+
+// CompareText writes the comparison for a terminal: no colour codes, at most 100
+// columns.
+func CompareText(w io.Writer, c Comparison) error {
+	b := bufio.NewWriter(w)
+	t := &texter{b}
+	t.wrap("", c.Sentence())
+	t.list("How sure", c.sure())
+	for _, tb := range c.tables() {
+		fmt.Fprintln(t)
+		t.wrap("", tb.title)
+		t.table(tb)
+	}
+	t.list("What else differs, and may be why", c.others())
+	t.head("What was compared")
+	for _, s := range c.subjects() {
+		t.wrap("  ", s)
+	}
+	return b.Flush()
+}
+
+// CompareMarkdown writes the comparison in GitHub's dialect, without HTML.
+func CompareMarkdown(w io.Writer, c Comparison) error {
+	var b markdown
+	fmt.Fprintf(&b, "# %s\n\n", md(c.Sentence()))
+	b.list("How sure", c.sure())
+	for _, tb := range c.tables() {
+		fmt.Fprintf(&b, "## %s\n\n", md(tb.title))
+		b.table(tb)
+	}
+	b.list("What else differs, and may be why", c.others())
+	b.list("What was compared", c.subjects())
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// CompareCSV writes one line for each figure of a side against the base, exact.
+func CompareCSV(w io.Writer, c Comparison) error {
+	var settings []string
+	for _, m := range c.Metrics {
+		for _, r := range m.Rows {
+			for _, p := range r.Config {
+				if !slices.Contains(settings, p.Key) {
+					settings = append(settings, p.Key)
+				}
+			}
+		}
+	}
+	out := csv.NewWriter(w)
+	head := append([]string{"metric", "unit", "procedure"}, settings...)
+	head = append(head, "base", "other", "verdict", "effect", "effect_bound", "relative", "effect_lo", "effect_hi", "p", "p_holm", "samples",
+		"base_median", "base_lo", "base_hi", "base_n", "base_bound", "other_median", "other_lo", "other_hi", "other_n", "other_bound", "warnings")
+	if err := out.Write(head); err != nil {
+		return err
+	}
+	num := func(v *float64) string {
+		if v == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*v, 'g', -1, 64)
+	}
+	for _, m := range c.Metrics {
+		for _, r := range m.Rows {
+			line := []string{m.Name, string(m.Unit), r.Procedure}
+			for _, s := range settings {
+				line = append(line, result.Get(r.Config, s))
+			}
+			line = append(line, c.Sides[0].Name, r.Side, r.Verdict, num(&r.Effect), string(r.Bound), strconv.FormatBool(r.Relative), num(r.Lo), num(r.Hi), num(r.P), num(r.PHolm), r.Samples)
+			for _, v := range []ComparedValue{r.Base, r.Other} {
+				line = append(line, num(&v.Median), num(v.Lo), num(v.Hi), strconv.Itoa(len(v.Samples)), string(v.Bound))
+			}
+			if err := out.Write(append(line, strings.Join(r.Warnings, "; "))); err != nil {
+				return err
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// Sentence says what was found: how many figures are better and worse, and which
+// most.
+func (c Comparison) Sentence() string {
+	counts := map[string]int{}
+	var most *ComparedRow
+	var of ComparedMetric
+	all := 0
+	for _, m := range c.Metrics {
+		for i := range m.Rows {
+			r := &m.Rows[i]
+			all++
+			counts[r.Verdict]++
+			if (r.Verdict == Better || r.Verdict == Worse) && (most == nil || r.Relative && math.Abs(r.Effect) > math.Abs(most.Effect)) {
+				most, of = r, m
+			}
+		}
+	}
+	if most == nil {
+		switch {
+		case counts[TooFew] == all:
+			return fmt.Sprintf("Nothing can be said of %s: too few repeats.", count(all, "figure"))
+		case c.Count == 0:
+			return fmt.Sprintf("Nothing can be said of %s: bounds and single repeats cannot be compared.", count(all, "figure"))
+		}
+		return fmt.Sprintf("No difference was found in %s (~).", count(c.Count, "figure")) + c.open(counts)
+	}
+	var words []string
+	for _, v := range []string{Worse, Better} {
+		if n := counts[v]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s %s", n, is(n), v))
+		}
+	}
+	return fmt.Sprintf("Of %s, %s; most of all %s of %s%s: %s than %s.%s", count(c.Count, "figure"), strings.Join(words, " and "),
+		of.Name, most.Side, where(c, *most), effect(*most, of)+", "+most.Verdict, c.Sides[0].Name, c.open(counts))
+}
+
+func (c Comparison) open(counts map[string]int) string {
+	if n := counts[TooFew] + counts[BoundOnly]; n > 0 {
+		return fmt.Sprintf(" %d more are left open.", n)
+	}
+	return ""
+}
+
+// where names a row's configuration, as far as rows differ in it.
+func where(c Comparison, r ComparedRow) string {
+	var words []string
+	for _, p := range r.Config {
+		if result.Get(c.Same, p.Key) != p.Value || !slices.ContainsFunc(c.Same, func(s result.Pair) bool { return s.Key == p.Key }) {
+			words = append(words, p.Key+" "+p.Value)
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " at " + strings.Join(words, ", ")
+}
+
+func (c Comparison) sure() (out []string) {
+	if c.Count > 0 {
+		out = append(out, fmt.Sprintf("Medians with %g %% order-statistic intervals; effects by Hodges and Lehmann, the %g %% interval that of each comparison alone; p by Mann and Whitney's test, corrected by Holm for %s: the chance that any difference here is false is %g %%.",
+			stat.Confidence*100, stat.Confidence*100, count(c.Count, "comparison"), c.Level*100))
+	}
+	for _, m := range c.Metrics {
+		if len(m.Also) > 0 {
+			out = append(out, fmt.Sprintf("%s stands for %s too: the same figure in another unit counts once.", m.Name, strings.Join(m.Also, ", ")))
+		}
+	}
+	return append(out, c.Notes...)
+}
+
+func (c Comparison) others() (out []string) {
+	for _, d := range c.Differences {
+		var words []string
+		for i, v := range d.Values {
+			if v == "" {
+				v = "(none)"
+			}
+			words = append(words, c.Sides[i].Name+" "+v)
+		}
+		out = append(out, d.Key+": "+strings.Join(words, "; "))
+	}
+	return out
+}
+
+func (c Comparison) subjects() (out []string) {
+	for i, s := range c.Sides {
+		what := ""
+		if i == 0 {
+			what = ", the base"
+		}
+		out = append(out, fmt.Sprintf("%s%s: %s of %s, the first of %s", s.Name, what, count(s.Points, "valid point"), count(len(s.Runs), "run"), s.Start[0].UTC().Format("2006-01-02 15:04 UTC")))
+	}
+	var words []string
+	for _, p := range c.Same {
+		words = append(words, p.Key+" "+p.Value)
+	}
+	if len(words) > 0 {
+		out = append(out, "everywhere: "+strings.Join(words, ", "))
+	}
+	return out
+}
+
+// tables are one for each metric. Where one would be wider than a terminal, the
+// first settings go into its title, and each of their values has its own.
+func (c Comparison) tables() (out []table) {
+	for _, m := range c.Metrics {
+		var keys []string
+		for _, r := range m.Rows {
+			for _, p := range r.Config {
+				if !slices.Contains(keys, p.Key) && !slices.ContainsFunc(c.Same, func(s result.Pair) bool { return s.Key == p.Key }) {
+					keys = append(keys, p.Key)
+				}
+			}
+		}
+		for above := 0; ; above++ {
+			ts := c.metricTables(m, keys[:above], keys[above:])
+			if above == len(keys) || !slices.ContainsFunc(ts, func(t table) bool { return t.width() > width }) {
+				out = append(out, ts...)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// width is how many columns the table takes.
+func (tb *table) width() (n int) {
+	for i := range tb.head {
+		wide := 0
+		for _, row := range append([][]string{tb.head}, tb.rows...) {
+			wide = max(wide, utf8.RuneCountInString(clean(row[i])))
+		}
+		n += 2 + wide
+	}
+	return n
+}
+
+func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out []table) {
+	var groups [][]string
+	rows := map[string][]ComparedRow{}
+	for _, r := range m.Rows {
+		var group []string
+		for _, key := range above {
+			group = append(group, key+" "+result.Get(r.Config, key))
+		}
+		title := strings.Join(group, ", ")
+		if rows[title] == nil {
+			groups = append(groups, group)
+		}
+		rows[title] = append(rows[title], r)
+	}
+	for _, group := range groups {
+		title := strings.Join(append([]string{m.Name + ", " + string(m.Unit) + map[int]string{1: ", more is better", -1: ", less is better"}[m.Better]}, group...), "; ")
+		tb := table{title: title, head: slices.Clone(columns)}
+		tb.right = make([]bool, len(columns))
+		if len(c.Sides) > 2 {
+			tb.head, tb.right = append(tb.head, "side"), append(tb.right, false)
+		}
+		other := "other"
+		if len(c.Sides) == 2 {
+			other = clip(c.Sides[1].Name)
+		}
+		tb.head = append(tb.head, clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", notesColumn)
+		tb.right = append(tb.right, true, true, true, true, true, true, false, false)
+		n := &notes{}
+		for _, r := range rows[strings.Join(group, ", ")] {
+			var cells []string
+			for _, key := range columns {
+				cells = append(cells, result.Get(r.Config, key))
+			}
+			if len(c.Sides) > 2 {
+				cells = append(cells, clip(r.Side))
+			}
+			verdict := r.Verdict
+			if verdict == Alike {
+				verdict = ""
+			}
+			tb.add(append(cells, medianCell(r.Base), medianCell(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm),
+				fmt.Sprintf("%d+%d", len(r.Base.Samples), len(r.Other.Samples)), verdict, n.of(&tb, r.Warnings))...)
+		}
+		n.write(&tb)
+		out = append(out, tb)
+	}
+	return out
+}
+
+// medianCell is "1.17 M ±2 %"; without an interval, the median alone.
+func medianCell(v ComparedValue) string {
+	s := si(&v.Median, v.Bound)
+	if v.Lo == nil || v.Median == 0 {
+		return s
+	}
+	return fmt.Sprintf("%s ±%.2g %%", s, 100*math.Max(*v.Hi/v.Median-1, 1-*v.Lo/v.Median))
+}
+
+// effect is "-4.9 %", or ~ where there is none.
+func effect(r ComparedRow, m ComparedMetric) string {
+	switch r.Verdict {
+	case Alike:
+		return Alike
+	case TooFew, BoundOnly:
+		return "?"
+	}
+	s := amount(r.Effect, r, m)
+	if r.Bound != result.Exactly {
+		s = string(r.Bound) + " " + s
+	}
+	return s
+}
+
+func amount(v float64, r ComparedRow, m ComparedMetric) string {
+	if !r.Relative {
+		if v > 0 {
+			return "+" + unit.SI(v) + string(m.Unit)
+		}
+		return unit.SI(v) + string(m.Unit)
+	}
+	digits := 1
+	if math.Abs(v) >= 1 {
+		digits = 0
+	}
+	return fmt.Sprintf("%+.*f %%", digits, v*100)
+}
+
+func intervalCell(r ComparedRow, m ComparedMetric) string {
+	if r.Lo == nil || r.Verdict == BoundOnly || r.Bound != result.Exactly {
+		return "-"
+	}
+	return strings.TrimSuffix(amount(*r.Lo, r, m), " %") + " to " + amount(*r.Hi, r, m)
+}
+
+func pCell(p *float64) string {
+	switch {
+	case p == nil:
+		return "-"
+	case *p < 0.0001:
+		return "<0.0001"
+	}
+	return strconv.FormatFloat(*p, 'f', 4, 64)
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/result"
+	"boxdyno/stat"
+	"boxdyno/unit"
+)
+
+// differences are what the sides' programs, machines, environments and plans do
+// not have in common.
+func differences(sides []Side) (out []Differing) {
+	var keys []string
+	values := make([]map[string][]string, len(sides))
+	for i, s := range sides {
+		values[i] = map[string][]string{}
+		for _, k := range s.Runs {
+			for _, p := range circumstances(k.Document) {
+				if !slices.Contains(keys, p.Key) {
+					keys = append(keys, p.Key)
+				}
+				if !slices.Contains(values[i][p.Key], p.Value) {
+					values[i][p.Key] = append(values[i][p.Key], p.Value)
+				}
+			}
+		}
+	}
+	for _, key := range keys {
+		d := Differing{Key: key}
+		for i := range sides {
+			d.Values = append(d.Values, strings.Join(values[i][key], " / "))
+		}
+		if !slices.ContainsFunc(d.Values, func(s string) bool { return s != d.Values[0] }) {
+			continue
+		}
+		// What the plan asks for may stand in the environment already.
+		if !slices.ContainsFunc(out, func(o Differing) bool {
+			return strings.HasSuffix(key, "."+o.Key) && slices.Equal(o.Values, d.Values)
+		}) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// circumstances are all that a run says of how it was measured, save for what
+// every run has of its own, and for the settings of its points.
+func circumstances(d Document) (out []result.Pair) {
+	add := func(key, value string) {
+		if value != "" {
+			out = append(out, result.Pair{Key: key, Value: value})
+		}
+	}
+	add("boxdyno", d.Version)
+	add("preset", d.Preset)
+	add("role", d.Role)
+	add("topology", d.Topology)
+	add("kind", d.Kind)
+	for i, m := range d.Machines {
+		of := ""
+		if i > 0 {
+			of = fmt.Sprintf(" of machine %d", i+1)
+		}
+		add("machine"+of, m.Name)
+		add("board"+of, m.Board)
+		add("CPU"+of, fmt.Sprintf("%d x %s", m.CPUs, m.CPU))
+		add("memory"+of, unit.SI(float64(m.Memory))+"B")
+		add("kernel"+of, m.Kernel+" "+m.Machine)
+		add("userland"+of, m.Userland)
+		add("OS"+of, m.OS)
+		add("hypervisor"+of, m.Virtual)
+		add("boot"+of, m.BootID)
+		add("ports"+of, strings.Join(m.NICs, ", "))
+	}
+	for _, s := range d.Environment {
+		v := s.Before
+		if s.After != "" {
+			v += ", afterwards " + s.After
+		}
+		add(s.Key, v)
+	}
+	for _, p := range d.Backend {
+		add("tester: "+p.Key, p.Value)
+	}
+	var plan map[string]any
+	if json.Unmarshal(d.Plan, &plan) == nil {
+		for _, own := range []string{"seed", "repeat", "procedures", "preset"} {
+			delete(plan, own)
+		}
+		leaves("plan", plan, add)
+	}
+	return out
+}
+
+// leaves adds what stands at the ends of a plan under its path.
+func leaves(path string, v any, add func(key, value string)) {
+	if m, ok := v.(map[string]any); ok {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			leaves(path+"."+key, m[key], add)
+		}
+		return
+	}
+	text, _ := json.Marshal(v) // it came from JSON
+	add(path, strings.Trim(string(text), `"`))
+}
+
+// notesOf are what touches the whole comparison.
+func notesOf(sides []Side, c Comparison, points [][]sample, keys []string) (out []string) {
+	for i, s := range c.Sides {
+		if s.Invalid > 0 {
+			out = append(out, fmt.Sprintf("%d of %s of %s %s invalid or unfinished, and %s of no figure here", s.Invalid, count(s.Points+s.Invalid, "point"), s.Name, is(s.Invalid), is(s.Invalid)))
+		}
+		left := 0
+		for _, p := range points[i] {
+			if !slices.Contains(keys, p.key) {
+				left++
+			}
+		}
+		if left > 0 {
+			out = append(out, fmt.Sprintf("%s of %s %s no counterpart and %s left out", count(left, "point"), s.Name, map[bool]string{true: "has", false: "have"}[left == 1], is(left)))
+		}
+		for _, k := range sides[i].Runs {
+			for _, w := range k.Document.Warnings {
+				if w = s.Name + ": " + w; !slices.Contains(out, w) {
+					out = append(out, w)
+				}
+			}
+		}
+	}
+	for _, other := range c.Sides[1:] {
+		if apart(c.Sides[0], other) {
+			out = append(out, fmt.Sprintf("%s and %s were measured one after the other: what changed in between, such as heat or a neighbour's load, looks like a difference of the boxes; several runs of each in turn do not have that", c.Sides[0].Name, other.Name))
+		}
+	}
+	for _, other := range c.Sides[1:] {
+		if base := c.Sides[0]; slices.ContainsFunc(other.Start, func(t time.Time) bool { return slices.ContainsFunc(base.Start, t.Equal) }) {
+			out = append(out, fmt.Sprintf("%s and %s have a run in common", base.Name, other.Name))
+		}
+	}
+	out = append(out, atOtherLoads(sides, points, keys)...)
+	return out
+}
+
+func is(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// apart says whether all runs of one side began before all of the other.
+func apart(a, b ComparedSide) bool {
+	before := func(a, b ComparedSide) bool {
+		for _, s := range a.Start {
+			for _, t := range b.Start {
+				if !s.Before(t) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	return before(a, b) || before(b, a)
+}
+
+// atOtherLoads are figures of the tester that speak for themselves: its ceiling,
+// and the load at which latency was measured.
+func atOtherLoads(sides []Side, points [][]sample, keys []string) (out []string) {
+	for _, c := range []struct{ metric, words string }{
+		{"ceiling_fps", "the tester's own ceiling"},
+		{"latency_load_fps", "the load at which latency was measured"},
+	} {
+		most, worst := 0.0, ""
+		for _, key := range keys {
+			base, _, _ := readings(c.metric, at(points[0], key))
+			for i, side := range points[1:] {
+				other, _, _ := readings(c.metric, at(side, key))
+				a, b := stat.Summarize(base), stat.Summarize(other)
+				if a.Center <= 0 || b.N == 0 {
+					continue
+				}
+				if by := b.Center/a.Center - 1; math.Abs(by) > math.Max(notable, math.Abs(most)) {
+					most, worst = by, fmt.Sprintf("%s in %s is up to %+.0f %% off that in %s", c.words, sides[i+1].Name, by*100, sides[0].Name)
+				}
+			}
+		}
+		if worst != "" {
+			out = append(out, worst)
+		}
+	}
+	return out
+}

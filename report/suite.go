@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strings"
+
+	"boxdyno/result"
+)
+
+// A Suite is what RFC 2544's procedures beside the throughput found at a row; a
+// figure that was not measured is nil. Rates are of all streams together.
+type Suite struct {
+	Latency []Quantile `json:"latency,omitempty"` // at latency_load_fps, from low to high
+
+	LossHighest *Figure `json:"loss_highest_fps,omitempty"` // the loss curve's highest load
+	LossRatio   *Figure `json:"loss_ratio,omitempty"`       // there
+	LossFree    *Figure `json:"loss_free_fps,omitempty"`    // the higher of the two clean loads that ended the curve
+	LossOnset   *Figure `json:"loss_onset_fps,omitempty"`   // the lowest load that lost
+
+	BackToBack      *Figure `json:"back_to_back_frames,omitempty"`
+	BurstRate       *Figure `json:"burst_rate_fps,omitempty"`
+	Buffer          *Figure `json:"buffer_time_s,omitempty"`
+	BufferCorrected *Figure `json:"buffer_time_corrected_s,omitempty"`
+
+	Recovery         *Figure `json:"recovery_s,omitempty"`
+	RecoveryOverload *Figure `json:"recovery_overload_fps,omitempty"`
+	RecoveryLoad     *Figure `json:"recovery_load_fps,omitempty"`
+}
+
+// A Quantile is one of a delay's.
+type Quantile struct {
+	Name  string   `json:"name"` // "p99", "max"
+	Value float64  `json:"value"`
+	Lo    *float64 `json:"lo,omitempty"`
+	Hi    *float64 `json:"hi,omitempty"`
+	N     int      `json:"n"`
+}
+
+// A Figure is a value with its interval, its repeats and its bound.
+type Figure struct {
+	Value float64      `json:"value"`
+	Lo    *float64     `json:"lo,omitempty"`
+	Hi    *float64     `json:"hi,omitempty"`
+	N     int          `json:"n"`
+	Bound result.Bound `json:"bound,omitempty"`
+}
+
+// suiteProcedures are RFC 2544's, in its order.
+var suiteProcedures = []string{"throughput", "latency", "loss-curve", "back-to-back", "recovery"}
+
+// suiteOf is nil for rows of other procedures than those of RFC 2544's suite.
+func suiteOf(procedure string, get func(metric string) figure) *Suite {
+	if index(suiteProcedures, procedure) == len(suiteProcedures) || procedure == "throughput" {
+		return nil
+	}
+	at := func(metric string) *Figure { return get(metric).figure() }
+	s := &Suite{
+		LossHighest: at("loss_highest_fps"), LossRatio: at("loss_ratio"), LossFree: at("loss_free_fps"), LossOnset: at("loss_onset_fps"),
+		BackToBack: at("back_to_back_frames"), BurstRate: at("burst_rate_fps"), Buffer: at("buffer_time_s"), BufferCorrected: at("buffer_time_corrected_s"),
+		Recovery: at("recovery_s"), RecoveryOverload: at("recovery_overload_fps"), RecoveryLoad: at("recovery_load_fps"),
+	}
+	for _, q := range []string{"p50", "p90", "p99", "p999", "max"} {
+		if f := at("latency_" + q + "_s"); f != nil {
+			s.Latency = append(s.Latency, Quantile{strings.Replace(q, "p999", "p99.9", 1), f.Value, f.Lo, f.Hi, f.N})
+		}
+	}
+	return s
+}
+
+func (f figure) figure() *Figure {
+	if f.value == nil {
+		return nil
+	}
+	return &Figure{*f.value, f.lo, f.hi, f.n, f.bound}
+}
+
+func (f *Figure) si(unit string) string {
+	if f == nil {
+		return "-"
+	}
+	return si(&f.Value, f.Bound) + unit
+}
+
+// interval leaves off the unit where there is no interval.
+func (f *Figure) interval(unit string) string {
+	if f == nil {
+		return "-"
+	}
+	if s := interval(f.Lo, f.Hi); s != "-" {
+		return s + unit
+	}
+	return "-"
+}
+
+func (f *Figure) share() string {
+	if f == nil {
+		return "-"
+	}
+	return share(&f.Value)
+}
+
+func (f *Figure) n() string {
+	if f == nil {
+		return "-"
+	}
+	return number(f.N)
+}
+
+// A suiteTables is the tables of the suite, one a procedure.
+type suiteTables struct{ latency, loss, burst, recovery *table }
+
+func newSuiteTables(make func(title string, cols ...string) *table) suiteTables {
+	return suiteTables{
+		latency:  make("Latency at the throughput", "at frame/s", "p50", "p90", "p99", "p99.9", "max", "n", notesColumn),
+		loss:     make("Loss curve: downwards from the highest load to two clean trials; rates in frame/s", "from", "lost there", "lowest lossy", "clean from", "n", notesColumn),
+		burst:    make("Back-to-back: longest burst without loss", "frames", "range", "at frame/s", "lasts", "corrected", "n", notesColumn),
+		recovery: make("Recovery after an overload", "overload", "then", "recovered in", "range", "n", notesColumn),
+	}
+}
+
+// add puts r's figures into the table of its procedure; false: r is no row of the
+// suite's.
+func (t suiteTables) add(r Row, add func(t *table, cells ...string)) bool {
+	s := r.Suite
+	switch {
+	case s == nil:
+		return false
+	case r.Procedure == "latency":
+		cells := []string{si(r.LatencyLoadFPS, "")}
+		for i := range 5 {
+			if i < len(s.Latency) {
+				cells = append(cells, seconds(&s.Latency[i].Value))
+			} else {
+				cells = append(cells, "-")
+			}
+		}
+		n := "-"
+		if len(s.Latency) > 0 {
+			n = number(s.Latency[0].N)
+		}
+		add(t.latency, append(cells, n)...)
+	case r.Procedure == "loss-curve":
+		add(t.loss, s.LossHighest.si(""), s.LossRatio.share(), s.LossOnset.si(""), s.LossFree.si(""), s.LossHighest.n())
+	case r.Procedure == "back-to-back":
+		add(t.burst, s.BackToBack.si(""), s.BackToBack.interval(""), s.BurstRate.si(""), s.Buffer.si("s"), s.BufferCorrected.si("s"), s.BackToBack.n())
+	case r.Procedure == "recovery":
+		add(t.recovery, s.RecoveryOverload.si(""), s.RecoveryLoad.si(""), s.Recovery.si("s"), s.Recovery.interval("s"), s.Recovery.n())
+	}
+	return true
+}
+
+func (t suiteTables) all() []*table { return []*table{t.latency, t.loss, t.burst, t.recovery} }

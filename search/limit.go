@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"boxdyno/unit"
+)
+
+// A Limit is what a history says of a goal. Its rates are offered (measured)
+// ones. A trial is lossy here when it lost more than the goal allows, else clean.
+type Limit struct {
+	Goal Goal
+	// Lower is the relevant lower bound; 0: none. Of a strict goal: the highest
+	// load up to which no trial was lossy and at or above which full-length trials
+	// of the goal's Sum were clean. Else the highest load below Upper that RFC 9971
+	// classifies as a lower bound.
+	Lower unit.FrameRate
+	// Upper is the relevant upper bound; 0: none is known, and the limit may lie
+	// anywhere above Lower. Of a strict goal: the lowest load above every clean
+	// full-length trial up to which, from the highest clean load on, as many trials
+	// were lossy as the goal asks for. Else the lowest load that RFC 9971
+	// classifies as an upper bound.
+	Upper unit.FrameRate
+	// Conditional is the conditional throughput at Lower (RFC 9971 section 4.8):
+	// what was forwarded there; 0 where there is no Lower.
+	Conditional unit.FrameRate
+	// AtCeiling: no trial that counts was lossy, up to the highest load worth offering or
+	// to one that the tester could not offer.
+	AtCeiling bool
+	// Sharp: both bounds are known, nothing contradicted them, and they are not
+	// further apart than the goal's Width.
+	Sharp bool
+	// Inversions counts lossy trials at or below the load of a clean one that was
+	// as long or longer.
+	Inversions            int
+	Clean, Lossy, Invalid int // trials
+}
+
+// Limits is what history says of each goal, in the preset's order.
+func (s Search) Limits(history []Seen) (out []Limit) {
+	for _, g := range s.Goals {
+		l := s.limit(g, history)
+		// What one goal allows a looser one does, and what the looser one does not
+		// allow neither does the other.
+		if n := len(out); n > 0 && g.Loss >= out[n-1].Goal.Loss {
+			l.Lower = max(l.Lower, out[n-1].Lower)
+		}
+		if n := len(out); n > 0 && l.Upper > 0 && g.Loss >= out[n-1].Goal.Loss {
+			l.Upper = max(l.Upper, out[n-1].Upper)
+			l.Sharp = l.Sharp && l.near()
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// Limit is what history says of the first goal, the throughput or NDR.
+func (s Search) Limit(history []Seen) Limit { return s.limit(s.Goals[0], history) }
+
+func (s Search) limit(g Goal, history []Seen) Limit {
+	history = g.told(history)
+	ladder := g.ladder()
+	v := g.see(history, ladder[len(ladder)-1])
+	l := Limit{Goal: g, Inversions: v.inversions}
+	for _, t := range history {
+		switch {
+		case !t.Valid:
+			l.Invalid++
+		case g.lost(t):
+			l.Lossy++
+		default:
+			l.Clean++
+		}
+	}
+	if g.Lossy > 0 {
+		l.Lower, l.Upper = g.offered(v)
+	} else {
+		l.Lower = g.median(v.clean, v.lo)
+		l.Upper = g.median(v.lossy, v.hi)
+		if l.Upper > 0 && l.Upper < l.Lower { // loads asked for in one order were offered in the other
+			l.Lower, l.Upper = l.Upper, l.Lower
+			l.Inversions++
+		}
+	}
+	if l.Lower > 0 {
+		l.Conditional = g.conditional(v.all, v.lo)
+	}
+	atWall := v.wall < inf && float64(v.wall-v.lo) <= max(blur, g.Width)*float64(v.wall)
+	l.AtCeiling = l.Lower > 0 && len(v.lossy) == 0 && (v.lo >= s.Max || atWall)
+	l.Sharp = l.Lower > 0 && l.Upper > 0 && l.Inversions == 0 && l.near()
+	return l
+}
+
+func (l Limit) near() bool { return float64(l.Upper-l.Lower) <= l.Goal.Width*float64(l.Upper) }
+
+// offered are a strict goal's bounds as offered loads. They hold by what was
+// asked and by what was offered.
+func (g Goal) offered(v view) (lower, upper unit.FrameRate) {
+	low := inf
+	for _, t := range v.lossy {
+		low = min(low, t.Offered)
+	}
+	sum := time.Duration(0)
+	for _, t := range slices.Backward(byOffered(v.clean)) {
+		if t.Rate >= v.bottom || t.Offered >= low {
+			continue
+		}
+		if sum += t.Duration; sum >= g.Sum {
+			lower = t.Offered
+			break
+		}
+	}
+	n := g.need(v)
+	for _, t := range byOffered(v.lossy) {
+		if t.Rate <= v.top || t.Offered <= v.high {
+			continue
+		}
+		if n--; n == 0 {
+			upper = t.Offered
+			break
+		}
+	}
+	return lower, upper
+}
+
+func byOffered(trials []Seen) []Seen {
+	return slices.SortedFunc(slices.Values(trials), func(a, b Seen) int { return cmp.Compare(a.Offered, b.Offered) })
+}
+
+// median is the median offered load of the trials that were asked for load; 0:
+// there is none.
+func (g Goal) median(trials []Seen, load unit.FrameRate) unit.FrameRate {
+	var at []unit.FrameRate
+	for _, t := range trials {
+		if t.Rate == load {
+			at = append(at, t.Offered)
+		}
+	}
+	if len(at) == 0 {
+		return 0
+	}
+	slices.Sort(at)
+	return at[(len(at)-1)/2]
+}

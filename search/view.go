@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"boxdyno/unit"
+)
+
+// A rung is one step of a goal's ladder: trials of this length at least, so much
+// of them at a load, the bounds so near.
+type rung struct {
+	trial, sum time.Duration
+	width      float64
+	last       bool
+}
+
+// ladder goes from the first trials to full length in factors of four, and from
+// one full-length trial at a load to all of them. Each rung is half as wide as
+// the one before, but for the last two.
+func (g Goal) ladder() (out []rung) {
+	for d := g.Initial; d < g.Final; d *= 4 {
+		out = append(out, rung{trial: d, sum: d})
+	}
+	if g.Sum > g.Final {
+		out = append(out, rung{trial: g.Final, sum: g.Final})
+	}
+	out = append(out, rung{trial: g.Final, sum: g.Sum, last: true})
+	width := g.Width
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i].width = width
+		if i > 0 && out[i-1].trial < g.Final {
+			width *= 2
+		}
+	}
+	return out
+}
+
+// lost says whether t lost more than g allows.
+func (g Goal) lost(t Seen) bool { return t.Loss > g.Loss }
+
+// need is how many lossy trials make a strict goal's upper bound: one more where
+// trials contradict each other.
+func (g Goal) need(v view) int { return g.Lossy + min(v.inversions, 1) }
+
+// A view is a history by asked load, as one goal sees it from one rung.
+type view struct {
+	lo, hi     unit.FrameRate // relevant bounds (RFC 9971 section 4.8); 0 and +Inf: none
+	all        []Seen         // valid trials
+	clean      []Seen         // low-loss trials as long as the rung's
+	lossy      []Seen         // high-loss trials that count
+	top, high  unit.FrameRate // highest asked and offered of clean; where there are inversions, of shorter ones too
+	bottom     unit.FrameRate // lowest of lossy; +Inf: none
+	inversions int            // lossy trials at or below a clean one that was as long
+	below      int            // lossy trials at or below top
+	against    int            // clean trials of any length at or above bottom
+	dead       []unit.FrameRate
+	wall       unit.FrameRate // lowest of dead; +Inf: none
+}
+
+// see is history as g sees it from rung r.
+func (g Goal) see(history []Seen, r rung) view {
+	history = g.told(history)
+	v := view{bottom: inf, wall: inf, all: valid(history), dead: beyond(history)}
+	for _, d := range v.dead {
+		v.wall = min(v.wall, d)
+	}
+	v.clean, v.lossy = make([]Seen, 0, len(v.all)), make([]Seen, 0, len(v.all))
+	highest := map[time.Duration]unit.FrameRate{} // clean load of trials of a length
+	for _, t := range v.all {
+		switch {
+		case !g.lost(t):
+			highest[t.Duration] = max(highest[t.Duration], t.Rate)
+			if t.Duration >= r.trial {
+				v.clean = append(v.clean, t)
+				v.top, v.high = max(v.top, t.Rate), max(v.high, t.Offered)
+			}
+		case t.Duration < r.trial && g.Loss > 0 && g.Lossy > 0:
+			// A stall weighs more in a short trial, so that its loss ratio says
+			// nothing of a longer one; but a frame lost is lost in both.
+		default:
+			v.lossy = append(v.lossy, t)
+			v.bottom = min(v.bottom, t.Rate)
+		}
+	}
+	for _, t := range v.lossy {
+		for d, rate := range highest {
+			if d >= t.Duration && rate >= t.Rate {
+				v.inversions++
+				break
+			}
+		}
+	}
+	for _, t := range v.all {
+		if g.lost(t) {
+			continue
+		}
+		if v.inversions > 0 {
+			v.top, v.high = max(v.top, t.Rate), max(v.high, t.Offered)
+		}
+		if t.Rate >= v.bottom {
+			v.against++
+		}
+	}
+	for _, t := range v.lossy {
+		if t.Rate <= v.top {
+			v.below++
+		}
+	}
+	if g.Lossy > 0 {
+		v.lo, v.hi = g.pooled(v, r)
+	} else {
+		v.lo, v.hi = g.relevant(v, r)
+	}
+	return v
+}
+
+// pooled are the bounds of a strict goal.
+func (g Goal) pooled(v view, r rung) (lo, hi unit.FrameRate) {
+	sum := time.Duration(0)
+	for _, t := range slices.Backward(byRate(v.clean)) {
+		if t.Rate >= v.bottom {
+			continue
+		}
+		if sum += t.Duration; sum >= r.sum {
+			lo = t.Rate
+			break
+		}
+	}
+	if !r.last { // what a longer trial lost, a shorter clean one above does not speak against
+		return lo, v.bottom
+	}
+	n := g.need(v)
+	for _, t := range byRate(v.lossy) {
+		if t.Rate <= v.top {
+			continue
+		}
+		if n--; n == 0 {
+			return lo, t.Rate
+		}
+	}
+	return lo, inf
+}
+
+// relevant are the relevant bounds: the lowest load that is an upper bound, and
+// the highest below it that is a lower one (RFC 9971 section 4.8).
+func (g Goal) relevant(v view, r rung) (lo, hi unit.FrameRate) {
+	at := map[unit.FrameRate][]Seen{}
+	for _, t := range v.all {
+		at[t.Rate] = append(at[t.Rate], t)
+	}
+	for _, load := range slices.Sorted(maps.Keys(at)) {
+		switch g.classify(at[load], r.trial, r.sum) {
+		case upperBound:
+			return lo, load
+		case lowerBound:
+			lo = load
+		}
+	}
+	return lo, inf
+}
+
+// told is history with those trials invalid that do not tell g whether the box
+// lost more than it may: it lost more, but no more than the tester's unevenness
+// may have cost.
+func (g Goal) told(history []Seen) []Seen {
+	out := slices.Clone(history)
+	for i, t := range out {
+		if g.lost(t) && t.Loss-t.Doubt <= g.Loss {
+			out[i].Valid = false
+		}
+	}
+	return out
+}
+
+func byRate(trials []Seen) []Seen {
+	return slices.SortedFunc(slices.Values(trials), func(a, b Seen) int { return cmp.Compare(a.Rate, b.Rate) })
+}
+
+func valid(history []Seen) []Seen {
+	out := make([]Seen, 0, len(history))
+	for _, t := range history {
+		if t.Valid {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// tries is how often in a row a load is invalid before it counts as beyond the
+// tester; once one does, another load is tried once less.
+const tries = 3
+
+// beyond are the loads that the tester could not offer.
+func beyond(history []Seen) (dead []unit.FrameRate) {
+	row := 0
+	for i, t := range history {
+		if t.Valid {
+			row = 0
+			continue
+		}
+		if row > 0 && history[i-1].Rate != t.Rate {
+			row = 0
+		}
+		row++
+		fresh := !slices.ContainsFunc(history[:i], func(o Seen) bool { return o.Valid && o.Rate == t.Rate })
+		if (row >= tries || row >= tries-1 && len(dead) > 0 && fresh) && !slices.Contains(dead, t.Rate) {
+			dead = append(dead, t.Rate)
+		}
+	}
+	return dead
+}
