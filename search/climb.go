@@ -61,6 +61,9 @@ func (s Search) rung(g Goal, k int, history []Seen) (Step, bool) {
 		}
 		return s.walk(g, v)
 	}
+	if load, again := g.doubted(v); again {
+		return Step{load, r.trial}, true
+	}
 	var before view
 	before.hi = inf
 	if k > 0 {
@@ -79,6 +82,41 @@ func (s Search) rung(g Goal, k int, history []Seen) (Step, bool) {
 	}
 	return Step{load, g.length(r, v, load)}, true
 }
+
+// doubted is the first load at which a strict goal's search lost against a
+// forecast; it is tried once or twice more before it is believed.
+func (g Goal) doubted(v view) (unit.FrameRate, bool) {
+	if g.Lossy == 0 {
+		return 0, false
+	}
+	for i, t := range v.lossy {
+		if !g.unforeseen(v.lossy[:i], t) {
+			continue
+		}
+		clean, lossy := 0, 0
+		for _, o := range v.all {
+			switch {
+			case o.Rate != t.Rate:
+			case g.lost(o):
+				lossy++
+			default:
+				clean++
+			}
+		}
+		return t.Rate, lossy == 1 && clean < 2 && !slices.Contains(v.dead, t.Rate)
+	}
+	return 0, false
+}
+
+// unforeseen says whether t lost at a load below the forecast of a trial before.
+func (g Goal) unforeseen(before []Seen, t Seen) bool {
+	return slices.ContainsFunc(before, func(o Seen) bool {
+		return o.Duration >= t.Duration && g.implies(o) > float64(t.Rate)*(1+g.Width/8)
+	})
+}
+
+// implies is the limit if the box forwards as much at every load above it as in t.
+func (g Goal) implies(t Seen) float64 { return t.forwarded() / (1 - float64(g.Loss)) }
 
 // length is how long a trial at load is to be: as long as the rung asks for, but
 // where no frame may ever be lost, and the forecast of shorter trials lies below a
@@ -189,7 +227,6 @@ const (
 // 0: none lost any. Misses counts the loads that lost against such a forecast;
 // length is that of those trials.
 func (g Goal) forecast(v view) (forecast float64, misses int, length time.Duration) {
-	of := func(t Seen) float64 { return t.forwarded() / (1 - float64(g.Loss)) }
 	var from Seen
 	sum, n := 0.0, 0
 	for _, t := range v.all {
@@ -199,13 +236,11 @@ func (g Goal) forecast(v view) (forecast float64, misses int, length time.Durati
 		if t.Duration > from.Duration || t.Rate < from.Rate {
 			from, sum, n = t, 0, 0
 		}
-		sum, n = sum+of(t), n+1
+		sum, n = sum+g.implies(t), n+1
 	}
 	wrong := map[unit.FrameRate]bool{}
 	for i, t := range v.lossy {
-		if slices.ContainsFunc(v.lossy[:i], func(o Seen) bool {
-			return o.Duration >= t.Duration && of(o) > float64(t.Rate)*(1+g.Width/8)
-		}) {
+		if g.unforeseen(v.lossy[:i], t) {
 			wrong[t.Rate] = true
 		}
 	}

@@ -15,8 +15,8 @@ import (
 type Limit struct {
 	Goal Goal
 	// Lower is the relevant lower bound; 0: none. Of a strict goal: the highest
-	// load up to which no trial was lossy and at or above which full-length trials
-	// of the goal's Sum were clean. Else the highest load below Upper that RFC 9971
+	// load at or above which full-length trials of the goal's Sum were clean, and two
+	// more where one, but no more, was lossy at or below it. Else the highest load below Upper that RFC 9971
 	// classifies as a lower bound.
 	Lower unit.FrameRate
 	// Upper is the relevant upper bound; 0: none is known, and the limit may lie
@@ -100,16 +100,15 @@ func (l Limit) near() bool { return float64(l.Upper-l.Lower) <= l.Goal.Width*flo
 // offered are a strict goal's bounds as offered loads. They hold by what was
 // asked and by what was offered.
 func (g Goal) offered(v view) (lower, upper unit.FrameRate) {
-	low := inf
-	for _, t := range v.lossy {
-		low = min(low, t.Offered)
-	}
 	sum := time.Duration(0)
 	for _, t := range slices.Backward(byOffered(v.clean)) {
-		if t.Rate >= v.bottom || t.Offered >= low {
-			continue
+		against := 0
+		for _, l := range v.lossy {
+			if l.Rate <= t.Rate || l.Offered <= t.Offered {
+				against++
+			}
 		}
-		if sum += t.Duration; sum >= g.Sum {
+		if sum += t.Duration; against <= outvoted && sum >= g.Sum+time.Duration(outvotes*against)*g.Final {
 			lower = t.Offered
 			break
 		}

@@ -25,9 +25,9 @@ type Goal struct {
 
 	// Lossy is how many trials that lost more than Loss make an upper bound; 0:
 	// what RFC 9971 asks for, which judges each load by its own trials. Above 0
-	// the goal is strict: one trial that lost speaks against every load from its
-	// own on, a clean full-length one for every load up to its own, and the bounds
-	// leave all contradictions between them.
+	// the goal is strict: a trial that lost speaks against every load from its own
+	// on, a clean full-length one for every load up to its own, and the bounds leave
+	// contradictions between them, but for losses that enough clean trials outvote.
 	Lossy int
 }
 

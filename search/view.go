@@ -43,9 +43,9 @@ func (g Goal) ladder() (out []rung) {
 // lost says whether t lost more than g allows.
 func (g Goal) lost(t Seen) bool { return t.Loss > g.Loss }
 
-// need is how many lossy trials make a strict goal's upper bound: one more where
+// need is how many lossy trials make a strict goal's upper bound: three more where
 // trials contradict each other.
-func (g Goal) need(v view) int { return g.Lossy + min(v.inversions, 1) }
+func (g Goal) need(v view) int { return g.Lossy + 3*min(v.inversions, 1) }
 
 // A view is a history by asked load, as one goal sees it from one rung.
 type view struct {
@@ -54,7 +54,7 @@ type view struct {
 	clean      []Seen         // low-loss trials as long as the rung's
 	lossy      []Seen         // high-loss trials that count
 	top, high  unit.FrameRate // highest asked and offered of clean; where there are inversions, of shorter ones too
-	bottom     unit.FrameRate // lowest of lossy; +Inf: none
+	bottom     unit.FrameRate // lowest of lossy that is not outweighed; +Inf: none
 	inversions int            // lossy trials at or below a clean one that was as long
 	below      int            // lossy trials at or below top
 	against    int            // clean trials of any length at or above bottom
@@ -84,6 +84,10 @@ func (g Goal) see(history []Seen, r rung) view {
 			// nothing of a longer one; but a frame lost is lost in both.
 		default:
 			v.lossy = append(v.lossy, t)
+		}
+	}
+	for _, t := range v.lossy {
+		if g.Lossy == 0 || !v.outweighed(t) {
 			v.bottom = min(v.bottom, t.Rate)
 		}
 	}
@@ -119,14 +123,42 @@ func (g Goal) see(history []Seen, r rung) view {
 	return v
 }
 
+// outweighed says whether at least twice as many trials that were clean at or above
+// the load of a lossy one speak against it as lossy ones at or below its load do
+// for it: a box stands still now and then at any load.
+func (v view) outweighed(t Seen) bool {
+	against := 0
+	for _, c := range v.clean {
+		if c.Rate >= t.Rate {
+			against++
+		}
+	}
+	return against >= 2*v.lossyTo(t.Rate)
+}
+
+// lossyTo is how many trials lost at or below a load.
+func (v view) lossyTo(load unit.FrameRate) (n int) {
+	for _, t := range v.lossy {
+		if t.Rate <= load {
+			n++
+		}
+	}
+	return n
+}
+
+// A lower bound holds against at most this many lossy trials, for each of which it
+// takes so many more clean full-length ones.
+const (
+	outvoted = 1
+	outvotes = 2
+)
+
 // pooled are the bounds of a strict goal.
 func (g Goal) pooled(v view, r rung) (lo, hi unit.FrameRate) {
 	sum := time.Duration(0)
 	for _, t := range slices.Backward(byRate(v.clean)) {
-		if t.Rate >= v.bottom {
-			continue
-		}
-		if sum += t.Duration; sum >= r.sum {
+		against := v.lossyTo(t.Rate)
+		if sum += t.Duration; against <= outvoted && sum >= r.sum+time.Duration(outvotes*against)*g.Final {
 			lo = t.Rate
 			break
 		}
