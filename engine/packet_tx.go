@@ -147,7 +147,7 @@ func (q *sendQueue) open(st Stream, l Load) (packetStream, error) {
 	for i := range flatBatch {
 		s.bufs = append(s.bufs, all[i*stride:(i+1)*stride])
 	}
-	if b := s.frames; b != nil && len(b.Variants) == 1 && b.Spec.Flows == 1 && !b.Layout.IPv6 {
+	if b := s.frames; b != nil && len(b.Variants) == 1 && b.Spec.Flows == 1 && b.Layout.Network == 0 && !b.Layout.IPv6 {
 		s.same = true
 		for i, buf := range s.bufs {
 			s.bufs[i] = buf[:b.Build(0, buf)]

@@ -21,11 +21,15 @@ type senderLane struct {
 	Flows    uint32
 	Sizes    uint32
 	Answer   uint32
+	Networks uint32
+	_        [4]byte
 	Issued   uint64
 	Size     uint32
 	Flow     uint32
 	FlowAddr uint32
 	FlowPort uint32
+	Network  uint32
+	_        [4]byte
 	First    uint64
 	Last     uint64
 	Variants [64]struct {
@@ -83,6 +87,7 @@ const (
 	senderVarLaneState      = "lane_state"
 	senderVarLanes          = "lanes"
 	senderVarMixed          = "mixed"
+	senderVarNetworked      = "networked"
 	senderVarPaced          = "paced"
 	senderVarPattern        = "pattern"
 	senderVarPoissonGaps    = "poisson_gaps"
@@ -160,6 +165,7 @@ type senderVariableSpecs struct {
 	LaneState      *ebpf.VariableSpec `ebpf:"lane_state"`
 	Lanes          *ebpf.VariableSpec `ebpf:"lanes"`
 	Mixed          *ebpf.VariableSpec `ebpf:"mixed"`
+	Networked      *ebpf.VariableSpec `ebpf:"networked"`
 	Paced          *ebpf.VariableSpec `ebpf:"paced"`
 	Pattern        *ebpf.VariableSpec `ebpf:"pattern"`
 	PoissonGaps    *ebpf.VariableSpec `ebpf:"poisson_gaps"`
@@ -211,6 +217,7 @@ type senderVariables struct {
 	LaneState      *ebpf.Variable `ebpf:"lane_state"`
 	Lanes          *ebpf.Variable `ebpf:"lanes"`
 	Mixed          *ebpf.Variable `ebpf:"mixed"`
+	Networked      *ebpf.Variable `ebpf:"networked"`
 	Paced          *ebpf.Variable `ebpf:"paced"`
 	Pattern        *ebpf.Variable `ebpf:"pattern"`
 	PoissonGaps    *ebpf.Variable `ebpf:"poisson_gaps"`

@@ -70,7 +70,8 @@ func sourceKinds(t testing.TB) (kinds []sourceKind) {
 		spec frame.Spec
 	}{
 		{"spec fixed", spec4(1, 64)}, {"spec flows", spec4(300, 128)}, {"spec IMIX", spec4(10, frame.IMIX.Sizes...)},
-		{"spec IPv6", spec6(20, 84, 1518)},
+		{"spec IPv6", spec6(20, 84, 1518)}, {"spec networks", networks(spec4(1, 64))}, {"spec networks, flows", networks(spec4(300, 64, 594))},
+		{"spec networks, IPv6", networks(spec6(20, 84))},
 	} {
 		kinds = append(kinds, sourceKind{name: s.name, load: Load{Count: 300}, spec: &s.spec})
 	}

@@ -58,8 +58,8 @@ func TestVerifierTakesEverySender(t *testing.T) {
 	testutil.Privileged(t)
 	most := uint32(0)
 	for _, pace := range paceKinds() {
-		for i := range 8 {
-			k := senderKind{pace, i&1 > 0, i&2 > 0, uint32(1 + i>>2)}
+		for i := range 16 {
+			k := senderKind{pace, i&1 > 0, i&2 > 0, i&8 > 0, uint32(1 + i>>2&1)}
 			p, err := k.load()
 			if err != nil {
 				t.Fatalf("%+v: %v", k, err)

@@ -275,6 +275,7 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 	for name, spec := range map[string]frame.Spec{
 		"ipv4": spec4(1, 64), "flows": spec4(50_003, 64), "imix": spec4(3, frame.IMIX.Sizes...),
 		"ipv6": spec6(50_003, 84), "answer": answer, "answer6": answer6,
+		"networks": networks(spec4(50_003, 64, 594)), "networks6": networks(spec6(3, 84)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := frame.NewBuilder(spec, 0xabcd)
@@ -284,7 +285,7 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 			var lanes [maxLanes]senderLane
 			longest := fillLane(&lanes[0], b, 1)
 			mixed := shrink(lanes[:1], longest)
-			p, err := senderKind{paceKind{burst: 1}, spec.Src.Is6(), mixed, 1}.load()
+			p, err := senderKind{paceKind{burst: 1}, spec.Src.Is6(), mixed, spec.Networks > 1, 1}.load()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -312,4 +313,9 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 			}
 		})
 	}
+}
+
+func networks(s frame.Spec) frame.Spec {
+	s.Networks = frame.MaxNetworks
+	return s
 }

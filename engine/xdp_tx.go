@@ -121,7 +121,7 @@ func (t *xdpTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 // send offers streams of specs.
 func (t *xdpTransmitter) send(ctx context.Context, l Load, streams []Stream) ([]TxReport, error) {
 	var state [maxLanes]senderLane
-	longest, mean, ipv6 := 0, 0.0, streams[0].Frames.Src.Is6()
+	longest, mean, ipv6, networked := 0, 0.0, streams[0].Frames.Src.Is6(), false
 	for i, s := range streams {
 		b, err := frame.NewBuilder(s.Frames, s.ID)
 		if err != nil {
@@ -130,6 +130,7 @@ func (t *xdpTransmitter) send(ctx context.Context, l Load, streams []Stream) ([]
 		if b.Layout.IPv6 != ipv6 {
 			return nil, errors.New("transmit: streams of one load must be of one IP version")
 		}
+		networked = networked || s.Frames.Networks > 1
 		longest = max(longest, fillLane(&state[i], b, t.indexes[s.Lane]))
 		mean += frame.Mix{Sizes: s.Frames.Sizes}.Mean() / float64(len(streams))
 	}
@@ -138,7 +139,7 @@ func (t *xdpTransmitter) send(ctx context.Context, l Load, streams []Stream) ([]
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.sender(senderKind{sc.paceKind, ipv6, mixed, uint32(len(streams))})
+	p, err := t.sender(senderKind{sc.paceKind, ipv6, mixed, networked, uint32(len(streams))})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +210,7 @@ func (t *xdpTransmitter) run(ctx context.Context, p *liveProgram, sc *schedule, 
 func fillLane(lane *senderLane, b *frame.Builder, index int) (longest int) {
 	lane.Ifindex = uint32(index)
 	lane.AddrBase, lane.PortBase = b.Layout.AddrBase, uint32(b.Layout.PortBase)
-	lane.Flows, lane.Sizes = uint32(b.Spec.Flows), uint32(len(b.Variants))
+	lane.Flows, lane.Networks, lane.Sizes = uint32(b.Spec.Flows), uint32(b.Spec.Networks), uint32(len(b.Variants))
 	if b.Spec.Answer {
 		lane.Answer = 1
 	}
@@ -237,8 +238,8 @@ func shrink(lanes []senderLane, longest int) (mixed bool) {
 // A senderKind is what a sender's program is specialized for.
 type senderKind struct {
 	paceKind
-	ipv6, mixed bool
-	lanes       uint32
+	ipv6, mixed, networked bool
+	lanes                  uint32
 }
 
 // A liveProgram is a loaded sender, of specs or of a source.
@@ -266,7 +267,7 @@ func (k senderKind) load() (*liveProgram, error) {
 		return nil, fmt.Errorf("read the sender's program: %w", err)
 	}
 	if err := errors.Join(k.specialize(spec), setVariables(spec, map[string]any{
-		senderVarIpv6: k.ipv6, senderVarMixed: k.mixed, senderVarLanes: k.lanes,
+		senderVarIpv6: k.ipv6, senderVarMixed: k.mixed, senderVarNetworked: k.networked, senderVarLanes: k.lanes,
 	})); err != nil {
 		return nil, err
 	}

@@ -28,10 +28,10 @@ const Magic uint32 = 0x6264796e
 // A Variant is what frames of one size have of their own: the whole frame is
 // Header and zero padding up to Len.
 type Variant struct {
-	Header [HeaderLen]byte // flow, sequence, time and checksums are zero
+	Header [HeaderLen]byte // flow, network, sequence, time and checksums are zero
 	Len    int             // buffer, without FCS
-	IPSum  uint32          // IPv4 header: one's-complement sum without the flow's address
-	UDPSum uint32          // IPv6: that of the UDP checksum without flow, sequence and time
+	IPSum  uint32          // IPv4 header: one's-complement sum without flow and network
+	UDPSum uint32          // IPv6: that of the UDP checksum without flow, network, sequence and time
 }
 
 // A Layout says where in a header the changing fields stand, as offsets in
@@ -42,6 +42,7 @@ type Layout struct {
 	AddrBase  uint32 // their value for flow 0
 	Port      int    // the flow's port
 	PortBase  uint16
+	Network   int // the octet with the network's number; 0: there is one network, and no such field
 	IPSum     int // IPv4 header checksum; 0 for IPv6
 	UDPSum    int // IPv6 UDP checksum; 0 for IPv4, which may go without (RFC 768)
 	Sequence  int
@@ -90,6 +91,9 @@ func NewBuilder(spec Spec, stream uint16) (*Builder, error) {
 		l.Port += 2
 		l.Addr += len(spec.Src.AsSlice())
 	}
+	if spec.Networks > 1 {
+		l.Network = ethLen + ip - len(spec.Dst.AsSlice()) + networkOctet(v6) // Dst ends the IP header
+	}
 	raw := flowAddr.AsSlice()
 	l.AddrBase = binary.BigEndian.Uint32(raw[len(raw)-4:])
 	l.PortBase = spec.flowPort()
@@ -134,6 +138,9 @@ func (b *Builder) variant(size unit.FrameSize) Variant {
 
 	binary.BigEndian.PutUint32(h[l.Addr:], 0)
 	binary.BigEndian.PutUint16(h[l.Port:], 0)
+	if l.Network > 0 {
+		h[l.Network] = 0
+	}
 	if l.IPv6 {
 		// Pseudo header (RFC 8200, 8.1), then UDP header and signature; the
 		// padding is zero.
@@ -157,11 +164,17 @@ func (b *Builder) Build(k uint64, buf []byte) int {
 	binary.BigEndian.PutUint32(buf[l.Addr:], addr)
 	binary.BigEndian.PutUint16(buf[l.Port:], port)
 	binary.BigEndian.PutUint32(buf[l.Sequence:], uint32(k))
+	word := uint32(0) // of the checksums, that the network's number is in
+	if l.Network > 0 {
+		n := byte(k % uint64(b.Spec.Networks))
+		buf[l.Network] = n
+		word = uint32(n) << 8
+	}
 	if l.IPv6 {
-		s := v.UDPSum + addr>>16 + addr&0xffff + uint32(port) + uint32(k)>>16 + uint32(k)&0xffff
+		s := v.UDPSum + word + addr>>16 + addr&0xffff + uint32(port) + uint32(k)>>16 + uint32(k)&0xffff
 		binary.BigEndian.PutUint16(buf[l.UDPSum:], udpChecksum(s))
 	} else {
-		binary.BigEndian.PutUint16(buf[l.IPSum:], fold(v.IPSum+addr>>16+addr&0xffff))
+		binary.BigEndian.PutUint16(buf[l.IPSum:], fold(v.IPSum+word+addr>>16+addr&0xffff))
 	}
 	return v.Len
 }

@@ -53,6 +53,9 @@ func TestFramesAreRight(t *testing.T) {
 		k := rapid.Uint64Range(0, 1<<40).Draw(t, "k")
 		at := unit.Instant(rapid.Int64Range(0, 1<<60).Draw(t, "at"))
 		s := spec(v6, flows, answer, size)
+		if !answer {
+			s.Networks = rapid.IntRange(0, MaxNetworks).Draw(t, "networks")
+		}
 		b, err := NewBuilder(s, 77)
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +99,33 @@ func TestFramesAreRight(t *testing.T) {
 		if got := f[addr : addr+len(want)]; string(got) != string(want) {
 			t.Fatalf("flow %d has address % x, want % x", flow, got, want)
 		}
+		if answer {
+			return
+		}
+		dst := s.Dst
+		if s.Networks > 1 {
+			dst = Network(dst, int(k%uint64(s.Networks))).Addr()
+		}
+		to := map[bool]int{false: 30, true: 38}[v6]
+		if got := f[to : to+len(dst.AsSlice())]; string(got) != string(dst.AsSlice()) {
+			t.Fatalf("frame %d of %d networks goes to % x, want %v", k, s.Networks, got, dst)
+		}
 	})
+}
+
+func TestNetwork(t *testing.T) {
+	for _, c := range []struct {
+		dst  string
+		n    int
+		want string
+	}{
+		{"198.19.0.2", 0, "198.19.0.2/24"}, {"198.19.0.2", 255, "198.19.255.2/24"}, {"10.1.7.9", 16, "10.1.16.9/24"},
+		{"2001:2:0:2::2", 0, "2001:2:0:2::2/64"}, {"2001:2:0:2::2", 255, "2001:2:0:ff02::2/64"},
+	} {
+		if got := Network(netip.MustParseAddr(c.dst), c.n).String(); got != c.want {
+			t.Errorf("network %d of %s is %s, want %s", c.n, c.dst, got, c.want)
+		}
+	}
 }
 
 func TestParseTellsBrokenFrames(t *testing.T) {
@@ -211,6 +240,8 @@ func TestRefusals(t *testing.T) {
 		"flows":         {spec(false, MaxFlows+1, false, 64).Check(), "1 to 1000000"},
 		"no size":       {spec(false, 1, false).Check(), "1 to 64"},
 		"ports run out": {func() error { s := spec(false, 60000, false, 64); s.SrcPort = 20000; return s.Check() }(), "port"},
+		"networks":      {func() error { s := spec(false, 1, false, 64); s.Networks = 257; return s.Check() }(), "256"},
+		"answers":       {func() error { s := spec(false, 1, true, 64); s.Networks = 2; return s.Check() }(), "came from"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
 			t.Errorf("%s: %v, want a sentence with %q", name, c.err, c.want)

@@ -10,7 +10,8 @@ import (
 )
 
 // A Spec describes the frames of one stream; it is plain data. Frame k has size
-// Sizes[k % len(Sizes)] and belongs to flow k % Flows.
+// Sizes[k % len(Sizes)], belongs to flow k % Flows, and goes to network k % Networks
+// (RFC 2544 section 12): the three turn independently.
 type Spec struct {
 	Sizes          []unit.FrameSize // cyclic; one entry for a fixed size, 12 for IMIX; at most MaxSizes
 	Flows          int              // 1 to MaxFlows
@@ -19,6 +20,7 @@ type Spec struct {
 	SrcPort        uint16     // flow f is SrcPort + f % FlowPorts, from Src + f / FlowPorts
 	DstPort        uint16
 	Answer         bool // the stream answers flows: they vary DstPort and Dst instead
+	Networks       int  // where frames go, in turn (Network), 2 to MaxNetworks and no Answer; 0 or 1: to Dst alone
 }
 
 const (
@@ -26,6 +28,8 @@ const (
 	FlowPorts = 50_000 // ports that flows use before they go on to the next address
 	MaxSizes  = 64
 	MaxSize   = unit.FrameSize(1522)
+
+	MaxNetworks = 256
 
 	// Port is the UDP port (discard) that test frames go to: the DUT's filters
 	// match it. FirstPort is the flows' first port at the other end.
@@ -57,7 +61,34 @@ func (s Spec) Check() error {
 	if last := int(s.flowPort()) + min(s.Flows, FlowPorts) - 1; last > 65535 {
 		return fmt.Errorf("flows %d from port %d would need port %d", s.Flows, s.flowPort(), last)
 	}
+	if s.Networks < 0 || s.Networks > MaxNetworks {
+		return fmt.Errorf("networks %d: want 1 to %d", s.Networks, MaxNetworks)
+	}
+	if s.Networks > 1 && s.Answer {
+		return fmt.Errorf("networks %d: answers to flows go where the flows came from", s.Networks)
+	}
 	return Mix{Sizes: s.Sizes}.Signed(s.Src.Is6())
+}
+
+// Network is dst in its network n, 0 to MaxNetworks-1, with the network's length: n
+// is the third octet of an IPv4 address (/24), the seventh of an IPv6 address (/64).
+func Network(dst netip.Addr, n int) netip.Prefix {
+	raw, bits := dst.AsSlice(), 24
+	if dst.Is6() {
+		bits = 64
+	}
+	raw[networkOctet(dst.Is6())] = byte(n)
+	dst, _ = netip.AddrFromSlice(raw)
+	return netip.PrefixFrom(dst, bits)
+}
+
+// networkOctet is which octet of an address is its network's number: the high one of
+// a word of the checksums.
+func networkOctet(ipv6 bool) int {
+	if ipv6 {
+		return 6
+	}
+	return 2
 }
 
 func (s Spec) flowPort() uint16 {

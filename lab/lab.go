@@ -33,6 +33,10 @@ type Service struct {
 	Flows int    // nat: flows to expect
 	Block bool   // filter: throw known-bad frames away (frame.BadPort)
 
+	// Networks is how many networks of each side the DUT has a route of its own to
+	// (frame.Network), 2 to frame.MaxNetworks; 0 or 1: the connected one alone.
+	Networks int
+
 	// Connections are TCP connections from lan that are let through, each anew: the
 	// connection table is empty. filter tracks them; nil: frames of UDP.
 	Connections *Connections

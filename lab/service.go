@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 )
 
 // services makes a DUT in a namespace do one thing after another. Counters in
@@ -26,6 +27,8 @@ type services struct {
 	mu    sync.Mutex
 	kind  string                      // that is served; "": route
 	clear func(context.Context) error // takes down what was set last; nil: nothing
+
+	routes []netlink.Route // to networks, that are set
 
 	generation uint32 // of the ruleset when its rules were counted
 	rules      int
@@ -63,16 +66,20 @@ func (v *services) serve(ctx context.Context, s Service) error {
 			return fmt.Errorf("service %s: %w", s.Kind, err)
 		}
 	}
+	if err := checkNetworks(s.Networks); err != nil {
+		return fmt.Errorf("service %s: %w", s.Kind, err)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := v.reset(ctx); err != nil {
 		return fmt.Errorf("take the last service down: %w", err)
 	}
-	if k.set == nil {
-		return nil
+	err := v.route(s.Networks)
+	if err == nil && k.set != nil {
+		v.clear, v.kind = func(ctx context.Context) error { return k.clear(v, ctx) }, s.Kind
+		err = k.set(v, ctx, s)
 	}
-	v.clear, v.kind = func(ctx context.Context) error { return k.clear(v, ctx) }, s.Kind
-	if err := k.set(v, ctx, s); err != nil {
+	if err != nil {
 		err = permit("set up service "+s.Kind, fmt.Errorf("set up service %s: %w", s.Kind, err))
 		return errors.Join(err, v.reset(ctx))
 	}
@@ -81,14 +88,13 @@ func (v *services) serve(ctx context.Context, s Service) error {
 
 // reset leaves the DUT routing, even where ctx has ended.
 func (v *services) reset(ctx context.Context) error {
-	if v.clear == nil {
-		return nil
+	if v.clear != nil {
+		if err := v.clear(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		v.clear, v.kind = nil, ""
 	}
-	if err := v.clear(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
-	v.clear, v.kind = nil, ""
-	return nil
+	return v.unroute()
 }
 
 // names are what the counters of the DUT's ports stand for now.

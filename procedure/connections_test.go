@@ -3,9 +3,11 @@
 package procedure
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +17,8 @@ import (
 	"boxdyno/lab"
 	"boxdyno/ledger"
 	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
 )
 
 // connBench has connections offered to the sandbox's DUT, with rules of nft beside
@@ -59,7 +63,11 @@ func TestConnectionsThroughABox(t *testing.T) {
 				if rec.Status == result.Invalid {
 					t.Skipf("the tester was held up: %s", rec.Reason)
 				}
-				if n := countOf(t, rec, "connections_opened"); n != want || countOf(t, rec, "connections_closed") != n || countOf(t, rec, "syns_at_server") != n {
+				n := countOf(t, rec, "connections_opened")
+				if mode == byRate && n >= want*99/100 { // a valid trial may lack 1 %
+					want = min(n, want)
+				}
+				if n != want || countOf(t, rec, "connections_closed") != n || countOf(t, rec, "syns_at_server") != n {
 					t.Errorf("%d of %d: %s %s", n, want, rec.Status, rec.Reason)
 				}
 				if rec.Account.Unexplained != 0 || rec.Account.Lost() != 0 || countOf(t, rec, "stray_segments") != 0 || countOf(t, rec, "connections_unexplained") != 0 {
@@ -106,7 +114,7 @@ func TestConnectionsThatABoxBreaks(t *testing.T) {
 				t.Skipf("the tester was held up: %s", rec.Reason)
 			}
 			n := countOf(t, rec, "connections_opened")
-			if want := (n + 7) / 8; n != 1000 || countOf(t, rec, c.stage) != want || countOf(t, rec, "connections_failed") != want {
+			if want := (n + 7) / 8; n < 990 || n > 1000 || countOf(t, rec, c.stage) != want || countOf(t, rec, "connections_failed") != want {
 				t.Errorf("%d of %d, want %d: %s", countOf(t, rec, c.stage), n, want, rec.Reason)
 			}
 			if countOf(t, rec, "connections_unexplained") != 0 || rec.Account.Unexplained != 0 || rec.Status != result.Failed {
@@ -160,5 +168,57 @@ func TestConnectionsRefuse(t *testing.T) {
 	}
 	if err := p.Check(nil); err == nil {
 		t.Error("rules with service route are taken")
+	}
+}
+
+// The rate reported is one that a longer trial bore out, and what failed above it
+// is said; where none was borne out there is no rate.
+func TestConnectionsAreConfirmed(t *testing.T) {
+	const passed, failed, invalid = result.Passed, result.Failed, result.Invalid
+	for _, c := range []struct {
+		trials []result.Status
+		status result.Status
+		rate   float64 // of connections_cps; 0: none
+		n      int
+		doubt  bool
+	}{
+		{[]result.Status{passed}, passed, 100_000, 11, false},
+		{[]result.Status{invalid, passed}, passed, 100_000, 11, false},
+		{[]result.Status{failed, invalid, failed, passed}, passed, 64_000, 13, true},
+		{[]result.Status{failed, failed, failed, failed, failed}, failed, 0, 0, true},
+		{[]result.Status{failed, invalid, invalid, invalid, invalid}, invalid, 0, 0, true},
+	} {
+		var offered []float64
+		env := &Env{Bed: &lab.Testbed{}, Trial: func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+			rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+			status := c.trials[len(offered)]
+			offered = append(offered, rate)
+			r := result.Record{Status: status, Load: &result.Load{Offered: unit.FrameRate(rate)}}
+			if status != passed {
+				r.Reason = fmt.Sprintf("%s at %.0f", status, rate)
+			}
+			return r, err
+		}}
+		p := newConnections().(*Connections)
+		m := &connPoint{Connections: p, env: env, effort: connEffortOf("quick"), ceiling: 1e6, out: Outcome{Status: passed}}
+		if err := m.limit(t.Context(), search.Limit{Lower: 100_000, Upper: 110_000, Clean: 6, Lossy: 4}, ""); err != nil {
+			t.Fatal(err)
+		}
+		if len(offered) != len(c.trials) || m.out.Status != c.status {
+			t.Errorf("%v: %v offered, %s: %s", c.trials, offered, m.out.Status, m.out.Reason)
+		}
+		var got result.Value
+		for _, v := range m.out.Values {
+			if v.Metric == "connections_cps" {
+				got = v
+			}
+		}
+		if got.Value != c.rate || got.N != c.n || got.Lo != nil && (*got.Lo != c.rate || *got.Hi != 110_000) {
+			t.Errorf("%v: %+v, want %v of %d trials", c.trials, got, c.rate, c.n)
+		}
+		warned := strings.Join(m.out.Warnings, "; ")
+		if doubt := strings.Contains(warned, "ended at 100 k connections/s") && strings.Contains(warned, "failed at 100000"); doubt != c.doubt {
+			t.Errorf("%v: warnings %q", c.trials, warned)
+		}
 	}
 }

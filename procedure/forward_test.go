@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -179,6 +180,7 @@ func TestForwardChecks(t *testing.T) {
 		"rules of route": {map[string]string{"rules": "5"}, "filter"},
 		"nat flows":      {map[string]string{"service": "nat", "flows": "10001"}, "10000"},
 		"nat ipv6":       {map[string]string{"service": "nat", "ip": "6", "frame_size": "84"}, "IPv4"},
+		"nat networks":   {map[string]string{"service": "nat", "networks": "256"}, "masquerades"},
 		"drop both":      {map[string]string{"service": "drop-tc", "direction": "both"}, "one way"},
 		"over the MTU":   {map[string]string{"frame_size": "1522"}, "MTU of 1504"},
 	} {
@@ -189,11 +191,41 @@ func TestForwardChecks(t *testing.T) {
 			t.Errorf("%s: %v, want a sentence with %q", name, err, c.want)
 		}
 	}
-	for k, v := range map[string]string{"service": "bridge", "direction": "up", "frame_size": "63", "rules": "-1", "flows": "0", "ip": "5", "preset": "slow"} {
+	for k, v := range map[string]string{"service": "bridge", "direction": "up", "frame_size": "63", "rules": "-1", "flows": "0", "networks": "2", "ip": "5", "preset": "slow"} {
 		fs := flag.NewFlagSet("", flag.ContinueOnError)
 		newForward().Flags(fs)
 		if fs.Set(k, v) == nil {
 			t.Errorf("%s=%s was taken", k, v)
+		}
+	}
+}
+
+// A box that cannot be told its routes must have those to 256 networks, and the
+// sides' networks must not be each other's.
+func TestForwardToNetworksOfAnotherBox(t *testing.T) {
+	port := func(v4, v6 string) lab.Port {
+		return lab.Port{MTU: 1500, Addr4: netip.MustParseAddr(v4), Addr6: netip.MustParseAddr(v6)}
+	}
+	bed := &lab.Testbed{Topology: "wire2", Services: lab.Services, Ports: []lab.Port{port("10.0.1.2", "2001:2:0:1::2"), port("10.0.2.2", "2001:2:0:101::2")}}
+	for _, ip := range []string{"4", "6"} {
+		for networks, many := range map[string]bool{"1": false, "256": true} {
+			p := newForward().(*Forward)
+			assign(t, p.Flags, map[string]string{"networks": networks, "ip": ip, "frame_size": "84"})
+			if err := p.Check(bed); (err != nil) != many {
+				t.Errorf("IPv%s, networks %s, among the same: %v", ip, networks, err)
+			}
+			other := *bed
+			other.Ports = []lab.Port{bed.Ports[0], port("10.1.2.2", "2001:2:0:2::2")}
+			if err := p.Check(&other); err != nil {
+				t.Errorf("IPv%s, networks %s: %v", ip, networks, err)
+			}
+			if w := newPoint(&p.traffic, &Env{Bed: &other}).out.Warnings; (len(w) > 0) != many {
+				t.Errorf("networks %s, and nobody sets routes: warnings %q", networks, w)
+			}
+			other.Serve = func(context.Context, lab.Service) error { return nil }
+			if w := newPoint(&p.traffic, &Env{Bed: &other}).out.Warnings; len(w) > 0 {
+				t.Errorf("networks %s: warnings %q", networks, w)
+			}
 		}
 	}
 }
@@ -207,6 +239,8 @@ func TestSandboxBooksClose(t *testing.T) {
 		{"service": "route"}, {"service": "route", "direction": "both", "frame_size": "imix", "flows": "1000"},
 		{"service": "route", "direction": "wan-to-lan", "frame_size": "1518", "flows": "1000000"},
 		{"service": "route", "ip": "6", "frame_size": "84", "direction": "both"},
+		{"service": "route", "networks": "256"}, {"service": "route", "networks": "256", "ip": "6", "frame_size": "84", "direction": "both"},
+		{"service": "filter", "networks": "256", "direction": "wan-to-lan", "frame_size": "imix", "flows": "1000"},
 		{"service": "filter", "rules": "0"}, {"service": "filter", "rules": "1000"},
 		{"service": "nat", "flows": "10000"}, {"service": "nat", "flows": "100", "direction": "wan-to-lan"},
 		{"service": "nat", "flows": "1000", "direction": "both"},
@@ -219,7 +253,7 @@ func TestSandboxBooksClose(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx := context.Background()
-			if err := bed.Serve(ctx, lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value}); err != nil {
+			if err := bed.Serve(ctx, p.asked()); err != nil {
 				t.Fatal(err)
 			}
 			r, err := p.open(ctx, bed, 0)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"boxdyno/engine"
-	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -37,7 +36,11 @@ type point struct {
 }
 
 func newPoint(p *traffic, env *Env) *point {
-	return &point{traffic: p, env: env, effort: effortOf(p.preset.value), out: Outcome{Status: result.Passed}, record: env.Trial}
+	m := &point{traffic: p, env: env, effort: effortOf(p.preset.value), out: Outcome{Status: result.Passed}, record: env.Trial}
+	if w := p.unrouted(env.Bed); w != "" {
+		m.out.Warnings = append(m.out.Warnings, w)
+	}
+	return m
 }
 
 // selfTest finds the tester's ceiling; where it is invalid, so is the point, for
@@ -57,8 +60,7 @@ func (m *point) selfTest(ctx context.Context) (invalid string, err error) {
 func (m *point) enter(ctx context.Context) (err error) {
 	bed := m.env.Bed
 	if bed.Serve != nil {
-		service := lab.Service{Kind: m.service.value, Rules: m.rules.value, Flows: m.flows.value}
-		if err := bed.Serve(ctx, service); err != nil {
+		if err := bed.Serve(ctx, m.asked()); err != nil {
 			return err
 		}
 	}

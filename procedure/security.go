@@ -197,7 +197,9 @@ func (p *Security) block(ctx context.Context, m *point) error {
 		return err
 	}
 	if bed.Serve != nil {
-		if err := bed.Serve(ctx, lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value, Block: true}); err != nil {
+		service := p.asked()
+		service.Block = true
+		if err := bed.Serve(ctx, service); err != nil {
 			return err
 		}
 	}
@@ -205,7 +207,7 @@ func (p *Security) block(ctx context.Context, m *point) error {
 	if p.direction.value == wanToLAN {
 		from, to = 1, 0
 	}
-	good := between(bed.Ports[from], bed.Ports[to], p.mix.Mix, p.flows.value, p.ipv6())
+	good := p.between(bed.Ports[from], bed.Ports[to])
 	bad := good
 	bad.SrcPort, bad.Flows = frame.BadPort, min(good.Flows, frame.BadPorts)
 	r, err := newRig(ctx, bed, rigSpec{ports: bed.Ports, mix: p.mix.Mix, ways: []way{{from, to, good}, {from, to, bad}}, settle: m.effort.settle})

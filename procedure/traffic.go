@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type traffic struct {
 	mix       mixFlag
 	rules     count
 	flows     count
+	networks  choice
 	ip        choice
 	preset    choice
 	search    choice // a search's name, or asPreset
@@ -44,6 +46,7 @@ func newTraffic(services []string) traffic {
 		mix:       mixFlag{frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}},
 		rules:     count{0, 0, 100_000},
 		flows:     count{1, 1, frame.MaxFlows},
+		networks:  choice{"1", []string{"1", strconv.Itoa(frame.MaxNetworks)}},
 		ip:        choice{"4", ipVersions},
 		preset:    choice{"quick", presets},
 		search:    choice{asPreset, append([]string{asPreset}, search.Names()...)},
@@ -59,12 +62,33 @@ func (p *traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
 	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
+	fs.Var(&p.networks, "networks", "destination `networks` that frames go to in turn, each with a route of its own in the box (RFC 2544 section 12)")
 	fs.Var(&p.ip, "ip", "IP version")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
 }
 
 func (p *traffic) ipv6() bool { return p.ip.value == "6" }
+
+// toNetworks is how many networks frames go to.
+func (p *traffic) toNetworks() int {
+	if p.networks.value == "1" {
+		return 1
+	}
+	return frame.MaxNetworks
+}
+
+// between is the point's frames from one port to another.
+func (p *traffic) between(from, to lab.Port) frame.Spec {
+	s := between(from, to, p.mix.Mix, p.flows.value, p.ipv6())
+	s.Networks = p.toNetworks()
+	return s
+}
+
+// asked is what the DUT is to do.
+func (p *traffic) asked() lab.Service {
+	return lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value, Networks: p.toNetworks()}
+}
 
 // dropPlaces is where each drop service is meant to end every frame.
 var dropPlaces = map[string]result.Place{"drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
@@ -83,6 +107,9 @@ func (p *traffic) Check(bed *lab.Testbed) error {
 		if p.flows.value > maxNATFlows {
 			return fmt.Errorf("flows %d: service nat takes 1 to %d", p.flows.value, maxNATFlows)
 		}
+		if p.toNetworks() > 1 {
+			return fmt.Errorf("networks %s: with service nat frames from wan go to the one address that it masquerades with: use route or filter", p.networks.value)
+		}
 	}
 	if dropPlaces[p.service.value] != "" && p.direction.value == both {
 		return fmt.Errorf("direction both: service %s is measured one way at a time", p.service.value)
@@ -93,14 +120,43 @@ func (p *traffic) Check(bed *lab.Testbed) error {
 	if !slices.Contains(bed.Services, p.service.value) {
 		return fmt.Errorf("service %s: topology %s has %s", p.service.value, bed.Topology, strings.Join(bed.Services, ", "))
 	}
+	if p.toNetworks() > 1 {
+		if err := apart(bed, p.ipv6()); err != nil {
+			return fmt.Errorf("networks %s: %w", p.networks.value, err)
+		}
+	}
 	return fits(p.mix.Mix, p.ipv6(), bed.Ports)
+}
+
+// apart wants the networks of one side to be none of the other's.
+func apart(bed *lab.Testbed, ipv6 bool) error {
+	if len(bed.Ports) < 2 {
+		return fmt.Errorf("topology %s has one port, and it takes two", bed.Topology)
+	}
+	lan, wan := bed.Ports[0].Addr4, bed.Ports[1].Addr4
+	if ipv6 {
+		lan, wan = bed.Ports[0].Addr6, bed.Ports[1].Addr6
+	}
+	if lan.IsValid() && wan.IsValid() && frame.Network(lan, 0).Masked() == frame.Network(wan, 0).Masked() {
+		return fmt.Errorf("the tester's addresses %v and %v are among the same networks: give one of them another second octet (IPv6: another sixth or eighth)", lan, wan)
+	}
+	return nil
+}
+
+// unrouted says, where the box cannot be told its routes, that it must have them; ""
+// where nothing is to be said.
+func (p *traffic) unrouted(bed *lab.Testbed) string {
+	if p.toNetworks() == 1 || bed.Serve != nil {
+		return ""
+	}
+	return fmt.Sprintf("topology %s sets no routes: the box must route the %s networks of each side to the tester by itself, or their frames are lost", bed.Topology, p.networks.value)
 }
 
 // open lays out the streams of the direction and opens the rig.
 func (p *traffic) open(ctx context.Context, bed *lab.Testbed, settle time.Duration) (*rig, error) {
 	lan, wan := bed.Ports[0], bed.Ports[1]
-	forth := way{0, 1, between(lan, wan, p.mix.Mix, p.flows.value, p.ipv6())}
-	back := way{1, 0, between(wan, lan, p.mix.Mix, p.flows.value, p.ipv6())}
+	forth := way{0, 1, p.between(lan, wan)}
+	back := way{1, 0, p.between(wan, lan)}
 	if p.service.value == "nat" {
 		// From the wan, only answers to flows get through: they go to the DUT's
 		// own address, at the port that masquerade kept.

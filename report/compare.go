@@ -167,9 +167,12 @@ type sample struct {
 	recs []result.Record
 }
 
+// oneNetwork is in no run of a version without the parameter, and true of each.
+var oneNetwork = result.Pair{Key: "networks", Value: "1"}
+
 // stripped is what identifies r, without the settings to ignore.
 func stripped(r result.Record, ignore []string) string {
-	return fmt.Sprintf("%q %q", r.Procedure, slices.DeleteFunc(slices.Clone(r.Config), func(p result.Pair) bool { return slices.Contains(ignore, p.Key) }))
+	return fmt.Sprintf("%q %q", r.Procedure, slices.DeleteFunc(slices.Clone(r.Config), func(p result.Pair) bool { return p == oneNetwork || slices.Contains(ignore, p.Key) }))
 }
 
 func at(points []sample, key string) (out []sample) {

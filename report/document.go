@@ -75,6 +75,7 @@ type Row struct {
 	MeanFrameSize float64 `json:"mean_frame_size,omitempty"`
 	Rules         int     `json:"rules"`
 	Flows         int     `json:"flows"`
+	Networks      int     `json:"networks,omitempty"` // that frames go to; absent: one
 	IP            int     `json:"ip,omitempty"`
 
 	Verdict result.Status `json:"verdict"`
@@ -117,7 +118,9 @@ type Row struct {
 
 	Security *Security `json:"security,omitempty"` // of procedure security, once its phases are over
 
-	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, or of all phases of security
+	Connections *Connections `json:"connections,omitempty"` // of procedure connections
+
+	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, or of the trial that connections' times are of
 	Warnings []string        `json:"warnings,omitempty"`
 }
 
@@ -134,6 +137,7 @@ type Bottleneck struct {
 type SelfTest struct {
 	Name       string        `json:"name"`
 	CeilingFPS *float64      `json:"ceiling_fps,omitempty"`
+	CeilingCPS *float64      `json:"ceiling_cps,omitempty"` // connections/s
 	Verdict    result.Status `json:"verdict"`
 	Reason     string        `json:"reason,omitempty"`
 	Warnings   []string      `json:"warnings,omitempty"`

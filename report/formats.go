@@ -73,7 +73,7 @@ func CSV(w io.Writer, runs ...Kept) error {
 		return num(*v)
 	}
 	for _, run := range runs {
-		for _, r := range run.Records {
+		for _, r := range worded(run.Records) {
 			kind := "trial"
 			if r.Parent == "" && r.Procedure != selfTest {
 				kind = "point"
@@ -91,7 +91,11 @@ func CSV(w io.Writer, runs ...Kept) error {
 				}
 			}
 			if l := r.Load; l != nil {
-				line = append(line, num(l.MeanSize), strconv.Itoa(l.Streams), num(float64(l.Intended)), num(float64(l.Offered)), num(float64(l.Forwarded)), l.Backend,
+				rates := []string{num(l.MeanSize), strconv.Itoa(l.Streams), num(float64(l.Intended)), num(float64(l.Offered)), num(float64(l.Forwarded))}
+				if ofConnections(r) { // its rates are no frames'
+					rates = []string{"", strconv.Itoa(l.Streams), "", "", ""}
+				}
+				line = append(append(line, rates...), l.Backend,
 					strconv.FormatInt(l.Stalls, 10), strconv.FormatInt(l.LongestStall, 10), num(l.StealRatio))
 			} else {
 				line = append(line, make([]string, 9)...)
@@ -224,7 +228,7 @@ func HTML(w io.Writer, d Document, recs []result.Record) error {
 	data, err := json.Marshal(struct {
 		Document Document        `json:"document"`
 		Records  []result.Record `json:"records"`
-	}{d, recs})
+	}{d, worded(recs)})
 	if err != nil {
 		return fmt.Errorf("encode the page's data: %w", err)
 	}

@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		make func() (result.Run, []result.Record)
-	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}} {
+	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"connections", connectionsRun}} {
 		run, recs := c.make()
 		d := Summarize(run, recs)
 		for ext, f := range map[string]func(io.Writer) error{
@@ -53,7 +53,7 @@ func TestGolden(t *testing.T) {
 			".md":   func(w io.Writer) error { return Markdown(w, d) },
 			".csv":  func(w io.Writer) error { return CSV(w, Kept{d, recs}) },
 		} {
-			if c.name != "firewall" && (ext == ".json" || ext == ".csv") {
+			if (c.name == "shared" || c.name == "hostile") && (ext == ".json" || ext == ".csv") {
 				continue // they differ from the first by what other tests look at
 			}
 			var b bytes.Buffer
@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestTextIsNarrowAndPlain(t *testing.T) {
-	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile} {
+	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, connectionsRun} {
 		run, recs := make()
 		run.Command = nil // a command is never broken
 		var b bytes.Buffer

@@ -26,7 +26,12 @@ func serviceName(r Row) string {
 	case "filter":
 		s += ", " + count(r.Rules, "rule")
 	case "nat":
-		s += ", " + count(r.Flows, "flow")
+		if r.Connections == nil {
+			s += ", " + count(r.Flows, "flow")
+		}
+	}
+	if r.Networks > 1 {
+		s += ", " + count(r.Networks, "network")
 	}
 	if r.IP == 6 {
 		s += ", IPv6"
@@ -36,8 +41,17 @@ func serviceName(r Row) string {
 
 func name(r Row) string {
 	words := []string{serviceName(r), r.Direction, frameWords(r.FrameSize)}
-	if index(suiteProcedures, r.Procedure) < len(suiteProcedures) || r.Procedure == securityProcedure {
+	if index(suiteProcedures, r.Procedure) < len(suiteProcedures) || r.Procedure == securityProcedure || r.Connections != nil {
 		words = append([]string{strings.ReplaceAll(r.Procedure, "-", " ")}, words...)
+	}
+	if c := r.Connections; c != nil {
+		if c.concurrent() {
+			words[0] += " at once"
+		}
+		words = append(words, "response "+frameWords(strconv.Itoa(c.ResponseSize)))
+		if c.Rate > 0 {
+			words = append(words, "at "+si(ptr(float64(c.Rate)), "")+" connections/s")
+		}
 	}
 	if r.Security != nil {
 		words = append(words, "load "+strings.Replace(r.Security.Load, "%", " %", 1))
@@ -70,6 +84,8 @@ func quantity(v float64, sym unit.Symbol, b result.Bound) string {
 		return s + plain(v)
 	case "frame":
 		return s + plain(v) + " frames"
+	case "1/s":
+		return s + strings.TrimSpace(unit.SI(v)) + "/s"
 	}
 	return s + unit.SI(v) + string(sym)
 }
@@ -266,7 +282,7 @@ func (r *Row) figure(metric string) (float64, unit.Symbol) {
 
 func (r *Row) holds(where []result.Pair) bool {
 	have := map[string]string{"service": r.Service, "direction": r.Direction, "frame_size": r.FrameSize,
-		"rules": strconv.Itoa(r.Rules), "flows": strconv.Itoa(r.Flows), "ip": strconv.Itoa(r.IP), "procedure": r.Procedure}
+		"rules": strconv.Itoa(r.Rules), "flows": strconv.Itoa(r.Flows), "networks": strconv.Itoa(max(r.Networks, 1)), "ip": strconv.Itoa(r.IP), "procedure": r.Procedure}
 	return !slices.ContainsFunc(where, func(p result.Pair) bool { return have[p.Key] != p.Value })
 }
 
@@ -276,9 +292,15 @@ func summary(d Document) string {
 	r := headline(d.Rows)
 	if r == nil {
 		for _, s := range d.SelfTests {
-			if s.CeilingFPS != nil {
-				return fmt.Sprintf("The tester alone, %s: %s.", s.Name, quantity(*s.CeilingFPS, "frame/s", ""))
+			if c := s.ceiling(); c != "" {
+				return fmt.Sprintf("The tester alone, %s: %s.", s.Name, c)
 			}
+		}
+		return ""
+	}
+	if r.Connections != nil {
+		if s := r.Connections.summary(); s != "" {
+			return fmt.Sprintf("TCP, %s: %s.", serviceName(*r), s)
 		}
 		return ""
 	}
@@ -325,7 +347,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil {
 			return &rows[i]
 		}
 	}
@@ -345,7 +367,10 @@ func caveat(d Document) string {
 	case "memory":
 		s = "Measured on links in memory: this shows that the procedure works, and says nothing about a box."
 	}
-	if d.Placement == "shared" {
+	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections == nil })
+	if d.Placement == "shared" && only {
+		s += " Tester and box share a CPU (placement shared): the rate under overload is a lower bound, and no limit is searched."
+	} else if d.Placement == "shared" {
 		s += " Tester and box share a CPU (placement shared): the forwarding rate is a lower bound, and no throughput is claimed."
 	}
 	return strings.TrimSpace(s)
@@ -391,6 +416,9 @@ func sure(d Document, recs []result.Record) []string {
 	if widest != nil {
 		out = append(out, fmt.Sprintf("A throughput interval reaches from the highest load confirmed without loss to the lowest from which every trial lost; %s %s is %s to %s.",
 			map[bool]string{true: "that of", false: fmt.Sprintf("the widest of %d,", intervals)}[intervals == 1], widest.Name+map[bool]string{true: "", false: ","}[intervals == 1], quantity(*widest.ThroughputFPS, "frame/s", ""), quantity(*widest.ThroughputFPSHi, "frame/s", "")))
+	}
+	if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections != nil && r.Connections.Found != nil }) {
+		out = append(out, "An interval of connections/s reaches from the rate of a longer trial without a failed connection to the one from which on every trial of the search had failed ones.")
 	}
 	if over > 0 {
 		s := fmt.Sprintf("Rates under overload are medians of at least %s", count(least, "trial"))
@@ -441,60 +469,4 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return strconv.Itoa(n) + " " + many
-}
-
-// bottleneck looks at the row that decided the verdict, or else at the
-// headline's, and says what to try there.
-func bottleneck(d Document, points []result.Record, trials map[string][]result.Record) (*Bottleneck, string) {
-	r := headline(d.Rows)
-	for _, f := range d.Findings {
-		if f.Status == d.Verdict && f.Status != result.Passed {
-			if missed, _ := nearest(d, f.Criterion); missed != nil {
-				r = missed
-			}
-			break
-		}
-	}
-	if r == nil {
-		return nil, ""
-	}
-	p := points[slices.IndexFunc(points, func(p result.Record) bool { return p.ID == r.ID })]
-	valid := false // an invalid trial tells of the tester, where there is no other
-	for _, t := range trials[p.ID] {
-		if ok := t.Status != result.Invalid; t.Account != nil && (ok || !valid) && result.Get(t.Config, "trial") == "overload" {
-			p, valid = t, ok
-		}
-	}
-	if r.Security != nil {
-		p.Account = wanted(p.Account)
-	}
-	c := verdict.Case{Record: p}
-	for _, s := range d.Environment {
-		c.Environment = append(c.Environment, result.Pair{Key: s.Key, Value: s.Before})
-	}
-	limits := verdict.Limits(c)
-	if len(limits) == 0 {
-		return nil, ""
-	}
-	l := limits[0]
-	return &Bottleneck{Row: r.ID, Name: r.Name, Cause: l.Cause, Sentence: l.Sentence, Evidence: l.Evidence}, l.Next
-}
-
-func next(d Document, advice string) (out []string) {
-	busy := slices.ContainsFunc(d.Warnings, func(w string) bool { return strings.Contains(w, "was not idle") })
-	if often := d.Books.Invalid*10 > d.Books.Trials; often && busy {
-		out = append(out, "Stop what else runs on this machine and repeat: the tester, too, had to share it.")
-	} else if often {
-		out = append(out, "Repeat it where the tester is disturbed less: the reasons of the invalid trials are on the page.")
-	}
-	if advice != "" {
-		out = append(out, advice)
-	}
-	if d.Placement == "shared" {
-		out = append(out, "Give the box's receive work a CPU of its own (placement split): then throughput without loss can be measured.")
-	}
-	if d.Preset == "quick" && len(d.NotMeasured) > 0 {
-		out = append(out, "Run it with --standard: it takes longer, narrows the intervals, and measures some of what the quick preset leaves out.")
-	}
-	return out
 }

@@ -107,3 +107,41 @@ func TestSuiteTables(t *testing.T) {
 		}
 	}
 }
+
+// Points that differ in their networks are rows of their own, and say so.
+func TestNetworksAreTold(t *testing.T) {
+	run, recs := suiteRun()
+	for _, r := range recs {
+		if r.Parent == "" && r.Procedure == "throughput" {
+			r.ID += "/networks=256"
+			r.Config = append([]result.Pair{{Key: "networks", Value: "256"}}, r.Config...)
+			recs = append(recs, r)
+		}
+	}
+	names := map[string]int{}
+	for _, row := range Summarize(run, recs).Rows {
+		if row.Procedure == "throughput" {
+			names[row.Name]++
+			if many := strings.Contains(row.Name, "route, 256 networks, "); many != (row.Networks == 256) {
+				t.Errorf("the row %q has %d networks", row.Name, row.Networks)
+			}
+		}
+	}
+	if len(names) != 12 {
+		t.Errorf("rows %v", names)
+	}
+}
+
+// A run from before there were several networks compares with one of one network.
+func TestOneNetworkIsNoDifference(t *testing.T) {
+	of := func(value string) string {
+		r := result.Record{Procedure: "throughput", Config: []result.Pair{{Key: "service", Value: "route"}}}
+		if value != "" {
+			r.Config = append(r.Config, result.Pair{Key: "networks", Value: value})
+		}
+		return stripped(r, nil)
+	}
+	if of("") != of("1") || of("1") == of("256") {
+		t.Errorf("%s, %s, %s", of(""), of("1"), of("256"))
+	}
+}

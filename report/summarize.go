@@ -34,6 +34,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		Machines: run.Machines, Backend: run.Backend, Metrics: run.Metrics, Plan: run.Plan, Seed: run.Seed,
 		Command: shell(run.Command), Rows: []Row{},
 	}
+	recs = worded(recs)
 	d.Environment = environment(run.Environments)
 	for _, s := range d.Environment {
 		if s.Key == "placement" {
@@ -124,11 +125,17 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	}
 	r.Rules, _ = strconv.Atoi(result.Get(p.Config, "rules"))
 	r.Flows, _ = strconv.Atoi(result.Get(p.Config, "flows"))
+	if n, _ := strconv.Atoi(result.Get(p.Config, "networks")); n > 1 {
+		r.Networks = n
+	}
 	r.IP, _ = strconv.Atoi(result.Get(p.Config, "ip"))
 	get := func(metric string) figure { return merge(metric, valid) }
 	r.Security = securityOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
+	r.Connections = connectionsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Name = name(r)
-	r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
+	if r.Connections == nil {
+		r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
+	}
 	for _, x := range repeats {
 		if x.Status != r.Verdict && verdict.Worst(x.Status, r.Verdict) == x.Status {
 			r.Verdict, r.Reason = x.Status, x.Reason
@@ -161,6 +168,10 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		r.Bound = t.bound
 	case drop.value != nil:
 		r.Bound = drop.bound
+	case r.Connections != nil && r.Connections.Found != nil:
+		r.Bound = r.Connections.Found.Bound
+	case r.Connections != nil && r.Connections.Overload != nil:
+		r.Bound = r.Connections.Overload.Bound
 	default:
 		r.Bound = f.bound
 	}
@@ -175,7 +186,7 @@ func typical(points []result.Record) result.Record {
 }
 
 func overload(p result.Record) float64 {
-	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps"} {
+	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps", "connections_cps", "connections_complete_cps"} {
 		if v := p.Value(m); v != nil {
 			return v.Value
 		}
@@ -243,6 +254,10 @@ func selfTestOf(r result.Record) SelfTest {
 	for _, p := range r.Config {
 		if p.Key == "frame_size" {
 			words = append(words, frameWords(p.Value))
+		} else if ofConnections(r) && p.Key == "response_size" {
+			words = append(words, "response "+frameWords(p.Value))
+		} else if ofConnections(r) && p.Key == connectionsProcedure {
+			words = append(words, p.Key)
 		} else if p.Key != "trial" && p.Key != "duration" {
 			words = append(words, p.Key+" "+p.Value)
 		}
@@ -250,7 +265,11 @@ func selfTestOf(r result.Record) SelfTest {
 	if len(words) > 0 {
 		s.Name = strings.Join(words, ", ")
 	}
-	if v := r.Value("ceiling_fps"); v != nil {
+	if ofConnections(r) {
+		if v := r.Value("connections_complete_cps"); v != nil {
+			s.CeilingCPS = &v.Value
+		}
+	} else if v := r.Value("ceiling_fps"); v != nil {
 		s.CeilingFPS = &v.Value
 	} else if r.Load != nil {
 		s.CeilingFPS = ptr(float64(r.Ceiling()))
@@ -330,9 +349,9 @@ func order(a, b Row) int {
 		return math.MaxInt // mixes after the sizes
 	}
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
-		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.IP, b.IP),
+		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP),
 		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)))
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections))
 }
 
 func index(list []string, s string) int {

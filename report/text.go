@@ -178,6 +178,7 @@ func tables(d Document) []table {
 	late := make("Latency", "at frame/s", "p50", "p99", "max")
 	open := make("Books that do not close, and what disturbed", "stalls", "longest", "steal", "unexplained")
 	suite := newSuiteTables(make)
+	connections := newConnectionTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	for _, r := range d.Rows {
@@ -199,6 +200,13 @@ func tables(d Document) []table {
 				t.notes = append(t.notes, note{"note", s})
 			}
 			phased = append(phased, &t)
+			continue
+		}
+		if r.Connections != nil {
+			connections.add(r, func(t *table) (marks string) {
+				marks, own = noted.of(t, own), nil
+				return marks
+			})
 			continue
 		}
 		if suite.add(r, add) {
@@ -232,7 +240,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	var out []table
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -325,6 +333,9 @@ func (r *Row) booked() string {
 	if r.Security != nil {
 		return r.Name + ", all phases"
 	}
+	if r.Connections != nil {
+		return r.Name + ", frames of both ends"
+	}
 	return r.Name + ", last overload trial"
 }
 
@@ -404,10 +415,7 @@ func measured(d Document) (out []string) {
 	}
 	para("tester")
 	for _, s := range d.SelfTests {
-		w := s.Name + " no ceiling"
-		if s.CeilingFPS != nil {
-			w = s.Name + " " + quantity(*s.CeilingFPS, "frame/s", "")
-		}
+		w := s.Name + " " + cmp.Or(s.ceiling(), "no ceiling")
 		if s.Verdict != result.Passed {
 			w += " (" + string(s.Verdict) + ")"
 		}

@@ -66,6 +66,9 @@ func overloadRate(metric string, r result.Record) (float64, bool) {
 // course says in sentences whether the figures of a configuration stayed where
 // they were while its repeats were measured.
 func course(repeats, recs []result.Record) (out []string) {
+	if len(repeats) > 0 && repeats[0].Procedure == connectionsProcedure {
+		return nil // its overload trials are at different rates
+	}
 	metric := "forwarding_rate_fps"
 	if slices.ContainsFunc(repeats, func(p result.Record) bool { return p.Value("drop_rate_fps") != nil }) {
 		metric = "drop_rate_fps"

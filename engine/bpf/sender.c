@@ -3,7 +3,7 @@
  * The sender of the xdp backend: run over and over by BPF_PROG_RUN with live
  * frames, on one thread.
  *
- *   due? (paced) -> size -> headers of the size -> flow -> sequence, time -> redirect
+ *   due? (paced) -> size -> headers of the size -> flow, network -> sequence, time -> redirect
  *
  * Pages are recycled as the DUT left them, so every octet that can differ from
  * zero is written each time. The verdict is not transmission: the port's
@@ -18,6 +18,7 @@
 /* Set before loading; the verifier removes what does not apply. */
 const volatile bool ipv6;
 const volatile bool mixed; /* more than one size */
+const volatile bool networked; /* frames go to several networks */
 const volatile u32 lanes = 1;
 
 struct variant {
@@ -35,12 +36,14 @@ struct lane {
 	u32 flows;
 	u32 sizes;
 	u32 answer;
+	u32 networks;
 	/* state */
 	u64 issued;
 	u32 size;
 	u32 flow;
 	u32 flow_addr;
 	u32 flow_port;
+	u32 network;
 	u64 first;
 	u64 last;
 	struct variant variants[MAX_SIZES];
@@ -62,7 +65,7 @@ int send(struct xdp_md *ctx)
 	struct variant *v;
 	struct lane *l;
 	u64 now = 0, k;
-	u32 lane, addr, port, size;
+	u32 lane, addr, port, size, word = 0;
 
 	if (!under_way(&now) || (paced && !due(now)))
 		return XDP_DROP;
@@ -109,6 +112,13 @@ int send(struct xdp_md *ctx)
 		l->flow_port = 0;
 		l->flow_addr++;
 	}
+	if (networked && l->networks > 1) {
+		u32 n = l->network;
+
+		l->network = n + 1 == l->networks ? 0 : n + 1;
+		*(u8 *)(data + ETH_LEN + (ipv6 ? 24 + 6 : 16 + 2)) = n;
+		word = (n & 0xff) << 8; /* of the checksums, that n is in */
+	}
 	if (now) {
 		if (!l->first)
 			l->first = now;
@@ -118,7 +128,7 @@ int send(struct xdp_md *ctx)
 	}
 
 	if (ipv6) {
-		u32 sum = v->udp_sum + (addr >> 16) + (addr & 0xffff) + port +
+		u32 sum = v->udp_sum + word + (addr >> 16) + (addr & 0xffff) + port +
 			  (((u32)k >> 16) & 0xffff) + ((u32)k & 0xffff) + (now >> 48) +
 			  ((now >> 32) & 0xffff) + ((now >> 16) & 0xffff) + (now & 0xffff);
 		u16 csum = fold(sum);
@@ -134,7 +144,7 @@ int send(struct xdp_md *ctx)
 		STORE32(data + ETH_LEN + IP6_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
 		STORE64(data + ETH_LEN + IP6_LEN + UDP_LEN + 10, bpf_cpu_to_be64(now));
 	} else {
-		u16 csum = fold(v->ip_sum + (addr >> 16) + (addr & 0xffff));
+		u16 csum = fold(v->ip_sum + word + (addr >> 16) + (addr & 0xffff));
 
 		if (l->answer) {
 			STORE32(data + ETH_LEN + 16, bpf_htonl(addr));

@@ -84,6 +84,7 @@ export interface Row {
   mean_frame_size?: number;
   rules: number;
   flows: number;
+  networks?: number;
   ip?: number;
   verdict: string;
   reason?: string;
@@ -119,6 +120,7 @@ export interface Row {
   steal_ratio?: number;
   suite?: Suite;
   security?: Security;
+  connections?: Connections;
   ledger?: Account;
   warnings?: string[];
 }
@@ -126,6 +128,7 @@ export interface Row {
 export interface SelfTest {
   name: string;
   ceiling_fps?: number;
+  ceiling_cps?: number;
   verdict: string;
   reason?: string;
   warnings?: string[];
@@ -306,6 +309,29 @@ export interface Security {
   known_bad_sent: Figure | null;
   known_bad_blocked?: Figure;
   known_bad_arrived: Figure | null;
+}
+
+export interface Connections {
+  mode: string;
+  response_size: number;
+  rate?: number;
+  connections_cps?: Figure;
+  connections_overload_cps?: Figure;
+  connections_ceiling_cps?: Figure;
+  connections_offered_cps?: Figure;
+  connections_complete_cps?: Figure;
+  connections_opened?: Figure;
+  connections_concurrent?: Figure;
+  connections_failed?: Figure;
+  handshake_p50_s?: Figure;
+  handshake_p99_s?: Figure;
+  ttfb_p50_s?: Figure;
+  ttfb_p99_s?: Figure;
+  ttfb_max_s?: Figure;
+  goodput_bps?: Figure;
+  conntrack_entries?: Figure;
+  conntrack_most?: Figure;
+  gave?: string[];
 }
 
 export interface Delay {

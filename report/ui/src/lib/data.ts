@@ -30,6 +30,7 @@ export function serviceName(r: Row): string {
   let s = services[r.service] ?? (r.service || r.procedure);
   if (r.service === "filter") s += `, ${r.rules} ${r.rules === 1 ? "rule" : "rules"}`;
   if (r.service === "nat") s += `, ${r.flows} ${r.flows === 1 ? "flow" : "flows"}`;
+  if (r.networks) s += `, ${r.networks} networks`;
   if (r.ip === 6) s += ", IPv6";
   return s;
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/verdict"
+)
+
+// bottleneck looks at the row that decided the verdict, or else at the
+// headline's, and says what to try there.
+func bottleneck(d Document, points []result.Record, trials map[string][]result.Record) (*Bottleneck, string) {
+	r := headline(d.Rows)
+	for _, f := range d.Findings {
+		if f.Status == d.Verdict && f.Status != result.Passed {
+			if missed, _ := nearest(d, f.Criterion); missed != nil {
+				r = missed
+			}
+			break
+		}
+	}
+	if r == nil {
+		return nil, ""
+	}
+	p := points[slices.IndexFunc(points, func(p result.Record) bool { return p.ID == r.ID })]
+	valid := false // an invalid trial tells of the tester, where there is no other
+	for _, t := range trials[p.ID] {
+		if ok := t.Status != result.Invalid; t.Account != nil && (ok || !valid) && result.Get(t.Config, "trial") == "overload" {
+			p, valid = t, ok
+		}
+	}
+	if r.Security != nil {
+		p.Account = wanted(p.Account)
+	}
+	c := verdict.Case{Record: p}
+	for _, s := range d.Environment {
+		c.Environment = append(c.Environment, result.Pair{Key: s.Key, Value: s.Before})
+	}
+	limits := verdict.Limits(c)
+	if len(limits) == 0 {
+		return nil, ""
+	}
+	l := limits[0]
+	if r.Connections != nil {
+		l.Sentence = inConnections(l.Sentence)
+	}
+	return &Bottleneck{Row: r.ID, Name: r.Name, Cause: l.Cause, Sentence: l.Sentence, Evidence: l.Evidence}, l.Next
+}
+
+func next(d Document, advice string) (out []string) {
+	busy := slices.ContainsFunc(d.Warnings, func(w string) bool { return strings.Contains(w, "was not idle") })
+	if often := d.Books.Invalid*10 > d.Books.Trials; often && busy {
+		out = append(out, "Stop what else runs on this machine and repeat: the tester, too, had to share it.")
+	} else if often {
+		out = append(out, "Repeat it where the tester is disturbed less: the reasons of the invalid trials are on the page.")
+	}
+	if advice != "" {
+		out = append(out, advice)
+	}
+	if d.Placement == "shared" {
+		out = append(out, "Give the box's receive work a CPU of its own (placement split): then throughput without loss can be measured.")
+	}
+	if d.Preset == "quick" && len(d.NotMeasured) > 0 {
+		out = append(out, "Run it with --standard: it takes longer, narrows the intervals, and measures some of what the quick preset leaves out.")
+	}
+	return out
+}

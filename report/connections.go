@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Connections is what procedure connections found at a row; a figure that was not
+// measured is nil. Rates are in connections/s.
+type Connections struct {
+	Mode         string `json:"mode"`           // rate, concurrent
+	ResponseSize int    `json:"response_size"`  // octets, beside the HTTP header
+	Rate         int    `json:"rate,omitempty"` // that was given, connections/s; 0: searched, or the procedure's own
+
+	Found    *Figure `json:"connections_cps,omitempty"`          // highest rate of which none failed; nil where a rate was given
+	Overload *Figure `json:"connections_overload_cps,omitempty"` // most that were complete, whatever failed
+	Ceiling  *Figure `json:"connections_ceiling_cps,omitempty"`  // of the tester, by its self-test
+
+	Offered      *Figure `json:"connections_offered_cps,omitempty"` // in the trial that all that follows is of
+	Complete     *Figure `json:"connections_complete_cps,omitempty"`
+	Opened       *Figure `json:"connections_opened,omitempty"`
+	Held         *Figure `json:"connections_concurrent,omitempty"` // mode concurrent
+	Failed       *Figure `json:"connections_failed,omitempty"`
+	HandshakeP50 *Figure `json:"handshake_p50_s,omitempty"` // SYN to SYN-ACK
+	HandshakeP99 *Figure `json:"handshake_p99_s,omitempty"`
+	OctetP50     *Figure `json:"ttfb_p50_s,omitempty"` // SYN to the response's first octet
+	OctetP99     *Figure `json:"ttfb_p99_s,omitempty"`
+	OctetMax     *Figure `json:"ttfb_max_s,omitempty"`
+	Goodput      *Figure `json:"goodput_bps,omitempty"`
+	Entries      *Figure `json:"conntrack_entries,omitempty"` // of the box's connection table
+	Most         *Figure `json:"conntrack_most,omitempty"`    // that it takes
+
+	Gave []string `json:"gave,omitempty"` // what the box's counters say of the trials in which connections failed, in clauses
+}
+
+const connectionsProcedure = "connections"
+
+// orderConnections puts rates before what is held, and small responses first.
+func orderConnections(a, b *Connections) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return cmp.Or(-cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.ResponseSize, b.ResponseSize), cmp.Compare(a.Rate, b.Rate))
+}
+
+// concurrent says whether connections were held open at once.
+func (c *Connections) concurrent() bool { return c.Mode == "concurrent" }
+
+// connectionsOf is nil for rows of other procedures.
+func connectionsOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Connections {
+	if p.Procedure != connectionsProcedure {
+		return nil
+	}
+	c := &Connections{
+		Mode:  result.Get(p.Config, "mode"),
+		Found: at("connections_cps"), Overload: at("connections_overload_cps"), Ceiling: at("connections_ceiling_cps"),
+		Offered: at("connections_offered_cps"), Complete: at("connections_complete_cps"),
+		Opened: at("connections_opened"), Held: at("connections_concurrent"), Failed: at("connections_failed"),
+		HandshakeP50: at("handshake_p50_s"), HandshakeP99: at("handshake_p99_s"),
+		OctetP50: at("ttfb_p50_s"), OctetP99: at("ttfb_p99_s"), OctetMax: at("ttfb_max_s"), Goodput: at("goodput_bps"),
+		Entries: at("conntrack_entries"), Most: at("conntrack_most"), Gave: gave(trials),
+	}
+	c.ResponseSize, _ = strconv.Atoi(result.Get(p.Config, "response_size"))
+	c.Rate, _ = strconv.Atoi(result.Get(p.Config, "rate"))
+	return c
+}
+
+// gave is what the box's counters say of the valid trials in which connections
+// failed: of its connection table, or else where most frames ended.
+func gave(trials []result.Record) (out []string) {
+	var full, unplaced, evicted bool
+	var drops []result.Term
+	for _, t := range trials {
+		count := func(metric string) float64 {
+			if v := t.Value(metric); v != nil {
+				return v.Value
+			}
+			return 0
+		}
+		if !fit(t) || count("connections_failed") == 0 {
+			continue
+		}
+		full = full || count("conntrack_drop") > count("conntrack_insert_failed") && count("conntrack_entries") >= count("conntrack_most")
+		unplaced = unplaced || count("conntrack_insert_failed") > 0
+		evicted = evicted || count("conntrack_early_drop") > 0
+		if t.Account == nil {
+			continue
+		}
+		for _, d := range t.Account.Drops {
+			i := slices.IndexFunc(drops, func(o result.Term) bool { return o.Place == d.Place && o.Name == d.Name })
+			if i < 0 {
+				drops = append(drops, result.Term{Place: d.Place, Name: d.Name, N: d.N})
+			} else {
+				drops[i].N += d.N
+			}
+		}
+	}
+	if full {
+		out = append(out, "the connection table was full")
+	}
+	if unplaced {
+		out = append(out, "connections found no place in the connection table")
+	}
+	if evicted {
+		out = append(out, "connections were evicted from the connection table for others")
+	}
+	if len(out) > 0 || len(drops) == 0 {
+		return out
+	}
+	most := slices.MaxFunc(drops, func(a, b result.Term) int { return int(a.N - b.N) })
+	return []string{fmt.Sprintf("most lost frames ended at %s (%s)", most.Place, most.Name)}
+}
+
+// perSecond is a rate of connections: ">= 144 k connections/s".
+func perSecond(f *Figure) string { return f.si("") + " connections/s" }
+
+// summary is the row in a sentence's second half.
+func (c *Connections) summary() string {
+	var parts []string
+	switch {
+	case c.concurrent() && c.Held != nil && c.Opened != nil:
+		parts = append(parts, fmt.Sprintf("%s of %s connections open at once", thousands(int64(c.Held.Value)), thousands(int64(c.Opened.Value))))
+	case c.Found != nil:
+		parts = append(parts, perSecond(c.Found)+" without a failed one")
+	case c.Overload == nil && c.Complete != nil && c.Offered != nil: // at the rate given
+		parts = append(parts, fmt.Sprintf("%s complete, %s offered", perSecond(c.Complete), c.Offered.si("")))
+		if c.Failed != nil && c.Opened != nil {
+			parts = append(parts, fmt.Sprintf("%s of %s failed", thousands(int64(c.Failed.Value)), thousands(int64(c.Opened.Value))))
+		}
+	}
+	if c.Overload != nil {
+		s := c.Overload.si("") + " completed under overload"
+		if c.Found == nil {
+			s = perSecond(c.Overload) + " completed under overload"
+		}
+		parts = append(parts, s)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := strings.Join(parts, ", ")
+	if len(c.Gave) > 0 {
+		text += "; " + strings.Join(c.Gave, "; ")
+	}
+	return text
+}
+
+// times are the cells of handshake, first octet and goodput.
+func (c *Connections) times() []string {
+	return []string{c.HandshakeP50.si("s"), c.HandshakeP99.si("s"), c.OctetP50.si("s"), c.OctetP99.si("s"), c.Goodput.si("")}
+}
+
+// A connectionTables is the tables of connections.
+type connectionTables struct{ rate, times, held *table }
+
+func newConnectionTables() connectionTables {
+	make := func(title string, cols ...string) *table {
+		t := &table{title: title, head: append([]string{"service", "response"}, cols...), right: []bool{false, true}}
+		for _, c := range cols {
+			t.right = append(t.right, c != notesColumn)
+		}
+		return t
+	}
+	return connectionTables{
+		rate:  make("New TCP connections, in connections/s: without a failed one; complete under overload; the tester's ceiling", "found", "interval", "complete", "ceiling", "found of it", "n", notesColumn),
+		times: make("Times and goodput in the trial at that rate, or at the one given (connections/s): p50, p99; bit/s", "offered", "failed", "handshake", "p99", "1st octet", "p99", "bit/s", notesColumn),
+		held:  make("Connections at once, opened at a rate (connections/s) and held", "at", "opened", "held", "failed", "entries", "most", "1st octet", "p99", notesColumn),
+	}
+}
+
+// add puts r's figures into the tables that they belong to; notes writes r's notes
+// under a table, under the first alone, and returns their marks.
+func (t connectionTables) add(r Row, notes func(t *table) string) {
+	c := r.Connections
+	id := []string{serviceName(r), strconv.Itoa(c.ResponseSize) + " B"}
+	add := func(t *table, cells ...string) { t.add(slices.Concat(id, cells, []string{notes(t)})...) }
+	if c.concurrent() {
+		add(t.held, c.Offered.si(""), c.Opened.whole(), c.Held.whole(), c.Failed.whole(), c.Entries.whole(), c.Most.whole(), c.OctetP50.si("s"), c.OctetP99.si("s"))
+		return
+	}
+	if c.Found != nil || c.Overload != nil || c.Offered == nil {
+		of := "-"
+		if c.Found != nil && c.Ceiling != nil && c.Ceiling.Value > 0 {
+			of = percent(c.Found.Value / c.Ceiling.Value)
+		}
+		add(t.rate, c.Found.si(""), c.Found.interval(""), c.Overload.si(""), c.Ceiling.si(""), of, c.Found.n())
+	}
+	if c.Offered != nil {
+		add(t.times, append([]string{c.Offered.si(""), c.Failed.whole()}, c.times()...)...)
+	}
+}
+
+func (t connectionTables) all() []*table { return []*table{t.rate, t.times, t.held} }
+
+// whole is a number of things.
+func (f *Figure) whole() string {
+	if f == nil {
+		return "-"
+	}
+	return thousands(int64(f.Value))
+}
+
+// ofConnections says whether r's load is of connections: a trial or point of the
+// procedure, or its self-test.
+func ofConnections(r result.Record) bool {
+	return r.Procedure == connectionsProcedure || r.Procedure == selfTest && result.Get(r.Config, connectionsProcedure) != ""
+}
+
+var frameRate = regexp.MustCompile(`([0-9]) ([a-zA-Zµ]?)frame/s`)
+
+// inConnections names the unit of rates in a sentence on a load of connections:
+// what judges a trial takes every load for one of frames.
+func inConnections(s string) string {
+	s = frameRate.ReplaceAllString(s, "$1 $2 connections/s")
+	return strings.ReplaceAll(s, "  connections/s", " connections/s")
+}
+
+// worded are recs with the rates in the sentences of connections' records named
+// after what they are of.
+func worded(recs []result.Record) []result.Record {
+	if !slices.ContainsFunc(recs, ofConnections) {
+		return recs
+	}
+	recs = slices.Clone(recs)
+	for i := range recs {
+		r := &recs[i]
+		if !ofConnections(*r) {
+			continue
+		}
+		r.Reason, r.Warnings = inConnections(r.Reason), slices.Clone(r.Warnings)
+		for k := range r.Warnings {
+			r.Warnings[k] = inConnections(r.Warnings[k])
+		}
+	}
+	return recs
+}
+
+// ceiling is what the tester can offer, with its unit; "" where it is not known.
+func (s SelfTest) ceiling() string {
+	switch {
+	case s.CeilingCPS != nil:
+		return si(s.CeilingCPS, "") + " connections/s"
+	case s.CeilingFPS != nil:
+		return quantity(*s.CeilingFPS, unit.Symbol("frame/s"), "")
+	}
+	return ""
+}
