@@ -71,12 +71,12 @@ func (m *point) seek(ctx context.Context, steps int) error {
 func (m *point) limit(l search.Limit) {
 	switch {
 	case l.Clean+l.Lossy == 0:
-		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid, for the tester was held up", l.Invalid)
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid or in doubt, for the tester was held up", l.Invalid)
 		return
 	case l.Clean == 0:
 		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every load tried"
 	case l.Lower == 0:
-		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: no load without loss could be confirmed in %d trials, of which %d were clean, %d lost frames and %d were invalid", l.Clean+l.Lossy+l.Invalid, l.Clean, l.Lossy, l.Invalid)
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: no load without loss could be confirmed in %d trials, of which %d were clean, %d lost frames and %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Clean, l.Lossy, l.Invalid)
 		m.pdrs()
 		return
 	}
@@ -108,7 +108,7 @@ func (m *point) limit(l search.Limit) {
 		m.out.Warnings = append(m.out.Warnings, "no sharp limit: the bounds lie wider apart than the search asks")
 	}
 	if l.Invalid > 0 {
-		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d trials of the search were invalid and do not count", l.Invalid))
+		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d trials of the search were invalid or in doubt and do not count", l.Invalid))
 	}
 }
 
