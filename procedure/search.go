@@ -73,7 +73,7 @@ func (m *point) limit(l search.Limit) {
 	case l.Clean+l.Lossy == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid or in doubt, for the tester was held up", l.Invalid)
 		return
-	case l.Clean == 0:
+	case l.Clean == 0 && l.Invalid == 0:
 		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every load tried"
 	case l.Lower == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: no load without loss could be confirmed in %d trials, of which %d were clean, %d lost frames and %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Clean, l.Lossy, l.Invalid)

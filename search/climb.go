@@ -160,7 +160,8 @@ func (s Search) between(g Goal, r rung, v, before view, lo, hi unit.FrameRate) (
 			width = coarse
 		}
 	}
-	below := forecast / (1 + min(2, near*r.width*math.Pow(stride, float64(misses))))
+	step := 1 + min(2, near*r.width*math.Pow(stride, float64(misses+len(v.dead))))
+	below := forecast / step
 	above := forecast * (1 + near*r.width)
 	if lo > 0 { // as near as the width asks
 		above = min(above, max(float64(lo)/(1-0.85*r.width), forecast*(1+0.15*r.width)))
@@ -185,7 +186,7 @@ func (s Search) between(g Goal, r rung, v, before view, lo, hi unit.FrameRate) (
 		if forecast == 0 {
 			return hi / 2, true
 		}
-		return max(min(unit.FrameRate(below), hi*unit.FrameRate(1-near*r.width)), s.floor()), true
+		return max(min(unit.FrameRate(below), hi/unit.FrameRate(step)), s.floor()), true
 	case none && lo >= s.Max:
 		return 0, false
 	case !none && float64(hi-lo) <= width*float64(hi):
