@@ -43,9 +43,9 @@ func (g Goal) ladder() (out []rung) {
 // lost says whether t lost more than g allows.
 func (g Goal) lost(t Seen) bool { return t.Loss > g.Loss }
 
-// need is how many lossy trials make a strict goal's upper bound: three more where
-// trials contradict each other.
-func (g Goal) need(v view) int { return g.Lossy + 3*min(v.inversions, 1) }
+// need is how many lossy trials make a strict goal's upper bound: twice as many
+// where trials contradict each other.
+func (g Goal) need(v view) int { return g.Lossy * (1 + min(v.inversions, 1)) }
 
 // A view is a history by asked load, as one goal sees it from one rung.
 type view struct {
