@@ -255,7 +255,7 @@ func TestAFXDPSpecs(t *testing.T) {
 			}
 			clear(want)
 			length := builders[j].Build(seen[j], want)
-			builders[j].Stamp(want, s.Time)
+			builders[j].Stamp(want, stampOf(s))
 			seen[j]++
 			if !bytes.Equal(buf[:octets], want[:length]) {
 				t.Fatalf("case %d: frame %d arrived as\n%x, want\n%x", i, seen[j], buf[:octets], want[:length])

@@ -101,6 +101,7 @@ type RxReport struct {
 	Octets      uint64 // with FCS
 	Reordered   uint64 // RFC 4737: sequence below one that came before, not seen yet
 	Duplicate   uint64 // sequence seen before, in the window of the last 8,192
+	Late        uint64 // of Frames: those that left behind their schedule
 	Broken      uint64 // our magic, but lengths that do not fit
 	Span        uint64 // sequence numbers from 0, where a sender begins, to the highest seen, of all runs together; what is missing of them are Span - (Frames - Duplicate)
 	First, Last unit.Instant

@@ -149,7 +149,7 @@ func (f *feed) entry() *frame.Entry { return &f.w.Entries[f.i] }
 
 // take makes the frame at hand, in buf where it varies, and goes on to the next.
 // The octets stand until turn.
-func (f *feed) take(buf []byte, now unit.Instant) []byte {
+func (f *feed) take(buf []byte, stamp unit.Instant) []byte {
 	e, i := &f.w.Entries[f.i], f.i
 	if f.i++; f.w.last && f.i == f.w.Len() {
 		f.passes++
@@ -158,7 +158,7 @@ func (f *feed) take(buf []byte, now unit.Instant) []byte {
 		return f.w.Frame(i)
 	}
 	out := buf[:f.writer.Write(&f.w.Window, i, f.pass, buf)]
-	frame.Stamp(out, *e, now)
+	frame.Stamp(out, *e, stamp)
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -179,7 +180,7 @@ func (bed *matrixBed) carries(t *testing.T, k sourceKind, byOctets bool) {
 		t.Fatal(err)
 	}
 	r := reps[0]
-	n, octets := uint64(0), uint64(0)
+	n, octets, late := uint64(0), uint64(0), uint64(0)
 	for n < r.Accepted {
 		got := bed.next(true)
 		if got == nil {
@@ -188,7 +189,11 @@ func (bed *matrixBed) carries(t *testing.T, k sourceKind, byOctets bool) {
 		want, stamp, signature := draw()
 		if signature != 0 && len(got) == len(want) {
 			at := unit.Instant(binary.BigEndian.Uint64(got[signature+10:]))
-			if at != 0 && at < min(begin, r.First) || at > max(unit.Now(), r.Last) {
+			left := at &^ math.MinInt64
+			if left != at {
+				late++
+			}
+			if left != 0 && left < min(begin, r.First) || left > max(unit.Now(), r.Last) {
 				t.Fatalf("frame %d has time %d, sent from %d to %d", n, at, r.First, r.Last)
 			}
 			stamp(want, at)
@@ -205,6 +210,9 @@ func (bed *matrixBed) carries(t *testing.T, k sourceKind, byOctets bool) {
 	}
 	if n != intended || r.Accepted != n || r.Intended != n || r.Octets != octets || l.Passes > 0 && r.Passes != l.Passes || r.Refused+r.NotSent != 0 {
 		t.Errorf("%d frames of %d octets arrived; %+v", n, octets, r)
+	}
+	if late > r.Late || k.spec != nil && late != r.Late {
+		t.Errorf("%d frames are marked as late, and %d were", late, r.Late)
 	}
 	if extra := bed.next(false); extra != nil {
 		t.Errorf("another frame arrived: % x", extra)

@@ -154,7 +154,7 @@ func (s *memSender) batch(n int) bool {
 			return true
 		}
 		s.ready = max(s.ready, uint64(may)<<16) + s.cost
-		buf := st.next(s.origin + at)
+		buf := st.next(s.origin+at, s.pace.stamp(i, s.origin+at))
 		s.pace.take(i, s.origin+at, len(buf)+unit.FCS)
 		if st.feed != nil && st.feed.have() {
 			s.pace.captured(i, st.feed.entry().At)
@@ -164,14 +164,14 @@ func (s *memSender) batch(n int) bool {
 	return true
 }
 
-// next makes the stream's next frame, which leaves at now.
-func (st *memStream) next(now unit.Instant) []byte {
+// next makes the stream's next frame, which leaves at now and is stamped so.
+func (st *memStream) next(now, stamp unit.Instant) []byte {
 	buf := st.buf
 	if st.feed != nil {
-		buf = st.feed.take(buf, now)
+		buf = st.feed.take(buf, stamp)
 	} else {
 		buf = buf[:st.frames.Build(st.sent, buf)]
-		st.frames.Stamp(buf, now)
+		st.frames.Stamp(buf, stamp)
 	}
 	if st.sent == 0 {
 		st.first = now

@@ -52,6 +52,7 @@ type meterStream struct {
 	Begin      uint64
 	Top        uint64
 	Lowest     uint64
+	Late       uint64
 	Runs       uint64
 	Seen       [128]uint64
 	Past       [16]meterMark

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
@@ -78,6 +79,44 @@ func TestMetersFindTaggedFrames(t *testing.T) {
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// What a sender counts as late its meter finds marked, frame by frame.
+func TestLateFramesAreMarked(t *testing.T) {
+	mem := newMemRig(t, MemConfig{Ceiling: 500e3})
+	type bed struct {
+		tx Transmitter
+		rx Meter
+	}
+	beds := map[string]bed{"mem": {mem.tx, mem.wan}}
+	for _, b := range []Backend{newXDP(), newPacket(), newAFXDP()} {
+		from, to := quiet(t)
+		m, err := b.OpenMeter(context.Background(), to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		tx, err := b.OpenTransmitter(context.Background(), []host.Port{from}, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Close()
+		beds[b.Name()] = bed{tx, m}
+	}
+	for name, b := range beds {
+		for _, spec := range []frame.Spec{spec4(3, 64), spec6(3, 84)} {
+			arm(t, b.rx, true, 3)
+			// More than it can send, so that it falls behind.
+			reps, err := b.tx.Transmit(context.Background(), Load{Rate: 20e6, Count: 300}, Stream{ID: 3, Frames: spec})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := settled(t, b.rx, 300).Streams[0]
+			if s := reps[0]; r.Frames != 300 || s.Late == 0 || r.Late != s.Late || r.Broken != 0 || r.Latency.Quantile(1) > 1 {
+				t.Errorf("%s: %d frames arrived, %d of them late; %d were; %+v", name, r.Frames, r.Late, s.Late, r)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"boxdyno/frame"
 	"boxdyno/unit"
 )
 
@@ -225,15 +226,28 @@ func (p *pace) skip(n int) {
 	ln.over = ln.over || ln.total != 0 && ln.k == ln.total
 }
 
-// begin starts the line's next group at now.
-func (p *pace) begin(ln *line, now unit.Instant) {
-	behind := now - p.origin - ln.release
+// behind says whether the line's next group is late if it begins at now.
+func (p *pace) behind(ln *line, now unit.Instant) bool {
 	usual := p.step.times(p.group)
 	if p.load.Rate == 0 {
 		usual = max(ln.spacing, lateFloor)
 	}
-	ln.behind = behind >= usual
-	if behind > 0 && p.load.Late == Shift {
+	return now-p.origin-ln.release >= usual
+}
+
+// stamp is what line i's next frame says of when it leaves, at now.
+func (p *pace) stamp(i int, now unit.Instant) unit.Instant {
+	ln := &p.lines[i]
+	if !p.flat && (ln.left > 0 && ln.behind || ln.left == 0 && p.behind(ln, now)) {
+		return frame.Late(now)
+	}
+	return now
+}
+
+// begin starts the line's next group at now.
+func (p *pace) begin(ln *line, now unit.Instant) {
+	ln.behind = p.behind(ln, now)
+	if behind := now - p.origin - ln.release; behind > 0 && p.load.Late == Shift {
 		p.origin += behind
 	}
 	ln.went, ln.left = now, p.group

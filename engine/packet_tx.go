@@ -300,7 +300,7 @@ func (s *packetSender) round(now unit.Instant) (done int, at unit.Instant, left 
 	if st := &s.streams[0]; s.pace.flat && len(s.streams) == 1 && s.pace.lines[0].gaps == nil {
 		n := s.pace.room(s.burst)
 		for done < n && (st.feed == nil || st.feed.have()) {
-			st.add(now)
+			st.add(now, now)
 			done++
 		}
 		s.pace.skip(done)
@@ -315,7 +315,7 @@ func (s *packetSender) round(now unit.Instant) (done int, at unit.Instant, left 
 		if at > now || st.feed != nil && !st.feed.have() {
 			break
 		}
-		s.pace.take(i, now, st.add(now))
+		s.pace.take(i, now, st.add(now, s.pace.stamp(i, now)))
 		if st.feed != nil && st.feed.have() {
 			s.pace.captured(i, st.feed.entry().At)
 		}
@@ -376,20 +376,20 @@ func (s *packetSender) account(now unit.Instant, done int) {
 	s.cost += (min(each, 4*s.cost) - s.cost) / 16
 }
 
-// add puts the stream's next frame into its lane's queue and returns its octets,
-// with FCS.
-func (st *packetStream) add(now unit.Instant) int {
+// add puts the stream's next frame, stamped so, into its lane's queue and returns
+// its octets, with FCS.
+func (st *packetStream) add(now, stamp unit.Instant) int {
 	q := st.queue
 	buf := st.bufs[q.n]
 	switch {
 	case st.same:
 		binary.BigEndian.PutUint32(buf[st.frames.Layout.Sequence:], uint32(st.sent))
-		binary.BigEndian.PutUint64(buf[st.frames.Layout.Time:], uint64(now))
+		binary.BigEndian.PutUint64(buf[st.frames.Layout.Time:], uint64(stamp))
 	case st.feed != nil:
-		buf = st.feed.take(buf, now)
+		buf = st.feed.take(buf, stamp)
 	default:
 		buf = buf[:st.frames.Build(st.sent, buf)]
-		st.frames.Stamp(buf, now)
+		st.frames.Stamp(buf, stamp)
 	}
 	q.iovs[q.n].Base = &buf[0]
 	q.iovs[q.n].SetLen(len(buf))

@@ -21,7 +21,7 @@ const (
 type tracker struct {
 	frames, octets       uint64
 	reordered, duplicate uint64
-	broken               uint64
+	broken, late         uint64
 	first, last          unit.Instant
 	gap                  unit.Instant
 
@@ -84,6 +84,9 @@ func (t *tracker) whole(s frame.Signature, octets int, at unit.Instant) {
 	}
 	if t.frames == 0 {
 		t.first = at
+	}
+	if s.Late {
+		t.late++
 	}
 	t.order(s.Sequence, s.Time, at)
 	t.last = at
@@ -151,7 +154,7 @@ func (t *tracker) forget(from, to uint64) {
 func (t *tracker) report(stream uint16) RxReport {
 	r := RxReport{
 		Stream: stream, Frames: t.frames, Octets: t.octets,
-		Reordered: t.reordered, Duplicate: t.duplicate, Broken: t.broken,
+		Reordered: t.reordered, Duplicate: t.duplicate, Broken: t.broken, Late: t.late,
 		First: t.first, Last: t.last, Gap: t.gap, Rate: rateOver(t.frames, t.first, t.last),
 	}
 	if t.begun {

@@ -107,6 +107,14 @@ func TestTrackerTimes(t *testing.T) {
 	}
 }
 
+// stampOf is what a sender stamped a frame with that carries s.
+func stampOf(s frame.Signature) unit.Instant {
+	if s.Late {
+		return frame.Late(s.Time)
+	}
+	return s.Time
+}
+
 func testSpec() frame.Spec {
 	return frame.Spec{
 		Sizes: []unit.FrameSize{64}, Flows: 1,

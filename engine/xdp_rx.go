@@ -262,6 +262,7 @@ func sumStream(id uint16, perCPU []meterStream) RxReport {
 		r.Reordered += s.Reordered
 		r.Duplicate += s.Duplicate
 		r.Broken += s.Broken
+		r.Late += s.Late
 		if s.Frames != 0 {
 			span(&r.First, &r.Last, s.First, s.Last)
 			r.Gap = max(r.Gap, unit.Instant(s.Gap))

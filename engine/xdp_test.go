@@ -306,7 +306,7 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 				clear(want)
 				n := b.Build(k, want)
 				sig, _ := frame.Parse(opts.DataOut)
-				b.Stamp(want, sig.Time)
+				b.Stamp(want, stampOf(sig))
 				if sig.Time == 0 || !bytes.Equal(opts.DataOut, want[:n]) {
 					t.Fatalf("frame %d is\n% x, want\n% x", k, opts.DataOut, want[:n])
 				}

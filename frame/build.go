@@ -15,7 +15,8 @@ const (
 	udpLen = 8
 
 	// SignatureLen is the signature's octets: magic 4, stream 2, sequence 4,
-	// transmit time 8, all in network byte order.
+	// transmit time 8, all in network byte order. The time's highest bit says that
+	// the frame left behind its schedule.
 	SignatureLen = 18
 
 	// HeaderLen bounds the octets in which frames of a stream differ from zero.

@@ -52,6 +52,7 @@ func TestFramesAreRight(t *testing.T) {
 		size := unit.FrameSize(rapid.IntRange(int(Smallest(v6)), int(MaxSize)).Draw(t, "size"))
 		k := rapid.Uint64Range(0, 1<<40).Draw(t, "k")
 		at := unit.Instant(rapid.Int64Range(0, 1<<60).Draw(t, "at"))
+		behind := rapid.Bool().Draw(t, "late")
 		s := spec(v6, flows, answer, size)
 		if !answer {
 			s.Networks = rapid.IntRange(0, MaxNetworks).Draw(t, "networks")
@@ -62,13 +63,17 @@ func TestFramesAreRight(t *testing.T) {
 		}
 		buf := make([]byte, MaxSize)
 		n := b.Build(k, buf)
-		b.Stamp(buf, at)
+		stamp := at
+		if behind {
+			stamp = Late(at)
+		}
+		b.Stamp(buf, stamp)
 		f := buf[:n]
 		if n != size.Buffer() {
 			t.Fatalf("%d octets, want %d", n, size.Buffer())
 		}
 		sig, class := Parse(f)
-		if class != Whole || sig != (Signature{77, uint32(k), at}) {
+		if class != Whole || sig != (Signature{77, uint32(k), at, behind}) {
 			t.Fatalf("parsed %+v %v", sig, class)
 		}
 		flow := int(k % uint64(flows))

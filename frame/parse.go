@@ -4,6 +4,7 @@ package frame
 
 import (
 	"encoding/binary"
+	"math"
 
 	"boxdyno/unit"
 )
@@ -13,7 +14,14 @@ type Signature struct {
 	Stream   uint16
 	Sequence uint32
 	Time     unit.Instant // CLOCK_MONOTONIC of the sender; 0: none
+	Late     bool         // it left behind its schedule
 }
+
+// late is the highest bit of a transmit time, which no clock reaches.
+const late = math.MinInt64
+
+// Late is at for Stamp, of a frame that leaves behind its schedule.
+func Late(at unit.Instant) unit.Instant { return at | late }
 
 // A Class is what a meter takes a frame for.
 type Class int
@@ -69,10 +77,12 @@ func Parse(buf []byte) (Signature, Class) {
 	if len(buf) < sig+SignatureLen || binary.BigEndian.Uint32(buf[sig:]) != Magic {
 		return Signature{}, Foreign
 	}
+	sent := unit.Instant(binary.BigEndian.Uint64(buf[sig+10:]))
 	s := Signature{
 		Stream:   binary.BigEndian.Uint16(buf[sig+4:]),
 		Sequence: binary.BigEndian.Uint32(buf[sig+6:]),
-		Time:     unit.Instant(binary.BigEndian.Uint64(buf[sig+10:])),
+		Time:     sent &^ late,
+		Late:     sent&late != 0,
 	}
 	// A frame with a signature has the least size of Ethernet, so nothing pads it.
 	if !fits || len(buf) != total {

@@ -156,7 +156,7 @@ func TestWrittenFramesAreRight(t *testing.T) {
 				if class != Foreign {
 					t.Fatalf("frame %d without a signature is of class %v", i, class)
 				}
-			} else if class != Whole || sig != (Signature{id, uint32(i), at}) {
+			} else if class != Whole || sig != (Signature{Stream: id, Sequence: uint32(i), Time: at}) {
 				t.Fatalf("frame %d: %+v, class %v", i, sig, class)
 			}
 		}

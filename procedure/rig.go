@@ -204,6 +204,7 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 	}
 	begin, end := span(sent)
 	var frames uint64
+	var late int64
 	for _, m := range seen {
 		out.Foreign += int64(m.Foreign)
 		out.MeterDrops += int64(m.Drops)
@@ -213,10 +214,12 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 			out.Reordered += int64(s.Reordered)
 			out.Duplicate += int64(s.Duplicate)
 			out.Broken += int64(s.Broken)
+			late += int64(s.Late)
 			out.Latency = merge(out.Latency, s.Latency)
 			out.Gaps = merge(out.Gaps, s.Gaps)
 		}
 	}
+	out.LateLost = max(0, out.Late-late) // a duplicate arrives twice
 	if d := end - begin; d > 0 {
 		out.Forwarded = unit.FrameRate(float64(frames) * 1e9 / float64(d))
 	}

@@ -59,7 +59,7 @@ func (m *point) seek(ctx context.Context, steps int) error {
 			if lost := m.missed(rec.Account) + rec.Load.Broken; lost > 0 {
 				now.Loss = unit.LossRatio(float64(lost) / float64(rec.Account.Accepted))
 				// Late frames are made up at 9/8 of the rate, so that nine are late for one that was held up.
-				now.Doubt = unit.LossRatio(float64(rec.Load.Late) / 8 / float64(rec.Account.Accepted))
+				now.Doubt = unit.LossRatio(min(float64(rec.Load.Late)/8, float64(rec.Load.LateLost)) / float64(rec.Account.Accepted))
 			}
 		}
 		m.seen = append(m.seen, now)

@@ -116,6 +116,7 @@ type Load struct {
 	Backend      string         `json:"backend"`            // transmitter/meter and mode: "xdp/native"
 	Batch        int            `json:"batch"`
 	Late         int64          `json:"late,omitempty"`         // frames sent more than an interval behind the schedule
+	LateLost     int64          `json:"late_lost,omitempty"`    // of them, those that did not arrive
 	Stalls       int64          `json:"stalls"`                 // times that the sender stood still for more than 50 us
 	LongestStall int64          `json:"longest_stall_ns"`       // ns
 	Reordered    int64          `json:"reordered,omitempty"`    // RFC 4737, received

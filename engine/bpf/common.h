@@ -21,7 +21,7 @@ typedef __s64 s64;
 #define IP6_LEN 40
 #define UDP_LEN 8
 #define SIG_LEN 18
-
+#define LATE (1ull << 63) /* in a transmit time: the frame left behind its schedule */
 
 #define LOAD16(p) (*(const u16 *)(p))
 #define LOAD32(p) (*(const u32 *)(p))

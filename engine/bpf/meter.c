@@ -61,6 +61,7 @@ struct stream {
 	u64 begin; /* when that was sent, in network byte order */
 	u64 top; /* that with the highest sequence */
 	u64 lowest;
+	u64 late; /* frames that left behind their schedule */
 	u64 runs; /* that ended */
 	u64 seen[WINDOW_WORDS];
 	struct mark past[MAX_RUNS]; /* the last one is never used: an index is masked */
@@ -290,6 +291,7 @@ static __always_inline int count(void *sig, u32 len, bool fits)
 	u32 seq = bpf_ntohl(LOAD32(sig + 6));
 	u32 i = slots[bpf_ntohs(LOAD16(sig + 4))];
 	struct stream *s;
+	u64 sent;
 
 	if (!i)
 		return other(len, false);
@@ -301,12 +303,17 @@ static __always_inline int count(void *sig, u32 len, bool fits)
 		s->broken++;
 		return other(len, true);
 	}
-	order(s, seq, LOAD64(sig + 10));
+	sent = LOAD64(sig + 10);
+	if (sent & bpf_cpu_to_be64(LATE)) {
+		sent &= ~bpf_cpu_to_be64(LATE);
+		s->late++;
+	}
+	order(s, seq, sent);
 	if (timing || !(s->frames & BATCH_MASK)) {
 		u64 now = now_ns();
 
 		if (timing)
-			histograms(s, i, now, bpf_be64_to_cpu(LOAD64(sig + 10)), seq);
+			histograms(s, i, now, bpf_be64_to_cpu(sent), seq);
 		if (!s->frames)
 			s->first = now;
 		s->last = now;

@@ -362,7 +362,7 @@ __noinline int put_pass(struct xdp_md *ctx, struct entry *e)
 	return 0;
 }
 
-__noinline int put_signature(struct xdp_md *ctx, struct entry *e, u64 now)
+__noinline int put_signature(struct xdp_md *ctx, struct entry *e, u64 stamp)
 {
 	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end, *p;
 	u32 class;
@@ -374,8 +374,8 @@ __noinline int put_signature(struct xdp_md *ctx, struct entry *e, u64 now)
 	if (p) {
 		grew.l4 += put16(p + 4, stream + class);
 		grew.l4 += put32(p + 6, sequences[class]++);
-		grew.l4 += put32(p + 10, now >> 32);
-		grew.l4 += put32(p + 14, now);
+		grew.l4 += put32(p + 10, stamp >> 32);
+		grew.l4 += put32(p + 14, stamp);
 	}
 	return 0;
 }
@@ -404,7 +404,7 @@ __noinline int put_sums(struct xdp_md *ctx, struct entry *e)
 }
 
 /* Writes what the frames of a class have of their own, and mends the checksums. */
-static __always_inline void edit(struct xdp_md *ctx, struct entry *e, u32 len, u64 now)
+static __always_inline void edit(struct xdp_md *ctx, struct entry *e, u32 len, u64 stamp)
 {
 	u32 class = e->class & (MAX_CLASSES - 1);
 
@@ -418,7 +418,7 @@ static __always_inline void edit(struct xdp_md *ctx, struct entry *e, u32 len, u
 	if (unique && e->flags & REWRITE)
 		put_pass(ctx, e);
 	if (is_signed && e->sig)
-		put_signature(ctx, e, now);
+		put_signature(ctx, e, stamp);
 	if (grew.ip || grew.l4)
 		put_sums(ctx, e);
 }
@@ -466,7 +466,7 @@ int replay(struct xdp_md *ctx)
 		now = sched.now;
 	}
 	if (unique || is_signed || field_count)
-		edit(ctx, e, len, now);
+		edit(ctx, e, len, paced && sched.behind ? now | LATE : now);
 	if (paced && pattern == OCTETS)
 		paid(len + 4);
 	here.octets += len + 4;

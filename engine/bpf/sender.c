@@ -64,7 +64,7 @@ int send(struct xdp_md *ctx)
 	void *data, *data_end;
 	struct variant *v;
 	struct lane *l;
-	u64 now = 0, k;
+	u64 now = 0, stamp, k;
 	u32 lane, addr, port, size, word = 0;
 
 	if (!under_way(&now) || (paced && !due(now)))
@@ -127,10 +127,11 @@ int send(struct xdp_md *ctx)
 		now = sched.now;
 	}
 
+	stamp = paced && sched.behind ? now | LATE : now;
 	if (ipv6) {
 		u32 sum = v->udp_sum + word + (addr >> 16) + (addr & 0xffff) + port +
-			  (((u32)k >> 16) & 0xffff) + ((u32)k & 0xffff) + (now >> 48) +
-			  ((now >> 32) & 0xffff) + ((now >> 16) & 0xffff) + (now & 0xffff);
+			  (((u32)k >> 16) & 0xffff) + ((u32)k & 0xffff) + (stamp >> 48) +
+			  ((stamp >> 32) & 0xffff) + ((stamp >> 16) & 0xffff) + (stamp & 0xffff);
 		u16 csum = fold(sum);
 
 		if (l->answer) {
@@ -142,7 +143,7 @@ int send(struct xdp_md *ctx)
 		}
 		STORE16(data + ETH_LEN + IP6_LEN + 6, bpf_htons(csum ? csum : 0xffff));
 		STORE32(data + ETH_LEN + IP6_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
-		STORE64(data + ETH_LEN + IP6_LEN + UDP_LEN + 10, bpf_cpu_to_be64(now));
+		STORE64(data + ETH_LEN + IP6_LEN + UDP_LEN + 10, bpf_cpu_to_be64(stamp));
 	} else {
 		u16 csum = fold(v->ip_sum + word + (addr >> 16) + (addr & 0xffff));
 
@@ -155,7 +156,7 @@ int send(struct xdp_md *ctx)
 		}
 		STORE16(data + ETH_LEN + 10, bpf_htons(csum));
 		STORE32(data + ETH_LEN + IP4_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
-		STORE64(data + ETH_LEN + IP4_LEN + UDP_LEN + 10, bpf_cpu_to_be64(now));
+		STORE64(data + ETH_LEN + IP4_LEN + UDP_LEN + 10, bpf_cpu_to_be64(stamp));
 	}
 	leaves(now);
 	return bpf_redirect(l->ifindex, 0);
