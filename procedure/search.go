@@ -59,12 +59,30 @@ func (m *point) seek(ctx context.Context, steps int) error {
 			if lost := m.missed(rec.Account) + rec.Load.Broken; lost > 0 {
 				now.Loss = unit.LossRatio(float64(lost) / float64(rec.Account.Accepted))
 				// Late frames are made up at 9/8 of the rate, so that nine are late for one that was held up.
-				now.Doubt = unit.LossRatio(min(float64(rec.Load.Late)/8, float64(rec.Load.LateLost)) / float64(rec.Account.Accepted))
+				late := float64(rec.Load.Late) / 8
+				kept := m.keptOff(rec)
+				now.Doubt = unit.LossRatio((late + kept) / float64(rec.Account.Accepted))
+				now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(rec.Account.Accepted))
 			}
 		}
 		m.seen = append(m.seen, now)
 	}
 	return nil
+}
+
+// keptOff is how many of the frames that a full receive ring lost came while
+// something else had the CPU that the DUT's threads were ready to run on.
+func (m *point) keptOff(rec result.Record) float64 {
+	if rec.DUT == nil {
+		return 0
+	}
+	var ring int64
+	for _, t := range rec.Account.Drops {
+		if t.Place == result.DUTNIC {
+			ring += t.N
+		}
+	}
+	return min(float64(ring), rec.DUT.Waited*float64(rec.Account.Accepted))
 }
 
 // limit keeps what the search found: l is the throughput's.

@@ -12,15 +12,15 @@ import (
 // load, each load tried at full length until it is decided.
 func (s Search) halve(history []Seen) (Step, bool) {
 	for _, g := range s.Goals {
-		history := g.told(history)
-		dead := beyond(history)
+		told := g.told(history)
+		dead := beyond(history, told)
 		lo, hi := unit.FrameRate(0), inf
 		for try := s.Max; ; try = s.at((lo + hi) / 2) {
 			if try <= lo || try >= hi {
 				break
 			}
-			at := history[:0:0]
-			for _, t := range history {
+			at := told[:0:0]
+			for _, t := range told {
 				if t.Valid && t.Rate == try {
 					at = append(at, t)
 				}

@@ -62,11 +62,10 @@ func (s Search) Limits(history []Seen) (out []Limit) {
 func (s Search) Limit(history []Seen) Limit { return s.limit(s.Goals[0], history) }
 
 func (s Search) limit(g Goal, history []Seen) Limit {
-	history = g.told(history)
 	ladder := g.ladder()
 	v := g.see(history, ladder[len(ladder)-1])
 	l := Limit{Goal: g, Inversions: v.inversions}
-	for _, t := range history {
+	for _, t := range g.told(history) {
 		switch {
 		case !t.Valid:
 			l.Invalid++

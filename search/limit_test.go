@@ -84,13 +84,42 @@ func TestDoubt(t *testing.T) {
 		loss, doubt unit.LossRatio
 	}{{400, 0, 0}, {401, 0.002, 0.002}, {402, 0.003, 0.001}, {404, 0.02, 0.016}, {405, 0.02, 0.001}} {
 		for range 6 {
-			h = append(h, Seen{Step: Step{x.r, s.Goals[0].Final}, Offered: x.r, Loss: x.loss, Doubt: x.doubt, Valid: true})
+			h = append(h, Seen{Step: Step{x.r, s.Goals[0].Final}, Offered: x.r, Loss: x.loss, Doubt: x.doubt, Excused: x.doubt, Valid: true})
 		}
 	}
 	ls := s.Limits(h)
 	for i, want := range [][2]unit.FrameRate{{400, 402}, {400, 402}, {402, 405}} {
 		if ls[i].Lower != want[0] || ls[i].Upper != want[1] {
 			t.Errorf("%+v, want %v", ls[i], want)
+		}
+	}
+}
+
+// What disturbances may have cost is believed of the box when it recurs.
+func TestRecurringLoss(t *testing.T) {
+	s := start(t, "quick", 1000, 500)
+	trial := func(r unit.FrameRate, loss, doubt unit.LossRatio) Seen {
+		return Seen{Step: Step{r, s.Goals[0].Final}, Offered: r, Loss: loss, Doubt: doubt, Valid: true}
+	}
+	clean := []Seen{trial(400, 0, 0), trial(400, 0, 0), trial(400, 0, 0)}
+	for _, c := range []struct {
+		name   string
+		losses []unit.LossRatio
+		more   []Seen
+		want   unit.FrameRate
+	}{
+		{"the same each time", []unit.LossRatio{0.002, 0.003, 0.002, 0.002, 0.002}, nil, 410},
+		{"now much, now little", []unit.LossRatio{0.004, 0.0005, 0.0012, 0.002, 0.003}, nil, 0},
+		{"twice", []unit.LossRatio{0.002, 0.002}, nil, 0},
+		{"not always", []unit.LossRatio{0.002, 0.002, 0.002, 0.002, 0.002}, []Seen{trial(410, 0, 0)}, 0},
+		{"not above", []unit.LossRatio{0.002, 0.002, 0.002, 0.002, 0.002}, []Seen{trial(420, 0, 0)}, 0},
+	} {
+		h := slices.Clone(clean)
+		for _, l := range c.losses {
+			h = append(h, trial(410, l, 0.004))
+		}
+		if l := s.Limit(append(h, c.more...)); l.Upper != c.want || l.Lower < 400 {
+			t.Errorf("%s: %+v, want upper %v", c.name, l, c.want)
 		}
 	}
 }

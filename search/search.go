@@ -27,7 +27,8 @@ type Seen struct {
 	Step
 	Offered unit.FrameRate // measured; each stream's
 	Loss    unit.LossRatio // lost/offered, in [0, 1]
-	Doubt   unit.LossRatio // how much of Loss, at most, the tester's own unevenness may have cost: what it was late with and made up
+	Doubt   unit.LossRatio // how much of Loss, at most, disturbances of tester and box may have cost
+	Excused unit.LossRatio // how much of Loss fell on frames that disturbances were seen to touch
 	Valid   bool           // false: the tester could not do its part
 }
 
@@ -72,7 +73,7 @@ func New(preset string, max unit.FrameRate, guess unit.FrameRate) (Search, error
 // An invalid trial says nothing, so it is asked for again, until its load counts
 // as beyond the tester.
 func (s Search) Next(history []Seen) (Step, bool) {
-	if len(history) >= s.Trials {
+	if len(history)-min(s.Goals[0].inDoubt(history), s.Trials/3) >= s.Trials {
 		return Step{}, false
 	}
 	if s.Halves {

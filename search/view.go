@@ -64,8 +64,8 @@ type view struct {
 
 // see is history as g sees it from rung r.
 func (g Goal) see(history []Seen, r rung) view {
-	history = g.told(history)
-	v := view{bottom: inf, wall: inf, all: valid(history), dead: beyond(history)}
+	told := g.told(history)
+	v := view{bottom: inf, wall: inf, all: valid(told), dead: beyond(history, told)}
 	for _, d := range v.dead {
 		v.wall = min(v.wall, d)
 	}
@@ -197,16 +197,51 @@ func (g Goal) relevant(v view, r rung) (lo, hi unit.FrameRate) {
 }
 
 // told is history with those trials invalid that do not tell g whether the box
-// lost more than it may: it lost more, but no more than the tester's unevenness
-// may have cost.
+// lost more than it may: it lost more, but no more than disturbances may have cost,
+// unless such a loss recurs.
 func (g Goal) told(history []Seen) []Seen {
 	out := slices.Clone(history)
 	for i, t := range out {
-		if g.lost(t) && t.Loss-t.Doubt <= g.Loss {
+		switch {
+		case !g.lost(t) || t.Loss-t.Doubt > g.Loss:
+		case g.recurs(history, t): // at the load that was asked for, not at less that a disturbance left
+			out[i].Offered = max(t.Offered, t.Rate)
+		default:
 			out[i].Valid = false
 		}
 	}
 	return out
+}
+
+// inDoubt is how many trials g is told nothing by, though they are valid.
+func (g Goal) inDoubt(history []Seen) (n int) {
+	for i, t := range g.told(history) {
+		if !t.Valid && history[i].Valid {
+			n++
+		}
+	}
+	return n
+}
+
+// recurring is how many trials of a load must lose about as much for it to be
+// believed of the box: what is disturbed at random loses now much, now nothing.
+const recurring = 3
+
+// recurs says whether t lost at least what most trials of its load lost alike, and
+// no trial of that or a higher load lost nothing.
+func (g Goal) recurs(history []Seen, t Seen) bool {
+	var losses []unit.LossRatio
+	for _, o := range history {
+		switch {
+		case !o.Valid || o.Duration != t.Duration || o.Rate < t.Rate:
+		case !g.lost(o):
+			return false
+		case o.Rate == t.Rate && o.Loss-o.Excused > g.Loss:
+			losses = append(losses, o.Loss)
+		}
+	}
+	slices.Sort(losses)
+	return len(losses) >= recurring && losses[recurring-1] <= 2*losses[0] && t.Loss-t.Excused > g.Loss
 }
 
 func byRate(trials []Seen) []Seen {
@@ -224,23 +259,34 @@ func valid(history []Seen) []Seen {
 }
 
 // tries is how often in a row a load is invalid before it counts as beyond the
-// tester; once one does, another load is tried once less.
-const tries = 3
+// tester, and doubts how often it is in doubt; once one does, another load is
+// tried once less.
+const (
+	tries  = 3
+	doubts = 2 * recurring
+)
 
-// beyond are the loads that the tester could not offer.
-func beyond(history []Seen) (dead []unit.FrameRate) {
-	row := 0
-	for i, t := range history {
+// beyond are the loads of history, of which told is left, that the tester could
+// not offer, or not evenly enough.
+func beyond(history, told []Seen) (dead []unit.FrameRate) {
+	row, doubted := 0, 0
+	for i, t := range told {
+		if t.Valid || row > 0 && told[i-1].Rate != t.Rate {
+			row, doubted = 0, 0
+		}
 		if t.Valid {
-			row = 0
 			continue
 		}
-		if row > 0 && history[i-1].Rate != t.Rate {
-			row = 0
-		}
 		row++
-		fresh := !slices.ContainsFunc(history[:i], func(o Seen) bool { return o.Valid && o.Rate == t.Rate })
-		if (row >= tries || row >= tries-1 && len(dead) > 0 && fresh) && !slices.Contains(dead, t.Rate) {
+		if history[i].Valid {
+			doubted++
+		}
+		most := tries
+		if doubted > 0 {
+			most = doubts
+		}
+		fresh := !slices.ContainsFunc(told[:i], func(o Seen) bool { return o.Valid && o.Rate == t.Rate })
+		if (row >= most || row-doubted >= tries || row >= most-1 && len(dead) > 0 && fresh) && !slices.Contains(dead, t.Rate) {
 			dead = append(dead, t.Rate)
 		}
 	}
