@@ -44,9 +44,6 @@ func bottleneck(d Document, points []result.Record, trials map[string][]result.R
 		return nil, ""
 	}
 	l := limits[0]
-	if r.Connections != nil {
-		l.Sentence = inConnections(l.Sentence)
-	}
 	return &Bottleneck{Row: r.ID, Name: r.Name, Cause: l.Cause, Sentence: l.Sentence, Evidence: l.Evidence}, l.Next
 }
 

@@ -5,7 +5,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -207,41 +206,6 @@ func (f *Figure) whole() string {
 		return "-"
 	}
 	return thousands(int64(f.Value))
-}
-
-// ofConnections says whether r's load is of connections: a trial or point of the
-// procedure, or its self-test.
-func ofConnections(r result.Record) bool {
-	return r.Procedure == connectionsProcedure || r.Procedure == selfTest && result.Get(r.Config, connectionsProcedure) != ""
-}
-
-var frameRate = regexp.MustCompile(`([0-9]) ([a-zA-Zµ]?)frame/s`)
-
-// inConnections names the unit of rates in a sentence on a load of connections:
-// what judges a trial takes every load for one of frames.
-func inConnections(s string) string {
-	s = frameRate.ReplaceAllString(s, "$1 $2 connections/s")
-	return strings.ReplaceAll(s, "  connections/s", " connections/s")
-}
-
-// worded are recs with the rates in the sentences of connections' records named
-// after what they are of.
-func worded(recs []result.Record) []result.Record {
-	if !slices.ContainsFunc(recs, ofConnections) {
-		return recs
-	}
-	recs = slices.Clone(recs)
-	for i := range recs {
-		r := &recs[i]
-		if !ofConnections(*r) {
-			continue
-		}
-		r.Reason, r.Warnings = inConnections(r.Reason), slices.Clone(r.Warnings)
-		for k := range r.Warnings {
-			r.Warnings[k] = inConnections(r.Warnings[k])
-		}
-	}
-	return recs
 }
 
 // ceiling is what the tester can offer, with its unit; "" where it is not known.

@@ -73,7 +73,7 @@ func CSV(w io.Writer, runs ...Kept) error {
 		return num(*v)
 	}
 	for _, run := range runs {
-		for _, r := range worded(run.Records) {
+		for _, r := range run.Records {
 			kind := "trial"
 			if r.Parent == "" && r.Procedure != selfTest {
 				kind = "point"
@@ -92,7 +92,7 @@ func CSV(w io.Writer, runs ...Kept) error {
 			}
 			if l := r.Load; l != nil {
 				rates := []string{num(l.MeanSize), strconv.Itoa(l.Streams), num(float64(l.Intended)), num(float64(l.Offered)), num(float64(l.Forwarded))}
-				if ofConnections(r) { // its rates are no frames'
+				if r.OfConnections() { // its rates are no frames'
 					rates = []string{"", strconv.Itoa(l.Streams), "", "", ""}
 				}
 				line = append(append(line, rates...), l.Backend,
@@ -228,7 +228,7 @@ func HTML(w io.Writer, d Document, recs []result.Record) error {
 	data, err := json.Marshal(struct {
 		Document Document        `json:"document"`
 		Records  []result.Record `json:"records"`
-	}{d, worded(recs)})
+	}{d, recs})
 	if err != nil {
 		return fmt.Errorf("encode the page's data: %w", err)
 	}

@@ -34,7 +34,6 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		Machines: run.Machines, Backend: run.Backend, Metrics: run.Metrics, Plan: run.Plan, Seed: run.Seed,
 		Command: shell(run.Command), Rows: []Row{},
 	}
-	recs = worded(recs)
 	d.Environment = environment(run.Environments)
 	for _, s := range d.Environment {
 		if s.Key == "placement" {
@@ -254,9 +253,9 @@ func selfTestOf(r result.Record) SelfTest {
 	for _, p := range r.Config {
 		if p.Key == "frame_size" {
 			words = append(words, frameWords(p.Value))
-		} else if ofConnections(r) && p.Key == "response_size" {
+		} else if r.OfConnections() && p.Key == "response_size" {
 			words = append(words, "response "+frameWords(p.Value))
-		} else if ofConnections(r) && p.Key == connectionsProcedure {
+		} else if r.OfConnections() && p.Key == connectionsProcedure {
 			words = append(words, p.Key)
 		} else if p.Key != "trial" && p.Key != "duration" {
 			words = append(words, p.Key+" "+p.Value)
@@ -265,7 +264,7 @@ func selfTestOf(r result.Record) SelfTest {
 	if len(words) > 0 {
 		s.Name = strings.Join(words, ", ")
 	}
-	if ofConnections(r) {
+	if r.OfConnections() {
 		if v := r.Value("connections_complete_cps"); v != nil {
 			s.CeilingCPS = &v.Value
 		}

@@ -92,8 +92,8 @@ const nearLine = 0.995 // of line rate: frames are counted over whole intervals
 
 // ofTester is the tester's own limit, or the link's.
 func ofTester(c Case, lost bool) (Limit, bool) {
-	l, a := c.Record.Load, c.Record.Account
-	if why := tester(l, a, c.Ceiling); why != "" {
+	r, l, a := c.Record, c.Record.Load, c.Record.Account
+	if why := tester(r, c.Ceiling); why != "" {
 		if result.Get(c.Environment, "placement") == "shared" {
 			return Limit{Cause: CauseShared,
 				Sentence: upper(why) + ": the DUT works on the tester's CPU and throttles it, so this load cannot be offered at all.",
@@ -113,12 +113,12 @@ func ofTester(c Case, lost bool) (Limit, bool) {
 	}
 	if l.Intended == 0 && a.Accepted > 0 && result.Get(c.Environment, "placement") == "shared" {
 		return Limit{Cause: CauseShared,
-			Sentence: fmt.Sprintf("Every one of %d frames arrived that were sent as fast as it went (%v): the DUT works on the tester's CPU and throttles it, and the two together take all of its time.", a.Accepted, l.Offered),
+			Sentence: fmt.Sprintf("Every one of %d frames arrived that were sent as fast as it went (%s): the DUT works on the tester's CPU and throttles it, and the two together take all of its time.", a.Accepted, rate(r, l.Offered)),
 			Next:     "Give the DUT's receive work a CPU of its own (placement split)."}, true
 	}
 	if l.Intended == 0 && a.Accepted > 0 {
 		return Limit{Cause: CauseTester,
-			Sentence: fmt.Sprintf("Every one of %d frames arrived that the tester sent as fast as it could (%v): %s.", a.Accepted, l.Offered, notTheBox),
+			Sentence: fmt.Sprintf("Every one of %d frames arrived that the tester sent as fast as it could (%s): %s.", a.Accepted, rate(r, l.Offered), notTheBox),
 			Next:     "Use a faster tester port or CPU: the box may carry more."}, true
 	}
 	return Limit{}, false

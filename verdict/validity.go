@@ -4,6 +4,7 @@ package verdict
 
 import (
 	"fmt"
+	"strings"
 
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -54,7 +55,7 @@ func Validity(r result.Record, ceiling unit.FrameRate) (result.Status, string) {
 	if r.Status != "" {
 		lost = r.Status == result.Failed
 	}
-	if why := tester(l, a, ceiling); why != "" {
+	if why := tester(r, ceiling); why != "" {
 		return result.Invalid, why
 	}
 	switch {
@@ -70,7 +71,8 @@ func Validity(r result.Record, ceiling unit.FrameRate) (result.Status, string) {
 
 // tester says what the tester failed to do, "" where it did its part. A flat-out
 // load intends no number of frames: only what the meter lost counts against it.
-func tester(l *result.Load, a *result.Account, ceiling unit.FrameRate) string {
+func tester(r result.Record, ceiling unit.FrameRate) string {
+	l, a := r.Load, r.Account
 	if n := max(l.MeterDrops, a.DroppedAt(result.MeterAt)); n > 0 {
 		return fmt.Sprintf("the tester's meter lost %d of %d frames", n, a.Accepted)
 	}
@@ -78,9 +80,9 @@ func tester(l *result.Load, a *result.Account, ceiling unit.FrameRate) string {
 		return ""
 	}
 	if share := float64(l.Offered / l.Intended); !(share >= leastOffered) {
-		why := fmt.Sprintf("the tester offered %v of %v (%.2f %%, and %s is the least)", l.Offered, l.Intended, share*100, percent(leastOffered))
+		why := fmt.Sprintf("the tester offered %s of %s (%.2f %%, and %s is the least)", rate(r, l.Offered), rate(r, l.Intended), share*100, percent(leastOffered))
 		if ceiling > 0 && l.Intended > ceiling {
-			why += fmt.Sprintf("; its ceiling is %v", ceiling)
+			why += fmt.Sprintf("; its ceiling is %s", rate(r, ceiling))
 		}
 		return why
 	}
@@ -91,6 +93,14 @@ func tester(l *result.Load, a *result.Account, ceiling unit.FrameRate) string {
 		return fmt.Sprintf("the tester's own port dropped %d of %d frames", n, a.Accepted)
 	}
 	return ""
+}
+
+// rate is v as r's load counts it.
+func rate(r result.Record, v unit.FrameRate) string {
+	if !r.OfConnections() {
+		return v.String()
+	}
+	return strings.TrimSpace(unit.SI(float64(v))) + " connections/s"
 }
 
 // Warnings are sentences on what a trial's verdict and figures do not say, for
@@ -130,7 +140,7 @@ func Warnings(r result.Record, ceiling unit.FrameRate) (ws []string) {
 		warn("the hypervisor took %s of the CPU time", percent(l.StealRatio))
 	}
 	if r.Procedure != selfTest && ceiling > 0 && l.Forwarded > ceiling/headroom {
-		warn("%v is more than the tester's ceiling of %v / %g: the box may carry more", l.Forwarded, ceiling, headroom)
+		warn("%s is more than the tester's ceiling of %s / %g: the box may carry more", rate(r, l.Forwarded), rate(r, ceiling), headroom)
 	}
 	return ws
 }

@@ -113,6 +113,9 @@ func TestWarnings(t *testing.T) {
 		"a CPU ran at 66 % of its speed":                      func(_ *result.Record, l *result.Load, _ *result.Account) { l.CPUSpeed = 0.66 },
 		"took 1.1 % of the CPU time":                          func(_ *result.Record, l *result.Load, _ *result.Account) { l.StealRatio = 0.011 },
 		"more than the tester's ceiling of 3.00 Mframe/s / 1": func(_ *result.Record, l *result.Load, _ *result.Account) { l.Forwarded = 2.51e6 },
+		"2.90 M connections/s is more than the tester's ceiling of 3.00 M connections/s / 1": func(r *result.Record, l *result.Load, _ *result.Account) {
+			r.Procedure, l.Forwarded = "connections", 2.9e6
+		},
 	} {
 		if ws := Warnings(trial(change), 3e6); len(ws) != 1 || !strings.Contains(ws[0], want) {
 			t.Errorf("%q, want one with %q", ws, want)

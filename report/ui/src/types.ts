@@ -215,6 +215,7 @@ export interface Load {
   backend: string;
   batch: number;
   late?: number;
+  late_lost?: number;
   stalls: number;
   longest_stall_ns: number;
   reordered?: number;
