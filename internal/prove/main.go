@@ -3,8 +3,8 @@
 // Command prove runs the proofs that take too long for every test run, and
 // prints their tables: whether repeated qualifications agree, whether runs that
 // were killed leave nothing and go on where they were, whether compare tells a
-// slower box from the same one, whether planted bottlenecks are named, and whether
-// known limits are found. script/prove sets up and runs it as root.
+// slower box from the same one, whether planted bottlenecks are named, whether the
+// suite agrees with what it must find, and whether known limits are found. script/prove sets up and runs it as root.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, limits, csit, bisect, disturbed int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed int
 }
 
 func main() {
@@ -29,6 +29,7 @@ func main() {
 	flag.IntVar(&n.kills, "kills", 20, "runs killed at random moments")
 	flag.IntVar(&n.compares, "compares", 16, "runs of each side whose comparison is tried")
 	flag.IntVar(&n.bottlenecks, "bottlenecks", 10, "overload trials of each planted bottleneck, which must be named")
+	flag.IntVar(&n.suites, "suites", 2, "runs of RFC 2544's suite against each plant whose bursts and losses are known")
 	flag.IntVar(&n.limits, "limits", 50, "times that each known limit is searched with search quick")
 	flag.IntVar(&n.csit, "limits-csit", 3, "times with search csit")
 	flag.IntVar(&n.bisect, "limits-bisect", 3, "times with search bisect, for its traffic")
@@ -70,6 +71,7 @@ func prove(ctx context.Context, n times, page string, seed uint64) error {
 		{n.kills, func(k int) (int, error) { return killed(ctx, binary, dir, k, seed) }},
 		{n.compares, func(k int) (int, error) { return compares(ctx, binary, dir, k, seed) }},
 		{n.bottlenecks, func(k int) (int, error) { return names(ctx, binary, dir, k, page) }},
+		{n.suites, func(k int) (int, error) { return suites(ctx, binary, dir, k) }},
 		{n.limits, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "quick", k) }},
 		{n.csit, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "csit", k) }},
 		{n.bisect, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "bisect", k) }},
