@@ -283,6 +283,25 @@ func throttles(root fs.FS) string {
 	return strconv.Itoa(sum)
 }
 
+// Running is how many threads of the machine run or are ready to, the caller's
+// included, at this instant (proc/loadavg).
+func (l *Local) Running() (int, error) {
+	data, err := fs.ReadFile(l.root(), "proc/loadavg") // "0.20 0.18 0.12 1/80 11206"
+	if err != nil {
+		return 0, fmt.Errorf("read how many threads run: %w", err)
+	}
+	f := strings.Fields(string(data))
+	if len(f) < 4 {
+		return 0, fmt.Errorf("read how many threads run: /proc/loadavg is %q", data)
+	}
+	n, _, _ := strings.Cut(f[3], "/")
+	running, err := strconv.Atoi(n)
+	if err != nil {
+		return 0, fmt.Errorf("read how many threads run: /proc/loadavg is %q", data)
+	}
+	return running, nil
+}
+
 // CPUTime is the time of all CPUs since boot, in ticks.
 type CPUTime struct{ Total, Idle, Steal uint64 }
 

@@ -76,6 +76,18 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+func TestRunning(t *testing.T) {
+	for data, want := range map[string]int{"0.20 0.18 0.12 3/80 11206\n": 3, "0.20 0.18 0.12 x/80 1": 0, "0.20": 0, "": 0} {
+		n, err := (&Local{Root: fstest.MapFS{"proc/loadavg": {Data: []byte(data)}}}).Running()
+		if n != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %d, %v", data, n, err)
+		}
+	}
+	if n, err := (&Local{}).Running(); err != nil || n < 1 {
+		t.Errorf("here: %d, %v", n, err)
+	}
+}
+
 func TestCPUTime(t *testing.T) {
 	read := func(stat string) CPUTime {
 		c, err := (&Local{Root: tree(map[string]string{"proc/stat": stat})}).CPUTime()

@@ -119,7 +119,7 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 	x.header(p, run)
 	if measures {
 		x.idle(ctx, "before")
-		x.steady = steady{virtual: x.run.Machines[0].Virtual != ""}
+		x.steady = steady{virtual: x.run.Machines[0].Virtual != "", running: (&host.Local{}).Running}
 		if cpus := bed.CPUs; len(cpus) > 0 {
 			x.steady.speed = func() ([]float64, error) { return host.Speed(cpus...) }
 		}

@@ -12,15 +12,19 @@ import (
 const (
 	steadyPause = 20 * time.Millisecond // between two looks at a slow CPU
 	steadyFirst = time.Second           // may be waited, and a twenty-fourth of the run so far
+	busyPause   = time.Millisecond      // between two looks at what else runs
+	busyLooks   = 3
 )
 
 // A steady knows how fast the CPUs that tester and DUT work on have been, and on
 // a virtual machine holds trials back while they are slower: another guest of the
 // hypervisor works on the same core then, for seconds, and no steal time tells.
 // What decides is seen before a trial, never its result. On a real machine slow
-// CPUs are the box's own (heat, power): nothing waits.
+// CPUs are the box's own (heat, power): nothing waits for them. On all machines
+// trials are held back while other programs want the CPUs.
 type steady struct {
 	speed   func() ([]float64, error) // nil: not known
+	running func() (int, error)       // how many threads do, this one included; nil: not known
 	virtual bool
 	best    []float64
 	began   time.Time
@@ -59,12 +63,26 @@ func (s *steady) look() float64 {
 	return share
 }
 
-// wait returns the share once it is no slow one, or when the time for waiting is
-// used up.
+// others says whether other programs run.
+func (s *steady) others(ctx context.Context) bool {
+	if s.running == nil {
+		return false
+	}
+	for range busyLooks {
+		if n, err := s.running(); err != nil || n <= 1 || pause(ctx, busyPause) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// wait returns the share once it is no slow one and nothing else runs, or when the
+// time for waiting is used up.
 func (s *steady) wait(ctx context.Context) (share float64) {
 	for {
 		share = s.look()
-		if share == 0 || share >= verdict.SlowCPU || !s.virtual || s.waited > steadyFirst+time.Since(s.began)/24 {
+		slow := s.virtual && share > 0 && share < verdict.SlowCPU
+		if !slow && !s.others(ctx) || s.waited > steadyFirst+time.Since(s.began)/24 {
 			return share
 		}
 		begin := time.Now()

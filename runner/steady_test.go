@@ -71,6 +71,36 @@ func TestSteadyGivesUp(t *testing.T) {
 	})
 }
 
+// Other programs that want CPUs hold a trial back, one that looks in does not.
+func TestSteadyWhileOthersRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		busy     time.Duration // from the first trial on
+		every    int           // each so many looks, nothing else runs
+		min, max time.Duration
+	}{
+		"alone":             {0, 1, 0, 0},
+		"looks in":          {time.Hour, 2, 0, 5 * time.Millisecond},
+		"works for a while": {500 * time.Millisecond, 1 << 30, 500 * time.Millisecond, 530 * time.Millisecond},
+		"works for good":    {time.Hour, 1 << 30, time.Second, 1300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin, looks := time.Now(), 0
+				s := &steady{began: begin, running: func() (int, error) {
+					if looks++; looks%c.every == 0 || time.Since(begin) >= c.busy {
+						return 1, nil
+					}
+					return 3, nil
+				}}
+				s.wait(t.Context())
+				if took := time.Since(begin); took < c.min || took > c.max {
+					t.Errorf("it took %v, want %v to %v", took, c.min, c.max)
+				}
+			})
+		})
+	}
+}
+
 func TestSteadyUnknown(t *testing.T) {
 	for _, s := range []*steady{{virtual: true}, {virtual: true, speed: func() ([]float64, error) { return nil, errors.New("no") }}} {
 		if share := s.wait(t.Context()); share != 0 {
