@@ -51,9 +51,33 @@ func (s Search) climb(history []Seen) (Step, bool) {
 // rung is the trial that brings goal g nearer to the end of rung k; false: it is
 // there.
 func (s Search) rung(g Goal, k int, history []Seen) (Step, bool) {
-	ladder := g.ladder()
-	r := ladder[k]
+	r := g.ladder()[k]
 	v := g.see(history, r)
+	if step, more := s.nearer(g, k, history, r, v); more || !r.last || g.Lossy == 0 {
+		return step, more
+	}
+	return g.again(v)
+}
+
+// spare is how many trials more the lower bound gets where it was offered less
+// than was asked for.
+const spare = 2
+
+// again tries the lower bound once more where the tester, which was held up, has
+// offered so much less there that the bound as offered is that of another load.
+func (g Goal) again(v view) (Step, bool) {
+	n := 0
+	for _, t := range v.clean {
+		if t.Rate >= v.lo {
+			n++
+		}
+	}
+	lower, upper := g.offered(v)
+	short := v.inversions == 0 && lower > 0 && upper > 0 && float64(upper-lower) > g.Width*float64(upper) && float64(lower) < float64(v.lo)*(1-g.Width/4)
+	return Step{v.lo, g.Final}, short && n < int(g.Sum/g.Final)+spare
+}
+
+func (s Search) nearer(g Goal, k int, history []Seen, r rung, v view) (Step, bool) {
 	undecided := r.last && v.lo > 0 && v.wall < v.hi && v.bottom < inf // between the bounds, not below the tester's end
 	if g.Lossy > 0 && (v.inversions > 0 || undecided) {                // no threshold
 		if !r.last {
@@ -67,7 +91,7 @@ func (s Search) rung(g Goal, k int, history []Seen) (Step, bool) {
 	var before view
 	before.hi = inf
 	if k > 0 {
-		before = g.see(history, ladder[k-1])
+		before = g.see(history, g.ladder()[k-1])
 	}
 	hi := min(v.hi, v.wall)
 	if v.lo == 0 { // the lower bound is to be sought below every load that lost
