@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"boxdyno/engine"
 	"boxdyno/result"
@@ -49,11 +50,17 @@ func (m *point) seek(ctx context.Context, steps int) error {
 		if !more {
 			return nil
 		}
+		begin := time.Now()
 		rec, err := m.trial(ctx, "search", len(m.seen), engine.Load{Rate: step.Rate, Duration: step.Duration}, false)
 		if err != nil {
 			return err
 		}
 		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed, nor in memory
+			if err := m.rest(ctx); err != nil {
+				return err
+			}
+		}
 		if rec.Load != nil && rec.Account != nil {
 			now.Offered = rec.Load.Offered / m.streams()
 			if lost := m.missed(rec.Account) + rec.Load.Broken; lost > 0 {
@@ -68,6 +75,27 @@ func (m *point) seek(ctx context.Context, steps int) error {
 		m.seen = append(m.seen, now)
 	}
 	return nil
+}
+
+const (
+	restFirst = 50 * time.Millisecond
+	restMost  = 3 * time.Second // of a search
+)
+
+// rest waits after an invalid trial, longer after each, for what disturbs a machine
+// often lasts.
+func (m *point) rest(ctx context.Context) error {
+	d := min(max(m.rested, restFirst), restMost-m.rested)
+	if d <= 0 {
+		return nil
+	}
+	m.rested += d
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // keptOff is how many of the frames that a full receive ring lost came while
