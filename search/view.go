@@ -198,11 +198,14 @@ func (g Goal) relevant(v view, r rung) (lo, hi unit.FrameRate) {
 
 // told is history with those trials invalid that do not tell g whether the box
 // lost more than it may: it lost more, but no more than disturbances may have cost,
-// unless such a loss recurs.
+// unless such a loss recurs. A clean trial of a strict goal that was offered less
+// than was asked for tells of no more.
 func (g Goal) told(history []Seen) []Seen {
 	out := slices.Clone(history)
 	for i, t := range out {
 		switch {
+		case g.Lossy > 0 && t.Valid && !g.lost(t) && float64(t.Offered) < float64(t.Rate)*(1-g.Width):
+			out[i].Rate = t.Offered // clean at less than the width asks for
 		case !g.lost(t) || t.Loss-t.Doubt > g.Loss:
 		case g.recurs(history, t): // at the load that was asked for, not at less that a disturbance left
 			out[i].Offered = max(t.Offered, t.Rate)
