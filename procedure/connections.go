@@ -279,21 +279,30 @@ func (m *connPoint) highest(ctx context.Context) error {
 	var seen []search.Seen
 	why := "" // of the trial that failed at the lowest rate
 	lowest := unit.FrameRate(0)
+	var rests rests
 	for {
 		step, more := s.Next(seen)
 		if !more {
 			break
 		}
+		begin := time.Now()
 		rec, err := m.trial(ctx, "search", len(seen), connTrial{load: engine.Load{Rate: step.Rate, Duration: step.Duration}})
 		if err != nil {
 			return err
 		}
 		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
+			if err := rests.rest(ctx); err != nil {
+				return err
+			}
+		}
 		opened, failed := rec.Value("connections_opened"), rec.Value("connections_failed")
 		if rec.Load != nil && opened != nil && failed != nil && opened.Value > 0 {
 			now.Offered = rec.Load.Offered
 			if failed.Value > 0 {
 				now.Loss, now.Offered = unit.LossRatio(failed.Value/opened.Value), rec.Load.Peak
+				kept := keptOff(rec) // each frame is one connection's
+				now.Doubt, now.Excused = unit.LossRatio((float64(rec.Load.Late)/8+kept)/opened.Value), unit.LossRatio(kept/opened.Value)
 				if now.Valid && (lowest == 0 || step.Rate < lowest) {
 					why, lowest = rec.Reason, step.Rate
 				}

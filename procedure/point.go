@@ -23,8 +23,8 @@ type point struct {
 	effort effort
 	search *search.Search // nil before the first visit's overload
 	seen   []search.Seen
-	rested time.Duration // between the search's trials
-	out    Outcome       // without the figures under overload
+	rests  rests   // of the search
+	out    Outcome // without the figures under overload
 	stalls, longest,
 	unexplained int64
 	steal          float64

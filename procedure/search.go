@@ -57,7 +57,7 @@ func (m *point) seek(ctx context.Context, steps int) error {
 		}
 		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
 		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed, nor in memory
-			if err := m.rest(ctx); err != nil {
+			if err := m.rests.rest(ctx); err != nil {
 				return err
 			}
 		}
@@ -67,7 +67,7 @@ func (m *point) seek(ctx context.Context, steps int) error {
 				now.Loss = unit.LossRatio(float64(lost) / float64(rec.Account.Accepted))
 				// Late frames are made up at 9/8 of the rate, so that nine are late for one that was held up.
 				late := float64(rec.Load.Late) / 8
-				kept := m.keptOff(rec)
+				kept := keptOff(rec)
 				now.Doubt = unit.LossRatio((late + kept) / float64(rec.Account.Accepted))
 				now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(rec.Account.Accepted))
 			}
@@ -82,14 +82,17 @@ const (
 	restMost  = 3 * time.Second // of a search
 )
 
+// A rests is how long a search has rested.
+type rests time.Duration
+
 // rest waits after an invalid trial, longer after each, for what disturbs a machine
 // often lasts.
-func (m *point) rest(ctx context.Context) error {
-	d := min(max(m.rested, restFirst), restMost-m.rested)
+func (r *rests) rest(ctx context.Context) error {
+	d := min(max(time.Duration(*r), restFirst), restMost-time.Duration(*r))
 	if d <= 0 {
 		return nil
 	}
-	m.rested += d
+	*r += rests(d)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -100,8 +103,8 @@ func (m *point) rest(ctx context.Context) error {
 
 // keptOff is how many of the frames that a full receive ring lost came while
 // something else had the CPU that the DUT's threads were ready to run on.
-func (m *point) keptOff(rec result.Record) float64 {
-	if rec.DUT == nil {
+func keptOff(rec result.Record) float64 {
+	if rec.DUT == nil || rec.Account == nil {
 		return 0
 	}
 	var ring int64
