@@ -282,6 +282,15 @@ const blur = 0.05
 // growth is the n-th step of a walk, as a factor: 1 + 4, 8, 16, 32 blurs.
 func growth(n int) unit.FrameRate { return unit.FrameRate(1 + blur*math.Exp2(float64(min(n, 4)+1))) }
 
+// outvote is the highest clean load, where the one trial that lost at or below it
+// can be outvoted and so raise the lower bound by more than a width.
+func (g Goal) outvote(v view) (load unit.FrameRate, more bool) {
+	if v.lo == 0 || v.inversions != 1 || float64(v.lo) >= float64(v.top)*(1-g.Width) || v.lossyTo(v.top) > outvoted || slices.Contains(v.dead, v.top) {
+		return 0, false
+	}
+	return v.top, true
+}
+
 // walk finds the bounds of a strict goal where some trials lost at or below loads
 // that others carried: the lower one goes down from the lowest load that lost and
 // the upper one up from the highest that did not, in growing steps, until each is
@@ -300,6 +309,9 @@ func (s Search) walk(g Goal, v view) (Step, bool) {
 		if r := min(v.bottom, v.wall) / growth(v.below+len(v.dead)); r >= s.floor() {
 			return Step{s.at(r), g.Final}, true
 		}
+	}
+	if load, more := g.outvote(v); more {
+		return Step{load, g.Final}, true
 	}
 	if !math.IsInf(float64(v.hi), 1) || v.top >= s.Max {
 		return Step{}, false
