@@ -21,7 +21,11 @@ import (
 // Identify says which machine this is. Kind is "real" or "emulated"; what it
 // cannot find out is left empty.
 func (l *Local) Identify() result.Machine {
-	m := identify(l.root())
+	hypervisor := ""
+	if l.Root == nil {
+		hypervisor = signature()
+	}
+	m := identify(l.root(), hypervisor)
 	m.Userland = runtime.GOARCH
 	if l.Root != nil {
 		return m
@@ -56,7 +60,12 @@ func line(root fs.FS, name string) string {
 	return strings.TrimSpace(s)
 }
 
-func identify(root fs.FS) result.Machine {
+// tcg is the signature of QEMU where it computes an x86 processor in software.
+const tcg = "TCGTCGTCGTCG"
+
+// identify knows what a recorded tree shows; hypervisor is the CPU's own signature,
+// where it has one.
+func identify(root fs.FS, hypervisor string) result.Machine {
 	m := result.Machine{
 		Kind:   "real",
 		Name:   line(root, "proc/sys/kernel/hostname"),
@@ -81,10 +90,11 @@ func identify(root fs.FS) result.Machine {
 	if m.Virtual == "" {
 		m.Virtual = line(root, "sys/hypervisor/type")
 	}
-	// QEMU without a hypervisor beneath it (no such CPU flag) computes every
-	// instruction in software, and so does its model of a board.
+	// QEMU without a hypervisor beneath it computes every instruction in software, and
+	// so does its model of a board. On x86 it sets the flag of a hypervisor then, too,
+	// and gives itself away by the signature or by the name of its best CPU.
 	qemu := strings.Contains(m.Board, "QEMU") || strings.HasPrefix(m.Board, "linux,dummy-virt") || strings.Contains(m.Board, "riscv-virtio")
-	if qemu && m.Virtual == "" {
+	if qemu && m.Virtual == "" || hypervisor == tcg || strings.HasPrefix(m.CPU, "QEMU TCG CPU") {
 		m.Kind, m.Virtual = "emulated", "qemu"
 	}
 	m.NICs = nics(root)
@@ -175,7 +185,13 @@ func nics(root fs.FS) (out []string) {
 
 // Environment is what else decides a figure and may change while a run lasts, in
 // a fixed order. A setting that this machine does not have is left out.
-func (l *Local) Environment() []result.Pair { return environment(l.root()) }
+func (l *Local) Environment() []result.Pair {
+	env := environment(l.root())
+	if s := synchronised(); l.Root == nil && s != "" {
+		env = append(env, result.Pair{Key: "clock synchronised", Value: s})
+	}
+	return env
+}
 
 func environment(root fs.FS) (out []result.Pair) {
 	add := func(key, value string) {
@@ -197,9 +213,9 @@ func environment(root fs.FS) (out []result.Pair) {
 	add("netdev_budget", line(root, "proc/sys/net/core/netdev_budget"))
 	add("netdev_max_backlog", line(root, "proc/sys/net/core/netdev_max_backlog"))
 	add("nmi_watchdog", line(root, "proc/sys/kernel/nmi_watchdog"))
-	add("throttle events", throttles(root))
+	add("throttle events", throttled(root, "core_throttle_count"))
 	add("kernel parameters", parameters(line(root, "proc/cmdline")))
-	return out
+	return append(out, setup(root)...)
 }
 
 // parameters keeps of a kernel command line what decides figures; the rest says
@@ -267,20 +283,6 @@ func mitigations(root fs.FS) string {
 		return "none"
 	}
 	return strings.Join(on, ", ")
-}
-
-// throttles is how often CPUs slowed down for heat since boot (x86 counts it).
-func throttles(root fs.FS) string {
-	files, _ := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
-	if len(files) == 0 {
-		return ""
-	}
-	sum := 0
-	for _, f := range files {
-		n, _ := strconv.Atoi(line(root, f))
-		sum += n
-	}
-	return strconv.Itoa(sum)
 }
 
 // Running is how many threads of the machine run or are ready to, the caller's

@@ -41,16 +41,19 @@ func TestIdentifyBoards(t *testing.T) {
 	if want := []string{"eth0 bcmgenet 1000 Mbit/s", "wlan0 brcmfmac"}; !slices.Equal(pi.NICs, want) {
 		t.Errorf("its NICs are %q, want %q", pi.NICs, want)
 	}
-	for _, c := range []struct{ vendor, flags, virtual, kind string }{
-		{"QEMU", "fpu hypervisor", "kvm", "real"},
-		{"QEMU", "fpu", "qemu", "emulated"},
-		{"LENOVO", "fpu", "", "real"},
-		{"Nobody", "fpu hypervisor", "unknown", "real"},
+	for _, c := range []struct{ vendor, cpu, flags, signature, virtual, kind string }{
+		{"QEMU", "X", "fpu hypervisor", "", "kvm", "real"},
+		{"QEMU", "X", "fpu hypervisor", "KVMKVMKVM", "kvm", "real"},
+		{"QEMU", "X", "fpu", "", "qemu", "emulated"},
+		{"QEMU", "QEMU Virtual CPU version 2.5+", "fpu hypervisor", "TCGTCGTCGTCG", "qemu", "emulated"},
+		{"QEMU", "QEMU TCG CPU version 2.5+", "fpu hypervisor", "", "qemu", "emulated"},
+		{"LENOVO", "X", "fpu", "", "", "real"},
+		{"Nobody", "X", "fpu hypervisor", "", "unknown", "real"},
 	} {
 		m := identify(tree(map[string]string{"sys/class/dmi/id/sys_vendor": c.vendor + "\n", "sys/class/dmi/id/product_name": "PC\n",
-			"proc/cpuinfo": "processor: 0\nmodel name: X\nflags: " + c.flags + "\n"}))
-		if m.Virtual != c.virtual || m.Kind != c.kind || m.CPU != "X" || m.Board != c.vendor+" PC" {
-			t.Errorf("%s with %q is %+v", c.vendor, c.flags, m)
+			"proc/cpuinfo": "processor: 0\nmodel name: " + c.cpu + "\nflags: " + c.flags + "\n"}), c.signature)
+		if m.Virtual != c.virtual || m.Kind != c.kind || m.CPU != c.cpu || m.Board != c.vendor+" PC" {
+			t.Errorf("%s with %q and %q is %+v", c.vendor, c.flags, c.signature, m)
 		}
 	}
 }

@@ -20,6 +20,10 @@ import (
 const lockChild = "BOXDYNO_TEST_LOCK"
 
 func TestMain(m *testing.M) {
+	KeepMain()
+	if len(os.Args) == 3 && os.Args[1] == "start-and-hang" {
+		startAndHang(os.Args[2])
+	}
 	if path := os.Getenv(lockChild); path != "" {
 		if _, err := lockFile(context.Background(), path, nil); err != nil {
 			fmt.Println(err)

@@ -18,21 +18,26 @@ const (
 // thread works on the same core: of this machine or of its hypervisor's other
 // guests, which no steal time tells. It takes about a millisecond of each CPU, so
 // not while something is measured.
-func Speed(cpus ...int) ([]float64, error) {
+func Speed(cpus ...int) ([]float64, error) { return timed(0, speedRounds, count, cpus) }
+
+// timed is how many rounds of loop each of cpus makes in a second, the best of
+// speedRepeats, or of as many as fit into span.
+func timed(span time.Duration, rounds int, loop func(rounds int) uint, cpus []int) ([]float64, error) {
 	speeds := make([]float64, len(cpus))
 	threads := make([]*netns.Thread, 0, len(cpus))
 	var first error
 	for i, cpu := range cpus {
 		t, err := netns.Go("", []int{cpu}, func() error {
 			best := time.Duration(1<<63 - 1)
-			for range speedRepeats {
+			started := time.Now()
+			for k := 0; k < speedRepeats || time.Since(started) < span; k++ {
 				begin := time.Now()
-				if count(speedRounds) == 0 {
+				if loop(rounds) == 0 {
 					break
 				}
 				best = min(best, time.Since(begin))
 			}
-			speeds[i] = speedRounds / best.Seconds()
+			speeds[i] = float64(rounds) / best.Seconds()
 			return nil
 		})
 		if err != nil {

@@ -8,5 +8,6 @@ var All = []Spec{
 	{"loop", "two tester ports wired to each other: what the tester can do by itself", newLoop},
 	{"wire2", "two ports of this machine and a box between them that nobody can look into: pfSense, a router, a switch (not seen on hardware)", newWire2},
 	{"pair", "two ports of this machine, or one, and a DUT that runs boxdyno and is reached by SSH: its counters are in the ledger (not seen on hardware)", newPair},
+	{Here, "this machine is the box, and there are no ports: for procedures that load it without frames (soak)", newHere},
 	{"mem", "two ports in memory with a DUT of programmable capacity, loss, delay and reordering between them; no privilege", newMem},
 }

@@ -73,6 +73,10 @@ type Testbed struct {
 	Observe func() []result.Pair
 	Planted []string // limits that the DUT has on purpose, in words
 
+	// Fixed are settings of the DUT's ports that the testbed itself needs as they are:
+	// the name of a knob of package tune, and why.
+	Fixed []result.Pair
+
 	// Path is the hops from port from to port to (indexes into Ports, or into
 	// Loop with loop set).
 	Path func(from, to int, loop bool) ledger.Path
@@ -83,6 +87,9 @@ type Testbed struct {
 	// State reads how the DUT is set up: rules, tables, queues; nil where nobody can
 	// look into it.
 	State func(ctx context.Context) ([]result.Pair, error)
+	// Traffic is told right before a trial's traffic and right after it; nil: nobody
+	// wants to know.
+	Traffic func(begins bool)
 	// Close takes everything down; it may be called more than once.
 	Close func() error
 }

@@ -204,6 +204,9 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		Planted:  s.plant.planted(s.mtu),
 		Close:    sync.OnceValue(undo.close),
 	}
+	if at.name == split {
+		tb.Fixed = []result.Pair{{Key: "threaded", Value: "the sandbox needs threaded NAPI itself: without it the DUT's receive work would move to the tester's CPU"}}
+	}
 	for i, sd := range sides {
 		p := Port{Port: cables[i][0].port(), MAC: sd.testerMAC, GatewayMAC: sd.dutMAC, MTU: s.mtu, Link: s.rate}
 		p.Gateway4, p.Addr4 = sd.net4.Addr(), sd.net4.Addr().Next()

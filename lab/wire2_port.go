@@ -278,7 +278,7 @@ func (n *nic) describe() string {
 		} else {
 			words = append(words, "pause unknown")
 		}
-		words = append(words, "EEE "+energyEfficient(n.Name))
+		words = append(words, "EEE "+host.EEE(n.Name))
 		return nil
 	})
 	if err != nil {

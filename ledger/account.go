@@ -27,21 +27,23 @@ type term struct {
 	counter string
 	passed  bool
 	always  bool
-	bits32  bool
+	bits    int
 	unless  string
+	lacking string
 	order   int // of checkpoints along the path
 }
 
 // portTerms are the terms of port at, which sends to or receives from the hop
 // far (nil: unknown).
 func portTerms(at int, d driver, dir direction, h Hop, far *Hop) (terms []term) {
-	for _, m := range slices.Concat(d.meanings, everyPort) {
+	common := slices.DeleteFunc(slices.Clone(everyPort), func(m meaning) bool { return d.skips(m.counter) })
+	for _, m := range slices.Concat(d.meanings, common) {
 		if m.dir != dir || m.at != "" && m.at != h.Place {
 			continue
 		}
-		t := term{scope: ofPort, at: at, counter: m.counter, passed: m.passed, always: m.always, bits32: m.bits32, unless: m.unless}
+		t := term{scope: ofPort, at: at, counter: m.counter, passed: m.passed, always: m.always, bits: m.bits, unless: m.unless, lacking: m.lacking}
 		t.Term = result.Term{Place: m.place, Host: h.Host.Label, Name: m.name, Link: h.Port.Name,
-			From: h.Port.Name + " " + strings.TrimPrefix(m.counter, "ethtool ")}
+			From: h.Port.Name + " " + strings.TrimPrefix(m.counter, driversOwn)}
 		if t.Place == "" {
 			t.Place = h.Place
 		}
@@ -70,7 +72,7 @@ func portTerms(at int, d driver, dir direction, h Hop, far *Hop) (terms []term) 
 // of the machine. backlog says that a port's peer counts the backlog's drops.
 func stackTerms(at int, label string, backlog bool) (terms []term) {
 	for _, m := range stack {
-		t := term{scope: ofHost, at: at, counter: m.counter, passed: m.passed, bits32: m.bits32, order: 2 * rank(m.place)}
+		t := term{scope: ofHost, at: at, counter: m.counter, passed: m.passed, bits: m.bits, order: 2 * rank(m.place)}
 		t.Term = result.Term{Place: m.place, Host: label, Name: m.name, From: m.counter}
 		if m.machine {
 			if at > 0 || backlog && m.place == result.Softnet {
@@ -107,7 +109,7 @@ func once(terms []term) (kept []term) {
 // driverCounters are those of want that the driver itself keeps.
 func driverCounters(want map[string]bool) (names []string) {
 	for name := range want {
-		if strings.HasPrefix(name, "ethtool ") {
+		if strings.HasPrefix(name, driversOwn) {
 			names = append(names, name)
 		}
 	}
@@ -163,10 +165,10 @@ func (b *Book) account(after snapshot, e Ends) result.Account {
 	var moved []term
 	for _, t := range terms {
 		now, ok := after.of(t)[t.counter]
-		if !ok {
-			continue // this kernel has no such counter
+		if !ok || after.of(t).has(t.lacking) {
+			continue // this kernel has no such counter, or a better one
 		}
-		t.N = growth(b.before.of(t)[t.counter], now, t.bits32)
+		t.N = growth(b.before.of(t)[t.counter], now, t.bits)
 		moved = append(moved, t)
 	}
 	for i, r := range after.remotes {
@@ -189,16 +191,21 @@ func (b *Book) account(after snapshot, e Ends) result.Account {
 	}
 	slices.SortStableFunc(a.Drops, func(x, y result.Term) int { return rank(x.Place) - rank(y.Place) })
 	for i := range b.ports {
-		a.InFlight += growth(b.before.ports[i][queued], after.ports[i][queued], true)
+		a.InFlight += growth(b.before.ports[i][queued], after.ports[i][queued], 32)
 	}
 	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
+	a.Unread = unreadSince(b.before, after)
 	return a
 }
 
 // growth of a counter; negative where it was set back. One of 32 bit may wrap
-// once in a trial of less than 2^31 events.
-func growth(before, after uint64, bits32 bool) int64 {
-	if bits32 {
+// once in a trial of less than 2^31 events. One of 16 bit is not set back by
+// anybody, so that it may wrap once in a trial of less than 2^16.
+func growth(before, after uint64, bits int) int64 {
+	switch bits {
+	case 16:
+		return int64(uint16(after) - uint16(before))
+	case 32:
 		return int64(int32(uint32(after) - uint32(before)))
 	}
 	return int64(after - before)

@@ -2,11 +2,16 @@
 
 package ledger
 
-import "boxdyno/result"
+import (
+	"slices"
+	"strings"
+
+	"boxdyno/result"
+)
 
 // This file is the dictionary: which counter means what at which place, and what
 // it would count twice. A driver is one row of drivers; a counter that is in no
-// table is not read.
+// table is no term. What moved and is no term is told: unread.go.
 
 // A direction is what a port does to the frames of a path.
 type direction int
@@ -27,19 +32,33 @@ type meaning struct {
 	passed  bool   // a checkpoint, no drop
 	always  bool   // a checkpoint that is told even if nothing passed
 	unless  string // left out where this counter of the same port is a term: that counts the same frames
-	bits32  bool   // the kernel's counter has 32 bit
+	lacking string // left out where the port has this counter, another term that counts the same frames
+	bits    int    // of the counter, where it wraps: 16, 32; 0: 64
+	limit   string // why it may count less than was lost, in a sentence
 }
 
-// A driver is the meanings of its counters.
+// An unread is a counter of a port that is no term.
+type unread struct {
+	counter string // as in meaning
+	in      string // counters, terms all, that count the same frames; "": nobody says where they ended
+	why     string
+}
+
+// A driver is the meanings of its counters (drivers_*.go). Where it names a counter
+// of everyPort, that one means nothing else.
 type driver struct {
-	name     string
-	buffers  bool // its receive ring may be missing, see sockets.buffered
+	name     string // as ethtool -i has it; more than one: separated by blanks
+	source   string // files and functions of Linux 6.12 that it was read from
+	note     string // of the driver as a whole
+	buffers  bool   // its receive ring may be missing, see sockets.buffered
 	meanings []meaning
+	unread   []unread
 }
 
 // drivers are those whose counters are known; of others only the checkpoints and
 // what the kernel itself counts for every port are read.
-//
+var drivers = slices.Concat([]driver{veth}, boards, nics)
+
 // veth: a full receive ring (256 frames a queue) counts in tx_dropped of the
 // sending port, and, where the frame was redirected by XDP, again in rx_dropped
 // of the receiving port and in xdp_xmit_errors of the sending one: only
@@ -47,31 +66,35 @@ type driver struct {
 // send back. A port without a ring delivers through the backlog of a CPU, whose
 // drops tx_dropped counts too. XDP programs of the meter drop what they counted:
 // only the DUT's drop frames. Frames that XDP redirected go on elsewhere.
-var drivers = []driver{
-	{name: "veth", buffers: true, meanings: []meaning{
+var veth = driver{
+	name: "veth", buffers: true,
+	source: "drivers/net/veth.c: veth_xmit, veth_forward_skb, veth_xdp_xmit, veth_get_stats64, veth_get_ethtool_stats",
+	meanings: []meaning{
 		{dir: sends, counter: "tx_dropped", place: result.DUTNIC, name: "receive ring full", far: "meter ring full"},
 		{dir: receives, counter: "ethtool rx_queue_*_drops", name: "receive failed in the driver"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_drops", place: result.XDP, name: "XDP drop"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx", place: result.XDP, name: "sent back by XDP"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx_errors", place: result.XDP, name: "XDP could not send back", unless: "tx_dropped"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_redirect", place: result.XDP, name: "redirected by XDP", passed: true},
-	}},
+	},
+	unread: vethUnread,
 }
 
 // everyPort is what the kernel counts in the same way for every driver.
 //
 // rx_dropped and rx_errors are not read: they sum what other counters name.
-// rx_missed_errors are frames for which the host gave the port no buffer in time; a
-// veth has none.
-// Programs attached by TCX (not by a clsact qdisc) have no counter.
+// rx_missed_errors are frames for which the host gave the port no buffer in time,
+// rx_crc_errors those that came damaged (include/uapi/linux/if_link.h); a veth has
+// neither. Programs attached by TCX (not by a clsact qdisc) have no counter.
 var everyPort = []meaning{
 	{dir: sends, counter: "tx_packets", name: "sent", passed: true, always: true},
 	{dir: receives, counter: "rx_packets", name: "received", passed: true, always: true},
 	{dir: receives, counter: "rx_missed_errors", name: "no room in the receive ring"},
+	{dir: receives, counter: "rx_crc_errors", place: result.Link, name: "damaged on the link"},
 	{dir: receives, at: result.DUTNIC, counter: "rx_otherhost_dropped", place: result.Routing, name: "MAC address of another host"},
-	{dir: receives, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits32: true},
-	{dir: sends, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits32: true},
-	{dir: sends, at: result.DUTNIC, counter: "qdisc drops", place: result.Qdisc, name: "egress queue full", bits32: true},
+	{dir: receives, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits: 32},
+	{dir: sends, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits: 32},
+	{dir: sends, at: result.DUTNIC, counter: "qdisc drops", place: result.Qdisc, name: "egress queue full", bits: 32},
 }
 
 // queued is the gauge of frames that wait in the DUT's egress queues.
@@ -79,11 +102,19 @@ const queued = "qdisc queued"
 
 func driverOf(name string) driver {
 	for _, d := range drivers {
-		if d.name == name {
+		if slices.Contains(strings.Fields(d.name), name) {
 			return d
 		}
 	}
 	return driver{name: name}
+}
+
+func (d driver) known() bool { return d.source != "" }
+
+// skips says whether the driver's table itself says what a counter of every port is.
+func (d driver) skips(counter string) bool {
+	return slices.ContainsFunc(d.unread, func(u unread) bool { return u.counter == counter }) ||
+		slices.ContainsFunc(d.meanings, func(m meaning) bool { return m.counter == counter })
 }
 
 // A stackMeaning is one counter of a whole namespace or machine.
@@ -93,7 +124,7 @@ type stackMeaning struct {
 	name    string
 	passed  bool
 	machine bool // of the whole machine, not of the namespace
-	bits32  bool
+	bits    int
 }
 
 // stack is the DUT's network stack in the order in which a frame meets it.
@@ -105,8 +136,8 @@ type stackMeaning struct {
 // IPReversePathFilter). ForwDatagrams counts before the forward hook and before
 // a packet proves larger than the MTU.
 var stack = []stackMeaning{
-	{place: result.Softnet, counter: "softnet.dropped", name: "CPU backlog full", machine: true, bits32: true},
-	{place: result.Conntrack, counter: "conntrack.drop", name: "refused by connection tracking", bits32: true},
+	{place: result.Softnet, counter: "softnet.dropped", name: "CPU backlog full", machine: true, bits: 32},
+	{place: result.Conntrack, counter: "conntrack.drop", name: "refused by connection tracking", bits: 32},
 
 	{place: result.Routing, counter: "Ip.InReceives", name: "received by IPv4", passed: true},
 	{place: result.Routing, counter: "Ip6.InReceives", name: "received by IPv6", passed: true},

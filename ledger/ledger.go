@@ -23,6 +23,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"boxdyno/host"
@@ -98,6 +99,8 @@ type portOf struct {
 	index   int
 	sockets *sockets
 	driver  driver
+	label   string          // of its host
+	root    fs.FS           // of a recorded tree; else nil
 	want    map[string]bool // counters
 	ethtool []string        // those of want that the driver itself keeps
 	egress  bool            // of the DUT
@@ -109,7 +112,8 @@ type snapshot struct {
 	hosts   []counters // as Book.hosts
 	ports   []counters // as Book.ports
 	sources []result.Term
-	remotes []Reading // as Book.remotes
+	remotes []Reading       // as Book.remotes
+	unread  []result.Unread // of ports, with their values
 }
 
 // Open finds every counter on paths, those of a port, of a namespace and of the
@@ -163,7 +167,7 @@ func (b *Book) find(paths []Path) error {
 					return err
 				}
 			}
-			if h.Host.Root != nil {
+			if h.Host.Root != nil && h.Port.Name == "" {
 				continue
 			}
 			dir := direction(i % 2)
@@ -177,7 +181,7 @@ func (b *Book) find(paths []Path) error {
 			}
 			b.terms = append(b.terms, portTerms(at, port.driver, dir, h, far)...)
 			port.egress = port.egress || dir == sends && h.Place == result.DUTNIC
-			if dir == receives && port.driver.buffers {
+			if dir == receives && port.driver.buffers && port.root == nil {
 				link, err := port.sockets.route.LinkByIndex(port.index)
 				if err != nil {
 					return fmt.Errorf("port %s: %w", h.Port.Name, err)
@@ -234,6 +238,15 @@ func (b *Book) addPort(h Hop) (*portOf, int, error) {
 			return p, i, nil
 		}
 	}
+	if root := h.Host.Root; root != nil {
+		name, err := recordedDriver(root, h.Port.Name)
+		if err != nil {
+			return nil, 0, err
+		}
+		p := &portOf{port: h.Port, driver: driverOf(name), label: h.Host.Label, root: root, want: map[string]bool{}}
+		b.ports = append(b.ports, p)
+		return p, len(b.ports) - 1, nil
+	}
 	s, err := b.socketsOf(h.Port.Netns)
 	if err != nil {
 		return nil, 0, err
@@ -246,7 +259,7 @@ func (b *Book) addPort(h Hop) (*portOf, int, error) {
 	if err != nil {
 		name = link.Type() // a port without ethtool
 	}
-	p := &portOf{port: h.Port, index: link.Attrs().Index, sockets: s, driver: driverOf(name), want: map[string]bool{}}
+	p := &portOf{port: h.Port, index: link.Attrs().Index, sockets: s, driver: driverOf(name), label: h.Host.Label, want: map[string]bool{}}
 	b.ports = append(b.ports, p)
 	return p, len(b.ports) - 1, nil
 }
@@ -282,14 +295,12 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 	}
 	queues := map[*sockets]map[int]counters{} // one dump for a namespace
 	for _, p := range b.ports {
-		c := counters{}
-		if err := p.sockets.linkStats(p.index, c); err != nil {
+		c, all, err := p.read()
+		if err != nil {
 			return s, fmt.Errorf("read the counters of %s: %w", p.port.Name, err)
 		}
-		if err := p.sockets.driverStats(p.port.Name, p.ethtool, c); err != nil {
-			return s, fmt.Errorf("read the driver's counters of %s: %w", p.port.Name, err)
-		}
-		if p.want["clsact drops"] || p.want["qdisc drops"] {
+		s.unread = append(s.unread, p.unreadOf(all)...)
+		if p.root == nil && (p.want["clsact drops"] || p.want["qdisc drops"]) {
 			q := queues[p.sockets]
 			if q == nil {
 				var err error
@@ -409,9 +420,34 @@ func (b *Book) settle(ctx context.Context) (last snapshot, settled bool, err err
 	}
 }
 
+// read gives the port's counters as the dictionary names them, sums over queues
+// among them, and all as they stand.
+func (p *portOf) read() (c, all counters, err error) {
+	c, all = counters{}, counters{}
+	if p.root != nil {
+		if err := recordedCounters(p.root, p.port.Name, all); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		if err := p.sockets.linkStats(p.index, all); err != nil {
+			return nil, nil, err
+		}
+		if err := p.sockets.driverStats(p.port.Name, len(p.ethtool) > 0, all); err != nil {
+			return nil, nil, fmt.Errorf("ask the driver: %w", err)
+		}
+	}
+	for name, n := range all {
+		if !strings.HasPrefix(name, driversOwn) {
+			c[name] = n
+		}
+	}
+	sumPatterns(all, p.ethtool, c)
+	return c, all, nil
+}
+
 func (b *Book) waiting() (bool, error) {
 	for _, p := range b.ports {
-		if !p.egress {
+		if !p.egress || p.root != nil {
 			continue
 		}
 		if w, err := p.sockets.waiting(p.index); w || err != nil {

@@ -133,8 +133,8 @@ func TestColumnsSumCPUs(t *testing.T) {
 // TestPatternsAreNumbers keeps rx_queue_0_xdp_drops out of rx_queue_*_drops.
 func TestPatternsAreNumbers(t *testing.T) {
 	c := counters{}
-	sumPatterns(map[string]uint64{
-		"rx_queue_0_drops": 1, "rx_queue_11_drops": 2, "rx_queue_0_xdp_drops": 4, "rx_queue__drops": 8, "drops": 16, "total_drops": 32,
+	sumPatterns(counters{
+		"ethtool rx_queue_0_drops": 1, "ethtool rx_queue_11_drops": 2, "ethtool rx_queue_0_xdp_drops": 4, "ethtool rx_queue__drops": 8, "ethtool drops": 16, "ethtool total_drops": 32,
 	}, []string{"ethtool rx_queue_*_drops", "ethtool drops"}, c)
 	if diff := cmp.Diff(counters{"ethtool rx_queue_*_drops": 3, "ethtool drops": 16}, c); diff != "" {
 		t.Error(diff)

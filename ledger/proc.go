@@ -15,6 +15,8 @@ import (
 // not there, which is not the same as zero.
 type counters map[string]uint64
 
+func (c counters) has(name string) bool { _, ok := c[name]; return ok }
+
 // readStack reads the counters of one namespace from its own view of /proc:
 //
 //	Ip.InReceives, IpExt.InNoRoutes, TcpExt.IPReversePathFilter   snmp, netstat

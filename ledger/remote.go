@@ -21,8 +21,8 @@ type Tally struct {
 	Value  uint64      `json:"value"`
 	Passed bool        `json:"passed,omitempty"` // a checkpoint, no drop
 	Always bool        `json:"always,omitempty"` // a checkpoint that is told even if nothing passed
-	Bits32 bool        `json:"bits32,omitempty"`
-	Order  int         `json:"order"` // along the path, comparable with this machine's: both have one version
+	Bits   int         `json:"bits,omitempty"`   // of a counter that wraps before 64
+	Order  int         `json:"order"`            // along the path, comparable with this machine's: both have one version
 }
 
 // A Reading is another machine's counters at one instant.
@@ -30,6 +30,8 @@ type Reading struct {
 	Tallies []Tally `json:"tallies"`
 	Queued  uint64  `json:"queued"`  // frames in its egress queues
 	Waiting bool    `json:"waiting"` // for somebody's address
+
+	Unread []result.Unread `json:"unread,omitempty"` // counters that are no term; N is the value
 }
 
 // A Remote is a further source that stands on the paths itself: a machine whose
@@ -63,13 +65,14 @@ func (b *Book) Reading(ctx context.Context) (Reading, error) {
 		terms = append(terms, nftTerms(i, h.local.Label, s.hosts[i])...)
 	}
 	for _, t := range terms {
-		if v, ok := s.of(t)[t.counter]; ok {
-			r.Tallies = append(r.Tallies, Tally{Term: t.Term, Value: v, Passed: t.passed, Always: t.always, Bits32: t.bits32, Order: t.order})
+		if v, ok := s.of(t)[t.counter]; ok && !s.of(t).has(t.lacking) {
+			r.Tallies = append(r.Tallies, Tally{Term: t.Term, Value: v, Passed: t.passed, Always: t.always, Bits: t.bits, Order: t.order})
 		}
 	}
 	for i := range b.ports {
 		r.Queued += s.ports[i][queued]
 	}
+	r.Unread = s.unread
 	return r, nil
 }
 
@@ -82,7 +85,7 @@ func (r Reading) since(before Reading) (terms []term) {
 	}
 	for _, t := range r.Tallies {
 		g := term{Term: t.Term, passed: t.Passed, always: t.Always, order: t.Order}
-		g.N = growth(old[t.Term], t.Value, t.Bits32)
+		g.N = growth(old[t.Term], t.Value, t.Bits)
 		terms = append(terms, g)
 	}
 	return terms

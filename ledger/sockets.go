@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/safchain/ethtool"
@@ -140,29 +139,31 @@ func (s *sockets) linkStats(index int, c counters) error {
 	return nil
 }
 
-// driverStats adds to c the sums of the driver's own counters that patterns name
-// ("ethtool rx_queue_*_drops": the star is a number).
-func (s *sockets) driverStats(port string, patterns []string, c counters) error {
-	if len(patterns) == 0 {
-		return nil
-	}
+// driversOwn begins the names of counters that ethtool -S shows.
+const driversOwn = "ethtool "
+
+// driverStats adds the driver's own counters to c. A driver without any has none,
+// which is an error where the dictionary needs them.
+func (s *sockets) driverStats(port string, needed bool, c counters) error {
 	stats, err := s.ethtool.Stats(port)
 	if err != nil {
-		return err
+		if needed {
+			return err
+		}
+		return nil
 	}
-	sumPatterns(stats, patterns, c)
+	for name, n := range stats {
+		c[driversOwn+name] = n
+	}
 	return nil
 }
 
-func sumPatterns(stats map[string]uint64, patterns []string, c counters) {
+// sumPatterns adds to c the sums of the counters that patterns name
+// ("ethtool rx_queue_*_drops": the star is a number).
+func sumPatterns(all counters, patterns []string, c counters) {
 	for _, p := range patterns {
-		before, after, starred := strings.Cut(strings.TrimPrefix(p, "ethtool "), "*")
-		for name, n := range stats {
-			middle, ok := strings.CutPrefix(name, before)
-			if ok {
-				middle, ok = strings.CutSuffix(middle, after)
-			}
-			if ok && (starred && middle != "" && strings.Trim(middle, "0123456789") == "" || !starred && middle == "") {
+		for name, n := range all {
+			if matches(p, name) {
 				c[p] += n
 			}
 		}

@@ -2,7 +2,10 @@
 
 package procedure
 
-import "boxdyno/result"
+import (
+	"boxdyno/lab"
+	"boxdyno/result"
+)
 
 const burstsDeviation = "frames above 100 kframe/s leave in bursts of what falls due within 20 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"
 
@@ -10,7 +13,7 @@ const burstsDeviation = "frames above 100 kframe/s leave in bursts of what falls
 var suiteNames = []string{"service", "direction", "frame_size"}
 
 // All is every procedure.
-var All = []Spec{
+var All = withBeside([]Spec{
 	{
 		Name: "forward", Standard: "RFC 2544, RFC 2285",
 		Deviation: burstsDeviation + "; latency is measured with single frames",
@@ -19,7 +22,7 @@ var All = []Spec{
 		Metrics:   forwardMetrics, New: newForward,
 	},
 	{
-		Name: "self-test", Standard: "RFC 2544",
+		Name: "self-test", Standard: "RFC 2544", Alone: true,
 		Doc:     "the tester alone, port to port without the DUT: the ceiling of every figure",
 		Names:   []string{"frame_size"},
 		Metrics: []result.Metric{ceilingMetric}, New: newSelfTest,
@@ -69,4 +72,10 @@ var All = []Spec{
 		Names:     []string{"service", "mode", "response_size"},
 		Metrics:   connectionMetrics, New: newConnections,
 	},
-}
+	{
+		Name: "soak", Lab: lab.Here, Alone: true,
+		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
+		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",
+		Names: []string{"class"}, Metrics: soakMetrics, New: newSoak,
+	},
+})

@@ -22,13 +22,24 @@ import (
 // measures latency at half the throughput or less.
 type Forward struct{ traffic }
 
-func newForward() Procedure { return &Forward{newTraffic(lab.Services)} }
+func newForward() Procedure {
+	p := &Forward{newTraffic(lab.Services)}
+	p.search.values = append(p.search.values, NoSearch)
+	return p
+}
+
+// NoSearch is the value of forward's parameter search that leaves a point with the rate
+// under overload, at one visit: the quickest figure that repeats.
+const NoSearch = "none"
 
 func (p *Forward) Estimate() (int, time.Duration) {
 	e := effortOf(p.preset.value)
-	trials, d := p.searching().Estimate()
-	trials += 1 + visits*e.overloads + 1
-	d += e.warmUp + visits*time.Duration(e.overloads)*e.overload + e.latency
+	trials, d := 1+e.overloads, e.warmUp+time.Duration(e.overloads)*e.overload
+	if p.search.value != NoSearch {
+		trials, d = p.searching().Estimate()
+		trials += 1 + visits*e.overloads + 1
+		d += e.warmUp + visits*time.Duration(e.overloads)*e.overload + e.latency
+	}
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
 	return trials, d + time.Duration(trials)*(around+e.settle)
 }
@@ -58,7 +69,7 @@ func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
 	if err := m.overload(ctx, n); err != nil {
 		return Outcome{}, err
 	}
-	if len(m.rates) == 0 {
+	if len(m.rates) == 0 || m.traffic.search.value == NoSearch {
 		return m.outcome(), nil
 	}
 	if err := m.limits(ctx, n); err != nil {

@@ -48,6 +48,7 @@ type Outcome struct {
 	Phases   []result.Phase
 	KPIs     []result.KPI // with Phases and Samples, instants are unit.Now's
 	Samples  []result.KPI
+	Usage    []result.Usage
 	Warnings []string
 	Ceiling  unit.FrameRate // a trial's: the self-test's at this frame size, for verdict.Validity; 0: none was made
 
@@ -74,6 +75,11 @@ type Env struct {
 	// several procedures build upon. cfg tells such trials of one point apart.
 	Shared func(ctx context.Context, procedure string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 
+	// Unfinished is the record of the trial that Trial would carry out next with cfg,
+	// if it was begun in an earlier part of a resumed run and has no end: boxdyno was
+	// killed in it, or the machine went down. nil: it was not.
+	Unfinished func(cfg []result.Pair) *result.Record
+
 	// Once carries out f as one trial of the whole run, whichever procedure asks
 	// first, under the name key: the self-test.
 	Once func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
@@ -86,6 +92,8 @@ type Spec struct {
 	Deviation string   // what it does otherwise whatever the preset, in a sentence; ""
 	Quick     string   // what preset quick does otherwise beside, in a sentence; ""
 	Names     []string // parameters whose values name a point in its record's ID, in this order
+	Lab       string   // topology where the plan names none; "": the first of lab.All
+	Alone     bool     // nothing may run beside its trials (Beside)
 	Metrics   []result.Metric
 	New       func() Procedure
 }

@@ -32,6 +32,9 @@ type watch struct {
 
 func start(bed *lab.Testbed) *watch {
 	w := &watch{bed: bed}
+	if bed.Traffic != nil {
+		bed.Traffic(true)
+	}
 	if bed.Kind == "memory" {
 		return w
 	}
@@ -47,6 +50,9 @@ func (w *watch) stop() {
 		var err error
 		w.after, err = host.CPUsHere()
 		w.ok, w.window = err == nil, time.Since(w.begin)
+	}
+	if w.bed.Traffic != nil {
+		w.bed.Traffic(false)
 	}
 }
 

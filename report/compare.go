@@ -115,7 +115,6 @@ const notable = 0.05
 // points of the same procedure and the same settings, but for those in ignore.
 // The error is in words, and ErrNothingValid where it is not the user's.
 func Compare(version string, sides []Side, ignore []string) (Comparison, error) {
-	c := Comparison{Schema: result.Schema, Version: version, Level: math.Round(stat.Level*100) / 100, Metrics: []ComparedMetric{}}
 	points := make([][]sample, len(sides))
 	for i, s := range sides {
 		for _, k := range s.Runs {
@@ -125,6 +124,14 @@ func Compare(version string, sides []Side, ignore []string) (Comparison, error) 
 				}
 			}
 		}
+	}
+	return comparePoints(version, sides, points)
+}
+
+// comparePoints is Compare of the points of each side.
+func comparePoints(version string, sides []Side, points [][]sample) (Comparison, error) {
+	c := Comparison{Schema: result.Schema, Version: version, Level: math.Round(stat.Level*100) / 100, Metrics: []ComparedMetric{}}
+	for i, s := range sides {
 		c.Sides = append(c.Sides, side(s, points[i]))
 	}
 	keys := common(points)
@@ -167,12 +174,12 @@ type sample struct {
 	recs []result.Record
 }
 
-// oneNetwork is in no run of a version without the parameter, and true of each.
-var oneNetwork = result.Pair{Key: "networks", Value: "1"}
+// unsaid are in no run of a version without these parameters, and true of each.
+var unsaid = append([]result.Pair{{Key: "networks", Value: "1"}}, result.Alone...)
 
 // stripped is what identifies r, without the settings to ignore.
 func stripped(r result.Record, ignore []string) string {
-	return fmt.Sprintf("%q %q", r.Procedure, slices.DeleteFunc(slices.Clone(r.Config), func(p result.Pair) bool { return p == oneNetwork || slices.Contains(ignore, p.Key) }))
+	return fmt.Sprintf("%q %q", r.Procedure, slices.DeleteFunc(slices.Clone(r.Config), func(p result.Pair) bool { return slices.Contains(unsaid, p) || slices.Contains(ignore, p.Key) }))
 }
 
 func at(points []sample, key string) (out []sample) {

@@ -45,6 +45,15 @@ type Document struct {
 	Kind      string `json:"kind"`                // real, sandbox, emulated, memory
 	Placement string `json:"placement,omitempty"` // shared, split
 
+	Ablation *Ablation `json:"ablation,omitempty"` // of a run that takes a recipe apart: each Row is then a part of it
+
+	// Beside is how points that ran beside a load, or hot, differ from the same ones
+	// without; nil where no two differ in that alone.
+	Beside *Comparison `json:"beside,omitempty"`
+
+	Watched  *Watched  `json:"watched,omitempty"`  // what telemetry says of the trials
+	Timeline *Timeline `json:"timeline,omitempty"` // all that telemetry saw, over time; in pages alone
+
 	Rows           []Row      `json:"rows"`
 	SharedWarnings []string   `json:"shared_warnings,omitempty"` // those that every row carries
 	Warnings       []string   `json:"warnings,omitempty"`        // of the whole run
@@ -76,7 +85,9 @@ type Row struct {
 	Rules         int     `json:"rules"`
 	Flows         int     `json:"flows"`
 	Networks      int     `json:"networks,omitempty"` // that frames go to; absent: one
+	Tune          string  `json:"tune,omitempty"`     // the part of a recipe that was in force, in an ablation
 	IP            int     `json:"ip,omitempty"`
+	Beside        string  `json:"beside,omitempty"` // what ran on the box beside, or how it was heated, in words
 
 	Verdict result.Status `json:"verdict"`
 	Reason  string        `json:"reason,omitempty"`
@@ -119,6 +130,8 @@ type Row struct {
 	Security *Security `json:"security,omitempty"` // of procedure security, once its phases are over
 
 	Connections *Connections `json:"connections,omitempty"` // of procedure connections
+
+	Soak *Soak `json:"soak,omitempty"` // of procedure soak
 
 	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, or of the trial that connections' times are of
 	Warnings []string        `json:"warnings,omitempty"`

@@ -141,7 +141,9 @@ func (b *markdown) table(t table) {
 	for i := range rule {
 		rule[i] = map[bool]string{true: "--:", false: "---"}[t.right[i]]
 	}
-	fmt.Fprintf(b, "| %s |\n| %s |\n", strings.Join(t.head, " | "), strings.Join(rule, " | "))
+	if len(t.head) > 0 {
+		fmt.Fprintf(b, "| %s |\n| %s |\n", strings.Join(t.head, " | "), strings.Join(rule, " | "))
+	}
 	for _, row := range t.rows {
 		cells := make([]string, len(row))
 		for i, c := range row {
@@ -149,7 +151,9 @@ func (b *markdown) table(t table) {
 		}
 		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 	}
-	b.WriteByte('\n')
+	if len(t.head) > 0 {
+		b.WriteByte('\n')
+	}
 	for _, n := range t.notes {
 		fmt.Fprintf(b, "- %s: %s\n", n.mark, md(n.text))
 	}
@@ -179,6 +183,13 @@ func Markdown(w io.Writer, d Document) error {
 	for _, t := range tables(d) {
 		fmt.Fprintf(&b, "## %s\n\n", t.title)
 		b.table(t)
+	}
+	if d.Beside != nil {
+		b.list(besideTitle, d.Beside.besideSaid())
+		for _, t := range d.Beside.besideTables() {
+			fmt.Fprintf(&b, "### %s\n\n", md(t.title))
+			b.table(t)
+		}
 	}
 	b.list("Of every row above", d.SharedWarnings)
 	if bn := d.Bottleneck; bn != nil {
@@ -223,6 +234,10 @@ const (
 // scripts in the page itself. It opens from disk and needs no network; without
 // scripts it shows Text.
 func HTML(w io.Writer, d Document, recs []result.Record) error {
+	recs = slices.Clone(recs)
+	for i := range recs {
+		recs[i].Digests = nil // no drawing needs them, and they are half of a record
+	}
 	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
 	// string ends the script element or becomes markup.
 	data, err := json.Marshal(struct {

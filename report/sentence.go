@@ -36,6 +36,9 @@ func serviceName(r Row) string {
 	if r.IP == 6 {
 		s += ", IPv6"
 	}
+	if r.Beside != "" {
+		s += ", " + r.Beside
+	}
 	return s
 }
 
@@ -52,6 +55,12 @@ func name(r Row) string {
 		if c.Rate > 0 {
 			words = append(words, "at "+si(ptr(float64(c.Rate)), "")+" connections/s")
 		}
+	}
+	if r.Soak != nil {
+		words = []string{r.Soak.name()}
+	}
+	if r.Tune != "" {
+		words = append(words, "tune "+r.Tune)
 	}
 	if r.Security != nil {
 		words = append(words, "load "+strings.Replace(r.Security.Load, "%", " %", 1))
@@ -106,6 +115,12 @@ func percent(v float64) string {
 // sentence is the verdict in one sentence with its number, unit and bound. The
 // number is the one nearest to missing (or furthest from meeting) its criterion.
 func sentence(d Document) string {
+	if d.Ablation != nil && !broken(d.Verdict) {
+		return d.Ablation.sentence()
+	}
+	if s := soaked(d); s != "" {
+		return s
+	}
 	if d.Role == "" && len(d.Findings) == 0 {
 		switch d.Verdict {
 		case result.Passed:
@@ -289,6 +304,9 @@ func (r *Row) holds(where []result.Pair) bool {
 // summary is what was found at the row that is compared most: plain routing of
 // the smallest frames from lan to wan, or else the first.
 func summary(d Document) string {
+	if d.Ablation != nil {
+		return d.Ablation.sentence()
+	}
 	r := headline(d.Rows)
 	if r == nil {
 		for _, s := range d.SelfTests {
@@ -297,6 +315,9 @@ func summary(d Document) string {
 			}
 		}
 		return ""
+	}
+	if r.Soak != nil {
+		return soaked(d)
 	}
 	if r.Connections != nil {
 		if s := r.Connections.summary(); s != "" {
@@ -347,7 +368,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil {
 			return &rows[i]
 		}
 	}
@@ -379,6 +400,9 @@ func caveat(d Document) string {
 // sure says in sentences how far the figures can be relied on.
 func sure(d Document, recs []result.Record) []string {
 	var out []string
+	if d.Ablation != nil {
+		out = d.Ablation.sure()
+	}
 	if s := unfinished(d); s != "" && s != d.Sentence {
 		out = append(out, s)
 	}
@@ -450,7 +474,11 @@ func sure(d Document, recs []result.Record) []string {
 		}
 	}
 	if looked > 0 && slow == 0 {
-		out = append(out, fmt.Sprintf("Before each trial the CPUs ran at %s or more of the fastest that they were seen at.", percent(slowest)))
+		of := "each trial"
+		if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Beside != "" }) {
+			of = "each trial that nothing ran beside"
+		}
+		out = append(out, fmt.Sprintf("Before "+of+" the CPUs ran at %s or more of the fastest that they were seen at.", percent(slowest)))
 	} else if slow > 0 {
 		out = append(out, fmt.Sprintf("Before %d of %s a CPU ran at less than %s of the fastest that it was seen at, at the least at %s: heat, power, or another virtual machine on its core.",
 			slow, count(looked, "trial"), percent(verdict.SlowCPU), percent(slowest)))

@@ -67,6 +67,10 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	}
 	for _, group := range byConfig(points) {
 		row := rowOf(group, trials)
+		if last := group[len(group)-1]; last.Procedure == soakProcedure {
+			row.ID, row.Soak = last.ID, soakOf(run, last, trials[last.ID])
+			row.Name = name(row)
+		}
 		row.Warnings = append(row.Warnings, course(group, recs)...)
 		d.Rows = append(d.Rows, row)
 	}
@@ -87,8 +91,17 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		}
 		d.Verdict = verdict.Worst(all...)
 	}
+	if d.Ablation = ablationOf(run, points); d.Ablation != nil {
+		d.Verdict = d.Ablation.status(d.Verdict)
+	}
 	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
 	d.Sure = sure(d, recs)
+	d.Watched = watched(run, recs)
+	if d.Ablation != nil { // its rows are one box in many settings: what limits one of them is not the answer
+		d.Next = append(slices.Clip(d.Ablation.Advice), next(d, "")...)
+		return d
+	}
+	d.Beside = besideOf(d, points, recs)
 	var advice string
 	d.Bottleneck, advice = bottleneck(d, points, trials)
 	d.Next = next(d, advice)
@@ -128,6 +141,8 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		r.Networks = n
 	}
 	r.IP, _ = strconv.Atoi(result.Get(p.Config, "ip"))
+	r.Tune = result.Get(p.Config, result.TuneKey)
+	r.Beside = besideWords(p.Config)
 	get := func(metric string) figure { return merge(metric, valid) }
 	r.Security = securityOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Connections = connectionsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
@@ -348,7 +363,7 @@ func order(a, b Row) int {
 		return math.MaxInt // mixes after the sizes
 	}
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
-		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP),
+		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
 		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
 		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections))
 }

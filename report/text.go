@@ -40,6 +40,13 @@ func Text(w io.Writer, d Document) error {
 		t.head(tb.title)
 		t.table(tb)
 	}
+	if d.Beside != nil {
+		t.list(besideTitle, d.Beside.besideSaid())
+		for _, tb := range d.Beside.besideTables() {
+			t.head(tb.title)
+			t.table(tb)
+		}
+	}
 	if len(d.SharedWarnings) > 0 {
 		t.head("Of every row above")
 		for _, s := range d.SharedWarnings {
@@ -151,7 +158,9 @@ func (t *texter) table(tb table) {
 		}
 		fmt.Fprintln(t, strings.TrimRight(s.String(), " "))
 	}
-	line(tb.head)
+	if len(tb.head) > 0 {
+		line(tb.head)
+	}
 	for _, row := range tb.rows {
 		line(row)
 	}
@@ -163,6 +172,9 @@ func (t *texter) table(tb table) {
 // tables are the figures of all rows, each table at most width columns. The
 // notes of a row stand under the first table that has it.
 func tables(d Document) []table {
+	if d.Ablation != nil {
+		return d.Ablation.tables()
+	}
 	id := []string{"service", "direction", "frame"}
 	left := []bool{false, false, true}
 	make := func(title string, cols ...string) *table {
@@ -181,6 +193,7 @@ func tables(d Document) []table {
 	connections := newConnectionTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
+	var soaked []table
 	for _, r := range d.Rows {
 		own := d.own(r)
 		if r.Verdict != result.Passed {
@@ -200,6 +213,17 @@ func tables(d Document) []table {
 				t.notes = append(t.notes, note{"note", s})
 			}
 			phased = append(phased, &t)
+			continue
+		}
+		if r.Soak != nil {
+			ts := r.Soak.tables(r.Name)
+			for _, s := range own {
+				if r.Reason != "" && strings.HasSuffix(s, r.Reason) || len(ts) == 0 {
+					continue // its stressors say so
+				}
+				ts[0].notes = append(ts[0].notes, note{"note", s})
+			}
+			soaked = append(soaked, ts...)
 			continue
 		}
 		if r.Connections != nil {
@@ -239,7 +263,7 @@ func tables(d Document) []table {
 		}
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
-	var out []table
+	out := soaked
 	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
@@ -430,7 +454,7 @@ func measured(d Document) (out []string) {
 		words = append(words, w)
 	}
 	para("environment")
-	return out
+	return append(out, d.Watched.sentences(d)...)
 }
 
 func mark(s result.Status) string {

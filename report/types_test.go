@@ -32,6 +32,14 @@ func typescript() []byte {
 			return "string"
 		case reflect.TypeFor[json.RawMessage]():
 			return "unknown"
+		case reflect.TypeFor[Points]():
+			return "(number | null)[]"
+		case reflect.TypeFor[result.Setting](): // report has a Setting too
+			if !seen[t] {
+				seen[t] = true
+				queue = append(queue, t)
+			}
+			return "KnobSetting"
 		}
 		switch t.Kind() {
 		case reflect.Pointer:
@@ -57,9 +65,22 @@ func typescript() []byte {
 	for len(queue) > 0 {
 		t := queue[0]
 		queue = queue[1:]
-		fmt.Fprintf(&b, "\nexport interface %s {\n", t.Name())
+		var extends []string // what is embedded
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Anonymous {
+				extends = append(extends, name(f.Type))
+			}
+		}
+		head := name(t)
+		if len(extends) > 0 {
+			head += " extends " + strings.Join(extends, ", ")
+		}
+		fmt.Fprintf(&b, "\nexport interface %s {\n", head)
 		for i := range t.NumField() {
 			f := t.Field(i)
+			if f.Anonymous {
+				continue
+			}
 			tag, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if !f.IsExported() || tag == "-" {
 				continue

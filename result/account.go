@@ -38,6 +38,17 @@ type Term struct {
 	Link  string `json:"link,omitempty"` // port; "" where the counter is of the whole host, not of one direction
 }
 
+// An Unread is a counter of a port that looks like lost frames, moved during a
+// trial, and is no term: nobody knows for certain where its frames ended, or
+// whether a term counts them too.
+type Unread struct {
+	Host    string `json:"host"`
+	Port    string `json:"port"`
+	Counter string `json:"counter"` // "rx_dropped" of ip -s, "ethtool rx_fifo_errors" of ethtool -S
+	N       int64  `json:"n"`       // growth
+	Why     string `json:"why"`
+}
+
 // An Account is the books of one trial over all its paths at once (a host's IP
 // counters cannot be split by direction):
 //
@@ -58,6 +69,8 @@ type Account struct {
 	InFlight    int64  `json:"in_flight"`
 	Unexplained int64  `json:"unexplained"`
 	Settled     bool   `json:"settled"` // counters stood still before they were read
+
+	Unread []Unread `json:"unread,omitempty"` // where to look next when Unexplained is not 0
 }
 
 // Dropped is the sum of the named drops.

@@ -21,10 +21,11 @@ const (
 
 // A Bundle is a run on disk. trials.jsonl is append-only and fsynced line by
 // line, so that SIGKILL loses at most the line that was being written. Not safe
-// for concurrent use.
+// for concurrent use, but that Sample may be called beside the rest up to Close.
 type Bundle struct {
-	Dir    string
-	trials *os.File
+	Dir       string
+	trials    *os.File
+	telemetry *telemetryLog // nil: nothing was sampled yet
 }
 
 // Create makes dir (parents too) with run.json and an empty trials.jsonl, all of
@@ -165,8 +166,27 @@ func (b *Bundle) Append(r Record) error {
 	return nil
 }
 
+// Sample appends lines of telemetry, a TelemetryHead first and then Batches, as one
+// part of TelemetryFile: whole or not at all.
+func (b *Bundle) Sample(lines []byte) error {
+	if b.telemetry == nil {
+		l, err := openTelemetryLog(filepath.Join(b.Dir, TelemetryFile))
+		if err != nil {
+			return err
+		}
+		b.telemetry = l
+	}
+	return b.telemetry.write(lines)
+}
+
 // Close closes the files; the run can still be resumed.
-func (b *Bundle) Close() error { return b.trials.Close() }
+func (b *Bundle) Close() error {
+	err := b.trials.Close()
+	if b.telemetry != nil {
+		err = errors.Join(err, b.telemetry.file.Close())
+	}
+	return err
+}
 
 // Open reads the run in dir: the last record of each ID, in the order in which
 // the IDs first appeared. A last line without its end is ignored; any other

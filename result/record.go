@@ -219,8 +219,11 @@ type Record struct {
 	Values      []Value      `json:"values,omitempty"`
 	Load        *Load        `json:"load,omitempty"`
 	Account     *Account     `json:"ledger,omitempty"`
-	CPUs        []CPU        `json:"cpus,omitempty"` // of a trial
-	DUT         *DUTWork     `json:"dut,omitempty"`  // of a trial
+	CPUs        []CPU        `json:"cpus,omitempty"`    // of a trial
+	DUT         *DUTWork     `json:"dut,omitempty"`     // of a trial
+	Digests     []Digest     `json:"digests,omitempty"` // of a trial, in the order of Run.Series
+	Usage       []Usage      `json:"usage,omitempty"`
+	Settings    []Setting    `json:"settings,omitempty"` // of a procedure at a point: what a recipe had set meanwhile
 	Warnings    []string     `json:"warnings,omitempty"`
 	Environment int          `json:"environment"` // index into Run.Environments
 }
@@ -299,6 +302,11 @@ type Run struct {
 	Machines     []Machine       `json:"machines"`
 	Environments [][]Pair        `json:"environments"` // before, after: clock source, governor, offloads, placement...
 	Metrics      []Metric        `json:"metrics"`
-	Backend      []Pair          `json:"backend"` // per port: the choice and why others were not taken
+	Backend      []Pair          `json:"backend"`             // per port: the choice and why others were not taken
+	Series       []Series        `json:"series,omitempty"`    // of telemetry; a resumed run only adds to them
+	Telemetry    []Telemetry     `json:"telemetry,omitempty"` // how each part of the run was watched
+	Recipe       json.RawMessage `json:"recipe,omitempty"`    // of tuning, as its file has it
+	Settings     []Setting       `json:"settings,omitempty"`  // what became of it
+	Ablation     *Ablation       `json:"ablation,omitempty"`  // the recipe is taken apart, a part of it in force at each point
 	Warnings     []string        `json:"warnings,omitempty"`
 }

@@ -27,7 +27,7 @@ const (
 
 // A Diagnosis is one line of doctor.
 type Diagnosis struct {
-	Group  string     `json:"group"` // privilege, program, kernel, backend, testbed, machine
+	Group  string     `json:"group"` // privilege, program, kernel, backend, testbed, machine, setting
 	Name   string     `json:"name"`
 	Answer Answer     `json:"answer"`
 	Detail string     `json:"detail,omitempty"`
@@ -139,6 +139,9 @@ func doctorMachine() []Diagnosis {
 	if m.Virtual != "" {
 		bare.Answer, bare.Detail = No, "a virtual machine ("+m.Virtual+"): its stalls are counted in every record"
 	}
+	if m.Kind == "emulated" {
+		bare.Detail = "emulated (" + m.Virtual + "): it shows what works, and nothing about speed"
+	}
 	idle := Diagnosis{Group: "machine", Name: "idle", Answer: Unknown}
 	if before, err := local.CPUTime(); err == nil {
 		time.Sleep(idleWindow)
@@ -150,7 +153,7 @@ func doctorMachine() []Diagnosis {
 			}
 		}
 	}
-	return []Diagnosis{cpus, bare, idle}
+	return append([]Diagnosis{cpus, bare, idle}, doctorSettings()...)
 }
 
 // Healthy says whether nothing that the main job needs is missing.

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,8 @@ import (
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/result"
+	"boxdyno/telemetry"
+	"boxdyno/tune"
 	"boxdyno/unit"
 	"boxdyno/verdict"
 )
@@ -33,9 +36,16 @@ type execution struct {
 	origin      unit.Instant
 	environment int // index of the environment before
 	steady      steady
+	beside      *procedure.Surroundings // of trials
+	tuned       []result.Setting        // by the run's recipe, or the part of it that is in force
+	parts       []tune.Recipe           // of the recipe that is taken apart; nil: none is
+	on          tune.On                 // what they are applied to
+	sampler     *telemetry.Sampler      // nil: nothing is watched
 	every       []*visited
 	began       time.Time     // when the first point was visited
 	earned      time.Duration // estimates of the trials that were carried out since
+	mu          sync.Mutex    // of warnings
+	warnings    []string      // of other goroutines, not told yet
 	broken      error         // the sink's: after it nothing is written, or a cut line would end up amid whole ones
 }
 
@@ -93,7 +103,7 @@ func (x *execution) points(ctx context.Context, points []Point) (first error) {
 		if err != nil {
 			return err
 		}
-		v := &visited{Point: pt, rec: result.Record{ID: pt.ID, Procedure: pt.Procedure, Config: pt.Params, Repeat: pt.Repeat}}
+		v := &visited{Point: pt, rec: result.Record{ID: pt.ID, Procedure: pt.Procedure, Config: pt.config(), Repeat: pt.Repeat}}
 		v.most, v.time = p.Estimate()
 		x.every = append(x.every, v)
 	}
@@ -169,7 +179,11 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 			return p.Run(ctx, x.env(v))
 		}
 	}
-	o, err := x.call(ctx, v.ID, v.next)
+	o, err := x.call(ctx, v.ID, x.varied(v))
+	for err == nil && ctx.Err() == nil && o.Again != nil && heated(v.Point) { // once, not at each visit
+		v.next, v.rec.Values = o.Again, o.Values
+		o, err = x.call(ctx, v.ID, x.varied(v))
+	}
 	if err == nil && ctx.Err() == nil && o.Again != nil {
 		v.next, v.rec.Values = o.Again, o.Values
 		return nil
@@ -177,6 +191,12 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 	v.over = true
 	v.rec, err = x.end(ctx, v.rec, o, err, false)
 	return err
+}
+
+// heated says whether the DUT is heated before the point's trials.
+func heated(pt Point) bool {
+	b, _, err := procedure.ParseBeside(pt.Params)
+	return err == nil && b.Heat.On()
 }
 
 // env is where v's procedure runs.
@@ -194,10 +214,18 @@ func (x *execution) env(v *visited) *procedure.Env {
 		return r, err
 	}
 	env := &procedure.Env{Bed: x.bed, Log: x.o.Log}
+	id := func(cfg []result.Pair) string { return fmt.Sprintf("%s/%d%s", v.ID, v.trials+1, words(cfg)) }
+	env.Unfinished = func(cfg []result.Pair) *result.Record {
+		i, ok := x.at[id(cfg)]
+		if !ok || !x.o.Resume || x.recs[i].Status != result.Running {
+			return nil
+		}
+		return &x.recs[i]
+	}
 	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return trial(ctx, result.Record{
-			ID: fmt.Sprintf("%s/%d%s", v.ID, v.trials+1, words(cfg)), Parent: v.ID, Procedure: v.Procedure,
-			Config: append(slices.Clip(v.Params), cfg...), Repeat: v.Repeat,
+			ID: id(cfg), Parent: v.ID, Procedure: v.Procedure,
+			Config: append(slices.Clip(v.config()), cfg...), Repeat: v.Repeat,
 		}, f)
 	}
 	env.Shared = func(ctx context.Context, name string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
@@ -232,12 +260,24 @@ func (x *execution) trial(ctx context.Context, r result.Record, f func(context.C
 	if i, ok := x.at[r.ID]; ok && kept(x.recs[i]) {
 		return x.recs[i], false, nil
 	}
-	speed := x.steady.wait(ctx)
+	calm, err := x.beside.Calm(ctx, r.Config)
+	if err != nil {
+		return r, false, err
+	}
+	speed := 0.0 // not known: beside a load of ours CPUs are slow, and busy
+	if calm {
+		speed = x.steady.wait(ctx)
+	}
 	if err := x.begin(ctx, &r); err != nil {
 		return r, false, err
 	}
+	var o procedure.Outcome
+	err = x.beside.Prepare(ctx, r.Config)
 	used := measure()
-	o, err := x.call(ctx, r.ID, f)
+	if err == nil {
+		o, r.Digests, err = x.watched(ctx, r.ID, f)
+		x.beside.Account(&o)
+	}
 	if o.Load != nil {
 		o.Load.CPUSpeed = speed
 		o.Load.StealRatio, o.Load.ObserverCPU, o.Load.ObserverMem = used.until()
@@ -264,7 +304,10 @@ func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcom
 		return r, x.broken
 	}
 	r.Reason, r.Load, r.Account, r.Warnings = o.Reason, o.Load, o.Account, o.Warnings
-	r.CPUs, r.DUT = o.CPUs, o.DUT
+	r.CPUs, r.DUT, r.Usage = o.CPUs, o.DUT, o.Usage
+	if r.Parent == "" {
+		r.Settings = x.tuned
+	}
 	if o.Values != nil { // else those of the visit before
 		r.Values = o.Values
 	}

@@ -3,11 +3,13 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +27,7 @@ type fake struct {
 	// first is called by a procedure before its trials.
 	first func(p *probe) error
 	build error
+	kind  string // of the testbed; "": memory
 	// shared is whether procedures build upon a trial of procedure base.
 	shared bool
 	// stubborn procedures go on after a trial's error.
@@ -46,8 +49,8 @@ func (f *fake) catalogue() Catalogue {
 			New:     func() procedure.Procedure { return &base{probe{fake: f, kind: "a", preset: "quick"}} },
 		}},
 		Labs: []lab.Spec{
-			{Name: "sandbox", Doc: "a bench", New: func() lab.Topology { return &bench{fake: f, kind: "memory"} }},
-			{Name: "other", Doc: "another bench", New: func() lab.Topology { return &bench{fake: f, kind: "memory"} }},
+			{Name: "sandbox", Doc: "a bench", New: func() lab.Topology { return &bench{fake: f, kind: cmp.Or(f.kind, "memory")} }},
+			{Name: "other", Doc: "another bench", New: func() lab.Topology { return &bench{fake: f, kind: cmp.Or(f.kind, "memory")} }},
 		},
 	}
 }
@@ -70,6 +73,7 @@ func (b *bench) Build(context.Context) (*lab.Testbed, error) {
 	}
 	return &lab.Testbed{
 		Topology: "sandbox", Kind: b.kind, Settings: []result.Pair{{Key: "mtu", Value: strconv.Itoa(b.mtu)}},
+		Ports: make([]lab.Port, 2),
 		Close: func() error { b.fake.closed.Add(1); return nil },
 	}, nil
 }
@@ -197,6 +201,9 @@ type memory struct {
 	full     int // 0: never
 	writes   int
 	refused  int
+
+	mu    sync.Mutex
+	lines []byte // of telemetry
 }
 
 func (m *memory) WriteRun(r result.Run) error { m.run = r; m.writes++; return nil }
@@ -207,6 +214,13 @@ func (m *memory) Append(r result.Record) error {
 		return errors.New("no space left on device")
 	}
 	m.appended = append(m.appended, r)
+	return nil
+}
+
+func (m *memory) Sample(lines []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines = append(m.lines, lines...)
 	return nil
 }
 

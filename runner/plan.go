@@ -25,6 +25,7 @@ type Plan struct {
 	Preset     string // value of every procedure's parameter "preset" that the plan does not set itself
 	Repeat     int    // times that every point is measured; 0: DefaultRepeat
 	Seed       uint64 // of the order; 0 is a seed like any other once Resolve has seen the plan
+	Telemetry  Watching
 
 	at   map[string]string // where plan keys were written, for errors
 	seed bool              // Seed was given
@@ -44,7 +45,7 @@ const (
 var Presets = []string{"quick", "standard"}
 
 // Keys are the plan's own.
-var Keys = []string{"lab", "procedures", "preset", "repeat", "seed"}
+var Keys = []string{"lab", "procedures", "preset", "repeat", "seed", "telemetry"}
 
 // An Entry names a plug-in and sets its parameters.
 type Entry struct {
@@ -154,6 +155,8 @@ func parse(root *yaml.Node) (Plan, error) {
 				}
 				p.Procedures = append(p.Procedures, e)
 			}
+		case "telemetry":
+			p.Telemetry, err = parseWatching(f.Value)
 		default:
 			if err = f.Value.Want(yaml.Scalar, f.Key); err == nil {
 				if err = p.setKey(f.Key, f.Value.Text); err != nil {
@@ -171,7 +174,7 @@ func parse(root *yaml.Node) (Plan, error) {
 	return p, nil
 }
 
-// setKey sets one of the plan's scalar keys.
+// setKey sets one of the plan's scalar keys, or of the key telemetry's.
 func (p *Plan) setKey(key, text string) error {
 	switch key {
 	case "preset":
@@ -191,6 +194,8 @@ func (p *Plan) setKey(key, text string) error {
 			return fmt.Errorf("seed %q: want a whole number from 0 to %d", text, uint64(1<<64-1))
 		}
 		p.Seed, p.seed = n, true
+	default:
+		return p.Telemetry.Set(key, text)
 	}
 	return nil
 }
@@ -247,12 +252,13 @@ func parseEntry(n *yaml.Node, what string) (Entry, error) {
 // MarshalJSON writes the plan in the form that Parse reads.
 func (p Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Lab        Entry   `json:"lab"`
-		Procedures []Entry `json:"procedures"`
-		Preset     string  `json:"preset,omitempty"`
-		Repeat     int     `json:"repeat"`
-		Seed       uint64  `json:"seed"`
-	}{p.Lab, p.Procedures, p.Preset, p.Repeat, p.Seed})
+		Lab        Entry    `json:"lab"`
+		Procedures []Entry  `json:"procedures"`
+		Preset     string   `json:"preset,omitempty"`
+		Repeat     int      `json:"repeat"`
+		Seed       uint64   `json:"seed"`
+		Telemetry  Watching `json:"telemetry"`
+	}{p.Lab, p.Procedures, p.Preset, p.Repeat, p.Seed, p.Telemetry})
 }
 
 // MarshalJSON writes {"use": ..., parameters in their order}.

@@ -36,7 +36,7 @@ seed: 7
 	}
 	want := `{"lab":{"use":"other","link_rate":"","mtu":9000},"procedures":[` +
 		`{"use":"probe","kind":"a","level":[1,2,3],"preset":"standard"},{"use":"probe","kind":"b","level":5,"preset":"standard"}],` +
-		`"preset":"standard","repeat":2,"seed":7}`
+		`"preset":"standard","repeat":2,"seed":7,"telemetry":{"rate":10}}`
 	if string(got) != want {
 		t.Errorf("resolved to\n%s, want\n%s", got, want)
 	}
@@ -123,7 +123,7 @@ func TestSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := json.Marshal(p)
-	want := `{"lab":{"use":"sandbox","link_rate":"","mtu":1400},"procedures":[{"use":"probe","kind":["a","b"],"level":[1,2],"preset":"quick"}],"preset":"quick","repeat":4,"seed":9}`
+	want := `{"lab":{"use":"sandbox","link_rate":"","mtu":1400},"procedures":[{"use":"probe","kind":["a","b"],"level":[1,2],"preset":"quick"}],"preset":"quick","repeat":4,"seed":9,"telemetry":{"rate":10}}`
 	if string(got) != want {
 		t.Errorf("set to\n%s, want\n%s", got, want)
 	}

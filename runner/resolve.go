@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,16 +17,20 @@ import (
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/result"
+	"boxdyno/telemetry"
 )
 
 // A Catalogue is the plug-ins that a plan may name.
 type Catalogue struct {
 	Procedures []procedure.Spec
 	Labs       []lab.Spec
+	Collectors []telemetry.Spec
 }
 
 // Plugins is the catalogue of this binary.
-func Plugins() Catalogue { return Catalogue{Procedures: procedure.All, Labs: lab.All} }
+func Plugins() Catalogue {
+	return Catalogue{Procedures: procedure.All, Labs: lab.All, Collectors: telemetry.All}
+}
 
 func (c Catalogue) procedure(name, at string) (procedure.Spec, error) {
 	var names []string
@@ -114,7 +119,7 @@ func (p *Plan) Set(c Catalogue, arg string) error {
 	if found {
 		return nil
 	}
-	spec, err := c.lab(p.labName(), p.Lab.at)
+	spec, err := c.lab(p.labName(c), p.Lab.at)
 	if err != nil {
 		return err
 	}
@@ -133,7 +138,7 @@ func (p *Plan) Set(c Catalogue, arg string) error {
 		}
 		p.SetLab(s.Values[0].Text, at)
 		return nil
-	case "preset", "repeat", "seed":
+	case "preset", "repeat", "seed", "telemetry":
 		if len(s.Values) > 1 {
 			return planErrorf(at, "one run has one %s", key)
 		}
@@ -147,7 +152,8 @@ func (p *Plan) Set(c Catalogue, arg string) error {
 	return planErrorf(at, "unknown parameter: there are %s", strings.Join(sorted(known), ", "))
 }
 
-// SetKey sets preset, repeat or seed; at says where the text was given.
+// SetKey sets preset, repeat, seed, telemetry (off, on or a rate) or one of
+// WatchingKeys; at says where the text was given.
 func (p *Plan) SetKey(key, text, at string) error {
 	if err := p.setKey(key, text); err != nil {
 		return &PlanError{At: at, Err: err}
@@ -158,7 +164,7 @@ func (p *Plan) SetKey(key, text, at string) error {
 // SetLab takes another topology; the parameters of a different one before it are
 // forgotten. at says where the name was given.
 func (p *Plan) SetLab(name, at string) {
-	if p.labName() != name {
+	if p.Lab.Use != name {
 		p.Lab = Entry{Use: name}
 	}
 	p.Lab.at = at
@@ -176,11 +182,20 @@ func (p *Plan) SetPreset(preset string) error {
 	return nil
 }
 
-func (p *Plan) labName() string {
-	if p.Lab.Use == "" {
-		return DefaultLab
+// labName is the plan's topology, or the one that all its procedures are for.
+func (p *Plan) labName(c Catalogue) string {
+	if p.Lab.Use != "" {
+		return p.Lab.Use
 	}
-	return p.Lab.Use
+	name := ""
+	for i, e := range p.Procedures {
+		spec, err := c.procedure(e.Use, "")
+		if err != nil || i > 0 && spec.Lab != name {
+			return DefaultLab
+		}
+		name = spec.Lab
+	}
+	return cmp.Or(name, DefaultLab)
 }
 
 func sorted(set map[string]bool) (names []string) {
@@ -209,7 +224,12 @@ func (p Plan) Resolve(c Catalogue) (Plan, error) {
 	if out.Preset == "" {
 		out.Preset = DefaultPreset
 	}
-	topology, err := c.lab(p.labName(), p.Lab.at)
+	watching, err := p.Telemetry.resolve(c.Collectors, p.at["telemetry"])
+	if err != nil {
+		return p, err
+	}
+	out.Telemetry = watching
+	topology, err := c.lab(p.labName(c), p.Lab.at)
 	if err != nil {
 		return p, err
 	}
@@ -341,14 +361,34 @@ type Point struct {
 	ID        string // "forward/route/lan-to-wan/64#1"
 	Procedure string
 	Params    []result.Pair
-	Repeat    int // from 1
+	Repeat    int    // from 1
+	Tune      string // the part of a recipe that is in force, in an ablation; "": all of it
 
 	at string
 }
 
+// config is what identifies the point's records, beside Repeat.
+func (pt Point) config() []result.Pair {
+	if pt.Tune == "" {
+		return pt.Params
+	}
+	return append(slices.Clip(pt.Params), result.Pair{Key: result.TuneKey, Value: pt.Tune})
+}
+
+// part names the part of a recipe that is in force, for IDs.
+func (pt Point) part() string {
+	if pt.Tune == "" {
+		return ""
+	}
+	return "/" + result.TuneKey + "=" + pt.Tune
+}
+
 // Points expands the axes of a resolved plan. Every repeat is a pass over all
 // points in an order of its own, which depends on the seed alone.
-func (p Plan) Points(c Catalogue) ([]Point, error) {
+func (p Plan) Points(c Catalogue) ([]Point, error) { return p.expand(c, []string{""}) }
+
+// expand is Points, each of them once for every part of a recipe.
+func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 	var pass []Point
 	seen := map[string]int{}
 	for n, e := range p.Procedures {
@@ -372,8 +412,16 @@ func (p Plan) Points(c Catalogue) ([]Point, error) {
 				return nil, planErrorf(e.at, "entry %d of procedures measures %s, which entry %d measures already", n+1, pt.ID, first+1)
 			}
 			seen[pt.ID] = n
-			pass = append(pass, pt)
+			for _, part := range parts {
+				varied := pt
+				varied.Tune = part
+				varied.ID += varied.part()
+				pass = append(pass, varied)
+			}
 		}
+	}
+	if n := len(pass) * p.Repeat; n > MaxPoints {
+		return nil, planErrorf("", "%d points are more than %d (axes times repeat, times the parts of a recipe): split the plan", n, MaxPoints)
 	}
 	var all []Point
 	for r := 1; r <= p.Repeat; r++ {
@@ -417,7 +465,11 @@ func (c Catalogue) sibling(p Plan, pt Point, name string) (id string, params []r
 	if err != nil {
 		return "", nil, err
 	}
-	return fmt.Sprintf("%s#%d", p.name(spec, params), pt.Repeat), params, nil
+	id = fmt.Sprintf("%s%s#%d", p.name(spec, params), pt.part(), pt.Repeat)
+	if pt.Tune != "" {
+		params = append(params, result.Pair{Key: result.TuneKey, Value: pt.Tune})
+	}
+	return id, params, nil
 }
 
 func (c Catalogue) siblingParams(pt Point, name string) (spec procedure.Spec, params []result.Pair, err error) {
@@ -480,12 +532,19 @@ func Check(c Catalogue, points []Point, bed *lab.Testbed) (Estimate, error) {
 	}
 	counted := map[string]bool{} // points, and those that others build upon
 	for _, pt := range points {
-		counted[fmt.Sprintf("%s %q %d", pt.Procedure, pt.Params, pt.Repeat)] = true
+		counted[fmt.Sprintf("%s %q %s %d", pt.Procedure, pt.Params, pt.Tune, pt.Repeat)] = true
 	}
 	for _, pt := range points {
 		p, err := pt.procedure(c)
 		if err != nil {
 			return sum, err
+		}
+		spec, err := c.procedure(pt.Procedure, pt.at)
+		if err != nil {
+			return sum, err
+		}
+		if bed != nil && bed.Topology == lab.Here && spec.Lab != lab.Here {
+			return sum, &PlanError{At: pt.at, Err: fmt.Errorf("%s: it offers frames, and topology %s has no ports", pt.Procedure, bed.Topology)}
 		}
 		if err := p.Check(bed); err != nil {
 			var missing *host.Missing
@@ -504,7 +563,7 @@ func Check(c Catalogue, points []Point, bed *lab.Testbed) (Estimate, error) {
 		if err != nil {
 			return sum, err
 		}
-		key := fmt.Sprintf("%s %q %d", spec.Name, params, pt.Repeat)
+		key := fmt.Sprintf("%s %q %s %d", spec.Name, params, pt.Tune, pt.Repeat)
 		if counted[key] {
 			continue
 		}

@@ -15,17 +15,23 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/result"
 	"boxdyno/search"
+	"boxdyno/tune"
 	"boxdyno/unit"
 )
 
 // A Sink keeps what a run finds: a *result.Bundle, or a test's slice. WriteRun
 // is called first, once the testbed stands, and again when the run ends; Append
 // must have its record on the disk when it returns.
+//
+// Sample keeps lines of telemetry, a result.TelemetryHead first and then
+// result.Batch; one goroutine calls it beside the others, after the first WriteRun.
 type Sink interface {
 	WriteRun(result.Run) error
 	Append(result.Record) error
+	Sample(lines []byte) error
 }
 
 // Options are what a run needs beside its plan.
@@ -34,6 +40,8 @@ type Options struct {
 	Header    result.Run      // what the caller knows: version, id, command, role, criteria...; of a resumed run its whole header
 	Resume    bool            // Header and Done are of a run that broke off
 	Done      []result.Record // its records
+	Tune      *tune.Recipe    // applied to the DUT while the run lasts; nil: none. Of a resumed run its header has it
+	Ablate    *Ablation       // a recipe that is taken apart; nil: none. Of a resumed run its header has it
 	Log       *slog.Logger    // nil: discarded
 	Notify    func(Event)     // nil: nobody watches
 }
@@ -41,7 +49,7 @@ type Options struct {
 // An Event is a step of a run, for whoever watches.
 type Event struct {
 	Kind   EventKind
-	Text   string         // Waiting: who measures; Note: a warning; Trial: which
+	Text   string         // Waiting: who measures; Note: a warning; Trial: which; Preparing: what goes on
 	Point  string         // ID of the point
 	Share  float64        // of the whole run's estimated time that is over, 0 to 1
 	Left   time.Duration  // about what is to come
@@ -59,6 +67,7 @@ const (
 	TrialDone
 	PointPauses // until every other point has had its turn
 	PointDone
+	Preparing // a trial: the box is heated, or cools down
 )
 
 // idleLimit is the busy share of the CPUs above which a machine is not idle (METHOD: 2.5 %).
@@ -80,7 +89,7 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 		o.Notify = func(Event) {}
 	}
 	run, recs = o.Header, slices.Clone(o.Done)
-	points, err := p.Points(o.Catalogue)
+	points, err := o.points(p)
 	if err != nil {
 		return run, recs, err
 	}
@@ -89,6 +98,9 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 	}
 	if o.Resume && !left(points, o.Done) {
 		return run, recs, nil
+	}
+	if err := host.Sweep(); err != nil {
+		o.Notify(Event{Kind: Note, Text: "remove what a killed run has left: " + err.Error()})
 	}
 	bed, err := build(ctx, p, o.Catalogue)
 	if err != nil {
@@ -112,9 +124,17 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 			return run, recs, err
 		}
 	}
-	x := &execution{o: o, plan: p, bed: bed, sink: sink, recs: recs, at: map[string]int{}}
+	x := &execution{o: o, plan: p, bed: bed, sink: sink, recs: recs, at: map[string]int{}, beside: procedure.NewSurroundings(bed)}
 	for i, r := range recs {
 		x.at[r.ID] = i
+	}
+	run, untune, err := x.tune(ctx, run)
+	if err != nil {
+		return run, recs, err
+	}
+	defer func() { err = errors.Join(err, untune()) }() // before the testbed goes
+	if run, points, err = x.ablate(ctx, run, points); err != nil {
+		return run, recs, err
 	}
 	x.header(p, run)
 	if measures {
@@ -125,10 +145,16 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 		}
 		x.steady.learn(ctx)
 	}
-	if err := x.write(); err != nil {
+	x.beside.Say = func(text string) { o.Notify(Event{Kind: Preparing, Text: text}) }
+	x.beside.Warn = func(text string) { x.warn(&x.run, text) }
+	defer func() { err = errors.Join(err, x.beside.Close()) }()
+	if err := x.watch(ctx); err != nil {
 		return x.run, x.recs, err
 	}
+	defer x.unwatch() // before the testbed goes
 	err = x.points(ctx, points)
+	err = errors.Join(err, x.beside.Close())
+	x.unwatch()
 	if x.broken == nil {
 		if err == nil && measures {
 			x.idle(ctx, "after")
@@ -199,6 +225,9 @@ func (x *execution) header(p Plan, run result.Run) {
 		run.Start = now
 		run.Machines = append([]result.Machine{machine}, x.bed.Machines...)
 		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.PresetsUsed()
+		if machine.Kind == "emulated" && run.Kind != "memory" {
+			run.Kind = machine.Kind
+		}
 		run.Plan, _ = json.Marshal(p) // strings and numbers only
 		for _, e := range p.Procedures {
 			spec, _ := x.o.Catalogue.procedure(e.Use, e.at) // Resolve found it
@@ -215,6 +244,7 @@ func (x *execution) header(p Plan, run result.Run) {
 	for _, w := range x.bed.Warnings {
 		x.warn(&run, w)
 	}
+	x.concerns(&run, env, "")
 	for _, p := range x.bed.Planted {
 		x.warn(&run, "planted limit: "+p+"; figures that it bounds are its own, not the machine's")
 	}
@@ -288,7 +318,7 @@ func backends(bed *lab.Testbed) (out []result.Pair) {
 
 // settings is the environment, and how the testbed was built.
 func (x *execution) settings() []result.Pair {
-	env := (&host.Local{}).Environment()
+	env := surroundings(x.bed)
 	if x.bed.Placement != "" {
 		env = append(env, result.Pair{Key: "placement", Value: x.bed.Placement})
 	}
@@ -318,6 +348,9 @@ func resumedOrigin(done []result.Record, now unit.Instant, wall time.Duration) u
 // is no change: some settings are readable for root alone.
 func changes(before, after []result.Pair) (out []string) {
 	for _, p := range before {
+		if slices.Contains(host.Drifting, p.Key) {
+			continue
+		}
 		if v := result.Get(after, p.Key); v != p.Value && v != "" && p.Value != "" {
 			out = append(out, fmt.Sprintf("%s changed from %q to %q", p.Key, p.Value, v))
 		}
@@ -359,5 +392,6 @@ func (x *execution) after() {
 	for _, c := range changes(x.run.Environments[x.environment], env) {
 		x.warn(&x.run, "while the run lasted "+c)
 	}
+	x.concerns(&x.run, env, "after the run: ")
 	x.run.Environments = append(x.run.Environments, env)
 }

@@ -57,6 +57,7 @@ func planSchema(c Catalogue) object {
 			"procedures": object{"type": "array", "minItems": 1, "items": object{"anyOf": append([]any{object{"enum": procedureNames}}, procedures...)}},
 			"preset":     object{"description": "value of every procedure's parameter preset that the plan does not set", "enum": Presets, "default": DefaultPreset},
 			"repeat":     object{"description": "times that every point is measured", "type": "integer", "minimum": 1, "maximum": MaxRepeat, "default": DefaultRepeat},
+			"telemetry":  watchingSchema(c.Collectors),
 			"seed":       object{"description": "of the order of points", "type": "integer", "minimum": 0, "default": DefaultSeed},
 		},
 	}

@@ -141,9 +141,10 @@ func holdsRun(dir string) bool {
 // A sink is a bundle that is made when the first thing is written to it, so that
 // a run that cannot begin leaves nothing behind.
 type sink struct {
-	dir    string
-	bundle *result.Bundle // nil: not made yet
-	owner  *owner
+	dir     string
+	bundle  *result.Bundle // nil: not made yet
+	owner   *owner
+	sampled bool // there is telemetry
 }
 
 func (s *sink) WriteRun(r result.Run) error {
@@ -170,6 +171,15 @@ func (s *sink) handOver() error {
 }
 
 func (s *sink) Append(r result.Record) error { return s.bundle.Append(r) }
+
+// Sample hands over the file that the first call makes.
+func (s *sink) Sample(lines []byte) error {
+	if err := s.bundle.Sample(lines); err != nil || s.sampled {
+		return err
+	}
+	s.sampled = true
+	return s.owner.give(filepath.Join(s.dir, result.TelemetryFile))
+}
 
 func (s *sink) Close() error {
 	if s.bundle == nil {

@@ -185,11 +185,12 @@ Exit codes:
   sudo boxdyno run forward --set frame_size=64,imix
   boxdyno report last -o page.html`,
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: a.recoverTuning,
+		Args:              cobra.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
-	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.send(), a.replay(), a.meter(), a.schema(), a.versionCommand(), a.call(), manual(root),
+	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.schema(), a.versionCommand(), a.call(), manual(root),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

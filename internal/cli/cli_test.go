@@ -29,9 +29,11 @@ import (
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
+	"boxdyno/subject"
 )
 
 func TestMain(m *testing.M) {
+	subject.Main()
 	testscript.Main(m, map[string]func(){
 		"boxdyno": func() {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -340,7 +342,7 @@ func TestOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Append(result.Record{ID: "x"}); err != nil {
+	if err := errors.Join(s.Append(result.Record{ID: "x"}), s.Sample([]byte("{}\n"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

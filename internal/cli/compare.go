@@ -113,7 +113,7 @@ func sidesOf(args []string) (sides []report.Side, err error) {
 			s.Name = short(arg)
 		}
 		for _, name := range strings.Split(arg, ",") {
-			kept, err := openRun(name)
+			kept, _, _, err := openRun(name)
 			if err != nil {
 				return nil, err
 			}

@@ -18,6 +18,7 @@ import (
 	"boxdyno/examples"
 	"boxdyno/lab"
 	"boxdyno/runner"
+	"boxdyno/tune"
 )
 
 // A listed is one line of list.
@@ -27,7 +28,7 @@ type listed struct {
 	Params []runner.Param `json:"parameters,omitempty"`
 }
 
-var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services"}
+var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services", "collectors", "knobs", "recipes", "counters"}
 
 func (a *app) listed(kind string) (out []listed, err error) {
 	switch kind {
@@ -66,6 +67,26 @@ func (a *app) listed(kind string) (out []listed, err error) {
 		for _, s := range lab.Services {
 			out = append(out, listed{Name: s, Doc: services[s]})
 		}
+	case "collectors":
+		for _, s := range a.plugins.Collectors {
+			l := listed{Name: s.Name, Doc: s.Doc}
+			if !s.Default {
+				l.Doc += " (optional: only when asked for)"
+			}
+			out = append(out, l)
+		}
+	case "knobs":
+		for _, k := range tune.All {
+			out = append(out, listed{Name: k.Name, Doc: fmt.Sprintf("%s (%s; %s)", k.Doc, map[tune.Scope]string{tune.PerPort: "of a port", tune.PerNetns: "of a namespace", tune.PerMachine: "of the machine"}[k.Scope], k.Values)})
+		}
+	case "recipes":
+		recipes, err := tune.Recipes()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range recipes {
+			out = append(out, listed{Name: r.Name, Doc: r.Doc})
+		}
 	default:
 		return nil, &runner.PlanError{Err: fmt.Errorf("there is no list of %s: the kinds are %s", kind, strings.Join(kinds, ", "))}
 	}
@@ -84,14 +105,21 @@ var services = map[string]string{
 
 func (a *app) list() *cobra.Command {
 	var asJSON bool
+	var driver string
 	cmd := &cobra.Command{
 		Use:       "list KIND",
 		Short:     "List " + strings.Join(kinds, ", "),
-		Long:      "List prints what this program knows of a kind, with its parameters and their\ndefaults. The kinds are " + strings.Join(kinds, ", ") + ".",
-		Example:   "  boxdyno list procedures\n  boxdyno list topologies --json",
+		Long:      "List prints what this program knows of a kind, with its parameters and their\ndefaults. The kinds are " + strings.Join(kinds, ", ") + ".\n\ncounters are the ledger's dictionary: what each counter of a port means, by driver.",
+		Example:   "  boxdyno list procedures\n  boxdyno list topologies --json\n  boxdyno list counters --driver macb",
 		Args:      needs("KIND", "the kinds are "+strings.Join(kinds, ", ")),
 		ValidArgs: slices.Clone(kinds),
 		RunE: do(func(_ context.Context, args []string) error {
+			if args[0] == "counters" {
+				return a.counters(driver, asJSON)
+			}
+			if driver != "" {
+				return &runner.PlanError{Err: fmt.Errorf("--driver: only counters have drivers, not %s", args[0])}
+			}
 			ls, err := a.listed(args[0])
 			if err != nil {
 				return err
@@ -114,6 +142,7 @@ func (a *app) list() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&driver, "driver", "", "counters: those of `DRIVER` alone, as ethtool -i names it")
 	return cmd
 }
 

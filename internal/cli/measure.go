@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,10 @@ type measureFlags struct {
 	quick, standard bool
 	repeat, seed    string
 	out, report     string
+	tune            string
 	dryRun, json    bool
+	telemetry       string
+	ask             telemetryFlags
 }
 
 func (f *measureFlags) add(a *app, cmd *cobra.Command) {
@@ -43,6 +47,8 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs.StringVar(&f.repeat, "repeat", "", "measure every point `N` times")
 	fs.StringVar(&f.seed, "seed", "", "`number` that decides the order of points")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
+	fs.StringVar(&f.telemetry, "telemetry", "", "off, on, or samples a second, 1 to 50 `Hz` (default 10)")
+	f.ask.add(a, cmd)
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
 	_ = cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -63,6 +69,11 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	})
 }
 
+// addTune is of run and qualify alone: tune ablate has its recipe.
+func (f *measureFlags) addTune(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.tune, "tune", "", "`RECIPE` applied to the DUT while the run lasts (boxdyno list recipes, or a file)")
+}
+
 // apply changes the plan as the flags say.
 func (f *measureFlags) apply(a *app, p *runner.Plan) error {
 	if f.lab != "" {
@@ -79,7 +90,7 @@ func (f *measureFlags) apply(a *app, p *runner.Plan) error {
 			return err
 		}
 	}
-	for key, v := range map[string]string{"repeat": f.repeat, "seed": f.seed} {
+	for key, v := range map[string]string{"repeat": f.repeat, "seed": f.seed, "telemetry": f.telemetry} {
 		if v == "" {
 			continue
 		}
@@ -87,7 +98,7 @@ func (f *measureFlags) apply(a *app, p *runner.Plan) error {
 			return err
 		}
 	}
-	return nil
+	return f.ask.apply(p.SetKey)
 }
 
 func (a *app) run() *cobra.Command {
@@ -118,7 +129,7 @@ report goes to standard output; the run is kept and can be reported again.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if resume != "" {
-			for _, other := range []string{"set", "lab", "quick", "standard", "repeat", "seed", "out", "dry-run"} {
+			for _, other := range []string{"set", "lab", "quick", "standard", "repeat", "seed", "out", "tune", "telemetry", "collectors", "meter", "reading", "dry-run"} {
 				if cmd.Flags().Changed(other) {
 					return fmt.Errorf("--resume takes everything from the run in %s: leave out --%s", resume, other)
 				}
@@ -131,7 +142,7 @@ report goes to standard output; the run is kept and can be reported again.`,
 		}
 		return do(func(ctx context.Context, args []string) error {
 			if resume != "" {
-				return a.resume(ctx, resume, f.json)
+				return a.resume(ctx, resume, f.ask.plug, f.json)
 			}
 			p, what, err := a.plan(args[0])
 			if err != nil {
@@ -141,6 +152,7 @@ report goes to standard output; the run is kept and can be reported again.`,
 		})(cmd, args)
 	}
 	f.add(a, cmd)
+	f.addTune(cmd)
 	cmd.Flags().StringVar(&resume, "resume", "", "go on with the run in `folder`; finished trials are not measured again")
 	return cmd
 }
@@ -205,6 +217,7 @@ Exit codes:
 		}),
 	}
 	f.add(a, cmd)
+	f.addTune(cmd)
 	cmd.Flags().StringVar(&linkRate, "link-rate", "", "bit `rate` that the criteria ask for each way (default 1Gbps)")
 	cmd.Flags().StringVar(&f.report, "report", "", "`FILE.html` for the page (default report.html in the run's folder)")
 	return cmd
@@ -247,9 +260,33 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 	if err != nil {
 		return err
 	}
-	if f.dryRun {
-		return a.dryRun(p, f.json)
+	recipe, err := tuning(f.tune)
+	if err != nil {
+		return err
 	}
+	if f.dryRun {
+		points, err := p.Points(a.plugins)
+		if err != nil {
+			return err
+		}
+		return a.dryRun(p, points, f.json)
+	}
+	return a.fresh(ctx, p, what, f, runner.Options{Header: header, Tune: recipe})
+}
+
+// command is what was typed, without the smart plug's password.
+func (a *app) command(w runner.Watching) (argv []string) {
+	for _, arg := range a.argv {
+		if w.Plug != "" {
+			arg = strings.ReplaceAll(arg, w.Plug, w.PublicPlug())
+		}
+		argv = append(argv, arg)
+	}
+	return argv
+}
+
+// fresh carries out a resolved plan in a folder of its own.
+func (a *app) fresh(ctx context.Context, p runner.Plan, what string, f measureFlags, o runner.Options) (err error) {
 	dir := f.out
 	if dir == "" {
 		if dir, err = newDir(what, time.Now()); err != nil {
@@ -258,12 +295,13 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 	} else if _, err := os.Stat(filepath.Join(dir, result.RunFile)); err == nil {
 		return &runner.PlanError{At: "--out", Err: fmt.Errorf("%s already holds a run: give another folder, or go on with it by run --resume %s", dir, dir)}
 	}
-	header.Version, header.ID, header.Command = Version(), filepath.Base(dir), a.argv
-	return a.measure(ctx, p, &sink{dir: dir, owner: sudoer()}, runner.Options{Header: header}, f)
+	o.Header.Version, o.Header.ID, o.Header.Command = Version(), filepath.Base(dir), a.command(p.Telemetry)
+	return a.measure(ctx, p, &sink{dir: dir, owner: sudoer()}, o, f)
 }
 
 // resume goes on with a run that broke off.
-func (a *app) resume(ctx context.Context, dir string, asJSON bool) error {
+// plug is the smart plug's URL, where it has a password: that is not kept.
+func (a *app) resume(ctx context.Context, dir, plug string, asJSON bool) error {
 	dir, err := findRun(dir)
 	if err != nil {
 		return &runner.PlanError{At: "--resume", Err: err}
@@ -274,6 +312,7 @@ func (a *app) resume(ctx context.Context, dir string, asJSON bool) error {
 	}
 	p, err := runner.Parse(filepath.Join(dir, result.RunFile)+" (plan)", header.Plan)
 	if err == nil {
+		p.Telemetry.Plug = cmp.Or(plug, p.Telemetry.Plug)
 		p, err = p.Resolve(a.plugins)
 	}
 	if err != nil {
@@ -310,19 +349,25 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 	if err := a.print(d, f.json); err != nil {
 		return err
 	}
-	if run.Role != "" {
+	if run.Role != "" || run.Ablation != nil {
 		page := f.report
 		if page == "" {
 			page = filepath.Join(s.dir, "report.html")
 		}
-		if err := writeReport(page, s.owner, d, recs); err != nil {
+		if err := a.writeReport(page, s.dir, s.owner, run, report.Kept{Document: d, Records: recs}); err != nil {
 			return err
 		}
 		a.note("page: %s", page)
 	}
+	if err := a.keepBest(s, run, d); err != nil {
+		return err
+	}
 	a.note("run: %s", s.dir)
 	exit = worst(exit, ofStatus(d.Verdict))
 	for _, r := range recs {
+		if run.Ablation != nil {
+			break // it has repeats to spare
+		}
 		if r.Parent == "" && (r.Status == result.Invalid || r.Status == result.Skipped) {
 			exit = worst(exit, ofStatus(r.Status))
 		}
@@ -361,11 +406,7 @@ type dryPoint struct {
 	Seconds float64 `json:"seconds"`
 }
 
-func (a *app) dryRun(p runner.Plan, asJSON bool) error {
-	points, err := p.Points(a.plugins)
-	if err != nil {
-		return err
-	}
+func (a *app) dryRun(p runner.Plan, points []runner.Point, asJSON bool) error {
 	d := dryRun{Plan: p}
 	var total time.Duration
 	for i, pt := range points {
@@ -389,7 +430,7 @@ func (a *app) dryRun(p runner.Plan, asJSON bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "\n%s, about %d trials and %s, in topology %s, preset %s, seed %d\n",
+	_, err := fmt.Fprintf(a.out, "\n%s, about %d trials and %s, in topology %s, preset %s, seed %d\n",
 		plural(len(d.Points), "point"), d.Trials, about(total), p.Lab.Use, p.PresetsUsed(), p.Seed)
 	return err
 }

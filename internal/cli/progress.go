@@ -118,6 +118,9 @@ func (p *progress) event(e runner.Event) {
 	case runner.Note:
 		p.say("warning: %s", e.Text)
 		return
+	case runner.Preparing:
+		p.say("%s", e.Text)
+		return
 	case runner.PointStarts:
 		p.rate = ""
 	case runner.TrialDone:

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,7 +41,7 @@ var formats = map[string]func(w io.Writer, runs []report.Kept) error{
 		}
 		return nil
 	},
-	".html": func(w io.Writer, runs []report.Kept) error {
+	pageExt: func(w io.Writer, runs []report.Kept) error {
 		if len(runs) > 1 {
 			return &runner.PlanError{Err: errors.New("a page shows one run: make one for each")}
 		}
@@ -100,9 +101,12 @@ format, which benchstat reads.`,
 			}
 			var runs []report.Kept
 			for _, name := range args {
-				kept, err := openRun(name)
+				kept, run, dir, err := openRun(name)
 				if err != nil {
 					return err
+				}
+				if ext == pageExt {
+					a.timeline(dir, run, &kept)
 				}
 				runs = append(runs, kept)
 			}
@@ -124,26 +128,45 @@ format, which benchstat reads.`,
 }
 
 // openRun reads a run by its folder, its name, or last.
-func openRun(name string) (report.Kept, error) {
-	dir, err := findRun(name)
-	if err != nil {
-		return report.Kept{}, &runner.PlanError{Err: err}
+func openRun(name string) (k report.Kept, run result.Run, dir string, err error) {
+	if dir, err = findRun(name); err != nil {
+		return k, run, dir, &runner.PlanError{Err: err}
 	}
 	run, recs, err := result.Open(dir)
 	if err != nil {
-		return report.Kept{}, err
+		return k, run, dir, err
 	}
-	return report.Kept{Document: report.Summarize(run, recs), Records: recs}, nil
+	return report.Kept{Document: report.Summarize(run, recs), Records: recs}, run, dir, nil
 }
 
-// writeReport writes one run's report in the format of the file's name.
-func writeReport(name string, o *owner, d report.Document, recs []result.Record) error {
+const pageExt = ".html"
+
+// timeline gives a page what the run's telemetry saw over time. A page without it, or
+// with a part, says why.
+func (a *app) timeline(dir string, run result.Run, k *report.Kept) {
+	in, err := result.OpenTelemetry(dir)
+	if err == nil {
+		k.Document.Timeline, err = report.ReadTimeline(in, run, k.Records)
+		in.Close()
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) && len(run.Series) == 0 {
+		return
+	}
+	a.note("! drawings over time: %v", err)
+	k.Document.Warnings = append(slices.Clip(k.Document.Warnings), fmt.Sprintf("not all that was sampled is drawn: %v", err))
+}
+
+// writeReport writes the report of the run in dir in the format of the file's name.
+func (a *app) writeReport(name, dir string, o *owner, run result.Run, k report.Kept) error {
 	ext, err := formatOf(name)
 	if err != nil {
 		return err
 	}
+	if ext == pageExt {
+		a.timeline(dir, run, &k)
+	}
 	var b bytes.Buffer
-	if err := formats[ext](&b, []report.Kept{{Document: d, Records: recs}}); err != nil {
+	if err := formats[ext](&b, []report.Kept{k}); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return writeFile(name, o, b.Bytes())

@@ -118,7 +118,7 @@ func (c *caller) command(argv []string) {
 func (c *caller) boxdyno(args []string) {
 	has := func(s string) bool { return slices.Contains(args, s) }
 	switch {
-	case has("--resume") || has("--install"):
+	case has("--resume") || has("--install") || args[0] == "tune" && (has("apply") || has("revert") || has("ablate") && !has("--dry-run")): // not on whoever's machine
 		c.flags(args)
 	case args[0] == "send" || args[0] == "replay" || args[0] == "meter":
 		c.traffic(args)

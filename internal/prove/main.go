@@ -4,7 +4,8 @@
 // prints their tables: whether repeated qualifications agree, whether runs that
 // were killed leave nothing and go on where they were, whether compare tells a
 // slower box from the same one, whether planted bottlenecks are named, whether the
-// suite agrees with what it must find, and whether known limits are found. script/prove sets up and runs it as root.
+// suite agrees with what it must find, and whether known limits are found.
+// script/prove sets up and runs it as root.
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed, killTune, ablations int
 }
 
 func main() {
@@ -34,6 +35,8 @@ func main() {
 	flag.IntVar(&n.csit, "limits-csit", 3, "times with search csit")
 	flag.IntVar(&n.bisect, "limits-bisect", 3, "times with search bisect, for its traffic")
 	flag.IntVar(&n.disturbed, "disturbed", 200, "times that a known limit is searched while other programs take the CPUs now and then")
+	flag.IntVar(&n.killTune, "kill-tune", 100, "times that tune apply, tune revert, run --tune and tune ablate are killed at random moments")
+	flag.IntVar(&n.ablations, "ablations", 2, "ablations of a recipe with planted knobs, with route and nat in turn, which must be judged right")
 	disturber := flag.Bool("disturb", false, "be those programs")
 	page := flag.String("page", "", "the documentation page that the table of bottlenecks is written into")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random moments")
@@ -75,6 +78,8 @@ func prove(ctx context.Context, n times, page string, seed uint64) error {
 		{n.limits, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "quick", k) }},
 		{n.csit, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "csit", k) }},
 		{n.bisect, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "bisect", k) }},
+		{n.killTune, func(k int) (int, error) { return tuneKilled(ctx, binary, dir, k, seed) }},
+		{n.ablations, func(k int) (int, error) { return ablated(ctx, binary, dir, k) }},
 		{n.disturbed, func(k int) (int, error) { return disturbed(ctx, binary, dir, k) }},
 	} {
 		if p.times == 0 {

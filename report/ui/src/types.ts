@@ -20,6 +20,10 @@ export interface Document {
   topology: string;
   kind: string;
   placement?: string;
+  ablation?: Ablation;
+  beside?: Comparison;
+  watched?: Watched;
+  timeline?: Timeline;
   rows: Row[] | null;
   shared_warnings?: string[];
   warnings?: string[];
@@ -56,6 +60,9 @@ export interface Record {
   ledger?: Account;
   cpus?: CPU[];
   dut?: DUTWork;
+  digests?: Digest[];
+  usage?: Usage[];
+  settings?: KnobSetting[];
   warnings?: string[];
   environment: number;
 }
@@ -74,6 +81,51 @@ export interface Bottleneck {
   evidence?: Term[];
 }
 
+export interface Ablation {
+  recipe: string;
+  metric: Metric;
+  level: number;
+  comparisons: number;
+  places: AblationPlace[] | null;
+  untested?: Ablated[];
+  best?: Ablated[];
+  harm?: Ablated[];
+  advice: string[] | null;
+  invalid_points?: number;
+}
+
+export interface Comparison {
+  schema: number;
+  version: string;
+  level: number;
+  comparisons: number;
+  sides: ComparedSide[] | null;
+  same?: Pair[];
+  differences?: Differing[];
+  notes?: string[];
+  metrics: ComparedMetric[] | null;
+}
+
+export interface Watched {
+  hottest?: Reading;
+  lowest_clock?: Reading;
+  most_power?: Reading;
+  busiest_cpu?: Busy;
+  throttled?: string[];
+  lost_frames?: PlaceLost[];
+}
+
+export interface Timeline {
+  from_ns: number;
+  step_ns: number;
+  steps: number;
+  rate_hz: number;
+  panels?: Panel[];
+  gaps?: Gap[];
+  shorter_gaps?: number;
+  remarks?: string[];
+}
+
 export interface Row {
   id: string;
   name: string;
@@ -85,7 +137,9 @@ export interface Row {
   rules: number;
   flows: number;
   networks?: number;
+  tune?: string;
   ip?: number;
+  beside?: string;
   verdict: string;
   reason?: string;
   bound: string;
@@ -121,6 +175,7 @@ export interface Row {
   suite?: Suite;
   security?: Security;
   connections?: Connections;
+  soak?: Soak;
   ledger?: Account;
   warnings?: string[];
 }
@@ -243,6 +298,7 @@ export interface Account {
   in_flight: number;
   unexplained: number;
   settled: boolean;
+  unread?: Unread[];
 }
 
 export interface CPU {
@@ -265,6 +321,35 @@ export interface DUTWork {
   state?: Pair[];
 }
 
+export interface Digest {
+  series: number;
+  n: number;
+  min?: number;
+  mean: number;
+  max?: number;
+  growth?: number;
+}
+
+export interface Usage {
+  subject: string;
+  phase?: string;
+  cpu_ns: number;
+  user_ns: number;
+  system_ns: number;
+  peak_memory_bytes?: number;
+  processes?: number;
+  source: string;
+}
+
+export interface KnobSetting {
+  knob: string;
+  target: string;
+  asked: string;
+  before?: string;
+  got?: string;
+  problem?: string;
+}
+
 export interface Criterion {
   text: string;
   metric: string;
@@ -280,6 +365,70 @@ export interface Term {
   from: string;
   n: number;
   link?: string;
+}
+
+export interface AblationPlace {
+  name: string;
+  whole: ComparedRow;
+  knobs: KnobEffect[] | null;
+}
+
+export interface Ablated {
+  name: string;
+  knob: string;
+  target: string;
+  value: string;
+  reason?: string;
+}
+
+export interface ComparedSide {
+  name: string;
+  runs: string[] | null;
+  start: string[] | null;
+  points: number;
+  invalid: number;
+}
+
+export interface Differing {
+  key: string;
+  values: string[] | null;
+}
+
+export interface ComparedMetric extends Metric {
+  also?: string[];
+  rows: ComparedRow[] | null;
+}
+
+export interface Reading {
+  value: number;
+  of: string;
+  trial: string;
+}
+
+export interface Busy {
+  cpu: string;
+  softirq: number;
+  all_work: number;
+  point: string;
+  trials: string;
+}
+
+export interface PlaceLost {
+  place: string;
+  frames: number;
+}
+
+export interface Panel {
+  kind: string;
+  title: string;
+  unit: string;
+  lines: Line[] | null;
+}
+
+export interface Gap {
+  from_ns: number;
+  to_ns: number;
+  cut_ns?: number;
 }
 
 export interface Suite {
@@ -335,6 +484,17 @@ export interface Connections {
   gave?: string[];
 }
 
+export interface Soak {
+  class: string;
+  stress_ng?: string;
+  passed: number;
+  failed: number;
+  skipped: number;
+  known: number;
+  broken_at?: string;
+  stressors?: Stressor[];
+}
+
 export interface Delay {
   min_s: number;
   mean_s: number;
@@ -345,6 +505,49 @@ export interface Delay {
 export interface Histogram {
   upper_s: number[] | null;
   count: number[] | null;
+}
+
+export interface Unread {
+  host: string;
+  port: string;
+  counter: string;
+  n: number;
+  why: string;
+}
+
+export interface ComparedRow {
+  procedure: string;
+  config: Pair[] | null;
+  side: string;
+  samples: string;
+  base: ComparedValue;
+  other: ComparedValue;
+  verdict: string;
+  relative: boolean;
+  effect: number;
+  effect_bound?: string;
+  effect_lo?: number;
+  effect_hi?: number;
+  p?: number;
+  p_holm?: number;
+  spread?: number;
+  warnings?: string[];
+}
+
+export interface KnobEffect {
+  knob: Ablated;
+  in_recipe: ComparedRow;
+  alone: ComparedRow;
+}
+
+export interface Line {
+  row?: string;
+  name: string;
+  mean?: (number | null)[];
+  lo?: (number | null)[];
+  hi?: (number | null)[];
+  in_gaps?: (number | null)[];
+  marks?: Mark[];
 }
 
 export interface Quantile {
@@ -361,6 +564,37 @@ export interface Figure {
   hi?: number;
   n: number;
   bound?: string;
+}
+
+export interface Stressor {
+  name: string;
+  verdict: string;
+  known?: boolean;
+  reason?: string;
+  bogo_ops?: number;
+  bogo_ops_rate?: number;
+  bogo_ops_cpu_rate?: number;
+  clock_share?: number;
+  cpu_s?: number;
+  peak_memory_bytes?: number;
+  temperature_max?: number;
+  power_mean_w?: number;
+  throttle_events?: number;
+  standstill_s?: number;
+  warnings?: string[];
+}
+
+export interface ComparedValue {
+  median: number;
+  lo?: number;
+  hi?: number;
+  bound?: string;
+  samples: number[] | null;
+}
+
+export interface Mark {
+  at_ns: number;
+  value: number;
 }
 
 export interface PageData {

@@ -62,6 +62,33 @@ describe("the page", () => {
     for (const s of [...doc.how_sure, ...doc.what_next, ...doc.not_measured, ...doc.deviations]) assert.ok(plain(await page.textContent("main")).includes(s), s);
   });
 
+  test("shows which knob helped, about a line of no effect", async (t) => {
+    const page = await open(t, "ablation");
+    const { document: doc } = await data(page);
+    const figure = page.locator("[data-figure=forest]");
+    assert.equal(await figure.count(), doc.ablation.places.length);
+    const first = figure.first();
+    assert.match(await first.locator("h3").textContent(), /^Which knob helped: route/);
+    assert.match(await first.locator(".repeats").textContent(), /n = 12 repeats/);
+    const at = (knob, how) => first.locator(`[data-knob="${knob}"][data-how="${how}"]`);
+    for (const k of doc.ablation.places[0].knobs) {
+      assert.equal(await at(k.knob.name, "in the recipe").getAttribute("data-verdict"), k.in_recipe.verdict);
+      assert.equal(await at(k.knob.name, "alone").getAttribute("data-verdict"), k.alone.verdict);
+    }
+    // What helps stands to the right of the line, what harms to its left; ~ is greyed, and says so.
+    const zero = (await first.locator("line.zero").boundingBox()).x;
+    const whisker = async (knob) => await at(knob, "in the recipe").locator(".whisker").boundingBox();
+    assert.ok((await whisker("mtu")).x > zero, "mtu helps");
+    const gro = await whisker("gro");
+    assert.ok(gro.x + gro.width < zero, "gro harms");
+    const none = await whisker("txqueuelen");
+    assert.ok(none.x < zero && none.x + none.width > zero, "txqueuelen does nothing");
+    assert.match(await at("txqueuelen", "in the recipe").textContent(), /~/);
+    assert.ok(Number(await at("txqueuelen", "in the recipe").evaluate((e) => getComputedStyle(e).opacity)) < 1);
+    assert.match(plain(await page.textContent("[data-table=untested]")), /rings.*not supported/);
+    for (const s of doc.ablation.advice) assert.ok(plain(await page.textContent("#next")).includes(s), s);
+  });
+
   test("passes in words as well as in colour", async (t) => {
     const page = await open(t, "passed");
     assert.match(await page.textContent(".verdict [data-status=passed]"), /passed/);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package host
 
 import (
 	"runtime"
@@ -16,9 +16,9 @@ type ethtoolEEE struct {
 	_                                 [2]uint32
 }
 
-// energyEfficient says whether a port of this thread's namespace lets its link sleep
-// between frames (IEEE 802.3az), which adds to latency: "on", "off" or "unknown".
-func energyEfficient(port string) string {
+// EEE says whether a port of this thread's namespace lets its link sleep between
+// frames (IEEE 802.3az), which adds to latency: "on", "off" or "unknown".
+func EEE(port string) string {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "unknown"
@@ -35,8 +35,11 @@ func energyEfficient(port string) string {
 	}{data: unsafe.Pointer(eee)}
 	copy(req.name[:unix.IFNAMSIZ-1], port)
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
-	if errno != 0 { // a driver without it
+	switch {
+	case errno != 0: // a driver without it
 		return "unknown"
+	case eee.enabled != 0:
+		return "on"
 	}
-	return onOff(eee.enabled != 0)
+	return "off"
 }

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"boxdyno/internal/boards/job"
+)
+
+// No board is ever given to KVM, and none has a way to a network.
+func TestArguments(t *testing.T) {
+	for _, b := range boards {
+		for _, queues := range []bool{false, true} {
+			args := b.arguments(drive{kernel: "k", initramfs: "i", results: "r", has: []string{"e1000e"}, queues: queues})
+			text := strings.Join(args, " ")
+			if i := slices.Index(args, "-accel"); i < 0 || args[i+1] != "tcg" || strings.Contains(text, "kvm") || strings.Contains(text, "-cpu host") {
+				t.Errorf("%s: %s", b.name, text)
+			}
+			for i, a := range args {
+				if a == "-netdev" && !strings.HasPrefix(args[i+1], "hubport,hubid=0,") && !strings.HasPrefix(args[i+1], "tap,ifname=board,queues=2,") {
+					t.Errorf("%s has a way out: %s", b.name, args[i+1])
+				}
+			}
+			if !strings.Contains(text, "e1000e,") || strings.Contains(text, "igb,") || strings.Contains(text, "vmxnet3,") {
+				t.Errorf("%s: of its NICs QEMU has e1000e, and gets: %s", b.name, text)
+			}
+			if queues != strings.Contains(text, "mq=on") {
+				t.Errorf("%s: queues %v: %s", b.name, queues, text)
+			}
+		}
+	}
+}
+
+// What is needed comes first and once; built-in is left out; absent is an error.
+func TestOrder(t *testing.T) {
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		"modules.dep": "kernel/drivers/virtio/virtio.ko.xz: kernel/drivers/virtio/virtio-ring.ko.xz\nkernel/drivers/virtio/virtio-ring.ko.xz:\n" +
+			"kernel/net/virtio_net.ko.xz: kernel/net/failover.ko kernel/drivers/virtio/virtio.ko.xz kernel/drivers/virtio/virtio-ring.ko.xz\nkernel/net/failover.ko:\n",
+		"modules.builtin": "kernel/drivers/tty/n-null.ko\n",
+	} {
+		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := order(tree, []string{"virtio", "n_null", "virtio_net"})
+	want := []string{"kernel/drivers/virtio/virtio-ring.ko.xz", "kernel/drivers/virtio/virtio.ko.xz", "kernel/net/failover.ko", "kernel/net/virtio_net.ko.xz"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", got, err, want)
+	}
+	if _, err := order(tree, []string{"e1000e"}); err == nil || !strings.Contains(err.Error(), "e1000e") {
+		t.Errorf("a module that is not there: %v", err)
+	}
+}
+
+// The program cpio reads the archive as it was meant.
+func TestInitramfs(t *testing.T) {
+	if _, err := exec.LookPath("cpio"); err != nil {
+		t.Skip("needs cpio: run apt-get install cpio")
+	}
+	dir := t.TempDir()
+	from := filepath.Join(dir, "from")
+	if err := os.WriteFile(from, bytes.Repeat([]byte("x"), 4097), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	err := writeInitramfs(&archive, []entry{{name: "init", mode: 0o755, from: from}, {name: "a/b/job.json", mode: 0o644, data: []byte("{}")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("cpio", "--extract", "--quiet", "--no-absolute-filenames", "--nonmatching", "dev/console")
+	cmd.Dir, cmd.Stdin = dir, &archive
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cpio: %v: %s", err, out)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "a/b/job.json")); err != nil || string(data) != "{}" {
+		t.Errorf("a/b/job.json is %q: %v", data, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "init")); err != nil || info.Size() != 4097 || info.Mode() != 0o755 {
+		t.Errorf("init is %v: %v", info, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "sys")); err != nil || !info.IsDir() {
+		t.Errorf("sys: %v", err)
+	}
+	if err := writeInitramfs(io.Discard, []entry{{name: "x", from: filepath.Join(dir, "absent")}}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// A stream that breaks off gives what came; only the last entry makes it whole.
+func TestResults(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	var lengths []int
+	outcome, err := json.Marshal(job.Outcome{Argv: []string{"x"}, Exit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range [][2]string{
+		{job.BootEntry, `{"Kernel":"6.1"}`}, {"0/stdout", "said"}, {"0/stderr", "warned"}, {"0/outcome.json", string(outcome)},
+		{"out/run/run.json", "{}"}, {"out/../../evil", "x"}, {job.EndEntry, ""},
+	} {
+		if err := w.WriteHeader(&tar.Header{Name: e[0], Mode: 0o644, Size: int64(len(e[1]))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(e[1])); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		lengths = append(lengths, b.Len())
+	}
+	name := filepath.Join(t.TempDir(), "results")
+	read := func(n int) results {
+		t.Helper()
+		if err := os.WriteFile(name, b.Bytes()[:n], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readResults(name)
+		if err != nil {
+			t.Fatalf("the first %d octets: %v", n, err)
+		}
+		return r
+	}
+	for n := 0; n < b.Len(); n += 61 {
+		r := read(n)
+		ended := len(r.commands) == 1 && r.commands[0].Exit == 3
+		if r.whole != (n >= lengths[6]) || ended && n < lengths[2]+512 || !ended && n >= lengths[3] {
+			t.Fatalf("the first %d octets of %v give %+v", n, lengths, r)
+		}
+	}
+	r := read(b.Len())
+	if c := r.commands[0]; string(c.stdout) != "said" || string(c.stderr) != "warned" || r.boot.Kernel != "6.1" || string(r.files["run/run.json"]) != "{}" {
+		t.Errorf("%+v", r)
+	}
+	dir := t.TempDir()
+	if err := r.save(filepath.Join(dir, "in", "here")); err == nil {
+		t.Error("a name that leads out of the folder was taken")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "evil")); err == nil {
+		t.Error("a file was written outside of the folder")
+	}
+	if r, err := readResults(filepath.Join(dir, "none")); err != nil || r.whole {
+		t.Errorf("no stream: %+v %v", r, err)
+	}
+}
+
+// Checks count, and what a board says wrong is a failure.
+func TestCheck(t *testing.T) {
+	good := results{
+		boot: job.Boot{Kernel: "6.1"}, whole: true,
+		files: map[string][]byte{"run/run.json": []byte(`{"kind":"emulated","machines":[{"kind":"emulated"}]}`), "run/trials.jsonl": []byte("{}\n")},
+		commands: []ran{
+			{Outcome: job.Outcome{Exit: 3}, stdout: []byte(`[{"name":"not virtual","answer":"no","detail":"emulated (qemu): x"},{"name":"network namespaces","answer":"ok"},
+				{"name":"BPF programs","answer":"ok"},{"name":"packet","answer":"ok"},{"name":"sandbox","answer":"ok"}]`)},
+			{},
+			{stdout: []byte(strings.Repeat("ok e1000e: x\n", 21) + "skipped y: why\nseed 1\n")},
+		},
+	}
+	last := func(r results) (int, string) {
+		var b bytes.Buffer
+		code := check(&b, boards[0], r)
+		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+		return code, lines[len(lines)-1]
+	}
+	if code, line := last(good); code != 0 || line != "31 passed, 0 failed, 1 skipped" {
+		t.Errorf("%d %s", code, line)
+	}
+	for _, spoil := range []func(*results){
+		func(r *results) {
+			r.commands[0].stdout = []byte(strings.ReplaceAll(string(r.commands[0].stdout), "emulated", "a virtual machine"))
+		},
+		func(r *results) {
+			r.files = map[string][]byte{"run/run.json": []byte(`{"kind":"sandbox","machines":[{"kind":"emulated"}]}`), "run/trials.jsonl": []byte("{}\n")}
+		},
+		func(r *results) { r.commands[2].stdout = append([]byte("FAILED z: why\n"), r.commands[2].stdout...) },
+		func(r *results) { r.commands[2].Exit = 1 },
+		func(r *results) { r.commands[2].stdout = []byte("ok a\n") },
+	} {
+		bad := good
+		bad.commands = slices.Clone(good.commands)
+		spoil(&bad)
+		if code, line := last(bad); code != 1 || !strings.Contains(line, " 1 failed,") {
+			t.Errorf("%d %s", code, line)
+		}
+	}
+}

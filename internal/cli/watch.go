@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/runner"
+	"boxdyno/telemetry"
+	"boxdyno/unit"
+)
+
+// telemetryFlags are what a user tells collectors; watch, run and qualify have
+// them.
+type telemetryFlags struct {
+	collectors, meter, plug, reading string
+}
+
+func (f *telemetryFlags) add(a *app, cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.collectors, "collectors", "", "`names` of what is read, with commas between them, or all (boxdyno list collectors; default: what that list does not call optional)")
+	fs.StringVar(&f.meter, "meter", "", "`command` that prints watts, one value a line for as long as it runs, or once")
+	fs.StringVar(&f.plug, "plug", "", "`URL` of a smart plug that meters the box's power")
+	fs.StringVar(&f.reading, "reading", "", "`power` read off a meter, such as 5.2W")
+	_ = cmd.RegisterFlagCompletionFunc("collectors", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, s := range a.plugins.Collectors {
+			names = append(names, s.Name+"\t"+s.Doc)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// apply changes w as the flags say, and nothing else.
+func (f *telemetryFlags) apply(set func(key, text, at string) error) error {
+	for _, k := range []struct{ key, text string }{{"collectors", f.collectors}, {"meter", f.meter}, {"plug", f.plug}, {"reading", f.reading}} {
+		if k.text == "" {
+			continue
+		}
+		if err := set(k.key, k.text, "--"+k.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) watch() *cobra.Command {
+	var f telemetryFlags
+	var rate, length string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Show what this machine says of itself: CPUs, temperatures, clocks, power, drops",
+		Long: `Watch reads this machine's own counters and sensors again and again, until Ctrl-C
+(exit code 0) or for a time. It reads what a run keeps as its telemetry, at the same
+cost. What the machine lacks is left out; without root there is less to read.
+
+On a terminal it is a view of cores, ports, drops by place, heat, clock, power and
+memory with how they went, until q; ? explains it. NO_COLOR is obeyed. Elsewhere it
+prints a line a second.
+
+--json prints one object a line: first the series, then batches of their values, as
+the file telemetry.jsonl.gz of a run has them. A batch's values are of series first,
+first+1...; null is absent; what has not changed is left out for up to a second.
+They are printed once a second.`,
+		Example: `  boxdyno watch
+  sudo boxdyno watch --for 10s
+  boxdyno watch --json --rate 2 --collectors cpu,thermal --for 1s`,
+		Args: cobra.NoArgs,
+	}
+	f.add(a, cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&rate, "rate", "", fmt.Sprintf("samples a second, %d to %d `Hz` (default %d)", telemetry.MinRate, telemetry.MaxRate, telemetry.DefaultRate))
+	fs.StringVar(&length, "for", "", "end after `seconds`, or 5s, 2m (default: not before Ctrl-C)")
+	fs.BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var w runner.Watching
+		if rate != "" {
+			if err := w.Set("rate", rate); err != nil {
+				return fmt.Errorf("--rate: %w", err)
+			}
+		}
+		if err := f.apply(func(key, text, _ string) error { return w.Set(key, text) }); err != nil {
+			return err
+		}
+		if _, err := telemetry.Choose(a.plugins.Collectors, w.Collectors); err != nil {
+			return fmt.Errorf("--collectors: %w", err)
+		}
+		duration := time.Duration(0)
+		if length != "" {
+			var err error
+			if duration, err = parseDuration(length); err != nil {
+				return fmt.Errorf("--for: %w", err)
+			}
+		}
+		return do(func(ctx context.Context, _ []string) error {
+			if duration > 0 {
+				var stop context.CancelFunc
+				ctx, stop = context.WithTimeout(ctx, duration)
+				defer stop()
+			}
+			return a.watching(ctx, w, asJSON)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// watching watches this machine until ctx ends, which is no failure.
+func (a *app) watching(ctx context.Context, w runner.Watching, asJSON bool) error {
+	o := telemetry.Options{
+		Specs: a.plugins.Collectors, Names: w.Collectors, Rate: w.Rate,
+		Origin: unit.Now(), Start: time.Now(), Warn: func(text string) { a.note("%s", text) },
+	}
+	var said warnings
+	screen := a.screen()
+	if screen != nil && !asJSON {
+		o.Warn = said.add // a line on standard error would go through the screen
+		defer said.tell(a)
+	}
+	broken := make(chan struct{})
+	if asJSON {
+		o.Every = time.Second // at each sample it would cost a third more
+		o.Write = func(lines []byte) error {
+			_, err := a.out.Write(lines)
+			if err != nil {
+				close(broken) // nobody reads on
+			}
+			return err
+		}
+	}
+	// Collectors end with Close, not with ctx: the last sample is whole.
+	s, err := telemetry.Start(context.WithoutCancel(ctx), &telemetry.Machine{Ask: w.Ask()}, o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case asJSON:
+		select {
+		case <-ctx.Done():
+		case <-broken:
+		}
+	case screen != nil:
+		err = show(ctx, s, w.Rate, screen, &said)
+	default:
+		err = a.lines(ctx, s)
+	}
+	_, cerr := s.Close()
+	return errors.Join(err, cerr)
+}
+
+// lines prints a line a second.
+func (a *app) lines(ctx context.Context, s *telemetry.Sampler) error {
+	v := newView(s.Series())
+	v.look(s)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		v.look(s)
+		if _, err := fmt.Fprintln(a.out, time.Now().Format("15:04:05")+v.line()); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	"boxdyno/result"
+)
+
+// Counters of a port that are no term, and look like lost frames. Where they count
+// what a term counts, they are silent; else what they grew by stands in the
+// account, with why it is no term: it is where to look when frames are unexplained.
+
+// everyUnread are those of every port.
+var everyUnread = []unread{
+	{"rx_dropped", "", "it adds to what the driver threw away what the kernel did before a protocol saw it: a full CPU backlog (softnet.dropped has that too), a protocol that nobody handles"},
+	{"tx_dropped", "", "it adds to what the driver threw away what the kernel did before it"},
+	{"rx_nohandler", "", "frames for a port that is not the active one of a bond"},
+}
+
+var vethUnread = []unread{
+	{"rx_dropped", "tx_dropped", "of the other end: the same frames, or what XDP dropped"},
+	{"ethtool tx_queue_*_xdp_xmit_errors", "tx_dropped", "what XDP could not redirect to it"},
+	{"rx_errors", "tx_dropped", "a veth has none"},
+}
+
+// lossy are parts of names of counters that may tell of lost frames.
+var lossy = []string{"drop", "miss", "discard", "err", "fail", "overr", "overf", "ovf", "over_", "no_buf", "no_dma", "fifo", "out_of", "crc", "fcs", "bad_", "abort"}
+
+func looksLost(counter string) bool {
+	name := strings.ToLower(strings.TrimPrefix(counter, "ethtool "))
+	return slices.ContainsFunc(lossy, func(s string) bool { return strings.Contains(name, s) })
+}
+
+// because says why a counter of a driver's port is no term; ok is false where it is
+// one, counts what a term counts, or says nothing of lost frames.
+func (d driver) because(counter string, want map[string]bool) (why string, ok bool) {
+	if !looksLost(counter) {
+		return "", false
+	}
+	for w := range want {
+		if matches(w, counter) {
+			return "", false
+		}
+	}
+	for _, u := range slices.Concat(d.unread, everyUnread) {
+		if matches(u.counter, counter) {
+			return u.why, u.in == ""
+		}
+	}
+	if !d.known() {
+		return "driver " + d.name + " is not in the dictionary: nobody has said what it counts", true
+	}
+	for _, m := range d.meanings {
+		if matches(m.counter, counter) {
+			return "", false // of the other direction
+		}
+	}
+	return "the dictionary has no place for it", true
+}
+
+// unreadOf are the counters of a port that are no term, with their values.
+func (p *portOf) unreadOf(all counters) (list []result.Unread) {
+	for name, n := range all {
+		if why, ok := p.driver.because(name, p.want); ok {
+			list = append(list, result.Unread{Host: p.label, Port: p.port.Name, Counter: name, N: int64(n), Why: why})
+		}
+	}
+	return list
+}
+
+// unreadSince is what counters that are no term grew by, in the order of ports and
+// names.
+func unreadSince(before, after snapshot) (list []result.Unread) {
+	type key struct{ host, port, counter string }
+	every := func(s snapshot) (all []result.Unread) {
+		all = slices.Clone(s.unread)
+		for _, r := range s.remotes {
+			all = append(all, r.Unread...)
+		}
+		return all
+	}
+	old := map[key]int64{}
+	for _, u := range every(before) {
+		old[key{u.Host, u.Port, u.Counter}] = u.N
+	}
+	for _, u := range every(after) {
+		if u.N -= old[key{u.Host, u.Port, u.Counter}]; u.N != 0 {
+			list = append(list, u)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b result.Unread) int {
+		if c := strings.Compare(a.Host, b.Host); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Port, b.Port); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Counter, b.Counter)
+	})
+	return list
+}

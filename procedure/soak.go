@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// Soak lets stress-ng's stressors loose on this machine, one after the other, each on
+// all CPUs, and says which it passed.
+//
+//	for each stressor, a trial:  clock -> stress-ng, watched -> clock
+//
+// Temperatures, clocks and power meanwhile are the telemetry's, in the trial's digests.
+type Soak struct {
+	class        word
+	stressors    word
+	each         time.Duration
+	pathological bool
+	preset       choice
+
+	grace time.Duration // that a stressor may take to end after its time
+}
+
+func newSoak() Procedure {
+	return &Soak{class: word{value: allStressors, letters: wordLetters}, stressors: word{value: ofTheClass, letters: wordLetters + "+"}, preset: choice{"quick", presets}, grace: 20 * time.Second}
+}
+
+const (
+	allStressors = "all"
+	ofTheClass   = "class"
+	wordLetters  = "abcdefghijklmnopqrstuvwxyz0123456789-"
+
+	// startRoom is what the disk of temporary files must have, leastRoom what every
+	// stressor must leave of it.
+	startRoom = 1 << 30
+	leastRoom = 512 << 20
+	// memoryShare is the part of the available memory that a stressor may have.
+	memoryShare = 0.8
+
+	heartbeat = 20 * time.Millisecond
+	// noticeStall is from when a pause of boxdyno's own heartbeat is told of: the CPUs
+	// are shared with the stressor, and a turn takes tens of ms.
+	noticeStall = time.Second
+	// soakAround is what a stressor takes beside its time: start, end, and two looks at
+	// the clock.
+	soakAround = 250 * time.Millisecond
+)
+
+// A word is a parameter of free text made of some letters.
+type word struct{ value, letters string }
+
+func (w *word) String() string { return w.value }
+
+func (w *word) Set(s string) error {
+	if s == "" || strings.Trim(s, w.letters) != "" {
+		return fmt.Errorf("%q is not made of small letters, digits and hyphens", s)
+	}
+	w.value = s
+	return nil
+}
+
+func (p *Soak) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.class, "class", "`class` of stressors: all, or one of stress-ng's, such as cpu, memory, vm, io, filesystem, network, os")
+	fs.Var(&p.stressors, "stressors", "`names` of stressors joined by +, whatever their class; class: those of the class")
+	fs.DurationVar(&p.each, "each", p.each, "how `long` each stressor runs, in whole seconds; 0s: as preset says")
+	fs.BoolVar(&p.pathological, "pathological", p.pathological, "let stressors run, too, that are known to hang or reboot machines")
+	fs.Var(&p.preset, "preset", "quick or standard: how long")
+}
+
+func (p *Soak) Check(bed *lab.Testbed) error {
+	if p.each != 0 && (p.each < time.Second || p.each > 24*time.Hour || p.each%time.Second != 0) {
+		return fmt.Errorf("each %v: want whole seconds from 1s to 24h", p.each)
+	}
+	if p.stressors.value != ofTheClass && p.class.value != allStressors {
+		return fmt.Errorf("class %s and stressors %s: give one of them", p.class.value, p.stressors.value)
+	}
+	if slices.Contains(strings.Split(p.stressors.value, "+"), "") {
+		return fmt.Errorf("stressors %s: a name is empty", p.stressors.value)
+	}
+	if bed == nil {
+		return nil
+	}
+	if bed.Topology != lab.Here {
+		return fmt.Errorf("topology %s: soak loads the machine that it runs on: use --lab %s", bed.Topology, lab.Here)
+	}
+	_, err := p.list(context.Background())
+	return err
+}
+
+// list is the stressors to come, in stress-ng's order.
+func (p *Soak) list(ctx context.Context) ([]string, error) {
+	if p.stressors.value == ofTheClass {
+		return subject.Stressors(ctx, p.class.value)
+	}
+	all, err := subject.Stressors(ctx, allStressors)
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(p.stressors.value, "+")
+	for _, n := range names {
+		if !slices.Contains(all, n) {
+			return nil, fmt.Errorf("stressors: this stress-ng has no stressor %q: stress-ng --stressors lists them", n)
+		}
+	}
+	return names, nil
+}
+
+func (p *Soak) time() time.Duration {
+	switch {
+	case p.each > 0:
+		return p.each
+	case p.preset.value == "standard":
+		return time.Minute
+	}
+	return 2 * time.Second
+}
+
+// usual is how many stressors a class of stress-ng 0.15.06 has, for an estimate where
+// it is not installed.
+var usual = map[string]int{
+	"all": 303, "cpu": 60, "cpu-cache": 40, "device": 8, "filesystem": 48, "gpu": 1, "interrupt": 27, "io": 9,
+	"memory": 53, "network": 18, "os": 222, "pipe": 8, "scheduler": 45, "security": 1, "vm": 36,
+}
+
+func (p *Soak) Estimate() (int, time.Duration) {
+	n := usual[p.class.value]
+	if p.stressors.value != ofTheClass {
+		n = strings.Count(p.stressors.value, "+") + 1
+	} else if names, err := p.list(context.Background()); err == nil {
+		n = len(names)
+	}
+	return n, time.Duration(n) * (p.time() + soakAround)
+}
+
+// leftOut are stressors that are not let run unless they are asked for by name.
+var leftOut = map[string]string{
+	"swap": "a swap file that it has switched on stays in use if it is killed",
+}
+
+// hungry take memory until there is no more.
+var hungry = []string{"bigheap", "brk", "dev-shm", "malloc", "memfd", "mlock", "mmapmany", "ramfs", "resources", "secretmem", "shm", "shm-sysv", "stack", "tmpfs"}
+
+func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+	names, err := p.list(ctx)
+	if err != nil {
+		return o, err
+	}
+	version, err := subject.StressVersion(ctx)
+	if err != nil {
+		return o, err
+	}
+	local := &host.Local{}
+	limit := uint64(memoryShare * float64(local.MemoryAvailable()))
+	limited := host.LimitsMemory()
+	if !limited {
+		o.Warnings = append(o.Warnings, "no control group can limit memory here: stressors that take all there is are left out")
+	}
+	if os.Geteuid() != 0 {
+		o.Warnings = append(o.Warnings, "stress-ng runs without root's privileges: more stressors are skipped, and what a killed one shares or mounts may stay")
+	}
+	var passed, failed, skipped, known int
+	var broken []string
+	for _, name := range names {
+		cfg := []result.Pair{{Key: "stressor", Value: name}, {Key: "stress_ng", Value: version}}
+		died := p.died(env, cfg)
+		rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+			why, out := leftOut[name]
+			switch {
+			case died != "":
+				return Outcome{Status: result.Failed, Reason: died}, nil
+			case out && p.stressors.value == ofTheClass && !p.pathological:
+				return Outcome{Status: result.Skipped, Reason: "left out: " + why}, nil
+			case !limited && slices.Contains(hungry, name):
+				return Outcome{Status: result.Skipped, Reason: "left out: it takes all memory there is, and no control group can limit it here"}, nil
+			}
+			return p.one(ctx, env.Bed.CPUs, &subject.Stress{Stressor: name, Workers: len(env.Bed.CPUs), For: p.time(), Memory: limit, Pathological: p.pathological})
+		})
+		if err != nil {
+			return o, err
+		}
+		switch {
+		case rec.Status == result.Passed:
+			passed++
+		case rec.Status == result.Failed:
+			failed++
+			broken = append(broken, name+" ("+rec.Reason+")")
+		case strings.HasPrefix(rec.Reason, result.KnownCause):
+			known++
+		default:
+			skipped++
+		}
+	}
+	o.Values = []result.Value{
+		value("stressors_passed", float64(passed)), value("stressors_failed", float64(failed)),
+		value("stressors_skipped", float64(skipped)), value("stressors_known", float64(known)),
+	}
+	switch {
+	case failed > 0:
+		o.Status, o.Reason = result.Failed, "failed: "+strings.Join(broken, "; ")
+	case passed == 0:
+		o.Status, o.Reason = result.Invalid, "no stressor ran to its end: the box was not loaded"
+	default:
+		o.Status = result.Passed
+	}
+	return o, nil
+}
+
+// died says that the machine went down while the trial to come ran in an earlier part
+// of the run; "" where it did not. One that was killed together with boxdyno, the
+// machine being up since, runs once more.
+func (p *Soak) died(env *Env, cfg []result.Pair) string {
+	if env.Unfinished == nil {
+		return ""
+	}
+	was := env.Unfinished(cfg)
+	booted, err := host.Booted()
+	if was == nil || err != nil || !was.Start.Before(booted.Add(-clockSlack)) {
+		return ""
+	}
+	return fmt.Sprintf("the machine went down while it ran (begun at %s, and the machine was started anew at %s)",
+		was.Start.UTC().Format(time.TimeOnly), booted.UTC().Format(time.TimeOnly))
+}
+
+// clockSlack is by how much a wall clock may have been set since.
+const clockSlack = 2 * time.Second
+
+// one lets a stressor run, and watches it.
+func (p *Soak) one(ctx context.Context, cpus []int, s *subject.Stress) (o Outcome, err error) {
+	if room, err := host.Free(os.TempDir()); err == nil && room < startRoom {
+		return o, &host.Missing{What: fmt.Sprintf("room for temporary files: %s has %sB, and %sB is the least", os.TempDir(), unit.SI(float64(room)), unit.SI(startRoom)),
+			Hint: "name a folder of another file system in the environment variable TMPDIR"}
+	}
+	if v, ok := slowest(cpus); ok {
+		o.Values = append(o.Values, value("loop_before_rps", v))
+	}
+	begin := unit.Now()
+	run, err := s.Run(ctx, subject.Env{CPUs: cpus})
+	if err != nil {
+		return o, err
+	}
+	ended, stall, why := p.watch(ctx, run, s.For)
+	o.Phases = []result.Phase{{Name: "stress", Begin: begin, End: unit.Now()}}
+	if v, ok := slowest(cpus); ok { // before it has cooled down
+		o.Values = append(o.Values, value("loop_after_rps", v))
+	}
+	o.Values = append(o.Values, value("standstill_s", stall.Seconds()))
+	if stall > noticeStall {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("the machine stood still for %.1f s", stall.Seconds()))
+	}
+	if !ended {
+		if err := run.Stop(ctx); err != nil {
+			why += "; " + err.Error() // the kernel holds a process: the survey goes on
+		}
+		if ctx.Err() != nil {
+			return o, ctx.Err()
+		}
+		o.Status, o.Reason = result.Failed, why
+		if u, err := run.Usage(); err == nil {
+			o.Usage = []result.Usage{u}
+		}
+		return o, nil
+	}
+	end, err := run.End(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.Status, o.Reason = end.Status, end.Reason
+	if end.Known {
+		o.Reason = result.KnownCause + end.Reason
+	}
+	o.Usage = []result.Usage{end.Usage}
+	o.Values = append(o.Values, end.Values...)
+	return o, nil
+}
+
+// watch waits for the stressor's end. Where it does not end in its time and grace, or
+// fills the disk, ended is false and why says so. stall is the longest time for which
+// boxdyno itself, which wants to run every heartbeat, did not.
+func (p *Soak) watch(ctx context.Context, run *subject.Stressing, length time.Duration) (ended bool, stall time.Duration, why string) {
+	late := time.NewTimer(length + p.grace)
+	defer late.Stop()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	last, looked := time.Now(), time.Now()
+	for {
+		select {
+		case <-run.Done():
+			return true, stall, ""
+		case <-ctx.Done():
+			return false, stall, ctx.Err().Error()
+		case <-late.C:
+			return false, stall, fmt.Sprintf("it hung: it did not end within %v and was killed", length+p.grace)
+		case <-beat.C:
+			now := time.Now()
+			stall = max(stall, now.Sub(last)-heartbeat)
+			last = now
+			if now.Sub(looked) < time.Second {
+				continue
+			}
+			looked = now
+			if room, err := host.Free(os.TempDir()); err == nil && room < leastRoom {
+				return false, stall, fmt.Sprintf("it filled the disk: %s had %sB left, and it was killed", os.TempDir(), unit.SI(float64(room)))
+			}
+		}
+	}
+}
+
+// slowest is the speed of the slowest CPU in rounds of a counted loop a second.
+func slowest(cpus []int) (float64, bool) {
+	speeds, err := host.Speed(cpus...)
+	if err != nil || len(speeds) == 0 {
+		return 0, false
+	}
+	return slices.Min(speeds), true
+}
+
+var soakMetrics = append([]result.Metric{
+	{Name: "stressors_passed", Unit: "1", Better: 1, Exact: true, Help: "stressors that ran to their end without a failure and finished at least one operation"},
+	{Name: "stressors_failed", Unit: "1", Better: -1, Exact: true, Help: "stressors that failed, hung, or took the machine down"},
+	{Name: "stressors_skipped", Unit: "1", Exact: true, Help: "stressors that this machine or stress-ng does not let run, that tested nothing, or that were left out"},
+	{Name: "stressors_known", Unit: "1", Exact: true, Help: "stressors that fail here for a known cause, which is no fault of the box"},
+	{Name: "loop_before_rps", Unit: "1/s", Better: 1, Help: "clock before a stressor: rounds a second of a counted loop, on the slowest CPU"},
+	{Name: "loop_after_rps", Unit: "1/s", Better: 1, Help: "the same just after it, still hot"},
+	{Name: "standstill_s", Unit: "s", Better: -1, Help: "longest time for which boxdyno, which wants to run every 20 ms, did not: that of a stressor's turns on the CPUs too"},
+}, subject.StressMetrics...)

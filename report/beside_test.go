@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/result"
+)
+
+// besideRun has repeats of two services alone, beside a load that costs route's rate a
+// fifth and nat's nothing, and heated, which costs a tenth.
+func besideRun(repeats int) (result.Run, []result.Record) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	run := result.Run{Version: "v1", ID: "r", Start: time.Unix(1e9, 0), Preset: "quick", Topology: "sandbox", Kind: "sandbox", Metrics: comparedMetrics,
+		Warnings: []string{"by intention the machine is not idle"}}
+	var recs []result.Record
+	for n := range repeats {
+		for _, service := range []string{"route", "nat"} {
+			for _, c := range []struct {
+				beside, heat string
+				cost         map[string]float64
+			}{{"cpu:1", "0", map[string]float64{"route": 0.8, "nat": 1}}, {"none", "0", map[string]float64{"route": 1, "nat": 1}}, {"none", "10m", map[string]float64{"route": 0.9, "nat": 0.9}}} {
+				id := fmt.Sprintf("forward/%s/%s/%s#%d", service, c.beside, c.heat, n+1)
+				cfg := []result.Pair{{Key: "service", Value: service}, {Key: "frame_size", Value: "64"}, {Key: "beside", Value: c.beside}, {Key: "beside_cpus", Value: "auto"}, {Key: "heat", Value: c.heat}}
+				trial := result.Record{ID: id + "/1", Parent: id, Procedure: "forward", Config: cfg, Repeat: n + 1, Status: result.Passed}
+				if c.beside != "none" {
+					trial.Phases = []result.Phase{{Name: "beside", Begin: 1e9, End: 3e9}}
+					trial.Usage = []result.Usage{{Subject: "stress-ng cpu", Phase: "beside", CPU: 1500 * time.Millisecond, PeakMemory: 5e6}}
+				}
+				recs = append(recs, trial, result.Record{ID: id, Procedure: "forward", Config: cfg, Repeat: n + 1, Status: result.Passed, Values: []result.Value{
+					{Metric: "forwarding_rate_fps", Unit: "frame/s", Value: 1e6 * c.cost[service] * (1 + 0.004*rng.NormFloat64())},
+					{Metric: "ceiling_fps", Unit: "frame/s", Value: 9e6},
+				}})
+			}
+		}
+	}
+	return run, recs
+}
+
+func TestBesideEffect(t *testing.T) {
+	d := Summarize(besideRun(8))
+	if d.Beside == nil || len(d.Beside.Metrics) != 1 {
+		t.Fatalf("%+v", d.Beside)
+	}
+	want := map[string]string{"route beside cpu:1": Worse, "nat beside cpu:1": Alike, "route heated 10m": Worse, "nat heated 10m": Worse}
+	for _, r := range d.Beside.Metrics[0].Rows {
+		name := result.Get(r.Config, "service") + " " + r.Side
+		if want[name] != r.Verdict || r.Lo == nil {
+			t.Errorf("%s: %s, %v", name, r.Verdict, r.Effect)
+		}
+		if (r.Effect > -0.19 || r.Effect < -0.21) && name == "route beside cpu:1" {
+			t.Errorf("%s: %v", name, r.Effect)
+		}
+		if result.Get(r.Config, "beside") != "" {
+			t.Errorf("%s: %v", name, r.Config)
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 || d.Beside.Sides[0].Name != aloneName {
+		t.Errorf("lacks %v; base %s", want, d.Beside.Sides[0].Name)
+	}
+	var text, mark bytes.Buffer
+	if err := Text(&text, d); err != nil {
+		t.Fatal(err)
+	}
+	if err := Markdown(&mark, d); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{
+		"Of 4 figures, 3 are worse; most of all forwarding_rate_fps of beside cpu:1 at service route", "-20.", "worse than alone",
+		"beside cpu:1: stress-ng cpu had 0.75 CPUs while trials ran, and 5.00 MB of memory at most",
+		"Effect of what ran beside, and of heat, forward at service nat", "route, heated 10m",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), s) {
+			t.Errorf("the text lacks %q:\n%s", s, text.String())
+		}
+	}
+	if !strings.Contains(mark.String(), "## Effect of what ran beside, and of heat\n") || !strings.Contains(mark.String(), "| ~ |") {
+		t.Errorf("in Markdown:\n%s", mark.String())
+	}
+	if strings.Contains(text.String(), "run in common") || strings.Count(text.String(), "by intention") != 1 {
+		t.Errorf("the sides are of one run:\n%s", text.String())
+	}
+}
+
+func TestBesideTooFew(t *testing.T) {
+	d := Summarize(besideRun(2))
+	for _, r := range d.Beside.Metrics[0].Rows {
+		if r.Verdict != TooFew {
+			t.Errorf("%s: %s", r.Side, r.Verdict)
+		}
+	}
+	var text bytes.Buffer
+	if err := Text(&text, d); err != nil || !strings.Contains(text.String(), "2 and 2 repeats are too few") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+// A run in which nothing ran beside says nothing of it, and is compared with one of a
+// version that did not know how.
+func TestAloneIsUnsaid(t *testing.T) {
+	run, recs := besideRun(4)
+	var old, now []result.Record
+	for _, r := range recs {
+		if besideWords(r.Config) == "" {
+			now = append(now, r)
+			r.Config = r.Config[:2]
+			old = append(old, r)
+		}
+	}
+	d := Summarize(run, now)
+	if d.Beside != nil || d.Rows[0].Beside != "" {
+		t.Errorf("alone: %+v", d.Rows[0])
+	}
+	c, err := Compare("v1", []Side{{Name: "old", Runs: []Kept{{Summarize(run, old), old}}}, {Name: "now", Runs: []Kept{{d, now}}}}, nil)
+	if err != nil || len(c.Metrics) != 1 || len(c.Metrics[0].Rows) != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Timeline is what telemetry saw while a run lasted, as drawings over one axis of
+// time want it. The axis is running time: pauses between the parts of a resumed run
+// are cut out of it.
+//
+//	telemetry.jsonl.gz -> track: a cell an interval of sampling -> at most 1000 steps -> Line
+//
+// Counters are rates, gauges means over time; where a step holds several intervals,
+// Lo and Hi are the least and the greatest of them, so that no peak is lost.
+type Timeline struct {
+	From    unit.Instant `json:"from_ns"` // first sample: 0 of the axis
+	Step    int64        `json:"step_ns"` // value i of a line is of i to i+1 steps of the axis
+	Steps   int          `json:"steps"`
+	Rate    float64      `json:"rate_hz"` // of sampling
+	Panels  []Panel      `json:"panels,omitempty"`
+	Gaps    []Gap        `json:"gaps,omitempty"`         // in order; the longest, if there are many
+	Shorter int          `json:"shorter_gaps,omitempty"` // that are not in Gaps
+	Remarks []string     `json:"remarks,omitempty"`      // what is not drawn, and why
+}
+
+// A Panel is lines of one kind, or rows of them.
+type Panel struct {
+	Kind  string      `json:"kind"` // softirq, throttled, temperature, clock, loop, power, drops
+	Title string      `json:"title"`
+	Unit  unit.Symbol `json:"unit"`
+	Lines []Line      `json:"lines"`
+}
+
+// A Line is one thing over time. Mean has a value a step, Lo and Hi too where they
+// say more than Mean.
+type Line struct {
+	Row    string `json:"row,omitempty"` // lines of one row are drawn together, apart from other rows
+	Name   string `json:"name"`
+	Mean   Points `json:"mean,omitempty"`
+	Lo     Points `json:"lo,omitempty"`
+	Hi     Points `json:"hi,omitempty"`
+	InGaps Points `json:"in_gaps,omitempty"` // of a counter, the rate over each of the timeline's gaps
+	Marks  []Mark `json:"marks,omitempty"`   // what was measured at single instants
+}
+
+// A Mark is a value at an instant.
+type Mark struct {
+	At    unit.Instant `json:"at_ns"`
+	Value float64      `json:"value"`
+}
+
+// A Gap is a time in which nothing was sampled.
+type Gap struct {
+	From unit.Instant `json:"from_ns"`
+	To   unit.Instant `json:"to_ns"`
+	Cut  int64        `json:"cut_ns,omitempty"` // of a pause between two parts of a run, what the axis leaves out of it
+}
+
+// Points are values in files with 4 digits; NaN is absent, in files null.
+type Points []float64
+
+// MarshalJSON implements json.Marshaler.
+func (p Points) MarshalJSON() ([]byte, error) {
+	b := make([]byte, 0, 6*len(p)+2)
+	b = append(b, '[')
+	for i, v := range p {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		switch {
+		case math.IsNaN(v) || math.IsInf(v, 0):
+			b = append(b, "null"...)
+		case math.Abs(v) < 10_000:
+			b = strconv.AppendFloat(b, rounded(v), 'f', -1, 64)
+		default:
+			b = strconv.AppendFloat(b, v, 'g', 4, 64)
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Points) UnmarshalJSON(data []byte) error {
+	var vs []*float64
+	if err := json.Unmarshal(data, &vs); err != nil {
+		return err
+	}
+	*p = nil
+	for _, v := range vs {
+		if v == nil {
+			v = ptr(math.NaN())
+		}
+		*p = append(*p, *v)
+	}
+	return nil
+}
+
+func rounded(v float64) float64 {
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64) // what FormatFloat writes reads back
+	return r
+}
+
+const (
+	mostSteps  = 1000
+	mostGaps   = 40
+	gapAfter   = 3   // intervals between samples: one that comes too late by more than two, as the sampler counts
+	window     = 256 // cells that may still grow: a counter that stands still is told of every 2 s
+	pauseSteps = 10  // intervals that are left of a pause
+)
+
+// ReadTimeline reads a run's telemetry. Where the file is damaged, or ends before the
+// run does, there is an error beside what could be read; nil if that is nothing.
+func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Record) (*Timeline, error) {
+	t := &timeline{tracks: newTracks(), readAll: trialBegins(recs)}
+	var err error
+	for err == nil {
+		var b result.Batch
+		if b, err = in.Next(); err == nil {
+			t.head(in.Head)
+			t.batch(b)
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	if !t.begun {
+		return nil, err
+	}
+	if err == nil && in.Cut {
+		if end := lastInstant(recs); end > t.seen+unit.Instant(5*time.Second) {
+			err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", seconds(ptr(float64(t.seen)/1e9)), seconds(ptr(float64(end)/1e9)))
+		}
+	}
+	return t.finish(run, recs), err
+}
+
+// trialBegins are the instants right before which all collectors were read: what
+// grew afterwards did not grow before. In order.
+func trialBegins(recs []result.Record) (at []unit.Instant) {
+	for _, r := range recs {
+		if r.Parent == "" || r.Status == result.Running {
+			continue
+		}
+		at = append(at, r.Begin)
+		if len(r.Phases) > 0 && r.Phases[0].Name == "traffic" {
+			at = append(at, r.Phases[0].Begin)
+		}
+	}
+	slices.Sort(at)
+	return at
+}
+
+func lastInstant(recs []result.Record) (last unit.Instant) {
+	for _, r := range recs {
+		last = max(last, r.End)
+	}
+	return last
+}
+
+// A timeline is being read.
+type timeline struct {
+	*tracks
+	begun    bool
+	rate     float64
+	interval unit.Instant
+	from     unit.Instant
+	seen     unit.Instant // last sample
+	cut      unit.Instant // of pauses so far
+	series   *result.Series
+	anew     bool // a part of the run begins
+	gaps     []Gap
+	readAll  []unit.Instant
+
+	// Cells are intervals of the axis: the last window of them, and what is older in
+	// steps of several.
+	last    int // the latest cell
+	flushed int // cells before it are in steps
+	factor  int // cells a step
+	time    [window]float64
+}
+
+// head takes a head that has come before the next batch.
+func (t *timeline) head(h result.TelemetryHead) {
+	if len(h.Series) == 0 || t.series == &h.Series[0] {
+		return
+	}
+	if t.series == nil {
+		t.rate = h.Rate
+		if !(t.rate > 0) {
+			t.rate = 10
+		}
+		t.interval, t.factor = unit.Instant(1e9/t.rate), 1
+	}
+	t.anew = t.series != nil
+	t.series = &h.Series[0]
+	t.know(h.Series)
+}
+
+func (t *timeline) batch(b result.Batch) {
+	if !t.begun {
+		t.begun, t.from, t.seen = true, b.At, b.At
+	}
+	if t.anew {
+		t.anew = false
+		t.end() // what the part before had is true until its last sample
+		if b.At-t.seen > gapAfter*t.interval {
+			g := Gap{From: t.seen, To: b.At}
+			if pause := pauseSteps * t.interval; b.At-t.seen > pause {
+				g.Cut = int64(b.At - t.seen - pause)
+			}
+			t.gaps = append(t.gaps, g)
+			t.cut += unit.Instant(g.Cut)
+			t.seen = b.At
+		}
+		for _, s := range t.sources {
+			s.value = math.NaN()
+		}
+	}
+	if b.At > t.seen {
+		if b.At-t.seen > gapAfter*t.interval {
+			t.gaps = append(t.gaps, Gap{From: t.seen, To: b.At})
+		} else {
+			t.reach(b.At)
+			t.each(t.seen, b.At, func(cell int, ns float64) {
+				if cell >= t.flushed {
+					t.time[cell%window] += ns
+				}
+			}, nil)
+		}
+		t.seen = b.At
+	}
+	t.reach(b.At)
+	for i, v := range b.Values {
+		for _, s := range t.of[b.First+i] {
+			t.take(s, v, b.At)
+		}
+	}
+}
+
+// cell is the axis' at an instant.
+func (t *timeline) cell(at unit.Instant) int { return int((at - t.from - t.cut) / t.interval) }
+
+// reach makes room for cells up to that of at.
+func (t *timeline) reach(at unit.Instant) {
+	c := t.cell(at)
+	if c <= t.last {
+		return
+	}
+	t.last = c
+	if c >= t.flushed+window {
+		t.flush(c - window/2)
+	}
+}
+
+// flush puts the cells before end into steps.
+func (t *timeline) flush(end int) {
+	for ; t.flushed < end; t.flushed++ {
+		for t.flushed/t.factor >= mostSteps {
+			t.factor *= 2
+			for _, k := range t.list {
+				k.double()
+			}
+		}
+		i := t.flushed % window
+		for _, k := range t.list {
+			k.fold(t.flushed, t.factor, t.time[i], float64(t.interval))
+		}
+		t.time[i] = 0
+	}
+}
+
+// each calls in for the share of each cell in the time between two instants, in ns,
+// and gap for that of each gap.
+func (t *timeline) each(from, to unit.Instant, in func(cell int, ns float64), gap func(i int, ns float64)) {
+	first := len(t.gaps)
+	for first > 0 && t.gaps[first-1].To > from {
+		first--
+	}
+	for i := first; i < len(t.gaps); i++ {
+		g := t.gaps[i]
+		if g.From >= to {
+			break
+		}
+		t.cells(from, g.From, in)
+		if ns := min(to, g.To) - max(from, g.From); gap != nil && ns > 0 {
+			gap(i, float64(ns))
+		}
+		from = max(from, g.To)
+	}
+	t.cells(from, to, in)
+}
+
+func (t *timeline) cells(from, to unit.Instant, in func(cell int, ns float64)) {
+	for from < to {
+		c := t.cell(from)
+		end := min(to, t.from+t.cut+unit.Instant(c+1)*t.interval)
+		in(c, float64(end-from))
+		from = end
+	}
+}
+
+// take takes what was read of a series. What was not written meanwhile did not
+// change.
+func (t *timeline) take(s *source, v float64, at unit.Instant) {
+	before, since := s.value, s.at
+	s.value, s.at = v, at
+	k := s.track
+	if !k.counter {
+		if !math.IsNaN(before) && at > since {
+			t.each(since, at, func(c int, ns float64) { k.hold(t.factor, t.flushed, c, before, ns) }, nil)
+		}
+		if !math.IsNaN(v) {
+			k.hold(t.factor, t.flushed, t.cell(at), v, 0)
+		}
+		return
+	}
+	if math.IsNaN(v) { // of what it grows by until it is back nobody knows when
+		return
+	}
+	if math.IsNaN(before) || at <= since {
+		return
+	}
+	t.each(since, at, func(c int, _ float64) { k.grow(t.factor, t.flushed, c, 0) }, func(i int, _ float64) { k.growInGap(i, 0) })
+	growth := grown(before, v) * s.scale
+	if growth == 0 {
+		return
+	}
+	if i, _ := slices.BinarySearch(t.readAll, at); i > 0 && t.readAll[i-1] > since {
+		since = t.readAll[i-1]
+	}
+	whole := float64(at - since)
+	t.each(since, at,
+		func(c int, ns float64) { k.grow(t.factor, t.flushed, c, growth*ns/whole) },
+		func(i int, ns float64) { k.growInGap(i, growth*ns/whole) })
+}
+
+// grown is how much a counter grew: as telemetry says, a value below half of the one
+// before is a new start, one a little below has not grown.
+func grown(a, b float64) float64 {
+	switch {
+	case b >= a:
+		return b - a
+	case b < a/2:
+		return b
+	}
+	return 0
+}
+
+// end lets all that was read last be true until the last sample.
+func (t *timeline) end() {
+	for _, s := range t.sources {
+		t.take(s, s.value, t.seen)
+	}
+}
+
+func (t *timeline) finish(run result.Run, recs []result.Record) *Timeline {
+	t.end()
+	t.flush(t.last + 1)
+	d := &Timeline{From: t.from, Step: int64(t.interval) * int64(t.factor), Steps: (t.flushed + t.factor - 1) / t.factor, Rate: t.rate}
+	kept := longest(t.gaps, mostGaps)
+	for _, i := range kept {
+		d.Gaps = append(d.Gaps, t.gaps[i])
+	}
+	d.Shorter = len(t.gaps) - len(d.Gaps)
+	for _, k := range t.list {
+		k.line(d.Steps, t.gaps, kept)
+	}
+	d.Panels, d.Remarks = t.panels(run, recs)
+	return d
+}
+
+// longest are the indexes of the n longest gaps, in order. A pause is long whatever
+// the axis leaves of it.
+func longest(gaps []Gap, n int) (at []int) {
+	for i := range gaps {
+		at = append(at, i)
+	}
+	slices.SortStableFunc(at, func(i, j int) int {
+		return int(min(max((gaps[j].To-gaps[j].From)-(gaps[i].To-gaps[i].From), -1), 1))
+	})
+	at = at[:min(n, len(at))]
+	slices.Sort(at)
+	return at
+}

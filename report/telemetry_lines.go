@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// The most lines of a panel without rows, and the most rows.
+const (
+	mostLines = 6
+	mostRows  = 16
+)
+
+// The kinds of panels, in their order on the page: what gave first, what may be why
+// below it.
+var panelKinds = []struct {
+	kind, title string
+	unit        unit.Symbol
+	absent      string // "": not said
+}{
+	{"softirq", "Softirq, and all work, of each CPU", "1", "time of CPUs"},
+	{"drops", "Frames lost, by place", "frame/s", "counters of lost frames"},
+	{"clock", "Clock", "Hz", "clock"},
+	{"loop", "Clock by a counted loop, slowest CPU", "1/s", ""},
+	{"throttled", "Throttled", "1", "throttling"},
+	{"temperature", "Temperature", "°C", "temperature"},
+	{"power", "Power", "W", "power"},
+}
+
+// hwmon shows a thermal zone once more, as a chip of that name; it is drawn where the
+// zone itself was not read.
+const (
+	thermalChip = "thermal_thermal_zone"
+	zoneOrder   = 0
+	twiceOrder  = 2
+)
+
+// A sensed is what one series is to a reader.
+type sensed struct {
+	kind, row, name string
+	order           float64
+	scale           float64
+}
+
+// sense says what is drawn of a series. Several answers are added up by row and name.
+func sense(s result.Series) (out []sensed) {
+	label := func(key string) string { return result.Get(s.Labels, key) }
+	say := func(kind, row, name string, order float64) {
+		out = append(out, sensed{kind, row, name, order, 1})
+	}
+	if s.Place != "" && s.Counter {
+		say("drops", string(s.Place), "lost", float64(slices.Index(result.Places, s.Place)))
+	}
+	number := func(text string) float64 {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return math.Inf(1)
+		}
+		return n
+	}
+	switch s.Name {
+	case "node_cpu_seconds_total":
+		row, at := "CPU "+label("cpu"), number(label("cpu"))
+		switch label("mode") {
+		case "softirq":
+			say("softirq", row, "softirq", at)
+			say("softirq", row, "all work", at)
+		case "user", "nice", "system", "irq":
+			say("softirq", row, "all work", at)
+		case "steal":
+			say("softirq", row, "stolen by the hypervisor", at)
+		}
+	case "node_thermal_zone_temp":
+		say("temperature", "", sensorName(s), zoneOrder)
+	case "node_hwmon_temp_celsius":
+		order := float64(zoneOrder + 1)
+		if strings.HasPrefix(label("chip"), thermalChip) {
+			order = twiceOrder
+		}
+		say("temperature", "", sensorName(s), order)
+	case "boxdyno_rpi_arm_clock_hertz":
+		say("clock", "", "measured by the firmware", 0)
+	case "boxdyno_cpu_clock_hertz":
+		say("clock", "", "measured by a counted loop\x00"+label("cpu"), 1)
+	case "node_cpu_frequency_hertz":
+		say("clock", "", "said by the hardware\x00"+label("cpu"), 2)
+	case "node_cpu_scaling_frequency_hertz":
+		say("clock", "", "claimed\x00"+label("cpu"), 3)
+	case "boxdyno_power_watts", "node_hwmon_power_watt", "node_rapl_package_joules_total", "node_rapl_psys_joules_total", "node_hwmon_energy_joule_total":
+		say("power", "", sensorName(s), 0)
+	case "boxdyno_rpi_throttled":
+		if flag, now := strings.CutSuffix(label("flag"), " now"); now { // what has occurred may have done so before the run
+			say("throttled", flag, "flag", 0)
+		}
+	case "node_hwmon_in_lcrit_alarm":
+		say("throttled", "voltage alarm", "flag", 1)
+	case "node_cooling_device_cur_state":
+		if kind := label("type"); strings.HasPrefix(kind, "cpufreq") || strings.HasPrefix(kind, "Processor") {
+			say("throttled", "cooling by "+kind+" "+label("name"), "state", 2)
+			if most := number(label("max_state")); most > 0 && !math.IsInf(most, 1) {
+				out[len(out)-1].scale = 1 / most
+			}
+		}
+	case "boxdyno_cpu_core_throttled_seconds_total", "boxdyno_cpu_package_throttled_seconds_total":
+		row := "package " + label("package")
+		if core := label("core"); core != "" {
+			row += ", core " + core
+		}
+		say("throttled", row, "share of time", 3)
+	}
+	return out
+}
+
+// sensorName is a sensor's in words: "cpu-thermal", "coretemp Core 0", "RAPL package-0".
+func sensorName(s result.Series) string {
+	get := func(key string) string { return result.Get(s.Labels, key) }
+	var words []string
+	switch s.Name {
+	case "node_thermal_zone_temp":
+		words = []string{cmp.Or(get("type"), "zone "+get("zone"))}
+	case "node_hwmon_temp_celsius":
+		words = []string{cmp.Or(get("chip_name"), get("chip")), cmp.Or(get("label"), get("sensor"))}
+	default:
+		words = []string{cmp.Or(get("meter"), get("chip")), get("label")}
+		if get("label") == "" && get("sensor") != "" && get("sensor") != "power1" {
+			words[1] = get("sensor")
+		}
+		if state := get("state"); state != "" {
+			words = append(words, "("+state+")")
+		}
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+// Tracks are what is drawn, by the series that it is read from.
+type tracks struct {
+	list    []*track
+	sources []*source
+	of      map[int][]*source // by index of the series
+	known   int               // series that were looked at
+}
+
+func newTracks() *tracks { return &tracks{of: map[int][]*source{}} }
+
+// know takes the series that are new.
+func (t *tracks) know(series []result.Series) {
+	for ; t.known < len(series); t.known++ {
+		s := series[t.known]
+		for _, x := range sense(s) {
+			k := t.track(x, s.Counter)
+			src := &source{track: k, scale: x.scale, value: math.NaN()}
+			t.sources = append(t.sources, src)
+			t.of[t.known] = append(t.of[t.known], src)
+		}
+	}
+}
+
+// track is that of x: another one where a gauge of the same name is there already.
+func (t *tracks) track(x sensed, counter bool) *track {
+	name := x.name
+	for n := 2; ; n++ {
+		i := slices.IndexFunc(t.list, func(k *track) bool { return k.kind == x.kind && k.Row == x.row && k.Name == x.name })
+		if i >= 0 && counter && t.list[i].counter && x.kind != "power" {
+			return t.list[i]
+		}
+		if i < 0 {
+			break
+		}
+		x.name = fmt.Sprintf("%s, %d", name, n)
+	}
+	k := &track{kind: x.kind, order: x.order, counter: counter}
+	k.Row, k.Name = x.row, x.name
+	t.list = append(t.list, k)
+	return k
+}
+
+// panels are what there is to draw, and in sentences what there is not.
+func (t *tracks) panels(run result.Run, recs []result.Record) (panels []Panel, remarks []string) {
+	var absent []string
+	for _, kind := range panelKinds {
+		p := Panel{Kind: kind.kind, Title: kind.title, Unit: kind.unit}
+		if kind.kind == "loop" {
+			if marks := loops(recs); len(marks) > 0 {
+				p.Lines = []Line{{Name: "rounds of the loop", Marks: marks}}
+				panels = append(panels, p)
+			}
+			continue
+		}
+		var some []*track
+		for _, k := range t.list {
+			if k.kind == kind.kind && !math.IsNaN(k.most()) {
+				some = append(some, k)
+			}
+		}
+		if len(some) == 0 {
+			if kind.absent != "" {
+				absent = append(absent, kind.absent)
+			}
+			continue
+		}
+		if slices.ContainsFunc(some, func(k *track) bool { return k.kind == "temperature" && k.order == zoneOrder }) {
+			some = slices.DeleteFunc(some, func(k *track) bool { return k.order == twiceOrder })
+		}
+		slices.SortStableFunc(some, func(a, b *track) int {
+			return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Row, b.Row))
+		})
+		var remark string
+		switch kind.kind {
+		case "softirq":
+			p.Lines, remark = busiestRows(some)
+		case "drops", "throttled":
+			p.Lines, remark = moving(some, kind.kind)
+		case "clock":
+			p.Lines = clocks(some)
+		default:
+			p.Lines, remark = highest(some, kind.title)
+		}
+		if remark != "" {
+			remarks = append(remarks, remark)
+		}
+		if len(p.Lines) > 0 {
+			panels = append(panels, p)
+		}
+	}
+	if len(absent) > 0 {
+		text := "This machine told nothing of: " + strings.Join(absent, ", ")
+		if why := refused(run); why != "" {
+			text += " (" + why + ")"
+		}
+		remarks = append(remarks, text+".")
+	}
+	return panels, remarks
+}
+
+// refused are collectors that are absent for another reason than that there is
+// nothing to read.
+func refused(run result.Run) string {
+	var why []string
+	for _, part := range run.Telemetry {
+		for _, a := range part.Absent {
+			if !strings.HasSuffix(a, ": nothing to read") && !slices.Contains(why, a) {
+				why = append(why, a)
+			}
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// loops are the counted loops before and after trials.
+func loops(recs []result.Record) (marks []Mark) {
+	for _, r := range recs {
+		if v := r.Value("loop_before_rps"); v != nil {
+			marks = append(marks, Mark{r.Begin, v.Value})
+		}
+		if v := r.Value("loop_after_rps"); v != nil {
+			marks = append(marks, Mark{r.End, v.Value})
+		}
+	}
+	slices.SortStableFunc(marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
+	return marks
+}
+
+// busiestRows are those of the CPUs that did most deferred work. Where nothing was
+// stolen there is no line for it.
+func busiestRows(some []*track) (lines []Line, remark string) {
+	most := map[string]float64{}
+	var rows []string
+	for _, k := range some {
+		if !slices.Contains(rows, k.Row) {
+			rows = append(rows, k.Row)
+		}
+		if k.Name == "softirq" {
+			most[k.Row] = k.most()
+		}
+	}
+	if n := len(rows); n > mostRows {
+		slices.SortStableFunc(rows, func(a, b string) int { return cmp.Compare(most[b], most[a]) })
+		rows = rows[:mostRows]
+		remark = fmt.Sprintf("Of %d CPUs the %d are drawn that did most in softirq.", n, mostRows)
+	}
+	for _, k := range some {
+		if slices.Contains(rows, k.Row) && (k.Name != "stolen by the hypervisor" || k.most() > 0) {
+			if k.Name != "softirq" {
+				k.Lo, k.Hi = nil, nil
+			}
+			for _, ps := range []Points{k.Mean, k.Lo, k.Hi, k.InGaps} {
+				for i := range ps {
+					ps[i] = min(ps[i], 1) // the kernel counts in steps of 10 ms, and not all of them in time
+				}
+			}
+			lines = append(lines, k.Line)
+		}
+	}
+	return lines, remark
+}
+
+// moving leaves out what never was above 0.
+func moving(some []*track, kind string) (lines []Line, remark string) {
+	for _, k := range some {
+		if k.most() > 0 {
+			lines = append(lines, k.Line)
+		}
+	}
+	if n := len(lines) - mostRows; n > 0 {
+		return lines[:mostRows], fmt.Sprintf("%s more of %q are not drawn.", count(n, "row"), kind)
+	}
+	switch {
+	case len(lines) > 0:
+	case kind == "drops":
+		remark = "No counter of lost frames grew."
+	default:
+		remark = "No sign of throttling was seen: " + count(len(some), "flag or counter") + " stayed at 0."
+		remark = strings.Replace(remark, "flag or counters", "flags and counters", 1)
+	}
+	return lines, remark
+}
+
+// highest are the lines that reached highest, in their order.
+func highest(some []*track, title string) (lines []Line, remark string) {
+	if n := len(some); n > mostLines {
+		by := slices.Clone(some)
+		slices.SortStableFunc(by, func(a, b *track) int { return cmp.Compare(b.most(), a.most()) })
+		some = slices.DeleteFunc(some, func(k *track) bool { return !slices.Contains(by[:mostLines], k) })
+		remark = fmt.Sprintf("%s: of %d sensors the %d are drawn that reached highest.", title, n, mostLines)
+	}
+	for _, k := range some {
+		lines = append(lines, k.Line)
+	}
+	return lines, remark
+}
+
+// clocks joins CPUs whose clocks were the same throughout; where they are many, into
+// one line with the slowest and the fastest of them as its bounds.
+func clocks(some []*track) (lines []Line) {
+	type group struct {
+		source string
+		line   Line
+		cpus   []string
+	}
+	var groups []*group
+	for _, k := range some {
+		source, cpu, _ := strings.Cut(k.Name, "\x00")
+		i := slices.IndexFunc(groups, func(g *group) bool {
+			return g.source == source && equal(g.line.Mean, k.Mean) && equal(g.line.Lo, k.Lo) && equal(g.line.Hi, k.Hi)
+		})
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &group{source: source, line: k.Line})
+		}
+		if cpu != "" {
+			groups[i].cpus = append(groups[i].cpus, cpu)
+		}
+	}
+	for len(groups) > 0 {
+		source := groups[0].source
+		n := 1
+		for n < len(groups) && groups[n].source == source {
+			n++
+		}
+		these := groups[:n]
+		groups = groups[n:]
+		if n > 3 {
+			all := make([]Line, 0, n)
+			cpus := 0
+			for _, g := range these {
+				all, cpus = append(all, g.line), cpus+len(g.cpus)
+			}
+			l := spread(all)
+			l.Name = fmt.Sprintf("%s, mean of %d CPUs, from the slowest to the fastest", source, cpus)
+			lines = append(lines, l)
+			continue
+		}
+		for _, g := range these {
+			if g.line.Name = source; len(g.cpus) > 0 {
+				g.line.Name += ", " + cpuWords(g.cpus)
+			}
+			lines = append(lines, g.line)
+		}
+	}
+	return lines
+}
+
+// cpuWords is "CPU 3" or "CPUs 0-3, 5".
+func cpuWords(cpus []string) string {
+	if len(cpus) == 1 {
+		return "CPU " + cpus[0]
+	}
+	var ranges []string
+	for i := 0; i < len(cpus); {
+		n, _ := strconv.Atoi(cpus[i])
+		k := i + 1
+		for k < len(cpus) && cpus[k] == strconv.Itoa(n+k-i) {
+			k++
+		}
+		if k-i > 2 {
+			ranges = append(ranges, cpus[i]+"-"+cpus[k-1])
+		} else {
+			ranges = append(ranges, cpus[i:k]...)
+		}
+		i = k
+	}
+	return "CPUs " + strings.Join(ranges, ", ")
+}
+
+func equal(a, b Points) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) })
+}
+
+// spread is the mean of lines with their least and greatest.
+func spread(lines []Line) (out Line) {
+	n := len(lines[0].Mean)
+	out.Mean, out.Lo, out.Hi = make(Points, n), make(Points, n), make(Points, n)
+	for i := range n {
+		sum, k, lo, hi := 0.0, 0, math.NaN(), math.NaN()
+		for _, l := range lines {
+			if math.IsNaN(l.Mean[i]) {
+				continue
+			}
+			a, b := l.Mean[i], l.Mean[i]
+			if l.Lo != nil {
+				a, b = l.Lo[i], l.Hi[i]
+			}
+			if sum, k = sum+l.Mean[i], k+1; !(a >= lo) {
+				lo = a
+			}
+			if !(b <= hi) {
+				hi = b
+			}
+		}
+		out.Mean[i], out.Lo[i], out.Hi[i] = sum/float64(k), lo, hi // 0/0 is absent
+	}
+	return out
+}

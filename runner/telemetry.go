@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/yaml"
+	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/result"
+	"boxdyno/telemetry"
+)
+
+// A Watching says how the machine is watched while a run lasts: the plan's key
+// telemetry, which is off, on, a rate in Hz, or a map of WatchingKeys.
+type Watching struct {
+	Off        bool
+	Rate       float64  // Hz; 0: telemetry.DefaultRate
+	Collectors []string // nil: those by default
+	Meter      string   // a command that prints watts
+	Plug       string   // URL of a smart plug
+	Reading    string   // watts typed in by hand
+}
+
+// WatchingKeys are those of the plan's key telemetry where it is a map.
+var WatchingKeys = []string{"rate", "collectors", "meter", "plug", "reading"}
+
+// Ask is what collectors need to be told.
+func (w Watching) Ask() telemetry.Ask {
+	return telemetry.Ask{Meter: strings.Fields(w.Meter), Plug: w.Plug, Reading: w.Reading}
+}
+
+// Set sets one of WatchingKeys, or by the key telemetry off, on or a rate.
+func (w *Watching) Set(key, text string) error {
+	switch key {
+	case "telemetry":
+		switch text {
+		case "off", "false": // YAML 1.1 knows off as false
+			*w = Watching{Off: true}
+			return nil
+		case "on", "true":
+			w.Off = false
+			return nil
+		}
+		if err := w.rate(text); err != nil {
+			return fmt.Errorf("telemetry %q: want off, on, or a rate from %d to %d Hz", text, telemetry.MinRate, telemetry.MaxRate)
+		}
+		w.Off = false
+	case "rate":
+		if err := w.rate(text); err != nil {
+			return fmt.Errorf("rate %q: want a number from %d to %d Hz", text, telemetry.MinRate, telemetry.MaxRate)
+		}
+	case "collectors":
+		w.Collectors = nil
+		for name := range strings.SplitSeq(text, ",") {
+			if name = strings.TrimSpace(name); !slices.Contains(w.Collectors, name) {
+				w.Collectors = append(w.Collectors, name)
+			}
+		}
+	case "meter":
+		w.Meter = text
+	case "plug":
+		w.Plug = text
+	case "reading":
+		w.Reading = text
+	}
+	return nil
+}
+
+// PublicPlug is Plug without a name and password, as it may be kept.
+func (w Watching) PublicPlug() string {
+	u, err := url.Parse(w.Plug)
+	if err != nil || u.User == nil {
+		return w.Plug
+	}
+	u.User = nil
+	return u.String()
+}
+
+var errRate = errors.New("out of range")
+
+func (w *Watching) rate(text string) error {
+	hz, err := strconv.ParseFloat(text, 64)
+	if err == nil && !(hz >= telemetry.MinRate && hz <= telemetry.MaxRate) {
+		err = errRate
+	}
+	if err == nil {
+		w.Rate = hz
+	}
+	return err
+}
+
+func parseWatching(n *yaml.Node) (w Watching, err error) {
+	if n.Kind == yaml.Scalar {
+		if err := w.Set("telemetry", n.Text); err != nil {
+			return w, n.Errorf("%w", err)
+		}
+		return w, nil
+	}
+	if err := n.Want(yaml.Map, "telemetry"); err != nil {
+		return w, err
+	}
+	if err := n.Only("telemetry", WatchingKeys...); err != nil {
+		return w, err
+	}
+	for _, f := range n.Map {
+		texts, err := f.Value.Texts(f.Key)
+		if err != nil {
+			return w, err
+		}
+		if len(texts) != 1 && f.Key != "collectors" {
+			return w, f.Value.Errorf("%s holds %d values, and must be one", f.Key, len(texts))
+		}
+		if err := w.Set(f.Key, strings.Join(texts, ",")); err != nil {
+			return w, f.Value.Errorf("%w", err)
+		}
+	}
+	return w, nil
+}
+
+// resolve gives every key a value and refuses what does not exist.
+func (w Watching) resolve(specs []telemetry.Spec, at string) (Watching, error) {
+	if w.Off {
+		return Watching{Off: true}, nil
+	}
+	if w.Rate == 0 {
+		w.Rate = telemetry.DefaultRate
+	}
+	if _, err := telemetry.Choose(specs, w.Collectors); err != nil {
+		return w, &PlanError{At: at, Err: err}
+	}
+	return w, nil
+}
+
+// MarshalJSON writes what Parse reads, without the plug's password.
+func (w Watching) MarshalJSON() ([]byte, error) {
+	if w.Off {
+		return []byte(`"off"`), nil
+	}
+	return json.Marshal(struct {
+		Rate       float64  `json:"rate,omitempty"`
+		Collectors []string `json:"collectors,omitempty"`
+		Meter      string   `json:"meter,omitempty"`
+		Plug       string   `json:"plug,omitempty"`
+		Reading    string   `json:"reading,omitempty"`
+	}{w.Rate, w.Collectors, w.Meter, w.PublicPlug(), w.Reading})
+}
+
+func watchingSchema(specs []telemetry.Spec) object {
+	names := []string{"all"}
+	for _, s := range specs {
+		names = append(names, s.Name)
+	}
+	rate := object{"type": "number", "minimum": telemetry.MinRate, "maximum": telemetry.MaxRate, "default": telemetry.DefaultRate, "description": "samples a second"}
+	name := object{"enum": names}
+	return object{
+		"description": "how the machine is watched: off, on, a rate in Hz, or in detail", "default": "on",
+		"anyOf": []any{
+			object{"enum": []any{"off", "on", true, false}}, rate,
+			object{"type": "object", "additionalProperties": false, "properties": object{
+				"rate":       rate,
+				"collectors": object{"description": "what is read; without it what is read by default", "anyOf": []any{name, object{"type": "array", "minItems": 1, "items": name}}},
+				"meter":      object{"description": "a command that prints watts", "type": "string"},
+				"plug":       object{"description": "URL of a smart plug", "type": "string"},
+				"reading":    object{"description": "watts typed in by hand", "type": []string{"string", "number"}},
+			}},
+		},
+	}
+}
+
+// spaces are the network namespaces of a testbed on this machine.
+func spaces(bed *lab.Testbed) (out []telemetry.Space) {
+	add := func(name, path string) {
+		if path == "" {
+			name = ""
+		}
+		if !slices.ContainsFunc(out, func(s telemetry.Space) bool { return s.Path == path }) {
+			out = append(out, telemetry.Space{Name: name, Path: path})
+		}
+	}
+	if bed.DUT != nil {
+		add("dut", bed.DUT.Netns)
+	}
+	for _, p := range bed.Ports {
+		add("tester", p.Netns)
+	}
+	return out
+}
+
+// samplerCPUs are those of allowed on which the sampler disturbs least; nil: any.
+// None that tester and DUT are bound to, where there are others. Else those of the
+// DUT: its threads have precedence, there is a pause in their work up to its limit,
+// and what comes in a turn of 0.1 ms waits in a ring. A sender that is held up
+// sends late, and the trial is invalid.
+func samplerCPUs(bed *lab.Testbed, allowed []int) []int {
+	left := func(busy ...int) (out []int) {
+		for _, c := range allowed {
+			if !slices.Contains(busy, c) {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	out := left(append(slices.Concat(bed.CPUs, bed.DUTCPUs), bed.TesterCPU)...)
+	if len(out) == 0 && bed.TesterCPU >= 0 {
+		for _, c := range left(bed.TesterCPU) {
+			if slices.Contains(bed.DUTCPUs, c) {
+				out = append(out, c)
+			}
+		}
+	}
+	if len(out) == len(allowed) {
+		return nil
+	}
+	return out
+}
+
+// allowedCPUs are those that this process may use.
+func allowedCPUs() (cpus []int) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
+	}
+	for c := range len(set) * 64 {
+		if set.IsSet(c) {
+			cpus = append(cpus, c)
+		}
+	}
+	return cpus
+}
+
+// telemetryEvery is what SIGKILL loses of telemetry at most.
+const telemetryEvery = time.Second
+
+// watch starts telemetry, and writes the header, which then has its series.
+func (x *execution) watch(ctx context.Context) error {
+	w := x.plan.Telemetry
+	if w.Off || x.bed.Kind == "memory" {
+		return x.write()
+	}
+	var header error
+	written := make(chan struct{}) // the header
+	s, err := telemetry.Start(ctx, &telemetry.Machine{Spaces: spaces(x.bed), Ask: w.Ask()}, telemetry.Options{
+		Specs: x.o.Catalogue.Collectors, Names: w.Collectors, Rate: w.Rate, CPUs: samplerCPUs(x.bed, allowedCPUs()),
+		Origin: x.origin, Start: x.run.Start, Known: x.run.Series, Every: telemetryEvery, Warn: x.later,
+		Write: func(lines []byte) error {
+			<-written
+			if header != nil {
+				return header
+			}
+			return x.sink.Sample(lines)
+		},
+	})
+	if err != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return &PlanError{At: x.plan.at["telemetry"], Err: fmt.Errorf("telemetry: %w", err)}
+	}
+	x.sampler = s
+	x.run.Series = s.Series()
+	x.run.Telemetry = append(slices.Clone(x.run.Telemetry), s.Use())
+	x.bed.Traffic = s.Traffic
+	x.told()
+	header = x.write()
+	close(written)
+	if header != nil {
+		x.unwatch()
+	}
+	return header
+}
+
+// unwatch ends telemetry, once.
+func (x *execution) unwatch() {
+	if x.sampler == nil {
+		return
+	}
+	x.bed.Traffic = nil
+	use, err := x.sampler.Close()
+	x.sampler = nil
+	x.run.Telemetry[len(x.run.Telemetry)-1] = use
+	x.told()
+	if err != nil {
+		x.o.Log.Warn("telemetry ended in disorder", "error", err)
+	}
+	if use.Dropped > 0 {
+		x.warn(&x.run, fmt.Sprintf("%d octets of telemetry are missing: the disk was too slow", use.Dropped))
+	}
+}
+
+// later keeps a warning that another goroutine has, until told says it.
+func (x *execution) later(text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.warnings = append(x.warnings, text)
+}
+
+func (x *execution) told() {
+	x.mu.Lock()
+	ws := x.warnings
+	x.warnings = nil
+	x.mu.Unlock()
+	for _, w := range ws {
+		x.warn(&x.run, w)
+	}
+}
+
+// watched carries out a trial's f, and adds what telemetry saw to its outcome.
+func (x *execution) watched(ctx context.Context, id string, f func(context.Context) (procedure.Outcome, error)) (procedure.Outcome, []result.Digest, error) {
+	if x.sampler == nil {
+		o, err := x.call(ctx, id, f)
+		return o, nil, err
+	}
+	x.sampler.Begin()
+	o, err := x.call(ctx, id, f)
+	digests, gap := x.sampler.End()
+	x.told()
+	if gap > 0 {
+		o.Warnings = append(slices.Clip(o.Warnings), fmt.Sprintf("telemetry has a gap in this trial: a sample came %.0f ms late", gap.Seconds()*1e3))
+	}
+	return o, digests, err
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
+	"boxdyno/lab"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/tune"
+)
+
+// A recipe acts on the DUT's ports, stands in the header with what the DUT lacks, goes
+// on in a resumed run, and is taken back.
+func TestTuned(t *testing.T) {
+	testutil.Privileged(t)
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	mtu := func() (n int) {
+		err := netns.Do(ns.Path(), func() error {
+			l, err := netlink.LinkByName("wan")
+			if err == nil {
+				n = l.Attrs().MTU
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	err = netns.Do(ns.Path(), func() error {
+		a := netlink.NewLinkAttrs()
+		a.Name = "lan"
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: a, PeerName: "wan"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dut := &host.Local{Label: "dut", Netns: ns.Path()}
+	bed := &lab.Testbed{DUT: dut, Ports: make([]lab.Port, 2), Path: func(from, to int, _ bool) ledger.Path {
+		names := []string{"lan", "wan"}
+		return ledger.Path{Hops: []ledger.Hop{{}, {Host: dut, Port: host.Port{Name: names[from]}}, {Host: dut, Port: host.Port{Name: names[to]}}, {}}}
+	}}
+	recipe, err := tune.Parse("r.yaml", []byte("name: r\nsteps: [{knob: mtu, value: 1400}, {knob: rings, value: rx=512}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &execution{bed: bed, o: Options{Tune: &recipe, Notify: func(Event) {}}}
+	run, untune, err := x.tune(t.Context(), result.Run{ID: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mtu() != 1400 || len(run.Settings) != 4 || len(x.tuned) != 4 || len(run.Warnings) != 2 || !strings.Contains(run.Warnings[0], "rings of lan is not as asked") {
+		t.Errorf("MTU %d, %+v, %v", mtu(), run.Settings, run.Warnings)
+	}
+	if err := untune(); err != nil || mtu() != 1500 {
+		t.Error(err, mtu())
+	}
+	x = &execution{bed: bed, o: Options{Resume: true, Notify: func(Event) {}}}
+	if run, untune, err = x.tune(t.Context(), run); err != nil || mtu() != 1400 {
+		t.Fatal(err, mtu())
+	}
+	if err := untune(); err != nil || mtu() != 1500 {
+		t.Error(err, mtu())
+	}
+	if left, _ := filepath.Glob(filepath.Join(state, "boxdyno", "tune", "*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	x.bed = &lab.Testbed{}
+	if _, _, err := x.tune(t.Context(), run); !errors.As(err, new(*host.Missing)) {
+		t.Errorf("a black box is tuned: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package subject holds the programs that are put under load on a DUT, or that load
+// it: each runs in a process tree of its own (host.Process) that is accounted, and
+// that ends with boxdyno, however boxdyno ends.
+//
+//	Spec.New -> Subject (its parameters) -> Check -> Start -> Running: Ready, Usage ..., Stop
+package subject
+
+import (
+	"context"
+	"flag"
+
+	"boxdyno/host"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// An Env is where a subject runs.
+type Env struct {
+	Host *host.Local    // its namespace is entered; nil: this machine
+	Port host.Port      // that it listens to; zero: it needs none
+	CPUs []int          // that it may use; nil: all of this process's
+	Dir  string         // for its files, which exists and is empty; ""; none
+	Rate unit.FrameRate // that it will be offered; 0: not known
+}
+
+func (e Env) host() *host.Local {
+	if e.Host == nil {
+		return &host.Local{}
+	}
+	return e.Host
+}
+
+// A Subject is its parameters, which Flags declares with their defaults and ranges.
+type Subject interface {
+	Flags(fs *flag.FlagSet)
+	// Check says whether it can run on h: a *host.Missing carries the remedy.
+	Check(ctx context.Context, h *host.Local) error
+	// Start leaves nothing behind where it fails. Until Stop or Wait the caller owns
+	// what was started.
+	Start(ctx context.Context, e Env) (Running, error)
+}
+
+// A Running is a subject's process tree. Where it has counters of its own it is a
+// Counter, where it ends by itself and has figures a Bencher.
+type Running interface {
+	// Ready waits until it does its work, so that a trial may begin.
+	Ready(ctx context.Context) error
+	// Usage is what the whole tree used since its start: the difference of two calls
+	// is that of the time between. It can be called after the end, too.
+	Usage() (result.Usage, error)
+	// Stop ends it in order, or by force where it does not obey, and returns once
+	// nothing of it is left. It may be called again, and after the end.
+	Stop(ctx context.Context) error
+}
+
+// A Counter's terms stand in the ledger (ledger.Source): what the subject itself says
+// that it captured and lost.
+type Counter interface {
+	Count(ctx context.Context) ([]result.Term, error)
+}
+
+// A Bencher runs to its end by itself.
+type Bencher interface {
+	// Wait returns the subject's own figures, of metrics that its Spec declares.
+	Wait(ctx context.Context) ([]result.Value, error)
+}
+
+// A Spec is a row of All.
+type Spec struct {
+	Name, Doc string
+	Work      string // what it does: "stressor", "sniffer", "IDS"...
+	Metrics   []result.Metric
+	New       func() Subject
+}
+
+// All is every subject.
+var All = []Spec{
+	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: StressMetrics, New: func() Subject { return NewStress() }},
+}
+
+// Main does the work of this process where it was started as the keeper of a subject,
+// and then does not return. Every program calls it before anything else.
+func Main() { host.KeepMain() }

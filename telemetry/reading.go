@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"boxdyno/result"
+)
+
+// reading is a power that somebody read off a meter and typed in. It says nothing
+// of when, so its series is one constant, and labelled manual.
+type reading struct {
+	series []result.Series
+	watts  float64
+}
+
+// newReading takes "5.2W", or "5.2W idle": what follows the power says in which
+// state the box was.
+func newReading(_ context.Context, m *Machine) (Collector, error) {
+	text := strings.TrimSpace(m.Ask.Reading)
+	if text == "" {
+		return nil, ErrAbsent
+	}
+	power, state, _ := strings.Cut(text, " ")
+	if rest := strings.Fields(state); len(rest) > 0 {
+		if _, ok := ParseWatts(power + rest[0]); ok { // "5.2 W idle"
+			power, state = power+rest[0], strings.Join(rest[1:], " ")
+		}
+	}
+	watts, ok := ParseWatts(power)
+	if !ok {
+		return nil, fmt.Errorf("power %q: want a number of watts and, if you like, the state, such as 5.2W or \"5.2W idle\"", text)
+	}
+	labels := meterLabels("manual", "")
+	if state = strings.TrimSpace(state); state != "" {
+		labels = append(labels, result.Pair{Key: "state", Value: state})
+	}
+	return &reading{watts: watts, series: []result.Series{{Name: "boxdyno_power_watts", Labels: labels, Unit: "W", Help: "power that a person read off a meter and typed in"}}}, nil
+}
+
+// Series implements Collector.
+func (r *reading) Series() []result.Series { return r.series }
+
+// Read implements Collector.
+func (r *reading) Read(dst []float64) error { dst[0] = r.watts; return nil }

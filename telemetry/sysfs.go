@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/result"
+)
+
+// A sensor is a number in a file of sysfs, times scale.
+type sensor struct {
+	*file
+	scale float64
+}
+
+// value is NaN where the driver gives none: the device is asleep or gone.
+func (s sensor) value() float64 {
+	data, err := s.read()
+	if err != nil {
+		return math.NaN()
+	}
+	return parseNumber(data) * s.scale
+}
+
+func parseNumber(data []byte) float64 {
+	v, err := strconv.ParseFloat(string(bytes.TrimSpace(data)), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return v
+}
+
+// sysText is the first line of a file, "" where there is none.
+func sysText(root fs.FS, name string) string {
+	f, err := open(root, name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	data, err := f.read() // not fs.ReadFile: Go would wait for ever for a driver that says EAGAIN
+	if err != nil {
+		return ""
+	}
+	s, _, _ := strings.Cut(string(data), "\n")
+	return strings.TrimSpace(s)
+}
+
+// numbered are the files that match pattern, in the order of the number that each
+// ends with: hwmon2 before hwmon10.
+func numbered(root fs.FS, pattern string) []string {
+	names, _ := fs.Glob(root, pattern) // the patterns are good
+	key := func(s string) (string, int) {
+		base := path.Base(s)
+		digits := len(base) - len(strings.TrimRight(base, "0123456789"))
+		n, _ := strconv.Atoi(base[len(base)-digits:])
+		return base[:len(base)-digits], n
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		s, m := key(a)
+		t, n := key(b)
+		if c := strings.Compare(s, t); c != 0 {
+			return c
+		}
+		return m - n
+	})
+	return names
+}
+
+const (
+	sensorEvery = 500 * time.Millisecond // a bus has other users
+	sensorStale = 3 * time.Second
+)
+
+// A group is sensors of one device and its series, read in the tick.
+type group struct {
+	series  []result.Series
+	sensors []sensor
+}
+
+// add opens a file as a series; one that cannot be opened is no series.
+func (g *group) add(root fs.FS, name string, scale float64, s result.Series) error {
+	f, err := open(root, name)
+	if err != nil {
+		return err
+	}
+	g.series, g.sensors = append(g.series, s), append(g.sensors, sensor{f, scale})
+	return nil
+}
+
+// Series implements Collector.
+func (g *group) Series() []result.Series { return g.series }
+
+// Read implements Collector.
+func (g *group) Read(dst []float64) error {
+	for i, s := range g.sensors {
+		dst[i] = s.value()
+	}
+	return nil
+}
+
+// Close implements io.Closer.
+func (g *group) Close() error {
+	var errs []error
+	for _, s := range g.sensors {
+		errs = append(errs, s.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// polled is devices that are each asked in a goroutine of their own: one that
+// hangs does not hold up the others.
+type polled struct {
+	series []result.Series
+	polls  []*poll
+	groups []*group
+}
+
+func (p *polled) add(ctx context.Context, who string, every time.Duration, g *group) {
+	if len(g.series) == 0 {
+		return
+	}
+	p.series, p.groups = append(p.series, g.series...), append(p.groups, g)
+	p.polls = append(p.polls, startPoll(ctx, who, len(g.series), every, sensorStale, func(_ context.Context, dst []float64) error {
+		return g.Read(dst)
+	}))
+}
+
+// found is the collector, or ErrAbsent if no device was added.
+func (p *polled) found() (Collector, error) {
+	if len(p.series) == 0 {
+		return nil, ErrAbsent
+	}
+	return p, nil
+}
+
+// Series implements Collector.
+func (p *polled) Series() []result.Series { return p.series }
+
+// Read implements Collector.
+func (p *polled) Read(dst []float64) error {
+	var errs []error
+	for _, one := range p.polls {
+		n := len(one.values)
+		if _, err := one.read(dst[:n]); err != nil {
+			errs = append(errs, err)
+		}
+		dst = dst[n:]
+	}
+	return errors.Join(errs...)
+}
+
+// Close implements io.Closer.
+func (p *polled) Close() error {
+	var errs []error
+	for i, one := range p.polls {
+		errs = append(errs, one.Close(), p.groups[i].Close())
+	}
+	return errors.Join(errs...)
+}

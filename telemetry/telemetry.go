@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package telemetry reads, again and again, what a machine says of itself while a
+// run lasts: time of its CPUs, temperatures, clocks, power, counters of its network.
+// Trials are cut out of it afterwards by their instants.
+//
+//	Machine -> Spec.New -> Collector.Series once, Collector.Read each tick -> Sampler -> bundle
+//
+// What a machine does not have is absent, never zero.
+package telemetry
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+
+	"boxdyno/host"
+	"boxdyno/result"
+)
+
+// A Collector declares its series once, when it is made, and fills a slice as long
+// as them at each tick. NaN is absent: a sensor that did not answer, a port that is
+// gone. Read is called from one goroutine, takes microseconds and does not allocate
+// where it can help it; what is slow (HTTP, commands, buses) is asked in a goroutine
+// of the collector's own, and Read hands out what came last. A Collector that holds
+// files or goroutines is an io.Closer.
+type Collector interface {
+	Series() []result.Series
+	Read(dst []float64) error
+}
+
+// A Spec is a row of All. New returns ErrAbsent where the machine has nothing for
+// it to read, *host.Missing where a privilege or program is missing.
+type Spec struct {
+	Name, Doc string
+	Every     int  // ticks of 10 Hz between two reads, where each is too often; 0: 1
+	Default   bool // read in each run, not only when asked for
+	New       func(ctx context.Context, m *Machine) (Collector, error)
+}
+
+// A Machine is what is watched: its files, and the network namespaces in it.
+type Machine struct {
+	Root   fs.FS   // nil: the machine's own; in tests a recorded tree
+	Spaces []Space // nil: only the process's own
+	Ask    Ask     // what the user gave
+}
+
+// A Space is a network namespace and how its series are labelled.
+type Space struct {
+	Name string // label "netns": "dut", "tester"; "" for the process's own, which gets no label
+	Path string // "": the process's own
+}
+
+// Ask is what collectors need to be told.
+type Ask struct {
+	Meter   []string // a command that prints watts, for as long as it runs one a line, or once
+	Plug    string   // URL of a smart plug
+	Reading string   // typed in by hand: "5.2W"
+}
+
+// wants says whether the user gave what the collector of that name needs.
+func (a Ask) wants(name string) bool {
+	switch name {
+	case "meter":
+		return len(a.Meter) > 0
+	case "plug":
+		return a.Plug != ""
+	case "reading":
+		return a.Reading != ""
+	}
+	return false
+}
+
+func (m *Machine) root() fs.FS {
+	if m.Root != nil {
+		return m.Root
+	}
+	return os.DirFS("/")
+}
+
+// within calls f once for each of the machine's network namespaces, inside of it:
+// files below proc/thread-self/net and sockets that f opens stay with that namespace.
+// f must not start goroutines.
+func (m *Machine) within(f func(s Space, root fs.FS) error) error {
+	spaces := m.Spaces
+	if len(spaces) == 0 || m.Root != nil {
+		spaces = []Space{{}}
+	}
+	for _, s := range spaces {
+		l := host.Local{Root: m.Root, Netns: s.Path}
+		if err := l.View(func(root fs.FS) error { return f(s, root) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labels is pairs with the namespace's, if it has one.
+func (s Space) labels(pairs ...result.Pair) []result.Pair {
+	if s.Name == "" {
+		return pairs
+	}
+	return append([]result.Pair{{Key: "netns", Value: s.Name}}, pairs...)
+}
+
+// A file is one of proc or sys that is opened once and read at each tick.
+type file struct {
+	root fs.FS
+	name string
+	at   io.ReaderAt
+	open fs.File
+	buf  []byte
+}
+
+// open fails like fs.FS.Open where there is no such file.
+func open(root fs.FS, name string) (*file, error) {
+	o, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{root: root, name: name, open: o, buf: make([]byte, 4096)}
+	f.at, _ = o.(io.ReaderAt)
+	return f, nil
+}
+
+// read returns the file's content as it is now. The slice is good until the next
+// call.
+func (f *file) read() ([]byte, error) {
+	if f.at == nil {
+		return fs.ReadFile(f.root, f.name)
+	}
+	for n := 0; ; {
+		k, err := f.at.ReadAt(f.buf[n:], int64(n))
+		n += k
+		switch {
+		case err == io.EOF:
+			return f.buf[:n], nil
+		case err != nil:
+			return nil, err
+		case n == len(f.buf):
+			f.buf = append(f.buf, make([]byte, len(f.buf))...)
+		}
+	}
+}
+
+func (f *file) Close() error { return f.open.Close() }
