@@ -265,7 +265,8 @@ func TestWritePages(t *testing.T) {
 			return run, recs
 		},
 		"suite": suiteRun, "ablation": ablationRun,
-		"empty": func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
+		"beside": func() (result.Run, []result.Record) { return besideRun(8) },
+		"empty":  func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
 	} {
 		run, recs := make()
 		f, err := os.Create(filepath.Join(dir, name+".html"))

@@ -4,6 +4,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -117,6 +118,8 @@ const (
 	gapAfter   = 3   // intervals between samples: one that comes too late by more than two, as the sampler counts
 	window     = 256 // cells that may still grow: a counter that stands still is told of every 2 s
 	pauseSteps = 10  // intervals that are left of a pause
+
+	slack = 3 * time.Second // that SIGKILL may take of telemetry, and some
 )
 
 // ReadTimeline reads a run's telemetry. Where the file is damaged, or ends before the
@@ -135,12 +138,13 @@ func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Reco
 		err = nil
 	}
 	if !t.begun {
+		if err == nil && in.Cut {
+			err = errors.New("nothing of the run's telemetry can be read: the file is damaged")
+		}
 		return nil, err
 	}
-	if err == nil && in.Cut {
-		if end := lastInstant(recs); end > t.seen+unit.Instant(5*time.Second) {
-			err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", seconds(ptr(float64(t.seen)/1e9)), seconds(ptr(float64(end)/1e9)))
-		}
+	if end := watchedUntil(run, recs); err == nil && in.Cut && end > t.seen+unit.Instant(slack) {
+		err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", seconds(ptr(float64(t.seen)/1e9)), seconds(ptr(float64(end)/1e9)))
 	}
 	return t.finish(run, recs), err
 }
@@ -161,9 +165,13 @@ func trialBegins(recs []result.Record) (at []unit.Instant) {
 	return at
 }
 
-func lastInstant(recs []result.Record) (last unit.Instant) {
+// watchedUntil is when the last sample was taken, or a trial ended.
+func watchedUntil(run result.Run, recs []result.Record) (last unit.Instant) {
 	for _, r := range recs {
 		last = max(last, r.End)
+	}
+	for _, part := range run.Telemetry {
+		last = max(last, part.To)
 	}
 	return last
 }

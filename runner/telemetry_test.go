@@ -151,6 +151,7 @@ func TestSpaces(t *testing.T) {
 // Every trial's record has what telemetry saw in it, a point's has not; a resumed
 // run goes on with the same series.
 func TestRunIsWatched(t *testing.T) {
+	testutil.Privileged(t) // of the lock of whoever measures
 	testutil.NoLeaks(t)
 	x := &tallyCollector{}
 	open := false
@@ -235,6 +236,7 @@ func (r renamed) Series() []result.Series {
 
 // Off is off, in memory there is none, and what fails is a warning and no end.
 func TestRunIsNotWatched(t *testing.T) {
+	testutil.Privileged(t)
 	testutil.NoLeaks(t)
 	for _, k := range []struct {
 		kind, plan string
