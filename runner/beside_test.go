@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -34,7 +35,7 @@ func TestBesideLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, heated := map[string]int{}, 0
+	used, heated, worked := map[string]int{}, 0, time.Duration(0)
 	for _, r := range recs {
 		loads := slices.DeleteFunc(slices.Clone(r.Usage), func(u result.Usage) bool { return u.Phase != result.BesideKey })
 		asked := result.Get(r.Config, result.BesideKey)
@@ -48,8 +49,11 @@ func TestBesideLoad(t *testing.T) {
 		case (asked == "cpu:1") != (len(loads) == 1):
 			t.Errorf("%s: beside it %+v", r.ID, r.Usage)
 		}
-		if len(loads) == 1 && (loads[0].CPU <= 0 || !strings.Contains(r.ID, "/beside=cpu:1")) {
-			t.Errorf("%s: %+v", r.ID, loads)
+		if len(loads) == 1 { // of a short trial on a busy machine it may have had nothing
+			worked += loads[0].CPU
+			if !strings.Contains(r.ID, "/beside=cpu:1") {
+				t.Errorf("%s: %+v", r.ID, loads)
+			}
 		}
 		if r.Status == result.Invalid {
 			t.Errorf("%s is invalid: %s", r.ID, r.Reason)
@@ -64,6 +68,9 @@ func TestBesideLoad(t *testing.T) {
 				t.Errorf("%s was heated: %v", r.ID, r.Config)
 			}
 		}
+	}
+	if worked <= 0 {
+		t.Error("the load beside used no CPU time")
 	}
 	if used["cpu:1"] < 6 || used["none"] < 6 || heated != 2 {
 		t.Errorf("trials by what ran beside: %v, heated before %d", used, heated)

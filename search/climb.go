@@ -74,7 +74,7 @@ func (g Goal) again(v view) (Step, bool) {
 	}
 	lower, upper := g.offered(v)
 	short := v.inversions == 0 && lower > 0 && upper > 0 && float64(upper-lower) > g.Width*float64(upper) && float64(lower) < float64(v.lo)*(1-g.Width/4)
-	return Step{v.lo, g.Final}, short && n < int(g.Sum/g.Final)+spare
+	return Step{v.lo, g.Final}, short && n < int(g.Sum/g.Final)+spare && !slices.Contains(v.dead, v.lo)
 }
 
 func (s Search) nearer(g Goal, k int, history []Seen, r rung, v view) (Step, bool) {

@@ -79,7 +79,11 @@ func (s Search) Next(history []Seen) (Step, bool) {
 	if s.Halves {
 		return s.halve(history)
 	}
-	return s.climb(history)
+	step, more := s.climb(history)
+	if step.Rate < s.floor() { // a load as it was offered, not as it was asked for
+		return Step{}, false
+	}
+	return step, more
 }
 
 // extra is how many trials the search gets beside its cap, for those in doubt: a box
