@@ -134,6 +134,22 @@ func figure(t *testing.T, o Outcome, metric string) result.Value {
 	return result.Value{}
 }
 
+// Without a search there is the rate under overload, of one visit, and nothing beside.
+func TestForwardWithoutSearch(t *testing.T) {
+	o, recs := bench(t, "mem", map[string]string{"capacity": "20k", "ceiling": "60k"}, map[string]string{"search": NoSearch})
+	if v := figure(t, o, "forwarding_rate_fps"); v.Value < 19e3 || v.Value > 21e3 || v.N != 2 {
+		t.Errorf("forwarding rate %+v, want 20 kframe/s of 2 trials", v)
+	}
+	if o.Again != nil || len(o.Values) != 7 {
+		t.Errorf("%d figures, again %v", len(o.Values), o.Again != nil)
+	}
+	for _, r := range recs {
+		if k := result.Get(r.Config, "trial"); k == "search" || k == "latency" {
+			t.Errorf("there is a trial %s", r.ID)
+		}
+	}
+}
+
 func TestForwardOfALossyBox(t *testing.T) {
 	out, _ := bench(t, "mem", map[string]string{"capacity": "1000000", "loss": "0.01"}, nil)
 	if out.Status != result.Failed || figure(t, out, "throughput_fps").Value != 0 {

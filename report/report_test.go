@@ -280,4 +280,5 @@ func TestWritePages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	writeTimelinePages(t, dir)
 }

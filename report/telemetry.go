@@ -82,10 +82,8 @@ func (p Points) MarshalJSON() ([]byte, error) {
 		switch {
 		case math.IsNaN(v) || math.IsInf(v, 0):
 			b = append(b, "null"...)
-		case math.Abs(v) < 10_000:
-			b = strconv.AppendFloat(b, rounded(v), 'f', -1, 64)
 		default:
-			b = strconv.AppendFloat(b, v, 'g', 4, 64)
+			b = strconv.AppendFloat(b, rounded(v), 'g', -1, 64)
 		}
 	}
 	return append(b, ']'), nil

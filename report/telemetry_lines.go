@@ -77,7 +77,7 @@ func sense(s result.Series) (out []sensed) {
 		case "user", "nice", "system", "irq":
 			say("softirq", row, "all work", at)
 		case "steal":
-			say("softirq", row, "stolen by the hypervisor", at)
+			say("softirq", row, "stolen", at)
 		}
 	case "node_thermal_zone_temp":
 		say("temperature", "", sensorName(s), zoneOrder)
@@ -211,7 +211,7 @@ func (t *tracks) panels(run result.Run, recs []result.Record) (panels []Panel, r
 			some = slices.DeleteFunc(some, func(k *track) bool { return k.order == twiceOrder })
 		}
 		slices.SortStableFunc(some, func(a, b *track) int {
-			return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Row, b.Row))
+			return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Row, b.Row), cmp.Compare(index(cpuLines, a.Name), index(cpuLines, b.Name)))
 		})
 		var remark string
 		switch kind.kind {
@@ -269,6 +269,9 @@ func loops(recs []result.Record) (marks []Mark) {
 	return marks
 }
 
+// cpuLines are those of a CPU's row in the order in which they are drawn.
+var cpuLines = []string{"softirq", "all work", "stolen"}
+
 // busiestRows are those of the CPUs that did most deferred work. Where nothing was
 // stolen there is no line for it.
 func busiestRows(some []*track) (lines []Line, remark string) {
@@ -288,7 +291,7 @@ func busiestRows(some []*track) (lines []Line, remark string) {
 		remark = fmt.Sprintf("Of %d CPUs the %d are drawn that did most in softirq.", n, mostRows)
 	}
 	for _, k := range some {
-		if slices.Contains(rows, k.Row) && (k.Name != "stolen by the hypervisor" || k.most() > 0) {
+		if slices.Contains(rows, k.Row) && (k.Name != "stolen" || k.most() > 0) {
 			if k.Name != "softirq" {
 				k.Lo, k.Hi = nil, nil
 			}

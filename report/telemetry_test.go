@@ -258,6 +258,35 @@ func board(t testing.TB, sensors bool) (Document, []result.Record) {
 	return d, recs
 }
 
+// writeTimelinePages writes pages of a board with sensors, of one without, and of one
+// with names that are markup.
+func writeTimelinePages(t *testing.T, dir string) {
+	for _, name := range []string{"board", "bare", "hostile-board"} {
+		d, recs := board(t, name != "bare")
+		if name == "hostile-board" {
+			for i := range d.Timeline.Panels {
+				for k := range d.Timeline.Panels[i].Lines {
+					l := &d.Timeline.Panels[i].Lines[k]
+					if l.Name += nasty; l.Row != "" {
+						l.Row += nasty
+					}
+				}
+			}
+			d.Timeline.Remarks = []string{nasty}
+		}
+		f, err := os.Create(filepath.Join(dir, name+".html"))
+		if err == nil {
+			err = HTML(f, d, recs)
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (d *Timeline) lineOf(kind, row, name string) *Line {
 	for _, p := range d.Panels {
 		for i, l := range p.Lines {
@@ -644,10 +673,10 @@ func TestTimelineOfADamagedFile(t *testing.T) {
 
 func TestPointsInFiles(t *testing.T) {
 	for text, p := range map[string]Points{
-		`[]`:                          {},
-		`[0,1,null,0.1235,45.67]`:     {0, 1, math.NaN(), 0.12345678, 45.6712},
-		`[-3,9999,1.234e+04,1.8e+09]`: {-3, 9999, 12345, 1.8e9},
-		`[0.000012,1234]`:             {0.000012, 1234.4},
+		`[]`:                      {},
+		`[0,1,null,0.1235,45.67]`: {0, 1, math.NaN(), 0.12345678, 45.6712},
+		`[-3,9999,12340,1.8e+09]`: {-3, 9999, 12345, 1.8e9},
+		`[1.2e-05,1234]`:          {0.000012, 1234.4},
 	} {
 		data, err := json.Marshal(p)
 		var back Points

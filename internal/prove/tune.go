@@ -51,7 +51,6 @@ steps:
 const apart = `name: apart
 steps:
 - {knob: "sysctl:net.core.netdev_max_backlog", value: "5000"}
-- {knob: "sysctl:net.core.netdev_budget", value: "301"}
 - {knob: mtu, value: "1400"}
 `
 

@@ -10,11 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/netns"
 )
@@ -23,7 +25,7 @@ import (
 var moving = []string{"sys/net/netfilter/nf_conntrack_count", "sys/kernel/random/*", "sys/kernel/ns_last_pid", "sys/kernel/pty/nr", "sys/vm/nr_hugepages*", "sys/vm/stat_refresh", "sys/net/core/somaxconn_*"}
 
 // Take reads the namespace at path ("": this one): every kernel parameter of net, vm
-// and kernel, every file of its ports and their queues, their features, channels,
+// and kernel, the CPUs of every interrupt, every file of its ports and their queues, their features, channels,
 // rings, coalescing and pause settings, and their root qdiscs.
 func Take(namespace string) (map[string]string, error) {
 	all := map[string]string{}
@@ -31,6 +33,15 @@ func Take(namespace string) (map[string]string, error) {
 		for _, dir := range []string{"sys/net", "sys/vm", "sys/kernel"} {
 			if err := walk(os.DirFS("/proc"), dir, all); err != nil {
 				return err
+			}
+		}
+		irqs, err := filepath.Glob("/proc/irq/*/smp_affinity_list")
+		if err != nil {
+			return err
+		}
+		for _, name := range irqs {
+			if text, err := os.ReadFile(name); err == nil {
+				all[name] = string(text)
 			}
 		}
 		links, err := netlink.LinkList()
@@ -102,7 +113,7 @@ func port(sys *os.Root, e *ethtool.Ethtool, l netlink.Link, all map[string]strin
 	for _, q := range qdiscs {
 		all[name+" qdisc "+netlink.HandleStr(q.Attrs().Parent)] = q.Type() + " " + netlink.HandleStr(q.Attrs().Handle)
 	}
-	all[name+" link"] = fmt.Sprint(l.Attrs().MTU, l.Attrs().TxQLen, l.Attrs().RawFlags, l.Attrs().Promisc)
+	all[name+" link"] = fmt.Sprint(l.Attrs().MTU, l.Attrs().TxQLen, l.Attrs().RawFlags&^unix.IFF_RUNNING, l.Attrs().Promisc)
 	return nil
 }
 

@@ -153,11 +153,11 @@ func (t *tester) names(n nic, p plan, before map[string]string) error {
 	return t.same(n, before, n.driver+": after odd values all is as it was")
 }
 
-// strict puts one odd value behind the plan: nothing of it may stand.
+// strict puts an odd value behind some of the plan: nothing of it may stand.
 func (t *tester) strict(n nic, p plan, before map[string]string) error {
 	odd := p.odd[0]
 	steps := slices.DeleteFunc(slices.Clone(p.turned), func(s step) bool { return s.knob == odd.knob }) // it may stand there once
-	code, said := t.tune(n, append(steps, odd), "--strict")
+	code, said := t.tune(n, append(steps[:3], odd), "--strict")
 	var problems []string
 	if code != 1 || !strings.Contains(said, "nothing was changed") {
 		problems = append(problems, fmt.Sprintf("exit code %d: %s", code, said))

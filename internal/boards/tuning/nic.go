@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,24 @@ func (n nic) queues() int {
 	return len(names)
 }
 
+// interrupts are the CPUs that all of the NIC's interrupts come to, each answer once.
+func (n nic) interrupts() (string, error) {
+	files, err := filepath.Glob("/sys/class/net/" + n.port + "/device/msi_irqs/*")
+	if err == nil && len(files) == 0 { // of virtio the device around it
+		files, err = filepath.Glob("/sys/class/net/" + n.port + "/device/../msi_irqs/*")
+	}
+	var each []string
+	for _, f := range files {
+		data, err := os.ReadFile("/proc/irq/" + filepath.Base(f) + "/smp_affinity_list")
+		if err != nil {
+			return "", err
+		}
+		each = append(each, strings.TrimSpace(string(data)))
+	}
+	slices.Sort(each)
+	return strings.Join(slices.Compact(each), " "), err
+}
+
 // look asks the kernel itself for each step's setting, and says which is another one.
 func (n nic) look(steps []step) (problems []string, err error) {
 	e, err := ethtool.NewEthtool()
@@ -113,6 +132,8 @@ func (n nic) look(steps []step) (problems []string, err error) {
 			got = fmt.Sprint(l.Attrs().MTU)
 		case "txqueuelen":
 			got = fmt.Sprint(l.Attrs().TxQLen)
+		case "irq-affinity":
+			got, err = n.interrupts()
 		case "rps":
 			var data []byte
 			data, err = os.ReadFile("/sys/class/net/" + n.port + "/queues/rx-0/rps_cpus")

@@ -33,6 +33,7 @@ var everyNIC = []step{
 	{knob: "gso", value: "off"},
 	{knob: "txqueuelen", value: "500"},
 	{knob: "rps", value: "2"},
+	{knob: "irq-affinity", value: "1"},
 }
 
 // By Debian's Linux 6.1, drivers/net, on QEMU's models; what is odd is the drivers'

@@ -89,6 +89,23 @@ describe("the page", () => {
     for (const s of doc.ablation.advice) assert.ok(plain(await page.textContent("#next")).includes(s), s);
   });
 
+  test("says what a load beside and heat do to each figure", async (t) => {
+    const page = await open(t, "beside");
+    const { document: doc } = await data(page);
+    const rows = page.locator("[data-table=beside] tbody tr");
+    const want = doc.beside.metrics.flatMap((m) => m.rows.map((r) => [m.name, r]));
+    assert.equal(await rows.count(), want.length);
+    for (const [i, [name, r]] of want.entries()) {
+      const text = plain(await rows.nth(i).textContent());
+      for (const s of [name, r.side, r.config.find((p) => p.key === "service").value]) assert.ok(text.includes(s), `${text} lacks ${s}`);
+      assert.match(text, { "~": /~.*no difference found/, worse: /−\d+\.\d %.*worse/ }[r.verdict]);
+    }
+    const main = plain(await page.textContent("main"));
+    for (const s of [...doc.beside.notes, "route, beside cpu:1", "nat, 0 flows, heated 10m"]) assert.ok(main.includes(s), s);
+    const without = await open(t, "passed");
+    assert.equal(await without.locator("[data-table=beside]").count(), 0);
+  });
+
   test("passes in words as well as in colour", async (t) => {
     const page = await open(t, "passed");
     assert.match(await page.textContent(".verdict [data-status=passed]"), /passed/);
@@ -231,6 +248,114 @@ describe("the page", () => {
     assert.match(await page.textContent(".alarm"), /−3/);
   });
 
+  test("draws what was sampled over one axis of time, with trials and gaps behind", async (t) => {
+    const page = await open(t, "board");
+    const { document: doc, records } = await data(page);
+    const { timeline: line } = doc;
+    const figure = page.locator("[data-figure=over-time]");
+    assert.deepEqual(await figure.locator("[data-panel]").evaluateAll((els) => els.map((e) => e.dataset.panel)), ["softirq", "drops", "clock", "throttled", "temperature", "power"]);
+    assert.match(await figure.locator(".repeats").textContent(), /n = 146 steps of 100 ms, sampled at 10 Hz, over \d+ trials/);
+    const units = (await figure.locator("svg text.strong").allTextContents()).join(" ");
+    for (const u of ["share of time", "frame/s", "Hz", "°C", "W"]) assert.ok(units.includes(u), `no unit ${u}`);
+
+    // Bands stand where their trials ran, and phases inside of them.
+    const box = await figure.locator("rect.sense").evaluate((e) => ({ x: +e.getAttribute("x"), w: +e.getAttribute("width") }));
+    const x = (ns) => box.x + (box.w * (ns - line.from_ns)) / (line.steps * line.step_ns);
+    const trials = records.filter((r) => r.parent);
+    assert.equal(await figure.locator("[data-trial]").count(), trials.length);
+    for (const r of trials.slice(0, 5)) {
+      const traffic = figure.locator(`[data-trial="${r.id}"] [data-phase=traffic]`);
+      assert.ok(Math.abs((await traffic.getAttribute("x")) - x(r.phases[0].begin_ns)) < 0.01, `${r.id} is not where it ran`);
+      assert.ok(Math.abs((await traffic.getAttribute("width")) - (x(r.phases[0].end_ns) - x(r.phases[0].begin_ns))) < 0.01);
+    }
+    const gap = figure.locator("[data-gap]");
+    assert.equal(await gap.count(), 1);
+    assert.ok(Math.abs((await gap.getAttribute("width")) - (x(line.gaps[0].to_ns) - x(line.gaps[0].from_ns))) < 0.01);
+    assert.match(await gap.locator("title").textContent(), /no samples for 0\.70 s/);
+    // No line goes through the gap, and the area of a counter is to scale.
+    const ends = (d) => [...d.matchAll(/[HM]([\d.]+)/g)].map((m) => +m[1]);
+    const area = await figure.locator("[data-row='CPU 1'] [data-line=softirq]").getAttribute("d");
+    const [g0, g1] = [x(line.gaps[0].from_ns), x(line.gaps[0].to_ns)];
+    assert.ok(!ends(area).some((v) => v > g0 + box.w / line.steps && v < g1 - box.w / line.steps), "a line goes through the gap");
+    assert.equal((area.match(/M/g) ?? []).length, 2);
+    assert.equal(await figure.locator("[data-panel=throttled] [data-row]").count(), 1);
+    assert.match(plain(await figure.locator("[data-told='CPU 1']").textContent()), /softirq most 100 %.*all work most 100 %/s);
+  });
+
+  test("tells the values of an instant by pointer and by key, and shows a point alone", async (t) => {
+    const page = await open(t, "board");
+    const { document: doc } = await data(page);
+    const figure = page.locator("[data-figure=over-time]");
+    const slider = page.getByRole("slider", { name: /Instant/ });
+    await slider.focus();
+    for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowRight");
+    const value = +(await slider.inputValue());
+    assert.equal(value, 3);
+    assert.equal(await page.getAttribute("[data-instant]", "data-instant"), "3");
+    assert.match(await slider.getAttribute("aria-valuetext"), /^0\.3 s .*CPU 1 softirq .*cpu-thermal 48\.0 °C/);
+    const heat = doc.timeline.panels.find((p) => p.kind === "temperature").lines[0];
+    await slider.fill("80");
+    assert.equal(plain(await figure.locator("[data-told='cpu-thermal']").textContent()), `${heat.mean[80].toFixed(1)} °C`);
+    await slider.fill("25");
+    assert.match(await page.textContent("[data-instant]"), /no samples for 0\.70 s/);
+    assert.match(await figure.locator("[data-told='CPU 1']").textContent(), /over the gap/);
+    assert.equal(await figure.locator("[data-told='cpu-thermal']").textContent(), "absent");
+    const box = await figure.locator("rect.sense").boundingBox();
+    await page.mouse.move(box.x + (box.width * 60.5) / doc.timeline.steps, box.y + 40);
+    assert.equal(await page.getAttribute("[data-instant]", "data-instant"), "60");
+    await page.mouse.move(5, 5);
+    const pick = figure.getByLabel("Time", { exact: true });
+    const options = await pick.locator("option").allTextContents();
+    assert.deepEqual([options[0], options.length], ["the whole run", 4]);
+    const before = await figure.locator("[data-trial]").count();
+    await pick.selectOption(doc.rows[0].id);
+    const after = await figure.locator("[data-trial]").count();
+    assert.ok(after > 3 && after < before, `${after} of ${before} trials`);
+  });
+
+  test("names what a machine told nothing of, and draws no empty plot", async (t) => {
+    const page = await open(t, "bare");
+    assert.deepEqual(await page.locator("[data-panel]").evaluateAll((els) => els.map((e) => e.dataset.panel)), ["softirq", "drops"]);
+    assert.match(await page.textContent("[data-remarks]"), /told nothing of: clock, throttling, temperature, power/);
+    assert.equal(await (await open(t, "firewall")).locator("[data-figure=over-time], [data-remarks]").count(), 0);
+  });
+
+  test("saves what was sampled", async (t) => {
+    const page = await open(t, "board");
+    const { document: doc } = await data(page);
+    const save = async (kind) => {
+      const [file] = await Promise.all([page.waitForEvent("download"), page.locator("[data-figure=over-time]").getByRole("button", { name: new RegExp(`as ${kind}$`) }).click()]);
+      return readFileSync(await file.path(), "utf8");
+    };
+    const svg = await save("SVG");
+    assert.equal(await page.evaluate((s) => new DOMParser().parseFromString(s, "image/svg+xml").querySelector("parsererror")?.textContent ?? "", svg), "");
+    const lines = (await save("CSV")).trim().split("\r\n").map((l) => l.split(/,(?=(?:[^"]*"[^"]*")*[^"]*$)/));
+    assert.equal(lines.length, doc.timeline.steps + 1);
+    const heat = lines[0].findIndex((h) => h.includes("cpu-thermal"));
+    assert.equal(+lines[81][heat], doc.timeline.panels.find((p) => p.kind === "temperature").lines[0].mean[80]);
+    assert.equal(lines[26][heat], "", "a gap is not empty");
+    assert.match(lines[40][2], /^overload/);
+  });
+
+  for (const name of ["board", "bare", "hostile-board"]) {
+    for (const width of [380, 1600]) {
+      test(`keeps drawings over time within ${width} pixels (${name})`, async (t) => {
+        const page = await open(t, name, { width, viewport: { width, height: 900 } });
+        assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width);
+        for (const look of [false, true]) {
+          if (look) await page.getByRole("slider").fill("60");
+          const cut = await page.locator("[data-figure=over-time] svg text").evaluateAll((els) => els.flatMap((e) => {
+            const b = e.getBoundingClientRect();
+            return b.left < -1 || b.right > innerWidth + 1 ? [e.textContent] : [];
+          }));
+          if (name !== "hostile-board") assert.deepEqual(cut, [], "text of a drawing is cut off");
+        }
+        assert.notEqual(await page.title(), "pwned");
+        assert.equal(await page.locator("img").count(), 0);
+      });
+    }
+  }
+
   for (const width of [380, 768, 1600]) {
     for (const name of ["firewall", "hostile"]) {
       test(`fits ${width} pixels (${name})`, async (t) => {
@@ -247,8 +372,8 @@ describe("the page", () => {
   }
 
   for (const colorScheme of ["light", "dark"]) {
-    test(`can be read in ${colorScheme}`, async (t) => {
-      const page = await open(t, "firewall", { colorScheme });
+    for (const name of ["firewall", "board"]) test(`can be read in ${colorScheme} (${name})`, async (t) => {
+      const page = await open(t, name, { colorScheme });
       const low = await page.evaluate(() => {
         const luminance = (c) => {
           const [r, g, b] = c.match(/[\d.]+/g).map(Number).map((v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));

@@ -32,6 +32,7 @@ export function serviceName(r: Row): string {
   if (r.service === "nat") s += `, ${r.flows} ${r.flows === 1 ? "flow" : "flows"}`;
   if (r.networks) s += `, ${r.networks} networks`;
   if (r.ip === 6) s += ", IPv6";
+  if (r.beside) s += `, ${r.beside}`;
   return s;
 }
 
