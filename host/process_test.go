@@ -252,7 +252,9 @@ func TestMemoryLimit(t *testing.T) {
 
 func TestPrivate(t *testing.T) {
 	var out bytes.Buffer
-	p := start(t, Cmd{Argv: []string{"sh", "-c", "touch /dev/shm/boxdyno-test; cat /sys/class/net/lo/flags; readlink /proc/self/ns/net"}, Stdout: &out, Private: true})
+	shm := fmt.Sprintf("/dev/shm/boxdyno-test-%d", os.Getpid())
+	t.Cleanup(func() { os.Remove(shm) })
+	p := start(t, Cmd{Argv: []string{"sh", "-c", "touch " + shm + "; cat /sys/class/net/lo/flags; readlink /proc/self/ns/net"}, Stdout: &out, Private: true})
 	if err := p.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +265,7 @@ func TestPrivate(t *testing.T) {
 	if strings.Contains(out.String(), own) {
 		t.Errorf("it ran in our network namespace: %s", out.String())
 	}
-	if !gone("/dev/shm/boxdyno-test") {
+	if !gone(shm) {
 		t.Error("its shared memory is in our /dev/shm")
 	}
 }

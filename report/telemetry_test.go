@@ -688,3 +688,20 @@ func TestPointsInFiles(t *testing.T) {
 		}
 	}
 }
+
+// The counted loop of soak stands at both ends of its trials.
+func TestTimelineHasTheCountedLoop(t *testing.T) {
+	val := func(metric string, v float64) result.Value { return result.Value{Metric: metric, Value: v} }
+	recs := []result.Record{
+		{Parent: "p", Begin: 2e9, End: 3e9, Values: []result.Value{val("loop_before_rps", 5), val("loop_after_rps", 3)}},
+		{Parent: "p", Begin: 1e9, End: 15e8, Values: []result.Value{val("loop_before_rps", 6)}},
+	}
+	x, err := readTimeline(t, single(t, heatSeries, []Mark{{1e9, 40}, {11e8, 41}}), result.Run{}, recs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := x.lineOf("loop", "", "")
+	if l == nil || !slices.Equal(l.Marks, []Mark{{1e9, 6}, {2e9, 5}, {3e9, 3}}) {
+		t.Errorf("%+v", l)
+	}
+}

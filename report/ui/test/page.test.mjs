@@ -304,7 +304,7 @@ describe("the page", () => {
     await page.mouse.move(box.x + (box.width * 60.5) / doc.timeline.steps, box.y + 40);
     assert.equal(await page.getAttribute("[data-instant]", "data-instant"), "60");
     await page.mouse.move(5, 5);
-    const pick = figure.getByLabel("Time", { exact: true });
+    const pick = figure.locator("select");
     const options = await pick.locator("option").allTextContents();
     assert.deepEqual([options[0], options.length], ["the whole run", 4]);
     const before = await figure.locator("[data-trial]").count();
