@@ -35,7 +35,7 @@ type Goal struct {
 type Preset struct {
 	Name   string
 	Goals  []Goal // the first is the throughput, or NDR
-	Trials int    // hard cap, invalid ones included; up to a third more for those in doubt, where no loss contradicts a forecast
+	Trials int    // hard cap; up to half more for those that are invalid or in doubt, where no loss contradicts a forecast
 	// Halves: plain bisection from the highest load, each load tried at full
 	// length until it is decided.
 	Halves bool

@@ -86,7 +86,7 @@ func (s Search) Next(history []Seen) (Step, bool) {
 	return step, more
 }
 
-// extra is how many trials the search gets beside its cap, for those in doubt: a box
+// extra is how many trials the search gets beside its cap, for those that tell nothing: a box
 // that forwards the same at every load above its limit has one to be found behind
 // disturbances, another box need not.
 func (s Search) extra(history []Seen) int {
@@ -98,7 +98,7 @@ func (s Search) extra(history []Seen) int {
 	if _, misses, _ := g.forecast(g.see(history, ladder[len(ladder)-1])); misses > 0 {
 		return 0
 	}
-	return min(g.inDoubt(history), s.Trials/3)
+	return min(g.silent(history), s.Trials/2)
 }
 
 func (s Search) floor() unit.FrameRate { return s.Max * floor }

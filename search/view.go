@@ -216,10 +216,10 @@ func (g Goal) told(history []Seen) []Seen {
 	return out
 }
 
-// inDoubt is how many trials g is told nothing by, though they are valid.
-func (g Goal) inDoubt(history []Seen) (n int) {
-	for i, t := range g.told(history) {
-		if !t.Valid && history[i].Valid {
+// silent is how many trials tell g nothing.
+func (g Goal) silent(history []Seen) (n int) {
+	for _, t := range g.told(history) {
+		if !t.Valid {
 			n++
 		}
 	}

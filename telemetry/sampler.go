@@ -57,8 +57,8 @@ type Options struct {
 	Warn func(text string)
 }
 
-// A Sampler reads collectors at a constant rate, from a fixed origin, in one thread
-// of its own:
+// A Sampler reads collectors at a constant rate, counted from the last sample of all
+// of them, in one thread of its own:
 //
 //	sampler thread   waits until due -> each collector's Read -> tallies, lines
 //	writer thread    lines, about once a second -> Options.Write (compresses, writes)
@@ -345,6 +345,9 @@ func (s *Sampler) sample(all bool) {
 	}
 	if s.fresh {
 		s.fresh, s.refreshed = false, begin
+	}
+	if all {
+		s.due = max(s.due, begin+s.interval)
 	}
 	s.use.Samples++
 	s.use.To = begin - s.o.Origin

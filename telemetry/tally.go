@@ -4,7 +4,6 @@ package telemetry
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	"boxdyno/result"
@@ -180,13 +179,21 @@ func (t *tallies) digests() (out []result.Digest) {
 	return out
 }
 
-// rounded is v with so many digits.
+// rounded is v with so many digits, the number nearest to them; v itself where its
+// last digit is below 1e-22 or above 1e22, beyond which powers of ten are not exact.
 func rounded(v float64, digits int) float64 {
-	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
-	if err != nil {
+	if v == 0 {
 		return v
 	}
-	return r
+	e := digits - 1 - int(math.Floor(math.Log10(math.Abs(v))))
+	switch p := math.Pow10(max(e, -e)); {
+	case p > 1e22 || math.IsNaN(v) || math.IsInf(v, 0):
+		return v
+	case e < 0:
+		return math.Round(v/p) * p
+	default:
+		return math.Round(v*p) / p
+	}
 }
 
 // Begin begins a trial.

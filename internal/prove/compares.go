@@ -34,7 +34,7 @@ func compares(ctx context.Context, binary, dir string, n int, seed uint64) (fail
 	random := rand.New(rand.NewPCG(seed, 1))
 	one := func(name string, args ...string) (report.Kept, error) {
 		out := filepath.Join(dir, "compare-"+name)
-		if _, err := timed(ctx, binary, append([]string{"run", "forward", "--quick", "--quiet", "--set", "frame_size=64", "--out", out}, args...)...); err != nil {
+		if _, err := timed(ctx, binary, append([]string{"run", "forward", "--quick", "--quiet", "--set", "frame_size=64", "--set", "search=none", "--out", out}, args...)...); err != nil {
 			return report.Kept{}, err
 		}
 		run, recs, err := result.Open(out)
@@ -155,8 +155,8 @@ func compareSides(a, b report.Side) (report.ComparedRow, error) {
 
 var judged = []result.Status{result.Passed, result.Failed, result.Invalid}
 
-// only leaves the rate under overload in a side's points. A point whose search
-// for throughput was disturbed has a valid rate all the same.
+// only leaves the rate under overload in a side's points. A point whose latency was
+// disturbed has a valid rate all the same.
 func only(s report.Side) report.Side {
 	out := report.Side{Name: s.Name}
 	for _, k := range s.Runs {
