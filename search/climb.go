@@ -101,7 +101,10 @@ func (s Search) nearer(g Goal, k int, history []Seen, r rung, v view) (Step, boo
 	if !more {
 		return Step{}, false
 	}
-	if load = s.at(load); load <= v.lo || load >= hi {
+	if load = s.at(load); load == v.shunned && g.Lossy > 0 {
+		load = s.at(load * unit.FrameRate(1+g.Width/3))
+	}
+	if load <= v.lo || load >= hi {
 		return Step{}, false
 	}
 	return Step{load, g.length(r, v, load)}, true

@@ -13,7 +13,7 @@ import (
 func (s Search) halve(history []Seen) (Step, bool) {
 	for _, g := range s.Goals {
 		told := g.told(history)
-		dead := beyond(history, told)
+		dead, _ := beyond(history, told)
 		lo, hi := unit.FrameRate(0), inf
 		for try := s.Max; ; try = s.at((lo + hi) / 2) {
 			if try <= lo || try >= hi {

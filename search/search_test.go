@@ -267,6 +267,40 @@ func TestInvalidTrials(t *testing.T) {
 	}
 }
 
+// A load right at the limit loses hardly a frame, which any disturbance may have
+// cost, and never twice as many: the limit is found beside it.
+func TestLoadAtTheLimit(t *testing.T) {
+	const limit = 7e5
+	hit := 0
+	for k := range 400 {
+		s := start(t, "quick", 1.25*limit, 1.15*limit)
+		off := float64(k) * 1e-5 // of what the first trial forwards: the forecast, and so the loads to come
+		var h []Seen
+		tiny := 3e-6
+		for step, more := s.Next(h); more; step, more = s.Next(h) {
+			x := Seen{Step: step, Offered: step.Rate, Valid: true}
+			load := float64(step.Rate)
+			x.Loss = unit.LossRatio(max(0, 1-limit/load))
+			switch {
+			case len(h) == 0:
+				x.Loss = unit.LossRatio(1 - limit*(1-off)/load)
+			case math.Abs(load/limit-1) < 1e-4:
+				hit++
+				tiny *= 3
+				x.Loss, x.Doubt = unit.LossRatio(tiny), 1
+			}
+			h = append(h, x)
+		}
+		l := s.Limit(h)
+		if low, high := float64(l.Lower)/limit, float64(l.Upper)/limit; low < 1-s.Goals[0].Width || low > 1+1e-4 || high < 1-1e-4 {
+			t.Errorf("%d: %v to %v after %d trials", k, l.Lower, l.Upper, len(h))
+		}
+	}
+	if hit < 50 {
+		t.Errorf("%d trials at the limit", hit)
+	}
+}
+
 // A box that always loses ends early, with nothing below.
 func TestZero(t *testing.T) {
 	for _, name := range Names() {

@@ -49,23 +49,25 @@ func (g Goal) need(v view) int { return g.Lossy * (1 + min(v.inversions, 1)) }
 
 // A view is a history by asked load, as one goal sees it from one rung.
 type view struct {
-	lo, hi     unit.FrameRate // relevant bounds (RFC 9971 section 4.8); 0 and +Inf: none
-	all        []Seen         // valid trials
-	clean      []Seen         // low-loss trials as long as the rung's
-	lossy      []Seen         // high-loss trials that count
-	top, high  unit.FrameRate // highest asked and offered of clean; where there are inversions, of shorter ones too
-	bottom     unit.FrameRate // lowest of lossy that is not outweighed; +Inf: none
-	inversions int            // lossy trials at or below a clean one that was as long
-	below      int            // lossy trials at or below top
-	against    int            // clean trials of any length at or above bottom
-	dead       []unit.FrameRate
-	wall       unit.FrameRate // lowest of dead; +Inf: none
+	lo, hi     unit.FrameRate   // relevant bounds (RFC 9971 section 4.8); 0 and +Inf: none
+	all        []Seen           // valid trials
+	clean      []Seen           // low-loss trials as long as the rung's
+	lossy      []Seen           // high-loss trials that count
+	top, high  unit.FrameRate   // highest asked and offered of clean; where there are inversions, of shorter ones too
+	bottom     unit.FrameRate   // lowest of lossy that is not outweighed; +Inf: none
+	inversions int              // lossy trials at or below a clean one that was as long
+	below      int              // lossy trials at or below top
+	against    int              // clean trials of any length at or above bottom
+	dead       []unit.FrameRate // beyond the tester
+	shunned    unit.FrameRate   // in doubt too often; 0: none
+	wall       unit.FrameRate   // lowest of dead; +Inf: none
 }
 
 // see is history as g sees it from rung r.
 func (g Goal) see(history []Seen, r rung) view {
 	told := g.told(history)
-	v := view{bottom: inf, wall: inf, all: valid(told), dead: beyond(history, told)}
+	v := view{bottom: inf, wall: inf, all: valid(told)}
+	v.dead, v.shunned = beyond(history, told)
 	for _, d := range v.dead {
 		v.wall = min(v.wall, d)
 	}
@@ -263,15 +265,17 @@ func valid(history []Seen) []Seen {
 
 // tries is how often in a row a load is invalid before it counts as beyond the
 // tester, and doubts how often it is in doubt; once one does, another load is
-// tried once less.
+// tried once less. The first load that is in doubt shuns times is left for one just
+// above, where a box that did lose frames loses more.
 const (
 	tries  = 3
 	doubts = 2 * recurring
+	shuns  = recurring + 1
 )
 
 // beyond are the loads of history, of which told is left, that the tester could
 // not offer, or not evenly enough.
-func beyond(history, told []Seen) (dead []unit.FrameRate) {
+func beyond(history, told []Seen) (dead []unit.FrameRate, shunned unit.FrameRate) {
 	row, doubted := 0, 0
 	for i, t := range told {
 		if t.Valid || row > 0 && told[i-1].Rate != t.Rate {
@@ -288,10 +292,13 @@ func beyond(history, told []Seen) (dead []unit.FrameRate) {
 		if doubted > 0 {
 			most = doubts
 		}
+		if doubted == shuns && row == doubted && shunned == 0 {
+			shunned = t.Rate
+		}
 		fresh := !slices.ContainsFunc(told[:i], func(o Seen) bool { return o.Valid && o.Rate == t.Rate })
 		if (row >= most || row-doubted >= tries || row >= most-1 && len(dead) > 0 && fresh) && !slices.Contains(dead, t.Rate) {
 			dead = append(dead, t.Rate)
 		}
 	}
-	return dead
+	return dead, shunned
 }

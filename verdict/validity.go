@@ -3,7 +3,9 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"boxdyno/result"
@@ -95,6 +97,16 @@ func tester(r result.Record, ceiling unit.FrameRate) string {
 	return ""
 }
 
+// whereToLook names counters that moved and are no term, those that grew most first.
+func whereToLook(unread []result.Unread) (text string) {
+	const most = 3
+	grew := slices.SortedStableFunc(slices.Values(unread), func(a, b result.Unread) int { return cmp.Compare(b.N, a.N) })
+	for _, u := range grew[:min(len(grew), most)] {
+		text += fmt.Sprintf("; %s of the %s's %s grew by %d (%s)", u.Counter, u.Host, u.Port, u.N, u.Why)
+	}
+	return text
+}
+
 // rate is v as r's load counts it.
 func rate(r result.Record, v unit.FrameRate) string {
 	if !r.OfConnections() {
@@ -109,7 +121,7 @@ func Warnings(r result.Record, ceiling unit.FrameRate) (ws []string) {
 	warn := func(format string, args ...any) { ws = append(ws, fmt.Sprintf(format, args...)) }
 	if a := r.Account; a != nil {
 		if a.Unexplained > 0 {
-			warn("%d frames are unexplained: no counter says where they ended", a.Unexplained)
+			warn("%d frames are unexplained: no counter says where they ended%s", a.Unexplained, whereToLook(a.Unread))
 		} else if a.Unexplained < 0 {
 			warn("%d frames more than were sent are in the books: something is counted twice or came from elsewhere", -a.Unexplained)
 		}

@@ -103,7 +103,11 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("a clean trial warns: %q", ws)
 	}
 	for want, change := range map[string]func(*result.Record, *result.Load, *result.Account){
-		"3 frames are unexplained":                            func(_ *result.Record, _ *result.Load, a *result.Account) { a.Unexplained = 3 },
+		"3 frames are unexplained": func(_ *result.Record, _ *result.Load, a *result.Account) { a.Unexplained = 3 },
+		"ended; ethtool rx_fifo of the dut's eth0 grew by 7 (no place); b of the dut's eth0 grew by 2 (x)": func(_ *result.Record, _ *result.Load, a *result.Account) {
+			a.Unexplained = 3
+			a.Unread = []result.Unread{{Host: "dut", Port: "eth0", Counter: "b", N: 2, Why: "x"}, {Host: "dut", Port: "eth0", Counter: "ethtool rx_fifo", N: 7, Why: "no place"}}
+		},
 		"3 frames more than were sent":                        func(_ *result.Record, _ *result.Load, a *result.Account) { a.Unexplained = -3 },
 		"2 frames were still under way":                       func(_ *result.Record, _ *result.Load, a *result.Account) { a.InFlight = 2 },
 		"counters still moved":                                func(_ *result.Record, _ *result.Load, a *result.Account) { a.Settled = false },
