@@ -256,6 +256,21 @@ func TestInvalidTrials(t *testing.T) {
 	if step, _ := s.Next(append(h, h[0])); step.Rate >= 3e5 {
 		t.Errorf("after three invalid trials it asks for %+v", step)
 	}
+	// What a tester could not offer thrice, and then more than, it is asked for again.
+	held := start(t, "quick", 4e5, 3.2e5)
+	again := 0
+	var seen []Seen
+	for step, more := held.Next(seen); more; step, more = held.Next(seen) {
+		x := tester{ceiling: math.Inf(1)}.trial(step, sharp(2.7e5))
+		x.Valid = len(seen) < 2 || len(seen) > 4
+		if len(seen) > 4 && step.Rate == seen[2].Rate {
+			again++
+		}
+		seen = append(seen, x)
+	}
+	if l := held.Limit(seen); again == 0 || float64(l.Lower) < 2.7e5*0.995 {
+		t.Errorf("%+v after %d trials, %d again at what was invalid", l, len(seen), again)
+	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		limit := 1e4 * math.Exp(4*rng.Float64())

@@ -274,7 +274,7 @@ const (
 )
 
 // beyond are the loads of history, of which told is left, that the tester could
-// not offer, or not evenly enough.
+// not offer, or not evenly enough, and has not offered as much since.
 func beyond(history, told []Seen) (dead []unit.FrameRate, shunned unit.FrameRate) {
 	row, doubted := 0, 0
 	for i, t := range told {
@@ -282,6 +282,7 @@ func beyond(history, told []Seen) (dead []unit.FrameRate, shunned unit.FrameRate
 			row, doubted = 0, 0
 		}
 		if t.Valid {
+			dead = slices.DeleteFunc(dead, func(d unit.FrameRate) bool { return d <= t.Rate })
 			continue
 		}
 		row++
