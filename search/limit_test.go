@@ -102,6 +102,8 @@ func TestRecurringLoss(t *testing.T) {
 		return Seen{Step: Step{r, s.Goals[0].Final}, Offered: r, Loss: loss, Doubt: doubt, Valid: true}
 	}
 	clean := []Seen{trial(400, 0, 0), trial(400, 0, 0), trial(400, 0, 0)}
+	short := trial(410, 0, 0)
+	short.Offered = 409
 	for _, c := range []struct {
 		name   string
 		losses []unit.LossRatio
@@ -111,6 +113,7 @@ func TestRecurringLoss(t *testing.T) {
 		{"the same each time", []unit.LossRatio{0.002, 0.003, 0.002, 0.002, 0.002}, nil, 410},
 		{"now much, now little", []unit.LossRatio{0.004, 0.0005, 0.0012, 0.002, 0.003}, nil, 0},
 		{"twice", []unit.LossRatio{0.002, 0.002}, nil, 0},
+		{"not at the load that was asked for", []unit.LossRatio{0.002, 0.002, 0.002, 0.002, 0.002}, []Seen{short}, 410},
 		{"not always", []unit.LossRatio{0.002, 0.002, 0.002, 0.002, 0.002}, []Seen{trial(410, 0, 0)}, 0},
 		{"not above", []unit.LossRatio{0.002, 0.002, 0.002, 0.002, 0.002}, []Seen{trial(420, 0, 0)}, 0},
 	} {

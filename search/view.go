@@ -206,8 +206,8 @@ func (g Goal) told(history []Seen) []Seen {
 	out := slices.Clone(history)
 	for i, t := range out {
 		switch {
-		case g.Lossy > 0 && t.Valid && !g.lost(t) && float64(t.Offered) < float64(t.Rate)*(1-g.Width):
-			out[i].Rate = t.Offered // clean at less than the width asks for
+		case g.Lossy > 0 && t.Valid && !g.lost(t) && float64(t.Offered) < float64(t.Rate)*(1-g.shy(history, t)):
+			out[i].Rate = t.Offered // clean at another load
 		case !g.lost(t) || t.Loss-t.Doubt > g.Loss:
 		case g.recurs(history, t): // at the load that was asked for, not at less that a disturbance left
 			out[i].Offered = max(t.Offered, t.Rate)
@@ -228,6 +228,26 @@ func (g Goal) silent(history []Seen) (n int) {
 	return n
 }
 
+// shy is how far from what was asked a clean trial may be offered and still speak of
+// it, as a share: the width, or less where all others of that load, which were
+// offered more, lost frames.
+func (g Goal) shy(history []Seen, t Seen) float64 {
+	others := 0
+	for _, o := range history {
+		if o.Rate != t.Rate || !o.Valid || o.Duration != t.Duration || o == t {
+			continue
+		}
+		if !g.lost(o) || o.Offered <= t.Offered {
+			return g.Width
+		}
+		others++
+	}
+	if others < recurring {
+		return g.Width
+	}
+	return g.Width / 4
+}
+
 // recurring is how many trials of a load must lose about as much for it to be
 // believed of the box: what is disturbed at random loses now much, now nothing.
 const recurring = 3
@@ -240,7 +260,9 @@ func (g Goal) recurs(history []Seen, t Seen) bool {
 		switch {
 		case !o.Valid || o.Duration != t.Duration || o.Rate < t.Rate:
 		case !g.lost(o):
-			return false
+			if float64(o.Offered) >= float64(o.Rate)*(1-g.shy(history, o)) {
+				return false
+			}
 		case o.Rate == t.Rate && o.Loss-o.Excused > g.Loss:
 			losses = append(losses, o.Loss)
 		}
