@@ -57,8 +57,8 @@ type Options struct {
 	Warn func(text string)
 }
 
-// A Sampler reads collectors at a constant rate, counted from the last sample of all
-// of them, in one thread of its own:
+// A Sampler reads collectors at a constant rate, counted from the last sample on
+// demand, in one thread of its own:
 //
 //	sampler thread   waits until due -> each collector's Read -> tallies, lines
 //	writer thread    lines, about once a second -> Options.Write (compresses, writes)
@@ -106,6 +106,7 @@ type part struct {
 	every   unit.Instant // between reads; 0: at each sample
 	at      unit.Instant // of the last read, from the origin
 	due     unit.Instant
+	read    unit.Instant // the last
 	values  []float64
 	written []float64
 	failed  bool // it was said
@@ -158,7 +159,7 @@ func Start(ctx context.Context, m *Machine, o Options) (*Sampler, error) {
 	if err := s.start(); err != nil {
 		return nil, errors.Join(err, s.closeParts())
 	}
-	s.do(func() { s.sample(true) })
+	s.do(func() { s.sample(everything) })
 	return s, nil
 }
 
@@ -229,7 +230,7 @@ func (s *Sampler) Look() (batches []result.Batch, gaps int, longest unit.Instant
 }
 
 // Now takes a sample of all collectors, and returns once it is taken.
-func (s *Sampler) Now() { s.do(func() { s.sample(true) }) }
+func (s *Sampler) Now() { s.do(func() { s.sample(everything) }) }
 
 // do has the sampler's thread carry out f, if it still lives.
 func (s *Sampler) do(f func()) {
@@ -296,7 +297,7 @@ func (s *Sampler) tick(now unit.Instant) {
 	if behind > gapAfter*s.interval {
 		s.use.Gaps++
 	}
-	s.sample(false)
+	s.sample(whatIsDue)
 	s.due += (behind/s.interval + 1) * s.interval
 }
 
@@ -317,16 +318,22 @@ func shortTurns() {
 	}
 }
 
-// sample reads the collectors that are due, or all.
-func (s *Sampler) sample(all bool) {
+// What sample reads beside what is due: collectors that were not read for so long.
+const (
+	everything = unit.Instant(0)
+	whatIsDue  = unit.Instant(math.MaxInt64)
+)
+
+// sample reads the collectors that are due, or were last read longer ago than older.
+func (s *Sampler) sample(older unit.Instant) {
 	begin := unit.Now()
 	write := s.o.Write != nil && !s.told.Load()
 	for _, p := range s.parts {
 		at := unit.Now()
-		if !all && at < p.due {
+		if at < p.due && at-p.read < older {
 			continue
 		}
-		p.due = 0
+		p.due, p.read = 0, at
 		if p.every > 0 {
 			p.due = at + p.every - s.interval/2
 		}
@@ -337,7 +344,7 @@ func (s *Sampler) sample(all bool) {
 		s.at, p.at = at, at
 		s.gaps, s.longest = s.use.Gaps, unit.Instant(s.use.Longest)
 		s.mu.Unlock()
-		s.tallies.add(p.first, p.values, at)
+		s.tallies.add(p.first, p.values, at, p.every > 0)
 		if write && (s.fresh || !same(p.values, p.written)) {
 			s.lines = result.AppendBatch(s.lines, result.Batch{At: at, First: p.first, Values: p.values})
 			copy(p.written, p.values)
@@ -345,9 +352,6 @@ func (s *Sampler) sample(all bool) {
 	}
 	if s.fresh {
 		s.fresh, s.refreshed = false, begin
-	}
-	if all {
-		s.due = max(s.due, begin+s.interval)
 	}
 	s.use.Samples++
 	s.use.To = begin - s.o.Origin
@@ -449,7 +453,7 @@ func (s *Sampler) Use() result.Telemetry {
 // It returns what was done and what it cost, and Write's error. It may be called
 // once.
 func (s *Sampler) Close() (result.Telemetry, error) {
-	s.do(func() { s.sample(true); s.stop = true })
+	s.do(func() { s.sample(everything); s.stop = true })
 	err := s.sampler.Wait()
 	if s.writer != nil {
 		if len(s.lines) > 0 && !s.told.Load() {

@@ -90,6 +90,37 @@ func digestOf(t *testing.T, s *Sampler, ds []result.Digest, name, label string) 
 	return nil
 }
 
+// What moves slowly is read at a trial's end, and at its beginning unless it just was:
+// its window is the trial.
+func TestSlowCollectorsHaveTheTrial(t *testing.T) {
+	testutil.NoLeaks(t)
+	counts := dials("drops_total", true, 1)
+	spec := counts.spec("counts")
+	spec.Every = 100
+	s := startSampler(t, Options{Specs: []Spec{spec}, Rate: slow})
+	defer func() {
+		if _, err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s.Begin()
+	read := counts.count()
+	s.Traffic(true)
+	counts.set(nil, 3)
+	s.Traffic(false)
+	if n := counts.count() - read; n != 0 {
+		t.Errorf("it was read %d times about the traffic", n)
+	}
+	counts.set(nil, 7)
+	ds, _ := s.End()
+	if d := digestOf(t, s, ds, "drops_total", "a"); d == nil || d.Growth != 7 || !(d.Mean > 0) || d.N != 2 {
+		t.Errorf("a counter that grew by 7: %+v", d)
+	}
+	if n := counts.count() - read; n != 1 {
+		t.Errorf("it was read %d times, want at the end alone", n)
+	}
+}
+
 func TestTrialIsExactHoweverShort(t *testing.T) {
 	testutil.NoLeaks(t)
 	counts, levels := dials("drops_total", true, 3), dials("celsius", false, 2)
@@ -225,7 +256,7 @@ func TestGrown(t *testing.T) {
 func TestRatesOverStretches(t *testing.T) {
 	var all tallies
 	all.init([]result.Series{{Name: "x_total", Counter: true}, {Name: "y"}}, 50e6)
-	add := func(at unit.Instant, counter, gauge float64) { all.add(0, []float64{counter, gauge}, at) }
+	add := func(at unit.Instant, counter, gauge float64) { all.add(0, []float64{counter, gauge}, at, false) }
 	add(0, 0, 10)
 	all.open(true)
 	add(100e6, 1, 20)  // 10/s
@@ -428,11 +459,11 @@ func TestTickDoesNotAllocate(t *testing.T) {
 	n := 1.0
 	s.do(func() {
 		s.lines = make([]byte, 0, 1<<20)
-		s.sample(true)
+		s.sample(everything)
 		got := testing.AllocsPerRun(50, func() {
 			n++
 			d.values[0] = n
-			s.sample(true)
+			s.sample(everything)
 		})
 		if got > 0 {
 			t.Errorf("a sample makes %v allocations", got)

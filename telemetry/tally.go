@@ -16,9 +16,10 @@ import (
 //	  |-- growth of counters ------------------------------------|
 //	                |-- least, mean, greatest --|
 //
-// At each of them a sample of all collectors is taken, so that a trial shorter than
-// an interval is told exactly, too. A trial that does not say when its traffic ran
-// is all traffic.
+// At each of them a sample is taken, so that a trial shorter than an interval is told
+// exactly, too. Collectors that are read less often than others are read at the end,
+// and at the beginning unless they just were: of their series the whole trial is the
+// window. A trial that does not say when its traffic ran is all traffic.
 type tallies struct {
 	series []result.Series
 	least  unit.Instant // over which a counter's rate is told
@@ -53,14 +54,16 @@ func (t *tallies) init(series []result.Series, least unit.Instant) {
 	}
 }
 
-// add counts values, read at one instant, of series first and following.
-func (t *tallies) add(first int, values []float64, at unit.Instant) {
+// add counts values, read at one instant, of series first and following; slow: of a
+// collector that is read less often than others.
+func (t *tallies) add(first int, values []float64, at unit.Instant, slow bool) {
+	window := t.on && (slow || !t.shut)
 	for i, v := range values {
 		a := &t.all[first+i]
 		if t.series[first+i].Counter {
-			a.count(v, at, t.on && !t.shut, t.least)
+			a.count(v, at, window, t.least)
 		} else {
-			a.gauge(v, at, t.on && !t.shut)
+			a.gauge(v, at, window)
 		}
 	}
 }
@@ -198,17 +201,25 @@ func rounded(v float64, digits int) float64 {
 
 // Begin begins a trial.
 func (s *Sampler) Begin() {
+	s.onDemand(s.interval/2, func() { s.tallies.open(true) })
+}
+
+// onDemand takes a sample and has the sampler's thread carry out f after it. The next
+// tick, unless it is late already, is an interval later.
+func (s *Sampler) onDemand(older unit.Instant, f func()) {
 	s.do(func() {
-		s.sample(true)
-		s.tallies.open(true)
+		if now := unit.Now(); now < s.due {
+			s.due = now + s.interval
+		}
+		s.sample(older)
+		f()
 	})
 }
 
 // Traffic says that a trial's traffic is about to begin, or is over.
 func (s *Sampler) Traffic(begins bool) {
-	s.do(func() {
-		s.tallies.busy = begins // first: what is due is not handed over now
-		s.sample(true)
+	s.do(func() { s.tallies.busy = begins }) // first: what is due is not handed over now
+	s.onDemand(whatIsDue, func() {
 		if begins {
 			s.tallies.open(false)
 		}
@@ -219,9 +230,8 @@ func (s *Sampler) Traffic(begins bool) {
 // End ends a trial, and tells of it: its digests, and by how much the sampler was
 // late in it at most, if it was a gap: 0: there was none.
 func (s *Sampler) End() (digests []result.Digest, gap time.Duration) {
-	s.do(func() {
-		s.late(unit.Now())
-		s.sample(true)
+	s.do(func() { s.late(unit.Now()) })
+	s.onDemand(everything, func() {
 		digests = s.tallies.digests()
 		if s.tallies.late > gapAfter*s.interval {
 			gap = time.Duration(s.tallies.late)
