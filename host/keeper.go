@@ -47,11 +47,14 @@ func KeepMain() {
 // exitEntry is the exit code of an entry that could not start its program.
 const exitEntry = 125
 
+// ignored are signals for the program, not for its keeper.
+var ignored = []os.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE}
+
 func keep() int {
 	unix.CloseOnExec(controlFD)
 	unix.CloseOnExec(saidFD)
 	control, said := os.NewFile(controlFD, "control"), json.NewEncoder(os.NewFile(saidFD, "said"))
-	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	signal.Ignore(ignored...)
 	lines := bufio.NewReader(control)
 	text, err := lines.ReadBytes('\n')
 	if err != nil {
@@ -239,6 +242,9 @@ func enter() error {
 	if err := os.Chdir(cmp.Or(o.Dir, ".")); err != nil {
 		return err
 	}
+	// What the keeper ignores would stay ignored, and a shell could not even trap it; what
+	// is caught is as it is by default again after exec(2).
+	signal.Notify(make(chan os.Signal, 1), ignored...)
 	return fmt.Errorf("start %s: %w", o.Argv[0], syscall.Exec(o.Argv[0], o.Argv, o.Env))
 }
 

@@ -149,7 +149,7 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		if svc.xdp[i], err = attach(dut, sd.dut, svc.port(i)); err != nil {
 			return nil, err
 		}
-		undo.add(svc.xdp[i].Close)
+		undo.add(func() error { return svc.xdp[i].Close() }) // it may be another one by then
 	}
 	for _, c := range cables {
 		for _, e := range c {

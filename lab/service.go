@@ -20,6 +20,7 @@ type services struct {
 	dut      *space
 	programs *dutObjects
 	xdp      [2]link.Link // on the ports of sides
+	bare     bool         // lan has none, for somebody listens there
 	plant    Plant
 	cpu      int          // that does the DUT's work
 	stop     func() error // ends what a fault keeps running; nil: nothing
@@ -50,6 +51,7 @@ var allServices = []service{
 	{"drop-xdp", nil, setDropXDP, clearDropXDP},
 	{"drop-tc", nil, setDropTC, clearDropTC},
 	{"drop-nft", nil, setDropNFT, clearNFT},
+	{Listening, nil, setListen, clearListen},
 }
 
 // serve is Testbed.Serve. If it fails, the DUT routes. An unknown kind or a

@@ -73,6 +73,13 @@ var All = withBeside([]Spec{
 		Metrics:   connectionMetrics, New: newConnections,
 	},
 	{
+		Name: "capture", Deviation: "frames that a subject captures are sent to the MAC address of nobody, as behind a mirror port, and end in the box after it has had its copy",
+		Quick:   "rates of capture are offered for 1 s, in its search for 0.5 s at least, not for 10 s and 5 s: a subject's buffer takes a larger share of them",
+		Doc:     "software that captures frames: which of them it counts at a rate or the highest rate of which it counts all, and what that costs the box",
+		Names:   []string{"subject", "payload_size", "frame_size", "rate"},
+		Metrics: captureMetrics, New: newCapture,
+	},
+	{
 		Name: "soak", Lab: lab.Here, Alone: true,
 		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
 		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",

@@ -133,7 +133,9 @@ type Row struct {
 
 	Soak *Soak `json:"soak,omitempty"` // of procedure soak
 
-	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, or of the trial that connections' times are of
+	Capture *Capture `json:"capture,omitempty"` // of procedure capture
+
+	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, or of the trial that connections' times or capture's costs are of
 	Warnings []string        `json:"warnings,omitempty"`
 }
 

@@ -198,7 +198,7 @@ func Markdown(w io.Writer, d Document) error {
 	}
 	if r := telling(d); r != nil {
 		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", md(r.booked()))
-		b.table(ledgerTable(r.Ledger))
+		b.table(r.accounted())
 	}
 	b.list("What next", d.Next)
 	b.list("How it was measured", measured(d))

@@ -59,6 +59,9 @@ func name(r Row) string {
 	if r.Soak != nil {
 		words = []string{r.Soak.name()}
 	}
+	if c := r.Capture; c != nil {
+		words = slices.Concat([]string{serviceName(r) + ", " + c.Subject, c.size(r)}, c.how())
+	}
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
 	}
@@ -319,6 +322,12 @@ func summary(d Document) string {
 	if r.Soak != nil {
 		return soaked(d)
 	}
+	if c := r.Capture; c != nil {
+		if s := c.summary(); s != "" {
+			return fmt.Sprintf("%s: %s.", r.Name, s)
+		}
+		return ""
+	}
 	if r.Connections != nil {
 		if s := r.Connections.summary(); s != "" {
 			return fmt.Sprintf("TCP, %s: %s.", serviceName(*r), s)
@@ -368,7 +377,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil {
 			return &rows[i]
 		}
 	}

@@ -146,6 +146,9 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	get := func(metric string) figure { return merge(metric, valid) }
 	r.Security = securityOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Connections = connectionsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
+	if r.Capture = captureOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Capture != nil && r.Capture.Payload > 0 {
+		r.FrameSize = ""
+	}
 	r.Name = name(r)
 	if r.Connections == nil {
 		r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
@@ -184,6 +187,8 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		r.Bound = drop.bound
 	case r.Connections != nil && r.Connections.Found != nil:
 		r.Bound = r.Connections.Found.Bound
+	case r.Capture != nil && r.Capture.Lossless != nil:
+		r.Bound = r.Capture.Lossless.Bound
 	case r.Connections != nil && r.Connections.Overload != nil:
 		r.Bound = r.Connections.Overload.Bound
 	default:
@@ -200,7 +205,7 @@ func typical(points []result.Record) result.Record {
 }
 
 func overload(p result.Record) float64 {
-	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps", "connections_cps", "connections_complete_cps"} {
+	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps", "connections_cps", "connections_complete_cps", "lossless_fps", "counting_rate_fps"} {
 		if v := p.Value(m); v != nil {
 			return v.Value
 		}
@@ -365,7 +370,7 @@ func order(a, b Row) int {
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
 		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections))
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture))
 }
 
 func index(list []string, s string) int {

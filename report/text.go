@@ -59,7 +59,7 @@ func Text(w io.Writer, d Document) error {
 	}
 	if r := telling(d); r != nil {
 		t.head("Where every frame went: " + r.booked())
-		t.table(ledgerTable(r.Ledger))
+		t.table(r.accounted())
 	}
 	t.list("What next", d.Next)
 	t.head("How it was measured")
@@ -191,6 +191,7 @@ func tables(d Document) []table {
 	open := make("Books that do not close, and what disturbed", "stalls", "longest", "steal", "unexplained")
 	suite := newSuiteTables(make)
 	connections := newConnectionTables()
+	captures := newCaptureTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	var soaked []table
@@ -233,6 +234,10 @@ func tables(d Document) []table {
 			})
 			continue
 		}
+		if r.Capture != nil {
+			captures.add(r, noted.of, own)
+			continue
+		}
 		if suite.add(r, add) {
 			continue
 		}
@@ -264,7 +269,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -360,7 +365,23 @@ func (r *Row) booked() string {
 	if r.Connections != nil {
 		return r.Name + ", frames of both ends"
 	}
+	if r.Capture != nil {
+		return r.Name
+	}
 	return r.Name + ", last overload trial"
+}
+
+// accounted is the row's account; that of a capture ends in its subject.
+func (r *Row) accounted() table {
+	tb := ledgerTable(r.Ledger)
+	if r.Capture != nil {
+		for i := range tb.rows {
+			if row := tb.rows[i]; row[2] == "meter" && row[3] == "received" {
+				row[2], row[3] = "subject", "counted"
+			}
+		}
+	}
+	return tb
 }
 
 // ledgerTable is the account as an equation read downwards; every line has the

@@ -89,6 +89,9 @@ func watched(run result.Run, recs []result.Record) *Watched {
 						w.Throttled = append(w.Throttled, x.row)
 					}
 				case "drops":
+					if s.Place == result.Routing && (r.Procedure == captureProcedure || r.Parent == emptyBox) {
+						continue // there frames end that the subject has had
+					}
 					lost[s.Place] += d.Growth
 				}
 			}

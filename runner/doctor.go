@@ -14,6 +14,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/subject"
 )
 
 // An Answer is a probe's; there are three.
@@ -27,7 +28,7 @@ const (
 
 // A Diagnosis is one line of doctor.
 type Diagnosis struct {
-	Group  string     `json:"group"` // privilege, program, kernel, backend, testbed, machine, setting
+	Group  string     `json:"group"` // privilege, program, kernel, backend, testbed, subject, machine, setting
 	Name   string     `json:"name"`
 	Answer Answer     `json:"answer"`
 	Detail string     `json:"detail,omitempty"`
@@ -64,6 +65,7 @@ func Doctor(ctx context.Context, c Catalogue) []Diagnosis {
 	}
 	out = append(out, doctorBackends(ctx, c)...)
 	out = append(out, doctorServices(ctx, c)...)
+	out = append(out, doctorSubjects(ctx)...)
 	return append(out, doctorMachine()...)
 }
 
@@ -128,6 +130,25 @@ func doctorServices(ctx context.Context, c Catalogue) (out []Diagnosis) {
 	return out
 }
 
+// doctorSubjects looks for the programs that are put under load.
+func doctorSubjects(ctx context.Context) (out []Diagnosis) {
+	for _, s := range Subjects("subjects") {
+		out = append(out, diagnose("subject", s.Name, false, s.New().Check(ctx, &host.Local{})))
+	}
+	return out
+}
+
+// Subjects are those that a set of Sets has, or the one of that name: all but those
+// that only their user can install.
+func Subjects(set string) (specs []subject.Spec) {
+	for _, s := range subject.All {
+		if s.Name != subject.Own && (set == s.Name || set == "subjects" || set == "all") {
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
 func doctorMachine() []Diagnosis {
 	local := &host.Local{}
 	m := local.Identify()
@@ -162,17 +183,18 @@ func Healthy(ds []Diagnosis) bool {
 }
 
 // Sets of what doctor --install supplies.
-var Sets = []string{"firewall", "all"}
+var Sets = []string{"firewall", "all", "subjects"}
 
-// Remedies are the commands that supply what is missing of a set, each once:
-// firewall is what the main job needs, all is everything.
+// Remedies are the commands that supply what is missing of a set, each once: firewall
+// is what the main job needs, all is everything. Those of Subjects(set) are not among
+// them: they install themselves (subject.Install).
 func Remedies(ds []Diagnosis, set string) (cmds [][]string, err error) {
-	if !oneOf(Sets, set) {
-		return nil, planErrorf("--install", "unknown set %q: there are %s", set, strings.Join(Sets, ", "))
+	if !oneOf(Sets, set) && len(Subjects(set)) == 0 {
+		return nil, planErrorf("--install", "unknown set %q: there are %s, and the names of subjects (boxdyno list subjects)", set, strings.Join(Sets, ", "))
 	}
 	seen := map[string]bool{}
 	for _, d := range ds {
-		if set == "firewall" && !d.Needed {
+		if d.Group == "subject" || set != "all" && (set != "firewall" || !d.Needed) {
 			continue
 		}
 		for _, r := range d.Remedy {

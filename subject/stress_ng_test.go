@@ -142,7 +142,10 @@ func TestStress(t *testing.T) {
 func TestStressRunsUntilStopped(t *testing.T) {
 	installed(t)
 	for _, spec := range All {
-		s := spec.New()
+		s, ok := spec.New().(*Stress)
+		if !ok {
+			continue
+		}
 		running, err := s.Start(t.Context(), Env{})
 		if err != nil {
 			t.Fatal(err)

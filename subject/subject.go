@@ -10,6 +10,8 @@ package subject
 import (
 	"context"
 	"flag"
+	"fmt"
+	"strings"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -23,6 +25,8 @@ type Env struct {
 	CPUs []int          // that it may use; nil: all of this process's
 	Dir  string         // for its files, which exists and is empty; ""; none
 	Rate unit.FrameRate // that it will be offered; 0: not known
+
+	Foreign bool // the frames that come are not the engine's, so that no signature tells them
 }
 
 func (e Env) host() *host.Local {
@@ -56,9 +60,24 @@ type Running interface {
 }
 
 // A Counter's terms stand in the ledger (ledger.Source): what the subject itself says
-// that it captured and lost.
+// that it lost.
 type Counter interface {
 	Count(ctx context.Context) ([]result.Term, error)
+}
+
+// A Progresser counts frames, ten times a second while it runs.
+type Progresser interface {
+	// Progress is how many frames it has counted since its start, as it said at an
+	// instant; ok is false where it has not said anything yet. It may be called after
+	// the end, too.
+	Progress() (counted int64, at unit.Instant, ok bool)
+}
+
+// An Ender may end by itself, or do what it must not.
+type Ender interface {
+	// Ended is one sentence on what went wrong with it; nil where it runs, or has
+	// ended because it was stopped.
+	Ended() error
 }
 
 // A Bencher runs to its end by itself.
@@ -70,14 +89,26 @@ type Bencher interface {
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
-	Work      string // what it does: "stressor", "sniffer", "IDS"...
+	Work      string // what it does: "stressor", or of a capture how much with each frame: Count to Application
 	Metrics   []result.Metric
 	New       func() Subject
 }
 
 // All is every subject.
-var All = []Spec{
+var All = append([]Spec{
 	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: StressMetrics, New: func() Subject { return NewStress() }},
+}, captures()...)
+
+// Find is the row of All that has the name.
+func Find(name string) (Spec, error) {
+	var names []string
+	for _, s := range All {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return Spec{}, fmt.Errorf("there is no subject %q: the subjects are %s", name, strings.Join(names, ", "))
 }
 
 // Main does the work of this process where it was started as the keeper of a subject,

@@ -3,11 +3,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,6 +15,7 @@ import (
 	"boxdyno/examples"
 	"boxdyno/lab"
 	"boxdyno/runner"
+	"boxdyno/subject"
 	"boxdyno/tune"
 )
 
@@ -28,7 +26,7 @@ type listed struct {
 	Params []runner.Param `json:"parameters,omitempty"`
 }
 
-var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services", "collectors", "knobs", "recipes", "counters"}
+var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services", "subjects", "collectors", "knobs", "recipes", "counters"}
 
 func (a *app) listed(kind string) (out []listed, err error) {
 	switch kind {
@@ -66,6 +64,10 @@ func (a *app) listed(kind string) (out []listed, err error) {
 	case "services":
 		for _, s := range lab.Services {
 			out = append(out, listed{Name: s, Doc: services[s]})
+		}
+	case "subjects":
+		for _, s := range subject.All {
+			out = append(out, listed{s.Name, s.Doc + " (work: " + s.Work + ")", runner.Params(s.New())})
 		}
 	case "collectors":
 		for _, s := range a.plugins.Collectors {
@@ -145,121 +147,3 @@ func (a *app) list() *cobra.Command {
 	cmd.Flags().StringVar(&driver, "driver", "", "counters: those of `DRIVER` alone, as ethtool -i names it")
 	return cmd
 }
-
-func (a *app) doctor() *cobra.Command {
-	var asJSON bool
-	var install string
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Say what this machine can measure, and what is missing",
-		Long: `Doctor tries everything that measuring needs, by doing it on throw-away testbeds,
-and prints the command that supplies what is missing. A line marked * is needed
-for qualify firewall; where one of them fails the exit code is 3.
-
---install runs those commands: firewall for what is needed, all for everything.`,
-		Example: "  sudo boxdyno doctor\n  sudo boxdyno doctor --install firewall",
-		Args:    cobra.NoArgs,
-		RunE: do(func(ctx context.Context, _ []string) error {
-			ds := runner.Doctor(ctx, a.plugins)
-			if install != "" {
-				cmds, err := runner.Remedies(ds, install)
-				if err != nil {
-					return err
-				}
-				for _, argv := range cmds {
-					a.note("%s", strings.Join(argv, " "))
-					c := exec.CommandContext(ctx, argv[0], argv[1:]...)
-					c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-					c.Stdout, c.Stderr = a.err, a.err
-					if err := c.Run(); err != nil {
-						return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
-					}
-				}
-				if len(cmds) > 0 {
-					ds = runner.Doctor(ctx, a.plugins)
-				}
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if asJSON {
-				if err := encode(a.out, ds); err != nil {
-					return err
-				}
-			} else if err := a.diagnosis(ds); err != nil {
-				return err
-			}
-			if !runner.Healthy(ds) {
-				return &failure{code: exitMissing}
-			}
-			return nil
-		}),
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().StringVar(&install, "install", "", "run the commands that supply what is missing of `SET`: "+strings.Join(runner.Sets, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("install", cobra.FixedCompletions(runner.Sets, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
-}
-
-func (a *app) diagnosis(ds []runner.Diagnosis) error {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	remedies, heads := sharedRemedies(ds)
-	for i, d := range ds {
-		mark := " "
-		if d.Needed {
-			mark = "*"
-		}
-		fmt.Fprintf(w, "%s %s\t%s\t%s\t%s\n", mark, d.Answer, d.Group, d.Name, heads[i])
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
-	}
-	for _, r := range remedies {
-		if _, err := fmt.Fprintln(a.out, "\nRemedy: "+r+"."); err != nil {
-			return err
-		}
-	}
-	say := "Everything that qualify firewall needs is there."
-	if !runner.Healthy(ds) {
-		say = "Something that qualify firewall needs (*) is missing."
-	}
-	_, err := fmt.Fprintln(a.out, "\n"+say)
-	return err
-}
-
-// sharedRemedies takes the remedies that several details end with out of them,
-// so that each is said once.
-func sharedRemedies(ds []runner.Diagnosis) (remedies, heads []string) {
-	tail := func(s string) (string, string) {
-		if i := strings.LastIndex(s, ": "); i >= 0 {
-			return s[:i], s[i+2:]
-		}
-		return s, ""
-	}
-	times := map[string]int{}
-	for _, d := range ds {
-		_, r := tail(oneLine(d.Detail))
-		times[r]++
-	}
-	for _, d := range ds {
-		detail := oneLine(d.Detail)
-		head, r := tail(detail)
-		if r == "" || times[r] < 2 {
-			heads = append(heads, detail)
-			continue
-		}
-		heads = append(heads, head)
-		if !slices.Contains(remedies, r) {
-			remedies = append(remedies, r)
-		}
-	}
-	return remedies, heads
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

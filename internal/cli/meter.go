@@ -165,7 +165,7 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 // arrived is all frames of a report, and in place of drops those that are
 // missing: it may fall again, when frames come late.
 func arrived(rep engine.MeterReport) portCounts {
-	c := portCounts{frames: rep.Foreign, octets: rep.ForeignOctets}
+	c := portCounts{frames: rep.Foreign, octets: rep.ForeignOctets, foreign: rep.Foreign}
 	for _, r := range rep.Streams {
 		c.frames += r.Frames
 		c.octets += r.Octets

@@ -143,10 +143,11 @@ func (p *trafficPort) lineRate() (unit.BitRate, string) {
 type portCounts struct {
 	frames, octets uint64 // octets with FCS
 	dropped        uint64 // by the port, errors included
+	foreign        uint64 // of frames, of a meter: those of no stream that it counts
 }
 
 func (c portCounts) since(before portCounts) portCounts {
-	return portCounts{c.frames - before.frames, c.octets - before.octets, c.dropped - before.dropped}
+	return portCounts{c.frames - before.frames, c.octets - before.octets, c.dropped - before.dropped, c.foreign - before.foreign}
 }
 
 // sent reads the port's transmit counters.
@@ -185,7 +186,7 @@ func parseSent(text, port string) (portCounts, error) {
 			}
 			v[i] = n
 		}
-		return portCounts{v[1], v[0] + v[1]*unit.FCS, v[2] + v[3]}, nil
+		return portCounts{frames: v[1], octets: v[0] + v[1]*unit.FCS, dropped: v[2] + v[3]}, nil
 	}
 	return portCounts{}, engine.ErrPortGone
 }

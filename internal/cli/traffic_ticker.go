@@ -63,6 +63,7 @@ type interval struct {
 	L1      float64 `json:"l1_bps"` // with preamble and gap
 	Dropped *uint64 `json:"dropped,omitempty"`
 	Missing *int64  `json:"missing,omitempty"` // of a meter: less sequence numbers than frames may come late, hence the sign
+	Foreign *uint64 `json:"foreign,omitempty"` // of a meter: of frames, those of no stream that it counts
 }
 
 // step is how often the counters are read: a whole part of an interval, and now
@@ -127,7 +128,7 @@ func (t *ticker) line(now portCounts, at time.Duration) error {
 		i.Dropped = &d.dropped
 	} else {
 		missing := int64(d.dropped)
-		i.Missing = &missing
+		i.Missing, i.Foreign = &missing, &d.foreign
 	}
 	t.last, t.lastTime = now, at
 	if t.asJSON {

@@ -176,6 +176,7 @@ export interface Row {
   security?: Security;
   connections?: Connections;
   soak?: Soak;
+  capture?: Capture;
   ledger?: Account;
   warnings?: string[];
 }
@@ -495,6 +496,43 @@ export interface Soak {
   stressors?: Stressor[];
 }
 
+export interface Capture {
+  subject: string;
+  payload_size?: number;
+  rate: string;
+  packets?: number;
+  burst?: number;
+  buffer?: number;
+  method: string;
+  lossless_fps?: Figure;
+  lossless_bps?: Figure;
+  counted_0_1pct_fps?: Figure;
+  counted_0_5pct_fps?: Figure;
+  counting_overload_fps?: Figure;
+  capture_offered_fps?: Figure;
+  frames_offered?: Figure;
+  frames_counted?: Figure;
+  frames_at_end?: Figure;
+  frames_lag?: Figure;
+  drain_s?: Figure;
+  frames_lost?: Figure;
+  drops_before?: Figure;
+  drops_kernel?: Figure;
+  drops_subject?: Figure;
+  frames_unexplained?: Figure;
+  subject_cpu_per_frame_s?: Figure;
+  subject_cpu_share?: Figure;
+  host_cpu_per_frame_s?: Figure;
+  host_cpu_above_per_frame_s?: Figure;
+  subject_memory_bytes?: Figure;
+  subject_processes?: Figure;
+  startup_s?: Figure;
+  first_frame_s?: Figure;
+  main_cpu_share?: Figure;
+  main_memory_bytes?: Figure;
+  published?: Published[];
+}
+
 export interface Delay {
   min_s: number;
   mean_s: number;
@@ -582,6 +620,18 @@ export interface Stressor {
   throttle_events?: number;
   standstill_s?: number;
   warnings?: string[];
+}
+
+export interface Published {
+  source: string;
+  metric: string;
+  value: number;
+  unit: string;
+  here?: number;
+  lo?: number;
+  hi?: number;
+  note?: string;
+  caution?: string;
 }
 
 export interface ComparedValue {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"strings"
+	"testing"
+
+	"boxdyno/runner"
+	"boxdyno/subject"
+)
+
+// The page has every subject that captures, with its work, and their parameters.
+func TestSubjects(t *testing.T) {
+	p := named(t, "docs/subjects.md")
+	rows := byCode(t, p.name, p.section(t, "The programs"))
+	var names []string
+	for _, s := range subject.All {
+		if _, ok := s.New().(*subject.Capture); !ok {
+			continue
+		}
+		names = append(names, s.Name)
+		if cells := rows[s.Name]; cells != nil && cells[1] != s.Work && s.Name != subject.Own {
+			t.Errorf("%s: the work of %s is %s, not %s", p.name, s.Name, s.Work, cells[1])
+		}
+		if s.Name == subject.Own { // it has all of them
+			sameParameters(t, p.name+", Parameters", p.section(t, "Parameters"), runner.Params(s.New()))
+		}
+	}
+	sameNames(t, p.name+", The programs", rows, names)
+	for _, work := range []string{subject.Count, subject.Decode, subject.Dissection, subject.Application} {
+		if !strings.Contains(p.text, "`"+work+"`") {
+			t.Errorf("%s does not explain the work %s", p.name, work)
+		}
+	}
+}

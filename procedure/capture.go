@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// Capture measures software that captures frames: a subject listens on the DUT's lan
+// port, on the DUT's CPU, and the tester sends it frames that nobody else wants.
+//
+//	rate given:   self-test -> the same load into the empty box -> a trial
+//	rate search:  self-test -> overload, lowered -> search -> trial at the limit -> overload
+//
+// Each trial starts the subject anew (capture_trial.go).
+type Capture struct {
+	subject word
+	file    string
+	payload count
+	size    frameSize
+	rate    offeredRate
+	packets count
+	length  time.Duration
+	burst   count
+	buffer  count
+	method  choice
+	window  time.Duration
+	preset  choice
+	search  choice
+
+	specs    []subject.Spec // that subject may name
+	standing time.Duration  // a count that has not moved for so long has come to rest
+	patience time.Duration  // until the first probe frame is counted
+}
+
+const (
+	methodOurs      = "ours"
+	methodPublished = "published"
+
+	searchRate = "search"
+
+	// publishedWindow is how long the published study watched a process, from the
+	// first frame on.
+	publishedWindow = 50 * time.Second
+	// publishedLength is how long it sent where no number of packets was given.
+	publishedLength = 10 * time.Second
+	// udpOverhead is a frame's octets beside its UDP payload: Ethernet, IPv4, UDP, FCS.
+	udpOverhead = 14 + 20 + 8 + unit.FCS
+	mostPayload = int(frame.MaxSize) - udpOverhead - 4 // without a VLAN tag
+	mostPackets = 1_000_000_000
+	mostBurst   = 1 << 16
+
+	stressor = "stressor" // work of a subject that captures nothing
+)
+
+func newCapture() Procedure { return newCaptureOf(subject.All) }
+
+func newCaptureOf(specs []subject.Spec) *Capture {
+	return &Capture{
+		subject: word{value: "tcpdump", letters: wordLetters + "+_."},
+		payload: count{0, 0, mostPayload}, rate: offeredRate{text: searchRate},
+		packets: count{0, 0, mostPackets}, burst: count{0, 0, mostBurst}, buffer: count{0, 0, 1 << 30},
+		method: choice{methodOurs, []string{methodOurs, methodPublished}},
+		preset: choice{"quick", presets}, search: choice{asPreset, append([]string{asPreset}, search.Names()...)},
+		specs: specs, standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
+	}
+}
+
+// A frameSize is a mixFlag that may be 0: not given.
+type frameSize struct{ mixFlag }
+
+func (f *frameSize) String() string {
+	if f.Name == "" {
+		return "0"
+	}
+	return f.Name
+}
+
+func (f *frameSize) Set(s string) error {
+	if s == "0" {
+		f.Mix = frame.Mix{}
+		return nil
+	}
+	return f.mixFlag.Set(s)
+}
+
+// An offeredRate is a rate in frame/s or bit/s; both 0: searched.
+type offeredRate struct {
+	text   string
+	frames unit.FrameRate
+	bits   unit.BitRate
+}
+
+func (r *offeredRate) String() string { return r.text }
+
+func (r *offeredRate) Set(s string) (err error) {
+	n := offeredRate{text: s}
+	switch {
+	case s == searchRate:
+	case strings.HasSuffix(s, "bps"), strings.HasSuffix(s, "bit/s"):
+		n.bits, err = unit.ParseBitRate(s)
+	default:
+		n.frames, err = unit.ParseFrameRate(s)
+	}
+	if err == nil {
+		*r = n
+	}
+	return err
+}
+
+func (r *offeredRate) searched() bool { return r.frames == 0 && r.bits == 0 }
+
+func (p *Capture) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.subject, "subject", "`name` of the software: boxdyno list subjects has them")
+	fs.StringVar(&p.file, "file", p.file, "`file` that describes a subject of your own, for subject own")
+	fs.Var(&p.payload, "payload_size", "`octets` of UDP payload; 0: frame_size says how long frames are")
+	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one")
+	fs.Var(&p.rate, "rate", "`load` in frame/s (200k) or in layer-2 bit/s (2Mbps; method published: of UDP payload), or search: the highest of which every frame is counted")
+	fs.Var(&p.packets, "packets", "`frames` to send; 0: as long as duration says")
+	fs.DurationVar(&p.length, "duration", p.length, "how `long` frames are sent; 0s: as preset says, method published 10s")
+	fs.Var(&p.burst, "burst", "`frames` that are sent back to back, bursts at equal gaps; 0: frames at equal gaps")
+	fs.Var(&p.buffer, "buffer", "`octets` of the subject's capture buffer; 0: as it is by default")
+	fs.Var(&p.method, "method", "ours: the whole process tree while there was work; published: the main process over a fixed window too, as the published study has it")
+	fs.DurationVar(&p.window, "window", p.window, "method published: how `long` the process is watched, from the first frame on; 0s: 50s")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+	fs.Var(&p.search, "search", "how the highest rate is found; preset: the search of the preset's name")
+}
+
+// mix is how long frames are.
+func (p *Capture) mix() frame.Mix {
+	size := unit.FrameSize(64)
+	switch {
+	case p.payload.value > 0:
+		size = unit.FrameSize(p.payload.value + udpOverhead)
+	case p.size.Name != "":
+		return p.size.Mix
+	}
+	return frame.Mix{Name: strconv.Itoa(int(size)), Sizes: []unit.FrameSize{size}}
+}
+
+// framesPerSecond is the rate given.
+func (p *Capture) framesPerSecond() unit.FrameRate {
+	if p.rate.bits == 0 {
+		return p.rate.frames
+	}
+	octets := p.mix().Mean()
+	if p.method.value == methodPublished {
+		octets = float64(p.payload.value)
+	}
+	return unit.FrameRate(float64(p.rate.bits) / 8 / octets)
+}
+
+// spec is the subject's row.
+func (p *Capture) spec() (subject.Spec, error) {
+	var names []string
+	for _, s := range p.specs {
+		switch {
+		case s.Name != p.subject.value:
+			if s.Work != stressor {
+				names = append(names, s.Name)
+			}
+		case s.Work == stressor:
+			return s, fmt.Errorf("subject %s: it captures nothing, it is a %s", s.Name, s.Work)
+		default:
+			return s, nil
+		}
+	}
+	return subject.Spec{}, fmt.Errorf("subject %s: it is not known: there are %s", p.subject.value, strings.Join(names, ", "))
+}
+
+// software is the subject with the parameters that it has.
+func (p *Capture) software() (subject.Subject, error) {
+	spec, err := p.spec()
+	if err != nil {
+		return nil, err
+	}
+	s := spec.New()
+	fs := flag.NewFlagSet(spec.Name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	s.Flags(fs)
+	set := func(name, value string) error {
+		if fs.Lookup(name) == nil {
+			return fmt.Errorf("%s %s: subject %s has no such parameter", name, value, spec.Name)
+		}
+		return fs.Set(name, value)
+	}
+	if p.buffer.value > 0 {
+		err = set("buffer", strconv.Itoa(p.buffer.value))
+	}
+	if p.file != "" {
+		err = errors.Join(err, set("file", p.file))
+	}
+	return s, err
+}
+
+func (p *Capture) Check(bed *lab.Testbed) error {
+	if p.payload.value > 0 && p.size.Name != "" {
+		return fmt.Errorf("payload_size %d and frame_size %s: give one of them", p.payload.value, p.size.Name)
+	}
+	if err := p.mix().Signed(false); err != nil {
+		return err
+	}
+	if p.packets.value > 0 && p.length > 0 {
+		return fmt.Errorf("packets %d and duration %v: give one of them", p.packets.value, p.length)
+	}
+	if p.length != 0 && (p.length < 10*time.Millisecond || p.length > 24*time.Hour) {
+		return fmt.Errorf("duration %v: want 10ms to 24h, or 0s", p.length)
+	}
+	if p.rate.searched() && (p.packets.value > 0 || p.length > 0) {
+		return fmt.Errorf("rate search: how long it offers a rate is the search's to say: leave packets and duration out")
+	}
+	if err := p.checkPublished(); err != nil {
+		return err
+	}
+	if _, err := p.software(); err != nil {
+		return err
+	}
+	if bed == nil {
+		return nil
+	}
+	if bed.DUT == nil || len(bed.Ports) == 0 || bed.Kind == "memory" {
+		return fmt.Errorf("topology %s: capture listens on a port of a DUT that is a namespace of this machine: use --lab sandbox", bed.Topology)
+	}
+	return fits(p.mix(), false, bed.Ports[:1])
+}
+
+// checkPublished says what method and window do not allow.
+func (p *Capture) checkPublished() error {
+	if p.method.value != methodPublished {
+		if p.window != 0 {
+			return fmt.Errorf("window %v: only method %s has one", p.window, methodPublished)
+		}
+		return nil
+	}
+	switch {
+	case p.payload.value == 0:
+		return fmt.Errorf("method %s: it counts UDP payload: give payload_size", methodPublished)
+	case p.rate.bits == 0:
+		return fmt.Errorf("method %s: its rates are in bit/s of UDP payload: give a rate such as 2Mbps", methodPublished)
+	case p.window < 0 || p.window > time.Hour:
+		return fmt.Errorf("window %v: want up to 1h", p.window)
+	}
+	if need := p.loadOf(p.framesPerSecond()); p.watched() < lasts(need) {
+		return fmt.Errorf("window %v: the frames take %v to send", p.watched(), lasts(need).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// watched is method published's window, 0 without.
+func (p *Capture) watched() time.Duration {
+	if p.method.value != methodPublished {
+		return 0
+	}
+	if p.window == 0 {
+		return publishedWindow
+	}
+	return p.window
+}
+
+// A captureEffort is how long a preset offers frames.
+type captureEffort struct{ trial, least time.Duration }
+
+func captureEffortOf(preset string) captureEffort {
+	if preset == "standard" {
+		return captureEffort{trial: 10 * time.Second, least: 5 * time.Second}
+	}
+	return captureEffort{trial: time.Second, least: 500 * time.Millisecond}
+}
+
+// loadOf is the load that the parameters describe, at a rate.
+func (p *Capture) loadOf(rate unit.FrameRate) engine.Load {
+	l := engine.Load{Rate: rate, Count: uint64(p.packets.value)}
+	if p.burst.value > 1 {
+		l.Pattern, l.Burst = engine.Bursts, p.burst.value
+	}
+	switch {
+	case l.Count > 0:
+	case p.length > 0:
+		l.Duration = p.length
+	case p.method.value == methodPublished:
+		l.Duration = publishedLength
+	default:
+		l.Duration = captureEffortOf(p.preset.value).trial
+	}
+	return l
+}
+
+// lasts is how long a load takes to be sent.
+func lasts(l engine.Load) time.Duration {
+	if l.Count > 0 && l.Rate > 0 {
+		return time.Duration(float64(l.Count) / float64(l.Rate) * float64(time.Second))
+	}
+	return l.Duration
+}
+
+func (p *Capture) searching() search.Preset {
+	name := p.search.value
+	if name == asPreset {
+		name = p.preset.value
+	}
+	s, _ := search.Get(name) // the parameters' values are names of searches
+	return s
+}
+
+// captureAround is what a trial takes beside its traffic: start, probes, and the
+// two seconds in which a count that is not complete must stand still, and the end.
+const captureAround = 3 * time.Second
+
+func (p *Capture) Estimate() (int, time.Duration) {
+	e := captureEffortOf(p.preset.value)
+	if !p.rate.searched() {
+		d := lasts(p.loadOf(p.framesPerSecond()))
+		return 2, d + max(d, p.watched()) + captureAround
+	}
+	trials, _ := p.searching().Estimate()
+	const before, after = 5, 3
+	n := before + trials + after
+	return n, time.Duration(before+trials)*e.least + after*e.trial + time.Duration(n)*captureAround
+}
+
+func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	m := &capturePoint{Capture: p, env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}}
+	s, err := p.software()
+	if err != nil {
+		return Outcome{}, err
+	}
+	var missing *host.Missing
+	if err := s.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+		return Outcome{}, err
+	} else if err != nil {
+		return Outcome{Status: result.Failed, Reason: m.said(err)}, nil
+	}
+	self, err := selfTest(ctx, env, p.mix(), false, false, effortOf(p.preset.value))
+	if err != nil {
+		return Outcome{}, err
+	}
+	if self.Status == result.Invalid {
+		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
+	}
+	m.ceiling = self.Ceiling()
+	if err := m.open(ctx); err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if p.rate.searched() {
+		err = m.highest(ctx)
+	} else {
+		err = m.at(ctx, "rate", p.loadOf(p.framesPerSecond()))
+	}
+	return m.out, err
+}
+
+// said is an error of the subject's in one sentence.
+func (p *Capture) said(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if strings.Contains(text, p.subject.value) {
+		return text
+	}
+	return p.subject.value + ": " + text
+}
+
+// at measures one load, with the empty box under the same one before it.
+func (m *capturePoint) at(ctx context.Context, kind string, l engine.Load) error {
+	if err := m.empty(ctx, l); err != nil {
+		return err
+	}
+	rec, err := m.trial(ctx, kind, 0, l)
+	if err == nil {
+		m.take(rec)
+	}
+	return err
+}
+
+// take makes a trial's figures and verdict those of the point.
+func (m *capturePoint) take(rec result.Record) {
+	m.out.Status, m.out.Reason = rec.Status, rec.Reason
+	m.out.Load, m.out.Account, m.out.Usage = rec.Load, rec.Account, rec.Usage
+	for _, w := range rec.Warnings {
+		if !slices.Contains(m.out.Warnings, w) {
+			m.out.Warnings = append(m.out.Warnings, w)
+		}
+	}
+	m.out.Values = append(m.out.Values, rec.Values...)
+}
+
+func (m *capturePoint) warn(format string, args ...any) {
+	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
+}
+
+var captureMetrics = []result.Metric{
+	{Name: "lossless_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which every frame was counted, in a longer trial too; the interval ends at the rate from which on every trial lost frames"},
+	{Name: "lossless_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
+	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
+	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames counted a second at twice the rate at which the search ended"},
+	{Name: "capture_offered_fps", Unit: "frame/s", Help: "what the tester was measured to send"},
+	{Name: "capture_offered_bps", Unit: "bit/s", Help: "the same in layer-2 bits, FCS included"},
+	{Name: "frames_offered", Unit: "1", Help: "frames that the tester's port took"},
+	{Name: "frames_counted", Unit: "1", Better: 1, Help: "of them, those that the subject counted, however late"},
+	{Name: "frames_at_end", Unit: "1", Better: 1, Help: "of them, those that it had counted by its first word after the last frame; most speak ten times a second"},
+	{Name: "frames_lag", Unit: "1", Better: -1, Help: "counted after that"},
+	{Name: "drain_s", Unit: "s", Better: -1, Help: "from the last frame until the count stood still; its resolution is that of its words, and 0 is no lag"},
+	{Name: "frames_lost", Unit: "1", Better: -1, Help: "offered and never counted"},
+	{Name: "uncounted_ratio", Unit: "1", Better: -1, Help: "frames_lost of frames_offered"},
+	{Name: "counting_rate_fps", Unit: "frame/s", Better: 1, Help: "frames counted over the time from the first frame until the count stood still"},
+	{Name: "drops_before", Unit: "1", Better: -1, Help: "of the lost, those that the box's counters name before the subject's socket: receive ring, driver, XDP, backlog"},
+	{Name: "drops_kernel", Unit: "1", Better: -1, Help: "of them, those that the kernel dropped at the subject's socket, by the subject's own reading"},
+	{Name: "drops_subject", Unit: "1", Better: -1, Help: "of them, those that the subject dropped itself, by its own reading"},
+	{Name: "frames_unexplained", Unit: "1", Better: -1, Help: "of them, those that no counter names; negative: more were named than lost"},
+	{Name: "subject_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the subject's whole process tree from the first frame until the count stood still"},
+	{Name: "subject_cpu_per_frame_s", Unit: "s", Better: -1, Help: "the same for each frame counted"},
+	{Name: "subject_cpu_share", Unit: "1", Better: -1, Help: "its CPU time while frames were sent, of that time: 1 is a whole CPU"},
+	{Name: "subject_memory_bytes", Unit: "B", Better: -1, Help: "most memory that its tree had at once"},
+	{Name: "subject_processes", Unit: "1", Help: "processes of its tree at the end of the traffic"},
+	{Name: "startup_s", Unit: "s", Better: -1, Help: "from its start until it was ready"},
+	{Name: "startup_cpu_s", Unit: "s", Better: -1, Help: "CPU time of its tree until it counted its first frame"},
+	{Name: "socket_s", Unit: "s", Better: -1, Help: "from its start until its socket was open"},
+	{Name: "first_frame_s", Unit: "s", Better: -1, Help: "from its start until it said that it had counted its first frame; probes are sent after 0, 0.1, 0.3, 0.7 s and so on"},
+	{Name: "receive_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the threads that receive the DUT's frames (threaded NAPI; placement split), while there was work"},
+	{Name: "host_cpu_per_frame_s", Unit: "s", Better: -1, Help: "receive_cpu_s and subject_cpu_s for each frame offered: what capturing costs the box in all"},
+	{Name: "host_cpu_above_per_frame_s", Unit: "s", Better: -1, Help: "the same without what the empty box needs for each frame of the same load; negative where the subject spares the kernel work"},
+	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the window"},
+	{Name: "main_memory_bytes", Unit: "B", Better: -1, Help: "method published: most memory that the main process alone had (VmHWM)"},
+}

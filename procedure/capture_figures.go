@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"boxdyno/engine"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// A totaller and a starter are what a subject of package subject tells beside.
+type (
+	totaller interface{ Totals() subject.Totals }
+	starter  interface{ Startup() subject.Startup }
+)
+
+// settle makes the account of o the subject's, with its own counters in it.
+func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d drained) {
+	a := o.Account
+	counted := int64(-1)
+	if n := len(c.readings); n > 0 {
+		counted = c.readings[n-1].n
+	}
+	if t, ok := c.run.(totaller); ok {
+		if n := t.Totals().Captured - c.probed; n >= 0 && n != counted {
+			if counted >= 0 && d.still {
+				o.Warnings = append(o.Warnings, fmt.Sprintf("%s had last said %d frames, and said %d at its end", m.subject.value, counted, n))
+			}
+			counted = n
+		}
+	}
+	var own []result.Term
+	if counter, ok := c.run.(subject.Counter); ok {
+		terms, err := counter.Count(ctx)
+		if err != nil {
+			o.Warnings = append(o.Warnings, m.said(fmt.Errorf("its own counters are not known: %w", err)))
+		}
+		for _, t := range terms {
+			if t.N != 0 {
+				own = append(own, t)
+			}
+		}
+	}
+	a.Received = max(counted, 0)
+	settleAccount(a, own)
+	if counted < 0 {
+		o.Warnings = append(o.Warnings, m.said(errors.New("it did not say how many frames it counted")))
+	}
+	if !d.still {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s still counted %v after the last frame: what it would have counted later is missing", m.subject.value, drainMost))
+	}
+	lost := a.Accepted - a.Received
+	o.Status = result.Passed
+	if lost > 0 {
+		o.Status = result.Failed
+		o.Reason = fmt.Sprintf("%s did not count %d of %d frames (%.3g %%)", m.subject.value, lost, a.Accepted, 100*float64(lost)/float64(a.Accepted))
+		for _, t := range a.Drops {
+			o.Reason += fmt.Sprintf("; %d: %s (%s)", t.N, t.Name, t.Place)
+		}
+	}
+}
+
+// figures are the values of a trial whose account is settled.
+func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.TxReport) {
+	a := o.Account
+	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
+	traffic := seconds(o.Phases[0])
+	o.Phases = append(o.Phases, result.Phase{Name: "drain", Begin: sent.Last, End: max(d.resting, sent.Last)})
+	took := traffic + seconds(o.Phases[1])
+
+	add("capture_offered_fps", float64(sent.Offered))
+	add("capture_offered_bps", float64(unit.L2(sent.Offered, m.mix().Mean())))
+	add("frames_offered", float64(a.Accepted))
+	add("frames_counted", float64(a.Received))
+	if n, ok := c.atEnd(d.end); ok {
+		add("frames_at_end", float64(n))
+		add("frames_lag", float64(a.Received-n))
+		drain := 0.0
+		if a.Received > n {
+			drain = seconds(o.Phases[1])
+		}
+		add("drain_s", drain)
+	}
+	add("frames_lost", float64(a.Accepted-a.Received))
+	if a.Accepted > 0 {
+		add("uncounted_ratio", float64(a.Accepted-a.Received)/float64(a.Accepted))
+	}
+	rate := float64(a.Received) / took
+	o.Load.Forwarded = unit.FrameRate(rate)
+	add("counting_rate_fps", rate)
+	drops := map[string]int64{}
+	for _, t := range a.Drops {
+		switch t.Place {
+		case result.Socket:
+			drops["drops_kernel"] += t.N
+		case result.SubjectAt:
+			drops["drops_subject"] += t.N
+		default:
+			drops["drops_before"] += t.N
+		}
+	}
+	for _, name := range []string{"drops_before", "drops_kernel", "drops_subject"} {
+		add(name, float64(drops[name]))
+	}
+	add("frames_unexplained", float64(a.Unexplained))
+
+	cpu := d.rest.Since(c.startup)
+	add("subject_cpu_s", cpu.CPU.Seconds())
+	if a.Received > 0 {
+		add("subject_cpu_per_frame_s", cpu.CPU.Seconds()/float64(a.Received))
+	}
+	add("subject_cpu_share", d.over.Since(c.startup).CPU.Seconds()/traffic)
+	whole := d.rest
+	if u, err := c.run.Usage(); err == nil {
+		whole.PeakMemory = max(whole.PeakMemory, u.PeakMemory)
+	}
+	if whole.PeakMemory > 0 {
+		add("subject_memory_bytes", float64(whole.PeakMemory))
+	}
+	if d.over.Processes > 0 {
+		add("subject_processes", float64(d.over.Processes))
+	}
+	add("startup_s", c.ready.Seconds())
+	add("startup_cpu_s", c.startup.CPU.Seconds())
+	if s, ok := c.run.(starter); ok {
+		if socket := s.Startup().Socket; socket > 0 {
+			add("socket_s", socket.Seconds())
+		}
+		if first := s.Startup().First; first > 0 {
+			c.first = first
+		}
+	}
+	if c.first > 0 {
+		add("first_frame_s", c.first.Seconds())
+	}
+	if o.DUT != nil && o.DUT.Threads > 0 && a.Accepted > 0 {
+		ran := o.DUT.Ran * traffic
+		host := (ran + cpu.CPU.Seconds()) / float64(a.Accepted)
+		add("receive_cpu_s", ran)
+		add("host_cpu_per_frame_s", host)
+		if m.emptied >= 0 {
+			add("host_cpu_above_per_frame_s", host-m.emptied)
+		}
+	}
+	start, traffics, drain := c.startup, d.over.Since(c.startup), d.rest.Since(d.over)
+	start.Phase, traffics.Phase, drain.Phase = "start", "traffic", "drain"
+	traffics.PeakMemory, drain.PeakMemory = whole.PeakMemory, whole.PeakMemory
+	o.Usage = []result.Usage{start, traffics, drain}
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// highest searches the highest rate of which the subject counts every frame.
+func (m *capturePoint) highest(ctx context.Context) error {
+	top, peak, err := m.descend(ctx)
+	if err != nil || m.failed != "" {
+		return err
+	}
+	if peak == 0 {
+		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any rate tried"
+		return nil
+	}
+	if m.env.Bed.Placement == "shared" {
+		m.out.Values = append(m.out.Values, value("counting_overload_fps", peak))
+		m.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
+		return nil
+	}
+	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(min(peak, top)))
+	if err != nil {
+		return err
+	}
+	var seen []search.Seen
+	var rests rests
+	for {
+		step, more := s.Next(seen)
+		if !more {
+			break
+		}
+		begin := time.Now()
+		rec, err := m.trial(ctx, "search", len(seen), m.short(step.Rate, step.Duration))
+		if err != nil || m.failed != "" {
+			return err
+		}
+		now := m.saw(step, rec)
+		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
+			if err := rests.rest(ctx); err != nil {
+				return err
+			}
+		}
+		seen = append(seen, now)
+	}
+	if err := m.limit(ctx, s.Limit(seen)); err != nil || m.failed != "" {
+		return err
+	}
+	for _, l := range s.Limits(seen) {
+		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
+		if name != "" && l.Lower > 0 {
+			m.out.Values = append(m.out.Values, m.interval(name, l))
+		}
+	}
+	return nil
+}
+
+// short is a trial of a search: a subject's buffer takes more of a burst than of a
+// rate, so none is shorter than the preset's least.
+func (m *capturePoint) short(rate unit.FrameRate, d time.Duration) engine.Load {
+	l := m.loadOf(rate)
+	l.Count, l.Duration = 0, max(d, m.effort.least)
+	return l
+}
+
+// saw is what a search is told of a trial.
+func (m *capturePoint) saw(step search.Step, rec result.Record) search.Seen {
+	now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+	if rec.Load == nil || rec.Account == nil || rec.Account.Accepted == 0 {
+		return now
+	}
+	now.Offered = rec.Load.Offered
+	if lost := rec.Account.Lost(); lost > 0 {
+		all := float64(rec.Account.Accepted)
+		late, kept := float64(rec.Load.Late)/8, keptOff(rec) // as point.seek has it
+		now.Loss, now.Doubt, now.Excused = unit.LossRatio(float64(lost)/all), unit.LossRatio((late+kept)/all), unit.LossRatio(kept/all)
+	}
+	return now
+}
+
+// descend offers the ceiling's rate, and less of it as long as frames are lost by the
+// twentieth: a box that is flooded may leave its subjects hardly any time. peak is the
+// most that was counted a second, top a rate above which a search need not look.
+func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err error) {
+	const most = 10
+	top = float64(m.ceiling)
+	rate := top
+	for n := range most {
+		rec, err := m.trial(ctx, "descend", n, m.short(unit.FrameRate(rate), 0))
+		if err != nil || m.failed != "" {
+			return 0, 0, err
+		}
+		counted := 0.0
+		if v := rec.Value("counting_rate_fps"); v != nil && rec.Load != nil && rec.Account != nil {
+			counted = v.Value
+			peak = max(peak, counted)
+			if rec.Status != result.Invalid && rec.Account.Lost() < rec.Account.Accepted/20 {
+				peak = max(peak, float64(rec.Load.Offered)) // its count alone came late
+				break
+			}
+			top = rate
+		}
+		rate = max(min(4*counted, rate/2), rate/8)
+	}
+	return top, min(peak, top), nil
+}
+
+// limit keeps what the search found, and measures there.
+func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
+	switch {
+	case l.Clean+l.Lossy == 0:
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
+		return nil
+	case l.Lower == 0:
+		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every rate tried"
+		return nil
+	}
+	rec, n, doubt, err := m.confirm(ctx, l.Lower)
+	if err != nil || m.failed != "" {
+		return err
+	}
+	m.take(rec)
+	if doubt != "" {
+		m.warn("%s", doubt)
+	}
+	switch {
+	case rec.Status == result.Failed:
+		m.out.Reason = "no rate was borne out by a longer trial: at the lowest, " + rec.Reason
+	case rec.Status == result.Passed && rec.Load != nil:
+		v := m.interval("lossless_fps", l)
+		v.N += n
+		if doubt != "" {
+			v.Value, v.Bound = float64(rec.Load.Offered), result.Exactly
+			low := v.Value
+			v.Lo = &low
+		}
+		bits := value("lossless_bps", float64(unit.L2(unit.FrameRate(v.Value), m.mix().Mean())))
+		bits.Bound = v.Bound
+		m.out.Values = append(m.out.Values, v, bits)
+	}
+	if l.Inversions > 0 {
+		m.warn("no sharp limit: frames were lost in %d trials at or below a rate that another trial carried", l.Inversions)
+	}
+	if l.Invalid > 0 {
+		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
+	}
+	return m.overload(ctx, l)
+}
+
+// interval is a limit from its lower to its upper bound.
+func (m *capturePoint) interval(name string, l search.Limit) result.Value {
+	v := value(name, float64(l.Lower))
+	low := v.Value
+	v.Lo, v.N = &low, l.Clean+l.Lossy
+	if l.Upper > 0 {
+		high := float64(l.Upper)
+		v.Hi = &high
+	}
+	if l.AtCeiling || m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
+		v.Bound = result.AtLeast
+	}
+	return v
+}
+
+// confirm offers the rate that a search found for longer, and less of it as often as
+// frames are lost: rec is the trial without loss, or else the last; n counts the valid
+// ones; doubt says what was lost first, at the rate found.
+func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec result.Record, n int, doubt string, err error) {
+	rate := found
+	for i := range confirmations {
+		l := m.loadOf(rate)
+		if err := m.empty(ctx, l); err != nil {
+			return rec, n, doubt, err
+		}
+		rec, err = m.trial(ctx, "limit", i, l)
+		if err != nil || m.failed != "" || rec.Status == result.Passed {
+			return rec, n + 1, doubt, err
+		}
+		if rec.Status == result.Failed {
+			if doubt == "" {
+				doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
+			}
+			rate *= stepDown
+			n++
+		}
+	}
+	return rec, n, doubt, nil
+}
+
+// overload offers twice what the subject does not take, or hardly.
+func (m *capturePoint) overload(ctx context.Context, l search.Limit) error {
+	if l.AtCeiling {
+		return nil
+	}
+	rate := 2 * max(l.Upper, l.Lower)
+	if m.ceiling > 0 {
+		rate = min(rate, m.ceiling)
+	}
+	rec, err := m.trial(ctx, "overload", 0, m.loadOf(rate))
+	if err != nil || m.failed != "" {
+		return err
+	}
+	if v := rec.Value("counting_rate_fps"); v != nil && rec.Status != result.Invalid {
+		m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// A capturing is a subject that runs, and what was seen of its count.
+type capturing struct {
+	run      subject.Running
+	live     subject.Progresser // nil: it tells its count only at its end
+	started  time.Time
+	ready    time.Duration // from started
+	first    time.Duration // until it counted; 0: it was not seen to
+	probes   int64         // frames that it was sent before the traffic
+	probed   int64         // of them, counted
+	startup  result.Usage
+	readings []tally // since the traffic began, oldest first, one a change
+}
+
+// A tally is what a subject that tells its count at 10 Hz had counted.
+type tally struct {
+	at unit.Instant
+	n  int64
+}
+
+// begin starts the subject and waits until it counts.
+func (m *capturePoint) begin(ctx context.Context, l engine.Load, dir string) (_ *capturing, err error) {
+	s, err := m.software()
+	if err != nil {
+		return nil, err
+	}
+	bed := m.env.Bed
+	c := &capturing{started: time.Now()}
+	c.run, err = s.Start(ctx, subject.Env{Host: bed.DUT, Port: m.dut, CPUs: bed.DUTCPUs, Dir: dir, Rate: l.Rate})
+	var missing *host.Missing
+	switch {
+	case errors.As(err, &missing):
+		return nil, err
+	case err != nil:
+		return nil, fault("it did not start: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.end(ctx, c))
+		}
+	}()
+	wait, stop := context.WithTimeout(ctx, readyPatience)
+	defer stop()
+	if err := c.run.Ready(wait); err != nil {
+		if wait.Err() != nil && ctx.Err() == nil {
+			return nil, fault("it was not ready within %v", readyPatience)
+		}
+		return nil, fault("%w", err)
+	}
+	c.ready = time.Since(c.started)
+	c.live, _ = c.run.(subject.Progresser)
+	if c.live != nil {
+		err = m.probe(ctx, c)
+	}
+	if err == nil {
+		c.startup, err = c.run.Usage()
+	}
+	return c, err
+}
+
+// end stops the subject, however ctx stands.
+func (m *capturePoint) end(ctx context.Context, c *capturing) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer stop()
+	return c.run.Stop(ctx)
+}
+
+// probe sends single frames until the subject counts, and until it is known how many of
+// them are in its count: those that it tells of late would be taken for frames of the
+// traffic.
+func (m *capturePoint) probe(ctx context.Context, c *capturing) error {
+	s := m.stream
+	s.ID, s.Frames.Sizes = probeStream, []unit.FrameSize{frame.Smallest(false)}
+	send := func() error {
+		sent, err := m.tx.Transmit(ctx, engine.Load{Rate: 1000, Count: 1}, s)
+		if err == nil {
+			c.probes += int64(sent[0].Accepted)
+		}
+		return err
+	}
+	// told waits until the count has reached n, at most for d since it last moved.
+	told := func(n int64, d time.Duration) error {
+		for since := time.Now(); c.probed < n && time.Since(since) < d; {
+			if err := c.pause(ctx); err != nil {
+				return err
+			}
+			if now, _, _ := c.live.Progress(); now != c.probed {
+				c.probed, since = now, time.Now()
+			}
+		}
+		return nil
+	}
+	pause := probePause
+	for begin := time.Now(); c.probed == 0; pause *= 2 { // fewer and fewer: libpcap hands over what it has once a second
+		if time.Since(begin) > m.patience {
+			return fault("it is ready and does not count: %v later it had counted none of %d probe frames", m.patience, c.probes)
+		}
+		if err := send(); err != nil {
+			return err
+		}
+		if err := told(1, pause); err != nil {
+			return err
+		}
+	}
+	c.first = time.Since(c.started)
+	if err := told(c.probes, m.standing); err != nil || c.probed == c.probes {
+		return err
+	}
+	// dumpcap tells of a frame when the next one comes: of all but the last.
+	if err := send(); err != nil {
+		return err
+	}
+	if err := told(c.probes, m.standing); err != nil {
+		return err
+	}
+	if c.probed == c.probes-1 {
+		c.probed = c.probes
+	}
+	return nil
+}
+
+// pause waits for a moment; the subject's end is an error.
+func (c *capturing) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(readingPause):
+	}
+	return c.gone()
+}
+
+// gone says why the subject is, nil where it runs.
+func (c *capturing) gone() error {
+	if e, ok := c.run.(subject.Ender); ok {
+		if err := e.Ended(); err != nil {
+			return fault("%w", err)
+		}
+	}
+	return nil
+}
+
+// note keeps a reading, and says whether the count moved.
+func (c *capturing) note() bool {
+	n, at, ok := c.live.Progress()
+	if !ok || len(c.readings) > 0 && c.readings[len(c.readings)-1].at >= at {
+		return false
+	}
+	n -= c.probed
+	moved := len(c.readings) == 0 || c.readings[len(c.readings)-1].n != n
+	c.readings = append(c.readings, tally{at, n})
+	return moved
+}
+
+// A drained is how the subject worked off what it had not counted when the last frame
+// left.
+type drained struct {
+	end     unit.Instant // of the traffic
+	over    result.Usage // then
+	rest    result.Usage // when the count last moved
+	resting unit.Instant // that instant; end, where it did not move after its first word
+	said    unit.Instant // when it last spoke
+	still   bool
+}
+
+// drain waits until the count stands still, or all accepted frames are counted.
+func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64, standing time.Duration) (d drained, err error) {
+	if d.over, err = c.run.Usage(); err != nil {
+		return d, err
+	}
+	d.end, d.rest, d.resting = end, d.over, end
+	begin := time.Now()
+	told := false // it has spoken since the last frame left
+	for moved := begin; ; {
+		if err := c.pause(ctx); err != nil {
+			return d, err
+		}
+		if c.live != nil && c.note() {
+			moved = time.Now()
+		}
+		if n := len(c.readings); n > 0 && c.readings[n-1].at >= end {
+			last := c.readings[n-1]
+			if late := told && last.at > d.said && last.n != c.readings[max(n-2, 0)].n; late || !told {
+				if late {
+					d.resting = last.at
+				}
+				if d.rest, err = c.run.Usage(); err != nil {
+					return d, err
+				}
+			}
+			told, d.said = true, last.at
+			if last.n >= accepted {
+				d.still = true
+				return d, nil
+			}
+		}
+		switch {
+		case time.Since(moved) >= standing:
+			d.still = true
+			return d, nil
+		case time.Since(begin) >= drainMost:
+			return d, nil
+		}
+	}
+}
+
+// atEnd is what had been counted by the first word after the last frame.
+func (c *capturing) atEnd(end unit.Instant) (n int64, ok bool) {
+	for _, r := range c.readings {
+		if n, ok = r.n, r.at >= end; ok {
+			return n, true
+		}
+	}
+	return n, len(c.readings) > 0
+}
+
+// follow reads the count while frames are sent; what it returns ends that, and may be
+// called again.
+func (c *capturing) follow(ctx context.Context) (end func()) {
+	if c.live == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		t := time.NewTicker(readingPause)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+				c.note()
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
+	"boxdyno/internal/testutil"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+	"boxdyno/verdict"
+)
+
+// A fakeSniffer is a subject in this process: a packet socket in the DUT's namespace,
+// with one planted fault.
+type fakeSniffer struct {
+	sleep  time.Duration // after each frame: a slow subject
+	skip   int64         // of so many frames it drops one itself, and says so
+	hide   int64         // of so many frames it drops one, and says nothing
+	absent bool          // it is not installed
+	broken error         // of Check
+	deaf   bool          // it is ready and never counts
+	stuck  bool          // it is never ready
+	dies   int64         // after so many frames
+	stop   *int          // how often it was stopped
+	buffer uint64
+}
+
+func (s *fakeSniffer) Flags(fs *flag.FlagSet) { fs.Uint64Var(&s.buffer, "buffer", 0, "`octets`") }
+
+func (s *fakeSniffer) Check(context.Context, *host.Local) error {
+	if s.absent {
+		return &host.Missing{What: "the program sniffer", Remedy: [][]string{{"apt-get", "install", "-y", "sniffer"}}}
+	}
+	return s.broken
+}
+
+func (s *fakeSniffer) Start(_ context.Context, e subject.Env) (subject.Running, error) {
+	r := &fakeRunning{fakeSniffer: s, done: make(chan struct{}), over: make(chan struct{})}
+	err := e.Host.View(func(fs.FS) (err error) {
+		protocol := binary.NativeEndian.Uint16([]byte{8, 0}) // ETH_P_IP
+		if r.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(protocol)); err != nil {
+			return err
+		}
+		size := cmp.Or(int(s.buffer), 8<<20)
+		tv := unix.NsecToTimeval(int64(20 * time.Millisecond))
+		return errors.Join(unix.SetsockoptInt(r.socket, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size), unix.SetsockoptTimeval(r.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	})
+	if err != nil {
+		return nil, err
+	}
+	go r.work()
+	return r, nil
+}
+
+type fakeRunning struct {
+	*fakeSniffer
+	socket     int
+	done, over chan struct{}
+	once       sync.Once
+
+	mu           sync.Mutex
+	seen, n, own int64
+	kernel       int64
+	gone         error
+}
+
+func (r *fakeRunning) work() {
+	defer close(r.over)
+	buf := make([]byte, 2048)
+	for {
+		select {
+		case <-r.done:
+			if st, err := unix.GetsockoptTpacketStats(r.socket, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
+				r.kernel = int64(st.Drops)
+			}
+			unix.Close(r.socket)
+			return
+		default:
+		}
+		if n, _, err := unix.Recvfrom(r.socket, buf, 0); err != nil || n < 42 || !bytes.Equal(buf[12:14], []byte{8, 0}) || r.deaf {
+			continue
+		}
+		r.mu.Lock()
+		r.seen++
+		switch {
+		case r.skip > 0 && r.seen%r.skip == 0:
+			r.own++
+		case r.hide > 0 && r.seen%r.hide == 0:
+		default:
+			r.n++
+		}
+		if r.dies > 0 && r.seen == r.dies {
+			r.gone = errors.New("sniffer was ended by signal killed")
+		}
+		r.mu.Unlock()
+		time.Sleep(r.sleep)
+	}
+}
+
+func (r *fakeRunning) Ready(ctx context.Context) error {
+	if !r.stuck {
+		return nil
+	}
+	return errors.New("sniffer was not ready within 1s: no packet socket of it listens")
+}
+
+func (r *fakeRunning) Usage() (result.Usage, error) {
+	var u unix.Rusage
+	err := unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return result.Usage{Subject: "sniffer", CPU: time.Duration(u.Utime.Nano() + u.Stime.Nano()), PeakMemory: 5 << 20, Processes: 1, Source: "getrusage"}, err
+}
+
+func (r *fakeRunning) Stop(context.Context) error {
+	r.once.Do(func() {
+		close(r.done)
+		if r.stop != nil {
+			*r.stop++
+		}
+	})
+	<-r.over
+	return nil
+}
+
+func (r *fakeRunning) Progress() (int64, unit.Instant, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n, unit.Now(), true
+}
+
+func (r *fakeRunning) Ended() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gone
+}
+
+func (r *fakeRunning) Count(context.Context) ([]result.Term, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []result.Term{
+		{Place: result.Socket, Host: "dut", Name: "capture buffer full", From: "PACKET_STATISTICS", N: r.kernel},
+		{Place: result.SubjectAt, Host: "dut", Name: "dropped by the subject", From: "sniffer's own", N: r.own},
+	}, nil
+}
+
+// captureBench has a fake listen in the sandbox.
+func captureBench(t *testing.T, s *fakeSniffer, set map[string]string) (Outcome, []result.Record) {
+	t.Helper()
+	o, recs, err := captureRun(t, build(t, "sandbox", nil), s, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, recs
+}
+
+func captureRun(t *testing.T, bed *lab.Testbed, s *fakeSniffer, set map[string]string) (Outcome, []result.Record, error) {
+	t.Helper()
+	p := newCaptureOf([]subject.Spec{{Name: "sniffer", Work: "count", New: func() subject.Subject { c := *s; return &c }}, {Name: "burner", Work: stressor}})
+	p.standing, p.patience = 300*time.Millisecond, time.Second // it tells its count at once
+	assign(t, p.Flags, map[string]string{"subject": "sniffer"})
+	assign(t, p.Flags, set)
+	if err := p.Check(bed); err != nil {
+		t.Fatal(err)
+	}
+	var recs []result.Record
+	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		o, err := f(ctx)
+		if err != nil {
+			return result.Record{}, err
+		}
+		r := result.Record{Parent: "capture", Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Usage: o.Usage, DUT: o.DUT, Warnings: o.Warnings}
+		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
+		recs = append(recs, r)
+		return r, nil
+	}
+	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		return trial(ctx, cfg, f)
+	}
+	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
+	return o, recs, err
+}
+
+// measuredOf is a figure of the outcome, which must be valid.
+func measuredOf(t *testing.T, o Outcome, name string) float64 {
+	t.Helper()
+	if o.Status == result.Invalid {
+		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	return figure(t, o, name).Value
+}
+
+// A subject that keeps up counts every frame, and the books close.
+func TestCaptureCountsAll(t *testing.T) {
+	testutil.Privileged(t)
+	for _, set := range []map[string]string{
+		{"payload_size": "148", "rate": "2Mbps", "packets": "1000"},
+		{"frame_size": "64", "rate": "3k", "duration": "300ms"},
+		{"frame_size": "imix", "rate": "3k", "duration": "300ms", "burst": "16"},
+	} {
+		t.Run(fmt.Sprint(set), func(t *testing.T) {
+			stops := 0
+			o, recs := captureBench(t, &fakeSniffer{stop: &stops}, set)
+			sent, counted := measuredOf(t, o, "frames_offered"), measuredOf(t, o, "frames_counted")
+			if set["packets"] != "" && sent != 1000 || sent < 890 || counted != sent || o.Status != result.Passed {
+				t.Errorf("%v of %v counted: %s %s", counted, sent, o.Status, o.Reason)
+			}
+			if o.Account.Unexplained != 0 || o.Account.Lost() != 0 || len(o.Account.Drops) != 0 {
+				t.Errorf("the books: %+v", o.Account)
+			}
+			for _, name := range []string{"frames_lost", "drops_before", "drops_kernel", "drops_subject", "frames_unexplained"} {
+				if v := measuredOf(t, o, name); v != 0 {
+					t.Errorf("%s is %v", name, v)
+				}
+			}
+			if end, lag := measuredOf(t, o, "frames_at_end"), measuredOf(t, o, "frames_lag"); end+lag != counted {
+				t.Errorf("%v at the end and %v later are not %v", end, lag, counted)
+			}
+			if measuredOf(t, o, "subject_memory_bytes") != 5<<20 || measuredOf(t, o, "first_frame_s") <= 0 || len(o.Usage) != 3 {
+				t.Errorf("%+v", o.Usage)
+			}
+			if stops != 1 {
+				t.Errorf("it was stopped %d times", stops)
+			}
+			if len(recs) > 0 && set["payload_size"] != "" && o.Load.MeanSize != 194 {
+				t.Errorf("148 octets of payload in frames of %v", o.Load.MeanSize)
+			}
+		})
+	}
+}
+
+// What ends the frames behind the subject is no loss of it.
+func TestCapturePassesWhatTheStackEnds(t *testing.T) {
+	testutil.Privileged(t)
+	o, _ := captureBench(t, &fakeSniffer{}, map[string]string{"rate": "2k", "packets": "500"})
+	measuredOf(t, o, "frames_counted")
+	ended := int64(0)
+	for _, term := range o.Account.Passed {
+		if strings.HasPrefix(term.Name, "after the subject's socket: ") {
+			ended += term.N
+		}
+	}
+	if ended != 500 {
+		t.Errorf("%d frames ended behind the subject: %+v", ended, o.Account.Passed)
+	}
+}
+
+// Planted losses are found under their own names, and those that nobody names stay
+// unexplained.
+func TestCaptureFindsPlantedLoss(t *testing.T) {
+	testutil.Privileged(t)
+	t.Run("its own", func(t *testing.T) {
+		o, _ := captureBench(t, &fakeSniffer{skip: 10}, map[string]string{"rate": "2k", "packets": "1000"})
+		if lost, own := measuredOf(t, o, "frames_lost"), measuredOf(t, o, "drops_subject"); lost < 99 || lost > 101 || math.Abs(own-lost) > 1 || o.Status != result.Failed {
+			t.Errorf("%v lost, %v of them its own: %s %s", lost, own, o.Status, o.Reason)
+		}
+		if !strings.Contains(o.Reason, "dropped by the subject (subject)") {
+			t.Errorf("the reason %q does not say where", o.Reason)
+		}
+	})
+	t.Run("hidden", func(t *testing.T) {
+		o, _ := captureBench(t, &fakeSniffer{hide: 10}, map[string]string{"rate": "2k", "packets": "1000"})
+		if lost, unexplained := measuredOf(t, o, "frames_lost"), measuredOf(t, o, "frames_unexplained"); lost < 99 || lost > 101 || unexplained != lost {
+			t.Errorf("%v lost, %v unexplained", lost, unexplained)
+		}
+	})
+	t.Run("kernel", func(t *testing.T) {
+		o, _ := captureBench(t, &fakeSniffer{sleep: 2 * time.Millisecond}, map[string]string{"rate": "20k", "packets": "4000", "buffer": "65536"})
+		lost, kernel := measuredOf(t, o, "frames_lost"), measuredOf(t, o, "drops_kernel")
+		if lost < 1000 || kernel != lost || o.Account.Unexplained != 0 {
+			t.Errorf("%v lost, %v of them by the kernel: %+v", lost, kernel, o.Account)
+		}
+	})
+}
+
+// A slow subject with room for all of it lags, and loses nothing.
+func TestCaptureTellsLagFromLoss(t *testing.T) {
+	testutil.Privileged(t)
+	o, _ := captureBench(t, &fakeSniffer{sleep: 2 * time.Millisecond}, map[string]string{"rate": "4k", "packets": "800"})
+	if lost, lag, drain := measuredOf(t, o, "frames_lost"), measuredOf(t, o, "frames_lag"), measuredOf(t, o, "drain_s"); lost != 0 || lag < 200 || drain < 0.5 {
+		t.Errorf("%v lost, %v late, %v s: 800 frames in 0.2 s take it 1.6 s", lost, lag, drain)
+	}
+}
+
+// A subject that is missing is skipped, one that fails gives one sentence.
+func TestCaptureOfBrokenSubjects(t *testing.T) {
+	testutil.Privileged(t)
+	bed := build(t, "sandbox", nil)
+	set := map[string]string{"rate": "1k", "packets": "100"}
+	var missing *host.Missing
+	if _, _, err := captureRun(t, bed, &fakeSniffer{absent: true}, set); !errors.As(err, &missing) || len(missing.Remedy) == 0 {
+		t.Errorf("a missing subject: %v", err)
+	}
+	for _, c := range []struct {
+		s    fakeSniffer
+		want string
+	}{
+		{fakeSniffer{broken: errors.New("the environment is damaged")}, "sniffer: the environment is damaged"},
+		{fakeSniffer{stuck: true}, "sniffer was not ready within 1s: no packet socket of it listens"},
+		{fakeSniffer{dies: 40}, "sniffer was ended by signal killed"},
+		{fakeSniffer{deaf: true}, "sniffer: it is ready and does not count"},
+	} {
+		stops := 0
+		c.s.stop = &stops
+		o, recs, err := captureRun(t, bed, &c.s, set)
+		if err != nil || o.Status != result.Failed || !strings.HasPrefix(o.Reason, c.want) {
+			t.Errorf("%s: %s %q, %v", c.want, o.Status, o.Reason, err)
+		}
+		if len(recs) > 2 && stops != 1 { // self-test, empty box, trial
+			t.Errorf("%s: it was stopped %d times", c.want, stops)
+		}
+		if len(o.Values) != 0 {
+			t.Errorf("%s: it has figures: %v", c.want, o.Values)
+		}
+	}
+}
+
+// The limit of a subject of known speed is found.
+func TestCaptureSearch(t *testing.T) {
+	testutil.Privileged(t)
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	const cost = 500 * time.Microsecond // a sleep takes some 60 us more
+	o, recs := captureBench(t, &fakeSniffer{sleep: cost, stop: new(int)}, map[string]string{"buffer": "65536"})
+	v := figure(t, o, "lossless_fps")
+	if o.Status == result.Invalid {
+		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	if v.Value < 200 || v.Value > 1.3/cost.Seconds() {
+		t.Errorf("%v frame/s without loss, and it can count 2000 at most (%d trials)", v.Value, len(recs))
+	}
+	if over := measuredOf(t, o, "counting_overload_fps"); over > 1.5/cost.Seconds() {
+		t.Errorf("%v frame/s counted under overload", over)
+	}
+}
+
+func TestCaptureParameters(t *testing.T) {
+	for _, c := range []struct {
+		set  map[string]string
+		want string
+	}{
+		{map[string]string{"payload_size": "148", "frame_size": "64"}, "give one of them"},
+		{map[string]string{"payload_size": "4"}, "64"},
+		{map[string]string{"packets": "10", "duration": "1s", "rate": "1k"}, "give one of them"},
+		{map[string]string{"rate": "search", "packets": "10"}, "leave packets and duration out"},
+		{map[string]string{"method": "published", "rate": "2Mbps"}, "give payload_size"},
+		{map[string]string{"method": "published", "rate": "2k", "payload_size": "148"}, "in bit/s"},
+		{map[string]string{"method": "published", "rate": "1Mbps", "payload_size": "1448", "packets": "40000"}, "the frames take"},
+		{map[string]string{"window": "10s", "rate": "1k"}, "only method published"},
+		{map[string]string{"subject": "burner"}, "it captures nothing"},
+		{map[string]string{"subject": "nothing"}, "there are sniffer"},
+		{map[string]string{"file": "own.yaml"}, "subject sniffer has no such parameter"},
+		{map[string]string{"duration": "1ms", "rate": "1k"}, "10ms"},
+		{map[string]string{"buffer": "4096", "rate": "1k"}, ""},
+		{map[string]string{"method": "published", "rate": "2Mbps", "payload_size": "1448", "packets": "4000"}, ""},
+	} {
+		p := newCaptureOf([]subject.Spec{{Name: "sniffer", Work: "count", New: func() subject.Subject { return &fakeSniffer{} }}, {Name: "burner", Work: stressor}})
+		assign(t, p.Flags, map[string]string{"subject": "sniffer"})
+		assign(t, p.Flags, c.set)
+		err := p.Check(nil)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: %v, want %q", c.set, err, c.want)
+		}
+	}
+}
+
+// Both methods' rates are those of what they say.
+func TestCaptureRates(t *testing.T) {
+	for _, c := range []struct {
+		set  map[string]string
+		want float64
+	}{
+		{map[string]string{"rate": "200k"}, 200e3},
+		{map[string]string{"rate": "2Mbps", "payload_size": "148"}, 2e6 / 8 / 194},
+		{map[string]string{"rate": "2Mbps", "payload_size": "148", "method": "published"}, 2e6 / 8 / 148},
+		{map[string]string{"rate": "20Mbit/s", "frame_size": "1518"}, 20e6 / 8 / 1518},
+	} {
+		p := newCaptureOf(nil)
+		assign(t, p.Flags, c.set)
+		if got := float64(p.framesPerSecond()); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%v: %v frame/s, want %v", c.set, got, c.want)
+		}
+	}
+}

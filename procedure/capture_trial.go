@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A capturePoint is one subject at one load, or whose limit is searched. One trial:
+//
+//	p0 ====== lan | XDP > backlog > the subject's socket | IP: another host's, ended
+//	          <- counters before the socket -> <- its own -> <- not the subject's loss ->
+//
+//	start -> ready -> probe frames until it counts -> Book.Begin
+//	      -> traffic, its count read at 10 Hz -> drain: the count stands still
+//	      -> Book.Balance -> stopped, its own drop counters -> account
+//
+// Frames carry the MAC address of nobody, as they do behind a mirror port: the DUT's IP
+// layer ends each one, after the subject's socket has had its copy.
+type capturePoint struct {
+	*Capture
+	env     *Env
+	effort  captureEffort
+	ceiling unit.FrameRate
+	tx      engine.Transmitter
+	book    *ledger.Book
+	dut     host.Port // that the subject listens to
+	stream  engine.Stream
+	emptied float64 // CPU seconds a frame of the empty box at the load to come; below 0: not known
+	failed  string  // why no trial of the subject came about
+	out     Outcome
+}
+
+// nobody is a MAC address that no port of the testbed has.
+var nobody = [6]byte{0x02, 0xbd, 0, 0, 0, 0xff}
+
+const (
+	captureStream = 1
+	probeStream   = 0xffff
+
+	readyPatience = 90 * time.Second // subjects have less of their own
+	probePause    = 100 * time.Millisecond
+	readingPause  = 20 * time.Millisecond // subjects tell at 10 Hz
+	drainMost     = 30 * time.Second
+	stopPatience  = 30 * time.Second
+)
+
+// open is closed by close.
+func (m *capturePoint) open(ctx context.Context) (err error) {
+	bed := m.env.Bed
+	path := bed.Path(0, min(1, len(bed.Ports)-1), false)
+	if len(path.Hops) < 2 || path.Hops[1].Place != result.DUTNIC {
+		return fmt.Errorf("topology %s: there is no port of the DUT behind the tester's", bed.Topology)
+	}
+	if bed.Serve != nil {
+		if err := bed.Serve(ctx, lab.Service{Kind: lab.Listening, Flows: 1}); err != nil {
+			return err
+		}
+	}
+	path.Hops = path.Hops[:2]
+	path.Name = path.Hops[0].Port.Name + "-to-" + path.Hops[1].Port.Name
+	m.dut = path.Hops[1].Port
+	to := bed.Ports[0]
+	if len(bed.Ports) > 1 {
+		to = bed.Ports[1]
+	}
+	m.stream = engine.Stream{ID: captureStream, Frames: between(bed.Ports[0], to, m.mix(), 1, false)}
+	m.stream.Frames.DstMAC = nobody
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	if m.tx, err = bed.Engine.OpenTransmitter(ctx, []host.Port{bed.Ports[0].Port}, bed.TesterCPU); err != nil {
+		return err
+	}
+	// Bare: the tracepoint would see every frame that ends after the subject.
+	if m.book, err = ledger.OpenBare([]ledger.Path{path}, bed.Sources...); err == nil {
+		m.book.Settle = effortOf(m.preset.value).settle
+	}
+	return err
+}
+
+func (m *capturePoint) close() (err error) {
+	if m.book != nil {
+		m.book.Close()
+	}
+	if m.tx != nil {
+		err = m.tx.Close()
+	}
+	if bed := m.env.Bed; bed.Serve != nil { // leave the port as it was
+		err = errors.Join(err, bed.Serve(context.Background(), lab.Service{Kind: "route", Flows: 1}))
+	}
+	return err
+}
+
+// loadWords are l's part of a trial's identity.
+func loadWords(l engine.Load) []result.Pair {
+	cfg := []result.Pair{{Key: "rate", Value: strconv.FormatFloat(float64(l.Rate), 'f', 0, 64)}}
+	if l.Count > 0 {
+		return append(cfg, result.Pair{Key: "frames", Value: strconv.FormatUint(l.Count, 10)})
+	}
+	return append(cfg, result.Pair{Key: "duration", Value: l.Duration.String()})
+}
+
+// empty measures once a run what the load costs the box while nobody listens.
+func (m *capturePoint) empty(ctx context.Context, l engine.Load) error {
+	m.emptied = -1
+	bed := m.env.Bed
+	if len(bed.Threads) == 0 {
+		return nil // its work cannot be told from the tester's
+	}
+	cfg := append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, loadWords(l)...)
+	key := "empty-box"
+	for _, p := range cfg {
+		key += "/" + p.Value
+	}
+	rec, err := m.env.Once(ctx, key, cfg, func(ctx context.Context) (Outcome, error) {
+		o, _, err := m.send(ctx, l, func(context.Context, unit.Instant, int64) error { return nil })
+		if err != nil {
+			return o, err
+		}
+		a := o.Account
+		for _, t := range a.Passed {
+			if t.Place == result.DUTNIC && t.Link == m.dut.Name && strings.HasSuffix(t.From, " rx_packets") {
+				a.Received = t.N
+			}
+		}
+		settleAccount(a, nil)
+		o.Status, o.Ceiling = result.Passed, m.ceiling
+		if o.DUT != nil {
+			o.Values = append(o.Values, value("receive_cpu_s", o.DUT.Ran*seconds(o.Phases[0])))
+		}
+		return o, nil
+	})
+	if err != nil {
+		return err
+	}
+	if v := rec.Value("receive_cpu_s"); v != nil && rec.Status == result.Passed && rec.Account != nil && rec.Account.Accepted > 0 {
+		m.emptied = v.Value / float64(rec.Account.Accepted)
+	}
+	return nil
+}
+
+// seconds is how long a phase lasted.
+func seconds(p result.Phase) float64 { return float64(p.End-p.Begin) / 1e9 }
+
+// send offers l and closes the box's own books; after is called as soon as the last
+// frame has left, before they are.
+func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx context.Context, end unit.Instant, accepted int64) error) (o Outcome, sent engine.TxReport, err error) {
+	if err := m.book.Begin(ctx); err != nil {
+		return o, sent, err
+	}
+	watch := start(m.env.Bed)
+	reports, err := m.tx.Transmit(ctx, l, m.stream)
+	watch.stop()
+	if err != nil {
+		return o, sent, err
+	}
+	sent = reports[0]
+	if err := after(ctx, sent.Last, int64(sent.Accepted)); err != nil {
+		return o, sent, err
+	}
+	a, err := m.book.Balance(ctx, func(context.Context) (ledger.Ends, error) {
+		// Where frames went in the end is not asked here: the box's counters are.
+		return ledger.Ends{Intended: sent.Intended, Accepted: sent.Accepted, Refused: sent.Refused, NotSent: sent.NotSent, Received: sent.Accepted}, nil
+	})
+	if err != nil {
+		return o, sent, err
+	}
+	a.Received = 0
+	o = Outcome{Account: &a, Load: &result.Load{
+		MeanSize: m.mix().Mean(), Streams: 1, Backend: m.env.Bed.Engine.Name(),
+		Intended: l.Mean(), Offered: sent.Offered, Peak: sent.Peak, Batch: sent.Batch,
+		Late: int64(sent.Late), Stalls: int64(sent.Stalls), LongestStall: int64(sent.LongestStall),
+	}}
+	o.Phases = []result.Phase{{Name: "traffic", Begin: sent.First, End: max(sent.Last, sent.First+1)}}
+	watch.tell(ctx, &o, sent.First, o.Phases[0].End)
+	return o, sent, nil
+}
+
+// settleAccount makes a the subject's account: what ended before its socket is lost to
+// it, what the stack did with the frames after it is a checkpoint, and own are its
+// drops.
+func settleAccount(a *result.Account, own []result.Term) {
+	var before []result.Term
+	for _, t := range a.Drops {
+		if slices.Index(result.Places, t.Place) <= slices.Index(result.Places, result.Softnet) {
+			before = append(before, t)
+		} else {
+			t.Name = "after the subject's socket: " + t.Name
+			a.Passed = append(a.Passed, t)
+		}
+	}
+	a.Drops = append(before, own...)
+	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
+}
+
+// trial carries out one load with the subject. m.failed says why the subject gave no
+// figures.
+func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.Load) (result.Record, error) {
+	cfg := append([]result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}, loadWords(l)...)
+	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		o, err := m.capture(ctx, l)
+		var broken *subjectError
+		if errors.As(err, &broken) && ctx.Err() == nil {
+			o.Status, o.Reason, o.Load, o.Account, o.Values = result.Failed, m.said(broken.err), nil, nil, nil
+			return o, nil
+		}
+		o.Ceiling = m.ceiling
+		return o, err
+	})
+	if err == nil && rec.Load == nil && rec.Status == result.Failed {
+		m.failed = rec.Reason
+		m.out.Status, m.out.Reason = rec.Status, rec.Reason
+	}
+	return rec, err
+}
+
+// A subjectError is the subject's fault, in a sentence.
+type subjectError struct{ err error }
+
+func (e *subjectError) Error() string { return e.err.Error() }
+func (e *subjectError) Unwrap() error { return e.err }
+
+func fault(format string, args ...any) error { return &subjectError{fmt.Errorf(format, args...)} }
+
+// capture is one trial. A *subjectError is the subject's fault.
+func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, err error) {
+	dir, err := host.MakeScratch()
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c, err := m.begin(ctx, l, dir)
+	if err != nil {
+		return o, err
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			err = errors.Join(err, m.end(ctx, c))
+		}
+	}()
+	main := mainOf(c.run)
+	reader := c.follow(ctx)
+	var d drained
+	var alone mainUse
+	o, sent, err := m.send(ctx, l, func(ctx context.Context, end unit.Instant, accepted int64) (err error) {
+		reader()
+		if d, err = c.drain(ctx, end, accepted, m.standing); err != nil {
+			return err
+		}
+		if w := m.watched(); w > 0 {
+			alone, err = main.over(ctx, c, w-lasts(l)-time.Duration(unit.Now()-end))
+		}
+		return err
+	})
+	reader()
+	if err != nil {
+		return o, err
+	}
+	if err := c.gone(); err != nil {
+		return o, err
+	}
+	stopped = true
+	if err := m.end(ctx, c); err != nil {
+		return o, fault("it did not end: %w", err)
+	}
+	if err := c.gone(); err != nil { // killed, for it did not obey
+		return o, err
+	}
+	m.settle(ctx, &o, c, d)
+	m.figures(&o, c, d, sent)
+	if w := m.watched(); w > 0 {
+		o.Values = append(o.Values, alone.values(w)...)
+		if !alone.known {
+			o.Warnings = append(o.Warnings, "the main process alone could not be watched")
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/reference"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Capture is what procedure capture found at a row; a figure that was not measured is
+// nil. All but those of the search are of one trial: that at the limit, or at the rate
+// given.
+type Capture struct {
+	Subject string `json:"subject"`
+	Payload int    `json:"payload_size,omitempty"` // octets of UDP payload that were asked for; 0: a frame size was
+	Rate    string `json:"rate"`                   // as it was given; "search": none was
+	Packets int    `json:"packets,omitempty"`      // that were asked for; 0: a duration was
+	Burst   int    `json:"burst,omitempty"`        // frames back to back; 0: equal gaps
+	Buffer  int    `json:"buffer,omitempty"`       // octets; 0: the subject's own
+	Method  string `json:"method"`                 // ours, published
+
+	Lossless    *Figure `json:"lossless_fps,omitempty"` // highest rate of which every frame was counted
+	LosslessBPS *Figure `json:"lossless_bps,omitempty"` // layer 2
+	Thousandth  *Figure `json:"counted_0_1pct_fps,omitempty"`
+	FiveOfThem  *Figure `json:"counted_0_5pct_fps,omitempty"`
+	Overload    *Figure `json:"counting_overload_fps,omitempty"`
+
+	Offered     *Figure `json:"capture_offered_fps,omitempty"`
+	Sent        *Figure `json:"frames_offered,omitempty"`
+	Counted     *Figure `json:"frames_counted,omitempty"`
+	AtEnd       *Figure `json:"frames_at_end,omitempty"` // when the last frame had left
+	Lag         *Figure `json:"frames_lag,omitempty"`
+	Drain       *Figure `json:"drain_s,omitempty"`
+	Lost        *Figure `json:"frames_lost,omitempty"`
+	Before      *Figure `json:"drops_before,omitempty"`
+	Kernel      *Figure `json:"drops_kernel,omitempty"`
+	Own         *Figure `json:"drops_subject,omitempty"`
+	Unexplained *Figure `json:"frames_unexplained,omitempty"`
+
+	CPU       *Figure `json:"subject_cpu_per_frame_s,omitempty"` // of the whole process tree
+	Share     *Figure `json:"subject_cpu_share,omitempty"`
+	Host      *Figure `json:"host_cpu_per_frame_s,omitempty"` // with the kernel's receive work
+	Above     *Figure `json:"host_cpu_above_per_frame_s,omitempty"`
+	Memory    *Figure `json:"subject_memory_bytes,omitempty"`
+	Processes *Figure `json:"subject_processes,omitempty"`
+	Startup   *Figure `json:"startup_s,omitempty"`
+	First     *Figure `json:"first_frame_s,omitempty"`
+
+	MainShare  *Figure `json:"main_cpu_share,omitempty"` // method published: of the main process alone
+	MainMemory *Figure `json:"main_memory_bytes,omitempty"`
+
+	Published []Published `json:"published,omitempty"` // figures of the same subject, payload and rate
+}
+
+// A Published is a published figure beside what was measured here the same way.
+type Published struct {
+	Source  string   `json:"source"`
+	Metric  string   `json:"metric"`
+	Value   float64  `json:"value"`
+	Unit    string   `json:"unit"`
+	Here    *float64 `json:"here,omitempty"` // in the same unit
+	Lo      *float64 `json:"lo,omitempty"`
+	Hi      *float64 `json:"hi,omitempty"`
+	Note    string   `json:"note,omitempty"`    // what is known to be wrong or unfair in it
+	Caution string   `json:"caution,omitempty"` // and in all figures of its source
+}
+
+const (
+	captureProcedure = "capture"
+	methodPublished  = "published"
+	searched         = "search"
+	payloadIn        = 46          // a frame's octets beside UDP payload
+	emptyBox         = "empty-box" // parent of the trials without a subject
+)
+
+// publishedAs are subjects that were published under another name.
+var publishedAs = map[string]string{"pypcap": "pypcap+dpkt"}
+
+// captureOf is nil for rows of other procedures.
+func captureOf(p result.Record, at func(metric string) *Figure) *Capture {
+	if p.Procedure != captureProcedure {
+		return nil
+	}
+	number := func(key string) int {
+		n, _ := strconv.Atoi(result.Get(p.Config, key))
+		return n
+	}
+	c := &Capture{
+		Subject: result.Get(p.Config, "subject"), Payload: number("payload_size"), Rate: result.Get(p.Config, "rate"),
+		Packets: number("packets"), Burst: number("burst"), Buffer: number("buffer"), Method: result.Get(p.Config, "method"),
+
+		Lossless: at("lossless_fps"), LosslessBPS: at("lossless_bps"), Thousandth: at("counted_0_1pct_fps"), FiveOfThem: at("counted_0_5pct_fps"), Overload: at("counting_overload_fps"),
+		Offered: at("capture_offered_fps"), Sent: at("frames_offered"), Counted: at("frames_counted"), AtEnd: at("frames_at_end"), Lag: at("frames_lag"), Drain: at("drain_s"), Lost: at("frames_lost"),
+		Before: at("drops_before"), Kernel: at("drops_kernel"), Own: at("drops_subject"), Unexplained: at("frames_unexplained"),
+		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Host: at("host_cpu_per_frame_s"), Above: at("host_cpu_above_per_frame_s"),
+		Memory: at("subject_memory_bytes"), Processes: at("subject_processes"), Startup: at("startup_s"), First: at("first_frame_s"),
+		MainShare: at("main_cpu_share"), MainMemory: at("main_memory_bytes"),
+	}
+	c.Published = c.published()
+	return c
+}
+
+// published are the figures of the same subject, payload and rate, where the point was
+// measured by the published method.
+func (c *Capture) published() (out []Published) {
+	rate, err := unit.ParseBitRate(c.Rate)
+	if c.Method != methodPublished || c.Payload == 0 || err != nil {
+		return nil
+	}
+	payload := reference.Level{Factor: "udp_payload_bytes", Value: strconv.Itoa(c.Payload)}
+	var figures []reference.Figure
+	subject := cmp.Or(publishedAs[c.Subject], c.Subject)
+	if c.Packets > 0 {
+		if rate != 2e6 {
+			return nil // the study's one rate of fixed counts
+		}
+		figures = reference.Of("capture_fixed_count", subject, payload, reference.Level{Factor: "packets", Value: strconv.Itoa(c.Packets)})
+	} else {
+		figures = reference.Of("capture_fixed_rate_10s", subject, payload, reference.Level{Factor: "rate_mbit", Value: strconv.FormatFloat(float64(rate)/1e6, 'g', -1, 64)})
+	}
+	for _, f := range figures {
+		var here *Figure
+		scale := 1.0
+		switch f.Metric {
+		case "cpu_percent_mean":
+			here, scale = c.MainShare, 100
+		case "rss_peak_max":
+			here, scale = c.MainMemory, 1.0/1024
+		case "packets_counted_mean":
+			here = c.Counted
+		default:
+			continue // what the sender said
+		}
+		p := Published{Source: f.Source, Metric: f.Metric, Value: f.Value, Unit: f.Unit, Note: f.Note}
+		if s, ok := reference.SourceOf(f.Source); ok {
+			p.Caution = s.Caution
+		}
+		if here != nil {
+			p.Here = ptr(here.Value * scale)
+			if here.Lo != nil && here.Hi != nil {
+				p.Lo, p.Hi = ptr(*here.Lo*scale), ptr(*here.Hi*scale)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// orderCapture puts small payloads first, then low rates, then subjects by name.
+func orderCapture(a, b *Capture) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Payload, b.Payload), cmp.Compare(a.Packets, b.Packets), cmp.Compare(rateOf(a.Rate), rateOf(b.Rate)), cmp.Compare(a.Burst, b.Burst), cmp.Compare(a.Buffer, b.Buffer), strings.Compare(a.Method, b.Method), strings.Compare(a.Subject, b.Subject))
+}
+
+// rateOf orders rates as they are given; one that is searched comes last.
+func rateOf(text string) float64 {
+	if v, err := unit.ParseBitRate(text); err == nil {
+		return float64(v)
+	}
+	if v, err := unit.ParseFrameRate(text); err == nil {
+		return float64(v)
+	}
+	return math.Inf(1)
+}
+
+// size is what was asked for in words: "148 B payload", "64 B".
+func (c *Capture) size(r Row) string {
+	if c.Payload > 0 {
+		return strconv.Itoa(c.Payload) + " B payload"
+	}
+	return c.frames(r)
+}
+
+// frames is the row's cell under "frames": "148+46 B" is 148 octets of payload in
+// frames of 194.
+func (c *Capture) frames(r Row) string {
+	if c.Payload > 0 {
+		return fmt.Sprintf("%d+%d B", c.Payload, payloadIn)
+	}
+	return frameWords(cmp.Or(strings.TrimPrefix(r.FrameSize, "0"), "64"))
+}
+
+// how is what else tells the row from others, "at 2Mbps" first.
+func (c *Capture) how() (words []string) {
+	if c.Rate != searched {
+		words = append(words, "at "+c.Rate)
+	}
+	if c.Packets > 0 {
+		words = append(words, count(c.Packets, "packet"))
+	}
+	if c.Burst > 1 {
+		words = append(words, "bursts of "+strconv.Itoa(c.Burst))
+	}
+	if c.Buffer > 0 {
+		words = append(words, "buffer "+strings.TrimSpace(unit.SI(float64(c.Buffer)))+"B")
+	}
+	if c.Method == methodPublished {
+		words = append(words, "published method")
+	}
+	return words
+}
+
+// load is the row's cell under "load": how, in short.
+func (c *Capture) load() string {
+	words := []string{c.Rate}
+	switch {
+	case c.Rate == searched:
+		words[0] = "at the limit"
+	case c.Packets > 0:
+		words[0] = fmt.Sprintf("%d at %s", c.Packets, c.Rate)
+	}
+	if c.Burst > 1 {
+		words = append(words, "bursts "+strconv.Itoa(c.Burst))
+	}
+	if c.Buffer > 0 {
+		words = append(words, strings.TrimSpace(unit.SI(float64(c.Buffer)))+"B")
+	}
+	return strings.Join(words, ", ")
+}
+
+// time is a duration, "-" where there is none.
+func (f *Figure) time() string {
+	if f == nil {
+		return "-"
+	}
+	return seconds(&f.Value)
+}
+
+// summary is the row in a sentence's second half.
+func (c *Capture) summary() string {
+	var parts []string
+	switch {
+	case c.Lossless != nil:
+		parts = append(parts, quantity(c.Lossless.Value, "frame/s", c.Lossless.Bound)+" of which every frame is counted")
+	case c.Counted != nil && c.Sent != nil:
+		parts = append(parts, fmt.Sprintf("%s of %s frames counted", thousands(int64(c.Counted.Value)), thousands(int64(c.Sent.Value))))
+	}
+	if c.Overload != nil {
+		parts = append(parts, quantity(c.Overload.Value, "frame/s", "")+" counted under overload")
+	}
+	if c.CPU != nil {
+		parts = append(parts, unit.SI(c.CPU.Value)+"s of CPU for each")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A captureTables is the tables of capture.
+type captureTables struct{ limit, counts, lost, cost, takes, published *table }
+
+func newCaptureTables() captureTables {
+	make := func(title string, cols ...string) *table {
+		t := &table{title: title, head: append([]string{"subject", "frames", "load"}, cols...), right: []bool{false, true, false}}
+		for _, c := range cols {
+			t.right = append(t.right, c != notesColumn)
+		}
+		return t
+	}
+	t := captureTables{
+		limit:     make("Capture: highest rate of which every frame is counted, a thousandth and five are not; under overload (frame/s)", "found", "interval", "0.1 %", "0.5 %", "overload", notesColumn),
+		counts:    make("Capture: frames sent and counted: when the last one had left, later, at last", "sent", "at end", "later", "within", "counted", "lost", notesColumn),
+		lost:      make("Capture: where the lost frames ended", "lost", "before", "kernel", "subject", "unexplained", notesColumn),
+		cost:      make("What capturing costs: CPU a frame, of one CPU, with the kernel's work and above the empty box", "a frame", "of one", "kernel too", "above", notesColumn),
+		takes:     make("What a subject takes: memory of its tree, processes, time until it is ready and has counted its first frame", "memory", "processes", "ready", "first frame", notesColumn),
+		published: make("Published figures beside this box, by the published method", "figure", "here", "range", "published", notesColumn),
+	}
+	t.published.right[3] = false
+	return t
+}
+
+// add puts r's figures into the tables that they belong to; notes writes texts under a
+// table and returns their marks.
+func (t captureTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
+	c := r.Capture
+	id := []string{c.Subject, c.frames(r), c.load()}
+	if r.Beside != "" {
+		id[0] += ", " + r.Beside
+	}
+	add := func(t *table, texts []string, cells ...string) {
+		t.add(slices.Concat(id, cells, []string{notes(t, texts)})...)
+	}
+	if c.Rate == searched {
+		add(t.limit, own, c.Lossless.si(""), c.Lossless.interval(""), c.Thousandth.si(""), c.FiveOfThem.si(""), c.Overload.si(""))
+		own = nil
+	}
+	if c.Sent != nil || len(own) > 0 {
+		add(t.counts, own, c.Sent.whole(), c.AtEnd.whole(), c.Lag.whole(), c.Drain.time(), c.Counted.whole(), c.Lost.whole())
+	}
+	if c.Lost != nil && (c.Lost.Value != 0 || c.Unexplained != nil && c.Unexplained.Value != 0) {
+		add(t.lost, nil, c.Lost.whole(), c.Before.whole(), c.Kernel.whole(), c.Own.whole(), c.Unexplained.whole())
+	}
+	if c.Sent != nil {
+		add(t.cost, nil, c.CPU.time(), c.Share.share(), c.Host.time(), c.Above.time())
+		add(t.takes, nil, c.Memory.si("B"), c.Processes.whole(), c.Startup.time(), c.First.time())
+	}
+	for _, p := range c.Published {
+		var texts []string
+		for _, s := range []string{p.Note, p.Caution} {
+			if s != "" {
+				texts = append(texts, p.Source+": "+s)
+			}
+		}
+		add(t.published, texts, publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit))
+	}
+}
+
+var publishedWords = map[string]string{"cpu_percent_mean": "CPU", "rss_peak_max": "memory", "packets_counted_mean": "counted"}
+
+// decimal is a figure in the unit that it was published in.
+func decimal(v *float64, sym string) string {
+	if v == nil {
+		return "-"
+	}
+	digits := 1
+	if math.Abs(*v) >= 1000 {
+		digits = 0
+	}
+	s := strconv.FormatFloat(*v, 'f', digits, 64)
+	switch sym {
+	case "packets", "":
+		return s
+	}
+	return s + " " + sym
+}
+
+func publishedRange(p Published) string {
+	if p.Lo == nil || p.Hi == nil || *p.Lo == *p.Hi {
+		return "-"
+	}
+	return decimal(p.Lo, "") + "–" + decimal(p.Hi, "")
+}
+
+func (t captureTables) all() []*table {
+	return []*table{t.limit, t.counts, t.lost, t.cost, t.takes, t.published}
+}

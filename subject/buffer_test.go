@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
+	"boxdyno/internal/testutil"
+)
+
+// A buffer that is set holds what comes while its program stands still: all of it
+// where it is large, and not where it is small. The program says what it lost.
+func TestBuffers(t *testing.T) {
+	const n = 10_000
+	for _, name := range []string{"tcpdump", "dumpcap", "libpcap", "python-socket", "scapy", "pcapy-ng"} {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []uint64{64 << 10, 64 << 20} {
+				testutil.NoLeaks(t)
+				from, to := pair(t)
+				spec, err := Find(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := spec.New().(*Capture)
+				c.Buffer = size
+				r, err := c.Run(t.Context(), Env{Port: to})
+				var missing *host.Missing
+				if errors.As(err, &missing) {
+					t.Skip(missing)
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = r.process.Kill() })
+				if err := r.Ready(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.process.Signal(unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond) // a signal's way
+				send(t, from, n, 100_000)
+				if err := r.process.Signal(unix.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				sent, last := int64(n), int64(-n)
+				eventually(t, "its counter has moved and stands still", func() bool {
+					if name == "dumpcap" { // which tells its count when frames come
+						send(t, from, 1, 100_000)
+						sent++
+					}
+					time.Sleep(500 * time.Millisecond)
+					now, _, _ := r.Progress()
+					still := now > 0 && now-last <= 1
+					last = now
+					return still
+				})
+				if err := errors.Join(r.Stop(t.Context()), r.Ended()); err != nil {
+					t.Fatal(err)
+				}
+				got := r.Totals()
+				if small := size < 1<<20; small != (got.Kernel > 0) || got.Captured+got.Kernel != sent {
+					t.Errorf("with a buffer of %d octets it says %+v of %d frames", size, got, sent)
+				}
+			}
+		})
+	}
+}
+
+// What the kernel holds back when a subject is stopped is counted all the same.
+func TestStopWaitsForTheKernel(t *testing.T) {
+	const n = 300
+	for _, name := range []string{"tcpdump", "dumpcap", "libpcap", "pcapy-ng"} {
+		t.Run(name, func(t *testing.T) {
+			testutil.NoLeaks(t)
+			from, to := pair(t)
+			spec, err := Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := spec.New().(*Capture).Run(t.Context(), Env{Port: to})
+			var missing *host.Missing
+			if errors.As(err, &missing) {
+				t.Skip(missing)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = r.process.Kill() })
+			if err := r.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			send(t, from, n, 100_000)
+			if err := errors.Join(r.Stop(t.Context()), r.Ended()); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Totals(); got.Captured+got.Kernel != n {
+				t.Errorf("of %d frames it says %+v", n, got)
+			}
+		})
+	}
+}

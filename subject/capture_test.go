@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// pair makes two ports wired to each other in a namespace of their own.
+func pair(t testing.TB) (a, b host.Port) {
+	t.Helper()
+	testutil.Privileged(t)
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	err = netns.Do(ns.Path(), func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "a"
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "b"}); err != nil {
+			return err
+		}
+		for _, name := range []string{"a", "b"} {
+			l, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkSetUp(l)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host.Port{Netns: ns.Path(), Name: "a"}, host.Port{Netns: ns.Path(), Name: "b"}
+}
+
+// send offers n frames of 148 octets of UDP payload.
+func send(t *testing.T, p host.Port, n uint64, rate unit.FrameRate) {
+	t.Helper()
+	b, err := engine.Open("packet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := b.OpenTransmitter(t.Context(), []host.Port{p}, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	reports, err := tx.Transmit(t.Context(), engine.Load{Count: n, Rate: rate}, engine.Stream{Frames: frame.Spec{
+		Sizes: []unit.FrameSize{194}, Flows: 1, SrcMAC: [6]byte{2, 0, 0, 0, 0, 1}, DstMAC: [6]byte{2, 0, 0, 0, 0, 2},
+		Src: netip.MustParseAddr("198.18.0.2"), Dst: netip.MustParseAddr("198.19.0.2"), SrcPort: frame.FirstPort, DstPort: frame.Port,
+	}})
+	if err != nil || reports[0].Accepted != n {
+		t.Fatalf("%+v, %v", reports, err)
+	}
+}
+
+// eventually waits for what other processes do.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// ours builds boxdyno, whose meters are subjects.
+func ours(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("needs the go command, which builds the subject")
+	}
+	program := filepath.Join(t.TempDir(), "boxdyno")
+	if out, err := exec.Command("go", "build", "-o", program, "boxdyno/cmd/boxdyno").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	Program = program
+	t.Cleanup(func() { Program = "" })
+}
+
+// Every subject that is installed sees each frame that is sent to its port, or says
+// that it was dropped, at a low rate and in a burst, and leaves nothing behind.
+func TestSubjectsCount(t *testing.T) {
+	for _, spec := range All {
+		c, ok := spec.New().(*Capture)
+		if !ok || spec.Name == Own {
+			continue
+		}
+		t.Run(spec.Name, func(t *testing.T) {
+			testutil.NoLeaks(t)
+			from, to := pair(t)
+			if strings.HasPrefix(spec.Name, "af_") {
+				ours(t)
+			}
+			var missing *host.Missing
+			if err := c.Check(t.Context(), nil); errors.As(err, &missing) {
+				t.Skip(missing)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			r, err := c.Run(t.Context(), Env{Port: to, CPUs: []int{0}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Ready(t.Context()); err != nil {
+				t.Fatalf("%v\n%s", errors.Join(err, r.Stop(t.Context())), r.log.String())
+			}
+			before, err := r.Usage()
+			if err != nil {
+				t.Error(err)
+			}
+			const probes, n = 50, 1000
+			sent := int64(0)
+			eventually(t, "its counter moves", func() bool { // pyshark needs a second for its first frame
+				send(t, from, probes, 1000)
+				sent += probes
+				time.Sleep(200 * time.Millisecond)
+				counted, _, _ := r.Progress()
+				return counted > 0 || r.Ended() != nil
+			})
+			send(t, from, n, 1000)
+			sent += n
+			if spec.Name != "pyshark" { // which would count for half a minute
+				send(t, from, 20*n, 200_000)
+				sent += 20 * n
+			}
+			counted := int64(0)
+			for last := int64(-1); counted != last; {
+				last = counted
+				time.Sleep(max(500*time.Millisecond, c.tool.lag))
+				counted, _, _ = r.Progress()
+			}
+			_, at, ok := r.Progress()
+			if !ok || counted == 0 || at > unit.Now() {
+				t.Errorf("it counted %d at %v while it ran", counted, at)
+			}
+			if err := errors.Join(r.Stop(t.Context()), r.Ended()); err != nil {
+				t.Fatal(err)
+			}
+			totals := r.Totals()
+			if sum := totals.known(); sum.Captured+sum.Kernel+sum.Own != sent {
+				t.Errorf("of %d frames it says %+v at its end", sent, totals)
+			}
+			if counted > totals.Captured || counted < totals.Captured && spec.Name != "dumpcap" { // which tells a count when frames come, and not after the last
+				t.Errorf("it counted %d while it ran, and says %+v at its end", counted, totals)
+			}
+			if totals.Kernel < 0 {
+				t.Errorf("it does not say what the kernel dropped: %+v", totals)
+			}
+			terms, err := r.Count(t.Context())
+			if err != nil || len(terms) != 2 || terms[0].Place != result.Socket || terms[0].N != totals.known().Kernel {
+				t.Errorf("%+v, %v", terms, err)
+			}
+			u, err := r.Usage()
+			if err != nil || u.CPU <= before.CPU || u.PeakMemory == 0 || u.Subject != spec.Name {
+				t.Errorf("it used %+v, before %+v, %v", u, before, err)
+			}
+			s := r.Startup()
+			if s.Process <= 0 || s.Sign <= 0 || s.First <= 0 || (s.Socket <= 0) != c.tool.unseen {
+				t.Errorf("start-up %+v", s)
+			}
+			if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("its folder is still there: %v", err)
+			}
+			t.Logf("of %d frames %+v; %v a frame, %d B; start-up %+v", sent, totals, (u.CPU-before.CPU)/time.Duration(sent), u.PeakMemory, s)
+		})
+	}
+}
+
+// fake is a capture whose program is a shell script. It has no packet socket.
+func fake(script string) *Capture {
+	return &Capture{tool: &tool{
+		name: "fake", work: Count, unseen: true,
+		argv: func(*Capture, place) ([]string, error) { return []string{"sh", "-c", script}, nil },
+		said: func(*Capture, Env) (parser, parser) { return parseCounter, nil },
+	}}
+}
+
+const isReady = `echo '{"ready": true, "count": 0}'; `
+
+func begin(t *testing.T, c *Capture) *Capturing {
+	t.Helper()
+	_, port := pair(t)
+	r, err := c.Run(t.Context(), Env{Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.process.Kill() })
+	return r
+}
+
+// Whatever a program does that it must not, one sentence says so, and nothing is left.
+func TestWhatGoesWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		script, want string
+	}{
+		"killed":         {isReady + `kill -9 $$`, "fake was ended by signal killed"},
+		"fails":          {isReady + `echo no such thing >&2; exit 3`, `fake ended with exit code 3; it said "no such thing"`},
+		"ends":           {isReady + `exit 0`, "fake ended by itself, without an error"},
+		"prints garbage": {isReady + `while :; do head -c 100000 /dev/urandom; echo; done`, "fake printed what is no count: "},
+		"goes backwards": {isReady + `echo '{"count": -7}'; exec sleep 1000`, `fake printed what is no count: "{\"count\": -7}"`},
+		"fills the disk": {isReady + `while :; do head -c 1000000 /dev/zero >> $TMPDIR/x; sleep 0.01; done`, "fake was ended: its temporary files had "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testutil.NoLeaks(t)
+			f := fake(c.script)
+			f.room = 4 << 20
+			r := begin(t, f)
+			eventually(t, "it is said", func() bool { return r.Ended() != nil })
+			err := r.Ended()
+			if !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q, want %q", err, c.want)
+			}
+			if err := r.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if again := r.Ended(); again == nil || again.Error() != err.Error() {
+				t.Errorf("after Stop it is %v", again)
+			}
+			if _, err := r.Count(t.Context()); err == nil {
+				t.Error("its counts are taken for known")
+			}
+			if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("its folder is still there: %v", err)
+			}
+		})
+	}
+}
+
+func TestNeverReady(t *testing.T) {
+	testutil.NoLeaks(t)
+	r := begin(t, fake(`echo still loading >&2; exec sleep 1000`))
+	eventually(t, "it spoke", func() bool { return r.log.String() != "" })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.Ready(ctx); err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `fake is not ready: it does not say that it captures; it said "still loading"`) {
+		t.Errorf("%v", err)
+	}
+	if err := r.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, _, ok := r.Progress(); ok {
+		t.Error("it has counted")
+	}
+	r = begin(t, fake(`exit 4`))
+	if err := r.Ready(t.Context()); err == nil || err.Error() != "fake ended with exit code 4" {
+		t.Errorf("%v", err)
+	}
+	// One that says that it captures, and does not, is not ready either.
+	c := fake(isReady + `exec sleep 1000`)
+	c.tool.unseen = false
+	r = begin(t, c)
+	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.Ready(ctx); err == nil || !strings.Contains(err.Error(), "no packet socket of it listens") {
+		t.Errorf("%v", err)
+	}
+	if err := r.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// One that hangs is killed together with what it has forked.
+func TestHangsAndForks(t *testing.T) {
+	testutil.NoLeaks(t)
+	r := begin(t, fake(`trap '' INT; (setsid sleep 1000 &); `+isReady+`while :; do sleep 1; done`))
+	if err := r.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it forks", func() bool { return len(r.process.PIDs()) >= 3 })
+	pids := r.process.PIDs()
+	if err := r.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); err == nil {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+	if err := r.Ended(); err == nil || !strings.Contains(err.Error(), "did not end when it was told to and was killed") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCheckCapture(t *testing.T) {
+	for name, c := range map[string]*Capture{
+		"buffer 5":   {Buffer: 5, tool: &tcpdump},
+		"buffer 8":   {Buffer: 8192, tool: &afPacket},
+		`filter "ip`: {Filter: "ip", tool: &afPacket},
+		"filter: ":   {Filter: "udp\nor", tool: &tcpdump},
+		"give file=": {tool: &own},
+		"nothere":    {File: "nothere.yaml", tool: &own},
+	} {
+		if err := c.Check(t.Context(), nil); err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(name, " 8")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Find("nothing"); err == nil || !strings.Contains(err.Error(), "tcpdump") {
+		t.Error(err)
+	}
+	if s, err := Find("scapy"); err != nil || s.Work != Dissection {
+		t.Error(s, err)
+	}
+	if _, err := newCapture(&afPacket).Run(t.Context(), Env{}); err == nil {
+		t.Error("a capture without a port runs")
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	var names []string
+	for _, s := range All {
+		if slices.Contains(names, s.Name) || s.Doc == "" || s.Work == "" {
+			t.Errorf("%+v", s)
+		}
+		names = append(names, s.Name)
+	}
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Capturing is a Capture that runs. It is a Counter, a Progresser and an Ender.
+type Capturing struct {
+	Dir string // of its temporary files, until its end
+
+	tool    *tool
+	name    string
+	index   int // of the port
+	process *host.Process
+	begun   unit.Instant
+	room    uint64 // octets that it may write to Dir
+	log     logs
+	watched chan struct{} // closed once nobody watches it any more
+
+	mu      sync.Mutex
+	startup Startup
+	ready   bool         // it has said that it listens
+	counted int64        // frames; -1: not said yet, as are those below
+	at      unit.Instant // when counted was said
+	kernel  int64        // dropped by the kernel, its buffer being full
+	own     int64        // dropped by the program itself
+	port    int64        // dropped by the port
+	waiting int64        // not handed over by the kernel, when counted was said
+	wrong   error        // what it must not have done
+	stopped bool         // it was told to end
+	forced  bool         // and did not obey
+}
+
+// A Startup is what it took until a capture worked, since its start; 0: not yet.
+type Startup struct {
+	Process time.Duration // the program ran
+	Socket  time.Duration // its packet socket listened
+	Sign    time.Duration // it said so
+	First   time.Duration // it said that it had counted a frame
+}
+
+// Totals are what a capture itself says of frames, since its start; -1: it does not
+// say. What it says at its end alone is known once it was stopped.
+type Totals struct {
+	Captured int64 // of those that matched its filter
+	Kernel   int64 // dropped by the kernel, because its buffer was full
+	Own      int64 // dropped by the program itself
+	Port     int64 // dropped by the port, as libpcap counts: the ledger has them at the port, too
+}
+
+const (
+	askPause = 100 * time.Millisecond
+	// readyPatience is how long a capture may take to listen, where the caller sets
+	// no limit: pyshark on a small board takes tens of seconds.
+	readyPatience = 60 * time.Second
+	readyPause    = 20 * time.Millisecond
+	// stopGrace is how long a capture may take to say its last after it was told to
+	// end.
+	stopGrace = 5 * time.Second
+)
+
+// Ready waits until a packet socket of the tree listens to the port and the program
+// says that it captures. Its error is one sentence.
+func (r *Capturing) Ready(ctx context.Context) error {
+	late := time.NewTimer(readyPatience)
+	defer late.Stop()
+	t := time.NewTicker(readyPause)
+	defer t.Stop()
+	socket := r.tool.unseen
+	for {
+		if !socket && listens(hostRoot, r.process.PIDs(), r.index) {
+			socket = true
+			r.mu.Lock()
+			r.startup.Socket = since(r.begun)
+			r.mu.Unlock()
+		}
+		r.mu.Lock()
+		ready := r.ready || r.counted > 0
+		r.mu.Unlock()
+		if err := r.Ended(); err != nil {
+			return err
+		}
+		if socket && ready {
+			return nil
+		}
+		lacks := "it does not say that it captures"
+		if !socket {
+			lacks = "no packet socket of it listens"
+		}
+		select {
+		case <-r.process.Done():
+		case <-t.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %s%s (%w)", r.name, lacks, r.lastWords(), ctx.Err())
+		case <-late.C:
+			return fmt.Errorf("%s was not ready within %v: %s%s", r.name, readyPatience, lacks, r.lastWords())
+		}
+	}
+}
+
+// lastWords are the last line that it said to people: ": it said ...".
+func (r *Capturing) lastWords() string {
+	if line := lastLine(r.log.String()); line != "" {
+		return fmt.Sprintf("; it said %q", line)
+	}
+	return ""
+}
+
+// Progress implements Progresser.
+func (r *Capturing) Progress() (counted int64, at unit.Instant, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(r.counted, 0), r.at, r.counted >= 0
+}
+
+// Startup is what it took until it worked.
+func (r *Capturing) Startup() Startup {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.startup
+}
+
+// Totals are final once it was stopped.
+func (r *Capturing) Totals() Totals {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Totals{Captured: r.counted, Kernel: r.kernel, Own: r.own, Port: r.port}
+}
+
+// Count implements Counter: what the kernel and the program dropped. Frames that the
+// port dropped are the ledger's own terms, and are in Totals alone.
+func (r *Capturing) Count(context.Context) ([]result.Term, error) {
+	if err := r.Ended(); err != nil {
+		return nil, err
+	}
+	t := Totals.known(r.Totals())
+	return []result.Term{
+		{Place: result.Socket, Host: "dut", Name: "capture buffer full", From: r.name + " dropped by kernel", N: t.Kernel},
+		{Place: result.SubjectAt, Host: "dut", Name: "dropped by the subject", From: r.name + " dropped by itself", N: t.Own},
+	}, nil
+}
+
+// known is t with 0 for what nobody says.
+func (t Totals) known() Totals {
+	return Totals{max(t.Captured, 0), max(t.Kernel, 0), max(t.Own, 0), max(t.Port, 0)}
+}
+
+// Usage implements Running.
+func (r *Capturing) Usage() (result.Usage, error) {
+	u, err := r.process.Usage()
+	u.Subject = r.name
+	return u, err
+}
+
+// PID is the program's own process, without its children.
+func (r *Capturing) PID() int { return r.process.PID }
+
+// Done is closed once it and all its children are gone.
+func (r *Capturing) Done() <-chan struct{} { return r.process.Done() }
+
+// settle waits for what the kernel holds back until a block of its ring is full or
+// old: a program that ends does not count it.
+func (r *Capturing) settle(ctx context.Context) {
+	begun := unit.Now()
+	late := time.NewTimer(r.tool.lag)
+	defer late.Stop()
+	t := time.NewTicker(readyPause)
+	defer t.Stop()
+	for {
+		r.mu.Lock()
+		done := !r.ready || r.waiting == 0 && r.at > begun
+		r.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.process.Done():
+			return
+		case <-late.C:
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// Stop implements Running. A program that does not end within 5 s of being asked is
+// killed: Ended then says so, because its last counts are not known.
+func (r *Capturing) Stop(ctx context.Context) error {
+	wrong := r.Ended()
+	r.mu.Lock()
+	first := !r.stopped
+	r.mu.Unlock()
+	if first && wrong == nil {
+		r.settle(ctx)
+		wrong = r.Ended()
+	}
+	r.mu.Lock()
+	r.stopped = true
+	r.mu.Unlock()
+	begun := time.Now()
+	err := r.process.Stop(ctx, stopGrace)
+	<-r.watched
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if first && wrong == nil && (time.Since(begun) >= stopGrace || ctx.Err() != nil) {
+		r.forced = true
+	}
+	if r.wrong == nil {
+		r.wrong = wrong
+	}
+	return err
+}
+
+// Ended implements Ender.
+func (r *Capturing) Ended() error {
+	r.mu.Lock()
+	wrong, stopped, forced := r.wrong, r.stopped, r.forced
+	r.mu.Unlock()
+	switch {
+	case wrong != nil:
+		return wrong
+	case forced:
+		return fmt.Errorf("%s did not end when it was told to and was killed: its last counts are not known", r.name)
+	case stopped:
+		return nil
+	}
+	select {
+	case <-r.process.Done():
+	default:
+		return nil
+	}
+	err := r.process.Wait(context.Background()) // it has ended
+	var exit *host.Exit
+	switch {
+	case r.process.OOMKills() > 0:
+		return fmt.Errorf("%s was killed by the kernel: the memory that it may have was used up", r.name)
+	case errors.As(err, &exit):
+		return fmt.Errorf("%w%s", &host.Exit{Name: r.name, Code: exit.Code, Signal: exit.Signal}, r.lastWords())
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%s ended by itself, without an error%s", r.name, r.lastWords())
+}
+
+// watch asks for counts, and ends what fills the disk or prints garbage.
+func (r *Capturing) watch() {
+	defer close(r.watched)
+	t := time.NewTicker(askPause)
+	defer t.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-r.process.Done():
+			return
+		case <-t.C:
+		}
+		r.mu.Lock()
+		ready, wrong := r.ready, r.wrong
+		r.mu.Unlock()
+		if ready && r.tool.poke != 0 {
+			_ = r.process.Signal(r.tool.poke) // it may have ended
+		}
+		if size := sizeOf(r.Dir); wrong == nil && size > r.room {
+			wrong = fmt.Errorf("%s was ended: its temporary files had %sB, and half of what was free is the most", r.name, unit.SI(float64(size)))
+			r.fault(wrong)
+		}
+		if wrong != nil {
+			_ = r.process.Kill() // Stop says what is left of it
+			return
+		}
+	}
+}
+
+// fault keeps the first thing that went wrong.
+func (r *Capturing) fault(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wrong == nil {
+		r.wrong = err
+	}
+}
+
+// roomOf is half of what is free on the file system of dir.
+func roomOf(dir string) uint64 {
+	free, err := host.Free(dir)
+	if err != nil {
+		return 1 << 30
+	}
+	return free / 2
+}
+
+// sizeOf is the octets of the files in dir.
+func sizeOf(dir string) (size uint64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // gone meanwhile
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			size += uint64(info.Size())
+		}
+		return nil
+	})
+	return size
+}
+
+// listener is what a stream of the program is written to.
+func (r *Capturing) listener(p parser) io.Writer {
+	if p == nil {
+		return &r.log
+	}
+	return &lines{take: func(line string) { r.take(p(line), line) }}
+}
+
+// take adds what a line said; what tells no count is for people.
+func (r *Capturing) take(s told, line string) {
+	now := unit.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.garbage {
+		if r.wrong == nil {
+			r.wrong = fmt.Errorf("%s printed what is no count: %.80q", r.name, line)
+		}
+		return
+	}
+	if s.ready && !r.ready {
+		r.ready, r.startup.Sign = true, time.Duration(now-r.begun)
+	}
+	if s.more > 0 || s.more == 0 && r.counted < 0 {
+		s.counted = max(r.counted, 0) + s.more
+	}
+	if s.counted >= 0 {
+		if s.counted > 0 && r.startup.First == 0 {
+			r.startup.First = time.Duration(now - r.begun)
+		}
+		r.counted, r.at = max(r.counted, s.counted), now
+	} else if s.more == 0 {
+		r.at = now
+	}
+	if s.waiting >= 0 {
+		r.waiting = s.waiting
+	}
+	r.kernel, r.own, r.port = max(r.kernel, s.kernel), max(r.own, s.own), max(r.port, s.port)
+	if s == nothing {
+		fmt.Fprintln(&r.log, line)
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+)
+
+// dumpcap is the program that captures for Wireshark and tshark.
+var dumpcap = tool{
+	name: "dumpcap", work: Count, check: wireshark("dumpcap", "wireshark-common"),
+	doc: "Wireshark's dumpcap, which writes whole frames that are thrown away",
+	argv: func(c *Capture, e place) ([]string, error) {
+		// It removes a file that it could not begin, and as root /dev/null itself.
+		null := filepath.Join(e.dir, "null")
+		err := os.Symlink(os.DevNull, null)
+		return append([]string{"dumpcap", "-i", e.Port.Name, "-w", null}, wiresharkOptions(c)...), err
+	},
+	said: func(*Capture, Env) (parser, parser) { return nil, parseDumpcap },
+	lag:  dumpcapLag,
+}
+
+// dumpcapLag is above the 250 ms after which dumpcap gets a block that is not full.
+const dumpcapLag = 300 * time.Millisecond
+
+// wireshark checks that one of its programs is installed.
+func wireshark(program, pkg string) func(context.Context, *Capture) error {
+	return func(context.Context, *Capture) error {
+		if host.Has(program) == nil {
+			return nil
+		}
+		return &host.Missing{What: "the program " + program, Remedy: [][]string{{"apt-get", "install", "-y", pkg}}}
+	}
+}
+
+// wiresharkOptions are those of dumpcap, which tshark hands on: the buffer is in MiB.
+func wiresharkOptions(c *Capture) (argv []string) {
+	if c.Filter != "" {
+		argv = append(argv, "-f", c.Filter)
+	}
+	if c.Buffer > 0 {
+		argv = append(argv, "-B", strconv.FormatUint(max(c.Buffer>>20, 1), 10))
+	}
+	return argv
+}
+
+var (
+	dumpcapCount = regexp.MustCompile(`^Packets(?: captured)?: (\d+)\s*$`)
+	dumpcapDrops = regexp.MustCompile(`^Packets received/dropped on interface .*: \d+/\d+ \(pcap:(\d+)/dumpcap:(\d+)/flushed:(\d+)/ps_ifdrop:(\d+)\)`)
+)
+
+// parseDumpcap reads its standard error: the count five times a second or more, drops
+// at its end.
+func parseDumpcap(line string) told {
+	s := nothing
+	s.ready = strings.HasPrefix(line, "File: ")
+	s.counted = find(dumpcapCount, line)
+	if m := dumpcapDrops.FindStringSubmatch(line); m != nil {
+		s.kernel, s.port = frames(m[1]), frames(m[4])
+		if own, flushed := frames(m[2]), frames(m[3]); own >= 0 && flushed >= 0 {
+			s.own = own + flushed
+		}
+	}
+	return s
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"boxdyno/host"
+)
+
+// What a subject lacks is installed until it lacks nothing, and what does not help is
+// not tried for ever.
+func TestInstall(t *testing.T) {
+	var ran []string
+	have := 0
+	run := func(_ context.Context, argv []string) error {
+		ran = append(ran, strings.Join(argv, " "))
+		have++
+		return nil
+	}
+	spec := Spec{Name: "x", New: func() Subject { return lacking(func() int { return have }) }}
+	if err := Install(t.Context(), spec, run); err != nil || !slices.Equal(ran, []string{"get 0", "get 1"}) {
+		t.Errorf("%v, %v", ran, err)
+	}
+	stuck := Spec{Name: "x", New: func() Subject { return lacking(func() int { return 0 }) }}
+	if err := Install(t.Context(), stuck, run); err == nil || !strings.Contains(err.Error(), "x is installed, and still not found: missing thing 0") {
+		t.Errorf("%v", err)
+	}
+	broken := errors.New("broken")
+	if err := Install(t.Context(), stuck, func(context.Context, []string) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+}
+
+// lacking needs two things.
+type lacking func() int
+
+func (l lacking) Flags(*flag.FlagSet) {}
+
+func (l lacking) Start(context.Context, Env) (Running, error) {
+	return nil, errors.New("it is a test's")
+}
+
+func (l lacking) Check(context.Context, *host.Local) error {
+	if n := l(); n < 2 {
+		return &host.Missing{What: "thing " + string(rune('0'+n)), Remedy: [][]string{{"get", string(rune('0' + n))}}}
+	}
+	return nil
+}
+
+// A virtual environment is there once it is complete, and is made with nothing but
+// what its lock names.
+func TestVenv(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	v := venv{name: "scapy"}
+	if err := v.needs(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	var missing *host.Missing
+	if _, err := v.python(); !errors.As(err, &missing) || strings.Join(missing.Remedy[0], " ") != "boxdyno doctor --install scapy" {
+		t.Errorf("%v", err)
+	}
+	dir, err := v.dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails := errors.New("no network")
+	var ran [][]string
+	run := func(_ context.Context, argv []string) error {
+		ran = append(ran, argv)
+		if slices.Contains(argv, "pip") {
+			return fails
+		}
+		return os.MkdirAll(filepath.Join(dir, "bin"), 0o755)
+	}
+	if err := v.make(t.Context(), run); !errors.Is(err, fails) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin", "python"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.python(); err == nil {
+		t.Error("half an environment is taken for one")
+	}
+	fails = nil
+	if err := v.make(t.Context(), run); err != nil {
+		t.Error(err)
+	}
+	if python, err := v.python(); err != nil || python != filepath.Join(dir, "bin", "python") {
+		t.Errorf("%s, %v", python, err)
+	}
+	for _, argv := range ran {
+		if slices.Contains(argv, "pip") && (!slices.Contains(argv, "--require-hashes") || !slices.Contains(argv, "--no-deps") || strings.Contains(strings.Join(argv, " "), "://")) {
+			t.Errorf("%v", argv)
+		}
+	}
+}
+
+// Every package of a lock has a version and a digest.
+func TestLocks(t *testing.T) {
+	locks, err := programs.ReadDir("programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := 0
+	for _, l := range locks {
+		if !strings.HasSuffix(l.Name(), ".lock") {
+			continue
+		}
+		for _, entry := range strings.Split(strings.ReplaceAll(strings.TrimSpace(embedded(l.Name())), "\\\n", ""), "\n") {
+			packages++
+			if f := strings.Fields(entry); len(f) < 2 || strings.Count(f[0], "==") != 1 || !strings.HasPrefix(f[1], "--hash=sha256:") || strings.Contains(entry, "://") {
+				t.Errorf("%s: %q", l.Name(), entry)
+			}
+		}
+	}
+	if packages < 10 {
+		t.Errorf("%d packages: are they still recognised?", packages)
+	}
+}

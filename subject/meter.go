@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"os"
+	"strings"
+)
+
+// Program is the boxdyno whose meters are put under load; "": this process's own
+// program. Tests set it.
+var Program string
+
+// Our own meters run like any other program: "boxdyno meter" as a child. It counts
+// frames with the engine's signature, their loss and order too; of an Env's foreign
+// traffic all frames.
+var (
+	afPacket = meterTool("af_packet", "packet", packetBuffer, "this program's meter over a TPACKET_V3 ring (boxdyno meter --backend packet)")
+	afXDP    = meterTool("af_xdp", "afxdp", asItIs, "this program's meter over AF_XDP sockets (boxdyno meter --backend afxdp); signed frames end there")
+)
+
+// meterStreams are those that are counted: a procedure's, and the highest number for
+// the frames with which it tries whether a subject counts.
+const meterStreams = "0-14,65535"
+
+// packetBuffer is the ring of backend packet.
+const packetBuffer = 16 << 20
+
+func meterTool(name, backend string, buffer uint64, doc string) tool {
+	return tool{
+		name: name, work: Count, doc: doc, fixed: buffer, unseen: backend == "afxdp", filters: []string{DefaultFilter, ""},
+		argv: func(_ *Capture, e place) ([]string, error) {
+			program := Program
+			if program == "" {
+				var err error
+				if program, err = os.Executable(); err != nil {
+					return nil, err
+				}
+			}
+			return []string{program, "meter", "-i", e.Port.Name, "--backend", backend, "--streams", meterStreams, "--json", "--stats", "0.1"}, nil
+		},
+		said: func(_ *Capture, e Env) (parser, parser) { return parseMeter(e.Foreign), parseListening },
+	}
+}
+
+// parseListening reads the meter's standard error.
+func parseListening(line string) told {
+	s := nothing
+	s.ready = strings.HasPrefix(line, "listening on ")
+	return s
+}

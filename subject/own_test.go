@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"boxdyno/host"
+	"boxdyno/internal/testutil"
+)
+
+// The description on the page is one.
+func TestOwnOnItsPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/subjects.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("docs/subjects.md shows no description")
+	}
+	o, err := parseOwn("subjects.md", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := o.parse("x captured=17 y"); s.counted != 17 || s.own != -1 {
+		t.Errorf("%+v", s)
+	}
+	if s := o.parse(`{"drops": {"queue": 4}}`); s.counted != -1 || s.own != 4 {
+		t.Errorf("%+v", s)
+	}
+	if s := o.parse("listening on a"); !s.ready {
+		t.Errorf("%+v", s)
+	}
+	if argv, err := o.tool().argv(&Capture{}, place{Env: Env{Port: host.Port{Name: "lan"}, CPUs: []int{0, 2}}}); err != nil || strings.Join(argv, " ") != "taskset -c 0,2 my-sniffer --interface lan" {
+		t.Errorf("%v, %v", argv, err)
+	}
+}
+
+func TestOwnErrors(t *testing.T) {
+	const good = "name: x\nwork: count\ncommand: [x]\n"
+	for text, want := range map[string]string{
+		"[1]":                             "f:1:1",
+		good:                              "count is missing",
+		good + "count: x\n":               `f:4:8: count "x": want one group`,
+		good + "count: '('\n":             "f:4:8: count: error parsing regexp",
+		good + "count: (x)\ncount_key: y": "leave one out",
+		good + "count_key: y\nshell: x":   "shell",
+		good + "count_key: y\npacket_socket: perhaps":                          "want true or false",
+		"name: X\nwork: count\ncommand: [x]\ncount_key: x\n":                   `name "X"`,
+		"name: x\nwork: much\ncommand: [x]\ncount_key: x\n":                    `work "much": want count, decode`,
+		"name: x\nwork: count\ncommand: x -i\ncount_key: x\n":                  "command is missing",
+		"name: x\nwork: count\ncommand: [x, '{interface}']\ncount_key: x\n":    "f:3:14: {interface}: the placeholders are {port}",
+		"name: x\nwork: count\ncommand: [x]\ncount_key: x\nready: [a]\n":       "ready",
+		"name: x\nwork: count\ncommand: [x]\ncount_key: x\ndropped: 'a(b)(c)'": "want one group",
+	} {
+		if _, err := parseOwn("f", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A program from a file runs like any other.
+func TestOwnRuns(t *testing.T) {
+	testutil.NoLeaks(t)
+	_, port := pair(t)
+	dir := t.TempDir()
+	script, file := filepath.Join(dir, "sniffer"), filepath.Join(dir, "own.yaml")
+	program := "#!/bin/sh\ntrap 'echo \"{\\\"seen\\\": 9, \\\"lost\\\": 2}\"; exit 0' INT\ntest \"$1\" = b || exit 3\ntest -d \"$2\" || exit 4\nn=0\nwhile :; do n=$((n+1)); test $n -gt 7 && n=7; echo \"{\\\"seen\\\": $n}\"; sleep 0.05; done\n"
+	if err := errors.Join(os.WriteFile(script, []byte(program), 0o755),
+		os.WriteFile(file, []byte("name: mine\nwork: count\ncommand: ["+script+", '{port}', '{dir}']\ncount_key: seen\ndropped_key: lost\npacket_socket: false\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	c := newCapture(&own)
+	c.File = file
+	r, err := c.Run(t.Context(), Env{Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "it counts to 7", func() bool { n, _, _ := r.Progress(); return n == 7 || r.Ended() != nil })
+	if err := errors.Join(r.Stop(t.Context()), r.Ended()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Totals(); got.Captured != 9 || got.Own != 2 || got.Kernel != -1 {
+		t.Errorf("%+v", got)
+	}
+	if u, err := r.Usage(); err != nil || u.Subject != "mine" {
+		t.Errorf("%+v, %v", u, err)
+	}
+}

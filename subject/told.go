@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A told is what one line of a program's output tells, in frames since its start; -1
+// for what it does not speak of.
+type told struct {
+	ready   bool  // it captures
+	counted int64 // frames
+	more    int64 // frames since the line before
+	kernel  int64 // dropped by the kernel
+	own     int64 // dropped by the program
+	port    int64 // dropped by the port
+	waiting int64 // that the kernel has, and has not handed over
+	garbage bool  // no line that the program should print
+}
+
+// A parser reads one line, without its end.
+type parser func(line string) told
+
+var nothing = told{counted: -1, more: -1, kernel: -1, own: -1, port: -1, waiting: -1}
+
+// longestLine is what a line of a capture's output may have in octets; what is longer
+// is taken as several.
+const longestLine = 64 << 10
+
+// lines is a writer that takes lines apart: they end with \n, or with \r where a
+// program writes over the line before.
+type lines struct {
+	mu   sync.Mutex
+	take func(line string)
+	part []byte
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(b)
+	for len(b) > 0 {
+		i := bytes.IndexAny(b, "\r\n")
+		end := i
+		if i < 0 {
+			end = len(b)
+		}
+		end = min(end, longestLine-len(l.part))
+		l.part = append(l.part, b[:end]...)
+		b = b[end:]
+		full := len(l.part) == longestLine
+		if len(b) == 0 && !full {
+			break
+		}
+		if !full || i == end {
+			b = b[1:] // the line's end
+		}
+		if len(l.part) > 0 {
+			l.take(string(l.part))
+		}
+		l.part = l.part[:0]
+	}
+	return n, nil
+}
+
+// rows is a writer that counts lines: one is one frame, and begins with its number.
+type rows struct {
+	r     *Capturing
+	inner bool // the last octet was none of a line's end
+}
+
+// Write implements io.Writer.
+func (w *rows) Write(b []byte) (int, error) {
+	s := nothing
+	s.more = 0
+	for rest := b; len(rest) > 0; {
+		if !w.inner && (rest[0] < '0' || rest[0] > '9') {
+			s.garbage = true
+			w.r.take(s, string(rest[:min(len(rest), 80)]))
+			return len(b), nil
+		}
+		i := bytes.IndexByte(rest, '\n')
+		if w.inner = i < 0; w.inner {
+			break
+		}
+		s.more++
+		rest = rest[i+1:]
+	}
+	w.r.take(s, "")
+	return len(b), nil
+}
+
+// find is the number that the pattern's group has in line; -1: none.
+func find(pattern *regexp.Regexp, line string) int64 {
+	m := pattern.FindStringSubmatch(line)
+	if len(m) < 2 {
+		return -1
+	}
+	return frames(m[1])
+}
+
+// frames reads a number of frames; -1 for what is none.
+func frames(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n
+}
+
+// lastLine is the last line of text that has something in it.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
+}
+
+// parseCounter reads what count.py and count.c print.
+func parseCounter(line string) told {
+	var l struct {
+		Ready               bool
+		Count, Kernel, Port *int64
+	}
+	s := nothing
+	if err := json.Unmarshal([]byte(line), &l); err != nil || l.Count == nil || *l.Count < 0 {
+		s.garbage = true
+		return s
+	}
+	s.ready, s.counted = l.Ready, *l.Count
+	if l.Kernel != nil {
+		s.kernel = max(*l.Kernel, -1)
+	}
+	if l.Port != nil {
+		s.port = max(*l.Port, -1)
+	}
+	return s
+}
+
+// parseMeter reads what "boxdyno meter --json --stats" prints: signed frames, or
+// where foreign is set all.
+func parseMeter(foreign bool) parser {
+	type counts struct {
+		Frames int64 `json:"frames"`
+	}
+	return func(line string) told {
+		s := nothing
+		var head struct {
+			Type string `json:"type"`
+		}
+		if err := json.Unmarshal([]byte(line), &head); err != nil {
+			s.garbage = true
+			return s
+		}
+		switch head.Type {
+		case "interval":
+			var i struct {
+				Frames  int64 `json:"frames"`
+				Foreign int64 `json:"foreign"`
+			}
+			if err := json.Unmarshal([]byte(line), &i); err != nil || i.Foreign < 0 || i.Frames < i.Foreign {
+				s.garbage = true
+				return s
+			}
+			if s.more = i.Frames; !foreign {
+				s.more -= i.Foreign
+			}
+		case "account":
+			var a struct {
+				Total   counts `json:"total"`
+				Foreign counts `json:"foreign"`
+				Drops   int64  `json:"drops"`
+			}
+			if err := json.Unmarshal([]byte(line), &a); err != nil || a.Foreign.Frames < 0 || a.Total.Frames < a.Foreign.Frames || a.Drops < 0 {
+				s.garbage = true
+				return s
+			}
+			s.kernel = a.Drops
+			if s.counted = a.Total.Frames; !foreign {
+				s.counted -= a.Foreign.Frames
+			}
+		}
+		return s
+	}
+}
