@@ -124,6 +124,7 @@ const (
 // run does, there is an error beside what could be read; nil if that is nothing.
 func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Record) (*Timeline, error) {
 	t := &timeline{tracks: newTracks(), readAll: trialBegins(recs)}
+	t.tracks.captured = onlyCaptures(recs)
 	var err error
 	for err == nil {
 		var b result.Batch
@@ -145,6 +146,21 @@ func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Reco
 		err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", seconds(ptr(float64(t.seen)/1e9)), seconds(ptr(float64(end)/1e9)))
 	}
 	return t.finish(run, recs), err
+}
+
+// onlyCaptures says whether all that was loaded were programs that capture: a frame that
+// the box ends after their socket was no loss.
+func onlyCaptures(recs []result.Record) bool {
+	some := false
+	for _, r := range recs {
+		switch {
+		case r.Procedure == captureProcedure:
+			some = true
+		case r.Procedure != selfTest:
+			return false
+		}
+	}
+	return some
 }
 
 // trialBegins are the instants right before which all collectors were read: what

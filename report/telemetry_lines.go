@@ -147,6 +147,8 @@ type tracks struct {
 	sources []*source
 	of      map[int][]*source // by index of the series
 	known   int               // series that were looked at
+
+	captured bool // onlyCaptures
 }
 
 func newTracks() *tracks { return &tracks{of: map[int][]*source{}} }
@@ -156,6 +158,9 @@ func (t *tracks) know(series []result.Series) {
 	for ; t.known < len(series); t.known++ {
 		s := series[t.known]
 		for _, x := range sense(s) {
+			if t.captured && x.kind == "drops" && slices.Index(result.Places, s.Place) > slices.Index(result.Places, result.Softnet) {
+				continue
+			}
 			k := t.track(x, s.Counter)
 			src := &source{track: k, scale: x.scale, value: math.NaN()}
 			t.sources = append(t.sources, src)

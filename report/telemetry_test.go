@@ -705,3 +705,22 @@ func TestTimelineHasTheCountedLoop(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// What a box ends after a subject had its copy is no loss.
+func TestTimelineOfCaptures(t *testing.T) {
+	routing := result.Series{Name: "node_network_receive_otherhost_dropped_total", Unit: "frame", Counter: true, Place: result.Routing}
+	for _, c := range []struct {
+		series    result.Series
+		procedure string
+		drawn     bool
+	}{{routing, "forward", true}, {routing, captureProcedure, false}, {dropSeries, captureProcedure, true}} {
+		recs := []result.Record{{Procedure: selfTest}, {Procedure: c.procedure, Parent: "p", Begin: 1e9, End: 2e9}}
+		x, err := readTimeline(t, single(t, c.series, []Mark{{1e9, 0}, {11e8, 40}, {12e8, 90}}), result.Run{}, recs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := x.lineOf("drops", string(c.series.Place), "lost") != nil; got != c.drawn {
+			t.Errorf("%s of %s: drawn is %v", c.series.Name, c.procedure, got)
+		}
+	}
+}
