@@ -287,6 +287,15 @@ func (p *Process) PIDs() (pids []int) {
 	return pids
 }
 
+// Resident is the memory that the tree has now: the sum of its processes' proportional
+// shares, or of all that they use where the shares may not be read.
+func (p *Process) Resident() (octets uint64) {
+	for _, pid := range p.PIDs() {
+		octets += residentMemory(os.DirFS("/"), pid)
+	}
+	return octets
+}
+
 // OOMKills is how many processes of the tree the kernel killed because its memory was
 // used up; known once it has ended, and only where control groups count it.
 func (p *Process) OOMKills() int {

@@ -419,7 +419,7 @@ var captureMetrics = []result.Metric{
 	{Name: "drain_s", Unit: "s", Better: -1, Help: "from the last frame until the count stood still; its resolution is that of its words, and 0 is no lag"},
 	{Name: "frames_lost", Unit: "1", Better: -1, Help: "offered and never counted"},
 	{Name: "uncounted_ratio", Unit: "1", Better: -1, Help: "frames_lost of frames_offered"},
-	{Name: "counting_rate_fps", Unit: "frame/s", Better: 1, Help: "frames counted over the time from the first frame until the count stood still"},
+	{Name: "counting_rate_fps", Unit: "frame/s", Better: 1, Help: "frames counted a second while frames were sent, where some were lost; else over the traffic, or until the count stood still where the last frames came more than a block's age of 1.2 s late"},
 	{Name: "drops_before", Unit: "1", Better: -1, Help: "of the lost, those that the box's counters name before the subject's socket: receive ring, driver, XDP, backlog"},
 	{Name: "drops_kernel", Unit: "1", Better: -1, Help: "of them, those that the kernel dropped at the subject's socket, by the subject's own reading"},
 	{Name: "drops_subject", Unit: "1", Better: -1, Help: "of them, those that the subject dropped itself, by its own reading"},
@@ -436,6 +436,6 @@ var captureMetrics = []result.Metric{
 	{Name: "receive_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the threads that receive the DUT's frames (threaded NAPI; placement split), while there was work"},
 	{Name: "host_cpu_per_frame_s", Unit: "s", Better: -1, Help: "receive_cpu_s and subject_cpu_s for each frame offered: what capturing costs the box in all"},
 	{Name: "host_cpu_above_per_frame_s", Unit: "s", Better: -1, Help: "the same without what the empty box needs for each frame of the same load; negative where the subject spares the kernel work"},
-	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the window"},
+	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
 	{Name: "main_memory_bytes", Unit: "B", Better: -1, Help: "method published: most memory that the main process alone had (VmHWM)"},
 }

@@ -19,6 +19,10 @@ type (
 	starter  interface{ Startup() subject.Startup }
 )
 
+// blockAge is how old a frame may be before a subject that keeps up counts it, seconds:
+// libpcap hands over what it has once a second.
+const blockAge = 1.2
+
 // settle makes the account of o the subject's, with its own counters in it.
 func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d drained) {
 	a := o.Account
@@ -52,7 +56,7 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 		o.Warnings = append(o.Warnings, m.said(errors.New("it did not say how many frames it counted")))
 	}
 	if !d.still {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s still counted %v after the last frame: what it would have counted later is missing", m.subject.value, drainMost))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s still counted %v after the last frame: what it would have counted later is missing", m.subject.value, d.most))
 	}
 	lost := a.Accepted - a.Received
 	o.Status = result.Passed
@@ -62,6 +66,14 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 		for _, t := range a.Drops {
 			o.Reason += fmt.Sprintf("; %d: %s (%s)", t.N, t.Name, t.Place)
 		}
+	}
+	if lost < 0 {
+		o.Status = result.Invalid
+		o.Reason = fmt.Sprintf("%s counted %d frames more than it was sent: others are among them", m.subject.value, -lost)
+	}
+	if behind := float64(d.resting-d.end) / 1e9; m.rate.searched() && lost == 0 && behind > blockAge+seconds(o.Phases[0])/20 {
+		o.Status = result.Failed
+		o.Reason = fmt.Sprintf("%s counted every frame, the last %.2g s after it was sent: it does not keep up", m.subject.value, behind)
 	}
 }
 
@@ -90,7 +102,16 @@ func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.
 	if a.Accepted > 0 {
 		add("uncounted_ratio", float64(a.Accepted-a.Received)/float64(a.Accepted))
 	}
-	rate := float64(a.Received) / took
+	worked := a.Received // by the time to which its CPU is known
+	if !d.still {
+		worked = d.n
+	}
+	rate := float64(worked) / took
+	if fps, ok := c.pace(sent.First, sent.Last); ok && a.Received < a.Accepted {
+		rate = fps
+	} else if a.Received >= a.Accepted && seconds(o.Phases[1]) <= blockAge { // a block's age, no lack of speed
+		rate = float64(a.Received) / traffic
+	}
 	o.Load.Forwarded = unit.FrameRate(rate)
 	add("counting_rate_fps", rate)
 	drops := map[string]int64{}
@@ -111,8 +132,8 @@ func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.
 
 	cpu := d.rest.Since(c.startup)
 	add("subject_cpu_s", cpu.CPU.Seconds())
-	if a.Received > 0 {
-		add("subject_cpu_per_frame_s", cpu.CPU.Seconds()/float64(a.Received))
+	if worked > 0 {
+		add("subject_cpu_per_frame_s", cpu.CPU.Seconds()/float64(worked))
 	}
 	add("subject_cpu_share", d.over.Since(c.startup).CPU.Seconds()/traffic)
 	whole := d.rest

@@ -17,6 +17,7 @@ import (
 // published study watched it.
 type mainProcess struct {
 	pid    int
+	since  time.Time
 	before time.Duration
 	known  bool
 }
@@ -24,6 +25,7 @@ type mainProcess struct {
 // A mainUse is what it used over the window.
 type mainUse struct {
 	cpu    time.Duration
+	window time.Duration
 	memory uint64
 	known  bool
 }
@@ -37,7 +39,7 @@ func mainOf(r subject.Running) mainProcess {
 	if !ok {
 		return mainProcess{}
 	}
-	m := mainProcess{pid: p.PID()}
+	m := mainProcess{pid: p.PID(), since: time.Now()}
 	m.before, m.known = mainCPU(m.pid)
 	return m
 }
@@ -81,14 +83,14 @@ func (m mainProcess) over(ctx context.Context, c *capturing, left time.Duration)
 		return u, nil
 	}
 	now, ok := mainCPU(m.pid)
-	return mainUse{cpu: now - m.before, memory: mainPeak(m.pid), known: ok}, nil
+	return mainUse{cpu: now - m.before, window: time.Since(m.since), memory: mainPeak(m.pid), known: ok}, nil
 }
 
-func (u mainUse) values(window time.Duration) (vs []result.Value) {
+func (u mainUse) values() (vs []result.Value) {
 	if !u.known {
 		return nil
 	}
-	vs = append(vs, value("main_cpu_share", u.cpu.Seconds()/window.Seconds()))
+	vs = append(vs, value("main_cpu_share", u.cpu.Seconds()/u.window.Seconds()))
 	if u.memory > 0 {
 		vs = append(vs, value("main_memory_bytes", float64(u.memory)))
 	}

@@ -84,7 +84,15 @@ func (m *capturePoint) saw(step search.Step, rec result.Record) search.Seen {
 		late, kept := float64(rec.Load.Late)/8, keptOff(rec) // as point.seek has it
 		now.Loss, now.Doubt, now.Excused = unit.LossRatio(float64(lost)/all), unit.LossRatio((late+kept)/all), unit.LossRatio(kept/all)
 	}
+	if v := rec.Value("frames_lag"); v != nil && lags(rec) {
+		now.Loss = unit.LossRatio(v.Value / float64(rec.Account.Accepted))
+	}
 	return now
+}
+
+// lags says whether the subject counted every frame, and too late.
+func lags(rec result.Record) bool {
+	return rec.Status == result.Failed && rec.Account != nil && rec.Account.Lost() <= 0
 }
 
 // descend offers the ceiling's rate, and less of it as long as frames are lost by the
@@ -103,11 +111,13 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 		if v := rec.Value("counting_rate_fps"); v != nil && rec.Load != nil && rec.Account != nil {
 			counted = v.Value
 			peak = max(peak, counted)
-			if rec.Status != result.Invalid && rec.Account.Lost() < rec.Account.Accepted/20 {
-				peak = max(peak, float64(rec.Load.Offered)) // its count alone came late
+			if rec.Status != result.Invalid && rec.Account.Lost() < rec.Account.Accepted/20 && !lags(rec) {
+				peak = max(peak, float64(rec.Load.Offered))
 				break
 			}
-			top = rate
+			if rec.Status != result.Invalid {
+				top = rate
+			}
 		}
 		rate = max(min(4*counted, rate/2), rate/8)
 	}
@@ -124,7 +134,7 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every rate tried"
 		return nil
 	}
-	rec, n, doubt, err := m.confirm(ctx, l.Lower)
+	rec, n, lossy, doubt, err := m.confirm(ctx, l.Lower)
 	if err != nil || m.failed != "" {
 		return err
 	}
@@ -141,7 +151,8 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 		if doubt != "" {
 			v.Value, v.Bound = float64(rec.Load.Offered), result.Exactly
 			low := v.Value
-			v.Lo = &low
+			high := float64(lossy)
+			v.Lo, v.Hi = &low, &high
 		}
 		bits := value("lossless_bps", float64(unit.L2(unit.FrameRate(v.Value), m.mix().Mean())))
 		bits.Bound = v.Bound
@@ -173,27 +184,29 @@ func (m *capturePoint) interval(name string, l search.Limit) result.Value {
 
 // confirm offers the rate that a search found for longer, and less of it as often as
 // frames are lost: rec is the trial without loss, or else the last; n counts the valid
-// ones; doubt says what was lost first, at the rate found.
-func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec result.Record, n int, doubt string, err error) {
+// ones; lossy is the lowest rate that lost; doubt says what was lost first, at the rate
+// found.
+func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec result.Record, n int, lossy unit.FrameRate, doubt string, err error) {
 	rate := found
 	for i := range confirmations {
 		l := m.loadOf(rate)
 		if err := m.empty(ctx, l); err != nil {
-			return rec, n, doubt, err
+			return rec, n, lossy, doubt, err
 		}
 		rec, err = m.trial(ctx, "limit", i, l)
 		if err != nil || m.failed != "" || rec.Status == result.Passed {
-			return rec, n + 1, doubt, err
+			return rec, n + 1, lossy, doubt, err
 		}
 		if rec.Status == result.Failed {
 			if doubt == "" {
 				doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
 			}
+			lossy = rate
 			rate *= stepDown
 			n++
 		}
 	}
-	return rec, n, doubt, nil
+	return rec, n, lossy, doubt, nil
 }
 
 // overload offers twice what the subject does not take, or hardly.
@@ -205,8 +218,14 @@ func (m *capturePoint) overload(ctx context.Context, l search.Limit) error {
 	if m.ceiling > 0 {
 		rate = min(rate, m.ceiling)
 	}
+	status, reason := m.out.Status, m.out.Reason
 	rec, err := m.trial(ctx, "overload", 0, m.loadOf(rate))
-	if err != nil || m.failed != "" {
+	if m.failed != "" { // the limit stands
+		m.warn("under overload: %s", m.failed)
+		m.failed, m.out.Status, m.out.Reason = "", status, reason
+		return err
+	}
+	if err != nil {
 		return err
 	}
 	if v := rec.Value("counting_rate_fps"); v != nil && rec.Status != result.Invalid {

@@ -129,7 +129,7 @@ func (m *capturePoint) probe(ctx context.Context, c *capturing) error {
 	if err := told(c.probes, m.standing); err != nil {
 		return err
 	}
-	if c.probed == c.probes-1 {
+	if b, ok := c.run.(interface{ Behind() bool }); ok && b.Behind() && c.probed == c.probes-1 {
 		c.probed = c.probes
 	}
 	return nil
@@ -173,13 +173,17 @@ type drained struct {
 	end     unit.Instant // of the traffic
 	over    result.Usage // then
 	rest    result.Usage // when the count last moved
+	n       int64        // that count
 	resting unit.Instant // that instant; end, where it did not move after its first word
 	said    unit.Instant // when it last spoke
 	still   bool
+	most    time.Duration // that was waited for it to be
 }
 
-// drain waits until the count stands still, or all accepted frames are counted.
-func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64, standing time.Duration) (d drained, err error) {
+// drain waits until the count stands still, or all accepted frames are counted, but no
+// longer than most.
+func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64, standing, most time.Duration) (d drained, err error) {
+	d.most = most
 	if d.over, err = c.run.Usage(); err != nil {
 		return d, err
 	}
@@ -202,6 +206,7 @@ func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64,
 				if d.rest, err = c.run.Usage(); err != nil {
 					return d, err
 				}
+				d.n = last.n
 			}
 			told, d.said = true, last.at
 			if last.n >= accepted {
@@ -213,7 +218,7 @@ func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64,
 		case time.Since(moved) >= standing:
 			d.still = true
 			return d, nil
-		case time.Since(begin) >= drainMost:
+		case time.Since(begin) >= most:
 			return d, nil
 		}
 	}
@@ -227,6 +232,24 @@ func (c *capturing) atEnd(end unit.Instant) (n int64, ok bool) {
 		}
 	}
 	return n, len(c.readings) > 0
+}
+
+// pace is what it counted a second by its own words from first to last; false: they
+// span less than half of that.
+func (c *capturing) pace(first, last unit.Instant) (fps float64, ok bool) {
+	var a, b *tally
+	for i := range c.readings {
+		if r := &c.readings[i]; r.at >= first && r.at <= last {
+			if a == nil {
+				a = r
+			}
+			b = r
+		}
+	}
+	if a == nil || b.at-a.at < (last-first)/2 {
+		return 0, false
+	}
+	return float64(b.n-a.n) / (float64(b.at-a.at) / 1e9), true
 }
 
 // follow reads the count while frames are sent; what it returns ends that, and may be

@@ -24,6 +24,7 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
+	"boxdyno/search"
 	"boxdyno/subject"
 	"boxdyno/unit"
 	"boxdyno/verdict"
@@ -340,10 +341,10 @@ func TestCaptureSearch(t *testing.T) {
 	}
 	const cost = 500 * time.Microsecond // a sleep takes some 60 us more
 	o, recs := captureBench(t, &fakeSniffer{sleep: cost, stop: new(int)}, map[string]string{"buffer": "65536"})
-	v := figure(t, o, "lossless_fps")
 	if o.Status == result.Invalid {
 		t.Skipf("the tester was held up: %s", o.Reason)
 	}
+	v := figure(t, o, "lossless_fps")
 	if v.Value < 200 || v.Value > 1.3/cost.Seconds() {
 		t.Errorf("%v frame/s without loss, and it can count 2000 at most (%d trials)", v.Value, len(recs))
 	}
@@ -398,5 +399,38 @@ func TestCaptureRates(t *testing.T) {
 		if got := float64(p.framesPerSecond()); math.Abs(got-c.want) > 1e-6 {
 			t.Errorf("%v: %v frame/s, want %v", c.set, got, c.want)
 		}
+	}
+}
+
+// What a subject counts a second is told by its words in the traffic alone.
+func TestCapturePace(t *testing.T) {
+	const tenth = unit.Instant(1e8)
+	c := &capturing{}
+	for i := range 12 { // a thousand a tenth of a second, and all the rest at once after the end
+		c.readings = append(c.readings, tally{unit.Instant(i) * tenth, int64(1000 * i)})
+	}
+	c.readings[11].n = 99_999
+	if fps, ok := c.pace(tenth/2, 10*tenth+1); !ok || fps != 10_000 {
+		t.Errorf("%v frame/s, %v", fps, ok)
+	}
+	if _, ok := c.pace(7*tenth, 20*tenth); ok {
+		t.Error("words of a third of the traffic speak for all of it")
+	}
+	if _, ok := (&capturing{}).pace(0, tenth); ok {
+		t.Error("it said nothing")
+	}
+}
+
+// Frames that are counted long after they were sent are lost to a search.
+func TestCaptureLags(t *testing.T) {
+	m := &capturePoint{Capture: &Capture{}}
+	step := search.Step{Rate: 1000, Duration: time.Second}
+	rec := result.Record{Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000}, Values: []result.Value{value("frames_lag", 400)}}
+	if got := m.saw(step, rec); got.Loss != 0.4 || !got.Valid || got.Doubt != 0 {
+		t.Errorf("%+v", got)
+	}
+	rec.Status = result.Passed
+	if got := m.saw(step, rec); got.Loss != 0 {
+		t.Errorf("it keeps up: %+v", got)
 	}
 }

@@ -262,7 +262,7 @@ func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, e
 	var alone mainUse
 	o, sent, err := m.send(ctx, l, func(ctx context.Context, end unit.Instant, accepted int64) (err error) {
 		reader()
-		if d, err = c.drain(ctx, end, accepted, m.standing); err != nil {
+		if d, err = c.drain(ctx, end, accepted, m.standing, max(drainMost, m.watched()-lasts(l))); err != nil {
 			return err
 		}
 		if w := m.watched(); w > 0 {
@@ -282,12 +282,18 @@ func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, e
 		return o, fault("it did not end: %w", err)
 	}
 	if err := c.gone(); err != nil { // killed, for it did not obey
-		return o, err
+		if d.still {
+			return o, err
+		}
+		o.Warnings = append(o.Warnings, m.said(err)) // it had too much left to do: what it had said by then holds
 	}
 	m.settle(ctx, &o, c, d)
 	m.figures(&o, c, d, sent)
 	if w := m.watched(); w > 0 {
-		o.Values = append(o.Values, alone.values(w)...)
+		o.Values = append(o.Values, alone.values()...)
+		if alone.window > w+100*time.Millisecond {
+			o.Warnings = append(o.Warnings, fmt.Sprintf("the main process was watched for %v, not for %v: it still counted", alone.window.Round(100*time.Millisecond), w))
+		}
 		if !alone.known {
 			o.Warnings = append(o.Warnings, "the main process alone could not be watched")
 		}

@@ -50,8 +50,9 @@ func checkPhases(t *testing.T, b *suiteBench, o Outcome) result.Record {
 	if a := r.Account; sent+bad != a.Accepted || sent-lost+leaked != a.Received-a.Duplicate {
 		t.Errorf("the phases sent %d good and %d bad frames of %d, and %d arrived of %d", sent, bad, a.Accepted, sent-lost+leaked, a.Received)
 	}
-	if sent != bad || figure(t, o, "known_bad_sent").Value != float64(bad) || figure(t, o, "known_bad_arrived").Value != float64(leaked) {
-		t.Errorf("%d good, %d bad, %d came through: %+v", sent, bad, leaked, o.Values)
+	// They alternate; what was not sent may leave one of the two behind.
+	if diff := sent - bad; max(diff, -diff) > r.Account.NotSent+r.Account.Refused || figure(t, o, "known_bad_sent").Value != float64(bad) || figure(t, o, "known_bad_arrived").Value != float64(leaked) {
+		t.Errorf("%d good, %d bad, %d came through: %+v of %+v", sent, bad, leaked, o.Values, r.Account)
 	}
 	var sampled, sampledLost, sampledLeaked int64
 	for i, s := range r.Samples {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,6 +104,9 @@ func captureOf(p result.Record, at func(metric string) *Figure) *Capture {
 		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Host: at("host_cpu_per_frame_s"), Above: at("host_cpu_above_per_frame_s"),
 		Memory: at("subject_memory_bytes"), Processes: at("subject_processes"), Startup: at("startup_s"), First: at("first_frame_s"),
 		MainShare: at("main_cpu_share"), MainMemory: at("main_memory_bytes"),
+	}
+	if file := result.Get(p.Config, "file"); c.Subject == "own" && file != "" {
+		c.Subject += " " + filepath.Base(file)
 	}
 	c.Published = c.published()
 	return c

@@ -138,7 +138,7 @@ func sensorName(s result.Series) string {
 			words = append(words, "("+state+")")
 		}
 	}
-	return strings.TrimSpace(strings.Join(words, " "))
+	return cmp.Or(strings.TrimSpace(strings.Join(words, " ")), "a meter without a name")
 }
 
 // Tracks are what is drawn, by the series that it is read from.

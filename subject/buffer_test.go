@@ -19,7 +19,12 @@ func TestBuffers(t *testing.T) {
 	const n = 10_000
 	for _, name := range []string{"tcpdump", "dumpcap", "libpcap", "python-socket", "scapy", "pcapy-ng"} {
 		t.Run(name, func(t *testing.T) {
-			for _, size := range []uint64{64 << 10, 64 << 20} {
+			compiled(t, name)
+			small := uint64(64 << 10)
+			if name == dumpcap.name {
+				small = dumpcap.step
+			}
+			for _, size := range []uint64{small, 64 << 20} {
 				testutil.NoLeaks(t)
 				from, to := pair(t)
 				spec, err := Find(name)
@@ -63,7 +68,7 @@ func TestBuffers(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := r.Totals()
-				if small := size < 1<<20; small != (got.Kernel > 0) || got.Captured+got.Kernel != sent {
+				if (size == small) != (got.Kernel > 0) || got.Captured+got.Kernel != sent {
 					t.Errorf("with a buffer of %d octets it says %+v of %d frames", size, got, sent)
 				}
 			}
@@ -77,6 +82,7 @@ func TestStopWaitsForTheKernel(t *testing.T) {
 	for _, name := range []string{"tcpdump", "dumpcap", "libpcap", "pcapy-ng"} {
 		t.Run(name, func(t *testing.T) {
 			testutil.NoLeaks(t)
+			compiled(t, name)
 			from, to := pair(t)
 			spec, err := Find(name)
 			if err != nil {

@@ -35,8 +35,9 @@ type Capture struct {
 	Filter string // of pcap-filter(7); "": every frame
 	File   string // of own: the subject's description
 
-	tool *tool
-	room uint64 // octets that its temporary files may have; 0: half of what is free
+	tool      *tool
+	described *tool  // of own: what its file says, once that is read
+	room      uint64 // octets that its temporary files may have; 0: half of what is free
 }
 
 // A tool is how one program captures: a row of a table.
@@ -53,7 +54,9 @@ type tool struct {
 	mute            bool                                            // its standard output is thrown away
 	lag             time.Duration                                   // how long the kernel may hold frames back from it
 	silent          bool                                            // it does not say when it captures
+	behind          bool                                            // what it says while it runs is one frame behind
 	fixed           uint64                                          // the buffer cannot be made otherwise; 0: it can
+	step            uint64                                          // the buffer is a multiple of so many octets; 0: any
 	filters         []string                                        // that it can have; nil: any
 }
 
@@ -108,6 +111,8 @@ func (c *Capture) Check(ctx context.Context, h *host.Local) error {
 		return fmt.Errorf("buffer %d: want 0, or %d to %d octets", c.Buffer, leastBuffer, mostBuffer)
 	case c.Buffer != 0 && t.fixed != 0 && c.Buffer != t.fixed:
 		return fmt.Errorf("buffer %d: that of %s is %s: give 0", c.Buffer, t.name, fixedText(t.fixed))
+	case t.step != 0 && c.Buffer%t.step != 0:
+		return fmt.Errorf("buffer %d: %s takes multiples of %d octets: give %d", c.Buffer, t.name, t.step, (c.Buffer/t.step+1)*t.step)
 	case strings.ContainsAny(c.Filter, "\x00\n") || len(c.Filter) > 4096:
 		return errors.New("filter: want one line of at most 4096 octets")
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +41,7 @@ type Capturing struct {
 	own     int64        // dropped by the program itself
 	port    int64        // dropped by the port
 	waiting int64        // not handed over by the kernel, when counted was said
+	memory  uint64       // the most that its tree had when it was looked at; 0: not looked yet
 	wrong   error        // what it must not have done
 	stopped bool         // it was told to end
 	forced  bool         // and did not obey
@@ -63,6 +66,8 @@ type Totals struct {
 
 const (
 	askPause = 100 * time.Millisecond
+	// memoryAsks is after how many asks the tree's memory is looked at, too.
+	memoryAsks = 5
 	// readyPatience is how long a capture may take to listen, where the caller sets
 	// no limit: pyshark on a small board takes tens of seconds.
 	readyPatience = 60 * time.Second
@@ -158,11 +163,37 @@ func (t Totals) known() Totals {
 	return Totals{max(t.Captured, 0), max(t.Kernel, 0), max(t.Own, 0), max(t.Port, 0)}
 }
 
-// Usage implements Running.
+// Behind says whether what it counts while it runs is one frame behind: the last frame
+// is then in its Totals alone.
+func (r *Capturing) Behind() bool { return r.tool.behind }
+
+// Usage implements Running. A control group's memory has files in it that others read
+// as well, so the tree's own is looked at instead.
 func (r *Capturing) Usage() (result.Usage, error) {
 	u, err := r.process.Usage()
 	u.Subject = r.name
+	r.mu.Lock()
+	memory := r.memory
+	r.mu.Unlock()
+	if memory == 0 {
+		memory = r.lookAtMemory()
+	}
+	if err == nil && memory > 0 {
+		sources := slices.DeleteFunc(strings.Split(u.Source, ", "), func(s string) bool { return strings.HasPrefix(s, "memory") })
+		u.PeakMemory, u.Source = memory, strings.Join(append(sources, memorySource), ", ")
+	}
 	return u, err
+}
+
+const memorySource = "memory: largest sum of Pss (RSS where that may not be read)"
+
+// lookAtMemory returns the most that the tree has had so far.
+func (r *Capturing) lookAtMemory() uint64 {
+	now := r.process.Resident()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.memory = max(r.memory, now)
+	return r.memory
 }
 
 // PID is the program's own process, without its children.
@@ -257,7 +288,7 @@ func (r *Capturing) Ended() error {
 	return fmt.Errorf("%s ended by itself, without an error%s", r.name, r.lastWords())
 }
 
-// watch asks for counts, and ends what fills the disk or prints garbage.
+// watch asks for counts, looks at memory, and ends what fills the disk or prints garbage.
 func (r *Capturing) watch() {
 	defer close(r.watched)
 	t := time.NewTicker(askPause)
@@ -273,6 +304,9 @@ func (r *Capturing) watch() {
 		r.mu.Unlock()
 		if ready && r.tool.poke != 0 {
 			_ = r.process.Signal(r.tool.poke) // it may have ended
+		}
+		if n%memoryAsks == memoryAsks-1 {
+			r.lookAtMemory()
 		}
 		if size := sizeOf(r.Dir); wrong == nil && size > r.room {
 			wrong = fmt.Errorf("%s was ended: its temporary files had %sB, and half of what was free is the most", r.name, unit.SI(float64(size)))

@@ -69,5 +69,8 @@ func compileCounter(ctx context.Context) (program string, err error) {
 		}
 		return "", fmt.Errorf("compile the libpcap counter: %w", err)
 	}
-	return program, os.Rename(out, program)
+	if err := errors.Join(os.Chmod(out, 0o755), os.Rename(out, program)); err != nil {
+		return "", fmt.Errorf("keep the libpcap counter: %w", err)
+	}
+	return program, nil
 }

@@ -25,7 +25,7 @@ var dumpcap = tool{
 		return append([]string{"dumpcap", "-i", e.Port.Name, "-w", null}, wiresharkOptions(c)...), err
 	},
 	said: func(*Capture, Env) (parser, parser) { return nil, parseDumpcap },
-	lag:  dumpcapLag,
+	lag:  dumpcapLag, behind: true, step: 1 << 20,
 }
 
 // dumpcapLag is above the 250 ms after which dumpcap gets a block that is not full.
@@ -47,7 +47,7 @@ func wiresharkOptions(c *Capture) (argv []string) {
 		argv = append(argv, "-f", c.Filter)
 	}
 	if c.Buffer > 0 {
-		argv = append(argv, "-B", strconv.FormatUint(max(c.Buffer>>20, 1), 10))
+		argv = append(argv, "-B", strconv.FormatUint(c.Buffer>>20, 10))
 	}
 	return argv
 }

@@ -103,6 +103,79 @@ func TestVenv(t *testing.T) {
 	}
 }
 
+// What compiles a package is locked like the package, and there before it.
+func TestVenvBuilds(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	v := venv{name: "pypcap", built: true}
+	if err := v.needs(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	dir, err := v.dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var installed []string
+	run := func(_ context.Context, argv []string) error {
+		if slices.Contains(argv, "pip") {
+			lock := filepath.Base(argv[len(argv)-1])
+			installed = append(installed, lock)
+			if !slices.Contains(argv, "--require-hashes") || slices.Contains(argv, "--no-build-isolation") != (lock == "pypcap.txt") {
+				t.Errorf("%v", argv)
+			}
+		}
+		return os.MkdirAll(dir, 0o755)
+	}
+	if err := v.make(t.Context(), run); err != nil || !slices.Equal(installed, []string{"build.txt", "pypcap.txt"}) {
+		t.Errorf("%v, %v", installed, err)
+	}
+}
+
+// Root has no store where others can put a program.
+func TestRootsAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "boxdyno", "subjects")
+	if err := rootsAlone(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		at    string
+		mode  os.FileMode
+		owner int
+		good  bool
+	}{
+		{dir, 0o755, 0, true},
+		{dir, 0o755, 1000, false},
+		{dir, 0o775, 0, false},
+		{dir, 0o777 | os.ModeSticky, 0, false},
+		{parent, 0o777 | os.ModeSticky, 0, true},
+		{parent, 0o777, 0, false},
+		{parent, 0o755, 1000, false},
+	} {
+		if err := errors.Join(os.Chmod(c.at, c.mode), os.Chown(c.at, c.owner, -1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := rootsAlone(dir); (err == nil) != c.good || err != nil && !strings.Contains(err.Error(), c.at+" belongs to") {
+			t.Errorf("%s of %d with %v: %v", c.at, c.owner, c.mode, err)
+		}
+		if err := errors.Join(os.Chown(c.at, 0, -1), os.Chmod(c.at, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.Symlink(parent, link), os.Lchown(link, 1000, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := rootsAlone(filepath.Join(link, "boxdyno", "subjects")); err == nil {
+		t.Error("a link of others is followed")
+	}
+}
+
 // Every package of a lock has a version and a digest.
 func TestLocks(t *testing.T) {
 	locks, err := programs.ReadDir("programs")

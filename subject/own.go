@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
 	"boxdyno/internal/yaml"
@@ -95,18 +98,19 @@ func (o *ownFile) tool() *tool {
 	return t
 }
 
-// resolve is the row that c captures by: its own, or that of its file.
+// resolve is the row that c captures by: its own, or that of its file, which is read
+// once.
 func (c *Capture) resolve() (*tool, error) {
 	if c.tool != &own {
 		return c.tool, nil
 	}
+	if c.described != nil {
+		return c.described, nil
+	}
 	if c.File == "" {
 		return nil, errors.New("subject own: give file=NAME.yaml, which says what to run (docs/subjects.md)")
 	}
-	if info, err := os.Stat(c.File); err == nil && info.Size() > yaml.MaxSize {
-		return nil, fmt.Errorf("read the subject: %s has more than %d octets", c.File, yaml.MaxSize)
-	}
-	data, err := os.ReadFile(c.File)
+	data, err := readDescription(c.File)
 	if err != nil {
 		return nil, fmt.Errorf("read the subject: %w", err)
 	}
@@ -114,7 +118,22 @@ func (c *Capture) resolve() (*tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.tool(), nil
+	c.described = o.tool()
+	return c.described, nil
+}
+
+// readDescription reads a file that may be none, such as a pipe that nobody writes to.
+func readDescription(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, yaml.MaxSize+1))
+	if err == nil && len(data) > yaml.MaxSize {
+		err = fmt.Errorf("%s has more than %d octets", name, yaml.MaxSize)
+	}
+	return data, err
 }
 
 // parseOwn reads a description; errors name the file's line.

@@ -9,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
+	"boxdyno/internal/yaml"
 )
 
 // The description on the page is one.
@@ -61,6 +64,39 @@ func TestOwnErrors(t *testing.T) {
 	} {
 		if _, err := parseOwn("f", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A file is read once, and not without end.
+func TestOwnIsReadOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "own.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCapture(&own)
+	c.File = file
+	write("name: mine\nwork: count\ncommand: [x]\ncount_key: seen\n")
+	first, err := c.resolve()
+	if err != nil || first.name != "mine" {
+		t.Fatal(first, err)
+	}
+	write("name: other\nwork: count\ncommand: [y]\ncount_key: seen\n")
+	if again, err := c.resolve(); again != first || err != nil {
+		t.Errorf("the file was read again: %+v, %v", again, err)
+	}
+	write(strings.Repeat("#", yaml.MaxSize+1))
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{file: "has more than 65536 octets", "/dev/zero": "has more than 65536 octets", pipe: pipe} {
+		c := newCapture(&own)
+		c.File = name
+		if _, err := c.resolve(); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

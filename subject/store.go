@@ -7,13 +7,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // store is the folder that holds what was made for subjects on this machine:
 // $XDG_CACHE_HOME/boxdyno/subjects; without that variable /var/cache/boxdyno/subjects
-// for root, and ~/.cache/boxdyno/subjects for others. It may not exist.
+// for root, and ~/.cache/boxdyno/subjects for others. It may not exist. Root has none
+// where others could put a program.
 func store() (string, error) {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	switch {
@@ -27,7 +31,31 @@ func store() (string, error) {
 		}
 		cache = filepath.Join(home, ".cache")
 	}
-	return filepath.Join(cache, "boxdyno", "subjects"), nil
+	dir := filepath.Join(cache, "boxdyno", "subjects")
+	if os.Geteuid() != 0 {
+		return dir, nil
+	}
+	return dir, rootsAlone(dir)
+}
+
+// rootsAlone is an error where others than root own or can write dir or a folder above
+// it. Above it, one in which only owners rename and remove, such as /tmp, is good enough.
+func rootsAlone(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		var link, s unix.Stat_t
+		err := errors.Join(unix.Lstat(at, &link), unix.Stat(at, &s))
+		sticky := s.Mode&unix.S_ISVTX != 0 && at != dir
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("look at the folder %s: %w", at, err)
+		case link.Uid != 0 || s.Uid != 0 || s.Mode&0o022 != 0 && !sticky:
+			return fmt.Errorf("the folder %s belongs to, or can be written by, others: root runs nothing from there (XDG_CACHE_HOME)", at)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
 }
 
 // digest tells versions of what is in the store apart.

@@ -25,7 +25,7 @@ var tcpdump = tool{
 		return append(argv, words(c.Filter)...), nil
 	},
 	said: func(*Capture, Env) (parser, parser) { return nil, parseTcpdump },
-	poke: unix.SIGUSR1, mute: true, lag: 1200 * time.Millisecond,
+	poke: unix.SIGUSR1, mute: true, lag: 1200 * time.Millisecond, step: 1 << 10,
 }
 
 // words is a filter as an argument of its own, or nothing.

@@ -16,7 +16,7 @@ var tshark = tool{
 		return append([]string{"tshark", "-i", e.Port.Name, "-n", "-l", "-T", "fields", "-e", "frame.number", "-e", "udp.length"}, wiresharkOptions(c)...), nil
 	},
 	said: func(*Capture, Env) (parser, parser) { return nil, parseTshark },
-	rows: true, lag: dumpcapLag,
+	rows: true, lag: dumpcapLag, step: 1 << 20,
 }
 
 var (

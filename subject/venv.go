@@ -21,9 +21,9 @@ func embedded(name string) string {
 	return string(text)
 }
 
-// A venv is a virtual environment with the packages that a lock file names, by version
-// and digest, and with no others. It is in the store under its lock's digest, so that
-// another lock makes another one. pip takes its index from its own configuration.
+// A venv is a virtual environment with the packages that its locks name, by version and
+// digest, and with no others. It is in the store under their digest, so that another
+// lock makes another one. pip takes its index from its own configuration.
 type venv struct {
 	name  string // of the lock: "scapy"
 	built bool   // a package of it is compiled against libpcap
@@ -32,9 +32,16 @@ type venv struct {
 // complete is the file that tells a finished environment from a broken one.
 const complete = "complete"
 
+// buildTools is the lock of what compiles a package: pip would take any version of it.
+const buildTools = "build"
+
 func (v venv) dir() (string, error) {
 	dir, err := store()
-	return filepath.Join(dir, v.name+"-"+digest(embedded(v.name+".lock"))), err
+	text := embedded(v.name + ".lock")
+	if v.built {
+		text += embedded(buildTools + ".lock")
+	}
+	return filepath.Join(dir, v.name+"-"+digest(text)), err
 }
 
 // python is the environment's interpreter; a *host.Missing where there is none.
@@ -67,11 +74,22 @@ func (v venv) make(ctx context.Context, run Runner) error {
 	if err := run(ctx, []string{"python3", "-m", "venv", "--clear", dir}); err != nil {
 		return err
 	}
-	lock := filepath.Join(dir, "lock.txt")
-	if err := os.WriteFile(lock, []byte(embedded(v.name+".lock")), 0o644); err != nil {
-		return fmt.Errorf("make the virtual environment of %s: %w", v.name, err)
+	pip := func(lock string, options ...string) error {
+		file := filepath.Join(dir, lock+".txt")
+		if err := os.WriteFile(file, []byte(embedded(lock+".lock")), 0o644); err != nil {
+			return fmt.Errorf("make the virtual environment of %s: %w", v.name, err)
+		}
+		argv := []string{filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--no-input", "--no-deps", "--require-hashes"}
+		return run(ctx, append(append(argv, options...), "-r", file))
 	}
-	if err := run(ctx, []string{filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--no-input", "--no-deps", "--require-hashes", "-r", lock}); err != nil {
+	var options []string
+	if v.built {
+		if err := pip(buildTools); err != nil {
+			return err
+		}
+		options = []string{"--no-build-isolation"}
+	}
+	if err := pip(v.name, options...); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, complete), nil, 0o644)

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"boxdyno/runner"
 	"boxdyno/subject"
@@ -74,6 +75,7 @@ func (a *app) install(ctx context.Context, ds []runner.Diagnosis, set string) (d
 	if err != nil {
 		return false, err
 	}
+	defer unix.Umask(unix.Umask(0o022)) // what root runs later must not be writable by others
 	run := func(ctx context.Context, argv []string) error {
 		did = true
 		a.note("%s", strings.Join(argv, " "))
