@@ -80,6 +80,13 @@ var All = withBeside([]Spec{
 		Metrics: captureMetrics, New: newCapture,
 	},
 	{
+		Name: "ids", Deviation: "traffic that an IDS watches is sent to the MAC addresses of nobody, as behind a mirror port, and ends in the box after it has had its copy",
+		Quick:   "loads of ids are offered for 2 s, not for 60 s, in a search of few trials: a limit that memory sets, which fills slowly, is not seen",
+		Doc:     "intrusion detection on the box: the highest load of which hardly a frame is lost, and whether it still sees every planted attack",
+		Names:   []string{"subject", "rules", "rules_file", "traffic", "rate"},
+		Metrics: idsMetrics, New: newIDS,
+	},
+	{
 		Name: "soak", Lab: lab.Here, Alone: true,
 		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
 		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",

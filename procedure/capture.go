@@ -45,9 +45,12 @@ type Capture struct {
 	preset  choice
 	search  choice
 
-	specs    []subject.Spec // that subject may name
-	standing time.Duration  // a count that has not moved for so long has come to rest
-	patience time.Duration  // until the first probe frame is counted
+	specs     []subject.Spec // that subject may name
+	options   []result.Pair  // what else the subject is told: its flags
+	service   string         // of the DUT's lan port
+	standing  time.Duration  // a count that has not moved for so long has come to rest
+	patience  time.Duration  // until the first probe frame is counted
+	readiness time.Duration  // until the subject is ready
 }
 
 const (
@@ -79,7 +82,8 @@ func newCaptureOf(specs []subject.Spec) *Capture {
 		packets: count{0, 0, mostPackets}, burst: count{0, 0, mostBurst}, buffer: count{0, 0, 1 << 30},
 		method: choice{methodOurs, []string{methodOurs, methodPublished}},
 		preset: choice{"quick", presets}, search: choice{asPreset, append([]string{asPreset}, search.Names()...)},
-		specs: specs, standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
+		specs: specs, service: lab.Listening, readiness: readyPatience,
+		standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
 	}
 }
 
@@ -206,6 +210,9 @@ func (p *Capture) software() (subject.Subject, error) {
 	}
 	if p.file != "" {
 		err = errors.Join(err, set("file", p.file))
+	}
+	for _, o := range p.options {
+		err = errors.Join(err, set(o.Key, o.Value))
 	}
 	return s, err
 }
@@ -404,12 +411,19 @@ func (m *capturePoint) warn(format string, args ...any) {
 	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
 }
 
-var captureMetrics = []result.Metric{
+var captureMetrics = slices.Concat([]result.Metric{
 	{Name: "lossless_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which every frame was counted, in a longer trial too; the interval ends at the rate from which on every trial lost frames"},
 	{Name: "lossless_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
 	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
 	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames counted a second at twice the rate at which the search ended"},
+}, captureTrialMetrics, []result.Metric{
+	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
+	{Name: "main_memory_bytes", Unit: "B", Better: -1, Help: "method published: most memory that the main process alone had (VmHWM)"},
+})
+
+// captureTrialMetrics are of one trial of a subject that receives frames.
+var captureTrialMetrics = []result.Metric{
 	{Name: "capture_offered_fps", Unit: "frame/s", Help: "what the tester was measured to send"},
 	{Name: "capture_offered_bps", Unit: "bit/s", Help: "the same in layer-2 bits, FCS included"},
 	{Name: "frames_offered", Unit: "1", Help: "frames that the tester's port took"},
@@ -436,6 +450,4 @@ var captureMetrics = []result.Metric{
 	{Name: "receive_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the threads that receive the DUT's frames (threaded NAPI; placement split), while there was work"},
 	{Name: "host_cpu_per_frame_s", Unit: "s", Better: -1, Help: "receive_cpu_s and subject_cpu_s for each frame offered: what capturing costs the box in all"},
 	{Name: "host_cpu_above_per_frame_s", Unit: "s", Better: -1, Help: "the same without what the empty box needs for each frame of the same load; negative where the subject spares the kernel work"},
-	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
-	{Name: "main_memory_bytes", Unit: "B", Better: -1, Help: "method published: most memory that the main process alone had (VmHWM)"},
 }

@@ -23,6 +23,9 @@ type (
 // libpcap hands over what it has once a second.
 const blockAge = 1.2
 
+// blockAge is that of this subject, which may tell its count more seldom.
+func (c *capturing) blockAge() float64 { return max(blockAge, c.rare().Seconds()) }
+
 // settle makes the account of o the subject's, with its own counters in it.
 func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d drained) {
 	a := o.Account
@@ -71,7 +74,7 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 		o.Status = result.Invalid
 		o.Reason = fmt.Sprintf("%s counted %d frames more than it was sent: others are among them", m.subject.value, -lost)
 	}
-	if behind := float64(d.resting-d.end) / 1e9; m.rate.searched() && lost == 0 && behind > blockAge+seconds(o.Phases[0])/20 {
+	if behind := float64(d.resting-d.end) / 1e9; m.rate.searched() && lost == 0 && behind > c.blockAge()+seconds(o.Phases[0])/20 {
 		o.Status = result.Failed
 		o.Reason = fmt.Sprintf("%s counted every frame, the last %.2g s after it was sent: it does not keep up", m.subject.value, behind)
 	}
@@ -86,7 +89,7 @@ func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.
 	took := traffic + seconds(o.Phases[1])
 
 	add("capture_offered_fps", float64(sent.Offered))
-	add("capture_offered_bps", float64(unit.L2(sent.Offered, m.mix().Mean())))
+	add("capture_offered_bps", float64(unit.L2(sent.Offered, m.meanSize())))
 	add("frames_offered", float64(a.Accepted))
 	add("frames_counted", float64(a.Received))
 	if n, ok := c.atEnd(d.end); ok {
@@ -109,7 +112,7 @@ func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.
 	rate := float64(worked) / took
 	if fps, ok := c.pace(sent.First, sent.Last); ok && a.Received < a.Accepted {
 		rate = fps
-	} else if a.Received >= a.Accepted && seconds(o.Phases[1]) <= blockAge { // a block's age, no lack of speed
+	} else if (a.Received >= a.Accepted || c.rare() > 0) && seconds(o.Phases[1]) <= c.blockAge() { // a block's age, no lack of speed
 		rate = float64(a.Received) / traffic
 	}
 	o.Load.Forwarded = unit.FrameRate(rate)

@@ -42,7 +42,7 @@ func (m *capturePoint) begin(ctx context.Context, l engine.Load, dir string) (_ 
 	}
 	bed := m.env.Bed
 	c := &capturing{started: time.Now()}
-	c.run, err = s.Start(ctx, subject.Env{Host: bed.DUT, Port: m.dut, CPUs: bed.DUTCPUs, Dir: dir, Rate: l.Rate})
+	c.run, err = s.Start(ctx, subject.Env{Host: bed.DUT, Port: m.dut, CPUs: bed.DUTCPUs, Dir: dir, Rate: max(l.Rate, m.intended)})
 	var missing *host.Missing
 	switch {
 	case errors.As(err, &missing):
@@ -55,11 +55,11 @@ func (m *capturePoint) begin(ctx context.Context, l engine.Load, dir string) (_ 
 			err = errors.Join(err, m.end(ctx, c))
 		}
 	}()
-	wait, stop := context.WithTimeout(ctx, readyPatience)
+	wait, stop := context.WithTimeout(ctx, m.readiness)
 	defer stop()
 	if err := c.run.Ready(wait); err != nil {
 		if wait.Err() != nil && ctx.Err() == nil {
-			return nil, fault("it was not ready within %v", readyPatience)
+			return nil, fault("it was not ready within %v", m.readiness)
 		}
 		return nil, fault("%w", err)
 	}
@@ -86,7 +86,7 @@ func (m *capturePoint) end(ctx context.Context, c *capturing) error {
 // traffic.
 func (m *capturePoint) probe(ctx context.Context, c *capturing) error {
 	s := m.stream
-	s.ID, s.Frames.Sizes = probeStream, []unit.FrameSize{frame.Smallest(false)}
+	s.ID, s.Source, s.Frames.Sizes = probeStream, nil, []unit.FrameSize{frame.Smallest(false)}
 	send := func() error {
 		sent, err := m.tx.Transmit(ctx, engine.Load{Rate: 1000, Count: 1}, s)
 		if err == nil {
@@ -119,14 +119,14 @@ func (m *capturePoint) probe(ctx context.Context, c *capturing) error {
 		}
 	}
 	c.first = time.Since(c.started)
-	if err := told(c.probes, m.standing); err != nil || c.probed == c.probes {
+	if err := told(c.probes, m.still(c)); err != nil || c.probed == c.probes {
 		return err
 	}
 	// dumpcap tells of a frame when the next one comes: of all but the last.
 	if err := send(); err != nil {
 		return err
 	}
-	if err := told(c.probes, m.standing); err != nil {
+	if err := told(c.probes, m.still(c)); err != nil {
 		return err
 	}
 	if b, ok := c.run.(interface{ Behind() bool }); ok && b.Behind() && c.probed == c.probes-1 {
@@ -134,6 +134,18 @@ func (m *capturePoint) probe(ctx context.Context, c *capturing) error {
 	}
 	return nil
 }
+
+// rare is how long the subject may not tell a new count though it counts; 0: it tells ten
+// times a second, or whenever libpcap hands over a block.
+func (c *capturing) rare() time.Duration {
+	if r, ok := c.run.(interface{ Rare() time.Duration }); ok {
+		return r.Rare()
+	}
+	return 0
+}
+
+// still is for how long a count must not have moved to have come to rest.
+func (m *capturePoint) still(c *capturing) time.Duration { return max(m.standing, c.rare()) }
 
 // pause waits for a moment; the subject's end is an error.
 func (c *capturing) pause(ctx context.Context) error {

@@ -17,6 +17,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/ledger"
 	"boxdyno/result"
+	"boxdyno/subject"
 	"boxdyno/unit"
 )
 
@@ -43,6 +44,11 @@ type capturePoint struct {
 	emptied float64 // CPU seconds a frame of the empty box at the load to come; below 0: not known
 	failed  string  // why no trial of the subject came about
 	out     Outcome
+
+	mean     float64                                                          // frame size, octets with FCS; 0: the mix's
+	intended unit.FrameRate                                                   // of a load that gives no frame rate
+	words    []result.Pair                                                    // the load in a trial's identity; nil: loadWords
+	more     func(ctx context.Context, o *Outcome, run subject.Running) error // what else is known of a trial whose subject has ended; nil: nothing
 }
 
 // nobody is a MAC address that no port of the testbed has.
@@ -67,7 +73,7 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 		return fmt.Errorf("topology %s: there is no port of the DUT behind the tester's", bed.Topology)
 	}
 	if bed.Serve != nil {
-		if err := bed.Serve(ctx, lab.Service{Kind: lab.Listening, Flows: 1}); err != nil {
+		if err := bed.Serve(ctx, lab.Service{Kind: m.service, Flows: 1}); err != nil {
 			return err
 		}
 	}
@@ -108,8 +114,18 @@ func (m *capturePoint) close() (err error) {
 	return err
 }
 
+func (m *capturePoint) meanSize() float64 {
+	if m.mean > 0 {
+		return m.mean
+	}
+	return m.mix().Mean()
+}
+
 // loadWords are l's part of a trial's identity.
-func loadWords(l engine.Load) []result.Pair {
+func (m *capturePoint) loadWords(l engine.Load) []result.Pair {
+	if m.words != nil {
+		return m.words
+	}
 	cfg := []result.Pair{{Key: "rate", Value: strconv.FormatFloat(float64(l.Rate), 'f', 0, 64)}}
 	if l.Count > 0 {
 		return append(cfg, result.Pair{Key: "frames", Value: strconv.FormatUint(l.Count, 10)})
@@ -124,7 +140,7 @@ func (m *capturePoint) empty(ctx context.Context, l engine.Load) error {
 	if len(bed.Threads) == 0 {
 		return nil // its work cannot be told from the tester's
 	}
-	cfg := append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, loadWords(l)...)
+	cfg := append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, m.loadWords(l)...)
 	key := "empty-box"
 	for _, p := range cfg {
 		key += "/" + p.Value
@@ -184,8 +200,8 @@ func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx c
 	}
 	a.Received = 0
 	o = Outcome{Account: &a, Load: &result.Load{
-		MeanSize: m.mix().Mean(), Streams: 1, Backend: m.env.Bed.Engine.Name(),
-		Intended: l.Mean(), Offered: sent.Offered, Peak: sent.Peak, Batch: sent.Batch,
+		MeanSize: m.meanSize(), Streams: 1, Backend: m.env.Bed.Engine.Name(),
+		Intended: max(l.Mean(), m.intended), Offered: sent.Offered, Peak: sent.Peak, Batch: sent.Batch,
 		Late: int64(sent.Late), Stalls: int64(sent.Stalls), LongestStall: int64(sent.LongestStall),
 	}}
 	o.Phases = []result.Phase{{Name: "traffic", Begin: sent.First, End: max(sent.Last, sent.First+1)}}
@@ -213,22 +229,27 @@ func settleAccount(a *result.Account, own []result.Term) {
 // trial carries out one load with the subject. m.failed says why the subject gave no
 // figures.
 func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.Load) (result.Record, error) {
-	cfg := append([]result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}, loadWords(l)...)
+	cfg := append([]result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}, m.loadWords(l)...)
 	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
-		o, err := m.capture(ctx, l)
-		var broken *subjectError
-		if errors.As(err, &broken) && ctx.Err() == nil {
-			o.Status, o.Reason, o.Load, o.Account, o.Values = result.Failed, m.said(broken.err), nil, nil, nil
-			return o, nil
-		}
-		o.Ceiling = m.ceiling
-		return o, err
+		return m.carryOut(ctx, l)
 	})
 	if err == nil && rec.Load == nil && rec.Status == result.Failed {
 		m.failed = rec.Reason
 		m.out.Status, m.out.Reason = rec.Status, rec.Reason
 	}
 	return rec, err
+}
+
+// carryOut is capture whose subject's faults are in its outcome.
+func (m *capturePoint) carryOut(ctx context.Context, l engine.Load) (Outcome, error) {
+	o, err := m.capture(ctx, l)
+	var broken *subjectError
+	if errors.As(err, &broken) && ctx.Err() == nil {
+		o.Status, o.Reason, o.Load, o.Account, o.Values = result.Failed, m.said(broken.err), nil, nil, nil
+		return o, nil
+	}
+	o.Ceiling = m.ceiling
+	return o, err
 }
 
 // A subjectError is the subject's fault, in a sentence.
@@ -262,7 +283,7 @@ func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, e
 	var alone mainUse
 	o, sent, err := m.send(ctx, l, func(ctx context.Context, end unit.Instant, accepted int64) (err error) {
 		reader()
-		if d, err = c.drain(ctx, end, accepted, m.standing, max(drainMost, m.watched()-lasts(l))); err != nil {
+		if d, err = c.drain(ctx, end, accepted, m.still(c), max(drainMost, m.watched()-lasts(l))); err != nil {
 			return err
 		}
 		if w := m.watched(); w > 0 {
@@ -289,6 +310,11 @@ func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, e
 	}
 	m.settle(ctx, &o, c, d)
 	m.figures(&o, c, d, sent)
+	if m.more != nil {
+		if err := m.more(ctx, &o, c.run); err != nil {
+			return o, err
+		}
+	}
 	if w := m.watched(); w > 0 {
 		o.Values = append(o.Values, alone.values()...)
 		if alone.window > w+100*time.Millisecond {

@@ -135,6 +135,8 @@ type Row struct {
 
 	Capture *Capture `json:"capture,omitempty"` // of procedure capture
 
+	IDS *IDS `json:"ids,omitempty"` // of procedure ids
+
 	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, or of the trial that connections' times or capture's costs are of
 	Warnings []string        `json:"warnings,omitempty"`
 }

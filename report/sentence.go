@@ -62,6 +62,9 @@ func name(r Row) string {
 	if c := r.Capture; c != nil {
 		words = slices.Concat([]string{serviceName(r) + ", " + c.Subject, c.size(r)}, c.how())
 	}
+	if r.IDS != nil {
+		words = append([]string{"ids"}, r.IDS.words()...)
+	}
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
 	}
@@ -328,6 +331,12 @@ func summary(d Document) string {
 		}
 		return ""
 	}
+	if r.IDS != nil {
+		if s := r.IDS.summary(); s != "" {
+			return fmt.Sprintf("%s: %s.", strings.Join(r.IDS.words(), ", "), s)
+		}
+		return ""
+	}
 	if r.Connections != nil {
 		if s := r.Connections.summary(); s != "" {
 			return fmt.Sprintf("TCP, %s: %s.", serviceName(*r), s)
@@ -377,7 +386,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil {
 			return &rows[i]
 		}
 	}

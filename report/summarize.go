@@ -149,8 +149,9 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	if r.Capture = captureOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Capture != nil && r.Capture.Payload > 0 {
 		r.FrameSize = ""
 	}
+	r.IDS = idsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Name = name(r)
-	if r.Connections == nil {
+	if r.Connections == nil && r.IDS == nil {
 		r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
 	}
 	for _, x := range repeats {
@@ -189,6 +190,8 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		r.Bound = r.Connections.Found.Bound
 	case r.Capture != nil && r.Capture.Lossless != nil:
 		r.Bound = r.Capture.Lossless.Bound
+	case r.IDS != nil && r.IDS.Limit != nil:
+		r.Bound = r.IDS.Limit.Bound
 	case r.Connections != nil && r.Connections.Overload != nil:
 		r.Bound = r.Connections.Overload.Bound
 	default:
@@ -370,7 +373,7 @@ func order(a, b Row) int {
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
 		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture))
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS))
 }
 
 func index(list []string, s string) int {

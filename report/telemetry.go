@@ -154,7 +154,7 @@ func onlyCaptures(recs []result.Record) bool {
 	some := false
 	for _, r := range recs {
 		switch {
-		case r.Procedure == captureProcedure:
+		case r.Procedure == captureProcedure || r.Procedure == idsProcedure:
 			some = true
 		case r.Procedure != selfTest:
 			return false

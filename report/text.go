@@ -192,6 +192,7 @@ func tables(d Document) []table {
 	suite := newSuiteTables(make)
 	connections := newConnectionTables()
 	captures := newCaptureTables()
+	sensors := newIDSTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	var soaked []table
@@ -238,6 +239,10 @@ func tables(d Document) []table {
 			captures.add(r, noted.of, own)
 			continue
 		}
+		if r.IDS != nil {
+			sensors.add(r, noted.of, own)
+			continue
+		}
 		if suite.add(r, add) {
 			continue
 		}
@@ -269,7 +274,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), sensors.all(), phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -365,7 +370,7 @@ func (r *Row) booked() string {
 	if r.Connections != nil {
 		return r.Name + ", frames of both ends"
 	}
-	if r.Capture != nil {
+	if r.Capture != nil || r.IDS != nil {
 		return r.Name
 	}
 	return r.Name + ", last overload trial"
@@ -374,7 +379,7 @@ func (r *Row) booked() string {
 // accounted is the row's account; that of a capture ends in its subject.
 func (r *Row) accounted() table {
 	tb := ledgerTable(r.Ledger)
-	if r.Capture != nil {
+	if r.Capture != nil || r.IDS != nil {
 		for i := range tb.rows {
 			if row := tb.rows[i]; row[2] == "meter" && row[3] == "received" {
 				row[2], row[3] = "subject", "counted"

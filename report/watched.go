@@ -89,7 +89,7 @@ func watched(run result.Run, recs []result.Record) *Watched {
 						w.Throttled = append(w.Throttled, x.row)
 					}
 				case "drops":
-					if s.Place == result.Routing && (r.Procedure == captureProcedure || r.Parent == emptyBox) {
+					if s.Place == result.Routing && (r.Procedure == captureProcedure || r.Procedure == idsProcedure || r.Parent == emptyBox || r.Parent == idleIDS) {
 						continue // there frames end that the subject has had
 					}
 					lost[s.Place] += d.Growth

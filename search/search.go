@@ -57,6 +57,11 @@ func New(preset string, max unit.FrameRate, guess unit.FrameRate) (Search, error
 	if err != nil {
 		return Search{}, err
 	}
+	return Of(p, max, guess)
+}
+
+// Of is New with a preset that is none of Presets.
+func Of(p Preset, max unit.FrameRate, guess unit.FrameRate) (Search, error) {
 	if !(max > 0) || math.IsInf(float64(max), 0) {
 		return Search{}, fmt.Errorf("search up to %v frame/s: the highest load must be above 0", float64(max))
 	}

@@ -58,6 +58,9 @@ type tool struct {
 	fixed           uint64                                          // the buffer cannot be made otherwise; 0: it can
 	step            uint64                                          // the buffer is a multiple of so many octets; 0: any
 	filters         []string                                        // that it can have; nil: any
+	logs            func() []logFile                                // that it writes to its folder; nil: none
+	grace           time.Duration                                   // how long it may take to end; 0: stopGrace
+	rare            time.Duration                                   // how long it may not tell a count, though it counts; 0: no longer than others
 }
 
 // A place is where a process of a capture works.
@@ -81,7 +84,7 @@ func captures() (specs []Spec) {
 func tools() []*tool {
 	all := []*tool{&tcpdump, &dumpcap, &tshark, &counter}
 	all = append(all, pythons()...)
-	return append(all, &afPacket, &afXDP, &own)
+	return append(all, &zeek, &snort, &afPacket, &afXDP, &own)
 }
 
 func newCapture(t *tool) *Capture { return &Capture{tool: t, Filter: DefaultFilter} }
@@ -190,6 +193,16 @@ func (c *Capture) Run(ctx context.Context, e Env) (_ *Capturing, err error) {
 	argv, err := t.argv(c, place{e, dir})
 	if err != nil {
 		return nil, err
+	}
+	if t.logs != nil {
+		if r.tails, err = openTails(dir, t.logs()); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				r.closeTails()
+			}
+		}()
 	}
 	out, errs := t.said(c, e)
 	stdout, stderr := r.listener(out), r.listener(errs)

@@ -3,6 +3,7 @@
 package subject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Capturing struct {
 	begun   unit.Instant
 	room    uint64 // octets that it may write to Dir
 	log     logs
+	tails   []*tail
 	watched chan struct{} // closed once nobody watches it any more
 
 	mu      sync.Mutex
@@ -167,6 +169,10 @@ func (t Totals) known() Totals {
 // is then in its Totals alone.
 func (r *Capturing) Behind() bool { return r.tool.behind }
 
+// Rare is how long it may not tell a new count though it counts; 0: it tells ten times a
+// second, or whenever libpcap hands over a block.
+func (r *Capturing) Rare() time.Duration { return r.tool.rare }
+
 // Usage implements Running. A control group's memory has files in it that others read
 // as well, so the tree's own is looked at instead.
 func (r *Capturing) Usage() (result.Usage, error) {
@@ -229,8 +235,8 @@ func (r *Capturing) settle(ctx context.Context) {
 	}
 }
 
-// Stop implements Running. A program that does not end within 5 s of being asked is
-// killed: Ended then says so, because its last counts are not known.
+// Stop implements Running. A program that does not end within 5 s of being asked, an IDS
+// within 25 s, is killed: Ended then says so, because its last counts are not known.
 func (r *Capturing) Stop(ctx context.Context) error {
 	wrong := r.Ended()
 	r.mu.Lock()
@@ -243,12 +249,12 @@ func (r *Capturing) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	r.stopped = true
 	r.mu.Unlock()
-	begun := time.Now()
-	err := r.process.Stop(ctx, stopGrace)
+	begun, grace := time.Now(), cmp.Or(r.tool.grace, stopGrace)
+	err := r.process.Stop(ctx, grace)
 	<-r.watched
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if first && wrong == nil && (time.Since(begun) >= stopGrace || ctx.Err() != nil) {
+	if first && wrong == nil && (time.Since(begun) >= grace || ctx.Err() != nil) {
 		r.forced = true
 	}
 	if r.wrong == nil {
@@ -291,6 +297,7 @@ func (r *Capturing) Ended() error {
 // watch asks for counts, looks at memory, and ends what fills the disk or prints garbage.
 func (r *Capturing) watch() {
 	defer close(r.watched)
+	defer r.endTails()
 	t := time.NewTicker(askPause)
 	defer t.Stop()
 	for n := 0; ; n++ {
@@ -299,6 +306,7 @@ func (r *Capturing) watch() {
 			return
 		case <-t.C:
 		}
+		r.readTails()
 		r.mu.Lock()
 		ready, wrong := r.ready, r.wrong
 		r.mu.Unlock()
@@ -388,7 +396,7 @@ func (r *Capturing) take(s told, line string) {
 		r.waiting = s.waiting
 	}
 	r.kernel, r.own, r.port = max(r.kernel, s.kernel), max(r.own, s.own), max(r.port, s.port)
-	if s == nothing {
+	if s == nothing { // a quiet line is not
 		fmt.Fprintln(&r.log, line)
 	}
 }

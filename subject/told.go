@@ -22,6 +22,7 @@ type told struct {
 	port    int64 // dropped by the port
 	waiting int64 // that the kernel has, and has not handed over
 	garbage bool  // no line that the program should print
+	quiet   bool  // a line that says nothing to people
 }
 
 // A parser reads one line, without its end.

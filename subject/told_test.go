@@ -5,6 +5,7 @@ package subject
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -108,9 +109,12 @@ func FuzzTold(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	parsers := []parser{parseTcpdump, parseDumpcap, parseDumpcapDrops, parseTshark, parseCounter, parseListening, parseMeter(true), parseMeter(false), o.parse}
+	parsers := []parser{parseTcpdump, parseDumpcap, parseDumpcapDrops, parseTshark, parseCounter, parseListening, parseMeter(true), parseMeter(false), o.parse, parseZeek}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, p := range parsers {
+		var z zeekStats
+		var n snortStats
+		v := newEve()
+		for _, p := range append(slices.Clone(parsers), z.line, n.line, v.record, v.console) {
 			r := &Capturing{name: "x", counted: -1, kernel: -1, own: -1, port: -1, waiting: -1}
 			last := r.Totals()
 			w := &lines{take: func(line string) {

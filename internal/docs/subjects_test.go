@@ -16,7 +16,11 @@ func TestSubjects(t *testing.T) {
 	rows := byCode(t, p.name, p.section(t, "The programs"))
 	var names []string
 	for _, s := range subject.All {
-		if _, ok := s.New().(*subject.Capture); !ok {
+		switch s.New().(type) {
+		case *subject.Capture:
+		case *subject.IDS:
+			sameParameters(t, p.name+", Suricata", p.section(t, "Suricata"), runner.Params(s.New()))
+		default:
 			continue
 		}
 		names = append(names, s.Name)

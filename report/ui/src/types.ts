@@ -177,6 +177,7 @@ export interface Row {
   connections?: Connections;
   soak?: Soak;
   capture?: Capture;
+  ids?: IDS;
   ledger?: Account;
   warnings?: string[];
 }
@@ -533,6 +534,36 @@ export interface Capture {
   published?: Published[];
 }
 
+export interface IDS {
+  subject: string;
+  rules: string;
+  traffic: string;
+  rate: string;
+  ids_rate_bps?: Figure;
+  ids_rate_fps?: Figure;
+  idle_detected_ratio?: Figure;
+  blind_bps?: Figure;
+  capture_offered_bps?: Figure;
+  frames_offered?: Figure;
+  frames_lost?: Figure;
+  drops_before?: Figure;
+  drops_kernel?: Figure;
+  drops_subject?: Figure;
+  frames_unexplained?: Figure;
+  attacks_planted?: Figure;
+  attacks_detected?: Figure;
+  detected_ratio?: Figure;
+  memory_drops?: Figure;
+  rules_loaded?: Figure;
+  rules_failed?: Figure;
+  startup_s?: Figure;
+  subject_memory_bytes?: Figure;
+  subject_cpu_per_frame_s?: Figure;
+  subject_cpu_share?: Figure;
+  host_cpu_above_per_frame_s?: Figure;
+  loads?: IDSLoad[];
+}
+
 export interface Delay {
   min_s: number;
   mean_s: number;
@@ -632,6 +663,14 @@ export interface Published {
   hi?: number;
   note?: string;
   caution?: string;
+}
+
+export interface IDSLoad {
+  id: string;
+  offered_bps: number;
+  lost_ratio: number;
+  planted?: number;
+  detected_ratio?: number;
 }
 
 export interface ComparedValue {

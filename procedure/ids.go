@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// IDS measures intrusion detection: it listens on the DUT's lan port as behind a mirror
+// port, the tester replays traffic in which it knows every attack, and both its losses
+// and what it detects are counted.
+//
+//	rules written -> self-test -> idle: does it see all there is? -> rate given:   a trial
+//	                                                                 rate search:  overload, lowered -> search -> trial at the limit
+//
+// Each trial starts it anew, with traffic made for the trial's rate (ids_traffic.go).
+type IDS struct {
+	subject choice
+	rules   count
+	file    string
+	sample  count
+	seed    count
+	traffic string
+	attacks ratio
+	flood   choice
+	share   ratio
+	rate    offeredRate
+	top     offeredRate
+	idle    offeredRate
+	loss    ratio
+	length  time.Duration
+	runmode choice
+	capture choice
+	threads count
+	ring    count
+	preset  choice
+
+	specs    []subject.Spec
+	standing time.Duration // as Capture's, and patience
+	patience time.Duration
+}
+
+const (
+	appMix    = "appmix"
+	noFlood   = "none"
+	mostRules = 200_000
+
+	// idsReadiness is how long an IDS may take to load its rules: 20,000 of them take a
+	// small board minutes.
+	idsReadiness = 10 * time.Minute
+	idsPatience  = 30 * time.Second
+)
+
+func newIDS() Procedure { return newIDSOf(subject.All) }
+
+func newIDSOf(specs []subject.Spec) *IDS {
+	floods := []string{noFlood}
+	for _, k := range frame.Floods {
+		floods = append(floods, k.Name)
+	}
+	rate := func(text string) (r offeredRate) {
+		r.text = text
+		r.bits, _ = unit.ParseBitRate(text)
+		return r
+	}
+	return &IDS{
+		subject: choice{"suricata", sensing(specs)}, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
+		traffic: appMix, attacks: ratio{0.1, 0, 1}, flood: choice{noFlood, floods}, share: ratio{0.3, 0.001, 0.999},
+		rate: offeredRate{text: searchRate}, top: rate("1Gbps"), idle: rate("20Mbps"), loss: ratio{1e-4, 0, 0.5},
+		runmode: choice{subject.Workers, []string{subject.Workers, subject.AutoFP, subject.Single}},
+		capture: choice{subject.AFPacket, []string{subject.AFPacket, subject.AFXDP}},
+		threads: count{0, 0, 256}, ring: count{subject.DefaultRing, 64, 1 << 18}, preset: choice{"quick", presets},
+		specs: specs, standing: time.Second, patience: idsPatience,
+	}
+}
+
+// sensing are the names of the subjects that detect.
+func sensing(specs []subject.Spec) (names []string) {
+	for _, s := range specs {
+		if s.Work == subject.Application {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+func (p *IDS) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.subject, "subject", "the IDS")
+	fs.Var(&p.rules, "rules", "`number` of generated rules, which match nothing that is sent; those of the planted attacks are always there")
+	fs.StringVar(&p.file, "rules_file", p.file, "`file` of real rules, plain or gzip, in place of generated ones")
+	fs.Var(&p.sample, "rules_sample", "`number` of rules that are drawn from rules_file; 0: all")
+	fs.Var(&p.seed, "rules_seed", "`seed` of generated rules, of the draw, and of the traffic")
+	fs.StringVar(&p.traffic, "traffic", p.traffic, "appmix: conversations of many applications; or a capture `file`, replayed with addresses of each pass's own")
+	fs.Var(&p.attacks, "attacks", "`share` of appmix's conversations that are planted attacks")
+	fs.Var(&p.flood, "flood", "flood among the traffic")
+	fs.Var(&p.share, "flood_share", "`share` of all frames that is the flood's")
+	fs.Var(&p.rate, "rate", "`load` in layer-2 bit/s (200Mbps), or search: the highest at which no more than loss is lost")
+	fs.Var(&p.top, "top", "`load` in bit/s above which none is searched")
+	fs.Var(&p.idle, "idle", "`load` in bit/s at which all attacks must be detected")
+	fs.Var(&p.loss, "loss", "`share` of the frames that may be lost")
+	fs.DurationVar(&p.length, "duration", p.length, "how `long` traffic is sent; 0s: as preset says")
+	fs.Var(&p.runmode, "runmode", "how the IDS divides its work among threads")
+	fs.Var(&p.capture, "capture", "how it gets frames")
+	fs.Var(&p.threads, "threads", "`threads` that detect; 0: as many as the DUT has CPUs")
+	fs.Var(&p.ring, "ring", "`frames` that a thread's ring has room for")
+	fs.Var(&p.preset, "preset", "quick or standard: how long")
+}
+
+func (p *IDS) Check(bed *lab.Testbed) error {
+	switch {
+	case p.rules.value > 0 && p.file != "":
+		return fmt.Errorf("rules %d and rules_file %s: give one of them: generated and real rules are not mixed", p.rules.value, p.file)
+	case p.sample.value > 0 && p.file == "":
+		return fmt.Errorf("rules_sample %d: it needs a rules_file that they are drawn from", p.sample.value)
+	case p.length != 0 && (p.length < 100*time.Millisecond || p.length > 24*time.Hour):
+		return fmt.Errorf("duration %v: want 100ms to 24h, or 0s", p.length)
+	case p.flood.value != noFlood && p.traffic != appMix:
+		return fmt.Errorf("flood %s: only traffic %s has one beside it", p.flood.value, appMix)
+	}
+	for _, r := range []struct {
+		name string
+		rate *offeredRate
+	}{{"rate", &p.rate}, {"top", &p.top}, {"idle", &p.idle}} {
+		if r.rate.frames > 0 || r.name != "rate" && r.rate.searched() {
+			return fmt.Errorf("%s %s: want bit/s, such as 200Mbps", r.name, r.rate.text)
+		}
+		if !r.rate.searched() && (r.rate.bits < 10_000 || r.rate.bits > 100e9) {
+			return fmt.Errorf("%s %s: want 10kbps to 100Gbps", r.name, r.rate.text)
+		}
+	}
+	for _, name := range []string{p.file, p.traffic} {
+		if name == "" || name == appMix {
+			continue
+		}
+		if _, err := os.Stat(name); err != nil {
+			return err
+		}
+	}
+	if _, err := p.listener("").software(); err != nil {
+		return err
+	}
+	if bed == nil {
+		return nil
+	}
+	if bed.DUT == nil || len(bed.Ports) == 0 || bed.Kind == "memory" {
+		return fmt.Errorf("topology %s: ids listens on a port of a DUT that is a namespace of this machine: use --lab sandbox", bed.Topology)
+	}
+	return fits(typical, false, bed.Ports[:1])
+}
+
+// typical is a frame size about as long as the mean of an application mix.
+var typical = frame.Mix{Name: "450", Sizes: []unit.FrameSize{450}}
+
+// listener is the IDS as a capture, with the rules of a file; "": none.
+func (p *IDS) listener(rules string) *Capture {
+	c := newCaptureOf(p.specs)
+	c.subject.value, c.size, c.preset, c.rate = p.subject.value, frameSize{mixFlag{typical}}, p.preset, p.rate
+	c.standing, c.patience, c.readiness, c.service = p.standing, p.patience, idsReadiness, "route"
+	if p.capture.value == subject.AFXDP {
+		c.service = lab.Listening
+	}
+	c.options = []result.Pair{
+		{Key: "rules", Value: rules}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value},
+		{Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}, {Key: "filter", Value: idsFilter},
+	}
+	return c
+}
+
+// lasts is how long a trial's traffic is; at the idle load it is longer, for there are
+// few attacks in it.
+func (p *IDS) lasts() time.Duration {
+	switch {
+	case p.length > 0:
+		return p.length
+	case p.preset.value == "standard":
+		return 60 * time.Second
+	}
+	return 2 * time.Second
+}
+
+const idleLonger = 5 // times
+
+// idsAround is what a trial takes beside its traffic: start, words once in three seconds,
+// and the end.
+const idsAround = 9 * time.Second
+
+func (p *IDS) Estimate() (int, time.Duration) {
+	d := p.lasts()
+	trials, length := 2, idleLonger*d+d
+	if p.rate.searched() {
+		before, after := 3, 1
+		trials, length = 1+before+p.searching().Trials+after, idleLonger*d+time.Duration(before+p.searching().Trials)*d+2*d
+	}
+	return trials, length + time.Duration(trials)*idsAround
+}
+
+func (p *IDS) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	dir, err := host.MakeScratch()
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	rules := filepath.Join(dir, "boxdyno.rules")
+	set, err := p.writeRules(rules)
+	if err != nil {
+		return Outcome{}, err
+	}
+	c := p.listener(rules)
+	s, err := c.software()
+	if err != nil {
+		return Outcome{}, err
+	}
+	var missing *host.Missing
+	if err := s.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+		return Outcome{}, err
+	} else if err != nil {
+		return Outcome{Status: result.Failed, Reason: c.said(err)}, nil
+	}
+	self, err := selfTest(ctx, env, typical, false, false, effortOf(p.preset.value))
+	if err != nil {
+		return Outcome{}, err
+	}
+	if self.Status == result.Invalid {
+		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
+	}
+	m := &idsPoint{IDS: p, rules: set, out: Outcome{Status: result.Passed}}
+	m.listen = &capturePoint{Capture: c, env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
+	m.listen.ceiling, m.listen.more = self.Ceiling(), m.told
+	if err := m.listen.open(ctx); err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, m.listen.close()) }()
+	m.listen.stream.Frames.SrcMAC = idsClient
+	if err := m.idleTrial(ctx); err != nil || m.listen.failed != "" {
+		return m.outcome(), err
+	}
+	if p.rate.searched() {
+		err = m.highest(ctx)
+	} else {
+		err = m.at(ctx)
+	}
+	return m.outcome(), err
+}
+
+// writeRules writes the rules that the IDS loads: those of the planted attacks, and what
+// was asked for beside.
+func (p *IDS) writeRules(path string) (set subject.RuleSet, err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return set, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if p.traffic == appMix {
+		if err := frame.WriteRules(f); err != nil {
+			return set, err
+		}
+	}
+	if p.file != "" {
+		return subject.SampleRules(f, p.file, p.sample.value, uint64(p.seed.value))
+	}
+	return subject.GenerateRules(f, p.rules.value, uint64(p.seed.value))
+}
+
+// A ratio is a share as a parameter.
+type ratio struct{ value, least, most float64 }
+
+func (r *ratio) String() string { return strconv.FormatFloat(r.value, 'g', -1, 64) }
+
+func (r *ratio) Set(s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= r.least && v <= r.most) {
+		return fmt.Errorf("%q is not a number from %v to %v", s, r.least, r.most)
+	}
+	r.value = v
+	return nil
+}
+
+var idsMetrics = append([]result.Metric{
+	{Name: "ids_rate_bps", Unit: "bit/s", Better: 1, Help: "rate search: highest load of which no more than the share loss was lost, in a longer trial too, layer 2 with FCS; the interval ends at the load from which on every trial lost more"},
+	{Name: "ids_rate_fps", Unit: "frame/s", Better: 1, Help: "the same in frames"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames that it counted a second at the highest load, where that was too much"},
+	{Name: "attacks_planted", Unit: "1", Help: "attacks in the traffic, each of which a rule matches once; of a capture: alerts that it raised when idle, for as many passes"},
+	{Name: "attacks_detected", Unit: "1", Better: 1, Help: "of them, those that it raised an alert for; never more than were planted, rule by rule"},
+	{Name: "detected_ratio", Unit: "1", Better: 1, Help: "attacks_detected of attacks_planted"},
+	{Name: "idle_detected_ratio", Unit: "1", Better: 1, Help: "the same at the idle load"},
+	{Name: "blind_bps", Unit: "bit/s", Better: 1, Help: "lowest load at which attacks went missing that it detected when idle"},
+	{Name: "rules_loaded", Unit: "1", Help: "rules that it loaded, those of the planted attacks among them"},
+	{Name: "rules_failed", Unit: "1", Better: -1, Help: "rules that it could not load, and runs without"},
+	{Name: "memory_drops", Unit: "1", Better: -1, Help: "flows, segments and fragments that it did not follow because its own memory limits were reached: these are no lost frames, and attacks in them are not seen"},
+	{Name: "stream_gaps", Unit: "1", Better: -1, Help: "holes in TCP streams that it could not reassemble"},
+}, captureTrialMetrics...)

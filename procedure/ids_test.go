@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"boxdyno/frame"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/verdict"
+)
+
+// A fakeSensor is a fakeSniffer that looks for the planted attacks in what it receives.
+type fakeSensor struct {
+	fakeSniffer
+	misses int64 // of so many attacks it does not see one; 0: it sees all
+	rules  string
+}
+
+func (s *fakeSensor) Flags(fs *flag.FlagSet) {
+	fs.StringVar(&s.rules, "rules", "", "`file`")
+	for _, name := range []string{"runmode", "capture", "threads", "ring", "filter"} {
+		fs.String(name, "", "")
+	}
+}
+
+func (s *fakeSensor) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
+	r := &sensorRunning{sensor: s, alerts: map[int]int64{}}
+	sniffer := s.fakeSniffer
+	sniffer.look = r.look
+	run, err := sniffer.Start(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	r.fakeRunning = run.(*fakeRunning)
+	return r, nil
+}
+
+type sensorRunning struct {
+	*fakeRunning
+	sensor *fakeSensor
+
+	mu      sync.Mutex
+	alerts  map[int]int64
+	attacks int64
+}
+
+func (r *sensorRunning) look(octets []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range frame.Alerts() {
+		if bytes.Contains(octets, []byte(a.Pattern)) {
+			if r.attacks++; r.sensor.misses == 0 || r.attacks%r.sensor.misses != 0 {
+				r.alerts[a.SID]++
+			}
+			return
+		}
+	}
+}
+
+func (r *sensorRunning) Alerts(context.Context) (map[int]int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.alerts, nil
+}
+
+func (r *sensorRunning) IDS() subject.IDSTotals {
+	return subject.IDSTotals{RulesLoaded: int64(len(frame.Alerts()))}
+}
+
+func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]string) (Outcome, []result.Record) {
+	t.Helper()
+	p := newIDSOf([]subject.Spec{{Name: "sensor", Work: subject.Application, New: func() subject.Subject { return s }}})
+	p.standing, p.patience = 300*time.Millisecond, time.Second
+	assign(t, p.Flags, map[string]string{"subject": "sensor", "duration": "250ms", "attacks": "1"})
+	assign(t, p.Flags, set)
+	if err := p.Check(bed); err != nil {
+		t.Fatal(err)
+	}
+	var recs []result.Record
+	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		o, err := f(ctx)
+		if err != nil {
+			return result.Record{}, err
+		}
+		r := result.Record{Parent: "ids", Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Usage: o.Usage, Warnings: o.Warnings}
+		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
+		recs = append(recs, r)
+		return r, nil
+	}
+	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		return trial(ctx, cfg, f)
+	}
+	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, recs
+}
+
+func valueOf(t *testing.T, o Outcome, name string) float64 {
+	t.Helper()
+	r := result.Record{Values: o.Values}
+	v := r.Value(name)
+	if v == nil {
+		t.Fatalf("no %s in %v", name, o.Values)
+	}
+	return v.Value
+}
+
+// What a sensor with a planted fault is said to be.
+func TestIDSKnownSensors(t *testing.T) {
+	bed := build(t, "sandbox", nil)
+	for _, c := range []struct {
+		name   string
+		sensor fakeSensor
+		set    map[string]string
+		status result.Status
+		reason string
+		seen   float64 // share of the attacks
+	}{
+		{"sees all", fakeSensor{}, nil, result.Passed, "", 1},
+		{"keeps up and does not see", fakeSensor{misses: 4}, nil, result.Failed, "it keeps up and does not see", 0.75},
+		{"loses frames", fakeSensor{fakeSniffer: fakeSniffer{skip: 100}}, nil, result.Failed, "did not count", 1},
+		{"may lose frames", fakeSensor{fakeSniffer: fakeSniffer{skip: 100}}, map[string]string{"loss": "0.02"}, result.Passed, "", 1},
+		{"among a flood", fakeSensor{}, map[string]string{"flood": "syn", "flood_share": "0.5"}, result.Passed, "", 1},
+		{"never counts", fakeSensor{fakeSniffer: fakeSniffer{deaf: true}}, nil, result.Failed, "none of", -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set := map[string]string{"rate": "20Mbps"}
+			for k, v := range c.set {
+				set[k] = v
+			}
+			o, recs := idsBench(t, bed, &c.sensor, set)
+			if o.Status == result.Invalid {
+				t.Skipf("the tester was held up: %s", o.Reason)
+			}
+			if o.Status != c.status || !strings.Contains(o.Reason, c.reason) {
+				t.Errorf("%s: %s; want %s: %s", o.Status, o.Reason, c.status, c.reason)
+			}
+			if c.seen < 0 {
+				return
+			}
+			planted := valueOf(t, o, "attacks_planted")
+			if got := valueOf(t, o, "detected_ratio"); planted < 5 || math.Abs(got-c.seen) > 0.05 {
+				t.Errorf("%v of %v attacks were seen, as a share, want %v", got, planted, c.seen)
+			}
+			for _, r := range recs {
+				if a := r.Account; a != nil && r.Parent == "ids" && a.Unexplained != 0 && r.Value("frames_offered") != nil {
+					t.Errorf("%d of %d frames are unexplained", a.Unexplained, a.Accepted)
+				}
+			}
+			if v := valueOf(t, o, "capture_offered_bps"); math.Abs(v/20e6-1) > 0.05 {
+				t.Errorf("%.4g bit/s were offered, want 20M", v)
+			}
+		})
+	}
+}
+
+func writeCapture(t *testing.T, s frame.Source) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "frames.pcap")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := pcapgo.NewWriterNanos(f)
+	if err := p.WriteFileHeader(1<<16, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	for w, end := newWindow(), error(nil); end == nil; w.Reset() {
+		if end = s.Fill(w); end != nil && end != io.EOF {
+			t.Fatal(end)
+		}
+		for i, e := range w.Entries[:w.Len()] {
+			octets := w.Frame(i)
+			if err := p.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1_700_000_000, int64(e.At)), CaptureLength: len(octets), Length: len(octets)}, octets); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return path
+}
+
+// What a sensor carries that rests after each frame is about what it counts under overload: conversations come in bursts, and its socket's buffer takes some of them.
+func TestIDSFindsAKnownLimit(t *testing.T) {
+	bed := build(t, "sandbox", nil)
+	s := &fakeSensor{fakeSniffer: fakeSniffer{sleep: 250 * time.Microsecond, buffer: 64 << 10}}
+	o, _ := idsBench(t, bed, s, map[string]string{"rate": "search", "top": "60Mbps", "idle": "1Mbps"})
+	if o.Status == result.Invalid {
+		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	got, most := valueOf(t, o, "ids_rate_fps"), valueOf(t, o, "counting_overload_fps")
+	if got > 1.3*most || got < 0.4*most || most > 4000 {
+		t.Errorf("%.0f frame/s with hardly a loss, and %.0f counted under overload: a sensor that rests for 250 us after each frame counts at most 4000", got, most)
+	}
+}
+
+// Attacks in a capture are not known: what was seen when idle is what is expected.
+func TestIDSReplaysACapture(t *testing.T) {
+	bed := build(t, "sandbox", nil)
+	half := 0.5
+	s, err := frame.NewAppMix(frame.AppMix{Seed: 3, Rate: 5e6, Duration: 300 * time.Millisecond, AlertShare: &half})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := writeCapture(t, s)
+	o, _ := idsBench(t, bed, &fakeSensor{}, map[string]string{"traffic": name, "rate": "20Mbps"})
+	if o.Status == result.Invalid {
+		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	if o.Status != result.Passed || valueOf(t, o, "detected_ratio") != 1 || valueOf(t, o, "attacks_planted") < 1 {
+		t.Errorf("%s: %s; %v", o.Status, o.Reason, o.Values)
+	}
+}
+
+func TestIDSRefuses(t *testing.T) {
+	for _, c := range []struct {
+		set  map[string]string
+		want string
+	}{
+		{map[string]string{"rules": "10", "rules_file": "/etc/hostname"}, "not mixed"},
+		{map[string]string{"rules_sample": "10"}, "needs a rules_file"},
+		{map[string]string{"rules_file": "/nonexistent/a.rules"}, "/nonexistent/a.rules"},
+		{map[string]string{"traffic": "/nonexistent/a.pcap"}, "/nonexistent/a.pcap"},
+		{map[string]string{"rate": "200k"}, "want bit/s"},
+		{map[string]string{"top": "search"}, "want bit/s"},
+		{map[string]string{"rate": "1bps"}, "10kbps"},
+		{map[string]string{"duration": "1ms"}, "100ms"},
+		{map[string]string{"flood": "syn", "traffic": "/etc/hostname"}, "only traffic appmix"},
+	} {
+		p := newIDSOf([]subject.Spec{{Name: "sensor", Work: subject.Application, New: func() subject.Subject { return &fakeSensor{} }}})
+		p.subject.value = "sensor"
+		assign(t, p.Flags, c.set)
+		if err := p.Check(nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want a sentence with %q", c.set, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// An idsPoint is one IDS with its rules and traffic, at one load, or whose limit is
+// searched.
+type idsPoint struct {
+	*IDS
+	rules   subject.RuleSet
+	listen  *capturePoint
+	traffic *idsTraffic // of the trial at hand
+	idles   bool        // the trial at hand is at the idle load
+	usual   float64     // alerts a pass of a capture raised when idle; 0: none, or not known
+	blind   float64     // lowest load in bit/s at which attacks were missed; 0: none
+	idle    result.Record
+	out     Outcome
+}
+
+// prepare makes the traffic of the trial to come; the function that it returns ends it.
+func (m *idsPoint) prepare(ctx context.Context, rate unit.BitRate, d time.Duration) (end func() error, err error) {
+	t, err := m.make(ctx, rate, d)
+	if err != nil {
+		return nil, fmt.Errorf("make the traffic: %w", err)
+	}
+	l := m.listen
+	m.traffic, l.stream.Source, l.mean = t, t.source, t.mean()
+	took := d.Seconds() / max(t.load.Speed, 1e-9)
+	if t.load.Bits > 0 {
+		took = float64(t.octets) * 8 / float64(rate)
+	}
+	l.intended = unit.FrameRate(float64(t.frames) / took)
+	l.words = []result.Pair{{Key: "rate", Value: fmt.Sprintf("%.0f", float64(rate))}, {Key: "frames", Value: fmt.Sprint(t.frames)}, {Key: "rules", Value: m.rules.Label}}
+	return t.source.Close, nil
+}
+
+// trial offers a load in bit/s for about d.
+func (m *idsPoint) trial(ctx context.Context, kind string, n int, rate unit.BitRate, d time.Duration) (rec result.Record, err error) {
+	end, err := m.prepare(ctx, rate, d)
+	if err != nil {
+		return rec, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	if rec, err = m.listen.trial(ctx, kind, n, m.traffic.load); err != nil {
+		return rec, err
+	}
+	if v := rec.Value("detected_ratio"); v != nil && v.Value < 1 && rec.Status != result.Invalid {
+		if bps := offeredBits(rec); m.blind == 0 || bps < m.blind {
+			m.blind = bps
+		}
+	}
+	return rec, nil
+}
+
+func offeredBits(rec result.Record) float64 {
+	if v := rec.Value("capture_offered_bps"); v != nil {
+		return v.Value
+	}
+	return 0
+}
+
+// idleTrial finds once a run whether the IDS detects all there is when it has time.
+func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
+	p := m.IDS
+	d := idleLonger * p.lasts()
+	end, err := m.prepare(ctx, p.idle.bits, d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	m.idles = true
+	defer func() { m.idles = false }()
+	cfg := slices.Concat([]result.Pair{{Key: "subject", Value: p.subject.value}, {Key: "traffic", Value: p.traffic}, {Key: "attacks", Value: p.attacks.String()},
+		{Key: "flood", Value: p.flood.value}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
+	key := "ids-idle"
+	for _, c := range cfg {
+		key += "/" + c.Value
+	}
+	m.idle, err = m.listen.env.Once(ctx, key, cfg, func(ctx context.Context) (Outcome, error) {
+		o, err := m.listen.carryOut(ctx, m.traffic.load)
+		o.Ceiling = m.listen.ceiling
+		return o, err
+	})
+	if err != nil {
+		return err
+	}
+	if m.idle.Load == nil && m.idle.Status == result.Failed {
+		m.listen.failed = m.idle.Reason
+		m.out.Status, m.out.Reason = m.idle.Status, m.idle.Reason
+		return nil
+	}
+	if v := m.idle.Value("attacks_detected"); v != nil && m.traffic.planted == nil {
+		m.usual = v.Value / float64(m.traffic.passes)
+	}
+	return nil
+}
+
+// told adds what the IDS detected in the trial at hand, and judges it: a share of the
+// frames may be lost, and an IDS that keeps up and does not see is none.
+func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) error {
+	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
+	a := o.Account
+	lost := a.Accepted - a.Received
+	if o.Status == result.Failed && lost > 0 && float64(lost) <= m.loss.value*float64(a.Accepted) {
+		o.Warnings = append(o.Warnings, o.Reason)
+		o.Status, o.Reason = result.Passed, ""
+	}
+	if t, ok := run.(interface{ IDS() subject.IDSTotals }); ok {
+		m.tell(o, t.IDS())
+	}
+	alerter, ok := run.(subject.Alerter)
+	if !ok {
+		return fmt.Errorf("subject %s: it counts no alerts", m.subject.value)
+	}
+	alerts, err := alerter.Alerts(ctx)
+	if err != nil {
+		return fault("its alerts are not known: %w", err)
+	}
+	if a.NotSent > 0 || a.Refused > 0 {
+		o.Warnings = append(o.Warnings, "not all of the traffic was sent, so how many attacks were in it is not known")
+		return nil
+	}
+	planted, detected := m.detected(o, alerts)
+	if m.traffic.planted == nil && m.idles {
+		add("attacks_detected", float64(detected))
+		return nil
+	}
+	if planted == 0 {
+		return nil
+	}
+	add("attacks_planted", float64(planted))
+	add("attacks_detected", float64(detected))
+	add("detected_ratio", float64(detected)/float64(planted))
+	if missed := planted - detected; o.Status == result.Passed && missed > max(0, lost) {
+		o.Status = result.Failed
+		o.Reason = fmt.Sprintf("%s missed %d of %d attacks, and lost %d of %d frames: it keeps up and does not see", m.subject.value, missed, planted, max(0, lost), a.Accepted)
+	}
+	return nil
+}
+
+// detected counts attacks rule by rule, so that two alerts for one attack do not stand
+// for another.
+func (m *idsPoint) detected(o *Outcome, alerts map[int]int64) (planted, detected int64) {
+	if m.traffic.planted == nil {
+		for _, n := range alerts {
+			detected += n
+		}
+		planted = int64(m.usual * float64(m.traffic.passes))
+		if !m.idles {
+			detected = min(detected, planted)
+		}
+		return planted, detected
+	}
+	var twice []string
+	for _, a := range frame.Alerts() {
+		want, seen := m.traffic.planted[a.SID], alerts[a.SID]
+		planted += want
+		detected += min(want, seen)
+		if seen > want {
+			twice = append(twice, fmt.Sprintf("%d alerts of %q for %d attacks", seen, a.Name, want))
+		}
+	}
+	if len(twice) > 0 {
+		o.Warnings = append(o.Warnings, "more alerts than attacks: "+strings.Join(twice, ", "))
+	}
+	var others int64
+	for _, sid := range slices.Sorted(maps.Keys(alerts)) {
+		if _, ours := m.traffic.planted[sid]; !ours && (sid < frame.FirstSID || sid >= frame.FirstSID+len(frame.Alerts())) {
+			others += alerts[sid]
+		}
+	}
+	if others > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d alerts of rules that are not of the planted attacks", others))
+	}
+	return planted, detected
+}
+
+// tell adds the IDS's own figures.
+func (m *idsPoint) tell(o *Outcome, t subject.IDSTotals) {
+	if t.RulesLoaded >= 0 {
+		o.Values = append(o.Values, value("rules_loaded", float64(t.RulesLoaded)), value("rules_failed", float64(max(0, t.RulesFailed))))
+	}
+	if t.RulesFailed > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s could not load %d rules; the first: %s", m.subject.value, t.RulesFailed, t.RulesError))
+	}
+	memory := t.FlowMemcap + t.SessionMemcap + t.SegmentMemcap + t.DefragTrackers
+	o.Values = append(o.Values, value("memory_drops", float64(memory)), value("stream_gaps", float64(t.ReassemblyGaps)))
+	if memory > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s reached its own memory limits %d times: what it did not follow it does not see", m.subject.value, memory))
+	}
+	if t.AlertQueueOverflow > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d alerts were left out, for a frame matched more rules than %s keeps for one", t.AlertQueueOverflow, m.subject.value))
+	}
+}
+
+// at measures the load that was given.
+func (m *idsPoint) at(ctx context.Context) error {
+	rec, err := m.trial(ctx, "rate", 0, m.rate.bits, m.lasts())
+	if err == nil && m.listen.failed == "" {
+		m.take(rec)
+	}
+	return err
+}
+
+// take makes a trial's figures and verdict those of the point.
+func (m *idsPoint) take(rec result.Record) {
+	m.listen.take(rec)
+	m.listen.out.Values = slices.DeleteFunc(m.listen.out.Values, func(v result.Value) bool { return v.Metric == "idle_detected_ratio" })
+}
+
+// outcome is the point's, with what was found when idle.
+func (m *idsPoint) outcome() Outcome {
+	o := m.listen.out
+	o.Values = slices.Concat(m.out.Values, o.Values)
+	if m.out.Status != result.Passed && m.out.Status != "" {
+		o.Status, o.Reason = m.out.Status, m.out.Reason
+	}
+	if m.listen.failed != "" {
+		o.Status, o.Reason = result.Failed, m.listen.failed
+	}
+	if v := m.idle.Value("detected_ratio"); v != nil && m.idle.Status != result.Invalid {
+		o.Values = append(o.Values, value("idle_detected_ratio", v.Value))
+	}
+	if m.blind > 0 {
+		o.Values = append(o.Values, value("blind_bps", m.blind))
+	}
+	if m.idle.Status == result.Failed && o.Status == result.Passed {
+		o.Status, o.Reason = result.Failed, "at the idle load: "+m.idle.Reason
+	}
+	return o
+}

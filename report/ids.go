@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// An IDS is what procedure ids found at a row; a figure that was not measured is nil.
+// All but those of the search, of the idle load and Blind are of one trial: that at the
+// limit, or at the rate given.
+type IDS struct {
+	Subject string `json:"subject"`
+	Rules   string `json:"rules"`   // in words, beside those of the planted attacks: "1000 generated", "rules.gz"
+	Traffic string `json:"traffic"` // "appmix", or the name of a capture file; with the flood in it
+	Rate    string `json:"rate"`    // as it was given; "search": none was
+
+	Limit    *Figure `json:"ids_rate_bps,omitempty"` // highest load of which hardly a frame was lost
+	LimitFPS *Figure `json:"ids_rate_fps,omitempty"`
+	Idle     *Figure `json:"idle_detected_ratio,omitempty"`
+	Blind    *Figure `json:"blind_bps,omitempty"` // lowest load at which attacks were missed
+
+	Offered     *Figure `json:"capture_offered_bps,omitempty"`
+	Sent        *Figure `json:"frames_offered,omitempty"`
+	Lost        *Figure `json:"frames_lost,omitempty"`
+	Before      *Figure `json:"drops_before,omitempty"`
+	Kernel      *Figure `json:"drops_kernel,omitempty"`
+	Own         *Figure `json:"drops_subject,omitempty"`
+	Unexplained *Figure `json:"frames_unexplained,omitempty"`
+	Planted     *Figure `json:"attacks_planted,omitempty"`
+	Detected    *Figure `json:"attacks_detected,omitempty"`
+	Ratio       *Figure `json:"detected_ratio,omitempty"`
+	MemoryDrops *Figure `json:"memory_drops,omitempty"`
+
+	Loaded  *Figure `json:"rules_loaded,omitempty"`
+	Failed  *Figure `json:"rules_failed,omitempty"`
+	Startup *Figure `json:"startup_s,omitempty"`
+	Memory  *Figure `json:"subject_memory_bytes,omitempty"`
+	CPU     *Figure `json:"subject_cpu_per_frame_s,omitempty"`
+	Share   *Figure `json:"subject_cpu_share,omitempty"`
+	Above   *Figure `json:"host_cpu_above_per_frame_s,omitempty"`
+
+	Loads []IDSLoad `json:"loads,omitempty"` // of the row's valid trials, in order of load
+}
+
+// An IDSLoad is one trial of an IDS.
+type IDSLoad struct {
+	ID       string   `json:"id"`
+	Offered  float64  `json:"offered_bps"` // layer 2
+	Lost     float64  `json:"lost_ratio"`
+	Planted  int      `json:"planted,omitempty"`        // attacks; 0: not known
+	Detected *float64 `json:"detected_ratio,omitempty"` // of them
+}
+
+const (
+	idsProcedure = "ids"
+	idleIDS      = "ids-idle" // parent of the trials at the idle load
+)
+
+// idsOf is nil for rows of other procedures.
+func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *IDS {
+	if p.Procedure != idsProcedure {
+		return nil
+	}
+	get := func(key string) string { return result.Get(p.Config, key) }
+	s := &IDS{
+		Subject: get("subject"), Rules: get("rules") + " generated", Traffic: get("traffic"), Rate: get("rate"),
+		Limit: at("ids_rate_bps"), LimitFPS: at("ids_rate_fps"), Idle: at("idle_detected_ratio"), Blind: at("blind_bps"),
+		Offered: at("capture_offered_bps"), Sent: at("frames_offered"), Lost: at("frames_lost"), Before: at("drops_before"), Kernel: at("drops_kernel"), Own: at("drops_subject"), Unexplained: at("frames_unexplained"),
+		Planted: at("attacks_planted"), Detected: at("attacks_detected"), Ratio: at("detected_ratio"), MemoryDrops: at("memory_drops"),
+		Loaded: at("rules_loaded"), Failed: at("rules_failed"), Startup: at("startup_s"), Memory: at("subject_memory_bytes"),
+		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Above: at("host_cpu_above_per_frame_s"),
+	}
+	if file := get("rules_file"); file != "" {
+		s.Rules = filepath.Base(file)
+		if n := get("rules_sample"); n != "" && n != "0" {
+			s.Rules = n + " of " + s.Rules
+		}
+	} else if s.Rules == "0 generated" {
+		s.Rules = "none"
+	}
+	if s.Traffic != "appmix" {
+		s.Traffic = filepath.Base(s.Traffic)
+	}
+	if flood := get("flood"); flood != "" && flood != "none" {
+		share, _ := strconv.ParseFloat(get("flood_share"), 64)
+		s.Traffic += fmt.Sprintf(" with %s flood %.3g %%", flood, share*100)
+	}
+	for _, t := range trials {
+		offered := t.Value("capture_offered_bps")
+		if !fit(t) || offered == nil || t.Account == nil || t.Account.Accepted == 0 {
+			continue
+		}
+		l := IDSLoad{ID: t.ID, Offered: offered.Value, Lost: float64(max(0, t.Account.Lost())) / float64(t.Account.Accepted)}
+		if v, n := t.Value("detected_ratio"), t.Value("attacks_planted"); v != nil && n != nil {
+			l.Detected, l.Planted = ptr(v.Value), int(n.Value)
+		}
+		s.Loads = append(s.Loads, l)
+	}
+	slices.SortStableFunc(s.Loads, func(a, b IDSLoad) int { return cmp.Compare(a.Offered, b.Offered) })
+	return s
+}
+
+// orderIDS puts few rules first, then low rates.
+func orderIDS(a, b *IDS) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	rules := func(s *IDS) int {
+		n, _, _ := strings.Cut(s.Rules, " ")
+		v, _ := strconv.Atoi(n)
+		return v
+	}
+	return cmp.Or(strings.Compare(a.Subject, b.Subject), strings.Compare(a.Traffic, b.Traffic), cmp.Compare(rules(a), rules(b)), strings.Compare(a.Rules, b.Rules), cmp.Compare(rateOf(a.Rate), rateOf(b.Rate)))
+}
+
+// words are what tells the row from others.
+func (s *IDS) words() []string {
+	words := []string{s.Subject, "rules " + s.Rules, s.Traffic}
+	if s.Rate != searched {
+		words = append(words, "at "+s.Rate)
+	}
+	return words
+}
+
+// seen is "46 of 46".
+func (s *IDS) seen() string {
+	if s.Planted == nil || s.Detected == nil {
+		return "-"
+	}
+	return thousands(int64(s.Detected.Value)) + " of " + thousands(int64(s.Planted.Value))
+}
+
+// summary is the row in a sentence's second half.
+func (s *IDS) summary() string {
+	var parts []string
+	switch {
+	case s.Limit != nil:
+		parts = append(parts, quantity(s.Limit.Value, "bit/s", s.Limit.Bound)+" with hardly a frame lost")
+	case s.Lost != nil && s.Sent != nil:
+		parts = append(parts, fmt.Sprintf("%s of %s frames lost", thousands(int64(s.Lost.Value)), thousands(int64(s.Sent.Value))))
+	}
+	if s.Planted != nil && s.Detected != nil {
+		parts = append(parts, s.seen()+" attacks detected there")
+	}
+	if s.Blind != nil {
+		parts = append(parts, "attacks missed from "+quantity(s.Blind.Value, "bit/s", "")+" on")
+	}
+	if s.CPU != nil {
+		parts = append(parts, unit.SI(s.CPU.Value)+"s of CPU a frame")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// An idsTables is the tables of ids.
+type idsTables struct{ limit, seen, lost, cost *table }
+
+func newIDSTables() idsTables {
+	make := func(title string, cols ...string) *table {
+		t := &table{title: title, head: append([]string{"IDS", "rules", "traffic", "load"}, cols...), right: []bool{false, true, false, false}}
+		for _, c := range cols {
+			t.right = append(t.right, c != notesColumn)
+		}
+		return t
+	}
+	return idsTables{
+		limit: make("IDS: highest load of which hardly a frame is lost (bit/s, frame/s); lowest at which attacks go missing", "found", "interval", "frames", "blind from", notesColumn),
+		seen:  make("IDS: attacks detected, idle and at the load", "offered", "lost", "idle", "detected", "share", notesColumn),
+		lost:  make("Where the lost frames ended", "lost", "before", "kernel", "IDS", "unexplained", notesColumn),
+		cost:  make("What detection costs: CPU a frame, of one CPU, above the empty box; memory, start-up, rules loaded and refused", "a frame", "of one", "above", "memory", "start-up", "loaded", "refused", notesColumn),
+	}
+}
+
+// add puts r's figures into the tables that they belong to.
+func (t idsTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
+	s := r.IDS
+	load := s.Rate
+	if load == searched {
+		load = "at the limit"
+	}
+	id := []string{s.Subject, s.Rules, s.Traffic, load}
+	if r.Beside != "" {
+		id[0] += ", " + r.Beside
+	}
+	add := func(t *table, texts []string, cells ...string) {
+		t.add(slices.Concat(id, cells, []string{notes(t, texts)})...)
+	}
+	if s.Rate == searched {
+		add(t.limit, own, s.Limit.si(""), s.Limit.interval(""), s.LimitFPS.si(""), s.Blind.si(""))
+		own = nil
+	}
+	if s.Sent != nil || len(own) > 0 {
+		lost := "-"
+		if s.Lost != nil && s.Sent != nil && s.Sent.Value > 0 {
+			lost = percent(s.Lost.Value / s.Sent.Value)
+		}
+		add(t.seen, own, s.Offered.si(""), lost, s.Idle.share(), s.seen(), s.Ratio.share())
+	}
+	if s.Lost != nil && (s.Lost.Value != 0 || s.Unexplained != nil && s.Unexplained.Value != 0) {
+		add(t.lost, nil, s.Lost.whole(), s.Before.whole(), s.Kernel.whole(), s.Own.whole(), s.Unexplained.whole())
+	}
+	if s.Sent != nil {
+		add(t.cost, nil, s.CPU.time(), s.Share.share(), s.Above.time(), s.Memory.si("B"), s.Startup.time(), s.Loaded.whole(), s.Failed.whole())
+	}
+}
+
+func (t idsTables) all() []*table { return []*table{t.limit, t.seen, t.lost, t.cost} }

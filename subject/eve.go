@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// An eve reads Suricata's eve.json: its alerts, and its counters once a second. Threads
+// add theirs up every three seconds and at the end, so most records of counters have
+// nothing new: those whose capture counters have not moved tell no count.
+type eve struct {
+	mu      sync.Mutex
+	alerts  map[int]int64      // by sid
+	stats   map[string]float64 // of the last record: "decoder.pkts"
+	capture string             // of the record before, its capture counters
+	reason  string             // why the first rule was not loaded
+	loaded  int64              // rules, as it printed before its engine started
+}
+
+func newEve() *eve { return &eve{alerts: map[int]int64{}} }
+
+const (
+	// In a JSON string a quotation mark is \", so these can only be keys and values.
+	alertMark = `"event_type":"alert"`
+	statsMark = `"event_type":"stats"`
+	sidMark   = `"signature_id":`
+)
+
+// record reads a line of eve.json.
+func (v *eve) record(line string) told {
+	s := nothing
+	s.quiet = true
+	switch {
+	case !strings.HasPrefix(line, "{") || !strings.HasSuffix(line, "}"):
+		s.garbage = true
+	case strings.Contains(line, alertMark):
+		_, after, _ := strings.Cut(line, sidMark)
+		end := 0
+		for end < len(after) && after[end] >= '0' && after[end] <= '9' {
+			end++
+		}
+		sid, err := strconv.Atoi(after[:end])
+		if err != nil {
+			s.garbage = true
+			break
+		}
+		v.mu.Lock()
+		v.alerts[sid]++
+		v.mu.Unlock()
+	case strings.Contains(line, statsMark):
+		v.counters(line, &s)
+	}
+	return s
+}
+
+// counters reads a record of counters.
+func (v *eve) counters(line string, s *told) {
+	var r struct {
+		Stats map[string]json.RawMessage `json:"stats"`
+	}
+	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Stats == nil {
+		s.garbage = true
+		return
+	}
+	stats := map[string]float64{}
+	for k, raw := range r.Stats {
+		var value any
+		if json.Unmarshal(raw, &value) == nil {
+			flatten(stats, k, value)
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	first := v.stats == nil
+	v.stats = stats
+	if capture := string(r.Stats["capture"]); capture != v.capture {
+		v.capture = capture
+		if !first || stats["decoder.pkts"] > 0 {
+			v.frames(s)
+		}
+	}
+}
+
+// frames are the counts of the last record.
+func (v *eve) frames(s *told) {
+	if n, ok := v.stats["decoder.pkts"]; ok {
+		s.counted = int64(n)
+	}
+	if n, ok := v.stats["capture.kernel_drops"]; ok {
+		s.kernel = int64(n)
+	}
+}
+
+// end is what the last record tells once there comes none any more.
+func (v *eve) end() told {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := nothing
+	s.quiet = true
+	v.frames(&s)
+	if left, ok := v.left(); ok {
+		s.own = max(left, 0)
+	}
+	return s
+}
+
+// left are the frames that its sockets had received, and it neither dropped nor decoded.
+func (v *eve) left() (n int64, ok bool) {
+	received, ok := v.stats["capture.kernel_packets"]
+	return int64(received - v.stats["capture.kernel_drops"] - v.stats["decoder.pkts"]), ok
+}
+
+// flatten adds numbers within numbers as "a.b"; lists by their index.
+func flatten(to map[string]float64, key string, value any) {
+	switch value := value.(type) {
+	case float64:
+		to[key] = value
+	case map[string]any:
+		for k, inner := range value {
+			flatten(to, key+"."+k, inner)
+		}
+	case []any:
+		for i, inner := range value {
+			flatten(to, key+"."+strconv.Itoa(i), inner)
+		}
+	}
+}
+
+var (
+	engineStarted = "Engine started"
+	ruleError     = regexp.MustCompile(`^Error: detect[^:]*: (.*)$`)
+	rulesLoaded   = regexp.MustCompile(`(\d+) rules successfully loaded`)
+)
+
+// console reads what Suricata prints.
+func (v *eve) console(line string) told {
+	s := nothing
+	s.ready = strings.Contains(line, engineStarted)
+	if m := ruleError.FindStringSubmatch(line); m != nil {
+		v.mu.Lock()
+		if v.reason == "" {
+			v.reason = m[1]
+		}
+		v.mu.Unlock()
+	}
+	if n := find(rulesLoaded, line); n >= 0 {
+		v.mu.Lock()
+		v.loaded = n
+		v.mu.Unlock()
+	}
+	return s
+}
+
+// printed is how many rules it said it had loaded before its engine started.
+func (v *eve) printed() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.loaded
+}
+
+// bySID are the alerts so far.
+func (v *eve) bySID() map[int]int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return maps.Clone(v.alerts)
+}
+
+// totals are the figures of the last record.
+func (v *eve) totals() IDSTotals {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := func(keys ...string) (sum int64) {
+		for _, k := range keys {
+			sum += int64(v.stats[k])
+		}
+		return sum
+	}
+	known := func(key string) int64 {
+		if x, ok := v.stats[key]; ok {
+			return int64(x)
+		}
+		return -1
+	}
+	left, _ := v.left()
+	return IDSTotals{
+		RulesLoaded: known("detect.engines.0.rules_loaded"), RulesFailed: known("detect.engines.0.rules_failed"), RulesError: v.reason,
+		Alerts: n("detect.alert"), AlertQueueOverflow: n("detect.alert_queue_overflow"), AlertsSuppressed: n("detect.alerts_suppressed"),
+		FlowMemcap: n("flow.memcap"), SessionMemcap: n("tcp.ssn_memcap_drop"), SegmentMemcap: n("tcp.segment_memcap_drop"),
+		ReassemblyGaps: n("tcp.reassembly_gap"), DefragTrackers: n("defrag.max_frag_hits"), InvalidFrames: n("decoder.invalid"),
+		KernelPackets: known("capture.kernel_packets"), LeftInRing: left,
+	}
+}
