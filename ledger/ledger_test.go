@@ -248,6 +248,22 @@ func TestSettleWithoutCounters(t *testing.T) {
 	})
 }
 
+// In memory one read is enough, though frames are missing.
+func TestVirtualReadsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book, err := begun(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		book.Virtual = true
+		start := time.Now()
+		a, err := book.Balance(t.Context(), func(context.Context) (Ends, error) { return Ends{Intended: 9, Accepted: 9, Received: 7}, nil })
+		if err != nil || !a.Settled || a.Unexplained != 2 || time.Since(start) != 0 {
+			t.Errorf("settled %v after %v (%v), %d unexplained", a.Settled, time.Since(start), err, a.Unexplained)
+		}
+	})
+}
+
 func TestBalanceGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book, err := begun(t.Context(), onTree(restless{time.Now().Add(time.Hour)}))

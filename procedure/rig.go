@@ -85,7 +85,7 @@ func newRig(ctx context.Context, bed *lab.Testbed, s rigSpec) (_ *rig, err error
 		open = ledger.OpenBare
 	}
 	if r.book, err = open(r.paths, bed.Sources...); err == nil {
-		r.book.Settle = s.settle
+		r.book.Settle, r.book.Virtual = s.settle, bed.Kind == "memory"
 	}
 	return r, err
 }
