@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/engine"
+	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
@@ -23,6 +25,35 @@ type suiteBench struct {
 	recs []result.Record
 	once map[string]result.Record
 	own  map[string]int // trials that were really carried out, by procedure
+	sent []transmitted
+}
+
+// A transmitted is a load and what became of it.
+type transmitted struct {
+	load    engine.Load
+	reports []engine.TxReport
+}
+
+// A loggedBackend keeps what its transmitters report.
+type loggedBackend struct {
+	engine.Backend
+	sent *[]transmitted
+}
+
+func (l loggedBackend) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (engine.Transmitter, error) {
+	t, err := l.Backend.OpenTransmitter(ctx, lanes, cpu)
+	return loggedTransmitter{t, l.sent}, err
+}
+
+type loggedTransmitter struct {
+	engine.Transmitter
+	sent *[]transmitted
+}
+
+func (l loggedTransmitter) Transmit(ctx context.Context, load engine.Load, streams ...engine.Stream) ([]engine.TxReport, error) {
+	reports, err := l.Transmitter.Transmit(ctx, load, streams...)
+	*l.sent = append(*l.sent, transmitted{load, reports})
+	return reports, err
 }
 
 func newSuiteBench(t *testing.T, topology string, bedSet map[string]string) *suiteBench {
@@ -30,7 +61,9 @@ func newSuiteBench(t *testing.T, topology string, bedSet map[string]string) *sui
 	if topology != "mem" {
 		testutil.Privileged(t)
 	}
-	return &suiteBench{t: t, bed: build(t, topology, bedSet), once: map[string]result.Record{}, own: map[string]int{}}
+	b := &suiteBench{t: t, bed: build(t, topology, bedSet), once: map[string]result.Record{}, own: map[string]int{}}
+	b.bed.Engine = loggedBackend{b.bed.Engine, &b.sent}
+	return b
 }
 
 func (b *suiteBench) run(name string, set map[string]string) Outcome {
