@@ -35,8 +35,8 @@ import (
 func testSandbox(t *testing.T, placement string) *Testbed {
 	t.Helper()
 	testutil.Privileged(t)
-	if cpus, err := allowedCPUs(); err != nil || placement == split && len(cpus) < 2 {
-		t.Skipf("placement split needs 2 CPUs: this machine allows %v", cpus)
+	if placement == split {
+		testutil.TwoCPUs(t)
 	}
 	tb, err := (&sandbox{placement: placement, mtu: defaultMTU}).build(t.Context())
 	if err != nil {
@@ -355,9 +355,7 @@ func TestNoSplit(t *testing.T) {
 		return
 	}
 	testutil.Privileged(t)
-	if cpus, err := allowedCPUs(); err != nil || len(cpus) < 2 {
-		t.Skipf("placement split needs 2 CPUs: this machine allows %v", cpus)
-	}
+	testutil.TwoCPUs(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestNoSplit$")
 	cmd.Env = append(os.Environ(), "LAB_TEST_CHILD=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}

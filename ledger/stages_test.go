@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -239,9 +238,7 @@ func TestFullRing(t *testing.T) {
 // TestBacklogFull has the stack's work done on another CPU, which the first one
 // outruns.
 func TestBacklogFull(t *testing.T) {
-	if runtime.NumCPU() < 2 {
-		t.Skip("needs two CPUs")
-	}
+	testutil.TwoCPUs(t)
 	b := newBed(t, false)
 	b.write(b.dut.Netns, "lan/queues/rx-0/rps_cpus", "2\n")
 	a := b.overrun(b.path("p0", "lan", "wan", "p1"), b.frame(packet{dst: "203.0.113.1"}), result.Softnet)

@@ -363,8 +363,9 @@ func TestCaptureOfBrokenSubjects(t *testing.T) {
 // The limit of a subject of known speed is found.
 func TestCaptureSearch(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.TwoCPUs(t) // on one, no limit is searched
 	if testing.Short() {
-		t.Skip("it takes a minute")
+		t.Skip("it takes half a minute")
 	}
 	const cost = 500 * time.Microsecond // a sleep takes some 60 us more
 	o, recs := captureBench(t, &fakeSniffer{sleep: cost, stop: new(int)}, map[string]string{"buffer": "65536"})

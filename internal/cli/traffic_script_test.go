@@ -22,7 +22,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"boxdyno/engine"
 	"boxdyno/internal/netns"
@@ -36,19 +35,7 @@ import (
 //	                          default route by d0       IPv6 default route
 func TestLabScripts(t *testing.T) {
 	testutil.Privileged(t)
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		t.Fatal(err)
-	}
-	var cpus []string
-	for c := 0; c < 1024 && len(cpus) < 2; c++ {
-		if set.IsSet(c) {
-			cpus = append(cpus, strconv.Itoa(c))
-		}
-	}
-	if len(cpus) < 2 {
-		t.Skip("needs two CPUs: run script/test on a machine that has them")
-	}
+	cpus := testutil.TwoCPUs(t)
 	commands := maps.Clone(scriptCommands)
 	commands["listen"], commands["hangup"], commands["finish"] = scriptListen, scriptHangup, scriptFinish
 	commands["interrupt"], commands["json"] = scriptInterrupt, scriptJSON
@@ -65,7 +52,7 @@ func TestLabScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("NS", ns.Path())
-			env.Setenv("CPUS", strings.Join(cpus, ","))
+			env.Setenv("CPUS", fmt.Sprintf("%d,%d", cpus[0], cpus[1]))
 			env.Values[listeners{}] = map[string]*exec.Cmd{}
 			sum := engine.NewDigest()
 			sum.Add(onWire(60))

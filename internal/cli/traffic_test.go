@@ -22,7 +22,9 @@ import (
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
+	"boxdyno/runner"
 	"boxdyno/unit"
 )
 
@@ -487,5 +489,14 @@ func TestPageHasEveryField(t *testing.T) {
 	}
 	for _, v := range []any{interval{}, sentAccount{}, receivedAccount{}} {
 		look(reflect.TypeOf(v))
+	}
+}
+
+// Parts of a load cannot share standard input.
+func TestStandardInputIsReadOnce(t *testing.T) {
+	cpus := testutil.TwoCPUs(t)
+	code, _, errw := call(t.Context(), runner.Catalogue{}, "replay", "-i", "nosuch0", "-t", "--cpus", fmt.Sprintf("%d,%d", cpus[0], cpus[1]), "-")
+	if code != exitUsage || strings.Count(errw, "\n") != 1 || !strings.Contains(errw, "standard input can be read once only") {
+		t.Errorf("exit code %d: %s", code, errw)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,26 @@ func Privileged(t testing.TB) {
 	if err := ns.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TwoCPUs are two that this process may run on. It skips the test where there is
+// one only.
+func TwoCPUs(t testing.TB) [2]int {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	var cpus []int
+	for c := 0; c < 8*int(unsafe.Sizeof(set)); c++ {
+		if set.IsSet(c) {
+			cpus = append(cpus, c)
+		}
+	}
+	if len(cpus) < 2 {
+		t.Skip("needs two CPUs: run script/test on a machine that has them, with both allowed (nproc)")
+	}
+	return [2]int(cpus)
 }
 
 // NoLeaks fails the test if, once it and its other clean-ups are over, it left
