@@ -275,35 +275,7 @@ func hearAt(t testing.TB, p host.Port) (fd int) {
 // wide is quiet with ports of two queues.
 func wide(t testing.TB) (a, b host.Port) {
 	t.Helper()
-	testutil.Privileged(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if err := netns.Do(ns.Path(), func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = "a", 2, 2
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "b", PeerNumTxQueues: 2, PeerNumRxQueues: 2}); err != nil {
-			return err
-		}
-		for _, name := range []string{"a", "b"} {
-			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-			l, err := netlink.LinkByName(name)
-			if err == nil {
-				err = netlink.LinkSetUp(l)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return host.Port{Netns: ns.Path(), Name: "a"}, host.Port{Netns: ns.Path(), Name: "b"}
+	return ports(t, testutil.Cable{A: "a", B: "b", Queues: 2, Silent: true})
 }
 
 // A queue that only receives is nobody's to send by: the kernel would index the

@@ -73,19 +73,7 @@ func readMeter(t testing.TB, m Meter) MeterReport {
 // quiet is pair without the kernel's own IPv6 frames.
 func quiet(t testing.TB) (a, b host.Port) {
 	t.Helper()
-	a, b = pair(t)
-	if err := netns.Do(a.Netns, func() error {
-		for _, name := range []string{"a", "b"} {
-			err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0)
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
+	return ports(t, testutil.Cable{A: "a", B: "b", Silent: true})
 }
 
 // inject writes whole frames out of a port.

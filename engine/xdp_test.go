@@ -23,34 +23,13 @@ import (
 // pair makes two ports wired to each other in a namespace of their own.
 func pair(t testing.TB) (a, b host.Port) {
 	t.Helper()
-	testutil.Privileged(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	err = netns.Do(ns.Path(), func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "a"
-		v := &netlink.Veth{LinkAttrs: attrs, PeerName: "b"}
-		if err := netlink.LinkAdd(v); err != nil {
-			return err
-		}
-		for _, name := range []string{"a", "b"} {
-			l, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			if err := netlink.LinkSetUp(l); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return host.Port{Netns: ns.Path(), Name: "a"}, host.Port{Netns: ns.Path(), Name: "b"}
+	return ports(t, testutil.Cable{A: "a", B: "b"})
+}
+
+func ports(t testing.TB, c testutil.Cable) (a, b host.Port) {
+	t.Helper()
+	path := c.Make(t)
+	return host.Port{Netns: path, Name: c.A}, host.Port{Netns: path, Name: c.B}
 }
 
 func spec4(flows int, sizes ...unit.FrameSize) frame.Spec {

@@ -137,23 +137,10 @@ func settingsOf(path string) (mtu int, somaxconn string, err error) {
 // that is resumed wherever it broke off; what cannot be turned is named; and in the end
 // everything is as it was.
 func TestAblate(t *testing.T) {
-	testutil.Privileged(t)
+	path := testutil.Cable{A: "lan", B: "wan"}.Make(t)
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	err = netns.Do(ns.Path(), func() error {
-		a := netlink.NewLinkAttrs()
-		a.Name = "lan"
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: a, PeerName: "wan"})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, usual, err := settingsOf(ns.Path())
+	_, usual, err := settingsOf(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,12 +153,12 @@ func TestAblate(t *testing.T) {
 	run := func(f *fake, header result.Run, done []result.Record) (*memory, error) {
 		f.shared = true
 		f.trial = func(string) (procedure.Outcome, error) {
-			mtu, n, err := settingsOf(ns.Path())
+			mtu, n, err := settingsOf(path)
 			return procedure.Outcome{Status: result.Passed, Warnings: []string{said(mtu, n)}}, err
 		}
 		c := f.catalogue()
 		c.Procedures[0].Metrics[0].Better = 1
-		c.Labs = []lab.Spec{{Name: "sandbox", New: func() lab.Topology { return tunable{&host.Local{Label: "dut", Netns: ns.Path()}} }}}
+		c.Labs = []lab.Spec{{Name: "sandbox", New: func() lab.Topology { return tunable{&host.Local{Label: "dut", Netns: path}} }}}
 		p := resolved(t, c, "procedures: [{use: probe, kind: [a, b]}]\nrepeat: 2\n")
 		m := &memory{}
 		_, _, err := Run(t.Context(), p, m, Options{Catalogue: c, Ablate: &Ablation{r, "steps"}, Header: header, Done: done, Resume: done != nil})
@@ -218,7 +205,7 @@ func TestAblate(t *testing.T) {
 	}
 	const trials = 4 * 2 * 4 * 2 // of a point, points, parts, repeats
 	check(last(m.appended), trials)
-	if mtu, n, err := settingsOf(ns.Path()); err != nil || said(mtu, n) != want[result.None] {
+	if mtu, n, err := settingsOf(path); err != nil || said(mtu, n) != want[result.None] {
 		t.Errorf("afterwards: MTU %d, somaxconn %s, %v", mtu, n, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "boxdyno", "tune", "*")); len(left) > 0 {

@@ -22,16 +22,11 @@ import (
 // A recipe acts on the DUT's ports, stands in the header with what the DUT lacks, goes
 // on in a resumed run, and is taken back.
 func TestTuned(t *testing.T) {
-	testutil.Privileged(t)
+	path := testutil.Cable{A: "lan", B: "wan"}.Make(t)
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
 	mtu := func() (n int) {
-		err := netns.Do(ns.Path(), func() error {
+		err := netns.Do(path, func() error {
 			l, err := netlink.LinkByName("wan")
 			if err == nil {
 				n = l.Attrs().MTU
@@ -43,15 +38,7 @@ func TestTuned(t *testing.T) {
 		}
 		return n
 	}
-	err = netns.Do(ns.Path(), func() error {
-		a := netlink.NewLinkAttrs()
-		a.Name = "lan"
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: a, PeerName: "wan"})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dut := &host.Local{Label: "dut", Netns: ns.Path()}
+	dut := &host.Local{Label: "dut", Netns: path}
 	bed := &lab.Testbed{DUT: dut, Ports: make([]lab.Port, 2), Path: func(from, to int, _ bool) ledger.Path {
 		names := []string{"lan", "wan"}
 		return ledger.Path{Hops: []ledger.Hop{{}, {Host: dut, Port: host.Port{Name: names[from]}}, {Host: dut, Port: host.Port{Name: names[to]}}, {}}}

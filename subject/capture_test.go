@@ -15,13 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
-	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -30,33 +28,8 @@ import (
 // pair makes two ports wired to each other in a namespace of their own.
 func pair(t testing.TB) (a, b host.Port) {
 	t.Helper()
-	testutil.Privileged(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	err = netns.Do(ns.Path(), func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "a"
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "b"}); err != nil {
-			return err
-		}
-		for _, name := range []string{"a", "b"} {
-			l, err := netlink.LinkByName(name)
-			if err == nil {
-				err = netlink.LinkSetUp(l)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return host.Port{Netns: ns.Path(), Name: "a"}, host.Port{Netns: ns.Path(), Name: "b"}
+	path := testutil.Cable{A: "a", B: "b"}.Make(t)
+	return host.Port{Netns: path, Name: "a"}, host.Port{Netns: path, Name: "b"}
 }
 
 // send offers n frames of 148 octets of UDP payload.

@@ -21,39 +21,24 @@ import (
 // veth makes a namespace with a pair p0, p1 of two queues each, up.
 func veth(t testing.TB) (path string) {
 	t.Helper()
-	testutil.Privileged(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-	err = netns.Do(ns.Path(), func() error {
-		a := netlink.NewLinkAttrs()
-		a.Name, a.NumRxQueues, a.NumTxQueues = "p0", 2, 2
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: a, PeerName: "p1"}); err != nil {
-			return err
+	path = testutil.Cable{A: "p0", B: "p1", Queues: 2}.Make(t)
+	err := netns.Do(path, func() error {
+		l, err := netlink.LinkByName("lo")
+		if err == nil {
+			err = netlink.LinkSetUp(l)
 		}
-		for _, name := range []string{"lo", "p0", "p1"} {
-			l, err := netlink.LinkByName(name)
-			if err == nil {
-				err = netlink.LinkSetUp(l)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = netns.DoSys(ns.Path(), func(sys *os.Root) error { // what goes with a queue must come back with it
+	err = netns.DoSys(path, func(sys *os.Root) error { // what goes with a queue must come back with it
 		return errors.Join(sys.WriteFile("class/net/p0/queues/rx-1/rps_cpus", []byte("3"), 0), sys.WriteFile("class/net/p0/queues/tx-1/xps_cpus", []byte("1"), 0))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ns.Path()
+	return path
 }
 
 func snap(t testing.TB, path string) map[string]string {

@@ -4,7 +4,6 @@ package docs
 
 import (
 	"encoding/binary"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,9 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-
-	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
 )
 
 // traffic runs boxdyno send, replay or meter for a moment in a namespace whose
@@ -25,14 +22,7 @@ func (c *caller) traffic(args []string) {
 		c.flags(args)
 		return
 	}
-	ns, err := netns.New()
-	if err == nil {
-		defer ns.Close()
-		err = netns.Do(ns.Path(), cable)
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	path := testutil.Cable{A: "eth1", B: "eth2"}.Make(c.t)
 	for _, a := range args {
 		if ext := filepath.Ext(a); ext == ".pcap" || ext == ".pcapng" {
 			if err := os.WriteFile(a, onePacket(), 0o644); err != nil {
@@ -40,23 +30,7 @@ func (c *caller) traffic(args []string) {
 			}
 		}
 	}
-	c.succeeds(append(slices.Clone(args), "--netns", ns.Path(), "--duration", "0.05"))
-}
-
-func cable() error {
-	err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth1"}, PeerName: "eth2"})
-	for _, name := range []string{"eth1", "eth2"} {
-		if err == nil {
-			var l netlink.Link
-			if l, err = netlink.LinkByName(name); err == nil {
-				err = netlink.LinkSetUp(l)
-			}
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("make a cable: %w", err)
-	}
-	return nil
+	c.succeeds(append(slices.Clone(args), "--netns", path, "--duration", "0.05"))
 }
 
 // onePacket is a pcap file of one frame of the local experimental Ethernet type.

@@ -20,23 +20,10 @@ func veth(t *testing.T, f func(a, b int) error) {
 	t.Helper()
 	testutil.Privileged(t)
 	testutil.NoLeaks(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	if err := netns.Do(ns.Path(), func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "a"
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "b"}); err != nil {
-			return err
-		}
+	if err := netns.Do(testutil.Cable{A: "a", B: "b"}.Make(t), func() error {
 		var index []int
 		for _, name := range []string{"a", "b"} {
 			l, err := netlink.LinkByName(name)
-			if err == nil {
-				err = netlink.LinkSetUp(l)
-			}
 			if err != nil {
 				return err
 			}
