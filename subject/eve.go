@@ -20,6 +20,7 @@ type eve struct {
 	stats   map[string]float64 // of the last record: "decoder.pkts"
 	capture string             // of the record before, its capture counters
 	reason  string             // why the first rule was not loaded
+	idle    bool               // it has no thread that captures
 	loaded  int64              // rules, as it printed before its engine started
 }
 
@@ -132,10 +133,14 @@ func flatten(to map[string]float64, key string, value any) {
 	}
 }
 
-var (
+const (
 	engineStarted = "Engine started"
-	ruleError     = regexp.MustCompile(`^Error: detect[^:]*: (.*)$`)
-	rulesLoaded   = regexp.MustCompile(`(\d+) rules successfully loaded`)
+	noThread      = "creating 0 thread"
+)
+
+var (
+	ruleError   = regexp.MustCompile(`^Error: detect[^:]*: (.*)$`)
+	rulesLoaded = regexp.MustCompile(`(\d+) rules successfully loaded`)
 )
 
 // console reads what Suricata prints.
@@ -149,12 +154,24 @@ func (v *eve) console(line string) told {
 		}
 		v.mu.Unlock()
 	}
+	if strings.Contains(line, noThread) {
+		v.mu.Lock()
+		v.idle = true
+		v.mu.Unlock()
+	}
 	if n := find(rulesLoaded, line); n >= 0 {
 		v.mu.Lock()
 		v.loaded = n
 		v.mu.Unlock()
 	}
 	return s
+}
+
+// blind says whether it has no thread that captures.
+func (v *eve) blind() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.idle
 }
 
 // printed is how many rules it said it had loaded before its engine started.

@@ -106,8 +106,14 @@ type Sensing struct {
 // Ready implements Running. That none of its rules could be loaded is an error; where
 // some could not, IDSTotals says how many.
 func (s *Sensing) Ready(ctx context.Context) error {
-	if err := s.Capturing.Ready(ctx); err != nil || s.rules == "" {
+	if err := s.Capturing.Ready(ctx); err != nil {
 		return err
+	}
+	if s.eve.blind() { // AF_XDP: it starts, and sees nothing
+		return fmt.Errorf("%s captures nothing: the port's driver does not say how many receive queues it has, which capture %s needs: use capture %s", s.name, AFXDP, AFPacket)
+	}
+	if s.rules == "" {
+		return nil
 	}
 	if s.eve.printed() > 0 {
 		return nil
