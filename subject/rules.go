@@ -58,7 +58,8 @@ type rule struct {
 // flowbit would cost less, and see nothing, without that other: so the rules that set the
 // flowbits of drawn ones are among the n, in place of others (Needed); a rule whose chain
 // does not fit into n is passed over, so that fewer than n may come of a file where every
-// rule has one. Disabled rules are not drawn. Errors name the file and what to do.
+// rule has one. With equal seeds a larger sample has nearly all of a smaller one. Disabled
+// rules are not drawn. Errors name the file and what to do.
 func SampleRules(w io.Writer, file string, n int, seed uint64) (RuleSet, error) {
 	data, err := readRules(file)
 	if err != nil {
@@ -192,7 +193,7 @@ func draw(rules []rule, n int, seed uint64, set *RuleSet) (chosen []int) {
 	if n == 0 {
 		n = len(rules)
 	}
-	order := rand.New(rand.NewPCG(seed, uint64(n))).Perm(len(rules))
+	order := rand.New(rand.NewPCG(seed, 0x72756c6573)).Perm(len(rules))
 	for moved := true; moved && set.Rules < n; {
 		moved = false
 		for _, i := range order {
