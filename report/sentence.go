@@ -373,6 +373,9 @@ func summary(d Document) string {
 	if r.Security != nil {
 		parts = append(parts, r.Security.summary())
 	}
+	if r.Suite != nil {
+		parts = append(parts, r.Suite.summary(r)...)
+	}
 	if len(parts) == 0 {
 		return ""
 	}

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 
 	"boxdyno/result"
@@ -66,6 +67,30 @@ func suiteOf(procedure string, get func(metric string) figure) *Suite {
 		}
 	}
 	return s
+}
+
+// summary is what r's one figure is, in clauses.
+func (s *Suite) summary(r *Row) (parts []string) {
+	if n := len(s.Latency); n > 0 && r.LatencyLoadFPS != nil {
+		clause := fmt.Sprintf("at %s one frame in two takes at most %s", quantity(*r.LatencyLoadFPS, "frame/s", ""), seconds(&s.Latency[0].Value))
+		if last := s.Latency[n-1]; n > 1 {
+			clause += fmt.Sprintf(", the slowest %s", seconds(&last.Value))
+		}
+		parts = append(parts, clause)
+	}
+	if s.LossRatio != nil && s.LossHighest != nil {
+		parts = append(parts, fmt.Sprintf("%s lost at %s", share(&s.LossRatio.Value), quantity(s.LossHighest.Value, "frame/s", "")))
+	}
+	if s.LossFree != nil {
+		parts = append(parts, "none from "+quantity(s.LossFree.Value, "frame/s", s.LossFree.Bound)+" down")
+	}
+	if s.BackToBack != nil {
+		parts = append(parts, "bursts of "+quantity(s.BackToBack.Value, "frame", s.BackToBack.Bound)+" without loss")
+	}
+	if s.Recovery != nil {
+		parts = append(parts, fmt.Sprintf("recovered %s after an overload", seconds(&s.Recovery.Value)))
+	}
+	return parts
 }
 
 func (f figure) figure() *Figure {

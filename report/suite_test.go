@@ -145,3 +145,22 @@ func TestOneNetworkIsNoDifference(t *testing.T) {
 		t.Errorf("%s, %s, %s", of(""), of("1"), of("256"))
 	}
 }
+
+// A run of the suite alone says what it found.
+func TestSuiteSentence(t *testing.T) {
+	f := func(v float64) *Figure { return &Figure{Value: v, N: 5} }
+	for _, c := range []struct {
+		suite Suite
+		want  string
+	}{
+		{Suite{Latency: []Quantile{{Name: "p50", Value: 12e-6}, {Name: "max", Value: 1e-3}}}, "at 200 kframe/s one frame in two takes at most 12.0 µs, the slowest 1.00 ms."},
+		{Suite{LossHighest: f(1e6), LossRatio: f(0.5), LossFree: f(2e5)}, "50.0 % lost at 1.00 Mframe/s; none from 200 kframe/s down."},
+		{Suite{BackToBack: &Figure{Value: 318, Bound: result.AtLeast}}, "bursts of >= 318 frames without loss."},
+		{Suite{Recovery: f(2e-3)}, "recovered 2.00 ms after an overload."},
+	} {
+		d := Document{Rows: []Row{{Service: "route", Direction: "lan-to-wan", FrameSize: "64", Procedure: "latency", LatencyLoadFPS: ptr(2e5), Suite: &c.suite}}}
+		if got := summary(d); !strings.HasSuffix(got, "lan-to-wan: "+c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
