@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,7 @@ type packetMeter struct {
 	port   string
 	index  int // of the port
 	fd     int
+	wait   *os.File // of fd, for Go's poller: a thread that polls by itself keeps the runtime's monitor awake
 	ring   []byte
 	clock  clock
 	stamps string // of software
@@ -112,6 +114,12 @@ func (m *packetMeter) open(p host.Port) error {
 		all := uint16(unix.ETH_P_ALL)
 		err = unix.Bind(m.fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: m.index})
 	}
+	if err == nil {
+		var fd int
+		if fd, err = unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			m.wait = os.NewFile(uintptr(fd), "packet ring")
+		}
+	}
 	if err != nil {
 		return packetError("set up a packet ring on "+p.Name, err)
 	}
@@ -120,22 +128,26 @@ func (m *packetMeter) open(p host.Port) error {
 
 // run is the meter's thread.
 func (m *packetMeter) run() error {
-	fds := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}
-	for i := 0; !m.stop.Load(); {
-		if err := m.drain(&i); err != nil {
-			return err
-		}
-		if _, err := unix.Poll(fds, 20); err != nil && err != unix.EINTR {
-			return fmt.Errorf("wait for frames on %s: %w", m.port, err)
-		}
-		if fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0 {
-			if err := m.broken(); err != nil {
-				time.Sleep(readDelay) // for what the kernel still has
-				return errors.Join(err, m.drain(&i))
-			}
-		}
+	i := 0
+	conn, err := m.wait.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("wait for frames on %s: %w", m.port, err)
 	}
-	return nil
+	var failed error
+	err = conn.Read(func(uintptr) bool { // now, and whenever the socket has something
+		if failed = m.drain(&i); failed != nil {
+			return true
+		}
+		if failed = m.broken(); failed != nil {
+			time.Sleep(readDelay) // for what the kernel still has
+			failed = errors.Join(failed, m.drain(&i))
+		}
+		return failed != nil || m.stop.Load()
+	})
+	if failed == nil && err != nil && !m.stop.Load() {
+		failed = fmt.Errorf("wait for frames on %s: %w", m.port, err)
+	}
+	return failed
 }
 
 // drain counts the frames of the blocks that the kernel has handed over, from
@@ -329,14 +341,17 @@ func (m *packetMeter) Close() error {
 	if m.stop.Swap(true) {
 		return nil
 	}
-	_ = m.thread.Interrupt() // it may have ended
-	_ = m.thread.Wait()      // Read has told why
-	return m.release()
+	err := m.wait.SetReadDeadline(time.Now()) // ends its waiting
+	_ = m.thread.Wait()                       // Read has told why
+	return errors.Join(err, m.release())
 }
 
 func (m *packetMeter) release() (err error) {
+	if m.wait != nil {
+		err = m.wait.Close()
+	}
 	if m.nic != nil {
-		err = m.nic.close()
+		err = errors.Join(err, m.nic.close())
 	}
 	if m.ring != nil {
 		err = errors.Join(err, unix.Munmap(m.ring))
