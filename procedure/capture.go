@@ -57,8 +57,6 @@ const (
 	methodOurs      = "ours"
 	methodPublished = "published"
 
-	searchRate = "search"
-
 	// publishedWindow is how long the published study watched a process, from the
 	// first frame on.
 	publishedWindow = 50 * time.Second
@@ -105,38 +103,12 @@ func (f *frameSize) Set(s string) error {
 	return f.mixFlag.Set(s)
 }
 
-// An offeredRate is a rate in frame/s or bit/s; both 0: searched.
-type offeredRate struct {
-	text   string
-	frames unit.FrameRate
-	bits   unit.BitRate
-}
-
-func (r *offeredRate) String() string { return r.text }
-
-func (r *offeredRate) Set(s string) (err error) {
-	n := offeredRate{text: s}
-	switch {
-	case s == searchRate:
-	case strings.HasSuffix(s, "bps"), strings.HasSuffix(s, "bit/s"):
-		n.bits, err = unit.ParseBitRate(s)
-	default:
-		n.frames, err = unit.ParseFrameRate(s)
-	}
-	if err == nil {
-		*r = n
-	}
-	return err
-}
-
-func (r *offeredRate) searched() bool { return r.frames == 0 && r.bits == 0 }
-
 func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`name` of the software: boxdyno list subjects has them")
 	fs.StringVar(&p.file, "file", p.file, "`file` that describes a subject of your own, for subject own")
 	fs.Var(&p.payload, "payload_size", "`octets` of UDP payload; 0: frame_size says how long frames are")
 	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one")
-	fs.Var(&p.rate, "rate", "`load` in frame/s (200k) or in layer-2 bit/s (2Mbps; method published: of UDP payload), or search: the highest of which every frame is counted")
+	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps: all that a link of that rate carries, or search: the highest of which every frame is counted")
 	fs.Var(&p.packets, "packets", "`frames` to send; 0: as long as duration says")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` frames are sent; 0s: as preset says, method published 10s")
 	fs.Var(&p.burst, "burst", "`frames` that are sent back to back, bursts at equal gaps; 0: frames at equal gaps")
@@ -161,14 +133,7 @@ func (p *Capture) mix() frame.Mix {
 
 // framesPerSecond is the rate given.
 func (p *Capture) framesPerSecond() unit.FrameRate {
-	if p.rate.bits == 0 {
-		return p.rate.frames
-	}
-	octets := p.mix().Mean()
-	if p.method.value == methodPublished {
-		octets = float64(p.payload.value)
-	}
-	return unit.FrameRate(float64(p.rate.bits) / 8 / octets)
+	return p.rate.of(p.mix().Mean(), p.payload.value, p.method.value == methodPublished)
 }
 
 // spec is the subject's row.
@@ -233,6 +198,9 @@ func (p *Capture) Check(bed *lab.Testbed) error {
 	if p.rate.searched() && (p.packets.value > 0 || p.length > 0) {
 		return fmt.Errorf("rate search: how long it offers a rate is the search's to say: leave packets and duration out")
 	}
+	if p.rate.layer == layerPayload && p.payload.value == 0 {
+		return fmt.Errorf("rate %s: it is of UDP payload: give payload_size", &p.rate)
+	}
 	if err := p.checkPublished(); err != nil {
 		return err
 	}
@@ -259,7 +227,7 @@ func (p *Capture) checkPublished() error {
 	switch {
 	case p.payload.value == 0:
 		return fmt.Errorf("method %s: it counts UDP payload: give payload_size", methodPublished)
-	case p.rate.bits == 0:
+	case p.rate.bits == 0 || p.rate.layer == layerLine:
 		return fmt.Errorf("method %s: its rates are in bit/s of UDP payload: give a rate such as 2Mbps", methodPublished)
 	case p.window < 0 || p.window > time.Hour:
 		return fmt.Errorf("window %v: want up to 1h", p.window)
@@ -414,6 +382,7 @@ func (m *capturePoint) warn(format string, args ...any) {
 var captureMetrics = slices.Concat([]result.Metric{
 	{Name: "lossless_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which every frame was counted, in a longer trial too; the interval ends at the rate from which on every trial lost frames"},
 	{Name: "lossless_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
+	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
 	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
 	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames counted a second at twice the rate at which the search ended"},

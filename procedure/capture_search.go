@@ -154,9 +154,8 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 			high := float64(lossy)
 			v.Lo, v.Hi = &low, &high
 		}
-		bits := value("lossless_bps", float64(unit.L2(unit.FrameRate(v.Value), m.mix().Mean())))
-		bits.Bound = v.Bound
-		m.out.Values = append(m.out.Values, v, bits)
+		mean := m.mix().Mean()
+		m.out.Values = append(m.out.Values, v, scaled("lossless_bps", v, float64(unit.L2(1, mean))), scaled("lossless_l1_bps", v, float64(unit.L1(1, mean))))
 	}
 	if l.Inversions > 0 {
 		m.warn("no sharp limit: frames were lost in %d trials at or below a rate that another trial carried", l.Inversions)
@@ -180,6 +179,21 @@ func (m *capturePoint) interval(name string, l search.Limit) result.Value {
 		v.Bound = result.AtLeast
 	}
 	return v
+}
+
+// scaled is v in another unit, as metric name.
+func scaled(name string, v result.Value, factor float64) result.Value {
+	out := value(name, v.Value*factor)
+	out.N, out.Bound = v.N, v.Bound
+	if v.Lo != nil {
+		low := *v.Lo * factor
+		out.Lo = &low
+	}
+	if v.Hi != nil {
+		high := *v.Hi * factor
+		out.Hi = &high
+	}
+	return out
 }
 
 // confirm offers the rate that a search found for longer, and less of it as often as

@@ -393,6 +393,8 @@ func TestCaptureParameters(t *testing.T) {
 		{map[string]string{"method": "published", "rate": "2Mbps"}, "give payload_size"},
 		{map[string]string{"method": "published", "rate": "2k", "payload_size": "148"}, "in bit/s"},
 		{map[string]string{"method": "published", "rate": "1Mbps", "payload_size": "1448", "packets": "40000"}, "the frames take"},
+		{map[string]string{"method": "published", "rate": "line:1Gbps", "payload_size": "148"}, "of UDP payload"},
+		{map[string]string{"rate": "payload:2Mbps", "frame_size": "64"}, "give payload_size"},
 		{map[string]string{"window": "10s", "rate": "1k"}, "only method published"},
 		{map[string]string{"subject": "burner"}, "it captures nothing"},
 		{map[string]string{"subject": "nothing"}, "there are sniffer"},
@@ -421,6 +423,9 @@ func TestCaptureRates(t *testing.T) {
 		{map[string]string{"rate": "2Mbps", "payload_size": "148"}, 2e6 / 8 / 194},
 		{map[string]string{"rate": "2Mbps", "payload_size": "148", "method": "published"}, 2e6 / 8 / 148},
 		{map[string]string{"rate": "20Mbit/s", "frame_size": "1518"}, 20e6 / 8 / 1518},
+		{map[string]string{"rate": "line:1Gbps", "frame_size": "64"}, 1e9 / 8 / 84},
+		{map[string]string{"rate": "payload:2Mbps", "payload_size": "148"}, 2e6 / 8 / 148},
+		{map[string]string{"rate": "payload:2Mbps", "payload_size": "148", "method": "published"}, 2e6 / 8 / 148},
 	} {
 		p := newCaptureOf(nil)
 		assign(t, p.Flags, c.set)
