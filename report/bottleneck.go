@@ -57,6 +57,7 @@ func next(d Document, advice string) (out []string) {
 	if advice != "" {
 		out = append(out, advice)
 	}
+	out = append(out, captureAdvice(d)...)
 	if d.Placement == "shared" {
 		out = append(out, "Give the box's receive work a CPU of its own (placement split): then throughput without loss can be measured.")
 	}

@@ -24,12 +24,14 @@ type Capture struct {
 	Payload int    `json:"payload_size,omitempty"` // octets of UDP payload that were asked for; 0: a frame size was
 	Rate    string `json:"rate"`                   // as it was given; "search": none was
 	Packets int    `json:"packets,omitempty"`      // that were asked for; 0: a duration was
+	Lasts   string `json:"duration,omitempty"`     // that was asked for; "0s": as the preset says
 	Burst   int    `json:"burst,omitempty"`        // frames back to back; 0: equal gaps
 	Buffer  int    `json:"buffer,omitempty"`       // octets; 0: the subject's own
 	Method  string `json:"method"`                 // ours, published
 
 	Lossless    *Figure `json:"lossless_fps,omitempty"` // highest rate of which every frame was counted
 	LosslessBPS *Figure `json:"lossless_bps,omitempty"` // layer 2
+	LosslessL1  *Figure `json:"lossless_l1_bps,omitempty"`
 	Thousandth  *Figure `json:"counted_0_1pct_fps,omitempty"`
 	FiveOfThem  *Figure `json:"counted_0_5pct_fps,omitempty"`
 	Overload    *Figure `json:"counting_overload_fps,omitempty"`
@@ -96,9 +98,9 @@ func captureOf(p result.Record, at func(metric string) *Figure) *Capture {
 	}
 	c := &Capture{
 		Subject: result.Get(p.Config, "subject"), Payload: number("payload_size"), Rate: result.Get(p.Config, "rate"),
-		Packets: number("packets"), Burst: number("burst"), Buffer: number("buffer"), Method: result.Get(p.Config, "method"),
+		Packets: number("packets"), Lasts: result.Get(p.Config, "duration"), Burst: number("burst"), Buffer: number("buffer"), Method: result.Get(p.Config, "method"),
 
-		Lossless: at("lossless_fps"), LosslessBPS: at("lossless_bps"), Thousandth: at("counted_0_1pct_fps"), FiveOfThem: at("counted_0_5pct_fps"), Overload: at("counting_overload_fps"),
+		Lossless: at("lossless_fps"), LosslessBPS: at("lossless_bps"), LosslessL1: at("lossless_l1_bps"), Thousandth: at("counted_0_1pct_fps"), FiveOfThem: at("counted_0_5pct_fps"), Overload: at("counting_overload_fps"),
 		Offered: at("capture_offered_fps"), Sent: at("frames_offered"), Counted: at("frames_counted"), AtEnd: at("frames_at_end"), Lag: at("frames_lag"), Drain: at("drain_s"), Lost: at("frames_lost"),
 		Before: at("drops_before"), Kernel: at("drops_kernel"), Own: at("drops_subject"), Unexplained: at("frames_unexplained"),
 		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Host: at("host_cpu_per_frame_s"), Above: at("host_cpu_above_per_frame_s"),
@@ -156,6 +158,32 @@ func (c *Capture) published() (out []Published) {
 		out = append(out, p)
 	}
 	return out
+}
+
+const uncounted = "uncounted_ratio"
+
+// figure is the value of a metric that a role asks for, and its unit; none where there
+// is none.
+func (c *Capture) figure(metric string) (float64, unit.Symbol) {
+	switch {
+	case c == nil:
+	case metric == uncounted && c.Lost != nil && c.Sent != nil && c.Sent.Value > 0:
+		return c.Lost.Value / c.Sent.Value, "1"
+	case metric == "lossless_l1_bps" && c.LosslessL1 != nil:
+		return c.LosslessL1.Value, "bit/s"
+	}
+	return 0, none
+}
+
+// say adds to have what a criterion may say of the row.
+func (c *Capture) say(have map[string]string) {
+	if c == nil {
+		return
+	}
+	for key, n := range map[string]int{"payload_size": c.Payload, "packets": c.Packets, "burst": c.Burst, "buffer": c.Buffer} {
+		have[key] = strconv.Itoa(n)
+	}
+	have["subject"], have["rate"], have["duration"], have["method"] = c.Subject, c.Rate, c.Lasts, c.Method
 }
 
 // orderCapture puts small payloads first, then low rates, then subjects by name.

@@ -188,6 +188,10 @@ func sentence(d Document) string {
 		return fmt.Sprintf("%s: %s was asked, and no load without loss was confirmed (%s).", begin, text, r.Name)
 	}
 	what := quantity(fig, sym, r.Bound)
+	if c := r.Capture; c != nil && f.Criterion.Metric == uncounted && c.Lost != nil && c.Sent != nil {
+		what = fmt.Sprintf("%s of %s frames", thousands(int64(c.Lost.Value)), thousands(int64(c.Sent.Value)))
+		return fmt.Sprintf("%s: %s was asked, and %s were not counted (%s).", begin, text, what, r.Name)
+	}
 	// Where the interval holds the limit, its lower end alone would look like a miss.
 	if d.Verdict == result.Invalid && r.Bound == result.Exactly && strings.HasPrefix(f.Criterion.Metric, "throughput_") && r.ThroughputFPS != nil && *r.ThroughputFPS > 0 {
 		what = "at least " + what
@@ -298,12 +302,13 @@ func (r *Row) figure(metric string) (float64, unit.Symbol) {
 			return *m.v, m.sym
 		}
 	}
-	return 0, none
+	return r.Capture.figure(metric)
 }
 
 func (r *Row) holds(where []result.Pair) bool {
 	have := map[string]string{"service": r.Service, "direction": r.Direction, "frame_size": r.FrameSize,
 		"rules": strconv.Itoa(r.Rules), "flows": strconv.Itoa(r.Flows), "networks": strconv.Itoa(max(r.Networks, 1)), "ip": strconv.Itoa(r.IP), "procedure": r.Procedure}
+	r.Capture.say(have)
 	return !slices.ContainsFunc(where, func(p result.Pair) bool { return have[p.Key] != p.Value })
 }
 

@@ -80,7 +80,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 
 	// A role's judgement needs whole points; without a role the worst row speaks.
 	if run.Role != "" || len(run.Criteria) > 0 {
-		d.Verdict, d.Findings = verdict.Judge(run.Criteria, points)
+		d.Verdict, d.Findings = verdict.Judge(run.Criteria, warmed(run, points, trials))
 	} else {
 		var all []result.Status
 		for _, r := range d.Rows {

@@ -10,4 +10,14 @@ type Criterion struct {
 	Where  []Pair   `json:"where"`
 	Min    *float64 `json:"min,omitempty"` // nil: no such bound
 	Max    *float64 `json:"max,omitempty"`
+
+	// Any is a key of Config whose values are alternatives, such as the software that
+	// captures: one of them must meet all criteria that have it. "": none are.
+	Any string `json:"any,omitempty"`
+	// Optional: where it was not measured, the others decide.
+	Optional bool `json:"optional,omitempty"`
 }
+
+// HottestMetric is a metric of every point for criteria: the highest temperature, in
+// °C, that telemetry read of any sensor of the box while the point's trials lasted.
+const HottestMetric = "temperature_max_celsius"

@@ -5,7 +5,10 @@ package runner
 import (
 	"embed"
 	"fmt"
+	"io"
+	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,16 +25,25 @@ var roleFiles embed.FS
 type Role struct {
 	Name, Description string
 	LinkRate          unit.BitRate // that the criteria ask for
+	Also              []Namesake   // names of the role at other rates
+	terms             terms
 	presets           map[string]rolePreset
 	criteria          []criterion
 }
 
+// A Namesake is a role under another name and at another link's rate: probe-100m.
+type Namesake struct {
+	Name     string
+	LinkRate unit.BitRate
+}
+
 type rolePreset struct {
 	plan                    Plan
+	terms                   terms // that differ from the role's
 	notMeasured, deviations []string
 }
 
-// A criterion is a result.Criterion in which "link_rate" is not yet a number.
+// A criterion is a result.Criterion in which terms are not yet values.
 type criterion struct {
 	result.Criterion
 	min, max string
@@ -58,8 +70,20 @@ func Roles() ([]Role, error) {
 	return roles, nil
 }
 
-// FindRole is the role of that name, or a *PlanError that says which there are.
+// FindRole is the role of that name, or of the file of that name where it holds a dot
+// or a slash; else a *PlanError that says which there are.
 func FindRole(name string) (Role, error) {
+	if strings.ContainsAny(name, "./") {
+		data, err := readRole(name)
+		if err != nil {
+			return Role{}, &PlanError{Err: err}
+		}
+		r, err := ParseRole(name, data)
+		if err != nil {
+			return r, &PlanError{Err: err}
+		}
+		return r, nil
+	}
 	roles, err := Roles()
 	if err != nil {
 		return Role{}, err
@@ -70,13 +94,30 @@ func FindRole(name string) (Role, error) {
 			return r, nil
 		}
 		names = append(names, r.Name)
+		for _, n := range r.Also {
+			if n.Name == name {
+				r.Name, r.LinkRate = n.Name, n.LinkRate
+				return r, nil
+			}
+			names = append(names, n.Name)
+		}
 	}
-	return Role{}, planErrorf("", "unknown role %q: there are %s", name, strings.Join(names, ", "))
+	return Role{}, planErrorf("", "unknown role %q: there are %s; a role's file has a dot or a slash in its name", name, strings.Join(names, ", "))
+}
+
+// readRole reads a role's file without swallowing a device or a huge one.
+func readRole(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the role: %w", err)
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, yaml.MaxSize+1))
 }
 
 // ParseRole reads a role; file stands in its errors.
 func ParseRole(file string, data []byte) (Role, error) {
-	r := Role{presets: map[string]rolePreset{}}
+	r := Role{presets: map[string]rolePreset{}, terms: terms{}}
 	root, err := yaml.Parse(file, data)
 	if err != nil {
 		return r, err
@@ -84,7 +125,7 @@ func ParseRole(file string, data []byte) (Role, error) {
 	if err := root.Want(yaml.Map, "a role"); err != nil {
 		return r, err
 	}
-	if err := root.Only("a role", append([]string{"name", "description", "link_rate", "criteria"}, Presets...)...); err != nil {
+	if err := root.Only("a role", slices.Concat([]string{"name", "description", "link_rate", "also", "criteria"}, termKeys, Presets)...); err != nil {
 		return r, err
 	}
 	for _, f := range root.Map {
@@ -98,6 +139,17 @@ func ParseRole(file string, data []byte) (Role, error) {
 			if r.LinkRate, err = unit.ParseBitRate(v.Text); err != nil {
 				return r, v.Errorf("%w", err)
 			}
+		case "also":
+			if err := v.Want(yaml.Map, "also"); err != nil {
+				return r, err
+			}
+			for _, f := range v.Map {
+				rate, err := unit.ParseBitRate(f.Value.Text)
+				if err != nil {
+					return r, f.Value.Errorf("%w", err)
+				}
+				r.Also = append(r.Also, Namesake{f.Key, rate})
+			}
 		case "criteria":
 			if err := v.Want(yaml.List, "criteria"); err != nil {
 				return r, err
@@ -110,7 +162,12 @@ func ParseRole(file string, data []byte) (Role, error) {
 				r.criteria = append(r.criteria, c)
 			}
 		default:
-			if r.presets[f.Key], err = parsePreset(v); err != nil {
+			if slices.Contains(termKeys, f.Key) {
+				err = r.terms.set(f.Key, v)
+			} else {
+				r.presets[f.Key], err = parsePreset(v)
+			}
+			if err != nil {
 				return r, err
 			}
 		}
@@ -122,6 +179,9 @@ func ParseRole(file string, data []byte) (Role, error) {
 		if _, ok := r.presets[p]; !ok {
 			return r, root.Errorf("a role has no preset %s", p)
 		}
+		if err := r.check(p); err != nil {
+			return r, root.Errorf("preset %s: %w", p, err)
+		}
 	}
 	return r, nil
 }
@@ -130,7 +190,7 @@ func parsePreset(n *yaml.Node) (p rolePreset, err error) {
 	if err := n.Want(yaml.Map, "a preset"); err != nil {
 		return p, err
 	}
-	if err := n.Only("a preset", "plan", "not_measured", "deviations"); err != nil {
+	if err := n.Only("a preset", append([]string{"plan", "not_measured", "deviations"}, termKeys...)...); err != nil {
 		return p, err
 	}
 	plan := n.Get("plan")
@@ -139,6 +199,14 @@ func parsePreset(n *yaml.Node) (p rolePreset, err error) {
 	}
 	if p.plan, err = parse(plan); err != nil {
 		return p, err
+	}
+	p.terms = terms{}
+	for _, f := range n.Map {
+		if slices.Contains(termKeys, f.Key) {
+			if err := p.terms.set(f.Key, f.Value); err != nil {
+				return p, err
+			}
+		}
 	}
 	for key, into := range map[string]*[]string{"not_measured": &p.notMeasured, "deviations": &p.deviations} {
 		if v := n.Get(key); v != nil {
@@ -154,7 +222,7 @@ func parseCriterion(n *yaml.Node) (c criterion, err error) {
 	if err := n.Want(yaml.Map, "a criterion"); err != nil {
 		return c, err
 	}
-	if err := n.Only("a criterion", "text", "metric", "where", "min", "max"); err != nil {
+	if err := n.Only("a criterion", "text", "metric", "where", "min", "max", "any", "optional"); err != nil {
 		return c, err
 	}
 	for _, f := range n.Map {
@@ -173,9 +241,15 @@ func parseCriterion(n *yaml.Node) (c criterion, err error) {
 				}
 				c.Where = append(c.Where, result.Pair{Key: w.Key, Value: w.Value.Text})
 			}
+		case "any":
+			c.Any = f.Value.Text
+		case "optional":
+			if c.Optional, err = strconv.ParseBool(f.Value.Text); err != nil {
+				return c, f.Value.Errorf("optional %q: want true or false", f.Value.Text)
+			}
 		case "min", "max":
-			if _, err := limit(f.Value.Text, 1); err != nil {
-				return c, f.Value.Errorf("%s %q: want a number or link_rate", f.Key, f.Value.Text)
+			if _, err := strconv.ParseFloat(f.Value.Text, 64); err != nil && f.Value.Text != linkRate && !slices.Contains(termKeys, f.Value.Text) {
+				return c, f.Value.Errorf("%s %q: want a number or %s", f.Key, f.Value.Text, strings.Join(append([]string{linkRate}, termKeys...), ", "))
 			}
 			if f.Key == "min" {
 				c.min = f.Value.Text
@@ -188,40 +262,4 @@ func parseCriterion(n *yaml.Node) (c criterion, err error) {
 		return c, n.Errorf("a criterion needs text, metric and min or max")
 	}
 	return c, nil
-}
-
-// limit is a number; "" is none.
-func limit(s string, rate unit.BitRate) (*float64, error) {
-	switch s {
-	case "":
-		return nil, nil
-	case "link_rate":
-		v := float64(rate)
-		return &v, nil
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	return &v, err
-}
-
-// Criteria are the role's, at its link rate.
-func (r Role) Criteria() (cs []result.Criterion) {
-	for _, c := range r.criteria {
-		out := c.Criterion
-		out.Text = strings.ReplaceAll(c.Text, "{link_rate}", r.LinkRate.String())
-		out.Min, _ = limit(c.min, r.LinkRate) // ParseRole has seen that they are numbers
-		out.Max, _ = limit(c.max, r.LinkRate)
-		cs = append(cs, out)
-	}
-	return cs
-}
-
-// Plan is what the role measures by a preset, with what it leaves out and where
-// it departs from the standards, in words.
-func (r Role) Plan(preset string) (p Plan, notMeasured, deviations []string, err error) {
-	s, ok := r.presets[preset]
-	if !ok {
-		return p, nil, nil, fmt.Errorf("role %s has no preset %q: there are %s", r.Name, preset, strings.Join(Presets, ", "))
-	}
-	s.plan.Preset = preset
-	return s.plan, s.notMeasured, s.deviations, nil
 }

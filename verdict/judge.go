@@ -27,28 +27,42 @@ const resolution = 0.001
 // Judge holds the points of a run (records without parent) against criteria. The
 // status is the worst finding's: invalid, failed, skipped, passed; skipped where
 // there is no criterion. A criterion that several points touch (repeats, an axis
-// that its Where leaves open) is as well met as at the worst of them.
+// that its Where leaves open) is as well met as at the worst of them; of the values
+// of its Any, the best is taken (choose.go). An optional one that was not measured
+// decides nothing.
 func Judge(cs []result.Criterion, recs []result.Record) (result.Status, []Finding) {
 	var findings []Finding
 	var statuses []result.Status
+	choices := map[string]choice{}
 	for _, c := range cs {
-		f := judge(c, recs)
+		if _, known := choices[c.Any]; c.Any != "" && !known {
+			choices[c.Any] = choose(c.Any, cs, recs)
+		}
+		f, _ := choices[c.Any].judge(c, recs)
 		findings = append(findings, f)
-		statuses = append(statuses, f.Status)
+		if !c.Optional || f.Status != result.Skipped {
+			statuses = append(statuses, f.Status)
+		}
 	}
 	return Worst(statuses...), findings
 }
 
-func judge(c result.Criterion, recs []result.Record) Finding {
+// judge is c's outcome, and by which share of what is asked it was met or, below 0,
+// missed; NaN where that is not known.
+func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 	var found []Finding
+	least := math.NaN()
 	for _, r := range recs {
 		if r.Parent == "" && touches(c.Where, r.Config) {
 			status, text := hold(c, r)
 			found = append(found, Finding{c, status, text})
+			if m := marginOf(c, r); !(m >= least) {
+				least = m
+			}
 		}
 	}
 	if len(found) == 0 {
-		return Finding{c, result.Skipped, "not measured: the run has no such point"}
+		return Finding{c, result.Skipped, "not measured: the run has no such point"}, least
 	}
 	worst := slices.MaxFunc(found, func(a, b Finding) int {
 		return slices.Index(gravity, a.Status) - slices.Index(gravity, b.Status)
@@ -56,7 +70,7 @@ func judge(c result.Criterion, recs []result.Record) Finding {
 	if len(found) > 1 {
 		worst.Text += fmt.Sprintf(" (the worst of %d points)", len(found))
 	}
-	return worst
+	return worst, least
 }
 
 func touches(where, config []result.Pair) bool {
@@ -154,6 +168,8 @@ func (b bounds) atLeast(least float64) (result.Status, string) {
 func (b bounds) atMost(most float64) (result.Status, string) {
 	asked := quantity(most, b.unit)
 	switch {
+	case b.hi <= most && most == 0:
+		return result.Passed, fmt.Sprintf("%s, and no more is allowed", b.text())
 	case b.hi <= most:
 		return result.Passed, fmt.Sprintf("%s, %s below the %s allowed", b.text(), margin(b.hi, most), asked)
 	case b.lo > most:

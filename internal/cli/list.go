@@ -51,11 +51,14 @@ func (a *app) listed(kind string) (out []listed, err error) {
 			return nil, err
 		}
 		for _, r := range roles {
-			l := listed{Name: r.Name, Doc: r.Description}
-			for _, c := range r.Criteria() {
-				l.Doc += "; asks for " + c.Text
+			for _, n := range append([]runner.Namesake{{Name: r.Name, LinkRate: r.LinkRate}}, r.Also...) {
+				r.LinkRate = n.LinkRate
+				l := listed{Name: n.Name, Doc: r.Description}
+				for _, c := range r.Criteria("standard") {
+					l.Doc += "; asks for " + c.Text
+				}
+				out = append(out, l)
 			}
-			out = append(out, l)
 		}
 	case "plans":
 		for _, p := range examples.All() {

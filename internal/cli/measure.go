@@ -165,16 +165,20 @@ func (a *app) qualify() *cobra.Command {
 		Short: "Measure a box in its role and judge it",
 		Long: `Qualify measures what a role asks for and holds the box against the role's
 criteria; the exit code says how it ended. The text report goes to standard
-output, a page is written beside the run. Roles: boxdyno list roles.
+output, a page is written beside the run. ROLE is one of boxdyno list roles, or a
+file of your own like those in runner/roles.
 
-Criteria that speak of the link's rate ask for 1 Gbit/s each way; --link-rate asks
-for another one. It changes what is asked, not what is measured: to keep the
-tester itself below a rate, set the lab's link_rate (--set link_rate=100Mbps).
+Criteria that speak of the link's rate ask for 1 Gbit/s; --link-rate asks for
+another one. Of role firewall it changes what is asked, not what is measured: to
+keep the tester itself below a rate, set the lab's link_rate (--set
+link_rate=100Mbps). Role probe measures at that rate. Of software that is compared,
+what is not installed is left out, and named.
 
 Exit codes:
 ` + exitCodes,
 		Example: `  sudo boxdyno qualify firewall --quick
   sudo boxdyno qualify firewall --quick --link-rate 100Mbps --report box.html
+  sudo boxdyno qualify probe-100m --quick
   boxdyno qualify firewall --standard --dry-run`,
 		Args: needs("ROLE", "see boxdyno list roles"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -211,14 +215,16 @@ Exit codes:
 			if err != nil {
 				return err
 			}
+			p, missing := p.Installed(ctx)
+			notMeasured = append(notMeasured, missing...)
 			return a.begin(ctx, p, role.Name, f, result.Run{
-				Role: role.Name, Criteria: role.Criteria(), NotMeasured: notMeasured, Deviations: deviations,
+				Role: role.Name, Criteria: role.Criteria(preset), NotMeasured: notMeasured, Deviations: deviations,
 			})
 		}),
 	}
 	f.add(a, cmd)
 	f.addTune(cmd)
-	cmd.Flags().StringVar(&linkRate, "link-rate", "", "bit `rate` that the criteria ask for each way (default 1Gbps)")
+	cmd.Flags().StringVar(&linkRate, "link-rate", "", "bit `rate` that the criteria ask for (default the role's)")
 	cmd.Flags().StringVar(&f.report, "report", "", "`FILE.html` for the page (default report.html in the run's folder)")
 	return cmd
 }

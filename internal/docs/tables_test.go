@@ -120,14 +120,18 @@ func TestServices(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	p := named(t, "docs/forward.md")
+	shared := named(t, "docs/forward.md")
 	roles, err := runner.Roles()
 	if err != nil || len(roles) == 0 {
 		t.Fatal(roles, err)
 	}
 	for _, r := range roles {
+		p := shared
+		if own := "docs/" + r.Name + ".md"; slices.ContainsFunc(pages(t), func(p page) bool { return p.name == own }) {
+			p = named(t, own) // a page of its own
+		}
 		text := p.section(t, "Role `"+r.Name+"`")
-		for _, c := range r.Criteria() {
+		for _, c := range r.Criteria("standard") {
 			if !strings.Contains(text, c.Text) {
 				t.Errorf("%s: role %s asks for %q, and its section does not say so", p.name, r.Name, c.Text)
 			}

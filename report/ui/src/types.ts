@@ -358,6 +358,8 @@ export interface Criterion {
   where: Pair[] | null;
   min?: number;
   max?: number;
+  any?: string;
+  optional?: boolean;
 }
 
 export interface Term {
@@ -502,11 +504,13 @@ export interface Capture {
   payload_size?: number;
   rate: string;
   packets?: number;
+  duration?: string;
   burst?: number;
   buffer?: number;
   method: string;
   lossless_fps?: Figure;
   lossless_bps?: Figure;
+  lossless_l1_bps?: Figure;
   counted_0_1pct_fps?: Figure;
   counted_0_5pct_fps?: Figure;
   counting_overload_fps?: Figure;

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"boxdyno/result"
+)
+
+// warmed are points with the highest temperature that telemetry read while their
+// trials lasted, for criteria that ask for it. Without a sensor they have none.
+func warmed(run result.Run, points []result.Record, trials map[string][]result.Record) []result.Record {
+	if !slices.ContainsFunc(run.Criteria, func(c result.Criterion) bool { return c.Metric == result.HottestMetric }) {
+		return points
+	}
+	out := slices.Clone(points)
+	for i, p := range out {
+		v := result.Value{Metric: result.HottestMetric, Unit: "°C"}
+		known := false
+		for _, t := range trials[p.ID] {
+			for _, d := range t.Digests {
+				if d.Series < 0 || d.Series >= len(run.Series) {
+					continue
+				}
+				for _, x := range sense(run.Series[d.Series]) {
+					if x.kind == "temperature" && (!known || d.Max > v.Value) {
+						v.Value, known = d.Max, true
+					}
+				}
+			}
+		}
+		if known {
+			out[i].Values = append(slices.Clip(p.Values), v)
+		}
+	}
+	return out
+}
+
+// captureAdvice is which setting of those measured does better than the row that was
+// judged, or than the first that lost frames: another buffer, another program. Only
+// rows of the same load are compared, and only what was measured is said.
+func captureAdvice(d Document) (out []string) {
+	rows := slices.DeleteFunc(slices.Clone(d.Rows), func(r Row) bool {
+		return r.Capture == nil || r.Capture.Sent == nil || r.Capture.Lost == nil || r.Capture.Rate == searched || r.Verdict == result.Invalid
+	})
+	for i := range rows {
+		c := rows[i].Capture
+		if c.Lost.Value <= 0 {
+			continue
+		}
+		var best *Row
+		for j := range rows {
+			o := rows[j].Capture
+			if !sameLoad(rows[i], rows[j]) || o.Lost.Value*2 > c.Lost.Value {
+				continue
+			}
+			if best == nil || replaces(rows[i].Capture, o, best.Capture) {
+				best = &rows[j]
+			}
+		}
+		if best != nil {
+			out = append(out, fmt.Sprintf("Take %s in place of %s: of the same load %s, where %s.", best.Capture.setting(c), c.setting(best.Capture), best.Capture.missed(), c.missed()))
+		}
+	}
+	return out
+}
+
+// sameLoad says whether rows were offered the same.
+func sameLoad(a, b Row) bool {
+	x, y := a.Capture, b.Capture
+	return x.Rate == y.Rate && x.Payload == y.Payload && a.FrameSize == b.FrameSize && x.Packets == y.Packets && x.Burst == y.Burst && x.Method == y.Method && a.Beside == b.Beside
+}
+
+// replaces says whether a is a better replacement of c than b: fewer frames lost, then the
+// same program, then less CPU.
+func replaces(c, a, b *Capture) bool {
+	switch {
+	case a.Lost.Value != b.Lost.Value:
+		return a.Lost.Value < b.Lost.Value
+	case (a.Subject == c.Subject) != (b.Subject == c.Subject):
+		return a.Subject == c.Subject
+	}
+	return a.CPU != nil && b.CPU != nil && a.CPU.Value < b.CPU.Value
+}
+
+// setting is the subject, with its buffer where that tells it from o.
+func (c *Capture) setting(o *Capture) string {
+	switch {
+	case c.Buffer > 0:
+		return fmt.Sprintf("%s with a buffer of %s", c.Subject, quantity(float64(c.Buffer), "B", ""))
+	case o.Subject == c.Subject:
+		return c.Subject + " with its own buffer"
+	}
+	return c.Subject
+}
+
+func (c *Capture) missed() string {
+	if c.Lost.Value <= 0 {
+		return fmt.Sprintf("every one of %s frames was counted", thousands(int64(c.Sent.Value)))
+	}
+	return fmt.Sprintf("%s of %s were not", thousands(int64(c.Lost.Value)), thousands(int64(c.Sent.Value)))
+}
