@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,8 +50,9 @@ var Keys = []string{"lab", "procedures", "preset", "repeat", "seed", "telemetry"
 
 // An Entry names a plug-in and sets its parameters.
 type Entry struct {
-	Use string
-	Set []Setting
+	Use    string
+	Set    []Setting
+	Repeat int // of a procedure: times that its points are measured; 0: as the plan says
 
 	at string
 }
@@ -153,6 +155,15 @@ func parse(root *yaml.Node) (Plan, error) {
 				if err != nil {
 					return p, err
 				}
+				if s := e.Get("repeat"); s != nil {
+					if len(s.Values) > 1 {
+						return p, n.Errorf("repeat is one number, and no axis")
+					}
+					if e.Repeat, err = parseRepeat(s.Values[0].Text); err != nil {
+						return p, n.Errorf("%w", err)
+					}
+					e.Set = slices.DeleteFunc(e.Set, func(s Setting) bool { return s.Key == "repeat" })
+				}
 				p.Procedures = append(p.Procedures, e)
 			}
 		case "telemetry":
@@ -183,9 +194,9 @@ func (p *Plan) setKey(key, text string) error {
 		}
 		p.Preset = text
 	case "repeat":
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > MaxRepeat {
-			return fmt.Errorf("repeat %q: want a whole number from 1 to %d", text, MaxRepeat)
+		n, err := parseRepeat(text)
+		if err != nil {
+			return err
 		}
 		p.Repeat = n
 	case "seed":
@@ -198,6 +209,14 @@ func (p *Plan) setKey(key, text string) error {
 		return p.Telemetry.Set(key, text)
 	}
 	return nil
+}
+
+func parseRepeat(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > MaxRepeat {
+		return 0, fmt.Errorf("repeat %q: want a whole number from 1 to %d", text, MaxRepeat)
+	}
+	return n, nil
 }
 
 func oneOf(list []string, s string) bool {
@@ -266,6 +285,9 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(`{"use":`)
 	b.Write(text(e.Use))
+	if e.Repeat > 0 {
+		fmt.Fprintf(&b, `,"repeat":%d`, e.Repeat)
+	}
 	for _, s := range e.Set {
 		b.WriteByte(',')
 		b.Write(text(s.Key))

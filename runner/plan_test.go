@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -39,6 +40,53 @@ seed: 7
 		`"preset":"standard","repeat":2,"seed":7,"telemetry":{"rate":10}}`
 	if string(got) != want {
 		t.Errorf("resolved to\n%s, want\n%s", got, want)
+	}
+}
+
+// A procedure's own repeat holds for its points, and --repeat for all.
+func TestRepeatOfAProcedure(t *testing.T) {
+	c := (&fake{}).catalogue()
+	const text = "procedures: [{use: probe, level: [1, 2], repeat: 1}, {use: probe, kind: b}]\nrepeat: 3"
+	count := func(p Plan) map[string]int {
+		t.Helper()
+		points, err := p.Points(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[string]int{}
+		for _, pt := range points {
+			id, _, _ := strings.Cut(pt.ID, "#")
+			n[id]++
+		}
+		return n
+	}
+	p := resolved(t, c, text)
+	n := count(p)
+	if len(n) != 3 || slices.Max(slices.Collect(maps.Values(n))) != 3 || n["probe/b"]+len(n)-1 != 5 {
+		t.Errorf("points are %v", n)
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := resolved(t, c, string(data)); !reflect.DeepEqual(count(again), n) {
+		t.Errorf("read again: %v, not %v", count(again), n)
+	}
+	if err := p.SetKey("repeat", "2", "--repeat"); err != nil {
+		t.Fatal(err)
+	}
+	for id, k := range count(p) {
+		if k != 2 {
+			t.Errorf("--repeat 2: %s is measured %d times", id, k)
+		}
+	}
+	for in, want := range map[string]string{
+		"procedures: [{use: probe, repeat: 0}]":      `repeat "0": want a whole number`,
+		"procedures: [{use: probe, repeat: [1, 2]}]": "repeat is one number",
+	} {
+		if _, err := Parse("p", []byte(in)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 

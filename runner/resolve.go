@@ -158,6 +158,12 @@ func (p *Plan) SetKey(key, text, at string) error {
 	if err := p.setKey(key, text); err != nil {
 		return &PlanError{At: at, Err: err}
 	}
+	if key == "repeat" { // of every procedure
+		p.Procedures = slices.Clone(p.Procedures)
+		for i := range p.Procedures {
+			p.Procedures[i].Repeat = 0
+		}
+	}
 	return nil
 }
 
@@ -260,7 +266,7 @@ func (p Plan) Resolve(c Catalogue) (Plan, error) {
 	}
 	n := 0
 	for _, e := range out.Procedures {
-		points := out.Repeat
+		points := cmp.Or(e.Repeat, out.Repeat)
 		for _, s := range e.Set {
 			if points *= len(s.Values); points > MaxPoints {
 				break
@@ -390,6 +396,7 @@ func (p Plan) Points(c Catalogue) ([]Point, error) { return p.expand(c, []string
 // expand is Points, each of them once for every part of a recipe.
 func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 	var pass []Point
+	var repeats []int // of each of pass
 	seen := map[string]int{}
 	for n, e := range p.Procedures {
 		spec, err := c.procedure(e.Use, e.at)
@@ -417,16 +424,25 @@ func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 				varied.Tune = part
 				varied.ID += varied.part()
 				pass = append(pass, varied)
+				repeats = append(repeats, cmp.Or(e.Repeat, p.Repeat))
 			}
 		}
 	}
-	if n := len(pass) * p.Repeat; n > MaxPoints {
+	n, most := 0, 0
+	for _, r := range repeats {
+		n += r
+		most = max(most, r)
+	}
+	if n > MaxPoints {
 		return nil, planErrorf("", "%d points are more than %d (axes times repeat, times the parts of a recipe): split the plan", n, MaxPoints)
 	}
 	var all []Point
-	for r := 1; r <= p.Repeat; r++ {
+	for r := 1; r <= most; r++ {
 		order := rand.New(rand.NewPCG(p.Seed, uint64(r))).Perm(len(pass))
 		for _, i := range order {
+			if r > repeats[i] {
+				continue
+			}
 			pt := pass[i]
 			pt.Repeat = r
 			pt.ID = fmt.Sprintf("%s#%d", pt.ID, r)

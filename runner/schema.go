@@ -65,6 +65,9 @@ func planSchema(c Catalogue) object {
 
 func entrySchema(name, doc string, params []Param, axes bool) object {
 	props := object{"use": object{"const": name, "description": doc}}
+	if axes { // a procedure
+		props["repeat"] = object{"description": "times that each of its points is measured, in place of the plan's", "type": "integer", "minimum": 1, "maximum": MaxRepeat}
+	}
 	for _, p := range params {
 		scalar := object{"type": []string{"string", "number", "boolean"}}
 		if p.Values != nil {
