@@ -117,22 +117,11 @@ func captureOf(p result.Record, at func(metric string) *Figure) *Capture {
 // published are the figures of the same subject, payload and rate, where the point was
 // measured by the published method.
 func (c *Capture) published() (out []Published) {
-	rate, err := unit.ParseBitRate(c.Rate)
+	rate, err := unit.ParseBitRate(strings.TrimPrefix(c.Rate, "payload:"))
 	if c.Method != methodPublished || c.Payload == 0 || err != nil {
 		return nil
 	}
-	payload := reference.Level{Factor: "udp_payload_bytes", Value: strconv.Itoa(c.Payload)}
-	var figures []reference.Figure
-	subject := cmp.Or(publishedAs[c.Subject], c.Subject)
-	if c.Packets > 0 {
-		if rate != 2e6 {
-			return nil // the study's one rate of fixed counts
-		}
-		figures = reference.Of("capture_fixed_count", subject, payload, reference.Level{Factor: "packets", Value: strconv.Itoa(c.Packets)})
-	} else {
-		figures = reference.Of("capture_fixed_rate_10s", subject, payload, reference.Level{Factor: "rate_mbit", Value: strconv.FormatFloat(float64(rate)/1e6, 'g', -1, 64)})
-	}
-	for _, f := range figures {
+	for _, f := range studyFigures(c.Subject, c.Payload, c.Packets, float64(rate)/1e6) {
 		var here *Figure
 		scale := 1.0
 		switch f.Metric {
@@ -196,6 +185,9 @@ func orderCapture(a, b *Capture) int {
 
 // rateOf orders rates as they are given; one that is searched comes last.
 func rateOf(text string) float64 {
+	if _, of, layered := strings.Cut(text, ":"); layered {
+		text = of
+	}
 	if v, err := unit.ParseBitRate(text); err == nil {
 		return float64(v)
 	}

@@ -51,6 +51,8 @@ type Document struct {
 	// without; nil where no two differ in that alone.
 	Beside *Comparison `json:"beside,omitempty"`
 
+	Study *Study `json:"study,omitempty"` // the published comparison of capture software, where its points were measured
+
 	Watched  *Watched  `json:"watched,omitempty"`  // what telemetry says of the trials
 	Timeline *Timeline `json:"timeline,omitempty"` // all that telemetry saw, over time; in pages alone
 

@@ -191,6 +191,9 @@ func Markdown(w io.Writer, d Document) error {
 			b.table(t)
 		}
 	}
+	if d.Study != nil {
+		b.list(studyTitle, d.Study.Why)
+	}
 	b.list("Of every row above", d.SharedWarnings)
 	if bn := d.Bottleneck; bn != nil {
 		b.WriteString("## Why there\n\n")

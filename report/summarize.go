@@ -102,6 +102,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		return d
 	}
 	d.Beside = besideOf(d, points, recs)
+	d.Study = studyOf(d, points)
 	var advice string
 	d.Bottleneck, advice = bottleneck(d, points, trials)
 	d.Next = next(d, advice)

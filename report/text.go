@@ -47,6 +47,9 @@ func Text(w io.Writer, d Document) error {
 			t.table(tb)
 		}
 	}
+	if d.Study != nil {
+		t.list(studyTitle, d.Study.Why)
+	}
 	if len(d.SharedWarnings) > 0 {
 		t.head("Of every row above")
 		for _, s := range d.SharedWarnings {

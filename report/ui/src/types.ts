@@ -22,6 +22,7 @@ export interface Document {
   placement?: string;
   ablation?: Ablation;
   beside?: Comparison;
+  study?: Study;
   watched?: Watched;
   timeline?: Timeline;
   rows: Row[] | null;
@@ -104,6 +105,13 @@ export interface Comparison {
   differences?: Differing[];
   notes?: string[];
   metrics: ComparedMetric[] | null;
+}
+
+export interface Study {
+  where: string;
+  caution?: string;
+  panels: StudyPanel[] | null;
+  why: string[] | null;
 }
 
 export interface Watched {
@@ -403,6 +411,14 @@ export interface ComparedMetric extends Metric {
   rows: ComparedRow[] | null;
 }
 
+export interface StudyPanel {
+  metric: string;
+  unit: string;
+  load: string;
+  sent?: StudyPoint[];
+  points: StudyPoint[] | null;
+}
+
 export interface Reading {
   value: number;
   of: string;
@@ -611,6 +627,17 @@ export interface KnobEffect {
   knob: Ablated;
   in_recipe: ComparedRow;
   alone: ComparedRow;
+}
+
+export interface StudyPoint {
+  subject?: string;
+  payload_size: number;
+  kind: string;
+  value: number;
+  lo?: number;
+  hi?: number;
+  n: number;
+  note?: string;
 }
 
 export interface Line {

@@ -106,6 +106,24 @@ describe("the page", () => {
     assert.equal(await without.locator("[data-table=beside]").count(), 0);
   });
 
+  test("lays the published comparison beside what was measured, each figure once, with its error bar", async (t) => {
+    const page = await open(t, "study");
+    const { document: doc } = await data(page);
+    for (const metric of ["CPU", "memory", "counted"]) {
+      const figure = page.locator(`[data-figure=study-${metric.toLowerCase()}]`);
+      const points = doc.study.panels.filter((p) => p.metric === metric).flatMap((p) => p.points);
+      assert.equal(await figure.locator("svg .mark:has(title)").count(), points.length, metric);
+      assert.equal(await figure.locator("svg path.bar").count(), points.filter((p) => p.lo !== undefined).length, `error bars of ${metric}`);
+      assert.equal(await figure.locator("[data-kind=study]").count(), points.filter((p) => p.kind === "study").length);
+      assert.match(await figure.locator(".repeats").textContent(), /n = 3 repeats by our method, n = 1 to 3 repeats by the published one/);
+    }
+    // A note of a published figure is told where the figure stands.
+    assert.match(await page.locator("[data-figure=study-cpu] [data-kind=study][data-subject=pyshark] title").first().textContent(), /python process only/);
+    const main = plain(await page.textContent("main"));
+    for (const s of [...doc.study.why, doc.study.where, doc.study.caution]) assert.ok(main.replaceAll("\u00a0", " ").includes(s), s);
+    assert.equal(await (await open(t, "passed")).locator("[data-figure^=study]").count(), 0);
+  });
+
   test("passes in words as well as in colour", async (t) => {
     const page = await open(t, "passed");
     assert.match(await page.textContent(".verdict [data-status=passed]"), /passed/);
