@@ -81,7 +81,8 @@ func windowFor(r result.Record) float64 {
 	return publishedWindow.Seconds()
 }
 
-// childrenOf is what the main process alone leaves out.
+// childrenOf is what the main process alone leaves out: at least that of CPU time, for the
+// window goes on when there is no more to count.
 func childrenOf(subject string, points []studied) []string {
 	processes := each(points, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, "subject_processes") })
 	if len(processes) == 0 {
@@ -110,7 +111,7 @@ func childrenOf(subject string, points []studied) []string {
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s is %s processes, and its children had %s here (medians of %s): the study has the main process alone.",
+	return []string{fmt.Sprintf("%s is %s processes, and its children had at least %s here (medians of %s): the study has the main process alone.",
 		subject, strconv.Itoa(int(middle(processes))), strings.Join(parts, " and "), count(len(processes), "trial"))}
 }
 
@@ -143,6 +144,9 @@ func lateOf(subject string, points []studied) []string {
 		return nil
 	}
 	drain := each(points, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, "drain_s") })
+	if slices.Max(lag) <= 0 && slices.Max(lost) <= 0 {
+		return []string{subject + " had counted every frame when the last one had left."}
+	}
 	s := fmt.Sprintf("%s had yet to count %s of the frames when the last one had left (at most %s, for %ss), and never counted %s (at most %s).",
 		subject, percent(middle(lag)), percent(slices.Max(lag)), unit.SI(slices.Max(append(drain, 0))), percent(middle(lost)), percent(slices.Max(lost)))
 	return []string{s}
