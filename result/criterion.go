@@ -11,9 +11,10 @@ type Criterion struct {
 	Min    *float64 `json:"min,omitempty"` // nil: no such bound
 	Max    *float64 `json:"max,omitempty"`
 
-	// Any is a key of Config whose values are alternatives, such as the software that
-	// captures: one of them must meet all criteria that have it. "": none are.
-	Any string `json:"any,omitempty"`
+	// Any are keys of Config whose values are alternatives, such as the software that
+	// captures and its buffer: one combination of them must meet all criteria that have
+	// the same keys here.
+	Any []string `json:"any,omitempty"`
 	// Optional: where it was not measured, the others decide.
 	Optional bool `json:"optional,omitempty"`
 }

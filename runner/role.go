@@ -242,7 +242,12 @@ func parseCriterion(n *yaml.Node) (c criterion, err error) {
 				c.Where = append(c.Where, result.Pair{Key: w.Key, Value: w.Value.Text})
 			}
 		case "any":
-			c.Any = f.Value.Text
+			c.Any = []string{f.Value.Text}
+			if f.Value.Kind == yaml.List {
+				if c.Any, err = f.Value.Texts("any"); err != nil {
+					return c, err
+				}
+			}
 		case "optional":
 			if c.Optional, err = strconv.ParseBool(f.Value.Text); err != nil {
 				return c, f.Value.Errorf("optional %q: want true or false", f.Value.Text)

@@ -172,7 +172,7 @@ standard: {plan: {procedures: [{use: capture, rate: "line:{link_rate}", duration
 	r.LinkRate = r.Also[0].LinkRate
 	for preset, want := range map[string]string{"quick": "imix at 25.0 Mbit/s for 2s", "standard": "imix at 25.0 Mbit/s for 5m"} {
 		c := r.Criteria(preset)[0]
-		if c.Text != want || *c.Max != 0.001 || c.Min != nil || c.Any != "subject" || !c.Optional {
+		if c.Text != want || *c.Max != 0.001 || c.Min != nil || !slices.Equal(c.Any, []string{"subject"}) || !c.Optional {
 			t.Errorf("%s: %+v", preset, c)
 		}
 		p, _, _, err := r.Plan(preset)

@@ -10,42 +10,64 @@ import (
 	"boxdyno/result"
 )
 
-// A choice is the value of a key that meets the criteria with that key best.
+// A combination is a value of each key that a criterion leaves to choose.
+type combination []result.Pair
+
+// words name it: "tcpdump, buffer 67108864". 0 is what a key has by default.
+func (c combination) words() string {
+	var words []string
+	for _, p := range c {
+		switch {
+		case p.Key == "subject":
+			words = append(words, p.Value)
+		case p.Value != "0":
+			words = append(words, p.Key+" "+p.Value)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// A choice is the combination that meets the criteria that leave it best.
 type choice struct {
-	key, value string   // "": there are no alternatives
-	others     []string // further values, in the order of the points
+	best   combination   // nil: nothing is left to choose, or nothing was measured
+	others []combination // in the order of the points
 }
 
 // preference orders alternatives: one that passed is enough; one that is not decided
 // may pass yet; one that was not measured says nothing.
 var preference = []result.Status{result.Passed, result.Invalid, result.Running, result.Aborted, result.Failed, result.Skipped}
 
-// choose is the value of key that meets the criteria whose Any it is best: by its
-// status, then by how many of them were measured of it, then by the margins, criterion
-// by criterion.
-func choose(key string, cs []result.Criterion, recs []result.Record) choice {
+// choose is the combination of values of keys that meets the criteria whose Any they
+// are best: by its status, then by how many of them were measured of it, then by the
+// margins, criterion by criterion.
+func choose(keys []string, cs []result.Criterion, recs []result.Record) choice {
 	type tried struct {
-		value    string
+		combination
 		rank     int
 		measured int
 		margins  []float64
 	}
 	best := tried{rank: len(preference)}
-	var values []string
+	var all []combination
 	for _, r := range recs {
-		if v := result.Get(r.Config, key); r.Parent == "" && v != "" && !slices.Contains(values, v) &&
-			slices.ContainsFunc(cs, func(c result.Criterion) bool { return c.Any == key && touches(c.Where, r.Config) }) {
-			values = append(values, v)
+		var c combination
+		for _, k := range keys {
+			c = append(c, result.Pair{Key: k, Value: result.Get(r.Config, k)})
+		}
+		same := func(o combination) bool { return slices.Equal(o, c) }
+		if r.Parent == "" && !slices.ContainsFunc(all, same) &&
+			slices.ContainsFunc(cs, func(c result.Criterion) bool { return slices.Equal(c.Any, keys) && touches(c.Where, r.Config) }) {
+			all = append(all, c)
 		}
 	}
-	for _, v := range values {
-		t := tried{value: v}
+	for _, v := range all {
+		t := tried{combination: v}
 		var statuses []result.Status
 		for _, c := range cs {
-			if c.Any != key {
+			if !slices.Equal(c.Any, keys) {
 				continue
 			}
-			f, margin := choice{key: key, value: v}.judge(c, recs)
+			f, margin := choice{best: v}.judge(c, recs)
 			if f.Status != result.Skipped {
 				t.measured++
 			} else if c.Optional {
@@ -60,26 +82,36 @@ func choose(key string, cs []result.Criterion, recs []result.Record) choice {
 			best = t
 		}
 	}
-	return choice{key, best.value, slices.DeleteFunc(values, func(v string) bool { return v == best.value })}
+	return choice{best.combination, slices.DeleteFunc(all, func(c combination) bool { return slices.Equal(c, best.combination) })}
 }
 
-// judge is judge of the criterion at the chosen value, with what came of the others.
+// judge is judge of the criterion at the chosen values, with what came of the others.
 func (ch choice) judge(c result.Criterion, recs []result.Record) (Finding, float64) {
-	if ch.key == "" || ch.value == "" {
+	if ch.best == nil {
 		return judge(c, recs)
 	}
-	at := func(value string) (Finding, float64) {
+	at := func(v combination) (Finding, float64) {
 		one := c
-		one.Where = append(slices.Clip(c.Where), result.Pair{Key: ch.key, Value: value})
+		one.Where = append(slices.Clip(c.Where), v...)
 		return judge(one, recs)
 	}
-	f, margin := at(ch.value)
-	f.Text = ch.value + ": " + f.Text
+	f, margin := at(ch.best)
+	name := func(c combination, text string) string {
+		if w := c.words(); w != "" {
+			return w + ": " + text
+		}
+		return text
+	}
+	f.Text = name(ch.best, f.Text)
 	for _, v := range ch.others {
+		what := v.words()
+		if what == "" {
+			what = "as it is by default"
+		}
 		if o, _ := at(v); o.Status == result.Passed {
-			f.Text += "; " + v + " passes too: " + o.Text
+			f.Text += "; " + what + " passes too: " + o.Text
 		} else if o.Status != result.Skipped || !strings.HasSuffix(o.Text, "no such point") {
-			f.Text += "; " + v + " does not: " + o.Text
+			f.Text += "; " + what + " does not: " + o.Text
 		}
 	}
 	return f, margin

@@ -12,8 +12,8 @@ import (
 // Of alternatives one must meet all criteria, and the best is named with its margin and
 // what came of the others.
 func TestJudgeAlternatives(t *testing.T) {
-	loss := result.Criterion{Text: "loss", Metric: "uncounted_ratio", Where: []result.Pair{{Key: "rate", Value: "1G"}}, Any: "subject", Max: f(0)}
-	rate := result.Criterion{Text: "rate", Metric: "lossless_l1_bps", Where: []result.Pair{{Key: "rate", Value: "search"}}, Any: "subject", Min: f(1e9), Optional: true}
+	loss := result.Criterion{Text: "loss", Metric: "uncounted_ratio", Where: []result.Pair{{Key: "rate", Value: "1G"}}, Any: []string{"subject"}, Max: f(0)}
+	rate := result.Criterion{Text: "rate", Metric: "lossless_l1_bps", Where: []result.Pair{{Key: "rate", Value: "search"}}, Any: []string{"subject"}, Min: f(1e9), Optional: true}
 	at := func(subject, rate, metric string, v float64) result.Record {
 		return result.Record{Status: result.Passed, Config: []result.Pair{{Key: "subject", Value: subject}, {Key: "rate", Value: rate}}, Values: []result.Value{{Metric: metric, Unit: "1", Value: v}}}
 	}
@@ -59,6 +59,18 @@ func TestJudgeAlternatives(t *testing.T) {
 	}
 	if len(loss.Where) != 1 {
 		t.Error("the criterion was changed")
+	}
+}
+
+// A program that passes with another buffer passes, though it does not with its own.
+func TestJudgeCombinations(t *testing.T) {
+	c := result.Criterion{Text: "loss", Metric: "uncounted_ratio", Any: []string{"subject", "buffer"}, Max: f(0)}
+	at := func(subject, buffer string, v float64) result.Record {
+		return result.Record{Status: result.Passed, Config: []result.Pair{{Key: "subject", Value: subject}, {Key: "buffer", Value: buffer}}, Values: []result.Value{{Metric: "uncounted_ratio", Unit: "1", Value: v}}}
+	}
+	status, findings := Judge([]result.Criterion{c}, []result.Record{at("a", "0", 0.1), at("a", "64", 0), at("b", "0", 0.2)})
+	if want := "a, buffer 64: 0, and no more is allowed; a does not: 0.1, 0.1 above the 0 allowed; b does not: 0.2, 0.2 above the 0 allowed"; status != result.Passed || findings[0].Text != want {
+		t.Errorf("%s: %q", status, findings[0].Text)
 	}
 }
 

@@ -28,17 +28,18 @@ const resolution = 0.001
 // status is the worst finding's: invalid, failed, skipped, passed; skipped where
 // there is no criterion. A criterion that several points touch (repeats, an axis
 // that its Where leaves open) is as well met as at the worst of them; of the values
-// of its Any, the best is taken (choose.go). An optional one that was not measured
+// of its Any, the best ones are taken (choose.go). An optional one that was not measured
 // decides nothing.
 func Judge(cs []result.Criterion, recs []result.Record) (result.Status, []Finding) {
 	var findings []Finding
 	var statuses []result.Status
 	choices := map[string]choice{}
 	for _, c := range cs {
-		if _, known := choices[c.Any]; c.Any != "" && !known {
-			choices[c.Any] = choose(c.Any, cs, recs)
+		key := strings.Join(c.Any, " ")
+		if _, known := choices[key]; key != "" && !known {
+			choices[key] = choose(c.Any, cs, recs)
 		}
-		f, _ := choices[c.Any].judge(c, recs)
+		f, _ := choices[key].judge(c, recs)
 		findings = append(findings, f)
 		if !c.Optional || f.Status != result.Skipped {
 			statuses = append(statuses, f.Status)

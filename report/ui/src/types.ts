@@ -366,7 +366,7 @@ export interface Criterion {
   where: Pair[] | null;
   min?: number;
   max?: number;
-  any?: string;
+  any?: string[];
   optional?: boolean;
 }
 
