@@ -22,6 +22,8 @@ type IDS struct {
 	Rules   string `json:"rules"`   // in words, beside those of the planted attacks: "1000 generated", "rules.gz"
 	Traffic string `json:"traffic"` // "appmix", or the name of a capture file; with the flood in it
 	Rate    string `json:"rate"`    // as it was given; "search": none was
+	Lasts   string `json:"duration,omitempty"`
+	Ring    string `json:"ring,omitempty"` // frames that a thread's ring has room for
 
 	Limit    *Figure `json:"ids_rate_bps,omitempty"` // highest load of which hardly a frame was lost
 	LimitFPS *Figure `json:"ids_rate_fps,omitempty"`
@@ -72,7 +74,7 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 	}
 	get := func(key string) string { return result.Get(p.Config, key) }
 	s := &IDS{
-		Subject: get("subject"), Rules: get("rules") + " generated", Traffic: get("traffic"), Rate: get("rate"),
+		Subject: get("subject"), Rules: get("rules") + " generated", Traffic: get("traffic"), Rate: get("rate"), Lasts: get("duration"), Ring: get("ring"),
 		Limit: at("ids_rate_bps"), LimitFPS: at("ids_rate_fps"), Idle: at("idle_detected_ratio"), Blind: at("blind_bps"),
 		Offered: at("capture_offered_bps"), Sent: at("frames_offered"), Lost: at("frames_lost"), Before: at("drops_before"), Kernel: at("drops_kernel"), Own: at("drops_subject"), Unexplained: at("frames_unexplained"),
 		Planted: at("attacks_planted"), Detected: at("attacks_detected"), Ratio: at("detected_ratio"), MemoryDrops: at("memory_drops"),

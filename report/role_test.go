@@ -67,3 +67,45 @@ func TestProbe(t *testing.T) {
 		t.Errorf("%q", d.Next)
 	}
 }
+
+// A sensor that keeps up and is blind fails, and its findings say by how much.
+func TestSensor(t *testing.T) {
+	run, made := captureRun()
+	run.Role, run.ID = "sensor", "20260314T092653Z-sensor"
+	where := []result.Pair{{Key: "rate", Value: "100Mbps"}, {Key: "rules", Value: "1000"}, {Key: "duration", Value: "2s"}}
+	most, one, link := 1e-4, 1.0, 1e8
+	run.Criteria = []result.Criterion{
+		{Text: "loss", Metric: uncounted, Where: where, Any: []string{"ring"}, Max: &most},
+		{Text: "detections", Metric: "detected_ratio", Where: where, Any: []string{"ring"}, Min: &one},
+		{Text: "margin", Metric: "ids_rate_bps", Where: []result.Pair{{Key: "rate", Value: "search"}, {Key: "rules", Value: "1000"}, {Key: "flood", Value: "none"}}, Min: &link, Optional: true},
+	}
+	records := func(detected float64) (recs []result.Record) {
+		v := func(metric string, v float64) result.Value { return result.Value{Metric: metric, Unit: "1", Value: v} }
+		for i, p := range []struct{ rate, duration, flood string }{{"100Mbps", "2s", "none"}, {"search", "0s", "none"}, {"search", "0s", "syn"}} {
+			r := made[1]
+			r.ID, r.Procedure, r.Status, r.Warnings = "ids/"+string(rune('a'+i)), idsProcedure, result.Passed, nil
+			r.Config = []result.Pair{{Key: "subject", Value: "suricata"}, {Key: "rules", Value: "1000"}, {Key: "traffic", Value: "appmix"}, {Key: "flood", Value: p.flood}, {Key: "rate", Value: p.rate}, {Key: "duration", Value: p.duration}, {Key: "ring", Value: "2048"}}
+			r.Values = []result.Value{v("frames_offered", 50_000), v("frames_lost", 2), v(uncounted, 4e-5), v("detected_ratio", detected), v("idle_detected_ratio", 1)}
+			if p.rate == "search" {
+				r.Values = append(r.Values, result.Value{Metric: "ids_rate_bps", Unit: "bit/s", Value: map[string]float64{"none": 1.5e8, "syn": 0.5e8}[p.flood]})
+			}
+			recs = append(recs, r)
+		}
+		return recs
+	}
+	d := Summarize(run, records(1))
+	if d.Verdict != result.Passed || !strings.HasPrefix(d.Sentence, "Passes as a sensor: detections was asked, and 1 was measured (ids, suricata") {
+		t.Errorf("%s: %q", d.Verdict, d.Sentence)
+	}
+	if f := d.Findings[2]; !strings.Contains(f.Text, "150 Mbit/s, 50 % above") {
+		t.Errorf("the margin is of the search without a flood: %+v", f)
+	}
+	d = Summarize(run, records(0.9))
+	if d.Verdict != result.Failed || !strings.HasPrefix(d.Sentence, "Fails as a sensor: detections was asked, and 0.9 was measured") {
+		t.Errorf("%s: %q", d.Verdict, d.Sentence)
+	}
+	most = 1e-5
+	if d = Summarize(run, records(1)); !strings.HasPrefix(d.Sentence, "Fails as a sensor: loss was asked, and 2 of 50 000 frames were lost (ids, suricata") {
+		t.Errorf("%q", d.Sentence)
+	}
+}

@@ -192,6 +192,9 @@ func sentence(d Document) string {
 		what = fmt.Sprintf("%s of %s frames", thousands(int64(c.Lost.Value)), thousands(int64(c.Sent.Value)))
 		return fmt.Sprintf("%s: %s was asked, and %s were not counted (%s).", begin, text, what, r.Name)
 	}
+	if s := r.IDS; s != nil && f.Criterion.Metric == uncounted && s.Lost != nil && s.Sent != nil {
+		return fmt.Sprintf("%s: %s was asked, and %s of %s frames were lost (%s).", begin, text, thousands(int64(s.Lost.Value)), thousands(int64(s.Sent.Value)), r.Name)
+	}
 	// Where the interval holds the limit, its lower end alone would look like a miss.
 	if d.Verdict == result.Invalid && r.Bound == result.Exactly && strings.HasPrefix(f.Criterion.Metric, "throughput_") && r.ThroughputFPS != nil && *r.ThroughputFPS > 0 {
 		what = "at least " + what
@@ -302,6 +305,9 @@ func (r *Row) figure(metric string) (float64, unit.Symbol) {
 			return *m.v, m.sym
 		}
 	}
+	if r.IDS != nil {
+		return r.IDS.figure(metric)
+	}
 	return r.Capture.figure(metric)
 }
 
@@ -309,6 +315,7 @@ func (r *Row) holds(where []result.Pair) bool {
 	have := map[string]string{"service": r.Service, "direction": r.Direction, "frame_size": r.FrameSize,
 		"rules": strconv.Itoa(r.Rules), "flows": strconv.Itoa(r.Flows), "networks": strconv.Itoa(max(r.Networks, 1)), "ip": strconv.Itoa(r.IP), "procedure": r.Procedure}
 	r.Capture.say(have)
+	r.IDS.say(have)
 	return !slices.ContainsFunc(where, func(p result.Pair) bool { return have[p.Key] != p.Value })
 }
 

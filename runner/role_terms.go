@@ -26,7 +26,7 @@ type terms map[string]string
 const linkRate = "link_rate" // is a term too, which --link-rate replaces
 
 // termKeys are the names, beside link_rate.
-var termKeys = []string{"mix", "loss", "detections", "temperature", "duration"}
+var termKeys = []string{"mix", "rules", "loss", "detections", "temperature", "duration"}
 
 func (t terms) set(key string, n *yaml.Node) error {
 	if err := n.Want(yaml.Scalar, key); err != nil {

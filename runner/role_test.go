@@ -105,7 +105,7 @@ func TestFirewallQuick(t *testing.T) {
 }
 
 func TestRoleMistakes(t *testing.T) {
-	if _, err := FindRole("fridge"); err == nil || err.Error() != `unknown role "fridge": there are firewall, probe, probe-100m, probe-1g; a role's file has a dot or a slash in its name` {
+	if _, err := FindRole("fridge"); err == nil || err.Error() != `unknown role "fridge": there are firewall, probe, probe-100m, probe-1g, sensor, sensor-100m, sensor-1g; a role's file has a dot or a slash in its name` {
 		t.Error(err)
 	}
 	const rest = "\nquick: {plan: {procedures: [probe]}}\nstandard: {plan: {procedures: [probe]}}\n"

@@ -559,6 +559,8 @@ export interface IDS {
   rules: string;
   traffic: string;
   rate: string;
+  duration?: string;
+  ring?: string;
   ids_rate_bps?: Figure;
   ids_rate_fps?: Figure;
   idle_detected_ratio?: Figure;
