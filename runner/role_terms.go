@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,8 +113,33 @@ func (r *Role) limit(s, preset string) (*float64, error) {
 	return &v, nil
 }
 
-// check says which limits a preset leaves open.
+var unfilled = regexp.MustCompile(`\{[a-z_]+\}`)
+
+// check says which terms and limits a preset leaves open.
 func (r *Role) check(preset string) error {
+	plan, words, more, err := r.Plan(preset)
+	if err != nil {
+		return err
+	}
+	texts := slices.Concat(words, more)
+	for _, e := range plan.Procedures {
+		for _, s := range e.Set {
+			for _, w := range s.Values {
+				texts = append(texts, w.Text)
+			}
+		}
+	}
+	for _, c := range r.Criteria(preset) {
+		texts = append(texts, c.Text)
+		for _, w := range c.Where {
+			texts = append(texts, w.Value)
+		}
+	}
+	for _, t := range texts {
+		if term := unfilled.FindString(t); term != "" {
+			return fmt.Errorf("%q: the role does not say what %s is: it may have %s", t, term, strings.Join(append([]string{linkRate}, termKeys...), ", "))
+		}
+	}
 	for _, c := range r.criteria {
 		for _, s := range []string{c.min, c.max} {
 			if _, err := r.limit(s, preset); err != nil {

@@ -191,6 +191,7 @@ standard: {plan: {procedures: [{use: capture, rate: "line:{link_rate}", duration
 	}
 	for in, want := range map[string]string{
 		strings.Replace(text, "loss: 0.001", "", 1):                     "a term that the role does not have",
+		strings.Replace(text, "mix: imix", "", 1):                       `what {mix} is: it may have link_rate, mix`,
 		strings.Replace(text, "loss: 0.001", "loss: little", 1):         `limit is "little"`,
 		strings.Replace(text, "duration: 300s", "duration: long", 1):    `mine.yaml:7:11: duration "long"`,
 		strings.Replace(text, "mine-slow: 25Mbps", "mine-slow: can", 1): `bit rate "can"`,

@@ -186,8 +186,11 @@ Exit codes:
 			var names []string
 			for _, r := range roles {
 				names = append(names, r.Name+"\t"+r.Description)
+				for _, n := range r.Also {
+					names = append(names, n.Name+"\t"+r.Description)
+				}
 			}
-			return names, cobra.ShellCompDirectiveNoFileComp
+			return names, cobra.ShellCompDirectiveDefault
 		},
 		RunE: do(func(ctx context.Context, args []string) error {
 			role, err := runner.FindRole(args[0])
