@@ -177,7 +177,7 @@ func sentence(d Document) string {
 	text := strings.TrimSuffix(f.Criterion.Text, ".")
 	r, _ := nearest(d, f.Criterion)
 	if r == nil || r.Verdict != result.Passed && r.Verdict != result.Failed {
-		why := strings.TrimSuffix(cmp.Or(unmeasured(d, f.Criterion), f.Text, string(f.Status)), ".")
+		why := strings.TrimSuffix(cmp.Or(unmeasured(d, f.Criterion), f.Chosen(), string(f.Status)), ".")
 		for _, p := range []string{"not decided: ", "not measured: ", "the measurement is invalid: ", "no throughput: "} {
 			why = strings.TrimPrefix(why, p)
 		}

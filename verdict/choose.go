@@ -37,6 +37,18 @@ type choice struct {
 // may pass yet; one that was not measured says nothing.
 var preference = []result.Status{result.Passed, result.Invalid, result.Running, result.Aborted, result.Failed, result.Skipped}
 
+// otherwise stands before what came of each other combination.
+const otherwise = "; "
+
+// Chosen is a finding's text without what came of the alternatives that were not taken.
+func (f Finding) Chosen() string {
+	if len(f.Criterion.Any) == 0 {
+		return f.Text
+	}
+	text, _, _ := strings.Cut(f.Text, otherwise)
+	return text
+}
+
 // choose is the combination of values of keys that meets the criteria whose Any they
 // are best: by its status, then by how many of them were measured of it, then by the
 // margins, criterion by criterion.
@@ -108,10 +120,13 @@ func (ch choice) judge(c result.Criterion, recs []result.Record) (Finding, float
 		if what == "" {
 			what = "as it is by default"
 		}
-		if o, _ := at(v); o.Status == result.Passed {
-			f.Text += "; " + what + " passes too: " + o.Text
-		} else if o.Status != result.Skipped || !strings.HasSuffix(o.Text, "no such point") {
-			f.Text += "; " + what + " does not: " + o.Text
+		switch o, _ := at(v); {
+		case o.Status == result.Passed:
+			f.Text += otherwise + what + " passes too: " + o.Text
+		case o.Status == result.Failed:
+			f.Text += otherwise + what + " does not: " + o.Text
+		case !strings.HasSuffix(o.Text, "no such point"):
+			f.Text += otherwise + what + ": " + o.Text
 		}
 	}
 	return f, margin

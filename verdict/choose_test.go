@@ -69,7 +69,7 @@ func TestJudgeCombinations(t *testing.T) {
 		return result.Record{Status: result.Passed, Config: []result.Pair{{Key: "subject", Value: subject}, {Key: "buffer", Value: buffer}}, Values: []result.Value{{Metric: "uncounted_ratio", Unit: "1", Value: v}}}
 	}
 	status, findings := Judge([]result.Criterion{c}, []result.Record{at("a", "0", 0.1), at("a", "64", 0), at("b", "0", 0.2)})
-	if want := "a, buffer 64: 0, and no more is allowed; a does not: 0.1, 0.1 above the 0 allowed; b does not: 0.2, 0.2 above the 0 allowed"; status != result.Passed || findings[0].Text != want {
+	if want := "a, buffer 64: 0, and no more is allowed; a does not: 0.1, 0.1 above the 0 allowed; b does not: 0.2, 0.2 above the 0 allowed"; status != result.Passed || findings[0].Text != want || findings[0].Chosen() != want[:strings.Index(want, ";")] {
 		t.Errorf("%s: %q", status, findings[0].Text)
 	}
 }
@@ -84,6 +84,15 @@ func TestJudgeOptional(t *testing.T) {
 	x := result.Record{Status: result.Passed, Values: []result.Value{{Metric: "x", Unit: "1", Value: 2}}}
 	if s, fs := Judge([]result.Criterion{must, hot}, []result.Record{x}); s != result.Passed || fs[1].Status != result.Skipped {
 		t.Errorf("without a sensor: %s, %+v", s, fs)
+	}
+	lost := result.Record{Status: result.Invalid, Reason: "the tester was held up"}
+	if s, fs := Judge([]result.Criterion{must, hot}, []result.Record{x, lost}); fs[1].Status != result.Skipped || !strings.HasPrefix(fs[1].Text, "not measured: ") {
+		t.Errorf("an invalid point without a sensor: %s, %+v", s, fs)
+	}
+	burnt := value(90)
+	burnt.Status = result.Invalid
+	if s, _ := Judge([]result.Criterion{hot}, []result.Record{burnt}); s != result.Failed {
+		t.Errorf("too hot in an invalid trial: %s", s)
 	}
 	if s, _ := Judge([]result.Criterion{hot}, []result.Record{value(79), value(81)}); s != result.Failed {
 		t.Errorf("too hot: %s", s)

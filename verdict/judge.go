@@ -57,7 +57,7 @@ func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 		if r.Parent == "" && touches(c.Where, r.Config) {
 			status, text := hold(c, r)
 			found = append(found, Finding{c, status, text})
-			if m := marginOf(c, r); !(m >= least) {
+			if m := marginOf(c, r); !math.IsNaN(m) && !(m >= least) {
 				least = m
 			}
 		}
@@ -68,6 +68,13 @@ func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 	worst := slices.MaxFunc(found, func(a, b Finding) int {
 		return slices.Index(gravity, a.Status) - slices.Index(gravity, b.Status)
 	})
+	if c.Optional && math.IsNaN(least) { // no point has the figure
+		why := strings.TrimPrefix(strings.TrimPrefix(worst.Text, "not decided: "), "not measured: ")
+		if c.Metric == result.HottestMetric {
+			why = "no sensor told it"
+		}
+		return Finding{c, result.Skipped, "not measured: " + why}, least
+	}
 	if len(found) > 1 {
 		worst.Text += fmt.Sprintf(" (the worst of %d points)", len(found))
 	}
@@ -95,7 +102,7 @@ func hold(c result.Criterion, r result.Record) (result.Status, string) {
 	}
 	v := r.Value(c.Metric)
 	switch {
-	case r.Status == result.Invalid:
+	case r.Status == result.Invalid && (v == nil || c.Metric != result.HottestMetric): // a box is hot whatever the tester could do
 		return result.Invalid, "not decided: the measurement is invalid: " + because
 	case r.Status == result.Running || r.Status == result.Aborted:
 		return result.Invalid, "not decided: the measurement was not finished: " + because
