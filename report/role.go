@@ -114,7 +114,7 @@ func (s *IDS) figure(metric string) (float64, unit.Symbol) {
 	if metric == uncounted && s.Lost != nil && s.Sent != nil && s.Sent.Value > 0 {
 		return s.Lost.Value / s.Sent.Value, "1"
 	}
-	for name, f := range map[string]*Figure{"idle_detected_ratio": s.Idle, "detected_ratio": s.Ratio} {
+	for name, f := range map[string]*Figure{"idle_detected_ratio": s.Idle, "detected_ratio": s.Ratio, "rules_loaded": s.Loaded} {
 		if name == metric && f != nil {
 			return f.Value, "1"
 		}
