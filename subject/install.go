@@ -44,11 +44,17 @@ func Install(ctx context.Context, s Spec, run Runner) error {
 // install runs a remedy, or what stands behind it where it is boxdyno itself. What
 // that needs from the distribution comes first.
 func install(ctx context.Context, s Subject, argv []string, run Runner) error {
-	c, ok := s.(*Capture)
-	if !ok || c.tool.install == nil || !slices.Equal(argv, installCommand(c.tool.name)) {
+	name, own := "", (func(context.Context, Runner) error)(nil)
+	switch s := s.(type) {
+	case *Capture:
+		name, own = s.tool.name, s.tool.install
+	case *Detector:
+		name, own = s.venv().name, s.venv().make
+	}
+	if own == nil || !slices.Equal(argv, installCommand(name)) {
 		return run(ctx, argv)
 	}
-	err := c.tool.install(ctx, run)
+	err := own(ctx, run)
 	var missing *host.Missing
 	if !errors.As(err, &missing) || len(missing.Remedy) == 0 {
 		return err
@@ -58,5 +64,5 @@ func install(ctx context.Context, s Subject, argv []string, run Runner) error {
 			return err
 		}
 	}
-	return c.tool.install(ctx, run)
+	return own(ctx, run)
 }

@@ -89,7 +89,7 @@ type Bencher interface {
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
-	Work      string // what it does: "stressor", or of a capture how much with each frame: Count to Application
+	Work      string // what it does: "stressor", Model, or of a capture how much with each frame: Count to Application
 	Metrics   []result.Metric
 	New       func() Subject
 }
@@ -98,7 +98,7 @@ type Spec struct {
 var All = append([]Spec{
 	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: StressMetrics, New: func() Subject { return NewStress() }},
 	{Name: "suricata", Work: Application, Doc: "Suricata 7, by default without rules", New: func() Subject { s := NewSuricata(); s.Filter = DefaultFilter; return s }},
-}, captures()...)
+}, append(captures(), detectors()...)...)
 
 // Find is the row of All that has the name.
 func Find(name string) (Spec, error) {
@@ -113,5 +113,9 @@ func Find(name string) (Spec, error) {
 }
 
 // Main does the work of this process where it was started as the keeper of a subject,
-// and then does not return. Every program calls it before anything else.
-func Main() { host.KeepMain() }
+// or as a Detector's child, and then does not return. Every program calls it before
+// anything else.
+func Main() {
+	host.KeepMain()
+	detectMain()
+}

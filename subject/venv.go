@@ -13,7 +13,7 @@ import (
 	"boxdyno/host"
 )
 
-//go:embed programs/count.py programs/*.lock
+//go:embed programs/*.py programs/*.lock
 var programs embed.FS
 
 func embedded(name string) string {
