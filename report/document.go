@@ -136,6 +136,7 @@ type Row struct {
 	Soak *Soak `json:"soak,omitempty"` // of procedure soak
 
 	Capture *Capture `json:"capture,omitempty"` // of procedure capture
+	Infer   *Infer   `json:"infer,omitempty"`   // of procedure infer
 
 	IDS *IDS `json:"ids,omitempty"` // of procedure ids
 

@@ -65,6 +65,9 @@ func name(r Row) string {
 	if r.IDS != nil {
 		words = append([]string{"ids"}, r.IDS.words()...)
 	}
+	if r.Infer != nil {
+		words = r.Infer.name()
+	}
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
 	}
@@ -349,6 +352,12 @@ func summary(d Document) string {
 		}
 		return ""
 	}
+	if r.Infer != nil {
+		if s := r.Infer.summary(); s != "" {
+			return fmt.Sprintf("%s: %s.", r.Name, s)
+		}
+		return ""
+	}
 	if r.Connections != nil {
 		if s := r.Connections.summary(); s != "" {
 			return fmt.Sprintf("TCP, %s: %s.", serviceName(*r), s)
@@ -401,7 +410,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil {
 			return &rows[i]
 		}
 	}

@@ -196,6 +196,7 @@ func tables(d Document) []table {
 	connections := newConnectionTables()
 	captures := newCaptureTables()
 	sensors := newIDSTables()
+	infers := newInferTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	var soaked []table
@@ -246,6 +247,10 @@ func tables(d Document) []table {
 			sensors.add(r, noted.of, own)
 			continue
 		}
+		if r.Infer != nil {
+			infers.add(r, noted.of, own)
+			continue
+		}
 		if suite.add(r, add) {
 			continue
 		}
@@ -277,7 +282,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), sensors.all(), phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), sensors.all(), phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -373,7 +378,7 @@ func (r *Row) booked() string {
 	if r.Connections != nil {
 		return r.Name + ", frames of both ends"
 	}
-	if r.Capture != nil || r.IDS != nil {
+	if r.Capture != nil || r.IDS != nil || r.Infer != nil {
 		return r.Name
 	}
 	return r.Name + ", last overload trial"
@@ -382,7 +387,7 @@ func (r *Row) booked() string {
 // accounted is the row's account; that of a capture ends in its subject.
 func (r *Row) accounted() table {
 	tb := ledgerTable(r.Ledger)
-	if r.Capture != nil || r.IDS != nil {
+	if r.Capture != nil || r.IDS != nil || r.Infer != nil {
 		for i := range tb.rows {
 			if row := tb.rows[i]; row[2] == "meter" && row[3] == "received" {
 				row[2], row[3] = "subject", "counted"

@@ -185,6 +185,7 @@ export interface Row {
   connections?: Connections;
   soak?: Soak;
   capture?: Capture;
+  infer?: Infer;
   ids?: IDS;
   ledger?: Account;
   warnings?: string[];
@@ -552,6 +553,34 @@ export interface Capture {
   main_cpu_share?: Figure;
   main_memory_bytes?: Figure;
   published?: Published[];
+}
+
+export interface Infer {
+  model: string;
+  runtime: string;
+  window: string;
+  batch: number;
+  cpus: number;
+  rate?: string;
+  buffer?: number;
+  frame_size?: string;
+  windows_per_s?: Figure;
+  window_s?: Figure;
+  model_s?: Figure;
+  model_cpu_s?: Figure;
+  features_per_frame_s?: Figure;
+  outputs_compared?: Figure;
+  outputs_differ?: Figure;
+  capture_offered_fps?: Figure;
+  bare_lost_ratio?: Figure;
+  detector_lost_ratio?: Figure;
+  drops_added_ratio?: Figure;
+  cpu_added_per_frame_s?: Figure;
+  detected_windows_per_s?: Figure;
+  model_wait_share?: Figure;
+  drain_s?: Figure;
+  subject_memory_bytes?: Figure;
+  startup_s?: Figure;
 }
 
 export interface IDS {

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// An Infer is what procedure infer found at a row; a figure that was not measured is
+// nil. Those of the first group are of rows without a rate, those of the second of rows
+// with one.
+type Infer struct {
+	Model   string `json:"model"`
+	Runtime string `json:"runtime"`
+	Window  string `json:"window"`
+	Batch   int    `json:"batch"`
+	CPUs    int    `json:"cpus"`           // that evaluated; 0: all of the box's
+	Rate    string `json:"rate,omitempty"` // as it was given; "": none was
+	Buffer  int    `json:"buffer,omitempty"`
+
+	FrameSize string `json:"frame_size,omitempty"` // of rows with a rate, as it was given; "": 64
+
+	Windows   *Figure `json:"windows_per_s,omitempty"`
+	Each      *Figure `json:"window_s,omitempty"`
+	ModelTime *Figure `json:"model_s,omitempty"`
+	ModelCPU  *Figure `json:"model_cpu_s,omitempty"`
+	Features  *Figure `json:"features_per_frame_s,omitempty"`
+	Compared  *Figure `json:"outputs_compared,omitempty"`
+	Differ    *Figure `json:"outputs_differ,omitempty"`
+
+	Offered  *Figure `json:"capture_offered_fps,omitempty"`
+	Bare     *Figure `json:"bare_lost_ratio,omitempty"` // the capture alone
+	Lost     *Figure `json:"detector_lost_ratio,omitempty"`
+	Added    *Figure `json:"drops_added_ratio,omitempty"`
+	CPUAdded *Figure `json:"cpu_added_per_frame_s,omitempty"`
+	Detected *Figure `json:"detected_windows_per_s,omitempty"`
+	Waits    *Figure `json:"model_wait_share,omitempty"`
+	Drain    *Figure `json:"drain_s,omitempty"`
+
+	Memory  *Figure `json:"subject_memory_bytes,omitempty"`
+	Startup *Figure `json:"startup_s,omitempty"`
+}
+
+const inferProcedure = "infer"
+
+// inferOf is nil for rows of other procedures.
+func inferOf(p result.Record, at func(metric string) *Figure) *Infer {
+	if p.Procedure != inferProcedure {
+		return nil
+	}
+	number := func(key string) int {
+		n, _ := strconv.Atoi(result.Get(p.Config, key))
+		return n
+	}
+	i := &Infer{
+		Model: result.Get(p.Config, "model"), Runtime: result.Get(p.Config, "runtime"), Window: result.Get(p.Config, "window"),
+		Batch: number("batch"), CPUs: number("cpus"), Buffer: number("buffer"),
+		Windows: at("windows_per_s"), Each: at("window_s"), ModelTime: at("model_s"), ModelCPU: at("model_cpu_s"), Features: at("features_per_frame_s"),
+		Compared: at("outputs_compared"), Differ: at("outputs_differ"),
+		Offered: at("capture_offered_fps"), Bare: at("bare_lost_ratio"), Lost: at("detector_lost_ratio"), Added: at("drops_added_ratio"),
+		CPUAdded: at("cpu_added_per_frame_s"), Detected: at("detected_windows_per_s"), Waits: at("model_wait_share"), Drain: at("drain_s"),
+		Memory: at("subject_memory_bytes"), Startup: at("startup_s"),
+	}
+	if rate := result.Get(p.Config, "rate"); rate != "none" {
+		i.Rate, i.FrameSize = rate, strings.TrimPrefix(result.Get(p.Config, "frame_size"), "0")
+	}
+	return i
+}
+
+// orderInfer puts a model's runtimes side by side.
+func orderInfer(a, b *Infer) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	models := []string{"none", "logistic", "tree", "forest", "hoeffding", "mlp"}
+	return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Rate, b.Rate), cmp.Compare(index(models, a.Model), index(models, b.Model)),
+		strings.Compare(a.Runtime, b.Runtime), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.CPUs, b.CPUs))
+}
+
+// words are what else tells the row from others: "batch 64".
+func (i *Infer) words() (words []string) {
+	if i.Batch > 1 {
+		words = append(words, "batch "+strconv.Itoa(i.Batch))
+	}
+	switch {
+	case i.Rate != "":
+		words = append(words, "at "+i.Rate)
+		if i.FrameSize != "" {
+			words = append(words, frameWords(i.FrameSize))
+		}
+		if i.Buffer > 0 {
+			words = append(words, "buffer "+strings.TrimSpace(unit.SI(float64(i.Buffer)))+"B")
+		}
+	case i.CPUs == 0:
+		words = append(words, "all CPUs")
+	case i.CPUs > 1:
+		words = append(words, count(i.CPUs, "CPU"))
+	}
+	return words
+}
+
+// name is the row's, in words.
+func (i *Infer) name() []string {
+	return slices.Concat([]string{inferProcedure + ", " + i.model(), i.Runtime, i.window()}, i.words())
+}
+
+func (i *Infer) model() string {
+	if i.Model == "none" {
+		return "features alone"
+	}
+	return i.Model
+}
+
+func (i *Infer) window() string {
+	if i.Window == "10" {
+		return "10 frames"
+	}
+	return "1 s"
+}
+
+// summary is the row in a sentence's second half.
+func (i *Infer) summary() string {
+	switch {
+	case i.Windows != nil && i.Each != nil:
+		s := fmt.Sprintf("%s windows/s, %ss a window", strings.TrimSpace(unit.SI(i.Windows.Value)), unit.SI(i.Each.Value))
+		if i.ModelTime != nil {
+			s += fmt.Sprintf(", of which the model takes %ss", unit.SI(i.ModelTime.Value))
+		}
+		return s
+	case i.Added != nil && i.Added.Value > 0:
+		return fmt.Sprintf("drops of %s of the frames are added to those of the capture alone", percent(i.Added.Value))
+	case i.Added != nil:
+		s := "no drops are added to those of the capture alone"
+		if i.CPUAdded != nil {
+			s += fmt.Sprintf(", %ss of CPU a frame are", unit.SI(i.CPUAdded.Value))
+		}
+		return s
+	}
+	return ""
+}
+
+// signedShare is a share that may be negative.
+func (f *Figure) signedShare() string {
+	switch {
+	case f == nil:
+		return "-"
+	case f.Value < 0:
+		return "-" + percent(-f.Value)
+	}
+	return percent(f.Value)
+}
+
+// shares is the range of a share over the rounds.
+func (f *Figure) shares() string {
+	if f == nil || f.Lo == nil || f.Hi == nil || *f.Lo == *f.Hi {
+		return "-"
+	}
+	return (&Figure{Value: *f.Lo}).signedShare() + " to " + (&Figure{Value: *f.Hi}).signedShare()
+}
+
+// An inferTables is the tables of infer.
+type inferTables struct{ alone, live, takes *table }
+
+func newInferTables() inferTables {
+	make := func(title string, cols ...string) *table {
+		t := &table{title: title, head: append([]string{"model", "runtime", "window"}, cols...), right: []bool{false, false, false}}
+		for _, c := range cols {
+			t.right = append(t.right, c != notesColumn)
+		}
+		return t
+	}
+	return inferTables{
+		alone: make("A detector as a load, without frames: features and model, the model alone, features of one frame", "windows/s", "range", "a window", "model", "a frame", notesColumn),
+		live:  make("Drops that a detector adds to a capture, and for how long it was behind after the last frame", "alone", "with it", "added", "range", "behind", notesColumn),
+		takes: make("What a detector takes: CPU of its model a window, CPU above the capture alone a frame", "model", "a frame", "windows/s", "waits", "memory", "ready", notesColumn),
+	}
+}
+
+// add puts r's figures into the tables that they belong to.
+func (t inferTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
+	i := r.Infer
+	id := []string{strings.Join(append([]string{i.model()}, i.words()...), ", "), i.Runtime, i.window()}
+	if i.Rate == "" {
+		t.alone.add(slices.Concat(id, []string{i.Windows.si(""), i.Windows.interval(""), i.Each.time(), i.ModelTime.time(), i.Features.time(), notes(t.alone, own)})...)
+	} else {
+		t.live.add(slices.Concat(id, []string{i.Bare.share(), i.Lost.share(), i.Added.signedShare(), i.Added.shares(), i.Drain.time(), notes(t.live, own)})...)
+	}
+	if i.Memory != nil {
+		t.takes.add(slices.Concat(id, []string{i.ModelCPU.time(), i.CPUAdded.time(), i.Detected.si(""), i.Waits.share(), i.Memory.si("B"), i.Startup.time(), notes(t.takes, nil)})...)
+	}
+}
+
+func (t inferTables) all() []*table { return []*table{t.alone, t.live, t.takes} }
