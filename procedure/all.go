@@ -87,6 +87,13 @@ var All = withBeside([]Spec{
 		Metrics: idsMetrics, New: newIDS,
 	},
 	{
+		Name: "infer", Lab: lab.Here, Alone: true,
+		Deviation: "models of infer have parameters made from a seed, not learned ones, and trees are complete: what they say means nothing, and a pruned tree costs less",
+		Quick:     "trials of infer last 1 s and are repeated 3 times, not 10 s and 10 times",
+		Doc:       "a detector as a load: features of windows of frames and a model in one of several libraries, what a window costs, and the drops that they add to a capture",
+		Names:     []string{"model", "runtime", "window", "rate"}, Metrics: inferMetrics, New: newInfer,
+	},
+	{
 		Name: "soak", Lab: lab.Here, Alone: true,
 		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
 		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",

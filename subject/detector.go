@@ -34,15 +34,15 @@ type Detector struct {
 	For    time.Duration // how long, where there is no port
 	Buffer int           // octets of the port's ring; 0: 16 MiB
 
-	runtime *runtime
+	runtime *modelRuntime
 }
 
 // Bare is a Detector's model that only counts frames: what the others are compared
 // with.
 const Bare = "bare"
 
-// A runtime is what evaluates a model: a row of a table.
-type runtime struct {
+// A modelRuntime evaluates models: a row of a table.
+type modelRuntime struct {
 	name, doc string
 	models    []string
 	python    bool
@@ -54,7 +54,7 @@ const runtimePrefix = "infer-"
 // Go is the name of the runtime that is in this program.
 const Go = "go"
 
-var runtimes = []*runtime{
+var runtimes = []*modelRuntime{
 	{name: Go, doc: "this program's own evaluator", models: infer.Models},
 	{name: "sklearn", doc: "scikit-learn", models: []string{infer.Logistic, infer.Tree, infer.Forest, infer.MLP}, python: true},
 	{name: "onnx", doc: "ONNX Runtime", models: []string{infer.Logistic, infer.Tree, infer.Forest, infer.MLP}, python: true},
@@ -88,7 +88,7 @@ func NewDetector(name string) (*Detector, error) {
 	return nil, fmt.Errorf("there is no runtime %q: the runtimes are %s", name, strings.Join(Runtimes(), ", "))
 }
 
-func newDetector(r *runtime) *Detector {
+func newDetector(r *modelRuntime) *Detector {
 	return &Detector{runtime: r, Model: r.models[0], Window: infer.PerTen, Batch: 1, Seed: 1, For: time.Second}
 }
 

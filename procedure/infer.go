@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// Infer measures what a detector costs the box: features of windows of frames, and a
+// model that is evaluated for each window. The model's parameters are made from a seed:
+// it is a load, and detects nothing.
+//
+//	rate none:   trials: synthetic windows, as fast as they go, on some CPUs (infer_offline.go)
+//	rate given:  self-test -> rounds of two trials, without and with the detector (infer_online.go)
+type Infer struct {
+	model   choice
+	runtime choice
+	window  choice
+	batch   count
+	cpus    count
+	rate    detectorRate
+	size    frameSize
+	buffer  count
+	length  time.Duration
+	seed    count
+	preset  choice
+
+	program func(runtime string) (*subject.Detector, error)
+}
+
+const (
+	mostCPUs = 4096
+	mostRing = 1 << 30
+)
+
+func newInfer() Procedure {
+	return &Infer{
+		model: choice{"logistic", subject.DetectorModels()}, runtime: choice{subject.Go, subject.Runtimes()}, window: choice{"10", subject.DetectorWindows()},
+		batch: count{1, 1, subject.MostBatch}, cpus: count{1, 0, mostCPUs}, rate: detectorRate{offeredRate{text: noRate}},
+		buffer: count{0, 0, mostRing}, seed: count{1, 0, 1 << 30}, preset: choice{"quick", presets}, program: subject.NewDetector,
+	}
+}
+
+const noRate = "none"
+
+// A detectorRate is an offeredRate that may be none: no frames are sent.
+type detectorRate struct{ offeredRate }
+
+func (r *detectorRate) Set(s string) error {
+	switch s {
+	case noRate:
+		r.offeredRate = offeredRate{text: noRate}
+		return nil
+	case searchRate:
+		return fmt.Errorf("%q is neither none nor a rate", s)
+	}
+	return r.offeredRate.Set(s)
+}
+
+func (p *Infer) offline() bool { return p.rate.searched() }
+
+func (p *Infer) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.model, "model", "`model` that is evaluated for each window; none: features alone")
+	fs.Var(&p.runtime, "runtime", "`library` that evaluates it")
+	fs.Var(&p.window, "window", "`window` of frames that features are of: 10 of them, or those of 1s")
+	fs.Var(&p.batch, "batch", "`windows` that are evaluated in one call; runtimes go and river take one at a time")
+	fs.Var(&p.cpus, "cpus", "without a rate: `CPUs` that evaluate, the last of the box's, each by a process of its own; 0: all")
+	fs.Var(&p.rate, "rate", "`load` in frame/s (200k) or in layer-2 bit/s (2Mbps), of which the detector must count every frame; none: synthetic windows, without frames and ports")
+	fs.Var(&p.size, "frame_size", "with a rate: `octets` with FCS, imix, or a mix such as 64:7+594:4; 0: 64")
+	fs.Var(&p.buffer, "buffer", "with a rate: `octets` of the ring that frames wait in, multiples of 262144; 0: 16777216")
+	fs.DurationVar(&p.length, "duration", p.length, "how `long` a trial lasts; 0s: as preset says")
+	fs.Var(&p.seed, "seed", "`number` that the model's parameters and synthetic frames are made from")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+}
+
+// detector is the subject with the parameters.
+func (p *Infer) detector() (*subject.Detector, error) {
+	d, err := p.program(p.runtime.value)
+	if err != nil {
+		return nil, err
+	}
+	d.Model, d.Window, d.Batch, d.Seed, d.For = p.model.value, p.window.value, p.batch.value, uint64(p.seed.value), p.time()
+	d.Buffer = p.buffer.value
+	return d, nil
+}
+
+// time is how long a trial lasts.
+func (p *Infer) time() time.Duration {
+	switch {
+	case p.length > 0:
+		return p.length
+	case p.preset.value == "standard":
+		return 10 * time.Second
+	}
+	return time.Second
+}
+
+// rounds are how often each is measured.
+func (p *Infer) rounds() int {
+	if p.preset.value == "standard" {
+		return 10
+	}
+	return 3
+}
+
+func (p *Infer) Check(bed *lab.Testbed) error {
+	d, err := p.detector()
+	if err != nil {
+		return err
+	}
+	if err := d.Takes(); err != nil {
+		return err
+	}
+	if p.length != 0 && (p.length < 10*time.Millisecond || p.length > time.Hour) {
+		return fmt.Errorf("duration %v: want 10ms to 1h, or 0s", p.length)
+	}
+	if p.offline() {
+		switch {
+		case p.size.Name != "":
+			return fmt.Errorf("frame_size %s: without a rate no frames are sent", p.size.Name)
+		case p.buffer.value != 0:
+			return fmt.Errorf("buffer %d: without a rate there is none", p.buffer.value)
+		}
+		if bed != nil && p.cpus.value > len(boxCPUs(bed)) {
+			return fmt.Errorf("cpus %d: the box has %d", p.cpus.value, len(boxCPUs(bed)))
+		}
+		return nil
+	}
+	if p.cpus.value != 1 {
+		return fmt.Errorf("cpus %d: with a rate the detector runs on the box's receiving CPU", p.cpus.value)
+	}
+	if bed != nil && (bed.DUT == nil || len(bed.Ports) == 0 || bed.Kind == "memory") {
+		return fmt.Errorf("topology %s: with a rate the detector listens on a port of a DUT that is a namespace of this machine: use --lab sandbox", bed.Topology)
+	}
+	return p.capture(nil, nil).Check(bed)
+}
+
+// boxCPUs are those that the box's programs may use.
+func boxCPUs(bed *lab.Testbed) []int {
+	if len(bed.DUTCPUs) > 0 {
+		return bed.DUTCPUs
+	}
+	return bed.CPUs
+}
+
+func (p *Infer) Estimate() (int, time.Duration) {
+	if p.offline() {
+		const around, share = 500 * time.Millisecond, 4
+		return p.rounds(), time.Duration(p.rounds()) * (p.time() + p.time()/share + around)
+	}
+	n := 2 * p.rounds()
+	return n, time.Duration(n) * (p.time() + captureAround)
+}
+
+func (p *Infer) Run(ctx context.Context, env *Env) (Outcome, error) {
+	d, err := p.detector()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := d.Lacks(); err != nil {
+		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
+	}
+	var missing *host.Missing
+	if err := d.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+		return Outcome{}, err
+	} else if err != nil {
+		return Outcome{Status: result.Failed, Reason: oneSentence(err)}, nil
+	}
+	if p.offline() {
+		return p.synthetic(ctx, env, d)
+	}
+	return p.live(ctx, env, d)
+}
+
+func oneSentence(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+var inferMetrics = append([]result.Metric{
+	{Name: "windows_per_s", Unit: "1/s", Better: 1, Help: "without a rate: windows a second of which features are made and that the model is evaluated for, all CPUs together: from the two times below"},
+	{Name: "window_s", Unit: "s", Better: -1, Help: "time that a window takes on one CPU: features of its frames, and the model"},
+	{Name: "model_s", Unit: "s", Better: -1, Help: "time that the model takes for a window on one CPU"},
+	{Name: "model_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the same"},
+	{Name: "features_per_frame_s", Unit: "s", Better: -1, Help: "time that features take for a frame on one CPU, always in this program: headers, sums, and at a window's end its features"},
+	{Name: "frames_per_window", Unit: "1", Exact: true, Help: "frames of a synthetic window"},
+	{Name: "outputs_compared", Unit: "1", Exact: true, Help: "synthetic windows for which the library's output was compared with that of this program's evaluator; none for runtime go and for the model that learns"},
+	{Name: "outputs_differ", Unit: "1", Better: -1, Help: "of them, those with another output: the library computes something else"},
+	{Name: "drops_added_ratio", Unit: "1", Better: -1, Help: "with a rate: share of the frames that are lost with the detector, less the share that is lost without it; median of the rounds, interval from least to greatest, negative where it lost fewer"},
+	{Name: "bare_lost_ratio", Unit: "1", Better: -1, Help: "share of the frames that the same capture lost without features and model"},
+	{Name: "detector_lost_ratio", Unit: "1", Better: -1, Help: "share of the frames that it lost with them"},
+	{Name: "cpu_added_per_frame_s", Unit: "s", Better: -1, Help: "CPU time for each frame counted, of the detector's whole process tree, less that of the capture without features and model"},
+	{Name: "detected_windows_per_s", Unit: "1/s", Better: 1, Help: "windows a second that were evaluated while there was work"},
+	{Name: "model_wait_share", Unit: "1", Better: -1, Help: "share of that time for which the detector waited for its model"},
+}, pick(captureMetrics, trialFigures...)...)
+
+// trialFigures are those of capture that trials with a rate have.
+var trialFigures = []string{
+	"capture_offered_fps", "frames_offered", "frames_counted", "frames_lag", "drain_s", "frames_lost", "uncounted_ratio", "drops_before", "drops_kernel", "frames_unexplained",
+	"subject_cpu_per_frame_s", "subject_memory_bytes", "startup_s",
+}
+
+// pick are the metrics of those names.
+func pick(all []result.Metric, names ...string) (out []result.Metric) {
+	for _, name := range names {
+		for _, m := range all {
+			if m.Name == name {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
+// inferRate is the load given.
+func (p *Infer) inferRate() unit.FrameRate { return p.capture(nil, nil).framesPerSecond() }

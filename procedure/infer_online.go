@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+const bare = "bare" // the capture without features and model
+
+// capture is procedure capture with the detector and the bare capture as its subjects;
+// it lends its trial.
+func (p *Infer) capture(d, without *watchedDetector) *Capture {
+	spec := func(name string, w *watchedDetector) subject.Spec {
+		return subject.Spec{Name: name, Work: subject.Decode, New: func() subject.Subject { return w }}
+	}
+	c := newCaptureOf([]subject.Spec{spec(p.model.value, d), spec(bare, without)})
+	c.subject.value, c.size, c.rate, c.length, c.preset = p.model.value, p.size, p.rate.offeredRate, p.time(), p.preset
+	if d == nil {
+		c.subject.value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return subject.NewStress() }}}
+	}
+	return c
+}
+
+// A watchedDetector keeps what it started last.
+type watchedDetector struct {
+	*subject.Detector
+	run *subject.Detecting
+}
+
+// Start implements subject.Subject.
+func (w *watchedDetector) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
+	r, err := w.Detector.Start(ctx, e)
+	w.run, _ = r.(*subject.Detecting)
+	return r, err
+}
+
+// live measures the drops that the detector adds to a capture: rounds of two trials at
+// the same load, one without features and model and one with them, in turns first.
+func (p *Infer) live(ctx context.Context, env *Env, d *subject.Detector) (_ Outcome, err error) {
+	plain := *d
+	plain.Model = subject.Bare
+	with, without := &watchedDetector{Detector: d}, &watchedDetector{Detector: &plain}
+	c := p.capture(with, without)
+	self, err := selfTest(ctx, env, c.mix(), false, false, effortOf(p.preset.value))
+	if err != nil {
+		return Outcome{}, err
+	}
+	if self.Status == result.Invalid {
+		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
+	}
+	m := &capturePoint{Capture: c, env: p.env(env, with, without), effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, ceiling: self.Ceiling(), emptied: -1}
+	if err := m.open(ctx); err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	var pairs []pair
+	for n := range p.rounds() {
+		var one pair
+		names := []string{bare, p.model.value}
+		if n%2 == 1 {
+			slices.Reverse(names)
+		}
+		for _, name := range names {
+			c.subject.value = name
+			rec, err := m.trial(ctx, name, n, c.loadOf(p.inferRate()))
+			if err != nil {
+				return Outcome{}, err
+			}
+			if m.failed != "" {
+				return m.out, nil
+			}
+			if name == bare {
+				one.without = rec
+			} else {
+				one.with = rec
+			}
+		}
+		pairs = append(pairs, one)
+	}
+	return p.added(pairs, env.Bed.Placement), nil
+}
+
+// env is e whose trials have the figures that Infer declares, the detector's own among
+// them.
+func (p *Infer) env(e *Env, with, without *watchedDetector) *Env {
+	mine := *e
+	mine.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		return e.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+			with.run, without.run = nil, nil
+			o, err := f(ctx)
+			o.Values = slices.DeleteFunc(o.Values, func(v result.Value) bool { return !slices.Contains(trialFigures, v.Metric) })
+			if with.run != nil && err == nil && len(o.Phases) == 2 {
+				took := seconds(o.Phases[0]) + seconds(o.Phases[1])
+				told := with.run.Detections()
+				o.Values = append(o.Values, value("detected_windows_per_s", float64(told.Windows)/took), value("model_wait_share", told.Model.Seconds()/took))
+			}
+			return o, err
+		})
+	}
+	return &mine
+}
+
+// A pair is a round.
+type pair struct{ without, with result.Record }
+
+// added is what rounds found.
+func (p *Infer) added(pairs []pair, placement string) (o Outcome) {
+	all := map[string][]float64{}
+	read := func(r result.Record, metric string) float64 {
+		if v := r.Value(metric); v != nil {
+			return v.Value
+		}
+		return 0
+	}
+	for _, one := range pairs {
+		if one.without.Status == result.Invalid || one.with.Status == result.Invalid {
+			continue
+		}
+		note := func(metric string, v float64) { all[metric] = append(all[metric], v) }
+		before, after := read(one.without, "uncounted_ratio"), read(one.with, "uncounted_ratio")
+		note("bare_lost_ratio", before)
+		note("detector_lost_ratio", after)
+		note("drops_added_ratio", after-before)
+		note("cpu_added_per_frame_s", read(one.with, "subject_cpu_per_frame_s")-read(one.without, "subject_cpu_per_frame_s"))
+		for _, name := range []string{"capture_offered_fps", "subject_cpu_per_frame_s", "subject_memory_bytes", "startup_s", "drain_s", "detected_windows_per_s", "model_wait_share"} {
+			if v := one.with.Value(name); v != nil {
+				note(name, v.Value)
+			}
+		}
+		o.Load, o.Account, o.Usage = one.with.Load, one.with.Account, one.with.Usage
+	}
+	for _, m := range inferMetrics {
+		if vs := all[m.Name]; len(vs) > 0 {
+			o.Values = append(o.Values, spread(m.Name, vs))
+		}
+	}
+	valid := len(all["drops_added_ratio"])
+	if left := len(pairs) - valid; left > 0 {
+		o.Warnings = append(o.Warnings, strconv.Itoa(left)+" of "+strconv.Itoa(len(pairs))+" rounds had an invalid trial and do not count")
+	}
+	if placement == "shared" {
+		o.Warnings = append(o.Warnings, "tester and DUT share a CPU, so the DUT throttles the tester: drops are fewer than on a box that is fed by others")
+	}
+	switch {
+	case valid == 0:
+		o.Status, o.Reason = result.Invalid, "no round had two valid trials: "+pairs[len(pairs)-1].with.Reason
+		if pairs[len(pairs)-1].with.Status != result.Invalid {
+			o.Reason = "no round had two valid trials: " + pairs[len(pairs)-1].without.Reason
+		}
+	case spread("drops_added_ratio", all["drops_added_ratio"]).Value > 0:
+		o.Status = result.Failed
+		o.Reason = fmt.Sprintf("the detector does not keep up with %v: it adds drops of %.3g %% of the frames to those of the capture alone", unit.FrameRate(p.inferRate()), 100*spread("drops_added_ratio", all["drops_added_ratio"]).Value)
+	case len(all["drain_s"]) > 0 && spread("drain_s", all["drain_s"]).Value > blockAge+p.time().Seconds()/20:
+		o.Status = result.Failed
+		o.Reason = fmt.Sprintf("the detector does not keep up with %v: it counts every frame, the last %.2g s after it was sent", unit.FrameRate(p.inferRate()), spread("drain_s", all["drain_s"]).Value)
+	default:
+		o.Status = result.Passed
+	}
+	return o
+}
