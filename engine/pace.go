@@ -250,7 +250,10 @@ func (p *pace) begin(ln *line, now unit.Instant) {
 	if behind := now - p.origin - ln.release; behind > 0 && p.load.Late == Shift {
 		p.origin += behind
 	}
-	ln.went, ln.left = now, p.group
+	if p.load.Speed == 0 || ln.spacing > 0 || ln.k == 0 { // else due with the one before it: what sending takes is no gap
+		ln.went = now
+	}
+	ln.left = p.group
 }
 
 // plan finds when frame k is due. With Speed, captured says so.

@@ -130,6 +130,19 @@ func newSchedule(l Load, n int, id uint16, size, own float64) (*schedule, error)
 	return sc, nil
 }
 
+// flushTogether has n frames that are due at once share a flush: one by one each may
+// wake the receiver's CPU, which takes a sender some us where that CPU is busy.
+func (sc *schedule) flushTogether(n int) {
+	const most = 64
+	if n = min(n, most); n <= sc.batch {
+		return
+	}
+	sc.batch = n
+	if !sc.shift {
+		sc.slip = uint64(slip) << 16
+	}
+}
+
 // poissonTable is the quantiles of exponential gaps; their mean is the interval,
 // exactly.
 func poissonTable(interval uint64) *[poissonGaps]uint64 {

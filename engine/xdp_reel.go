@@ -48,6 +48,8 @@ type reel struct {
 	at             uint64 // Entry.At of the last one; the pass's largest
 	last           uint64 // Entry.At of the last one
 	gap            uint64 // the longest between two of a pass, ns
+	burst          int    // most frames with one At
+	abreast        int    // frames with the last one's
 	least, longest int
 	signed         bool
 
@@ -231,6 +233,10 @@ func (r *reel) fill(i int) bool {
 		r.least, r.longest = min(r.least, n), max(r.longest, n)
 		r.signed = r.signed || e.Sig != 0
 		r.at = max(r.at, e.At)
+		if r.abreast++; e.At != r.last {
+			r.abreast = 1
+		}
+		r.burst = max(r.burst, r.abreast)
 		if e.At > r.last {
 			r.gap = max(r.gap, e.At-r.last)
 		}

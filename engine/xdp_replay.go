@@ -95,6 +95,9 @@ func (t *xdpTransmitter) replay(ctx context.Context, l Load, s Stream) ([]TxRepo
 	if err != nil {
 		return nil, err
 	}
+	if l.Speed > 0 {
+		sc.flushTogether(r.burst)
+	}
 	k := r.kindOf(l, s, sc.paceKind, t.indexes[s.Lane])
 	p, err := r.sender(k)
 	if err != nil {

@@ -94,6 +94,12 @@ var All = withBeside([]Spec{
 		Names:     []string{"model", "runtime", "window", "rate"}, Metrics: inferMetrics, New: newInfer,
 	},
 	{
+		Name:  "flood",
+		Quick: "a flood lasts 2 s, after 0.5 s and before 1 s without it, not 30 s, 5 s and 10 s",
+		Doc:   "a box that is flooded: how much benign traffic survives, what becomes of the flood, when the box is back",
+		Names: []string{"service", "kind", "rate", "benign", "frame_size"}, Metrics: floodMetrics, New: newFlood,
+	},
+	{
 		Name: "soak", Lab: lab.Here, Alone: true,
 		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
 		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",

@@ -32,6 +32,7 @@ type rig struct {
 	arms    [][]uint16     // streams that each meter counts
 	paths   []ledger.Path
 	book    *ledger.Book
+	foreign bool // frames without a signature are the load's, too
 }
 
 // A way is one stream's: from one port to another.
@@ -155,6 +156,9 @@ func (r *rig) account(ctx context.Context, timing bool, transmit func(context.Co
 			}
 			seen = append(seen, rep)
 			e.LocalDrops += rep.Drops
+			if r.foreign {
+				e.Received += rep.Foreign
+			}
 			for _, s := range rep.Streams {
 				e.Received += s.Frames + s.Broken
 				e.Duplicate += s.Duplicate
@@ -206,7 +210,12 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 	var frames uint64
 	var late int64
 	for _, m := range seen {
-		out.Foreign += int64(m.Foreign)
+		if r.foreign {
+			frames += m.Foreign
+			end = max(end, m.Last)
+		} else {
+			out.Foreign += int64(m.Foreign)
+		}
 		out.MeterDrops += int64(m.Drops)
 		for _, s := range m.Streams {
 			frames += s.Frames - s.Duplicate

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// Flood is what a box still does for benign traffic while it is flooded, and when it
+// is back: benign frames cross the box all the time, and in their midst a flood does.
+//
+//	rate given:   self-test of the flood -> a trial
+//	rate search:  self-test of the flood -> search -> a trial at the limit
+//
+// A trial (flood_trial.go) is a frame.Episode: one sender, one schedule, one account.
+type Flood struct {
+	traffic
+	kind    choice
+	port    count
+	rate    floodRate
+	benign  offeredRate
+	sources choice
+	length  time.Duration
+	may     lossShare
+}
+
+const (
+	lineRate = "line"
+
+	fromNetwork  = "network"
+	fromAnywhere = "any"
+)
+
+// leastBenign is the least benign load, frame/s: below it phases are too few frames.
+const leastBenign = 100
+
+func newFlood() Procedure {
+	p := &Flood{
+		traffic: newTraffic(forwarding), kind: choice{value: "syn"}, port: count{0, 0, 65535},
+		rate: floodRate{text: "100k", frames: 100e3}, benign: offeredRate{text: "20Mbps", bits: 20e6},
+		sources: choice{fromNetwork, []string{fromNetwork, fromAnywhere}}, may: 0.001,
+	}
+	for _, k := range frame.Floods {
+		p.kind.values = append(p.kind.values, k.Name)
+	}
+	p.direction.values = []string{lanToWAN, wanToLAN}
+	p.mix.Mix = frame.Mix{Name: "512", Sizes: []unit.FrameSize{512}}
+	p.flows = count{1, 1, frame.MaxEpisodeFlows}
+	return p
+}
+
+// A floodRate is in frame/s; 0: all that the tester can send, or searched.
+type floodRate struct {
+	text   string
+	frames unit.FrameRate
+}
+
+func (r *floodRate) String() string { return r.text }
+
+func (r *floodRate) Set(s string) error {
+	n := floodRate{text: s}
+	if s != lineRate && s != searchRate {
+		var err error
+		if n.frames, err = unit.ParseFrameRate(s); err != nil {
+			return err
+		}
+		if n.frames < 1 || n.frames > 1e9 {
+			return fmt.Errorf("rate %q: want 1 to 1G frame/s, line or search", s)
+		}
+	}
+	*r = n
+	return nil
+}
+
+// A lossShare is a share of frames, at least 0 and below 1.
+type lossShare float64
+
+func (l *lossShare) String() string { return strconv.FormatFloat(float64(*l), 'g', -1, 64) }
+
+func (l *lossShare) Set(s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 0 && v < 1) {
+		return fmt.Errorf("%q is no share of frames: want 0 or more and less than 1, such as 0.001", s)
+	}
+	*l = lossShare(v)
+	return nil
+}
+
+// Flags leaves out what traffic has for several networks.
+func (p *Flood) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.kind, "kind", "what floods: syn, ack, udp, icmp, dns or ntp amplification, or fragments that never become whole")
+	fs.Var(&p.rate, "rate", "the flood's `frames` a second, such as 500k; line: all that the link or the tester carries; search: the highest at which benign_loss holds")
+	fs.Var(&p.port, "port", "attacked `port` of syn, ack and udp; 0: 443, of udp any")
+	fs.Var(&p.sources, "sources", "where the flood comes from: network (addresses of the sender's own side) or any (spoofed; a reverse-path filter drops them)")
+	fs.Var(&p.benign, "benign", "benign `load` in layer-2 bit/s (20Mbps) or in frame/s (5k), UDP, all the time")
+	fs.Var(&p.mix, "frame_size", "`octets` with FCS of benign frames, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
+	fs.Var(&p.flows, "flows", "UDP `flows` that benign frames belong to in turn")
+	fs.Var(&p.service, "service", "what the box does: route, filter or nat")
+	fs.Var(&p.direction, "direction", "which way both go")
+	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
+	fs.Var(&p.ip, "ip", "IP version")
+	fs.DurationVar(&p.length, "duration", p.length, "how `long` the flood lasts; 0s: as preset says")
+	fs.Var(&p.may, "benign_loss", "`share` of the benign frames that may be lost during the flood")
+	fs.Var(&p.preset, "preset", "quick or standard: how long")
+}
+
+// Check refuses what suite does, rates that phases are too short for, and what would
+// flood the box itself.
+func (p *Flood) Check(bed *lab.Testbed) error {
+	t := p.traffic
+	t.mix.Mix, _ = signed(p.mix.Mix, p.ipv6())
+	if err := t.Check(bed); err != nil {
+		return err
+	}
+	if p.service.value == "nat" && p.direction.value == wanToLAN {
+		return errors.New("direction wan-to-lan: behind service nat there is nobody to flood: use lan-to-wan, route or filter")
+	}
+	if p.port.value != 0 && !slices.Contains([]string{"syn", "ack", "udp"}, p.kind.value) {
+		return fmt.Errorf("port %d: flood %s has no attacked port: syn, ack and udp have one", p.port.value, p.kind.value)
+	}
+	if p.benign.searched() {
+		return errors.New("benign search: the benign load is stated, and the flood's rate is searched")
+	}
+	if r := p.benignRate(); r < leastBenign || r > 1e8 {
+		return fmt.Errorf("benign %s: that is %v of this size: want %d frame/s to 100 Mframe/s", p.benign.text, r, leastBenign)
+	}
+	if p.length != 0 && (p.length < 100*time.Millisecond || p.length > time.Hour) {
+		return fmt.Errorf("duration %v: want 100ms to 1h, or 0s", p.length)
+	}
+	if bed != nil && len(bed.Ports) < 2 {
+		return fmt.Errorf("topology %s has one port, and a flood crosses the box", bed.Topology)
+	}
+	return nil
+}
+
+// benignRate is the benign frames a second.
+func (p *Flood) benignRate() unit.FrameRate {
+	if p.benign.bits > 0 {
+		return unit.FrameRate(float64(p.benign.bits) / 8 / p.mix.Mean())
+	}
+	return p.benign.frames
+}
+
+// A floodEffort is how long the phases last, and the flood of a search's trial.
+type floodEffort struct{ before, flood, after, searched time.Duration }
+
+func (p *Flood) effort() floodEffort {
+	e := floodEffort{500 * time.Millisecond, 2 * time.Second, time.Second, time.Second}
+	if p.preset.value == "standard" {
+		e = floodEffort{5 * time.Second, 30 * time.Second, 10 * time.Second, 5 * time.Second}
+	}
+	if p.length > 0 {
+		e.flood = p.length
+	}
+	e.searched = min(e.searched, e.flood)
+	return e
+}
+
+// searching is how a flood's rate is searched: by halves, each rate decided by most of
+// up to three trials.
+func (p *Flood) searching(e floodEffort) search.Preset {
+	return search.Preset{Name: searchRate, Halves: true, Trials: 18, Goals: []search.Goal{{
+		Name: "benign loss", Loss: unit.LossRatio(p.may), Initial: e.searched, Final: e.searched, Sum: 3 * e.searched, Exceed: 0.5, Width: 0.05,
+	}}}
+}
+
+func (p *Flood) Estimate() (int, time.Duration) {
+	const around = 300 * time.Millisecond // laying the frames out, arming, settling
+	e := p.effort()
+	trials, d := 1, e.before+e.flood+e.after+around+effortOf(p.preset.value).settle
+	if p.rate.text == searchRate {
+		n := p.searching(e).Trials
+		trials += n
+		d += time.Duration(n) * (e.before + e.searched + e.after + around + effortOf(p.preset.value).settle)
+	}
+	return trials + 1, d + effortOf(p.preset.value).selfTest
+}
+
+func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	if env.Bed.Placement == "shared" {
+		return Outcome{Status: result.Skipped, Reason: sharedPlacement}, nil
+	}
+	mix, substituted := signed(p.mix.Mix, p.ipv6())
+	p.mix.Mix = mix
+	m := &floodPoint{Flood: p, env: env, effort: p.effort(), out: Outcome{Status: result.Passed}}
+	if substituted != "" {
+		m.out.Warnings = append(m.out.Warnings, substituted)
+	}
+	self, err := m.selfTest(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if self.Status == result.Invalid {
+		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
+	}
+	m.ceiling = self.Ceiling()
+	m.mean = self.Load.MeanSize
+	if err := m.open(ctx); err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, m.rig.close()) }()
+	switch p.rate.text {
+	case searchRate:
+		err = m.highest(ctx)
+	case lineRate:
+		err = m.at(ctx, m.line())
+	default:
+		err = m.at(ctx, p.rate.frames)
+	}
+	return m.out, err
+}
+
+// lineShare is the part of the tester's ceiling that line is where no link is slower: a
+// paced sender does not reach what one does that is not.
+const lineShare = 0.9
+
+// line is the highest rate of the flood that the link carries beside the benign load,
+// or that the tester sends.
+func (m *floodPoint) line() unit.FrameRate {
+	rate := m.ceiling*lineShare - m.benignRate()
+	if link := m.env.Bed.Ports[m.from()].Link; link > 0 {
+		left := float64(link) - float64(unit.L1(m.benignRate(), m.mix.Mean()))
+		rate = min(rate, unit.FrameRate(left/8/(m.mean+unit.Overhead)))
+	}
+	return max(1, unit.FrameRate(math.Floor(float64(rate))))
+}
+
+// at measures one rate.
+func (m *floodPoint) at(ctx context.Context, rate unit.FrameRate) error {
+	rec, err := m.trial(ctx, "flood", 0, rate, m.effort.flood)
+	if err != nil {
+		return err
+	}
+	m.out.Status, m.out.Reason, m.out.Load, m.out.Account = rec.Status, rec.Reason, rec.Load, rec.Account
+	m.out.Values = append(m.out.Values, rec.Values...)
+	for _, w := range rec.Warnings {
+		if !slices.Contains(m.out.Warnings, w) {
+			m.out.Warnings = append(m.out.Warnings, w)
+		}
+	}
+	return nil
+}
+
+// highest searches the highest rate of the flood at which no more benign frames are
+// lost than may be, and measures there.
+func (m *floodPoint) highest(ctx context.Context) error {
+	s := search.Search{Preset: m.searching(m.effort), Max: m.line(), Guess: m.line()}
+	var seen []search.Seen
+	for {
+		step, more := s.Next(seen)
+		if !more {
+			break
+		}
+		rec, err := m.trial(ctx, "search", len(seen), step.Rate, step.Duration)
+		if err != nil {
+			return err
+		}
+		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+		if v := rec.Value("flood_offered_fps"); v != nil {
+			now.Offered = unit.FrameRate(v.Value)
+		}
+		if v := rec.Value("benign_survival_ratio"); v != nil {
+			now.Loss = unit.LossRatio(1 - v.Value)
+		}
+		seen = append(seen, now)
+	}
+	l := s.Limit(seen)
+	switch {
+	case l.Clean+l.Lossy == 0:
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid", l.Invalid)
+		return nil
+	case l.Lower == 0:
+		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("more than %s of the benign frames were lost at every rate of the flood tried", sharePercent(float64(m.may)))
+		return nil
+	}
+	if err := m.at(ctx, l.Lower); err != nil {
+		return err
+	}
+	v := value("flood_borne_fps", float64(l.Lower))
+	low := v.Value
+	v.Lo, v.N = &low, l.Clean+l.Lossy
+	if l.Upper > 0 {
+		high := float64(l.Upper)
+		v.Hi = &high
+	}
+	if l.AtCeiling || v.Value > float64(m.ceiling)/1.2 {
+		v.Bound = result.AtLeast
+	}
+	if m.out.Status == result.Passed {
+		m.out.Values = append([]result.Value{v}, m.out.Values...)
+	} else if m.out.Status == result.Failed {
+		m.out.Reason = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", l.Lower, m.out.Reason)
+	}
+	return nil
+}
+
+// sharePercent is a share in percent with three digits.
+func sharePercent(v float64) string { return strconv.FormatFloat(v*100, 'g', 3, 64) + " %" }
