@@ -245,7 +245,9 @@ func (m *floodPoint) at(ctx context.Context, rate unit.FrameRate) error {
 		return err
 	}
 	m.out.Status, m.out.Reason, m.out.Load, m.out.Account = rec.Status, rec.Reason, rec.Load, rec.Account
-	m.out.Values = append(m.out.Values, rec.Values...)
+	if rec.Status != result.Invalid { // else it says nothing about the box
+		m.out.Values = append(m.out.Values, rec.Values...)
+	}
 	for _, w := range rec.Warnings {
 		if !slices.Contains(m.out.Warnings, w) {
 			m.out.Warnings = append(m.out.Warnings, w)

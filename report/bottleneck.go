@@ -35,6 +35,12 @@ func bottleneck(d Document, points []result.Record, trials map[string][]result.R
 	if r.Security != nil {
 		p.Account = wanted(p.Account)
 	}
+	if r.Flood != nil {
+		p.Account = wanted(p.Account)
+		if p.Status != result.Invalid && !r.Flood.lost() {
+			p.Account = nil // all that was lost was the flood's
+		}
+	}
 	c := verdict.Case{Record: p}
 	for _, s := range d.Environment {
 		c.Environment = append(c.Environment, result.Pair{Key: s.Key, Value: s.Before})

@@ -140,7 +140,9 @@ type Row struct {
 
 	IDS *IDS `json:"ids,omitempty"` // of procedure ids
 
-	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, or of the trial that connections' times or capture's costs are of
+	Flood *Flood `json:"flood,omitempty"` // of procedure flood
+
+	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, of a flood with what came before and after, or of the trial that connections' times or capture's costs are of
 	Warnings []string        `json:"warnings,omitempty"`
 }
 

@@ -68,6 +68,9 @@ func name(r Row) string {
 	if r.Infer != nil {
 		words = r.Infer.name()
 	}
+	if f := r.Flood; f != nil {
+		words = slices.Concat([]string{"flood"}, words, f.how())
+	}
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
 	}
@@ -358,6 +361,12 @@ func summary(d Document) string {
 		}
 		return ""
 	}
+	if r.Flood != nil {
+		if s := r.Flood.summary(); s != "" {
+			return fmt.Sprintf("%s: %s.", serviceName(*r), s)
+		}
+		return ""
+	}
 	if r.Connections != nil {
 		if s := r.Connections.summary(); s != "" {
 			return fmt.Sprintf("TCP, %s: %s.", serviceName(*r), s)
@@ -405,12 +414,12 @@ func summary(d Document) string {
 
 func headline(rows []Row) *Row {
 	for i := range rows {
-		if r := &rows[i]; r.Service == "route" && r.FrameSize == "64" && r.Direction == "lan-to-wan" && r.Suite == nil {
+		if r := &rows[i]; r.Service == "route" && r.FrameSize == "64" && r.Direction == "lan-to-wan" && r.Suite == nil && r.Flood == nil {
 			return r
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Flood == nil {
 			return &rows[i]
 		}
 	}

@@ -154,6 +154,7 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	if r.Infer = inferOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Infer != nil {
 		r.FrameSize = r.Infer.FrameSize
 	}
+	r.Flood = floodOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Name = name(r)
 	if r.Connections == nil && r.IDS == nil {
 		r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
@@ -196,6 +197,8 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		r.Bound = r.Capture.Lossless.Bound
 	case r.IDS != nil && r.IDS.Limit != nil:
 		r.Bound = r.IDS.Limit.Bound
+	case r.Flood != nil && r.Flood.Borne != nil:
+		r.Bound = r.Flood.Borne.Bound
 	case r.Connections != nil && r.Connections.Overload != nil:
 		r.Bound = r.Connections.Overload.Bound
 	default:
@@ -212,7 +215,7 @@ func typical(points []result.Record) result.Record {
 }
 
 func overload(p result.Record) float64 {
-	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps", "connections_cps", "connections_complete_cps", "lossless_fps", "counting_rate_fps"} {
+	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps", "connections_cps", "connections_complete_cps", "lossless_fps", "counting_rate_fps", "flood_borne_fps", "benign_survival_ratio"} {
 		if v := p.Value(m); v != nil {
 			return v.Value
 		}
@@ -377,7 +380,7 @@ func order(a, b Row) int {
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
 		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer))
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderFlood(a.Flood, b.Flood))
 }
 
 func index(list []string, s string) int {

@@ -197,6 +197,7 @@ func tables(d Document) []table {
 	captures := newCaptureTables()
 	sensors := newIDSTables()
 	infers := newInferTables()
+	floods := newFloodTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	var soaked []table
@@ -251,6 +252,10 @@ func tables(d Document) []table {
 			infers.add(r, noted.of, own)
 			continue
 		}
+		if r.Flood != nil {
+			floods.add(r, noted.of, own)
+			continue
+		}
 		if suite.add(r, add) {
 			continue
 		}
@@ -282,7 +287,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), sensors.all(), phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -380,6 +385,9 @@ func (r *Row) booked() string {
 	}
 	if r.Capture != nil || r.IDS != nil || r.Infer != nil {
 		return r.Name
+	}
+	if r.Flood != nil {
+		return r.Name + ", all phases"
 	}
 	return r.Name + ", last overload trial"
 }

@@ -66,7 +66,7 @@ func overloadRate(metric string, r result.Record) (float64, bool) {
 // course says in sentences whether the figures of a configuration stayed where
 // they were while its repeats were measured.
 func course(repeats, recs []result.Record) (out []string) {
-	if len(repeats) > 0 && (repeats[0].Procedure == connectionsProcedure || repeats[0].Procedure == captureProcedure || repeats[0].Procedure == idsProcedure) {
+	if len(repeats) > 0 && (repeats[0].Procedure == connectionsProcedure || repeats[0].Procedure == captureProcedure || repeats[0].Procedure == idsProcedure || repeats[0].Procedure == floodProcedure) {
 		return nil // its overload trials are at different rates
 	}
 	metric := "forwarding_rate_fps"

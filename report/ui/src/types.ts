@@ -187,6 +187,7 @@ export interface Row {
   capture?: Capture;
   infer?: Infer;
   ids?: IDS;
+  flood?: Flood;
   ledger?: Account;
   warnings?: string[];
 }
@@ -613,6 +614,29 @@ export interface IDS {
   subject_cpu_share?: Figure;
   host_cpu_above_per_frame_s?: Figure;
   loads?: IDSLoad[];
+}
+
+export interface Flood {
+  kind: string;
+  rate: string;
+  benign: string;
+  sources: string;
+  phases?: KPI[];
+  flood_borne_fps?: Figure;
+  benign_survival_ratio?: Figure;
+  flood_recovery_s?: Figure;
+  flood_offered_fps?: Figure;
+  flood_forwarded_fps?: Figure;
+  flood_sent?: Figure;
+  flood_arrived?: Figure;
+  benign_offered_bps?: Figure;
+  benign_latency_p99_s?: Figure;
+  benign_latency_before_p99_s?: Figure;
+  flood_cpu_ratio?: Figure;
+  conntrack_entries?: Figure;
+  conntrack_most?: Figure;
+  conntrack_insert_failed?: Figure;
+  conntrack_early_drop?: Figure;
 }
 
 export interface Delay {
