@@ -168,7 +168,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 func (m *floodPoint) trial(ctx context.Context, kind string, n int, rate unit.FrameRate, lasts time.Duration) (result.Record, error) {
 	cfg := []result.Pair{
 		{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)},
-		{Key: "rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: lasts.String()},
+		{Key: "flood_rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: lasts.String()},
 	}
 	return m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) { return m.flood(ctx, rate, lasts) })
 }

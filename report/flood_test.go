@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func floodRun() (result.Run, []result.Record) {
 		}
 		t := p
 		t.ID, t.Parent = p.ID+"/1", p.ID
-		t.Config = append([]result.Pair{{Key: "trial", Value: "flood"}, {Key: "n", Value: "0"}}, cfg...)
+		t.Config = append([]result.Pair{{Key: "trial", Value: "flood"}, {Key: "n", Value: "0"}, {Key: "flood_rate", Value: strconv.Itoa(int(sent / 2))}}, cfg...)
 		delay := &result.Delay{Min: 2.4e-6, Mean: 3.6e-6, P99: 26.6e-6, Max: 86e-6}
 		t.KPIs = []result.KPI{
 			{Phase: "before", Begin: begin, End: begin + 5e8, Offered: 4883, Forwarded: 4883, Sent: 2442, Delay: delay},

@@ -264,7 +264,7 @@ func TestWritePages(t *testing.T) {
 			}
 			return run, recs
 		},
-		"suite": suiteRun, "ablation": ablationRun, "study": studyRun,
+		"suite": suiteRun, "ablation": ablationRun, "study": studyRun, "flood": floodRun,
 		"beside": func() (result.Run, []result.Record) { return besideRun(8) },
 		"empty":  func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
 	} {

@@ -62,6 +62,23 @@ describe("the page", () => {
     for (const s of [...doc.how_sure, ...doc.what_next, ...doc.not_measured, ...doc.deviations]) assert.ok(plain(await page.textContent("main")).includes(s), s);
   });
 
+  test("says what survived a flood, and draws when frames were lost", async (t) => {
+    const page = await open(t, "flood");
+    const { document: doc, records } = await data(page);
+    const figures = page.locator("[data-figure=flood]");
+    assert.equal(await figures.count(), doc.rows.length);
+    for (const [i, r] of doc.rows.entries()) {
+      const figure = figures.nth(i);
+      assert.deepEqual(await figure.locator("[data-phase]").evaluateAll((els) => els.map((e) => e.dataset.phase)), ["before", "flood", "after"]);
+      const samples = records.find((t) => t.parent === r.id).samples;
+      assert.equal(((await figure.locator("[data-lost]").getAttribute("d")).match(/H/g) ?? []).length, samples.length);
+    }
+    const line = async (name) => plain(await page.locator("[data-table=flood] tr", { hasText: name }).first().textContent());
+    assert.match(await line("SYN flood at 500k"), /passed.*500 kframe\/s.*0\.0 %.*100 %.*≤ 205 µs|passed.*500 kframe\/s.*0\.0 %.*100 %.*205 µs/);
+    assert.match(await line("DNS amplification"), /failed.*never/);
+    assert.match(await page.locator("[data-figure=ledger-flow] select").last().locator("option").first().textContent(), /flood 1, \d+ kframe\/s/);
+  });
+
   test("shows which knob helped, about a line of no effect", async (t) => {
     const page = await open(t, "ablation");
     const { document: doc } = await data(page);
