@@ -250,7 +250,7 @@ func (p *pace) begin(ln *line, now unit.Instant) {
 	if behind := now - p.origin - ln.release; behind > 0 && p.load.Late == Shift {
 		p.origin += behind
 	}
-	if p.load.Speed == 0 || ln.spacing > 0 || ln.k == 0 { // else due with the one before it: what sending takes is no gap
+	if p.load.Speed == 0 || ln.spacing > 0 || ln.k == 1 { // else due with the one before it: what sending takes is no gap
 		ln.went = now
 	}
 	ln.left = p.group

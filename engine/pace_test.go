@@ -138,7 +138,10 @@ func TestPaceAgainstTwin(t *testing.T) {
 				if l.Late == Shift {
 					shift = now - origin - p.lines[0].release
 				}
-				went, before = now, release
+				if l.Speed == 0 || k == 0 || p.lines[0].spacing > 0 { // else due at once with the frame before
+					went = now
+				}
+				before = release
 			}
 			behindBefore := p.late
 			p.take(0, now, frames[k].octets)

@@ -356,3 +356,26 @@ func TestXDPSenderPatterns(t *testing.T) {
 		}
 	}
 }
+
+// Frames that are due at once share a flush, and single ones do not wait for others.
+func TestFlushTogether(t *testing.T) {
+	for _, c := range []struct {
+		rate     float64
+		late     Late
+		together int
+		batch    int
+		slip     bool
+	}{
+		{300e3, MakeUp, 0, 1, false}, {300e3, MakeUp, 1, 1, false}, {300e3, MakeUp, 10, 10, true}, {300e3, Shift, 10, 10, false},
+		{300e3, MakeUp, 1000, 64, true}, {3e6, MakeUp, 10, 16, true},
+	} {
+		sc, err := newSchedule(Load{Speed: 1, Passes: 1, Late: c.late}, 1, 1, 100, c.rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc.flushTogether(c.together)
+		if sc.batch != c.batch || (sc.slip > 0) != c.slip {
+			t.Errorf("%+v: %d frames a flush, slip %d", c, sc.batch, sc.slip)
+		}
+	}
+}

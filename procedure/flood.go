@@ -238,11 +238,20 @@ func (m *floodPoint) line() unit.FrameRate {
 	return max(1, unit.FrameRate(math.Floor(float64(rate))))
 }
 
+// floodTries is how often a rate below the tester's ceiling is offered until its trial is
+// valid: a stall of the machine towards the end of a flood cannot be made up.
+const floodTries = 3
+
 // at measures one rate.
-func (m *floodPoint) at(ctx context.Context, rate unit.FrameRate) error {
-	rec, err := m.trial(ctx, "flood", 0, rate, m.effort.flood)
-	if err != nil {
-		return err
+func (m *floodPoint) at(ctx context.Context, rate unit.FrameRate) (err error) {
+	var rec result.Record
+	for n := range floodTries {
+		if rec, err = m.trial(ctx, "flood", n, rate, m.effort.flood); err != nil {
+			return err
+		}
+		if rec.Status != result.Invalid || rate+m.benignRate() > m.ceiling {
+			break
+		}
 	}
 	m.out.Status, m.out.Reason, m.out.Load, m.out.Account = rec.Status, rec.Reason, rec.Load, rec.Account
 	if rec.Status != result.Invalid { // else it says nothing about the box
