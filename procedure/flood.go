@@ -33,6 +33,7 @@ type Flood struct {
 	rate    floodRate
 	benign  offeredRate
 	sources choice
+	sensor  word
 	length  time.Duration
 	may     lossShare
 }
@@ -51,7 +52,7 @@ func newFlood() Procedure {
 	p := &Flood{
 		traffic: newTraffic(forwarding), kind: choice{value: "syn"}, port: count{0, 0, 65535},
 		rate: floodRate{text: "100k", frames: 100e3}, benign: offeredRate{text: "20Mbps", bits: 20e6},
-		sources: choice{fromNetwork, []string{fromNetwork, fromAnywhere}}, may: 0.001,
+		sources: choice{fromNetwork, []string{fromNetwork, fromAnywhere}}, sensor: word{noSensor, wordLetters + "+_."}, may: 0.001,
 	}
 	for _, k := range frame.Floods {
 		p.kind.values = append(p.kind.values, k.Name)
@@ -112,6 +113,7 @@ func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.direction, "direction", "which way both go")
 	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.ip, "ip", "IP version")
+	fs.Var(&p.sensor, "sensor", "`name` of software that captures on the box meanwhile, and counts benign frames: boxdyno list subjects has them; none: none")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` the flood lasts; 0s: as preset says")
 	fs.Var(&p.may, "benign_loss", "`share` of the benign frames that may be lost during the flood")
 	fs.Var(&p.preset, "preset", "quick or standard: how long")
@@ -139,6 +141,9 @@ func (p *Flood) Check(bed *lab.Testbed) error {
 	}
 	if p.length != 0 && (p.length < 100*time.Millisecond || p.length > time.Hour) {
 		return fmt.Errorf("duration %v: want 100ms to 1h, or 0s", p.length)
+	}
+	if err := p.checkSensor(bed); err != nil {
+		return err
 	}
 	if bed != nil && len(bed.Ports) < 2 {
 		return fmt.Errorf("topology %s has one port, and a flood crosses the box", bed.Topology)
@@ -198,6 +203,15 @@ func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	m := &floodPoint{Flood: p, env: env, effort: p.effort(), out: Outcome{Status: result.Passed}}
 	if substituted != "" {
 		m.out.Warnings = append(m.out.Warnings, substituted)
+	}
+	if p.sensor.value != noSensor {
+		s, err := p.capture().software()
+		if err == nil {
+			err = s.Check(ctx, env.Bed.DUT)
+		}
+		if err != nil {
+			return Outcome{}, err
+		}
 	}
 	self, err := m.selfTest(ctx)
 	if err != nil {

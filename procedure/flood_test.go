@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +198,8 @@ func TestFloodChecks(t *testing.T) {
 		"benign 1Mbps":         {"benign": "1Mbps", "frame_size": "1518"},
 		"duration 1ms":         {"duration": "1ms"},
 		"rules 5":              {"rules": "5"},
+		"sensor: subject wolf": {"sensor": "wolf"},
+		"over IPv4 only":       {"sensor": "tcpdump", "ip": "6"},
 	} {
 		p := newFlood()
 		assign(t, p.Flags, set)
@@ -251,6 +254,26 @@ func TestSandboxFlood(t *testing.T) {
 		}
 		if lost := figure(t, o, "benign_lost").Value; lost > others {
 			t.Errorf("%s: %v benign frames were lost, and %v are named: %+v", c.name, lost, others, r.Account.Drops)
+		}
+	}
+}
+
+// A sensor on the box counts the benign frames alone, and all of them.
+func TestSandboxFloodSensor(t *testing.T) {
+	testutil.Privileged(t)
+	if _, err := exec.LookPath("tcpdump"); err != nil {
+		t.Skip("tcpdump is not installed: apt-get install -y tcpdump")
+	}
+	b := newSuiteBench(t, "sandbox", nil)
+	for _, kind := range []string{"syn", "dns"} {
+		o := b.run("flood", map[string]string{"rate": "5k", "duration": "200ms", "sensor": "tcpdump", "service": "filter", "kind": kind})
+		r := floodTrial(t, b, o)
+		// What a stall of the machine lost on the way did not come to the socket.
+		if missed := figure(t, o, "sensor_missed").Value; missed < 0 || missed > float64(r.Account.DroppedAt(result.DUTNIC)) {
+			t.Errorf("%s: %v benign frames were missed of %+v: %v", kind, missed, r.Account, o.Warnings)
+		}
+		if v := figure(t, o, "sensor_seen_ratio").Value; v > 1 || v < 0.5 {
+			t.Errorf("%s: %v of the benign frames were seen", kind, v)
 		}
 	}
 }

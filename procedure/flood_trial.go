@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
 	"strconv"
 	"time"
 
@@ -170,7 +171,13 @@ func (m *floodPoint) trial(ctx context.Context, kind string, n int, rate unit.Fr
 		{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)},
 		{Key: "flood_rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: lasts.String()},
 	}
-	return m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) { return m.flood(ctx, rate, lasts) })
+	return m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		o, err := m.flood(ctx, rate, lasts)
+		if failed, ok := m.broken(err); ok && ctx.Err() == nil {
+			return failed, nil
+		}
+		return o, err
+	})
 }
 
 // flood is the trial itself.
@@ -185,20 +192,34 @@ func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.
 		return Outcome{}, err
 	}
 	m.rig.streams = []engine.Stream{{ID: floodStream, Lane: m.from(), Source: source}}
+	sensor, err := m.sense(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
 	before, tracked := m.table()
 	var s *floodSampler
 	o, sent, seen, err := m.rig.account(ctx, true, func(ctx context.Context) (l engine.Load, sent []engine.TxReport, err error) {
 		s = sampleFlood(ctx, bed, m.rig.meters[0], m.effort.before+lasts+m.effort.after)
 		l = engine.Load{Speed: 1, Passes: 1} // a flood that the tester cannot send takes longer
+		if sensor != nil {
+			defer sensor.run.follow(ctx)()
+		}
 		sent, err = m.rig.tx.Transmit(ctx, l, m.rig.streams...)
 		return l, sent, errors.Join(err, s.stop(ctx))
 	})
 	if err != nil {
+		if sensor != nil {
+			err = errors.Join(err, sensor.point.end(ctx, sensor.run), os.RemoveAll(sensor.dir))
+		}
 		return o, err
 	}
 	after, _ := m.table()
 	e := episode{floodPoint: m, rate: rate, lasts: lasts, source: source, sent: sent[0], seen: seen[0]}
 	e.tell(&o, s)
+	benign := e.counts[frame.BenignBefore] + e.counts[frame.BenignDuring] + e.counts[frame.BenignAfter]
+	if err := sensor.end(ctx, &o, int64(benign), sent[0].Last); err != nil {
+		return o, err
+	}
 	if tracked {
 		o.Values = append(o.Values, trackedValues(after.Since(before))...)
 		if o.Status == result.Failed && o.Account != nil {
@@ -408,6 +429,9 @@ var floodMetrics = []result.Metric{
 	{Name: "benign_latency_before_p99_s", Unit: "s", Better: -1, Help: "one-way delay of benign frames before the flood, sender's program to meter's program, software stamps: 99th percentile"},
 	{Name: "benign_latency_p99_s", Unit: "s", Better: -1, Help: "the same during the flood"},
 	{Name: "flood_cpu_ratio", Unit: "1", Better: -1, Help: "time that the threads which receive the box's frames ran during the flood (threaded NAPI; placement split): 1 is a whole CPU"},
+	{Name: "sensor_seen_ratio", Unit: "1", Better: 1, Help: "share of the benign frames of all phases that the sensor counted"},
+	{Name: "sensor_missed", Unit: "1", Better: -1, Help: "benign frames of all phases that it did not count, whether they came as far as its socket or not"},
+	{Name: "sensor_dropped", Unit: "1", Better: -1, Help: "of them, those that it says were dropped at its socket or by itself"},
 	{Name: "conntrack_entries", Unit: "1", Help: "entries in the box's connection table at the end; where it tracks connections"},
 	{Name: "conntrack_most", Unit: "1", Help: "entries that the table takes (nf_conntrack_max)"},
 	{Name: "conntrack_insert_failed", Unit: "1", Better: -1, Help: "connections that found no place in the table (insert_failed)"},

@@ -32,6 +32,9 @@ type Flood struct {
 	Delay     *Figure `json:"benign_latency_p99_s,omitempty"`
 	Before    *Figure `json:"benign_latency_before_p99_s,omitempty"` // the same, before the flood
 	CPU       *Figure `json:"flood_cpu_ratio,omitempty"`
+	Sensor    string  `json:"sensor,omitempty"` // that listened; "": none
+	Seen      *Figure `json:"sensor_seen_ratio,omitempty"`
+	Missed    *Figure `json:"sensor_missed,omitempty"`
 	Entries   *Figure `json:"conntrack_entries,omitempty"`
 	Most      *Figure `json:"conntrack_most,omitempty"`
 	Failed    *Figure `json:"conntrack_insert_failed,omitempty"`
@@ -56,6 +59,9 @@ func floodOf(p result.Record, trials []result.Record, at func(metric string) *Fi
 		Offered: at("flood_offered_fps"), Forwarded: at("flood_forwarded_fps"), Sent: at("flood_sent"), Arrived: at("flood_arrived"),
 		Load: at("benign_offered_bps"), Delay: at("benign_latency_p99_s"), Before: at("benign_latency_before_p99_s"), CPU: at("flood_cpu_ratio"),
 		Entries: at("conntrack_entries"), Most: at("conntrack_most"), Failed: at("conntrack_insert_failed"), Evicted: at("conntrack_early_drop"),
+	}
+	if name := result.Get(p.Config, "sensor"); name != "none" {
+		f.Sensor, f.Seen, f.Missed = name, at("sensor_seen_ratio"), at("sensor_missed")
 	}
 	for _, t := range trials {
 		if result.Get(t.Config, "trial") == floodProcedure && len(t.KPIs) > 0 {
@@ -86,6 +92,9 @@ func (f *Flood) how() []string {
 	}
 	if f.Sources == "any" {
 		words = append(words, "spoofed")
+	}
+	if f.Sensor != "" {
+		words = append(words, f.Sensor+" listening")
 	}
 	return append(words, f.Benign+" benign")
 }
@@ -126,6 +135,9 @@ func (f *Flood) summary() string {
 		text += "; the box was back within " + seconds(&f.Recovery.Value) + " of its end"
 	default:
 		text += "; the box was back " + seconds(&f.Recovery.Value) + " after it had ended"
+	}
+	if f.Seen != nil {
+		text += fmt.Sprintf("; %s counted %s of the benign frames", f.Sensor, survived(f.Seen.Value))
 	}
 	if f.Borne != nil {
 		text = "bears a " + f.word() + " of " + quantity(f.Borne.Value, "frame/s", f.Borne.Bound) + ": " + text
@@ -213,6 +225,9 @@ func (f *Flood) table(name string) *table {
 			cells = append(cells, "", "")
 		}
 		t.add(cells...)
+	}
+	if f.Seen != nil && f.Missed != nil {
+		t.notes = append(t.notes, note{"note", fmt.Sprintf("%s counted %s of the benign frames of all phases and missed %s", f.Sensor, survived(f.Seen.Value), thousands(int64(f.Missed.Value)))})
 	}
 	if f.Entries != nil && f.Most != nil {
 		text := fmt.Sprintf("the connection table had %s of %s entries at the end", thousands(int64(f.Entries.Value)), thousands(int64(f.Most.Value)))

@@ -73,6 +73,8 @@ func floodRun() (result.Run, []result.Record) {
 	point("filter", "syn", "500k", 1_000_000, 0, 0, policy, quick)
 	late := point("nat", "syn", "500k", 1_000_000, 64_515, 8_673, full, val("flood_recovery_s", "s", 0.0111),
 		val("conntrack_entries", "1", 64_513), val("conntrack_most", "1", 262_144), val("conntrack_insert_failed", "1", 51_004), val("conntrack_early_drop", "1", 0))
+	late.Config = append(late.Config, result.Pair{Key: "sensor", Value: "tcpdump"})
+	late.Values = append(late.Values, val("sensor_seen_ratio", "1", 0.4712), val("sensor_missed", "1", 9_037))
 	late.Status, late.Reason = result.Failed, "11.2 % of 20.0 Mbit/s benign survived a SYN flood of 500 kframe/s (8673 of 9766 frames were lost, and 0.1 % may be)"
 	never := point("route", "dns", "line", 900_000, 899_999, 9_000, full)
 	never.Status, never.Reason = result.Failed, "benign frames were still lost 1s after the flood had ended"
@@ -103,6 +105,9 @@ func TestFloodTables(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, got)
 		}
 	}
+	if !strings.Contains(got, "tcpdump counted 47.1 % of the benign frames of all phases and missed 9 037") {
+		t.Errorf("what the sensor saw is not said:\n%s", got)
+	}
 	if strings.Contains(got, "evicted") {
 		t.Errorf("nothing was evicted:\n%s", got)
 	}
@@ -112,7 +117,7 @@ func TestFloodSummary(t *testing.T) {
 	run, recs := floodRun()
 	for _, c := range []struct{ id, want, cause string }{
 		{"flood/0", "filter, 0 rules: 100 % of 20.0 Mbit/s benign survived a SYN flood of 500 kframe/s, none of which came through; the box was back within 205 µs of its end.", ""},
-		{"flood/2", "nat, 1 flow: 11.2 % of 20.0 Mbit/s benign survived a SYN flood of 500 kframe/s, 6.5 % of which came through; the box was back 11.1 ms after it had ended.", "receive ring"},
+		{"flood/2", "nat, 1 flow: 11.2 % of 20.0 Mbit/s benign survived a SYN flood of 500 kframe/s, 6.5 % of which came through; the box was back 11.1 ms after it had ended; tcpdump counted 47.1 % of the benign frames.", "receive ring"},
 		{"flood/4", "route: 7.8 % of 20.0 Mbit/s benign survived a DNS amplification of 450 kframe/s, 99.9999 % of which came through; the box was not back at the end.", "receive ring"},
 		{"flood/6", "route: bears a UDP flood of 412 kframe/s: 99.97 % of 20.0 Mbit/s benign survived a UDP flood of 412 kframe/s, all of which came through; the box was back within 205 µs of its end.", "receive ring"},
 		{"flood/8", "", "the tester"},

@@ -633,6 +633,9 @@ export interface Flood {
   benign_latency_p99_s?: Figure;
   benign_latency_before_p99_s?: Figure;
   flood_cpu_ratio?: Figure;
+  sensor?: string;
+  sensor_seen_ratio?: Figure;
+  sensor_missed?: Figure;
   conntrack_entries?: Figure;
   conntrack_most?: Figure;
   conntrack_insert_failed?: Figure;
