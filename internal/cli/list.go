@@ -32,7 +32,11 @@ func (a *app) listed(kind string) (out []listed, err error) {
 	switch kind {
 	case "procedures":
 		for _, s := range a.plugins.Procedures {
-			out = append(out, listed{s.Name, s.Doc + " (" + s.Standard + ")", runner.Params(s.New())})
+			doc := s.Doc
+			if s.Standard != "" {
+				doc += " (" + s.Standard + ")"
+			}
+			out = append(out, listed{s.Name, doc, runner.Params(s.New())})
 		}
 	case "topologies":
 		for _, s := range a.plugins.Labs {
