@@ -88,10 +88,15 @@ func newIDSOf(specs []subject.Spec) *IDS {
 	}
 }
 
-// sensing are the names of the subjects that detect.
+// sensing are the names of the subjects that detect by rules that they are given.
 func sensing(specs []subject.Spec) (names []string) {
 	for _, s := range specs {
-		if s.Work == subject.Application {
+		if s.Work != subject.Application {
+			continue
+		}
+		fs := flag.NewFlagSet(s.Name, flag.ContinueOnError)
+		s.New().Flags(fs)
+		if fs.Lookup("rules") != nil {
 			names = append(names, s.Name)
 		}
 	}
@@ -156,6 +161,9 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 	if bed == nil {
 		return nil
 	}
+	if p.capture.value == subject.AFXDP && bed.Topology == "sandbox" {
+		return fmt.Errorf("capture %s: Suricata makes a thread for each combined queue of a port, and a veth has none: use capture=%s", p.capture.value, subject.AFPacket)
+	}
 	if bed.DUT == nil || len(bed.Ports) == 0 || bed.Kind == "memory" {
 		return fmt.Errorf("topology %s: ids listens on a port of a DUT that is a namespace of this machine: use --lab sandbox", bed.Topology)
 	}
@@ -170,12 +178,13 @@ func (p *IDS) listener(rules string) *Capture {
 	c := newCaptureOf(p.specs)
 	c.subject.value, c.size, c.preset, c.rate = p.subject.value, frameSize{mixFlag{typical}}, p.preset, p.rate
 	c.standing, c.patience, c.readiness, c.service = p.standing, p.patience, idsReadiness, "route"
-	if p.capture.value == subject.AFXDP {
-		c.service = lab.Listening
+	filter := idsFilter
+	if p.capture.value == subject.AFXDP { // it sees only what comes in, and has no filter
+		c.service, filter = lab.Listening, ""
 	}
 	c.options = []result.Pair{
 		{Key: "rules", Value: rules}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value},
-		{Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}, {Key: "filter", Value: idsFilter},
+		{Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}, {Key: "filter", Value: filter},
 	}
 	return c
 }
@@ -218,6 +227,9 @@ func (p *IDS) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	set, err := p.writeRules(rules)
 	if err != nil {
 		return Outcome{}, err
+	}
+	if set.Rules == 0 && p.traffic != appMix { // an empty file is no file of rules
+		rules = ""
 	}
 	c := p.listener(rules)
 	s, err := c.software()

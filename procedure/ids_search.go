@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"boxdyno/result"
@@ -34,6 +35,10 @@ func (m *idsPoint) highest(ctx context.Context) error {
 		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
 		return nil
 	}
+	if peak == 0 {
+		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any load tried, or no trial was valid"
+		return nil
+	}
 	s, err := search.Of(m.searching(), unit.FrameRate(top), unit.FrameRate(peak))
 	if err != nil {
 		return err
@@ -61,9 +66,13 @@ func (m *idsPoint) highest(ctx context.Context) error {
 	return m.limit(ctx, s.Limit(seen))
 }
 
-// saw is what the search, whose loads are in bit/s here, is told of a trial.
+// saw is what the search, whose loads are in bit/s here, is told of a trial: whether it
+// keeps up. What it does not see is no frame lost, nor one that it counted late.
 func (m *idsPoint) saw(step search.Step, rec result.Record) search.Seen {
 	now := m.listen.saw(step, rec)
+	if strings.HasSuffix(rec.Reason, keepsUpBlind) && rec.Account.Lost() <= 0 {
+		now.Loss = 0
+	}
 	now.Offered = unit.FrameRate(offeredBits(rec))
 	return now
 }
@@ -120,14 +129,18 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit) error {
 		if err != nil || m.listen.failed != "" {
 			return err
 		}
+		if rec.Status == result.Invalid && i < confirmations-1 {
+			l.Invalid++
+			continue
+		}
 		n++
 		within := rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted)
-		if rec.Status != result.Invalid && !within && i < confirmations-1 {
+		if !within && rec.Status != result.Invalid && i < confirmations-1 {
 			if !doubted {
 				m.listen.warn("the search ended at %v, and a longer trial did not bear that out: %s", unit.BitRate(l.Lower), rec.Reason)
 			}
 			doubted = true
-			l.Upper = unit.FrameRate(rate)
+			l.Upper, l.AtCeiling = unit.FrameRate(rate), false
 			rate *= stepDown
 			continue
 		}
@@ -141,8 +154,8 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit) error {
 			v.Value = rate
 			v.Lo = &rate
 		}
-		v.Bound = result.Exactly
-		if l.AtCeiling {
+		v.Bound = result.Exactly // interval compares with the ceiling in frames
+		if ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean())); l.AtCeiling || ceiling > 0 && rate > ceiling/1.2 {
 			v.Bound = result.AtLeast
 		}
 		fps := value("ids_rate_fps", rate/8/m.listen.mean)

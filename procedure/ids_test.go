@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/lab"
 	"boxdyno/result"
+	"boxdyno/search"
 	"boxdyno/subject"
 	"boxdyno/verdict"
 )
@@ -253,5 +255,49 @@ func TestIDSRefuses(t *testing.T) {
 		if err := p.Check(nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want a sentence with %q", c.set, err, c.want)
 		}
+	}
+}
+
+// What an IDS does not see is no frame that it lost: a search of what it carries goes on.
+func TestIDSSearchIsOfFrames(t *testing.T) {
+	m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{}}
+	rec := result.Record{
+		Status: result.Failed, Reason: "suricata missed 1 of 9 attacks, and lost 0 of 1000 frames: " + keepsUpBlind,
+		Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000},
+		Values: []result.Value{value("frames_lag", 700), value("capture_offered_bps", 4e6)},
+	}
+	if now := m.saw(search.Step{Rate: 4e6}, rec); now.Loss != 0 || now.Offered != 4e6 || !now.Valid {
+		t.Errorf("blind: %+v", now)
+	}
+	rec.Reason = "suricata counted every frame, the last 9 s after it was sent: it does not keep up"
+	if now := m.saw(search.Step{Rate: 4e6}, rec); now.Loss != 0.7 {
+		t.Errorf("behind: %+v", now)
+	}
+}
+
+// What the search found and a longer trial did not bear out is no lower bound.
+func TestIDSLimitIsDoubted(t *testing.T) {
+	trials := 0
+	lost := []int64{50, 0}
+	env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+		n := lost[min(trials, 1)]
+		trials++
+		return result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000 - n}}, nil
+	}}
+	m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{Capture: newCaptureOf(nil), env: env}}
+	if err := m.limit(t.Context(), search.Limit{Lower: 50e6, AtCeiling: true, Clean: 3}); err != nil {
+		t.Fatal(err)
+	}
+	r := result.Record{Values: m.out.Values}
+	v := r.Value("ids_rate_bps")
+	if v == nil || v.Bound != result.Exactly || v.Value >= 50e6 || v.Hi == nil || *v.Hi != 50e6 || trials != 2 {
+		t.Errorf("%+v after %d trials", v, trials)
+	}
+}
+
+// Only what takes rules and tells alerts is an IDS here.
+func TestIDSSubjects(t *testing.T) {
+	if got := sensing(subject.All); !slices.Equal(got, []string{"suricata"}) {
+		t.Errorf("%v", got)
 	}
 }

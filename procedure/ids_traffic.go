@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/netip"
@@ -64,6 +65,9 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration) (*id
 		return nil, err
 	}
 	truth := mix.Truth()
+	if truth.Frames == 0 {
+		return nil, fmt.Errorf("at %v the application mix has no frame within %v: give a higher rate, or a longer duration", rate, d)
+	}
 	t := &idsTraffic{source: mix, passes: 1, frames: truth.Frames, octets: truth.Octets, planted: map[int]int64{}}
 	for i, a := range frame.Alerts() {
 		t.planted[a.SID] = int64(truth.Alerts[i])
@@ -122,7 +126,7 @@ func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration) (*
 	t := &idsTraffic{}
 	frames, octets, err := countPass(ctx, open)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("replay %s: %w", p.traffic, err)
 	}
 	t.passes = max(1, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(octets))))
 	t.frames, t.octets = frames*t.passes, octets*t.passes

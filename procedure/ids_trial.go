@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 	m.idles = true
 	defer func() { m.idles = false }()
 	cfg := slices.Concat([]result.Pair{{Key: "subject", Value: p.subject.value}, {Key: "traffic", Value: p.traffic}, {Key: "attacks", Value: p.attacks.String()},
-		{Key: "flood", Value: p.flood.value}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
+		{Key: "flood", Value: p.flood.value}, {Key: "flood_share", Value: p.share.String()}, {Key: "seed", Value: p.seed.String()}, {Key: "loss", Value: p.loss.String()}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
 	key := "ids-idle"
 	for _, c := range cfg {
 		key += "/" + c.Value
@@ -103,11 +104,18 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 		m.out.Status, m.out.Reason = m.idle.Status, m.idle.Reason
 		return nil
 	}
+	if m.idle.Status == result.Invalid {
+		m.listen.warn("what it detects when idle is not known, for the trial at the idle load is invalid: %s", m.idle.Reason)
+		return nil
+	}
 	if v := m.idle.Value("attacks_detected"); v != nil && m.traffic.planted == nil {
 		m.usual = v.Value / float64(m.traffic.passes)
 	}
 	return nil
 }
+
+// keepsUpBlind ends the reason of a trial that failed for its attacks alone.
+const keepsUpBlind = "it keeps up and does not see"
 
 // told adds what the IDS detected in the trial at hand, and judges it: a share of the
 // frames may be lost, and an IDS that keeps up and does not see is none.
@@ -147,7 +155,7 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 	add("detected_ratio", float64(detected)/float64(planted))
 	if missed := planted - detected; o.Status == result.Passed && missed > max(0, lost) {
 		o.Status = result.Failed
-		o.Reason = fmt.Sprintf("%s missed %d of %d attacks, and lost %d of %d frames: it keeps up and does not see", m.subject.value, missed, planted, max(0, lost), a.Accepted)
+		o.Reason = fmt.Sprintf("%s missed %d of %d attacks, and lost %d of %d frames: %s", m.subject.value, missed, planted, max(0, lost), a.Accepted, keepsUpBlind)
 	}
 	return nil
 }
@@ -159,7 +167,7 @@ func (m *idsPoint) detected(o *Outcome, alerts map[int]int64) (planted, detected
 		for _, n := range alerts {
 			detected += n
 		}
-		planted = int64(m.usual * float64(m.traffic.passes))
+		planted = int64(math.Round(m.usual * float64(m.traffic.passes)))
 		if !m.idles {
 			detected = min(detected, planted)
 		}
