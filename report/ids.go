@@ -94,7 +94,7 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 	}
 	if flood := get("flood"); flood != "" && flood != "none" {
 		share, _ := strconv.ParseFloat(get("flood_share"), 64)
-		s.Traffic += fmt.Sprintf(" with %s flood %.3g %%", flood, share*100)
+		s.Traffic += fmt.Sprintf(" + %s %.3g %%", flood, share*100)
 	}
 	for _, t := range trials {
 		offered := t.Value("capture_offered_bps")
@@ -163,7 +163,7 @@ func (s *IDS) summary() string {
 }
 
 // An idsTables is the tables of ids.
-type idsTables struct{ limit, seen, lost, cost *table }
+type idsTables struct{ limit, seen, lost, cost, loaded *table }
 
 func newIDSTables() idsTables {
 	make := func(title string, cols ...string) *table {
@@ -175,9 +175,11 @@ func newIDSTables() idsTables {
 	}
 	return idsTables{
 		limit: make("IDS: highest load of which hardly a frame is lost (bit/s, frame/s); lowest at which attacks go missing", "found", "interval", "frames", "blind from", notesColumn),
-		seen:  make("IDS: attacks detected, idle and at the load", "offered", "lost", "idle", "detected", "share", notesColumn),
+		seen:  make("IDS: attacks detected, idle and at the load", "offered", "lost", "idle", "detected", notesColumn),
 		lost:  make("Where the lost frames ended", "lost", "before", "kernel", "IDS", "unexplained", notesColumn),
-		cost:  make("What detection costs: CPU a frame, of one CPU, above the empty box; memory, start-up, rules loaded and refused", "a frame", "of one", "above", "memory", "start-up", "loaded", "refused", notesColumn),
+		cost:  make("What detection costs: CPU a frame, of one CPU; memory", "a frame", "of one", "memory", notesColumn),
+
+		loaded: make("Until it detects: time, and rules loaded and refused", "start-up", "loaded", "refused", notesColumn),
 	}
 }
 
@@ -186,7 +188,7 @@ func (t idsTables) add(r Row, notes func(t *table, texts []string) string, own [
 	s := r.IDS
 	load := s.Rate
 	if load == searched {
-		load = "at the limit"
+		load = "limit"
 	}
 	id := []string{s.Subject, s.Rules, s.Traffic, load}
 	if r.Beside != "" {
@@ -204,14 +206,15 @@ func (t idsTables) add(r Row, notes func(t *table, texts []string) string, own [
 		if s.Lost != nil && s.Sent != nil && s.Sent.Value > 0 {
 			lost = percent(s.Lost.Value / s.Sent.Value)
 		}
-		add(t.seen, own, s.Offered.si(""), lost, s.Idle.share(), s.seen(), s.Ratio.share())
+		add(t.seen, own, s.Offered.si(""), lost, s.Idle.share(), s.seen())
 	}
 	if s.Lost != nil && (s.Lost.Value != 0 || s.Unexplained != nil && s.Unexplained.Value != 0) {
 		add(t.lost, nil, s.Lost.whole(), s.Before.whole(), s.Kernel.whole(), s.Own.whole(), s.Unexplained.whole())
 	}
 	if s.Sent != nil {
-		add(t.cost, nil, s.CPU.time(), s.Share.share(), s.Above.time(), s.Memory.si("B"), s.Startup.time(), s.Loaded.whole(), s.Failed.whole())
+		add(t.cost, nil, s.CPU.time(), s.Share.share(), s.Memory.si("B"))
+		add(t.loaded, nil, s.Startup.time(), s.Loaded.whole(), s.Failed.whole())
 	}
 }
 
-func (t idsTables) all() []*table { return []*table{t.limit, t.seen, t.lost, t.cost} }
+func (t idsTables) all() []*table { return []*table{t.limit, t.seen, t.lost, t.cost, t.loaded} }

@@ -141,6 +141,34 @@ describe("the page", () => {
     assert.equal(await (await open(t, "passed")).locator("[data-figure^=study]").count(), 0);
   });
 
+  test("says whether an IDS keeps up and whether it still sees", async (t) => {
+    const page = await open(t, "ids");
+    const { document: doc } = await data(page);
+    const sensed = doc.rows.filter((r) => r.ids);
+    const rows = page.locator("[data-table=ids] tbody tr:not(.note)");
+    assert.equal(await rows.count(), sensed.length);
+    for (const [i, r] of sensed.entries()) {
+      const cells = (await rows.nth(i).locator("td").allTextContents()).map(plain);
+      if (!r.ids.frames_offered) continue; // it is missing
+      const whole = (v) => String(v.value).replace(/\B(?=(\d{3})+$)/g, " ");
+      assert.ok(cells[2].startsWith(whole(r.ids.frames_lost)), `${r.name}: lost ${cells[2]}`);
+      assert.equal(cells[3], `${whole(r.ids.attacks_detected)}${whole(r.ids.attacks_planted)}`, r.name);
+    }
+    assert.match(plain(await page.textContent("main")), /it keeps up and does not see/);
+    // A mark for each load above, and one below; the frame that is lost stands above the foot.
+    const loads = page.locator("[data-figure=ids-loads]");
+    const marks = await loads.locator("title").allTextContents();
+    const every = sensed.flatMap((r) => r.ids.loads ?? []);
+    assert.equal(marks.filter((m) => /attacks detected at/.test(m)).length, every.length);
+    assert.equal(marks.filter((m) => /of the frames lost at/.test(m)).length, every.length);
+    // Without any rule there is still a place on the logarithmic axis.
+    const limits = sensed.filter((r) => r.ids.ids_rate_bps);
+    assert.ok(limits.some((r) => r.ids.rules_loaded.value === 0));
+    const rules = page.locator("[data-figure=ids-rules]");
+    assert.equal(await rules.locator("title").count(), limits.length);
+    for (const figure of [loads, rules]) assert.doesNotMatch(await figure.locator("svg").innerHTML(), /NaN|Infinity/);
+  });
+
   test("passes in words as well as in colour", async (t) => {
     const page = await open(t, "passed");
     assert.match(await page.textContent(".verdict [data-status=passed]"), /passed/);
