@@ -301,3 +301,39 @@ func TestIDSSubjects(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// What a capture loses on its way to the wire is told.
+func TestIDSTellsWhatACaptureLoses(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "long.pcap")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := pcapgo.NewWriterNanos(f)
+	if err := w.WriteFileHeader(1<<16, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	octets := make([]byte, 3000)
+	octets[12] = 8 // IPv4
+	octets[14] = 0x45
+	if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(octets), Length: len(octets)}, octets); err != nil {
+		t.Fatal(err)
+	}
+	p := newIDS().(*IDS)
+	p.traffic = name
+	traffic, err := p.make(t.Context(), 10e6, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer traffic.source.Close()
+	if len(traffic.notes) == 0 || !strings.Contains(strings.Join(traffic.notes, " "), "1 packet") {
+		t.Errorf("%q", traffic.notes)
+	}
+	m := &idsPoint{IDS: p, traffic: traffic, listen: &capturePoint{}}
+	var o Outcome
+	o.Account = &result.Account{Accepted: 1, Received: 1, NotSent: 1}
+	if err := m.told(t.Context(), &o, &sensorRunning{}); err != nil || !strings.Contains(strings.Join(o.Warnings, " "), "long.pcap: 1 packet") {
+		t.Errorf("%q, %v", o.Warnings, err)
+	}
+}

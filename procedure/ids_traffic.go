@@ -24,6 +24,7 @@ type idsTraffic struct {
 	octets  uint64 // theirs, with FCS
 	passes  uint64
 	planted map[int]int64 // attacks by the sid of their rule; nil: none are known
+	notes   []string      // what was changed or left out of a capture
 }
 
 func (t *idsTraffic) mean() float64 { return float64(t.octets) / float64(t.frames) }
@@ -86,7 +87,7 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration) (*id
 		if t.source, err = flooded(mix, nil); err != nil {
 			return nil, err
 		}
-		if t.frames, t.octets, err = countPass(ctx, func() (frame.Source, error) { return flooded(open()) }); err != nil {
+		if t.frames, t.octets, _, err = countPass(ctx, func() (frame.Source, error) { return flooded(open()) }); err != nil {
 			return nil, err
 		}
 	}
@@ -124,12 +125,12 @@ func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration) (*
 		})
 	}
 	t := &idsTraffic{}
-	frames, octets, err := countPass(ctx, open)
+	frames, octets, notes, err := countPass(ctx, open)
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: %w", p.traffic, err)
 	}
 	t.passes = max(1, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(octets))))
-	t.frames, t.octets = frames*t.passes, octets*t.passes
+	t.frames, t.octets, t.notes = frames*t.passes, octets*t.passes, notes
 	t.load = engine.Load{Bits: rate, Passes: t.passes, Unique: t.passes > 1}
 	t.source, err = open()
 	return t, err
@@ -148,20 +149,20 @@ func octetsOf(w *frame.Window) (n uint64) {
 	return n
 }
 
-// countPass runs through a pass of a source: its frames, and their octets with FCS.
-func countPass(ctx context.Context, open func() (frame.Source, error)) (frames, octets uint64, err error) {
+// countPass runs through a pass of a source: its frames, their octets with FCS, and its notes.
+func countPass(ctx context.Context, open func() (frame.Source, error)) (frames, octets uint64, notes []string, err error) {
 	s, err := open()
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, nil, err
 	}
 	defer s.Close()
 	for w := newWindow(); ; w.Reset() {
 		if err := ctx.Err(); err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		end := s.Fill(w)
 		if end != nil && end != io.EOF {
-			return 0, 0, end
+			return 0, 0, nil, end
 		}
 		frames += uint64(w.Len())
 		octets += octetsOf(w)
@@ -170,7 +171,7 @@ func countPass(ctx context.Context, open func() (frame.Source, error)) (frames, 
 		}
 	}
 	if frames == 0 {
-		return 0, 0, errors.New("it has no frames")
+		return 0, 0, nil, errors.New("it has no frames")
 	}
-	return frames, octets, nil
+	return frames, octets, s.Notes(), nil
 }
