@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -124,9 +123,7 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
 	a := o.Account
 	lost := a.Accepted - a.Received
-	for _, n := range m.traffic.notes {
-		o.Warnings = append(o.Warnings, filepath.Base(m.IDS.traffic)+": "+n)
-	}
+	o.Warnings = append(o.Warnings, m.traffic.notes...)
 	if o.Status == result.Failed && lost > 0 && float64(lost) <= m.loss.value*float64(a.Accepted) {
 		o.Warnings = append(o.Warnings, o.Reason)
 		o.Status, o.Reason = result.Passed, ""
