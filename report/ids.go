@@ -19,9 +19,10 @@ import (
 // limit, or at the rate given.
 type IDS struct {
 	Subject string `json:"subject"`
-	Rules   string `json:"rules"`   // in words, beside those of the planted attacks: "1000 generated", "rules.gz"
-	Traffic string `json:"traffic"` // "appmix", or the name of a capture file; with the flood in it
-	Rate    string `json:"rate"`    // as it was given; "search": none was
+	Rules   string `json:"rules"`           // in words, beside those of the planted attacks: "1000 generated", "rules.gz"
+	Traffic string `json:"traffic"`         // "appmix", or the name of a capture file; with the flood in it
+	Flood   string `json:"flood,omitempty"` // kind; "": none
+	Rate    string `json:"rate"`            // as it was given; "search": none was
 	Lasts   string `json:"duration,omitempty"`
 	Ring    string `json:"ring,omitempty"` // frames that a thread's ring has room for
 
@@ -93,6 +94,7 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 		s.Traffic = filepath.Base(s.Traffic)
 	}
 	if flood := get("flood"); flood != "" && flood != "none" {
+		s.Flood = flood
 		share, _ := strconv.ParseFloat(get("flood_share"), 64)
 		s.Traffic += fmt.Sprintf(" + %s %.3g %%", flood, share*100)
 	}

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,9 +132,7 @@ func (s *IDS) say(have map[string]string) {
 		return
 	}
 	have["subject"], have["rate"], have["duration"], have["traffic"], have["ring"] = s.Subject, s.Rate, s.Lasts, s.Traffic, s.Ring
-	if !strings.Contains(s.Traffic, " flood ") {
-		have["flood"] = "none"
-	}
+	have["flood"] = cmp.Or(s.Flood, "none")
 	if n, generated := strings.CutSuffix(s.Rules, " generated"); generated {
 		have["rules"] = n
 	}

@@ -588,6 +588,7 @@ export interface IDS {
   subject: string;
   rules: string;
   traffic: string;
+  flood?: string;
   rate: string;
   duration?: string;
   ring?: string;

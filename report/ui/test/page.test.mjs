@@ -497,6 +497,7 @@ describe("the page", () => {
     }
     const block = page.locator(".figure").filter({ has: page.locator("[data-figure=services]") });
     await block.locator("summary").click();
+    await block.locator("table.data tbody tr").first().waitFor();
     assert.ok((await block.locator("table.data tbody tr").count()) >= 7);
     for (const select of await page.locator("select").all()) assert.ok((await select.evaluate((e) => e.labels[0]?.textContent.trim())).length > 0);
   });
