@@ -24,7 +24,7 @@ import (
 //
 // "even" is rounded down by its driver, "fixed" refuses, "absent" is not there, "odd"
 // takes half of what it is asked and then fails; "queues" resets "mask" on the side,
-// as channels do with rps.
+// as channels do with rps; "pair" is set one after the other.
 
 type crash struct{ step int }
 
@@ -48,7 +48,7 @@ type simFile struct {
 
 func newMachine() *machine {
 	return &machine{
-		values: map[string]string{"a": "1", "b": "2", "c": "3", "even": "4", "fixed": "5", "odd": "7", "queues": "1", "mask": "9"},
+		values: map[string]string{"a": "1", "b": "2", "c": "3", "even": "4", "fixed": "5", "odd": "7", "queues": "1", "mask": "9", "pair": "8"},
 		files:  map[string]*simFile{}, writes: map[int]bool{}, pid: 100, dead: map[int]bool{}, boot: "first",
 	}
 }
@@ -106,6 +106,11 @@ func (m *machine) knob(name string) Spec {
 				}
 			case "queues":
 				m.values["mask"] = "0"
+				m.tick()
+			case "pair":
+				first, _ := eachOf(v, "x-0")
+				second, _ := eachOf(m.values[name], "x-1")
+				m.values[name] = uniform([]string{"x-0=" + first, "x-1=" + second})
 				m.tick()
 			}
 			m.values[name] = v
@@ -335,7 +340,7 @@ func (m *machine) texts() (out []string) {
 // applies something else on top of what the first one's Recover put back.
 func TestRandomCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		knobs := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "even", "fixed", "odd", "queues", "absent", "mask"}), 1, 6, rapid.ID).Draw(t, "knobs")
+		knobs := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "even", "fixed", "odd", "queues", "absent", "mask", "pair"}), 1, 6, rapid.ID).Draw(t, "knobs")
 		m := newMachine()
 		want := maps.Clone(m.values)
 		for life := range rapid.IntRange(1, 4).Draw(t, "lives") {

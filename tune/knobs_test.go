@@ -77,6 +77,11 @@ func TestUniform(t *testing.T) {
 	if v, ok := eachOf("rx-0=1 rx-1=2", "rx-2"); ok {
 		t.Error(v)
 	}
+	for v, want := range map[string]bool{"rx-0=1 rx-1=2": true, "rx-0=2 rx-1=1": true, "rx-0=1 rx-1=3": false, "3": false} {
+		if got := mixed(v, "1", "2"); got != want {
+			t.Errorf("%q is mixed of 1 and 2: %v", v, got)
+		}
+	}
 }
 
 // A feature's text says what it is and what was asked for, and goes back to it.

@@ -166,6 +166,23 @@ func eachOf(value, name string) (string, bool) {
 	return "", false
 }
 
+// mixed says whether a value of several is one's here and the other's there: what a
+// process leaves that dies while it writes them.
+func mixed(value, one, other string) bool {
+	if !strings.Contains(value, "=") {
+		return false
+	}
+	for _, w := range strings.Fields(value) {
+		name, v, _ := strings.Cut(w, "=")
+		a, here := eachOf(one, name)
+		b, there := eachOf(other, name)
+		if !(here && v == a || there && v == b) {
+			return false
+		}
+	}
+	return true
+}
+
 // maskLike writes a mask as the kernel does: groups of 32 bits, as wide as like is.
 func maskLike(asked, like string) (string, error) {
 	groups := strings.Split(like, ",")

@@ -114,6 +114,7 @@ func (t *Tuner) restore(ctx context.Context, e entry, how Revert) (note string, 
 	if err == nil {
 		now, err = spec.Read(ctx, site)
 	}
+	others := !e.Beside && e.got != nil && now != *e.got && !mixed(now, e.Old, *e.got)
 	switch {
 	case gone(err):
 		return "dropped, for " + err.Error(), false, nil
@@ -123,11 +124,11 @@ func (t *Tuner) restore(ctx context.Context, e entry, how Revert) (note string, 
 		return "", false, err
 	case now == e.Old:
 		return "", false, nil
-	case !e.Beside && e.got != nil && now != *e.got && how.Keep:
+	case others && how.Keep:
 		return fmt.Sprintf("left at %s, as somebody else has set it; it had been %s", now, e.Old), true, nil
-	case !e.Beside && e.got != nil && now != *e.got && !how.Force:
+	case others && !how.Force:
 		return "", false, fmt.Errorf("%w from %s to %s, and it stays so; it had been %s (tune revert --force puts that back, --keep leaves it)", ErrChanged, *e.got, now, e.Old)
-	case !e.Beside && e.got != nil && now != *e.got:
+	case others:
 		note = fmt.Sprintf("put back to %s, though somebody else had set it to %s", e.Old, now)
 	}
 	if err := spec.Write(ctx, site, e.Old); err != nil {
