@@ -85,10 +85,7 @@ func TestFloodOfASmallBox(t *testing.T) {
 // frame of the flood is named.
 func TestFloodThatRulesStop(t *testing.T) {
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "100000"})
-	wire, ok := b.bed.Engine.(*engine.Memory)
-	if !ok {
-		t.Fatalf("%T", b.bed.Engine)
-	}
+	wire := b.bed.Engine.(loggedBackend).Backend.(*engine.Memory)
 	serve := b.bed.Serve
 	b.bed.Serve = func(ctx context.Context, s lab.Service) error {
 		err := serve(ctx, s)

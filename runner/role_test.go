@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"boxdyno/examples"
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
 
@@ -208,6 +209,7 @@ standard: {plan: {procedures: [{use: capture, rate: "line:{link_rate}", duration
 
 // What is not installed is left out and named, unless nothing else is left.
 func TestInstalled(t *testing.T) {
+	testutil.Privileged(t)
 	t.Setenv("PATH", t.TempDir())
 	p, err := Parse("p", []byte("procedures: [{use: capture, subject: [af_packet, tcpdump]}, {use: capture, subject: [dumpcap, tshark]}, {use: capture, subject: tcpdump}]"))
 	if err != nil {
