@@ -11,7 +11,8 @@ import (
 )
 
 // A Limit is what a history says of a goal. Its rates are offered (measured)
-// ones. A trial is lossy here when it lost more than the goal allows, else clean.
+// ones; but where the tester stood still amid a lossy trial of a strict goal, that which
+// was asked for. A trial is lossy here when it lost more than the goal allows, else clean.
 type Limit struct {
 	Goal Goal
 	// Lower is the relevant lower bound; 0: none. Of a strict goal: the highest

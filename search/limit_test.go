@@ -127,6 +127,32 @@ func TestRecurringLoss(t *testing.T) {
 	}
 }
 
+// A trial that lost lost at the load that was asked for, though the tester, which stood
+// still amid it, offered less: it is no witness against a load that others carried. (Of
+// a shaper of 100 Mbit/s; a lower bound of 25,847 would be 0.7 % too low.)
+func TestLostAtTheLoadAsked(t *testing.T) {
+	s := start(t, "quick", 31113, 24890)
+	var h []Seen
+	for _, x := range []struct {
+		rate, offered        unit.FrameRate
+		lost, accepted, late float64
+	}{
+		{24890, 24893, 0, 3734, 319}, {25014, 25020, 0, 3753, 0}, {26015, 26020, 0, 3903, 2}, {31113, 31113, 761, 4667, 32},
+		{26092, 26093, 8, 3914, 118}, {26092, 26093, 8, 3914, 7}, {25987, 25993, 0, 3899, 111}, {25987, 25993, 0, 3899, 0},
+		{26091, 26093, 8, 3914, 144}, {26091, 25847, 0, 3877, 99}, {26091, 26093, 8, 3914, 7}, {26090, 26093, 8, 3914, 2},
+		{26089, 26093, 8, 3914, 51}, {26088, 26093, 7, 3914, 122}, {26088, 26093, 9, 3914, 343}, {26088, 26047, 1, 3907, 1612},
+		{26088, 26093, 7, 3914, 1}, {26203, 26207, 25, 3931, 0}, {26203, 25993, 18, 3899, 59}, {25987, 25993, 0, 3899, 30},
+	} {
+		h = append(h, Seen{
+			Step: Step{x.rate, s.Goals[0].Final}, Offered: x.offered, Valid: true,
+			Loss: unit.LossRatio(x.lost / x.accepted), Doubt: unit.LossRatio(x.late / 8 / x.accepted),
+		})
+	}
+	if l := s.Limit(h); l.Lower != 25993 || l.Upper != 26093 {
+		t.Errorf("%+v, want 25993 to 26093", l)
+	}
+}
+
 // The example of RFC 9971, appendix C: what six sets of trials at one load make
 // of it. In points 5 and 6 the fourth goal's ratios, 42.9 % and 27.3 %, are above
 // its exceed ratio of 20 %, which by section 6.1 is an upper bound; the draft's

@@ -200,16 +200,21 @@ func (g Goal) relevant(v view, r rung) (lo, hi unit.FrameRate) {
 
 // told is history with those trials invalid that do not tell g whether the box
 // lost more than it may: it lost more, but no more than disturbances may have cost,
-// unless such a loss recurs. A clean trial of a strict goal that was offered less
-// than was asked for tells of no more.
+// unless such a loss recurs. A trial of a strict goal that was offered less than was
+// asked for, for the tester stood still amid it, tells of no more where it was clean;
+// where it lost, it lost at the load that was asked for.
 func (g Goal) told(history []Seen) []Seen {
 	out := slices.Clone(history)
 	for i, t := range out {
 		switch {
 		case g.Lossy > 0 && t.Valid && !g.lost(t) && float64(t.Offered) < float64(t.Rate)*(1-g.shy(history, t)):
 			out[i].Rate = t.Offered // clean at another load
-		case !g.lost(t) || t.Loss-t.Doubt > g.Loss:
-		case g.recurs(history, t): // at the load that was asked for, not at less that a disturbance left
+		case !g.lost(t):
+		case t.Loss-t.Doubt > g.Loss:
+			if g.Lossy > 0 && float64(t.Offered) < float64(t.Rate)*(1-g.Width/4) {
+				out[i].Offered = t.Rate
+			}
+		case g.recurs(history, t):
 			out[i].Offered = max(t.Offered, t.Rate)
 		default:
 			out[i].Valid = false
