@@ -66,7 +66,7 @@ var (
 
 // Presets are the presets by name.
 var Presets = []Preset{
-	{Name: "quick", Goals: []Goal{ndr(quick), pdr(0.001, quickPDR), pdr(0.005, quickPDR)}, Trials: 17,
+	{Name: "quick", Goals: []Goal{ndr(quick), pdr(0.001, quickPDR), pdr(0.005, quickPDR)}, Trials: 20,
 		Deviation: "the highest load without loss is searched in trials of 0.15 s and confirmed by 3 of them, not by one of 60 s (RFC 2544 section 24)"},
 	{Name: "standard", Goals: []Goal{ndr(standard), pdr(0.001, standardPDR), pdr(0.005, standardPDR)}, Trials: 36,
 		Deviation: "the highest load without loss is searched in trials of 3.75 s and longer and confirmed by 2 trials of 60 s (RFC 2544 section 24 asks for one)"},
