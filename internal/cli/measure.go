@@ -21,6 +21,7 @@ import (
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
+	"boxdyno/store"
 	"boxdyno/unit"
 )
 
@@ -353,6 +354,14 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 			err = errors.New("interrupted")
 		}
 		return &failure{exit, fmt.Errorf("%w; finished trials are kept, and boxdyno run --resume %s goes on", err, s.dir)}
+	}
+	if sampled(s.dir) { // of an earlier part, too
+		name := filepath.Join(s.dir, store.ParquetFile)
+		if _, perr := store.WriteParquet(s.dir, name); perr != nil {
+			a.note("! %v; the samples are in %s", perr, result.TelemetryFile)
+		} else if perr := s.owner.give(name); perr != nil {
+			a.note("! %v", perr)
+		}
 	}
 	d := report.Summarize(run, recs)
 	if err := a.print(d, f.json); err != nil {

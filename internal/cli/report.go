@@ -21,6 +21,7 @@ import (
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
+	"boxdyno/store"
 )
 
 // formats are the kinds of file that report writes, by extension.
@@ -79,16 +80,21 @@ func (a *app) report() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Render runs as text, HTML, Markdown, CSV, JSON or Go benchmark lines",
+		Short: "Render runs as text, HTML, Markdown, CSV, JSON, Go benchmark lines or Parquet",
 		Long: `Report renders finished or broken-off runs. RUN is a run's folder, its name at the
 default place, or last. It needs no root and works on any machine. Of several runs,
 JSON is one object a line; a page shows one run. FILE.bench is in the Go benchmark
-format, which benchstat reads.`,
+format, which benchstat reads. FILE.parquet is the telemetry of one run, which a
+finished run holds already.`,
 		Example: `  boxdyno report last
   boxdyno report last -o page.html
-  boxdyno report runs/a runs/b -o -`,
+  boxdyno report runs/a runs/b -o -
+  boxdyno report runs/killed -o telemetry.parquet`,
 		Args: needs("RUN...", "give a run's folder or its name, or last"),
 		RunE: do(func(_ context.Context, args []string) error {
+			if strings.EqualFold(filepath.Ext(out), parquetExt) {
+				return a.samples(args, out)
+			}
 			ext := ".txt"
 			if asJSON {
 				ext = ".json"
@@ -121,10 +127,40 @@ format, which benchstat reads.`,
 			return writeFile(out, sudoer(), b.Bytes())
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .bench or .txt; - is standard output")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .bench, .txt or .parquet; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
 	exclusive(cmd, "output", "json")
 	return cmd
+}
+
+// parquetExt is not among formats: it is of the samples, not of the results.
+const parquetExt = ".parquet"
+
+// samples writes the telemetry of a run.
+func (a *app) samples(names []string, out string) error {
+	if len(names) > 1 {
+		return &runner.PlanError{Err: errors.New("a Parquet file holds one run: make one for each")}
+	}
+	dir, err := findRun(names[0])
+	if err != nil {
+		return &runner.PlanError{Err: err}
+	}
+	cut, err := store.WriteParquet(dir, out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !sampled(dir):
+		return fmt.Errorf("%s has no telemetry: the run was made without, or ended before the first sample", dir)
+	case err != nil:
+		return err
+	case cut:
+		a.note("! the telemetry lacks its end: the run was killed, or still goes on")
+	}
+	return sudoer().give(out)
+}
+
+// sampled says whether the run in dir has telemetry.
+func sampled(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, result.TelemetryFile))
+	return err == nil
 }
 
 // openRun reads a run by its folder, its name, or last.

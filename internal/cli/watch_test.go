@@ -20,6 +20,7 @@ import (
 
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
+	"boxdyno/store"
 	"boxdyno/runner"
 	"boxdyno/telemetry"
 	"boxdyno/unit"
@@ -212,8 +213,17 @@ func TestKilledRunKeepsTelemetry(t *testing.T) {
 		t.Errorf("the telemetry ends at %.1f s, the run at %.1f s", float64(last)/1e9, float64(end)/1e9)
 	}
 
+	parquet := filepath.Join(dir, store.ParquetFile)
+	if _, err := os.Stat(parquet); err == nil {
+		t.Error("a run that was killed is written as if it were finished")
+	}
+	out, err := exec.CommandContext(ctx, "boxdyno", "report", dir, "-o", filepath.Join(t.TempDir(), "killed.parquet")).CombinedOutput()
+	if err != nil {
+		t.Errorf("a killed run's samples: %v\n%s", err, out)
+	}
+
 	again := exec.CommandContext(ctx, "boxdyno", "run", "--resume", dir, "--quiet")
-	out, err := again.CombinedOutput()
+	out, err = again.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || !slices.Contains([]int{exitFailed, exitInvalid}, exit.ExitCode())) {
 		t.Fatalf("resumed: %v\n%s", err, out)
@@ -221,6 +231,9 @@ func TestKilledRunKeepsTelemetry(t *testing.T) {
 	run, recs, err := result.Open(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if info, err := os.Stat(parquet); err != nil || info.Size() < 1000 {
+		t.Errorf("a finished run's samples: %v, %v", info, err)
 	}
 	if len(run.Telemetry) != 2 || run.Telemetry[1].Samples == 0 {
 		t.Errorf("the header says of telemetry %+v", run.Telemetry)
