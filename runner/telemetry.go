@@ -240,6 +240,13 @@ func allowedCPUs() (cpus []int) {
 	return cpus
 }
 
+// Start starts telemetry of bed as a run does: of its namespaces, on the CPUs where it
+// disturbs least. What w says stands in o's place.
+func (w Watching) Start(ctx context.Context, bed *lab.Testbed, o telemetry.Options) (*telemetry.Sampler, error) {
+	o.Names, o.Rate, o.CPUs = w.Collectors, w.Rate, samplerCPUs(bed, allowedCPUs())
+	return telemetry.Start(ctx, &telemetry.Machine{Spaces: spaces(bed), Ask: w.Ask()}, o)
+}
+
 // telemetryEvery is what SIGKILL loses of telemetry at most.
 const telemetryEvery = time.Second
 
@@ -251,8 +258,8 @@ func (x *execution) watch(ctx context.Context) error {
 	}
 	var header error
 	written := make(chan struct{}) // the header
-	s, err := telemetry.Start(ctx, &telemetry.Machine{Spaces: spaces(x.bed), Ask: w.Ask()}, telemetry.Options{
-		Specs: x.o.Catalogue.Collectors, Names: w.Collectors, Rate: w.Rate, CPUs: samplerCPUs(x.bed, allowedCPUs()),
+	s, err := w.Start(ctx, x.bed, telemetry.Options{
+		Specs:  x.o.Catalogue.Collectors,
 		Origin: x.origin, Start: x.run.Start, Known: x.run.Series, Every: telemetryEvery, Warn: x.later,
 		Write: func(lines []byte) error {
 			<-written

@@ -49,7 +49,7 @@ var table = map[string]string{
 	"internal/cli":      "unit host result frame engine lab ledger runner subject telemetry report report/tui store examples internal/yaml tune",
 	"cmd/boxdyno":       "internal/cli subject",
 	"internal/bench":    "unit host stat frame engine lab internal/netns",
-	"internal/prove":    "unit result report search stat verdict internal/netns internal/snapshot",
+	"internal/prove":    "unit host result frame engine lab report runner search stat telemetry verdict internal/netns internal/snapshot",
 	"internal/boards":   "result internal/boards/job",
 	"script/testcount":  "",
 
