@@ -101,7 +101,7 @@ func (l *Local) Run(ctx context.Context, stdin string, argv ...string) ([]byte, 
 }
 
 // packages says which Debian package has a program that is not named like it.
-var packages = map[string]string{"nft": "nftables"}
+var packages = map[string]string{"nft": "nftables", "ip": "iproute2"}
 
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)

@@ -41,6 +41,7 @@ type Capture struct {
 	burst   count
 	buffer  count
 	method  choice
+	sender  choice
 	window  time.Duration
 	preset  choice
 	search  choice
@@ -78,7 +79,7 @@ func newCaptureOf(specs []subject.Spec) *Capture {
 		subject: word{value: "tcpdump", letters: wordLetters + "+_."},
 		payload: count{0, 0, mostPayload}, rate: offeredRate{text: searchRate},
 		packets: count{0, 0, mostPackets}, burst: count{0, 0, mostBurst}, buffer: count{0, 0, 1 << 30},
-		method: choice{methodOurs, []string{methodOurs, methodPublished}},
+		method: choice{methodOurs, []string{methodOurs, methodPublished}}, sender: choice{generatorEngine, []string{generatorEngine, generatorIperf3}},
 		preset: choice{"quick", presets}, search: choice{asPreset, append([]string{asPreset}, search.Names()...)},
 		specs: specs, service: lab.Listening, readiness: readyPatience,
 		standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
@@ -115,6 +116,7 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.buffer, "buffer", "`octets` of the subject's capture buffer; 0: as it is by default")
 	fs.Var(&p.method, "method", "ours: the whole process tree while there was work; published: the main process over a fixed window too, as the published study has it")
 	fs.DurationVar(&p.window, "window", p.window, "method published: how `long` the process is watched, from the first frame on; 0s: 50s")
+	fs.Var(&p.sender, "generator", "what sends: the engine, or iperf3, as in the published study: at a rate, with payload_size")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest rate is found; preset: the search of the preset's name")
 }
@@ -178,6 +180,9 @@ func (p *Capture) software() (subject.Subject, error) {
 	if p.file != "" {
 		err = errors.Join(err, set("file", p.file))
 	}
+	if p.sender.value == generatorIperf3 {
+		err = errors.Join(err, set("filter", iperfFilter))
+	}
 	for _, o := range p.options {
 		err = errors.Join(err, set(o.Key, o.Value))
 	}
@@ -204,6 +209,9 @@ func (p *Capture) Check(bed *lab.Testbed) error {
 		return fmt.Errorf("rate %s: it is of UDP payload: give payload_size", &p.rate)
 	}
 	if err := p.checkPublished(); err != nil {
+		return err
+	}
+	if err := p.checkIperf3(bed); err != nil {
 		return err
 	}
 	if _, err := p.software(); err != nil {
@@ -236,6 +244,24 @@ func (p *Capture) checkPublished() error {
 	}
 	if need := p.loadOf(p.framesPerSecond()); p.watched() < lasts(need) {
 		return fmt.Errorf("window %v: the frames take %v to send", p.watched(), lasts(need).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// checkIperf3 says what generator iperf3 does not allow.
+func (p *Capture) checkIperf3(bed *lab.Testbed) error {
+	const name = "generator " + generatorIperf3
+	switch {
+	case p.sender.value != generatorIperf3:
+		return nil
+	case p.payload.value == 0:
+		return fmt.Errorf("%s: give payload_size", name)
+	case p.rate.searched():
+		return fmt.Errorf("%s: its pace is not exact enough for a search: give a rate", name)
+	case p.burst.value > 1:
+		return fmt.Errorf("%s: burst %d: its own are all that it sends", name, p.burst.value)
+	case bed != nil && bed.Topology != "sandbox":
+		return fmt.Errorf("%s: it needs the sandbox, whose ports are nobody else's", name)
 	}
 	return nil
 }
@@ -389,6 +415,7 @@ var captureMetrics = slices.Concat([]result.Metric{
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
 	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames counted a second at twice the rate at which the search ended"},
 }, captureTrialMetrics, []result.Metric{
+	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames that left the tester's port beside its datagrams, which are its control connection's; they are neither offered nor counted"},
 	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
 	{Name: "main_memory_bytes", Unit: "B", Better: -1, Help: "method published: most memory that the main process alone had (VmHWM)"},
 })

@@ -91,6 +91,9 @@ func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.
 	add("capture_offered_fps", float64(sent.Offered))
 	add("capture_offered_bps", float64(unit.L2(sent.Offered, m.meanSize())))
 	add("frames_offered", float64(a.Accepted))
+	if m.iperf3 != nil {
+		add("control_frames", float64(m.iperf3.beside(a)))
+	}
 	add("frames_counted", float64(a.Received))
 	if n, ok := c.atEnd(d.end); ok {
 		add("frames_at_end", float64(n))

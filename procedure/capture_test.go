@@ -191,6 +191,11 @@ func captureRun(t *testing.T, bed *lab.Testbed, s *fakeSniffer, set map[string]s
 	p.standing, p.patience = 300*time.Millisecond, time.Second // it tells its count at once
 	assign(t, p.Flags, map[string]string{"subject": "sniffer"})
 	assign(t, p.Flags, set)
+	return captureAs(t, bed, p)
+}
+
+func captureAs(t *testing.T, bed *lab.Testbed, p *Capture) (Outcome, []result.Record, error) {
+	t.Helper()
 	if err := p.Check(bed); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ type capturePoint struct {
 	effort  captureEffort
 	ceiling unit.FrameRate
 	tx      engine.Transmitter
+	iperf3  *iperf3 // in tx's place for a load; nil: tx sends it
 	book    *ledger.Book
 	dut     host.Port // that the subject listens to
 	stream  engine.Stream
@@ -94,6 +95,11 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 	if m.tx, err = bed.Engine.OpenTransmitter(ctx, []host.Port{bed.Ports[0].Port}, bed.TesterCPU); err != nil {
 		return err
 	}
+	if m.sender.value == generatorIperf3 {
+		if m.iperf3, err = newIperf3(ctx, bed, m.payload.value); err != nil {
+			return err
+		}
+	}
 	// Bare: the tracepoint would see every frame that ends after the subject.
 	if m.book, err = ledger.OpenBare([]ledger.Path{path}, bed.Sources...); err == nil {
 		m.book.Settle = effortOf(m.preset.value).settle
@@ -107,6 +113,9 @@ func (m *capturePoint) close() (err error) {
 	}
 	if m.tx != nil {
 		err = m.tx.Close()
+	}
+	if m.iperf3 != nil {
+		err = errors.Join(err, m.iperf3.close())
 	}
 	if bed := m.env.Bed; bed.Serve != nil { // leave the port as it was
 		err = errors.Join(err, bed.Serve(context.Background(), lab.Service{Kind: "route", Flows: 1}))
@@ -135,12 +144,15 @@ func (m *capturePoint) loadWords(l engine.Load) []result.Pair {
 
 // empty measures once a run what the load costs the box while nobody listens.
 func (m *capturePoint) empty(ctx context.Context, l engine.Load) error {
+	return m.emptyAs(ctx, append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, m.loadWords(l)...), l)
+}
+
+// emptyAs is empty of a load that cfg identifies in the run.
+func (m *capturePoint) emptyAs(ctx context.Context, cfg []result.Pair, l engine.Load) error {
 	m.emptied = -1
-	bed := m.env.Bed
-	if len(bed.Threads) == 0 {
+	if len(m.env.Bed.Threads) == 0 {
 		return nil // its work cannot be told from the tester's
 	}
-	cfg := append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, m.loadWords(l)...)
 	key := "empty-box"
 	for _, p := range cfg {
 		key += "/" + p.Value
@@ -155,6 +167,9 @@ func (m *capturePoint) empty(ctx context.Context, l engine.Load) error {
 			if t.Place == result.DUTNIC && t.Link == m.dut.Name && strings.HasSuffix(t.From, " rx_packets") {
 				a.Received = t.N
 			}
+		}
+		if m.iperf3 != nil {
+			a.Received -= m.iperf3.beside(a)
 		}
 		settleAccount(a, nil)
 		o.Status, o.Ceiling = result.Passed, m.ceiling
@@ -182,12 +197,11 @@ func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx c
 		return o, sent, err
 	}
 	watch := start(m.env.Bed)
-	reports, err := m.tx.Transmit(ctx, l, m.stream)
+	sent, err = m.transmit(ctx, l)
 	watch.stop()
 	if err != nil {
 		return o, sent, err
 	}
-	sent = reports[0]
 	if err := after(ctx, sent.Last, int64(sent.Accepted)); err != nil {
 		return o, sent, err
 	}
@@ -207,6 +221,17 @@ func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx c
 	o.Phases = []result.Phase{{Name: "traffic", Begin: sent.First, End: max(sent.Last, sent.First+1)}}
 	watch.tell(ctx, &o, sent.First, o.Phases[0].End)
 	return o, sent, nil
+}
+
+func (m *capturePoint) transmit(ctx context.Context, l engine.Load) (engine.TxReport, error) {
+	if m.iperf3 != nil {
+		return m.iperf3.transmit(ctx, l)
+	}
+	reports, err := m.tx.Transmit(ctx, l, m.stream)
+	if err != nil {
+		return engine.TxReport{}, err
+	}
+	return reports[0], nil
 }
 
 // settleAccount makes a the subject's account: what ended before its socket is lost to

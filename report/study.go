@@ -83,7 +83,8 @@ func studiedOf(recs []result.Record) (s studied, ok bool) {
 	s.packets, _ = strconv.Atoi(get("packets"))
 	text, payload := strings.CutPrefix(get("rate"), "payload:")
 	rate, err := unit.ParseBitRate(text)
-	if err != nil || s.payload == 0 || !payload && s.method != methodPublished {
+	ours := s.method != methodPublished
+	if err != nil || s.payload == 0 || ours && (!payload || get("generator") == "iperf3") {
 		return s, false
 	}
 	s.mbit = float64(rate) / 1e6

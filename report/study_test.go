@@ -142,6 +142,28 @@ func TestStudyWhy(t *testing.T) {
 	}
 }
 
+// What iperf3 sends beside its datagrams is told where it was measured; by our method
+// it is no point of the study.
+func TestStudyOfIperf3(t *testing.T) {
+	run, recs := studyRun()
+	if why := strings.Join(Summarize(run, recs).Study.Why, "\n"); !strings.Contains(why, "Here no frame but the engine's is counted.") {
+		t.Error(why)
+	}
+	for i := range recs {
+		recs[i].Config = append(slices.Clone(recs[i].Config), result.Pair{Key: "generator", Value: "iperf3"})
+		recs[i].Values = append(slices.Clone(recs[i].Values), result.Value{Metric: "control_frames", Unit: "1", Value: 15})
+	}
+	s := Summarize(run, recs).Study
+	if why := strings.Join(s.Why, "\n"); !strings.Contains(why, "Here iperf3 sent 15 frames beside its datagrams (15 to 15), and none of them is counted.") {
+		t.Error(why)
+	}
+	for _, p := range s.Panels[0].Points {
+		if p.Kind == kindOurs {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
 // Without a point by the published method there is nothing to lay beside.
 func TestNoStudy(t *testing.T) {
 	run, recs := studyRun()

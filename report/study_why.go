@@ -46,7 +46,7 @@ func whyTheyDiffer(d Document, all []studied) (why []string) {
 	for _, subject := range subjects {
 		why = append(why, lateOf(subject, of(subject))...)
 	}
-	why = append(why, controlPackets(subjects)...)
+	why = append(why, controlPackets(subjects, all)...)
 	why = append(why, boards(d, all)...)
 	return why
 }
@@ -152,8 +152,9 @@ func lateOf(subject string, points []studied) []string {
 	return []string{s}
 }
 
-// controlPackets is how many packets more than were asked for the study counted.
-func controlPackets(subjects []string) []string {
+// controlPackets is how many packets more than were asked for the study counted, and
+// what is known of them here.
+func controlPackets(subjects []string, all []studied) []string {
 	var more []float64
 	for _, subject := range subjects {
 		for _, f := range reference.Of("capture_fixed_count", cmp.Or(publishedAs[subject], subject)) {
@@ -165,8 +166,12 @@ func controlPackets(subjects []string) []string {
 	if len(more) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("The study counts %.0f packets more than were asked for (%.0f to %.0f, where it counts all): iperf3's control connection is among them. Here no frame but the engine's is counted.",
-		middle(more), slices.Min(more), slices.Max(more))}
+	here := "no frame but the engine's is counted"
+	if control := each(all, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, "control_frames") }); len(control) > 0 {
+		here = fmt.Sprintf("iperf3 sent %.0f frames beside its datagrams (%.0f to %.0f), and none of them is counted", middle(control), slices.Min(control), slices.Max(control))
+	}
+	return []string{fmt.Sprintf("The study counts %.0f packets more than were asked for (%.0f to %.0f, where it counts all): iperf3's control connection is among them. Here %s.",
+		middle(more), slices.Min(more), slices.Max(more), here)}
 }
 
 // boards is how the main process's share of CPU here compares with the published one.

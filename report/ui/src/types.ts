@@ -63,6 +63,7 @@ export interface Record {
   dut?: DUTWork;
   digests?: Digest[];
   usage?: Usage[];
+  alerts?: Alert[];
   settings?: KnobSetting[];
   warnings?: string[];
   environment: number;
@@ -351,6 +352,12 @@ export interface Usage {
   peak_memory_bytes?: number;
   processes?: number;
   source: string;
+}
+
+export interface Alert {
+  rule: number;
+  planted?: number;
+  raised: number;
 }
 
 export interface KnobSetting {

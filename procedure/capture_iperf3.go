@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// An iperf3 sends UDP as the published study did: its server is on the DUT, where the
+// subject is, and its client on the tester. It opens a TCP connection for control, and
+// both ends greet each other in UDP.
+type iperf3 struct {
+	client, server *host.Local
+	port           lab.Port // of the tester
+	clientCPUs     []int    // nil: any
+	serverCPUs     []int
+	payload        int
+}
+
+const (
+	generatorEngine = "engine"
+	generatorIperf3 = "iperf3"
+
+	// iperfFilter is what is the subject's to count: the client's datagrams, among them
+	// its greeting, and the engine's probes, which go to the same port.
+	iperfFilter   = "udp dst port 9"
+	iperfGreeting = 1 // datagrams
+
+	iperfAround = 15 * time.Second // for its start, its handshakes and its end
+)
+
+// newIperf3 gives the tester's port its address, which close takes away: the engine
+// needs none.
+func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (*iperf3, error) {
+	p := bed.Ports[0]
+	g := &iperf3{client: &host.Local{Label: "tester", Netns: p.Netns}, server: bed.DUT, port: p, serverCPUs: bed.DUTCPUs, payload: payload}
+	if bed.TesterCPU >= 0 {
+		g.clientCPUs = []int{bed.TesterCPU}
+	}
+	if err := cmp.Or(host.Has("iperf3"), host.Has("ip")); err != nil {
+		return nil, err
+	}
+	if _, err := g.client.Run(ctx, "", "ip", "addr", "add", g.address(), "dev", p.Name); err != nil {
+		return nil, fmt.Errorf("generator iperf3: %w", err)
+	}
+	return g, nil
+}
+
+func (g *iperf3) address() string { return netip.PrefixFrom(g.port.Addr4, 16).String() }
+
+func (g *iperf3) close() error {
+	_, err := g.client.Run(context.Background(), "", "ip", "addr", "del", g.address(), "dev", g.port.Name)
+	return err
+}
+
+// transmit offers l, of which it knows rate, count and duration.
+func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport, err error) {
+	ctx, stop := context.WithTimeout(ctx, lasts(l)+iperfAround)
+	defer stop()
+	server, err := g.serve(ctx)
+	if err != nil {
+		return r, fmt.Errorf("iperf3's server: %w", err)
+	}
+	defer func() { err = errors.Join(err, server.Kill()) }()
+	argv := []string{"iperf3", "--client", g.port.Gateway4.String(), "--bind", g.port.Addr4.String(), "--port", strconv.Itoa(frame.Port),
+		"--udp", "--length", strconv.Itoa(g.payload), "--bitrate", strconv.FormatFloat(float64(l.Rate)*float64(g.payload)*8, 'f', 0, 64), "--json"}
+	if l.Count > 0 {
+		argv = append(argv, "--blockcount", strconv.FormatUint(l.Count, 10))
+	} else {
+		argv = append(argv, "--time", strconv.FormatFloat(l.Duration.Seconds(), 'f', -1, 64))
+	}
+	var said, wrong bytes.Buffer
+	client, err := g.client.Start(ctx, host.Cmd{Argv: argv, Stdout: &said, Stderr: &wrong, CPUs: g.clientCPUs})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, client.Kill()) }()
+	if err := client.Wait(ctx); err != nil && said.Len() == 0 {
+		return r, fmt.Errorf("%w: %s", err, bytes.TrimSpace(wrong.Bytes()))
+	}
+	if r, err = readIperf3(said.Bytes(), unit.Now()); err == nil {
+		r.Intended = l.Count
+		if l.Count == 0 {
+			r.Intended = uint64(float64(l.Rate) * l.Duration.Seconds())
+		}
+	}
+	return r, err
+}
+
+// serve starts a server for one client and waits until it listens.
+func (g *iperf3) serve(ctx context.Context) (*host.Process, error) {
+	out, in := io.Pipe() // read to its end: a server whose words nobody takes ends
+	p, err := g.server.Start(ctx, host.Cmd{Argv: []string{"iperf3", "--server", "--one-off", "--bind", g.port.Gateway4.String(), "--port", strconv.Itoa(frame.Port), "--forceflush"}, Stdout: in, Stderr: in, CPUs: g.serverCPUs})
+	if err != nil {
+		return nil, err
+	}
+	go func() { <-p.Done(); in.Close() }()
+	listens, ended := make(chan struct{}), make(chan string, 1)
+	go func() {
+		var said []string
+		listening := false
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if !listening && strings.Contains(lines.Text(), "Server listening") {
+				listening = true
+				close(listens)
+			}
+			if !listening {
+				said = append(said, lines.Text())
+			}
+		}
+		ended <- strings.Join(said, " ")
+	}()
+	select {
+	case <-listens:
+		return p, nil
+	case s := <-ended:
+		err = fmt.Errorf("it did not listen: %s", s)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return nil, errors.Join(err, p.Kill())
+}
+
+// readIperf3 reads what a client says at its end, at the instant now: the datagrams it
+// sent, its greeting among them. It does not say when that was to less than a second:
+// the last one left some ms before its end, in which it heard the server's results.
+func readIperf3(said []byte, now unit.Instant) (r engine.TxReport, err error) {
+	var s struct {
+		End struct {
+			Streams []struct {
+				UDP struct {
+					Seconds float64 `json:"seconds"`
+					Bytes   uint64  `json:"bytes"`
+					Packets uint64  `json:"packets"`
+				} `json:"udp"`
+			} `json:"streams"`
+		} `json:"end"`
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(said, &s); err != nil {
+		return r, fmt.Errorf("iperf3's report is no JSON that is known here: %w", err)
+	}
+	switch {
+	case s.Error != "":
+		return r, fmt.Errorf("iperf3: %s", s.Error)
+	case len(s.End.Streams) != 1 || s.End.Streams[0].UDP.Seconds <= 0 || s.End.Streams[0].UDP.Packets == 0:
+		return r, errors.New("iperf3's report has no datagrams that were sent")
+	}
+	u := s.End.Streams[0].UDP
+	r.Stream, r.Accepted, r.Octets = captureStream, u.Packets+iperfGreeting, u.Bytes
+	r.First, r.Last = now-unit.Instant(u.Seconds*1e9), now
+	r.Offered = unit.FrameRate(float64(u.Packets) / u.Seconds)
+	r.Peak = r.Offered
+	return r, nil
+}
+
+// beside is how many frames left the tester's port that are not among a's.
+func (g *iperf3) beside(a *result.Account) int64 {
+	for _, t := range a.Passed {
+		if t.Place == result.Tester && t.Link == g.port.Name && strings.HasSuffix(t.From, " tx_packets") {
+			return t.N - a.Accepted
+		}
+	}
+	return 0
+}
