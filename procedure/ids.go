@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -140,6 +141,9 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 		name string
 		rate *offeredRate
 	}{{"rate", &p.rate}, {"top", &p.top}, {"idle", &p.idle}} {
+		if r.rate.layer != "" {
+			return fmt.Errorf("%s %s: its frames are of many sizes: want bit/s of layer 2, such as 200Mbps", r.name, r.rate.text)
+		}
 		if r.rate.frames > 0 || r.name != "rate" && r.rate.searched() {
 			return fmt.Errorf("%s %s: want bit/s, such as 200Mbps", r.name, r.rate.text)
 		}
@@ -147,12 +151,14 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 			return fmt.Errorf("%s %s: want 10kbps to 100Gbps", r.name, r.rate.text)
 		}
 	}
-	for _, name := range []string{p.file, p.traffic} {
-		if name == "" || name == appMix {
-			continue
-		}
-		if _, err := os.Stat(name); err != nil {
+	if p.file != "" {
+		if _, err := os.Stat(p.file); err != nil {
 			return err
+		}
+	}
+	if p.traffic != appMix {
+		if err := p.checkCapture(); err != nil {
+			return fmt.Errorf("traffic: %w", err)
 		}
 	}
 	if _, err := p.listener("").software(); err != nil {
@@ -168,6 +174,36 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 		return fmt.Errorf("topology %s: ids listens on a port of a DUT that is a namespace of this machine: use --lab sandbox", bed.Topology)
 	}
 	return fits(typical, false, bed.Ports[:1])
+}
+
+// checkCapture looks at the beginning of the capture, and whether a pass lasts too long.
+func (p *IDS) checkCapture() error {
+	f, err := os.Open(p.traffic) // never "-": each trial reads it anew
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file that can be read again and again", p.traffic)
+	}
+	c, err := frame.OpenCaptureReader(io.MultiReader(f), p.traffic, frame.CaptureOptions{Longest: longestFrame, LongFrames: frame.Cut}) // as a stream: not read through
+	if err != nil {
+		return err
+	}
+	if err := c.Close(); err != nil {
+		return err
+	}
+	// The least there is in it: packed, or a snapped capture, it is more.
+	for _, rate := range []unit.BitRate{p.idle.bits, p.rate.bits} {
+		if pass := passTime(uint64(info.Size()), rate); rate > 0 && pass > longestPass*11/10 {
+			return &longPassError{p.traffic, rate, pass}
+		}
+	}
+	return nil
 }
 
 // typical is a frame size about as long as the mean of an application mix.
@@ -257,13 +293,16 @@ func (p *IDS) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, m.listen.close()) }()
 	m.listen.stream.Frames.SrcMAC = idsClient
-	if err := m.idleTrial(ctx); err != nil || m.listen.failed != "" {
-		return m.outcome(), err
+	if err = m.idleTrial(ctx); err == nil && m.listen.failed == "" {
+		if p.rate.searched() {
+			err = m.highest(ctx)
+		} else {
+			err = m.at(ctx)
+		}
 	}
-	if p.rate.searched() {
-		err = m.highest(ctx)
-	} else {
-		err = m.at(ctx)
+	var long *longPassError
+	if errors.As(err, &long) {
+		m.listen.failed, err = "traffic: "+long.Error(), nil
 	}
 	return m.outcome(), err
 }

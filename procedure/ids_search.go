@@ -125,6 +125,9 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit) error {
 	rate, n := float64(l.Lower), l.Clean+l.Lossy
 	doubted := false
 	for i := range confirmations {
+		if err := m.empty(ctx, unit.BitRate(rate), 2*m.lasts()); err != nil {
+			return err
+		}
 		rec, err := m.trial(ctx, "limit", i, unit.BitRate(rate), 2*m.lasts())
 		if err != nil || m.listen.failed != "" {
 			return err

@@ -103,7 +103,7 @@ func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]stri
 		if err != nil {
 			return result.Record{}, err
 		}
-		r := result.Record{Parent: "ids", Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Usage: o.Usage, Warnings: o.Warnings}
+		r := result.Record{Parent: "ids", Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Usage: o.Usage, Alerts: o.Alerts, Warnings: o.Warnings}
 		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
 		recs = append(recs, r)
 		return r, nil
@@ -165,6 +165,10 @@ func TestIDSKnownSensors(t *testing.T) {
 			planted := valueOf(t, o, "attacks_planted")
 			if got := valueOf(t, o, "detected_ratio"); planted < 5 || math.Abs(got-c.seen) > 0.05 {
 				t.Errorf("%v of %v attacks were seen, as a share, want %v", got, planted, c.seen)
+			}
+			above := result.Record{Values: o.Values}
+			if v := above.Value("host_cpu_above_per_frame_s"); len(bed.Threads) > 0 && (v == nil || v.Value >= valueOf(t, o, "host_cpu_per_frame_s")) {
+				t.Errorf("above an empty box it takes %+v", v)
 			}
 			for _, r := range recs {
 				if a := r.Account; a != nil && r.Parent == "ids" && a.Unexplained != 0 && r.Value("frames_offered") != nil {
@@ -238,6 +242,20 @@ func TestIDSReplaysACapture(t *testing.T) {
 	}
 }
 
+// longCapture has 4 GiB, nearly all of them a hole.
+func longCapture(t *testing.T) (name string) {
+	t.Helper()
+	mix, err := frame.NewAppMix(frame.AppMix{Seed: 3, Rate: 5e6, Duration: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name = writeCapture(t, mix)
+	if err := os.Truncate(name, 4<<30); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 func TestIDSRefuses(t *testing.T) {
 	for _, c := range []struct {
 		set  map[string]string
@@ -252,6 +270,11 @@ func TestIDSRefuses(t *testing.T) {
 		{map[string]string{"rate": "1bps"}, "10kbps"},
 		{map[string]string{"duration": "1ms"}, "100ms"},
 		{map[string]string{"flood": "syn", "traffic": "/etc/hostname"}, "only traffic appmix"},
+		{map[string]string{"top": "line:1Gbps"}, "bit/s of layer 2"},
+		{map[string]string{"traffic": "/etc/hostname"}, "traffic: /etc/hostname"},
+		{map[string]string{"traffic": "/dev/zero"}, "no file that can be read again"},
+		{map[string]string{"traffic": longCapture(t)}, "a pass takes 28m"},
+		{map[string]string{"traffic": longCapture(t), "idle": "1Gbps", "rate": "10Mbps"}, "at 10.0 Mbit/s"},
 	} {
 		p := newIDSOf([]subject.Spec{{Name: "sensor", Work: subject.Application, New: func() subject.Subject { return &fakeSensor{} }}})
 		p.subject.value = "sensor"
@@ -303,6 +326,23 @@ func TestIDSLimitIsDoubted(t *testing.T) {
 func TestIDSSubjects(t *testing.T) {
 	if got := sensing(subject.All); !slices.Equal(got, []string{"suricata"}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// A rule that speaks more often than when idle does not stand for one that is silent.
+func TestIDSCaptureIsToldRuleByRule(t *testing.T) {
+	m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{}, passes: 2, traffic: &idsTraffic{passes: 4}}
+	m.idle = result.Record{Alerts: []result.Alert{{Rule: 1, Raised: 10}, {Rule: 2, Raised: 4}}}
+	o := Outcome{Status: result.Passed, Account: &result.Account{Accepted: 1000, Received: 1000}}
+	if err := m.told(t.Context(), &o, &sensorRunning{sensor: &fakeSensor{}, alerts: map[int]int64{1: 28, 3: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	if valueOf(t, o, "attacks_planted") != 28 || valueOf(t, o, "attacks_detected") != 20 || o.Status != result.Failed {
+		t.Errorf("%s: %s; %v", o.Status, o.Reason, o.Values)
+	}
+	want := []result.Alert{{Rule: 1, Planted: 20, Raised: 28}, {Rule: 2, Planted: 8}, {Rule: 3, Raised: 5}}
+	if !slices.Equal(o.Alerts, want) {
+		t.Errorf("%+v, want %+v", o.Alerts, want)
 	}
 }
 

@@ -94,9 +94,14 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration) (*id
 	// A mix of some seconds is within some percent of its rate; its times are stretched
 	// to be on it.
 	speed := float64(rate) / (float64(t.octets) * 8 / d.Seconds())
-	t.load = engine.Load{Speed: min(max(speed, 0.01), 100), Passes: 1}
+	t.load = engine.Load{Speed: min(max(speed, 1/mostStretch), mostStretch), Passes: 1}
+	if t.load.Speed != speed {
+		t.notes = append(t.notes, fmt.Sprintf("the mix of %v comes to %.3g times the rate, which is more than its times are stretched by: another load was offered; give a longer duration", d, 1/speed))
+	}
 	return t, nil
 }
+
+const mostStretch = 100.0 // of a mix's times, either way
 
 func (p *IDS) newFlood() (frame.Source, error) {
 	return frame.NewFlood(frame.Flood{Name: p.flood.value, SrcMAC: idsClient, DstMAC: nobody, Target: floodTarget, Seed: uint64(p.seed.value)})
@@ -116,6 +121,24 @@ func (p *IDS) floodOctets() (float64, error) {
 	return float64(octetsOf(w)) / float64(w.Len()), nil
 }
 
+// longestPass bounds a trial: passes over a capture are whole, for nobody knows which
+// attacks are in a part.
+const longestPass = 10 * time.Minute
+
+func passTime(octets uint64, rate unit.BitRate) time.Duration {
+	return time.Duration(float64(octets) * 8 / float64(rate) * 1e9)
+}
+
+type longPassError struct {
+	name string
+	rate unit.BitRate
+	pass time.Duration
+}
+
+func (e *longPassError) Error() string {
+	return fmt.Sprintf("%s: a pass takes %v at %v, and %v is the most: replay a part of it, or give higher loads", e.name, e.pass.Round(time.Second), e.rate, longestPass)
+}
+
 // replay is passes over a capture, as many as fill about d, at least one.
 func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration) (*idsTraffic, error) {
 	open := func() (frame.Source, error) {
@@ -128,6 +151,9 @@ func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration) (*
 	frames, octets, notes, err := countPass(ctx, open)
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: %w", p.traffic, err)
+	}
+	if pass := passTime(octets, rate); pass > longestPass {
+		return nil, &longPassError{p.traffic, rate, pass}
 	}
 	t.passes = max(1, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(octets))))
 	t.frames, t.octets, t.notes = frames*t.passes, octets*t.passes, notes

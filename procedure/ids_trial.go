@@ -26,9 +26,9 @@ type idsPoint struct {
 	listen  *capturePoint
 	traffic *idsTraffic // of the trial at hand
 	idles   bool        // the trial at hand is at the idle load
-	usual   float64     // alerts a pass of a capture raised when idle; 0: none, or not known
 	blind   float64     // lowest load in bit/s at which attacks were missed; 0: none
 	idle    result.Record
+	passes  uint64 // over a capture that it had; 0: there was none, or its trial is invalid
 	out     Outcome
 }
 
@@ -74,6 +74,22 @@ func offeredBits(rec result.Record) float64 {
 	return 0
 }
 
+// empty measures what the load costs the box without the IDS.
+func (m *idsPoint) empty(ctx context.Context, rate unit.BitRate, d time.Duration) (err error) {
+	end, err := m.prepare(ctx, rate, d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return m.listen.emptyAs(ctx, append(m.mixture(), m.listen.words[:2]...), m.traffic.load)
+}
+
+// mixture is the traffic's part of a trial's identity.
+func (m *idsPoint) mixture() []result.Pair {
+	p := m.IDS
+	return []result.Pair{{Key: "traffic", Value: p.traffic}, {Key: "attacks", Value: p.attacks.String()}, {Key: "flood", Value: p.flood.value}, {Key: "flood_share", Value: p.share.String()}, {Key: "seed", Value: p.seed.String()}}
+}
+
 // idleTrial finds once a run whether the IDS detects all there is when it has time.
 func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 	p := m.IDS
@@ -85,8 +101,8 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, end()) }()
 	m.idles = true
 	defer func() { m.idles = false }()
-	cfg := slices.Concat([]result.Pair{{Key: "subject", Value: p.subject.value}, {Key: "traffic", Value: p.traffic}, {Key: "attacks", Value: p.attacks.String()},
-		{Key: "flood", Value: p.flood.value}, {Key: "flood_share", Value: p.share.String()}, {Key: "seed", Value: p.seed.String()}, {Key: "loss", Value: p.loss.String()}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
+	cfg := slices.Concat([]result.Pair{{Key: "subject", Value: p.subject.value}}, m.mixture(),
+		[]result.Pair{{Key: "loss", Value: p.loss.String()}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
 	key := "ids-idle"
 	for _, c := range cfg {
 		key += "/" + c.Value
@@ -108,8 +124,8 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 		m.listen.warn("what it detects when idle is not known, for the trial at the idle load is invalid: %s", m.idle.Reason)
 		return nil
 	}
-	if v := m.idle.Value("attacks_detected"); v != nil && m.traffic.planted == nil {
-		m.usual = v.Value / float64(m.traffic.passes)
+	if m.traffic.planted == nil {
+		m.passes = m.traffic.passes
 	}
 	return nil
 }
@@ -143,9 +159,15 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 		o.Warnings = append(o.Warnings, "not all of the traffic was sent, so how many attacks were in it is not known")
 		return nil
 	}
-	planted, detected := m.detected(o, alerts)
-	if m.traffic.planted == nil && m.idles {
-		add("attacks_detected", float64(detected))
+	m.tally(o, alerts)
+	var planted, detected, raised int64
+	for _, a := range o.Alerts {
+		planted += a.Planted
+		detected += min(a.Planted, a.Raised) // two alerts for one attack do not stand for another
+		raised += a.Raised
+	}
+	if m.traffic.planted == nil && m.idles { // whatever it found is an attack
+		add("attacks_detected", float64(raised))
 		return nil
 	}
 	if planted == 0 {
@@ -161,41 +183,53 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 	return nil
 }
 
-// detected counts attacks rule by rule, so that two alerts for one attack do not stand
-// for another.
-func (m *idsPoint) detected(o *Outcome, alerts map[int]int64) (planted, detected int64) {
+// expected are the attacks in the traffic at hand by the sid of their rule: of a capture,
+// those that were detected when idle, for as many passes.
+func (m *idsPoint) expected() map[int]int64 {
+	if m.traffic.planted != nil {
+		return m.traffic.planted
+	}
+	planted := map[int]int64{}
+	for _, a := range m.idle.Alerts {
+		if m.passes > 0 {
+			planted[a.Rule] = int64(math.Round(float64(a.Raised) * float64(m.traffic.passes) / float64(m.passes)))
+		}
+	}
+	return planted
+}
+
+// tally lays what was raised beside what was expected, rule by rule.
+func (m *idsPoint) tally(o *Outcome, alerts map[int]int64) {
+	expected := m.expected()
+	rules := slices.Concat(slices.Collect(maps.Keys(expected)), slices.Collect(maps.Keys(alerts)))
+	slices.Sort(rules)
+	for _, rule := range slices.Compact(rules) {
+		o.Alerts = append(o.Alerts, result.Alert{Rule: rule, Planted: expected[rule], Raised: alerts[rule]})
+	}
 	if m.traffic.planted == nil {
-		for _, n := range alerts {
-			detected += n
-		}
-		planted = int64(math.Round(m.usual * float64(m.traffic.passes)))
-		if !m.idles {
-			detected = min(detected, planted)
-		}
-		return planted, detected
+		return
+	}
+	names := map[int]string{}
+	for _, a := range frame.Alerts() {
+		names[a.SID] = a.Name
 	}
 	var twice []string
-	for _, a := range frame.Alerts() {
-		want, seen := m.traffic.planted[a.SID], alerts[a.SID]
-		planted += want
-		detected += min(want, seen)
-		if seen > want {
-			twice = append(twice, fmt.Sprintf("%d alerts of %q for %d attacks", seen, a.Name, want))
+	var others int64
+	for _, a := range o.Alerts {
+		name, ours := names[a.Rule]
+		switch {
+		case !ours:
+			others += a.Raised
+		case a.Raised > a.Planted:
+			twice = append(twice, fmt.Sprintf("%d alerts of %q for %d attacks", a.Raised, name, a.Planted))
 		}
 	}
 	if len(twice) > 0 {
 		o.Warnings = append(o.Warnings, "more alerts than attacks: "+strings.Join(twice, ", "))
 	}
-	var others int64
-	for _, sid := range slices.Sorted(maps.Keys(alerts)) {
-		if _, ours := m.traffic.planted[sid]; !ours && (sid < frame.FirstSID || sid >= frame.FirstSID+len(frame.Alerts())) {
-			others += alerts[sid]
-		}
-	}
 	if others > 0 {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%d alerts of rules that are not of the planted attacks", others))
 	}
-	return planted, detected
 }
 
 // tell adds the IDS's own figures.
@@ -218,6 +252,9 @@ func (m *idsPoint) tell(o *Outcome, t subject.IDSTotals) {
 
 // at measures the load that was given.
 func (m *idsPoint) at(ctx context.Context) error {
+	if err := m.empty(ctx, m.rate.bits, m.lasts()); err != nil {
+		return err
+	}
 	rec, err := m.trial(ctx, "rate", 0, m.rate.bits, m.lasts())
 	if err == nil && m.listen.failed == "" {
 		m.take(rec)

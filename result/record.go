@@ -223,9 +223,17 @@ type Record struct {
 	DUT         *DUTWork     `json:"dut,omitempty"`     // of a trial
 	Digests     []Digest     `json:"digests,omitempty"` // of a trial, in the order of Run.Series
 	Usage       []Usage      `json:"usage,omitempty"`
+	Alerts      []Alert      `json:"alerts,omitempty"`   // of an IDS's trial, by rule
 	Settings    []Setting    `json:"settings,omitempty"` // of a procedure at a point: what a recipe had set meanwhile
 	Warnings    []string     `json:"warnings,omitempty"`
 	Environment int          `json:"environment"` // index into Run.Environments
+}
+
+// An Alert is what a rule of an IDS found in a trial.
+type Alert struct {
+	Rule    int   `json:"rule"`              // sid
+	Planted int64 `json:"planted,omitempty"` // attacks in the traffic that it must find; 0: none, or not known
+	Raised  int64 `json:"raised"`
 }
 
 // Value is the record's value of metric, nil where it has none.
