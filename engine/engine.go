@@ -142,6 +142,12 @@ type MeterReport struct {
 	Hash          string       // Digest.Sum of every frame since Arm, in order of arrival; "" unless Hasher was asked for it
 }
 
+// A Sparer is a backend whose meters can take less CPU time where frames are few; what
+// they tell is up to 0.1 s old.
+type Sparer interface {
+	OpenSparing(ctx context.Context, p host.Port) (Meter, error)
+}
+
 // A Transmitter offers streams through its lanes. One Transmit at a time.
 type Transmitter interface {
 	// Transmit returns when the load is done or ctx ends (then with ctx's error

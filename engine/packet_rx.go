@@ -30,9 +30,9 @@ import (
 //
 // Arrival is when the kernel copied the frame into the ring, by CLOCK_REALTIME,
 // turned into CLOCK_MONOTONIC by the clocks' distance at the reading of its
-// block: right to some 100 ns, unless the real-time clock is set in the 4 ms
-// between. The time of the driver and of softirq is in the latency. A timed
-// meter has the NIC stamp frames instead, where it can (nicClock).
+// block: right to some 100 ns, unless the real-time clock is set in the time that
+// a block may take to fill. The time of the driver and of softirq is in the
+// latency. A timed meter has the NIC stamp frames instead, where it can (nicClock).
 type packetMeter struct {
 	port   string
 	index  int // of the port
@@ -41,6 +41,7 @@ type packetMeter struct {
 	ring   []byte
 	clock  clock
 	stamps string // of software
+	retire int    // how long the kernel may keep a block that is not full, ms
 	thread *netns.Thread
 	stop   atomic.Bool
 
@@ -58,17 +59,30 @@ type packetMeter struct {
 }
 
 const (
-	ringBlock  = 256 << 10
-	ringBlocks = 64
-	// retire is how long the kernel may keep a block that is not full, ms; its
-	// timer may tick at 10 ms only, and look twice.
-	retire    = 4
-	readDelay = 25 * time.Millisecond
+	ringBlock     = 256 << 10
+	ringBlocks    = 64
+	promptRetire  = 4 // ms
+	sparingRetire = 32
 )
 
+// late is how long the kernel may keep frames to itself: its timer may tick at 10 ms
+// only, and look twice.
+func (m *packetMeter) late() time.Duration {
+	return time.Duration(2*m.retire+17) * time.Millisecond
+}
+
 // OpenMeter opens a ring on p and starts its thread.
-func (packet) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
-	m := &packetMeter{port: p.Name, fd: -1, clock: newClock(), stamps: stamps("packet ring behind the driver")}
+func (packet) OpenMeter(_ context.Context, p host.Port) (Meter, error) {
+	return openRing(p, promptRetire)
+}
+
+// OpenSparing implements Sparer: it wakes for an eighth as many blocks that are not full.
+func (packet) OpenSparing(_ context.Context, p host.Port) (Meter, error) {
+	return openRing(p, sparingRetire)
+}
+
+func openRing(p host.Port, retire int) (_ *packetMeter, err error) {
+	m := &packetMeter{port: p.Name, fd: -1, retire: retire, clock: newClock(), stamps: stamps("packet ring behind the driver")}
 	defer func() {
 		if err != nil {
 			m.release()
@@ -104,7 +118,7 @@ func (m *packetMeter) open(p host.Port) error {
 	}
 	if err == nil {
 		err = unix.SetsockoptTpacketReq3(m.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq3{
-			Block_size: ringBlock, Block_nr: ringBlocks, Frame_size: ringBlock, Frame_nr: ringBlocks, Retire_blk_tov: retire,
+			Block_size: ringBlock, Block_nr: ringBlocks, Frame_size: ringBlock, Frame_nr: ringBlocks, Retire_blk_tov: uint32(m.retire),
 		})
 	}
 	if err == nil {
@@ -139,7 +153,7 @@ func (m *packetMeter) run() error {
 			return true
 		}
 		if failed = m.broken(); failed != nil {
-			time.Sleep(readDelay) // for what the kernel still has
+			time.Sleep(m.late()) // for what the kernel still has
 			failed = errors.Join(failed, m.drain(&i))
 		}
 		return failed != nil || m.stop.Load()
@@ -283,12 +297,12 @@ func (m *packetMeter) Hash(on bool) {
 	m.hash = on
 }
 
-// Read takes 25 ms: so long the kernel may keep frames to itself.
+// Read takes 25 ms, a sparing meter's 81: so long the kernel may keep frames to itself.
 func (m *packetMeter) Read(ctx context.Context) (MeterReport, error) {
 	select {
 	case <-ctx.Done():
 		return MeterReport{}, ctx.Err()
-	case <-time.After(readDelay):
+	case <-time.After(m.late()):
 	}
 	failed := m.failed()
 	m.mu.Lock()

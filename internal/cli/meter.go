@@ -206,7 +206,11 @@ func (f *portFlags) openMeter(ctx context.Context, p *trafficPort, want *meterFl
 	}
 	var refused []string
 	for _, b := range candidates {
-		m, err := b.OpenMeter(ctx, p.Port)
+		open := b.OpenMeter
+		if s, ok := b.(engine.Sparer); ok {
+			open = s.OpenSparing
+		}
+		m, err := open(ctx, p.Port)
 		if err == nil {
 			if err = want.setUp(m); err == nil {
 				return m, b.Name(), nil

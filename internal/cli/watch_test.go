@@ -20,8 +20,8 @@ import (
 
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
-	"boxdyno/store"
 	"boxdyno/runner"
+	"boxdyno/store"
 	"boxdyno/telemetry"
 	"boxdyno/unit"
 )
