@@ -48,12 +48,14 @@ type queueMeter struct {
 	*afxdpQueue
 	number int
 	port   string
+	spares bool // it lets frames gather, unless it is timed
 	clock  clock
 	thread *netns.Thread
 	stop   atomic.Bool
 
 	mu      sync.Mutex // guards the rings RX and Fill, and what follows
 	tally   *tally     // nil: not armed
+	timed   bool
 	since   unit.Instant
 	before  uint64 // drops when it was armed
 	stamped uint64 // frames that the XDP program stamped
@@ -61,12 +63,23 @@ type queueMeter struct {
 }
 
 // idle is how long a queue without frames is not looked at while its socket
-// sends: poll(2) would send in the sender's place.
+// sends: poll(2) would send in the sender's place. A sparing meter's queue is left
+// alone for so long once there is a frame: its ring has room for what 10 Gbit/s of the
+// smallest bring meanwhile.
 const idle = 200 * time.Microsecond
 
 // OpenMeter opens a socket on every queue that p receives by, has a program ready
 // to redirect to them, and starts their threads.
-func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
+func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (Meter, error) {
+	return b.openMeter(p, false)
+}
+
+// OpenSparing implements Sparer.
+func (b *afxdp) OpenSparing(_ context.Context, p host.Port) (Meter, error) {
+	return b.openMeter(p, true)
+}
+
+func (b *afxdp) openMeter(p host.Port, spares bool) (_ Meter, err error) {
 	m := &afxdpMeter{backend: b}
 	err = b.enter(p, func(open *afxdpPort) error {
 		m.port = open
@@ -82,7 +95,7 @@ func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (_ Meter, err error) {
 				return err
 			}
 			q.meter = true
-			m.queues = append(m.queues, &queueMeter{afxdpQueue: q, number: i, port: p.Name, clock: newClock()})
+			m.queues = append(m.queues, &queueMeter{afxdpQueue: q, number: i, port: p.Name, spares: spares, clock: newClock()})
 		}
 		if err := b.redirect(open, true); err != nil {
 			m.letGo()
@@ -127,8 +140,12 @@ func (m *queueMeter) run() error {
 			_ = unix.Nanosleep(&nap, nil)
 			quiet += idle
 		default:
-			if _, err := unix.Poll(fds, 20); err != nil && err != unix.EINTR {
+			ready, err := unix.Poll(fds, 20)
+			if err != nil && err != unix.EINTR {
 				return fmt.Errorf("wait for frames on %s: %w", m.port, err)
+			}
+			if ready > 0 && m.gathers() {
+				_ = unix.Nanosleep(&nap, nil)
 			}
 			quiet += 20 * time.Millisecond
 		}
@@ -143,6 +160,16 @@ func (m *queueMeter) run() error {
 		}
 	}
 	return nil
+}
+
+// gathers says whether frames may wait: nobody asks when they came.
+func (m *queueMeter) gathers() bool {
+	if !m.spares {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.timed
 }
 
 // drain counts what is in the ring, a batch at a time.
@@ -222,6 +249,7 @@ func (m *queueMeter) arm(timing, hash bool, streams []uint16) (err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.timed = timing
 	m.tally, m.since, m.stamped, m.read = newTally(timing, slices.Clone(streams)), m.clock.now(), 0, 0
 	if hash {
 		m.tally.hash = NewDigest()
