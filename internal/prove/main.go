@@ -22,7 +22,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed, killTune, ablations, observed int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed, killTune, ablations, captures, observed int
 }
 
 func main() {
@@ -38,6 +38,7 @@ func main() {
 	flag.IntVar(&n.disturbed, "disturbed", 200, "times that a known limit is searched while other programs take the CPUs now and then")
 	flag.IntVar(&n.killTune, "kill-tune", 100, "times that tune apply, tune revert, run --tune and tune ablate are killed at random moments")
 	flag.IntVar(&n.ablations, "ablations", 2, "ablations of a recipe with planted knobs, with route and nat in turn, which must be judged right")
+	flag.IntVar(&n.captures, "captures", 5, "times that each installed program that captures is searched")
 	flag.IntVar(&n.observed, "observed", 600, "pairs of trials with and without telemetry, whose forwarding rates must agree")
 	disturber := flag.Bool("disturb", false, "be those programs")
 	page := flag.String("page", "", "the documentation page that the table of bottlenecks is written into")
@@ -82,6 +83,7 @@ func prove(ctx context.Context, n times, page string, seed uint64) error {
 		{n.bisect, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "bisect", k) }},
 		{n.killTune, func(k int) (int, error) { return tuneKilled(ctx, binary, dir, k, seed) }},
 		{n.ablations, func(k int) (int, error) { return ablated(ctx, binary, dir, k) }},
+		{n.captures, func(k int) (int, error) { return captures(ctx, binary, dir, k) }},
 		{n.observed, func(k int) (int, error) { return observed(ctx, binary, dir, k, seed) }},
 		{n.disturbed, func(k int) (int, error) { return disturbed(ctx, binary, dir, k) }},
 	} {
