@@ -63,7 +63,12 @@ func (m *idsPoint) highest(ctx context.Context) error {
 		}
 		seen = append(seen, now)
 	}
-	return m.limit(ctx, s.Limit(seen))
+	l := s.Limit(seen)
+	lowest := unit.FrameRate(top)
+	for _, t := range seen {
+		lowest = min(lowest, t.Rate)
+	}
+	return m.limit(ctx, l, lowest)
 }
 
 // saw is what the search, whose loads are in bit/s here, is told of a trial: whether it
@@ -111,19 +116,20 @@ func (m *idsPoint) descend(ctx context.Context) (top, peak float64, err error) {
 	return top, min(peak, top), nil
 }
 
-// limit keeps what the search found, and measures there for longer.
-func (m *idsPoint) limit(ctx context.Context, l search.Limit) error {
-	switch {
-	case l.Clean+l.Lossy == 0:
+// limit keeps what the search found, and measures there for longer. Below lowest nothing
+// was tried: a box that loses a little at each load down to there is offered less.
+func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameRate) error {
+	if l.Clean+l.Lossy == 0 {
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
 		return nil
-	case l.Lower == 0:
-		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("more than %v of the frames was lost at every load tried", m.loss.value)
-		return nil
 	}
-	const confirmations = 3
+	confirmations := 3
 	rate, n := float64(l.Lower), l.Clean+l.Lossy
 	doubted := false
+	if l.Lower == 0 {
+		confirmations = 8
+		rate, l.Upper, l.AtCeiling, doubted = float64(lowest)*stepDown, lowest, false, true
+	}
 	for i := range confirmations {
 		if err := m.empty(ctx, unit.BitRate(rate), 2*m.lasts()); err != nil {
 			return err

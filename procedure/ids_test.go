@@ -312,13 +312,43 @@ func TestIDSLimitIsDoubted(t *testing.T) {
 		return result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000 - n}}, nil
 	}}
 	m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{Capture: newCaptureOf(nil), env: env}}
-	if err := m.limit(t.Context(), search.Limit{Lower: 50e6, AtCeiling: true, Clean: 3}); err != nil {
+	if err := m.limit(t.Context(), search.Limit{Lower: 50e6, AtCeiling: true, Clean: 3}, 50e6); err != nil {
 		t.Fatal(err)
 	}
 	r := result.Record{Values: m.out.Values}
 	v := r.Value("ids_rate_bps")
 	if v == nil || v.Bound != result.Exactly || v.Value >= 50e6 || v.Hi == nil || *v.Hi != 50e6 || trials != 2 {
 		t.Errorf("%+v after %d trials", v, trials)
+	}
+}
+
+// A box that loses a little at every load that was searched is offered less.
+func TestIDSLimitBelowTheSearch(t *testing.T) {
+	for _, c := range []struct {
+		clean int // trial from which on nothing is lost
+		want  float64
+	}{{2, 100e6 * stepDown * stepDown * stepDown}, {99, 0}} {
+		trials := 0
+		env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+			r := result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000}}
+			if trials < c.clean {
+				r.Status, r.Account.Received = result.Failed, 990
+			}
+			trials++
+			return r, nil
+		}}
+		m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{Capture: newCaptureOf(nil), env: env}}
+		if err := m.limit(t.Context(), search.Limit{Lossy: 9, Upper: 120e6}, 100e6); err != nil {
+			t.Fatal(err)
+		}
+		r := result.Record{Values: m.out.Values}
+		v := r.Value("ids_rate_bps")
+		switch {
+		case c.want == 0 && (v != nil || m.listen.out.Status != result.Failed):
+			t.Errorf("%+v, %s", v, m.listen.out.Status)
+		case c.want > 0 && (v == nil || math.Abs(v.Value/c.want-1) > 1e-9 || v.Hi == nil || math.Abs(*v.Hi*stepDown/c.want-1) > 1e-9 || v.Bound != result.Exactly):
+			t.Errorf("%+v, want %v", v, c.want)
+		}
 	}
 }
 
