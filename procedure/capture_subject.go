@@ -145,7 +145,15 @@ func (c *capturing) rare() time.Duration {
 }
 
 // still is for how long a count must not have moved to have come to rest.
-func (m *capturePoint) still(c *capturing) time.Duration { return max(m.standing, c.rare()) }
+func (m *capturePoint) still(c *capturing) time.Duration {
+	if p, ok := c.run.(interface{ Prompt() bool }); ok && p.Prompt() {
+		return min(m.standing, promptStanding)
+	}
+	return max(m.standing, c.rare())
+}
+
+// promptStanding is Capture.standing of subjects that hold no frames back.
+const promptStanding = 500 * time.Millisecond
 
 // pause waits for a moment; the subject's end is an error.
 func (c *capturing) pause(ctx context.Context) error {

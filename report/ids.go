@@ -49,6 +49,7 @@ type IDS struct {
 	Memory  *Figure `json:"subject_memory_bytes,omitempty"`
 	CPU     *Figure `json:"subject_cpu_per_frame_s,omitempty"`
 	Share   *Figure `json:"subject_cpu_share,omitempty"`
+	Host    *Figure `json:"host_cpu_per_frame_s,omitempty"`
 	Above   *Figure `json:"host_cpu_above_per_frame_s,omitempty"`
 
 	Loads []IDSLoad `json:"loads,omitempty"` // of the row's valid trials, in order of load
@@ -80,7 +81,7 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 		Offered: at("capture_offered_bps"), Sent: at("frames_offered"), Lost: at("frames_lost"), Before: at("drops_before"), Kernel: at("drops_kernel"), Own: at("drops_subject"), Unexplained: at("frames_unexplained"),
 		Planted: at("attacks_planted"), Detected: at("attacks_detected"), Ratio: at("detected_ratio"), MemoryDrops: at("memory_drops"),
 		Loaded: at("rules_loaded"), Failed: at("rules_failed"), Startup: at("startup_s"), Memory: at("subject_memory_bytes"),
-		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Above: at("host_cpu_above_per_frame_s"),
+		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Host: at("host_cpu_per_frame_s"), Above: at("host_cpu_above_per_frame_s"),
 	}
 	if file := get("rules_file"); file != "" {
 		s.Rules = filepath.Base(file)
@@ -179,7 +180,7 @@ func newIDSTables() idsTables {
 		limit: make("IDS: highest load of which hardly a frame is lost (bit/s, frame/s); lowest at which attacks go missing", "found", "interval", "frames", "blind from", notesColumn),
 		seen:  make("IDS: attacks detected, idle and at the load", "offered", "lost", "idle", "detected", notesColumn),
 		lost:  make("Where the lost frames ended", "lost", "before", "kernel", "IDS", "unexplained", notesColumn),
-		cost:  make("What detection costs: CPU a frame, of one CPU; memory", "a frame", "of one", "memory", notesColumn),
+		cost:  make("What detection costs: CPU a frame, with the kernel's work and above the empty box; memory", "a frame", "kernel too", "above", "memory", notesColumn),
 
 		loaded: make("Until it detects: time, and rules loaded and refused", "start-up", "loaded", "refused", notesColumn),
 	}
@@ -214,7 +215,7 @@ func (t idsTables) add(r Row, notes func(t *table, texts []string) string, own [
 		add(t.lost, nil, s.Lost.whole(), s.Before.whole(), s.Kernel.whole(), s.Own.whole(), s.Unexplained.whole())
 	}
 	if s.Sent != nil {
-		add(t.cost, nil, s.CPU.time(), s.Share.share(), s.Memory.si("B"))
+		add(t.cost, nil, s.CPU.time(), s.Host.time(), s.Above.time(), s.Memory.si("B"))
 		add(t.loaded, nil, s.Startup.time(), s.Loaded.whole(), s.Failed.whole())
 	}
 }

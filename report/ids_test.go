@@ -42,7 +42,7 @@ func idsRun() (result.Run, []result.Record) {
 				val("capture_offered_fps", "frame/s", fps), val("capture_offered_bps", "bit/s", bps), val("frames_offered", "1", float64(n)), val("frames_counted", "1", float64(n-lost)), val("frames_lost", "1", float64(lost)),
 				val("drops_before", "1", 0), val("drops_kernel", "1", float64(kernel)), val("drops_subject", "1", 0), val("frames_unexplained", "1", float64(lost-kernel)),
 				val("attacks_planted", "1", 10), val("attacks_detected", "1", float64(detected)), val("detected_ratio", "1", float64(detected)/10),
-				val("subject_cpu_per_frame_s", "s", 2.1e-6), val("subject_cpu_share", "1", fps*2.1e-6), val("subject_memory_bytes", "B", 43e6), val("startup_s", "s", 0.27), val("rules_failed", "1", 0), val("memory_drops", "1", 0),
+				val("subject_cpu_per_frame_s", "s", 2.1e-6), val("subject_cpu_share", "1", fps*2.1e-6), val("host_cpu_per_frame_s", "s", 4.4e-6), val("host_cpu_above_per_frame_s", "s", 2.7e-6), val("subject_memory_bytes", "B", 43e6), val("startup_s", "s", 0.27), val("rules_failed", "1", 0), val("memory_drops", "1", 0),
 			},
 		}
 		if kernel > 0 {

@@ -60,6 +60,7 @@ type tool struct {
 	filters         []string                                        // that it can have; nil: any
 	logs            func() []logFile                                // that it writes to its folder; nil: none
 	grace           time.Duration                                   // how long it may take to end; 0: stopGrace
+	prompt          bool                                            // nothing holds frames back from its count, which it tells ten times a second
 	rare            time.Duration                                   // how long it may not tell a count, though it counts; 0: no longer than others
 }
 

@@ -173,6 +173,9 @@ func (r *Capturing) Behind() bool { return r.tool.behind }
 // second, or whenever libpcap hands over a block.
 func (r *Capturing) Rare() time.Duration { return r.tool.rare }
 
+// Prompt says that frames are in its count within some tenths of a second.
+func (r *Capturing) Prompt() bool { return r.tool.prompt }
+
 // Usage implements Running. A control group's memory has files in it that others read
 // as well, so the tree's own is looked at instead.
 func (r *Capturing) Usage() (result.Usage, error) {

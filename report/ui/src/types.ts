@@ -620,6 +620,7 @@ export interface IDS {
   subject_memory_bytes?: Figure;
   subject_cpu_per_frame_s?: Figure;
   subject_cpu_share?: Figure;
+  host_cpu_per_frame_s?: Figure;
   host_cpu_above_per_frame_s?: Figure;
   loads?: IDSLoad[];
 }
