@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -80,13 +81,12 @@ func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport
 		return r, fmt.Errorf("iperf3's server: %w", err)
 	}
 	defer func() { err = errors.Join(err, server.Kill()) }()
-	argv := []string{"iperf3", "--client", g.port.Gateway4.String(), "--bind", g.port.Addr4.String(), "--port", strconv.Itoa(frame.Port),
-		"--udp", "--length", strconv.Itoa(g.payload), "--bitrate", strconv.FormatFloat(float64(l.Rate)*float64(g.payload)*8, 'f', 0, 64), "--json"}
-	if l.Count > 0 {
-		argv = append(argv, "--blockcount", strconv.FormatUint(l.Count, 10))
-	} else {
-		argv = append(argv, "--time", strconv.FormatFloat(l.Duration.Seconds(), 'f', -1, 64))
+	frames := l.Count
+	if frames == 0 { // its --time takes whole seconds, and none for a part of one
+		frames = max(1, uint64(math.Round(float64(l.Rate)*l.Duration.Seconds())))
 	}
+	argv := []string{"iperf3", "--client", g.port.Gateway4.String(), "--bind", g.port.Addr4.String(), "--port", strconv.Itoa(frame.Port),
+		"--udp", "--length", strconv.Itoa(g.payload), "--bitrate", strconv.FormatFloat(float64(l.Rate)*float64(g.payload)*8, 'f', 0, 64), "--blockcount", strconv.FormatUint(frames, 10), "--json"}
 	var said, wrong bytes.Buffer
 	client, err := g.client.Start(ctx, host.Cmd{Argv: argv, Stdout: &said, Stderr: &wrong, CPUs: g.clientCPUs})
 	if err != nil {
@@ -97,10 +97,7 @@ func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport
 		return r, fmt.Errorf("%w: %s", err, bytes.TrimSpace(wrong.Bytes()))
 	}
 	if r, err = readIperf3(said.Bytes(), unit.Now()); err == nil {
-		r.Intended = l.Count
-		if l.Count == 0 {
-			r.Intended = uint64(float64(l.Rate) * l.Duration.Seconds())
-		}
+		r.Intended = frames
 	}
 	return r, err
 }
