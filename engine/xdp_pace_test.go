@@ -357,7 +357,8 @@ func TestXDPSenderPatterns(t *testing.T) {
 	}
 }
 
-// Frames that are due at once share a flush, and single ones do not wait for others.
+// Frames that are due at once share a flush, and so do those of a rate at which a flush
+// for each would fall behind; below it single ones do not wait for others.
 func TestFlushTogether(t *testing.T) {
 	for _, c := range []struct {
 		rate     float64
@@ -366,7 +367,8 @@ func TestFlushTogether(t *testing.T) {
 		batch    int
 		slip     bool
 	}{
-		{300e3, MakeUp, 0, 1, false}, {300e3, MakeUp, 1, 1, false}, {300e3, MakeUp, 10, 10, true}, {300e3, Shift, 10, 10, false},
+		{90e3, MakeUp, 0, 1, false}, {90e3, MakeUp, 1, 1, false}, {90e3, MakeUp, 10, 10, true}, {90e3, Shift, 10, 10, false},
+		{300e3, MakeUp, 0, 16, true}, {300e3, MakeUp, 10, 16, true}, {300e3, Shift, 10, 16, false},
 		{300e3, MakeUp, 1000, 64, true}, {3e6, MakeUp, 10, 16, true},
 	} {
 		sc, err := newSchedule(Load{Speed: 1, Passes: 1, Late: c.late}, 1, 1, 100, c.rate)
