@@ -87,6 +87,9 @@ func TestIperf3Sends(t *testing.T) {
 		t.Errorf("%v bit/s offered", v)
 	}
 	for _, r := range recs {
+		if result.Get(r.Config, "trial") == "" && result.Get(r.Config, "burst") != "" && result.Get(r.Config, "generator") != "iperf3" {
+			t.Errorf("the empty box of %v is the engine's, too", r.Config)
+		}
 		if a := r.Account; a != nil && r.Status == result.Passed && (a.Unexplained != 0 || a.Dropped() != 0) {
 			t.Errorf("%v: %+v", r.Config, *a)
 		}

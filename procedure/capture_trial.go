@@ -144,7 +144,11 @@ func (m *capturePoint) loadWords(l engine.Load) []result.Pair {
 
 // empty measures once a run what the load costs the box while nobody listens.
 func (m *capturePoint) empty(ctx context.Context, l engine.Load) error {
-	return m.emptyAs(ctx, append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, m.loadWords(l)...), l)
+	cfg := append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, m.loadWords(l)...)
+	if m.iperf3 != nil {
+		cfg = append(cfg, result.Pair{Key: "generator", Value: generatorIperf3})
+	}
+	return m.emptyAs(ctx, cfg, l)
 }
 
 // emptyAs is empty of a load that cfg identifies in the run.

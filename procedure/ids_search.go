@@ -128,7 +128,7 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 	doubted := false
 	if l.Lower == 0 {
 		confirmations = 8
-		rate, l.Upper, l.AtCeiling, doubted = float64(lowest)*stepDown, lowest, false, true
+		rate, l.AtCeiling, doubted = float64(lowest)*stepDown, false, true
 	}
 	for i := range confirmations {
 		if err := m.empty(ctx, unit.BitRate(rate), 2*m.lasts()); err != nil {
