@@ -49,6 +49,7 @@ type Outcome struct {
 	KPIs     []result.KPI // with Phases and Samples, instants are unit.Now's
 	Samples  []result.KPI
 	Usage    []result.Usage
+	Copies   []result.Copy
 	Alerts   []result.Alert
 	Warnings []string
 	Ceiling  unit.FrameRate // a trial's: the self-test's at this frame size, for verdict.Validity; 0: none was made

@@ -67,7 +67,7 @@ func soakEnv(recs *[]result.Record, unfinished *result.Record) *Env {
 		},
 		Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 			o, err := f(ctx)
-			r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Usage: o.Usage, Warnings: o.Warnings}
+			r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings}
 			*recs = append(*recs, r)
 			return r, err
 		},

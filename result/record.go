@@ -223,6 +223,7 @@ type Record struct {
 	DUT         *DUTWork     `json:"dut,omitempty"`     // of a trial
 	Digests     []Digest     `json:"digests,omitempty"` // of a trial, in the order of Run.Series
 	Usage       []Usage      `json:"usage,omitempty"`
+	Copies      []Copy       `json:"copies,omitempty"`   // of programs that worked at once
 	Alerts      []Alert      `json:"alerts,omitempty"`   // of an IDS's trial, by rule
 	Settings    []Setting    `json:"settings,omitempty"` // of a procedure at a point: what a recipe had set meanwhile
 	Warnings    []string     `json:"warnings,omitempty"`

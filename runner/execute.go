@@ -304,7 +304,7 @@ func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcom
 		return r, x.broken
 	}
 	r.Reason, r.Load, r.Account, r.Warnings = o.Reason, o.Load, o.Account, o.Warnings
-	r.CPUs, r.DUT, r.Usage, r.Alerts = o.CPUs, o.DUT, o.Usage, o.Alerts
+	r.CPUs, r.DUT, r.Usage, r.Copies, r.Alerts = o.CPUs, o.DUT, o.Usage, o.Copies, o.Alerts
 	if r.Parent == "" {
 		r.Settings = x.tuned
 	}

@@ -113,9 +113,10 @@ func Find(name string) (Spec, error) {
 }
 
 // Main does the work of this process where it was started as the keeper of a subject,
-// or as a Detector's child, and then does not return. Every program calls it before
+// as a Command's gate, or as a Detector's child, and then does not return. Every program calls it before
 // anything else.
 func Main() {
 	host.KeepMain()
+	gateMain()
 	detectMain()
 }

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// A work is what procedures share that let a program do its work on this machine's CPUs
+// and read how fast it said it was. A procedure embeds it, and makes a job of its own
+// parameters:
+//
+//	Flags: work.flags     Check: work.check     Run: work.run(ctx, env, job)
+//
+//	known answer, a trial:  Worker.Prove
+//	each round, a trial:    clock -> a copy started on each CPU, all standing still | all begin
+//	                        -> wait for the last -> clock, while it is hot -> their figures
+//
+// A program that is missing is the procedure's error, so that the point is skipped with
+// the remedy. One that computes a wrong answer, crashes or hangs fails its point, and
+// the run goes on. Watts are telemetry's, in the trial's digests.
+type work struct {
+	parallel parallel
+	coreType count
+	preset   choice
+}
+
+// A job is what is done.
+type job struct {
+	worker subject.Worker
+	// name is the subject's.
+	name string
+	// limit is how long a round may take from Begin on; one that takes longer hangs.
+	limit time.Duration
+	// together has one copy use all the CPUs, which it divides among its own threads or
+	// processes; else there is a copy on each CPU.
+	together bool
+	// mean are metrics of which all copies together have the mean, and most those of
+	// which they have the greatest; of all others they have the sum.
+	mean, most []string
+	// judge looks at a round's figures, and returns a sentence on what is wrong with
+	// them; nil: nothing can be.
+	judge func(vs []result.Value) string
+}
+
+func newWork() work {
+	return work{parallel: parallel{text: "1", n: 1}, coreType: count{0, 0, 15}, preset: choice{"quick", presets}}
+}
+
+// flags declares the parameters that all such procedures have.
+func (w *work) flags(fs *flag.FlagSet) {
+	fs.Var(&w.parallel, "parallel", "`copies` that work at once, each on a CPU of its own: 1, another number, all, or the CPUs by number, such as cpu0 and cpu0+2-3")
+	fs.Var(&w.coreType, "core_type", "`type` of core that they run on where the machine has several (big.LITTLE), 0 being the most capable; without effect where parallel is all or names CPUs")
+	fs.Var(&w.preset, "preset", "quick or standard: how long, how often")
+}
+
+// check refuses what this machine does not have; bed may be nil.
+func (w *work) check(bed *lab.Testbed, name string) error {
+	if bed == nil {
+		return nil
+	}
+	if bed.Topology != lab.Here {
+		return fmt.Errorf("topology %s: %s loads the machine that it runs on: use --lab %s", bed.Topology, name, lab.Here)
+	}
+	_, err := w.cpus(&host.Local{}, bed.CPUs)
+	return err
+}
+
+// cpus are those that copies run on, of those that may be used.
+func (w *work) cpus(h *host.Local, allowed []int) ([]int, error) {
+	for _, c := range w.parallel.cpus {
+		if !slices.Contains(allowed, c) {
+			return nil, fmt.Errorf("parallel %s: CPU %d is not one of those that boxdyno may use: %s", w.parallel.text, c, host.Words(allowed))
+		}
+	}
+	switch {
+	case w.parallel.cpus != nil:
+		return w.parallel.cpus, nil
+	case w.parallel.n == 0:
+		return allowed, nil
+	}
+	types := h.CoreTypes(allowed)
+	if w.coreType.value >= len(types) {
+		return nil, fmt.Errorf("core_type %d: this machine has %d type of core, counted from 0", w.coreType.value, len(types))
+	}
+	t := types[w.coreType.value]
+	if w.parallel.n > len(t.CPUs) {
+		return nil, fmt.Errorf("parallel %d: boxdyno may use %d CPUs of core type %d", w.parallel.n, len(t.CPUs), w.coreType.value)
+	}
+	return slices.Sorted(slices.Values(t.CPUs[:w.parallel.n])), nil
+}
+
+// rounds is how often the work is measured at a point.
+func (w *work) rounds() int {
+	if w.preset.value == "standard" {
+		return 10
+	}
+	return 3
+}
+
+// seconds is how long a program that runs for a time shall run in a round.
+func (w *work) seconds() time.Duration {
+	if w.preset.value == "standard" {
+		return 10 * time.Second
+	}
+	return time.Second
+}
+
+// around is what a round takes beside its work: start, end, two looks at the clock.
+const workAround = 300 * time.Millisecond
+
+// estimate is Estimate for rounds that take about d each.
+func (w *work) estimate(d time.Duration) (int, time.Duration) {
+	n := w.rounds() + 1
+	return n, time.Duration(w.rounds())*(d+workAround) + time.Second
+}
+
+// run measures j. Its outcome has the median of the rounds for every figure, with least
+// and greatest as its interval.
+func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) {
+	local := &host.Local{}
+	if err := j.worker.Check(ctx, local); err != nil {
+		return refused(ctx, err)
+	}
+	cpus, err := w.cpus(local, env.Bed.CPUs)
+	if err != nil {
+		return o, err
+	}
+	of, err := j.worker.Identify(ctx, local)
+	if err != nil {
+		return refused(ctx, err)
+	}
+	cfg := func(trial string) []result.Pair {
+		out := []result.Pair{{Key: "trial", Value: trial}, {Key: "on_cpus", Value: host.Words(cpus)}}
+		for _, p := range of {
+			out = append(out, result.Pair{Key: p.Key, Value: strings.Join(strings.Fields(p.Value), "_")})
+		}
+		return out
+	}
+	rec, err := env.Trial(ctx, cfg("known-answer"), func(ctx context.Context) (Outcome, error) {
+		if err := j.worker.Prove(ctx, local); err != nil {
+			return refused(ctx, err)
+		}
+		return Outcome{Status: result.Passed}, nil
+	})
+	if err != nil || rec.Status != result.Passed {
+		return Outcome{Status: rec.Status, Reason: rec.Reason}, err
+	}
+	all := map[string][]float64{}
+	var order []string
+	o.Status = result.Passed
+	for n := range w.rounds() {
+		rec, err := env.Trial(ctx, cfg(strconv.Itoa(n+1)), func(ctx context.Context) (Outcome, error) { return j.round(ctx, cpus) })
+		if err != nil {
+			return o, err
+		}
+		o.Usage, o.Copies = rec.Usage, rec.Copies
+		for _, v := range rec.Values {
+			if all[v.Metric] == nil {
+				order = append(order, v.Metric)
+			}
+			all[v.Metric] = append(all[v.Metric], v.Value)
+		}
+		if rec.Status != result.Passed {
+			o.Status, o.Reason = rec.Status, rec.Reason
+			break // it will not do better
+		}
+	}
+	for _, m := range order {
+		o.Values = append(o.Values, spread(m, all[m]))
+	}
+	return o, nil
+}
+
+// refused is what becomes of a point whose program cannot run or does not compute what
+// it should: a *host.Missing skips it.
+func refused(ctx context.Context, err error) (Outcome, error) {
+	var missing *host.Missing
+	if errors.As(err, &missing) || ctx.Err() != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Status: result.Failed, Reason: oneSentence(err)}, nil
+}
+
+// round is a trial.
+func (j *job) round(ctx context.Context, cpus []int) (o Outcome, err error) {
+	places := [][]int{cpus}
+	if !j.together {
+		places = nil
+		for _, c := range cpus {
+			places = append(places, []int{c})
+		}
+	}
+	var runs []*subject.Working
+	defer func() {
+		end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer stop()
+		for _, r := range runs {
+			err = errors.Join(err, r.Stop(end))
+		}
+	}()
+	if v, ok := slowest(cpus); ok {
+		o.Values = append(o.Values, value("loop_before_rps", v))
+	}
+	for _, on := range places {
+		r, err := j.worker.Start(ctx, subject.Env{CPUs: on})
+		if err != nil {
+			return refused(ctx, err)
+		}
+		runs = append(runs, r.(*subject.Working))
+	}
+	var before []result.Usage
+	for _, r := range runs {
+		if err := r.Ready(ctx); err != nil {
+			return refused(ctx, err)
+		}
+		u, _ := r.Usage() // a tree that nobody can account for is told of at its end
+		before = append(before, u)
+	}
+	begin := unit.Now()
+	for _, r := range runs {
+		if err := r.Begin(); err != nil {
+			return refused(ctx, err)
+		}
+	}
+	if hung := j.wait(ctx, runs); hung != "" {
+		if ctx.Err() != nil {
+			return o, ctx.Err()
+		}
+		o.Status, o.Reason = result.Failed, hung
+		return o, nil
+	}
+	end := unit.Now()
+	o.Phases = []result.Phase{{Name: "work", Begin: begin, End: end}}
+	hot, isHot := slowest(cpus) // before they have cooled down
+	var copies []result.Copy
+	var took, memory float64
+	for i, r := range runs {
+		vs, err := r.Wait(ctx)
+		if err != nil {
+			return refused(ctx, err)
+		}
+		copies = append(copies, result.Copy{CPU: places[i][0], Values: vs})
+		if u, err := r.Usage(); err == nil {
+			u = u.Since(before[i])
+			took, memory = took+u.CPU.Seconds(), memory+float64(u.PeakMemory)
+			o.Usage = append(o.Usage, u)
+		}
+	}
+	if isHot {
+		o.Values = append(o.Values, value("loop_after_rps", hot))
+	}
+	own := j.sum(copies)
+	o.Values = append(o.Values, own...)
+	if !j.together {
+		o.Copies = copies
+	}
+	o.Values = append(o.Values, value("copies", float64(len(cpus))), value("work_s", float64(end-begin)/1e9))
+	if len(o.Usage) == len(runs) {
+		o.Values = append(o.Values, value("work_cpu_s", took))
+		if memory > 0 {
+			o.Values = append(o.Values, value("subject_memory_bytes", memory))
+		}
+	}
+	o.Status = result.Passed
+	if j.judge != nil {
+		if why := j.judge(own); why != "" {
+			o.Status, o.Reason = result.Failed, why
+		}
+	}
+	return o, nil
+}
+
+// wait waits for the last of runs to end. Where one does not in the job's limit, or one
+// fails early, it is told in a sentence; ctx's end is one, too.
+func (j *job) wait(ctx context.Context, runs []*subject.Working) (why string) {
+	late := time.NewTimer(j.limit)
+	defer late.Stop()
+	for _, r := range runs {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+			return ctx.Err().Error()
+		case <-late.C:
+			return fmt.Sprintf("%s hung: it did not end within %v and was killed", j.name, j.limit)
+		}
+	}
+	return ""
+}
+
+// sum is the figures of all copies together.
+func (j *job) sum(copies []result.Copy) (out []result.Value) {
+	for _, c := range copies {
+		for _, v := range c.Values {
+			i := slices.IndexFunc(out, func(o result.Value) bool { return o.Metric == v.Metric })
+			switch {
+			case i < 0:
+				if slices.Contains(j.mean, v.Metric) {
+					v.Value /= float64(len(copies))
+				}
+				out = append(out, v)
+			case slices.Contains(j.mean, v.Metric):
+				out[i].Value += v.Value / float64(len(copies))
+			case slices.Contains(j.most, v.Metric):
+				out[i].Value = max(out[i].Value, v.Value)
+			default:
+				out[i].Value += v.Value
+			}
+		}
+	}
+	return out
+}
+
+// A parallel is how many copies work at once, and where.
+type parallel struct {
+	text string
+	n    int   // 0: one on every CPU
+	cpus []int // nil: any
+}
+
+func (p *parallel) String() string { return p.text }
+
+func (p *parallel) Set(s string) error {
+	set := parallel{text: s}
+	if list, ok := strings.CutPrefix(s, "cpu"); ok {
+		set.cpus = host.ParseCPUs(strings.ReplaceAll(list, "+", ","))
+		slices.Sort(set.cpus)
+		if set.cpus = slices.Compact(set.cpus); set.cpus == nil {
+			return fmt.Errorf("%q names no CPUs: want such as cpu3 and cpu0+2-3", s)
+		}
+	} else if s != "all" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > mostCPUs {
+			return fmt.Errorf("%q is neither a number from 1 to %d, nor all, nor CPUs such as cpu0+2-3", s, mostCPUs)
+		}
+		set.n = n
+	}
+	*p = set
+	return nil
+}
+
+// workMetrics are those that a work has by itself.
+var workMetrics = []result.Metric{
+	{Name: "copies", Unit: "1", Exact: true, Help: "CPUs that worked at once"},
+	{Name: "work_s", Unit: "s", Help: "from the beginning of all copies to the end of the last"},
+	{Name: "work_cpu_s", Unit: "s", Help: "CPU time of all copies together"},
+	{Name: "subject_memory_bytes", Unit: "B", Better: -1, Help: "most memory of each copy's process tree, of all together"},
+	{Name: "loop_before_rps", Unit: "1/s", Better: 1, Help: "clock before a round: rounds a second of a counted loop, on the slowest of the CPUs"},
+	{Name: "loop_after_rps", Unit: "1/s", Better: 1, Help: "the same just after it, still hot"},
+}

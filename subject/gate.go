@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A gate is this binary as the parent of a Command: it stands still until Begin, and
+// measures the program from the nearest place there is.
+//
+//	stop itself (SIGSTOP) | SIGCONT -> start the program -> wait for it -> a line of what it took
+//
+// It ends with the program's exit code. Where it is ended, the keeper ends the program.
+
+// gateWord is the first argument of a gate, the program and its arguments follow.
+const gateWord = "work-gate"
+
+// gateMark begins the line that a gate writes to standard error.
+const gateMark = "boxdyno work-gate "
+
+type worked struct {
+	Elapsed    time.Duration `json:"elapsed_ns"`
+	User       time.Duration `json:"user_ns"`
+	System     time.Duration `json:"system_ns"`
+	PeakMemory uint64        `json:"peak_memory_bytes"`
+	Signal     int           `json:"signal,omitempty"` // that ended it
+}
+
+func parseWorked(line string) (w worked, ok bool) {
+	text, ok := strings.CutPrefix(line, gateMark)
+	return w, ok && json.Unmarshal([]byte(text), &w) == nil
+}
+
+// gateMain is the gate where this process is one, and then does not return.
+func gateMain() {
+	if len(os.Args) < 3 || os.Args[1] != gateWord {
+		return
+	}
+	code, err := gate(os.Args[2:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+func gate(argv []string) (code int, err error) {
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return 127, err
+	}
+	if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
+		return 1, err
+	}
+	c := exec.Command(path, argv[1:]...)
+	c.Args[0] = argv[0]
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	began := time.Now()
+	err = c.Run()
+	took := worked{Elapsed: time.Since(began)}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return 1, err
+	}
+	if r, ok := c.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		took.PeakMemory = uint64(r.Maxrss) << 10
+	}
+	took.User, took.System = c.ProcessState.UserTime(), c.ProcessState.SystemTime()
+	code = c.ProcessState.ExitCode()
+	if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		code, took.Signal = 1, int(status.Signal())
+	}
+	text, err := json.Marshal(took)
+	if err == nil {
+		_, err = fmt.Fprintf(os.Stderr, "\n%s%s\n", gateMark, text)
+	}
+	return code, err
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
+	"boxdyno/result"
+)
+
+// A Worker is a program that works to its end by itself and tells how fast it did. Its
+// Running is a *Working.
+type Worker interface {
+	Subject
+	// Identify is what its figures are of: version, compiler and flags, driver, CPU
+	// features. Its order is always the same.
+	Identify(ctx context.Context, h *host.Local) ([]result.Pair, error)
+	// Prove has it work out something whose result is known, before it is timed: an
+	// error says what came out instead. It takes a second at most on a small board.
+	Prove(ctx context.Context, h *host.Local) error
+}
+
+// A Command is a command that works to its end, and how its figures are read.
+type Command struct {
+	Name   string   // in sentences, and in its usage
+	Argv   []string // Argv[0] is found on PATH
+	Env    []string // beside this process's, where LC_ALL is C
+	Dir    string   // a scratch folder (host.MakeScratchIn) that it works in, which goes with it; "": none
+	Stdin  *os.File // nil: it reads nothing. Start closes it
+	Stdout *os.File // nil: Worked.Stdout. Start closes it
+	Memory uint64   // bytes that it may have, where control groups can limit it; 0: no limit
+	// Read makes the figures of what it did. An error is a sentence on what is wrong
+	// with its output.
+	Read func(w Worked) ([]result.Value, error)
+}
+
+// A Worked is what a Command did from Begin to its end.
+type Worked struct {
+	Stdout, Stderr string        // the first 64 KiB of each
+	Elapsed        time.Duration // from its start to its end, loading of the program included
+	User, System   time.Duration // CPU time of it and its children, of those that it waited for
+	PeakMemory     uint64        // most memory that one process of it had, in bytes
+}
+
+// A Working is a Command that stands at its start until Begin, so that several begin
+// together:
+//
+//	Command.Start -> Ready -> Begin -> Wait, or Stop
+type Working struct {
+	program Command
+	process *host.Process
+	stdout  logs
+	stderr  logs
+	begun   bool
+
+	mu   sync.Mutex
+	told *worked
+}
+
+// Start starts p, which then waits for Begin. Where it fails nothing is left, and p's
+// files are closed.
+func (p Command) Start(ctx context.Context, e Env) (_ *Working, err error) {
+	for _, f := range []*os.File{p.Stdin, p.Stdout} {
+		if f != nil {
+			defer f.Close()
+		}
+	}
+	defer func() {
+		if err != nil && p.Dir != "" {
+			err = errors.Join(err, os.RemoveAll(p.Dir))
+		}
+	}()
+	if err := host.Has(p.Argv[0]); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	w := &Working{program: p}
+	c := host.Cmd{
+		Argv: append([]string{self, gateWord}, p.Argv...), Env: append(append(os.Environ(), "LC_ALL=C"), p.Env...), Dir: p.Dir,
+		Stdout: &w.stdout, CPUs: e.CPUs, Memory: p.Memory,
+	}
+	c.Stderr = &lines{take: w.take}
+	if p.Stdin != nil {
+		c.Stdin = p.Stdin
+	}
+	if p.Stdout != nil {
+		c.Stdout = p.Stdout
+	}
+	if p.Dir != "" {
+		c.Scratch = []string{p.Dir}
+	}
+	w.process, err = e.host().Start(ctx, c)
+	return w, err
+}
+
+// take reads a line of the standard error of gate and program.
+func (w *Working) take(line string) {
+	if told, ok := parseWorked(line); ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.told = &told
+		return
+	}
+	_, _ = w.stderr.Write([]byte(line + "\n"))
+}
+
+// Ready waits until it stands at its start.
+func (w *Working) Ready(ctx context.Context) error {
+	late := time.NewTimer(readyPatience)
+	defer late.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if stopped(w.process.PID) {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-w.process.Done():
+			return w.failed()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			return fmt.Errorf("%s was not ready within %v", w.program.Name, readyPatience)
+		}
+	}
+}
+
+// stopped says whether a process is in state T.
+func stopped(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, ok := strings.Cut(string(data), ") ")
+	return err == nil && ok && strings.HasPrefix(rest, "T")
+}
+
+// Begin lets it work, once it is Ready.
+func (w *Working) Begin() error {
+	w.begun = true
+	return w.process.Signal(unix.SIGCONT)
+}
+
+// Done is closed once it and all its children are gone.
+func (w *Working) Done() <-chan struct{} { return w.process.Done() }
+
+// Wait implements Bencher: its own figures, or a sentence on why it has none.
+func (w *Working) Wait(ctx context.Context) ([]result.Value, error) {
+	select {
+	case <-w.process.Done():
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := w.failed(); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	told := w.told
+	w.mu.Unlock()
+	vs, err := w.program.Read(Worked{
+		Stdout: w.stdout.String(), Stderr: w.stderr.String(), Elapsed: told.Elapsed,
+		User: told.User, System: told.System, PeakMemory: told.PeakMemory,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.program.Name, err)
+	}
+	return vs, nil
+}
+
+// failed says why it ended without having worked; it has ended.
+func (w *Working) failed() error {
+	err := w.process.Wait(context.Background())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := lastLine(cmp.Or(strings.TrimSpace(w.stderr.String()), w.stdout.String()))
+	var exit *host.Exit
+	switch {
+	case w.process.OOMKills() > 0:
+		return fmt.Errorf("%s was killed by the kernel: the memory that it may have was used up", w.program.Name)
+	case errors.As(err, &exit):
+		how := &host.Exit{Name: w.program.Name, Code: exit.Code, Signal: exit.Signal}
+		if w.told != nil && w.told.Signal != 0 {
+			how.Signal = unix.Signal(w.told.Signal)
+		}
+		err = how
+		if last != "" {
+			err = fmt.Errorf("%w; it said %q", err, last)
+		}
+		return err
+	case err != nil:
+		return err
+	case w.told == nil:
+		return fmt.Errorf("%s ended without having worked", w.program.Name)
+	}
+	return nil
+}
+
+// Usage implements Running.
+func (w *Working) Usage() (result.Usage, error) {
+	u, err := w.process.Usage()
+	u.Subject = w.program.Name
+	return u, err
+}
+
+// Stop implements Running.
+func (w *Working) Stop(ctx context.Context) error {
+	if w.begun {
+		return w.process.Stop(ctx, stopGrace)
+	}
+	return w.process.Kill() // it stands, and could not obey
+}
