@@ -101,7 +101,10 @@ func (l *Local) Run(ctx context.Context, stdin string, argv ...string) ([]byte, 
 }
 
 // packages says which Debian package has a program that is not named like it.
-var packages = map[string]string{"nft": "nftables", "ip": "iproute2"}
+var packages = map[string]string{
+	"nft": "nftables", "ip": "iproute2", "cc": "gcc", "7zz": "7zip", "opusenc": "opus-tools", "opusdec": "opus-tools", "oggenc": "vorbis-tools", "oggdec": "vorbis-tools",
+	"mpirun": "openmpi-bin", "sha1sum": "coreutils", "sha256sum": "coreutils", "b2sum": "coreutils",
+}
 
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)

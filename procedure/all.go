@@ -105,4 +105,11 @@ var All = withBeside([]Spec{
 		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",
 		Names: []string{"class"}, Metrics: soakMetrics, New: newSoak,
 	},
+	{
+		Name: "cpu", Lab: lab.Here, Alone: true,
+		Deviation: "figures of copies at once are the sum of what each says of itself",
+		Quick:     "each program of cpu runs for 1 s, 3 times, not for 10 s and 10 times",
+		Doc:       "this machine computing: Dhrystone, Whetstone, 7-Zip, sysbench and stressors of stress-ng on one, some or all CPUs, or on each type of core",
+		Names:     []string{"subject", "parallel", "core_type"}, Metrics: cpuMetrics, New: newCPU,
+	},
 })

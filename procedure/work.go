@@ -94,7 +94,7 @@ func (w *work) cpus(h *host.Local, allowed []int) ([]int, error) {
 	}
 	types := h.CoreTypes(allowed)
 	if w.coreType.value >= len(types) {
-		return nil, fmt.Errorf("core_type %d: this machine has %d type of core, counted from 0", w.coreType.value, len(types))
+		return nil, fmt.Errorf("core_type %d: the types of core of this machine are counted from 0 to %d", w.coreType.value, len(types)-1)
 	}
 	t := types[w.coreType.value]
 	if w.parallel.n > len(t.CPUs) {

@@ -206,7 +206,7 @@ func TestWorkParameters(t *testing.T) {
 		{"cpu1", "0", "", "1"},
 		{"cpu2+0-1", "0", "", "0+1+2"},
 		{"5", "0", "may use 4 CPUs", ""},
-		{"1", "1", "this machine has 1 type", ""},
+		{"1", "1", "counted from 0 to 0", ""},
 		{"cpu7", "0", "CPU 7 is not one of those", ""},
 	} {
 		w := newWork()

@@ -68,6 +68,9 @@ func name(r Row) string {
 	if r.Infer != nil {
 		words = r.Infer.name()
 	}
+	if r.Work != nil {
+		words = []string{r.Work.name()}
+	}
 	if f := r.Flood; f != nil {
 		words = slices.Concat([]string{"flood"}, words, f.how())
 	}
@@ -361,6 +364,12 @@ func summary(d Document) string {
 		}
 		return ""
 	}
+	if r.Work != nil {
+		if s := r.Work.summary(); s != "" {
+			return fmt.Sprintf("%s: %s.", r.Name, s)
+		}
+		return ""
+	}
 	if r.Flood != nil {
 		if s := r.Flood.summary(); s != "" {
 			return fmt.Sprintf("%s: %s.", serviceName(*r), s)
@@ -419,7 +428,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Flood == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Work == nil && rows[i].Flood == nil {
 			return &rows[i]
 		}
 	}

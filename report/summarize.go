@@ -71,6 +71,9 @@ func Summarize(run result.Run, recs []result.Record) Document {
 			row.ID, row.Soak = last.ID, soakOf(run, last, trials[last.ID])
 			row.Name = name(row)
 		}
+		if row.Work = workOf(run, group, trials); row.Work != nil {
+			row.Name = name(row)
+		}
 		row.Warnings = append(row.Warnings, course(group, recs)...)
 		d.Rows = append(d.Rows, row)
 	}
@@ -380,7 +383,7 @@ func order(a, b Row) int {
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
 		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderFlood(a.Flood, b.Flood))
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderWork(a.Work, b.Work), orderFlood(a.Flood, b.Flood))
 }
 
 func index(list []string, s string) int {

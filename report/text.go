@@ -197,6 +197,7 @@ func tables(d Document) []table {
 	captures := newCaptureTables()
 	sensors := newIDSTables()
 	infers := newInferTables()
+	works := newWorkRows()
 	floods := newFloodTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
@@ -252,6 +253,10 @@ func tables(d Document) []table {
 			infers.add(r, noted.of, own)
 			continue
 		}
+		if r.Work != nil {
+			works.add(r, noted.of, own)
+			continue
+		}
 		if r.Flood != nil {
 			floods.add(r, noted.of, own)
 			continue
@@ -287,7 +292,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works, sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"boxdyno/host"
 )
 
-//go:embed programs/*.py programs/*.lock
+//go:embed programs/*.py programs/*.lock programs/*.c programs/*.h
 var programs embed.FS
 
 func embedded(name string) string {

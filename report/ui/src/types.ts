@@ -63,6 +63,7 @@ export interface Record {
   dut?: DUTWork;
   digests?: Digest[];
   usage?: Usage[];
+  copies?: Copy[];
   alerts?: Alert[];
   settings?: KnobSetting[];
   warnings?: string[];
@@ -187,6 +188,7 @@ export interface Row {
   soak?: Soak;
   capture?: Capture;
   infer?: Infer;
+  work?: Work;
   ids?: IDS;
   flood?: Flood;
   ledger?: Account;
@@ -352,6 +354,11 @@ export interface Usage {
   peak_memory_bytes?: number;
   processes?: number;
   source: string;
+}
+
+export interface Copy {
+  cpu: number;
+  values: Value[] | null;
 }
 
 export interface Alert {
@@ -591,6 +598,18 @@ export interface Infer {
   startup_s?: Figure;
 }
 
+export interface Work {
+  procedure: string;
+  setting: string;
+  copies?: Figure;
+  of?: string[];
+  figures: WorkFigure[] | null;
+  work_cpu_s?: Figure;
+  subject_memory_bytes?: Figure;
+  clock_share?: number;
+  power_mean_w?: number;
+}
+
 export interface IDS {
   subject: string;
   rules: string;
@@ -761,6 +780,15 @@ export interface Published {
   hi?: number;
   note?: string;
   caution?: string;
+}
+
+export interface WorkFigure {
+  metric: string;
+  unit: string;
+  figure: Figure;
+  slowest_copy?: number;
+  fastest_copy?: number;
+  per_watt?: number;
 }
 
 export interface IDSLoad {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"time"
+
+	"boxdyno/lab"
+	"boxdyno/subject"
+)
+
+// A CPU lets programs compute on one, some or all CPUs of this machine.
+type CPU struct {
+	work
+	subject    choice
+	length     time.Duration
+	optimise   choice
+	dictionary count
+	primes     count
+}
+
+func newCPU() Procedure {
+	_, names := subject.Of(subject.CPU)
+	return &CPU{
+		work: newWork(), subject: choice{"dhrystone", names}, optimise: choice{"O2", subject.OptimiseLevels()},
+		dictionary: count{22, 18, 28}, primes: count{10_000, 3, 1_000_000},
+	}
+}
+
+func (p *CPU) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.subject, "subject", "`program` that computes")
+	p.work.flags(fs)
+	fs.DurationVar(&p.length, "duration", p.length, "how `long` a round lasts, in whole seconds, but of 7-zip, which makes one pass; 0s: as preset says")
+	fs.Var(&p.optimise, "optimise", "of dhrystone and whetstone: the compiler's `level`")
+	fs.Var(&p.dictionary, "dictionary", "of 7-zip: `size` of the dictionary as a power of 2")
+	fs.Var(&p.primes, "primes", "of sysbench: `limit` of the primes of an event")
+}
+
+func (p *CPU) time() time.Duration {
+	if p.length > 0 {
+		return p.length
+	}
+	return p.seconds()
+}
+
+func (p *CPU) Check(bed *lab.Testbed) error {
+	if p.length != 0 && (p.length < time.Second || p.length > time.Hour || p.length%time.Second != 0) {
+		return fmt.Errorf("duration %v: want whole seconds from 1s to 1h, or 0s", p.length)
+	}
+	return p.check(bed, "cpu")
+}
+
+// sevenZipPass is about what a pass of 7-Zip takes on a small board.
+const sevenZipPass = 10 * time.Second
+
+func (p *CPU) Estimate() (int, time.Duration) {
+	if p.subject.value == "7-zip" {
+		return p.estimate(sevenZipPass)
+	}
+	return p.estimate(p.time())
+}
+
+func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
+	spec, err := subject.Find(p.subject.value)
+	if err != nil {
+		return Outcome{}, err
+	}
+	// A program that shares its CPU with others is slower; one that hangs is not.
+	j := job{name: spec.Name, limit: 10*p.time() + 2*time.Minute}
+	switch s := spec.New().(type) {
+	case *subject.Synthetic:
+		s.For, s.Optimise = p.time(), p.optimise.value
+		j.worker = s
+	case *subject.SevenZip:
+		s.Dictionary = p.dictionary.value
+		j.worker, j.limit = s, time.Hour
+	case *subject.Sysbench:
+		s.For, s.Primes = p.time(), p.primes.value
+		j.worker = s
+	case *subject.StressWork:
+		s.For = p.time()
+		j.worker, j.mean, j.most = s, []string{"stressor_s"}, []string{"stressor_memory_bytes"}
+	default:
+		return Outcome{}, fmt.Errorf("subject %s does not compute", spec.Name)
+	}
+	return p.run(ctx, env, j)
+}
+
+var cpuMetrics = slices.Concat(subject.SyntheticMetrics, subject.SevenZipMetrics, subject.SysbenchMetrics, subject.StressMetrics, workMetrics)

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+)
+
+// Dhrystone is compiled here, proves itself, and its rounds agree in what they are of.
+func TestCPU(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	p := newCPU().(*CPU)
+	assign(t, p.Flags, map[string]string{"subject": "dhrystone", "parallel": "cpu0", "optimise": "O1"})
+	p.length = 50 * time.Millisecond
+	var recs []result.Record
+	o, err := p.Run(t.Context(), soakEnv(&recs, nil))
+	var missing *host.Missing
+	if errors.As(err, &missing) {
+		t.Skip(missing)
+	}
+	if err != nil || o.Status != result.Passed || len(recs) != 4 {
+		t.Fatalf("%s %s, %d trials, %v", o.Status, o.Reason, len(recs), err)
+	}
+	if result.Get(recs[1].Config, "flags") != "-O1" || result.Get(recs[1].Config, "compiler") == "" {
+		t.Errorf("%v", recs[1].Config)
+	}
+	if rate, dmips := measuredOf(t, o, "dhrystones_per_s"), measuredOf(t, o, "dmips"); rate <= 0 || rate/dmips < 1756 || rate/dmips > 1758 {
+		t.Errorf("%v runs a second are %v DMIPS", rate, dmips)
+	}
+	for _, v := range o.Values {
+		if len(pick(cpuMetrics, v.Metric)) == 0 {
+			t.Errorf("%s is not declared", v.Metric)
+		}
+	}
+}
+
+func TestCPUParameters(t *testing.T) {
+	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0}}
+	for _, c := range []struct {
+		set  map[string]string
+		want string
+	}{
+		{nil, ""},
+		{map[string]string{"duration": "1500ms"}, "whole seconds"},
+		{map[string]string{"parallel": "2"}, "may use 1 CPUs"},
+	} {
+		p := newCPU()
+		assign(t, p.Flags, c.set)
+		if err := p.Check(here); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.set, err, c.want)
+		}
+	}
+	_, names := subject.Of(subject.CPU)
+	for _, name := range names {
+		p := newCPU()
+		assign(t, p.Flags, map[string]string{"subject": name})
+		if n, d := p.Estimate(); n != 4 || d > 3*time.Minute {
+			t.Errorf("%s: %d trials in %v", name, n, d)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Work is what a procedure that lets programs work on this machine's CPUs found at a
+// row.
+type Work struct {
+	Procedure string       `json:"procedure"`
+	Setting   string       `json:"setting"` // what tells the row from others: "dhrystone, 1 copy"
+	Copies    *Figure      `json:"copies,omitempty"`
+	Of        []string     `json:"of,omitempty"` // what its figures are of: "compiler gcc_12", as the trials say
+	Figures   []WorkFigure `json:"figures"`
+	CPU       *Figure      `json:"work_cpu_s,omitempty"`
+	Memory    *Figure      `json:"subject_memory_bytes,omitempty"`
+	Clock     *float64     `json:"clock_share,omitempty"`  // just after the work, of before it, in the round where it fell most
+	Watts     *float64     `json:"power_mean_w,omitempty"` // while rounds ran
+}
+
+// A WorkFigure is one of a program's own.
+type WorkFigure struct {
+	Metric  string      `json:"metric"`
+	Unit    unit.Symbol `json:"unit"`
+	Figure  Figure      `json:"figure"`
+	Slowest *float64    `json:"slowest_copy,omitempty"` // of several copies, in the last round
+	Fastest *float64    `json:"fastest_copy,omitempty"`
+	PerWatt *float64    `json:"per_watt,omitempty"` // of a rate: what a joule does
+}
+
+// A workTable is how a procedure's rows are shown.
+type workTable struct {
+	procedure string
+	title     string
+	keys      []string          // parameters that tell rows apart beside the parallelism
+	leave     []string          // values of them that are not told: defaults, in the order of keys; "-" tells always
+	words     map[string]string // of metrics that are shown, in words
+	rates     []string          // of them, those of which a joule does so much
+}
+
+// workTables has a row for each such procedure.
+var workTables = []workTable{
+	{
+		procedure: "cpu", title: "Computing, on this machine's CPUs", keys: []string{"subject", "core_type"}, leave: []string{"-", "0"},
+		words: map[string]string{
+			"dhrystones_per_s": "Dhrystones", "dmips": "DMIPS", "whetstones_per_s": "Whetstone instructions", "compress_ips": "compression", "decompress_ips": "decompression",
+			"sysbench_events_per_s": "events", "bogo_ops_rate": "bogo operations",
+		},
+		rates: []string{"dhrystones_per_s", "whetstones_per_s", "compress_ips", "decompress_ips", "sysbench_events_per_s", "bogo_ops_rate"},
+	},
+}
+
+// workOf is nil for rows of other procedures.
+func workOf(run result.Run, repeats []result.Record, trials map[string][]result.Record) *Work {
+	p := repeats[len(repeats)-1]
+	at := func(metric string) *Figure { f := merge(metric, repeats); return f.figure() }
+	i := slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == p.Procedure })
+	if i < 0 {
+		return nil
+	}
+	t := workTables[i]
+	w := &Work{Procedure: p.Procedure, Copies: at("copies"), CPU: at("work_cpu_s"), Memory: at("subject_memory_bytes"), Figures: []WorkFigure{}}
+	var words []string
+	for k, key := range t.keys {
+		if v := result.Get(p.Config, key); v != "" && v != t.leave[k] {
+			if t.leave[k] != "-" {
+				v = strings.ReplaceAll(key, "_", " ") + " " + v
+			}
+			words = append(words, v)
+		}
+	}
+	w.Setting = strings.Join(append(words, parallelWords(result.Get(p.Config, "parallel"))), ", ")
+	w.sense(run.Series, trials[p.ID])
+	for _, v := range p.Values {
+		if _, shown := t.words[v.Metric]; !shown {
+			continue
+		}
+		f := at(v.Metric)
+		if f == nil {
+			continue
+		}
+		x := WorkFigure{Metric: v.Metric, Unit: v.Unit, Figure: *f}
+		if len(p.Copies) > 1 {
+			for _, c := range p.Copies {
+				for _, own := range c.Values {
+					if own.Metric != v.Metric {
+						continue
+					}
+					if x.Slowest == nil || own.Value < *x.Slowest {
+						x.Slowest = ptr(own.Value)
+					}
+					if x.Fastest == nil || own.Value > *x.Fastest {
+						x.Fastest = ptr(own.Value)
+					}
+				}
+			}
+		}
+		if w.Watts != nil && *w.Watts > 0 && slices.Contains(t.rates, v.Metric) {
+			x.PerWatt = ptr(f.Value / *w.Watts)
+		}
+		w.Figures = append(w.Figures, x)
+	}
+	return w
+}
+
+// orderWork puts what one program did on fewer and on more CPUs side by side.
+func orderWork(a, b *Work) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	what := func(w *Work) string { s, _, _ := strings.Cut(w.Setting, ","); return s }
+	copies := func(w *Work) float64 {
+		if w.Copies == nil {
+			return 0
+		}
+		return w.Copies.Value
+	}
+	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), strings.Compare(what(a), what(b)), cmp.Compare(copies(a), copies(b)), strings.Compare(a.Setting, b.Setting))
+}
+
+// parallelWords is the parameter in words.
+func parallelWords(v string) string {
+	switch {
+	case v == "1":
+		return "1 CPU"
+	case v == "all":
+		return "all CPUs"
+	case strings.HasPrefix(v, "cpu"):
+		return "CPU " + strings.TrimPrefix(v, "cpu")
+	}
+	return v + " CPUs"
+}
+
+// sense takes what trials say of clock and power, and what their programs are.
+func (w *Work) sense(series []result.Series, trials []result.Record) {
+	watts, seconds := 0.0, 0.0
+	for _, t := range trials {
+		before, after := t.Value("loop_before_rps"), t.Value("loop_after_rps")
+		if before != nil && after != nil && before.Value > 0 {
+			if share := after.Value / before.Value; w.Clock == nil || share < *w.Clock {
+				w.Clock = ptr(share)
+			}
+		}
+		if before != nil {
+			for _, d := range t.Digests {
+				if d.Series >= 0 && d.Series < len(series) && d.N > 0 && series[d.Series].Name == "boxdyno_power_watts" {
+					took := float64(t.End - t.Begin)
+					watts, seconds = watts+d.Mean*took, seconds+took
+					break // several meters watch the same box
+				}
+			}
+		}
+		w.Of = w.Of[:0]
+		for i, p := range t.Config {
+			if p.Key != "on_cpus" {
+				continue
+			}
+			for _, of := range t.Config[i+1:] {
+				w.Of = append(w.Of, strings.ReplaceAll(of.Key, "_", " ")+" "+strings.ReplaceAll(of.Value, "_", " "))
+			}
+			break
+		}
+	}
+	if seconds > 0 {
+		w.Watts = ptr(watts / seconds)
+	}
+}
+
+// name is the row's, in words.
+func (w *Work) name() string { return w.Procedure + ", " + w.Setting }
+
+func (w *Work) table() workTable {
+	return workTables[slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == w.Procedure })]
+}
+
+// suffix is the unit behind a figure.
+func (f WorkFigure) suffix() string {
+	switch f.Unit {
+	case "1":
+		return ""
+	case "1/s":
+		return "/s"
+	}
+	return string(f.Unit)
+}
+
+// summary is the row in a sentence's second half.
+func (w *Work) summary() string {
+	var parts []string
+	for _, f := range w.Figures {
+		parts = append(parts, f.Figure.si(f.suffix())+" "+w.table().words[f.Metric])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A workRows are the tables of works, one a procedure.
+type workRows []*table
+
+func newWorkRows() (out workRows) {
+	for _, t := range workTables {
+		out = append(out, &table{
+			title: t.title, head: []string{"what", "figure", "all together", "range", "slowest", "fastest", "CPU", "memory", "clock", "W", "a joule", notesColumn},
+			right: []bool{false, false, true, true, true, true, true, true, true, true, true, false},
+		})
+	}
+	return out
+}
+
+func (t workRows) add(r Row, notes func(t *table, texts []string) string, own []string) {
+	w := r.Work
+	to := t[slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == w.Procedure })]
+	if len(w.Of) > 0 {
+		own = append(slices.Clip(own), strings.Join(w.Of, ", "))
+	}
+	opt := func(v *float64, text func(float64) string) string {
+		if v == nil {
+			return "-"
+		}
+		return text(*v)
+	}
+	plain := func(u string) func(float64) string {
+		return func(v float64) string { return strings.TrimSpace(unit.SI(v) + u) }
+	}
+	watts := func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	for i, f := range w.Figures {
+		row := []string{w.Setting, w.table().words[f.Metric], f.Figure.si(f.suffix()), f.Figure.interval(""), opt(f.Slowest, plain("")), opt(f.Fastest, plain(""))}
+		if i == 0 {
+			row = append(row, w.CPU.time(), w.Memory.si("B"), opt(w.Clock, percent), opt(w.Watts, watts), opt(f.PerWatt, plain("")), notes(to, own))
+		} else {
+			row = append(row, "", "", "", "", opt(f.PerWatt, plain("")), "")
+		}
+		to.add(row...)
+	}
+	if len(w.Figures) == 0 {
+		to.add(w.Setting, "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", notes(to, own))
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// workRun is made up: a program on one CPU of a board with a meter, on all of its CPUs,
+// of which one is slower, another program with two figures, and one that is not there.
+func workRun() (result.Run, []result.Record) {
+	run, _ := firewall()
+	run.ID, run.Role, run.Criteria, run.Warnings, run.Topology, run.Kind = "20260314T092653Z-cpu", "", nil, nil, "here", "real"
+	run.Command = []string{"boxdyno", "run", "cpu", "--set", "subject=dhrystone,7-zip,sysbench", "--set", "parallel=1,all"}
+	run.NotMeasured, run.Deviations, run.Backend = nil, nil, nil
+	run.Metrics = []result.Metric{{Name: "dhrystones_per_s", Unit: "1/s", Better: 1, Help: "runs a second"}}
+	run.Series = []result.Series{{Name: "boxdyno_power_watts", Unit: "W"}}
+	var recs []result.Record
+	val := func(metric string, u unit.Symbol, v float64) result.Value {
+		return result.Value{Metric: metric, Unit: u, Value: v}
+	}
+	point := func(status result.Status, reason, subject, parallel string, watts float64, copies []result.Copy, values ...result.Value) {
+		id := fmt.Sprintf("cpu/%s-%s#1", subject, parallel)
+		cfg := []result.Pair{{Key: "subject", Value: subject}, {Key: "parallel", Value: parallel}, {Key: "core_type", Value: "0"}}
+		now := unit.Instant(len(recs)) * 2e9
+		trial := result.Record{
+			Schema: result.Schema, ID: id + "/2 trial=1", Parent: id, Procedure: "cpu", Repeat: 1, Status: status, Reason: reason, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e9,
+			Config: append(cfg[:3:3], result.Pair{Key: "trial", Value: "1"}, result.Pair{Key: "on_cpus", Value: "3"}, result.Pair{Key: "compiler", Value: "gcc_(Debian_12.2.0-14)_12.2.0"}, result.Pair{Key: "flags", Value: "-O2"}),
+			Values: []result.Value{val("loop_before_rps", "1/s", 2e8), val("loop_after_rps", "1/s", 1.9e8)},
+		}
+		if watts > 0 {
+			trial.Digests = []result.Digest{{Series: 0, N: 10, Mean: watts}}
+		}
+		if status != result.Skipped {
+			recs = append(recs, trial)
+		}
+		for i := range values {
+			low, high := 0.99*values[i].Value, 1.01*values[i].Value
+			values[i].Lo, values[i].Hi, values[i].N = &low, &high, 3
+		}
+		recs = append(recs, result.Record{
+			Schema: result.Schema, ID: id, Procedure: "cpu", Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: origin, Begin: now, End: now + 15e8, Copies: copies, Values: values,
+		})
+	}
+	point(result.Passed, "", "dhrystone", "1", 4, nil, val("dhrystones_per_s", "1/s", 12e6), val("dmips", "1", 12e6/1757), val("copies", "1", 1), val("work_cpu_s", "s", 1.01), val("subject_memory_bytes", "B", 6e6))
+	var copies []result.Copy
+	for c, rate := range []float64{12e6, 11e6, 9e6, 12.5e6} {
+		copies = append(copies, result.Copy{CPU: c, Values: []result.Value{val("dhrystones_per_s", "1/s", rate)}})
+	}
+	point(result.Passed, "", "dhrystone", "all", 6.5, copies, val("dhrystones_per_s", "1/s", 44.5e6), val("dmips", "1", 44.5e6/1757), val("copies", "1", 4), val("work_cpu_s", "s", 4.02), val("subject_memory_bytes", "B", 24e6))
+	point(result.Passed, "", "7-zip", "1", 0, nil, val("compress_ips", "1/s", 1.5e9), val("decompress_ips", "1/s", 2.2e9), val("copies", "1", 1))
+	point(result.Skipped, "missing the program sysbench: run apt-get install -y sysbench", "sysbench", "1", 0, nil)
+	return run, recs
+}
+
+// Figures of copies are told together and one by one, and by the joule where watts are
+// known.
+func TestWorkTables(t *testing.T) {
+	run, recs := workRun()
+	d := Summarize(run, recs)
+	got := text(t, d)
+	for _, want := range []string{
+		"Computing, on this machine's CPUs",
+		"dhrystone, 1 CPU Dhrystones 12.0 M/s 11.9–12.1 M - - 1.01 s 6.00 MB 95.0 % 4.0 3.00 M",
+		"dhrystone, all CPUs Dhrystones 44.5 M/s 44.1–44.9 M 9.00 M 12.5 M 4.02 s 24.0 MB 95.0 % 6.5 6.85 M",
+		"7-zip, 1 CPU compression 1.50 G/s 1.49–1.51 G - - - - 95.0 % - -",
+		"decompression 2.20 G/s",
+		"sysbench, 1 CPU -",
+		"run apt-get install -y sysbench",
+		"compiler gcc (Debian 12.2.0-14) 12.2.0, flags -O2",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the text lacks %q:\n%s", want, got)
+		}
+	}
+	at := -1
+	for _, row := range []string{"7-zip, 1 CPU compression", "dhrystone, 1 CPU Dhrystones", "dhrystone, all CPUs Dhrystones", "sysbench, 1 CPU -"} {
+		next := strings.Index(got, row)
+		if next <= at {
+			t.Errorf("%s does not stand in its place", row)
+		}
+		at = next
+	}
+	w := d.Rows[slicesIndex(d.Rows, "all CPUs")].Work
+	if len(w.Figures) != 2 || *w.Figures[0].Slowest != 9e6 || *w.Figures[0].Fastest != 12.5e6 || *w.Figures[0].PerWatt != 44.5e6/6.5 || w.Figures[1].PerWatt != nil {
+		t.Errorf("%+v", w.Figures)
+	}
+	if s := Summarize(run, only(recs, "cpu/dhrystone-1#1")).Summary; s != "cpu, dhrystone, 1 CPU: 12.0 M/s Dhrystones, 6.83 k DMIPS." {
+		t.Errorf("%q", s)
+	}
+}
+
+func slicesIndex(rows []Row, name string) int {
+	for i, r := range rows {
+		if strings.Contains(r.Name, name) {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/result"
+)
+
+// A madeHere is a program whose source is in this binary, in C. It is made on the machine, by
+// its own compiler, and kept in the store under the digest of source, compiler and
+// flags.
+type madeHere struct {
+	name    string   // of the program
+	sources []string // in programs/, those that are compiled before those that are included
+	libs    []string // "-lm"
+	flags   []string // "-O2"
+}
+
+// compiler is how it calls itself: "gcc (Debian 12.2.0-14) 12.2.0"; a *host.Missing
+// where there is none.
+func (c madeHere) compiler(ctx context.Context) (string, error) {
+	if err := host.Has("cc"); err != nil {
+		return "", &host.Missing{What: "a C compiler, which makes " + c.name, Remedy: [][]string{{"apt-get", "install", "-y", "gcc", "libc6-dev"}}}
+	}
+	out, err := (&host.Local{}).Run(ctx, "", "cc", "--version")
+	first, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(first), err
+}
+
+// identify is what a figure of it is of.
+func (c madeHere) identify(ctx context.Context) ([]result.Pair, error) {
+	compiler, err := c.compiler(ctx)
+	return []result.Pair{{Key: "compiler", Value: compiler}, {Key: "flags", Value: strings.Join(slices.Concat(c.flags, c.libs), " ")}}, err
+}
+
+// program is the compiled program's path.
+func (c madeHere) program(ctx context.Context) (program string, err error) {
+	compiler, err := c.compiler(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir, err := store()
+	if err != nil {
+		return "", err
+	}
+	text := compiler + strings.Join(c.flags, " ")
+	for _, s := range c.sources {
+		text += embedded(s)
+	}
+	program = filepath.Join(dir, c.name+"-"+digest(text))
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("keep %s: %w", c.name, err)
+	}
+	made, err := os.MkdirTemp(dir, "making-")
+	if err != nil {
+		return "", fmt.Errorf("keep %s: %w", c.name, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(made)) }()
+	out := filepath.Join(made, c.name)
+	argv := slices.Concat([]string{"cc"}, c.flags, []string{"-o", out})
+	for _, s := range c.sources {
+		file := filepath.Join(made, s)
+		if err := os.WriteFile(file, []byte(embedded(s)), 0o644); err != nil {
+			return "", fmt.Errorf("compile %s: %w", c.name, err)
+		}
+		if strings.HasSuffix(s, ".c") {
+			argv = append(argv, file)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if _, err := (&host.Local{}).Run(ctx, "", append(argv, c.libs...)...); err != nil {
+		if strings.Contains(err.Error(), "stdio.h") || strings.Contains(err.Error(), "crt1.o") {
+			return "", &host.Missing{What: "the C library's headers, which " + c.name + " is made with", Remedy: [][]string{{"apt-get", "install", "-y", "libc6-dev"}}}
+		}
+		return "", fmt.Errorf("compile %s: %w", c.name, err)
+	}
+	if err := errors.Join(os.Chmod(out, 0o755), os.Rename(out, program)); err != nil {
+		return "", fmt.Errorf("keep %s: %w", c.name, err)
+	}
+	return program, nil
+}
+
+// A ran is what such a program prints: how often it did its work, in which time, and
+// what came out at the end.
+type ran struct {
+	Runs    float64
+	Seconds float64
+	Values  string
+}
+
+func parseRan(text string) (r ran, err error) {
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Runs <= 0 || r.Seconds <= 0 {
+		return r, fmt.Errorf("it printed what is no figure: %.80q", text)
+	}
+	return r, nil
+}

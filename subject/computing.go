@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"slices"
+	"time"
+)
+
+// computing are the subjects of the work CPU.
+func computing() []Spec {
+	specs := []Spec{
+		{Name: "dhrystone", Doc: "Dhrystone 2.1: integers, strings, records, compiled on the machine", Metrics: SyntheticMetrics[:2], New: func() Subject { return newSynthetic(dhrystone) }},
+		{Name: "whetstone", Doc: "Whetstone in double precision: arithmetic and the C library's functions, compiled on the machine", Metrics: SyntheticMetrics[2:], New: func() Subject { return newSynthetic(whetstone) }},
+		{Name: "7-zip", Doc: "7-Zip's own benchmark of LZMA, one thread", Metrics: SevenZipMetrics, New: func() Subject { return NewSevenZip() }},
+		{Name: "sysbench", Doc: "sysbench's test cpu: primes, one thread", Metrics: SysbenchMetrics, New: func() Subject { return NewSysbench() }},
+	}
+	for _, s := range []struct{ name, doc string }{
+		{"matrix", "operations on matrices of floating-point numbers"},
+		{"vecmath", "vectors of integers of 128 bits"},
+		{"vecfp", "vectors of floating-point numbers"},
+		{"hash", "hash functions that are none of cryptography"},
+	} {
+		specs = append(specs, Spec{Name: "stress-" + s.name, Doc: "stress-ng's stressor " + s.name + ": " + s.doc, Metrics: StressMetrics, New: func() Subject { return &StressWork{Stressor: s.name, For: time.Second} }})
+	}
+	for i := range specs {
+		specs[i].Work = CPU
+	}
+	return specs
+}
+
+// Of are the subjects of a work, and their names.
+func Of(work string) (specs []Spec, names []string) {
+	for _, s := range All {
+		if s.Work == work {
+			specs, names = append(specs, s), append(names, s.Name)
+		}
+	}
+	return slices.Clip(specs), names
+}

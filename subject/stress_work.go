@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/result"
+)
+
+// A StressWork is one worker of one of stress-ng's stressors, which verifies what it
+// computes.
+type StressWork struct {
+	Stressor string
+	For      time.Duration // whole seconds
+}
+
+// Flags implements Subject.
+func (s *StressWork) Flags(fs *flag.FlagSet) {
+	fs.DurationVar(&s.For, "for", s.For, "how `long` it runs, in whole seconds")
+}
+
+// Check implements Subject.
+func (s *StressWork) Check(ctx context.Context, h *host.Local) error {
+	if s.For < time.Second || s.For%time.Second != 0 {
+		return fmt.Errorf("stressor %s for %v: want whole seconds", s.Stressor, s.For)
+	}
+	return (&Stress{Stressor: s.Stressor, For: s.For}).Check(ctx, h)
+}
+
+// Identify implements Worker.
+func (s *StressWork) Identify(ctx context.Context, _ *host.Local) ([]result.Pair, error) {
+	v, err := StressVersion(ctx)
+	return []result.Pair{{Key: "stress_ng", Value: v}}, err
+}
+
+func (s *StressWork) argv(more ...string) []string {
+	return append([]string{stressProgram, "--" + s.Stressor, "1", "--metrics", "--yaml", "/dev/stdout", "--verify", "--no-rand-seed"}, more...)
+}
+
+// Prove implements Worker: some operations, verified by stress-ng.
+func (s *StressWork) Prove(ctx context.Context, h *host.Local) error {
+	out, err := h.Run(ctx, "", s.argv("--"+s.Stressor+"-ops", "4", "--timeout", "20s")...)
+	if err != nil {
+		return err
+	}
+	_, err = s.figures(string(out), "")
+	return err
+}
+
+func (s *StressWork) figures(figures, log string) ([]result.Value, error) {
+	end := judge(s.Stressor, 0, 0, log, figures)
+	if end.Status != result.Passed {
+		return nil, errors.New(end.Reason)
+	}
+	return end.Values, nil
+}
+
+// Start implements Subject.
+func (s *StressWork) Start(ctx context.Context, e Env) (Running, error) {
+	dir, err := host.MakeScratch()
+	if err != nil {
+		return nil, err
+	}
+	return Command{
+		Name: stressProgram + " " + s.Stressor, Argv: s.argv("--timeout", fmt.Sprintf("%.0fs", s.For.Seconds()), "--temp-path", dir), Dir: dir,
+		Read: func(w Worked) ([]result.Value, error) { return s.figures(w.Stdout, w.Stderr) },
+	}.Start(ctx, e)
+}
