@@ -112,4 +112,10 @@ var All = withBeside([]Spec{
 		Doc:       "this machine computing: Dhrystone, Whetstone, 7-Zip, sysbench and stressors of stress-ng on one, some or all CPUs, or on each type of core",
 		Names:     []string{"subject", "parallel", "core_type"}, Metrics: cpuMetrics, New: newCPU,
 	},
+	{
+		Name: "hash", Lab: lab.Here, Alone: true,
+		Quick: "each function of hash is measured 3 times, not 10 times",
+		Doc:   "this machine hashing: SHA-1, SHA-256 and BLAKE2b over 2 GB that no disk touches, by OpenSSL and coreutils, on one, some or all CPUs",
+		Names: []string{"subject", "algorithm", "parallel", "core_type"}, Metrics: hashMetrics, New: newHash,
+	},
 })

@@ -56,6 +56,10 @@ var workTables = []workTable{
 		},
 		rates: []string{"dhrystones_per_s", "whetstones_per_s", "compress_ips", "decompress_ips", "sysbench_events_per_s", "bogo_ops_rate"},
 	},
+	{
+		procedure: "hash", title: "Hashing zeros from memory, on this machine's CPUs", keys: []string{"subject", "algorithm", "core_type", "size"}, leave: []string{"-", "-", "0", "2000000000"},
+		words: map[string]string{"hash_rate": "hashed"}, rates: []string{"hash_rate"},
+	},
 }
 
 // workOf is nil for rows of other procedures.

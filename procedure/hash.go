@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"boxdyno/lab"
+	"boxdyno/subject"
+)
+
+// A Hash lets programs hash a file that is in no memory and on no disk.
+type Hash struct {
+	work
+	subject   choice
+	algorithm choice
+	size      count
+}
+
+func newHash() Procedure {
+	_, names := subject.Of(subject.Digesting)
+	return &Hash{work: newWork(), subject: choice{names[0], names}, algorithm: choice{"sha256", subject.DigestAlgorithms()}, size: count{2_000_000_000, 1, math.MaxInt32}}
+}
+
+func (p *Hash) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.subject, "subject", "`program` that hashes")
+	fs.Var(&p.algorithm, "algorithm", "hash `function`")
+	p.work.flags(fs)
+	fs.Var(&p.size, "size", "`octets` that each copy hashes in a round, all of them zero")
+}
+
+func (p *Hash) Check(bed *lab.Testbed) error { return p.check(bed, "hash") }
+
+// hashSlow is a rate that no hash function here stays below on a small board, in B/s.
+const hashSlow = 100e6
+
+func (p *Hash) expected() time.Duration {
+	return time.Duration(float64(p.size.value) / hashSlow * float64(time.Second))
+}
+
+func (p *Hash) Estimate() (int, time.Duration) { return p.estimate(p.expected() / 2) }
+
+func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
+	spec, err := subject.Find(p.subject.value)
+	if err != nil {
+		return Outcome{}, err
+	}
+	d, ok := spec.New().(*subject.Digest)
+	if !ok {
+		return Outcome{}, fmt.Errorf("subject %s does not hash", spec.Name)
+	}
+	d.Algorithm, d.Size = p.algorithm.value, int64(p.size.value)
+	return p.run(ctx, env, job{name: spec.Name, worker: d, limit: 10*p.expected() + time.Minute})
+}
+
+var hashMetrics = slices.Concat(subject.DigestMetrics, workMetrics)
