@@ -100,6 +100,14 @@ var All = withBeside([]Spec{
 		Names: []string{"service", "kind", "rate", "benign", "frame_size"}, Metrics: floodMetrics, New: newFlood,
 	},
 	{
+		Name: "crypto", Lab: lab.Here, Alone: true,
+		Deviation: "where a program has no command that computes a cipher for a given key, crypto checks the known answer of what the cipher is made of, or none: the record says which (known_answer)",
+		Quick:     "operations of crypto are measured for 0.3 s (openssl and cryptsetup: 1 s) and 3 times, not for 10 s and 10 times",
+		Doc:       "ciphers and asymmetric schemes by the kernel, cryptsetup, OpenSSL and Botan: octets and operations a second, on one CPU or all",
+		Names:     []string{"path", "cipher", "parallel"},
+		Metrics:   cryptoMetrics, New: newCrypto,
+	},
+	{
 		Name: "soak", Lab: lab.Here, Alone: true,
 		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
 		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",

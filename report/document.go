@@ -138,6 +138,7 @@ type Row struct {
 	Capture *Capture `json:"capture,omitempty"` // of procedure capture
 	Infer   *Infer   `json:"infer,omitempty"`   // of procedure infer
 	Work    *Work    `json:"work,omitempty"`    // of procedures that let programs work on this machine's CPUs
+	Crypto  *Crypto  `json:"crypto,omitempty"`  // of procedure crypto
 
 	IDS *IDS `json:"ids,omitempty"` // of procedure ids
 

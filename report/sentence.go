@@ -71,6 +71,9 @@ func name(r Row) string {
 	if r.Work != nil {
 		words = []string{r.Work.name()}
 	}
+	if r.Crypto != nil {
+		words = r.Crypto.name()
+	}
 	if f := r.Flood; f != nil {
 		words = slices.Concat([]string{"flood"}, words, f.how())
 	}
@@ -370,6 +373,12 @@ func summary(d Document) string {
 		}
 		return ""
 	}
+	if r.Crypto != nil {
+		if s := r.Crypto.summary(); s != "" {
+			return fmt.Sprintf("%s: %s.", r.Name, s)
+		}
+		return ""
+	}
 	if r.Flood != nil {
 		if s := r.Flood.summary(); s != "" {
 			return fmt.Sprintf("%s: %s.", serviceName(*r), s)
@@ -428,7 +437,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Work == nil && rows[i].Flood == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Work == nil && rows[i].Crypto == nil && rows[i].Flood == nil {
 			return &rows[i]
 		}
 	}

@@ -157,6 +157,7 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	if r.Infer = inferOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Infer != nil {
 		r.FrameSize = r.Infer.FrameSize
 	}
+	r.Crypto = cryptoOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Flood = floodOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	r.Name = name(r)
 	if r.Connections == nil && r.IDS == nil {
@@ -383,7 +384,7 @@ func order(a, b Row) int {
 	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
 		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderWork(a.Work, b.Work), orderFlood(a.Flood, b.Flood))
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderWork(a.Work, b.Work), orderCrypto(a.Crypto, b.Crypto), orderFlood(a.Flood, b.Flood))
 }
 
 func index(list []string, s string) int {

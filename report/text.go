@@ -198,6 +198,7 @@ func tables(d Document) []table {
 	sensors := newIDSTables()
 	infers := newInferTables()
 	works := newWorkRows()
+	cryptos := newCryptoTables()
 	floods := newFloodTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
@@ -257,6 +258,10 @@ func tables(d Document) []table {
 			works.add(r, noted.of, own)
 			continue
 		}
+		if r.Crypto != nil {
+			cryptos.add(r, noted.of, own)
+			continue
+		}
 		if r.Flood != nil {
 			floods.add(r, noted.of, own)
 			continue
@@ -292,7 +297,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works, sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works, cryptos.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}

@@ -90,7 +90,7 @@ type Bencher interface {
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
-	Work      string // what it does: "stressor", Model, or of a capture how much with each frame: Count to Application
+	Work      string // what it does: "stressor", Model, Enciphering, or of a capture how much with each frame: Count to Application
 	Metrics   []result.Metric
 	New       func() Subject
 }
@@ -99,7 +99,7 @@ type Spec struct {
 var All = append([]Spec{
 	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: StressMetrics, New: func() Subject { return NewStress() }},
 	{Name: "suricata", Work: Application, Doc: "Suricata 7, by default without rules", New: func() Subject { s := NewSuricata(); s.Filter = DefaultFilter; return s }},
-}, slices.Concat(captures(), detectors(), computing(), digestions())...)
+}, slices.Concat(captures(), detectors(), computing(), digestions(), cryptos())...)
 
 // Find is the row of All that has the name.
 func Find(name string) (Spec, error) {
@@ -120,4 +120,5 @@ func Main() {
 	host.KeepMain()
 	gateMain()
 	detectMain()
+	algMain()
 }

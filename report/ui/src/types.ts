@@ -189,6 +189,7 @@ export interface Row {
   capture?: Capture;
   infer?: Infer;
   work?: Work;
+  crypto?: Crypto;
   ids?: IDS;
   flood?: Flood;
   ledger?: Account;
@@ -610,6 +611,26 @@ export interface Work {
   power_mean_w?: number;
 }
 
+export interface Crypto {
+  path: string;
+  cipher: string;
+  parallel: string;
+  block?: string;
+  driver?: string;
+  cpu_features?: string;
+  known_answer?: string;
+  copies?: Figure;
+  encrypt_bytes_per_s?: Figure;
+  decrypt_bytes_per_s?: Figure;
+  signs_per_s?: Figure;
+  verifies_per_s?: Figure;
+  agreements_per_s?: Figure;
+  keygens_per_s?: Figure;
+  encapsulations_per_s?: Figure;
+  decapsulations_per_s?: Figure;
+  published_ciphers?: PublishedCipher[];
+}
+
 export interface IDS {
   subject: string;
   rules: string;
@@ -789,6 +810,13 @@ export interface WorkFigure {
   slowest_copy?: number;
   fastest_copy?: number;
   per_watt?: number;
+}
+
+export interface PublishedCipher {
+  box: string;
+  encrypt_bytes_per_s?: number;
+  decrypt_bytes_per_s?: number;
+  said: string;
 }
 
 export interface IDSLoad {

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+)
+
+// Crypto measures a cipher or an asymmetric scheme on one path by which this machine can
+// compute it. Where the path measures encryption and decryption one by one, each has its
+// known answer and rounds.
+type Crypto struct {
+	work
+	path   choice
+	cipher cipherFlag
+	block  count
+}
+
+func newCrypto() Procedure {
+	p := &Crypto{work: newWork(), path: choice{"openssl", subject.CryptoPaths()}, block: count{0, 0, subject.MostBlock}}
+	if err := p.cipher.Set("aes-xts-256"); err != nil {
+		panic(err) // a test makes one
+	}
+	return p
+}
+
+// A cipherFlag is the name of a cipher with its key.
+type cipherFlag struct{ subject.Cipher }
+
+func (c *cipherFlag) String() string { return c.Name }
+
+func (c *cipherFlag) Set(s string) error {
+	parsed, err := subject.ParseCipher(s)
+	if err == nil {
+		c.Cipher = parsed
+	}
+	return err
+}
+
+// Flags implements Procedure.
+func (p *Crypto) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.path, "path", "what computes it: "+strings.Join(subject.CryptoPaths(), ", "))
+	fs.Var(&p.cipher, "cipher", "`name`: ALGORITHM-MODE-BITS of the whole key, such as aes-cbc-128 and twofish-xts-512, or chacha20, ed25519, ml-kem-768 and the like")
+	fs.Var(&p.block, "block", "`octets` that are encrypted at once, multiples of 16; 0: as the path does by itself (65536 in the kernel, 16384 in libraries)")
+	p.work.flags(fs)
+}
+
+// subject is the worker for a direction; "": for the first that the path measures.
+func (p *Crypto) subject(direction string) (*subject.Crypto, error) {
+	s, err := subject.NewCrypto(p.path.value)
+	if err != nil {
+		return nil, err
+	}
+	s.Cipher, s.Block, s.For = p.cipher.Cipher, p.block.value, p.each()
+	if s.Direction = direction; direction == "" {
+		s.Direction = s.Directions()[0]
+	}
+	return s, nil
+}
+
+// each is how long an operation is measured.
+func (p *Crypto) each() time.Duration {
+	if p.preset.value == "quick" {
+		return 300 * time.Millisecond
+	}
+	return p.seconds()
+}
+
+// Check implements Procedure.
+func (p *Crypto) Check(bed *lab.Testbed) error {
+	s, err := p.subject("")
+	if err != nil {
+		return err
+	}
+	if err := s.Takes(); err != nil {
+		return err
+	}
+	return p.check(bed, "crypto")
+}
+
+// longest is how long the operations of a point last together: OpenSSL takes whole
+// seconds, RSA makes keys, too.
+func (p *Crypto) longest() time.Duration {
+	each := p.each()
+	if p.path.value == "openssl" || p.path.value == "cryptsetup" {
+		each = max(each, time.Second)
+	}
+	switch {
+	case p.cipher.Algorithm == "rsa" && p.path.value == "botan":
+		return 8*each + 2*time.Second
+	case p.cipher.Algorithm == "rsa":
+		return 10 * each // OpenSSL 3.5 measures it as an encapsulation, too
+	case p.cipher.Kind != subject.Encryption:
+		return 3 * each
+	}
+	return 2 * each
+}
+
+// Estimate implements Procedure.
+func (p *Crypto) Estimate() (int, time.Duration) {
+	n, d := p.estimate(p.longest())
+	if s, err := p.subject(""); err == nil {
+		n *= len(s.Directions())
+	}
+	return n, d
+}
+
+// cryptoGrace is what a small board may take beside the time of the operations: keys of
+// RSA with 4096 bits are made.
+const cryptoGrace = 2 * time.Minute
+
+// Run implements Procedure.
+func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+	first, err := p.subject("")
+	if err != nil {
+		return o, err
+	}
+	if err := first.Lacks(); err != nil {
+		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
+	}
+	for _, direction := range first.Directions() {
+		s, err := p.subject(direction)
+		if err != nil {
+			return o, err
+		}
+		one, err := p.run(ctx, env, job{worker: s, name: p.path.value, limit: 2*p.longest() + cryptoGrace})
+		if err != nil {
+			return o, err
+		}
+		o = bothWays(o, one)
+		if o.Status != result.Passed {
+			break
+		}
+	}
+	if o.Status == result.Passed && !slices.ContainsFunc(o.Values, func(v result.Value) bool {
+		return slices.ContainsFunc(subject.CryptoMetrics, func(m result.Metric) bool { return m.Name == v.Metric })
+	}) {
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("%s told no figure of %s", p.path.value, p.cipher.Name)
+	}
+	return o, nil
+}
+
+// bothWays is the outcome of two directions: of figures that both have, such as time and
+// memory, those of the first stay.
+func bothWays(a, b Outcome) Outcome {
+	if a.Status == "" {
+		return b
+	}
+	for _, v := range b.Values {
+		if !slices.ContainsFunc(a.Values, func(have result.Value) bool { return have.Metric == v.Metric }) {
+			a.Values = append(a.Values, v)
+		}
+	}
+	for _, w := range b.Warnings {
+		if !slices.Contains(a.Warnings, w) {
+			a.Warnings = append(a.Warnings, w)
+		}
+	}
+	for i, c := range b.Copies {
+		if i < len(a.Copies) && a.Copies[i].CPU == c.CPU {
+			a.Copies[i].Values = append(slices.Clone(a.Copies[i].Values), c.Values...)
+		}
+	}
+	a.Status, a.Reason = b.Status, b.Reason
+	return a
+}
+
+var cryptoMetrics = slices.Concat(subject.CryptoMetrics, workMetrics)

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"boxdyno/reference"
+	"boxdyno/result"
+)
+
+// A Crypto is what procedure crypto found at a row; a figure that the path does not have
+// is nil.
+type Crypto struct {
+	Path     string `json:"path"`
+	Cipher   string `json:"cipher"`
+	Parallel string `json:"parallel"` // streams that worked at once, as it was given
+	Block    string `json:"block,omitempty"`
+	Driver   string `json:"driver,omitempty"`       // or library
+	Features string `json:"cpu_features,omitempty"` // that it may use
+	Proven   string `json:"known_answer,omitempty"`
+
+	Streams     *Figure `json:"copies,omitempty"`
+	Encrypt     *Figure `json:"encrypt_bytes_per_s,omitempty"`
+	Decrypt     *Figure `json:"decrypt_bytes_per_s,omitempty"`
+	Sign        *Figure `json:"signs_per_s,omitempty"`
+	Verify      *Figure `json:"verifies_per_s,omitempty"`
+	Agree       *Figure `json:"agreements_per_s,omitempty"`
+	Keygen      *Figure `json:"keygens_per_s,omitempty"`
+	Encapsulate *Figure `json:"encapsulations_per_s,omitempty"`
+	Decapsulate *Figure `json:"decapsulations_per_s,omitempty"`
+
+	Published []PublishedCipher `json:"published_ciphers,omitempty"` // the same cipher on other boxes
+}
+
+// A PublishedCipher is a published pair of figures, in octets a second; nil where it was
+// not published.
+type PublishedCipher struct {
+	Box     string   `json:"box"`
+	Encrypt *float64 `json:"encrypt_bytes_per_s,omitempty"`
+	Decrypt *float64 `json:"decrypt_bytes_per_s,omitempty"`
+	Said    string   `json:"said"` // where it was published, and what must be said beside it
+}
+
+const cryptoProcedure = "crypto"
+
+// cryptoOf is nil for rows of other procedures.
+func cryptoOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Crypto {
+	if p.Procedure != cryptoProcedure {
+		return nil
+	}
+	get := func(key string) string { return result.Get(p.Config, key) }
+	c := &Crypto{
+		Path: get("path"), Cipher: get("cipher"), Parallel: get("parallel"), Block: strings.TrimPrefix(get("block"), "0"),
+		Streams: at("copies"), Encrypt: at("encrypt_bytes_per_s"), Decrypt: at("decrypt_bytes_per_s"), Sign: at("signs_per_s"), Verify: at("verifies_per_s"),
+		Agree: at("agreements_per_s"), Keygen: at("keygens_per_s"), Encapsulate: at("encapsulations_per_s"), Decapsulate: at("decapsulations_per_s"),
+	}
+	for _, t := range trials {
+		c.Driver = cmp.Or(result.Get(t.Config, "driver"), c.Driver)
+		c.Features = cmp.Or(result.Get(t.Config, "cpu_features"), c.Features)
+		c.Proven = cmp.Or(result.Get(t.Config, "known_answer"), c.Proven)
+	}
+	if c.Encrypt != nil || c.Decrypt != nil {
+		c.Published = publishedCiphers(c.Cipher)
+	}
+	return c
+}
+
+// publishedCiphers are a cipher's figures of cryptsetup's benchmark on boxes of one node:
+// those of the study, or where it has none, of the raw results behind it.
+func publishedCiphers(cipher string) []PublishedCipher {
+	if out := publishedIn(cipher, "hawthorne2020", "stackframe46"); len(out) > 1 {
+		return out
+	}
+	return publishedIn(cipher, "cryptopi-raw", "stackframe46")
+}
+
+func publishedIn(cipher string, sources ...string) (out []PublishedCipher) {
+	for _, f := range reference.Of("", "", reference.Level{Factor: "algorithm", Value: cipher}) {
+		if f.Unit != "MiB/s" || f.Metric != "throughput" || !slices.Contains(sources, f.Source) {
+			continue
+		}
+		if strings.Contains(f.Note, "nodes=") && !strings.Contains(f.Note+";", "nodes=1;") {
+			continue
+		}
+		where := f.Source
+		if s, ok := reference.SourceOf(f.Source); ok {
+			where = s.Where
+		}
+		said := where
+		if s := strings.TrimPrefix(f.Said(), where+"; "); s != "" {
+			said += ": " + s
+		}
+		i := slices.IndexFunc(out, func(p PublishedCipher) bool { return p.Box == f.Subject })
+		if i < 0 {
+			i = len(out)
+			out = append(out, PublishedCipher{Box: f.Subject, Said: said})
+		}
+		v := ptr(f.Value * (1 << 20))
+		switch f.Level("direction") {
+		case "encrypt":
+			out[i].Encrypt = cmp.Or(out[i].Encrypt, v)
+		case "decrypt":
+			out[i].Decrypt = cmp.Or(out[i].Decrypt, v)
+		}
+	}
+	return out
+}
+
+// orderCrypto puts the paths of a cipher side by side.
+func orderCrypto(a, b *Crypto) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	paths := []string{"af-alg", "cryptsetup", "openssl", "botan"}
+	return cmp.Or(strings.Compare(a.Cipher, b.Cipher), cmp.Compare(index(paths, a.Path), index(paths, b.Path)), strings.Compare(a.Parallel, b.Parallel), strings.Compare(a.Block, b.Block))
+}
+
+// words are the row's, without the procedure's name.
+func (c *Crypto) words() (words []string) {
+	words = []string{c.Cipher, c.Path}
+	if c.Parallel != "1" {
+		words = append(words, "parallel "+c.Parallel)
+	}
+	if c.Block != "" {
+		words = append(words, "block "+c.Block)
+	}
+	return words
+}
+
+func (c *Crypto) name() []string { return append([]string{cryptoProcedure}, c.words()...) }
+
+// summary is the row in a sentence's second half.
+func (c *Crypto) summary() string {
+	var parts []string
+	for _, x := range []struct {
+		f    *Figure
+		what string
+	}{
+		{c.Encrypt, "encrypted"}, {c.Decrypt, "decrypted"},
+	} {
+		if x.f != nil {
+			parts = append(parts, mebi(x.f)+" MiB/s "+x.what)
+		}
+	}
+	for _, x := range []struct {
+		f    *Figure
+		what string
+	}{
+		{c.Sign, "signatures/s made"}, {c.Verify, "verified"}, {c.Agree, "key agreements/s"}, {c.Encapsulate, "encapsulations/s"}, {c.Decapsulate, "decapsulations/s"},
+	} {
+		if x.f != nil {
+			parts = append(parts, strings.TrimSpace(x.f.si(""))+" "+x.what)
+		}
+	}
+	if len(parts) > 0 && c.Driver != "" {
+		parts = append(parts, "by "+strings.ReplaceAll(c.Driver, "_", " "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// mebi is a rate of octets in MiB/s, as cryptsetup has it.
+func mebi(f *Figure) string {
+	if f == nil {
+		return "-"
+	}
+	return mebiOf(&f.Value)
+}
+
+func mebiOf(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", *v/(1<<20))
+}
+
+// A cryptoTables is the tables of crypto.
+type cryptoTables struct {
+	ciphers, schemes *table
+	shown            map[string]bool // ciphers whose published figures are there
+}
+
+func newCryptoTables() *cryptoTables {
+	make := func(title string, cols ...string) *table {
+		t := &table{title: title, head: append([]string{"cipher", "path", "streams", "driver"}, cols...), right: []bool{false, false, true, false}}
+		for _, c := range cols {
+			t.right = append(t.right, c != notesColumn)
+		}
+		return t
+	}
+	return &cryptoTables{
+		ciphers: make("Ciphers, MiB/s of all streams together; published figures of other boxes are cryptsetup's, one stream", "encrypted", "decrypted", "range", notesColumn),
+		schemes: make("Asymmetric schemes, operations a second of all streams together", "sign", "verify", "agree", "keygen", "encapsulate", "decapsulate", notesColumn),
+		shown:   map[string]bool{},
+	}
+}
+
+// add puts r's figures into the table that they belong to, and below a cipher's first row
+// what was published of it.
+func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
+	c := r.Crypto
+	streams := "-"
+	if c.Streams != nil {
+		streams = fmt.Sprintf("%.0f", c.Streams.Value)
+	}
+	texts := slices.Clone(own)
+	if c.Proven != "" && c.Proven != c.Cipher {
+		texts = append(texts, "known answer: "+strings.ReplaceAll(c.Proven, "_", " "))
+	}
+	id := []string{strings.Join(append([]string{c.Cipher}, c.words()[2:]...), ", "), c.Path, streams, cmp.Or(strings.ReplaceAll(c.Driver, "_", " "), "-")}
+	if c.Sign != nil || c.Verify != nil || c.Agree != nil || c.Keygen != nil || c.Encapsulate != nil || c.Decapsulate != nil {
+		t.schemes.add(slices.Concat(id, []string{c.Sign.si(""), c.Verify.si(""), c.Agree.si(""), c.Keygen.si(""), c.Encapsulate.si(""), c.Decapsulate.si(""), notes(t.schemes, texts)})...)
+		return
+	}
+	spread := "-"
+	if f := c.Encrypt; f != nil && f.Lo != nil && f.Hi != nil && *f.Lo != *f.Hi {
+		spread = mebiOf(f.Lo) + "–" + mebiOf(f.Hi)
+	}
+	t.ciphers.add(slices.Concat(id, []string{mebi(c.Encrypt), mebi(c.Decrypt), spread, notes(t.ciphers, texts)})...)
+	if t.shown[c.Cipher] {
+		return
+	}
+	t.shown[c.Cipher] = len(c.Published) > 0
+	for _, p := range c.Published {
+		t.ciphers.add(c.Cipher, "published", "1", p.Box, mebiOf(p.Encrypt), mebiOf(p.Decrypt), "-", notes(t.ciphers, []string{p.Said}))
+	}
+}
+
+func (t *cryptoTables) all() []*table { return []*table{t.ciphers, t.schemes} }
