@@ -162,6 +162,7 @@ func TestKernelDriver(t *testing.T) {
 		t.Errorf("%q, %v", d, err)
 	}
 	more := text + "\n\nname : cbc(aes)\ndriver : cbc-aes-fast\npriority : 400\ninternal : no\ntype : skcipher\n" +
+		"\nname : cbc(aes)\ndriver : cbc-aes-slow\npriority : 90\ninternal : no\ntype : skcipher\n" +
 		"\nname : cbc(aes)\ndriver : cbc-aes-inner\npriority : 500\ninternal : yes\ntype : skcipher\n" +
 		"\nname : cbc(aes)\ndriver : cbc-aes-hash\npriority : 600\ninternal : no\ntype : shash\n" +
 		"\nname : cbc(aes)\ndriver : cbc-aes-broken\npriority : 700\nselftest : unknown\ninternal : no\ntype : skcipher\n"
