@@ -77,6 +77,13 @@ type Testbed struct {
 	// the name of a knob of package tune, and why.
 	Fixed []result.Pair
 
+	// Gateways are the two ends of a way between two networks; Direct routes between
+	// them over the cable itself, or not at all, Offloads switches those of that cable.
+	// nil: there are none.
+	Gateways []Gateway
+	Direct   func(on bool) error
+	Offloads func(on bool) error
+
 	// Path is the hops from port from to port to (indexes into Ports, or into
 	// Loop with loop set).
 	Path func(from, to int, loop bool) ledger.Path

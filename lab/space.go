@@ -177,12 +177,28 @@ func (s *space) address(name string, p netip.Prefix, neighbours int, mac [6]byte
 	ip := p.Addr()
 	for range neighbours {
 		ip = ip.Next()
-		err := s.nl.NeighAdd(&netlink.Neigh{
-			LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac[:],
-		})
-		if err != nil {
-			return fmt.Errorf("give %s the neighbour %v: %w", name, ip, err)
+		if err := s.permanent(link, ip, mac); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// neighbour gives a port one permanent neighbour.
+func (s *space) neighbour(name string, ip netip.Addr, mac [6]byte) error {
+	link, err := s.nl.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s of the %s: %w", name, s.Label, err)
+	}
+	return s.permanent(link, ip, mac)
+}
+
+func (s *space) permanent(link netlink.Link, ip netip.Addr, mac [6]byte) error {
+	err := s.nl.NeighAdd(&netlink.Neigh{
+		LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac[:],
+	})
+	if err != nil {
+		return fmt.Errorf("give %s the neighbour %v: %w", link.Attrs().Name, ip, err)
 	}
 	return nil
 }

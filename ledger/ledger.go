@@ -35,7 +35,10 @@ type Hop struct {
 	Place result.Place // Tester, DUTNIC (port of the DUT) or MeterAt
 	Host  *host.Local  // nil: a black box, without counters
 	Port  host.Port
-	Names map[string]string // of the port's counters ("qdisc drops") that only one thing can move here; nil: the dictionary's
+	// PortAlone: of its host nothing but the port is read, for the stack delivers
+	// frames to the host itself that have not ended (a tunnel's).
+	PortAlone bool
+	Names     map[string]string // of the port's counters ("qdisc drops") that only one thing can move here; nil: the dictionary's
 }
 
 // A Path is the hops from a transmitter to a meter, in a frame's order: tester
@@ -165,7 +168,7 @@ func (b *Book) find(paths []Path) error {
 			if h.Host == nil {
 				continue
 			}
-			if h.Place == result.DUTNIC {
+			if h.Place == result.DUTNIC && !h.PortAlone {
 				if err := b.addHost(h.Host); err != nil {
 					return err
 				}

@@ -144,13 +144,15 @@ func (p *Capture) spec() (subject.Spec, error) {
 	for _, s := range p.specs {
 		switch {
 		case s.Name != p.subject.value:
-			if s.Work != stressor && s.Work != subject.Model {
+			if s.Work != stressor && s.Work != subject.Model && s.Work != subject.TunnelWork {
 				names = append(names, s.Name)
 			}
 		case s.Work == stressor:
 			return s, fmt.Errorf("subject %s: it captures nothing, it is a %s", s.Name, s.Work)
 		case s.Work == subject.Model:
 			return s, fmt.Errorf("subject %s: it is measured by procedure infer", s.Name)
+		case s.Work == subject.TunnelWork:
+			return s, fmt.Errorf("subject %s: it is measured by procedure vpn", s.Name)
 		default:
 			return s, nil
 		}

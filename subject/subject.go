@@ -26,6 +26,7 @@ type Env struct {
 	CPUs []int          // that it may use; nil: all of this process's
 	Dir  string         // for its files, which exists and is empty; ""; none
 	Rate unit.FrameRate // that it will be offered; 0: not known
+	Ends [2]End         // that a tunnel joins; zero: it is none
 
 	Foreign bool // the frames that come are not the engine's, so that no signature tells them
 }
@@ -90,7 +91,7 @@ type Bencher interface {
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
-	Work      string // what it does: "stressor", Model, Enciphering, or of a capture how much with each frame: Count to Application
+	Work      string // what it does: "stressor", Model, Enciphering, TunnelWork, or of a capture how much with each frame: Count to Application
 	Metrics   []result.Metric
 	New       func() Subject
 }
@@ -99,7 +100,7 @@ type Spec struct {
 var All = append([]Spec{
 	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: StressMetrics, New: func() Subject { return NewStress() }},
 	{Name: "suricata", Work: Application, Doc: "Suricata 7, by default without rules", New: func() Subject { s := NewSuricata(); s.Filter = DefaultFilter; return s }},
-}, slices.Concat(captures(), detectors(), computing(), digestions(), cryptos())...)
+}, slices.Concat(captures(), detectors(), computing(), digestions(), cryptos(), tunnels())...)
 
 // Find is the row of All that has the name.
 func Find(name string) (Spec, error) {

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"boxdyno/host"
+	"boxdyno/ledger"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// Gateways is the name of the topology of two gateways.
+const Gateways = "gateways"
+
+// A pair of gateways joins two networks over a cable between them, each in a nameless
+// namespace of this machine; the tester is at the far sides, as in the sandbox:
+//
+//	tester          gateway left                    gateway right          tester
+//	p0 == veth == lan  routing  outer == veth == outer  routing  wan == veth == p1
+//	198.18.0.2    198.18.0.1/16   192.0.2.1/30  192.0.2.2   198.19.0.1/16  198.19.0.2
+//	loop0 == veth == loop1    for the self-test, both ends in the tester's
+//
+// What goes from one network to the other takes the cable, or a tunnel through it that
+// a subject builds (procedure vpn). The placements are the sandbox's: shared has all of
+// it in the sender's softirq, split the work from lan on on the DUT's CPU; what a
+// tunnel's processes and kernel threads do may be on either.
+type gateways struct {
+	placement string // "": split where there are two CPUs
+	mtu       int
+	rate      unit.BitRate
+}
+
+func newGateways() Topology { return &gateways{mtu: defaultMTU} }
+
+func (g *gateways) Flags(fs *flag.FlagSet) {
+	fs.Var(oneOf{&g.placement, []string{split, shared}}, "placement",
+		"split (the work from the first gateway's port on on a CPU of its own) or shared; by default split where two CPUs may be used")
+	addLinkFlags(fs, &g.mtu, &g.rate)
+}
+
+// A Gateway is one of two that join networks of their own.
+type Gateway struct {
+	Host  *host.Local
+	Port  string       // on the cable to the other one
+	Outer netip.Addr   // its own on that cable
+	Net   netip.Prefix // behind it; the address is the gateway's own there
+}
+
+// outers are the cable between the gateways.
+var outers = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/30"), netip.MustParsePrefix("192.0.2.2/30")}
+
+// Build needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and, for placement split,
+// CAP_SYS_NICE and CAP_DAC_OVERRIDE: a *host.Missing otherwise.
+func (g *gateways) Build(ctx context.Context) (*Testbed, error) {
+	tb, err := g.build(ctx)
+	return withEngine(ctx, tb, err)
+}
+
+// build is Build without the engine.
+func (g *gateways) build(ctx context.Context) (*Testbed, error) {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	at, err := choosePlace(g.placement, cpus, os.DirFS("/sys"))
+	if err != nil {
+		return nil, err
+	}
+	tb, err := g.buildAt(ctx, at)
+	if g.placement == "" && errors.Is(err, host.ErrNotSupported) {
+		why := err.Error()
+		if tb, err = g.buildAt(ctx, place{name: shared, tester: at.dut, dut: at.dut}); err == nil {
+			tb.Settings = append(tb.Settings, result.Pair{Key: "no_split", Value: why})
+		}
+	}
+	return tb, permit("build two gateways", err)
+}
+
+func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error) {
+	var undo cleanup
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.close())
+		}
+	}()
+	tester, err := newSpace("tester", testerSysctls())
+	if err != nil {
+		return nil, err
+	}
+	undo.add(tester.close)
+	var gates [2]*space
+	for i, label := range []string{"left", "right"} {
+		if gates[i], err = newSpace(label, dutSysctls()); err != nil {
+			return nil, err
+		}
+		undo.add(gates[i].close)
+		if err := gates[i].up("lo"); err != nil { // a daemon may talk to itself
+			return nil, err
+		}
+	}
+	outer := [2]end{{gates[0], "outer", mac(7)}, {gates[1], "outer", mac(8)}}
+	cables := [][2]end{outer, loopCable(tester)}
+	for i, sd := range sides {
+		cables = append(cables, [2]end{{tester, sd.tester, sd.testerMAC}, {gates[i], sd.dut, sd.dutMAC}})
+	}
+	for _, c := range cables {
+		if err := cable(c[0], c[1], g.mtu); err != nil {
+			return nil, err
+		}
+		undo.add(func() error { return remove(c[0]) })
+	}
+	programs, err := loadPrograms(Plant{})
+	if err != nil {
+		return nil, err
+	}
+	undo.add(programs.Close)
+	var pass link.Link // lan alone gets frames by XDP
+	if pass, err = attach(gates[0], sides[0].dut, programs.Pass); err != nil {
+		return nil, err
+	}
+	undo.add(pass.Close)
+	for _, c := range cables {
+		for _, e := range c {
+			if err := e.at.up(e.name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var threads []int
+	if at.name == split {
+		tid, err := gates[0].ownCPU(sides[0].dut, at.dut)
+		if err != nil {
+			return nil, fmt.Errorf("placement split: %w", err)
+		}
+		threads = append(threads, tid)
+	}
+	var ends [2]Gateway
+	for i, sd := range sides {
+		other := outer[1-i]
+		if err := gates[i].address(sd.dut, sd.net4, testerHosts, sd.testerMAC); err != nil {
+			return nil, err
+		}
+		if err := gates[i].address(outer[i].name, outers[i], 0, other.mac); err != nil {
+			return nil, err
+		}
+		if err := gates[i].neighbour(outer[i].name, outers[1-i].Addr(), other.mac); err != nil {
+			return nil, err
+		}
+		ends[i] = Gateway{Host: gates[i].Local, Port: outer[i].name, Outer: outers[i].Addr(), Net: sd.net4}
+	}
+	direct := func(on bool) error { return directly(gates, on) }
+	if err := direct(true); err != nil {
+		return nil, err
+	}
+	if err := silence(ctx, tester, gates[0], gates[1]); err != nil {
+		return nil, err
+	}
+	qos, idle := awake()
+	if qos != nil {
+		undo.add(qos.Close)
+	}
+	tb := &Testbed{
+		Topology: Gateways, Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
+		DUTCPUs: []int{at.dut}, Threads: threads, DUT: gates[0].Local, Gateways: ends[:], Direct: direct,
+		Offloads: func(on bool) error { return switchOffloads(outer, on) },
+		Services: []string{"route"},
+		Serve: func(_ context.Context, s Service) error {
+			if s.Kind != "route" || s.Networks > 1 {
+				return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)
+			}
+			return direct(true)
+		},
+		Sources: []ledger.Source{gatewayDrops(gates)},
+		Loop:    loopPorts(tester, g.mtu, g.rate),
+		Path: func(from, to int, loop bool) ledger.Path {
+			if loop {
+				return loopPath(tester, from, to)
+			}
+			return throughGateways(cables[2+from], cables[2+to], outer, from)
+		},
+		Settings: append(append(at.settings(), idle), linkSettings(g.mtu, g.rate)...),
+		Close:    sync.OnceValue(undo.close),
+	}
+	for i, sd := range sides {
+		tb.Ports = append(tb.Ports, Port{Port: cables[2+i][0].port(), MAC: sd.testerMAC, GatewayMAC: sd.dutMAC, MTU: g.mtu, Link: g.rate,
+			Gateway4: sd.net4.Addr(), Addr4: sd.net4.Addr().Next()})
+	}
+	return tb, nil
+}
+
+// directly routes between the networks over the cable itself, or not at all.
+func directly(gates [2]*space, on bool) error {
+	for i, s := range gates {
+		l, err := s.nl.LinkByName("outer")
+		if err != nil {
+			return fmt.Errorf("find the cable of the %s: %w", s.Label, err)
+		}
+		to := sides[1-i].net4.Masked()
+		r := &netlink.Route{LinkIndex: l.Attrs().Index, Gw: outers[1-i].Addr().AsSlice(), Priority: 100,
+			Dst: &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), 32)}}
+		what := s.nl.RouteReplace
+		if !on {
+			what = s.nl.RouteDel
+		}
+		if err := what(r); err != nil && (on || !errors.Is(err, errNoRoute)) {
+			return fmt.Errorf("route %v over the cable of the %s: %w", to, s.Label, err)
+		}
+	}
+	return nil
+}
+
+// throughGateways is the path from the tester's end of one cable through both gateways
+// to that of another. What the gateways' stacks deliver to themselves are a tunnel's
+// datagrams, so only their ports are read, and gatewayDrops.
+func throughGateways(in, out, outer [2]end, from int) ledger.Path {
+	hop := func(e end) ledger.Hop {
+		return ledger.Hop{Place: result.DUTNIC, Host: e.at.Local, Port: e.port(), PortAlone: true}
+	}
+	return ledger.Path{Name: in[1].name + "-to-" + out[1].name, Hops: []ledger.Hop{
+		{Place: result.Tester, Host: in[0].at.Local, Port: in[0].port()},
+		hop(in[1]), hop(outer[from]), hop(outer[1-from]), hop(out[1]),
+		{Place: result.MeterAt, Host: out[0].at.Local, Port: out[0].port()},
+	}}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"boxdyno/host"
+	"boxdyno/internal/testutil"
+	"boxdyno/lab"
+)
+
+// twoGateways are the ends of a testbed whose networks have no way to each other.
+func twoGateways(t *testing.T) [2]End {
+	t.Helper()
+	testutil.Privileged(t)
+	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == lab.Gateways })
+	bed, err := lab.All[i].New().Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var ends [2]End
+	for i, g := range bed.Gateways {
+		ends[i] = End{Host: g.Host, Port: g.Port, Outer: g.Outer, Net: g.Net}
+	}
+	alive := func() error { return nil }
+	if _, err := through(t.Context(), ends, 5*time.Second, alive); err != nil {
+		t.Fatalf("the networks' own way: %v", err)
+	}
+	if err := bed.Direct(false); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := through(t.Context(), ends, 200*time.Millisecond, alive); err == nil {
+		t.Fatalf("without a way a packet came through after %v", d)
+	}
+	return ends
+}
+
+// left are the links of an end that a tunnel made.
+func left(t *testing.T, e End) (names []string) {
+	t.Helper()
+	err := e.Host.View(func(fs.FS) error {
+		links, err := netlink.LinkList()
+		for _, l := range links {
+			names = append(names, l.Attrs().Name)
+		}
+		states, _ := netlink.XfrmStateList(netlink.FAMILY_V4) // none where the kernel has no IPsec
+		for _, s := range states {
+			names = append(names, s.String())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestTunnels(t *testing.T) {
+	ends := twoGateways(t)
+	before := [2][]string{left(t, ends[0]), left(t, ends[1])}
+	for _, name := range TunnelNames() {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			defer stop()
+			tunnel, err := NewTunnel(name, DefaultCipher)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var missing *host.Missing
+			if err := tunnel.Check(ctx, ends[0].Host); errors.As(err, &missing) {
+				if len(missing.Remedy) == 0 && missing.Hint == "" {
+					t.Errorf("no remedy: %v", missing)
+				}
+				t.Skip(missing)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			r, err := tunnel.Open(ctx, ends, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Stop(context.WithoutCancel(ctx))
+			if err := r.Ready(ctx); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if !r.Handshakes() {
+					break
+				}
+				if d, err := r.Handshake(ctx); err != nil || d <= 0 {
+					t.Fatalf("a handshake took %v: %v", d, err)
+				}
+			}
+			if u, err := r.Usage(); err != nil || r.Programs() != (u.CPU > 0) {
+				t.Errorf("used %+v: %v", u, err)
+			}
+			if r.Driver == "" || strings.Contains(r.Driver, "unknown") {
+				t.Errorf("driver %q", r.Driver)
+			}
+			if err := r.Stop(ctx); err != nil {
+				t.Error(err)
+			}
+			for i, e := range ends {
+				if now := left(t, e); !slices.Equal(now, before[i]) {
+					t.Errorf("end %d had %v and has %v", i, before[i], now)
+				}
+			}
+		})
+	}
+}
