@@ -126,11 +126,13 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 		return nil, err
 	}
 	undo.add(programs.Close)
-	var pass link.Link // lan alone gets frames by XDP
-	if pass, err = attach(gates[0], sides[0].dut, programs.Pass); err != nil {
-		return nil, err
+	for i, sd := range sides {
+		var pass link.Link
+		if pass, err = attach(gates[i], sd.dut, programs.Pass); err != nil {
+			return nil, err
+		}
+		undo.add(pass.Close)
 	}
-	undo.add(pass.Close)
 	for _, c := range cables {
 		for _, e := range c {
 			if err := e.at.up(e.name); err != nil {

@@ -120,10 +120,8 @@ func ipsecMissing(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOENT):
-		return &host.Missing{What: fmt.Sprintf("IPsec in this kernel (CONFIG_XFRM_USER and CONFIG_INET_ESP: %v)", err), Hint: "boot a kernel that has it (Debian's do: modprobe esp4)"}
-	case errors.Is(err, unix.ENOSYS):
-		return &host.Missing{What: "the cipher in this kernel", Hint: "boot a kernel that has it, or give another cipher"}
+	case errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOSYS):
+		return &host.Missing{What: fmt.Sprintf("IPsec with this cipher in this kernel (CONFIG_XFRM_USER, CONFIG_INET_ESP, the cipher: %v)", err), Hint: "boot a kernel that has it (Debian's do: modprobe esp4)"}
 	case errors.Is(err, unix.EPERM):
 		return host.Privilege("set IPsec up")
 	}
