@@ -126,4 +126,16 @@ var All = withBeside([]Spec{
 		Doc:   "this machine hashing: SHA-1, SHA-256 and BLAKE2b over 2 GB that no disk touches, by OpenSSL and coreutils, on one, some or all CPUs",
 		Names: []string{"subject", "algorithm", "parallel", "core_type"}, Metrics: hashMetrics, New: newHash,
 	},
+	{
+		Name: "stream", Lab: lab.Gateways, Alone: true,
+		Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
+		Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",
+		Names: []string{"protocol", "offloads", "parallel"}, Metrics: streamMetrics, New: newStream,
+	},
+	{
+		Name: "vpn", Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: burstsDeviation, Lab: lab.Gateways, Alone: true,
+		Quick: "streams through a tunnel are sent 3 times for 1 s and handshakes made 5 times, not 10 times for 10 s and 30 times",
+		Doc:   "a tunnel between two gateways of this machine: TCP by iperf3, exact UDP with the highest load without loss, handshakes, CPU a megabit, and the way without a tunnel beside it",
+		Names: []string{"tunnel", "cipher", "offloads", "traffic", "frame_size"}, Metrics: vpnMetrics, New: newVPN,
+	},
 })

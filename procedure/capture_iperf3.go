@@ -3,14 +3,12 @@
 package procedure
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/netip"
 	"strconv"
@@ -104,36 +102,7 @@ func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport
 
 // serve starts a server for one client and waits until it listens.
 func (g *iperf3) serve(ctx context.Context) (*host.Process, error) {
-	out, in := io.Pipe() // read to its end: a server whose words nobody takes ends
-	p, err := g.server.Start(ctx, host.Cmd{Argv: []string{"iperf3", "--server", "--one-off", "--bind", g.port.Gateway4.String(), "--port", strconv.Itoa(frame.Port), "--forceflush"}, Stdout: in, Stderr: in, CPUs: g.serverCPUs})
-	if err != nil {
-		return nil, err
-	}
-	go func() { <-p.Done(); in.Close() }()
-	listens, ended := make(chan struct{}), make(chan string, 1)
-	go func() {
-		var said []string
-		listening := false
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if !listening && strings.Contains(lines.Text(), "Server listening") {
-				listening = true
-				close(listens)
-			}
-			if !listening {
-				said = append(said, lines.Text())
-			}
-		}
-		ended <- strings.Join(said, " ")
-	}()
-	select {
-	case <-listens:
-		return p, nil
-	case s := <-ended:
-		err = fmt.Errorf("it did not listen: %s", s)
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return nil, errors.Join(err, p.Kill())
+	return serveIperf3(ctx, g.server, g.port.Gateway4, frame.Port, g.serverCPUs)
 }
 
 // readIperf3 reads what a client says at its end, at the instant now: the datagrams it

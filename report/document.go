@@ -142,6 +142,8 @@ type Row struct {
 
 	IDS *IDS `json:"ids,omitempty"` // of procedure ids
 
+	Tunnel *Tunnel `json:"tunnel,omitempty"` // of procedures vpn and stream
+
 	Flood *Flood `json:"flood,omitempty"` // of procedure flood
 
 	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, of a flood with what came before and after, or of the trial that connections' times or capture's costs are of

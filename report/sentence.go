@@ -22,6 +22,9 @@ var serviceWords = map[string]string{"drop-xdp": "drop in XDP", "drop-tc": "drop
 // serviceName is a row's service in a reader's words: "filter, 100 rules".
 func serviceName(r Row) string {
 	s := cmp.Or(serviceWords[r.Service], r.Service, r.Procedure)
+	if r.Tunnel != nil {
+		s += ", " + r.Tunnel.Tunnel
+	}
 	switch r.Service {
 	case "filter":
 		s += ", " + count(r.Rules, "rule")
@@ -73,6 +76,9 @@ func name(r Row) string {
 	}
 	if r.Crypto != nil {
 		words = r.Crypto.name()
+	}
+	if r.Tunnel != nil {
+		words = r.Tunnel.name(r.Procedure, r.FrameSize)
 	}
 	if f := r.Flood; f != nil {
 		words = slices.Concat([]string{"flood"}, words, f.how())
@@ -348,6 +354,9 @@ func summary(d Document) string {
 	}
 	if r.Soak != nil {
 		return soaked(d)
+	}
+	if t := r.Tunnel; t != nil && t.Goodput != nil {
+		return fmt.Sprintf("%s: %s.", r.Name, t.summary())
 	}
 	if c := r.Capture; c != nil {
 		if s := c.summary(); s != "" {

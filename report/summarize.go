@@ -78,6 +78,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		d.Rows = append(d.Rows, row)
 	}
 	lineRates(d.Rows)
+	publishTunnels(d.Rows)
 	slices.SortStableFunc(d.Rows, order)
 	d.SharedWarnings = shared(d.Rows)
 
@@ -154,6 +155,9 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		r.FrameSize = ""
 	}
 	r.IDS = idsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
+	if r.Tunnel = tunnelOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Tunnel != nil && result.Get(p.Config, "traffic") == "tcp" {
+		r.FrameSize = ""
+	}
 	if r.Infer = inferOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Infer != nil {
 		r.FrameSize = r.Infer.FrameSize
 	}

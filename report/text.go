@@ -200,6 +200,7 @@ func tables(d Document) []table {
 	works := newWorkRows()
 	cryptos := newCryptoTables()
 	floods := newFloodTables()
+	tunnels := newTunnelTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	var soaked []table
@@ -266,6 +267,12 @@ func tables(d Document) []table {
 			floods.add(r, noted.of, own)
 			continue
 		}
+		if r.Tunnel != nil {
+			own = tunnels.add(r, noted.of, own)
+			if r.ForwardingFPS == nil && r.ThroughputFPS == nil {
+				continue
+			}
+		}
 		if suite.add(r, add) {
 			continue
 		}
@@ -297,7 +304,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works, cryptos.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works, cryptos.all(), tunnels.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}

@@ -191,6 +191,7 @@ export interface Row {
   work?: Work;
   crypto?: Crypto;
   ids?: IDS;
+  tunnel?: Tunnel;
   flood?: Flood;
   ledger?: Account;
   warnings?: string[];
@@ -663,6 +664,25 @@ export interface IDS {
   host_cpu_per_frame_s?: Figure;
   host_cpu_above_per_frame_s?: Figure;
   loads?: IDSLoad[];
+}
+
+export interface Tunnel {
+  tunnel: string;
+  cipher?: string;
+  offloads: string;
+  protocol: string;
+  parallel: string;
+  goodput_bps?: Figure;
+  baseline_goodput_bps?: Figure;
+  goodput_share?: Figure;
+  cpu_per_mbit_s?: Figure;
+  baseline_cpu_per_mbit_s?: Figure;
+  daemon_cpu_per_mbit_s?: Figure;
+  datagrams_lost_ratio?: Figure;
+  handshake_s?: Figure;
+  startup_s?: Figure;
+  baseline_forwarding_fps?: Figure;
+  published?: string;
 }
 
 export interface Flood {

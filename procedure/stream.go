@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strconv"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+)
+
+// Stream measures iperf3 between two namespaces of this machine, with the offloads of
+// the cable between them off or on:
+//
+//	offloads set -> [iperf3 server at right | client at left] x trials
+type Stream struct {
+	protocol choice
+	offloads choice
+	parallel count
+	payload  count
+	length   time.Duration
+	trials   count
+	preset   choice
+}
+
+var offOn = []string{"off", "on"}
+
+const (
+	mostParallel  = 128
+	streamPayload = 1400 // octets of a datagram where none are given: they fit into every tunnel
+)
+
+func newStream() Procedure {
+	return &Stream{protocol: choice{"tcp", []string{"tcp", "udp"}}, offloads: choice{"off", offOn}, parallel: count{1, 1, mostParallel},
+		payload: count{streamPayload, 16, 65507}, trials: count{0, 0, 1000}, preset: choice{"quick", presets}}
+}
+
+// Flags implements Procedure.
+func (p *Stream) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.protocol, "protocol", "what iperf3 sends; udp as fast as it goes")
+	fs.Var(&p.offloads, "offloads", "of the cable between the gateways: segmentation, checksums, merging on receipt")
+	fs.Var(&p.parallel, "parallel", "`connections` at once (udp: flows)")
+	fs.Var(&p.payload, "payload_size", "udp: `octets` of a datagram's payload")
+	fs.DurationVar(&p.length, "duration", p.length, "how `long` a trial sends, in whole seconds; 0s: as preset says")
+	fs.Var(&p.trials, "trials", "how `often`; 0: as preset says")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+}
+
+// streamEffort is how often a preset streams, and how long.
+func streamEffort(preset string) (trials int, length time.Duration) {
+	if preset == "standard" {
+		return 10, 10 * time.Second
+	}
+	return 3, time.Second
+}
+
+func (p *Stream) effort() (trials int, length time.Duration) {
+	trials, length = streamEffort(p.preset.value)
+	if p.trials.value > 0 {
+		trials = p.trials.value
+	}
+	if p.length > 0 {
+		length = p.length
+	}
+	return trials, length
+}
+
+// Check implements Procedure.
+func (p *Stream) Check(bed *lab.Testbed) error {
+	if p.length != 0 && (p.length < time.Second || p.length > 24*time.Hour || p.length%time.Second != 0) {
+		return fmt.Errorf("duration %v: want whole seconds from 1s to 24h, or 0s", p.length)
+	}
+	return twoGateways(bed, "stream")
+}
+
+// twoGateways refuses a testbed that has none.
+func twoGateways(bed *lab.Testbed, name string) error {
+	if bed != nil && len(bed.Gateways) != 2 {
+		return fmt.Errorf("topology %s: %s goes between two gateways: use --lab %s", bed.Topology, name, lab.Gateways)
+	}
+	return nil
+}
+
+// streamAround is what a stream takes beside its time: two programs' starts.
+const streamAround = 300 * time.Millisecond
+
+// Estimate implements Procedure.
+func (p *Stream) Estimate() (int, time.Duration) {
+	n, d := p.effort()
+	return n, time.Duration(n) * (d + streamAround)
+}
+
+// Run implements Procedure.
+func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+	bed := env.Bed
+	if err := host.Has("iperf3"); err != nil {
+		return o, err
+	}
+	if err := bed.Offloads(p.offloads.value == "on"); err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, bed.Offloads(false)) }()
+	if err := bed.Direct(true); err != nil {
+		return o, err
+	}
+	trials, length := p.effort()
+	s := stream{from: bed.Gateways[0], to: bed.Gateways[1], udp: p.protocol.value == "udp", parallel: p.parallel.value,
+		length: length, payload: p.payload.value}
+	all, failed, err := streams(ctx, env.Trial, "stream", trials, s, nil)
+	if err != nil {
+		return o, err
+	}
+	o.Values = all.values(streamMetrics)
+	if o.Status = result.Passed; failed != "" {
+		o.Status, o.Reason = result.Failed, failed
+	}
+	return o, nil
+}
+
+// spreads are figures of several trials by metric.
+type spreads map[string][]float64
+
+func (s spreads) add(r result.Record) {
+	for _, v := range r.Values {
+		s[v.Metric] = append(s[v.Metric], v.Value)
+	}
+}
+
+// values are the medians of those that were measured.
+func (s spreads) values(metrics []result.Metric) (vs []result.Value) {
+	for _, m := range metrics {
+		if len(s[m.Name]) > 0 {
+			vs = append(vs, spread(m.Name, s[m.Name]))
+		}
+	}
+	return vs
+}
+
+// recording carries out a trial (Env.Trial).
+type recording func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+
+// streams is so many trials of a stream; failed says why the last one that failed did.
+func streams(ctx context.Context, record recording, kind string, trials int, s stream, daemons func() (result.Usage, error)) (all spreads, failed string, err error) {
+	all = spreads{}
+	for n := range trials {
+		cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}, {Key: "duration", Value: s.length.String()}}
+		rec, err := record(ctx, cfg, func(ctx context.Context) (Outcome, error) { return s.trial(ctx, daemons) })
+		if err != nil {
+			return all, failed, err
+		}
+		if rec.Status != result.Passed {
+			failed = rec.Reason
+			continue
+		}
+		all.add(rec)
+	}
+	return all, failed, nil
+}
+
+var streamMetrics = []result.Metric{
+	{Name: "goodput_bps", Unit: "bit/s", Better: 1, Help: "payload bits a second that arrived, all connections or flows together, as iperf3 says: median of the trials, interval from least to greatest"},
+	{Name: "sent_bps", Unit: "bit/s", Help: "payload bits a second that were sent"},
+	{Name: "retransmits", Unit: "1", Better: -1, Help: "tcp: segments that were sent again in a trial"},
+	{Name: "datagrams_lost_ratio", Unit: "1", Better: -1, Help: "udp: share of the datagrams that did not arrive"},
+	{Name: "cpu_per_mbit_s", Unit: "s", Better: -1, Help: "CPU time of the whole machine, iperf3's own at both ends among it, for a megabit that arrived"},
+}

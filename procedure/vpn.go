@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// VPN measures a tunnel between two gateways, and the way without it before:
+//
+//	offloads set -> without: stream x trials | self-test, overload
+//	             -> up -> handshakes -> stream x trials -> warm-up, overload, search, latency -> down
+//
+// The networks' own route is taken away before the tunnel comes up: what a tunnel does
+// not carry is lost, and never passes in the clear.
+type VPN struct {
+	tunnel     choice
+	cipher     choice
+	offloads   choice
+	kind       choice // of traffic
+	parallel   count
+	handshakes count
+	frames     traffic // of it frame_size, preset and search
+}
+
+const (
+	noTunnel   = "none"
+	trafficTCP = "tcp"
+	trafficUDP = "udp"
+)
+
+func newVPN() Procedure {
+	p := &VPN{
+		tunnel:   choice{"wireguard", append([]string{noTunnel}, subject.TunnelNames()...)},
+		cipher:   choice{subject.DefaultCipher, append([]string{subject.DefaultCipher}, subject.TunnelCiphers()...)},
+		offloads: choice{"off", offOn}, kind: choice{both, []string{both, trafficTCP, trafficUDP}},
+		parallel: count{1, 1, mostParallel}, handshakes: count{0, 0, 10_000}, frames: newTraffic([]string{"route"}),
+	}
+	p.frames.mix = mixFlag{frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
+	p.frames.search.values = append(p.frames.search.values, NoSearch)
+	return p
+}
+
+// Flags implements Procedure.
+func (p *VPN) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.tunnel, "tunnel", "what joins the gateways; none: the cable itself")
+	fs.Var(&p.cipher, "cipher", "the tunnel's cipher; default: its first")
+	fs.Var(&p.offloads, "offloads", "of the cable between the gateways: segmentation, checksums, merging on receipt; the tunnel's device keeps its own")
+	fs.Var(&p.kind, "traffic", "tcp: iperf3 and handshakes; udp: the engine's frames; or both")
+	fs.Var(&p.parallel, "parallel", "tcp: `connections` at once")
+	fs.Var(&p.handshakes, "handshakes", "tcp: how `often` a new session is made; 0: as preset says")
+	fs.Var(&p.frames.mix, "frame_size", "udp: `octets` with FCS of what goes into the tunnel, or a mix such as 64:7+594:4")
+	fs.Var(&p.frames.preset, "preset", "quick or standard: how long, how often")
+	fs.Var(&p.frames.search, "search", "udp: how the highest load without loss is found; preset: the search of the preset's name; none: it is not")
+}
+
+func (p *VPN) tcp() bool { return p.kind.value != trafficUDP }
+func (p *VPN) udp() bool { return p.kind.value != trafficTCP }
+
+// largest is the largest frame whose packet fits into every tunnel.
+const largest = unit.FrameSize(subject.TunnelMTU + 14 + unit.FCS)
+
+// Check implements Procedure.
+func (p *VPN) Check(bed *lab.Testbed) error {
+	if p.tunnel.value == noTunnel {
+		if p.cipher.value != subject.DefaultCipher {
+			return fmt.Errorf("cipher %s: tunnel none enciphers nothing", p.cipher.value)
+		}
+	} else if _, err := subject.NewTunnel(p.tunnel.value, p.cipher.value); err != nil {
+		return err
+	}
+	if p.udp() {
+		if p.frames.mix.Name == frame.IMIX.Name {
+			return fmt.Errorf("frame_size imix: its frames of 1518 octets do not fit into a tunnel, which takes %d: give a mix such as 64:7+594:4+%d:1", largest, largest)
+		}
+		if m := slices.Max(p.frames.mix.Sizes); m > largest {
+			return fmt.Errorf("frame_size %d: a tunnel takes frames of up to %d octets (its MTU is %d)", m, largest, subject.TunnelMTU)
+		}
+		if err := p.frames.Check(bed); err != nil {
+			return err
+		}
+	}
+	return twoGateways(bed, "vpn")
+}
+
+// vpnHandshakes is how often a preset makes a new session.
+func (p *VPN) sessions() int {
+	switch {
+	case p.handshakes.value > 0:
+		return p.handshakes.value
+	case p.frames.preset.value == "standard":
+		return 30
+	}
+	return 5
+}
+
+// Estimate implements Procedure.
+func (p *VPN) Estimate() (trials int, d time.Duration) {
+	const up, session, around = 2 * time.Second, 500 * time.Millisecond, 60 * time.Millisecond
+	d = up
+	if p.tcp() {
+		n, each := streamEffort(p.frames.preset.value)
+		trials += 2*n + 1
+		d += time.Duration(2*n)*(each+streamAround) + time.Duration(p.sessions())*session
+	}
+	if p.udp() {
+		e := effortOf(p.frames.preset.value)
+		n, each := 2*e.overloads+2, e.warmUp+2*time.Duration(e.overloads)*e.overload+e.latency
+		if p.frames.search.value != NoSearch {
+			more, longer := p.frames.searching().Estimate()
+			n, each = n+more, each+longer
+		}
+		trials += n
+		d += each + time.Duration(n)*(around+e.settle)
+	}
+	return trials, d
+}
+
+// errTunnel ends a point whose tunnel failed; the trial's record says how.
+var errTunnel = errors.New("the tunnel failed")
+
+// A vpnPoint is one tunnel being measured.
+type vpnPoint struct {
+	*VPN
+	env    *Env
+	tunnel *subject.Tunnel    // nil: none
+	up     *subject.Tunneling // nil: not yet
+	failed string
+	out    Outcome
+}
+
+// Run implements Procedure.
+func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	m := &vpnPoint{VPN: p, env: env, out: Outcome{Status: result.Passed}}
+	bed := env.Bed
+	if p.tunnel.value != noTunnel {
+		if m.tunnel, err = subject.NewTunnel(p.tunnel.value, p.cipher.value); err != nil {
+			return m.out, err
+		}
+		if err := m.tunnel.Check(ctx, bed.Gateways[0].Host); err != nil {
+			return m.out, err
+		}
+	}
+	if err := bed.Offloads(p.offloads.value == "on"); err != nil {
+		return m.out, err
+	}
+	defer func() {
+		if m.up != nil {
+			end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+			defer stop()
+			err = errors.Join(err, m.up.Stop(end))
+		}
+		err = errors.Join(err, bed.Direct(true), bed.Offloads(false))
+	}()
+	withIperf := p.tcp()
+	if lacks := host.Has("iperf3"); withIperf && lacks != nil {
+		if !p.udp() && m.tunnel == nil {
+			return m.out, lacks
+		}
+		withIperf = false
+		m.out.Warnings = append(m.out.Warnings, "no TCP: "+lacks.Error())
+	}
+	for _, step := range []struct {
+		wanted bool
+		do     func(context.Context) error
+	}{
+		{withIperf && m.tunnel != nil, m.bareStreams},
+		{p.udp(), m.selfTested},
+		{p.udp() && m.tunnel != nil, m.bareOverload},
+		{p.tcp() && m.tunnel != nil, m.sessionsMade},
+		{withIperf, m.streamed},
+		{p.udp(), m.forwarded},
+	} {
+		if !step.wanted || m.out.Status == result.Invalid {
+			continue
+		}
+		err := step.do(ctx)
+		if errors.Is(err, errTunnel) {
+			m.out.Status, m.out.Reason = result.Failed, m.failed
+			return m.out, nil
+		}
+		if err != nil {
+			return m.out, err
+		}
+	}
+	m.relate()
+	return m.out, nil
+}
+
+// through is Env.Trial with the tunnel up. A tunnel that does not come up, or is gone
+// at the trial's end, fails the trial and the point.
+func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		began := time.Now()
+		fresh := m.up == nil
+		if err := m.open(ctx); err != nil {
+			var missing *host.Missing
+			if errors.As(err, &missing) || ctx.Err() != nil {
+				return Outcome{}, err
+			}
+			m.failed = oneSentence(err)
+			return Outcome{Status: result.Failed, Reason: m.failed}, nil
+		}
+		ready := time.Since(began)
+		o, err := f(ctx)
+		if fresh && m.up != nil {
+			o.Values = append(o.Values, value("startup_s", ready.Seconds()))
+		}
+		if m.up != nil {
+			if gone := m.up.Ended(); gone != nil && err == nil {
+				m.failed = "the tunnel went down: " + oneSentence(gone)
+				o.Status, o.Reason = result.Failed, m.failed
+			}
+		}
+		return o, err
+	})
+	if v := rec.Value("startup_s"); v != nil && err == nil {
+		m.out.Values = append(m.out.Values, *v)
+	}
+	if err == nil && m.failed == "" && rec.Status == result.Failed && strings.HasPrefix(rec.Reason, "the tunnel ") {
+		m.failed = rec.Reason // of an earlier part of a resumed run
+	}
+	if err == nil && m.failed != "" {
+		err = errTunnel
+	}
+	return rec, err
+}
+
+// open brings the tunnel up where it is not.
+func (m *vpnPoint) open(ctx context.Context) error {
+	if m.tunnel == nil || m.up != nil {
+		return nil
+	}
+	if err := m.env.Bed.Direct(false); err != nil {
+		return err
+	}
+	var ends [2]subject.End
+	for i, g := range m.env.Bed.Gateways {
+		ends[i] = subject.End{Host: g.Host, Port: g.Port, Outer: g.Outer, Net: g.Net}
+	}
+	up, err := m.tunnel.Open(ctx, ends, nil)
+	if err == nil {
+		m.up = up
+		err = up.Ready(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("the tunnel is not up: %w", err)
+	}
+	return nil
+}
+
+// relate lays what went through the tunnel beside what went without.
+func (m *vpnPoint) relate() {
+	find := func(name string) *result.Value {
+		if i := slices.IndexFunc(m.out.Values, func(v result.Value) bool { return v.Metric == name }); i >= 0 {
+			return &m.out.Values[i]
+		}
+		return nil
+	}
+	if with, without := find("goodput_bps"), find("baseline_goodput_bps"); with != nil && without != nil && without.Value > 0 {
+		m.out.Values = append(m.out.Values, value("goodput_share", with.Value/without.Value))
+	}
+	if with, without := find("forwarding_rate_fps"), find("baseline_forwarding_fps"); with != nil && without != nil && without.Value > 0 {
+		m.out.Values = append(m.out.Values, value("forwarding_share", with.Value/without.Value))
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/internal/testutil"
+	"boxdyno/lab"
+	"boxdyno/result"
+)
+
+// set makes a procedure with parameters.
+func set(t *testing.T, p Procedure, params ...string) Procedure {
+	t.Helper()
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	p.Flags(fs)
+	for _, kv := range params {
+		k, v, _ := strings.Cut(kv, "=")
+		if err := fs.Set(k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func TestVPNMistakes(t *testing.T) {
+	for params, want := range map[string]string{
+		"tunnel=ipsec cipher=chacha20-poly1305":   "",
+		"tunnel=wireguard cipher=aes-128-gcm":     "tunnel wireguard has no cipher aes-128-gcm: it has chacha20-poly1305",
+		"tunnel=none cipher=aes-128-gcm":          "cipher aes-128-gcm: tunnel none enciphers nothing",
+		"frame_size=1438":                         "",
+		"frame_size=1439":                         "a tunnel takes frames of up to 1438 octets",
+		"frame_size=imix":                         "do not fit into a tunnel",
+		"traffic=tcp frame_size=1518":             "", // no frames
+		"tunnel=openvpn traffic=udp frame_size=9": "frame",
+	} {
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		p := newVPN()
+		p.Flags(fs)
+		var err error
+		for _, kv := range strings.Fields(params) {
+			k, v, _ := strings.Cut(kv, "=")
+			err = errors.Join(err, fs.Set(k, v))
+		}
+		if err == nil {
+			err = p.Check(nil)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", params, err, want)
+		}
+	}
+	here := &lab.Testbed{Topology: lab.Here, Ports: make([]lab.Port, 2), Services: []string{"route"}}
+	for _, p := range []Procedure{set(t, newVPN(), "traffic=tcp"), newStream()} {
+		if err := p.Check(here); err == nil || !strings.Contains(err.Error(), "use --lab gateways") {
+			t.Errorf("without gateways: %v", err)
+		}
+	}
+}
+
+// Reports of iperf3 3.12, cut to their ends.
+func TestReadStream(t *testing.T) {
+	tcp := `{"end":{"sum_sent":{"seconds":1.000082,"bytes":96468992,"bits_per_second":771688657,"retransmits":12,"sender":true},"sum_received":{"seconds":1.0005,"bytes":95158272,"bits_per_second":760885733,"sender":true}}}`
+	got, err := readStream([]byte(tcp), false, 0)
+	if err != nil || got.Sent != 771688657 || got.Received != 760885733 || got.Retransmits != 12 {
+		t.Errorf("TCP: %+v, %v", got, err)
+	}
+	udp := `{"end":{"sum":{"start":0,"end":2,"seconds":2,"bytes":280000,"bits_per_second":1120000,"jitter_ms":0.01,"lost_packets":50,"packets":200,"lost_percent":25}}}`
+	got, err = readStream([]byte(udp), true, 1400)
+	if err != nil || got.Sent != 1120000 || got.Received != 840000 || got.Lost != 50 {
+		t.Errorf("UDP: %+v, %v", got, err)
+	}
+	for text, want := range map[string]string{
+		`{"error":"error - unable to connect to server: Connection refused"}`: "iperf3: unable to connect",
+		`{"end":{}}`: "no sums",
+		`oops`:       "no JSON",
+	} {
+		if _, err := readStream([]byte(text), true, 1400); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// gatewaysEnv runs trials at once between two gateways.
+func gatewaysEnv(t *testing.T, recs *[]result.Record) *Env {
+	t.Helper()
+	testutil.Privileged(t)
+	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == lab.Gateways })
+	bed, err := lab.All[i].New().Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Env{Bed: bed, Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		o, err := f(ctx)
+		r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Usage: o.Usage, Warnings: o.Warnings}
+		*recs = append(*recs, r)
+		return r, err
+	}}
+}
+
+// needs skips where a program is not installed.
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if err := host.Has(p); err != nil {
+			t.Skip(err)
+		}
+	}
+}
+
+func TestVPNStreams(t *testing.T) {
+	needs(t, "iperf3", "wireguard-go")
+	var recs []result.Record
+	env := gatewaysEnv(t, &recs)
+	o, err := set(t, newVPN(), "tunnel=wireguard-go", "traffic=tcp", "handshakes=2").Run(t.Context(), env)
+	if err != nil || o.Status != result.Passed {
+		t.Fatalf("%v %s: %v", o.Status, o.Reason, err)
+	}
+	have := map[string]float64{}
+	for _, v := range o.Values {
+		have[v.Metric] = v.Value
+	}
+	for _, m := range []string{"goodput_bps", "baseline_goodput_bps", "goodput_share", "handshake_s", "startup_s", "cpu_per_mbit_s", "daemon_cpu_per_mbit_s", "subject_memory_bytes"} {
+		if have[m] <= 0 {
+			t.Errorf("%s is %g", m, have[m])
+		}
+	}
+}
+
+// brokenVPN is an OpenVPN that ends at once, or does nothing.
+func brokenVPN(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "openvpn"), []byte("#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("TMPDIR", t.TempDir())
+}
+
+func TestVPNCrash(t *testing.T) {
+	var recs []result.Record
+	env := gatewaysEnv(t, &recs)
+	brokenVPN(t, "echo 'Options error: I do not like it'; exit 7\n")
+	o, err := set(t, newVPN(), "tunnel=openvpn", "traffic=tcp").Run(t.Context(), env)
+	if err != nil || o.Status != result.Failed || !strings.Contains(o.Reason, "I do not like it") || strings.Contains(o.Reason, "\n") {
+		t.Errorf("%v %q: %v", o.Status, o.Reason, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	// The networks have their own way again.
+	needs(t, "iperf3")
+	s := stream{from: env.Bed.Gateways[0], to: env.Bed.Gateways[1], parallel: 1, length: time.Second}
+	if got, _, err := s.run(t.Context()); err != nil || got.Received <= 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

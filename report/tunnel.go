@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"boxdyno/reference"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Tunnel is what procedures vpn and stream found at a row; a figure that was not
+// measured is nil. Those of UDP are in the row itself.
+type Tunnel struct {
+	Tunnel   string `json:"tunnel"` // none: the cable between the gateways, and every row of stream
+	Cipher   string `json:"cipher,omitempty"`
+	Offloads string `json:"offloads"`
+	Protocol string `json:"protocol"`
+	Parallel string `json:"parallel"`
+
+	Goodput       *Figure `json:"goodput_bps,omitempty"`
+	Baseline      *Figure `json:"baseline_goodput_bps,omitempty"`
+	Share         *Figure `json:"goodput_share,omitempty"`
+	CPU           *Figure `json:"cpu_per_mbit_s,omitempty"`
+	BaselineCPU   *Figure `json:"baseline_cpu_per_mbit_s,omitempty"`
+	DaemonCPU     *Figure `json:"daemon_cpu_per_mbit_s,omitempty"`
+	Lost          *Figure `json:"datagrams_lost_ratio,omitempty"`
+	Handshake     *Figure `json:"handshake_s,omitempty"`
+	Startup       *Figure `json:"startup_s,omitempty"`
+	BareForwarded *Figure `json:"baseline_forwarding_fps,omitempty"`
+
+	Published string `json:"published,omitempty"` // a figure of the same experiment, with its note
+}
+
+const (
+	vpnProcedure    = "vpn"
+	streamProcedure = "stream"
+)
+
+// tunnelOf is nil for rows of other procedures.
+func tunnelOf(p result.Record, at func(metric string) *Figure) *Tunnel {
+	if p.Procedure != vpnProcedure && p.Procedure != streamProcedure {
+		return nil
+	}
+	get := func(key string) string { return result.Get(p.Config, key) }
+	return &Tunnel{
+		Tunnel: cmp.Or(get("tunnel"), "none"), Cipher: strings.TrimPrefix(get("cipher"), "default"), Offloads: get("offloads"),
+		Protocol: cmp.Or(get("protocol"), "tcp"), Parallel: get("parallel"),
+		Goodput: at("goodput_bps"), Baseline: at("baseline_goodput_bps"), Share: at("goodput_share"), CPU: at("cpu_per_mbit_s"),
+		BaselineCPU: at("baseline_cpu_per_mbit_s"), DaemonCPU: at("daemon_cpu_per_mbit_s"), Lost: at("datagrams_lost_ratio"),
+		Handshake: at("handshake_s"), Startup: at("startup_s"), BareForwarded: at("baseline_forwarding_fps"),
+	}
+}
+
+// name is the row's, in words.
+func (t *Tunnel) name(procedure, frames string) []string {
+	words := []string{procedure}
+	if procedure == vpnProcedure {
+		words = append(words, t.Tunnel)
+		if t.Cipher != "" {
+			words = append(words, t.Cipher)
+		}
+		if frames != "" {
+			words = append(words, frameWords(frames))
+		}
+	} else {
+		words = append(words, t.Protocol)
+	}
+	words = append(words, "offloads "+t.Offloads)
+	if t.Parallel != "" && t.Parallel != "1" {
+		words = append(words, t.Parallel+" at once")
+	}
+	return words
+}
+
+// summary is the row in a sentence's second half; "" where no stream was measured.
+func (t *Tunnel) summary() string {
+	if t.Goodput == nil {
+		return ""
+	}
+	s := t.Goodput.si("bit/s") + " by " + strings.ToUpper(t.Protocol)
+	if t.Share != nil {
+		s += ", " + t.Share.share() + " of what the cable carries without the tunnel"
+	}
+	return s
+}
+
+// A tunnelTables is the tables of vpn and stream.
+type tunnelTables struct{ streams, sessions *table }
+
+func newTunnelTables() tunnelTables {
+	left := func(title string, head ...string) *table {
+		t := &table{title: title, head: head}
+		for i, c := range head {
+			t.right = append(t.right, i > 2 && c != notesColumn)
+		}
+		return t
+	}
+	return tunnelTables{
+		streams:  left("Streams between two gateways: payload that arrives, and the CPU time of the whole machine a megabit", "through", "cipher", "offloads", "bit/s", "range", "without", "share", "CPU", "without ", "daemons", "lost", notesColumn),
+		sessions: left("Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", "through", "cipher", "offloads", "handshake", "range", "start", "frame/s without", notesColumn),
+	}
+}
+
+// add puts r's figures into the tables that they belong to; a row that was measured in
+// frames goes on to those of forwarding.
+func (t tunnelTables) add(r Row, notes func(t *table, texts []string) string, own []string) (left []string) {
+	x := r.Tunnel
+	through := x.Tunnel
+	if r.Procedure == streamProcedure {
+		through = x.Protocol
+	}
+	if x.Parallel != "" && x.Parallel != "1" {
+		through += " x" + x.Parallel
+	}
+	id := []string{through, cmp.Or(x.Cipher, "-"), x.Offloads}
+	framed := r.ForwardingFPS != nil || r.ThroughputFPS != nil
+	if x.Published != "" {
+		own = append(slices.Clip(own), x.Published)
+	}
+	if x.Goodput != nil || !framed {
+		t.streams.add(slices.Concat(id, []string{x.Goodput.si(""), x.Goodput.interval(""), x.Baseline.si(""), x.Share.share(), x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time(), x.Lost.share(), notes(t.streams, own)})...)
+		own = nil
+	}
+	if x.Handshake != nil || x.BareForwarded != nil {
+		t.sessions.add(slices.Concat(id, []string{x.Handshake.time(), x.Handshake.times(), x.Startup.time(), x.BareForwarded.si(""), notes(t.sessions, nil)})...)
+	}
+	return own
+}
+
+// times is the range of a time.
+func (f *Figure) times() string {
+	if f == nil || f.Lo == nil || f.Hi == nil || *f.Lo == *f.Hi {
+		return "-"
+	}
+	return unit.SI(*f.Lo) + "s to " + unit.SI(*f.Hi) + "s"
+}
+
+// publishTunnels lays the published comparison of WireGuard with OpenVPN beside the rows
+// of a run that has both, with the same ratio as it was measured here.
+func publishTunnels(rows []Row) {
+	best := func(prefix string) (goodput float64) {
+		for _, r := range rows {
+			if t := r.Tunnel; t != nil && strings.HasPrefix(t.Tunnel, prefix) && t.Goodput != nil {
+				goodput = max(goodput, t.Goodput.Value)
+			}
+		}
+		return goodput
+	}
+	wireguard, openvpn := best("wireguard"), best("openvpn")
+	for _, f := range reference.Figures() {
+		if f.Experiment != "vpn" || f.Metric != "wireguard_over_openvpn" {
+			continue
+		}
+		where := f.Source
+		if s, ok := reference.SourceOf(f.Source); ok {
+			where = s.Where
+		}
+		text := fmt.Sprintf("published on a %s: WireGuard is %g times as fast as OpenVPN (%s: %s)", f.Subject, f.Value, where, f.Said())
+		if wireguard > 0 && openvpn > 0 {
+			text += fmt.Sprintf("; here the fastest of each are %.1f to 1", wireguard/openvpn)
+		}
+		for i := range rows {
+			if t := rows[i].Tunnel; t != nil && t.Goodput != nil && (strings.HasPrefix(t.Tunnel, "wireguard") || strings.HasPrefix(t.Tunnel, "openvpn")) {
+				t.Published = text
+			}
+		}
+	}
+}
+
+func (t tunnelTables) all() []*table { return []*table{t.streams, t.sessions} }
