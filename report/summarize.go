@@ -157,6 +157,8 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	r.IDS = idsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
 	if r.Tunnel = tunnelOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Tunnel != nil && result.Get(p.Config, "traffic") == "tcp" {
 		r.FrameSize = ""
+	} else if r.Tunnel != nil && r.FrameSize != "" {
+		r.Direction = "lan-to-wan"
 	}
 	if r.Infer = inferOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Infer != nil {
 		r.FrameSize = r.Infer.FrameSize

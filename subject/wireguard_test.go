@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel is told of a peer, taken apart again; numbers of linux/wireguard.h.
+func TestWireGuardPeer(t *testing.T) {
+	p := wgPeer{endpoint: netip.MustParseAddrPort("192.0.2.2:51820"), allowed: netip.MustParsePrefix("198.19.0.0/16")}
+	p.peer[0], p.peer[31] = 7, 9
+	nested := func(b []byte) map[uint16][]byte {
+		t.Helper()
+		attrs, err := nl.ParseRouteAttr(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[uint16][]byte{}
+		for _, a := range attrs {
+			out[a.Attr.Type&^unix.NLA_F_NESTED] = a.Value
+		}
+		return out
+	}
+	peer := nested(nested(nested(p.add().Serialize())[8])[0])
+	if !bytes.Equal(peer[1], p.peer[:]) || peer[3][0] != 2 || !bytes.Equal(peer[4][2:8], []byte{0xca, 0x6c, 192, 0, 2, 2}) || len(peer[4]) != 16 {
+		t.Errorf("peer %v", peer)
+	}
+	allowed := nested(nested(peer[9])[0])
+	if allowed[1][0] != unix.AF_INET || !bytes.Equal(allowed[2], []byte{198, 19, 0, 0}) || allowed[3][0] != 16 {
+		t.Errorf("allowed %v", allowed)
+	}
+	if gone := nested(nested(nested(p.remove().Serialize())[8])[0]); len(gone) != 2 || gone[3][0] != 1 {
+		t.Errorf("removed %v", gone)
+	}
+}
