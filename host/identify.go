@@ -63,6 +63,9 @@ func line(root fs.FS, name string) string {
 // tcg is the signature of QEMU where it computes an x86 processor in software.
 const tcg = "TCGTCGTCGTCG"
 
+// emulatedParameter is given to the kernels of emulated boards (internal/boards/job).
+const emulatedParameter = "boxdyno.emulated=qemu"
+
 // identify knows what a recorded tree shows; hypervisor is the CPU's own signature,
 // where it has one.
 func identify(root fs.FS, hypervisor string) result.Machine {
@@ -94,7 +97,9 @@ func identify(root fs.FS, hypervisor string) result.Machine {
 	// so does its model of a board. On x86 it sets the flag of a hypervisor then, too,
 	// and gives itself away by the signature or by the name of its best CPU.
 	qemu := strings.Contains(m.Board, "QEMU") || strings.HasPrefix(m.Board, "linux,dummy-virt") || strings.Contains(m.Board, "riscv-virtio")
-	if qemu && m.Virtual == "" || hypervisor == tcg || strings.HasPrefix(m.CPU, "QEMU TCG CPU") {
+	// A model of a real board shows itself as that board: there the kernel was told.
+	told := slices.Contains(strings.Fields(line(root, "proc/cmdline")), emulatedParameter)
+	if qemu && m.Virtual == "" || hypervisor == tcg || strings.HasPrefix(m.CPU, "QEMU TCG CPU") || told {
 		m.Kind, m.Virtual = "emulated", "qemu"
 	}
 	m.NICs = nics(root)

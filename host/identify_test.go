@@ -41,6 +41,14 @@ func TestIdentifyBoards(t *testing.T) {
 	if want := []string{"eth0 bcmgenet 1000 Mbit/s", "wlan0 brcmfmac"}; !slices.Equal(pi.NICs, want) {
 		t.Errorf("its NICs are %q, want %q", pi.NICs, want)
 	}
+	// QEMU's model of a Raspberry Pi, as Debian's kernel shows it.
+	model := identify(tree(map[string]string{
+		"proc/device-tree/model": "Raspberry Pi 3 Model B\x00", "proc/cpuinfo": "processor: 0\nCPU implementer: 0x41\nCPU part: 0xd03\n",
+		"proc/cmdline": "console=ttyS1 boxdyno.emulated=qemu\n",
+	}), "")
+	if model.Kind != "emulated" || model.Virtual != "qemu" || model.Board != "Raspberry Pi 3 Model B" {
+		t.Errorf("a kernel that was told that it is emulated: %+v", model)
+	}
 	for _, c := range []struct{ vendor, cpu, flags, signature, virtual, kind string }{
 		{"QEMU", "X", "fpu hypervisor", "", "kvm", "real"},
 		{"QEMU", "X", "fpu hypervisor", "KVMKVMKVM", "kvm", "real"},

@@ -53,9 +53,10 @@ var table = map[string]string{
 	"internal/boards":   "result internal/boards/job",
 	"script/testcount":  "",
 
-	"internal/boards/job":    "",
-	"internal/boards/init":   "internal/boards/job",
-	"internal/boards/tuning": "host result tune internal/snapshot",
+	"internal/boards/job":     "",
+	"internal/boards/init":    "internal/boards/job",
+	"internal/boards/tuning":  "host result tune internal/snapshot",
+	"internal/boards/sensors": "host result",
 }
 
 // owner says which package alone may import a heavy module.

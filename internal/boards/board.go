@@ -15,39 +15,53 @@ import (
 //	this machine                         the board
 //	boards --- QEMU (TCG) ------------- init, boxdyno
 //	  console  <------ serial line ----- kernel, init
-//	  results  <------ virtio port ----- tar stream
+//	  results  <------ virtio port ----- tar stream (a Raspberry Pi: its SD card)
 //	  hub 0    -- e1000e, vmxnet3, igb   one Ethernet segment, on which nothing else is
 //	  tap      -- virtio-net, two queues in a network namespace of QEMU's own (root)
 type board struct {
 	name     string
 	goarch   string
 	deb      string // Debian's name of the architecture
+	suite    string // Debian's release where the kernel is taken from; "": that of this machine
 	kernel   string // Debian's package that depends on the present kernel
 	qemu     string // program
 	machine  []string
+	size     []string // CPUs and memory
 	console  string
+	dtb      string // description of the hardware, a file of the kernel's package below usr/lib/linux-image-*; "": QEMU makes it
+	card     bool   // no PCI and no virtio: results go to an SD card, and there is no NIC
 	results  string // device in the board, as a pattern
 	modules  []string
 	networks []string // QEMU's devices; those that it does not have are left out
 }
 
-// What every board with PCI and virtio loads, for there is no modprobe in it; what
-// these need comes before them.
-var common = []string{
-	"virtio_pci", "virtio_console", "virtio_net", "e1000e", "igb", "veth",
-	"crc32c_generic", "nf_tables", "nf_conntrack", "nf_conntrack_netlink", "nf_nat", "sch_ingress", "sch_tbf", "cls_bpf",
-}
-
 var boards = []board{
 	{
 		name: "amd64", goarch: "amd64", deb: "amd64", kernel: "linux-image-amd64", qemu: "qemu-system-x86_64",
-		machine: []string{"-machine", "q35", "-cpu", "max"}, console: "ttyS0", results: "/dev/vport*",
-		modules: append(slices.Clone(common), "vmxnet3"), networks: []string{"e1000e", "igb", "vmxnet3"},
+		machine: []string{"-machine", "q35", "-cpu", "max"}, size: []string{"-smp", "2", "-m", "640"}, console: "ttyS0", results: "/dev/vport*",
+		modules:  slices.Concat(virtio, network, ciphers, tunnels, blocks, adapters, []string{"igb", "vmxnet3", "aesni_intel", "twofish_avx_x86_64", "serpent_avx_x86_64", "camellia_aesni_avx_x86_64", "chacha_x86_64"}),
+		networks: []string{"e1000e", "igb", "vmxnet3"},
 	},
 	{
 		name: "arm64", goarch: "arm64", deb: "arm64", kernel: "linux-image-arm64", qemu: "qemu-system-aarch64",
-		machine: []string{"-machine", "virt", "-cpu", "cortex-a72"}, console: "ttyAMA0", results: "/dev/vport*",
-		modules: common, networks: []string{"e1000e", "igb"},
+		machine: []string{"-machine", "virt", "-cpu", "cortex-a72"}, size: []string{"-smp", "2", "-m", "640"}, console: "ttyAMA0", results: "/dev/vport*",
+		modules:  slices.Concat(virtio, network, ciphers, tunnels, blocks, adapters, []string{"igb", "aes_ce_blk", "aes_neon_bs", "chacha_neon"}),
+		networks: []string{"e1000e", "igb"},
+	},
+	{
+		name: "raspi3b", goarch: "arm64", deb: "arm64", kernel: "linux-image-arm64", qemu: "qemu-system-aarch64",
+		machine: []string{"-machine", "raspi3b"}, console: "ttyS1", dtb: "broadcom/bcm2837-rpi-3-b.dtb", card: true, results: "/dev/mmcblk*",
+		modules: slices.Concat([]string{"bcm2835_wdt", "bcm2835_thermal", "bcm2835", "sdhci_iproc", "mmc_block"}, network, adapters),
+	},
+	{
+		name: "armhf", goarch: "arm", deb: "armhf", kernel: "linux-image-armmp", qemu: "qemu-system-arm",
+		machine: []string{"-machine", "virt,highmem=off", "-cpu", "cortex-a15"}, size: []string{"-smp", "2", "-m", "512"}, console: "ttyAMA0", results: "/dev/vport*",
+		modules: slices.Concat(virtio, network, ciphers, tunnels, blocks, []string{"aes_arm_bs", "chacha_neon"}), networks: []string{"e1000e"},
+	},
+	{
+		name: "riscv64", goarch: "riscv64", deb: "riscv64", suite: "trixie", kernel: "linux-image-riscv64", qemu: "qemu-system-riscv64",
+		machine: []string{"-machine", "virt"}, size: []string{"-smp", "2", "-m", "512"}, console: "ttyS0", results: "/dev/vport*",
+		modules: slices.Concat(virtio, network, ciphers, tunnels, blocks), networks: []string{"e1000e"},
 	},
 }
 
@@ -66,6 +80,7 @@ func find(name string) (board, error) {
 // A drive is where QEMU puts what the board says.
 type drive struct {
 	kernel, initramfs, results string
+	dtb                        string
 	has                        []string // devices of this QEMU
 	queues                     bool     // a tap of two queues may be made
 }
@@ -73,10 +88,15 @@ type drive struct {
 // arguments are QEMU's, for TCG alone: where /dev/kvm exists it need not work, and an
 // emulated board is to be the same on every machine.
 func (b board) arguments(d drive) []string {
-	args := append([]string{"-accel", "tcg"}, b.machine...)
-	args = append(args, "-smp", "2", "-m", "640", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", d.kernel, "-initrd", d.initramfs, "-append", "console="+b.console+" panic=-1 loglevel=4",
-		"-serial", "stdio",
+	args := slices.Concat([]string{"-accel", "tcg"}, b.machine, b.size, []string{
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", d.kernel, "-initrd", d.initramfs, "-append", "console=" + b.console + " panic=-1 loglevel=4 " + job.Emulated,
+	})
+	if b.card {
+		// The first serial line of a Raspberry Pi belongs to its Bluetooth.
+		return append(args, "-dtb", d.dtb, "-serial", "null", "-serial", "stdio", "-drive", "if=sd,format=raw,file="+d.results)
+	}
+	args = append(args, "-serial", "stdio",
 		"-device", "virtio-serial-pci", "-chardev", "file,id=results,path="+d.results, "-device", "virtserialport,chardev=results,name="+job.Port)
 	add := func(device, netdev string) {
 		id := fmt.Sprintf("net%d", strings.Count(strings.Join(args, " "), "-netdev"))

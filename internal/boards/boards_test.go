@@ -27,10 +27,19 @@ func TestArguments(t *testing.T) {
 			if i := slices.Index(args, "-accel"); i < 0 || args[i+1] != "tcg" || strings.Contains(text, "kvm") || strings.Contains(text, "-cpu host") {
 				t.Errorf("%s: %s", b.name, text)
 			}
+			if !strings.Contains(text, " "+job.Emulated) {
+				t.Errorf("%s: its kernel is not told that it is emulated: %s", b.name, text)
+			}
 			for i, a := range args {
 				if a == "-netdev" && !strings.HasPrefix(args[i+1], "hubport,hubid=0,") && !strings.HasPrefix(args[i+1], "tap,ifname=board,queues=2,") {
 					t.Errorf("%s has a way out: %s", b.name, args[i+1])
 				}
+			}
+			if b.card {
+				if strings.Contains(text, "-netdev") || !strings.Contains(text, "file=r") {
+					t.Errorf("%s has no NIC and writes to its card: %s", b.name, text)
+				}
+				continue
 			}
 			if !strings.Contains(text, "e1000e,") || strings.Contains(text, "igb,") || strings.Contains(text, "vmxnet3,") {
 				t.Errorf("%s: of its NICs QEMU has e1000e, and gets: %s", b.name, text)

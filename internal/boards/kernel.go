@@ -16,16 +16,17 @@ import (
 // those that the board loads.
 type kernel struct {
 	image   string
+	dtb     string
 	modules []string // files, each after those that it needs
 }
 
 // unpack takes the kernel out of its package, once: what it took lies below cache
-// until the package or the list of modules is another one.
-func unpack(deb, cache string, names []string) (k kernel, err error) {
-	sum := sha256.Sum256([]byte(filepath.Base(deb) + "\n" + strings.Join(names, "\n")))
+// until the package or the list of modules is another one. dtb may be "".
+func unpack(deb, cache, dtb string, names []string) (k kernel, err error) {
+	sum := sha256.Sum256([]byte(filepath.Base(deb) + "\n" + dtb + "\n" + strings.Join(names, "\n")))
 	dir := filepath.Join(cache, fmt.Sprintf("%x", sum[:6]))
 	if _, err := os.Stat(dir); err != nil {
-		if err := take(deb, dir, names); err != nil {
+		if err := take(deb, dir, dtb, names); err != nil {
 			return k, fmt.Errorf("unpack kernel %s: %w", filepath.Base(deb), err)
 		}
 	}
@@ -37,11 +38,12 @@ func unpack(deb, cache string, names []string) (k kernel, err error) {
 		k.modules = append(k.modules, filepath.Join(dir, m))
 	}
 	k.image = filepath.Join(dir, "vmlinuz")
+	k.dtb = filepath.Join(dir, "dtb")
 	return k, nil
 }
 
 // take fills dir, which appears as a whole or not at all.
-func take(deb, dir string, names []string) error {
+func take(deb, dir, dtb string, names []string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
@@ -53,11 +55,11 @@ func take(deb, dir string, names []string) error {
 	if out, err := exec.Command("dpkg-deb", "--extract", deb, whole).CombinedOutput(); err != nil {
 		return fmt.Errorf("dpkg-deb: %w: %s", err, out)
 	}
-	images, _ := filepath.Glob(filepath.Join(whole, "boot/vmlinuz-*"))
+	images, _ := filepath.Glob(filepath.Join(whole, "boot/vmlinu[xz]-*"))
 	if len(images) != 1 {
-		return fmt.Errorf("it holds %d files boot/vmlinuz-*, not one", len(images))
+		return fmt.Errorf("it holds %d files boot/vmlinuz-* and vmlinux-*, not one", len(images))
 	}
-	version := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	_, version, _ := strings.Cut(filepath.Base(images[0]), "-")
 	root := whole
 	if _, err := os.Stat(filepath.Join(whole, "lib/modules")); err != nil {
 		root = filepath.Join(whole, "usr") // where /lib is /usr/lib in packages, too
@@ -85,6 +87,9 @@ func take(deb, dir string, names []string) error {
 	err = os.WriteFile(filepath.Join(small, "order"), []byte(strings.Join(list, "\n")+"\n"), 0o644)
 	if err == nil {
 		err = os.Rename(images[0], filepath.Join(small, "vmlinuz"))
+	}
+	if err == nil && dtb != "" {
+		err = os.Rename(filepath.Join(whole, "usr/lib/linux-image-"+version, dtb), filepath.Join(small, "dtb"))
 	}
 	if err == nil {
 		err = os.Rename(small, dir)

@@ -72,7 +72,7 @@ func boardsMain(o options, args []string) (code int, err error) {
 		return 2, err
 	}
 	if o.describe {
-		fmt.Println(b.goarch, b.deb, b.kernel, b.qemu)
+		fmt.Println(b.goarch, b.deb, b.kernel, b.qemu, b.suite)
 		return 0, nil
 	}
 	commands, err := o.jobCommands()
@@ -83,7 +83,7 @@ func boardsMain(o options, args []string) (code int, err error) {
 	if err != nil {
 		return 5, err
 	}
-	k, err := unpack(o.deb, o.cache, b.modules)
+	k, err := unpack(o.deb, o.cache, b.dtb, b.modules)
 	if err != nil {
 		return 5, err
 	}

@@ -30,9 +30,14 @@ func (b board) boot(k kernel, files []entry, commands []job.Command, limit time.
 		return r, err
 	}
 	defer os.RemoveAll(dir)
-	d := drive{kernel: k.image, initramfs: filepath.Join(dir, "initramfs"), results: filepath.Join(dir, "results")}
+	d := drive{kernel: k.image, dtb: k.dtb, initramfs: filepath.Join(dir, "initramfs"), results: filepath.Join(dir, "results")}
 	if err := b.initramfs(d.initramfs, k, files, commands); err != nil {
 		return r, err
+	}
+	if b.card {
+		if err := blank(d.results); err != nil {
+			return r, err
+		}
 	}
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNET}
 	if d.has, err = devices(b.qemu, attr); errors.Is(err, unix.EPERM) { // no network namespace for ordinary users
@@ -85,6 +90,18 @@ func (b board) initramfs(name string, k kernel, files []entry, commands []job.Co
 		return err
 	}
 	return errors.Join(writeInitramfs(f, files), f.Close())
+}
+
+// cardSize is a power of two, as QEMU wants it.
+const cardSize = 64 << 20
+
+// blank makes an empty SD card. What was never written takes no room on the disk.
+func blank(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(cardSize), f.Close())
 }
 
 // devices are the names that QEMU has models for.

@@ -25,6 +25,10 @@ const (
 	OutcomeEntry = "outcome.json"
 	EndEntry     = "end"
 
+	// Emulated is the parameter of a kernel by which host.Identify knows a board that
+	// is modelled so well that nothing else of it tells.
+	Emulated = "boxdyno.emulated=qemu"
+
 	// Port is the name of the virtio port that boards with virtio send results over.
 	Port = "boxdyno.results"
 )
