@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,12 +170,17 @@ func TestResults(t *testing.T) {
 // Checks count, and what a board says wrong is a failure.
 func TestCheck(t *testing.T) {
 	good := results{
-		boot: job.Boot{Kernel: "6.1"}, whole: true,
-		files: map[string][]byte{"run/run.json": []byte(`{"kind":"emulated","machines":[{"kind":"emulated"}]}`), "run/trials.jsonl": []byte("{}\n")},
+		boot:  job.Boot{Kernel: "6.1"},
+		whole: true,
+		files: map[string][]byte{"run/run.json": []byte(`{"kind":"emulated","machines":[{"kind":"emulated"}]}`), "run/trials.jsonl": []byte("{}\n"),
+			"forward/run.json":     []byte(`{"kind":"emulated","machines":[{"kind":"emulated"}]}`),
+			"forward/trials.jsonl": []byte(`{"ledger":{"accepted":3,"received":2}}` + "\n")},
 		commands: []ran{
 			{Outcome: job.Outcome{Exit: 3}, stdout: []byte(`[{"name":"not virtual","answer":"no","detail":"emulated (qemu): x"},{"name":"network namespaces","answer":"ok"},
 				{"name":"BPF programs","answer":"ok"},{"name":"packet","answer":"ok"},{"name":"sandbox","answer":"ok"}]`)},
 			{},
+			{stdout: []byte("Measured on an emulated\n board: this shows")},
+			{stdout: []byte(strings.Repeat("ok lm75\n", 8))},
 			{stdout: []byte(strings.Repeat("ok e1000e: x\n", 21) + "skipped y: why\nseed 1\n")},
 		},
 	}
@@ -184,7 +190,7 @@ func TestCheck(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 		return code, lines[len(lines)-1]
 	}
-	if code, line := last(good); code != 0 || line != "31 passed, 0 failed, 1 skipped" {
+	if code, line := last(good); code != 0 || line != "45 passed, 0 failed, 1 skipped" {
 		t.Errorf("%d %s", code, line)
 	}
 	for _, spoil := range []func(*results){
@@ -192,11 +198,19 @@ func TestCheck(t *testing.T) {
 			r.commands[0].stdout = []byte(strings.ReplaceAll(string(r.commands[0].stdout), "emulated", "a virtual machine"))
 		},
 		func(r *results) {
-			r.files = map[string][]byte{"run/run.json": []byte(`{"kind":"sandbox","machines":[{"kind":"emulated"}]}`), "run/trials.jsonl": []byte("{}\n")}
+			r.files = maps.Clone(r.files)
+			r.files["run/run.json"] = []byte(`{"kind":"sandbox","machines":[{"kind":"emulated"}]}`)
 		},
-		func(r *results) { r.commands[2].stdout = append([]byte("FAILED z: why\n"), r.commands[2].stdout...) },
-		func(r *results) { r.commands[2].Exit = 1 },
-		func(r *results) { r.commands[2].stdout = []byte("ok a\n") },
+		func(r *results) { r.commands[4].stdout = append([]byte("FAILED z: why\n"), r.commands[4].stdout...) },
+		func(r *results) { r.commands[4].Exit = 1 },
+		func(r *results) { r.commands[4].stdout = []byte("ok a\n") },
+		func(r *results) { r.commands[3].stdout = []byte("ok a\n") },
+		func(r *results) { r.commands = r.commands[:4] },
+		func(r *results) {
+			r.files = maps.Clone(r.files)
+			r.files["forward/trials.jsonl"] = []byte(`{"ledger":{"accepted":3,"received":0}}` + "\n")
+		},
+		func(r *results) { r.commands[2].stdout = []byte("Measured\n") },
 	} {
 		bad := good
 		bad.commands = slices.Clone(good.commands)

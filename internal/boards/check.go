@@ -14,14 +14,32 @@ import (
 	"boxdyno/result"
 )
 
-// What --test runs in a board, and what reads it.
-var checks = []struct {
+// A boardCheck is what --test runs in a board, and what reads it.
+type boardCheck struct {
 	command job.Command
 	read    func(*checker, ran)
-}{
-	{job.Command{Argv: []string{"boxdyno", "doctor", "--json"}, Limit: time.Minute}, (*checker).doctor},
-	{job.Command{Argv: []string{"boxdyno", "run", "self-test", "--quiet", "--json", "--out", "run"}, Limit: time.Minute}, (*checker).bundle},
-	{job.Command{Argv: []string{"tuning"}, Limit: 3 * time.Minute}, (*checker).tuning},
+	on      []string // boards; nil: all
+}
+
+// Limits are for a host that has other things to do: a board that hangs is told all
+// the same.
+var allChecks = []boardCheck{
+	{job.Command{Argv: []string{"boxdyno", "doctor", "--json"}, Limit: 4 * time.Minute}, (*checker).doctor, nil},
+	{job.Command{Argv: []string{"boxdyno", "run", "self-test", "--quiet", "--json", "--out", "run"}, Limit: 4 * time.Minute}, (*checker).bundle, nil},
+	{job.Command{Argv: []string{"boxdyno", "run", "forward", "--quiet", "--set", "frame_size=64", "--out", "forward"}, Limit: 6 * time.Minute}, (*checker).forward, []string{"amd64", "arm64", "armhf"}},
+	{job.Command{Argv: []string{"sensors"}, Limit: 4 * time.Minute}, (*checker).sensors, []string{"amd64", "arm64", "raspi3b"}},
+	{job.Command{Argv: []string{"boxdyno", "watch", "--json", "--collectors", "thermal,hwmon", "--for", "2s"}, Limit: time.Minute}, (*checker).thermal, []string{"raspi3b"}},
+	{job.Command{Argv: []string{"tuning"}, Limit: 6 * time.Minute}, (*checker).tuning, []string{"amd64", "arm64"}},
+}
+
+// checks are those of a board.
+func (b board) checks() (out []boardCheck) {
+	for _, c := range allChecks {
+		if c.on == nil || slices.Contains(c.on, b.name) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // A checker counts what holds.
@@ -38,8 +56,10 @@ type checker struct {
 func check(w io.Writer, b board, r results) int {
 	c := &checker{w: w, board: b.name, files: r.files}
 	c.holds("boots", r.boot.Kernel != "", "it said nothing of its kernel")
+	all := b.checks()
+	c.holds("does all of its job", len(r.commands) == len(all), fmt.Sprintf("it carried out %d of %d commands", len(r.commands), len(all)))
 	for i, ran := range r.commands {
-		checks[i].read(c, ran)
+		all[i].read(c, ran)
 	}
 	for _, r := range c.reasons {
 		fmt.Fprintf(w, "  1 skipped: %s\n", r)
@@ -82,20 +102,54 @@ func (c *checker) doctor(r ran) {
 
 // bundle must come back whole, and say in its header what it is from. How well the
 // tester did is nothing to ask here.
-func (c *checker) bundle(r ran) {
+func (c *checker) bundle(r ran) { c.comesBack("run", r) }
+
+func (c *checker) comesBack(dir string, r ran) {
 	var run result.Run
-	err := json.Unmarshal(c.files["run/"+result.RunFile], &run)
-	c.holds("a run comes back", err == nil && len(c.files["run/"+result.TrialsFile]) > 0 && (r.Exit == 0 || r.Exit == 4),
+	err := json.Unmarshal(c.files[dir+"/"+result.RunFile], &run)
+	c.holds(dir+": a run comes back", err == nil && len(c.files[dir+"/"+result.TrialsFile]) > 0 && (r.Exit == 0 || r.Exit == 4),
 		fmt.Sprintf("exit code %d %s: %v: %s", r.Exit, r.Problem, err, r.stderr))
 	kind := run.Kind
 	for _, m := range run.Machines {
 		kind += " " + m.Kind
 	}
-	c.holds("its run says that it is emulated", kind == "emulated emulated", fmt.Sprintf("kinds of run and machines are %q", kind))
+	c.holds(dir+": its run says that it is emulated", kind == "emulated emulated", fmt.Sprintf("kinds of run and machines are %q", kind))
 }
 
-// tuning's checks are counted one by one.
-func (c *checker) tuning(r ran) {
+// forward must have carried frames, whose books close, and its page must say what it
+// is of.
+func (c *checker) forward(r ran) {
+	c.comesBack("forward", r)
+	accepted, received := int64(0), int64(0)
+	var problem error
+	for line := range strings.Lines(string(c.files["forward/"+result.TrialsFile])) {
+		var rec result.Record
+		if err := json.Unmarshal([]byte(line), &rec); err != nil {
+			problem = err
+			continue
+		}
+		if rec.Account != nil {
+			accepted += int64(rec.Account.Accepted)
+			received += int64(rec.Account.Received)
+		}
+	}
+	c.holds("forward: frames went through the board", problem == nil && accepted > 0 && received > 0, fmt.Sprintf("%d accepted, %d received: %v", accepted, received, problem))
+	c.holds("forward: its report says that the board is emulated", strings.Contains(strings.Join(strings.Fields(string(r.stdout)), " "), "Measured on an emulated board"), fmt.Sprintf("it says %.200q", r.stdout))
+}
+
+// thermal: the processor's own sensor, which is constant in QEMU's model.
+func (c *checker) thermal(r ran) {
+	text := string(r.stdout)
+	c.holds("watch tells the processor's temperature", r.Exit == 0 && strings.Contains(text, `"node_thermal_zone_temp"`) && strings.Contains(text, `"cpu-thermal"`) && strings.Contains(text, `"values":[25.`),
+		fmt.Sprintf("exit code %d %s: %.400s", r.Exit, r.Problem, text))
+}
+
+func (c *checker) tuning(r ran)  { c.lines("tuning", 20, r) }
+func (c *checker) sensors(r ran) { c.lines("sensors", 7, r) }
+
+// lines counts the checks of a program of ours in the board one by one; there are more
+// than least.
+func (c *checker) lines(name string, least int, r ran) {
 	before := c.passed
 	for line := range strings.Lines(string(r.stdout)) {
 		word, what, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -103,7 +157,7 @@ func (c *checker) tuning(r ran) {
 		case "ok":
 			c.holds(what, true, "")
 		case "FAILED":
-			c.holds("tuning", false, what)
+			c.holds(name, false, what)
 		case "skipped":
 			c.skipped++
 			c.reasons = append(c.reasons, c.board+": "+what)
@@ -111,5 +165,5 @@ func (c *checker) tuning(r ran) {
 			fmt.Fprintf(c.w, "        %s: %s\n", c.board, strings.TrimSpace(line))
 		}
 	}
-	c.holds("tuning ends", r.Exit == 0 && c.passed-before > 20, fmt.Sprintf("exit code %d, %d checks %s: %s", r.Exit, c.passed-before, r.Problem, r.stderr))
+	c.holds(name+" ends", r.Exit == 0 && c.passed-before > least, fmt.Sprintf("exit code %d, %d checks %s: %s", r.Exit, c.passed-before, r.Problem, r.stderr))
 }

@@ -42,8 +42,8 @@ func main() {
 	flag.Var(&o.files, "file", "`file` to bring to the board's folder /root; may be given again")
 	flag.StringVar(&o.save, "out", "", "`folder` for the files that commands left in their working folder")
 	flag.BoolVar(&o.console, "console", false, "show all of the board's console")
-	flag.DurationVar(&o.commandLimit, "command-limit", 2*time.Minute, "longest time of a command")
-	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "longest time of the board")
+	flag.DurationVar(&o.commandLimit, "command-limit", 5*time.Minute, "longest time of a command")
+	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "longest time of the board")
 	flag.StringVar(&o.deb, "deb", "", "the kernel's package")
 	flag.StringVar(&o.cache, "cache", "", "`folder` for what is taken out of it")
 	flag.StringVar(&o.programs, "programs", "", "`folder` of the board's programs: init and others")
@@ -75,7 +75,7 @@ func boardsMain(o options, args []string) (code int, err error) {
 		fmt.Println(b.goarch, b.deb, b.kernel, b.qemu, b.suite)
 		return 0, nil
 	}
-	commands, err := o.jobCommands()
+	commands, err := o.jobCommands(b)
 	if err != nil {
 		return 2, err
 	}
@@ -117,9 +117,9 @@ func boardsMain(o options, args []string) (code int, err error) {
 	return code, nil
 }
 
-func (o options) jobCommands() (out []job.Command, err error) {
+func (o options) jobCommands(b board) (out []job.Command, err error) {
 	if o.test {
-		for _, c := range checks {
+		for _, c := range b.checks() {
 			out = append(out, c.command)
 		}
 		return out, nil
