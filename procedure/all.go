@@ -108,6 +108,13 @@ var All = withBeside([]Spec{
 		Metrics:   cryptoMetrics, New: newCrypto,
 	},
 	{
+		Name: "storage", Lab: lab.Here, Alone: true,
+		Deviation: "disks of storage are made for it, of memory or of a file: a box's own disks are never written to",
+		Quick:     "each pattern of storage runs for 1 s, 3 times, not for 30 s and 10 times",
+		Doc:       "an encrypted disk: fio through dm-crypt (LUKS2) on zram or a loop device, and on the same without encryption beside it",
+		Names:     []string{"device", "cipher", "key_size"}, Metrics: storageMetrics, New: newStorage,
+	},
+	{
 		Name: "soak", Lab: lab.Here, Alone: true,
 		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
 		Doc:   "this machine under stress-ng, one stressor after the other on all CPUs: which it passes, which it fails or dies of, and how fast it ran",

@@ -38,7 +38,7 @@ func TestRoles(t *testing.T) {
 			if p.Preset != preset || len(notMeasured) == 0 {
 				t.Errorf("role %s: preset %s, not measured %q", r.Name, p.Preset, notMeasured)
 			}
-			if most := map[string]float64{"firewall": 90, "probe": 120, "sensor": 180, "vpn": 180}[r.Name]; preset == "quick" && e.Time.Seconds() > most {
+			if most := map[string]float64{"firewall": 90, "probe": 120, "sensor": 180, "storage": 90, "vpn": 180}[r.Name]; preset == "quick" && e.Time.Seconds() > most {
 				t.Errorf("role %s takes about %v, and quick at most %v s", r.Name, e.Time, most)
 			}
 			for _, cr := range r.Criteria(preset) {
@@ -106,7 +106,7 @@ func TestFirewallQuick(t *testing.T) {
 }
 
 func TestRoleMistakes(t *testing.T) {
-	if _, err := FindRole("fridge"); err == nil || err.Error() != `unknown role "fridge": there are firewall, probe, probe-100m, probe-1g, sensor, sensor-100m, sensor-1g, vpn, vpn-1g; a role's file has a dot or a slash in its name` {
+	if _, err := FindRole("fridge"); err == nil || err.Error() != `unknown role "fridge": there are firewall, probe, probe-100m, probe-1g, sensor, sensor-100m, sensor-1g, storage, storage-100m, storage-1g, vpn, vpn-1g; a role's file has a dot or a slash in its name` {
 		t.Error(err)
 	}
 	const rest = "\nquick: {plan: {procedures: [probe]}}\nstandard: {plan: {procedures: [probe]}}\n"

@@ -30,6 +30,7 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 type options struct {
 	describe, test, console    bool
 	deb, cache, programs, save string
+	tools                      string
 	commands, files            list
 	commandLimit, limit        time.Duration
 }
@@ -46,6 +47,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "longest time of the board")
 	flag.StringVar(&o.deb, "deb", "", "the kernel's package")
 	flag.StringVar(&o.cache, "cache", "", "`folder` for what is taken out of it")
+	flag.StringVar(&o.tools, "tools", "", "`folder` in which the board's distribution's packages lie unpacked; the board has fio and cryptsetup of it, where it holds them")
 	flag.StringVar(&o.programs, "programs", "", "`folder` of the board's programs: init and others")
 	flag.Parse()
 	code, err := boardsMain(o, flag.Args())
@@ -83,6 +85,11 @@ func boardsMain(o options, args []string) (code int, err error) {
 	if err != nil {
 		return 5, err
 	}
+	tools, err := closure(o.tools, toolPrograms)
+	if err != nil {
+		return 5, err
+	}
+	files = append(files, tools...)
 	k, err := unpack(o.deb, o.cache, b.dtb, b.modules)
 	if err != nil {
 		return 5, err

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/unit"
+)
+
+// Storage lets fio write to and read from a disk in memory or of a file, once through
+// dm-crypt (LUKS2) and once without, in turn.
+//
+//	disk (zram, loop) -> LUKS2 volume on it -> known answer, a trial
+//	each round:  write, read, randwrite, randread: fio on the disk, a trial | fio on the volume, a trial
+//	volume and disk removed
+//
+// dm-crypt works in the kernel's threads, so that no process tree has its CPU time.
+type Storage struct {
+	device  choice
+	cipher  choice
+	keySize count
+	size    count // MiB
+	block   count // octets
+	jobs    count
+	depth   count
+	preset  choice
+}
+
+// storageCiphers are cryptsetup's names, and the sizes of key in bits.
+var storageCiphers = []struct {
+	name, spec string
+	keys       []int
+}{
+	{"aes-xts", "aes-xts-plain64", []int{256, 512}},
+	{"aes-cbc", "aes-cbc-essiv:sha256", []int{128, 192, 256}},
+	{"twofish-xts", "twofish-xts-plain64", []int{256, 384, 512}},
+	{"twofish-cbc", "twofish-cbc-essiv:sha256", []int{128, 192, 256}},
+	{"serpent-xts", "serpent-xts-plain64", []int{256, 384, 512}},
+	{"serpent-cbc", "serpent-cbc-essiv:sha256", []int{128, 192, 256}},
+	{"camellia-xts", "camellia-xts-plain64", []int{256, 384, 512}},
+	{"camellia-cbc", "camellia-cbc-essiv:sha256", []int{128, 192, 256}},
+	{"adiantum", "xchacha12,aes-adiantum-plain64", []int{256}},
+}
+
+// storagePatterns are fio's, and their figure.
+var storagePatterns = []struct {
+	name   string
+	random bool
+	metric string
+}{
+	{"write", false, "write_octet_rate"}, {"read", false, "read_octet_rate"}, {"randwrite", true, "randwrite_iops"}, {"randread", true, "randread_iops"},
+}
+
+const (
+	sequentialBlock = 1 << 20
+	storagePatience = 60 * time.Second // for a fio that does not end
+)
+
+func newStorage() Procedure {
+	var names []string
+	for _, c := range storageCiphers {
+		names = append(names, c.name)
+	}
+	return &Storage{
+		device: choice{"zram", []string{"zram", "loop"}}, cipher: choice{"aes-xts", names}, keySize: count{0, 0, 512},
+		size: count{64, 8, 1 << 16}, block: count{4096, 4096, 1 << 20}, jobs: count{1, 0, 256}, depth: count{16, 1, 256}, preset: choice{"quick", presets},
+	}
+}
+
+func (p *Storage) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.device, "device", "zram (in memory) or loop (a file in $TMPDIR, which is as fast as its disk)")
+	fs.Var(&p.cipher, "cipher", "`cipher` of dm-crypt, with its mode: aes-, twofish-, serpent- or camellia-, and xts or cbc; or adiantum")
+	fs.Var(&p.keySize, "key_size", "`bits` of its key, which for xts is two keys; 0: the longest that the cipher has")
+	fs.Var(&p.size, "size", "`MiB` that are written and read; of zram, that much memory")
+	fs.Var(&p.block, "block", "`octets` of a random request; those in sequence are of 1 MiB")
+	fs.Var(&p.jobs, "jobs", "`jobs` of fio at once; 0: one for each CPU")
+	fs.Var(&p.depth, "depth", "`requests` of a job that are under way at once")
+	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+}
+
+func (p *Storage) Check(bed *lab.Testbed) error {
+	if p.block.value%subject.SectorSize != 0 {
+		return fmt.Errorf("block %d: want a multiple of %d octets, which are encrypted at once", p.block.value, subject.SectorSize)
+	}
+	if _, _, err := p.key(); err != nil {
+		return err
+	}
+	if bed != nil && bed.Topology != lab.Here {
+		return fmt.Errorf("topology %s: storage loads the machine that it runs on: use --lab %s", bed.Topology, lab.Here)
+	}
+	return nil
+}
+
+// key is cryptsetup's name of the cipher, and the size of its key.
+func (p *Storage) key() (spec string, bits int, err error) {
+	i := slices.IndexFunc(storageCiphers, func(c struct {
+		name, spec string
+		keys       []int
+	}) bool {
+		return c.name == p.cipher.value
+	})
+	c := storageCiphers[i] // the parameter takes no other
+	bits = p.keySize.value
+	if bits == 0 {
+		bits = c.keys[len(c.keys)-1]
+	}
+	if !slices.Contains(c.keys, bits) {
+		var sizes []string
+		for _, k := range c.keys {
+			sizes = append(sizes, strconv.Itoa(k))
+		}
+		return "", 0, fmt.Errorf("key_size %d: cipher %s has keys of %s bits", bits, c.name, strings.Join(sizes, ", "))
+	}
+	return c.spec, bits, nil
+}
+
+func (p *Storage) rounds() int {
+	if p.preset.value == "standard" {
+		return 10
+	}
+	return 3
+}
+
+func (p *Storage) each() time.Duration {
+	if p.preset.value == "standard" {
+		return 30 * time.Second
+	}
+	return time.Second
+}
+
+func (p *Storage) Estimate() (int, time.Duration) {
+	n := p.rounds() * len(storagePatterns) * 2
+	return n + 1, time.Duration(n)*(p.each()+500*time.Millisecond) + 5*time.Second
+}
+
+func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+	spec, bits, err := p.key()
+	if err != nil {
+		return o, err
+	}
+	cfg, err := storageNeeds(ctx)
+	if err != nil {
+		return o, err
+	}
+	size := uint64(p.size.value) << 20
+	disk, err := p.disk(size + subject.DataOffset)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	volume, err := subject.OpenLUKS2(ctx, disk.Path, spec, bits)
+	if err != nil {
+		if ctx.Err() != nil {
+			return o, ctx.Err()
+		}
+		o.Status, o.Reason = result.Failed, oneSentence(err)
+		return o, nil
+	}
+	defer func() { err = errors.Join(volume.Close(), err) }() // before the disk
+	cfg = append(cfg, result.Pair{Key: "cipher_spec", Value: spec}, result.Pair{Key: "key_bits", Value: strconv.Itoa(bits)})
+	rec, err := env.Trial(ctx, append(slices.Clone(cfg), result.Pair{Key: "trial", Value: "known-answer"}), func(context.Context) (o Outcome, err error) {
+		known, err := volume.Prove(disk.Path, spec)
+		o.Status = result.Passed
+		if err != nil {
+			o.Status, o.Reason = result.Failed, oneSentence(err)
+		}
+		o.Values = []result.Value{value("storage_known_answer", map[bool]float64{true: 1}[known])}
+		return o, nil
+	})
+	if err != nil {
+		return o, err
+	}
+	if rec.Status != result.Passed {
+		o.Status, o.Reason = rec.Status, rec.Reason
+		return o, nil
+	}
+	if err := (&subject.Disk{Path: volume.Path}).Fill(ctx, size, env.Bed.CPUs); err != nil {
+		return o, err
+	}
+	return p.measure(ctx, env, cfg, rec.Values, disk.Path, volume.Path)
+}
+
+// storageNeeds says what is missing, and which versions are here.
+func storageNeeds(ctx context.Context) (cfg []result.Pair, err error) {
+	if os.Geteuid() != 0 {
+		return nil, &host.Missing{What: "root's privileges, which block devices need", Hint: "run it with sudo"}
+	}
+	fio, ferr := subject.FioVersion(ctx)
+	setup, serr := subject.CryptsetupVersion(ctx)
+	for _, err := range []error{ferr, serr, subject.HasMapper(ctx)} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return []result.Pair{{Key: "fio", Value: fio}, {Key: "cryptsetup", Value: setup}}, nil
+}
+
+func (p *Storage) disk(size uint64) (*subject.Disk, error) {
+	if p.device.value == "loop" {
+		return subject.NewLoop(size)
+	}
+	// Random octets do not compress: zram takes as much memory as they are, and a little.
+	if have := (&host.Local{}).MemoryAvailable(); have < size+size/8+32<<20 {
+		return nil, &host.Missing{What: fmt.Sprintf("memory for a zram disk of %sB: %sB is available", unit.SI(float64(size)), unit.SI(float64(have))), Hint: "give a smaller --set size, or --set device=loop"}
+	}
+	return subject.NewZram(size)
+}
+
+// measure is the rounds.
+func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, proven []result.Value, disk, volume string) (o Outcome, err error) {
+	all := map[string][]float64{}
+	for n := range p.rounds() {
+		for _, pattern := range storagePatterns {
+			for _, on := range []struct {
+				name, path string
+				offset     uint64
+			}{{"plain", disk, subject.DataOffset}, {"luks2", volume, 0}} {
+				f := subject.Fio{Device: on.path, Pattern: pattern.name, Block: sequentialBlock, Depth: p.depth.value, Jobs: p.jobs.value,
+					Offset: on.offset, Size: uint64(p.size.value) << 20, For: p.each(), CPUs: env.Bed.CPUs}
+				if pattern.random {
+					f.Block = p.block.value
+				}
+				if f.Jobs == 0 {
+					f.Jobs = len(env.Bed.CPUs)
+				}
+				id := append(slices.Clone(cfg), result.Pair{Key: "trial", Value: on.name}, result.Pair{Key: "pattern", Value: pattern.name}, result.Pair{Key: "n", Value: strconv.Itoa(n)})
+				rec, err := env.Trial(ctx, id, func(ctx context.Context) (Outcome, error) {
+					return storageTrial(ctx, f, on.name+"_"+pattern.metric, pattern.random)
+				})
+				if err != nil {
+					return o, err
+				}
+				if rec.Status == result.Failed {
+					o.Status, o.Reason = rec.Status, rec.Reason
+					return o, nil
+				}
+				for _, v := range rec.Values {
+					all[v.Metric] = append(all[v.Metric], v.Value)
+				}
+			}
+		}
+	}
+	o.Status, o.Values = result.Passed, proven
+	for _, m := range storageMetrics {
+		if vs := all[m.Name]; len(vs) > 0 {
+			o.Values = append(o.Values, spread(m.Name, vs))
+		}
+	}
+	for _, name := range []string{"write", "read"} {
+		if v := all["luks2_"+name+"_octet_rate"]; len(v) > 0 {
+			o.Values = append(o.Values, value("luks2_"+name+"_bps", 8*spread("luks2_"+name+"_octet_rate", v).Value))
+		}
+	}
+	for _, pattern := range storagePatterns {
+		plain, crypted := all["plain_"+pattern.metric], all["luks2_"+pattern.metric]
+		if len(plain) > 0 && len(crypted) > 0 {
+			o.Values = append(o.Values, value("luks2_"+pattern.name+"_share", spread("luks2_"+pattern.metric, crypted).Value/spread("plain_"+pattern.metric, plain).Value))
+		}
+	}
+	return o, nil
+}
+
+func storageTrial(ctx context.Context, f subject.Fio, metric string, random bool) (o Outcome, err error) {
+	begin := unit.Now()
+	end, err := f.Run(ctx, storagePatience)
+	if err != nil {
+		if ctx.Err() != nil {
+			return o, ctx.Err()
+		}
+		o.Status, o.Reason = result.Failed, oneSentence(err)
+		return o, nil
+	}
+	o.Status = result.Passed
+	o.Phases = []result.Phase{{Name: "fio", Begin: begin, End: unit.Now()}}
+	o.Usage = []result.Usage{end.Usage}
+	if !random {
+		o.Values = []result.Value{value(metric, end.Rate)}
+		return o, nil
+	}
+	o.Values = []result.Value{value(metric, end.IOPS)}
+	if end.P99 > 0 {
+		o.Values = append(o.Values, value(strings.TrimSuffix(metric, "iops")+"p99_s", end.P99))
+	}
+	return o, nil
+}
+
+var storageMetrics = func() (ms []result.Metric) {
+	ms = []result.Metric{{Name: "storage_known_answer", Unit: "1", Help: "1: what lay on the disk was what boxdyno itself computes of text and key; 0: it was seen to be encrypted and to be read back, for boxdyno cannot compute this cipher"}}
+	for _, on := range []struct{ name, words string }{{"plain", "the disk without encryption"}, {"luks2", "the disk through dm-crypt (LUKS2)"}} {
+		for _, p := range []struct{ name, words string }{{"write", "written to"}, {"read", "read from"}} {
+			ms = append(ms, result.Metric{Name: on.name + "_" + p.name + "_octet_rate", Unit: "B/s", Better: 1, Help: "octets a second " + p.words + " " + on.words + ", in sequence"})
+		}
+		for _, p := range []struct{ name, words string }{{"randwrite", "written to"}, {"randread", "read from"}} {
+			ms = append(ms,
+				result.Metric{Name: on.name + "_" + p.name + "_iops", Unit: "1/s", Better: 1, Help: "requests a second at random places, " + p.words + " " + on.words},
+				result.Metric{Name: on.name + "_" + p.name + "_p99_s", Unit: "s", Better: -1, Help: "time from submission to completion that 99 % of them did not exceed"})
+		}
+	}
+	for _, name := range []string{"write", "read"} {
+		ms = append(ms, result.Metric{Name: "luks2_" + name + "_bps", Unit: "bit/s", Better: 1, Help: "luks2_" + name + "_octet_rate in bits, as a link is rated"})
+	}
+	for _, p := range storagePatterns {
+		ms = append(ms, result.Metric{Name: "luks2_" + p.name + "_share", Unit: "1", Better: 1, Help: "of the figure without encryption that remains with it, pattern " + p.name + " of fio"})
+	}
+	return ms
+}()
