@@ -167,6 +167,28 @@ func TestResults(t *testing.T) {
 	}
 }
 
+// What a board lacks is counted, and nothing that did not run is taken for done.
+func TestStorageChecks(t *testing.T) {
+	good := `{"config":[{"key":"trial","value":"known-answer"}],"values":[{"metric":"storage_known_answer","unit":"1","value":1},{"metric":"plain_write_octet_rate"},{"metric":"luks2_randread_iops"}]}`
+	for text, want := range map[string]int{good: 0, strings.Replace(good, `"value":1`, `"value":0`, 1): 1, "{}": 4} {
+		c := &checker{w: io.Discard, files: map[string][]byte{"storage/run.json": []byte(`{"kind":"emulated","machines":[{"kind":"emulated"}]}`), "storage/trials.jsonl": []byte(text)}}
+		if c.storage(ran{}); c.failed != want || c.skipped != 0 {
+			t.Errorf("%d failed of %s, want %d", c.failed, text, want)
+		}
+	}
+	c := &checker{w: io.Discard}
+	c.storage(ran{Outcome: job.Outcome{Exit: 3}, stderr: []byte("missing the program fio")})
+	c.unitTest(ran{stdout: []byte("--- SKIP: TestLUKS2 (0.00s)\n needs root\nPASS")})
+	if c.skipped != 2 || c.failed != 0 {
+		t.Errorf("what is missing: %+v", c)
+	}
+	c.unitTest(ran{stdout: []byte("testing: warning: no tests to run\nPASS")})
+	c.unitTest(ran{stdout: []byte("--- PASS: TestLUKS2")})
+	if c.failed != 1 || c.passed != 1 {
+		t.Errorf("tests that did not run, and one that did: %+v", c)
+	}
+}
+
 // Checks count, and what a board says wrong is a failure.
 func TestCheck(t *testing.T) {
 	good := results{

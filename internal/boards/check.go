@@ -29,6 +29,8 @@ var allChecks = []boardCheck{
 	{job.Command{Argv: []string{"boxdyno", "run", "forward", "--quiet", "--set", "frame_size=64", "--out", "forward"}, Limit: 6 * time.Minute}, (*checker).forward, []string{"amd64", "arm64", "armhf"}},
 	{job.Command{Argv: []string{"sensors"}, Limit: 4 * time.Minute}, (*checker).sensors, []string{"amd64", "arm64", "raspi3b"}},
 	{job.Command{Argv: []string{"boxdyno", "watch", "--json", "--collectors", "thermal,hwmon", "--for", "2s"}, Limit: time.Minute}, (*checker).thermal, []string{"raspi3b"}},
+	{job.Command{Argv: []string{"subject-test", "-test.run", "^TestLUKS2$", "-test.v"}, Limit: 6 * time.Minute}, (*checker).unitTest, []string{"arm64"}},
+	{job.Command{Argv: []string{"boxdyno", "run", "storage", "--quiet", "--json", "--set", "size=8", "--out", "storage"}, Limit: 10 * time.Minute}, (*checker).storage, []string{"arm64"}},
 	{job.Command{Argv: []string{"tuning"}, Limit: 6 * time.Minute}, (*checker).tuning, []string{"amd64", "arm64"}},
 }
 
@@ -135,6 +137,32 @@ func (c *checker) forward(r ran) {
 	}
 	c.holds("forward: frames went through the board", problem == nil && accepted > 0 && received > 0, fmt.Sprintf("%d accepted, %d received: %v", accepted, received, problem))
 	c.holds("forward: its report says that the board is emulated", strings.Contains(strings.Join(strings.Fields(string(r.stdout)), " "), "Measured on an emulated board"), fmt.Sprintf("it says %.200q", r.stdout))
+}
+
+// unitTest must have passed; one that was skipped is counted as such.
+func (c *checker) unitTest(r ran) {
+	text := string(r.stdout)
+	if _, why, skipped := strings.Cut(text, "--- SKIP: "); skipped && r.Exit == 0 {
+		c.skipped++
+		c.reasons = append(c.reasons, c.board+": "+strings.Join(strings.Fields(why), " "))
+		return
+	}
+	c.holds(strings.Join(r.Argv[:min(3, len(r.Argv))], " "), r.Exit == 0 && strings.Contains(text, "--- PASS: "), fmt.Sprintf("exit code %d %s: %s %s", r.Exit, r.Problem, text, r.stderr))
+}
+
+// storage must have computed right, and timed both ways; where fio and cryptsetup
+// could not be fetched it says that they are missing.
+func (c *checker) storage(r ran) {
+	if r.Exit == 3 && strings.Contains(string(r.stderr)+string(r.stdout), "missing the program") {
+		c.skipped++
+		c.reasons = append(c.reasons, c.board+": storage: fio or cryptsetup is missing in the board")
+		return
+	}
+	c.comesBack("storage", r)
+	text := string(c.files["storage/"+result.TrialsFile])
+	for _, want := range []string{`"trial","value":"known-answer"`, `"metric":"storage_known_answer","unit":"1","value":1`, `"metric":"plain_write_octet_rate"`, `"metric":"luks2_randread_iops"`} {
+		c.holds("storage: its records have "+want, strings.Contains(text, want), fmt.Sprintf("exit code %d: %s", r.Exit, r.stderr))
+	}
 }
 
 // thermal: the processor's own sensor, which is constant in QEMU's model.
