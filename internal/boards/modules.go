@@ -12,17 +12,18 @@ var (
 		"sch_ingress", "sch_tbf", "cls_bpf",
 	}
 
-	// ciphers are those of AF_ALG and of dm-crypt, in plain C: a board's own drivers
+	// ciphers are those of AF_ALG and of dm-crypt, in plain C, with what the kernel looks
+	// for by name (nhpoly1305 for Adiantum, say): a board's own drivers
 	// stand in its row.
 	ciphers = []string{
 		"af_alg", "algif_skcipher", "algif_hash", "algif_aead", "algif_rng",
 		"cbc", "ctr", "ecb", "xts", "essiv", "gcm", "ccm", "cmac", "authenc",
-		"aes_generic", "twofish_generic", "serpent_generic", "camellia_generic", "chacha_generic", "chacha20poly1305", "adiantum",
+		"aes_generic", "twofish_generic", "serpent_generic", "camellia_generic", "chacha_generic", "chacha20poly1305", "poly1305_generic", "adiantum", "nhpoly1305", "ghash_generic",
 		"sha1_generic", "sha256_generic", "sha512_generic",
 	}
 
 	// tunnels: WireGuard, and IPsec as "ip xfrm" sets it up.
-	tunnels = []string{"wireguard", "esp4", "esp6", "xfrm_user", "xfrm_interface", "echainiv"}
+	tunnels = []string{"wireguard", "esp4", "esp6", "xfrm_user", "xfrm_interface", "echainiv", "seqiv", "authencesn"}
 
 	blocks = []string{"loop", "zram", "dm_mod", "dm_crypt"}
 
