@@ -5,8 +5,8 @@ package lab
 // All is every topology, the default first.
 var All = []Spec{
 	{"sandbox", "tester and DUT in two namespaces of this machine, wired by veth: what its kernel forwards", newSandbox},
-	{Gateways, "two gateways in two namespaces of this machine with a cable between them, for tunnels through it (vpn, stream)", newGateways},
 	{"loop", "two tester ports wired to each other: what the tester can do by itself", newLoop},
+	{Gateways, "two gateways in two namespaces of this machine with a cable between them, for tunnels through it (vpn, stream)", newGateways},
 	{"wire2", "two ports of this machine and a box between them that nobody can look into: pfSense, a router, a switch (not seen on hardware)", newWire2},
 	{"pair", "two ports of this machine, or one, and a DUT that runs boxdyno and is reached by SSH: its counters are in the ledger (not seen on hardware)", newPair},
 	{Here, "this machine is the box, and there are no ports: for procedures that load it without frames (soak)", newHere},

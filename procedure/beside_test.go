@@ -77,7 +77,7 @@ func TestAllTakeALoadBeside(t *testing.T) {
 			t.Errorf("%s heated takes %d trials and %v, and else %d and %v", s.Name, n, d, trials, d0)
 		}
 	}
-	if alone != 3 {
+	if alone != 9 {
 		t.Errorf("%d procedures stand alone", alone)
 	}
 }

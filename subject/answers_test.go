@@ -39,7 +39,16 @@ func TestSymmetricAnswers(t *testing.T) {
 		var got []byte
 		switch {
 		case c.Algorithm == "aes" && c.Mode == "xts": // IEEE 1619
-			got = xts(t, a.key, a.iv, a.plain)
+			data, err := aes.NewCipher(a.key[:len(a.key)/2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			tweaks, err := aes.NewCipher(a.key[len(a.key)/2:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = slices.Clone(a.plain)
+			xts(data, tweaks, [16]byte(a.iv), got)
 		case c.Algorithm == "aes" || c.Algorithm == "3des":
 			block, err := aes.NewCipher(a.key)
 			if c.Algorithm == "3des" {
@@ -79,38 +88,6 @@ func TestSymmetricAnswers(t *testing.T) {
 			}
 		}
 	}
-}
-
-// xts is AES in mode XTS, plainly.
-func xts(t *testing.T, key, iv, plain []byte) []byte {
-	data, err := aes.NewCipher(key[:len(key)/2])
-	if err != nil {
-		t.Fatal(err)
-	}
-	tweaks, err := aes.NewCipher(key[len(key)/2:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tweak, block [16]byte
-	tweaks.Encrypt(tweak[:], iv)
-	var out []byte
-	for chunk := range slices.Chunk(plain, 16) {
-		for i := range block {
-			block[i] = chunk[i] ^ tweak[i]
-		}
-		data.Encrypt(block[:], block[:])
-		for i := range block {
-			out = append(out, block[i]^tweak[i])
-		}
-		carry := byte(0)
-		for i := range tweak {
-			next := tweak[i] >> 7
-			tweak[i] = tweak[i]<<1 | carry
-			carry = next
-		}
-		tweak[0] ^= 0x87 * carry
-	}
-	return out
 }
 
 // The known signatures and encapsulations hold by Go's own implementations.

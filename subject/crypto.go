@@ -92,7 +92,9 @@ func newCrypto(p *cryptoPath) *Crypto {
 	if err != nil {
 		panic(err) // it is in the table
 	}
-	return &Crypto{Cipher: c, Direction: Both, For: time.Second, path: p}
+	s := &Crypto{Cipher: c, For: time.Second, path: p}
+	s.Direction = s.Directions()[0]
+	return s
 }
 
 // cryptoPrefix is before a path's name in that of its subject.
