@@ -167,7 +167,11 @@ func TestIDSKnownSensors(t *testing.T) {
 				t.Errorf("%v of %v attacks were seen, as a share, want %v", got, planted, c.seen)
 			}
 			above := result.Record{Values: o.Values}
-			if v := above.Value("host_cpu_above_per_frame_s"); len(bed.Threads) > 0 && (v == nil || v.Value >= valueOf(t, o, "host_cpu_per_frame_s")) {
+			v := above.Value("host_cpu_above_per_frame_s")
+			if v == nil && slices.ContainsFunc(recs, invalid) {
+				t.Skip("the tester was held up while the box was empty")
+			}
+			if len(bed.Threads) > 0 && (v == nil || v.Value >= valueOf(t, o, "host_cpu_per_frame_s")) {
 				t.Errorf("above an empty box it takes %+v", v)
 			}
 			for _, r := range recs {
@@ -181,6 +185,8 @@ func TestIDSKnownSensors(t *testing.T) {
 		})
 	}
 }
+
+func invalid(r result.Record) bool { return r.Status == result.Invalid }
 
 func writeCapture(t *testing.T, s frame.Source) (path string) {
 	t.Helper()
@@ -213,9 +219,12 @@ func TestIDSFindsAKnownLimit(t *testing.T) {
 	testutil.Privileged(t)
 	bed := build(t, "sandbox", nil)
 	s := &fakeSensor{fakeSniffer: fakeSniffer{sleep: 250 * time.Microsecond, buffer: 64 << 10}}
-	o, _ := idsBench(t, bed, s, map[string]string{"rate": "search", "top": "60Mbps", "idle": "1Mbps"})
+	o, recs := idsBench(t, bed, s, map[string]string{"rate": "search", "top": "60Mbps", "idle": "1Mbps"})
 	if o.Status == result.Invalid {
 		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	if over := (result.Record{Values: o.Values}); over.Value("counting_overload_fps") == nil && slices.ContainsFunc(recs, invalid) {
+		t.Skip("the tester was held up while it offered too much")
 	}
 	got, most := valueOf(t, o, "ids_rate_fps"), valueOf(t, o, "counting_overload_fps")
 	if got > 1.3*most || got < 0.4*most || most > 4000 {
