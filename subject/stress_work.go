@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"time"
 
 	"boxdyno/host"
@@ -39,13 +40,19 @@ func (s *StressWork) Identify(ctx context.Context, _ *host.Local) ([]result.Pair
 	return []result.Pair{{Key: "stress_ng", Value: v}}, err
 }
 
-func (s *StressWork) argv(more ...string) []string {
-	return append([]string{stressProgram, "--" + s.Stressor, "1", "--metrics", "--yaml", "/dev/stdout", "--verify", "--no-rand-seed"}, more...)
+// argv has it write to dir, for the folder that its user stands in may be read only.
+func (s *StressWork) argv(dir string, more ...string) []string {
+	return append([]string{stressProgram, "--" + s.Stressor, "1", "--metrics", "--yaml", "/dev/stdout", "--temp-path", dir, "--verify", "--no-rand-seed"}, more...)
 }
 
 // Prove implements Worker: some operations, verified by stress-ng.
-func (s *StressWork) Prove(ctx context.Context, h *host.Local) error {
-	out, err := h.Run(ctx, "", s.argv("--"+s.Stressor+"-ops", "4", "--timeout", "20s")...)
+func (s *StressWork) Prove(ctx context.Context, h *host.Local) (err error) {
+	dir, err := host.MakeScratch()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	out, err := h.Run(ctx, "", s.argv(dir, "--"+s.Stressor+"-ops", "4", "--timeout", "20s")...)
 	if err != nil {
 		return err
 	}
@@ -68,7 +75,7 @@ func (s *StressWork) Start(ctx context.Context, e Env) (Running, error) {
 		return nil, err
 	}
 	return Command{
-		Name: stressProgram + " " + s.Stressor, Argv: s.argv("--timeout", fmt.Sprintf("%.0fs", s.For.Seconds()), "--temp-path", dir), Dir: dir,
+		Name: stressProgram + " " + s.Stressor, Argv: s.argv(dir, "--timeout", fmt.Sprintf("%.0fs", s.For.Seconds())), Dir: dir,
 		Read: func(w Worked) ([]result.Value, error) { return s.figures(w.Stdout, w.Stderr) },
 	}.Start(ctx, e)
 }
