@@ -40,6 +40,9 @@ func TestCommands(t *testing.T) {
 				c.line = line
 				c.command(words(t, line))
 			}
+			if c.held != "" {
+				t.Skipf("%s: the tester was held up", c.held)
+			}
 		})
 	}
 	if total < 20 {
@@ -90,6 +93,7 @@ type caller struct {
 	t    *testing.T
 	root string
 	line string
+	held string // a line whose measurement was invalid: the machine was busy
 }
 
 func (c *caller) command(argv []string) {
@@ -136,8 +140,15 @@ func (c *caller) boxdyno(args []string) {
 		if err := json.Unmarshal(out, &plan); err != nil || plan.Seconds <= 0 {
 			c.t.Errorf("%s: the dry run says %v (%v)", c.line, plan.Seconds, err)
 		}
-		if plan.Seconds <= short && privileged() {
-			c.succeeds(args)
+		if plan.Seconds > short || !privileged() {
+			return
+		}
+		switch code, _ := c.call(args); code {
+		case 0:
+		case 4:
+			c.held = c.line
+		default:
+			c.t.Errorf("%s: exit code %d", c.line, code)
 		}
 	}
 }
