@@ -70,7 +70,7 @@ func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return Outcome{}, err
 	}
 	// A program that shares its CPU with others is slower; one that hangs is not.
-	j := job{name: spec.Name, limit: 10*p.time() + 2*time.Minute}
+	j := job{name: spec.Name, computes: true, limit: 10*p.time() + 2*time.Minute}
 	switch s := spec.New().(type) {
 	case *subject.Synthetic:
 		s.For, s.Optimise = p.time(), p.optimise.value

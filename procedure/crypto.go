@@ -132,7 +132,8 @@ func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		if err != nil {
 			return o, err
 		}
-		one, err := p.run(ctx, env, job{worker: s, name: p.path.value, limit: 2*p.longest() + cryptoGrace})
+		library := p.path.value == "openssl" || p.path.value == "botan" // the kernel's drivers may wait for another chip
+		one, err := p.run(ctx, env, job{worker: s, name: p.path.value, computes: library, limit: 2*p.longest() + cryptoGrace})
 		if err != nil {
 			return o, err
 		}

@@ -55,7 +55,7 @@ func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("subject %s does not hash", spec.Name)
 	}
 	d.Algorithm, d.Size = p.algorithm.value, int64(p.size.value)
-	return p.run(ctx, env, job{name: spec.Name, worker: d, limit: 10*p.expected() + time.Minute})
+	return p.run(ctx, env, job{name: spec.Name, worker: d, computes: true, limit: 10*p.expected() + time.Minute})
 }
 
 var hashMetrics = slices.Concat(subject.DigestMetrics, workMetrics)

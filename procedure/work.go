@@ -48,6 +48,9 @@ type job struct {
 	// together has one copy use all the CPUs, which it divides among its own threads or
 	// processes; else there is a copy on each CPU.
 	together bool
+	// computes: it wants a CPU all the time. A round in which it did not get it is
+	// invalid, for its figure is of a part of a CPU.
+	computes bool
 	// mean are metrics of which all copies together have the mean, and most those of
 	// which they have the greatest; of all others they have the sum.
 	mean, most []string
@@ -161,11 +164,16 @@ func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) 
 	}
 	all := map[string][]float64{}
 	var order []string
+	invalid := 0
 	o.Status = result.Passed
 	for n := range w.rounds() {
 		rec, err := env.Trial(ctx, cfg(strconv.Itoa(n+1)), func(ctx context.Context) (Outcome, error) { return j.round(ctx, cpus) })
 		if err != nil {
 			return o, err
+		}
+		if rec.Status == result.Invalid {
+			invalid, o.Reason = invalid+1, rec.Reason
+			continue
 		}
 		o.Usage, o.Copies = rec.Usage, rec.Copies
 		for _, v := range rec.Values {
@@ -178,6 +186,13 @@ func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) 
 			o.Status, o.Reason = rec.Status, rec.Reason
 			break // it will not do better
 		}
+	}
+	switch {
+	case o.Status == result.Passed && invalid == w.rounds():
+		o.Status = result.Invalid
+	case o.Status == result.Passed && invalid > 0:
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d rounds were invalid, and are in no figure: %s", invalid, w.rounds(), o.Reason))
+		o.Reason = ""
 	}
 	for _, m := range order {
 		o.Values = append(o.Values, spread(m, all[m]))
@@ -276,12 +291,33 @@ func (j *job) round(ctx context.Context, cpus []int) (o Outcome, err error) {
 		}
 	}
 	o.Status = result.Passed
+	if why := j.starved(runs, cpus); why != "" {
+		o.Status, o.Reason = result.Invalid, why
+		return o, nil
+	}
 	if j.judge != nil {
 		if why := j.judge(own); why != "" {
 			o.Status, o.Reason = result.Failed, why
 		}
 	}
 	return o, nil
+}
+
+// Programs that compute have 98 % and more of an idle CPU; shorter ones than
+// starvable have as much less as it takes to start them.
+const (
+	leastShare = 0.95
+	starvable  = 500 * time.Millisecond
+)
+
+// starved says that a copy did not have the CPU that it wanted.
+func (j *job) starved(runs []*subject.Working, cpus []int) string {
+	for i, r := range runs {
+		if share := r.CPUShare(); j.computes && !j.together && r.Elapsed() >= starvable && share < leastShare {
+			return fmt.Sprintf("%s had %.1f %% of CPU %d, and %.0f %% is the least: something else ran there", j.name, 100*share, cpus[i], 100*leastShare)
+		}
+	}
+	return ""
 }
 
 // wait waits for the last of runs to end. Where one does not in the job's limit, or one

@@ -114,6 +114,34 @@ func TestWorkCopies(t *testing.T) {
 	}
 }
 
+// A program that computes and does not have its CPU all the time measures a part of a CPU: such rounds are in no figure.
+func TestWorkStarved(t *testing.T) {
+	testutil.NoLeaks(t)
+	once := func(name string) shellWorker {
+		return shellWorker{script: "mkdir " + t.TempDir() + "/" + name + " 2>&- && sleep 0.6; echo 21"}
+	}
+	for _, c := range []struct {
+		name     string
+		worker   shellWorker
+		computes bool
+		status   result.Status
+		reason   string
+		warning  string
+	}{
+		{"each time", shellWorker{script: "sleep 0.6; echo 21"}, true, result.Invalid, "script had", ""},
+		{"it may wait", once("waits"), false, result.Passed, "", ""},
+		{"once", once("computes"), true, result.Passed, "", "1 of 3 rounds were invalid, and are in no figure: script had"},
+	} {
+		o, _, err := workRun(t, job{name: "script", limit: time.Minute, worker: c.worker, computes: c.computes}, nil)
+		if err != nil || o.Status != c.status || !strings.HasPrefix(o.Reason, c.reason) || !strings.HasPrefix(strings.Join(o.Warnings, ""), c.warning) || (c.warning == "") != (o.Warnings == nil) {
+			t.Errorf("%s: %s %q %q, %v", c.name, o.Status, o.Reason, o.Warnings, err)
+		}
+		if c.status == result.Passed && figure(t, o, "stressors_passed").N != map[bool]int{true: 2, false: 3}[c.name == "once"] {
+			t.Errorf("%s: %+v", c.name, o.Values)
+		}
+	}
+}
+
 // Each way to go wrong is a sentence, and leaves no process behind.
 func TestWorkGoesWrong(t *testing.T) {
 	testutil.NoLeaks(t)

@@ -178,6 +178,27 @@ func (w *Working) Wait(ctx context.Context) ([]result.Value, error) {
 	return vs, nil
 }
 
+// CPUShare is the CPU time that it had, with its children, as a share of the time from
+// its start to its end, once it has ended: 1 is a CPU all the time, more is several.
+func (w *Working) CPUShare() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.told == nil || w.told.Elapsed <= 0 {
+		return 0
+	}
+	return float64(w.told.User+w.told.System) / float64(w.told.Elapsed)
+}
+
+// Elapsed is the time from its start to its end, once it has ended.
+func (w *Working) Elapsed() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.told == nil {
+		return 0
+	}
+	return w.told.Elapsed
+}
+
 // failed says why it ended without having worked; it has ended.
 func (w *Working) failed() error {
 	err := w.process.Wait(context.Background())
