@@ -134,6 +134,13 @@ var All = withBeside([]Spec{
 		Names: []string{"subject", "algorithm", "parallel", "core_type"}, Metrics: hashMetrics, New: newHash,
 	},
 	{
+		Name: "memory", Lab: lab.Here, Alone: true,
+		Deviation: "memory-stream of memory is a source of our own after STREAM's published kernels: its figures are those of a variant of the STREAM benchmark; figures of copies at once are the sum of what each says of itself",
+		Quick:     "kernels of memory run for 1 s, those of its latency for 0.1 s, 3 times, not for 10 s, 1 s and 10 times; working sets are the powers of two",
+		Doc:       "this machine's memory: octets written, read and copied a second in a locked buffer, STREAM, and the time of a load against the working set, on one, some or all CPUs",
+		Names:     []string{"subject", "parallel", "core_type"}, Metrics: memoryMetrics, New: newMemory,
+	},
+	{
 		Name: "stream", Lab: lab.Gateways, Alone: true,
 		Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
 		Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",

@@ -134,40 +134,14 @@ func (w *work) estimate(d time.Duration) (int, time.Duration) {
 // run measures j. Its outcome has the median of the rounds for every figure, with least
 // and greatest as its interval.
 func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) {
-	local := &host.Local{}
-	if err := j.worker.Check(ctx, local); err != nil {
-		return refused(ctx, err)
-	}
-	cpus, err := w.cpus(local, env.Bed.CPUs)
-	if err != nil {
+	s, o, err := w.begin(ctx, env, j)
+	if err != nil || o.Status != result.Passed {
 		return o, err
 	}
-	of, err := j.worker.Identify(ctx, local)
-	if err != nil {
-		return refused(ctx, err)
-	}
-	cfg := func(trial string) []result.Pair {
-		out := []result.Pair{{Key: "trial", Value: trial}, {Key: "on_cpus", Value: host.Words(cpus)}}
-		for _, p := range of {
-			out = append(out, result.Pair{Key: p.Key, Value: strings.Join(strings.Fields(p.Value), "_")})
-		}
-		return out
-	}
-	rec, err := env.Trial(ctx, cfg("known-answer"), func(ctx context.Context) (Outcome, error) {
-		if err := j.worker.Prove(ctx, local); err != nil {
-			return refused(ctx, err)
-		}
-		return Outcome{Status: result.Passed}, nil
-	})
-	if err != nil || rec.Status != result.Passed {
-		return Outcome{Status: rec.Status, Reason: rec.Reason}, err
-	}
-	all := map[string][]float64{}
-	var order []string
+	var all rounds
 	invalid := 0
-	o.Status = result.Passed
 	for n := range w.rounds() {
-		rec, err := env.Trial(ctx, cfg(strconv.Itoa(n+1)), func(ctx context.Context) (Outcome, error) { return j.round(ctx, cpus) })
+		rec, err := s.round(ctx, env, j, n)
 		if err != nil {
 			return o, err
 		}
@@ -176,28 +150,97 @@ func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) 
 			continue
 		}
 		o.Usage, o.Copies = rec.Usage, rec.Copies
-		for _, v := range rec.Values {
-			if all[v.Metric] == nil {
-				order = append(order, v.Metric)
-			}
-			all[v.Metric] = append(all[v.Metric], v.Value)
-		}
+		all.add(rec.Values)
 		if rec.Status != result.Passed {
 			o.Status, o.Reason = rec.Status, rec.Reason
 			break // it will not do better
 		}
 	}
-	switch {
-	case o.Status == result.Passed && invalid == w.rounds():
-		o.Status = result.Invalid
-	case o.Status == result.Passed && invalid > 0:
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d rounds were invalid, and are in no figure: %s", invalid, w.rounds(), o.Reason))
-		o.Reason = ""
-	}
-	for _, m := range order {
-		o.Values = append(o.Values, spread(m, all[m]))
+	o.Values = all.values()
+	if invalid > 0 {
+		o.without(invalid, w.rounds())
 	}
 	return o, nil
+}
+
+// without says that so many rounds were invalid, for o.Reason, and are in no figure.
+func (o *Outcome) without(invalid, rounds int) {
+	switch {
+	case o.Status == result.Passed && invalid == rounds:
+		o.Status = result.Invalid
+	case o.Status == result.Passed:
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d rounds were invalid, and are in no figure: %s", invalid, rounds, o.Reason))
+		o.Reason = ""
+	}
+}
+
+// A session is a work whose program has proven itself.
+type session struct {
+	cpus []int
+	of   []result.Pair // what its figures are of
+}
+
+// begin checks and identifies j's program, and lets it prove itself. Where the outcome is
+// not passed there is nothing to measure.
+func (w *work) begin(ctx context.Context, env *Env, j job) (s session, o Outcome, err error) {
+	local := &host.Local{}
+	if err := j.worker.Check(ctx, local); err != nil {
+		o, err = refused(ctx, err)
+		return s, o, err
+	}
+	if s.cpus, err = w.cpus(local, env.Bed.CPUs); err != nil {
+		return s, o, err
+	}
+	of, err := j.worker.Identify(ctx, local)
+	if err != nil {
+		o, err = refused(ctx, err)
+		return s, o, err
+	}
+	for _, p := range of {
+		s.of = append(s.of, result.Pair{Key: p.Key, Value: strings.Join(strings.Fields(p.Value), "_")})
+	}
+	rec, err := env.Trial(ctx, s.config("known-answer"), func(ctx context.Context) (Outcome, error) {
+		if err := j.worker.Prove(ctx, local); err != nil {
+			return refused(ctx, err)
+		}
+		return Outcome{Status: result.Passed}, nil
+	})
+	return s, Outcome{Status: rec.Status, Reason: rec.Reason}, err
+}
+
+func (s *session) config(trial string, more ...result.Pair) []result.Pair {
+	return slices.Concat([]result.Pair{{Key: "trial", Value: trial}}, more, []result.Pair{{Key: "on_cpus", Value: host.Words(s.cpus)}}, s.of)
+}
+
+// round is the trial of round n, which is counted from 0; more tells it from others of the
+// same round.
+func (s *session) round(ctx context.Context, env *Env, j job, n int, more ...result.Pair) (result.Record, error) {
+	return env.Trial(ctx, s.config(strconv.Itoa(n+1), more...), func(ctx context.Context) (Outcome, error) { return j.round(ctx, s.cpus) })
+}
+
+// A rounds is the figures of several rounds, in the order in which they came first.
+type rounds struct {
+	all   map[string][]float64
+	order []string
+}
+
+func (r *rounds) add(vs []result.Value) {
+	if r.all == nil {
+		r.all = map[string][]float64{}
+	}
+	for _, v := range vs {
+		if r.all[v.Metric] == nil {
+			r.order = append(r.order, v.Metric)
+		}
+		r.all[v.Metric] = append(r.all[v.Metric], v.Value)
+	}
+}
+
+func (r *rounds) values() (vs []result.Value) {
+	for _, m := range r.order {
+		vs = append(vs, spread(m, r.all[m]))
+	}
+	return vs
 }
 
 // refused is what becomes of a point whose program cannot run or does not compute what
