@@ -141,6 +141,12 @@ var All = withBeside([]Spec{
 		Names:     []string{"subject", "parallel", "core_type"}, Metrics: memoryMetrics, New: newMemory,
 	},
 	{
+		Name: "codec", Lab: lab.Here, Alone: true,
+		Quick: "codec encodes 60 s of music 3 times, not 8 min 10 times",
+		Doc:   "this machine encoding: a generated piece of music by LAME, FLAC, Opus and Vorbis from and to memory, on one, some or all CPUs",
+		Names: []string{"subject", "parallel", "core_type"}, Metrics: codecMetrics, New: newCodec,
+	},
+	{
 		Name: "stream", Lab: lab.Gateways, Alone: true,
 		Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
 		Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/subject"
+)
+
+// A Codec lets programs encode a piece of music that is in no file on a disk.
+type Codec struct {
+	work
+	subject choice
+	length  time.Duration
+}
+
+func newCodec() Procedure {
+	_, names := subject.Of(subject.Encoding)
+	return &Codec{work: newWork(), subject: choice{names[0], names}}
+}
+
+func (p *Codec) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.subject, "subject", "`program` that encodes")
+	p.work.flags(fs)
+	fs.DurationVar(&p.length, "length", p.length, "how `long` the music is, in whole seconds; 0s: as preset says")
+}
+
+const (
+	mostMusic  = time.Hour
+	studyMusic = 8 * time.Minute // as the published study encoded it
+)
+
+func (p *Codec) Check(bed *lab.Testbed) error {
+	if p.length != 0 && (p.length < time.Second || p.length > mostMusic || p.length%time.Second != 0) {
+		return fmt.Errorf("length %v: want whole seconds from 1s to %v, or 0s", p.length, mostMusic)
+	}
+	return p.check(bed, "codec")
+}
+
+func (p *Codec) music() time.Duration {
+	switch {
+	case p.length > 0:
+		return p.length
+	case p.preset.value == "standard":
+		return studyMusic
+	}
+	return time.Minute
+}
+
+// codecSlow is how many times real time a small board encodes at.
+const codecSlow = 8
+
+func (p *Codec) Estimate() (int, time.Duration) { return p.estimate(p.music() / codecSlow) }
+
+func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+	spec, err := subject.Find(p.subject.value)
+	if err != nil {
+		return o, err
+	}
+	c, ok := spec.New().(*subject.Codec)
+	if !ok {
+		return o, fmt.Errorf("subject %s does not encode", spec.Name)
+	}
+	local := &host.Local{}
+	if err := c.Check(ctx, local); err != nil {
+		return refused(ctx, err)
+	}
+	cpus, err := p.cpus(local, env.Bed.CPUs)
+	if err != nil {
+		return o, err
+	}
+	// The music, and what comes out of each copy, which is less.
+	if takes, have := subject.MusicSize(p.music())*uint64(1+len(cpus)), local.MemoryAvailable(); have > 0 && takes > have {
+		return o, &host.Missing{What: fmt.Sprintf("memory for %v of music and %d encoders: %d MB are needed, and %d are available", p.music(), len(cpus), takes/1e6, have/1e6), Hint: "give a smaller --set length"}
+	}
+	if c.Music, err = subject.NewMusic(p.music()); err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, c.Music.Close()) }()
+	return p.run(ctx, env, job{name: spec.Name, worker: c, limit: 4*p.music() + time.Minute, mean: []string{"encode_s", "encoded_bytes", "encoded_bps"}})
+}
+
+var codecMetrics = slices.Concat(subject.CodecMetrics, workMetrics)
