@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		make func() (result.Run, []result.Record)
-	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"ablation", ablationRun}} {
+	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}} {
 		run, recs := c.make()
 		d := Summarize(run, recs)
 		for ext, f := range map[string]func(io.Writer) error{
@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestTextIsNarrowAndPlain(t *testing.T) {
-	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, ablationRun} {
+	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, worksRun, ablationRun} {
 		run, recs := make()
 		run.Command = nil // a command is never broken
 		var b bytes.Buffer

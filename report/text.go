@@ -304,7 +304,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works, cryptos.all(), tunnels.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works.all(), cryptos.all(), tunnels.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}

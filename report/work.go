@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"boxdyno/reference"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -24,6 +25,9 @@ type Work struct {
 	Memory    *Figure      `json:"subject_memory_bytes,omitempty"`
 	Clock     *float64     `json:"clock_share,omitempty"`  // just after the work, of before it, in the round where it fell most
 	Watts     *float64     `json:"power_mean_w,omitempty"` // while rounds ran
+	Curve     *WorkCurve   `json:"curve,omitempty"`
+
+	Published []PublishedWork `json:"published,omitempty"` // of the same experiment on other boxes
 }
 
 // A WorkFigure is one of a program's own.
@@ -44,21 +48,47 @@ type workTable struct {
 	leave     []string          // values of them that are not told: defaults, in the order of keys; "-" tells always
 	words     map[string]string // of metrics that are shown, in words
 	rates     []string          // of them, those of which a joule does so much
+	curve     *curveOf          // what its trials draw; nil: nothing
+	published []publication     // what was published of the same experiment
 }
 
 // workTables has a row for each such procedure.
 var workTables = []workTable{
 	{
-		procedure: "cpu", title: "Computing, on this machine's CPUs", keys: []string{"subject", "core_type"}, leave: []string{"-", "0"},
+		procedure: "cpu", title: "Computing, on this machine's CPUs", keys: []string{"subject", "core_type", "duration", "optimise", "dictionary", "primes"}, leave: []string{"-", "0", "0s", "O2", "22", "10000"},
 		words: map[string]string{
 			"dhrystones_per_s": "Dhrystones", "dmips": "DMIPS", "whetstones_per_s": "Whetstone instructions", "compress_ips": "compression", "decompress_ips": "decompression",
 			"sysbench_events_per_s": "events", "bogo_ops_rate": "bogo operations",
 		},
-		rates: []string{"dhrystones_per_s", "whetstones_per_s", "compress_ips", "decompress_ips", "sysbench_events_per_s", "bogo_ops_rate"},
+		rates:     []string{"dhrystones_per_s", "whetstones_per_s", "compress_ips", "decompress_ips", "sysbench_events_per_s", "bogo_ops_rate"},
+		published: []publication{{source: "croce-pi4", box: "Pi 4", when: []result.Pair{{Key: "subject", Value: "dhrystone"}}, words: "Dhrystone under 32 and 64 bit"}},
 	},
 	{
 		procedure: "hash", title: "Hashing zeros from memory, on this machine's CPUs", keys: []string{"subject", "algorithm", "core_type", "size"}, leave: []string{"-", "-", "0", "2000000000"},
 		words: map[string]string{"hash_rate": "hashed"}, rates: []string{"hash_rate"},
+		published: []publication{{source: "croce-pi4", experiment: "sha1", metric: "file_size", when: []result.Pair{{Key: "algorithm", Value: "sha1"}}, words: "SHA-1 of %g GB of zeros in a file under 32 and 64 bit"}},
+	},
+	{
+		procedure: "memory", title: "Memory, by this machine's CPUs", keys: []string{"subject", "core_type", "size", "optimise"}, leave: []string{"-", "0", "0", "O3"},
+		words: map[string]string{
+			"memory_write_rate": "written", "memory_read_rate": "read", "memory_copy_rate": "copied", "memory_latency_s": "load, largest set", "cache_latency_s": "load, 4 KiB",
+			"stream_copy_rate": "STREAM copy", "stream_scale_rate": "STREAM scale", "stream_add_rate": "STREAM add", "stream_triad_rate": "STREAM triad",
+		},
+		rates: []string{"memory_write_rate", "memory_read_rate", "memory_copy_rate", "stream_copy_rate", "stream_scale_rate", "stream_add_rate", "stream_triad_rate"},
+		curve: &curveOf{title: "Time of a load that waits for the one before it, against the working set", key: "working_set", of: "working set", ofUnit: "B", metric: "load_latency_s", what: "a load"},
+		published: []publication{
+			{source: "croce-pi4", experiment: "ram", metric: "buffer", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "memory under 32 and 64 bit over a locked buffer of %g GB"},
+			{source: "croce-pi4", experiment: "ram", metric: "max_mlock_buffer_ok", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "%g GB could be locked under 64 bit"},
+		},
+	},
+	{
+		procedure: "codec", title: "Encoding music from and to memory, on this machine's CPUs", keys: []string{"subject", "core_type", "length"}, leave: []string{"-", "0", "0s"},
+		words: map[string]string{"codec_speed": "times real time", "encode_s": "to encode", "encoded_bytes": "came out"},
+		rates: []string{"codec_speed"},
+		published: []publication{
+			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "flac_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "flac"}}, words: "FLAC encodes %g %% faster under 64 than under 32 bit"},
+			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "lame_mp3_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "lame"}}, words: "LAME encodes %g %% faster under 64 than under 32 bit"},
+		},
 	},
 }
 
@@ -83,6 +113,7 @@ func workOf(run result.Run, repeats []result.Record, trials map[string][]result.
 	}
 	w.Setting = strings.Join(append(words, parallelWords(result.Get(p.Config, "parallel"))), ", ")
 	w.sense(run.Series, trials[p.ID])
+	w.Curve, w.Published = t.curve.draw(repeats, trials), publishedWorks(t.published, p)
 	for _, v := range p.Values {
 		if _, shown := t.words[v.Metric]; !shown {
 			continue
@@ -205,24 +236,39 @@ func (w *Work) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// A workRows are the tables of works, one a procedure.
+// A workRows are the tables of works: for each procedure the figures, what they took, and
+// their curve.
 type workRows []*table
 
 func newWorkRows() (out workRows) {
 	for _, t := range workTables {
-		out = append(out, &table{
-			title: t.title, head: []string{"what", "figure", "all together", "range", "slowest", "fastest", "CPU", "memory", "clock", "W", "a joule", notesColumn},
-			right: []bool{false, false, true, true, true, true, true, true, true, true, true, false},
-		})
+		out = append(out,
+			&table{title: t.title, head: []string{"what", "figure", "together", "range", "each copy", "a joule", notesColumn}, right: []bool{false, false, true, true, true, true, false}},
+			&table{title: t.taken(), head: []string{"what", "CPU", "memory", "clock", "W"}, right: []bool{false, true, true, true, true}})
+		if t.curve != nil {
+			out = append(out, t.curve.table())
+		}
 	}
 	return out
 }
 
+// taken is the title of the second table.
+func (t workTable) taken() string {
+	return "What " + t.procedure + " took: CPU time and memory of all copies, clock after a round of what it was before, watts"
+}
+
+func (t workRows) titled(title string) *table {
+	return t[slices.IndexFunc(t, func(of *table) bool { return of.title == title })]
+}
+
 func (t workRows) add(r Row, notes func(t *table, texts []string) string, own []string) {
 	w := r.Work
-	to := t[slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == w.Procedure })]
+	to := t.titled(w.table().title)
 	if len(w.Of) > 0 {
 		own = append(slices.Clip(own), strings.Join(w.Of, ", "))
+	}
+	for _, p := range w.Published {
+		own = append(slices.Clip(own), p.text())
 	}
 	opt := func(v *float64, text func(float64) string) string {
 		if v == nil {
@@ -230,20 +276,35 @@ func (t workRows) add(r Row, notes func(t *table, texts []string) string, own []
 		}
 		return text(*v)
 	}
-	plain := func(u string) func(float64) string {
-		return func(v float64) string { return strings.TrimSpace(unit.SI(v) + u) }
-	}
-	watts := func(v float64) string { return fmt.Sprintf("%.1f", v) }
-	for i, f := range w.Figures {
-		row := []string{w.Setting, w.table().words[f.Metric], f.Figure.si(f.suffix()), f.Figure.interval(""), opt(f.Slowest, plain("")), opt(f.Fastest, plain(""))}
-		if i == 0 {
-			row = append(row, w.CPU.time(), w.Memory.si("B"), opt(w.Clock, percent), opt(w.Watts, watts), opt(f.PerWatt, plain("")), notes(to, own))
-		} else {
-			row = append(row, "", "", "", "", opt(f.PerWatt, plain("")), "")
-		}
-		to.add(row...)
+	plain := func(v float64) string { return strings.TrimSpace(unit.SI(v)) }
+	setting, marks := w.Setting, notes(to, own)
+	for _, f := range w.Figures {
+		to.add(setting, w.table().words[f.Metric], f.Figure.si(f.suffix()), f.Figure.interval(""), (&Figure{Lo: f.Slowest, Hi: f.Fastest}).interval(""), opt(f.PerWatt, plain), marks)
+		setting, marks = "", ""
 	}
 	if len(w.Figures) == 0 {
-		to.add(w.Setting, "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", notes(to, own))
+		to.add(setting, "-", "-", "-", "-", "-", marks)
 	}
+	if w.CPU != nil || w.Memory != nil || w.Clock != nil || w.Watts != nil {
+		t.titled(w.table().taken()).add(w.Setting, w.CPU.time(), w.Memory.si("B"), opt(w.Clock, percent), opt(w.Watts, func(v float64) string { return fmt.Sprintf("%.1f", v) }))
+	}
+	if w.Curve != nil {
+		w.Curve.add(t.titled(w.table().curve.title), w.Setting)
+	}
+}
+
+// all are the tables without columns in which no row has anything.
+func (t workRows) all() []*table {
+	for _, of := range t {
+		for c := len(of.head) - 1; c > 0; c-- {
+			if of.head[c] == notesColumn || slices.ContainsFunc(of.rows, func(row []string) bool { return row[c] != "-" && row[c] != "" }) {
+				continue
+			}
+			of.head, of.right = slices.Delete(of.head, c, c+1), slices.Delete(of.right, c, c+1)
+			for i := range of.rows {
+				of.rows[i] = slices.Delete(of.rows[i], c, c+1)
+			}
+		}
+	}
+	return t
 }

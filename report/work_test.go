@@ -67,9 +67,9 @@ func TestWorkTables(t *testing.T) {
 	got := text(t, d)
 	for _, want := range []string{
 		"Computing, on this machine's CPUs",
-		"dhrystone, 1 CPU Dhrystones 12.0 M/s 11.9–12.1 M - - 1.01 s 6.00 MB 95.0 % 4.0 3.00 M",
-		"dhrystone, all CPUs Dhrystones 44.5 M/s 44.1–44.9 M 9.00 M 12.5 M 4.02 s 24.0 MB 95.0 % 6.5 6.85 M",
-		"7-zip, 1 CPU compression 1.50 G/s 1.49–1.51 G - - - - 95.0 % - -",
+		"dhrystone, 1 CPU Dhrystones 12.0 M/s 11.9–12.1 M - 3.00 M", "dhrystone, 1 CPU 1.01 s 6.00 MB 95.0 % 4.0",
+		"dhrystone, all CPUs Dhrystones 44.5 M/s 44.1–44.9 M 9.00–12.5 M 6.85 M", "dhrystone, all CPUs 4.02 s 24.0 MB 95.0 % 6.5",
+		"7-zip, 1 CPU compression 1.50 G/s 1.49–1.51 G - -", "7-zip, 1 CPU - - 95.0 % -",
 		"decompression 2.20 G/s",
 		"sysbench, 1 CPU -",
 		"run apt-get install -y sysbench",

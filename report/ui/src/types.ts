@@ -610,6 +610,8 @@ export interface Work {
   subject_memory_bytes?: Figure;
   clock_share?: number;
   power_mean_w?: number;
+  curve?: WorkCurve;
+  published?: PublishedWork[];
 }
 
 export interface Crypto {
@@ -832,6 +834,23 @@ export interface WorkFigure {
   per_watt?: number;
 }
 
+export interface WorkCurve {
+  of: string;
+  of_unit: string;
+  metric: string;
+  what: string;
+  unit: string;
+  points: WorkPoint[] | null;
+}
+
+export interface PublishedWork {
+  box: string;
+  metric?: string;
+  value?: number;
+  text: string;
+  said: string;
+}
+
 export interface PublishedCipher {
   box: string;
   encrypt_bytes_per_s?: number;
@@ -858,6 +877,11 @@ export interface ComparedValue {
 export interface Mark {
   at_ns: number;
   value: number;
+}
+
+export interface WorkPoint {
+  at: number;
+  figure: Figure;
 }
 
 export interface PageData {

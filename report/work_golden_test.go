@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/reference"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// worksRun is made up: a small board computing, hashing, using its memory and encoding,
+// with two levels of optimisation, a buffer that 32 bits are too few for, a curve of
+// latency, and an encoder that is not there.
+func worksRun() (result.Run, []result.Record) {
+	run, recs := workRun()
+	run.ID = "20260314T092653Z-works"
+	run.Command = []string{"boxdyno", "run", "study"}
+	type pairs = []result.Pair
+	now := recs[len(recs)-1].End
+	val := func(metric string, u unit.Symbol, v float64) result.Value {
+		low, high := 0.98*v, 1.03*v
+		return result.Value{Metric: metric, Unit: u, Value: v, Lo: &low, Hi: &high, N: 3}
+	}
+	add := func(procedure string, status result.Status, reason string, cfg pairs, of pairs, values ...result.Value) string {
+		id := fmt.Sprintf("%s/%d#1", procedure, len(recs))
+		now += 2e9
+		cfg = append(cfg, result.Pair{Key: "parallel", Value: "1"}, result.Pair{Key: "core_type", Value: "0"})
+		if status == result.Passed {
+			recs = append(recs, result.Record{
+				Schema: result.Schema, ID: id + "/1", Parent: id, Procedure: procedure, Repeat: 1, Status: status, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e9,
+				Config: append(append(slices.Clone(cfg), result.Pair{Key: "trial", Value: "1"}, result.Pair{Key: "on_cpus", Value: "3"}), of...),
+				Values: []result.Value{{Metric: "loop_before_rps", Unit: "1/s", Value: 2e8}, {Metric: "loop_after_rps", Unit: "1/s", Value: 2e8}},
+			})
+			values = append(values, result.Value{Metric: "copies", Unit: "1", Value: 1}, result.Value{Metric: "work_cpu_s", Unit: "s", Value: 3.2})
+		}
+		recs = append(recs, result.Record{Schema: result.Schema, ID: id, Procedure: procedure, Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: origin, Begin: now, End: now + 15e8, Values: values})
+		return id
+	}
+	dhrystone := pairs{{Key: "subject", Value: "dhrystone"}, {Key: "optimise", Value: "O0"}, {Key: "dictionary", Value: "22"}, {Key: "primes", Value: "10000"}, {Key: "duration", Value: "0s"}}
+	made := pairs{{Key: "compiler", Value: "gcc_12"}, {Key: "flags", Value: "-O3"}, {Key: "bits", Value: "32"}, {Key: "size_of_each", Value: "2000000000"}}
+	add("cpu", result.Passed, "", dhrystone, nil, val("dhrystones_per_s", "1/s", 5e6))
+	add("cpu", result.Passed, "", pairs{{Key: "subject", Value: "sysbench"}, {Key: "primes", Value: "20000"}}, nil, val("sysbench_events_per_s", "1/s", 400))
+	add("hash", result.Passed, "", pairs{{Key: "subject", Value: "openssl-dgst"}, {Key: "algorithm", Value: "sha1"}, {Key: "size", Value: "2000000000"}}, pairs{{Key: "version", Value: "OpenSSL_3.0.17"}}, val("hash_rate", "B/s", 3.1e8))
+	memory := func(subject, size string) pairs {
+		return pairs{{Key: "subject", Value: subject}, {Key: "size", Value: size}, {Key: "optimise", Value: "O3"}}
+	}
+	add("memory", result.Passed, "", memory("memory-bandwidth", "0"), made, val("memory_write_rate", "B/s", 3.4e9), val("memory_read_rate", "B/s", 4.1e9), val("memory_copy_rate", "B/s", 2.2e9), val("lock_s", "s", 1.2))
+	add("memory", result.Failed, "a 32-bit program cannot lock 3.50 GB: it has addresses for 4 GiB, with a 32-bit kernel for about 3 GiB, and the most that this one could lock in one piece is 2.93 GB; a 64-bit userland can", memory("memory-bandwidth", "3500000000"), nil)
+	add("memory", result.Passed, "", memory("memory-stream", "0"), made, val("stream_copy_rate", "B/s", 4.4e9), val("stream_triad_rate", "B/s", 4e9))
+	walk := add("memory", result.Passed, "", memory("memory-latency", "0"), made, val("memory_latency_s", "s", 142e-9), val("cache_latency_s", "s", 2.2e-9))
+	for round := range 3 {
+		for i, at := range []int{4096, 49152, 1 << 20, 64 << 20} {
+			now += 1e8
+			recs = append(recs, result.Record{
+				Schema: result.Schema, ID: fmt.Sprintf("%s/%d-%d", walk, round, at), Parent: walk, Procedure: "memory", Repeat: 1, Status: result.Passed, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e8,
+				Config: append(pairs{{Key: "trial", Value: fmt.Sprint(round + 1)}, {Key: "working_set", Value: fmt.Sprint(at)}, {Key: "on_cpus", Value: "3"}}, made...),
+				Values: []result.Value{{Metric: "load_latency_s", Unit: "s", Value: []float64{2.2e-9, 3.1e-9, 9e-9, 142e-9}[i] * (1 + float64(round)/100)}},
+			})
+		}
+	}
+	add("codec", result.Passed, "", pairs{{Key: "subject", Value: "flac"}, {Key: "length", Value: "0s"}}, pairs{{Key: "version", Value: "flac_1.4.2"}}, val("codec_speed", "1", 210), val("encode_s", "s", 60.0/210), val("encoded_bytes", "B", 6.1e6))
+	add("codec", result.Skipped, "missing the program lame: run apt-get install -y lame", pairs{{Key: "subject", Value: "lame"}, {Key: "length", Value: "0s"}}, nil)
+	return run, recs
+}
+
+// Rows tell what differs from the defaults, memory draws its curve once, what 32 bits are
+// too few for says so, and what was published of the experiment stands beside it.
+func TestWorksTables(t *testing.T) {
+	run, recs := worksRun()
+	d := Summarize(run, recs)
+	got := text(t, d)
+	for _, want := range []string{
+		"dhrystone, optimise O0, 1 CPU Dhrystones 5.00 M/s",
+		"sysbench, primes 20000, 1 CPU events 400/s",
+		"memory-bandwidth, 1 CPU written 3.40 GB/s", "read 4.10 GB/s", "copied 2.20 GB/s",
+		"memory-bandwidth, size 3500000000, 1 CPU -", "a 32-bit program cannot lock 3.50 GB",
+		"memory-latency, 1 CPU load, largest set 142 ns", "load, 4 KiB 2.20 ns",
+		"memory-latency, 1 CPU 4 KiB 2.22 ns", "48 KiB 3.13 ns", "64 MiB 143 ns",
+		"STREAM triad 4.00 GB/s",
+		"flac, 1 CPU times real time 210", "to encode 286 ms", "came out 6.10 MB",
+		"lame, 1 CPU -", "run apt-get install -y lame",
+		"published of a Pi 4: Dhrystone under 32 and 64 bit (M. Croce", "its charts are images",
+		"published of a Pi 4: SHA-1 of 2 GB of zeros in a file",
+		"published of a Pi 4: 3 GB could be locked under 64 bit (M. Croce", "3 GB failed in 32 bit",
+		"published of a Pi 400 (A72 1.8 GHz): FLAC encodes 17 % faster under 64 than under 32 bit (Phoronix, February 2022",
+		"published of a Pi 400 (A72 1.8 GHz): LAME encodes 43 % faster",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the text lacks %q", want)
+		}
+	}
+	if strings.Contains(got, "optimise O2") || strings.Contains(got, "duration 0s") || strings.Contains(got, "Under overload") {
+		t.Error("a default is told, or a work is shown as frames")
+	}
+	if t.Failed() {
+		t.Log(text(t, d))
+	}
+	w := d.Rows[slicesIndex(d.Rows, "memory-latency")].Work
+	if w.Curve == nil || len(w.Curve.Points) != 4 || w.Curve.Points[3].At != 64<<20 || w.Curve.Points[3].Figure.N != 3 || w.Curve.Unit != "s" {
+		t.Errorf("the curve is %+v", w.Curve)
+	}
+	if other := d.Rows[slicesIndex(d.Rows, "memory-stream")].Work; other.Curve != nil {
+		t.Errorf("STREAM has a curve: %+v", other.Curve)
+	}
+}
+
+// A published figure that can be laid beside one of ours is in its unit; those measured
+// otherwise are left out.
+func TestPublishedWorks(t *testing.T) {
+	hpl := publication{experiment: "text_hpl", metric: "gflops", levels: []reference.Level{{Factor: "nodes", Value: "1"}}, words: "%g Gflop/s", ours: "hpl_rate", factor: 1e9}
+	got := publishedWorks([]publication{hpl}, result.Record{})
+	if len(got) != 4 || got[1].Box != "NUC i5-8500T" || got[1].Value < 16.50e9 || got[1].Value > 16.52e9 || got[1].Metric != "hpl_rate" || !strings.HasPrefix(got[1].Said, "D. Hawthorne") {
+		t.Errorf("%+v", got)
+	}
+	hpl.box = "NUC i5-8500T"
+	if got := publishedWorks([]publication{hpl}, result.Record{}); len(got) != 1 {
+		t.Errorf("of one box: %+v", got)
+	}
+	hpl.source = "croce-pi4"
+	if got := publishedWorks([]publication{hpl}, result.Record{}); len(got) != 0 {
+		t.Errorf("of another source: %+v", got)
+	}
+	for _, w := range workTables {
+		for _, a := range w.published {
+			p := result.Record{Config: a.when}
+			if len(publishedWorks([]publication{a}, p)) == 0 {
+				t.Errorf("%s: there is no %s %s of %s", w.procedure, a.experiment, a.metric, a.source)
+			}
+			if a.when != nil && len(publishedWorks([]publication{a}, result.Record{})) != 0 {
+				t.Errorf("%s: %s stands beside every row", w.procedure, a.words)
+			}
+		}
+		if len(w.keys) != len(w.leave) {
+			t.Errorf("%s: %d keys and %d values that are left out", w.procedure, len(w.keys), len(w.leave))
+		}
+	}
+}
