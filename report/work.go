@@ -268,7 +268,9 @@ func (t workRows) add(r Row, notes func(t *table, texts []string) string, own []
 		own = append(slices.Clip(own), strings.Join(w.Of, ", "))
 	}
 	for _, p := range w.Published {
-		own = append(slices.Clip(own), p.text())
+		if len(w.Figures) > 0 {
+			own = append(slices.Clip(own), p.text())
+		}
 	}
 	opt := func(v *float64, text func(float64) string) string {
 		if v == nil {
