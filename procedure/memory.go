@@ -88,7 +88,7 @@ func (p *Memory) sized(h *host.Local, cpus []int) (size int64, by []result.Pair)
 	case p.subject.value == "memory-stream":
 		return max(cachesForSize*cache, streamLeast), by
 	}
-	return max(cachesForSize*cache, latencyLeast) * int64(len(cpus)), by
+	return max(cachesForSize*cache, latencyLeast*int64(len(cpus))), by
 }
 
 // sets are the working sets up to the largest: powers of two, by the standard with those

@@ -134,6 +134,12 @@ func TestMemorySizes(t *testing.T) {
 			t.Errorf("%+v: %d, %v", c, got, by)
 		}
 	}
+	for cache, want := range map[string]int64{"8M": 128 << 20, "64M": 256 << 20} {
+		p := testMemory(t, map[string]string{"subject": "memory-latency"})
+		if got, _ := p.sized(box("8000000", cache), []int{0, 1}); got != want {
+			t.Errorf("two walks with a cache of %s: %d, want %d", cache, got, want)
+		}
+	}
 	p := testMemory(t, map[string]string{"preset": "standard"})
 	if got := fmt.Sprint(p.sets(20000)); got != "[4096 6144 8192 12288 20000]" {
 		t.Errorf("working sets by the standard: %s", got)

@@ -153,6 +153,12 @@ func TestCodecIsChecked(t *testing.T) {
 			t.Errorf("%s: %d octets, %v, want %q", c.script, size, err, c.want)
 		}
 	}
+	for share, right := range map[float64]bool{0.5: false, 0.79: false, 0.85: true, 1.2: true, 1.3: false} {
+		got := heard{octets: m.heard.octets, loudness: m.heard.loudness * share}
+		if err := lossy.compare(m, &got); (err == nil) != right {
+			t.Errorf("%v times as loud: %v", share, err)
+		}
+	}
 	t.Setenv("PATH", t.TempDir())
 	var missing *host.Missing
 	for _, spec := range codecs() {

@@ -154,7 +154,7 @@ func TestMemoryThatCannotBeHad(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var missing *host.Missing
 	m := memoryOf(t, "memory-bandwidth")
-	program, err := m.made().program(t.Context())
+	_, err := m.made().program(t.Context())
 	if errors.As(err, &missing) {
 		t.Skip(missing)
 	} else if err != nil {
@@ -168,29 +168,43 @@ func TestMemoryThatCannotBeHad(t *testing.T) {
 	if err := m.Check(t.Context(), &host.Local{}); err == nil || !strings.Contains(err.Error(), "want 4096 octets") {
 		t.Errorf("too little: %v", err)
 	}
-	shell := func(limit string, more ...string) string {
-		t.Helper()
-		out, err := (&host.Local{}).Run(t.Context(), "", append(more, "sh", "-c", limit+"; exec "+program+" "+fmt.Sprint(m.Size)+" 0")...)
+	shell := func(m *Memory, limit string, more ...string) (string, error) {
+		program, err := m.made().program(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
-		return string(out)
+		out, err := (&host.Local{}).Run(t.Context(), "", append(more, "sh", "-c", limit+"; exec "+program+" "+fmt.Sprint(m.Size)+" 0")...)
+		return string(out), err
 	}
-	m.Size = 64 << 20
-	err = m.refused(shell("ulimit -v 40000"))
-	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "the kernel refused 67.1 MB") || !strings.Contains(err.Error(), "in one piece is 3") {
+	walk := memoryOf(t, "memory-latency")
+	walk.Size, m.Size = 64<<20, 64<<20
+	said, err := shell(walk, "ulimit -v 40000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := walk.refused(said); !errors.As(err, &missing) || !strings.Contains(err.Error(), "the kernel refused 71.3 MB") || !strings.Contains(err.Error(), "could have in one piece is 3") {
 		t.Errorf("with addresses for 40 MB: %v", err)
 	}
-	setpriv := []string{"setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock"}
-	if os.Geteuid() != 0 {
-		setpriv = nil
+	if os.Geteuid() == 0 {
+		said, err = shell(m, "ulimit -l 2048", "setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock")
+	} else {
+		said, err = shell(m, "ulimit -l 2048")
 	}
-	err = m.refused(shell("ulimit -l 2048", setpriv...))
-	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "may lock 2.10 MB (RLIMIT_MEMLOCK)") || !strings.Contains(err.Error(), "ulimit -l 65536") {
+	if err != nil {
+		t.Skipf("a program could not be kept from locking memory: %v", err)
+	}
+	if err := m.refused(said); !errors.As(err, &missing) || !strings.Contains(err.Error(), "may lock 2.10 MB (RLIMIT_MEMLOCK)") || !strings.Contains(err.Error(), "ulimit -l 65536") {
 		t.Errorf("with 2 MiB to lock: %v", err)
 	}
+}
+
+// What a program of 32 bits cannot have is said to be so, and is no missing prerequisite.
+// Its lines are of programs of 32 bits with addresses for 3 GiB.
+func TestMemoryOf32Bits(t *testing.T) {
+	var missing *host.Missing
+	m := memoryOf(t, "memory-bandwidth")
 	m.Size = 3_500_000_000
-	err = m.refused(`{"refused": "Cannot allocate memory", "bits": 32, "greatest": 2932867072, "allowed": 8388608}`)
+	err := m.refused(`{"refused": "Cannot allocate memory", "bits": 32, "greatest": 2932867072, "allowed": 8388608}`)
 	if errors.As(err, &missing) || err == nil || !strings.Contains(err.Error(), "a 32-bit program cannot lock 3.50 GB") || !strings.Contains(err.Error(), "in one piece is 2.93 GB") {
 		t.Errorf("with 32 bits: %v", err)
 	}
