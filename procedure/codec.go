@@ -85,7 +85,7 @@ func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, c.Music.Close()) }()
-	return p.run(ctx, env, job{name: spec.Name, worker: c, limit: 4*p.music() + time.Minute, mean: []string{"encode_s", "encoded_bytes", "encoded_bps"}})
+	return p.run(ctx, env, job{name: spec.Name, worker: c, limit: 4*p.music() + time.Minute, computes: true, mean: []string{"encode_s", "encoded_bytes", "encoded_bps"}})
 }
 
 var codecMetrics = slices.Concat(subject.CodecMetrics, workMetrics)

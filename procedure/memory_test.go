@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,6 +88,49 @@ func TestMemoryLatency(t *testing.T) {
 	for _, v := range o.Values {
 		if len(pick(memoryMetrics, v.Metric)) == 0 || v.Metric == "load_latency_s" {
 			t.Errorf("%s is not declared, or is of a trial", v.Metric)
+		}
+	}
+}
+
+// Trials in which a walk did not have its CPU are in no figure.
+func TestMemoryLatencyWithoutItsCPU(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, c := range []struct {
+		spoiled func(cfg []result.Pair) bool
+		status  result.Status
+		n       int
+	}{
+		{func(cfg []result.Pair) bool {
+			return result.Get(cfg, "trial") == "2" && result.Get(cfg, "working_set") == "8192"
+		}, result.Passed, 2},
+		{func(cfg []result.Pair) bool { return result.Get(cfg, "working_set") != "" }, result.Invalid, 0},
+	} {
+		p := testMemory(t, map[string]string{"subject": "memory-latency", "size": "8192", "parallel": "cpu0"})
+		var recs []result.Record
+		env := soakEnv(&recs, nil)
+		trial := env.Trial
+		env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+			return trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+				if c.spoiled(cfg) {
+					return Outcome{Status: result.Invalid, Reason: "something else ran there"}, nil
+				}
+				return f(ctx)
+			})
+		}
+		o, err := p.Run(t.Context(), env)
+		var missing *host.Missing
+		if errors.As(err, &missing) {
+			t.Skip(missing)
+		}
+		if err != nil || o.Status != c.status || len(recs) != 7 {
+			t.Fatalf("%s %s after %d trials, %v", o.Status, o.Reason, len(recs), err)
+		}
+		if c.n == 0 {
+			if len(o.Values) != 0 || o.Reason != "something else ran there" {
+				t.Errorf("%q, %v", o.Reason, o.Values)
+			}
+		} else if v := figure(t, o, "memory_latency_s"); v.N != c.n || len(o.Warnings) != 1 || !strings.HasPrefix(o.Warnings[0], "1 of 6 rounds were invalid") || figure(t, o, "cache_latency_s").N != 3 {
+			t.Errorf("%+v, %v", v, o.Warnings)
 		}
 	}
 }
