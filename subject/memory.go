@@ -61,9 +61,6 @@ func memorySubjects() (specs []Spec) {
 	return specs
 }
 
-// Locks says whether its memory is locked.
-func (m *Memory) Locks() bool { return m.of.locked }
-
 // Flags implements Subject.
 func (m *Memory) Flags(fs *flag.FlagSet) {
 	fs.Int64Var(&m.Size, "size", m.Size, "`octets`: "+m.of.had)
