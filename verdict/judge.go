@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"boxdyno/result"
@@ -162,7 +163,7 @@ func (b bounds) atLeast(least float64) (result.Status, string) {
 	asked := quantity(least, b.unit)
 	switch {
 	case b.lo >= least:
-		return result.Passed, fmt.Sprintf("%s, %s above the %s asked for", b.text(), margin(b.lo, least), asked)
+		return result.Passed, fmt.Sprintf("%s, %s the %s asked for", b.text(), above(b.lo, least), asked)
 	case b.ceiling && b.lo >= least*(1-resolution):
 		return result.Passed, fmt.Sprintf("%s without loss, all that the tester could offer and within %s of the %s asked for", quantity(b.lo, b.unit), percent(resolution), asked)
 	case b.hi < least:
@@ -181,7 +182,7 @@ func (b bounds) atMost(most float64) (result.Status, string) {
 	case b.hi <= most:
 		return result.Passed, fmt.Sprintf("%s, %s below the %s allowed", b.text(), margin(b.hi, most), asked)
 	case b.lo > most:
-		return result.Failed, fmt.Sprintf("%s, %s above the %s allowed", b.text(), margin(b.lo, most), asked)
+		return result.Failed, fmt.Sprintf("%s, %s the %s allowed", b.text(), above(b.lo, most), asked)
 	}
 	return result.Invalid, fmt.Sprintf("not decided: %s, and at most %s is allowed: %s", b.text(), asked, again)
 }
@@ -200,6 +201,27 @@ func (b bounds) text() string {
 		return lo
 	}
 	return "between " + lo + " and " + hi
+}
+
+// manifold is the multiple of what is asked from which a margin is told as one: beyond
+// a few hundred per cent a share says little.
+const manifold = 4
+
+// above is how far v is above what is asked: "20.0 % above", "1,640 times".
+func above(v, asked float64) string {
+	times := v / asked
+	if asked <= 0 || times < manifold || math.IsInf(times, 1) {
+		return margin(v, asked) + " above"
+	}
+	if times < 1000 {
+		return strconv.FormatFloat(times, 'g', 3, 64) + " times"
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(times))-2) // of the third digit
+	digits := strconv.FormatFloat(math.Round(times/unit)*unit, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits + " times"
 }
 
 // margin is how far v is from what is asked, as a share of that.

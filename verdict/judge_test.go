@@ -79,6 +79,10 @@ func TestJudgeOnePoint(t *testing.T) {
 		{"another point", least, elsewhere, result.Skipped, "no such point"},
 		{"a trial is no point", least, trial, result.Skipped, "no such point"},
 		{"a criterion that asks nothing", result.Criterion{Metric: "throughput_l1_bps"}, passed(1, nil, nil, ""), result.Skipped, "neither min nor max"},
+		{"far above", least, passed(3.9994e9, nil, nil, ""), result.Passed, "4.00 Gbit/s, 300 % above the 1.00 Gbit/s asked for"},
+		{"a multiple", least, passed(16.43e9, nil, nil, ""), result.Passed, "16.4 Gbit/s, 16.4 times the 1.00 Gbit/s asked for"},
+		{"thousands of times", result.Criterion{Metric: "throughput_l1_bps", Max: f(0.0001)}, passed(0.1644, nil, nil, ""), result.Failed, ", 1,640 times the "},
+		{"millions of times", result.Criterion{Metric: "throughput_l1_bps", Max: f(1e-6)}, passed(9.999, nil, nil, ""), result.Failed, ", 10,000,000 times the "},
 		{"a share of nothing", result.Criterion{Metric: "throughput_l1_bps", Max: f(0)}, passed(3, nil, nil, ""), result.Failed, "3 above the 0 bit/s allowed"},
 	} {
 		status, findings := Judge([]result.Criterion{c.c}, []result.Record{c.r})
