@@ -29,6 +29,7 @@ type execution struct {
 	o           Options
 	plan        Plan
 	bed         *lab.Testbed
+	others      map[string]*another // testbeds of points that are not measured in bed, by topology
 	sink        Sink
 	run         result.Run
 	recs        []result.Record // the last of each ID, in order of appearance
@@ -176,11 +177,15 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 			if err != nil {
 				return procedure.Outcome{}, err
 			}
-			return p.Run(ctx, x.env(v))
+			bed, err := x.testbed(ctx, v.Point)
+			if err != nil {
+				return procedure.Outcome{}, err
+			}
+			return p.Run(ctx, x.env(v, bed))
 		}
 	}
 	o, err := x.call(ctx, v.ID, x.varied(v))
-	for err == nil && ctx.Err() == nil && o.Again != nil && heated(v.Point) { // once, not at each visit
+	for err == nil && ctx.Err() == nil && o.Again != nil && (heated(v.Point) || v.Lab != "") { // once, not at each visit; and a lab of its own does not stay
 		v.next, v.rec.Values = o.Again, o.Values
 		o, err = x.call(ctx, v.ID, x.varied(v))
 	}
@@ -200,7 +205,7 @@ func heated(pt Point) bool {
 }
 
 // env is where v's procedure runs.
-func (x *execution) env(v *visited) *procedure.Env {
+func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 	trial := func(ctx context.Context, r result.Record, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		x.notify(v, Event{Kind: Trial, Text: r.ID})
 		r, carriedOut, err := x.trial(ctx, r, f)
@@ -213,7 +218,7 @@ func (x *execution) env(v *visited) *procedure.Env {
 		x.notify(v, Event{Kind: TrialDone, Text: r.ID, Record: &r})
 		return r, err
 	}
-	env := &procedure.Env{Bed: x.bed, Log: x.o.Log}
+	env := &procedure.Env{Bed: bed, Log: x.o.Log}
 	id := func(cfg []result.Pair) string { return fmt.Sprintf("%s/%d%s", v.ID, v.trials+1, words(cfg)) }
 	env.Unfinished = func(cfg []result.Pair) *result.Record {
 		i, ok := x.at[id(cfg)]

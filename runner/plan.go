@@ -52,9 +52,10 @@ var Keys = []string{"lab", "procedures", "preset", "repeat", "seed", "telemetry"
 type Entry struct {
 	Use    string
 	Set    []Setting
-	Repeat int // of a procedure: times that its points are measured; 0: as the plan says
+	Repeat int    // of a procedure: times that its points are measured; 0: as the plan says
+	Lab    string // of a procedure: the topology that its points are measured in; "": the plan's
 
-	at string
+	at, labAt string
 }
 
 // A Setting is one parameter; several values are an axis.
@@ -98,6 +99,17 @@ func (e *Entry) Get(key string) *Setting {
 		}
 	}
 	return nil
+}
+
+// Labs are the topologies that a resolved plan measures in, the plan's own first.
+func (p *Plan) Labs() []string {
+	names := []string{p.Lab.Use}
+	for _, e := range p.Procedures {
+		if e.Lab != "" && !slices.Contains(names, e.Lab) {
+			names = append(names, e.Lab)
+		}
+	}
+	return names
 }
 
 // put sets key, replacing what it was.
@@ -163,6 +175,13 @@ func parse(root *yaml.Node) (Plan, error) {
 						return p, n.Errorf("%w", err)
 					}
 					e.Set = slices.DeleteFunc(e.Set, func(s Setting) bool { return s.Key == "repeat" })
+				}
+				if s := e.Get("lab"); s != nil {
+					if len(s.Values) > 1 {
+						return p, n.Errorf("lab is one topology, and no axis")
+					}
+					e.Lab, e.labAt = s.Values[0].Text, s.at
+					e.Set = slices.DeleteFunc(e.Set, func(s Setting) bool { return s.Key == "lab" })
 				}
 				p.Procedures = append(p.Procedures, e)
 			}
@@ -287,6 +306,10 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	b.Write(text(e.Use))
 	if e.Repeat > 0 {
 		fmt.Fprintf(&b, `,"repeat":%d`, e.Repeat)
+	}
+	if e.Lab != "" {
+		b.WriteString(`,"lab":`)
+		b.Write(text(e.Lab))
 	}
 	for _, s := range e.Set {
 		b.WriteByte(',')

@@ -193,13 +193,16 @@ func (p *Plan) labName(c Catalogue) string {
 	if p.Lab.Use != "" {
 		return p.Lab.Use
 	}
-	name := ""
-	for i, e := range p.Procedures {
+	name, first := "", true
+	for _, e := range p.Procedures {
+		if e.Lab != "" {
+			continue // one of its own
+		}
 		spec, err := c.procedure(e.Use, "")
-		if err != nil || i > 0 && spec.Lab != name {
+		if err != nil || !first && spec.Lab != name {
 			return DefaultLab
 		}
-		name = spec.Lab
+		name, first = spec.Lab, false
 	}
 	return cmp.Or(name, DefaultLab)
 }
@@ -256,6 +259,11 @@ func (p Plan) Resolve(c Catalogue) (Plan, error) {
 		spec, err := c.procedure(e.Use, e.at)
 		if err != nil {
 			return p, err
+		}
+		if e.Lab != "" {
+			if _, err := c.lab(e.Lab, e.labAt); err != nil {
+				return p, err
+			}
 		}
 		preset := &Setting{Key: "preset", Values: []Word{{Text: out.Preset, At: "preset"}}}
 		e.Set, err = fill("procedure "+spec.Name, func() declarer { return spec.New() }, spec.Names, e.Set, preset)
@@ -369,6 +377,7 @@ type Point struct {
 	Params    []result.Pair
 	Repeat    int    // from 1
 	Tune      string // the part of a recipe that is in force, in an ablation; "": all of it
+	Lab       string // the topology that it is measured in; "": the plan's
 
 	at string
 }
@@ -390,7 +399,8 @@ func (pt Point) part() string {
 }
 
 // Points expands the axes of a resolved plan. Every repeat is a pass over all
-// points in an order of its own, which depends on the seed alone.
+// points in an order of its own, which depends on the seed alone; those in a lab of
+// their own come after the others.
 func (p Plan) Points(c Catalogue) ([]Point, error) { return p.expand(c, []string{""}) }
 
 // expand is Points, each of them once for every part of a recipe.
@@ -414,7 +424,7 @@ func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 			combos = next
 		}
 		for _, params := range combos {
-			pt := Point{ID: p.name(spec, params), Procedure: spec.Name, Params: params, at: e.at}
+			pt := Point{ID: p.name(spec, params), Procedure: spec.Name, Params: params, Lab: e.Lab, at: e.at}
 			if first, twice := seen[pt.ID]; twice {
 				return nil, planErrorf(e.at, "entry %d of procedures measures %s, which entry %d measures already", n+1, pt.ID, first+1)
 			}
@@ -439,6 +449,10 @@ func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 	var all []Point
 	for r := 1; r <= most; r++ {
 		order := rand.New(rand.NewPCG(p.Seed, uint64(r))).Perm(len(pass))
+		labs := p.Labs()
+		slices.SortStableFunc(order, func(a, b int) int { // one testbed after the other
+			return cmp.Compare(max(slices.Index(labs, pass[a].Lab), 0), max(slices.Index(labs, pass[b].Lab), 0))
+		})
 		for _, i := range order {
 			if r > repeats[i] {
 				continue
@@ -559,8 +573,15 @@ func Check(c Catalogue, points []Point, bed *lab.Testbed) (Estimate, error) {
 		if err != nil {
 			return sum, err
 		}
-		if bed != nil && bed.Topology == lab.Here && spec.Lab != lab.Here {
-			return sum, &PlanError{At: pt.at, Err: fmt.Errorf("%s: it offers frames, and topology %s has no ports", pt.Procedure, bed.Topology)}
+		bed, topology := bed, pt.Lab
+		switch {
+		case bed != nil && (topology == "" || topology == bed.Topology):
+			topology = bed.Topology
+		default:
+			bed = nil // its own is built when it is reached
+		}
+		if topology == lab.Here && spec.Lab != lab.Here {
+			return sum, &PlanError{At: pt.at, Err: fmt.Errorf("%s: it offers frames, and topology %s has no ports", pt.Procedure, topology)}
 		}
 		if err := p.Check(bed); err != nil {
 			var missing *host.Missing

@@ -145,6 +145,7 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 		}
 		x.steady.learn(ctx)
 	}
+	defer func() { err = errors.Join(err, x.leave()) }()
 	x.beside.Say = func(text string) { o.Notify(Event{Kind: Preparing, Text: text}) }
 	x.beside.Warn = func(text string) { x.warn(&x.run, text) }
 	defer func() { err = errors.Join(err, x.beside.Close()) }()

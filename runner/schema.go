@@ -66,6 +66,7 @@ func planSchema(c Catalogue) object {
 func entrySchema(name, doc string, params []Param, axes bool) object {
 	props := object{"use": object{"const": name, "description": doc}}
 	if axes { // a procedure
+		props["lab"] = object{"description": "the topology that its points are measured in, as it is by default, in place of the plan's", "type": "string"}
 		props["repeat"] = object{"description": "times that each of its points is measured, in place of the plan's", "type": "integer", "minimum": 1, "maximum": MaxRepeat}
 	}
 	for _, p := range params {

@@ -294,6 +294,11 @@ func (x *execution) unwatch() {
 		return
 	}
 	x.bed.Traffic = nil
+	for _, a := range x.others {
+		if a.bed != nil {
+			a.bed.Traffic = nil
+		}
+	}
 	use, err := x.sampler.Close()
 	x.sampler = nil
 	x.run.Telemetry[len(x.run.Telemetry)-1] = use

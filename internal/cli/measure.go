@@ -449,7 +449,7 @@ func (a *app) dryRun(p runner.Plan, points []runner.Point, asJSON bool) error {
 		return err
 	}
 	_, err := fmt.Fprintf(a.out, "\n%s, about %d trials and %s, in topology %s, preset %s, seed %d\n",
-		plural(len(d.Points), "point"), d.Trials, about(total), p.Lab.Use, p.PresetsUsed(), p.Seed)
+		plural(len(d.Points), "point"), d.Trials, about(total), strings.Join(p.Labs(), ", "), p.PresetsUsed(), p.Seed)
 	return err
 }
 
