@@ -33,6 +33,9 @@ type Crypto struct {
 	Encapsulate *Figure `json:"encapsulations_per_s,omitempty"`
 	Decapsulate *Figure `json:"decapsulations_per_s,omitempty"`
 
+	Watts     *float64 `json:"power_mean_w,omitempty"`        // while it encrypted
+	JoulesPer *float64 `json:"joules_per_gigabyte,omitempty"` // encrypted
+
 	Published []PublishedCipher `json:"published_ciphers,omitempty"` // the same cipher on other boxes
 }
 
@@ -67,6 +70,12 @@ func cryptoOf(p result.Record, trials []result.Record, at func(metric string) *F
 		c.Published = publishedCiphers(c.Cipher)
 	}
 	return c
+}
+
+// sense takes what telemetry says of power in the row's trials.
+func (c *Crypto) sense(series []result.Series, trials []result.Record) {
+	c.Watts = meanWatts(series, trials, func(t result.Record) bool { return t.Status == result.Passed && t.Value("encrypt_bytes_per_s") != nil })
+	c.JoulesPer = joulesPerGigabyte(c.Watts, c.Encrypt, 1)
 }
 
 // publishedCiphers are a cipher's figures of cryptsetup's benchmark on boxes of one node:
@@ -192,7 +201,7 @@ func newCryptoTables() *cryptoTables {
 		return t
 	}
 	return &cryptoTables{
-		ciphers: make("Ciphers, MiB/s of all streams together; published figures of other boxes are cryptsetup's, one stream", "encrypted", "decrypted", "range", notesColumn),
+		ciphers: make("Ciphers, MiB/s of all streams together; published figures of other boxes are cryptsetup's, one stream", "encrypted", "decrypted", "range", "J/GB", notesColumn),
 		schemes: make("Asymmetric schemes, operations a second of all streams together", "sign", "verify", "agree", "keygen", "encapsulate", "decapsulate", notesColumn),
 		shown:   map[string]bool{},
 	}
@@ -219,14 +228,18 @@ func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, o
 	if f := c.Encrypt; f != nil && f.Lo != nil && f.Hi != nil && *f.Lo != *f.Hi {
 		spread = mebiOf(f.Lo) + "–" + mebiOf(f.Hi)
 	}
-	t.ciphers.add(slices.Concat(id, []string{mebi(c.Encrypt), mebi(c.Decrypt), spread, notes(t.ciphers, texts)})...)
+	t.ciphers.add(slices.Concat(id, []string{mebi(c.Encrypt), mebi(c.Decrypt), spread, joules(c.JoulesPer), notes(t.ciphers, texts)})...)
 	if t.shown[c.Cipher] {
 		return
 	}
 	t.shown[c.Cipher] = len(c.Published) > 0
 	for _, p := range c.Published {
-		t.ciphers.add(c.Cipher, "published", "1", p.Box, mebiOf(p.Encrypt), mebiOf(p.Decrypt), "-", notes(t.ciphers, []string{p.Said}))
+		t.ciphers.add(c.Cipher, "published", "1", p.Box, mebiOf(p.Encrypt), mebiOf(p.Decrypt), "-", "-", notes(t.ciphers, []string{p.Said}))
 	}
 }
 
-func (t *cryptoTables) all() []*table { return []*table{t.ciphers, t.schemes} }
+func (t *cryptoTables) all() []*table {
+	t.ciphers.dropEmpty("J/GB")
+	t.schemes.dropEmpty("agree", "keygen", "encapsulate", "decapsulate")
+	return []*table{t.ciphers, t.schemes}
+}

@@ -32,8 +32,12 @@ type Document struct {
 	Verdict result.Status `json:"verdict"` // of the role; without a role the worst of the rows
 	// Sentence is the verdict with its number, unit and bound; Summary is what
 	// was found, whatever was asked.
-	Sentence string            `json:"sentence"`
-	Summary  string            `json:"summary,omitempty"`
+	Sentence string `json:"sentence"`
+	Summary  string `json:"summary,omitempty"`
+	// Powers are what the box can do, where a run measured several kinds of work (the plan
+	// box); Skipped is then what could not be measured, by reason.
+	Powers   []Power           `json:"powers,omitempty"`
+	Skipped  []Skip            `json:"skipped,omitempty"`
 	Caveat   string            `json:"caveat,omitempty"` // that this is a sandbox or an emulated board
 	Findings []verdict.Finding `json:"findings,omitempty"`
 
@@ -139,6 +143,8 @@ type Row struct {
 	Infer   *Infer   `json:"infer,omitempty"`   // of procedure infer
 	Work    *Work    `json:"work,omitempty"`    // of procedures that let programs work on this machine's CPUs
 	Crypto  *Crypto  `json:"crypto,omitempty"`  // of procedure crypto
+
+	Storage *Storage `json:"storage,omitempty"` // of procedure storage
 
 	IDS *IDS `json:"ids,omitempty"` // of procedure ids
 

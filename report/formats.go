@@ -179,6 +179,8 @@ func Markdown(w io.Writer, d Document) error {
 	if len(criteria(d)) > 0 {
 		b.WriteByte('\n')
 	}
+	b.list("What this box can do", d.said())
+	b.list("What could not be measured here", d.skipped())
 	b.list("How sure", d.Sure)
 	for _, t := range tables(d) {
 		fmt.Fprintf(&b, "## %s\n\n", t.title)

@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		make func() (result.Run, []result.Record)
-	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}} {
+	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}, {"box", boxRun}} {
 		run, recs := c.make()
 		d := Summarize(run, recs)
 		for ext, f := range map[string]func(io.Writer) error{
@@ -264,7 +264,7 @@ func TestWritePages(t *testing.T) {
 			}
 			return run, recs
 		},
-		"suite": suiteRun, "ablation": ablationRun, "study": studyRun, "flood": floodRun, "ids": idsRun,
+		"suite": suiteRun, "ablation": ablationRun, "study": studyRun, "flood": floodRun, "ids": idsRun, "box": boxRun,
 		"beside": func() (result.Run, []result.Record) { return besideRun(8) },
 		"empty":  func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
 	} {

@@ -77,6 +77,9 @@ func name(r Row) string {
 	if r.Crypto != nil {
 		words = r.Crypto.name()
 	}
+	if r.Storage != nil {
+		words = []string{r.Storage.name()}
+	}
 	if r.Tunnel != nil {
 		words = r.Tunnel.name(r.Procedure, r.FrameSize)
 	}
@@ -262,6 +265,8 @@ func verdictWord(d Document) string {
 		return "not finished"
 	case d.Verdict == result.Passed && len(d.Findings) == 0:
 		return "measured"
+	case d.Verdict == result.Skipped && d.Powers != nil:
+		return "measured in part"
 	}
 	return string(d.Verdict)
 }
@@ -388,6 +393,12 @@ func summary(d Document) string {
 		}
 		return ""
 	}
+	if r.Storage != nil {
+		if s := r.Storage.summary(); s != "" {
+			return fmt.Sprintf("%s: %s.", r.Name, s)
+		}
+		return ""
+	}
 	if r.Flood != nil {
 		if s := r.Flood.summary(); s != "" {
 			return fmt.Sprintf("%s: %s.", serviceName(*r), s)
@@ -446,7 +457,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Work == nil && rows[i].Crypto == nil && rows[i].Flood == nil {
+		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Work == nil && rows[i].Crypto == nil && rows[i].Storage == nil && rows[i].Flood == nil {
 			return &rows[i]
 		}
 	}
@@ -465,6 +476,9 @@ func caveat(d Document) string {
 		s = "Measured on an emulated board: this shows that it works, and says nothing about a real board's speed."
 	case "memory":
 		s = "Measured on links in memory: this shows that the procedure works, and says nothing about a box."
+	}
+	if d.Kind != "sandbox" && d.Kind != "memory" && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Tunnel != nil && r.Verdict != result.Skipped }) {
+		s = strings.TrimSpace(s + " Streams and tunnels were measured between network namespaces of this machine, which does the work of both ends: two boxes would each carry more, and no NIC took part.")
 	}
 	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections == nil })
 	if d.Placement == "shared" && only {

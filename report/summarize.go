@@ -74,6 +74,15 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		if row.Work = workOf(run, group, trials); row.Work != nil {
 			row.Name = name(row)
 		}
+		if row.Storage = storageOf(run, group, trials); row.Storage != nil {
+			row.Name = name(row)
+		}
+		if row.Tunnel != nil {
+			row.Tunnel.sense(run.Series, of(trials, group))
+		}
+		if row.Crypto != nil {
+			row.Crypto.sense(run.Series, of(trials, group))
+		}
 		row.Warnings = append(row.Warnings, course(group, recs)...)
 		d.Rows = append(d.Rows, row)
 	}
@@ -98,7 +107,16 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	if d.Ablation = ablationOf(run, points); d.Ablation != nil {
 		d.Verdict = d.Ablation.status(d.Verdict)
 	}
+	var told string
+	if run.Role == "" && len(run.Criteria) == 0 && d.Ablation == nil {
+		if d.Powers, told = powersOf(d.Rows); d.Powers != nil {
+			d.Skipped = skips(d.Rows)
+		}
+	}
 	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
+	if told != "" && !broken(d.Verdict) {
+		d.Sentence, d.Summary = told, told
+	}
 	d.Sure = sure(d, recs)
 	d.Watched = watched(run, recs)
 	if d.Ablation != nil { // its rows are one box in many settings: what limits one of them is not the answer
@@ -107,10 +125,22 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	}
 	d.Beside = besideOf(d, points, recs)
 	d.Study = studyOf(d, points)
+	if d.Powers != nil { // what limits one of its programs is not the answer
+		d.Next = next(d, "")
+		return d
+	}
 	var advice string
 	d.Bottleneck, advice = bottleneck(d, points, trials)
 	d.Next = next(d, advice)
 	return d
+}
+
+// of are the trials of a configuration's repeats.
+func of(trials map[string][]result.Record, repeats []result.Record) (all []result.Record) {
+	for _, p := range repeats {
+		all = append(all, trials[p.ID]...)
+	}
+	return all
 }
 
 // byConfig gathers the repeats of each configuration, in order of appearance.
@@ -387,10 +417,25 @@ func order(a, b Row) int {
 		}
 		return math.MaxInt // mixes after the sizes
 	}
-	return cmp.Or(cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
+	return cmp.Or(cmp.Compare(a.power(), b.power()), cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
-		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderWork(a.Work, b.Work), orderCrypto(a.Crypto, b.Crypto), orderFlood(a.Flood, b.Flood))
+		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)), orderTunnel(a, b),
+		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderWork(a.Work, b.Work), orderCrypto(a.Crypto, b.Crypto), orderStorage(a.Storage, b.Storage), orderFlood(a.Flood, b.Flood))
+}
+
+// power is in which order kinds of work stand, where a run measured several.
+func (r *Row) power() int {
+	switch {
+	case r.Work != nil:
+		return 1 + slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == r.Work.Procedure })
+	case r.Crypto != nil:
+		return 100
+	case r.Tunnel != nil:
+		return 101
+	case r.Storage != nil:
+		return 102
+	}
+	return 0
 }
 
 func index(list []string, s string) int {

@@ -35,6 +35,8 @@ func Text(w io.Writer, d Document) error {
 	for _, f := range criteria(d) {
 		t.wrap("  "+mark(f.Status)+" ", f.Criterion.Text+": "+f.Text)
 	}
+	t.list("What this box can do", d.said())
+	t.list("What could not be measured here", d.skipped())
 	t.list("How sure", d.Sure)
 	for _, tb := range tables(d) {
 		t.head(tb.title)
@@ -201,10 +203,14 @@ func tables(d Document) []table {
 	cryptos := newCryptoTables()
 	floods := newFloodTables()
 	tunnels := newTunnelTables()
+	disks := newStorageTables()
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	var soaked []table
 	for _, r := range d.Rows {
+		if d.Powers != nil && r.Verdict == result.Skipped {
+			continue // Skipped has them
+		}
 		own := d.own(r)
 		if r.Verdict != result.Passed {
 			own = append([]string{unpassed(r)}, own...)
@@ -263,6 +269,10 @@ func tables(d Document) []table {
 			cryptos.add(r, noted.of, own)
 			continue
 		}
+		if r.Storage != nil {
+			disks.add(r, noted.of, own)
+			continue
+		}
 		if r.Flood != nil {
 			floods.add(r, noted.of, own)
 			continue
@@ -304,7 +314,7 @@ func tables(d Document) []table {
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works.all(), cryptos.all(), tunnels.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works.all(), cryptos.all(), tunnels.all(), disks.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}

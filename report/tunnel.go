@@ -33,6 +33,10 @@ type Tunnel struct {
 	Startup       *Figure `json:"startup_s,omitempty"`
 	BareForwarded *Figure `json:"baseline_forwarding_fps,omitempty"`
 
+	Watts         *float64 `json:"power_mean_w,omitempty"`        // of the whole machine while streams went through it
+	JoulesPer     *float64 `json:"joules_per_gigabyte,omitempty"` // of payload that arrived
+	BareJoulesPer *float64 `json:"baseline_joules_per_gigabyte,omitempty"`
+
 	Published string `json:"published,omitempty"` // a figure of the same experiment, with its note
 }
 
@@ -54,6 +58,24 @@ func tunnelOf(p result.Record, at func(metric string) *Figure) *Tunnel {
 		BaselineCPU: at("baseline_cpu_per_mbit_s"), DaemonCPU: at("daemon_cpu_per_mbit_s"), Lost: at("datagrams_lost_ratio"),
 		Handshake: at("handshake_s"), Startup: at("startup_s"), BareForwarded: at("baseline_forwarding_fps"),
 	}
+}
+
+// tunnelOrder is that of rows; what is not listed comes last.
+var tunnelOrder = []string{"none", "wireguard", "wireguard-go", "openvpn", "openvpn-dco", "ipsec"}
+
+func orderTunnel(a, b Row) int {
+	if a.Tunnel == nil || b.Tunnel == nil {
+		return 0
+	}
+	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), cmp.Compare(index(tunnelOrder, a.Tunnel.Tunnel), index(tunnelOrder, b.Tunnel.Tunnel)),
+		strings.Compare(b.Tunnel.Protocol, a.Tunnel.Protocol), strings.Compare(a.Tunnel.Offloads, b.Tunnel.Offloads), strings.Compare(a.Tunnel.Cipher, b.Tunnel.Cipher))
+}
+
+// sense takes what telemetry says of power in the row's trials.
+func (t *Tunnel) sense(series []result.Series, trials []result.Record) {
+	t.Watts = meanWatts(series, trials, kindOf("stream"))
+	t.JoulesPer = joulesPerGigabyte(t.Watts, t.Goodput, 1.0/8)
+	t.BareJoulesPer = joulesPerGigabyte(meanWatts(series, trials, kindOf("stream without")), t.Baseline, 1.0/8)
 }
 
 // name is the row's, in words.
@@ -101,7 +123,7 @@ func newTunnelTables() tunnelTables {
 		return t
 	}
 	return tunnelTables{
-		streams:  left("Streams between two gateways: payload that arrives, and the CPU time of the whole machine a megabit", "through", "cipher", "offloads", "bit/s", "range", "without", "share", "CPU", "without ", "daemons", "lost", notesColumn),
+		streams:  left("Streams between two gateways: payload that arrives, and the CPU time of the whole machine a megabit", "through", "cipher", "offloads", "bit/s", "range", "without", "share", "CPU", "without ", "daemons", "lost", "W", "J/GB", notesColumn),
 		sessions: left("Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", "through", "cipher", "offloads", "handshake", "range", "start", "frame/s without", notesColumn),
 	}
 }
@@ -123,7 +145,7 @@ func (t tunnelTables) add(r Row, notes func(t *table, texts []string) string, ow
 		own = append(slices.Clip(own), x.Published)
 	}
 	if x.Goodput != nil || !framed {
-		t.streams.add(slices.Concat(id, []string{x.Goodput.si(""), x.Goodput.interval(""), x.Baseline.si(""), x.Share.share(), x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time(), x.Lost.share(), notes(t.streams, own)})...)
+		t.streams.add(slices.Concat(id, []string{x.Goodput.si(""), x.Goodput.interval(""), x.Baseline.si(""), x.Share.share(), x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time(), x.Lost.share(), watts(x.Watts), joules(x.JoulesPer), notes(t.streams, own)})...)
 		own = nil
 	}
 	if x.Handshake != nil || x.BareForwarded != nil {
@@ -172,4 +194,7 @@ func publishTunnels(rows []Row) {
 	}
 }
 
-func (t tunnelTables) all() []*table { return []*table{t.streams, t.sessions} }
+func (t tunnelTables) all() []*table {
+	t.streams.dropEmpty("cipher", "daemons", "lost", "W", "J/GB")
+	return []*table{t.streams, t.sessions}
+}

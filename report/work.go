@@ -17,7 +17,10 @@ import (
 // row.
 type Work struct {
 	Procedure string       `json:"procedure"`
+	Title     string       `json:"title"`   // of the procedure's table
 	Setting   string       `json:"setting"` // what tells the row from others: "dhrystone, 1 copy"
+	Program   string       `json:"program"` // the same without how many CPUs: "dhrystone"
+	CPUs      string       `json:"cpus"`    // "1 CPU", "all CPUs", "CPU 0+2-3"
 	Copies    *Figure      `json:"copies,omitempty"`
 	Of        []string     `json:"of,omitempty"` // what its figures are of: "compiler gcc_12", as the trials say
 	Figures   []WorkFigure `json:"figures"`
@@ -33,6 +36,7 @@ type Work struct {
 // A WorkFigure is one of a program's own.
 type WorkFigure struct {
 	Metric  string      `json:"metric"`
+	What    string      `json:"what"` // the metric in words
 	Unit    unit.Symbol `json:"unit"`
 	Figure  Figure      `json:"figure"`
 	Slowest *float64    `json:"slowest_copy,omitempty"` // of several copies, in the last round
@@ -101,7 +105,7 @@ func workOf(run result.Run, repeats []result.Record, trials map[string][]result.
 		return nil
 	}
 	t := workTables[i]
-	w := &Work{Procedure: p.Procedure, Copies: at("copies"), CPU: at("work_cpu_s"), Memory: at("subject_memory_bytes"), Figures: []WorkFigure{}}
+	w := &Work{Procedure: p.Procedure, Title: t.title, CPUs: parallelWords(result.Get(p.Config, "parallel")), Copies: at("copies"), CPU: at("work_cpu_s"), Memory: at("subject_memory_bytes"), Figures: []WorkFigure{}}
 	var words []string
 	for k, key := range t.keys {
 		if v := result.Get(p.Config, key); v != "" && v != t.leave[k] {
@@ -111,7 +115,8 @@ func workOf(run result.Run, repeats []result.Record, trials map[string][]result.
 			words = append(words, v)
 		}
 	}
-	w.Setting = strings.Join(append(words, parallelWords(result.Get(p.Config, "parallel"))), ", ")
+	w.Program = strings.Join(words, ", ")
+	w.Setting = strings.Join(append(words, w.CPUs), ", ")
 	w.sense(run.Series, trials[p.ID])
 	w.Curve, w.Published = t.curve.draw(repeats, trials), publishedWorks(t.published, p)
 	for _, v := range p.Values {
@@ -122,7 +127,7 @@ func workOf(run result.Run, repeats []result.Record, trials map[string][]result.
 		if f == nil {
 			continue
 		}
-		x := WorkFigure{Metric: v.Metric, Unit: v.Unit, Figure: *f}
+		x := WorkFigure{Metric: v.Metric, What: t.words[v.Metric], Unit: v.Unit, Figure: *f}
 		if len(p.Copies) > 1 {
 			for _, c := range p.Copies {
 				for _, own := range c.Values {
@@ -298,15 +303,7 @@ func (t workRows) add(r Row, notes func(t *table, texts []string) string, own []
 // all are the tables without columns in which no row has anything.
 func (t workRows) all() []*table {
 	for _, of := range t {
-		for c := len(of.head) - 1; c > 0; c-- {
-			if of.head[c] == notesColumn || slices.ContainsFunc(of.rows, func(row []string) bool { return row[c] != "-" && row[c] != "" }) {
-				continue
-			}
-			of.head, of.right = slices.Delete(of.head, c, c+1), slices.Delete(of.right, c, c+1)
-			for i := range of.rows {
-				of.rows[i] = slices.Delete(of.rows[i], c, c+1)
-			}
-		}
+		of.dropEmpty(slices.DeleteFunc(slices.Clone(of.head[1:]), func(h string) bool { return h == notesColumn })...)
 	}
 	return t
 }

@@ -12,6 +12,8 @@ export interface Document {
   verdict: string;
   sentence: string;
   summary?: string;
+  powers?: Power[];
+  skipped?: Skip[];
   caveat?: string;
   findings?: Finding[];
   how_sure: string[] | null;
@@ -68,6 +70,16 @@ export interface Record {
   settings?: KnobSetting[];
   warnings?: string[];
   environment: number;
+}
+
+export interface Power {
+  name: string;
+  text: string;
+}
+
+export interface Skip {
+  reason: string;
+  points: string[] | null;
 }
 
 export interface Finding {
@@ -190,6 +202,7 @@ export interface Row {
   infer?: Infer;
   work?: Work;
   crypto?: Crypto;
+  storage?: Storage;
   ids?: IDS;
   tunnel?: Tunnel;
   flood?: Flood;
@@ -602,7 +615,10 @@ export interface Infer {
 
 export interface Work {
   procedure: string;
+  title: string;
   setting: string;
+  program: string;
+  cpus: string;
   copies?: Figure;
   of?: string[];
   figures: WorkFigure[] | null;
@@ -631,7 +647,19 @@ export interface Crypto {
   keygens_per_s?: Figure;
   encapsulations_per_s?: Figure;
   decapsulations_per_s?: Figure;
+  power_mean_w?: number;
+  joules_per_gigabyte?: number;
   published_ciphers?: PublishedCipher[];
+}
+
+export interface Storage {
+  device: string;
+  cipher: string;
+  key_bits?: string;
+  cipher_spec?: string;
+  programs?: string;
+  proven?: boolean;
+  patterns: StoragePattern[] | null;
 }
 
 export interface IDS {
@@ -684,6 +712,9 @@ export interface Tunnel {
   handshake_s?: Figure;
   startup_s?: Figure;
   baseline_forwarding_fps?: Figure;
+  power_mean_w?: number;
+  joules_per_gigabyte?: number;
+  baseline_joules_per_gigabyte?: number;
   published?: string;
 }
 
@@ -827,6 +858,7 @@ export interface Published {
 
 export interface WorkFigure {
   metric: string;
+  what: string;
   unit: string;
   figure: Figure;
   slowest_copy?: number;
@@ -856,6 +888,18 @@ export interface PublishedCipher {
   encrypt_bytes_per_s?: number;
   decrypt_bytes_per_s?: number;
   said: string;
+}
+
+export interface StoragePattern {
+  pattern: string;
+  unit: string;
+  plain?: Figure;
+  luks2?: Figure;
+  share?: Figure;
+  plain_p99_s?: Figure;
+  luks2_p99_s?: Figure;
+  power_mean_w?: number;
+  joules_per_gigabyte?: number;
 }
 
 export interface IDSLoad {

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Storage is what procedure storage found at a row.
+type Storage struct {
+	Device   string           `json:"device"`
+	Cipher   string           `json:"cipher"`
+	Bits     string           `json:"key_bits,omitempty"`
+	Spec     string           `json:"cipher_spec,omitempty"` // cryptsetup's name of it
+	Programs string           `json:"programs,omitempty"`    // "fio 3.33, cryptsetup 2.6.1"
+	Proven   *bool            `json:"proven,omitempty"`      // false: boxdyno could not compute the answer itself
+	Patterns []StoragePattern `json:"patterns"`
+}
+
+// A StoragePattern is one of fio's, on the disk without and with encryption.
+type StoragePattern struct {
+	Pattern   string      `json:"pattern"`
+	Unit      unit.Symbol `json:"unit"` // B/s, or requests: 1/s
+	Plain     *Figure     `json:"plain,omitempty"`
+	LUKS2     *Figure     `json:"luks2,omitempty"`
+	Share     *Figure     `json:"share,omitempty"`
+	PlainP99  *Figure     `json:"plain_p99_s,omitempty"`
+	LUKS2P99  *Figure     `json:"luks2_p99_s,omitempty"`
+	Watts     *float64    `json:"power_mean_w,omitempty"` // while it ran with encryption
+	JoulesPer *float64    `json:"joules_per_gigabyte,omitempty"`
+}
+
+const storageProcedure = "storage"
+
+var storagePatterns = []struct {
+	name, figure, words string
+	random              bool
+}{
+	{"write", "write_octet_rate", "written", false}, {"read", "read_octet_rate", "read", false},
+	{"randwrite", "randwrite_iops", "writes", true}, {"randread", "randread_iops", "reads", true},
+}
+
+// storageOf is nil for rows of other procedures.
+func storageOf(run result.Run, repeats []result.Record, all map[string][]result.Record) *Storage {
+	p, trials, series := repeats[len(repeats)-1], of(all, repeats), run.Series
+	at := func(metric string) *Figure { f := merge(metric, repeats); return f.figure() }
+	if p.Procedure != storageProcedure {
+		return nil
+	}
+	s := &Storage{Device: result.Get(p.Config, "device"), Cipher: result.Get(p.Config, "cipher"), Bits: strings.TrimPrefix(result.Get(p.Config, "key_size"), "0"), Patterns: []StoragePattern{}}
+	for _, t := range trials {
+		s.Spec = cmp.Or(result.Get(t.Config, "cipher_spec"), s.Spec)
+		s.Bits = cmp.Or(result.Get(t.Config, "key_bits"), s.Bits)
+		if fio := result.Get(t.Config, "fio"); fio != "" {
+			s.Programs = fio + ", cryptsetup " + result.Get(t.Config, "cryptsetup")
+		}
+	}
+	if v := at("storage_known_answer"); v != nil {
+		s.Proven = ptr(v.Value == 1)
+	}
+	for _, k := range storagePatterns {
+		x := StoragePattern{Pattern: k.name, Unit: "B/s", Plain: at("plain_" + k.figure), LUKS2: at("luks2_" + k.figure), Share: at("luks2_" + k.name + "_share")}
+		x.Watts = meanWatts(series, trials, func(t result.Record) bool { return kindOf("luks2")(t) && result.Get(t.Config, "pattern") == k.name })
+		if k.random {
+			x.Unit, x.PlainP99, x.LUKS2P99 = "1/s", at("plain_"+k.name+"_p99_s"), at("luks2_"+k.name+"_p99_s")
+		} else {
+			x.JoulesPer = joulesPerGigabyte(x.Watts, x.LUKS2, 1)
+		}
+		if x.Plain != nil || x.LUKS2 != nil {
+			s.Patterns = append(s.Patterns, x)
+		}
+	}
+	return s
+}
+
+// pattern is fio's of that name; nil where it was not measured.
+func (s *Storage) pattern(name string) *StoragePattern {
+	for i := range s.Patterns {
+		if s.Patterns[i].Pattern == name && s.Patterns[i].LUKS2 != nil {
+			return &s.Patterns[i]
+		}
+	}
+	return nil
+}
+
+func (s *Storage) what() string {
+	if s.Bits != "" {
+		return s.Cipher + ", " + s.Bits + " bits"
+	}
+	return s.Cipher
+}
+
+func (s *Storage) name() string { return storageProcedure + ", " + s.Device + ", " + s.what() }
+
+// summary is the row in a sentence's second half; "" where nothing was measured.
+func (s *Storage) summary() string {
+	var parts []string
+	for _, k := range []struct{ pattern, words string }{{"write", "written"}, {"read", "read"}} {
+		if x := s.pattern(k.pattern); x != nil {
+			text := x.LUKS2.si("B/s") + " " + k.words + " through dm-crypt"
+			if x.Share != nil {
+				text += " (" + x.Share.share() + " of what the disk does without)"
+			}
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func orderStorage(a, b *Storage) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return cmp.Or(strings.Compare(a.Device, b.Device), strings.Compare(a.Cipher, b.Cipher), strings.Compare(a.Bits, b.Bits))
+}
+
+// storageTables are the tables of storage: requests in sequence, and at random places.
+type storageTables struct{ sequence, random *table }
+
+func newStorageTables() storageTables {
+	make := func(title string, cols ...string) *table {
+		t := &table{title: title, head: append(append([]string{"cipher", "disk", "what", "with", "range", "without", "share"}, cols...), notesColumn)}
+		for i, h := range t.head {
+			t.right = append(t.right, i > 2 && h != notesColumn)
+		}
+		return t
+	}
+	return storageTables{
+		sequence: make("An encrypted disk: fio in sequence through dm-crypt (LUKS2), and without; W and J/GB with it", "W", "J/GB"),
+		random:   make("The same, requests at random places; 99 % of them were done in", "99 % in", "without "),
+	}
+}
+
+func (t storageTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
+	s := r.Storage
+	if s.Proven != nil && !*s.Proven {
+		own = append(slices.Clip(own), "the disk was seen not to hold the text, and to give it back: boxdyno cannot compute this cipher itself")
+	}
+	if s.Programs != "" {
+		own = append(slices.Clip(own), s.Programs)
+	}
+	var last *table
+	for _, x := range s.Patterns {
+		to, suffix := t.sequence, "B/s"
+		more := []string{watts(x.Watts), joules(x.JoulesPer)}
+		if x.Unit == "1/s" {
+			to, suffix, more = t.random, "/s", []string{x.LUKS2P99.time(), x.PlainP99.time()}
+		}
+		id, marks := []string{"", ""}, ""
+		if to != last {
+			id = []string{s.what(), s.Device}
+		}
+		if last == nil {
+			marks = notes(to, own)
+		}
+		last = to
+		to.add(slices.Concat(id, []string{x.words(), x.LUKS2.si(suffix), x.LUKS2.interval(""), x.Plain.si(suffix), x.Share.share()}, more, []string{marks})...)
+	}
+	if last == nil {
+		t.sequence.add(s.what(), s.Device, "-", "-", "-", "-", "-", "-", "-", notes(t.sequence, own))
+	}
+}
+
+func (t storageTables) all() []*table {
+	t.sequence.dropEmpty("W", "J/GB")
+	return []*table{t.sequence, t.random}
+}
+
+func (x StoragePattern) words() string {
+	for _, k := range storagePatterns {
+		if k.name == x.Pattern {
+			return k.words
+		}
+	}
+	return x.Pattern
+}
