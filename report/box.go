@@ -170,7 +170,7 @@ func (b *boxed) ciphers() {
 		}
 		for _, cipher := range order {
 			c := fastest[cipher]
-			told = append(told, fmt.Sprintf("%s %s MiB/s (%s)", cipher, mebi(c.Encrypt), c.Path))
+			told = append(told, fmt.Sprintf("%s at %s MiB/s (%s)", cipher, mebi(c.Encrypt), c.Path))
 		}
 		if len(told) > 0 && parallel == "1" {
 			told[0] = "encrypted with one stream: " + told[0]
@@ -181,7 +181,7 @@ func (b *boxed) ciphers() {
 	}
 	text := strings.Join(told, ", ")
 	if best.Parallel != "1" {
-		text += fmt.Sprintf("; the fastest of all, on all CPUs, %s %s MiB/s (%s)", best.Cipher, mebi(best.Encrypt), best.Path)
+		text += fmt.Sprintf("; the fastest of all, on all CPUs: %s at %s MiB/s (%s)", best.Cipher, mebi(best.Encrypt), best.Path)
 	}
 	b.say("Ciphers", text)
 	b.first = append(b.first, fmt.Sprintf("encrypts %s with %s", best.Encrypt.si("B/s"), best.Cipher))

@@ -14,10 +14,10 @@ import (
 	"boxdyno/unit"
 )
 
-// boxRun is made up: what the runs of work, crypto and tunnels have, frames through
+// boxRun is made up: what the runs of works, crypto and tunnels have, frames through
 // tunnels at three sizes, and an encrypted disk, on a board with a meter.
 func boxRun() (result.Run, []result.Record) {
-	run, recs := workRun()
+	run, recs := worksRun()
 	run.ID, run.Command = "20260314T092653Z-box", []string{"boxdyno", "run", "box"}
 	run.Topology, run.Deviations = "here, gateways", []string{"each program of cpu runs for 1 s, 3 times, not for 10 s and 10 times"}
 	for _, make := range []func() (result.Run, []result.Record){cryptoRun, tunnelRun} {
@@ -76,25 +76,25 @@ func TestBox(t *testing.T) {
 	run, recs := boxRun()
 	d := Summarize(run, recs)
 	want := "This box does 25.3 k DMIPS on all CPUs, encrypts 2.10 GB/s with aes-cbc-128, brings 800 Mbit/s through wireguard-go and writes 210 MB/s to a disk through dm-crypt."
-	if d.Sentence != want || d.Verdict != result.Skipped || verdictWord(d) != "measured in part" {
+	if d.Sentence != want || d.Verdict != result.Failed || verdictWord(d) != "failed in part" {
 		t.Errorf("%s: %q, want %q", verdictWord(d), d.Sentence, want)
 	}
 	var names []string
 	for _, p := range d.Powers {
 		names = append(names, p.Name)
 	}
-	if !slices.Equal(names, []string{"Computing", "Ciphers", "Handshakes", "Streams", "Tunnels", "Storage"}) {
+	if !slices.Equal(names, []string{"Computing", "Hashing", "Memory", "Encoding", "Ciphers", "Handshakes", "Streams", "Tunnels", "Storage"}) {
 		t.Errorf("powers are %q", names)
 	}
 	said := strings.Join(d.said(), "\n")
-	for _, want := range []string{"dhrystone: 6.83 k DMIPS on one CPU, 25.3 k on all (3.71 times)", "aes-cbc-128 800.0 MiB/s (botan); the fastest of all, on all CPUs, aes-cbc-128 2000.0 MiB/s (openssl)",
+	for _, want := range []string{"dhrystone: 6.83 k DMIPS on one CPU, 25.3 k on all (3.71 times)", "aes-cbc-128 at 800.0 MiB/s (botan); the fastest of all, on all CPUs: aes-cbc-128 at 2000.0 MiB/s (openssl)",
 		"ed25519 signs 26.0 k/s", "UDP 6.00 Gbit/s with offloads on", "wireguard-go 800 Mbit/s (10.0 % of the cable's), openvpn with aes-256-gcm 400 Mbit/s (5.0 % of the cable's)",
 		"aes-xts, 512 bits: 210 MB/s written through dm-crypt (50.0 % of what the disk does without)"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}
 	}
-	if len(d.Skipped) != 3 || d.Skipped[0].Points[0] != "cpu, sysbench, 1 CPU" || !strings.Contains(d.Skipped[0].Reason, "apt-get install -y sysbench") {
+	if len(d.Skipped) != 4 || d.Skipped[0].Points[0] != "cpu, sysbench, 1 CPU" || !strings.Contains(d.Skipped[0].Reason, "apt-get install -y sysbench") {
 		t.Errorf("skipped: %+v", d.Skipped)
 	}
 	if d.Bottleneck != nil || !strings.Contains(d.Caveat, "two boxes would each carry more") {
@@ -111,6 +111,20 @@ func TestBox(t *testing.T) {
 	}
 	if strings.Contains(got, "sysbench, 1 CPU -") {
 		t.Error("a table has what was skipped")
+	}
+}
+
+// Without a point that failed it is measured, or measured in part.
+func TestBoxVerdict(t *testing.T) {
+	run, recs := boxRun()
+	for want, keep := range map[string]func(result.Record) bool{
+		"measured in part": func(r result.Record) bool { return r.Status != result.Failed },
+		"measured":         func(r result.Record) bool { return r.Status == result.Passed },
+	} {
+		d := Summarize(run, slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return !keep(r) }))
+		if got := verdictWord(d); got != want || !strings.HasPrefix(d.Sentence, "This box does") {
+			t.Errorf("%q: %q, want %q", d.Sentence, got, want)
+		}
 	}
 }
 

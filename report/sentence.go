@@ -267,6 +267,8 @@ func verdictWord(d Document) string {
 		return "measured"
 	case d.Verdict == result.Skipped && d.Powers != nil:
 		return "measured in part"
+	case d.Verdict == result.Failed && d.Powers != nil:
+		return "failed in part"
 	}
 	return string(d.Verdict)
 }

@@ -169,6 +169,96 @@ describe("the page", () => {
     for (const figure of [loads, rules]) assert.doesNotMatch(await figure.locator("svg").innerHTML(), /NaN|Infinity/);
   });
 
+  test("says what a box can do, and what could not be measured", async (t) => {
+    const page = await open(t, "box");
+    const { document: doc } = await data(page);
+    assert.equal(plain(await page.textContent("h1")), doc.sentence);
+    assert.match(await page.textContent(".verdict [data-status=failed]"), /failed in part/);
+    const powers = page.locator("dl.powers > div");
+    assert.equal(await powers.count(), doc.powers.length);
+    for (const [i, p] of doc.powers.entries()) assert.equal(plain((await powers.nth(i).textContent()).replaceAll("\u00a0", " ")), p.name + p.text);
+    const skipped = page.locator("[data-list=skipped] li");
+    assert.equal(await skipped.count(), doc.skipped.length);
+    for (const [i, s] of doc.skipped.entries()) for (const text of [s.reason, ...s.points]) assert.ok((await skipped.nth(i).textContent()).includes(text), text);
+    // What was skipped is in no table, and frames through a tunnel are not those of a service.
+    assert.ok(!(await page.locator("[data-table=work-cpu]").textContent()).includes(doc.rows.find((r) => r.work && r.verdict === "skipped").reason));
+    assert.equal(await page.locator("[data-table=rows], [data-figure=rate-by-frame-size]").count(), 0);
+    for (const figure of await page.locator("#carries [data-figure]").all()) {
+      assert.match(await figure.locator(".repeats").textContent(), /n = [1-9]/);
+      assert.doesNotMatch(await figure.locator("svg").innerHTML(), /NaN|Infinity|undefined/);
+    }
+    assert.match(plain(await page.textContent(".verdict dl:not(.powers)")), /DMIPS.*GB\/s.*Mbit\/s.*MB\/s/);
+  });
+
+  test("draws work on one CPU beside all, from zero and to scale", async (t) => {
+    const page = await open(t, "box");
+    const { document: doc } = await data(page);
+    for (const procedure of new Set(doc.rows.filter((r) => r.work?.figures.length).map((r) => r.procedure))) {
+      const figures = doc.rows.filter((r) => r.procedure === procedure && r.verdict !== "skipped").flatMap((r) => r.work.figures.filter((f) => f.metric !== "dmips").map((f) => ({ ...f, row: r.name })));
+      const bars = await page.locator(`[data-figure=work-${procedure}] svg rect.bar:has(title)`).evaluateAll((els) => els.map((e) => ({ w: +e.getAttribute("width"), x: +e.getAttribute("x"), text: e.textContent, v: +e.textContent.match(/exactly ([\d.e+-]+)/)[1] })));
+      assert.equal(bars.length, figures.length, procedure);
+      for (const metric of new Set(figures.map((f) => f.metric))) {
+        const panel = figures.filter((f) => f.metric === metric).map((f) => ({ f, b: bars.find((b) => b.v === f.figure.value && b.text.startsWith(`${f.row}, ${f.what}`)) }));
+        for (const { f, b } of panel) {
+          assert.ok(b, `${f.row} has no bar of ${f.what}`);
+          assert.equal(b.x, panel[0].b.x, "a bar does not start at zero");
+          assert.ok(Math.abs(b.w / b.v / (panel[0].b.w / panel[0].b.v) - 1) < 0.01 || b.w <= 1, `${b.text} is not to scale`);
+        }
+      }
+    }
+    const cells = (await page.locator("[data-table=work-cpu] tr", { hasText: "Dhrystones" }).filter({ hasText: "gcc" }).first().locator("td").allTextContents()).map(plain);
+    assert.match(cells.join("|"), /Dhrystones\|12\.0 M\/s11\.9–12\.1 M\|44\.5 M\/s44\.1–44\.9 M\|3\.71\|9\.00 M12\.5 M/);
+    assert.match(await page.textContent("[data-table=work-cpu] ~ *, #carries"), /6\.5 W6\.85 M/);
+    // A curve: a mark for each of its points, the larger set the slower load.
+    const row = doc.rows.find((r) => r.work?.curve);
+    const marks = await page.locator("[data-figure=curve-memory] svg .mark:has(title) circle").evaluateAll((els) => els.map((e) => ({ x: +e.getAttribute("cx"), y: +e.getAttribute("cy") })));
+    assert.equal(marks.length, row.work.curve.points.length);
+    for (let i = 1; i < marks.length; i++) assert.ok(marks[i].x > marks[i - 1].x && marks[i].y <= marks[i - 1].y);
+    const main = await page.textContent("#carries");
+    for (const r of doc.rows.filter((r) => r.verdict !== "skipped")) for (const p of r.work?.published ?? []) assert.ok(main.includes(p.said) && main.includes(p.text), p.text);
+  });
+
+  test("lays published figures beside ciphers, each with what must be said of it", async (t) => {
+    const page = await open(t, "box");
+    const { document: doc } = await data(page);
+    const figure = page.locator("[data-figure=ciphers]");
+    const ciphers = doc.rows.filter((r) => r.crypto?.encrypt_bytes_per_s);
+    assert.equal(await figure.locator("svg .mark.disc:has(title)").count(), ciphers.length);
+    assert.equal(await figure.locator("svg .mark.ring:has(title)").count(), ciphers.filter((r) => r.crypto.decrypt_bytes_per_s).length);
+    const published = new Map(ciphers.map((r) => [r.crypto.cipher, r.crypto.published_ciphers ?? []]));
+    const marks = await figure.locator("svg [data-published]:has(title)").evaluateAll((els) => els.map((e) => ({ letter: e.dataset.published, text: e.querySelector("title").textContent, x: e.getBoundingClientRect().x, y: e.getBoundingClientRect().y })));
+    assert.equal(marks.length, [...published.values()].flat().length);
+    const legend = await figure.locator(".legend").textContent();
+    for (const p of [...published.values()].flat()) {
+      assert.ok(legend.includes(p.box), `the legend lacks ${p.box}`);
+      assert.ok(marks.some((m) => m.text.includes(`on ${p.box}, published`) && m.text.endsWith(p.said)), `${p.box} has no mark with its note`);
+      assert.ok((await page.textContent("[data-table=published-ciphers]")).includes(p.box));
+      assert.ok((await page.textContent("#carries ol.said")).includes(p.said));
+    }
+    for (const a of marks) for (const b of marks) assert.ok(a === b || Math.abs(a.x - b.x) > 10 || Math.abs(a.y - b.y) > 10, "a mark hides another");
+    const discs = await figure.locator("svg .mark.disc:has(title)").evaluateAll((els) => els.map((e) => ({ x: +e.querySelector("circle").getAttribute("cx"), v: +e.textContent.match(/exactly ([\d.e+]+)/)[1] })));
+    for (const a of discs) for (const b of discs) assert.ok(a.v <= b.v || a.x > b.x, "more is not further to the right");
+  });
+
+  test("shows tunnels and disks beside the same without", async (t) => {
+    const page = await open(t, "box");
+    const { document: doc } = await data(page);
+    const bars = (name) => page.locator(`[data-figure=${name}] svg rect.bar:has(title)`);
+    const streams = doc.rows.filter((r) => r.tunnel?.goodput_bps);
+    assert.equal(await bars("tunnels").count(), streams.length + streams.filter((r) => r.tunnel.baseline_goodput_bps).length);
+    const go = plain(await page.locator("[data-table=tunnels] tr", { hasText: "wireguard-go" }).first().textContent());
+    assert.match(go, /800 Mbit\/s.*10\.0 %.*2\.20 ms.*6\.0 W\s*60\.0\s*4\.00/);
+    assert.match(await page.textContent("#carries"), /WireGuard is 10 times as fast as OpenVPN/);
+    const sized = doc.rows.filter((r) => r.tunnel && r.forwarding_rate_fps);
+    assert.equal(await page.locator("[data-figure=tunnel-sizes] svg .mark:has(title)").count(), sized.length + sized.filter((r) => r.throughput_fps).length);
+    assert.match(await page.textContent("[data-figure=tunnel-sizes] .legend"), /wireguard-go.*openvpn.*no tunnel/);
+    const patterns = doc.rows.flatMap((r) => r.storage?.patterns ?? []);
+    assert.equal(await bars("disks").count(), 2 * patterns.length);
+    assert.equal(await page.locator("[data-table=storage] tbody tr:not(.note)").count(), patterns.length);
+    assert.match(plain(await page.locator("[data-table=storage] tr", { hasText: "aes-xts" }).first().textContent()), /210 MB\/s.*420 MB\/s.*50\.0 %.*4\.2 W\s*20\.0/);
+    assert.equal(await page.locator("[data-table=storage] .note").count(), 1); // of the cipher that boxdyno cannot compute
+  });
+
   test("passes in words as well as in colour", async (t) => {
     const page = await open(t, "passed");
     assert.match(await page.textContent(".verdict [data-status=passed]"), /passed/);
@@ -420,7 +510,7 @@ describe("the page", () => {
   }
 
   for (const width of [380, 768, 1600]) {
-    for (const name of ["firewall", "hostile"]) {
+    for (const name of ["firewall", "hostile", "box"]) {
       test(`fits ${width} pixels (${name})`, async (t) => {
         const page = await open(t, name, { width, viewport: { width, height: 900 } });
         const wide = await page.evaluate(() => document.documentElement.scrollWidth);
@@ -429,13 +519,13 @@ describe("the page", () => {
           const b = e.getBoundingClientRect();
           return b.left < -1 || b.right > innerWidth + 1 ? [e.textContent] : [];
         }));
-        if (name === "firewall") assert.deepEqual(cut, [], "text of a drawing is cut off");
+        if (name !== "hostile") assert.deepEqual(cut, [], "text of a drawing is cut off");
       });
     }
   }
 
   for (const colorScheme of ["light", "dark"]) {
-    for (const name of ["firewall", "board"]) test(`can be read in ${colorScheme} (${name})`, async (t) => {
+    for (const name of ["firewall", "board", "box"]) test(`can be read in ${colorScheme} (${name})`, async (t) => {
       const page = await open(t, name, { colorScheme });
       const low = await page.evaluate(() => {
         const luminance = (c) => {

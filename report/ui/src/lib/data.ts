@@ -39,6 +39,8 @@ export function serviceName(r: Row): string {
 /** The verdict as a reader shall take it, as Go's verdictWord: without a criterion nothing was passed. */
 export function verdictWord(d: Document): string {
   if (d.verdict === "running" || d.verdict === "aborted") return "not finished";
+  if (d.powers && d.verdict === "skipped") return "measured in part";
+  if (d.powers && d.verdict === "failed") return "failed in part";
   return d.verdict === "passed" && !d.findings?.length ? "measured" : d.verdict;
 }
 
