@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -171,6 +172,14 @@ func (c *Crypto) summary() string {
 	return strings.Join(parts, ", ")
 }
 
+// built is when a library was released, behind its version.
+var built = regexp.MustCompile(` \d+ [A-Z][a-z]{2} \d{4}$`)
+
+// computes is the driver or library and its version.
+func (c *Crypto) computes() string {
+	return built.ReplaceAllString(strings.ReplaceAll(c.Driver, "_", " "), "")
+}
+
 // mebi is a rate of octets in MiB/s, as cryptsetup has it.
 func mebi(f *Figure) string {
 	if f == nil {
@@ -188,27 +197,28 @@ func mebiOf(v *float64) string {
 
 // A cryptoTables is the tables of crypto.
 type cryptoTables struct {
-	ciphers, schemes *table
-	shown            map[string]bool // ciphers whose published figures are there
+	ciphers, published, schemes *table
+	shown                       map[string]bool // ciphers whose published figures are there
 }
 
 func newCryptoTables() *cryptoTables {
 	make := func(title string, cols ...string) *table {
-		t := &table{title: title, head: append([]string{"cipher", "path", "streams", "driver"}, cols...), right: []bool{false, false, true, false}}
+		t := &table{title: title, head: append([]string{"cipher", "path", "n", "driver"}, cols...), right: []bool{false, false, true, false}}
 		for _, c := range cols {
 			t.right = append(t.right, c != notesColumn)
 		}
 		return t
 	}
 	return &cryptoTables{
-		ciphers: make("Ciphers, MiB/s of all streams together; published figures of other boxes are cryptsetup's, one stream", "encrypted", "decrypted", "range", "J/GB", notesColumn),
-		schemes: make("Asymmetric schemes, operations a second of all streams together", "sign", "verify", "agree", "keygen", "encapsulate", "decapsulate", notesColumn),
-		shown:   map[string]bool{},
+		ciphers:   make("Ciphers, MiB/s of all n streams together", "encrypt", "decrypt", "range", "J/GB", notesColumn),
+		published: &table{title: "The same ciphers on other boxes, as published: MiB/s of one stream, by cryptsetup", head: []string{"cipher", "box", "encrypt", "decrypt", notesColumn}, right: []bool{false, false, true, true, false}},
+		schemes:   make("Asymmetric schemes, operations a second of all n streams together", "sign", "verify", "agree", "keygen", "encapsulate", "decapsulate", notesColumn),
+		shown:     map[string]bool{},
 	}
 }
 
-// add puts r's figures into the table that they belong to, and below a cipher's first row
-// what was published of it.
+// add puts r's figures into the table that they belong to, and what was published of a
+// cipher, once, into another.
 func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
 	c := r.Crypto
 	streams := "-"
@@ -219,7 +229,11 @@ func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, o
 	if c.Proven != "" && c.Proven != c.Cipher {
 		texts = append(texts, "known answer: "+strings.ReplaceAll(c.Proven, "_", " "))
 	}
-	id := []string{strings.Join(append([]string{c.Cipher}, c.words()[2:]...), ", "), c.Path, streams, cmp.Or(strings.ReplaceAll(c.Driver, "_", " "), "-")}
+	what := c.Cipher
+	if c.Block != "" {
+		what += ", block " + c.Block
+	}
+	id := []string{what, c.Path, streams, cmp.Or(c.computes(), "-")}
 	if c.Sign != nil || c.Verify != nil || c.Agree != nil || c.Keygen != nil || c.Encapsulate != nil || c.Decapsulate != nil {
 		t.schemes.add(slices.Concat(id, []string{c.Sign.si(""), c.Verify.si(""), c.Agree.si(""), c.Keygen.si(""), c.Encapsulate.si(""), c.Decapsulate.si(""), notes(t.schemes, texts)})...)
 		return
@@ -234,12 +248,12 @@ func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, o
 	}
 	t.shown[c.Cipher] = len(c.Published) > 0
 	for _, p := range c.Published {
-		t.ciphers.add(c.Cipher, "published", "1", p.Box, mebiOf(p.Encrypt), mebiOf(p.Decrypt), "-", "-", notes(t.ciphers, []string{p.Said}))
+		t.published.add(c.Cipher, p.Box, mebiOf(p.Encrypt), mebiOf(p.Decrypt), notes(t.published, []string{p.Said}))
 	}
 }
 
 func (t *cryptoTables) all() []*table {
 	t.ciphers.dropEmpty("J/GB")
 	t.schemes.dropEmpty("agree", "keygen", "encapsulate", "decapsulate")
-	return []*table{t.ciphers, t.schemes}
+	return []*table{t.ciphers, t.published, t.schemes}
 }

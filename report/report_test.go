@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestTextIsNarrowAndPlain(t *testing.T) {
-	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, worksRun, ablationRun} {
+	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, worksRun, ablationRun, boxRun} {
 		run, recs := make()
 		run.Command = nil // a command is never broken
 		var b bytes.Buffer

@@ -112,7 +112,7 @@ func (t *Tunnel) summary() string {
 }
 
 // A tunnelTables is the tables of vpn and stream.
-type tunnelTables struct{ streams, sessions *table }
+type tunnelTables struct{ streams, costs, sessions *table }
 
 func newTunnelTables() tunnelTables {
 	left := func(title string, head ...string) *table {
@@ -123,7 +123,8 @@ func newTunnelTables() tunnelTables {
 		return t
 	}
 	return tunnelTables{
-		streams:  left("Streams between two gateways: payload that arrives, and the CPU time of the whole machine a megabit", "through", "cipher", "offloads", "bit/s", "range", "without", "share", "CPU", "without ", "daemons", "lost", "W", "J/GB", notesColumn),
+		streams:  left("Streams between two gateways: payload that arrives, and without the tunnel", "through", "cipher", "offloads", "bit/s", "range", "without", "share", "lost", notesColumn),
+		costs:    left("What streams cost: CPU time a megabit and joules a gigabyte of the whole machine, and without the tunnel", "through", "cipher", "offloads", "CPU", "without", "daemons", "W", "J/GB", "without "),
 		sessions: left("Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", "through", "cipher", "offloads", "handshake", "range", "start", "frame/s without", notesColumn),
 	}
 }
@@ -145,8 +146,11 @@ func (t tunnelTables) add(r Row, notes func(t *table, texts []string) string, ow
 		own = append(slices.Clip(own), x.Published)
 	}
 	if x.Goodput != nil || !framed {
-		t.streams.add(slices.Concat(id, []string{x.Goodput.si(""), x.Goodput.interval(""), x.Baseline.si(""), x.Share.share(), x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time(), x.Lost.share(), watts(x.Watts), joules(x.JoulesPer), notes(t.streams, own)})...)
+		t.streams.add(slices.Concat(id, []string{x.Goodput.si(""), x.Goodput.interval(""), x.Baseline.si(""), x.Share.share(), x.Lost.share(), notes(t.streams, own)})...)
 		own = nil
+	}
+	if x.CPU != nil || x.JoulesPer != nil {
+		t.costs.add(slices.Concat(id, []string{x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time(), watts(x.Watts), joules(x.JoulesPer), joules(x.BareJoulesPer)})...)
 	}
 	if x.Handshake != nil || x.BareForwarded != nil {
 		t.sessions.add(slices.Concat(id, []string{x.Handshake.time(), x.Handshake.times(), x.Startup.time(), x.BareForwarded.si(""), notes(t.sessions, nil)})...)
@@ -195,6 +199,7 @@ func publishTunnels(rows []Row) {
 }
 
 func (t tunnelTables) all() []*table {
-	t.streams.dropEmpty("cipher", "daemons", "lost", "W", "J/GB")
-	return []*table{t.streams, t.sessions}
+	t.streams.dropEmpty("cipher", "lost")
+	t.costs.dropEmpty("cipher", "without", "daemons", "W", "J/GB", "without ")
+	return []*table{t.streams, t.costs, t.sessions}
 }
