@@ -46,7 +46,7 @@ func newGateways() Topology { return &gateways{mtu: defaultMTU} }
 
 func (g *gateways) Flags(fs *flag.FlagSet) {
 	fs.Var(oneOf{&g.placement, []string{split, shared}}, "placement",
-		"split (the work from the first gateway's port on on a CPU of its own) or shared; by default split where two CPUs may be used")
+		"split (the gateways' work on a CPU of its own) or shared; by default split where two CPUs may be used")
 	addLinkFlags(fs, &g.mtu, &g.rate)
 }
 
@@ -141,12 +141,14 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 		}
 	}
 	var threads []int
-	if at.name == split {
-		tid, err := gates[0].ownCPU(sides[0].dut, at.dut)
-		if err != nil {
-			return nil, fmt.Errorf("placement split: %w", err)
+	for i, sd := range sides {
+		if at.name == split {
+			tid, err := gates[i].ownCPU(sd.dut, at.dut)
+			if err != nil {
+				return nil, fmt.Errorf("placement split: %w", err)
+			}
+			threads = append(threads, tid)
 		}
-		threads = append(threads, tid)
 	}
 	var ends [2]Gateway
 	for i, sd := range sides {

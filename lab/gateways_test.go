@@ -3,12 +3,14 @@
 package lab
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/safchain/ethtool"
 
 	"boxdyno/frame"
+	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -61,6 +63,26 @@ func TestGateways(t *testing.T) {
 	}
 	if err := tb.Serve(t.Context(), Service{Kind: "nat"}); err == nil {
 		t.Error("two gateways took service nat")
+	}
+}
+
+// The work of either way is on the DUT's CPU.
+func TestGatewaysSplit(t *testing.T) {
+	testutil.Privileged(t)
+	cpus, err := allowedCPUs()
+	if err != nil || len(cpus) < 2 {
+		t.Skip("needs two CPUs")
+	}
+	tb, err := (&gateways{placement: split, mtu: defaultMTU}).build(t.Context())
+	if errors.Is(err, host.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.Close()
+	if len(tb.Threads) != 2 {
+		t.Errorf("%d threads receive for two gateways", len(tb.Threads))
 	}
 }
 
