@@ -24,7 +24,8 @@ import (
 // dm-crypt (LUKS2) and once without, in turn.
 //
 //	disk (zram, loop) -> LUKS2 volume on it -> known answer, a trial
-//	each round:  write, read, randwrite, randread: fio on the disk, a trial | fio on the volume, a trial
+//	each round:  write, read, randwrite, randread: fio on the disk, a trial | fio on the volume, a trial;
+//	             the other one first in every second round
 //	volume and disk removed
 //
 // dm-crypt works in the kernel's threads, so that no process tree has its CPU time.
@@ -219,15 +220,22 @@ func (p *Storage) disk(size uint64) (*subject.Disk, error) {
 	return subject.NewZram(size)
 }
 
+// A storageSide is where fio's octets go: on the disk itself, or through the volume.
+type storageSide struct {
+	name, path string
+	offset     uint64
+}
+
 // measure is the rounds.
 func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, proven []result.Value, disk, volume string) (o Outcome, err error) {
 	all := map[string][]float64{}
 	for n := range p.rounds() {
 		for _, pattern := range storagePatterns {
-			for _, on := range []struct {
-				name, path string
-				offset     uint64
-			}{{"plain", disk, subject.DataOffset}, {"luks2", volume, 0}} {
+			sides := []storageSide{{"plain", disk, subject.DataOffset}, {"luks2", volume, 0}}
+			if n%2 == 1 { // a drift of the machine is on both
+				slices.Reverse(sides)
+			}
+			for _, on := range sides {
 				f := subject.Fio{Device: on.path, Pattern: pattern.name, Block: sequentialBlock, Depth: p.depth.value, Jobs: p.jobs.value,
 					Offset: on.offset, Size: uint64(p.size.value) << 20, For: p.each(), CPUs: env.Bed.CPUs}
 				if pattern.random {

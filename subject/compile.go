@@ -33,7 +33,7 @@ func (c madeHere) compiler(ctx context.Context) (string, error) {
 	if err := host.Has("cc"); err != nil {
 		return "", &host.Missing{What: "a C compiler, which makes " + c.name, Remedy: [][]string{{"apt-get", "install", "-y", "gcc", "libc6-dev"}}}
 	}
-	out, err := (&host.Local{}).Run(ctx, "", "cc", "--version")
+	out, err := within(ctx, versionPatience, "", "cc", "--version")
 	first, _, _ := strings.Cut(string(out), "\n")
 	return strings.TrimSpace(first), err
 }
@@ -65,7 +65,7 @@ func (c madeHere) program(ctx context.Context) (program string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("keep %s: %w", c.name, err)
 	}
-	made, err := os.MkdirTemp(dir, "making-")
+	made, err := host.MakeScratchIn(dir)
 	if err != nil {
 		return "", fmt.Errorf("keep %s: %w", c.name, err)
 	}
@@ -81,9 +81,7 @@ func (c madeHere) program(ctx context.Context) (program string, err error) {
 			argv = append(argv, file)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if _, err := (&host.Local{}).Run(ctx, "", append(argv, c.libs...)...); err != nil {
+	if _, err := within(ctx, time.Minute, "", append(argv, c.libs...)...); err != nil {
 		if strings.Contains(err.Error(), "stdio.h") || strings.Contains(err.Error(), "crt1.o") {
 			return "", &host.Missing{What: "the C library's headers, which " + c.name + " is made with", Remedy: [][]string{{"apt-get", "install", "-y", "libc6-dev"}}}
 		}

@@ -47,7 +47,7 @@ const fioProgram = "fio"
 // FioVersion is that of the fio that is installed: "fio-3.33". Its error may be a
 // *host.Missing.
 func FioVersion(ctx context.Context) (string, error) {
-	out, err := (&host.Local{}).Run(ctx, "", fioProgram, "--version")
+	out, err := within(ctx, versionPatience, "", fioProgram, "--version")
 	return strings.TrimSpace(string(out)), err
 }
 
@@ -56,8 +56,7 @@ func (f Fio) argv() []string {
 		fioProgram, "--name=boxdyno", "--filename=" + f.Device, "--rw=" + f.Pattern, "--bs=" + strconv.Itoa(f.Block),
 		"--offset=" + strconv.FormatUint(f.Offset, 10), "--size=" + strconv.FormatUint(f.Size, 10),
 		"--allow_file_create=0", "--direct=1", "--ioengine=libaio", "--iodepth=" + strconv.Itoa(f.Depth), "--numjobs=" + strconv.Itoa(max(f.Jobs, 1)), "--thread",
-		"--group_reporting", "--output-format=json", "--norandommap", "--randrepeat=1",
-		"--refill_buffers", "--buffer_compress_percentage=0", // a device that compresses gains nothing
+		"--group_reporting", "--output-format=json", "--norandommap", "--randrepeat=1", // what it writes is random by itself
 	}
 	if !f.Fill {
 		argv = append(argv, "--time_based", fmt.Sprintf("--runtime=%dms", f.For.Milliseconds()))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,11 +36,14 @@ func (d *Disk) Close() error {
 }
 
 // zramLocks is where a file for every zram device of boxdyno's is, locked for as long
-// as the process lives: what a killed one left is found by it.
+// as the process lives: what one that was killed together with the disk's keeper left is
+// found by it. In it is the device's sequence number, for its name may be another's by
+// then.
 const zramLocks = "/run/boxdyno-zram-"
 
-// NewZram makes a compressed disk in memory (the kernel's zram; root). What a killed
-// boxdyno left is removed first. Where the kernel has none it is a *host.Missing.
+// NewZram makes a compressed disk in memory (the kernel's zram; root). It is removed
+// when boxdyno is gone, however that ended. Where the kernel has none it is a
+// *host.Missing.
 func NewZram(size uint64) (*Disk, error) {
 	if err := sweepZram(); err != nil {
 		return nil, err
@@ -52,15 +56,33 @@ func NewZram(size uint64) (*Disk, error) {
 		return nil, fmt.Errorf("add a zram device: %w", err)
 	}
 	n := strings.TrimSpace(string(text))
-	lock, err := os.OpenFile(zramLocks+n, os.O_RDWR|os.O_CREATE, 0o600)
+	name := "zram" + n
+	keeper, err := keepDisk(name)
+	var lock *os.File
+	if err == nil {
+		lock, err = os.OpenFile(zramLocks+n, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	}
 	if err == nil {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
-	d := &Disk{Path: "/dev/zram" + n, close: func() error {
-		return errors.Join(removeZram(n), os.Remove(zramLocks+n), lock.Close())
+	if err == nil {
+		_, err = lock.WriteString(sequence(name))
+	}
+	d := &Disk{Path: "/dev/" + name, close: func() error {
+		err := removeZram(n)
+		if err == nil {
+			err = os.Remove(zramLocks + n)
+		}
+		if lock != nil {
+			err = errors.Join(err, lock.Close())
+		}
+		if keeper != nil {
+			keeper.end()
+		}
+		return err
 	}}
 	if err == nil {
-		err = os.WriteFile("/sys/block/zram"+n+"/disksize", []byte(strconv.FormatUint(size, 10)), 0)
+		err = os.WriteFile("/sys/block/"+name+"/disksize", []byte(strconv.FormatUint(size, 10)), 0)
 	}
 	if err == nil {
 		err = appears(d.Path)
@@ -71,31 +93,34 @@ func NewZram(size uint64) (*Disk, error) {
 	return d, nil
 }
 
-// removeZram tries for a while: who looks at new devices may still have it open.
-func removeZram(n string) (err error) {
-	for range 50 {
-		err = os.WriteFile("/sys/block/zram"+n+"/reset", []byte("1"), 0)
-		if err == nil {
-			err = os.WriteFile("/sys/class/zram-control/hot_remove", []byte(n), 0)
-		}
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("remove zram device %s: %w", n, err)
+// sequence is the number that the kernel gives a disk once (Linux 5.15 and later).
+func sequence(name string) string {
+	text, _ := os.ReadFile("/sys/block/" + name + "/diskseq")
+	return strings.TrimSpace(string(text))
 }
 
 func sweepZram() error {
 	names, err := filepath.Glob(zramLocks + "*")
-	for _, name := range names {
-		f, oerr := os.Open(name)
+	for _, file := range names {
+		f, oerr := os.Open(file)
+		if errors.Is(oerr, fs.ErrNotExist) {
+			continue
+		}
 		if oerr != nil {
 			err = errors.Join(err, oerr)
 			continue
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // its process is gone
-			err = errors.Join(err, removeZram(strings.TrimPrefix(name, zramLocks)), os.Remove(name))
+			name := "zram" + strings.TrimPrefix(file, zramLocks)
+			was, rerr := io.ReadAll(f)
+			switch {
+			case rerr != nil:
+				err = errors.Join(err, rerr)
+			case string(was) == sequence(name):
+				err = errors.Join(err, releaseDisk(name))
+			default:
+				err = errors.Join(err, os.Remove(file))
+			}
 		}
 		err = errors.Join(err, f.Close())
 	}
@@ -153,7 +178,11 @@ func NewLoop(size uint64) (_ *Disk, err error) {
 			err = unix.IoctlLoopConfigure(int(loop.Fd()), &unix.LoopConfig{Fd: uint32(file.Fd()), Size: 4096, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}})
 		}
 		if err == nil {
-			return &Disk{Path: path, close: loop.Close}, nil
+			keeper, err := keepDisk(filepath.Base(path))
+			if err != nil {
+				return nil, errors.Join(err, loop.Close())
+			}
+			return &Disk{Path: path, close: func() error { defer keeper.end(); return loop.Close() }}, nil
 		}
 		_ = loop.Close()
 		if !errors.Is(err, unix.EBUSY) { // another process took it meanwhile

@@ -120,6 +120,7 @@ func Find(name string) (Spec, error) {
 func Main() {
 	host.KeepMain()
 	gateMain()
+	diskKeeperMain()
 	detectMain()
 	algMain()
 }

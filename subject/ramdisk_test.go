@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+)
+
+// aZram is a disk of zram, of 1 MiB; the test is skipped where there can be none.
+func aZram(t *testing.T) *Disk {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for block devices: run it as root")
+	}
+	d, err := NewZram(1 << 20)
+	var m *host.Missing
+	if errors.As(err, &m) {
+		t.Skip(m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A process that is killed leaves no zram disk.
+func TestZramGoesWithTheProcess(t *testing.T) {
+	const word = "BOXDYNO_HOLDS_ZRAM"
+	if os.Getenv(word) != "" {
+		fmt.Println("holds", aZram(t).Path)
+		time.Sleep(time.Minute)
+		return
+	}
+	if err := aZram(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0], "-test.run=^TestZramGoesWithTheProcess$")
+	c.Env = append(os.Environ(), word+"=1")
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := ""
+	for lines := bufio.NewScanner(out); path == "" && lines.Scan(); {
+		path, _ = strings.CutPrefix(lines.Text(), "holds ")
+	}
+	_, held := os.Stat(path)
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	if held != nil {
+		t.Fatal(held)
+	}
+	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		_, device := os.Stat(path)
+		_, lock := os.Stat(zramLocks + strings.TrimPrefix(path, "/dev/zram"))
+		if device != nil && lock != nil {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%s or its lock is there 30 s after its process was killed", path)
+		}
+	}
+}
+
+// What a killed process left is removed, and a disk that has its name since is not.
+func TestSweepZram(t *testing.T) {
+	if err := aZram(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []bool{false, true} {
+		text, err := os.ReadFile("/sys/class/zram-control/hot_add")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := strings.TrimSpace(string(text))
+		name := "zram" + n
+		was := sequence(name)
+		if was == "" {
+			t.Skip("needs a kernel that numbers its disks (Linux 5.15)")
+		}
+		if other {
+			was += "0"
+		}
+		err = errors.Join(os.WriteFile(zramLocks+n, []byte(was), 0o600), sweepZram())
+		_, here := os.Stat("/sys/block/" + name)
+		if err != nil || (here == nil) != other {
+			t.Errorf("a disk that is another's: %v; swept: %v, %v", other, here, err)
+		}
+		if _, err := os.Stat(zramLocks + n); err == nil {
+			t.Errorf("%s is left", zramLocks+n)
+		}
+		if here == nil {
+			if err := removeZram(n); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if left, _ := filepath.Glob(zramLocks + "*"); len(left) > 0 {
+		t.Logf("of others: %v", left)
+	}
+}

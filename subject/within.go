@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subject
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+)
+
+const (
+	versionPatience    = 5 * time.Second  // for a program that says its version
+	cryptsetupPatience = 60 * time.Second // for one that formats, opens or closes a volume
+)
+
+// within is a program's standard output. One that has not ended within patience is
+// killed, and is an error that says so; one that is not installed is a *host.Missing.
+func within(ctx context.Context, patience time.Duration, stdin string, argv ...string) ([]byte, error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, err := (&host.Local{}).Run(limited, stdin, argv...)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s hung: it did not end within %v and was killed", strings.Join(argv, " "), patience)
+	}
+	return out, err
+}
