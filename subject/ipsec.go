@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -99,10 +100,10 @@ func setIPsec(at End, both [2]esp, state func(*netlink.XfrmState) error, policy 
 	})
 }
 
-// checkIPsec gives the kernel a state and takes it away.
-func checkIPsec(_ context.Context, h *host.Local) error {
+// checkIPsec gives the kernel a state with the cipher and takes it away.
+func checkIPsec(_ context.Context, h *host.Local, cipher string) error {
 	end := func(last byte) End { return End{Host: h, Outer: netip.AddrFrom4([4]byte{192, 0, 2, last})} }
-	both, err := espBoth([2]End{end(1), end(2)}, "aes-128-gcm")
+	both, err := espBoth([2]End{end(1), end(2)}, cipher)
 	if err != nil {
 		return err
 	}
@@ -133,6 +134,7 @@ func openIPsec(_ context.Context, r *Tunneling) error {
 	if err != nil {
 		return err
 	}
+	r.begun = time.Now()
 	for i, e := range r.ends {
 		r.undo = append(r.undo, func() error {
 			return ignore(unix.ESRCH, setIPsec(e, both,

@@ -30,7 +30,7 @@ import (
 // enciphered by an AEAD cipher in the program.
 var openVPN = tunnelKind{
 	name: "openvpn", doc: "OpenVPN over TLS, packets enciphered in the program", ciphers: openVPNCiphers,
-	check: func(context.Context, *host.Local) error { return errors.Join(host.Has("openvpn"), hasTun()) },
+	check: func(context.Context, *host.Local, string) error { return errors.Join(host.Has("openvpn"), hasTun()) },
 	open:  func(ctx context.Context, r *Tunneling) error { return openOpenVPN(ctx, r, false) },
 }
 
@@ -48,7 +48,7 @@ var openVPNCiphers = []string{"aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"}
 var dcoKinds = []string{"ovpn-dco", "ovpn"}
 
 // checkDCO makes a device of such a kind and takes it away.
-func checkDCO(_ context.Context, h *host.Local) error {
+func checkDCO(_ context.Context, h *host.Local, _ string) error {
 	if err := host.Has("openvpn"); err != nil {
 		return err
 	}
@@ -92,6 +92,7 @@ func openOpenVPN(ctx context.Context, r *Tunneling, offload bool) (err error) {
 		return err
 	}
 	r.undo = append(r.undo, func() error { return os.RemoveAll(dir) })
+	r.begun = time.Now()
 	for _, i := range []int{1, 0} { // the server first: a client waits a second before it tries again
 		if err := certificates[i].write(dir, i); err != nil {
 			return err
@@ -107,15 +108,16 @@ func openOpenVPN(ctx context.Context, r *Tunneling, offload bool) (err error) {
 			return err
 		}
 	}
-	r.fresh = func(ctx context.Context) error {
+	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
 		client := r.daemons[0]
 		if err := client.kill(); err != nil {
-			return err
+			return begun, err
 		}
 		if err := client.start(ctx); err != nil {
-			return err
+			return begun, err
 		}
-		return r.joinOpenVPN(ctx, 0, offload)
+		begun = time.Now() // boxdyno's own work of starting it is done
+		return begun, r.joinOpenVPN(ctx, 0, offload)
 	}
 	return nil
 }
@@ -204,8 +206,8 @@ func (c certificate) write(dir string, end int) error {
 
 // openVPNVersion is "OpenVPN 2.6.14, OpenSSL 3.0.22": what enciphers is the library.
 func openVPNVersion(ctx context.Context) string {
-	out, _ := (&host.Local{}).Run(ctx, "", "openvpn", "--version") // 2.6 ends with exit code 1 in some versions
 	version, library := "OpenVPN of an unknown version", ""
+	out, _ := within(ctx, versionPatience, "", "openvpn", "--version") // else its version is not known
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
 		if len(f) > 1 && f[0] == "OpenVPN" {

@@ -44,7 +44,7 @@ type Tunnel struct {
 type tunnelKind struct {
 	name, doc string
 	ciphers   []string
-	check     func(ctx context.Context, h *host.Local) error
+	check     func(ctx context.Context, h *host.Local, cipher string) error
 	open      func(ctx context.Context, r *Tunneling) error // what it leaves where it fails, r.Stop takes away
 }
 
@@ -104,13 +104,21 @@ func (t *Tunnel) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&t.Cipher, "cipher", t.Cipher, "`name` of the cipher: "+strings.Join(t.kind.ciphers, ", "))
 }
 
+// cipher is the one that it uses.
+func (t *Tunnel) cipher() string {
+	if t.Cipher == DefaultCipher {
+		return t.kind.ciphers[0]
+	}
+	return t.Cipher
+}
+
 // Check implements Subject: it tries in h's namespace what the kernel must be able to,
 // and takes it away again.
 func (t *Tunnel) Check(ctx context.Context, h *host.Local) error {
 	if err := t.lacks(); err != nil {
 		return err
 	}
-	return t.kind.check(ctx, h)
+	return t.kind.check(ctx, h, t.cipher())
 }
 
 // Start implements Subject: a *Tunneling.
@@ -131,10 +139,7 @@ func (t *Tunnel) Open(ctx context.Context, ends [2]End, cpus []int) (*Tunneling,
 	if err := t.Check(ctx, ends[0].Host); err != nil {
 		return nil, err
 	}
-	r := &Tunneling{Name: t.kind.name, Cipher: t.Cipher, ends: ends, cpus: cpus, begun: time.Now()}
-	if r.Cipher == DefaultCipher {
-		r.Cipher = t.kind.ciphers[0]
-	}
+	r := &Tunneling{Name: t.kind.name, Cipher: t.cipher(), ends: ends, cpus: cpus}
 	if err := t.kind.open(ctx, r); err != nil {
 		return nil, errors.Join(fmt.Errorf("tunnel %s: %w", r.Name, err), r.Stop(context.WithoutCancel(ctx)))
 	}
@@ -146,15 +151,19 @@ type Tunneling struct {
 	Name   string
 	Cipher string // that it uses
 	Driver string // what enciphers: a program with its version, or the kernel's own names
+	// Startup is the time from the start of its first program or device, with keys and
+	// certificates made before, until a packet had come through it each way; set by Ready.
+	Startup time.Duration
 
 	ends    [2]End
 	cpus    []int
-	begun   time.Time
+	begun   time.Time  // its first program or device
 	daemons [2]*daemon // nil: the kernel does it
 	undo    []func() error
 
-	// fresh makes the tunnel forget its session; nil: it has none (keys are given).
-	fresh func(ctx context.Context) error
+	// fresh makes the tunnel forget its session, and is when a new one could begin; nil:
+	// it has none (keys are given).
+	fresh func(ctx context.Context) (time.Time, error)
 }
 
 const (
@@ -169,13 +178,14 @@ const (
 // Ready waits until a packet has come through it each way.
 func (r *Tunneling) Ready(ctx context.Context) error {
 	for _, ends := range [][2]End{r.ends, {r.ends[1], r.ends[0]}} {
-		_, err := through(ctx, ends, upPatience-time.Since(r.begun), r.Ended)
+		up, err := through(ctx, ends, upPatience, r.Ended)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			return fmt.Errorf("tunnel %s did not come up: %w", r.Name, cmp.Or(r.Ended(), r.excuse(err)))
 		}
+		r.Startup = up.Sub(r.begun)
 	}
 	return nil
 }
@@ -196,19 +206,21 @@ func (r *Tunneling) excuse(err error) error {
 func (r *Tunneling) Handshakes() bool { return r.fresh != nil }
 
 // Handshake makes the tunnel forget its session, and is how long it takes from then
-// until a packet has come through a new one; of OpenVPN the client's start is in it.
+// until a packet has come through a new one. Packets are sent from then on, one each
+// millisecond. Of OpenVPN the client is a new one, and its start is in the time.
 func (r *Tunneling) Handshake(ctx context.Context) (time.Duration, error) {
 	if r.fresh == nil {
 		return 0, fmt.Errorf("tunnel %s has no handshake: its keys are given", r.Name)
 	}
-	if err := r.fresh(ctx); err != nil {
+	begun, err := r.fresh(ctx)
+	if err != nil {
 		return 0, fmt.Errorf("begin a new session of tunnel %s: %w", r.Name, err)
 	}
-	d, err := through(ctx, r.ends, handshakePatience, r.Ended)
+	up, err := through(ctx, r.ends, handshakePatience, r.Ended)
 	if err != nil && ctx.Err() == nil {
 		return 0, fmt.Errorf("a new session of tunnel %s: %w", r.Name, r.excuse(err))
 	}
-	return d, err
+	return up.Sub(begun), err
 }
 
 // Usage implements Running: of the programs at both ends; all zero, and no Source,

@@ -200,8 +200,8 @@ func removeDevice(at End) error {
 const throughPause = time.Millisecond
 
 // through sends a packet from one end's network to the other's until one has arrived,
-// and is how long that took from the first.
-func through(ctx context.Context, ends [2]End, patience time.Duration, ended func() error) (time.Duration, error) {
+// and is when that was.
+func through(ctx context.Context, ends [2]End, patience time.Duration, ended func() error) (at time.Time, err error) {
 	var socks [2]*net.UDPConn
 	for i, e := range ends {
 		err := e.Host.View(func(fs.FS) (err error) {
@@ -209,7 +209,7 @@ func through(ctx context.Context, ends [2]End, patience time.Duration, ended fun
 			return err
 		})
 		if err != nil {
-			return 0, fmt.Errorf("open a socket at %v: %w", e.Net.Addr(), err)
+			return at, fmt.Errorf("open a socket at %v: %w", e.Net.Addr(), err)
 		}
 		defer socks[i].Close()
 	}
@@ -221,7 +221,6 @@ func through(ctx context.Context, ends [2]End, patience time.Duration, ended fun
 			arrived <- time.Now()
 		}
 	}()
-	begin := time.Now()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	again := time.NewTicker(throughPause)
@@ -230,14 +229,14 @@ func through(ctx context.Context, ends [2]End, patience time.Duration, ended fun
 		_, _ = socks[0].WriteTo([]byte("through"), to) // there may be no way yet
 		select {
 		case at := <-arrived:
-			return at.Sub(begin), nil
+			return at, nil
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return at, ctx.Err()
 		case <-late.C:
-			return 0, fmt.Errorf("no packet came through within %v", patience.Round(time.Millisecond))
+			return at, fmt.Errorf("no packet came through within %v", patience)
 		case <-again.C:
 			if err := ended(); err != nil {
-				return 0, err
+				return at, err
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func wgPeers(ends [2]End) (peers [2]wgPeer, err error) {
 }
 
 // checkWireGuard makes a device and takes it away.
-func checkWireGuard(_ context.Context, h *host.Local) error {
+func checkWireGuard(_ context.Context, h *host.Local, _ string) error {
 	err := makeWireGuard(h)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, host.ErrNotSupported) {
 		return &host.Missing{What: "WireGuard in this kernel (CONFIG_WIREGUARD)", Hint: "boot a kernel that has it (Debian's do), or measure tunnel=wireguard-go in its place"}
@@ -88,7 +88,7 @@ func openWireGuard(ctx context.Context, r *Tunneling) error {
 	if err != nil {
 		return err
 	}
-	r.Driver = "kernel wireguard"
+	r.Driver, r.begun = "kernel wireguard", time.Now()
 	for i, e := range r.ends {
 		if err := makeWireGuard(e.Host); err != nil {
 			return fmt.Errorf("make a WireGuard device: %w", err)
@@ -101,11 +101,13 @@ func openWireGuard(ctx context.Context, r *Tunneling) error {
 			return err
 		}
 	}
-	r.fresh = func(ctx context.Context) error {
+	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
 		if err := pause(ctx, wgSessionPause); err != nil {
-			return err
+			return begun, err
 		}
-		return errors.Join(setWireGuard(r.ends[0], nil, peers[0].remove()), setWireGuard(r.ends[0], nil, peers[0].add()))
+		err = setWireGuard(r.ends[0], nil, peers[0].remove())
+		begun = time.Now()
+		return begun, errors.Join(err, setWireGuard(r.ends[0], nil, peers[0].add()))
 	}
 	return nil
 }

@@ -21,8 +21,10 @@ import (
 // program's own, so that a killed one leaves none.
 var wireguardGo = tunnelKind{
 	name: "wireguard-go", doc: "WireGuard as a program: stands in where the kernel has none", ciphers: wireguard.ciphers,
-	check: func(context.Context, *host.Local) error { return errors.Join(host.Has("wireguard-go"), hasTun()) },
-	open:  openWireGuardGo,
+	check: func(context.Context, *host.Local, string) error {
+		return errors.Join(host.Has("wireguard-go"), hasTun())
+	},
+	open: openWireGuardGo,
 }
 
 // hasTun is a *host.Missing where programs cannot make tunnel devices.
@@ -42,6 +44,7 @@ func openWireGuardGo(ctx context.Context, r *Tunneling) error {
 		return err
 	}
 	r.Driver = "wireguard-go " + wireGuardGoVersion(ctx)
+	r.begun = time.Now()
 	for i, e := range r.ends {
 		// Without the variable it would refuse where the kernel may have WireGuard.
 		env := append(os.Environ(), "WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD=1", "LOG_LEVEL=error")
@@ -65,12 +68,14 @@ func openWireGuardGo(ctx context.Context, r *Tunneling) error {
 			return err
 		}
 	}
-	r.fresh = func(ctx context.Context) error {
+	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
 		if err := pause(ctx, wgSessionPause); err != nil {
-			return err
+			return begun, err
 		}
 		d, p := r.daemons[0], peers[0]
-		return errors.Join(d.tell(ctx, "public_key="+hex.EncodeToString(p.peer[:]), "remove=true"), d.tell(ctx, p.words()))
+		err = d.tell(ctx, "public_key="+hex.EncodeToString(p.peer[:]), "remove=true")
+		begun = time.Now()
+		return begun, errors.Join(err, d.tell(ctx, p.words()))
 	}
 	return nil
 }
@@ -134,10 +139,10 @@ func converse(conn net.Conn, words []string) error {
 
 // wireGuardGoVersion is the last word of the first line that it says of itself.
 func wireGuardGoVersion(ctx context.Context) string {
-	out, err := (&host.Local{}).Run(ctx, "", "wireguard-go", "--version")
+	out, _ := within(ctx, versionPatience, "", "wireguard-go", "--version") // else it is not known
 	first, _, _ := strings.Cut(string(out), "\n")
 	f := strings.Fields(first)
-	if err != nil || len(f) == 0 {
+	if len(f) == 0 {
 		return "of an unknown version"
 	}
 	return f[len(f)-1]
