@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -31,12 +32,17 @@ type stream struct {
 	payload  int           // octets of a datagram, which are sent as fast as it goes
 }
 
-// A streamed is what iperf3 said of a stream.
+// A streamed is what iperf3 said of a stream, and when it was.
 type streamed struct {
 	Sent, Received float64 // payload bit/s
-	Seconds        float64
+	Octets         float64 // of payload that arrived
 	Retransmits    float64 // of TCP
-	Lost, Packets  float64 // of UDP
+	LostRatio      float64 // of UDP: share of the datagrams
+	By             string  // "iperf 3.12, cubic"
+
+	Begin, End unit.Instant // from when its first connection or flow stood to the client's end
+	Busy       float64      // seconds of all CPUs of the machine meanwhile; 0: not known
+	Usage      []result.Usage
 }
 
 const (
@@ -45,42 +51,100 @@ const (
 )
 
 // run carries the stream out. Where iperf3 fails or hangs it is an error of one
-// sentence, and nothing of it is left.
-func (s stream) run(ctx context.Context) (got streamed, usage []result.Usage, err error) {
+// sentence, and nothing of it is left. CPU time is counted from when the connection
+// stands, so that the programs' starts are no part of it.
+func (s stream) run(ctx context.Context) (got streamed, err error) {
 	if err := host.Has("iperf3"); err != nil {
-		return got, nil, err
+		return got, err
 	}
 	limited, stop := context.WithTimeout(ctx, s.length+iperfAround)
 	defer stop()
 	server, err := serveIperf3(limited, s.to.Host, s.to.Net.Addr(), streamPort, nil)
 	if err != nil {
-		return got, nil, fmt.Errorf("iperf3's server: %w", err)
+		return got, fmt.Errorf("iperf3's server: %w", err)
 	}
 	defer func() { err = errors.Join(err, server.Kill()) }()
 	var said, wrong bytes.Buffer
 	client, err := s.from.Host.Start(limited, host.Cmd{Argv: s.argv(), Stdout: &said, Stderr: &wrong})
 	if err != nil {
-		return got, nil, err
+		return got, err
 	}
 	defer func() { err = errors.Join(err, client.Kill()) }()
+	stood, err := s.stands(limited, client)
+	if err != nil {
+		return got, err
+	}
+	begin := unit.Now()
+	before, err := (&host.Local{}).CPUTime()
+	if err != nil {
+		return got, err
+	}
 	if err := client.Wait(limited); err != nil {
 		switch {
 		case ctx.Err() != nil:
-			return got, nil, ctx.Err()
+			return got, ctx.Err()
 		case limited.Err() != nil:
-			return got, nil, fmt.Errorf("iperf3 hung: it did not end within %v and was killed", s.length+iperfAround)
+			return got, fmt.Errorf("iperf3 hung: it did not end within %v and was killed", s.length+iperfAround)
+		case said.Len() == 0 && wrong.Len() == 0:
+			return got, err
 		case said.Len() == 0:
-			return got, nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(wrong.Bytes()))
+			return got, fmt.Errorf("%w: %s", err, bytes.TrimSpace(wrong.Bytes()))
 		}
+	}
+	end := unit.Now()
+	after, err := (&host.Local{}).CPUTime()
+	if err != nil {
+		return got, err
+	}
+	if got, err = readStream(said.Bytes(), s.udp); err != nil {
+		return got, err
+	}
+	got.Begin, got.End = begin, end
+	if stood {
+		got.Busy = (float64(after.Total-after.Idle-after.Steal) - float64(before.Total-before.Idle-before.Steal)) / userHz
 	}
 	for _, p := range []*host.Process{client, server} {
 		if u, err := p.Usage(); err == nil {
 			u.Subject = map[bool]string{true: "iperf3 client", false: "iperf3 server"}[p == client]
-			usage = append(usage, u)
+			got.Usage = append(got.Usage, u)
 		}
 	}
-	got, err = readStream(said.Bytes(), s.udp, s.payload)
-	return got, usage, err
+	return got, nil
+}
+
+// stands waits until the client has its first connection, beside that for control, or
+// flow; false: it ended before that was seen. What iperf3 says of it comes a second
+// later.
+func (s stream) stands(ctx context.Context, client *host.Process) (bool, error) {
+	table, least := "tcp", 2
+	if s.udp {
+		table, least = "udp", 1
+	}
+	again := time.NewTicker(2 * time.Millisecond)
+	defer again.Stop()
+	for {
+		n := 0
+		err := s.from.Host.View(func(root fs.FS) error {
+			data, err := fs.ReadFile(root, "proc/thread-self/net/"+table)
+			for line := range strings.Lines(string(data)) {
+				f := strings.Fields(line)
+				if len(f) > 3 && f[3] == "01" && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", streamPort)) { // connected to it
+					n++
+				}
+			}
+			return err
+		})
+		if err != nil || n >= least {
+			return n >= least, err
+		}
+		select {
+		case <-again.C:
+		case <-client.Done():
+			return false, nil
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
 }
 
 func (s stream) argv() []string {
@@ -94,20 +158,27 @@ func (s stream) argv() []string {
 }
 
 // readStream reads the report of a client (iperf 3.1 and later): sums over its
-// connections or flows. Datagrams that arrived are those that were sent and not lost.
-func readStream(said []byte, udp bool, payload int) (got streamed, err error) {
+// connections or flows. Of datagrams the receiver's own sum is taken (3.12 and later):
+// those that had not arrived at the end are not among the lost ones, which are gaps
+// between the numbers of those that arrived. An older one tells the gaps alone.
+func readStream(said []byte, udp bool) (got streamed, err error) {
 	type sum struct {
 		Seconds     float64 `json:"seconds"`
+		Octets      float64 `json:"bytes"`
 		Bits        float64 `json:"bits_per_second"`
 		Retransmits float64 `json:"retransmits"`
 		Lost        float64 `json:"lost_packets"`
 		Packets     float64 `json:"packets"`
 	}
 	var report struct {
+		Start struct {
+			Version string `json:"version"`
+		} `json:"start"`
 		End struct {
-			Sum      *sum `json:"sum"`
-			Sent     *sum `json:"sum_sent"`
-			Received *sum `json:"sum_received"`
+			Sum      *sum   `json:"sum"`
+			Sent     *sum   `json:"sum_sent"`
+			Received *sum   `json:"sum_received"`
+			Control  string `json:"sender_tcp_congestion"`
 		} `json:"end"`
 		Error string `json:"error"`
 	}
@@ -117,16 +188,27 @@ func readStream(said []byte, udp bool, payload int) (got streamed, err error) {
 	if report.Error != "" {
 		return got, fmt.Errorf("iperf3: %s", strings.TrimPrefix(report.Error, "error - "))
 	}
-	e := report.End
-	switch {
-	case udp && e.Sum != nil && e.Sum.Seconds > 0 && e.Sum.Packets > 0:
-		got = streamed{Seconds: e.Sum.Seconds, Lost: e.Sum.Lost, Packets: e.Sum.Packets}
-		bits := float64(payload) * 8 / got.Seconds
-		got.Sent, got.Received = got.Packets*bits, (got.Packets-got.Lost)*bits
-	case !udp && e.Sent != nil && e.Received != nil && e.Sent.Seconds > 0:
-		got = streamed{Seconds: e.Sent.Seconds, Sent: e.Sent.Bits, Received: e.Received.Bits, Retransmits: e.Sent.Retransmits}
-	default:
+	sent, received := report.End.Sent, report.End.Received
+	if all := report.End.Sum; udp && all != nil && all.Packets > 0 {
+		if sent == nil {
+			sent = all
+		}
+		if received == nil {
+			arrived := all.Octets * (1 - all.Lost/all.Packets)
+			received = &sum{Seconds: all.Seconds, Octets: arrived, Bits: arrived * 8 / all.Seconds}
+		}
+	}
+	if sent == nil || received == nil || sent.Seconds <= 0 || received.Seconds <= 0 || sent.Octets <= 0 {
 		return got, errors.New("iperf3's report has no sums of what was sent and received")
+	}
+	got = streamed{Sent: sent.Bits, Received: received.Bits, Octets: received.Octets, By: report.Start.Version}
+	if udp {
+		got.LostRatio = 1 - received.Octets/sent.Octets
+		return got, nil
+	}
+	got.Retransmits = sent.Retransmits
+	if c := report.End.Control; c != "" {
+		got.By += ", TCP " + c
 	}
 	return got, nil
 }
@@ -137,19 +219,13 @@ const userHz = 100
 // trial is the stream as a trial, with what the whole machine and the daemons behind
 // it (nil: none) spent meanwhile.
 func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error)) (o Outcome, err error) {
-	machine := &host.Local{}
 	var spent result.Usage
 	if daemons != nil {
 		if spent, err = daemons(); err != nil {
 			return o, err
 		}
 	}
-	before, err := machine.CPUTime()
-	if err != nil {
-		return o, err
-	}
-	begin := unit.Now()
-	got, usage, err := s.run(ctx)
+	got, err := s.run(ctx)
 	var missing *host.Missing
 	if errors.As(err, &missing) || err != nil && ctx.Err() != nil {
 		return o, cmp.Or(ctx.Err(), err)
@@ -157,26 +233,26 @@ func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error))
 	if err != nil {
 		return Outcome{Status: result.Failed, Reason: oneSentence(err)}, nil
 	}
-	o = Outcome{Status: result.Passed, Usage: usage, Phases: []result.Phase{{Name: "stream", Begin: begin, End: unit.Now()}}}
-	after, err := machine.CPUTime()
-	if err != nil {
-		return o, err
+	o = Outcome{Status: result.Passed, Usage: got.Usage, Phases: []result.Phase{{Name: "stream", Begin: got.Begin, End: got.End}}}
+	if got.By != "" {
+		o.Warnings = append(o.Warnings, got.By)
 	}
 	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
 	add("goodput_bps", got.Received)
 	add("sent_bps", got.Sent)
 	if s.udp {
-		add("datagrams_lost_ratio", got.Lost/got.Packets)
+		add("datagrams_lost_ratio", got.LostRatio)
 	} else {
 		add("retransmits", got.Retransmits)
 	}
-	megabits := got.Received * got.Seconds / 1e6
+	megabits := got.Octets * 8 / 1e6
 	if megabits <= 0 {
 		o.Status, o.Reason = result.Failed, "nothing arrived"
 		return o, nil
 	}
-	busy := float64(after.Total-after.Idle-after.Steal) - float64(before.Total-before.Idle-before.Steal)
-	add("cpu_per_mbit_s", busy/userHz/megabits)
+	if got.Busy > 0 {
+		add("cpu_per_mbit_s", got.Busy/megabits)
+	}
 	if daemons == nil {
 		return o, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -112,13 +113,15 @@ func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	trials, length := p.effort()
 	s := stream{from: bed.Gateways[0], to: bed.Gateways[1], udp: p.protocol.value == "udp", parallel: p.parallel.value,
 		length: length, payload: p.payload.value}
-	all, failed, err := streams(ctx, env.Trial, "stream", trials, s, nil)
-	if err != nil {
-		return o, err
+	var told streamsTold
+	for n := range trials {
+		if err := told.next(ctx, env.Trial, "stream", n, s, nil); err != nil {
+			return o, err
+		}
 	}
-	o.Values = all.values(streamMetrics)
-	if o.Status = result.Passed; failed != "" {
-		o.Status, o.Reason = result.Failed, failed
+	o.Values, o.Warnings = told.all.values(streamMetrics), told.notes
+	if o.Status = result.Passed; told.failed != "" {
+		o.Status, o.Reason = result.Failed, told.failed
 	}
 	return o, nil
 }
@@ -145,28 +148,46 @@ func (s spreads) values(metrics []result.Metric) (vs []result.Value) {
 // recording carries out a trial (Env.Trial).
 type recording func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 
-// streams is so many trials of a stream; failed says why the last one that failed did.
-func streams(ctx context.Context, record recording, kind string, trials int, s stream, daemons func() (result.Usage, error)) (all spreads, failed string, err error) {
-	all = spreads{}
-	for n := range trials {
-		cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}, {Key: "duration", Value: s.length.String()}}
-		rec, err := record(ctx, cfg, func(ctx context.Context) (Outcome, error) { return s.trial(ctx, daemons) })
-		if err != nil {
-			return all, failed, err
-		}
-		if rec.Status != result.Passed {
-			failed = rec.Reason
-			continue
-		}
-		all.add(rec)
+// A streamsTold is what several trials of a stream told.
+type streamsTold struct {
+	all    spreads
+	notes  []string // each once
+	failed string   // why the last one that failed did
+}
+
+// next is trial n.
+func (t *streamsTold) next(ctx context.Context, record recording, kind string, n int, s stream, daemons func() (result.Usage, error)) error {
+	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}, {Key: "duration", Value: s.length.String()}}
+	rec, err := record(ctx, cfg, func(ctx context.Context) (Outcome, error) { return s.trial(ctx, daemons) })
+	if err != nil {
+		return err
 	}
-	return all, failed, nil
+	t.notes = addNew(t.notes, rec.Warnings)
+	if rec.Status != result.Passed {
+		t.failed = rec.Reason
+		return nil
+	}
+	if t.all == nil {
+		t.all = spreads{}
+	}
+	t.all.add(rec)
+	return nil
+}
+
+// addNew adds those of more that are not among notes.
+func addNew(notes, more []string) []string {
+	for _, w := range more {
+		if !slices.Contains(notes, w) {
+			notes = append(notes, w)
+		}
+	}
+	return notes
 }
 
 var streamMetrics = []result.Metric{
 	{Name: "goodput_bps", Unit: "bit/s", Better: 1, Help: "payload bits a second that arrived, all connections or flows together, as iperf3 says: median of the trials, interval from least to greatest"},
 	{Name: "sent_bps", Unit: "bit/s", Help: "payload bits a second that were sent"},
 	{Name: "retransmits", Unit: "1", Better: -1, Help: "tcp: segments that were sent again in a trial"},
-	{Name: "datagrams_lost_ratio", Unit: "1", Better: -1, Help: "udp: share of the datagrams that did not arrive"},
-	{Name: "cpu_per_mbit_s", Unit: "s", Better: -1, Help: "CPU time of the whole machine, iperf3's own at both ends among it, for a megabit that arrived"},
+	{Name: "datagrams_lost_ratio", Unit: "1", Better: -1, Help: "udp: share of the payload sent that the receiver had not read at its end"},
+	{Name: "cpu_per_mbit_s", Unit: "s", Better: -1, Help: "CPU time of the whole machine while the connection stood, iperf3's own at both ends among it, for a megabit that arrived"},
 }

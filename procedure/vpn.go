@@ -19,11 +19,13 @@ import (
 	"boxdyno/unit"
 )
 
-// VPN measures a tunnel between two gateways, and the way without it before:
+// VPN measures a tunnel between two gateways, and the way without it, in turn:
 //
-//	offloads set -> without: stream x trials | self-test, overload
-//	             -> up -> handshakes -> stream x trials -> warm-up, overload, search, latency -> down
+//	offloads set
+//	TCP:  stream without | up, handshakes, stream | stream, down | stream without | ...
+//	UDP:  self-test, warm-ups, then overloads in such turns; search and latency with the tunnel
 //
+// The order is turned round each time, so that a drift of the machine is on both sides.
 // The networks' own route is taken away before the tunnel comes up: what a tunnel does
 // not carry is lost, and never passes in the clear.
 type VPN struct {
@@ -32,6 +34,7 @@ type VPN struct {
 	offloads   choice
 	kind       choice // of traffic
 	parallel   count
+	trials     count // of streams
 	handshakes count
 	frames     traffic // of it frame_size, preset and search
 }
@@ -47,7 +50,7 @@ func newVPN() Procedure {
 		tunnel:   choice{"wireguard", append([]string{noTunnel}, subject.TunnelNames()...)},
 		cipher:   choice{subject.DefaultCipher, append([]string{subject.DefaultCipher}, subject.TunnelCiphers()...)},
 		offloads: choice{"off", offOn}, kind: choice{both, []string{both, trafficTCP, trafficUDP}},
-		parallel: count{1, 1, mostParallel}, handshakes: count{0, 0, 10_000}, frames: newTraffic([]string{"route"}),
+		parallel: count{1, 1, mostParallel}, trials: count{0, 0, 1000}, handshakes: count{0, 0, 10_000}, frames: newTraffic([]string{"route"}),
 	}
 	p.frames.mix = mixFlag{frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
 	p.frames.search.values = append(p.frames.search.values, NoSearch)
@@ -61,6 +64,7 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.offloads, "offloads", "of the cable between the gateways: segmentation, checksums, merging on receipt; the tunnel's device keeps its own")
 	fs.Var(&p.kind, "traffic", "tcp: iperf3 and handshakes; udp: the engine's frames; or both")
 	fs.Var(&p.parallel, "parallel", "tcp: `connections` at once")
+	fs.Var(&p.trials, "trials", "tcp: how `often` a stream is sent, with the tunnel and without; 0: as preset says")
 	fs.Var(&p.handshakes, "handshakes", "tcp: how `often` a new session is made; 0: as preset says")
 	fs.Var(&p.frames.mix, "frame_size", "udp: `octets` with FCS of what goes into the tunnel, or a mix such as 64:7+594:4")
 	fs.Var(&p.frames.preset, "preset", "quick or standard: how long, how often")
@@ -69,6 +73,9 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 
 func (p *VPN) tcp() bool { return p.kind.value != trafficUDP }
 func (p *VPN) udp() bool { return p.kind.value != trafficTCP }
+
+// mostDatagram is what a tunnel's datagrams, of packets of its MTU, do not exceed.
+const mostDatagram = 1500
 
 // largest is the largest frame whose packet fits into every tunnel.
 const largest = unit.FrameSize(subject.TunnelMTU + 14 + unit.FCS)
@@ -93,7 +100,15 @@ func (p *VPN) Check(bed *lab.Testbed) error {
 			return err
 		}
 	}
-	return twoGateways(bed, "vpn")
+	if err := twoGateways(bed, "vpn"); err != nil || bed == nil || p.tunnel.value == noTunnel {
+		return err
+	}
+	for _, port := range bed.Ports {
+		if port.MTU < mostDatagram {
+			return fmt.Errorf("mtu %d: the datagrams of a tunnel are of up to %d octets, and would be cut into fragments: give --set mtu=%d", port.MTU, mostDatagram, mostDatagram)
+		}
+	}
+	return nil
 }
 
 // vpnHandshakes is how often a preset makes a new session.
@@ -107,18 +122,35 @@ func (p *VPN) sessions() int {
 	return 5
 }
 
+// streams is how often a stream is sent, and how long.
+func (p *VPN) streams() (trials int, length time.Duration) {
+	trials, length = streamEffort(p.frames.preset.value)
+	if p.trials.value > 0 {
+		trials = p.trials.value
+	}
+	return trials, length
+}
+
 // Estimate implements Procedure.
 func (p *VPN) Estimate() (trials int, d time.Duration) {
 	const up, session, around = 2 * time.Second, 500 * time.Millisecond, 60 * time.Millisecond
-	d = up
+	sides := 2
+	if p.tunnel.value == noTunnel {
+		sides = 1
+	}
 	if p.tcp() {
-		n, each := streamEffort(p.frames.preset.value)
-		trials += 2*n + 1
-		d += time.Duration(2*n)*(each+streamAround) + time.Duration(p.sessions())*session
+		n, each := p.streams()
+		trials += sides * n
+		d += time.Duration(sides*n)*(each+streamAround) + up*time.Duration((sides-1)*(n+1)/2)
+		if sides > 1 {
+			trials++
+			d += time.Duration(p.sessions()) * session
+		}
 	}
 	if p.udp() {
-		e := effortOf(p.frames.preset.value)
-		n, each := 2*e.overloads+2, e.warmUp+2*time.Duration(e.overloads)*e.overload+e.latency
+		e := vpnEffort(p.frames.preset.value)
+		n := sides*(e.overloads+1) + 2
+		each := time.Duration(sides)*(e.warmUp+time.Duration(e.overloads)*e.overload) + e.latency + up*time.Duration((sides-1)*(e.overloads+1)/2)
 		if p.frames.search.value != NoSearch {
 			more, longer := p.frames.searching().Estimate()
 			n, each = n+more, each+longer
@@ -129,17 +161,30 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 	return trials, d
 }
 
+// leastOverload is how long overload lasts at least: programs and their queues hold a
+// thousand packets and more, which come out once it has ended.
+const leastOverload = time.Second
+
+func vpnEffort(preset string) effort {
+	e := effortOf(preset)
+	e.overload = max(e.overload, leastOverload)
+	return e
+}
+
 // errTunnel ends a point whose tunnel failed; the trial's record says how.
 var errTunnel = errors.New("the tunnel failed")
 
 // A vpnPoint is one tunnel being measured.
 type vpnPoint struct {
 	*VPN
-	env    *Env
-	tunnel *subject.Tunnel    // nil: none
-	up     *subject.Tunneling // nil: not yet
-	failed string
-	out    Outcome
+	env     *Env
+	tunnel  *subject.Tunnel    // nil: none
+	up      *subject.Tunneling // nil: it is down
+	cpus    []int              // for its programs; nil: any
+	upOn    []int              // cpus when it came up
+	startup []float64
+	failed  string
+	out     Outcome
 }
 
 // Run implements Procedure.
@@ -158,12 +203,7 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		return m.out, err
 	}
 	defer func() {
-		if m.up != nil {
-			end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-			defer stop()
-			err = errors.Join(err, m.up.Stop(end))
-		}
-		err = errors.Join(err, bed.Direct(true), bed.Offloads(false))
+		err = errors.Join(err, m.down(ctx), bed.Direct(true), bed.Offloads(false))
 	}()
 	withIperf := p.tcp()
 	if lacks := host.Has("iperf3"); withIperf && lacks != nil {
@@ -177,11 +217,9 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		wanted bool
 		do     func(context.Context) error
 	}{
-		{withIperf && m.tunnel != nil, m.bareStreams},
-		{p.udp(), m.selfTested},
-		{p.udp() && m.tunnel != nil, m.bareOverload},
-		{p.tcp() && m.tunnel != nil, m.sessionsMade},
+		{p.udp(), m.selfTested}, // before anything is lost
 		{withIperf, m.streamed},
+		{p.tcp() && !withIperf, m.sessionsMade},
 		{p.udp(), m.forwarded},
 	} {
 		if !step.wanted || m.out.Status == result.Invalid {
@@ -190,23 +228,52 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		err := step.do(ctx)
 		if errors.Is(err, errTunnel) {
 			m.out.Status, m.out.Reason = result.Failed, m.failed
-			return m.out, nil
+			break
 		}
 		if err != nil {
 			return m.out, err
 		}
 	}
+	if len(m.startup) > 0 {
+		m.out.Values = append(m.out.Values, spread("startup_s", m.startup))
+	}
 	m.relate()
 	return m.out, nil
+}
+
+// turns does something with and without the tunnel n times each, the other one first
+// each time, and ends with the tunnel; without one it is only done with.
+func (m *vpnPoint) turns(n int, do func(n int, with bool) error) error {
+	for i := range n {
+		with := (n-1-i)%2 == 1 // which is first
+		for range 2 {
+			if with || m.tunnel != nil {
+				if err := do(i, with); err != nil {
+					return err
+				}
+			}
+			with = !with
+		}
+	}
+	return nil
+}
+
+// without is Env.Trial with the networks' own way and no tunnel.
+func (m *vpnPoint) without(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+	return m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		if err := errors.Join(m.down(ctx), m.env.Bed.Direct(true)); err != nil {
+			return Outcome{}, err
+		}
+		return f(ctx)
+	})
 }
 
 // through is Env.Trial with the tunnel up. A tunnel that does not come up, or is gone
 // at the trial's end, fails the trial and the point.
 func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
-		began := time.Now()
-		fresh := m.up == nil
-		if err := m.open(ctx); err != nil {
+		fresh, err := m.open(ctx)
+		if err != nil {
 			var missing *host.Missing
 			if errors.As(err, &missing) || ctx.Err() != nil {
 				return Outcome{}, err
@@ -214,10 +281,10 @@ func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(contex
 			m.failed = oneSentence(err)
 			return Outcome{Status: result.Failed, Reason: m.failed}, nil
 		}
-		ready := time.Since(began)
 		o, err := f(ctx)
-		if fresh && m.up != nil {
-			o.Values = append(o.Values, value("startup_s", ready.Seconds()))
+		if fresh {
+			o.Values = append(o.Values, value("startup_s", m.up.Startup.Seconds()))
+			o.Warnings = append(o.Warnings, "cipher "+m.up.Cipher+" by "+m.up.Driver)
 		}
 		if m.up != nil {
 			if gone := m.up.Ended(); gone != nil && err == nil {
@@ -227,39 +294,60 @@ func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(contex
 		}
 		return o, err
 	})
-	if v := rec.Value("startup_s"); v != nil && err == nil {
-		m.out.Values = append(m.out.Values, *v)
+	if err != nil {
+		return rec, err
 	}
-	if err == nil && m.failed == "" && rec.Status == result.Failed && strings.HasPrefix(rec.Reason, "the tunnel ") {
+	if v := rec.Value("startup_s"); v != nil {
+		m.startup = append(m.startup, v.Value)
+	}
+	m.out.Warnings = addNew(m.out.Warnings, rec.Warnings)
+	if m.failed == "" && rec.Status == result.Failed && strings.HasPrefix(rec.Reason, "the tunnel ") {
 		m.failed = rec.Reason // of an earlier part of a resumed run
 	}
-	if err == nil && m.failed != "" {
+	if m.failed != "" {
 		err = errTunnel
 	}
 	return rec, err
 }
 
-// open brings the tunnel up where it is not.
-func (m *vpnPoint) open(ctx context.Context) error {
+// open brings the tunnel up where it is not, or runs on other CPUs; fresh: it did.
+func (m *vpnPoint) open(ctx context.Context) (fresh bool, err error) {
+	if m.up != nil && !slices.Equal(m.upOn, m.cpus) {
+		if err := m.down(ctx); err != nil {
+			return false, err
+		}
+	}
 	if m.tunnel == nil || m.up != nil {
-		return nil
+		return false, nil
 	}
 	if err := m.env.Bed.Direct(false); err != nil {
-		return err
+		return false, err
 	}
 	var ends [2]subject.End
 	for i, g := range m.env.Bed.Gateways {
 		ends[i] = subject.End{Host: g.Host, Port: g.Port, Outer: g.Outer, Net: g.Net}
 	}
-	up, err := m.tunnel.Open(ctx, ends, nil)
+	up, err := m.tunnel.Open(ctx, ends, m.cpus)
 	if err == nil {
-		m.up = up
+		m.up, m.upOn = up, m.cpus
 		err = up.Ready(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("the tunnel is not up: %w", err)
+		return false, fmt.Errorf("the tunnel is not up: %w", err)
 	}
-	return nil
+	return true, nil
+}
+
+// down takes the tunnel away where it is up.
+func (m *vpnPoint) down(ctx context.Context) error {
+	if m.up == nil {
+		return nil
+	}
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer stop()
+	up := m.up
+	m.up = nil
+	return up.Stop(end)
 }
 
 // relate lays what went through the tunnel beside what went without.

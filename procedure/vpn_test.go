@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // set makes a procedure with parameters.
@@ -59,6 +63,13 @@ func TestVPNMistakes(t *testing.T) {
 			t.Errorf("%s: %v, want %q", params, err, want)
 		}
 	}
+	narrow := &lab.Testbed{Topology: lab.Gateways, Gateways: make([]lab.Gateway, 2), Ports: []lab.Port{{MTU: 1499}, {MTU: 1500}}}
+	if err := set(t, newVPN(), "traffic=tcp").Check(narrow); err == nil || !strings.Contains(err.Error(), "mtu 1499") {
+		t.Errorf("a cable that cuts a tunnel's datagrams: %v", err)
+	}
+	if err := set(t, newVPN(), "traffic=tcp", "tunnel=none").Check(narrow); err != nil {
+		t.Errorf("without a tunnel: %v", err)
+	}
 	here := &lab.Testbed{Topology: lab.Here, Ports: make([]lab.Port, 2), Services: []string{"route"}}
 	for _, p := range []Procedure{set(t, newVPN(), "traffic=tcp"), newStream()} {
 		if err := p.Check(here); err == nil || !strings.Contains(err.Error(), "use --lab gateways") {
@@ -69,14 +80,20 @@ func TestVPNMistakes(t *testing.T) {
 
 // Reports of iperf3 3.12, cut to their ends.
 func TestReadStream(t *testing.T) {
-	tcp := `{"end":{"sum_sent":{"seconds":1.000082,"bytes":96468992,"bits_per_second":771688657,"retransmits":12,"sender":true},"sum_received":{"seconds":1.0005,"bytes":95158272,"bits_per_second":760885733,"sender":true}}}`
-	got, err := readStream([]byte(tcp), false, 0)
-	if err != nil || got.Sent != 771688657 || got.Received != 760885733 || got.Retransmits != 12 {
+	tcp := `{"end":{"sum_sent":{"seconds":1.000082,"bytes":96468992,"bits_per_second":771688657,"retransmits":12,"sender":true},"sum_received":{"seconds":1.0005,"bytes":95158272,"bits_per_second":760885733,"sender":true},"sender_tcp_congestion":"cubic"},"start":{"version":"iperf 3.12"}}`
+	got, err := readStream([]byte(tcp), false)
+	if err != nil || got.Sent != 771688657 || got.Received != 760885733 || got.Octets != 95158272 || got.Retransmits != 12 || got.By != "iperf 3.12, TCP cubic" {
 		t.Errorf("TCP: %+v, %v", got, err)
 	}
-	udp := `{"end":{"sum":{"start":0,"end":2,"seconds":2,"bytes":280000,"bits_per_second":1120000,"jitter_ms":0.01,"lost_packets":50,"packets":200,"lost_percent":25}}}`
-	got, err = readStream([]byte(udp), true, 1400)
-	if err != nil || got.Sent != 1120000 || got.Received != 840000 || got.Lost != 50 {
+	// The last ten datagrams were under way when it ended: no gap, and not arrived.
+	sum := `"sum":{"start":0,"end":2,"seconds":2,"bytes":280000,"bits_per_second":1120000,"jitter_ms":0.01,"lost_packets":50,"packets":200,"lost_percent":25}`
+	udp := `{"end":{` + sum + `,"sum_sent":{"seconds":2,"bytes":280000,"bits_per_second":1120000,"packets":200},"sum_received":{"seconds":2,"bytes":196000,"bits_per_second":784000,"lost_packets":50,"packets":200}}}`
+	got, err = readStream([]byte(udp), true)
+	if err != nil || got.Sent != 1120000 || got.Received != 784000 || got.Octets != 196000 || math.Abs(got.LostRatio-0.3) > 1e-9 {
+		t.Errorf("UDP: %+v, %v", got, err)
+	}
+	got, err = readStream([]byte(`{"end":{`+sum+`}}`), true) // of an iperf3 before 3.12
+	if err != nil || got.Sent != 1120000 || got.Received != 840000 || got.Octets != 210000 || got.LostRatio != 0.25 {
 		t.Errorf("UDP: %+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
@@ -84,7 +101,7 @@ func TestReadStream(t *testing.T) {
 		`{"end":{}}`: "no sums",
 		`oops`:       "no JSON",
 	} {
-		if _, err := readStream([]byte(text), true, 1400); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readStream([]byte(text), true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -126,13 +143,23 @@ func TestVPNStreams(t *testing.T) {
 	needs(t, "iperf3", "wireguard-go")
 	var recs []result.Record
 	env := gatewaysEnv(t, &recs)
-	o, err := set(t, newVPN(), "tunnel=wireguard-go", "traffic=tcp", "handshakes=2").Run(t.Context(), env)
+	o, err := set(t, newVPN(), "tunnel=wireguard-go", "traffic=tcp", "trials=2", "handshakes=2").Run(t.Context(), env)
 	if err != nil || o.Status != result.Passed {
 		t.Fatalf("%v %s: %v", o.Status, o.Reason, err)
 	}
 	have := map[string]float64{}
 	for _, v := range o.Values {
 		have[v.Metric] = v.Value
+	}
+	var order []string
+	for _, r := range recs {
+		order = append(order, result.Get(r.Config, "trial"))
+	}
+	if got, want := strings.Join(order, ", "), "handshakes, stream, stream without, stream without, stream"; got != want {
+		t.Errorf("trials %s, want %s", got, want)
+	}
+	if !slices.ContainsFunc(o.Warnings, func(w string) bool { return strings.HasPrefix(w, "iperf 3.") }) || !slices.ContainsFunc(o.Warnings, func(w string) bool { return strings.Contains(w, "by wireguard-go") }) {
+		t.Errorf("notes %q", o.Warnings)
 	}
 	for _, m := range []string{"goodput_bps", "baseline_goodput_bps", "goodput_share", "handshake_s", "startup_s", "cpu_per_mbit_s", "daemon_cpu_per_mbit_s", "subject_memory_bytes"} {
 		if have[m] <= 0 {
@@ -156,7 +183,7 @@ func TestVPNCrash(t *testing.T) {
 	var recs []result.Record
 	env := gatewaysEnv(t, &recs)
 	brokenVPN(t, "echo 'Options error: I do not like it'; exit 7\n")
-	o, err := set(t, newVPN(), "tunnel=openvpn", "traffic=tcp").Run(t.Context(), env)
+	o, err := set(t, newVPN(), "tunnel=openvpn", "traffic=tcp", "trials=2").Run(t.Context(), env)
 	if err != nil || o.Status != result.Failed || !strings.Contains(o.Reason, "I do not like it") || strings.Contains(o.Reason, "\n") {
 		t.Errorf("%v %q: %v", o.Status, o.Reason, err)
 	}
@@ -166,7 +193,49 @@ func TestVPNCrash(t *testing.T) {
 	// The networks have their own way again.
 	needs(t, "iperf3")
 	s := stream{from: env.Bed.Gateways[0], to: env.Bed.Gateways[1], parallel: 1, length: time.Second}
-	if got, _, err := s.run(t.Context()); err != nil || got.Received <= 0 {
+	if got, err := s.run(t.Context()); err != nil || got.Received <= 0 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// CPU time is that of the stream, without the start of the programs.
+func TestStreamWindow(t *testing.T) {
+	real, err := exec.LookPath("iperf3")
+	if err != nil {
+		t.Skip("needs iperf3: run apt-get install iperf3")
+	}
+	var recs []result.Record
+	env := gatewaysEnv(t, &recs)
+	dir := t.TempDir()
+	stamp := filepath.Join(dir, "starts")
+	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *--client*) sleep 0.3; touch %s;; esac\nexec %s \"$@\"\n", stamp, real)
+	if err := os.WriteFile(filepath.Join(dir, "iperf3"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for _, udp := range []bool{false, true} {
+		s := stream{from: env.Bed.Gateways[0], to: env.Bed.Gateways[1], udp: udp, parallel: 2, length: time.Second, payload: streamPayload}
+		begun, wall := unit.Now(), time.Now()
+		got, err := s.run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := os.Stat(stamp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if begin := wall.Add(time.Duration(got.Begin - begun)); begin.Before(at.ModTime()) {
+			t.Errorf("udp %v: counted from %v, and the client was started at %v", udp, begin, at.ModTime())
+		}
+		if d := time.Duration(got.End - got.Begin); d < 900*time.Millisecond {
+			t.Errorf("udp %v: a stream of 1 s was counted for %v", udp, d)
+		}
+		var own time.Duration
+		for _, u := range got.Usage {
+			own += u.CPU
+		}
+		if got.Busy < own.Seconds()/2 {
+			t.Errorf("udp %v: the machine was busy for %g s, and iperf3 alone for %v", udp, got.Busy, own)
+		}
 	}
 }
