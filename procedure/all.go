@@ -147,6 +147,13 @@ var All = withBeside([]Spec{
 		Names: []string{"subject", "parallel", "core_type"}, Metrics: codecMetrics, New: newCodec,
 	},
 	{
+		Name: "hpl", Lab: lab.Here, Alone: true,
+		Deviation: "HPL is the last test of hpcc, whose other tests run before it and are in no figure; hpl solves a system 3 times, and there is one process with one thread for each CPU",
+		Quick:     "the matrix of hpl has an order of 2000 times the cube root of the processes at most, and does not take the share of memory that memory_share says",
+		Doc:       "this machine solving a dense system of linear equations: HPL over MPI on all CPUs or some, with the BLAS that is installed",
+		Names:     []string{"blas", "parallel"}, Metrics: hplMetrics, New: newHPL,
+	},
+	{
 		Name: "stream", Lab: lab.Gateways, Alone: true,
 		Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
 		Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",

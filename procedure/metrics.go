@@ -38,7 +38,7 @@ var forwardMetrics = []result.Metric{
 
 // metric is a declared one, by name.
 func metric(name string) result.Metric {
-	for _, ms := range [][]result.Metric{forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, soakMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics, cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, cryptoMetrics, streamMetrics, vpnMetrics, storageMetrics} {
+	for _, ms := range [][]result.Metric{forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, soakMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics, cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, hplMetrics, cryptoMetrics, streamMetrics, vpnMetrics, storageMetrics} {
 		if i := slices.IndexFunc(ms, func(m result.Metric) bool { return m.Name == name }); i >= 0 {
 			return ms[i]
 		}

@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -51,6 +52,8 @@ type job struct {
 	// computes: it wants a CPU all the time. A round in which it did not get it is
 	// invalid, for its figure is of a part of a CPU.
 	computes bool
+	// rounds is how often it is measured; 0: as preset says.
+	rounds int
 	// mean are metrics of which all copies together have the mean, and most those of
 	// which they have the greatest; of all others they have the sum.
 	mean, most []string
@@ -139,8 +142,8 @@ func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) 
 		return o, err
 	}
 	var all rounds
-	invalid := 0
-	for n := range w.rounds() {
+	invalid, times := 0, cmp.Or(j.rounds, w.rounds())
+	for n := range times {
 		rec, err := s.round(ctx, env, j, n)
 		if err != nil {
 			return o, err
@@ -158,7 +161,7 @@ func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) 
 	}
 	o.Values = all.values()
 	if invalid > 0 {
-		o.without(invalid, w.rounds())
+		o.without(invalid, times)
 	}
 	return o, nil
 }

@@ -94,6 +94,15 @@ var workTables = []workTable{
 			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "lame_mp3_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "lame"}}, words: "LAME encodes %g %% faster under 64 than under 32 bit"},
 		},
 	},
+	{
+		procedure: "hpl", title: "Solving a dense system of linear equations (HPL), on this machine's CPUs", keys: []string{"blas", "order", "block", "grid", "core_type"}, leave: []string{"-", "0", "128", "auto", "0"},
+		words: map[string]string{"hpl_rate": "HPL"},
+		// Sums over the nodes of a cluster are not comparable.
+		published: []publication{{
+			source: "hawthorne2020", experiment: "text_hpl", metric: "gflops", levels: []reference.Level{{Factor: "nodes", Value: "1"}},
+			words: "%g Gflop/s by one node, with an N, an NB and a BLAS of its own", ours: "hpl_rate", factor: 1e9,
+		}},
+	},
 }
 
 // workOf is nil for rows of other procedures.

@@ -100,7 +100,7 @@ type Spec struct {
 var All = append([]Spec{
 	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: StressMetrics, New: func() Subject { return NewStress() }},
 	{Name: "suricata", Work: Application, Doc: "Suricata 7, by default without rules", New: func() Subject { s := NewSuricata(); s.Filter = DefaultFilter; return s }},
-}, slices.Concat(captures(), detectors(), computing(), digestions(), memorySubjects(), codecs(), cryptos(), tunnels())...)
+}, slices.Concat(captures(), detectors(), computing(), digestions(), memorySubjects(), codecs(), solvers(), cryptos(), tunnels())...)
 
 // Find is the row of All that has the name.
 func Find(name string) (Spec, error) {

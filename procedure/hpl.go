@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/subject"
+)
+
+// An HPL solves a dense system of linear equations on this machine's CPUs, a process on
+// each:
+//
+//	order   N = sqrt(share of memory / 8 octets); quick: 2000 x cube root of the processes
+//	grid    P x Q processes, P the largest divisor of their number that is at most Q
+type HPL struct {
+	work
+	order count
+	share count // of memory, in %
+	block count
+	grid  grid
+	blas  choice
+}
+
+func newHPL() Procedure {
+	p := &HPL{
+		work: newWork(), order: count{0, 0, 1_000_000}, share: count{80, 1, 95}, block: count{128, 1, 1024}, grid: grid{text: "auto"},
+		blas: choice{subject.SystemBLAS, subject.BLASNames()},
+	}
+	p.parallel = parallel{text: "all"}
+	return p
+}
+
+func (p *HPL) Flags(fs *flag.FlagSet) {
+	p.work.flags(fs)
+	fs.Var(&p.order, "order", "`N` of the matrix; 0: of memory, or of the processes, as preset says")
+	fs.Var(&p.share, "memory_share", "order 0: share of the machine's memory that the matrix takes, in `%`")
+	fs.Var(&p.block, "block", "`NB`, the order of the blocks that the matrix is divided into")
+	fs.Var(&p.grid, "grid", "`PxQ` processes, as many as there are CPUs; auto: as square as it can be")
+	fs.Var(&p.blas, "blas", "library of basic linear algebra; system: the one that the machine has chosen")
+}
+
+func (p *HPL) Check(bed *lab.Testbed) error {
+	if err := p.check(bed, "hpl"); err != nil || bed == nil {
+		return err
+	}
+	cpus, err := p.cpus(&host.Local{}, bed.CPUs)
+	if err != nil {
+		return err
+	}
+	_, err = p.problem(len(cpus), (&host.Local{}).Identify().Memory)
+	return err
+}
+
+// hplRounds is how often a system is solved at a point, whatever the preset: standard's
+// are large.
+const hplRounds = 3
+
+func (p *HPL) Estimate() (int, time.Duration) {
+	// As a core of a small board computes, and as long as hpcc's other tests take there.
+	const each, around = 2e9, 15 * time.Second
+	local := &host.Local{}
+	m := local.Identify()
+	n := max(m.CPUs, 1)
+	if cpus, err := p.cpus(local, host.ParseCPUs(fmt.Sprintf("0-%d", n-1))); err == nil {
+		n = len(cpus)
+	}
+	took := around
+	if s, err := p.problem(n, m.Memory); err == nil {
+		took += time.Duration(2.0 / 3.0 * math.Pow(float64(s.Order), 3) / (each * float64(n)) * 1e9)
+	}
+	return hplRounds + 1, hplRounds * took
+}
+
+// problem is what so many processes solve on a machine with so much memory in octets.
+func (p *HPL) problem(processes int, memory uint64) (*subject.HPL, error) {
+	s := subject.NewHPL()
+	s.Block, s.BLAS = p.block.value, p.blas.value
+	s.Rows, s.Columns = p.grid.rows, p.grid.columns
+	if s.Rows == 0 {
+		s.Rows, s.Columns = squarest(processes)
+	}
+	if s.Rows*s.Columns != processes {
+		return nil, fmt.Errorf("grid %s: it has %d processes, and there are %d CPUs (parallel %s)", p.grid.text, s.Rows*s.Columns, processes, p.parallel.text)
+	}
+	if s.Order = p.order.value; s.Order > 0 {
+		if s.Block > s.Order {
+			return nil, fmt.Errorf("block %d: it is larger than the matrix, whose order is %d", s.Block, s.Order)
+		}
+		return s, nil
+	}
+	octets := float64(memory) * float64(p.share.value) / 100
+	if strconv.IntSize == 32 { // a process has 3 GB of addresses, and other things in them
+		octets = min(octets, 2e9*float64(processes))
+	}
+	order := math.Sqrt(octets / 8)
+	if p.preset.value == "quick" {
+		order = min(order, 2000*math.Cbrt(float64(processes)))
+	}
+	if s.Order = int(order) / s.Block * s.Block; s.Order == 0 {
+		return nil, fmt.Errorf("block %d: not one of them fits into %d %% of the memory: give a smaller one", s.Block, p.share.value)
+	}
+	return s, nil
+}
+
+// squarest is n as P x Q with P the largest divisor that is at most Q.
+func squarest(n int) (p, q int) {
+	for p = int(math.Sqrt(float64(n))); n%p != 0; p-- {
+	}
+	return p, n / p
+}
+
+func (p *HPL) Run(ctx context.Context, env *Env) (Outcome, error) {
+	local := &host.Local{}
+	cpus, err := p.cpus(local, env.Bed.CPUs)
+	if err != nil {
+		return Outcome{}, err
+	}
+	s, err := p.problem(len(cpus), local.Identify().Memory)
+	if err != nil {
+		return Outcome{}, err
+	}
+	// No board is as slow as 10 Mflop/s a process; and what swaps will not end.
+	slowest := time.Duration(2.0 / 3.0 * math.Pow(float64(s.Order), 3) / (10e6 * float64(len(cpus))) * 1e9)
+	return p.run(ctx, env, job{name: "hpcc", worker: s, limit: 5*time.Minute + slowest, together: true, rounds: hplRounds})
+}
+
+// A grid is P x Q processes.
+type grid struct {
+	text          string
+	rows, columns int // 0: as square as it can be
+}
+
+func (g *grid) String() string { return g.text }
+
+func (g *grid) Set(s string) error {
+	if s == "auto" {
+		*g = grid{text: s}
+		return nil
+	}
+	rows, columns, ok := strings.Cut(s, "x")
+	p, err := strconv.Atoi(rows)
+	q, err2 := strconv.Atoi(columns)
+	if !ok || err != nil || err2 != nil || p < 1 || q < 1 || p > mostCPUs || q > mostCPUs {
+		return fmt.Errorf("%q is neither auto nor rows and columns such as 2x4", s)
+	}
+	*g = grid{fmt.Sprintf("%dx%d", p, q), p, q}
+	return nil
+}
+
+var hplMetrics = slices.Concat(subject.HPLMetrics, workMetrics)
