@@ -5,6 +5,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ type Local struct {
 	Label string // "tester", "dut"
 	Root  fs.FS  // nil: the machine's own
 	Netns string // "": the process's own
+
+	Userland *Userland // whose programs Run and Start take; nil: the machine's own
 }
 
 // A Port is an interface of a host: plain data, because a backend must enter
@@ -78,11 +81,10 @@ func (l *Local) View(f func(root fs.FS) error) error {
 // program that is not installed is a *Missing with the package that has it.
 func (l *Local) Run(ctx context.Context, stdin string, argv ...string) ([]byte, error) {
 	var out, errw strings.Builder
-	path, err := lookup(argv[0])
+	cmd, err := l.Command(ctx, argv...)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, path, argv[1:]...)
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stdout, cmd.Stderr = &out, &errw
 	cmd.WaitDelay = time.Second
@@ -94,10 +96,25 @@ func (l *Local) Run(ctx context.Context, stdin string, argv ...string) ([]byte, 
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if l.Userland != nil {
+			if missing := l.Userland.lacks(cmd.ProcessState.ExitCode()); missing != nil {
+				return nil, missing
+			}
+		}
 		line, _, _ := strings.Cut(strings.TrimSpace(errw.String()), "\n")
 		return nil, fmt.Errorf("%s: %s (%w)", strings.Join(argv, " "), line, err)
 	}
 	return []byte(out.String()), nil
+}
+
+// Command is a program of the host's that is not started yet, and that ctx ends; it
+// does not enter the host's namespace. One that is not installed is a *Missing.
+func (l *Local) Command(ctx context.Context, argv ...string) (*exec.Cmd, error) {
+	path, args, err := l.resolve(argv)
+	if err != nil {
+		return nil, err
+	}
+	return exec.CommandContext(ctx, path, args...), nil
 }
 
 // packages says which Debian package has a program that is not named like it.
@@ -115,13 +132,33 @@ func lookup(name string) (string, error) {
 		path, err = exec.LookPath(dir + name) // an ordinary PATH lacks them
 	}
 	if err != nil {
-		pkg := packages[name]
-		if pkg == "" {
-			pkg = name
-		}
-		return "", &Missing{What: "the program " + name, Remedy: [][]string{{"apt-get", "install", "-y", pkg}}}
+		return "", &Missing{What: "the program " + name, Remedy: [][]string{{"apt-get", "install", "-y", packageOf(name)}}}
 	}
 	return path, nil
+}
+
+// packageOf is the Debian package that has a program.
+func packageOf(name string) string { return cmp.Or(packages[name], name) }
+
+// resolve is what is executed for argv: a path, and the arguments after the first.
+func (l *Local) resolve(argv []string) (path string, args []string, err error) {
+	if l.Userland != nil {
+		if argv, err = l.Userland.command(argv); err != nil {
+			return "", nil, err
+		}
+		return argv[0], argv[1:], nil
+	}
+	path, err = lookup(argv[0])
+	return path, argv[1:], err
+}
+
+// Has is the function Has for the host's programs.
+func (l *Local) Has(name string) error {
+	if l.Userland == nil {
+		return Has(name)
+	}
+	_, err := l.Userland.Lookup(name)
+	return err
 }
 
 // Has reports whether a program is installed: nil or a *Missing.

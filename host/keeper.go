@@ -27,11 +27,14 @@ const (
 )
 
 // KeepMain does the work of a keeper, or of an entry, where this process was started
-// as one (Local.Start), and then does not return. Every program that starts processes
+// as one (Local.Start), or becomes a program of a Userland, and then does not return. Every program that starts processes
 // calls it before anything else, from its main goroutine, tests in their TestMain: that
 // one has the main thread (internal/netns), with which a keeper's program dies, and
 // whose CPUs an entry's program inherits.
 func KeepMain() {
+	if len(os.Args) >= 4 && os.Args[1] == userlandWord {
+		os.Exit(userlandMain(os.Args[2:]))
+	}
 	if len(os.Args) != 2 {
 		return
 	}

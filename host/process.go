@@ -165,12 +165,12 @@ func MakeScratchIn(parent string) (string, error) {
 // Start starts c in the host's namespace. A program that is not installed is a
 // *Missing. The process must run KeepMain first thing. ctx is for the start alone.
 func (l *Local) Start(ctx context.Context, c Cmd) (*Process, error) {
-	path, err := lookup(c.Argv[0])
+	path, args, err := l.resolve(c.Argv)
 	if err != nil {
 		return nil, err
 	}
 	o := order{
-		Name: fmt.Sprintf("%s-%d", ownName(), trees.Add(1)), Argv: append([]string{path}, c.Argv[1:]...), Env: c.Env, Dir: c.Dir,
+		Name: fmt.Sprintf("%s-%d", ownName(), trees.Add(1)), Argv: append([]string{path}, args...), Env: c.Env, Dir: c.Dir,
 		CPUs: c.CPUs, Memory: c.Memory, Private: c.Private, Network: l.Netns == "", Scratch: c.Scratch,
 	}
 	if o.Env == nil {
@@ -195,7 +195,7 @@ func (l *Local) start(ctx context.Context, c Cmd, o order) (_ *Process, err erro
 		return nil, err
 	}
 	defer said.Close()
-	p := &Process{name: filepath.Base(o.Argv[0]), control: control, ended: make(chan struct{})}
+	p := &Process{name: filepath.Base(c.Argv[0]), control: control, ended: make(chan struct{})}
 	p.keeper = exec.Command("/proc/self/exe", keeperWord)
 	p.keeper.Stdin, p.keeper.Stdout, p.keeper.Stderr = c.Stdin, c.Stdout, c.Stderr
 	p.keeper.ExtraFiles = []*os.File{theirs, said}

@@ -30,6 +30,7 @@ func newCodec() Procedure {
 func (p *Codec) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`program` that encodes")
 	p.work.flags(fs)
+	p.userland.flag(fs)
 	fs.DurationVar(&p.length, "length", p.length, "how `long` the music is, in whole seconds; 0s: as preset says")
 }
 
@@ -69,7 +70,10 @@ func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if !ok {
 		return o, fmt.Errorf("subject %s does not encode", spec.Name)
 	}
-	local := &host.Local{}
+	local, err := p.userland.local(ctx)
+	if err != nil {
+		return o, err
+	}
 	if err := c.Check(ctx, local); err != nil {
 		return refused(ctx, err)
 	}

@@ -34,6 +34,7 @@ func newCPU() Procedure {
 func (p *CPU) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`program` that computes")
 	p.work.flags(fs)
+	p.userland.flag(fs)
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` a round lasts, in whole seconds, but of 7-zip, which makes one pass; 0s: as preset says")
 	fs.Var(&p.optimise, "optimise", "of dhrystone and whetstone: the compiler's `level`")
 	fs.Var(&p.dictionary, "dictionary", "of 7-zip: `size` of the dictionary as a power of 2")

@@ -31,6 +31,7 @@ func (p *Hash) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`program` that hashes")
 	fs.Var(&p.algorithm, "algorithm", "hash `function`")
 	p.work.flags(fs)
+	p.userland.flag(fs)
 	fs.Var(&p.size, "size", "`octets` that each copy hashes in a round, all of them zero")
 }
 

@@ -54,7 +54,7 @@ const (
 // sentence, and nothing of it is left. CPU time is counted from when the connection
 // stands, so that the programs' starts are no part of it.
 func (s stream) run(ctx context.Context) (got streamed, err error) {
-	if err := host.Has("iperf3"); err != nil {
+	if err := s.from.Host.Has("iperf3"); err != nil {
 		return got, err
 	}
 	limited, stop := context.WithTimeout(ctx, s.length+iperfAround)

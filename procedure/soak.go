@@ -158,7 +158,7 @@ func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	version, err := subject.StressVersion(ctx)
+	version, err := subject.StressVersion(ctx, &host.Local{})
 	if err != nil {
 		return o, err
 	}

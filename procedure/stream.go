@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
 )
@@ -28,6 +27,7 @@ type Stream struct {
 	length   time.Duration
 	trials   count
 	preset   choice
+	userland userland
 }
 
 var offOn = []string{"off", "on"}
@@ -39,7 +39,7 @@ const (
 
 func newStream() Procedure {
 	return &Stream{protocol: choice{"tcp", []string{"tcp", "udp"}}, offloads: choice{"off", offOn}, parallel: count{1, 1, mostParallel},
-		payload: count{streamPayload, 16, 65507}, trials: count{0, 0, 1000}, preset: choice{"quick", presets}}
+		payload: count{streamPayload, 16, 65507}, trials: count{0, 0, 1000}, preset: choice{"quick", presets}, userland: newUserland()}
 }
 
 // Flags implements Procedure.
@@ -51,6 +51,7 @@ func (p *Stream) Flags(fs *flag.FlagSet) {
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` a trial sends, in whole seconds; 0s: as preset says")
 	fs.Var(&p.trials, "trials", "how `often`; 0: as preset says")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
+	p.userland.flag(fs)
 }
 
 // streamEffort is how often a preset streams, and how long.
@@ -99,8 +100,13 @@ func (p *Stream) Estimate() (int, time.Duration) {
 
 // Run implements Procedure.
 func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+	local, err := p.userland.local(ctx)
+	if err != nil {
+		return o, err
+	}
+	env = p.userland.env(env, local)
 	bed := env.Bed
-	if err := host.Has("iperf3"); err != nil {
+	if err := bed.Gateways[0].Host.Has("iperf3"); err != nil {
 		return o, err
 	}
 	if err := bed.Offloads(p.offloads.value == "on"); err != nil {

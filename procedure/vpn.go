@@ -36,7 +36,8 @@ type VPN struct {
 	parallel   count
 	trials     count // of streams
 	handshakes count
-	frames     traffic // of it frame_size, preset and search
+	userland   userland // of what is a program
+	frames     traffic  // of it frame_size, preset and search
 }
 
 const (
@@ -50,7 +51,7 @@ func newVPN() Procedure {
 		tunnel:   choice{"wireguard", append([]string{noTunnel}, subject.TunnelNames()...)},
 		cipher:   choice{subject.DefaultCipher, append([]string{subject.DefaultCipher}, subject.TunnelCiphers()...)},
 		offloads: choice{"off", offOn}, kind: choice{both, []string{both, trafficTCP, trafficUDP}},
-		parallel: count{1, 1, mostParallel}, trials: count{0, 0, 1000}, handshakes: count{0, 0, 10_000}, frames: newTraffic([]string{"route"}),
+		parallel: count{1, 1, mostParallel}, trials: count{0, 0, 1000}, handshakes: count{0, 0, 10_000}, userland: newUserland(), frames: newTraffic([]string{"route"}),
 	}
 	p.frames.mix = mixFlag{frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
 	p.frames.search.values = append(p.frames.search.values, NoSearch)
@@ -66,6 +67,7 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.parallel, "parallel", "tcp: `connections` at once")
 	fs.Var(&p.trials, "trials", "tcp: how `often` a stream is sent, with the tunnel and without; 0: as preset says")
 	fs.Var(&p.handshakes, "handshakes", "tcp: how `often` a new session is made; 0: as preset says")
+	p.userland.flag(fs)
 	fs.Var(&p.frames.mix, "frame_size", "udp: `octets` with FCS of what goes into the tunnel, or a mix such as 64:7+594:4")
 	fs.Var(&p.frames.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.frames.search, "search", "udp: how the highest load without loss is found; preset: the search of the preset's name; none: it is not")
@@ -189,6 +191,11 @@ type vpnPoint struct {
 
 // Run implements Procedure.
 func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	local, err := p.userland.local(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	env = p.userland.env(env, local)
 	m := &vpnPoint{VPN: p, env: env, out: Outcome{Status: result.Passed}}
 	bed := env.Bed
 	if p.tunnel.value != noTunnel {
@@ -206,7 +213,7 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		err = errors.Join(err, m.down(ctx), bed.Direct(true), bed.Offloads(false))
 	}()
 	withIperf := p.tcp()
-	if lacks := host.Has("iperf3"); withIperf && lacks != nil {
+	if lacks := bed.Gateways[0].Host.Has("iperf3"); withIperf && lacks != nil {
 		if !p.udp() && m.tunnel == nil {
 			return m.out, lacks
 		}

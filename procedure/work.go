@@ -37,6 +37,7 @@ type work struct {
 	parallel parallel
 	coreType count
 	preset   choice
+	userland userland // whose programs work, where the procedure declares it
 }
 
 // A job is what is done.
@@ -63,7 +64,7 @@ type job struct {
 }
 
 func newWork() work {
-	return work{parallel: parallel{text: "1", n: 1}, coreType: count{0, 0, 15}, preset: choice{"quick", presets}}
+	return work{parallel: parallel{text: "1", n: 1}, coreType: count{0, 0, 15}, preset: choice{"quick", presets}, userland: newUserland()}
 }
 
 // flags declares the parameters that all such procedures have.
@@ -179,18 +180,23 @@ func (o *Outcome) without(invalid, rounds int) {
 
 // A session is a work whose program has proven itself.
 type session struct {
-	cpus []int
-	of   []result.Pair // what its figures are of
+	local *host.Local // with the userland that programs are of
+	cpus  []int
+	of    []result.Pair // what its figures are of
 }
 
 // begin checks and identifies j's program, and lets it prove itself. Where the outcome is
 // not passed there is nothing to measure.
 func (w *work) begin(ctx context.Context, env *Env, j job) (s session, o Outcome, err error) {
-	local := &host.Local{}
-	if err := j.worker.Check(ctx, local); err != nil {
+	local, err := w.userland.local(ctx)
+	if err == nil {
+		err = j.worker.Check(ctx, local)
+	}
+	if err != nil {
 		o, err = refused(ctx, err)
 		return s, o, err
 	}
+	s.local = local
 	if s.cpus, err = w.cpus(local, env.Bed.CPUs); err != nil {
 		return s, o, err
 	}
@@ -202,6 +208,7 @@ func (w *work) begin(ctx context.Context, env *Env, j job) (s session, o Outcome
 	for _, p := range of {
 		s.of = append(s.of, result.Pair{Key: p.Key, Value: strings.Join(strings.Fields(p.Value), "_")})
 	}
+	s.of = append(s.of, programsOf(local)...)
 	rec, err := env.Trial(ctx, s.config("known-answer"), func(ctx context.Context) (Outcome, error) {
 		if err := j.worker.Prove(ctx, local); err != nil {
 			return refused(ctx, err)
@@ -218,7 +225,7 @@ func (s *session) config(trial string, more ...result.Pair) []result.Pair {
 // round is the trial of round n, which is counted from 0; more tells it from others of the
 // same round.
 func (s *session) round(ctx context.Context, env *Env, j job, n int, more ...result.Pair) (result.Record, error) {
-	return env.Trial(ctx, s.config(strconv.Itoa(n+1), more...), func(ctx context.Context) (Outcome, error) { return j.round(ctx, s.cpus) })
+	return env.Trial(ctx, s.config(strconv.Itoa(n+1), more...), func(ctx context.Context) (Outcome, error) { return j.round(ctx, s.local, s.cpus) })
 }
 
 // A rounds is the figures of several rounds, in the order in which they came first.
@@ -257,7 +264,7 @@ func refused(ctx context.Context, err error) (Outcome, error) {
 }
 
 // round is a trial.
-func (j *job) round(ctx context.Context, cpus []int) (o Outcome, err error) {
+func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outcome, err error) {
 	places := [][]int{cpus}
 	if !j.together {
 		places = nil
@@ -277,7 +284,7 @@ func (j *job) round(ctx context.Context, cpus []int) (o Outcome, err error) {
 		o.Values = append(o.Values, value("loop_before_rps", v))
 	}
 	for _, on := range places {
-		r, err := j.worker.Start(ctx, subject.Env{CPUs: on})
+		r, err := j.worker.Start(ctx, subject.Env{Host: local, CPUs: on})
 		if err != nil {
 			return refused(ctx, err)
 		}

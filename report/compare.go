@@ -175,7 +175,7 @@ type sample struct {
 }
 
 // unsaid are in no run of a version without these parameters, and true of each.
-var unsaid = append([]result.Pair{{Key: "networks", Value: "1"}}, result.Alone...)
+var unsaid = append([]result.Pair{{Key: "networks", Value: "1"}, {Key: "userland", Value: "native"}}, result.Alone...)
 
 // stripped is what identifies r, without the settings to ignore.
 func stripped(r result.Record, ignore []string) string {

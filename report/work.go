@@ -59,7 +59,7 @@ type workTable struct {
 // workTables has a row for each such procedure.
 var workTables = []workTable{
 	{
-		procedure: "cpu", title: "Computing, on this machine's CPUs", keys: []string{"subject", "core_type", "duration", "optimise", "dictionary", "primes"}, leave: []string{"-", "0", "0s", "O2", "22", "10000"},
+		procedure: "cpu", title: "Computing, on this machine's CPUs", keys: []string{"subject", "core_type", "duration", "optimise", "dictionary", "primes", "userland"}, leave: []string{"-", "0", "0s", "O2", "22", "10000", "native"},
 		words: map[string]string{
 			"dhrystones_per_s": "Dhrystones", "dmips": "DMIPS", "whetstones_per_s": "Whetstone instructions", "compress_ips": "compression", "decompress_ips": "decompression",
 			"sysbench_events_per_s": "events", "bogo_ops_rate": "bogo operations",
@@ -68,12 +68,12 @@ var workTables = []workTable{
 		published: []publication{{source: "croce-pi4", box: "Pi 4", when: []result.Pair{{Key: "subject", Value: "dhrystone"}}, words: "Dhrystone under 32 and 64 bit"}},
 	},
 	{
-		procedure: "hash", title: "Hashing zeros from memory, on this machine's CPUs", keys: []string{"subject", "algorithm", "core_type", "size"}, leave: []string{"-", "-", "0", "2000000000"},
+		procedure: "hash", title: "Hashing zeros from memory, on this machine's CPUs", keys: []string{"subject", "algorithm", "core_type", "size", "userland"}, leave: []string{"-", "-", "0", "2000000000", "native"},
 		words: map[string]string{"hash_rate": "hashed"}, rates: []string{"hash_rate"},
 		published: []publication{{source: "croce-pi4", experiment: "sha1", metric: "file_size", when: []result.Pair{{Key: "algorithm", Value: "sha1"}}, words: "SHA-1 of %g GB of zeros in a file under 32 and 64 bit"}},
 	},
 	{
-		procedure: "memory", title: "Memory, by this machine's CPUs", keys: []string{"subject", "core_type", "size", "optimise"}, leave: []string{"-", "0", "0", "O3"},
+		procedure: "memory", title: "Memory, by this machine's CPUs", keys: []string{"subject", "core_type", "size", "optimise", "userland"}, leave: []string{"-", "0", "0", "O3", "native"},
 		words: map[string]string{
 			"memory_write_rate": "written", "memory_read_rate": "read", "memory_copy_rate": "copied", "memory_latency_s": "load, largest set", "cache_latency_s": "load, 4 KiB",
 			"stream_copy_rate": "STREAM copy", "stream_scale_rate": "STREAM scale", "stream_add_rate": "STREAM add", "stream_triad_rate": "STREAM triad",
@@ -86,7 +86,7 @@ var workTables = []workTable{
 		},
 	},
 	{
-		procedure: "codec", title: "Encoding music from and to memory, on this machine's CPUs", keys: []string{"subject", "core_type", "length"}, leave: []string{"-", "0", "0s"},
+		procedure: "codec", title: "Encoding music from and to memory, on this machine's CPUs", keys: []string{"subject", "core_type", "length", "userland"}, leave: []string{"-", "0", "0s", "native"},
 		words: map[string]string{"codec_speed": "times real time", "encode_s": "to encode", "encoded_bytes": "came out"},
 		rates: []string{"codec_speed"},
 		published: []publication{

@@ -28,7 +28,7 @@ const (
 
 // A Diagnosis is one line of doctor.
 type Diagnosis struct {
-	Group  string     `json:"group"` // privilege, program, kernel, backend, testbed, subject, machine, setting
+	Group  string     `json:"group"` // privilege, program, kernel, backend, testbed, subject, userland, machine, setting
 	Name   string     `json:"name"`
 	Answer Answer     `json:"answer"`
 	Detail string     `json:"detail,omitempty"`
@@ -66,6 +66,7 @@ func Doctor(ctx context.Context, c Catalogue) []Diagnosis {
 	out = append(out, doctorBackends(ctx, c)...)
 	out = append(out, doctorServices(ctx, c)...)
 	out = append(out, doctorSubjects(ctx)...)
+	out = append(out, doctorUserlands(ctx))
 	return append(out, doctorMachine()...)
 }
 
@@ -138,6 +139,11 @@ func doctorSubjects(ctx context.Context) (out []Diagnosis) {
 	return out
 }
 
+// doctorUserlands looks for programs of 32 bit beside the machine's own.
+func doctorUserlands(ctx context.Context) Diagnosis {
+	return diagnose("userland", subject.NarrowUserland, false, subject.CheckNarrow(ctx))
+}
+
 // Subjects are those that a set of Sets has, or the one of that name: all but those
 // that only their user can install.
 func Subjects(set string) (specs []subject.Spec) {
@@ -183,10 +189,11 @@ func Healthy(ds []Diagnosis) bool {
 }
 
 // Sets of what doctor --install supplies.
-var Sets = []string{"firewall", "all", "subjects"}
+var Sets = []string{"firewall", "all", "subjects", subject.WidthSet}
 
 // Remedies are the commands that supply what is missing of a set, each once: firewall
-// is what the main job needs, all is everything. Those of Subjects(set) are not among
+// is what the main job needs, width programs of 32 bit beside the machine's own, all is
+// everything but those. Those of Subjects(set) are not among
 // them: they install themselves (subject.Install).
 func Remedies(ds []Diagnosis, set string) (cmds [][]string, err error) {
 	if !oneOf(Sets, set) && len(Subjects(set)) == 0 {
@@ -194,7 +201,8 @@ func Remedies(ds []Diagnosis, set string) (cmds [][]string, err error) {
 	}
 	seen := map[string]bool{}
 	for _, d := range ds {
-		if d.Group == "subject" || set != "all" && (set != "firewall" || !d.Needed) {
+		wanted := set == "all" && d.Group != "userland" || set == "firewall" && d.Needed || set == subject.WidthSet && d.Group == "userland"
+		if d.Group == "subject" || !wanted {
 			continue
 		}
 		for _, r := range d.Remedy {

@@ -32,11 +32,12 @@ func TestRemedies(t *testing.T) {
 	ds := []Diagnosis{
 		diagnose("a", "a", true, errMissing), diagnose("a", "b", true, errMissing), diagnose("a", "c", true, nil),
 		diagnose("a", "d", false, &host.Missing{What: "x", Remedy: [][]string{{"apt-get", "install", "x"}}}),
+		diagnose("userland", "32-bit", false, &host.Missing{What: "y", Remedy: [][]string{{"apt-get", "install", "y"}, {"debootstrap"}, {"z"}}}),
 	}
 	if Healthy(ds) || !Healthy(ds[2:]) {
 		t.Error("only what is needed and missing makes a machine unhealthy")
 	}
-	for set, want := range map[string]int{"firewall": 1, "all": 2} {
+	for set, want := range map[string]int{"firewall": 1, "all": 2, "width": 3} {
 		if cmds, err := Remedies(ds, set); err != nil || len(cmds) != want {
 			t.Errorf("%s: %v %v", set, cmds, err)
 		}

@@ -13,7 +13,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -59,8 +58,8 @@ func codecs() (specs []Spec) {
 func (c *Codec) Flags(*flag.FlagSet) {}
 
 // Check implements Subject.
-func (c *Codec) Check(context.Context, *host.Local) error {
-	return cmp.Or(host.Has(c.of.encode[0]), host.Has(c.of.decode[0]))
+func (c *Codec) Check(_ context.Context, h *host.Local) error {
+	return cmp.Or(h.Has(c.of.encode[0]), h.Has(c.of.decode[0]))
 }
 
 // Identify implements Worker.
@@ -74,7 +73,7 @@ func (c *Codec) Identify(ctx context.Context, h *host.Local) ([]result.Pair, err
 const proveMusic = 2 * time.Second
 
 // Prove implements Worker: some music decodes to its length again.
-func (c *Codec) Prove(ctx context.Context, _ *host.Local) error {
+func (c *Codec) Prove(ctx context.Context, h *host.Local) error {
 	m, err := NewMusic(proveMusic)
 	if err != nil {
 		return err
@@ -89,17 +88,20 @@ func (c *Codec) Prove(ctx context.Context, _ *host.Local) error {
 	if err != nil {
 		return err
 	}
-	if err := recode(ctx, in, out, c.of.encode); err != nil {
+	if err := recode(ctx, h, in, out, c.of.encode); err != nil {
 		return err
 	}
-	_, err = c.decode(ctx, m, out)
+	_, err = c.decode(ctx, h, m, out)
 	return err
 }
 
 // recode runs a command from one to the other.
-func recode(ctx context.Context, in *os.File, out io.Writer, argv []string) error {
+func recode(ctx context.Context, h *host.Local, in *os.File, out io.Writer, argv []string) error {
 	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd, err := h.Command(ctx, argv...)
+	if err != nil {
+		return err
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &said
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.WaitDelay = time.Second
@@ -122,7 +124,7 @@ const lossySlack = 50 * time.Millisecond
 const louder = 1.25
 
 // decode compares what was encoded with the music, and returns its size.
-func (c *Codec) decode(ctx context.Context, m *Music, encoded *os.File) (size int64, err error) {
+func (c *Codec) decode(ctx context.Context, h *host.Local, m *Music, encoded *os.File) (size int64, err error) {
 	st, err := encoded.Stat()
 	if err != nil {
 		return 0, err
@@ -135,7 +137,7 @@ func (c *Codec) decode(ctx context.Context, m *Music, encoded *os.File) (size in
 	ctx, cancel := context.WithTimeout(ctx, decodePatience)
 	defer cancel()
 	got := heard{hash: sha256.New()}
-	if err := recode(ctx, in, &got, c.of.decode); err != nil {
+	if err := recode(ctx, h, in, &got, c.of.decode); err != nil {
 		return 0, fmt.Errorf("decode it: %w", err)
 	}
 	return st.Size(), c.compare(m, &got)
@@ -181,7 +183,7 @@ func (c *Codec) Start(ctx context.Context, e Env) (Running, error) {
 		Name: c.of.name, Argv: c.of.encode, Stdin: from, Stdout: to,
 		Read: func(w Worked) ([]result.Value, error) {
 			defer out.Close()
-			size, err := c.decode(ctx, c.Music, out)
+			size, err := c.decode(ctx, e.host(), c.Music, out)
 			if err != nil {
 				return nil, err
 			}

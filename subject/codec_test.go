@@ -148,7 +148,7 @@ func TestCodecIsChecked(t *testing.T) {
 		{lossy, "echo it broke >&2; exit 3", `it said "it broke"`},
 	} {
 		c.codec.of.decode = []string{"sh", "-c", c.script}
-		size, err := c.codec.decode(t.Context(), m, m.file)
+		size, err := c.codec.decode(t.Context(), &host.Local{}, m, m.file)
 		if c.want == "" && (err != nil || size != 176444) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %d octets, %v, want %q", c.script, size, err, c.want)
 		}
@@ -162,7 +162,7 @@ func TestCodecIsChecked(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	var missing *host.Missing
 	for _, spec := range codecs() {
-		if err := spec.New().(*Codec).Check(t.Context(), nil); !errors.As(err, &missing) || len(missing.Remedy) == 0 {
+		if err := spec.New().(*Codec).Check(t.Context(), &host.Local{}); !errors.As(err, &missing) || len(missing.Remedy) == 0 {
 			t.Errorf("%s: %v", spec.Name, err)
 		}
 	}

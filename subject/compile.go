@@ -29,24 +29,24 @@ type madeHere struct {
 
 // compiler is how it calls itself: "gcc (Debian 12.2.0-14) 12.2.0"; a *host.Missing
 // where there is none.
-func (c madeHere) compiler(ctx context.Context) (string, error) {
-	if err := host.Has("cc"); err != nil {
-		return "", &host.Missing{What: "a C compiler, which makes " + c.name, Remedy: [][]string{{"apt-get", "install", "-y", "gcc", "libc6-dev"}}}
+func (c madeHere) compiler(ctx context.Context, h *host.Local) (string, error) {
+	if err := h.Has("cc"); err != nil {
+		return "", &host.Missing{What: "a C compiler, which makes " + c.name, Remedy: [][]string{inUserland(h, "apt-get", "install", "-y", "gcc", "libc6-dev")}}
 	}
-	out, err := within(ctx, versionPatience, "", "cc", "--version")
+	out, err := within(ctx, h, versionPatience, "", "cc", "--version")
 	first, _, _ := strings.Cut(string(out), "\n")
 	return strings.TrimSpace(first), err
 }
 
 // identify is what a figure of it is of.
-func (c madeHere) identify(ctx context.Context) ([]result.Pair, error) {
-	compiler, err := c.compiler(ctx)
+func (c madeHere) identify(ctx context.Context, h *host.Local) ([]result.Pair, error) {
+	compiler, err := c.compiler(ctx, h)
 	return []result.Pair{{Key: "compiler", Value: compiler}, {Key: "flags", Value: strings.Join(slices.Concat(c.flags, c.libs), " ")}}, err
 }
 
 // program is the compiled program's path.
-func (c madeHere) program(ctx context.Context) (program string, err error) {
-	compiler, err := c.compiler(ctx)
+func (c madeHere) program(ctx context.Context, h *host.Local) (program string, err error) {
+	compiler, err := c.compiler(ctx, h)
 	if err != nil {
 		return "", err
 	}
@@ -59,6 +59,9 @@ func (c madeHere) program(ctx context.Context) (program string, err error) {
 		text += embedded(s)
 	}
 	program = filepath.Join(dir, c.name+"-"+digest(text))
+	if h.Userland != nil {
+		program += "-" + h.Userland.Name
+	}
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
@@ -81,9 +84,9 @@ func (c madeHere) program(ctx context.Context) (program string, err error) {
 			argv = append(argv, file)
 		}
 	}
-	if _, err := within(ctx, time.Minute, "", append(argv, c.libs...)...); err != nil {
+	if _, err := within(ctx, h, time.Minute, "", append(argv, c.libs...)...); err != nil {
 		if strings.Contains(err.Error(), "stdio.h") || strings.Contains(err.Error(), "crt1.o") {
-			return "", &host.Missing{What: "the C library's headers, which " + c.name + " is made with", Remedy: [][]string{{"apt-get", "install", "-y", "libc6-dev"}}}
+			return "", &host.Missing{What: "the C library's headers, which " + c.name + " is made with", Remedy: [][]string{inUserland(h, "apt-get", "install", "-y", "libc6-dev")}}
 		}
 		return "", fmt.Errorf("compile %s: %w", c.name, err)
 	}

@@ -125,18 +125,18 @@ func TestSyntheticIsCompiledHere(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 	var missing *host.Missing
 	s := newSynthetic(dhrystone)
-	if err := s.Check(t.Context(), nil); errors.As(err, &missing) {
+	if err := s.Check(t.Context(), &host.Local{}); errors.As(err, &missing) {
 		t.Skip(missing)
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	two, _ := s.made().program(t.Context())
+	two, _ := s.made().program(t.Context(), &host.Local{})
 	s.Optimise = "O0"
-	none, err := s.made().program(t.Context())
+	none, err := s.made().program(t.Context(), &host.Local{})
 	if err != nil || none == two {
 		t.Errorf("%s and %s, %v", none, two, err)
 	}
-	of, _ := s.Identify(t.Context(), nil)
+	of, _ := s.Identify(t.Context(), &host.Local{})
 	if result.Get(of, "flags") != "-O0" || result.Get(of, "compiler") == "" {
 		t.Errorf("%v", of)
 	}
@@ -145,12 +145,12 @@ func TestSyntheticIsCompiledHere(t *testing.T) {
 		t.Errorf("the store has %v", left)
 	}
 	s.Optimise = "O9"
-	if err := s.Check(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "O0, O1, O2, O3") {
+	if err := s.Check(t.Context(), &host.Local{}); err == nil || !strings.Contains(err.Error(), "O0, O1, O2, O3") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
 	s.Optimise = "O2"
-	if err := s.Check(t.Context(), nil); !errors.As(err, &missing) || !strings.Contains(err.Error(), "apt-get install -y gcc") {
+	if err := s.Check(t.Context(), &host.Local{}); !errors.As(err, &missing) || !strings.Contains(err.Error(), "apt-get install -y gcc") {
 		t.Errorf("without a compiler: %v", err)
 	}
 }

@@ -101,14 +101,14 @@ func (d *Digest) Flags(fs *flag.FlagSet) {
 }
 
 // Check implements Subject.
-func (d *Digest) Check(context.Context, *host.Local) error {
+func (d *Digest) Check(_ context.Context, h *host.Local) error {
 	if !slices.Contains(DigestAlgorithms(), d.Algorithm) {
 		return fmt.Errorf("algorithm %q: want one of %s", d.Algorithm, strings.Join(DigestAlgorithms(), ", "))
 	}
 	if d.Size < 1 {
 		return fmt.Errorf("size %d: want 1 octet at least", d.Size)
 	}
-	return host.Has(d.of.argv(d.Algorithm)[0])
+	return h.Has(d.of.argv(d.Algorithm)[0])
 }
 
 // Identify implements Worker.

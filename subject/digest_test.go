@@ -86,7 +86,7 @@ func TestDigestIsCompared(t *testing.T) {
 		}
 	}
 	d.Algorithm = "md5"
-	if err := d.Check(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "sha1, sha256, blake2b") {
+	if err := d.Check(t.Context(), &host.Local{}); err == nil || !strings.Contains(err.Error(), "sha1, sha256, blake2b") {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
 )
 
 // A disk keeper is this binary once more. It removes a Disk, and a Volume that lies on
@@ -74,7 +76,7 @@ func releaseDisk(name string) error {
 		if err != nil || !strings.HasPrefix(volume, volumePrefix) {
 			continue
 		}
-		_, err = within(context.Background(), cryptsetupPatience, "", cryptsetupProgram, "close", "--deferred", volume)
+		_, err = within(context.Background(), &host.Local{}, cryptsetupPatience, "", cryptsetupProgram, "close", "--deferred", volume)
 		errs = append(errs, err)
 	}
 	if n, ok := strings.CutPrefix(name, "zram"); ok {

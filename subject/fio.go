@@ -47,7 +47,7 @@ const fioProgram = "fio"
 // FioVersion is that of the fio that is installed: "fio-3.33". Its error may be a
 // *host.Missing.
 func FioVersion(ctx context.Context) (string, error) {
-	out, err := within(ctx, versionPatience, "", fioProgram, "--version")
+	out, err := within(ctx, &host.Local{}, versionPatience, "", fioProgram, "--version")
 	return strings.TrimSpace(string(out)), err
 }
 

@@ -48,7 +48,7 @@ func CryptsetupVersion(ctx context.Context) (string, error) {
 		}
 		return "", err
 	}
-	out, err := within(ctx, versionPatience, "", cryptsetupProgram, "--version")
+	out, err := within(ctx, &host.Local{}, versionPatience, "", cryptsetupProgram, "--version")
 	f := strings.Fields(string(out))
 	if err != nil || len(f) < 2 {
 		return "", errors.Join(err, fmt.Errorf("cryptsetup --version says %q", out))
@@ -63,7 +63,7 @@ func HasMapper(ctx context.Context) error {
 		return nil
 	}
 	if host.Has("modprobe") == nil {
-		if _, err := within(ctx, versionPatience, "", "modprobe", "dm_crypt"); err == nil {
+		if _, err := within(ctx, &host.Local{}, versionPatience, "", "modprobe", "dm_crypt"); err == nil {
 			return nil
 		}
 	}
@@ -90,20 +90,20 @@ func OpenLUKS2(ctx context.Context, device, cipher string, keyBits int) (_ *Volu
 	const phrase = "measured, not secret" // opens a volume that holds random octets
 	// Deriving the key from the phrase is made cheap: it is not measured. --master-key-file
 	// is what later versions call --volume-key-file, and read as well.
-	_, err = within(ctx, cryptsetupPatience, phrase, cryptsetupProgram, "luksFormat", "--batch-mode", "--type", "luks2", "--cipher", cipher, "--key-size", strconv.Itoa(keyBits),
+	_, err = within(ctx, &host.Local{}, cryptsetupPatience, phrase, cryptsetupProgram, "luksFormat", "--batch-mode", "--type", "luks2", "--cipher", cipher, "--key-size", strconv.Itoa(keyBits),
 		"--master-key-file", keyFile, "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--sector-size", strconv.Itoa(SectorSize),
 		"--offset", strconv.Itoa(DataOffset/512), "--luks2-metadata-size", "16k", "--luks2-keyslots-size", "1m", "--key-file", "-", device)
 	if err != nil {
 		return nil, fmt.Errorf("format %s as LUKS2 with %s and a key of %d bits: %w", device, cipher, keyBits, err)
 	}
 	name := volumePrefix + hex.EncodeToString(key[:6])
-	if _, err = within(ctx, cryptsetupPatience, phrase, cryptsetupProgram, "open", "--type", "luks2", "--key-file", "-", device, name); err != nil {
+	if _, err = within(ctx, &host.Local{}, cryptsetupPatience, phrase, cryptsetupProgram, "open", "--type", "luks2", "--key-file", "-", device, name); err != nil {
 		return nil, fmt.Errorf("open the LUKS2 volume with %s: %w", cipher, err)
 	}
 	v := &Volume{Path: "/dev/mapper/" + name, Key: key}
 	defer func() {
 		if err != nil {
-			_, cerr := within(context.WithoutCancel(ctx), cryptsetupPatience, "", cryptsetupProgram, "close", name)
+			_, cerr := within(context.WithoutCancel(ctx), &host.Local{}, cryptsetupPatience, "", cryptsetupProgram, "close", name)
 			err = errors.Join(err, cerr)
 		}
 	}()
@@ -119,7 +119,7 @@ func OpenLUKS2(ctx context.Context, device, cipher string, keyBits int) (_ *Volu
 	}
 	// Without udev the name goes at once, and the kernel's own does not.
 	v.Path = "/dev/dm-" + strconv.Itoa(int(unix.Minor(uint64(stat.Rdev))))
-	if _, err = within(ctx, cryptsetupPatience, "", cryptsetupProgram, "close", "--deferred", name); err != nil {
+	if _, err = within(ctx, &host.Local{}, cryptsetupPatience, "", cryptsetupProgram, "close", "--deferred", name); err != nil {
 		return nil, errors.Join(fmt.Errorf("have the kernel remove %s at its last close: %w", v.Path, err), v.held.Close())
 	}
 	return v, nil

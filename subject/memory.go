@@ -88,7 +88,7 @@ func (m *Memory) Check(ctx context.Context, h *host.Local) error {
 	if m.Size < LeastMemory {
 		return fmt.Errorf("size %d: want %d octets at least for each copy", m.Size, LeastMemory)
 	}
-	program, err := m.made().program(ctx)
+	program, err := m.made().program(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -143,11 +143,11 @@ func (m *Memory) asked() string {
 
 // Identify implements Worker.
 func (m *Memory) Identify(ctx context.Context, h *host.Local) ([]result.Pair, error) {
-	of, err := m.made().identify(ctx)
+	of, err := m.made().identify(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	program, err := m.made().program(ctx)
+	program, err := m.made().program(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ const proveSize = 256 << 10
 
 // Prove implements Worker: the same as when it is timed, over little memory.
 func (m *Memory) Prove(ctx context.Context, h *host.Local) error {
-	program, err := m.made().program(ctx)
+	program, err := m.made().program(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (m *Memory) read(text string, size int64) ([]result.Value, error) {
 
 // Start implements Subject.
 func (m *Memory) Start(ctx context.Context, e Env) (Running, error) {
-	program, err := m.made().program(ctx)
+	program, err := m.made().program(ctx, e.host())
 	if err != nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func TestMemoryThatCannotBeHad(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var missing *host.Missing
 	m := memoryOf(t, "memory-bandwidth")
-	_, err := m.made().program(t.Context())
+	_, err := m.made().program(t.Context(), &host.Local{})
 	if errors.As(err, &missing) {
 		t.Skip(missing)
 	} else if err != nil {
@@ -169,7 +169,7 @@ func TestMemoryThatCannotBeHad(t *testing.T) {
 		t.Errorf("too little: %v", err)
 	}
 	shell := func(m *Memory, limit string, more ...string) (string, error) {
-		program, err := m.made().program(t.Context())
+		program, err := m.made().program(t.Context(), &host.Local{})
 		if err != nil {
 			return "", err
 		}

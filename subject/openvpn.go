@@ -30,7 +30,7 @@ import (
 // enciphered by an AEAD cipher in the program.
 var openVPN = tunnelKind{
 	name: "openvpn", doc: "OpenVPN over TLS, packets enciphered in the program", ciphers: openVPNCiphers,
-	check: func(context.Context, *host.Local, string) error { return errors.Join(host.Has("openvpn"), hasTun()) },
+	check: func(_ context.Context, h *host.Local, _ string) error { return errors.Join(h.Has("openvpn"), hasTun()) },
 	open:  func(ctx context.Context, r *Tunneling) error { return openOpenVPN(ctx, r, false) },
 }
 
@@ -49,7 +49,7 @@ var dcoKinds = []string{"ovpn-dco", "ovpn"}
 
 // checkDCO makes a device of such a kind and takes it away.
 func checkDCO(_ context.Context, h *host.Local, _ string) error {
-	if err := host.Has("openvpn"); err != nil {
+	if err := h.Has("openvpn"); err != nil {
 		return err
 	}
 	var made bool
@@ -83,7 +83,7 @@ func openOpenVPN(ctx context.Context, r *Tunneling, offload bool) (err error) {
 			return err
 		}
 	}
-	r.Driver = openVPNVersion(ctx)
+	r.Driver = openVPNVersion(ctx, r.ends[0].Host)
 	if offload {
 		r.Driver += ", data channel in the kernel"
 	}
@@ -205,9 +205,9 @@ func (c certificate) write(dir string, end int) error {
 }
 
 // openVPNVersion is "OpenVPN 2.6.14, OpenSSL 3.0.22": what enciphers is the library.
-func openVPNVersion(ctx context.Context) string {
+func openVPNVersion(ctx context.Context, h *host.Local) string {
 	version, library := "OpenVPN of an unknown version", ""
-	out, _ := within(ctx, versionPatience, "", "openvpn", "--version") // else its version is not known
+	out, _ := within(ctx, h, versionPatience, "", "openvpn", "--version") // else its version is not known
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
 		if len(f) > 1 && f[0] == "OpenVPN" {

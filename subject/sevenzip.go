@@ -4,11 +4,8 @@ package subject
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -34,11 +31,11 @@ func (s *SevenZip) Flags(fs *flag.FlagSet) {
 }
 
 // Check implements Subject.
-func (s *SevenZip) Check(context.Context, *host.Local) error {
+func (s *SevenZip) Check(_ context.Context, h *host.Local) error {
 	if s.Dictionary < 18 || s.Dictionary > 28 {
 		return fmt.Errorf("dictionary %d: want 18 to 28", s.Dictionary)
 	}
-	return host.Has(sevenZipProgram)
+	return h.Has(sevenZipProgram)
 }
 
 var sevenZipSays = regexp.MustCompile(`7-Zip[^:]*? ([0-9]+\.[0-9]+) \((\w+)\)`)
@@ -57,27 +54,18 @@ func (s *SevenZip) Identify(ctx context.Context, h *host.Local) ([]result.Pair, 
 }
 
 // Prove implements Worker: what it compressed it gives back.
-func (s *SevenZip) Prove(ctx context.Context, _ *host.Local) (err error) {
-	dir, err := host.MakeScratch()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func (s *SevenZip) Prove(ctx context.Context, h *host.Local) error {
 	var text strings.Builder
 	for i := range 20_000 {
 		fmt.Fprintf(&text, "%d of 20000\n", i*i)
 	}
-	pack := exec.CommandContext(ctx, sevenZipProgram, "a", "-txz", "-m0=lzma2", "-mx=5", "-si", "-so", "-bd", "x.xz")
-	pack.Dir, pack.Stdin = dir, strings.NewReader(text.String())
-	packed, err := pack.Output()
+	packed, err := h.Run(ctx, text.String(), sevenZipProgram, "a", "-txz", "-m0=lzma2", "-mx=5", "-si", "-so", "-bd", "x.xz")
 	if err != nil {
-		return fmt.Errorf("%s a: %w", sevenZipProgram, err)
+		return err
 	}
-	unpack := exec.CommandContext(ctx, sevenZipProgram, "x", "-txz", "-si", "-so", "-bd")
-	unpack.Dir, unpack.Stdin = dir, strings.NewReader(string(packed))
-	got, err := unpack.Output()
+	got, err := h.Run(ctx, string(packed), sevenZipProgram, "x", "-txz", "-si", "-so", "-bd")
 	if err != nil {
-		return fmt.Errorf("%s x: %w", sevenZipProgram, err)
+		return err
 	}
 	if len(packed) >= text.Len() || string(got) != text.String() {
 		return fmt.Errorf("%s made %d octets of %d, and of them something else than they were", sevenZipProgram, len(packed), text.Len())

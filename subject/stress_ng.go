@@ -45,14 +45,14 @@ func (s *Stress) Flags(fs *flag.FlagSet) {
 }
 
 // Check implements Subject.
-func (s *Stress) Check(_ context.Context, _ *host.Local) error {
+func (s *Stress) Check(_ context.Context, h *host.Local) error {
 	if strings.Trim(s.Stressor, stressorLetters) != "" || s.Stressor == "" {
 		return fmt.Errorf("stressor %q: a name is of small letters, digits and hyphens", s.Stressor)
 	}
 	if s.Workers < 0 || s.Workers > 4096 || s.For < 0 {
 		return fmt.Errorf("stressor %s: %d workers for %v is out of range", s.Stressor, s.Workers, s.For)
 	}
-	return host.Has(stressProgram)
+	return h.Has(stressProgram)
 }
 
 const stressorLetters = "abcdefghijklmnopqrstuvwxyz0123456789-"

@@ -215,9 +215,9 @@ func stressValues(figures string) (vs []result.Value, ops float64) {
 	return vs, ops
 }
 
-// StressVersion is that of the stress-ng that is installed: "0.15.06".
-func StressVersion(ctx context.Context) (string, error) {
-	out, err := (&host.Local{}).Run(ctx, "", stressProgram, "--version")
+// StressVersion is that of the stress-ng that is installed on h: "0.15.06".
+func StressVersion(ctx context.Context, h *host.Local) (string, error) {
+	out, err := h.Run(ctx, "", stressProgram, "--version")
 	if err != nil {
 		return "", err
 	}

@@ -187,7 +187,7 @@ func TestStressors(t *testing.T) {
 	if _, err := Stressors(t.Context(), "no-such-class"); err == nil || !strings.Contains(err.Error(), "cpu") {
 		t.Errorf("no-such-class: %v", err)
 	}
-	if v, err := StressVersion(t.Context()); err != nil || strings.Count(v, ".") < 1 {
+	if v, err := StressVersion(t.Context(), &host.Local{}); err != nil || strings.Count(v, ".") < 1 {
 		t.Errorf("version %q, %v", v, err)
 	}
 }

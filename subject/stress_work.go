@@ -35,8 +35,8 @@ func (s *StressWork) Check(ctx context.Context, h *host.Local) error {
 }
 
 // Identify implements Worker.
-func (s *StressWork) Identify(ctx context.Context, _ *host.Local) ([]result.Pair, error) {
-	v, err := StressVersion(ctx)
+func (s *StressWork) Identify(ctx context.Context, h *host.Local) ([]result.Pair, error) {
+	v, err := StressVersion(ctx, h)
 	return []result.Pair{{Key: "stress_ng", Value: v}}, err
 }
 

@@ -54,25 +54,25 @@ func (s *Synthetic) made() madeHere {
 }
 
 // Check implements Subject. It compiles.
-func (s *Synthetic) Check(ctx context.Context, _ *host.Local) error {
+func (s *Synthetic) Check(ctx context.Context, h *host.Local) error {
 	if !slices.Contains(OptimiseLevels(), s.Optimise) {
 		return fmt.Errorf("optimise %q: want one of %s", s.Optimise, strings.Join(OptimiseLevels(), ", "))
 	}
 	if s.For <= 0 || s.For > time.Hour {
 		return fmt.Errorf("%s for %v: want up to 1h", s.of.name, s.For)
 	}
-	_, err := s.made().program(ctx)
+	_, err := s.made().program(ctx, h)
 	return err
 }
 
 // Identify implements Worker.
-func (s *Synthetic) Identify(ctx context.Context, _ *host.Local) ([]result.Pair, error) {
-	return s.made().identify(ctx)
+func (s *Synthetic) Identify(ctx context.Context, h *host.Local) ([]result.Pair, error) {
+	return s.made().identify(ctx, h)
 }
 
 // Prove implements Worker: the variables hold the published values.
 func (s *Synthetic) Prove(ctx context.Context, h *host.Local) error {
-	program, err := s.made().program(ctx)
+	program, err := s.made().program(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (s *Synthetic) read(text string) ([]result.Value, error) {
 
 // Start implements Subject.
 func (s *Synthetic) Start(ctx context.Context, e Env) (Running, error) {
-	program, err := s.made().program(ctx)
+	program, err := s.made().program(ctx, e.host())
 	if err != nil {
 		return nil, err
 	}

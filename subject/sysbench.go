@@ -34,14 +34,14 @@ func (s *Sysbench) Flags(fs *flag.FlagSet) {
 }
 
 // Check implements Subject.
-func (s *Sysbench) Check(context.Context, *host.Local) error {
+func (s *Sysbench) Check(_ context.Context, h *host.Local) error {
 	if s.For < time.Second || s.For%time.Second != 0 || s.For > time.Hour {
 		return fmt.Errorf("sysbench for %v: want whole seconds up to 1h", s.For)
 	}
 	if s.Primes < 3 || s.Primes > 1_000_000 {
 		return fmt.Errorf("primes %d: want 3 to 1000000", s.Primes)
 	}
-	return host.Has(sysbenchProgram)
+	return h.Has(sysbenchProgram)
 }
 
 // Identify implements Worker.

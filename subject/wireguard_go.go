@@ -21,8 +21,8 @@ import (
 // program's own, so that a killed one leaves none.
 var wireguardGo = tunnelKind{
 	name: "wireguard-go", doc: "WireGuard as a program: stands in where the kernel has none", ciphers: wireguard.ciphers,
-	check: func(context.Context, *host.Local, string) error {
-		return errors.Join(host.Has("wireguard-go"), hasTun())
+	check: func(_ context.Context, h *host.Local, _ string) error {
+		return errors.Join(h.Has("wireguard-go"), hasTun())
 	},
 	open: openWireGuardGo,
 }
@@ -43,7 +43,7 @@ func openWireGuardGo(ctx context.Context, r *Tunneling) error {
 	if err != nil {
 		return err
 	}
-	r.Driver = "wireguard-go " + wireGuardGoVersion(ctx)
+	r.Driver = "wireguard-go " + wireGuardGoVersion(ctx, r.ends[0].Host)
 	r.begun = time.Now()
 	for i, e := range r.ends {
 		// Without the variable it would refuse where the kernel may have WireGuard.
@@ -138,8 +138,8 @@ func converse(conn net.Conn, words []string) error {
 }
 
 // wireGuardGoVersion is the last word of the first line that it says of itself.
-func wireGuardGoVersion(ctx context.Context) string {
-	out, _ := within(ctx, versionPatience, "", "wireguard-go", "--version") // else it is not known
+func wireGuardGoVersion(ctx context.Context, h *host.Local) string {
+	out, _ := within(ctx, h, versionPatience, "", "wireguard-go", "--version") // else it is not known
 	first, _, _ := strings.Cut(string(out), "\n")
 	f := strings.Fields(first)
 	if len(f) == 0 {

@@ -18,10 +18,10 @@ const (
 
 // within is a program's standard output. One that has not ended within patience is
 // killed, and is an error that says so; one that is not installed is a *host.Missing.
-func within(ctx context.Context, patience time.Duration, stdin string, argv ...string) ([]byte, error) {
+func within(ctx context.Context, h *host.Local, patience time.Duration, stdin string, argv ...string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	out, err := (&host.Local{}).Run(limited, stdin, argv...)
+	out, err := h.Run(limited, stdin, argv...)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%s hung: it did not end within %v and was killed", strings.Join(argv, " "), patience)
 	}

@@ -5,6 +5,7 @@ package subject
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -80,7 +81,15 @@ func (p Command) Start(ctx context.Context, e Env) (_ *Working, err error) {
 			err = errors.Join(err, os.RemoveAll(p.Dir))
 		}
 	}()
-	if err := host.Has(p.Argv[0]); err != nil {
+	// The gate is this machine's in any case: it starts the userland's program.
+	outside := *e.host()
+	userland := outside.Userland
+	if err := outside.Has(p.Argv[0]); err != nil {
+		return nil, err
+	}
+	outside.Userland = nil
+	text, err := json.Marshal(userland)
+	if err != nil {
 		return nil, err
 	}
 	self, err := os.Executable()
@@ -89,7 +98,7 @@ func (p Command) Start(ctx context.Context, e Env) (_ *Working, err error) {
 	}
 	w := &Working{program: p}
 	c := host.Cmd{
-		Argv: append([]string{self, gateWord}, p.Argv...), Env: append(append(os.Environ(), "LC_ALL=C"), p.Env...), Dir: p.Dir,
+		Argv: append([]string{self, gateWord, string(text)}, p.Argv...), Env: append(append(os.Environ(), "LC_ALL=C"), p.Env...), Dir: p.Dir,
 		Stdout: &w.stdout, CPUs: e.CPUs, Memory: p.Memory,
 	}
 	c.Stderr = &lines{take: w.take}
@@ -102,7 +111,7 @@ func (p Command) Start(ctx context.Context, e Env) (_ *Working, err error) {
 	if p.Dir != "" {
 		c.Scratch = []string{p.Dir}
 	}
-	w.process, err = e.host().Start(ctx, c)
+	w.process, err = outside.Start(ctx, c)
 	return w, err
 }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"strings"
+
+	"boxdyno/host"
+	"boxdyno/result"
+	"boxdyno/subject"
+)
+
+// A userland is whose programs a procedure lets work.
+type userland struct{ choice }
+
+func newUserland() userland {
+	return userland{choice{subject.NativeUserland, subject.Userlands()}}
+}
+
+// flag declares the parameter.
+func (u *userland) flag(fs *flag.FlagSet) {
+	fs.Var(&u.choice, "userland", "whose programs work: native: the machine's; 32-bit: those of 32 bit beside a kernel of 64")
+}
+
+// local is this machine with the userland's programs.
+func (u *userland) local(ctx context.Context) (*host.Local, error) {
+	of, err := subject.UserlandNamed(ctx, u.value)
+	return &host.Local{Userland: of}, err
+}
+
+// programsOf names the userland's programs, for trials; nothing of the machine's own.
+func programsOf(local *host.Local) []result.Pair {
+	if local.Userland == nil {
+		return nil
+	}
+	return []result.Pair{{Key: "programs", Value: strings.Join(strings.Fields(local.Userland.Programs()), "_")}}
+}
+
+// env is e with the userland's programs at its gateways, and their name in every trial.
+func (u *userland) env(e *Env, local *host.Local) *Env {
+	if local.Userland == nil {
+		return e
+	}
+	in, bed := *e, *e.Bed
+	bed.Gateways = slices.Clone(bed.Gateways)
+	for i, g := range bed.Gateways {
+		at := *g.Host
+		at.Userland = local.Userland
+		bed.Gateways[i].Host = &at
+	}
+	in.Bed = &bed
+	in.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		return e.Trial(ctx, slices.Concat(cfg, programsOf(local)), f)
+	}
+	return &in
+}
