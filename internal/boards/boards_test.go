@@ -178,14 +178,85 @@ func TestStorageChecks(t *testing.T) {
 	}
 	c := &checker{w: io.Discard}
 	c.storage(ran{Outcome: job.Outcome{Exit: 3}, stderr: []byte("missing the program fio")})
-	c.unitTest(ran{stdout: []byte("--- SKIP: TestLUKS2 (0.00s)\n needs root\nPASS")})
-	if c.skipped != 2 || c.failed != 0 {
+	if c.skipped != 1 || c.failed != 0 {
 		t.Errorf("what is missing: %+v", c)
 	}
-	c.unitTest(ran{stdout: []byte("testing: warning: no tests to run\nPASS")})
-	c.unitTest(ran{stdout: []byte("--- PASS: TestLUKS2")})
-	if c.failed != 1 || c.passed != 1 {
-		t.Errorf("tests that did not run, and one that did: %+v", c)
+}
+
+// What Go's tests say in a board counts by their names; a skip comes with its reason.
+func TestUnitTests(t *testing.T) {
+	const said = "=== RUN   TestA\n=== RUN   TestA/x\n    a_test.go:3: missing X: do y\n=== RUN   TestA/z\n--- PASS: TestA (1.00s)\n    --- SKIP: TestA/x (0.00s)\n    --- PASS: TestA/z (1.00s)\n    --- FAIL: TestA/f (1.00s)\nPASS\n"
+	for _, c := range []struct {
+		name                    string
+		exit                    int
+		passed, failed, skipped int
+	}{
+		{"TestA/z", 0, 2, 0, 0}, {"TestA/x", 0, 1, 0, 1}, {"TestA/f", 1, 0, 2, 0}, {"TestA/absent", 0, 1, 1, 0}, {"TestA", 2, 1, 1, 0}, {"Test.", 0, 1, 1, 0},
+	} {
+		k := &checker{w: io.Discard, board: "b"}
+		unitTests(c.name)(k, ran{Outcome: job.Outcome{Argv: []string{"subject-test"}, Exit: c.exit}, stdout: []byte(said)})
+		if k.passed != c.passed || k.failed != c.failed || k.skipped != c.skipped {
+			t.Errorf("%s, exit code %d: %+v", c.name, c.exit, k)
+		}
+		if c.skipped > 0 && k.reasons[0] != "b: TestA/x: a_test.go:3: missing X: do y" {
+			t.Errorf("%q", k.reasons)
+		}
+	}
+}
+
+// A point counts if it passed with every figure; a program that could not be fetched is
+// a skip, and no other point's excuse.
+func TestPoints(t *testing.T) {
+	const run = `{"kind":"emulated","machines":[{"kind":"emulated"}]}`
+	point := func(key, value, metrics string) string {
+		out := `{"verdict":"passed","config":[{"key":"` + key + `","value":"` + value + `"}],"values":[`
+		for i, m := range strings.Fields(metrics) {
+			if i > 0 {
+				out += ","
+			}
+			out += `{"metric":"` + m + `","value":2}`
+		}
+		return out + "]}\n"
+	}
+	const both, tunnel = "encrypt_bytes_per_s decrypt_bytes_per_s", "startup_s forwarding_rate_fps goodput_bps handshake_s"
+	for _, c := range []struct {
+		read            func(*checker, ran)
+		dir, trials     string
+		exit            int
+		stderr          string
+		failed, skipped int
+	}{
+		{(*checker).crypto, "crypto", point("path", "af-alg", both) + point("path", "cryptsetup", both), 0, "", 0, 0},
+		{(*checker).crypto, "crypto", point("path", "af-alg", both), 3, "missing the\n program cryptsetup", 0, 1},
+		{(*checker).crypto, "crypto", point("path", "af-alg", both), 0, "", 1, 0},
+		{(*checker).crypto, "crypto", point("path", "af-alg", both) + point("path", "cryptsetup", "encrypt_bytes_per_s"), 0, "", 1, 0},
+		{(*checker).crypto, "crypto", strings.ReplaceAll(point("path", "af-alg", both)+point("path", "cryptsetup", both), "passed", "failed"), 5, "", 3, 0},
+		{(*checker).vpn, "vpn", point("tunnel", "ipsec", tunnel) + point("tunnel", "wireguard", tunnel), 0, "", 0, 0},
+		{(*checker).vpn, "vpn", point("tunnel", "ipsec", "startup_s forwarding_rate_fps") + point("tunnel", "wireguard", "startup_s forwarding_rate_fps handshake_s"), 0, "missing the program iperf3", 0, 1},
+		{(*checker).vpn, "vpn", point("tunnel", "ipsec", tunnel) + strings.ReplaceAll(point("tunnel", "wireguard", tunnel), `"value":2`, `"value":0`), 0, "", 1, 0},
+	} {
+		k := &checker{w: io.Discard, files: map[string][]byte{c.dir + "/run.json": []byte(run), c.dir + "/trials.jsonl": []byte(c.trials)}}
+		c.read(k, ran{Outcome: job.Outcome{Argv: []string{"boxdyno", "run", c.dir}, Exit: c.exit}, stderr: []byte(c.stderr)})
+		if k.failed != c.failed || k.skipped != c.skipped {
+			t.Errorf("%s, exit code %d: %s: %+v", c.trials, c.exit, c.stderr, k)
+		}
+	}
+}
+
+// Continuous integration has some checks of every board that it has.
+func TestChecksOfContinuousIntegration(t *testing.T) {
+	for _, b := range boards {
+		few, all := b.checks(true), b.checks(false)
+		if len(few) >= len(all) || b.card != (len(few) == 0) {
+			t.Errorf("%s: %d of %d checks", b.name, len(few), len(all))
+		}
+	}
+	for _, c := range allChecks {
+		for _, name := range c.ci {
+			if b, err := find(name); err != nil || c.on != nil && !slices.Contains(c.on, b.name) {
+				t.Errorf("%v is to run on %s, and does not: %v", c.command.Argv, name, err)
+			}
+		}
 	}
 }
 
@@ -206,9 +277,10 @@ func TestCheck(t *testing.T) {
 			{stdout: []byte(strings.Repeat("ok e1000e: x\n", 21) + "skipped y: why\nseed 1\n")},
 		},
 	}
+	all := []boardCheck{{read: (*checker).doctor}, {read: (*checker).bundle}, {read: (*checker).forward}, {read: (*checker).sensors}, {read: (*checker).tuning}}
 	last := func(r results) (int, string) {
 		var b bytes.Buffer
-		code := check(&b, boards[0], r)
+		code := check(&b, boards[0], all, r)
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 		return code, lines[len(lines)-1]
 	}

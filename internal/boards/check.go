@@ -19,27 +19,47 @@ type boardCheck struct {
 	command job.Command
 	read    func(*checker, ran)
 	on      []string // boards; nil: all
+	ci      []string // those where --ci has it, too: the time there is short
+	tools   bool     // it runs programs of others
 }
+
+var virt = []string{"amd64", "arm64", "armhf", "riscv64"} // all but raspi3b, which has no NIC
 
 // Limits are for a host that has other things to do: a board that hangs is told all
 // the same.
 var allChecks = []boardCheck{
-	{job.Command{Argv: []string{"boxdyno", "doctor", "--json"}, Limit: 4 * time.Minute}, (*checker).doctor, nil},
-	{job.Command{Argv: []string{"boxdyno", "run", "self-test", "--quiet", "--json", "--out", "run"}, Limit: 4 * time.Minute}, (*checker).bundle, nil},
-	{job.Command{Argv: []string{"boxdyno", "run", "forward", "--quiet", "--set", "frame_size=64", "--out", "forward"}, Limit: 6 * time.Minute}, (*checker).forward, []string{"amd64", "arm64", "armhf"}},
-	{job.Command{Argv: []string{"sensors"}, Limit: 4 * time.Minute}, (*checker).sensors, []string{"amd64", "arm64", "raspi3b"}},
-	{job.Command{Argv: []string{"boxdyno", "watch", "--json", "--collectors", "thermal,hwmon", "--for", "2s"}, Limit: time.Minute}, (*checker).thermal, []string{"raspi3b"}},
-	{job.Command{Argv: []string{"subject-test", "-test.run", "^TestLUKS2$", "-test.v"}, Limit: 6 * time.Minute}, (*checker).unitTest, []string{"arm64"}},
-	{job.Command{Argv: []string{"boxdyno", "run", "storage", "--quiet", "--json", "--set", "size=8", "--out", "storage"}, Limit: 10 * time.Minute}, (*checker).storage, []string{"arm64"}},
-	{job.Command{Argv: []string{"tuning"}, Limit: 6 * time.Minute}, (*checker).tuning, []string{"amd64", "arm64"}},
+	{command: boardCommand(4*time.Minute, "boxdyno doctor --json"), read: (*checker).doctor, ci: virt},
+	{command: boardCommand(4*time.Minute, "boxdyno run self-test --quiet --json --out run"), read: (*checker).bundle},
+	{command: boardCommand(6*time.Minute, "boxdyno run forward --quiet --set frame_size=64 --out forward"), read: (*checker).forward, on: []string{"amd64", "arm64", "armhf"}},
+	{command: boardCommand(4*time.Minute, "sensors"), read: (*checker).sensors, on: []string{"amd64", "arm64", "raspi3b"}, ci: []string{"arm64"}},
+	{command: boardCommand(time.Minute, "boxdyno watch --json --collectors thermal,hwmon --for 2s"), read: (*checker).thermal, on: []string{"raspi3b"}},
+	{command: boardCommand(4*time.Minute, "subject-test -test.run ^TestKernelCiphers$ -test.v"), read: unitTests(prefixed("TestKernelCiphers/", provenCiphers)...), on: virt, ci: []string{"arm64"}},
+	{command: boardCommand(6*time.Minute, "boxdyno run crypto --quiet --set path=af-alg,cryptsetup --out crypto"), read: (*checker).crypto, on: []string{"amd64", "arm64"}, ci: []string{"arm64"}, tools: true},
+	{command: boardCommand(4*time.Minute, "subject-test -test.run ^TestTunnels$/^(wireguard|ipsec)$ -test.v"), read: unitTests("TestTunnels/wireguard", "TestTunnels/ipsec"), on: virt, ci: []string{"arm64"}},
+	{command: boardCommand(10*time.Minute, "boxdyno run vpn --quiet --set tunnel=wireguard,ipsec --set search=none --out vpn"), read: (*checker).vpn, on: []string{"amd64", "arm64"}, tools: true},
+	{command: boardCommand(6*time.Minute, "subject-test -test.run ^TestLUKS2$ -test.v"), read: unitTests("TestLUKS2"), on: []string{"arm64"}},
+	{command: boardCommand(10*time.Minute, "boxdyno run storage --quiet --json --set size=8 --out storage"), read: (*checker).storage, on: []string{"arm64"}, tools: true},
+	{command: boardCommand(6*time.Minute, "tuning"), read: (*checker).tuning, on: []string{"amd64", "arm64"}},
 }
 
-// checks are those of a board.
-func (b board) checks() (out []boardCheck) {
+func boardCommand(limit time.Duration, line string) job.Command {
+	return job.Command{Argv: strings.Fields(line), Limit: limit}
+}
+
+func prefixed(prefix string, names []string) (out []string) {
+	for _, n := range names {
+		out = append(out, prefix+n)
+	}
+	return out
+}
+
+// checks are those of a board: all, or those of continuous integration.
+func (b board) checks(ci bool) (out []boardCheck) {
 	for _, c := range allChecks {
-		if c.on == nil || slices.Contains(c.on, b.name) {
-			out = append(out, c)
+		if c.on != nil && !slices.Contains(c.on, b.name) || ci && !slices.Contains(c.ci, b.name) {
+			continue
 		}
+		out = append(out, c)
 	}
 	return out
 }
@@ -53,12 +73,11 @@ type checker struct {
 	reasons                 []string
 }
 
-// check looks at the results of checks, and ends with how many hold; it returns the
-// exit code.
-func check(w io.Writer, b board, r results) int {
+// check looks at the results of all checks of a board, and ends with how many hold; it
+// returns the exit code.
+func check(w io.Writer, b board, all []boardCheck, r results) int {
 	c := &checker{w: w, board: b.name, files: r.files}
 	c.holds("boots", r.boot.Kernel != "", "it said nothing of its kernel")
-	all := b.checks()
 	c.holds("does all of its job", len(r.commands) == len(all), fmt.Sprintf("it carried out %d of %d commands", len(r.commands), len(all)))
 	for i, ran := range r.commands {
 		all[i].read(c, ran)
@@ -83,6 +102,11 @@ func (c *checker) holds(what string, ok bool, why string) {
 	fmt.Fprintf(c.w, "FAILED  %s: %s: %s\n", c.board, what, why)
 }
 
+func (c *checker) skips(why string) {
+	c.skipped++
+	c.reasons = append(c.reasons, c.board+": "+why)
+}
+
 // doctor must know that this is no real board, and that engine and sandbox work there.
 // The board has no programs but ours, so it misses some: exit code 3.
 func (c *checker) doctor(r ran) {
@@ -104,12 +128,12 @@ func (c *checker) doctor(r ran) {
 
 // bundle must come back whole, and say in its header what it is from. How well the
 // tester did is nothing to ask here.
-func (c *checker) bundle(r ran) { c.comesBack("run", r) }
+func (c *checker) bundle(r ran) { c.comesBack("run", r, 0, 4) }
 
-func (c *checker) comesBack(dir string, r ran) {
+func (c *checker) comesBack(dir string, r ran, exits ...int) {
 	var run result.Run
 	err := json.Unmarshal(c.files[dir+"/"+result.RunFile], &run)
-	c.holds(dir+": a run comes back", err == nil && len(c.files[dir+"/"+result.TrialsFile]) > 0 && (r.Exit == 0 || r.Exit == 4),
+	c.holds(dir+": a run comes back", err == nil && len(c.files[dir+"/"+result.TrialsFile]) > 0 && slices.Contains(exits, r.Exit),
 		fmt.Sprintf("exit code %d %s: %v: %s", r.Exit, r.Problem, err, r.stderr))
 	kind := run.Kind
 	for _, m := range run.Machines {
@@ -121,15 +145,10 @@ func (c *checker) comesBack(dir string, r ran) {
 // forward must have carried frames, whose books close, and its page must say what it
 // is of.
 func (c *checker) forward(r ran) {
-	c.comesBack("forward", r)
+	c.comesBack("forward", r, 0, 4)
 	accepted, received := int64(0), int64(0)
-	var problem error
-	for line := range strings.Lines(string(c.files["forward/"+result.TrialsFile])) {
-		var rec result.Record
-		if err := json.Unmarshal([]byte(line), &rec); err != nil {
-			problem = err
-			continue
-		}
+	recs, problem := c.records("forward")
+	for _, rec := range recs {
 		if rec.Account != nil {
 			accepted += int64(rec.Account.Accepted)
 			received += int64(rec.Account.Received)
@@ -139,26 +158,14 @@ func (c *checker) forward(r ran) {
 	c.holds("forward: its report says that the board is emulated", strings.Contains(strings.Join(strings.Fields(string(r.stdout)), " "), "Measured on an emulated board"), fmt.Sprintf("it says %.200q", r.stdout))
 }
 
-// unitTest must have passed; one that was skipped is counted as such.
-func (c *checker) unitTest(r ran) {
-	text := string(r.stdout)
-	if _, why, skipped := strings.Cut(text, "--- SKIP: "); skipped && r.Exit == 0 {
-		c.skipped++
-		c.reasons = append(c.reasons, c.board+": "+strings.Join(strings.Fields(why), " "))
-		return
-	}
-	c.holds(strings.Join(r.Argv[:min(3, len(r.Argv))], " "), r.Exit == 0 && strings.Contains(text, "--- PASS: "), fmt.Sprintf("exit code %d %s: %s %s", r.Exit, r.Problem, text, r.stderr))
-}
-
 // storage must have computed right, and timed both ways; where fio and cryptsetup
 // could not be fetched it says that they are missing.
 func (c *checker) storage(r ran) {
 	if r.Exit == 3 && strings.Contains(string(r.stderr)+string(r.stdout), "missing the program") {
-		c.skipped++
-		c.reasons = append(c.reasons, c.board+": storage: fio or cryptsetup is missing in the board")
+		c.skips("storage: fio or cryptsetup is missing in the board")
 		return
 	}
-	c.comesBack("storage", r)
+	c.comesBack("storage", r, 0, 4)
 	text := string(c.files["storage/"+result.TrialsFile])
 	for _, want := range []string{`"trial","value":"known-answer"`, `"metric":"storage_known_answer","unit":"1","value":1`, `"metric":"plain_write_octet_rate"`, `"metric":"luks2_randread_iops"`} {
 		c.holds("storage: its records have "+want, strings.Contains(text, want), fmt.Sprintf("exit code %d: %s", r.Exit, r.stderr))
@@ -187,8 +194,7 @@ func (c *checker) lines(name string, least int, r ran) {
 		case "FAILED":
 			c.holds(name, false, what)
 		case "skipped":
-			c.skipped++
-			c.reasons = append(c.reasons, c.board+": "+what)
+			c.skips(what)
 		default:
 			fmt.Fprintf(c.w, "        %s: %s\n", c.board, strings.TrimSpace(line))
 		}

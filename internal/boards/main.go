@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,17 +29,18 @@ func (l *list) String() string     { return strings.Join(*l, ", ") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 type options struct {
-	describe, test, console    bool
-	deb, cache, programs, save string
-	tools                      string
-	commands, files            list
-	commandLimit, limit        time.Duration
+	describe, test, ci, console bool
+	deb, cache, programs, save  string
+	tools                       string
+	commands, files             list
+	commandLimit, limit         time.Duration
 }
 
 func main() {
 	var o options
-	flag.BoolVar(&o.describe, "describe", false, "print what the board needs (processor for Go and for Debian, kernel package, QEMU), or without a board their names")
+	flag.BoolVar(&o.describe, "describe", false, "print what the board needs (processor for Go and for Debian, kernel package, QEMU, whether its checks need Go's tests and programs of others, Debian's release where it is another one), or without a board their names")
 	flag.BoolVar(&o.test, "test", false, "run the checks")
+	flag.BoolVar(&o.ci, "ci", false, "of the checks those of continuous integration")
 	flag.Var(&o.commands, "run", "`command` to run in the board, split at spaces; may be given again")
 	flag.Var(&o.files, "file", "`file` to bring to the board's folder /root; may be given again")
 	flag.StringVar(&o.save, "out", "", "`folder` for the files that commands left in their working folder")
@@ -47,7 +49,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "longest time of the board")
 	flag.StringVar(&o.deb, "deb", "", "the kernel's package")
 	flag.StringVar(&o.cache, "cache", "", "`folder` for what is taken out of it")
-	flag.StringVar(&o.tools, "tools", "", "`folder` in which the board's distribution's packages lie unpacked; the board has fio and cryptsetup of it, where it holds them")
+	flag.StringVar(&o.tools, "tools", "", "`folder` in which the board's distribution's packages lie unpacked; the board has fio, cryptsetup and iperf3 of it, where it holds them")
 	flag.StringVar(&o.programs, "programs", "", "`folder` of the board's programs: init and others")
 	flag.Parse()
 	code, err := boardsMain(o, flag.Args())
@@ -62,7 +64,9 @@ func main() {
 func boardsMain(o options, args []string) (code int, err error) {
 	if o.describe && len(args) == 0 {
 		for _, b := range boards {
-			fmt.Println(b.name)
+			if len(b.checks(o.ci)) > 0 {
+				fmt.Println(b.name)
+			}
 		}
 		return 0, nil
 	}
@@ -74,7 +78,10 @@ func boardsMain(o options, args []string) (code int, err error) {
 		return 2, err
 	}
 	if o.describe {
-		fmt.Println(b.goarch, b.deb, b.kernel, b.qemu, b.suite)
+		all := b.checks(o.ci)
+		tests := slices.ContainsFunc(all, func(c boardCheck) bool { return c.command.Argv[0] == "subject-test" })
+		tools := slices.ContainsFunc(all, func(c boardCheck) bool { return c.tools })
+		fmt.Println(b.goarch, b.deb, b.kernel, b.qemu, tests, tools, b.suite)
 		return 0, nil
 	}
 	commands, err := o.jobCommands(b)
@@ -109,7 +116,7 @@ func boardsMain(o options, args []string) (code int, err error) {
 		return 5, fmt.Errorf("board %s: %s", b.name, strings.Join(r.boot.Problems, "; "))
 	}
 	if o.test {
-		return check(os.Stdout, b, r), nil
+		return check(os.Stdout, b, b.checks(o.ci), r), nil
 	}
 	for _, c := range r.commands {
 		os.Stdout.Write(c.stdout)
@@ -126,7 +133,7 @@ func boardsMain(o options, args []string) (code int, err error) {
 
 func (o options) jobCommands(b board) (out []job.Command, err error) {
 	if o.test {
-		for _, c := range b.checks() {
+		for _, c := range b.checks(o.ci) {
 			out = append(out, c.command)
 		}
 		return out, nil

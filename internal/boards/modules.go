@@ -23,7 +23,7 @@ var (
 	}
 
 	// tunnels: WireGuard, and IPsec as "ip xfrm" sets it up.
-	tunnels = []string{"wireguard", "esp4", "esp6", "xfrm_user", "xfrm_interface", "echainiv", "seqiv", "authencesn"}
+	tunnels = []string{"wireguard", "esp4", "esp6", "xfrm_user", "xfrm_interface", "echainiv", "seqiv", "authencesn", "crypto_null", "hmac", "drbg"}
 
 	blocks = []string{"loop", "zram", "dm_mod", "dm_crypt"}
 
