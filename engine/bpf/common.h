@@ -29,3 +29,15 @@ typedef __s64 s64;
 #define STORE16(p, x) (*(u16 *)(p) = (x))
 #define STORE32(p, x) (*(u32 *)(p) = (x))
 #define STORE64(p, x) (*(u64 *)(p) = (x))
+
+/*
+ * The stream number in a signature. The mask changes nothing; verifiers that hold a
+ * number with swapped octets for any number (Linux 6.1) need it for an index.
+ */
+static __always_inline u64 stream_number(void *sig)
+{
+	u64 n = bpf_ntohs(LOAD16(sig + 4));
+
+	asm volatile("%0 &= 0xffff" : "+r"(n));
+	return n;
+}

@@ -289,7 +289,7 @@ static __always_inline void histograms(struct stream *s, u32 i, u64 now, u64 sen
 static __always_inline int count(void *sig, u32 len, bool fits)
 {
 	u32 seq = bpf_ntohl(LOAD32(sig + 6));
-	u32 i = slots[bpf_ntohs(LOAD16(sig + 4))];
+	u32 i = slots[stream_number(sig)];
 	struct stream *s;
 	u64 sent;
 

@@ -128,7 +128,7 @@ static __always_inline bool ours(void *data, void *data_end)
 	}
 	sig = l4 + part;
 	return sig + SIG_LEN <= data_end && LOAD32(sig) == bpf_htonl(MAGIC) &&
-	       armed[bpf_ntohs(LOAD16(sig + 4))];
+	       armed[stream_number(sig)];
 }
 
 SEC("xdp")

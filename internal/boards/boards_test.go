@@ -270,7 +270,8 @@ func TestCheck(t *testing.T) {
 			"forward/trials.jsonl": []byte(`{"ledger":{"accepted":3,"received":2}}` + "\n")},
 		commands: []ran{
 			{Outcome: job.Outcome{Exit: 3}, stdout: []byte(`[{"name":"not virtual","answer":"no","detail":"emulated (qemu): x"},{"name":"network namespaces","answer":"ok"},
-				{"name":"BPF programs","answer":"ok"},{"name":"packet","answer":"ok"},{"name":"sandbox","answer":"ok"}]`)},
+				{"name":"BPF programs","answer":"ok"},{"name":"packet","answer":"ok"},{"name":"sandbox","answer":"ok"},
+				{"name":"xdp","answer":"ok"},{"name":"afxdp","answer":"ok"}]`)},
 			{},
 			{stdout: []byte("Measured on an emulated\n board: this shows")},
 			{stdout: []byte(strings.Repeat("ok lm75\n", 8))},
@@ -284,7 +285,7 @@ func TestCheck(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 		return code, lines[len(lines)-1]
 	}
-	if code, line := last(good); code != 0 || line != "45 passed, 0 failed, 1 skipped" {
+	if code, line := last(good); code != 0 || line != "47 passed, 0 failed, 1 skipped" {
 		t.Errorf("%d %s", code, line)
 	}
 	for _, spoil := range []func(*results){
@@ -305,6 +306,9 @@ func TestCheck(t *testing.T) {
 			r.files["forward/trials.jsonl"] = []byte(`{"ledger":{"accepted":3,"received":0}}` + "\n")
 		},
 		func(r *results) { r.commands[2].stdout = []byte("Measured\n") },
+		func(r *results) {
+			r.commands[0].stdout = []byte(strings.ReplaceAll(string(r.commands[0].stdout), `"afxdp","answer":"ok"`, `"afxdp","answer":"no"`))
+		},
 	} {
 		bad := good
 		bad.commands = slices.Clone(good.commands)
