@@ -194,7 +194,7 @@ type Remote struct {
 // what errors call that place. ctx is for the greeting alone. Another protocol
 // than ours, and a program that does not answer, are a *Missing.
 func Dial(ctx context.Context, name string, argv ...string) (*Remote, error) {
-	path, err := lookup(argv[0])
+	path, err := Program(argv[0])
 	if err != nil {
 		return nil, err
 	}

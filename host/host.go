@@ -123,13 +123,15 @@ var packages = map[string]string{
 	"mpirun": "openmpi-bin", "sha1sum": "coreutils", "sha256sum": "coreutils", "b2sum": "coreutils",
 }
 
-func lookup(name string) (string, error) {
+// Program is the path of a program: of PATH, else of /usr/sbin or /sbin, which an
+// ordinary PATH lacks. A name with a slash is a path already. The error is a *Missing.
+func Program(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	for _, dir := range []string{"/usr/sbin/", "/sbin/"} {
 		if err == nil {
 			break
 		}
-		path, err = exec.LookPath(dir + name) // an ordinary PATH lacks them
+		path, err = exec.LookPath(dir + name)
 	}
 	if err != nil {
 		return "", &Missing{What: "the program " + name, Remedy: [][]string{{"apt-get", "install", "-y", packageOf(name)}}}
@@ -148,7 +150,7 @@ func (l *Local) resolve(argv []string) (path string, args []string, err error) {
 		}
 		return argv[0], argv[1:], nil
 	}
-	path, err = lookup(argv[0])
+	path, err = Program(argv[0])
 	return path, argv[1:], err
 }
 
@@ -162,4 +164,4 @@ func (l *Local) Has(name string) error {
 }
 
 // Has reports whether a program is installed: nil or a *Missing.
-func Has(name string) error { _, err := lookup(name); return err }
+func Has(name string) error { _, err := Program(name); return err }

@@ -99,7 +99,7 @@ func gate(u *host.Userland, argv []string) (code int, err error) {
 // gated is the program that the gate starts.
 func gated(u *host.Userland, argv []string) (*exec.Cmd, error) {
 	if u == nil {
-		path, err := exec.LookPath(argv[0])
+		path, err := host.Program(argv[0])
 		if err != nil {
 			return nil, err
 		}
