@@ -117,6 +117,9 @@ func (c Cipher) block() int {
 // stream says whether encrypting and decrypting are the same work.
 func (c Cipher) stream() bool { return c.Algorithm == "chacha20" || c.Mode == "ctr" }
 
+// lattice says whether it is one of NIST's schemes of 2024, which not every library has.
+func (c Cipher) lattice() bool { return c.Algorithm == "ml-kem" || c.Algorithm == "ml-dsa" }
+
 // aead says whether what it makes is authenticated.
 func (c Cipher) aead() bool {
 	return c.Algorithm == "chacha20-poly1305" || slices.Contains([]string{"gcm", "ccm", "ocb"}, c.Mode)

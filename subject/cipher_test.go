@@ -49,7 +49,9 @@ func TestCryptoPathsLack(t *testing.T) {
 		{"cryptsetup", "chacha20", "cryptsetup benchmark has no chacha20"},
 		{"cryptsetup", "ed25519", "cryptsetup benchmark has no ed25519"},
 		{"af-alg", "serpent-xts-512", ""},
-		{"af-alg", "aes-gcm-128", "AF_ALG has no aes-gcm-128"},
+		{"af-alg", "aes-gcm-128", ""},
+		{"af-alg", "chacha20-poly1305", ""},
+		{"af-alg", "aes-ccm-128", "AF_ALG has no aes-ccm-128 here: of authenticated ciphers it has gcm and chacha20-poly1305"},
 		{"af-alg", "rsa-2048", "AF_ALG has no rsa-2048"},
 	} {
 		s := testCrypto(t, c.path, c.cipher)

@@ -52,7 +52,7 @@ type Crypto struct {
 // A cryptoPath computes ciphers: a row of cryptoPaths, in a file of its own.
 type cryptoPath struct {
 	name, doc string
-	needs     func(Cipher) error // a *host.Missing with the remedy
+	needs     func(ctx context.Context, h *host.Local, c Cipher) error // a *host.Missing with the remedy
 	// lacks is an error where it does not have the cipher.
 	lacks    func(Cipher) error
 	apart    bool // encryption and decryption are measured one by one
@@ -163,14 +163,14 @@ func (s *Crypto) Octets() int {
 }
 
 // Check implements Subject.
-func (s *Crypto) Check(_ context.Context, _ *host.Local) error {
+func (s *Crypto) Check(ctx context.Context, h *host.Local) error {
 	if err := s.Takes(); err != nil {
 		return err
 	}
 	if err := s.Lacks(); err != nil {
 		return err
 	}
-	return s.path.needs(s.Cipher)
+	return s.path.needs(ctx, h, s.Cipher)
 }
 
 // Identify implements Worker: the driver or library that computes, the CPU's features

@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -22,7 +25,7 @@ import (
 // child of this program sends and reads, one request after the other.
 var afAlgPath = cryptoPath{
 	name: "af-alg", doc: "the kernel's ciphers through AF_ALG sockets, without a library",
-	needs: func(c Cipher) error {
+	needs: func(_ context.Context, _ *host.Local, c Cipher) error {
 		name, err := kernelName(c)
 		if err != nil {
 			return err
@@ -68,26 +71,34 @@ var afAlgPath = cryptoPath{
 }
 
 // kernelName is what the kernel calls it.
-func kernelName(c Cipher) (string, error) {
+func kernelName(c Cipher) (algName, error) {
 	switch {
+	case c.Kind != Encryption:
+		return algName{}, fmt.Errorf("AF_ALG has no %s", c.Name)
 	case c.Name == "chacha20":
-		return c.Name, nil
+		return algName{"skcipher", c.Name}, nil
 	case c.Name == "adiantum":
-		return "adiantum(xchacha12,aes)", nil
-	case c.Kind != Encryption || c.aead():
-		return "", fmt.Errorf("AF_ALG has no %s for ciphers without authentication", c.Name)
+		return algName{"skcipher", "adiantum(xchacha12,aes)"}, nil
+	case c.Name == "chacha20-poly1305":
+		return algName{"aead", "rfc7539(chacha20,poly1305)"}, nil
+	case c.Mode == "gcm":
+		return algName{"aead", "gcm(" + c.Algorithm + ")"}, nil
+	case c.aead():
+		return algName{}, fmt.Errorf("AF_ALG has no %s here: of authenticated ciphers it has gcm and chacha20-poly1305", c.Name)
 	case c.Algorithm == "3des":
-		return c.Mode + "(des3_ede)", nil
+		return algName{"skcipher", c.Mode + "(des3_ede)"}, nil
 	}
-	return c.Mode + "(" + c.Algorithm + ")", nil
+	return algName{"skcipher", c.Mode + "(" + c.Algorithm + ")"}, nil
 }
 
 // kernelIV is the length of its initialisation vector.
 func kernelIV(c Cipher) int {
-	switch c.Algorithm {
-	case "adiantum":
+	switch {
+	case c.aead():
+		return 12
+	case c.Algorithm == "adiantum":
 		return 32
-	case "3des":
+	case c.Algorithm == "3des":
 		return 8
 	}
 	return 16
@@ -120,7 +131,7 @@ func afAlgIdentify(_ context.Context, h *host.Local, c Cipher) ([]result.Pair, e
 
 // kernelDriver is the one of a cipher in /proc/crypto that the kernel takes: of those
 // that are not internal and did not fail their self-test the one of highest priority.
-func kernelDriver(text, name string) (string, error) {
+func kernelDriver(text string, alg algName) (string, error) {
 	best, driver := -1, ""
 	for block := range strings.SplitSeq(text, "\n\n") {
 		keys := map[string]string{}
@@ -130,14 +141,14 @@ func kernelDriver(text, name string) (string, error) {
 			}
 		}
 		priority, err := strconv.Atoi(keys["priority"])
-		cipher := keys["type"] == "skcipher" || keys["type"] == "lskcipher"
-		if err != nil || !cipher || keys["name"] != name || keys["internal"] == "yes" || cmp.Or(keys["selftest"], "passed") != "passed" || priority <= best {
+		cipher := keys["type"] == alg.kind || alg.kind == "skcipher" && keys["type"] == "lskcipher"
+		if err != nil || !cipher || keys["name"] != alg.name || keys["internal"] == "yes" || cmp.Or(keys["selftest"], "passed") != "passed" || priority <= best {
 			continue
 		}
 		best, driver = priority, keys["driver"]
 	}
 	if driver == "" {
-		return "", fmt.Errorf("/proc/crypto names no driver of %s", name)
+		return "", fmt.Errorf("/proc/crypto names no driver of %s", alg.name)
 	}
 	return driver, nil
 }
@@ -165,13 +176,21 @@ func afAlgProve(c Cipher) error {
 		decrypt  bool
 		in, want []byte
 	}{{false, a.plain, a.secret}, {true, a.secret, a.plain}} {
-		out := make([]byte, len(d.in))
+		out := make([]byte, len(d.want))
 		if err := s.Do(algControl(d.decrypt, iv), d.in, out); err != nil {
 			return err
 		}
 		if err := same(c.Name, d.want, out); err != nil {
 			return err
 		}
+	}
+	if !c.aead() {
+		return nil
+	}
+	forged := slices.Clone(a.secret)
+	forged[len(forged)-1] ^= 1
+	if err := s.Do(algControl(true, iv), forged, make([]byte, len(a.plain))); !errors.Is(err, unix.EBADMSG) {
+		return fmt.Errorf("%s takes a tag that is wrong (%v)", c.Name, err)
 	}
 	return nil
 }
@@ -226,24 +245,50 @@ func (w *algWork) run() error {
 		return err
 	}
 	defer s.Close()
-	control := algControl(w.Direction == Decrypt, make([]byte, kernelIV(c)))
 	buffer := make([]byte, 1<<20/w.Block*w.Block) // as large as cryptsetup's
 	for i := range buffer {
 		buffer[i] = byte(i) // its pages are there before the clock runs
 	}
+	requests, err := w.requests(s, c, buffer)
+	if err != nil {
+		return err
+	}
+	control := algControl(w.Direction == Decrypt, make([]byte, kernelIV(c)))
 	var done algDone
 	begin := time.Now()
-	for at := 0; done.Took < w.For; done.Took = time.Since(begin) {
-		block := buffer[at : at+w.Block]
-		if err := s.Do(control, block, block); err != nil {
+	for i := 0; done.Took < w.For; done.Took = time.Since(begin) {
+		if err := s.Do(control, requests[i].in, requests[i].out); err != nil {
 			return err
 		}
 		done.Octets += int64(w.Block)
-		if at += w.Block; at == len(buffer) {
-			at = 0
+		if i++; i == len(requests) {
+			i = 0
 		}
 	}
 	return say(done)
+}
+
+// An algRequest is a text and the room for what comes of it.
+type algRequest struct{ in, out []byte }
+
+// requests are those over a buffer: in place, or with an authenticated cipher to a room
+// of their own, and what is decrypted was encrypted before, for its tag must be right.
+func (w *algWork) requests(s *algSocket, c Cipher, buffer []byte) (all []algRequest, err error) {
+	for block := range slices.Chunk(buffer, w.Block) {
+		r := algRequest{block, block}
+		if c.aead() {
+			sealed := make([]byte, w.Block+algTag)
+			if err := s.Do(algControl(false, make([]byte, kernelIV(c))), block, sealed); err != nil {
+				return nil, err
+			}
+			r.out = sealed
+			if w.Direction == Decrypt {
+				r.in, r.out = sealed, block
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
 }
 
 // parseAlgDone reads octets a second.

@@ -19,7 +19,7 @@ import (
 // after the other: first for the time given, then as much as that was.
 var botanPath = cryptoPath{
 	name: "botan", doc: "Botan's own measurement (botan speed), of its library on one CPU",
-	needs: func(Cipher) error { return host.Has("botan") },
+	needs: botanNeeds,
 	lacks: func(c Cipher) error {
 		_, err := botanName(c)
 		return err
@@ -58,6 +58,28 @@ var botanPath = cryptoPath{
 		return argv, err
 	},
 	read: func(s *Crypto, w Worked) ([]result.Value, error) { return parseBotan(s.Cipher, w.Stdout, w.Stderr) },
+}
+
+// botanNeeds: ML-KEM and ML-DSA came with 3.6, and other names of them before.
+func botanNeeds(ctx context.Context, h *host.Local, c Cipher) error {
+	if err := host.Has("botan"); err != nil || !c.lattice() {
+		return err
+	}
+	name, err := botanName(c)
+	if err != nil {
+		return err
+	}
+	out, err := h.Run(ctx, "", "botan", "speed", "--format=json", "--msec=1", name)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		_, err = parseBotan(c, string(out), "")
+	}
+	if err != nil {
+		return &host.Missing{What: c.Name + " in this machine's Botan, whose command speed does not know it", Hint: "install Botan 3.6 or newer: Debian 13's package botan is"}
+	}
+	return nil
 }
 
 var botanGroups = map[string]string{"p256": "secp256r1", "p384": "secp384r1", "p521": "secp521r1"}

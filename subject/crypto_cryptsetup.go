@@ -18,11 +18,11 @@ import (
 // requests of 64 KiB, one after the other.
 var cryptsetupPath = cryptoPath{
 	name: "cryptsetup", doc: "cryptsetup's own measurement (cryptsetup benchmark) of the kernel's ciphers",
-	needs: func(c Cipher) error {
+	needs: func(ctx context.Context, h *host.Local, c Cipher) error {
 		if err := host.Has("cryptsetup"); err != nil {
 			return err
 		}
-		return afAlgPath.needs(c)
+		return afAlgPath.needs(ctx, h, c)
 	},
 	lacks: func(c Cipher) error {
 		_, err := cryptsetupName(c)

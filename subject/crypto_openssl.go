@@ -19,7 +19,7 @@ import (
 // opensslPath is openssl speed. By EVP it has every cipher that the library has.
 var opensslPath = cryptoPath{
 	name: "openssl", doc: "OpenSSL's own measurement (openssl speed), of its library on one CPU",
-	needs: func(Cipher) error { return host.Has("openssl") },
+	needs: opensslNeeds,
 	lacks: func(c Cipher) error {
 		_, err := opensslName(c)
 		return err
@@ -60,6 +60,24 @@ var opensslPath = cryptoPath{
 		}
 		return []result.Value{cryptoValue("encrypt_bytes_per_s", rate)}, nil
 	},
+}
+
+// opensslNeeds: ML-KEM and ML-DSA came with 3.5.
+func opensslNeeds(ctx context.Context, h *host.Local, c Cipher) error {
+	if err := host.Has("openssl"); err != nil || !c.lattice() {
+		return err
+	}
+	name, err := opensslName(c)
+	if err != nil {
+		return err
+	}
+	if _, err := h.Run(ctx, "", "openssl", "genpkey", "-algorithm", name, "-out", "/dev/null"); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &host.Missing{What: name + " in this machine's OpenSSL, which makes no key of it", Hint: "install OpenSSL 3.5 or newer: Debian 13's package openssl is"}
+	}
+	return nil
 }
 
 func wholeSeconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }

@@ -150,7 +150,7 @@ func FuzzReadCrypto(f *testing.F) {
 func FuzzKernelDriver(f *testing.F) {
 	f.Add(cryptoOutput(f, "proc-crypto-6.18.txt"), "cbc(aes)")
 	f.Fuzz(func(t *testing.T, text, name string) {
-		if d, err := kernelDriver(text, name); (err == nil) == (d == "") {
+		if d, err := kernelDriver(text, algName{"skcipher", name}); (err == nil) == (d == "") {
 			t.Errorf("%q, %v", d, err)
 		}
 	})
@@ -158,7 +158,8 @@ func FuzzKernelDriver(f *testing.F) {
 
 func TestKernelDriver(t *testing.T) {
 	text := cryptoOutput(t, "proc-crypto-6.18.txt")
-	if d, err := kernelDriver(text, "cbc(aes)"); err != nil || d != "cbc(ecb(aes-fixed-time))" {
+	cbc := algName{"skcipher", "cbc(aes)"}
+	if d, err := kernelDriver(text, cbc); err != nil || d != "cbc(ecb(aes-fixed-time))" {
 		t.Errorf("%q, %v", d, err)
 	}
 	more := text + "\n\nname : cbc(aes)\ndriver : cbc-aes-fast\npriority : 400\ninternal : no\ntype : skcipher\n" +
@@ -166,11 +167,13 @@ func TestKernelDriver(t *testing.T) {
 		"\nname : cbc(aes)\ndriver : cbc-aes-inner\npriority : 500\ninternal : yes\ntype : skcipher\n" +
 		"\nname : cbc(aes)\ndriver : cbc-aes-hash\npriority : 600\ninternal : no\ntype : shash\n" +
 		"\nname : cbc(aes)\ndriver : cbc-aes-broken\npriority : 700\nselftest : unknown\ninternal : no\ntype : skcipher\n"
-	if d, err := kernelDriver(more, "cbc(aes)"); err != nil || d != "cbc-aes-fast" {
+	if d, err := kernelDriver(more, cbc); err != nil || d != "cbc-aes-fast" {
 		t.Errorf("%q, %v: that of the highest priority computes", d, err)
 	}
-	if d, err := kernelDriver(text, "xts(serpent)"); err == nil {
-		t.Errorf("%q", d)
+	for _, absent := range []algName{{"skcipher", "xts(serpent)"}, {"aead", "cbc(aes)"}} {
+		if d, err := kernelDriver(text, absent); err == nil {
+			t.Errorf("%q", d)
+		}
 	}
 }
 
@@ -212,6 +215,7 @@ func TestCryptoByPrograms(t *testing.T) {
 		{"botan", "x25519", "agreements_per_s"},
 		{"af-alg", "aes-cbc-128", "encrypt_bytes_per_s"},
 		{"af-alg", "twofish-xts-512", "encrypt_bytes_per_s"},
+		{"af-alg", "aes-gcm-256", "encrypt_bytes_per_s"},
 		{"cryptsetup", "aes-xts-256", "decrypt_bytes_per_s"},
 	} {
 		t.Run(c.path+" "+c.cipher, func(t *testing.T) {
@@ -251,6 +255,42 @@ func TestCryptoByPrograms(t *testing.T) {
 				t.Errorf("%v, %v", vs, err)
 			}
 		})
+	}
+}
+
+// A library without ML-KEM and ML-DSA is missing something, and has not failed.
+func TestCryptoOfOldLibraries(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"openssl": `[ "$1" != genpkey ] || { echo "Algorithm $3 not found" >&2; exit 1; }`,
+		"botan":   `echo "Unknown algorithm '$4'" >&2; echo "[ ]"`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for _, path := range []string{"openssl", "botan"} {
+		for _, cipher := range []string{"ml-kem-768", "ml-dsa-65"} {
+			var missing *host.Missing
+			if err := testCrypto(t, path, cipher).Check(t.Context(), &host.Local{}); !errors.As(err, &missing) || !strings.Contains(missing.Hint, "or newer") {
+				t.Errorf("%s %s: %v", path, cipher, err)
+			}
+		}
+		if err := testCrypto(t, path, "rsa-2048").Check(t.Context(), &host.Local{}); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "botan"), []byte("#!/bin/sh\ncat <<'END'\n"+cryptoOutput(t, "botan-3.7.txt")+"\nEND\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "openssl"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"openssl", "botan"} {
+		if err := testCrypto(t, path, "ml-kem-1024").Check(t.Context(), &host.Local{}); err != nil {
+			t.Errorf("%s has it: %v", path, err)
+		}
 	}
 }
 

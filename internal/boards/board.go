@@ -45,7 +45,7 @@ var boards = []board{
 	{
 		name: "arm64", goarch: "arm64", deb: "arm64", kernel: "linux-image-arm64", qemu: "qemu-system-aarch64",
 		machine: []string{"-machine", "virt", "-cpu", "cortex-a72"}, size: []string{"-smp", "2", "-m", "640"}, console: "ttyAMA0", results: "/dev/vport*",
-		modules:  slices.Concat(virtio, network, ciphers, tunnels, blocks, adapters, []string{"igb", "aes_ce_blk", "aes_neon_bs", "chacha_neon"}),
+		modules:  slices.Concat(virtio, network, ciphers, tunnels, blocks, adapters, []string{"igb", "aes_ce_blk", "aes_neon_bs", "chacha_neon", "ghash_ce"}),
 		networks: []string{"e1000e", "igb"},
 	},
 	{

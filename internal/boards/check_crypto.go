@@ -16,7 +16,7 @@ import (
 // provenCiphers are those of which a board's kernel must give its known answer.
 var provenCiphers = []string{
 	"aes-cbc-128", "aes-xts-256", "aes-xts-512", "twofish-cbc-256", "twofish-xts-512", "serpent-cbc-256", "serpent-xts-512",
-	"camellia-cbc-256", "chacha20", "adiantum",
+	"camellia-cbc-256", "chacha20", "adiantum", "aes-gcm-128", "aes-gcm-256", "chacha20-poly1305",
 }
 
 // unitTests must have passed, each of them by name; one that was skipped is counted
