@@ -165,14 +165,13 @@ func orderWork(a, b *Work) int {
 	if a == nil || b == nil {
 		return 0
 	}
-	what := func(w *Work) string { s, _, _ := strings.Cut(w.Setting, ","); return s }
 	copies := func(w *Work) float64 {
 		if w.Copies == nil {
 			return 0
 		}
 		return w.Copies.Value
 	}
-	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), strings.Compare(what(a), what(b)), cmp.Compare(copies(a), copies(b)), strings.Compare(a.Setting, b.Setting))
+	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), strings.Compare(a.Program, b.Program), cmp.Compare(copies(a), copies(b)), strings.Compare(a.Setting, b.Setting))
 }
 
 // parallelWords is the parameter in words.

@@ -702,6 +702,7 @@ export interface Tunnel {
   offloads: string;
   protocol: string;
   parallel: string;
+  userland?: string;
   goodput_bps?: Figure;
   baseline_goodput_bps?: Figure;
   goodput_share?: Figure;
