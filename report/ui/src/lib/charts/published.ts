@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Without those that look like one another.
+const marks = "abcdefghjkmnpqrstuvwxyz";
+
 /** Boxes with figures of their own, each with the letter of its mark: a, b, ... */
 export function letters(boxes: string[]): Map<string, string> {
-  return new Map([...new Set(boxes)].map((b, i) => [b, i < 26 ? String.fromCharCode(97 + i) : String(i - 25)]));
+  return new Map([...new Set(boxes)].map((b, i) => [b, marks[i] ?? String(i - marks.length + 1)]));
 }
 
 /** Marks on a line that must not hide each other: those too near to the ones before move to a level of their own. */
