@@ -150,7 +150,8 @@ func (s stream) stands(ctx context.Context, client *host.Process) (bool, error) 
 func (s stream) argv() []string {
 	argv := []string{"iperf3", "--client", s.to.Net.Addr().String(), "--bind", s.from.Net.Addr().String(), "--port", strconv.Itoa(streamPort),
 		"--connect-timeout", strconv.FormatInt(iperfConnects.Milliseconds(), 10),
-		"--time", strconv.FormatFloat(s.length.Seconds(), 'f', -1, 64), "--parallel", strconv.Itoa(s.parallel), "--json"}
+		"--time", strconv.FormatFloat(s.length.Seconds(), 'f', -1, 64), "--parallel", strconv.Itoa(s.parallel), "--json",
+		"--interval", "0"} // else it keeps what each connection did in every second, of a day too
 	if s.udp {
 		argv = append(argv, "--udp", "--length", strconv.Itoa(s.payload), "--bitrate", "0")
 	}

@@ -108,6 +108,14 @@ func TestReadStream(t *testing.T) {
 	}
 }
 
+// What iperf3 keeps and says does not grow with the time that it sends.
+func TestStreamReportIsBounded(t *testing.T) {
+	s := stream{length: 24 * time.Hour, parallel: mostParallel}
+	if argv := strings.Join(s.argv(), " "); !strings.Contains(argv, "--time 86400 ") || !strings.Contains(argv, " --interval 0") {
+		t.Error(argv)
+	}
+}
+
 // gatewaysEnv runs trials at once between two gateways.
 func gatewaysEnv(t *testing.T, recs *[]result.Record) *Env {
 	t.Helper()
