@@ -32,6 +32,8 @@ type Volume struct {
 const (
 	cryptsetupProgram = "cryptsetup"
 	volumePrefix      = "boxdyno-" // of names of the device mapper
+	// volumePhrase opens a volume that holds random octets.
+	volumePhrase = "measured, not secret"
 	// DataOffset is where a Volume's data begin on its device, in octets; before are
 	// LUKS2's header and keys.
 	DataOffset = 4 << 20
@@ -87,17 +89,16 @@ func OpenLUKS2(ctx context.Context, device, cipher string, keyBits int) (_ *Volu
 	if err := os.WriteFile(keyFile, key, 0o600); err != nil {
 		return nil, err
 	}
-	const phrase = "measured, not secret" // opens a volume that holds random octets
 	// Deriving the key from the phrase is made cheap: it is not measured. --master-key-file
 	// is what later versions call --volume-key-file, and read as well.
-	_, err = within(ctx, &host.Local{}, cryptsetupPatience, phrase, cryptsetupProgram, "luksFormat", "--batch-mode", "--type", "luks2", "--cipher", cipher, "--key-size", strconv.Itoa(keyBits),
+	_, err = within(ctx, &host.Local{}, cryptsetupPatience, volumePhrase, cryptsetupProgram, "luksFormat", "--batch-mode", "--type", "luks2", "--cipher", cipher, "--key-size", strconv.Itoa(keyBits),
 		"--master-key-file", keyFile, "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--sector-size", strconv.Itoa(SectorSize),
 		"--offset", strconv.Itoa(DataOffset/512), "--luks2-metadata-size", "16k", "--luks2-keyslots-size", "1m", "--key-file", "-", device)
 	if err != nil {
 		return nil, fmt.Errorf("format %s as LUKS2 with %s and a key of %d bits: %w", device, cipher, keyBits, err)
 	}
 	name := volumePrefix + hex.EncodeToString(key[:6])
-	if _, err = within(ctx, &host.Local{}, cryptsetupPatience, phrase, cryptsetupProgram, "open", "--type", "luks2", "--key-file", "-", device, name); err != nil {
+	if _, err = within(ctx, &host.Local{}, cryptsetupPatience, volumePhrase, cryptsetupProgram, "open", "--type", "luks2", "--key-file", "-", device, name); err != nil {
 		return nil, fmt.Errorf("open the LUKS2 volume with %s: %w", cipher, err)
 	}
 	v := &Volume{Path: "/dev/mapper/" + name, Key: key}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,22 @@ import (
 func TestLUKS2(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
+	if os.Getenv(holdsZram) != "" { // a process that is killed while it opens a volume
+		d, err := NewZram(DataOffset + 1<<20)
+		if err == nil {
+			var v *Volume
+			if v, err = OpenLUKS2(ctx, d.Path, "aes-xts-plain64", 512); err == nil {
+				err = v.Close()
+			}
+		}
+		if err == nil {
+			_, err = within(ctx, &host.Local{}, cryptsetupPatience, volumePhrase, cryptsetupProgram, "open", "--type", "luks2", "--key-file", "-", d.Path, volumePrefix+"killed")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		holdZram(d)
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for block devices: run it as root")
 	}
@@ -71,6 +88,14 @@ func TestLUKS2(t *testing.T) {
 			t.Errorf("%s: %s still has %s sectors", c.cipher, d.Path, size)
 		}
 	}
+	t.Run("killed", func(t *testing.T) {
+		path, stop := zramOf(t, "^TestLUKS2$", "volume")
+		if volumes, _ := filepath.Glob("/sys/block/" + filepath.Base(path) + "/holders/dm-*"); len(volumes) != 1 {
+			t.Errorf("on %s lie %v", path, volumes)
+		}
+		stop()
+		awaitNoZram(t, path)
+	})
 	d, err := NewLoop(DataOffset + 1<<20)
 	if err != nil {
 		t.Skip(err)

@@ -33,19 +33,21 @@ func aZram(t *testing.T) *Disk {
 	return d
 }
 
-// A process that is killed leaves no zram disk.
-func TestZramGoesWithTheProcess(t *testing.T) {
-	const word = "BOXDYNO_HOLDS_ZRAM"
-	if os.Getenv(word) != "" {
-		fmt.Println("holds", aZram(t).Path)
-		time.Sleep(time.Minute)
-		return
-	}
-	if err := aZram(t).Close(); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(os.Args[0], "-test.run=^TestZramGoesWithTheProcess$")
-	c.Env = append(os.Environ(), word+"=1")
+// holdsZram is the variable of a process of this test binary that makes a disk and is
+// killed.
+const holdsZram = "BOXDYNO_HOLDS_ZRAM"
+
+func holdZram(d *Disk) {
+	fmt.Println("holds", d.Path)
+	time.Sleep(time.Minute)
+	os.Exit(1)
+}
+
+// zramOf starts such a process in a test, and is its disk and what kills it.
+func zramOf(t *testing.T, test, what string) (path string, stop func()) {
+	t.Helper()
+	c := exec.Command(os.Args[0], "-test.run="+test)
+	c.Env = append(os.Environ(), holdsZram+"="+what)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -53,26 +55,46 @@ func TestZramGoesWithTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := ""
+	stop = func() { _ = c.Process.Kill(); _ = c.Wait() }
+	said := ""
 	for lines := bufio.NewScanner(out); path == "" && lines.Scan(); {
 		path, _ = strings.CutPrefix(lines.Text(), "holds ")
+		if path == lines.Text() {
+			said, path = said+path+"\n", ""
+		}
 	}
-	_, held := os.Stat(path)
-	_ = c.Process.Kill()
-	_ = c.Wait()
-	if held != nil {
-		t.Fatal(held)
+	if _, err := os.Stat(path); err != nil {
+		stop()
+		t.Fatalf("%v: %s", err, said)
 	}
+	return path, stop
+}
+
+func awaitNoZram(t *testing.T, path string) {
+	t.Helper()
 	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		_, device := os.Stat(path)
 		_, lock := os.Stat(zramLocks + strings.TrimPrefix(path, "/dev/zram"))
 		if device != nil && lock != nil {
-			break
+			return
 		}
 		if time.Now().After(late) {
 			t.Fatalf("%s or its lock is there 30 s after its process was killed", path)
 		}
 	}
+}
+
+// A process that is killed leaves no zram disk.
+func TestZramGoesWithTheProcess(t *testing.T) {
+	if os.Getenv(holdsZram) != "" {
+		holdZram(aZram(t))
+	}
+	if err := aZram(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	path, stop := zramOf(t, "^TestZramGoesWithTheProcess$", "disk")
+	stop()
+	awaitNoZram(t, path)
 }
 
 // What a killed process left is removed, and a disk that has its name since is not.
