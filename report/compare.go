@@ -105,27 +105,47 @@ type ComparedValue struct {
 var ErrNothingValid = errors.New("nothing can be compared: no configuration has a valid figure on both sides")
 
 // ofTester are metrics that tell of the tester and of what disturbed it.
-var ofTester = []string{"ceiling_fps", "offered_fps", "stalls", "longest_stall_s", "steal_ratio"}
+var ofTester = []string{"ceiling_fps", "offered_fps", "stalls", "longest_stall_s", "steal_ratio", "loop_before_rps", "loop_after_rps"}
 
 // notable is the difference that a row without one is asked how many repeats
 // would find.
 const notable = 0.05
 
 // Compare compares each side with the first, configuration by configuration:
-// points of the same procedure and the same settings, but for those in ignore.
+// points of the same procedure and the same settings, but for those in ignore, which
+// are among the differences.
 // The error is in words, and ErrNothingValid where it is not the user's.
 func Compare(version string, sides []Side, ignore []string) (Comparison, error) {
 	points := make([][]sample, len(sides))
+	ignored := make([]Differing, len(ignore))
 	for i, s := range sides {
+		values := make([][]string, len(ignore))
 		for _, k := range s.Runs {
 			for _, r := range k.Records {
-				if r.Parent == "" && r.Procedure != selfTest {
-					points[i] = append(points[i], sample{r, stripped(r, ignore), k.Records})
+				if r.Parent != "" || r.Procedure == selfTest {
+					continue
 				}
+				for n, key := range ignore {
+					if v := result.Get(r.Config, key); v != "" && !slices.Contains(values[n], v) {
+						values[n] = append(values[n], v)
+					}
+				}
+				key := stripped(r, ignore)
+				r.Config = slices.DeleteFunc(slices.Clone(r.Config), func(p result.Pair) bool { return slices.Contains(ignore, p.Key) })
+				points[i] = append(points[i], sample{r, key, k.Records})
 			}
 		}
+		for n, key := range ignore {
+			ignored[n].Key, ignored[n].Values = "setting "+key, append(ignored[n].Values, strings.Join(values[n], " / "))
+		}
 	}
-	return comparePoints(version, sides, points)
+	c, err := comparePoints(version, sides, points)
+	for _, d := range ignored {
+		if slices.ContainsFunc(d.Values, func(s string) bool { return s != d.Values[0] }) {
+			c.Differences = append(c.Differences, d)
+		}
+	}
+	return c, err
 }
 
 // comparePoints is Compare of the points of each side.

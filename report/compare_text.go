@@ -197,14 +197,61 @@ func (c Comparison) subjects() (out []string) {
 		}
 		out = append(out, fmt.Sprintf("%s%s: %s of %s, the first of %s", s.Name, what, count(s.Points, "valid point"), count(len(s.Runs), "run"), s.Start[0].UTC().Format("2006-01-02 15:04 UTC")))
 	}
-	var words []string
-	for _, p := range c.Same {
-		words = append(words, p.Key+" "+p.Value)
+	say := func(where string, settings []result.Pair) {
+		var words []string
+		for _, p := range settings {
+			words = append(words, p.Key+" "+p.Value)
+		}
+		if len(words) > 0 {
+			out = append(out, where+": "+strings.Join(words, ", "))
+		}
 	}
-	if len(words) > 0 {
-		out = append(out, "everywhere: "+strings.Join(words, ", "))
+	say("everywhere", c.Same)
+	for _, name := range c.procedures() {
+		say("in "+name, c.within(name))
 	}
 	return out
+}
+
+// procedureColumn is the heading of a row's procedure, where a metric is of several.
+const procedureColumn = "procedure"
+
+// setting is a row's value of a setting, or its procedure.
+func (r ComparedRow) setting(key string) string {
+	if key == procedureColumn {
+		return r.Procedure
+	}
+	return result.Get(r.Config, key)
+}
+
+// within are the settings that all compared points of a procedure have, and those of
+// others do not.
+func (c Comparison) within(procedure string) (out []result.Pair) {
+	first := true
+	for _, m := range c.Metrics {
+		for _, r := range m.Rows {
+			if r.Procedure != procedure {
+				continue
+			}
+			if first {
+				out, first = slices.Clone(r.Config), false
+			}
+			out = slices.DeleteFunc(out, func(p result.Pair) bool { return result.Get(r.Config, p.Key) != p.Value || slices.Contains(c.Same, p) })
+		}
+	}
+	return out
+}
+
+// procedures are those of the rows, in the order of appearance.
+func (c Comparison) procedures() (names []string) {
+	for _, m := range c.Metrics {
+		for _, r := range m.Rows {
+			if !slices.Contains(names, r.Procedure) {
+				names = append(names, r.Procedure)
+			}
+		}
+	}
+	return names
 }
 
 // tables are one for each metric. Where one would be wider than a terminal, the
@@ -214,10 +261,13 @@ func (c Comparison) tables() (out []table) {
 		var keys []string
 		for _, r := range m.Rows {
 			for _, p := range r.Config {
-				if !slices.Contains(keys, p.Key) && !slices.ContainsFunc(c.Same, func(s result.Pair) bool { return s.Key == p.Key }) {
+				if !slices.Contains(keys, p.Key) && !slices.ContainsFunc(slices.Concat(c.Same, c.within(r.Procedure)), func(s result.Pair) bool { return s.Key == p.Key }) {
 					keys = append(keys, p.Key)
 				}
 			}
+		}
+		if slices.ContainsFunc(m.Rows, func(r ComparedRow) bool { return r.Procedure != m.Rows[0].Procedure }) {
+			keys = append([]string{procedureColumn}, keys...)
 		}
 		for above := 0; ; above++ {
 			ts := c.metricTables(m, keys[:above], keys[above:])
@@ -248,7 +298,7 @@ func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out
 	for _, r := range m.Rows {
 		var group []string
 		for _, key := range above {
-			group = append(group, key+" "+result.Get(r.Config, key))
+			group = append(group, key+" "+r.setting(key))
 		}
 		title := strings.Join(group, ", ")
 		if rows[title] == nil {
@@ -273,7 +323,7 @@ func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out
 		for _, r := range rows[strings.Join(group, ", ")] {
 			var cells []string
 			for _, key := range columns {
-				cells = append(cells, result.Get(r.Config, key))
+				cells = append(cells, r.setting(key))
 			}
 			if len(c.Sides) > 2 {
 				cells = append(cells, clip(r.Side))

@@ -24,7 +24,7 @@ func differences(sides []Side) (out []Differing) {
 	for i, s := range sides {
 		values[i] = map[string][]string{}
 		for _, k := range s.Runs {
-			for _, p := range circumstances(k.Document) {
+			for _, p := range append(circumstances(k.Document), programs(k.Records)...) {
 				if !slices.Contains(keys, p.Key) {
 					keys = append(keys, p.Key)
 				}
@@ -47,6 +47,16 @@ func differences(sides []Side) (out []Differing) {
 			return strings.HasSuffix(key, "."+o.Key) && slices.Equal(o.Values, d.Values)
 		}) {
 			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// programs are those of another userland than the machine's own, as trials name them.
+func programs(recs []result.Record) (out []result.Pair) {
+	for _, r := range recs {
+		if v := result.Get(r.Config, "programs"); r.Parent != "" && v != "" {
+			out = append(out, result.Pair{Key: "programs", Value: strings.ReplaceAll(v, "_", " ")})
 		}
 	}
 	return out
