@@ -291,6 +291,12 @@ static __always_inline bool reply(struct xdp_md *ctx, const struct in *in, struc
 		return true;
 	if (n > SEGMENT)
 		return false;
+	/* Says the same once more in the way in which the verifier of Linux 6.1 takes it: n is not 0, and fits. */
+	asm volatile("" : "+r"(n));
+	n = ((n - 1) & 2047) + 1;
+	asm volatile("" : "+r"(n));
+	if (n > SEGMENT)
+		return false;
 	return !bpf_xdp_store_bytes(ctx, HEADERS, (void *)body, n);
 }
 
