@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -31,9 +32,17 @@ var wireguardGo = tunnelKind{
 func hasTun() error {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
-		return &host.Missing{What: fmt.Sprintf("tunnel devices of programs (%v)", err), Remedy: [][]string{{"modprobe", "tun"}}}
+		return noTun(err)
 	}
 	return f.Close()
+}
+
+// noTun is what to do where /dev/net/tun could not be opened.
+func noTun(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return host.Privilege("make tunnel devices")
+	}
+	return &host.Missing{What: fmt.Sprintf("tunnel devices of programs (%v)", err), Remedy: [][]string{{"modprobe", "tun"}}}
 }
 
 const wireGuardGoScript = `mount -t tmpfs tmpfs /var/run && exec wireguard-go -f ` + tunnelDevice

@@ -4,12 +4,27 @@ package subject
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
 )
+
+// A module does not help who may not open the device.
+func TestNoTun(t *testing.T) {
+	for err, want := range map[error]string{&fs.PathError{Op: "open", Path: "/dev/net/tun", Err: fs.ErrPermission}: "sudo", fs.ErrNotExist: "modprobe tun"} {
+		var m *host.Missing
+		if got := noTun(err); !errors.As(got, &m) || !strings.Contains(got.Error(), want) || strings.Contains(got.Error(), "modprobe") != (want == "modprobe tun") {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
 
 // What the kernel is told of a peer, taken apart again; numbers of linux/wireguard.h.
 func TestWireGuardPeer(t *testing.T) {
