@@ -215,7 +215,7 @@ func brokenVPN(t *testing.T, script string) {
 func TestVPNCrash(t *testing.T) {
 	var recs []result.Record
 	env := gatewaysEnv(t, &recs)
-	brokenVPN(t, "echo 'Options error: I do not like it'; exit 7\n")
+	brokenVPN(t, "echo 'Options error: I do not like it'; echo 'Use --help for more information.'; exit 7\n")
 	o, err := set(t, newVPN(), "tunnel=openvpn", "traffic=tcp", "trials=2").Run(t.Context(), env)
 	if err != nil || o.Status != result.Failed || !strings.Contains(o.Reason, "I do not like it") || strings.Contains(o.Reason, "\n") {
 		t.Errorf("%v %q: %v", o.Status, o.Reason, err)

@@ -76,11 +76,13 @@ func (d *daemon) ended() error {
 	return err
 }
 
-// lastLine is the last line that the program wrote.
+// lastLine is the last line that the program wrote, but for OpenVPN's hint at its help,
+// before which it says what is wrong.
 func (d *daemon) lastLine() string {
 	_, log := d.now()
-	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
+	text := strings.TrimSpace(log.String())
+	text = strings.TrimSpace(strings.TrimSuffix(text, "Use --help for more information."))
+	return strings.TrimSpace(text[strings.LastIndex(text, "\n")+1:])
 }
 
 func (d *daemon) usage() (result.Usage, error) {
