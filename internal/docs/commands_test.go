@@ -143,11 +143,11 @@ func (c *caller) boxdyno(args []string) {
 		if plan.Seconds > short || !privileged() {
 			return
 		}
-		switch code, _ := c.call(args); code {
-		case 0:
-		case 4:
+		code, out := c.call(args)
+		switch {
+		case code == 4 && bytes.Contains(out, []byte("the machine was not idle")):
 			c.held = c.line
-		default:
+		case code != 0:
 			c.t.Errorf("%s: exit code %d", c.line, code)
 		}
 	}
