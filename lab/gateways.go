@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 
 	"github.com/cilium/ebpf/link"
@@ -70,21 +69,7 @@ func (g *gateways) Build(ctx context.Context) (*Testbed, error) {
 
 // build is Build without the engine.
 func (g *gateways) build(ctx context.Context) (*Testbed, error) {
-	cpus, err := allowedCPUs()
-	if err != nil {
-		return nil, err
-	}
-	at, err := choosePlace(g.placement, cpus, os.DirFS("/sys"))
-	if err != nil {
-		return nil, err
-	}
-	tb, err := g.buildAt(ctx, at)
-	if g.placement == "" && errors.Is(err, host.ErrNotSupported) {
-		why := err.Error()
-		if tb, err = g.buildAt(ctx, place{name: shared, tester: at.dut, dut: at.dut}); err == nil {
-			tb.Settings = append(tb.Settings, result.Pair{Key: "no_split", Value: why})
-		}
-	}
+	tb, err := buildPlaced(g.placement, func(at place) (*Testbed, error) { return g.buildAt(ctx, at) })
 	return tb, permit("build two gateways", err)
 }
 

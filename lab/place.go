@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -49,6 +50,27 @@ func (p place) settings() []result.Pair {
 		{Key: "napi", Value: napi},
 		{Key: "meter_napi", Value: "in the DUT's softirq"},
 	}
+}
+
+// buildPlaced builds at the placement wanted; "" is split, or shared where build says
+// that this machine has no split (host.ErrNotSupported).
+func buildPlaced(want string, build func(place) (*Testbed, error)) (*Testbed, error) {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	at, err := choosePlace(want, cpus, os.DirFS("/sys"))
+	if err != nil {
+		return nil, err
+	}
+	tb, err := build(at)
+	if want == "" && errors.Is(err, host.ErrNotSupported) {
+		why := err.Error()
+		if tb, err = build(place{name: shared, tester: at.dut, dut: at.dut}); err == nil {
+			tb.Settings = append(tb.Settings, result.Pair{Key: "no_split", Value: why})
+		}
+	}
+	return tb, err
 }
 
 // choosePlace answers want ("" is split where cpus has two) with the last of

@@ -8,13 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"boxdyno/frame"
-	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -89,21 +87,7 @@ func (s *sandbox) Build(ctx context.Context) (*Testbed, error) {
 
 // build is Build without the engine.
 func (s *sandbox) build(ctx context.Context) (*Testbed, error) {
-	cpus, err := allowedCPUs()
-	if err != nil {
-		return nil, err
-	}
-	at, err := choosePlace(s.placement, cpus, os.DirFS("/sys"))
-	if err != nil {
-		return nil, err
-	}
-	tb, err := s.buildAt(ctx, at)
-	if s.placement == "" && errors.Is(err, host.ErrNotSupported) {
-		why := err.Error()
-		if tb, err = s.buildAt(ctx, place{name: shared, tester: at.dut, dut: at.dut}); err == nil {
-			tb.Settings = append(tb.Settings, result.Pair{Key: "no_split", Value: why})
-		}
-	}
+	tb, err := buildPlaced(s.placement, func(at place) (*Testbed, error) { return s.buildAt(ctx, at) })
 	return tb, permit("build a sandbox", err)
 }
 
