@@ -21,17 +21,23 @@ import (
 // its own compiler, and kept in the store under the digest of source, compiler and
 // flags.
 type madeHere struct {
-	name    string   // of the program
-	sources []string // in programs/, those that are compiled before those that are included
-	libs    []string // "-lm"
-	flags   []string // "-O2"
+	name     string   // of the program
+	sources  []string // in programs/, those that are compiled before those that are included
+	libs     []string // "-lm"
+	flags    []string // "-O2"
+	packages []string // of the distribution, beside the compiler and the C library's headers
+}
+
+// needs is what the distribution's packages bring.
+func (c madeHere) needs(h *host.Local, what string) error {
+	return &host.Missing{What: what, Remedy: [][]string{inUserland(h, append([]string{"apt-get", "install", "-y", "gcc", "libc6-dev"}, c.packages...)...)}}
 }
 
 // compiler is how it calls itself: "gcc (Debian 12.2.0-14) 12.2.0"; a *host.Missing
 // where there is none.
 func (c madeHere) compiler(ctx context.Context, h *host.Local) (string, error) {
 	if err := h.Has("cc"); err != nil {
-		return "", &host.Missing{What: "a C compiler, which makes " + c.name, Remedy: [][]string{inUserland(h, "apt-get", "install", "-y", "gcc", "libc6-dev")}}
+		return "", c.needs(h, "a C compiler, which makes "+c.name)
 	}
 	out, err := within(ctx, h, versionPatience, "", "cc", "--version")
 	first, _, _ := strings.Cut(string(out), "\n")
@@ -62,15 +68,24 @@ func (c madeHere) program(ctx context.Context, h *host.Local) (program string, e
 	if h.Userland != nil {
 		program += "-" + h.Userland.Name
 	}
+	return program, c.make(ctx, h, program)
+}
+
+// make compiles it to the path program in the store, unless it is there.
+func (c madeHere) make(ctx context.Context, h *host.Local, program string) (err error) {
 	if _, err := os.Stat(program); err == nil {
-		return program, nil
+		return nil
 	}
+	if err := h.Has("cc"); err != nil {
+		return c.needs(h, "a C compiler, which makes "+c.name)
+	}
+	dir := filepath.Dir(program)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("keep %s: %w", c.name, err)
+		return fmt.Errorf("keep %s: %w", c.name, err)
 	}
 	made, err := host.MakeScratchIn(dir)
 	if err != nil {
-		return "", fmt.Errorf("keep %s: %w", c.name, err)
+		return fmt.Errorf("keep %s: %w", c.name, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(made)) }()
 	out := filepath.Join(made, c.name)
@@ -78,22 +93,24 @@ func (c madeHere) program(ctx context.Context, h *host.Local) (program string, e
 	for _, s := range c.sources {
 		file := filepath.Join(made, s)
 		if err := os.WriteFile(file, []byte(embedded(s)), 0o644); err != nil {
-			return "", fmt.Errorf("compile %s: %w", c.name, err)
+			return fmt.Errorf("compile %s: %w", c.name, err)
 		}
 		if strings.HasSuffix(s, ".c") {
 			argv = append(argv, file)
 		}
 	}
 	if _, err := within(ctx, h, time.Minute, "", append(argv, c.libs...)...); err != nil {
-		if strings.Contains(err.Error(), "stdio.h") || strings.Contains(err.Error(), "crt1.o") {
-			return "", &host.Missing{What: "the C library's headers, which " + c.name + " is made with", Remedy: [][]string{inUserland(h, "apt-get", "install", "-y", "libc6-dev")}}
+		for _, lacks := range []string{"stdio.h", "crt1.o", "pcap/pcap.h", "lpcap"} {
+			if strings.Contains(err.Error(), lacks) {
+				return c.needs(h, "headers or libraries that "+c.name+" is made with ("+lacks+")")
+			}
 		}
-		return "", fmt.Errorf("compile %s: %w", c.name, err)
+		return fmt.Errorf("compile %s: %w", c.name, err)
 	}
 	if err := errors.Join(os.Chmod(out, 0o755), os.Rename(out, program)); err != nil {
-		return "", fmt.Errorf("keep %s: %w", c.name, err)
+		return fmt.Errorf("keep %s: %w", c.name, err)
 	}
-	return program, nil
+	return nil
 }
 
 // A ran is what such a program prints: how often it did its work, in which time, and

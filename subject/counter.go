@@ -4,20 +4,12 @@ package subject
 
 import (
 	"context"
-	_ "embed"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"boxdyno/host"
 )
-
-//go:embed programs/count.c
-var counterSource string
 
 // counter is the least that a program can do with libpcap. It is compiled on the
 // machine itself, against its own library.
@@ -42,35 +34,7 @@ func compileCounter(ctx context.Context) (program string, err error) {
 	if err != nil {
 		return "", err
 	}
-	program = filepath.Join(dir, "libpcap-"+digest(counterSource))
-	if _, err := os.Stat(program); err == nil {
-		return program, nil
-	}
-	if err := host.Has("cc"); err != nil {
-		return "", &host.Missing{What: "a C compiler, which makes the libpcap counter", Remedy: [][]string{{"apt-get", "install", "-y", "gcc", "libc6-dev", "libpcap-dev"}}}
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("keep the libpcap counter: %w", err)
-	}
-	made, err := os.MkdirTemp(dir, "making-")
-	if err != nil {
-		return "", fmt.Errorf("keep the libpcap counter: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(made)) }()
-	source, out := filepath.Join(made, "count.c"), filepath.Join(made, "count")
-	if err := os.WriteFile(source, []byte(counterSource), 0o644); err != nil {
-		return "", fmt.Errorf("compile the libpcap counter: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if _, err := (&host.Local{}).Run(ctx, "", "cc", "-O2", "-o", out, source, "-lpcap"); err != nil {
-		if strings.Contains(err.Error(), "pcap/pcap.h") || strings.Contains(err.Error(), "lpcap") {
-			return "", &host.Missing{What: "libpcap's header", Remedy: [][]string{{"apt-get", "install", "-y", "libpcap-dev"}}}
-		}
-		return "", fmt.Errorf("compile the libpcap counter: %w", err)
-	}
-	if err := errors.Join(os.Chmod(out, 0o755), os.Rename(out, program)); err != nil {
-		return "", fmt.Errorf("keep the libpcap counter: %w", err)
-	}
-	return program, nil
+	c := madeHere{name: "libpcap-counter", sources: []string{"count.c"}, libs: []string{"-lpcap"}, flags: []string{"-O2"}, packages: []string{"libpcap-dev"}}
+	program = filepath.Join(dir, "libpcap-"+digest(embedded("count.c")))
+	return program, c.make(ctx, &host.Local{}, program)
 }
