@@ -35,6 +35,9 @@ func TestCPU(t *testing.T) {
 	if rate, dmips := measuredOf(t, o, "dhrystones_per_s"), measuredOf(t, o, "dmips"); rate <= 0 || rate/dmips < 1756 || rate/dmips > 1758 {
 		t.Errorf("%v runs a second are %v DMIPS", rate, dmips)
 	}
+	if memory := measuredOf(t, o, "subject_memory_bytes"); memory > 4<<20 {
+		t.Errorf("a program of some hundred KB had %v octets", memory)
+	}
 	for _, v := range o.Values {
 		if len(pick(cpuMetrics, v.Metric)) == 0 {
 			t.Errorf("%s is not declared", v.Metric)

@@ -128,13 +128,6 @@ func (p *Storage) key() (spec string, bits int, err error) {
 	return c.spec, bits, nil
 }
 
-func (p *Storage) rounds() int {
-	if p.preset.value == "standard" {
-		return 10
-	}
-	return 3
-}
-
 func (p *Storage) each() time.Duration {
 	if p.preset.value == "standard" {
 		return 30 * time.Second
@@ -143,7 +136,7 @@ func (p *Storage) each() time.Duration {
 }
 
 func (p *Storage) Estimate() (int, time.Duration) {
-	n := p.rounds() * len(storagePatterns) * 2
+	n := roundsOf(p.preset.value) * len(storagePatterns) * 2
 	return n + 1, time.Duration(n)*(p.each()+500*time.Millisecond) + 5*time.Second
 }
 
@@ -229,7 +222,7 @@ type storageSide struct {
 // measure is the rounds.
 func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, proven []result.Value, disk, volume string) (o Outcome, err error) {
 	all := map[string][]float64{}
-	for n := range p.rounds() {
+	for n := range roundsOf(p.preset.value) {
 		for _, pattern := range storagePatterns {
 			sides := []storageSide{{"plain", disk, subject.DataOffset}, {"luks2", volume, 0}}
 			if n%2 == 1 { // a drift of the machine is on both

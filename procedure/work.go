@@ -111,8 +111,11 @@ func (w *work) cpus(h *host.Local, allowed []int) ([]int, error) {
 }
 
 // rounds is how often the work is measured at a point.
-func (w *work) rounds() int {
-	if w.preset.value == "standard" {
+func (w *work) rounds() int { return roundsOf(w.preset.value) }
+
+// roundsOf is how often a preset measures what a program does.
+func roundsOf(preset string) int {
+	if preset == "standard" {
 		return 10
 	}
 	return 3
@@ -324,6 +327,7 @@ func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outco
 		copies = append(copies, result.Copy{CPU: places[i][0], Values: vs})
 		if u, err := r.Usage(); err == nil {
 			u = u.Since(before[i])
+			u.PeakMemory -= min(u.PeakMemory, before[i].PeakMemory) // of the gate, which stays
 			took, memory = took+u.CPU.Seconds(), memory+float64(u.PeakMemory)
 			o.Usage = append(o.Usage, u)
 		}
