@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
 )
@@ -69,9 +70,25 @@ func checkDCO(_ context.Context, h *host.Local, _ string) error {
 		return fmt.Errorf("take a device of data channel offload away: %w", err)
 	}
 	if !made {
-		return &host.Missing{What: "OpenVPN's data channel offload in this kernel", Remedy: [][]string{{"apt-get", "install", "-y", "openvpn-dco-dkms"}, {"modprobe", "ovpn-dco-v2"}}}
+		missing := &host.Missing{What: "OpenVPN's data channel offload in this kernel"}
+		if takesModules() {
+			missing.Remedy = [][]string{{"apt-get", "install", "-y", "openvpn-dco-dkms"}, {"modprobe", "ovpn-dco-v2"}}
+		} else {
+			missing.Hint = "boot a kernel that takes modules, such as Debian's, whose package openvpn-dco-dkms makes this one"
+		}
+		return missing
 	}
 	return nil
+}
+
+// takesModules says whether this kernel is a distribution's, with modules of its own.
+func takesModules() bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	_, err := os.Stat(filepath.Join("/lib/modules", unix.ByteSliceToString(u.Release[:])))
+	return err == nil
 }
 
 const openVPNPort = "1194"

@@ -36,6 +36,7 @@ var allChecks = []boardCheck{
 	{command: boardCommand(4*time.Minute, "subject-test -test.run ^TestKernelCiphers$ -test.v"), read: unitTests(prefixed("TestKernelCiphers/", provenCiphers)...), on: virt, ci: []string{"arm64"}},
 	{command: boardCommand(6*time.Minute, "boxdyno run crypto --quiet --set path=af-alg,cryptsetup --out crypto"), read: (*checker).crypto, on: []string{"amd64", "arm64"}, ci: []string{"arm64"}, tools: true},
 	{command: boardCommand(4*time.Minute, "subject-test -test.run ^TestTunnels$/^(wireguard|ipsec)$ -test.v"), read: unitTests("TestTunnels/wireguard", "TestTunnels/ipsec"), on: virt, ci: []string{"arm64"}},
+	{command: boardCommand(4*time.Minute, "subject-test -test.run ^TestTunnels$/^(openvpn|openvpn-dco)$ -test.v"), read: unitTests("TestTunnels/openvpn", "TestTunnels/openvpn-dco"), on: []string{"amd64"}, tools: true},
 	{command: boardCommand(10*time.Minute, "boxdyno run vpn --quiet --set tunnel=wireguard,ipsec --set search=none --out vpn"), read: (*checker).vpn, on: []string{"amd64", "arm64"}, tools: true},
 	{command: boardCommand(6*time.Minute, "subject-test -test.run ^TestLUKS2$ -test.v"), read: unitTests("TestLUKS2"), on: []string{"arm64"}},
 	{command: boardCommand(10*time.Minute, "boxdyno run storage --quiet --json --set size=8 --out storage"), read: (*checker).storage, on: []string{"arm64"}, tools: true},

@@ -32,7 +32,7 @@ type options struct {
 	describe, test, ci, console bool
 	deb, cache, programs, save  string
 	tools                       string
-	commands, files             list
+	commands, files, modules    list
 	commandLimit, limit         time.Duration
 }
 
@@ -43,13 +43,14 @@ func main() {
 	flag.BoolVar(&o.ci, "ci", false, "of the checks those of continuous integration")
 	flag.Var(&o.commands, "run", "`command` to run in the board, split at spaces; may be given again")
 	flag.Var(&o.files, "file", "`file` to bring to the board's folder /root; may be given again")
+	flag.Var(&o.modules, "module", "`file` of a module beside the package's, for this very kernel; may be given again")
 	flag.StringVar(&o.save, "out", "", "`folder` for the files that commands left in their working folder")
 	flag.BoolVar(&o.console, "console", false, "show all of the board's console")
 	flag.DurationVar(&o.commandLimit, "command-limit", 5*time.Minute, "longest time of a command")
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "longest time of the board")
 	flag.StringVar(&o.deb, "deb", "", "the kernel's package")
 	flag.StringVar(&o.cache, "cache", "", "`folder` for what is taken out of it")
-	flag.StringVar(&o.tools, "tools", "", "`folder` in which the board's distribution's packages lie unpacked; the board has fio, cryptsetup and iperf3 of it, where it holds them")
+	flag.StringVar(&o.tools, "tools", "", "`folder` in which the board's distribution's packages lie unpacked; the board has fio, cryptsetup, iperf3 and openvpn of it, where it holds them")
 	flag.StringVar(&o.programs, "programs", "", "`folder` of the board's programs: init and others")
 	flag.Parse()
 	code, err := boardsMain(o, flag.Args())
@@ -101,6 +102,7 @@ func boardsMain(o options, args []string) (code int, err error) {
 	if err != nil {
 		return 5, err
 	}
+	k.modules = append(k.modules, o.modules...)
 	var console io.Writer = &progress{w: os.Stderr}
 	if o.console {
 		console = os.Stderr

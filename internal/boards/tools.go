@@ -14,7 +14,7 @@ import (
 
 // toolPrograms are those of others that a board has, where the folder of unpacked
 // packages holds them.
-var toolPrograms = []string{"bin/fio", "sbin/cryptsetup", "bin/iperf3"}
+var toolPrograms = []string{"bin/fio", "sbin/cryptsetup", "bin/iperf3", "sbin/openvpn"}
 
 // closure are the programs below root with their loader and all shared libraries that
 // they need: programs in /bin, libraries in /lib.
