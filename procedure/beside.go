@@ -364,6 +364,15 @@ func (p *surrounded) Upon() string {
 	return ""
 }
 
+// Once implements Sharing for procedures that do.
+func (p *surrounded) Once() (key string, trials int, d time.Duration) {
+	if s, ok := p.Procedure.(Sharing); ok {
+		key, trials, d = s.Once()
+		key += fmt.Sprint(&p.beside.Load, &p.beside.CPUs)
+	}
+	return key, trials, d
+}
+
 func (p *surrounded) Estimate() (trials int, d time.Duration) {
 	trials, d = p.Procedure.Estimate()
 	if p.beside.Load.kind != "" {

@@ -331,13 +331,21 @@ const captureAround = 3 * time.Second
 func (p *Capture) Estimate() (int, time.Duration) {
 	e := captureEffortOf(p.preset.value)
 	if !p.rate.searched() {
-		d := lasts(p.loadOf(p.framesPerSecond()))
-		return 2, d + max(d, p.watched()) + captureAround
+		return 1, max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
 	}
 	trials, _ := p.searching().Estimate()
 	const before, after = 5, 3
 	n := before + trials + after
 	return n, time.Duration(before+trials)*e.least + after*e.trial + time.Duration(n)*captureAround
+}
+
+// Once implements Sharing: the load into the empty box.
+func (p *Capture) Once() (key string, trials int, d time.Duration) {
+	if p.rate.searched() {
+		return "", 0, 0
+	}
+	l := p.loadOf(p.framesPerSecond())
+	return fmt.Sprint("empty-box", p.mix().Name, l, p.sender.value), 1, lasts(l)
 }
 
 func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {

@@ -36,6 +36,14 @@ type Dependent interface {
 	Upon() string
 }
 
+// A Sharing procedure measures something once a run (Env.Once) for all points that want
+// the same.
+type Sharing interface {
+	Procedure
+	// Once is what that costs, beside Estimate; points with the same key share it.
+	Once() (key string, trials int, d time.Duration)
+}
+
 // An Outcome is what a trial or a procedure found; runner makes it a record.
 type Outcome struct {
 	Status   result.Status

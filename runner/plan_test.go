@@ -296,6 +296,25 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// What points of a run share is in the estimate once, however often they are measured.
+func TestSharedEstimate(t *testing.T) {
+	plan, err := Parse("plan", []byte(`{repeat: 2, procedures: [{use: capture, subject: [tcpdump, dumpcap], payload_size: 148, rate: 2Mbps, duration: 10s}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan, err = plan.Resolve(Plugins()); err != nil {
+		t.Fatal(err)
+	}
+	points, err := plan.Points(Plugins())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Check(Plugins(), points, nil)
+	if want := (Estimate{Points: 4, Trials: 5, Time: 4*13*time.Second + 10*time.Second}); err != nil || got != want {
+		t.Errorf("%+v, want %+v: %v", got, want, err)
+	}
+}
+
 func TestText(t *testing.T) {
 	for in, want := range map[string]string{"64": "64", "064": `"064"`, "-3": "-3", "+3": `"+3"`, "imix": `"imix"`, "1e3": `"1e3"`, "": `""`,
 		"true": `"true"`, fmt.Sprint(uint64(math.MaxUint64)): `"18446744073709551615"`} {

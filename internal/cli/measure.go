@@ -427,12 +427,12 @@ type dryPoint struct {
 func (a *app) dryRun(p runner.Plan, points []runner.Point, asJSON bool) error {
 	d := dryRun{Plan: p}
 	var total time.Duration
-	for i, pt := range points {
-		e, err := runner.Check(a.plugins, points[i:i+1], nil)
-		if err != nil {
-			return err
-		}
-		d.Points = append(d.Points, dryPoint{pt.ID, e.Trials, e.Time.Seconds()})
+	costs, err := runner.Costs(a.plugins, points, nil)
+	if err != nil {
+		return err
+	}
+	for i, e := range costs {
+		d.Points = append(d.Points, dryPoint{points[i].ID, e.Trials, e.Time.Seconds()})
 		d.Trials += e.Trials
 		total += e.Time
 	}
@@ -448,7 +448,7 @@ func (a *app) dryRun(p runner.Plan, points []runner.Point, asJSON bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.out, "\n%s, about %d trials and %s, in topology %s, preset %s, seed %d\n",
+	_, err = fmt.Fprintf(a.out, "\n%s, about %d trials and %s, in topology %s, preset %s, seed %d\n",
 		plural(len(d.Points), "point"), d.Trials, about(total), strings.Join(p.Labs(), ", "), p.PresetsUsed(), p.Seed)
 	return err
 }
