@@ -157,7 +157,7 @@ var All = withBeside([]Spec{
 		Name: "stream", Lab: lab.Gateways, Alone: true,
 		Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
 		Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",
-		Names: []string{"protocol", "offloads", "parallel"}, Metrics: streamMetrics, New: newStream,
+		Names: []string{"protocol", "offloads", "connections"}, Metrics: streamMetrics, New: newStream,
 	},
 	{
 		Name: "vpn", Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: burstsDeviation, Lab: lab.Gateways, Alone: true,

@@ -25,11 +25,11 @@ import (
 
 // A stream is one run of iperf3 from one gateway's network to the other's.
 type stream struct {
-	from, to lab.Gateway
-	udp      bool
-	parallel int           // connections, or flows
-	length   time.Duration // whole seconds: iperf3 reads no fractions
-	payload  int           // octets of a datagram, which are sent as fast as it goes
+	from, to    lab.Gateway
+	udp         bool
+	connections int           // connections, or flows
+	length      time.Duration // whole seconds: iperf3 reads no fractions
+	payload     int           // octets of a datagram, which are sent as fast as it goes
 }
 
 // A streamed is what iperf3 said of a stream, and when it was.
@@ -150,7 +150,7 @@ func (s stream) stands(ctx context.Context, client *host.Process) (bool, error) 
 func (s stream) argv() []string {
 	argv := []string{"iperf3", "--client", s.to.Net.Addr().String(), "--bind", s.from.Net.Addr().String(), "--port", strconv.Itoa(streamPort),
 		"--connect-timeout", strconv.FormatInt(iperfConnects.Milliseconds(), 10),
-		"--time", strconv.FormatFloat(s.length.Seconds(), 'f', -1, 64), "--parallel", strconv.Itoa(s.parallel), "--json",
+		"--time", strconv.FormatFloat(s.length.Seconds(), 'f', -1, 64), "--parallel", strconv.Itoa(s.connections), "--json",
 		"--interval", "0"} // else it keeps what each connection did in every second, of a day too
 	if s.udp {
 		argv = append(argv, "--udp", "--length", strconv.Itoa(s.payload), "--bitrate", "0")

@@ -20,25 +20,25 @@ import (
 //
 //	offloads set -> [iperf3 server at right | client at left] x trials
 type Stream struct {
-	protocol choice
-	offloads choice
-	parallel count
-	payload  count
-	length   time.Duration
-	trials   count
-	preset   choice
-	userland userland
+	protocol    choice
+	offloads    choice
+	connections count
+	payload     count
+	length      time.Duration
+	trials      count
+	preset      choice
+	userland    userland
 }
 
 var offOn = []string{"off", "on"}
 
 const (
-	mostParallel  = 128
-	streamPayload = 1400 // octets of a datagram where none are given: they fit into every tunnel
+	mostConnections = 128
+	streamPayload   = 1400 // octets of a datagram where none are given: they fit into every tunnel
 )
 
 func newStream() Procedure {
-	return &Stream{protocol: choice{"tcp", []string{"tcp", "udp"}}, offloads: choice{"off", offOn}, parallel: count{1, 1, mostParallel},
+	return &Stream{protocol: choice{"tcp", []string{"tcp", "udp"}}, offloads: choice{"off", offOn}, connections: count{1, 1, mostConnections},
 		payload: count{streamPayload, 16, 65507}, trials: count{0, 0, 1000}, preset: choice{"quick", presets}, userland: newUserland()}
 }
 
@@ -46,7 +46,7 @@ func newStream() Procedure {
 func (p *Stream) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.protocol, "protocol", "what iperf3 sends; udp as fast as it goes")
 	fs.Var(&p.offloads, "offloads", "of the cable between the gateways: segmentation, checksums, merging on receipt")
-	fs.Var(&p.parallel, "parallel", "`connections` at once (udp: flows)")
+	fs.Var(&p.connections, "connections", "`how many` at once (udp: flows)")
 	fs.Var(&p.payload, "payload_size", "udp: `octets` of a datagram's payload")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` a trial sends, in whole seconds; 0s: as preset says")
 	fs.Var(&p.trials, "trials", "how `often`; 0: as preset says")
@@ -117,7 +117,7 @@ func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		return o, err
 	}
 	trials, length := p.effort()
-	s := stream{from: bed.Gateways[0], to: bed.Gateways[1], udp: p.protocol.value == "udp", parallel: p.parallel.value,
+	s := stream{from: bed.Gateways[0], to: bed.Gateways[1], udp: p.protocol.value == "udp", connections: p.connections.value,
 		length: length, payload: p.payload.value}
 	var told streamsTold
 	for n := range trials {

@@ -29,15 +29,15 @@ import (
 // The networks' own route is taken away before the tunnel comes up: what a tunnel does
 // not carry is lost, and never passes in the clear.
 type VPN struct {
-	tunnel     choice
-	cipher     choice
-	offloads   choice
-	kind       choice // of traffic
-	parallel   count
-	trials     count // of streams
-	handshakes count
-	userland   userland // of what is a program
-	frames     traffic  // of it frame_size, preset and search
+	tunnel      choice
+	cipher      choice
+	offloads    choice
+	kind        choice // of traffic
+	connections count
+	trials      count // of streams
+	handshakes  count
+	userland    userland // of what is a program
+	frames      traffic  // of it frame_size, preset and search
 }
 
 const (
@@ -51,7 +51,7 @@ func newVPN() Procedure {
 		tunnel:   choice{"wireguard", append([]string{noTunnel}, subject.TunnelNames()...)},
 		cipher:   choice{subject.DefaultCipher, append([]string{subject.DefaultCipher}, subject.TunnelCiphers()...)},
 		offloads: choice{"off", offOn}, kind: choice{both, []string{both, trafficTCP, trafficUDP}},
-		parallel: count{1, 1, mostParallel}, trials: count{0, 0, 1000}, handshakes: count{0, 0, 10_000}, userland: newUserland(), frames: newTraffic([]string{"route"}),
+		connections: count{1, 1, mostConnections}, trials: count{0, 0, 1000}, handshakes: count{0, 0, 10_000}, userland: newUserland(), frames: newTraffic([]string{"route"}),
 	}
 	p.frames.mix = mixFlag{frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
 	p.frames.search.values = append(p.frames.search.values, NoSearch)
@@ -64,7 +64,7 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.cipher, "cipher", "the tunnel's cipher; default: its first")
 	fs.Var(&p.offloads, "offloads", "of the cable between the gateways: segmentation, checksums, merging on receipt; the tunnel's device keeps its own")
 	fs.Var(&p.kind, "traffic", "tcp: iperf3 and handshakes; udp: the engine's frames; or both")
-	fs.Var(&p.parallel, "parallel", "tcp: `connections` at once")
+	fs.Var(&p.connections, "connections", "tcp: `how many` at once")
 	fs.Var(&p.trials, "trials", "tcp: how `often` a stream is sent, with the tunnel and without; 0: as preset says")
 	fs.Var(&p.handshakes, "handshakes", "tcp: how `often` a new session is made; 0: as preset says")
 	p.userland.flag(fs)
@@ -82,15 +82,20 @@ const mostDatagram = 1500
 // largest is the largest frame whose packet fits into every tunnel.
 const largest = unit.FrameSize(subject.TunnelMTU + 14 + unit.FCS)
 
-// Check implements Procedure.
-func (p *VPN) Check(bed *lab.Testbed) error {
-	if p.tunnel.value == noTunnel {
-		if p.cipher.value != subject.DefaultCipher {
-			return fmt.Errorf("cipher %s: tunnel none enciphers nothing", p.cipher.value)
-		}
-	} else if _, err := subject.NewTunnel(p.tunnel.value, p.cipher.value); err != nil {
-		return err
+// named is the tunnel of the parameters, nil for none; an error says that it lacks the cipher.
+func (p *VPN) named() (*subject.Tunnel, error) {
+	switch {
+	case p.tunnel.value != noTunnel:
+		return subject.NewTunnel(p.tunnel.value, p.cipher.value)
+	case p.cipher.value != subject.DefaultCipher:
+		return nil, fmt.Errorf("cipher %s: tunnel none enciphers nothing", p.cipher.value)
 	}
+	return nil, nil
+}
+
+// Check implements Procedure. A tunnel that lacks the cipher is left to Run, which skips
+// it: of axes of tunnels and ciphers, not all pairs are there.
+func (p *VPN) Check(bed *lab.Testbed) error {
 	if p.udp() {
 		if p.frames.mix.Name == frame.IMIX.Name {
 			return fmt.Errorf("frame_size imix: its frames of 1518 octets do not fit into a tunnel, which takes %d: give a mix such as 64:7+594:4+%d:1", largest, largest)
@@ -191,17 +196,18 @@ type vpnPoint struct {
 
 // Run implements Procedure.
 func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+	tunnel, err := p.named()
+	if err != nil {
+		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
+	}
 	local, err := p.userland.local(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
 	env = p.userland.env(env, local)
-	m := &vpnPoint{VPN: p, env: env, out: Outcome{Status: result.Passed}}
+	m := &vpnPoint{VPN: p, env: env, tunnel: tunnel, out: Outcome{Status: result.Passed}}
 	bed := env.Bed
-	if p.tunnel.value != noTunnel {
-		if m.tunnel, err = subject.NewTunnel(p.tunnel.value, p.cipher.value); err != nil {
-			return m.out, err
-		}
+	if m.tunnel != nil {
 		if err := m.tunnel.Check(ctx, bed.Gateways[0].Host); err != nil {
 			return m.out, err
 		}
@@ -214,7 +220,7 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	}()
 	withIperf := p.tcp()
 	if lacks := bed.Gateways[0].Host.Has("iperf3"); withIperf && lacks != nil {
-		if !p.udp() && m.tunnel == nil {
+		if !p.udp() {
 			return m.out, lacks
 		}
 		withIperf = false

@@ -177,10 +177,11 @@ type SelfTest struct {
 
 // Books counts the trials whose account closed.
 type Books struct {
-	Trials  int   `json:"trials"`              // with an account
-	Closed  int   `json:"closed"`              // unexplained = 0
-	Largest int64 `json:"largest_unexplained"` // of either sign
-	Invalid int   `json:"invalid_trials"`
+	Trials  int   `json:"trials"`                   // with an account
+	Closed  int   `json:"closed"`                   // unexplained = 0
+	Largest int64 `json:"largest_unexplained"`      // of either sign
+	Invalid int   `json:"invalid_trials"`           // the tester could not do its part
+	Starved int   `json:"starved_trials,omitempty"` // invalid too: a program did not have its CPUs
 }
 
 // A Setting is one line of the environment; After is "" where it did not change.

@@ -510,6 +510,9 @@ func sure(d Document, recs []result.Record) []string {
 	if n := d.Books.Invalid; n > 0 {
 		out = append(out, fmt.Sprintf("%d of %s %s invalid, because the tester could not do its part: in no figure.", n, count(max(n, d.Books.Trials), "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
 	}
+	if n := d.Books.Starved; n > 0 {
+		out = append(out, fmt.Sprintf("%s %s invalid, because the program did not have its CPUs to itself: in no figure.", count(n, "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
+	}
 	intervals, over := 0, 0
 	var widest *Row
 	var spread float64

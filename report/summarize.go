@@ -52,7 +52,11 @@ func Summarize(run result.Run, recs []result.Record) Document {
 				d.Books.Largest = a.Unexplained
 			}
 		}
-		if r.Status == result.Invalid && r.Parent != "" {
+		switch {
+		case r.Status != result.Invalid || r.Parent == "":
+		case computes(r.Procedure):
+			d.Books.Starved++
+		default:
 			d.Books.Invalid++
 		}
 		switch {

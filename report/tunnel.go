@@ -16,12 +16,12 @@ import (
 // A Tunnel is what procedures vpn and stream found at a row; a figure that was not
 // measured is nil. Those of UDP are in the row itself.
 type Tunnel struct {
-	Tunnel   string `json:"tunnel"` // none: the cable between the gateways, and every row of stream
-	Cipher   string `json:"cipher,omitempty"`
-	Offloads string `json:"offloads"`
-	Protocol string `json:"protocol"`
-	Parallel string `json:"parallel"`
-	Userland string `json:"userland,omitempty"` // of the programs; "": the machine's own
+	Tunnel      string `json:"tunnel"` // none: the cable between the gateways, and every row of stream
+	Cipher      string `json:"cipher,omitempty"`
+	Offloads    string `json:"offloads"`
+	Protocol    string `json:"protocol"`
+	Connections string `json:"connections"`        // at once
+	Userland    string `json:"userland,omitempty"` // of the programs; "": the machine's own
 
 	Goodput       *Figure `json:"goodput_bps,omitempty"`
 	Baseline      *Figure `json:"baseline_goodput_bps,omitempty"`
@@ -54,7 +54,7 @@ func tunnelOf(p result.Record, at func(metric string) *Figure) *Tunnel {
 	get := func(key string) string { return result.Get(p.Config, key) }
 	return &Tunnel{
 		Tunnel: cmp.Or(get("tunnel"), "none"), Cipher: strings.TrimPrefix(get("cipher"), "default"), Offloads: get("offloads"),
-		Protocol: cmp.Or(get("protocol"), "tcp"), Parallel: get("parallel"), Userland: strings.TrimPrefix(get("userland"), "native"),
+		Protocol: cmp.Or(get("protocol"), "tcp"), Connections: get("connections"), Userland: strings.TrimPrefix(get("userland"), "native"),
 		Goodput: at("goodput_bps"), Baseline: at("baseline_goodput_bps"), Share: at("goodput_share"), CPU: at("cpu_per_mbit_s"),
 		BaselineCPU: at("baseline_cpu_per_mbit_s"), DaemonCPU: at("daemon_cpu_per_mbit_s"), Lost: at("datagrams_lost_ratio"),
 		Handshake: at("handshake_s"), Startup: at("startup_s"), BareForwarded: at("baseline_forwarding_fps"),
@@ -94,8 +94,8 @@ func (t *Tunnel) name(procedure, frames string) []string {
 		words = append(words, t.Protocol)
 	}
 	words = append(words, "offloads "+t.Offloads)
-	if t.Parallel != "" && t.Parallel != "1" {
-		words = append(words, t.Parallel+" at once")
+	if t.Connections != "" && t.Connections != "1" {
+		words = append(words, t.Connections+" at once")
 	}
 	if t.Userland != "" {
 		words = append(words, "userland "+t.Userland)
@@ -141,8 +141,8 @@ func (t tunnelTables) add(r Row, notes func(t *table, texts []string) string, ow
 	if r.Procedure == streamProcedure {
 		through = x.Protocol
 	}
-	if x.Parallel != "" && x.Parallel != "1" {
-		through += " x" + x.Parallel
+	if x.Connections != "" && x.Connections != "1" {
+		through += " x" + x.Connections
 	}
 	if x.Userland != "" {
 		through += ", " + x.Userland

@@ -105,6 +105,11 @@ var workTables = []workTable{
 	},
 }
 
+// computes says whether a procedure times programs, and has no tester.
+func computes(procedure string) bool {
+	return procedure == cryptoProcedure || slices.ContainsFunc(workTables, func(t workTable) bool { return t.procedure == procedure })
+}
+
 // workOf is nil for rows of other procedures.
 func workOf(run result.Run, repeats []result.Record, trials map[string][]result.Record) *Work {
 	p := repeats[len(repeats)-1]

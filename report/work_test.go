@@ -96,6 +96,17 @@ func TestWorkTables(t *testing.T) {
 	}
 }
 
+// A program that did not have its CPU is no fault of a tester: there is none.
+func TestStarvedProgram(t *testing.T) {
+	run, recs := workRun()
+	starved := recs[0]
+	starved.ID, starved.Status, starved.Reason = starved.Parent+"/3 trial=2", result.Invalid, "dhrystone had 80.0 % of CPU 3"
+	d := Summarize(run, append(recs, starved))
+	if got := text(t, d); !strings.Contains(got, "1 trial was invalid, because the program did not have its CPUs to itself") || strings.Contains(got, "the tester could not") {
+		t.Error(got)
+	}
+}
+
 func slicesIndex(rows []Row, name string) int {
 	for i, r := range rows {
 		if strings.Contains(r.Name, name) {

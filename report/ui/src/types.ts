@@ -224,6 +224,7 @@ export interface Books {
   closed: number;
   largest_unexplained: number;
   invalid_trials: number;
+  starved_trials?: number;
 }
 
 export interface Machine {
@@ -701,7 +702,7 @@ export interface Tunnel {
   cipher?: string;
   offloads: string;
   protocol: string;
-  parallel: string;
+  connections: string;
   userland?: string;
   goodput_bps?: Figure;
   baseline_goodput_bps?: Figure;
