@@ -222,7 +222,7 @@ func (c *Connections) send(ctx context.Context, l Load, closing bool) (r TxRepor
 	err = c.tx.run(ctx, p, sc, run{longest: unit.MinFrame.Buffer(), most: sc.expected(l, l.of(stream))})
 	var s senderSchedule
 	var issued, skipped, at, end uint64
-	refusals, rerr := c.tx.refusals()
+	refusals, rerr := c.tx.refusal.read()
 	rerr = errors.Join(rerr, p.sched.Get(&s), vars[connVarIssued].Get(&issued), vars[connVarSkipped].Get(&skipped),
 		vars[connVarSenderFirst].Get(&at), vars[connVarSenderLast].Get(&end))
 	if rerr != nil {

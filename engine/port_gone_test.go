@@ -59,7 +59,13 @@ func TestPortVanishes(t *testing.T) {
 				vanished := make(chan struct{})
 				go func() {
 					defer close(vanished)
-					time.Sleep(50 * time.Millisecond)
+					for {
+						r, err := m.Read(ctx)
+						if err != nil || len(r.Streams) == 1 && r.Streams[0].Frames+r.Foreign > 0 {
+							break
+						}
+						time.Sleep(5 * time.Millisecond)
+					}
 					remove(t, from)
 				}()
 				begun := time.Now()

@@ -77,6 +77,7 @@ type senderSchedule struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	senderProgDevmapXmit    = "devmap_xmit"
 	senderProgRedirectErr   = "redirect_err"
 	senderProgSend          = "send"
 	senderVarBurst          = "burst"
@@ -143,6 +144,7 @@ type senderSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type senderProgramSpecs struct {
+	DevmapXmit  *ebpf.ProgramSpec `ebpf:"devmap_xmit"`
 	RedirectErr *ebpf.ProgramSpec `ebpf:"redirect_err"`
 	Send        *ebpf.ProgramSpec `ebpf:"send"`
 }
@@ -235,12 +237,14 @@ type senderVariables struct {
 //
 // It can be passed to loadSenderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type senderPrograms struct {
+	DevmapXmit  *ebpf.Program `ebpf:"devmap_xmit"`
 	RedirectErr *ebpf.Program `ebpf:"redirect_err"`
 	Send        *ebpf.Program `ebpf:"send"`
 }
 
 func (p *senderPrograms) Close() error {
 	return _SenderClose(
+		p.DevmapXmit,
 		p.RedirectErr,
 		p.Send,
 	)

@@ -78,8 +78,20 @@ func probeSend(port string) error {
 	copy(frame, []byte{2, 0, 0, 0, 0, 0xbd})
 	copy(frame[6:], iface.HardwareAddr)
 	frame[12], frame[13] = 0x88, 0xb5
+	trace, err := openRefusalTrace()
+	if err != nil {
+		return err
+	}
+	defer trace.close()
+	if err := trace.watch(prog, 0); err != nil {
+		return err
+	}
 	if err := runLive(prog, frame, 1, 1); err != nil {
 		return refused("probe xdp: run live frames", err)
+	}
+	// Asked before the port's counter, which counts what others send from it, too.
+	if n, err := trace.read(); err != nil || n[0] > 0 {
+		return errors.Join(err, fmt.Errorf("xdp on %s: the port takes no redirected frame: %w", port, host.ErrNotSupported))
 	}
 	for range 20 {
 		after, err := linkStats(port)

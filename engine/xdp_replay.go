@@ -237,7 +237,7 @@ func (r *reel) begin(p *liveProgram, l Load, stream uint16) error {
 func (t *xdpTransmitter) replayReport(p *liveProgram, sc *schedule, l Load, s Stream) (TxReport, error) {
 	var state senderSchedule
 	var here replayCursor
-	refusals, err := t.refusals()
+	refusals, err := t.refusal.read()
 	err = errors.Join(err, p.sched.Get(&state), p.coll.Variables[replayVarHere].Get(&here))
 	if err != nil {
 		return TxReport{Stream: s.ID}, fmt.Errorf("read the replay's counts: %w", err)

@@ -18,6 +18,7 @@ import (
 	"boxdyno/unit"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,7 @@ import (
 //	Transmit (goroutine)     lays out variants and schedule in the program's memory, polls it
 //	sender thread            one bpf(2) call for the whole trial, ended by a signal
 //	bpf/sender.c (kernel)    due? size, headers, flow, sequence, time; counts issued
-//	redirect (kernel)        errors counted by redirect_err: Refused
+//	redirect (kernel)        errors counted by redirect_err, and devmap_xmit: Refused
 //	port's driver (kernel)   tx_packets, tx_dropped: the ledger's
 type xdpTransmitter struct {
 	lanes   []host.Port
@@ -68,11 +69,10 @@ func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (
 			return nil, err
 		}
 	}
-	trace, err := openRefusalTrace()
-	if err != nil && !errors.Is(err, host.ErrNotSupported) && !errors.Is(err, os.ErrNotExist) {
+	var err error
+	if t.refusal, err = openRefusalTrace(); err != nil {
 		return nil, err
 	}
-	t.refusal = trace
 	if t.socket, err = namespaceSocket(t.netns); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -87,9 +87,7 @@ func (t *xdpTransmitter) Close() error {
 	if t.reel != nil {
 		err = t.reel.close()
 	}
-	if t.refusal != nil {
-		err = errors.Join(err, t.refusal.close())
-	}
+	err = errors.Join(err, t.refusal.close())
 	if t.socket >= 0 {
 		err = errors.Join(err, unix.Close(t.socket))
 	}
@@ -174,10 +172,8 @@ type run struct {
 
 // run has a thread send until the load is done, a port is gone or ctx ends.
 func (t *xdpTransmitter) run(ctx context.Context, p *liveProgram, sc *schedule, r run) error {
-	if t.refusal != nil {
-		if err := t.refusal.watch(p.prog, r.second); err != nil {
-			return err
-		}
+	if err := t.refusal.watch(p.prog, r.second); err != nil {
+		return err
 	}
 	if err := sc.set(p.coll); err != nil {
 		return err
@@ -272,6 +268,7 @@ func (k senderKind) load() (*liveProgram, error) {
 		return nil, err
 	}
 	delete(spec.Programs, senderProgRedirectErr)
+	delete(spec.Programs, senderProgDevmapXmit)
 	return loadLive(spec, senderProgSend, nil)
 }
 
@@ -284,32 +281,62 @@ func loadLive(spec *ebpf.CollectionSpec, prog string, maps map[string]*ebpf.Map)
 }
 
 // A refusalTrace counts redirects that the kernel refuses; it costs nothing
-// where none are.
+// where none are. A nil one counts none.
 type refusalTrace struct {
-	coll *ebpf.Collection
-	link link.Link
+	coll  *ebpf.Collection
+	links []link.Link
 }
 
+// openRefusalTrace is nil on a kernel without BTF.
 func openRefusalTrace() (*refusalTrace, error) {
+	r, err := loadRefusalTrace()
+	if errors.Is(err, host.ErrNotSupported) || errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return r, err
+}
+
+func loadRefusalTrace() (*refusalTrace, error) {
 	spec, err := loadSender()
 	if err != nil {
 		return nil, fmt.Errorf("read the refusal trace: %w", err)
 	}
 	delete(spec.Programs, senderProgSend)
+	if !refusesLate() {
+		delete(spec.Programs, senderProgDevmapXmit)
+	}
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, refused("load the refusal trace", err)
 	}
-	l, err := link.AttachTracing(link.TracingOptions{Program: coll.Programs[senderProgRedirectErr]})
-	if err != nil {
-		coll.Close()
-		return nil, refused("trace redirect errors", err)
+	r := &refusalTrace{coll: coll}
+	for _, p := range coll.Programs {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return nil, errors.Join(refused("trace redirect errors", err), r.close())
+		}
+		r.links = append(r.links, l)
 	}
-	return &refusalTrace{coll, l}, nil
+	return r, nil
+}
+
+// refusesLate says whether this kernel has ports without net_device.xdp_features
+// (before Linux 6.3): it learns only when it sends that a port takes no frames.
+func refusesLate() bool {
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false
+	}
+	var device *btf.Struct
+	return kernel.TypeByName("net_device", &device) == nil &&
+		!slices.ContainsFunc(device.Members, func(m btf.Member) bool { return m.Name == "xdp_features" })
 }
 
 // watch counts from now on the refusals of send, the second lane's apart.
 func (r *refusalTrace) watch(send *ebpf.Program, second int) error {
+	if r == nil {
+		return nil
+	}
 	info, err := send.Info()
 	if err != nil {
 		return fmt.Errorf("identify the sender: %w", err)
@@ -323,11 +350,20 @@ func (r *refusalTrace) watch(send *ebpf.Program, second int) error {
 }
 
 func (r *refusalTrace) read() (n [maxLanes]uint64, err error) {
+	if r == nil {
+		return n, nil
+	}
 	return n, r.coll.Variables[senderVarRedirectErrors].Get(&n)
 }
 
 func (r *refusalTrace) close() error {
-	err := r.link.Close()
+	if r == nil {
+		return nil
+	}
+	var err error
+	for _, l := range r.links {
+		err = errors.Join(err, l.Close())
+	}
 	r.coll.Close()
 	return err
 }
@@ -394,17 +430,10 @@ func (t *xdpTransmitter) gone(reports []TxReport) error {
 	return nil
 }
 
-func (t *xdpTransmitter) refusals() (n [maxLanes]uint64, err error) {
-	if t.refusal == nil {
-		return n, nil
-	}
-	return t.refusal.read()
-}
-
 func (t *xdpTransmitter) reports(p *liveProgram, sc *schedule, l Load, streams []Stream) ([]TxReport, error) {
 	var s senderSchedule
 	var lanes [maxLanes]senderLane
-	refusals, err := t.refusals()
+	refusals, err := t.refusal.read()
 	err = errors.Join(err, p.sched.Get(&s), p.coll.Variables[senderVarLaneState].Get(&lanes))
 	if err != nil {
 		return nil, fmt.Errorf("read the sender's counts: %w", err)
