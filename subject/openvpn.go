@@ -109,6 +109,11 @@ func openOpenVPN(ctx context.Context, r *Tunneling, offload bool) (err error) {
 		return err
 	}
 	r.undo = append(r.undo, func() error { return os.RemoveAll(dir) })
+	if offload {
+		for _, e := range r.ends {
+			r.undo = append(r.undo, func() error { return removeDevice(e) })
+		}
+	}
 	r.begun = time.Now()
 	for _, i := range []int{1, 0} { // the server first: a client waits a second before it tries again
 		if err := certificates[i].write(dir, i); err != nil {
@@ -129,6 +134,11 @@ func openOpenVPN(ctx context.Context, r *Tunneling, offload bool) (err error) {
 		client := r.daemons[0]
 		if err := client.kill(); err != nil {
 			return begun, err
+		}
+		if offload { // the device outlives its program, and its session with it
+			if err := removeDevice(r.ends[0]); err != nil {
+				return begun, err
+			}
 		}
 		if err := client.start(ctx); err != nil {
 			return begun, err

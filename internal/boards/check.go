@@ -40,6 +40,7 @@ var allChecks = []boardCheck{
 	{command: boardCommand(10*time.Minute, "boxdyno run vpn --quiet --set tunnel=wireguard,ipsec --set search=none --out vpn"), read: (*checker).vpn, on: []string{"amd64", "arm64"}, tools: true},
 	{command: boardCommand(6*time.Minute, "subject-test -test.run ^TestLUKS2$ -test.v"), read: unitTests("TestLUKS2"), on: []string{"arm64"}},
 	{command: boardCommand(10*time.Minute, "boxdyno run storage --quiet --json --set size=8 --out storage"), read: (*checker).storage, on: []string{"arm64"}, tools: true},
+	{command: boardCommand(10*time.Minute, "killed /sys/block/dm-* /sys/block/zram* -- boxdyno run storage --quiet --set size=8"), read: (*checker).killed, on: []string{"arm64"}, tools: true},
 	{command: boardCommand(6*time.Minute, "tuning"), read: (*checker).tuning, on: []string{"amd64", "arm64"}},
 }
 
@@ -188,6 +189,14 @@ func (c *checker) thermal(r ran) {
 
 func (c *checker) tuning(r ran)  { c.lines("tuning", 20, r) }
 func (c *checker) sensors(r ran) { c.lines("sensors", 7, r) }
+
+func (c *checker) killed(r ran) {
+	if r.Exit == 3 {
+		c.skips("killed: fio or cryptsetup is missing in the board")
+		return
+	}
+	c.lines("killed", 2, r)
+}
 
 // lines counts the checks of a program of ours in the board one by one; there are more
 // than least.
