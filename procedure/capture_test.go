@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
@@ -255,13 +256,41 @@ func TestCaptureCountsAll(t *testing.T) {
 			if measuredOf(t, o, "subject_memory_bytes") != 5<<20 || measuredOf(t, o, "first_frame_s") <= 0 || len(o.Usage) != 3 {
 				t.Errorf("%+v", o.Usage)
 			}
-			if stops != 1 {
-				t.Errorf("it was stopped %d times", stops)
+			trials := 0
+			for _, r := range recs {
+				if result.Get(r.Config, "trial") == "rate" {
+					trials++
+				}
+			}
+			if stops != trials || trials == 0 {
+				t.Errorf("it was stopped %d times in %d trials", stops, trials)
 			}
 			if len(recs) > 0 && set["payload_size"] != "" && o.Load.MeanSize != 194 {
 				t.Errorf("148 octets of payload in frames of %v", o.Load.MeanSize)
 			}
 		})
+	}
+}
+
+// A trial in which the tester could not do its part is replaced, and in no figure.
+func TestCaptureReplacesInvalidTrials(t *testing.T) {
+	for _, c := range []struct {
+		invalid int
+		trials  string
+		want    result.Status
+	}{{0, "0", result.Passed}, {2, "012", result.Passed}, {9, "012", result.Invalid}} {
+		trials := ""
+		m := &capturePoint{Capture: newCaptureOf(nil), env: &Env{Bed: &lab.Testbed{}, Trial: func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+			trials += result.Get(cfg, "n")
+			r := result.Record{Status: result.Passed, Values: []result.Value{value("frames_counted", float64(len(trials)))}}
+			if len(trials) <= c.invalid {
+				r.Status = result.Invalid
+			}
+			return r, nil
+		}}}
+		if err := m.at(t.Context(), "rate", engine.Load{Rate: 1000, Count: 10}); err != nil || trials != c.trials || m.out.Status != c.want || len(m.out.Values) != 1 {
+			t.Errorf("%d invalid: trials %s, %+v, %v", c.invalid, trials, m.out, err)
+		}
 	}
 }
 
