@@ -56,6 +56,7 @@ var table = map[string]string{
 	"internal/boards/job":     "",
 	"internal/boards/init":    "internal/boards/job",
 	"internal/boards/tuning":  "host result tune internal/snapshot",
+	"internal/boards/killed":  "",
 	"internal/boards/sensors": "host result",
 }
 
