@@ -56,7 +56,7 @@ func main() {
 
 // kill is one moment.
 func kill(patterns, argv []string, after time.Duration) error {
-	before := there(append(patterns, "/proc/[0-9]*"))
+	before := there(append(slices.Clip(patterns), "/proc/[0-9]*"))
 	dir, err := os.MkdirTemp("", "killed-")
 	if err != nil {
 		return err
