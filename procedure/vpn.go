@@ -140,8 +140,11 @@ func (p *VPN) streams() (trials int, length time.Duration) {
 
 // Estimate implements Procedure.
 func (p *VPN) Estimate() (trials int, d time.Duration) {
-	const up, session, around = 2 * time.Second, 500 * time.Millisecond, 60 * time.Millisecond
-	sides := 2
+	const session, around = 500 * time.Millisecond, 60 * time.Millisecond
+	up, sides := 2*time.Second, 2
+	if tunnel, err := p.named(); err == nil && tunnel != nil {
+		up += tunnel.Settles()
+	}
 	if p.tunnel.value == noTunnel {
 		sides = 1
 	}
@@ -321,6 +324,18 @@ func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(contex
 		err = errTunnel
 	}
 	return rec, err
+}
+
+// settled is through with a tunnel that is as it is in use, and not as after a handshake.
+func (m *vpnPoint) settled(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+	return m.through(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		if m.up != nil {
+			if err := m.up.Settle(ctx); err != nil {
+				return Outcome{}, err
+			}
+		}
+		return f(ctx)
+	})
 }
 
 // open brings the tunnel up where it is not, or runs on other CPUs; fresh: it did.

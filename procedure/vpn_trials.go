@@ -35,7 +35,7 @@ func (m *vpnPoint) streamed(ctx context.Context) error {
 				return err
 			}
 		}
-		return with.next(ctx, m.through, "stream", n, s, daemons)
+		return with.next(ctx, m.settled, "stream", n, s, daemons)
 	})
 	for _, name := range []string{"goodput_bps", "cpu_per_mbit_s"} {
 		if vs := without.all[name]; len(vs) > 0 {
@@ -117,7 +117,7 @@ func (m *vpnPoint) point(ctx context.Context, record recording) (*point, error) 
 // in turn, then through it without loss. A tunnel's programs are kept off the tester's
 // CPU, on which they would hold it up (METHOD rule 16).
 func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
-	q, err := m.point(ctx, m.through)
+	q, err := m.point(ctx, m.settled)
 	if err != nil {
 		return err
 	}

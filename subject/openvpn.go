@@ -33,6 +33,9 @@ var openVPN = tunnelKind{
 	name: "openvpn", doc: "OpenVPN over TLS, packets enciphered in the program", ciphers: openVPNCiphers,
 	check: func(_ context.Context, h *host.Local, _ string) error { return errors.Join(h.Has("openvpn"), hasTun()) },
 	open:  func(ctx context.Context, r *Tunneling) error { return openOpenVPN(ctx, r, false) },
+	// It works off its TLS session at every packet for two seconds after it last did
+	// something there (TLS_MULTI_HORIZON in its ssl.h), in whole seconds of its clock.
+	settles: 3 * time.Second,
 }
 
 // openVPNDCO is the same with OpenVPN's data channel in the kernel.

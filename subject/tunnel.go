@@ -46,6 +46,7 @@ type tunnelKind struct {
 	ciphers   []string
 	check     func(ctx context.Context, h *host.Local, cipher string) error
 	open      func(ctx context.Context, r *Tunneling) error // what it leaves where it fails, r.Stop takes away
+	settles   time.Duration                                 // for how long after a handshake it carries less
 }
 
 var tunnelKinds = []*tunnelKind{&wireguard, &wireguardGo, &openVPN, &openVPNDCO, &ipsec}
@@ -121,6 +122,9 @@ func (t *Tunnel) Check(ctx context.Context, h *host.Local) error {
 	return t.kind.check(ctx, h, t.cipher())
 }
 
+// Settles is for how long Tunneling.Settle waits after a handshake.
+func (t *Tunnel) Settles() time.Duration { return t.kind.settles }
+
 // Start implements Subject: a *Tunneling.
 func (t *Tunnel) Start(ctx context.Context, e Env) (Running, error) {
 	r, err := t.Open(ctx, e.Ends, e.CPUs)
@@ -139,7 +143,7 @@ func (t *Tunnel) Open(ctx context.Context, ends [2]End, cpus []int) (*Tunneling,
 	if err := t.Check(ctx, ends[0].Host); err != nil {
 		return nil, err
 	}
-	r := &Tunneling{Name: t.kind.name, Cipher: t.cipher(), ends: ends, cpus: cpus}
+	r := &Tunneling{Name: t.kind.name, Cipher: t.cipher(), ends: ends, cpus: cpus, settles: t.Settles()}
 	if err := t.kind.open(ctx, r); err != nil {
 		return nil, errors.Join(fmt.Errorf("tunnel %s: %w", r.Name, err), r.Stop(context.WithoutCancel(ctx)))
 	}
@@ -157,7 +161,9 @@ type Tunneling struct {
 
 	ends    [2]End
 	cpus    []int
+	settles time.Duration
 	begun   time.Time  // its first program or device
+	agreed  time.Time  // its last handshake
 	daemons [2]*daemon // nil: the kernel does it
 	undo    []func() error
 
@@ -186,8 +192,20 @@ func (r *Tunneling) Ready(ctx context.Context) error {
 			return fmt.Errorf("tunnel %s did not come up: %w", r.Name, cmp.Or(r.Ended(), r.excuse(err)))
 		}
 		r.Startup = up.Sub(r.begun)
+		r.agreed = up
 	}
 	return nil
+}
+
+// Settle waits until the tunnel carries what it does in use: OpenVPN is busy with its
+// session for some seconds after a handshake.
+func (r *Tunneling) Settle(ctx context.Context) error {
+	select {
+	case <-time.After(time.Until(r.agreed.Add(r.settles))):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // excuse adds what a program said last.
@@ -220,6 +238,7 @@ func (r *Tunneling) Handshake(ctx context.Context) (time.Duration, error) {
 	if err != nil && ctx.Err() == nil {
 		return 0, fmt.Errorf("a new session of tunnel %s: %w", r.Name, r.excuse(err))
 	}
+	r.agreed = up
 	return up.Sub(begun), err
 }
 

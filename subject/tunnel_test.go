@@ -174,3 +174,17 @@ func TestHandshakeHasTheStart(t *testing.T) {
 		t.Errorf("with a client that takes 1.5 s to start a handshake took %v: %v", d, err)
 	}
 }
+
+func TestSettle(t *testing.T) {
+	r := &Tunneling{settles: time.Hour, agreed: time.Now().Add(-time.Hour + 20*time.Millisecond)}
+	begun := time.Now()
+	if err := r.Settle(t.Context()); err != nil || time.Since(begun) < 15*time.Millisecond {
+		t.Errorf("settled after %v: %v", time.Since(begun), err)
+	}
+	r.agreed = time.Now()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if err := r.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an hour was over after 10 ms: %v", err)
+	}
+}
