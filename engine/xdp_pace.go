@@ -43,12 +43,12 @@ type schedule struct {
 	batch int     // program runs between two flushes of the port's queue
 }
 
-// Each flush of the port's queue may wake another CPU, which costs the sender
-// 2 us and more. So frames at a constant rate leave in bursts of what falls due
-// within 20 us, as a NIC would moderate its interrupts, and at most 32: far less
-// than any ring holds.
+// Each flush of the port's queue may wake another CPU, which costs the sender 2 us,
+// and on a virtual machine 16 where that CPU runs a program. So frames at a constant
+// rate leave in bursts of what falls due within 40 us, as a NIC would moderate its
+// interrupts, and at most 32: far less than any ring holds.
 const (
-	moderation = 20 * time.Microsecond
+	moderation = 40 * time.Microsecond
 	mostBurst  = 32 // of each lane
 	flatFlush  = 128
 )
@@ -61,8 +61,11 @@ func burstFor(l Load, lanes int) int {
 }
 
 // unevenFlush is flushFor of frames at uneven gaps, where a lone flush for each of a
-// cluster would fall behind: at 300 kframe/s it does, while the receiver's CPU is busy.
-const unevenFlush = 16
+// cluster would fall behind: from 60 kframe/s on it does, while the receiver's CPU is busy.
+const (
+	unevenFlush = 16
+	unevenRate  = 50e3 // of each stream, above which frames share one
+)
 
 // slip is what frames that leave when they are due may fall behind without losing
 // it, where several share a flush.
@@ -115,7 +118,7 @@ func newSchedule(l Load, n int, id uint16, size, own float64) (*schedule, error)
 		sc.start.Then = uint64(math.Round(1e9 * 65536 / (float64(l.Then) * lanes)))
 		sc.start.ThenAt = uint64(l.After) << 16
 	}
-	if sc.batch = flushFor(sc.rate * lanes); sc.rate > 100e3 && (sc.pattern == paceCaptured || sc.pattern == paceOctets) {
+	if sc.batch = flushFor(sc.rate * lanes); sc.rate > unevenRate && (sc.pattern == paceCaptured || sc.pattern == paceOctets) {
 		sc.batch = max(sc.batch, unevenFlush)
 	}
 	if sc.batch > 1 && !sc.shift {

@@ -367,8 +367,8 @@ func TestFlushTogether(t *testing.T) {
 		batch    int
 		slip     bool
 	}{
-		{90e3, MakeUp, 0, 1, false}, {90e3, MakeUp, 1, 1, false}, {90e3, MakeUp, 10, 10, true}, {90e3, Shift, 10, 10, false},
-		{300e3, MakeUp, 0, 16, true}, {300e3, MakeUp, 10, 16, true}, {300e3, Shift, 10, 16, false},
+		{45e3, MakeUp, 0, 1, false}, {45e3, MakeUp, 1, 1, false}, {45e3, MakeUp, 10, 10, true}, {45e3, Shift, 10, 10, false},
+		{300e3, MakeUp, 0, 16, true}, {60e3, MakeUp, 0, 16, true}, {300e3, MakeUp, 10, 16, true}, {300e3, Shift, 10, 16, false},
 		{300e3, MakeUp, 1000, 64, true}, {3e6, MakeUp, 10, 16, true},
 	} {
 		sc, err := newSchedule(Load{Speed: 1, Passes: 1, Late: c.late}, 1, 1, 100, c.rate)

@@ -7,7 +7,7 @@ import (
 	"boxdyno/result"
 )
 
-const burstsDeviation = "frames above 100 kframe/s leave in bursts of what falls due within 20 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"
+const burstsDeviation = "frames from 50 kframe/s on leave in bursts of what falls due within 40 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"
 
 // suiteNames name a point of the suite's procedures.
 var suiteNames = []string{"service", "direction", "frame_size"}
