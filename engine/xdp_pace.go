@@ -61,15 +61,23 @@ func burstFor(l Load, lanes int) int {
 }
 
 // unevenFlush is flushFor of frames at uneven gaps, where a lone flush for each of a
-// cluster would fall behind: from 60 kframe/s on it does, while the receiver's CPU is busy.
+// cluster would fall behind: at 300 kframe/s it does while the receiver's CPU is busy,
+// on a virtual machine in every cluster.
 const (
 	unevenFlush = 16
-	unevenRate  = 50e3 // of each stream, above which frames share one
+	unevenRate  = 100e3 // of each stream, above which even frames that leave alone share one
 )
 
-// slip is what frames that leave when they are due may fall behind without losing
-// it, where several share a flush.
+// slip is what frames that leave alone may fall behind without losing it, where several
+// share a flush; others may fall behind by moderation.
 const slip = 5 * time.Microsecond
+
+func slipFor(l Load) uint64 {
+	if l.Alone {
+		return uint64(slip) << 16
+	}
+	return uint64(moderation) << 16
+}
 
 // flushFor is how many program runs one flush may wait for where frames leave
 // when they are due: a run that sends nothing takes 60 ns, a flush 150.
@@ -118,11 +126,12 @@ func newSchedule(l Load, n int, id uint16, size, own float64) (*schedule, error)
 		sc.start.Then = uint64(math.Round(1e9 * 65536 / (float64(l.Then) * lanes)))
 		sc.start.ThenAt = uint64(l.After) << 16
 	}
-	if sc.batch = flushFor(sc.rate * lanes); sc.rate > unevenRate && (sc.pattern == paceCaptured || sc.pattern == paceOctets) {
+	uneven := sc.pattern == paceCaptured || sc.pattern == paceOctets
+	if sc.batch = flushFor(sc.rate * lanes); uneven && (!l.Alone || sc.rate > unevenRate) {
 		sc.batch = max(sc.batch, unevenFlush)
 	}
 	if sc.batch > 1 && !sc.shift {
-		sc.slip = uint64(slip) << 16
+		sc.slip = slipFor(l)
 	}
 	switch {
 	case l.Pattern == Bursts:
@@ -142,14 +151,14 @@ func newSchedule(l Load, n int, id uint16, size, own float64) (*schedule, error)
 
 // flushTogether has n frames that are due at once share a flush: one by one each may
 // wake the receiver's CPU, which takes a sender some us where that CPU is busy.
-func (sc *schedule) flushTogether(n int) {
+func (sc *schedule) flushTogether(l Load, n int) {
 	const most = 64
 	if n = min(n, most); n <= sc.batch {
 		return
 	}
 	sc.batch = n
 	if !sc.shift {
-		sc.slip = uint64(slip) << 16
+		sc.slip = slipFor(l)
 	}
 }
 

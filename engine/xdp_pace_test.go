@@ -357,27 +357,30 @@ func TestXDPSenderPatterns(t *testing.T) {
 	}
 }
 
-// Frames that are due at once share a flush, and so do those of a rate at which a flush
-// for each would fall behind; below it single ones do not wait for others.
+// Frames that are due at once share a flush, and so do those at uneven gaps, for each of
+// which it would fall behind; those that leave alone do at high rates only, and wait less.
 func TestFlushTogether(t *testing.T) {
 	for _, c := range []struct {
 		rate     float64
+		alone    bool
 		late     Late
 		together int
 		batch    int
-		slip     bool
+		slip     time.Duration
 	}{
-		{45e3, MakeUp, 0, 1, false}, {45e3, MakeUp, 1, 1, false}, {45e3, MakeUp, 10, 10, true}, {45e3, Shift, 10, 10, false},
-		{300e3, MakeUp, 0, 16, true}, {60e3, MakeUp, 0, 16, true}, {300e3, MakeUp, 10, 16, true}, {300e3, Shift, 10, 16, false},
-		{300e3, MakeUp, 1000, 64, true}, {3e6, MakeUp, 10, 16, true},
+		{90e3, true, MakeUp, 0, 1, 0}, {90e3, true, MakeUp, 1, 1, 0}, {90e3, true, MakeUp, 10, 10, slip}, {90e3, true, Shift, 10, 10, 0},
+		{300e3, true, MakeUp, 0, 16, slip}, {300e3, true, MakeUp, 10, 16, slip}, {300e3, true, Shift, 10, 16, 0},
+		{300e3, true, MakeUp, 1000, 64, slip}, {3e6, true, MakeUp, 10, 16, slip},
+		{10e3, false, MakeUp, 0, 16, moderation}, {10e3, false, Shift, 0, 16, 0}, {300e3, false, MakeUp, 1000, 64, moderation},
 	} {
-		sc, err := newSchedule(Load{Speed: 1, Passes: 1, Late: c.late}, 1, 1, 100, c.rate)
+		l := Load{Speed: 1, Passes: 1, Late: c.late, Alone: c.alone}
+		sc, err := newSchedule(l, 1, 1, 100, c.rate)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sc.flushTogether(c.together)
-		if sc.batch != c.batch || (sc.slip > 0) != c.slip {
-			t.Errorf("%+v: %d frames a flush, slip %d", c, sc.batch, sc.slip)
+		sc.flushTogether(l, c.together)
+		if sc.batch != c.batch || sc.slip != uint64(c.slip)<<16 {
+			t.Errorf("%+v: %d frames a flush, slip %v", c, sc.batch, time.Duration(sc.slip>>16))
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (t *xdpTransmitter) replay(ctx context.Context, l Load, s Stream) ([]TxRepo
 		return nil, err
 	}
 	if l.Speed > 0 {
-		sc.flushTogether(r.burst)
+		sc.flushTogether(l, r.burst)
 	}
 	k := r.kindOf(l, s, sc.paceKind, t.indexes[s.Lane])
 	p, err := r.sender(k)

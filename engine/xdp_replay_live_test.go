@@ -302,7 +302,8 @@ func TestXDPReplayKeepsItsRate(t *testing.T) {
 	}{
 		{"make up", Load{Rate: 10e3, Alone: true}, 88 * time.Microsecond, 49_900 * time.Microsecond},
 		{"shift", Load{Rate: 10e3, Alone: true, Late: Shift}, 100 * time.Microsecond, 49_900 * time.Microsecond},
-		{"captured", Load{Speed: 1}, 88 * time.Microsecond, 49_900 * time.Microsecond},
+		{"captured", Load{Speed: 1, Alone: true}, 88 * time.Microsecond, 49_900 * time.Microsecond},
+		{"captured, moderated", Load{Speed: 1}, 88*time.Microsecond - moderation, 49_900 * time.Microsecond},
 		{"captured, half as fast, shift", Load{Speed: 0.5, Late: Shift}, 200 * time.Microsecond, 99_800 * time.Microsecond},
 		{"bit rate", Load{Bits: 64 * 8 * 10e3, Late: Shift}, 100 * time.Microsecond, 49_900 * time.Microsecond},
 	} {
