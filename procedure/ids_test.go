@@ -371,7 +371,10 @@ func TestIDSSubjects(t *testing.T) {
 // A rule that speaks more often than when idle does not stand for one that is silent.
 func TestIDSCaptureIsToldRuleByRule(t *testing.T) {
 	m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{}, passes: 2, traffic: &idsTraffic{passes: 4}}
-	m.idle = result.Record{Alerts: []result.Alert{{Rule: 1, Raised: 10}, {Rule: 2, Raised: 4}}}
+	m.idle = result.Record{Alerts: []result.Alert{{Rule: 1, Raised: 10}, {Rule: 2, Raised: 4}, {Rule: 4, Raised: 1}}} // rule 4 limits its alerts
+	if got := m.irregular(); !slices.Equal(got, []string{"4"}) {
+		t.Errorf("irregular: %v", got)
+	}
 	o := Outcome{Status: result.Passed, Account: &result.Account{Accepted: 1000, Received: 1000}}
 	if err := m.told(t.Context(), &o, &sensorRunning{sensor: &fakeSensor{}, alerts: map[int]int64{1: 28, 3: 5}}); err != nil {
 		t.Fatal(err)
@@ -405,7 +408,7 @@ func TestIDSTellsWhatACaptureLoses(t *testing.T) {
 	}
 	p := newIDS().(*IDS)
 	p.traffic = name
-	traffic, err := p.make(t.Context(), 10e6, 100*time.Millisecond)
+	traffic, err := p.make(t.Context(), 10e6, 100*time.Millisecond, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

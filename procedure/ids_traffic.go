@@ -41,10 +41,11 @@ var floodTarget = netip.MustParsePrefix("198.19.0.2/32")
 
 const idsFilter = "ether src 02:bd:00:00:01:01 or ether src 02:bd:00:00:01:02"
 
-// make is traffic of a rate, in all, for about d; the caller closes its source.
-func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration) (*idsTraffic, error) {
+// make is traffic of a rate, in all, for about d, of a capture so many passes at least;
+// the caller closes its source.
+func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, passes uint64) (*idsTraffic, error) {
 	if p.traffic != appMix {
-		return p.replay(ctx, rate, d)
+		return p.replay(ctx, rate, d, passes)
 	}
 	base := rate
 	if p.flood.value != noFlood {
@@ -139,8 +140,8 @@ func (e *longPassError) Error() string {
 	return fmt.Sprintf("%s: a pass takes %v at %v, and %v is the most: replay a part of it, or give higher loads", e.name, e.pass.Round(time.Second), e.rate, longestPass)
 }
 
-// replay is passes over a capture, as many as fill about d, at least one.
-func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration) (*idsTraffic, error) {
+// replay is passes over a capture, as many as fill about d, and least of them at least.
+func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration, least uint64) (*idsTraffic, error) {
 	open := func() (frame.Source, error) {
 		return frame.OpenCapture(p.traffic, frame.CaptureOptions{
 			Longest: longestFrame, LongFrames: frame.Cut, Context: ctx,
@@ -155,7 +156,7 @@ func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration) (*
 	if pass := passTime(octets, rate); pass > longestPass {
 		return nil, &longPassError{p.traffic, rate, pass}
 	}
-	t.passes = max(1, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(octets))))
+	t.passes = max(least, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(octets))))
 	t.frames, t.octets, t.notes = frames*t.passes, octets*t.passes, notes
 	t.load = engine.Load{Bits: rate, Passes: t.passes, Unique: t.passes > 1}
 	t.source, err = open()
