@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,22 +131,22 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 	}
 	if m.traffic.planted == nil {
 		m.passes = m.traffic.passes
-		if rules := m.irregular(); len(rules) > 0 {
-			m.listen.warn("%d rules raised fewer alerts than there were passes when idle, for they limit their alerts or look for addresses that one pass has: they are not expected at other loads: %s", len(rules), strings.Join(rules, ", "))
+		var rules []string
+		for _, a := range m.idle.Alerts {
+			if m.irregular(a) {
+				rules = append(rules, strconv.Itoa(a.Rule))
+			}
+		}
+		if len(rules) > 0 {
+			m.listen.warn("%d rules raised alerts in at most half of the passes when idle, for they limit their alerts or look for addresses that one pass has: they are not expected at other loads: %s", len(rules), strings.Join(rules, ", "))
 		}
 	}
 	return nil
 }
 
-// irregular are the rules that did not alert in each pass over a capture when idle.
-func (m *idsPoint) irregular() (rules []string) {
-	for _, a := range m.idle.Alerts {
-		if a.Raised > 0 && uint64(a.Raised) < m.passes {
-			rules = append(rules, strconv.Itoa(a.Rule))
-		}
-	}
-	return rules
-}
+// irregular says of what a rule raised when idle that it was in at most half of the
+// passes over the capture.
+func (m *idsPoint) irregular(a result.Alert) bool { return 2*uint64(a.Raised) <= m.passes }
 
 // idlePasses are the fewest passes over a capture when idle, which tell what a rule finds
 // in each from what it finds once.
@@ -205,17 +206,15 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 }
 
 // expected are the attacks in the traffic at hand by the sid of their rule: of a capture,
-// those that each pass had when idle, for as many passes.
+// those that were detected when idle, for as many passes, without irregular ones.
 func (m *idsPoint) expected() map[int]int64 {
 	if m.traffic.planted != nil {
 		return m.traffic.planted
 	}
 	planted := map[int]int64{}
 	for _, a := range m.idle.Alerts {
-		if m.passes > 0 {
-			if each := a.Raised / int64(m.passes); each > 0 {
-				planted[a.Rule] = each * int64(m.traffic.passes)
-			}
+		if m.passes > 0 && !m.irregular(a) {
+			planted[a.Rule] = int64(math.Round(float64(a.Raised) * float64(m.traffic.passes) / float64(m.passes)))
 		}
 	}
 	return planted
