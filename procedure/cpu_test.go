@@ -19,7 +19,7 @@ func TestCPU(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	p := newCPU().(*CPU)
 	assign(t, p.Flags, map[string]string{"subject": "dhrystone", "parallel": "cpu0", "optimise": "O1"})
-	p.length = 50 * time.Millisecond
+	p.length = 300 * time.Millisecond // its memory is sampled
 	var recs []result.Record
 	o, err := p.Run(t.Context(), soakEnv(&recs, nil))
 	var missing *host.Missing
