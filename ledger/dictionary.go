@@ -59,6 +59,10 @@ type driver struct {
 // what the kernel itself counts for every port are read.
 var drivers = slices.Concat([]driver{veth}, boards, nics)
 
+// ReceiveFailed names what a veth's receiving end could not take: no memory, or no room in
+// the XDP socket that a program redirects to, which counts such frames itself.
+const ReceiveFailed = "receive failed in the driver"
+
 // veth: a full receive ring (256 frames a queue) counts in tx_dropped of the
 // sending port, and, where the frame was redirected by XDP, again in rx_dropped
 // of the receiving port and in xdp_xmit_errors of the sending one: only
@@ -71,7 +75,7 @@ var veth = driver{
 	source: "drivers/net/veth.c: veth_xmit, veth_forward_skb, veth_xdp_xmit, veth_get_stats64, veth_get_ethtool_stats",
 	meanings: []meaning{
 		{dir: sends, counter: "tx_dropped", place: result.DUTNIC, name: "receive ring full", far: "meter ring full"},
-		{dir: receives, counter: "ethtool rx_queue_*_drops", name: "receive failed in the driver"},
+		{dir: receives, counter: "ethtool rx_queue_*_drops", name: ReceiveFailed},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_drops", place: result.XDP, name: "XDP drop"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx", place: result.XDP, name: "sent back by XDP"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx_errors", place: result.XDP, name: "XDP could not send back", unless: "tx_dropped"},

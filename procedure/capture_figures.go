@@ -13,10 +13,11 @@ import (
 	"boxdyno/unit"
 )
 
-// A totaller and a starter are what a subject of package subject tells beside.
+// A totaller, a starter and a redirected are what a subject of package subject tells beside.
 type (
-	totaller interface{ Totals() subject.Totals }
-	starter  interface{ Startup() subject.Startup }
+	totaller   interface{ Totals() subject.Totals }
+	starter    interface{ Startup() subject.Startup }
+	redirected interface{ Redirected() bool }
 )
 
 // blockAge is how old a frame may be before a subject that keeps up counts it, seconds:
@@ -54,6 +55,9 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 		}
 	}
 	a.Received = max(counted, 0)
+	if r, ok := c.run.(redirected); ok && r.Redirected() {
+		countOnce(a, own)
+	}
 	settleAccount(a, own)
 	if counted < 0 {
 		o.Warnings = append(o.Warnings, m.said(errors.New("it did not say how many frames it counted")))

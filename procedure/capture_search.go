@@ -196,29 +196,46 @@ func scaled(name string, v result.Value, factor float64) result.Value {
 	return out
 }
 
+// attempts are the longer trials that each rate has which disturbances may have spoiled.
+const attempts = 3
+
+// disturbed says whether all that a trial lost came while something else had the DUT's
+// CPU.
+func disturbed(rec result.Record) bool {
+	return rec.Account != nil && rec.Account.Lost() > 0 && keptOff(rec) >= float64(rec.Account.Lost())
+}
+
 // confirm offers the rate that a search found for longer, and less of it as often as
 // frames are lost: rec is the trial without loss, or else the last; n counts the valid
 // ones; lossy is the lowest rate that lost; doubt says what was lost first, at the rate
 // found.
 func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec result.Record, n int, lossy unit.FrameRate, doubt string, err error) {
-	rate := found
-	for i := range confirmations {
+	rate, held := found, 0
+	for i, tried := 0, 0; i < confirmations*attempts; i++ {
 		l := m.loadOf(rate)
 		if err := m.empty(ctx, l); err != nil {
 			return rec, n, lossy, doubt, err
 		}
 		rec, err = m.trial(ctx, "limit", i, l)
+		if rec.Status == result.Passed && held > 0 {
+			m.warn("%d longer trials at %v lost frames while something else had the DUT's CPU, and do not count", held, rate)
+		}
 		if err != nil || m.failed != "" || rec.Status == result.Passed {
 			return rec, n + 1, lossy, doubt, err
 		}
-		if rec.Status == result.Failed {
-			if doubt == "" {
-				doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
-			}
-			lossy = rate
-			rate *= stepDown
-			n++
+		if rec.Status != result.Failed {
+			continue
 		}
+		n++
+		if tried++; disturbed(rec) && tried < attempts {
+			held++
+			continue
+		}
+		if doubt == "" {
+			doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
+		}
+		lossy, tried, held = rate, 0, 0
+		rate *= stepDown
 	}
 	return rec, n, lossy, doubt, nil
 }

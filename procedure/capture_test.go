@@ -13,6 +13,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -499,5 +502,75 @@ func TestCaptureLags(t *testing.T) {
 	rec.Status = result.Passed
 	if got := m.saw(step, rec); got.Loss != 0 {
 		t.Errorf("it keeps up: %+v", got)
+	}
+}
+
+// A frame for which an XDP socket has no room fails in the port's driver, too, and is lost once.
+func TestCaptureCountsOnceWhatXDPRedirects(t *testing.T) {
+	testutil.Privileged(t)
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("needs the go command, which builds the subject")
+	}
+	program := filepath.Join(t.TempDir(), "boxdyno")
+	if out, err := exec.Command("go", "build", "-o", program, "boxdyno/cmd/boxdyno").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	subject.Program = program
+	t.Cleanup(func() { subject.Program = "" })
+	p := newCapture().(*Capture)
+	assign(t, p.Flags, map[string]string{"subject": "af_xdp", "frame_size": "64", "rate": "3M", "duration": "300ms"})
+	_, recs, err := captureAs(t, build(t, "sandbox", nil), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := int64(0)
+	for _, r := range recs {
+		if r.Account == nil || result.Get(r.Config, "trial") != "rate" {
+			continue
+		}
+		for _, d := range r.Account.Drops {
+			if d.Place == result.Socket {
+				full += d.N
+			}
+		}
+		if r.Account.Unexplained != 0 {
+			t.Errorf("%d frames are unexplained: %+v", r.Account.Unexplained, r.Account)
+		}
+	}
+	if full == 0 {
+		t.Error("three million frames a second all had room in the socket")
+	}
+}
+
+// A longer trial that was disturbed says nothing of the rate, unless each one loses.
+func TestCaptureLimitDisturbed(t *testing.T) {
+	for _, c := range []struct {
+		clean int // trial from which on nothing is lost
+		want  float64
+	}{{0, 1e5}, {2, 1e5}, {3, 8e4}, {5, 8e4}, {99, 0}} {
+		trials := 0
+		trial := func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+			rate, _ := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+			r := result.Record{Status: result.Passed, Load: &result.Load{Offered: unit.FrameRate(rate)}, Account: &result.Account{Accepted: 1000, Received: 1000}, DUT: &result.DUTWork{Waited: 0.02}}
+			if trials < c.clean {
+				r.Status, r.Account.Received, r.Account.Drops = result.Failed, 990, []result.Term{{Place: result.DUTNIC, N: 10}}
+			}
+			trials++
+			return r, nil
+		}
+		once := func(context.Context, string, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+			return result.Record{Status: result.Passed}, nil
+		}
+		p := newCaptureOf(nil)
+		assign(t, p.Flags, map[string]string{"frame_size": "64"})
+		m := &capturePoint{Capture: p, env: &Env{Bed: &lab.Testbed{}, Trial: trial, Once: once}}
+		if err := m.limit(t.Context(), search.Limit{Lower: 1e5, AtCeiling: true, Clean: 3}); err != nil {
+			t.Fatal(err)
+		}
+		found := result.Record{Values: m.out.Values}
+		v := found.Value("lossless_fps")
+		if c.want == 0 && (v != nil || trials != confirmations*attempts) || c.want > 0 && (v == nil || v.Value != c.want || trials != c.clean+1) {
+			t.Errorf("clean from %d on: %+v after %d trials", c.clean, v, trials)
+		}
 	}
 }

@@ -255,6 +255,23 @@ func settleAccount(a *result.Account, own []result.Term) {
 	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
 }
 
+// countOnce leaves frames that a socket of XDP had no room for to its own counter.
+func countOnce(a *result.Account, own []result.Term) {
+	var again int64
+	for _, t := range own {
+		if t.Place == result.Socket {
+			again += t.N
+		}
+	}
+	for i := range a.Drops {
+		if t := &a.Drops[i]; t.Name == ledger.ReceiveFailed {
+			both := min(t.N, again)
+			t.N, again = t.N-both, again-both
+		}
+	}
+	a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.Name == ledger.ReceiveFailed && t.N == 0 })
+}
+
 // trial carries out one load with the subject. m.failed says why the subject gave no
 // figures.
 func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.Load) (result.Record, error) {

@@ -130,20 +130,24 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 		confirmations = 8
 		rate, l.AtCeiling, doubted = float64(lowest)*stepDown, false, true
 	}
-	for i := range confirmations {
+	for i, k, tried := 0, 0, 0; i < confirmations; k++ {
 		if err := m.empty(ctx, unit.BitRate(rate), 2*m.lasts()); err != nil {
 			return err
 		}
-		rec, err := m.trial(ctx, "limit", i, unit.BitRate(rate), 2*m.lasts())
+		rec, err := m.trial(ctx, "limit", k, unit.BitRate(rate), 2*m.lasts())
 		if err != nil || m.listen.failed != "" {
 			return err
 		}
 		if rec.Status == result.Invalid && i < confirmations-1 {
+			i, l.Invalid = i+1, l.Invalid+1
+			continue
+		}
+		within := rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted)
+		if tried++; !within && disturbed(rec) && tried < attempts {
 			l.Invalid++
 			continue
 		}
 		n++
-		within := rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted)
 		if !within && rec.Status != result.Invalid && i < confirmations-1 {
 			if !doubted {
 				m.listen.warn("the search ended at %v, and a longer trial did not bear that out: %s", unit.BitRate(l.Lower), rec.Reason)
@@ -151,6 +155,7 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 			doubted = true
 			l.Upper, l.AtCeiling = unit.FrameRate(rate), false
 			rate *= stepDown
+			i, tried = i+1, 0
 			continue
 		}
 		m.take(rec)

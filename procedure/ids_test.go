@@ -362,6 +362,32 @@ func TestIDSLimitBelowTheSearch(t *testing.T) {
 	}
 }
 
+// A longer trial that was disturbed says nothing of the load, unless each one loses.
+func TestIDSLimitDisturbed(t *testing.T) {
+	for _, c := range []struct {
+		clean int // trial from which on nothing is lost
+		want  float64
+	}{{2, 100e6}, {3, 80e6}} {
+		trials := 0
+		env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+			r := result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000}, DUT: &result.DUTWork{Waited: 0.02}}
+			if trials < c.clean {
+				r.Status, r.Account.Received, r.Account.Drops = result.Failed, 990, []result.Term{{Place: result.DUTNIC, N: 10}}
+			}
+			trials++
+			return r, nil
+		}}
+		m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{Capture: newCaptureOf(nil), env: env}}
+		if err := m.limit(t.Context(), search.Limit{Lower: 100e6, Clean: 3}, 100e6); err != nil {
+			t.Fatal(err)
+		}
+		found := result.Record{Values: m.out.Values}
+		if v := found.Value("ids_rate_bps"); v == nil || v.Value != c.want || trials != c.clean+1 {
+			t.Errorf("clean from %d on: %+v after %d trials", c.clean, v, trials)
+		}
+	}
+}
+
 // Only what takes rules and tells alerts is an IDS here.
 func TestIDSSubjects(t *testing.T) {
 	if got := sensing(subject.All); !slices.Equal(got, []string{"suricata"}) {

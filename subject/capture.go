@@ -51,6 +51,7 @@ type tool struct {
 	rows            bool                                            // its standard output is one line for each frame
 	poke            syscall.Signal                                  // makes it say what it has counted; 0: it does by itself
 	unseen          bool                                            // it has no packet socket that /proc shows
+	redirected      bool                                            // XDP redirects frames to its sockets
 	mute            bool                                            // its standard output is thrown away
 	lag             time.Duration                                   // how long the kernel may hold frames back from it
 	silent          bool                                            // it does not say when it captures

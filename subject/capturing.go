@@ -38,7 +38,8 @@ type Capturing struct {
 	startup Startup
 	ready   bool         // it has said that it listens
 	counted int64        // frames; -1: not said yet, as are those below
-	at      unit.Instant // when counted was said
+	at      unit.Instant // when it had counted that, by its own clock, or else when it said so
+	epoch   unit.Instant // when its own clock was 0, by the line that came soonest; 0: not known yet
 	kernel  int64        // dropped by the kernel, its buffer being full
 	own     int64        // dropped by the program itself
 	port    int64        // dropped by the port
@@ -168,6 +169,10 @@ func (t Totals) known() Totals {
 // Behind says whether what it counts while it runs is one frame behind: the last frame
 // is then in its Totals alone.
 func (r *Capturing) Behind() bool { return r.tool.behind }
+
+// Redirected says that XDP redirects frames to its sockets: those that had no room there
+// failed in the port's driver as well (ledger.ReceiveFailed).
+func (r *Capturing) Redirected() bool { return r.tool.redirected }
 
 // Rare is how long it may not tell a new count though it counts; 0: it tells ten times a
 // second, or whenever libpcap hands over a block.
@@ -375,6 +380,12 @@ func (r *Capturing) take(s told, line string) {
 	now := unit.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if s.clock > 0 { // a program under load may come to print late, and its lines are read late
+		if zero := now - unit.Instant(s.clock); r.epoch == 0 || zero < r.epoch {
+			r.epoch = zero
+		}
+		now = r.epoch + unit.Instant(s.clock)
+	}
 	if s.garbage {
 		if r.wrong == nil {
 			r.wrong = fmt.Errorf("%s printed what is no count: %.80q", r.name, line)

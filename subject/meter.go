@@ -28,7 +28,7 @@ const packetBuffer = 16 << 20
 
 func meterTool(name, backend string, buffer uint64, doc string) tool {
 	return tool{
-		name: name, work: Count, doc: doc, fixed: buffer, unseen: backend == "afxdp", prompt: true, filters: []string{DefaultFilter, ""},
+		name: name, work: Count, doc: doc, fixed: buffer, unseen: backend == "afxdp", redirected: backend == "afxdp", prompt: true, filters: []string{DefaultFilter, ""},
 		argv: func(_ *Capture, e place) ([]string, error) {
 			program := Program
 			if program == "" {

@@ -9,20 +9,22 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A told is what one line of a program's output tells, in frames since its start; -1
 // for what it does not speak of.
 type told struct {
-	ready   bool  // it captures
-	counted int64 // frames
-	more    int64 // frames since the line before
-	kernel  int64 // dropped by the kernel
-	own     int64 // dropped by the program
-	port    int64 // dropped by the port
-	waiting int64 // that the kernel has, and has not handed over
-	garbage bool  // no line that the program should print
-	quiet   bool  // a line that says nothing to people
+	ready   bool          // it captures
+	counted int64         // frames
+	more    int64         // frames since the line before
+	kernel  int64         // dropped by the kernel
+	own     int64         // dropped by the program
+	port    int64         // dropped by the port
+	waiting int64         // that the kernel has, and has not handed over
+	garbage bool          // no line that the program should print
+	quiet   bool          // a line that says nothing to people
+	clock   time.Duration // when it had counted that, by the program's own clock; 0: it does not say
 }
 
 // A parser reads one line, without its end.
@@ -161,8 +163,9 @@ func parseMeter(foreign bool) parser {
 		switch head.Type {
 		case "interval":
 			var i struct {
-				Frames  int64 `json:"frames"`
-				Foreign int64 `json:"foreign"`
+				To      float64 `json:"to_s"`
+				Frames  int64   `json:"frames"`
+				Foreign int64   `json:"foreign"`
 			}
 			if err := json.Unmarshal([]byte(line), &i); err != nil || i.Foreign < 0 || i.Frames < i.Foreign {
 				s.garbage = true
@@ -171,6 +174,7 @@ func parseMeter(foreign bool) parser {
 			if s.more = i.Frames; !foreign {
 				s.more -= i.Foreign
 			}
+			s.clock = time.Duration(i.To * 1e9)
 		case "account":
 			var a struct {
 				Total   counts `json:"total"`

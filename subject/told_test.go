@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"boxdyno/unit"
 )
 
 // replay is what a capture knows after a program has printed a file, written in
@@ -161,5 +164,28 @@ func TestListens(t *testing.T) {
 		if got := listens(root, c.pids, c.index); got != c.want {
 			t.Errorf("processes %v, port %d: %v", c.pids, c.index, got)
 		}
+	}
+}
+
+// A line that is read late tells of when the program had counted, where it says that.
+func TestClockOfTheProgram(t *testing.T) {
+	r := &Capturing{counted: -1, begun: unit.Now()}
+	say := func(clock time.Duration) unit.Instant {
+		s := nothing
+		s.more, s.clock = 1, clock
+		r.take(s, "")
+		return r.at
+	}
+	first := say(time.Second)
+	time.Sleep(20 * time.Millisecond)
+	if late := say(1005 * time.Millisecond); late-first != 5e6 {
+		t.Errorf("5 ms later by its clock is %d ns later", late-first)
+	}
+	time.Sleep(20 * time.Millisecond)
+	again := unit.Now()
+	if soon := say(2 * time.Second); soon < again { // its start was told late before, too
+		t.Errorf("a count of %v before it was said", again-soon)
+	} else if time.Sleep(time.Millisecond); say(2000200*time.Microsecond)-soon != 200e3 {
+		t.Errorf("200 us later by its clock is %d ns later", r.at-soon)
 	}
 }

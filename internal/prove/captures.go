@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"boxdyno/result"
 	"boxdyno/stat"
@@ -22,63 +21,69 @@ var (
 	capturePeers = []string{"tcpdump", "dumpcap", "libpcap", "tshark", "python-socket", "scapy", "pyshark", "pypcap", "pcapy-ng", "pcap-ct"}
 )
 
-// captureSpread is by how much counting rates under overload may differ among repeats,
-// of their median.
+// captureSpread is by how much counting rates under the same overload may differ among
+// repeats, of their median.
 const captureSpread = 0.05
 
-// captures measures every subject times times and returns how many of the claims fail:
-// of each subject, the books close, counting rates under overload lie within
-// captureSpread, and there is a lossless rate; ours count as fast as every peer.
+// captures searches every subject's highest rate without loss, offers it twice that
+// times times, and returns how many of the claims fail: of each subject, the books
+// close, counting rates under overload lie within captureSpread, and there is a rate
+// without loss; ours count as fast as every peer.
 func captures(ctx context.Context, binary, dir string, times int) (failed int, err error) {
-	all := slices.Concat(captureOurs, capturePeers)
-	out := filepath.Join(dir, "captures")
-	if _, err := timed(ctx, binary, "run", "capture", "--quick", "--quiet", "--repeat", strconv.Itoa(times), "--set", "subject="+strings.Join(all, ","), "--set", "frame_size=64", "--set", "rate=search", "--out", out); err != nil {
-		return 0, err
-	}
-	_, recs, err := result.Open(out)
-	if err != nil {
-		return 0, err
-	}
-	fmt.Printf("capturing programs, %d times each, 64 octets\n%-14s %6s %26s %8s %26s %12s\n", times, "subject", "valid", "under overload, frame/s", "spread", "without loss, frame/s", "unexplained")
+	fmt.Printf("capturing programs, 64 octets, overload %d times\n%-14s %26s %12s %6s %26s %8s %12s\n", times, "subject", "without loss, frame/s", "overload", "valid", "counted, frame/s", "spread", "unexplained")
 	fastest := map[string]float64{}
-	for _, name := range all {
-		var rates, lossless []float64
-		valid, skipped := 0, false
-		unexplained := int64(0)
-		for _, r := range recs {
-			if result.Get(r.Config, "subject") != name && !strings.HasPrefix(r.Parent, "capture/"+name+"/") {
-				continue
+	for _, name := range slices.Concat(captureOurs, capturePeers) {
+		run := func(what string, more ...string) ([]result.Record, error) {
+			out := filepath.Join(dir, "captures-"+name+"-"+what)
+			if _, err := timed(ctx, binary, slices.Concat([]string{"run", "capture", "--quick", "--quiet", "--set", "subject=" + name, "--set", "frame_size=64", "--out", out}, more)...); err != nil {
+				return nil, err
 			}
-			switch {
-			case r.Parent != "" && r.Account != nil && r.Status != result.Invalid:
-				unexplained = max(unexplained, r.Account.Unexplained, -r.Account.Unexplained)
-			case r.Parent != "" || r.Procedure != "capture":
-			case r.Status == result.Skipped:
-				skipped = true
-			default:
-				if v := r.Value("counting_overload_fps"); v != nil {
-					rates = append(rates, v.Value)
-				}
-				if v := r.Value("lossless_fps"); v != nil {
-					lossless = append(lossless, v.Value)
-				}
-				if r.Status != result.Invalid {
-					valid++
-				}
-			}
+			_, recs, err := result.Open(out)
+			return recs, err
 		}
+		searched, err := run("search", "--set", "rate=search")
+		if err != nil {
+			return failed, err
+		}
+		free, peak, skipped := valuesOf(searched, "lossless_fps"), valuesOf(searched, "counting_overload_fps"), slices.ContainsFunc(searched, func(r result.Record) bool { return r.Status == result.Skipped })
 		if skipped {
 			fmt.Printf("%-14s skipped: it is not installed\n", name)
 			continue
 		}
-		over, free := stat.Summarize(rates), stat.Summarize(lossless)
-		spread := 0.0
-		if over.Center > 0 {
+		limit, most := "none", 0.0
+		if len(free) > 0 {
+			most, limit = free[0].Value, unit.SI(free[0].Value)
+			if v := free[0]; v.Lo != nil && v.Hi != nil {
+				most, limit = *v.Hi, unit.SI(*v.Lo)+" to "+unit.SI(*v.Hi)
+			}
+		} else if len(peak) > 0 {
+			most = peak[0].Value
+		}
+		if most == 0 {
+			fmt.Printf("%-14s %26s\n", name, limit)
+			failed++
+			continue
+		}
+		overloaded, err := run("overload", "--set", fmt.Sprintf("rate=%.0f", 2*most), "--set", "duration=5s", "--repeat", strconv.Itoa(times))
+		if err != nil {
+			return failed, err
+		}
+		var rates []float64
+		for _, v := range valuesOf(overloaded, "counting_rate_fps") {
+			rates = append(rates, v.Value)
+		}
+		over, spread, unexplained := stat.Summarize(rates), 0.0, int64(0)
+		if over.N > 0 {
 			spread = (slices.Max(rates) - slices.Min(rates)) / over.Center
 		}
+		for _, r := range slices.Concat(searched, overloaded) {
+			if r.Account != nil && r.Status != result.Invalid {
+				unexplained = max(unexplained, r.Account.Unexplained, -r.Account.Unexplained)
+			}
+		}
 		fastest[name] = over.Center
-		fmt.Printf("%-14s %2d/%-3d %26s %7.1f%% %26s %12d\n", name, valid, times, span(over), spread*100, span(free), unexplained)
-		if len(rates) < times || spread > captureSpread || len(lossless) < times || unexplained > 0 {
+		fmt.Printf("%-14s %26s %12s %2d/%-3d %26s %7.1f%% %12d\n", name, limit, unit.SI(2*most), over.N, times, span(over), spread*100, unexplained)
+		if over.N < times || spread > captureSpread || len(free) == 0 || unexplained > 0 {
 			failed++
 		}
 	}
@@ -92,6 +97,16 @@ func captures(ctx context.Context, binary, dir string, times int) (failed int, e
 	}
 	fmt.Println()
 	return failed, nil
+}
+
+// valuesOf are the values of metric that measurements had, not the trials that they are of.
+func valuesOf(recs []result.Record, metric string) (vs []result.Value) {
+	for _, r := range recs {
+		if v := r.Value(metric); v != nil && r.Parent == "" && r.Status != result.Invalid {
+			vs = append(vs, *v)
+		}
+	}
+	return vs
 }
 
 // span is a median with its least and greatest.

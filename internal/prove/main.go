@@ -38,7 +38,7 @@ func main() {
 	flag.IntVar(&n.disturbed, "disturbed", 200, "times that a known limit is searched while other programs take the CPUs now and then")
 	flag.IntVar(&n.killTune, "kill-tune", 100, "times that tune apply, tune revert, run --tune and tune ablate are killed at random moments")
 	flag.IntVar(&n.ablations, "ablations", 2, "ablations of a recipe with planted knobs, with route and nat in turn, which must be judged right")
-	flag.IntVar(&n.captures, "captures", 5, "times that each installed program that captures is searched")
+	flag.IntVar(&n.captures, "captures", 5, "times that each installed program that captures is overloaded, after its highest rate was searched")
 	flag.IntVar(&n.observed, "observed", 600, "pairs of trials with and without telemetry, whose forwarding rates must agree")
 	disturber := flag.Bool("disturb", false, "be those programs")
 	page := flag.String("page", "", "the documentation page that the table of bottlenecks is written into")
