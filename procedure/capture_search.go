@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"boxdyno/engine"
@@ -240,27 +241,44 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec r
 	return rec, n, lossy, doubt, nil
 }
 
-// overload offers twice what the subject does not take, or hardly.
+// overload offers twice what the subject does not take, or hardly, and half as much
+// again as long as it loses less than a tenth: a limit may be that of a short buffer.
 func (m *capturePoint) overload(ctx context.Context, l search.Limit) error {
 	if l.AtCeiling {
 		return nil
 	}
-	rate := 2 * max(l.Upper, l.Lower)
-	if m.ceiling > 0 {
-		rate = min(rate, m.ceiling)
+	ceiling := m.ceiling
+	if ceiling == 0 {
+		ceiling = unit.FrameRate(math.Inf(1))
 	}
 	status, reason := m.out.Status, m.out.Reason
-	rec, err := m.trial(ctx, "overload", 0, m.loadOf(rate))
-	if m.failed != "" { // the limit stands
-		m.warn("under overload: %s", m.failed)
-		m.failed, m.out.Status, m.out.Reason = "", status, reason
-		return err
+	var counted *result.Value
+	rate := min(2*max(l.Upper, l.Lower), ceiling)
+	for n := range overloads {
+		rec, err := m.trial(ctx, "overload", n, m.loadOf(rate))
+		if m.failed != "" { // the limit stands
+			m.warn("under overload: %s", m.failed)
+			m.failed, m.out.Status, m.out.Reason = "", status, reason
+			break
+		}
+		if err != nil {
+			return err
+		}
+		v := rec.Value("counting_rate_fps")
+		if v == nil || rec.Status == result.Invalid {
+			break
+		}
+		counted = v
+		if rec.Account.Lost() >= rec.Account.Accepted/10 || rate >= ceiling {
+			break
+		}
+		rate = min(1.5*rate, ceiling)
 	}
-	if err != nil {
-		return err
-	}
-	if v := rec.Value("counting_rate_fps"); v != nil && rec.Status != result.Invalid {
-		m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
+	if counted != nil {
+		m.out.Values = append(m.out.Values, value("counting_overload_fps", counted.Value))
 	}
 	return nil
 }
+
+// overloads are the loads that overload may offer.
+const overloads = 5
