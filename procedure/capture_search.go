@@ -53,7 +53,7 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		}
 		seen = append(seen, now)
 	}
-	if err := m.limit(ctx, s.Limit(seen)); err != nil || m.failed != "" {
+	if err := m.limit(ctx, s.Limit(seen), unit.FrameRate(peak)); err != nil || m.failed != "" {
 		return err
 	}
 	for _, l := range s.Limits(seen) {
@@ -125,8 +125,9 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 	return top, min(peak, top), nil
 }
 
-// limit keeps what the search found, and measures there.
-func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
+// limit keeps what the search found, and measures there and above peak, the most that
+// was counted a second.
+func (m *capturePoint) limit(ctx context.Context, l search.Limit, peak unit.FrameRate) error {
 	switch {
 	case l.Clean+l.Lossy == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
@@ -164,7 +165,7 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 	if l.Invalid > 0 {
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
-	return m.overload(ctx, l)
+	return m.overload(ctx, l, peak)
 }
 
 // interval is a limit from its lower to its upper bound.
@@ -241,9 +242,10 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec r
 	return rec, n, lossy, doubt, nil
 }
 
-// overload offers twice what the subject does not take, or hardly, and half as much
-// again as long as it loses less than a tenth: a limit may be that of a short buffer.
-func (m *capturePoint) overload(ctx context.Context, l search.Limit) error {
+// overload offers a fifth more than the subject was seen to count, and again as long as
+// it loses less than a tenth. At far more, what it counts is what receiving leaves of
+// the CPU, which does not repeat well.
+func (m *capturePoint) overload(ctx context.Context, l search.Limit, peak unit.FrameRate) error {
 	if l.AtCeiling {
 		return nil
 	}
@@ -253,7 +255,7 @@ func (m *capturePoint) overload(ctx context.Context, l search.Limit) error {
 	}
 	status, reason := m.out.Status, m.out.Reason
 	var counted *result.Value
-	rate := min(2*max(l.Upper, l.Lower), ceiling)
+	rate := min(1.2*max(peak, l.Upper, l.Lower), ceiling)
 	for n := range overloads {
 		rec, err := m.trial(ctx, "overload", n, m.loadOf(rate))
 		if m.failed != "" { // the limit stands
@@ -272,7 +274,7 @@ func (m *capturePoint) overload(ctx context.Context, l search.Limit) error {
 		if rec.Account.Lost() >= rec.Account.Accepted/10 || rate >= ceiling {
 			break
 		}
-		rate = min(1.5*rate, ceiling)
+		rate = min(1.2*rate, ceiling)
 	}
 	if counted != nil {
 		m.out.Values = append(m.out.Values, value("counting_overload_fps", counted.Value))
@@ -281,4 +283,4 @@ func (m *capturePoint) overload(ctx context.Context, l search.Limit) error {
 }
 
 // overloads are the loads that overload may offer.
-const overloads = 5
+const overloads = 8
