@@ -4,6 +4,7 @@ package docs
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -256,14 +257,22 @@ func TestPackages(t *testing.T) {
 }
 
 // literals are the composite literals of a file that have a field counter, as
-// their fields' text.
+// their fields' text; a constant of the file is its value.
 func literals(t *testing.T, file string) (all []map[string]string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root(t), file), nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
+	constants := map[string]string{}
 	ast.Inspect(f, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && len(v.Names) == len(v.Values) {
+			for i, value := range v.Values {
+				if text, ok := value.(*ast.BasicLit); ok && text.Kind == token.STRING {
+					constants[v.Names[i].Name], _ = strconv.Unquote(text.Value)
+				}
+			}
+		}
 		lit, ok := n.(*ast.CompositeLit)
 		if !ok {
 			return true
@@ -284,7 +293,7 @@ func literals(t *testing.T, file string) (all []map[string]string) {
 			case *ast.SelectorExpr:
 				fields[key.Name] = v.Sel.Name
 			case *ast.Ident:
-				fields[key.Name] = v.Name
+				fields[key.Name] = cmp.Or(constants[v.Name], v.Name)
 			}
 		}
 		if fields["counter"] != "" {
