@@ -201,8 +201,8 @@ func scaled(name string, v result.Value, factor float64) result.Value {
 // attempts are the longer trials that each rate has which disturbances may have spoiled.
 const attempts = 3
 
-// disturbed says whether all that a trial lost came while something else had the DUT's
-// CPU.
+// disturbed says whether a trial lost no more frames than came while something else had
+// the DUT's CPU.
 func disturbed(rec result.Record) bool {
 	return rec.Account != nil && rec.Account.Lost() > 0 && keptOff(rec) >= float64(rec.Account.Lost())
 }
@@ -220,19 +220,20 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec r
 		}
 		rec, err = m.trial(ctx, "limit", i, l)
 		if rec.Status == result.Passed && held > 0 {
-			m.warn("%d longer trials at %v lost frames while something else had the DUT's CPU, and do not count", held, rate)
+			m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", held, rate)
 		}
 		if err != nil || m.failed != "" || rec.Status == result.Passed {
 			return rec, n + 1, lossy, doubt, err
 		}
 		if rec.Status != result.Failed {
+			i += attempts - 1 // invalid ones are repeated as often as there are rates
 			continue
 		}
-		n++
 		if tried++; disturbed(rec) && tried < attempts {
 			held++
 			continue
 		}
+		n++
 		if doubt == "" {
 			doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
 		}

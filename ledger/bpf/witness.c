@@ -5,6 +5,8 @@
  *
  *   route that refuses   IPv4 blackhole, prohibit, unreachable; IPv6 blackhole
  *   NEIGH_FAILED         waited for an address that nobody answered for
+ *   QUEUE_PURGE          the same, when another frame came while they were being ended
+ *                        (neigh_invalidate; since 6.6)
  *
  * What has a counter of its own (missing routes; IPv6 prohibit and unreachable;
  * refusals with forwarding off) is left to that counter. The tracepoint may miss
@@ -58,7 +60,10 @@ struct dst_entry {
 	short error;
 };
 
-enum skb_drop_reason { SKB_DROP_REASON_NEIGH_FAILED = 1 }; /* relocated */
+enum skb_drop_reason { /* relocated */
+	SKB_DROP_REASON_NEIGH_FAILED = 1,
+	SKB_DROP_REASON_QUEUE_PURGE = 2,
+};
 #pragma clang attribute pop
 
 struct key {
@@ -83,6 +88,10 @@ static __always_inline void count(struct net_device *dev, __u32 cause)
 		__sync_fetch_and_add(n, 1);
 }
 
+#define is(reason, name) \
+	(bpf_core_enum_value_exists(enum skb_drop_reason, name) && \
+	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
+
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(dropped, struct sk_buff *skb, void *location, enum skb_drop_reason reason)
 {
@@ -91,8 +100,7 @@ int BPF_PROG(dropped, struct sk_buff *skb, void *location, enum skb_drop_reason 
 
 	if (!dst || skb->sk) /* never routed, or the DUT's own */
 		return 0;
-	if (bpf_core_enum_value_exists(enum skb_drop_reason, SKB_DROP_REASON_NEIGH_FAILED) &&
-	    reason == bpf_core_enum_value(enum skb_drop_reason, SKB_DROP_REASON_NEIGH_FAILED)) {
+	if (is(reason, SKB_DROP_REASON_NEIGH_FAILED) || is(reason, SKB_DROP_REASON_QUEUE_PURGE)) {
 		count(skb->dev, UNRESOLVED);
 		return 0;
 	}
