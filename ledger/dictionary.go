@@ -63,6 +63,9 @@ var drivers = slices.Concat([]driver{veth}, boards, nics)
 // the XDP socket that a program redirects to, which counts such frames itself.
 const ReceiveFailed = "receive failed in the driver"
 
+// XDPDrop names the frames that a port's XDP program dropped.
+const XDPDrop = "XDP drop"
+
 // veth: a full receive ring (256 frames a queue) counts in tx_dropped of the
 // sending port, and, where the frame was redirected by XDP, again in rx_dropped
 // of the receiving port and in xdp_xmit_errors of the sending one: only
@@ -76,7 +79,7 @@ var veth = driver{
 	meanings: []meaning{
 		{dir: sends, counter: "tx_dropped", place: result.DUTNIC, name: "receive ring full", far: "meter ring full"},
 		{dir: receives, counter: "ethtool rx_queue_*_drops", name: ReceiveFailed},
-		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_drops", place: result.XDP, name: "XDP drop"},
+		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_drops", place: result.XDP, name: XDPDrop},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx", place: result.XDP, name: "sent back by XDP"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx_errors", place: result.XDP, name: "XDP could not send back", unless: "tx_dropped"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_redirect", place: result.XDP, name: "redirected by XDP", passed: true},

@@ -27,7 +27,8 @@ import (
 // port, on the DUT's CPU, and the tester sends it frames that nobody else wants.
 //
 //	rate given:   self-test -> the same load into the empty box -> a trial
-//	rate search:  self-test -> overload, lowered -> search -> trial at the limit -> overload
+//	rate search:  self-test -> ceiling, lowered -> search -> trial at the limit -> overload
+//	rate most:    self-test -> ceiling, lowered -> overload
 //
 // Each trial starts the subject anew (capture_trial.go).
 type Capture struct {
@@ -35,7 +36,7 @@ type Capture struct {
 	file    string
 	payload count
 	size    frameSize
-	rate    offeredRate
+	rate    captureRate
 	packets count
 	length  time.Duration
 	burst   count
@@ -77,7 +78,7 @@ func newCapture() Procedure { return newCaptureOf(subject.All) }
 func newCaptureOf(specs []subject.Spec) *Capture {
 	return &Capture{
 		subject: word{value: "tcpdump", letters: wordLetters + "+_."},
-		payload: count{0, 0, mostPayload}, rate: offeredRate{text: searchRate},
+		payload: count{0, 0, mostPayload}, rate: captureRate{offeredRate: offeredRate{text: searchRate}},
 		packets: count{0, 0, mostPackets}, burst: count{0, 0, mostBurst}, buffer: count{0, 0, 1 << 30},
 		method: choice{methodOurs, []string{methodOurs, methodPublished}}, sender: choice{generatorEngine, []string{generatorEngine, generatorIperf3}},
 		preset: choice{"quick", presets}, search: choice{asPreset, append([]string{asPreset}, search.Names()...)},
@@ -109,7 +110,7 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&p.file, "file", p.file, "`file` that describes a subject of your own, for subject own")
 	fs.Var(&p.payload, "payload_size", "`octets` of UDP payload; 0: frame_size says how long frames are")
 	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one")
-	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps: all that a link of that rate carries, or search: the highest of which every frame is counted")
+	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps: all that a link of that rate carries, search: the highest of which every frame is counted, or most: that of which most are counted")
 	fs.Var(&p.packets, "packets", "`frames` to send; 0: as long as duration says")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` frames are sent; 0s: as preset says, method published 10s")
 	fs.Var(&p.burst, "burst", "`frames` that are sent back to back, bursts at equal gaps; 0: frames at equal gaps")
@@ -334,7 +335,10 @@ func (p *Capture) Estimate() (int, time.Duration) {
 		return 1, max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
 	}
 	trials, _ := p.searching().Estimate()
-	const before, after = 5, 3
+	const before, after = 5, 6 + overloads
+	if p.rate.most {
+		trials = 0
+	}
 	n := before + trials + after
 	return n, time.Duration(before+trials)*e.least + after*e.trial + time.Duration(n)*captureAround
 }
@@ -434,7 +438,7 @@ var captureMetrics = slices.Concat([]result.Metric{
 	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
 	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
-	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames counted a second under the first load, in steps of a fifth, of which a tenth is lost"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rates search and most: the most frames counted a second under any load (RFC 2285, maximum forwarding rate): median of five trials at that load, interval from least to greatest"},
 }, captureTrialMetrics, []result.Metric{
 	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames that left the tester's port beside its datagrams, which are its control connection's; they are neither offered nor counted"},
 	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
@@ -454,8 +458,8 @@ var captureTrialMetrics = []result.Metric{
 	{Name: "uncounted_ratio", Unit: "1", Better: -1, Help: "frames_lost of frames_offered"},
 	{Name: "counting_rate_fps", Unit: "frame/s", Better: 1, Help: "frames counted a second while frames were sent, where some were lost; else over the traffic, or until the count stood still where the last frames came more than a block's age of 1.2 s late"},
 	{Name: "drops_before", Unit: "1", Better: -1, Help: "of the lost, those that the box's counters name before the subject's socket: receive ring, driver, XDP, backlog"},
-	{Name: "drops_kernel", Unit: "1", Better: -1, Help: "of them, those that the kernel dropped at the subject's socket, by the subject's own reading"},
-	{Name: "drops_subject", Unit: "1", Better: -1, Help: "of them, those that the subject dropped itself, by its own reading"},
+	{Name: "drops_kernel", Unit: "1", Better: -1, Help: "of them, those that the kernel dropped at the subject's socket, by the subject's own reading, or by ours where it has none"},
+	{Name: "drops_subject", Unit: "1", Better: -1, Help: "of them, those that the subject dropped itself, by its own reading, or took and never counted, by the kernel's"},
 	{Name: "frames_unexplained", Unit: "1", Better: -1, Help: "of them, those that no counter names; negative: more were named than lost"},
 	{Name: "subject_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the subject's whole process tree from the first frame until the count stood still"},
 	{Name: "subject_cpu_per_frame_s", Unit: "s", Better: -1, Help: "the same for each frame counted"},

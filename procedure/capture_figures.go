@@ -8,16 +8,22 @@ import (
 	"fmt"
 
 	"boxdyno/engine"
+	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/unit"
 )
 
-// A totaller, a starter and a redirected are what a subject of package subject tells beside.
+// What a subject of package subject tells beside.
 type (
-	totaller   interface{ Totals() subject.Totals }
-	starter    interface{ Startup() subject.Startup }
-	redirected interface{ Redirected() bool }
+	totaller     interface{ Totals() subject.Totals }
+	starter      interface{ Startup() subject.Startup }
+	redirected   interface{ Redirected() bool }
+	ending       interface{ Ends() bool }
+	socketReader interface {
+		Untold() bool
+		ReadSockets() error
+	}
 )
 
 // blockAge is how old a frame may be before a subject that keeps up counts it, seconds:
@@ -57,6 +63,9 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 	a.Received = max(counted, 0)
 	if r, ok := c.run.(redirected); ok && r.Redirected() {
 		countOnce(a, own)
+	}
+	if e, ok := c.run.(ending); ok && e.Ends() {
+		leaveOut(a, ledger.XDPDrop, a.Received)
 	}
 	settleAccount(a, own)
 	if counted < 0 {

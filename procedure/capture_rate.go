@@ -61,3 +61,21 @@ func (r *offeredRate) of(mean float64, payload int, published bool) unit.FrameRa
 	}
 	return unit.FrameRate(float64(r.bits) / 8 / mean)
 }
+
+// A captureRate is an offeredRate that may be the one of which most is counted.
+type captureRate struct {
+	offeredRate
+	most bool
+}
+
+const mostRate = "most"
+
+// Set implements flag.Value.
+func (r *captureRate) Set(s string) error {
+	if s == mostRate {
+		*r = captureRate{offeredRate{text: mostRate}, true}
+		return nil
+	}
+	r.most = false
+	return r.offeredRate.Set(s)
+}

@@ -14,7 +14,8 @@ import (
 	"boxdyno/unit"
 )
 
-// highest searches the highest rate of which the subject counts every frame.
+// highest searches the highest rate of which the subject counts every frame, or with rate
+// most that of which it counts most.
 func (m *capturePoint) highest(ctx context.Context) error {
 	top, peak, err := m.descend(ctx)
 	if err != nil || m.failed != "" {
@@ -28,6 +29,9 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		m.out.Values = append(m.out.Values, value("counting_overload_fps", peak))
 		m.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
 		return nil
+	}
+	if m.rate.most {
+		return m.overload(ctx, unit.FrameRate(peak))
 	}
 	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(min(peak, top)))
 	if err != nil {
@@ -165,7 +169,10 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit, peak unit.Fram
 	if l.Invalid > 0 {
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
-	return m.overload(ctx, l, peak)
+	if l.AtCeiling {
+		return nil
+	}
+	return m.overload(ctx, max(peak, l.Lower))
 }
 
 // interval is a limit from its lower to its upper bound.
@@ -243,45 +250,79 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec r
 	return rec, n, lossy, doubt, nil
 }
 
-// overload offers a fifth more than the subject was seen to count, and again as long as
-// it loses less than a tenth. At far more, what it counts is what receiving leaves of
-// the CPU, which does not repeat well.
-func (m *capturePoint) overload(ctx context.Context, l search.Limit, peak unit.FrameRate) error {
-	if l.AtCeiling {
-		return nil
-	}
+// overload finds the most that the subject counts a second, from a tenth above what it was
+// seen to count on. (At loads far above it counts what receiving leaves of the CPU, which
+// may be hardly anything, and does not repeat.)
+func (m *capturePoint) overload(ctx context.Context, seen unit.FrameRate) (err error) {
 	ceiling := m.ceiling
 	if ceiling == 0 {
 		ceiling = unit.FrameRate(math.Inf(1))
 	}
 	status, reason := m.out.Status, m.out.Reason
-	var counted *result.Value
-	rate := min(1.2*max(peak, l.Upper, l.Lower), ceiling)
-	for n := range overloads {
-		rec, err := m.trial(ctx, "overload", n, m.loadOf(rate))
-		if m.failed != "" { // the limit stands
-			m.warn("under overload: %s", m.failed)
-			m.failed, m.out.Status, m.out.Reason = "", status, reason
-			break
+	n := 0
+	var rec result.Record
+	at := func(rate unit.FrameRate) (fps float64, ok bool) {
+		for range mostAt {
+			rec, err = m.trial(ctx, "overload", n, m.loadOf(rate))
+			n++
+			if err != nil || m.failed != "" {
+				break
+			}
+			if v := rec.Value("counting_rate_fps"); v != nil && rec.Status != result.Invalid {
+				return v.Value, true
+			}
 		}
-		if err != nil {
-			return err
-		}
-		v := rec.Value("counting_rate_fps")
-		if v == nil || rec.Status == result.Invalid {
-			break
-		}
-		counted = v
-		if rec.Account.Lost() >= rec.Account.Accepted/10 || rate >= ceiling {
-			break
-		}
-		rate = min(1.2*rate, ceiling)
+		return 0, false
 	}
-	if counted != nil {
-		m.out.Values = append(m.out.Values, value("counting_overload_fps", counted.Value))
+	var counted []float64
+	if rate, ok := climb(min(1.1*seen, ceiling), ceiling, at); ok {
+		for range overloads {
+			if fps, ok := at(rate); ok {
+				counted = append(counted, fps)
+			}
+		}
 	}
-	return nil
+	if m.failed != "" { // the limit stands
+		m.warn("under overload: %s", m.failed)
+		m.failed, m.out.Status, m.out.Reason = "", status, reason
+		return nil
+	}
+	if m.rate.most && err == nil {
+		m.take(rec)
+		if len(counted) > 0 { // that frames are lost there is no failure
+			m.out.Status, m.out.Reason = result.Passed, ""
+		}
+	}
+	if len(counted) > 0 {
+		m.out.Values = append(m.out.Values, spread("counting_overload_fps", counted))
+	}
+	return err
 }
 
-// overloads are the loads that overload may offer.
-const overloads = 8
+// overloads is how often the load of which most is counted is offered again.
+const overloads = 5
+
+// climb is the load up to ceiling of which at says most, sought from rate on by steps of a
+// tenth and then of a twentieth; false: at did.
+func climb(rate, ceiling unit.FrameRate, at func(unit.FrameRate) (float64, bool)) (unit.FrameRate, bool) {
+	const most = 12
+	greatest, ok := at(rate)
+	// step goes on by factor as long as more is counted.
+	step := func(factor unit.FrameRate, times int) (better bool) {
+		for range times {
+			next := min(rate*factor, ceiling)
+			if !ok || next == rate {
+				break
+			}
+			var fps float64
+			if fps, ok = at(next); !ok || fps <= greatest {
+				break
+			}
+			rate, greatest, better = next, fps, true
+		}
+		return better
+	}
+	_ = step(1.1, most) || step(1/1.1, most)
+	_ = step(1.05, 1) || step(1/1.05, 1)
+	return rate, ok
+}

@@ -263,13 +263,19 @@ func countOnce(a *result.Account, own []result.Term) {
 			again += t.N
 		}
 	}
+	leaveOut(a, ledger.ReceiveFailed, again)
+}
+
+// leaveOut takes n frames that are in the books elsewhere out of the drops of that name, as
+// far as there are so many.
+func leaveOut(a *result.Account, name string, n int64) {
 	for i := range a.Drops {
-		if t := &a.Drops[i]; t.Name == ledger.ReceiveFailed {
-			both := min(t.N, again)
-			t.N, again = t.N-both, again-both
+		if t := &a.Drops[i]; t.Name == name {
+			both := min(t.N, n)
+			t.N, n = t.N-both, n-both
 		}
 	}
-	a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.Name == ledger.ReceiveFailed && t.N == 0 })
+	a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.Name == name && t.N == 0 })
 }
 
 // trial carries out one load with the subject. m.failed says why the subject gave no
@@ -343,6 +349,11 @@ func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, e
 	}
 	if err := c.gone(); err != nil {
 		return o, err
+	}
+	if r, ok := c.run.(socketReader); ok && (r.Untold() || !d.still) { // it has too much left to do to tell
+		if err := r.ReadSockets(); err != nil {
+			o.Warnings = append(o.Warnings, m.said(fmt.Errorf("what the kernel dropped is not known: %w", err)))
+		}
 	}
 	stopped = true
 	if err := m.end(ctx, c); err != nil {

@@ -212,7 +212,7 @@ var typical = frame.Mix{Name: "450", Sizes: []unit.FrameSize{450}}
 // listener is the IDS as a capture, with the rules of a file; "": none.
 func (p *IDS) listener(rules string) *Capture {
 	c := newCaptureOf(p.specs)
-	c.subject.value, c.size, c.preset, c.rate = p.subject.value, frameSize{mixFlag{typical}}, p.preset, p.rate
+	c.subject.value, c.size, c.preset, c.rate.offeredRate = p.subject.value, frameSize{mixFlag{typical}}, p.preset, p.rate
 	c.standing, c.patience, c.readiness, c.service = p.standing, p.patience, idsReadiness, "route"
 	filter := idsFilter
 	if p.capture.value == subject.AFXDP { // it sees only what comes in, and has no filter

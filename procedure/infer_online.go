@@ -23,7 +23,7 @@ func (p *Infer) capture(d, without *watchedDetector) *Capture {
 		return subject.Spec{Name: name, Work: subject.Decode, New: func() subject.Subject { return w }}
 	}
 	c := newCaptureOf([]subject.Spec{spec(p.model.value, d), spec(bare, without)})
-	c.subject.value, c.size, c.rate, c.length, c.preset = p.model.value, p.size, p.rate.offeredRate, p.time(), p.preset
+	c.subject.value, c.size, c.rate.offeredRate, c.length, c.preset = p.model.value, p.size, p.rate.offeredRate, p.time(), p.preset
 	if d == nil {
 		c.subject.value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return subject.NewStress() }}}
 	}

@@ -58,9 +58,11 @@ type tool struct {
 	behind          bool                                            // what it says while it runs is one frame behind
 	fixed           uint64                                          // the buffer cannot be made otherwise; 0: it can
 	step            uint64                                          // the buffer is a multiple of so many octets; 0: any
+	ends            bool                                            // frames that it counts end in its XDP program
 	filters         []string                                        // that it can have; nil: any
 	logs            func() []logFile                                // that it writes to its folder; nil: none
 	grace           time.Duration                                   // how long it may take to end; 0: stopGrace
+	untold          bool                                            // it does not tell what was dropped
 	prompt          bool                                            // nothing holds frames back from its count, which it tells ten times a second
 	rare            time.Duration                                   // how long it may not tell a count, though it counts; 0: no longer than others
 }
@@ -86,7 +88,7 @@ func captures() (specs []Spec) {
 func tools() []*tool {
 	all := []*tool{&tcpdump, &dumpcap, &tshark, &counter}
 	all = append(all, pythons()...)
-	return append(all, &zeek, &snort, &afPacket, &afXDP, &own)
+	return append(all, &zeek, &snort, &afPacket, &afXDP, &xdp, &own)
 }
 
 func newCapture(t *tool) *Capture { return &Capture{tool: t, Filter: DefaultFilter} }

@@ -111,7 +111,7 @@ func TestSubjectsCount(t *testing.T) {
 			testutil.NoLeaks(t)
 			compiled(t, spec.Name)
 			from, to := pair(t)
-			if strings.HasPrefix(spec.Name, "af_") {
+			if slices.Contains([]*tool{&afPacket, &afXDP, &xdp}, c.tool) {
 				ours(t)
 			}
 			var missing *host.Missing

@@ -46,8 +46,15 @@ type Capturing struct {
 	waiting int64        // not handed over by the kernel, when counted was said
 	memory  uint64       // the most that its tree had when it was looked at; 0: not looked yet
 	wrong   error        // what it must not have done
+	sockets *socketRead  // nil: the program's packet sockets were not read in its place
 	stopped bool         // it was told to end
 	forced  bool         // and did not obey
+}
+
+// A socketRead is what the kernel said at a program's packet sockets.
+type socketRead struct {
+	taken int64 // frames that it handed or would have handed to the program; -1: some of them were read by the program before
+	drops int64 // its buffer being full, those that the program read before not among them
 }
 
 // A Startup is what it took until a capture worked, since its start; 0: not yet.
@@ -62,7 +69,7 @@ type Startup struct {
 // say. What it says at its end alone is known once it was stopped.
 type Totals struct {
 	Captured int64 // of those that matched its filter
-	Kernel   int64 // dropped by the kernel, because its buffer was full
+	Kernel   int64 // dropped by the kernel, because its buffer was full; with those of ReadSockets
 	Own      int64 // dropped by the program itself
 	Port     int64 // dropped by the port, as libpcap counts: the ledger has them at the port, too
 }
@@ -89,7 +96,7 @@ func (r *Capturing) Ready(ctx context.Context) error {
 	defer t.Stop()
 	socket := r.tool.unseen
 	for {
-		if !socket && listens(hostRoot, r.process.PIDs(), r.index) {
+		if !socket && len(packetSockets(hostRoot, r.process.PIDs(), r.index)) > 0 {
 			socket = true
 			r.mu.Lock()
 			r.startup.Socket = since(r.begun)
@@ -145,7 +152,36 @@ func (r *Capturing) Startup() Startup {
 func (r *Capturing) Totals() Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Totals{Captured: r.counted, Kernel: r.kernel, Own: r.own, Port: r.port}
+	t := Totals{Captured: r.counted, Kernel: r.kernel, Own: r.own, Port: r.port}
+	if r.sockets != nil {
+		t.Kernel = max(t.Kernel, 0) + r.sockets.drops
+	}
+	return t
+}
+
+// Untold says that the program does not tell what was dropped.
+func (r *Capturing) Untold() bool { return r.tool.untold }
+
+// ReadSockets has the kernel say at the program's packet sockets what it took and dropped,
+// for a program that will not: the kernel forgets what it has said, so that the program
+// reads less later. It is called once, while the program runs. Privileges and kernel are
+// those of pidfd_getfd(2).
+func (r *Capturing) ReadSockets() error {
+	var read socketRead
+	for _, s := range packetSockets(hostRoot, r.process.PIDs(), r.index) {
+		taken, drops, err := s.statistics()
+		if err != nil {
+			return err
+		}
+		read.taken, read.drops = read.taken+taken-drops, read.drops+drops // taken are those dropped, too
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kernel >= 0 || read.taken+read.drops == 0 {
+		read.taken = -1
+	}
+	r.sockets = &read
+	return nil
 }
 
 // Count implements Counter: what the kernel and the program dropped. Frames that the
@@ -155,10 +191,19 @@ func (r *Capturing) Count(context.Context) ([]result.Term, error) {
 		return nil, err
 	}
 	t := Totals.known(r.Totals())
-	return []result.Term{
+	terms := []result.Term{
 		{Place: result.Socket, Host: "dut", Name: "capture buffer full", From: r.name + " dropped by kernel", N: t.Kernel},
 		{Place: result.SubjectAt, Host: "dut", Name: "dropped by the subject", From: r.name + " dropped by itself", N: t.Own},
-	}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sockets != nil {
+		terms[0].From = "PACKET_STATISTICS of " + r.name + "'s sockets"
+		if left := r.sockets.taken - t.Captured - t.Own; left > 0 {
+			terms = append(terms, result.Term{Place: result.SubjectAt, Host: "dut", Name: "not counted of what its socket took", From: terms[0].From + ", less its count", N: left})
+		}
+	}
+	return terms, nil
 }
 
 // known is t with 0 for what nobody says.
@@ -173,6 +218,9 @@ func (r *Capturing) Behind() bool { return r.tool.behind }
 // Redirected says that XDP redirects frames to its sockets: those that had no room there
 // failed in the port's driver as well (ledger.ReceiveFailed).
 func (r *Capturing) Redirected() bool { return r.tool.redirected }
+
+// Ends says that frames which it counts end in its XDP program (ledger.XDPDrop).
+func (r *Capturing) Ends() bool { return r.tool.ends }
 
 // Rare is how long it may not tell a new count though it counts; 0: it tells ten times a
 // second, or whenever libpcap hands over a block.

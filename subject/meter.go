@@ -16,6 +16,7 @@ var Program string
 // traffic all frames.
 var (
 	afPacket = meterTool("af_packet", "packet", packetBuffer, "this program's meter over a TPACKET_V3 ring (boxdyno meter --backend packet)")
+	xdp      = meterTool("xdp", "xdp", asItIs, "this program's meter in an XDP program (boxdyno meter --backend xdp); signed frames end there")
 	afXDP    = meterTool("af_xdp", "afxdp", asItIs, "this program's meter over AF_XDP sockets (boxdyno meter --backend afxdp); signed frames end there")
 )
 
@@ -28,7 +29,7 @@ const packetBuffer = 16 << 20
 
 func meterTool(name, backend string, buffer uint64, doc string) tool {
 	return tool{
-		name: name, work: Count, doc: doc, fixed: buffer, unseen: backend == "afxdp", redirected: backend == "afxdp", prompt: true, filters: []string{DefaultFilter, ""},
+		name: name, work: Count, doc: doc, fixed: buffer, unseen: backend != "packet", redirected: backend == "afxdp", ends: backend == "xdp", prompt: true, filters: []string{DefaultFilter, ""},
 		argv: func(_ *Capture, e place) ([]string, error) {
 			program := Program
 			if program == "" {

@@ -78,7 +78,7 @@ var placeholder = regexp.MustCompile(`\{[a-z_]*\}`)
 // tool is the row that the file describes.
 func (o *ownFile) tool() *tool {
 	t := &tool{
-		name: o.name, work: o.work, unseen: !o.socket, silent: o.ready == nil,
+		name: o.name, work: o.work, unseen: !o.socket, silent: o.ready == nil, untold: o.socket && o.dropped.pattern == nil && o.dropped.key == nil,
 		check: func(context.Context, *Capture) error { return host.Has(o.command[0]) },
 		said:  func(*Capture, Env) (parser, parser) { return o.parse, o.parse },
 		argv: func(c *Capture, e place) (argv []string, err error) {

@@ -5,6 +5,7 @@ package subject
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/internal/yaml"
+	"boxdyno/result"
 )
 
 // The description on the page is one.
@@ -130,5 +132,59 @@ func TestOwnRuns(t *testing.T) {
 	}
 	if u, err := r.Usage(); err != nil || u.Subject != "mine" {
 		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+// What a program of one's own does not tell is read at its socket: frames are those that
+// it counted, that were dropped for want of room, and that it left in its buffer.
+func TestOwnSocketsAreRead(t *testing.T) {
+	testutil.NoLeaks(t)
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("needs python3")
+	}
+	from, to := pair(t)
+	dir := t.TempDir()
+	script, file := filepath.Join(dir, "sniffer.py"), filepath.Join(dir, "own.yaml")
+	const program = `import os, signal, socket, sys, time
+signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+s.bind((sys.argv[1], 0x0800))
+print("listening", flush=True)
+for n in range(10):
+    s.recv(2048)
+    print("seen=%d" % (n + 1), flush=True)
+time.sleep(60)
+`
+	if err := errors.Join(os.WriteFile(script, []byte(program), 0o644),
+		os.WriteFile(file, []byte("name: mine\nwork: count\ncommand: ["+python+", "+script+", '{port}']\nready: listening\ncount: 'seen=([0-9]+)'\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	c := newCapture(&own)
+	c.File = file
+	r, err := c.Run(t.Context(), Env{Port: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	const sent = 1000
+	send(t, from, sent, 10_000)
+	eventually(t, "it counts to 10", func() bool { n, _, _ := r.Progress(); return n == 10 || r.Ended() != nil })
+	if !r.Untold() {
+		t.Error("it tells what was dropped")
+	}
+	if err := errors.Join(r.ReadSockets(), r.Stop(t.Context()), r.Ended()); err != nil {
+		t.Fatal(err)
+	}
+	terms, err := r.Count(t.Context())
+	if err != nil || len(terms) != 3 {
+		t.Fatalf("%+v, %v", terms, err)
+	}
+	kernel, left := terms[0], terms[2]
+	if kernel.Place != result.Socket || kernel.N < 100 || left.Place != result.SubjectAt || left.N < 1 || 10+kernel.N+left.N != sent {
+		t.Errorf("of %d frames: %+v", sent, terms)
 	}
 }

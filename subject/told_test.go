@@ -138,7 +138,7 @@ func FuzzTold(f *testing.F) {
 	})
 }
 
-func TestListens(t *testing.T) {
+func TestPacketSockets(t *testing.T) {
 	const table = "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n" +
 		"ffff888004a8d000 3      3    0003   4     1 0      0      25413\n" +
 		"ffff888004a8d800 3      3    0003   5     0 0      0      25414\n"
@@ -152,16 +152,16 @@ func TestListens(t *testing.T) {
 	for _, c := range []struct {
 		pids  []int
 		index int
-		want  bool
+		want  []heldSocket
 	}{
-		{[]int{7, 8}, 4, true},
-		{[]int{6, 8}, 4, true}, // 6 has ended
-		{[]int{7}, 4, false},   // another's socket
-		{[]int{8}, 5, false},   // not running yet
-		{[]int{8}, 6, false},
-		{nil, 4, false},
+		{[]int{7, 8}, 4, []heldSocket{{8, 3}}},
+		{[]int{6, 8}, 4, []heldSocket{{8, 3}}}, // 6 has ended
+		{[]int{7}, 4, nil},                     // another's socket
+		{[]int{8}, 5, nil},                     // not running yet
+		{[]int{8}, 6, nil},
+		{nil, 4, nil},
 	} {
-		if got := listens(root, c.pids, c.index); got != c.want {
+		if got := packetSockets(root, c.pids, c.index); !slices.Equal(got, c.want) {
 			t.Errorf("processes %v, port %d: %v", c.pids, c.index, got)
 		}
 	}

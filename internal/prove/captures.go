@@ -18,20 +18,20 @@ import (
 // captureSubjects are the programs that capture; those that are not installed are left
 // out, and ours are told from peers.
 var (
-	captureOurs  = []string{"af_packet", "af_xdp"}
+	captureOurs  = []string{"af_packet", "af_xdp", "xdp"}
 	capturePeers = []string{"tcpdump", "dumpcap", "libpcap", "tshark", "python-socket", "scapy", "pyshark", "pypcap", "pcapy-ng", "pcap-ct"}
 )
 
-// captureSpread is by how much counting rates under the same overload may differ among
+// captureSpread is by how much the most that a subject counts a second may differ among
 // repeats, of their median.
 const captureSpread = 0.05
 
-// captures searches every subject's highest rate without loss, offers it the overload
-// that the search ended with times times, and returns how many of the claims fail: of
-// each subject, the books close, counting rates under overload lie within captureSpread,
-// and there is a rate without loss; ours count as fast as every peer beside them.
+// captures searches every subject's highest rate without loss once and the most that it
+// counts a second times times, and returns how many of the claims fail: of each subject,
+// the books close, what it counts at most lies within captureSpread, and there is a rate
+// without loss; ours count as fast as every peer beside them.
 func captures(ctx context.Context, binary, dir string, times int) (failed int, err error) {
-	fmt.Printf("capturing programs, 64 octets, overload %d times\n%-14s %26s %12s %6s %26s %8s %12s %12s\n", times, "subject", "without loss, frame/s", "overload", "valid", "counted, frame/s", "spread", "unexplained", "at most")
+	fmt.Printf("capturing programs, 64 octets, the most that they count %d times\n%-14s %26s %6s %26s %8s %12s\n", times, "subject", "without loss, frame/s", "valid", "counted at most, frame/s", "spread", "unexplained")
 	fastest := map[string]float64{}
 	for _, name := range slices.Concat(captureOurs, capturePeers) {
 		run := func(what string, more ...string) ([]result.Record, error) {
@@ -50,7 +50,7 @@ func captures(ctx context.Context, binary, dir string, times int) (failed int, e
 			fmt.Printf("%-14s skipped: it is not installed\n", name)
 			continue
 		}
-		limit, most := "none", 0.0
+		limit := "none"
 		free := valuesOf(searched, "lossless_fps")
 		if len(free) > 0 {
 			limit = unit.SI(free[0].Value)
@@ -58,22 +58,12 @@ func captures(ctx context.Context, binary, dir string, times int) (failed int, e
 				limit = unit.SI(*v.Lo) + " to " + unit.SI(*v.Hi)
 			}
 		}
-		for _, r := range searched {
-			if result.Get(r.Config, "trial") == "overload" && r.Load != nil && r.Status != result.Invalid {
-				most = float64(r.Load.Offered)
-			}
-		}
-		if most == 0 {
-			fmt.Printf("%-14s %26s: no overload was offered\n", name, limit)
-			failed++
-			continue
-		}
-		overloaded, err := run("overload", "--set", fmt.Sprintf("rate=%.0f", most), "--set", "duration=5s", "--repeat", strconv.Itoa(times))
+		overloaded, err := run("most", "--set", "rate=most", "--repeat", strconv.Itoa(times))
 		if err != nil {
 			return failed, err
 		}
 		var rates []float64
-		for _, v := range valuesOf(overloaded, "counting_rate_fps") {
+		for _, v := range valuesOf(overloaded, "counting_overload_fps") {
 			rates = append(rates, v.Value)
 		}
 		over, spread, unexplained := stat.Summarize(rates), 0.0, int64(0)
@@ -83,12 +73,10 @@ func captures(ctx context.Context, binary, dir string, times int) (failed int, e
 		for _, r := range slices.Concat(searched, overloaded) {
 			if r.Account != nil && r.Status != result.Invalid {
 				unexplained = max(unexplained, r.Account.Unexplained, -r.Account.Unexplained)
-				if v := r.Value("counting_rate_fps"); v != nil {
-					fastest[name] = max(fastest[name], v.Value)
-				}
 			}
 		}
-		fmt.Printf("%-14s %26s %12s %2d/%-3d %26s %7.1f%% %12d %12s\n", name, limit, unit.SI(most), over.N, times, span(over), spread*100, unexplained, unit.SI(fastest[name]))
+		fastest[name] = over.Center
+		fmt.Printf("%-14s %26s %2d/%-3d %26s %7.1f%% %12d\n", name, limit, over.N, times, span(over), spread*100, unexplained)
 		if over.N < times || spread > captureSpread || len(free) == 0 || unexplained > 0 {
 			failed++
 		}
@@ -97,13 +85,13 @@ func captures(ctx context.Context, binary, dir string, times int) (failed int, e
 	return failed + k, err
 }
 
-// besidePeers offers ours and every peer that was seen at half their speed the most that
-// any of them counted, in turn, and returns how often one of ours counted less than a
+// besidePeers offers ours and the peers the most that any of these counts, but those that
+// count less than half of it, in turn, and returns how often one of ours counted less than a
 // peer, their ranges apart.
 func besidePeers(ctx context.Context, binary, dir string, times int, fastest map[string]float64) (failed int, err error) {
 	var most float64
-	for _, fps := range fastest {
-		most = max(most, fps)
+	for _, peer := range capturePeers {
+		most = max(most, fastest[peer])
 	}
 	names := slices.Clone(captureOurs)
 	for _, peer := range capturePeers {
