@@ -169,7 +169,7 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit, peak unit.Fram
 	if l.Invalid > 0 {
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
-	if l.AtCeiling {
+	if l.AtCeiling || m.preset.value == "quick" { // rate most is for that
 		return nil
 	}
 	return m.overload(ctx, max(peak, l.Lower))
@@ -260,54 +260,62 @@ func (m *capturePoint) overload(ctx context.Context, seen unit.FrameRate) (err e
 	}
 	status, reason := m.out.Status, m.out.Reason
 	n := 0
-	var rec result.Record
+	var rec, valid result.Record
 	at := func(rate unit.FrameRate) (fps float64, ok bool) {
 		for range mostAt {
 			rec, err = m.trial(ctx, "overload", n, m.loadOf(rate))
 			n++
 			if err != nil || m.failed != "" {
-				break
+				return 0, false
 			}
 			if v := rec.Value("counting_rate_fps"); v != nil && rec.Status != result.Invalid {
+				valid = rec
 				return v.Value, true
 			}
+			if rec.Load != nil && rec.Load.Offered < 0.95*rate {
+				break // it was not held up: it cannot offer that
+			}
 		}
-		return 0, false
+		return 0, true
 	}
 	var counted []float64
 	if rate, ok := climb(min(1.1*seen, ceiling), ceiling, at); ok {
 		for range overloads {
-			if fps, ok := at(rate); ok {
+			if fps, ok := at(rate); ok && fps > 0 {
 				counted = append(counted, fps)
 			}
 		}
 	}
-	if m.failed != "" { // the limit stands
+	switch {
+	case err != nil:
+		return err
+	case m.failed != "" && m.rate.most:
+		return nil
+	case m.failed != "": // the limit stands
 		m.warn("under overload: %s", m.failed)
 		m.failed, m.out.Status, m.out.Reason = "", status, reason
 		return nil
-	}
-	if m.rate.most && err == nil {
+	case m.rate.most && len(counted) == 0:
 		m.take(rec)
-		if len(counted) > 0 { // that frames are lost there is no failure
-			m.out.Status, m.out.Reason = result.Passed, ""
-		}
+	case m.rate.most:
+		m.take(valid)
+		m.out.Status, m.out.Reason = result.Passed, "" // that frames are lost there is no failure
 	}
 	if len(counted) > 0 {
 		m.out.Values = append(m.out.Values, spread("counting_overload_fps", counted))
 	}
-	return err
+	return nil
 }
 
 // overloads is how often the load of which most is counted is offered again.
 const overloads = 5
 
 // climb is the load up to ceiling of which at says most, sought from rate on by steps of a
-// tenth and then of a twentieth; false: at did.
+// tenth and then of a twentieth; false: at did. Of a load that cannot be offered at says 0.
 func climb(rate, ceiling unit.FrameRate, at func(unit.FrameRate) (float64, bool)) (unit.FrameRate, bool) {
 	const most = 12
 	greatest, ok := at(rate)
-	// step goes on by factor as long as more is counted.
+	// step goes on by factor as long as more is counted, or down to what can be offered.
 	step := func(factor unit.FrameRate, times int) (better bool) {
 		for range times {
 			next := min(rate*factor, ceiling)
@@ -315,7 +323,7 @@ func climb(rate, ceiling unit.FrameRate, at func(unit.FrameRate) (float64, bool)
 				break
 			}
 			var fps float64
-			if fps, ok = at(next); !ok || fps <= greatest {
+			if fps, ok = at(next); !ok || fps <= greatest && (greatest > 0 || factor > 1) {
 				break
 			}
 			rate, greatest, better = next, fps, true

@@ -348,7 +348,7 @@ var idsMetrics = append([]result.Metric{
 	{Name: "attacks_detected", Unit: "1", Better: 1, Help: "of them, those that it raised an alert for; never more than were planted, rule by rule"},
 	{Name: "detected_ratio", Unit: "1", Better: 1, Help: "attacks_detected of attacks_planted"},
 	{Name: "idle_detected_ratio", Unit: "1", Better: 1, Help: "the same at the idle load"},
-	{Name: "blind_bps", Unit: "bit/s", Better: 1, Help: "lowest load at which attacks went missing that it detected when idle"},
+	{Name: "blind_bps", Unit: "bit/s", Better: 1, Help: "lowest load at which attacks went missing that it detected when idle, in a trial that counts"},
 	{Name: "rules_loaded", Unit: "1", Help: "rules that it loaded, those of the planted attacks among them"},
 	{Name: "rules_failed", Unit: "1", Better: -1, Help: "rules that it could not load, and runs without"},
 	{Name: "memory_drops", Unit: "1", Better: -1, Help: "flows, segments and fragments that it did not follow because its own memory limits were reached: these are no lost frames, and attacks in them are not seen"},

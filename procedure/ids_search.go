@@ -148,6 +148,7 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 			continue
 		}
 		n++
+		m.missed(rec)
 		if !within && rec.Status != result.Invalid && i < confirmations-1 {
 			if !doubted {
 				m.listen.warn("the search ended at %v, and a longer trial did not bear that out: %s", unit.BitRate(l.Lower), rec.Reason)

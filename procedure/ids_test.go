@@ -367,12 +367,14 @@ func TestIDSLimitDisturbed(t *testing.T) {
 	for _, c := range []struct {
 		clean int // trial from which on nothing is lost
 		want  float64
-	}{{2, 100e6}, {3, 80e6}} {
+		blind float64 // lowest load at which attacks were missed
+	}{{2, 100e6, 0}, {3, 80e6, 100e6}} {
 		trials := 0
 		env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
 			r := result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000}, DUT: &result.DUTWork{Waited: 0.02}}
 			if trials < c.clean {
 				r.Status, r.Account.Received, r.Account.Drops = result.Failed, 990, []result.Term{{Place: result.DUTNIC, N: 10}}
+				r.Values = []result.Value{value("detected_ratio", 0.9), value("capture_offered_bps", 100e6)}
 			}
 			trials++
 			return r, nil
@@ -382,8 +384,8 @@ func TestIDSLimitDisturbed(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := result.Record{Values: m.out.Values}
-		if v := found.Value("ids_rate_bps"); v == nil || v.Value != c.want || trials != c.clean+1 {
-			t.Errorf("clean from %d on: %+v after %d trials", c.clean, v, trials)
+		if v := found.Value("ids_rate_bps"); v == nil || v.Value != c.want || trials != c.clean+1 || m.blind != c.blind {
+			t.Errorf("clean from %d on: %+v after %d trials, blind from %v", c.clean, v, trials, m.blind)
 		}
 	}
 }

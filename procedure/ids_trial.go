@@ -64,12 +64,19 @@ func (m *idsPoint) trial(ctx context.Context, kind string, n int, rate unit.BitR
 	if rec, err = m.listen.trial(ctx, kind, n, m.traffic.load); err != nil {
 		return rec, err
 	}
+	if !disturbed(rec) {
+		m.missed(rec)
+	}
+	return rec, nil
+}
+
+// missed notes the load of a trial in which attacks were missed.
+func (m *idsPoint) missed(rec result.Record) {
 	if v := rec.Value("detected_ratio"); v != nil && v.Value < 1 && rec.Status != result.Invalid {
 		if bps := offeredBits(rec); m.blind == 0 || bps < m.blind {
 			m.blind = bps
 		}
 	}
-	return rec, nil
 }
 
 func offeredBits(rec result.Record) float64 {
