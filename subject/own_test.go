@@ -141,7 +141,7 @@ func TestOwnSocketsAreRead(t *testing.T) {
 	testutil.NoLeaks(t)
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("needs python3")
+		t.Skip("needs python3: install it")
 	}
 	from, to := pair(t)
 	dir := t.TempDir()
