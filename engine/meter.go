@@ -34,6 +34,13 @@ type Hasher interface {
 	Hash(on bool)
 }
 
+// A PlainCounter is a meter that can count without looking into frames: that of packet is.
+type PlainCounter interface {
+	// CountUDP counts frames of UDP alone, told by the kernel's filter, all as foreign,
+	// from now on. It costs about a third less a frame, and cannot be taken back.
+	CountUDP() error
+}
+
 // A Digest is SHA-256 over frames in their order: of each its length, as 4 octets
 // in network byte order, and its octets without FCS.
 type Digest struct{ h hash.Hash }

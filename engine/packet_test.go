@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -348,6 +350,39 @@ func TestPacketMeterTellsFramesApart(t *testing.T) {
 }
 
 // A ring that nobody empties loses frames, and says how many.
+// A meter that counts UDP counts what tcpdump's filter "udp" takes, and nothing that its
+// port sends.
+func TestPacketCountsUDP(t *testing.T) {
+	a, b := quiet(t)
+	ctx := context.Background()
+	m, err := newPacket().OpenMeter(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.(PlainCounter).CountUDP(); err != nil {
+		t.Fatal(err)
+	}
+	arm(t, m, false, 1)
+	six := testSpec()
+	six.Src, six.Dst, six.Sizes = netip.MustParseAddr("2001:2::1"), netip.MustParseAddr("2001:2::2"), []unit.FrameSize{100}
+	with := func(f []byte, at int, octets ...byte) []byte {
+		f = slices.Clone(f)
+		copy(f[at:], octets)
+		return f
+	}
+	four, v6 := testFrame(t, testSpec(), 1, 0), testFrame(t, six, 1, 1)
+	const fragment = 44
+	inject(t, b, four)
+	inject(t, a, four, with(four, 23, 6), with(four, 12, 0x08, 0x06), make([]byte, 60),
+		v6, with(v6, 20, 6), with(v6, 20, fragment), with(with(v6, 20, fragment), 54, 17),
+		slices.Concat(four[:12], []byte{0x81, 0, 0, 5}, four[12:]))
+	r := settled(t, m, 4)
+	if r.Foreign != 4 || r.ForeignOctets != 64+100+100+68 || r.Streams[0].Frames != 0 || r.First == 0 || r.Last < r.First || r.Drops != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestPacketMeterDrops(t *testing.T) {
 	a, b := quiet(t)
 	tx, ms := openPacket(t, []host.Port{a}, b)

@@ -230,8 +230,17 @@ func (t *tally) arrive(buf []byte, at unit.Instant) {
 			return
 		}
 	}
+	t.count(len(buf), at)
+}
+
+// count counts a foreign frame of so many octets without FCS.
+func (t *tally) count(octets int, at unit.Instant) {
+	if !t.any {
+		t.any, t.first = true, at
+	}
+	t.last = at
 	t.foreign++
-	t.foreignOctets += uint64(len(buf) + unit.FCS)
+	t.foreignOctets += uint64(octets + unit.FCS)
 }
 
 func (t *tally) report(drops uint64, stamps string) MeterReport {

@@ -21,7 +21,7 @@ import (
 type meterFlags struct {
 	streams             string
 	timing, sharedClock bool
-	hash, sink          bool
+	hash, sink, udp     bool
 }
 
 func (a *app) meter() *cobra.Command {
@@ -52,9 +52,13 @@ unless --sink.`,
 	fs.BoolVar(&f.timing, "timing", false, "gaps, delay variation (IPDV) and bursts; costs the meter about a third of its speed")
 	fs.BoolVar(&f.sharedClock, "shared-clock", false, "the sender is on this machine, so that latency can be told; implies --timing")
 	fs.BoolVar(&f.hash, "hash", false, "SHA-256 over all frames in order; takes backend packet unless --backend says otherwise")
+	fs.BoolVar(&f.udp, "count-udp", false, "count frames of UDP and look into none: neither streams nor what is missing are known; backend packet")
 	fs.BoolVar(&f.sink, "sink", false, "drop foreign frames once they are counted, instead of handing them on (backend xdp)")
 	fs.BoolVar(&p.force, "force", false, "--sink even where the port carries the default route or your own connection")
 	exclusive(cmd, "stats", "interval")
+	for _, other := range []string{"streams", "timing", "shared-clock", "hash", "sink"} {
+		exclusive(cmd, "count-udp", other)
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		name := "stats"
 		if fs.Changed("interval") {
@@ -80,6 +84,9 @@ unless --sink.`,
 		var ids []uint16
 		for _, n := range numbers {
 			ids = append(ids, uint16(n))
+		}
+		if f.udp {
+			ids = nil
 		}
 		f.timing = f.timing || f.sharedClock || p.gaps
 		return do(func(ctx context.Context, _ []string) error {
@@ -119,7 +126,11 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 	if duration > 0 {
 		until = about(duration) + " are over"
 	}
-	if err := line.begin(fmt.Sprintf("%-*s%s, backend %s, streams %s, until %s", nameWidth, "meter", port.describeText(), backend, f.streams, until)); err != nil {
+	what := "streams " + f.streams
+	if f.udp {
+		what = "frames of UDP"
+	}
+	if err := line.begin(fmt.Sprintf("%-*s%s, backend %s, %s, until %s", nameWidth, "meter", port.describeText(), backend, what, until)); err != nil {
 		return err
 	}
 	a.note("listening on %s", port.Name) // who waits for it may send now
@@ -185,8 +196,8 @@ func missing(span, frames, duplicate uint64) int64 {
 func (f *portFlags) openMeter(ctx context.Context, p *trafficPort, want *meterFlags) (engine.Meter, string, error) {
 	var candidates []engine.Backend
 	name := f.backend
-	if name == "" && want.hash {
-		name = "packet" // it sees frames of all queues in one order
+	if name == "" && (want.hash || want.udp) {
+		name = "packet" // it sees frames of all queues in one order, and takes a filter
 	}
 	if name != "" {
 		b, err := engine.Open(name)
@@ -233,6 +244,13 @@ func (f *meterFlags) setUp(m engine.Meter) error {
 			return errors.New("it cannot hash frames")
 		}
 		h.Hash(true)
+	}
+	if f.udp {
+		c, ok := m.(engine.PlainCounter)
+		if !ok {
+			return errors.New("it has no filter for UDP")
+		}
+		return c.CountUDP()
 	}
 	if f.sink {
 		s, ok := m.(engine.Sinker)
