@@ -121,9 +121,35 @@ func pinThread(tid, cpu int) error {
 	if err := unix.SchedGetaffinity(tid, &got); err != nil || got != set {
 		return fmt.Errorf("the NAPI thread %d does not stay on CPU %d (%w)", tid, cpu, errors.Join(err, host.ErrNotSupported))
 	}
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: -20, Runtime: uint64(slice)}
+	return precede(tid, softirqNice)
+}
+
+// Nice values of NAPI threads: before all programs, as softirq comes, or among them, as
+// ksoftirqd does (kernel/softirq.c).
+const (
+	softirqNice   = -20
+	ksoftirqdNice = 0
+)
+
+func precede(tid int, nice int32) error {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: nice, Runtime: uint64(slice)}
 	if err := unix.SchedSetAttr(tid, &attr, 0); err != nil {
-		return fmt.Errorf("give the NAPI thread %d precedence: %w", tid, err)
+		return fmt.Errorf("give the NAPI thread %d nice value %d: %w", tid, nice, err)
 	}
 	return nil
+}
+
+// Precede lets the threads that receive the DUT's frames come before all programs, as they
+// do in a testbed that was just built and softirq does, or lets them share a CPU with
+// programs evenly, as ksoftirqd does once there is more to receive than softirq has the
+// time for. It needs CAP_SYS_NICE, and does nothing where Threads is nil.
+func (tb *Testbed) Precede(on bool) (err error) {
+	nice := int32(ksoftirqdNice)
+	if on {
+		nice = softirqNice
+	}
+	for _, tid := range tb.Threads {
+		err = errors.Join(err, precede(tid, nice))
+	}
+	return err
 }

@@ -40,7 +40,7 @@ func (p place) cpus() []int {
 func (p place) settings() []result.Pair {
 	napi := "in the sender's softirq"
 	if p.name == split {
-		napi = fmt.Sprintf("threads pinned to CPU %d, nice -20, slice %v", p.dut, slice)
+		napi = fmt.Sprintf("threads pinned to CPU %d, nice %d, slice %v", p.dut, softirqNice, slice)
 	}
 	return []result.Pair{
 		{Key: "placement", Value: p.name},

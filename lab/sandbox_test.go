@@ -300,8 +300,20 @@ func TestSplitWorksOnItsCPU(t *testing.T) {
 	if err := unix.SchedGetaffinity(tid, &set); err != nil || set.Count() != 1 || !set.IsSet(dut) {
 		t.Fatalf("thread %d may run on %v (%v), want CPU %d", tid, set, err, dut)
 	}
-	if attr, err := unix.SchedGetAttr(tid, 0); err != nil || attr.Nice != -20 {
-		t.Errorf("thread %d has %+v (%v), want nice -20", tid, attr, err)
+	nice := func(want int32) {
+		if attr, err := unix.SchedGetAttr(tid, 0); err != nil || attr.Nice != want {
+			t.Errorf("thread %d has %+v (%v), want nice %d", tid, attr, err, want)
+		}
+	}
+	nice(-20)
+	for on, want := range map[bool]int32{false: 0, true: -20} {
+		if err := tb.Precede(on); err != nil {
+			t.Fatal(err)
+		}
+		nice(want)
+	}
+	if err := tb.Precede(true); err != nil {
+		t.Fatal(err)
 	}
 	ran := func() uint64 {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", tid))

@@ -62,20 +62,20 @@ func (r *offeredRate) of(mean float64, payload int, published bool) unit.FrameRa
 	return unit.FrameRate(float64(r.bits) / 8 / mean)
 }
 
-// A captureRate is an offeredRate that may be the one of which most is counted.
+// A captureRate is an offeredRate that may be more than a subject can count.
 type captureRate struct {
 	offeredRate
-	most bool
+	overload bool
 }
 
-const mostRate = "most"
+const overloadRate = "overload"
 
 // Set implements flag.Value.
 func (r *captureRate) Set(s string) error {
-	if s == mostRate {
-		*r = captureRate{offeredRate{text: mostRate}, true}
+	if s == overloadRate {
+		*r = captureRate{offeredRate{text: overloadRate}, true}
 		return nil
 	}
-	r.most = false
+	r.overload = false
 	return r.offeredRate.Set(s)
 }

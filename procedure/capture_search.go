@@ -4,8 +4,8 @@ package procedure
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"boxdyno/engine"
@@ -14,9 +14,13 @@ import (
 	"boxdyno/unit"
 )
 
-// highest searches the highest rate of which the subject counts every frame, or with rate
-// most that of which it counts most.
+// highest searches the highest rate of which the subject counts every frame, and then
+// offers more than the box can receive; with rate overload that alone.
 func (m *capturePoint) highest(ctx context.Context) error {
+	shared := m.env.Bed.Placement == "shared"
+	if m.rate.overload && !shared {
+		return m.overload(ctx)
+	}
 	top, peak, err := m.descend(ctx)
 	if err != nil || m.failed != "" {
 		return err
@@ -25,13 +29,10 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any rate tried"
 		return nil
 	}
-	if m.env.Bed.Placement == "shared" {
+	if shared {
 		m.out.Values = append(m.out.Values, value("counting_overload_fps", peak))
 		m.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
 		return nil
-	}
-	if m.rate.most {
-		return m.overload(ctx, unit.FrameRate(peak))
 	}
 	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(min(peak, top)))
 	if err != nil {
@@ -57,7 +58,7 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		}
 		seen = append(seen, now)
 	}
-	if err := m.limit(ctx, s.Limit(seen), unit.FrameRate(peak)); err != nil || m.failed != "" {
+	if err := m.limit(ctx, s.Limit(seen)); err != nil || m.failed != "" {
 		return err
 	}
 	for _, l := range s.Limits(seen) {
@@ -129,9 +130,8 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 	return top, min(peak, top), nil
 }
 
-// limit keeps what the search found, and measures there and above peak, the most that
-// was counted a second.
-func (m *capturePoint) limit(ctx context.Context, l search.Limit, peak unit.FrameRate) error {
+// limit keeps what the search found, and measures there and under overload.
+func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 	switch {
 	case l.Clean+l.Lossy == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
@@ -169,10 +169,10 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit, peak unit.Fram
 	if l.Invalid > 0 {
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
-	if l.AtCeiling || m.preset.value == "quick" { // rate most is for that
+	if l.AtCeiling || m.preset.value == "quick" { // rate overload is for that
 		return nil
 	}
-	return m.overload(ctx, max(peak, l.Lower))
+	return m.overload(ctx)
 }
 
 // interval is a limit from its lower to its upper bound.
@@ -250,87 +250,106 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec r
 	return rec, n, lossy, doubt, nil
 }
 
-// overload finds the most that the subject counts a second, from a tenth above what it was
-// seen to count on. (At loads far above it counts what receiving leaves of the CPU, which
-// may be hardly anything, and does not repeat.)
-func (m *capturePoint) overload(ctx context.Context, seen unit.FrameRate) (err error) {
-	ceiling := m.ceiling
-	if ceiling == 0 {
-		ceiling = unit.FrameRate(math.Inf(1))
+// Under overload.
+const (
+	overloads     = 5               // trials that count
+	overloadTries = 4 * overloads   // with those that look for the load
+	overloadLeast = 2 * time.Second // that each lasts
+	overloadStart = 1. / 32         // of the tester's ceiling
+	overloadStep  = 1.5             // as long as overloadGain times as much is counted
+	overloadGain  = 1.1
+	keptUp        = 0.95 // of what is offered is counted: more might be
+	unevenly      = 0.65 // receiving has more of the CPU, and the subject misses it
+)
+
+// withoutPrecedence is in the identity of a trial in which receiving shares the CPU evenly.
+var withoutPrecedence = result.Pair{Key: "receiving", Value: "without precedence"}
+
+// overload measures what the subject counts a second of more than it can count. Receiving
+// has no precedence meanwhile: with it, it leaves the subject hardly any time, by chance more
+// or less.
+func (m *capturePoint) overload(ctx context.Context) (err error) {
+	if err := m.env.Bed.Precede(false); err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, m.env.Bed.Precede(true)) }()
+	m.emptied = -1
 	status, reason := m.out.Status, m.out.Reason
-	n := 0
-	var rec, valid result.Record
-	at := func(rate unit.FrameRate) (fps float64, ok bool) {
-		for range mostAt {
-			rec, err = m.trial(ctx, "overload", n, m.loadOf(rate))
-			n++
-			if err != nil || m.failed != "" {
-				return 0, false
-			}
-			if v := rec.Value("counting_rate_fps"); v != nil && rec.Status != result.Invalid {
-				valid = rec
-				return v.Value, true
-			}
-			if rec.Load != nil && rec.Load.Offered < 0.95*rate {
-				break // it was not held up: it cannot offer that
-			}
-		}
-		return 0, true
-	}
-	var counted []float64
-	if rate, ok := climb(min(1.1*seen, ceiling), ceiling, at); ok {
-		for range overloads {
-			if fps, ok := at(rate); ok && fps > 0 {
-				counted = append(counted, fps)
-			}
-		}
-	}
+	counted, last, peaked, err := m.climb(ctx)
 	switch {
 	case err != nil:
 		return err
-	case m.failed != "" && m.rate.most:
+	case m.failed != "" && m.rate.overload:
 		return nil
 	case m.failed != "": // the limit stands
 		m.warn("under overload: %s", m.failed)
 		m.failed, m.out.Status, m.out.Reason = "", status, reason
 		return nil
-	case m.rate.most && len(counted) == 0:
-		m.take(rec)
-	case m.rate.most:
-		m.take(valid)
+	case m.rate.overload:
+		m.take(last)
+	}
+	if len(counted) == 0 {
+		return nil
+	}
+	if m.rate.overload {
 		m.out.Status, m.out.Reason = result.Passed, "" // that frames are lost there is no failure
 	}
-	if len(counted) > 0 {
-		m.out.Values = append(m.out.Values, spread("counting_overload_fps", counted))
+	v := spread("counting_overload_fps", counted)
+	if !peaked {
+		v.Bound = result.AtLeast
+	}
+	m.out.Values = append(m.out.Values, v)
+	if u, starved := last.DUT, last.Value("drops_kernel"); u != nil && starved != nil && u.Ran > unevenly && starved.Value > (1-keptUp)*float64(last.Account.Accepted) {
+		m.warn("under overload receiving had %.0f %% of the CPU and %s the rest: the kernel did not divide it evenly, as it may with control groups", 100*u.Ran, m.subject.value)
 	}
 	return nil
 }
 
-// overloads is how often the load of which most is counted is offered again.
-const overloads = 5
-
-// climb is the load up to ceiling of which at says most, sought from rate on by steps of a
-// tenth and then of a twentieth; false: at did. Of a load that cannot be offered at says 0.
-func climb(rate, ceiling unit.FrameRate, at func(unit.FrameRate) (float64, bool)) (unit.FrameRate, bool) {
-	const most = 12
-	greatest, ok := at(rate)
-	// step goes on by factor as long as more is counted, or down to what can be offered.
-	step := func(factor unit.FrameRate, times int) (better bool) {
-		for range times {
-			next := min(rate*factor, ceiling)
-			if !ok || next == rate {
-				break
-			}
-			var fps float64
-			if fps, ok = at(next); !ok || fps <= greatest && (greatest > 0 || factor > 1) {
-				break
-			}
-			rate, greatest, better = next, fps, true
+// climb offers more and more as long as more is counted, or the tester can, and then the
+// load of which most was: counted is what was, a second. last is the last of these trials,
+// or where there is none of all; peaked says that the subject could count no more.
+func (m *capturePoint) climb(ctx context.Context) (counted []float64, last result.Record, peaked bool, err error) {
+	rate, tooMuch := overloadStart*m.ceiling, m.ceiling // from tooMuch on the tester offered less
+	most, climbing, missed, kept := 0.0, true, 0, 0
+	for n := 0; n < overloadTries && len(counted) < overloads; n++ {
+		l := m.loadOf(rate)
+		l.Duration = max(l.Duration, overloadLeast)
+		rec, err := m.trial(ctx, "overload", n, l, withoutPrecedence)
+		if err != nil || m.failed != "" {
+			return nil, rec, false, err
 		}
-		return better
+		v := rec.Value("counting_rate_fps")
+		if v == nil || rec.Load == nil || rec.Status == result.Invalid {
+			if len(counted) == 0 {
+				last = rec
+				missed++
+			}
+			if missed > 1 {
+				tooMuch, missed = rate, 0
+				rate /= overloadStep
+				climbing = climbing && most == 0 // else that load was carried before
+			}
+			continue
+		}
+		missed = 0
+		if climbing {
+			more := v.Value >= overloadGain*most
+			climbing = more && rate*overloadStep < 0.99*tooMuch
+			if climbing {
+				most = v.Value
+				rate *= overloadStep
+				continue
+			}
+			if !more {
+				rate /= overloadStep
+				peaked = true
+				continue
+			}
+		}
+		last, counted = rec, append(counted, v.Value)
+		if v.Value >= keptUp*float64(rec.Load.Offered) {
+			kept++
+		}
 	}
-	_ = step(1.1, most) || step(1/1.1, most)
-	_ = step(1.05, 1) || step(1/1.05, 1)
-	return rate, ok
+	return counted, last, peaked || kept <= len(counted)/2, nil
 }

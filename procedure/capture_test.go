@@ -354,34 +354,43 @@ func TestCaptureFindsPlantedLoss(t *testing.T) {
 	})
 }
 
-// What a program does not tell of its losses the kernel does, at its socket.
-func TestCaptureReadsSockets(t *testing.T) {
-	testutil.Privileged(t)
+// ownProgram is capture of a program of one's own, whose text comes behind a packet socket s
+// with a short buffer and says "seen=" and a count.
+func ownProgram(t *testing.T, text string) *Capture {
+	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("needs python3: install it")
 	}
-	script, file := filepath.Join(t.TempDir(), "sniffer.py"), filepath.Join(t.TempDir(), "own.yaml")
-	const program = `import os, signal, socket, sys, time
+	const socket = `import os, signal, socket, sys, time
 signal.signal(signal.SIGINT, lambda *_: os._exit(0))
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
 s.bind((sys.argv[1], 0x0800))
 print("listening", flush=True)
 n = 0
-while True:
+`
+	script, file := filepath.Join(t.TempDir(), "sniffer.py"), filepath.Join(t.TempDir(), "own.yaml")
+	if err := errors.Join(os.WriteFile(script, []byte(socket+text), 0o644),
+		os.WriteFile(file, []byte("name: mine\nwork: count\ncommand: ["+python+", "+script+", '{port}']\nready: listening\ncount: 'seen=([0-9]+)'\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	p := newCaptureOf(subject.All)
+	assign(t, p.Flags, map[string]string{"subject": subject.Own, "file": file})
+	return p
+}
+
+// What a program does not tell of its losses the kernel does, at its socket.
+func TestCaptureReadsSockets(t *testing.T) {
+	testutil.Privileged(t)
+	p := ownProgram(t, `while True:
     s.recv(2048)
     n += 1
     if n % 10:  # the others it loses, and does not say so
         print("seen=%d" % (n - n // 10), flush=True)
     time.sleep(0.002)
-`
-	if err := errors.Join(os.WriteFile(script, []byte(program), 0o644),
-		os.WriteFile(file, []byte("name: mine\nwork: count\ncommand: ["+python+", "+script+", '{port}']\nready: listening\ncount: 'seen=([0-9]+)'\n"), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	p := newCaptureOf(subject.All)
-	assign(t, p.Flags, map[string]string{"subject": subject.Own, "file": file, "rate": "20k", "packets": "2000"})
+`)
+	assign(t, p.Flags, map[string]string{"rate": "20k", "packets": "2000"})
 	o, _, err := captureAs(t, build(t, "sandbox", nil), p)
 	if err != nil {
 		t.Fatal(err)

@@ -278,10 +278,10 @@ func leaveOut(a *result.Account, name string, n int64) {
 	a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.Name == name && t.N == 0 })
 }
 
-// trial carries out one load with the subject. m.failed says why the subject gave no
-// figures.
-func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.Load) (result.Record, error) {
-	cfg := append([]result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}, m.loadWords(l)...)
+// trial carries out one load with the subject; more is what else identifies it. m.failed
+// says why the subject gave no figures.
+func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.Load, more ...result.Pair) (result.Record, error) {
+	cfg := slices.Concat([]result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}, m.loadWords(l), more)
 	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
 		return m.carryOut(ctx, l)
 	})

@@ -80,7 +80,7 @@ const (
 	captureProcedure = "capture"
 	methodPublished  = "published"
 	searched         = "search"
-	mostCounted      = "most"
+	overloaded       = "overload"
 	payloadIn        = 46          // a frame's octets beside UDP payload
 	emptyBox         = "empty-box" // parent of the trials without a subject
 )
@@ -219,8 +219,8 @@ func (c *Capture) frames(r Row) string {
 func (c *Capture) how() (words []string) {
 	switch c.Rate {
 	case searched:
-	case mostCounted:
-		words = append(words, "where it counts most")
+	case overloaded:
+		words = append(words, "under overload")
 	default:
 		words = append(words, "at "+c.Rate)
 	}
@@ -245,8 +245,8 @@ func (c *Capture) load() string {
 	switch {
 	case c.Rate == searched:
 		words[0] = "at the limit"
-	case c.Rate == mostCounted:
-		words[0] = "where it counts most"
+	case c.Rate == overloaded:
+		words[0] = "overload"
 	case c.Packets > 0:
 		words[0] = fmt.Sprintf("%d at %s", c.Packets, c.Rate)
 	}
@@ -277,7 +277,7 @@ func (c *Capture) summary() string {
 		parts = append(parts, fmt.Sprintf("%s of %s frames counted", thousands(int64(c.Counted.Value)), thousands(int64(c.Sent.Value))))
 	}
 	if c.Overload != nil {
-		parts = append(parts, quantity(c.Overload.Value, "frame/s", "")+" counted at most")
+		parts = append(parts, quantity(c.Overload.Value, "frame/s", c.Overload.Bound)+" counted under overload")
 	}
 	if c.CPU != nil {
 		parts = append(parts, unit.SI(c.CPU.Value)+"s of CPU for each")
@@ -297,7 +297,7 @@ func newCaptureTables() captureTables {
 		return t
 	}
 	t := captureTables{
-		limit:     make("Capture: highest rate of which every frame is counted, a thousandth and five are not; most that it counts a second (frame/s)", "found", "interval", "0.1 %", "0.5 %", "most", "interval", notesColumn),
+		limit:     make("Capture: highest rate of which every frame is counted, a thousandth and five are not; counted a second under overload (frame/s)", "found", "interval", "0.1 %", "0.5 %", "overload", "interval", notesColumn),
 		counts:    make("Capture: frames sent and counted: when the last one had left, later, at last", "sent", "at end", "later", "within", "counted", "lost", notesColumn),
 		lost:      make("Capture: where the lost frames ended", "lost", "before", "kernel", "subject", "unexplained", notesColumn),
 		cost:      make("What capturing costs: CPU a frame, of one CPU, with the kernel's work and above the empty box", "a frame", "of one", "kernel too", "above", notesColumn),
@@ -319,7 +319,7 @@ func (t captureTables) add(r Row, notes func(t *table, texts []string) string, o
 	add := func(t *table, texts []string, cells ...string) {
 		t.add(slices.Concat(id, cells, []string{notes(t, texts)})...)
 	}
-	if c.Rate == searched || c.Rate == mostCounted {
+	if c.Rate == searched || c.Rate == overloaded {
 		add(t.limit, own, c.Lossless.si(""), c.Lossless.interval(""), c.Thousandth.si(""), c.FiveOfThem.si(""), c.Overload.si(""), c.Overload.interval(""))
 		own = nil
 	}

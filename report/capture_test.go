@@ -111,7 +111,7 @@ func TestCaptureSummary(t *testing.T) {
 	run, recs := captureRun()
 	for _, c := range []struct{ id, want string }{
 		{"capture/0", "capture, tcpdump, 148 B payload, at 20Mbps: 13 000 of 13 000 frames counted, 1.21 µs of CPU for each."},
-		{"capture/10", "capture, tcpdump, 64 B: 412 kframe/s of which every frame is counted, 477 kframe/s counted at most, 1.21 µs of CPU for each."},
+		{"capture/10", "capture, tcpdump, 64 B: 412 kframe/s of which every frame is counted, 477 kframe/s counted under overload, 1.21 µs of CPU for each."},
 	} {
 		if got := Summarize(run, only(recs, c.id)).Summary; got != c.want {
 			t.Errorf("%s: %q", c.id, got)
