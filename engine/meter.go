@@ -37,7 +37,7 @@ type Hasher interface {
 // A PlainCounter is a meter that can count without looking into frames: that of packet is.
 type PlainCounter interface {
 	// CountUDP counts frames of UDP alone, told by the kernel's filter, all as foreign,
-	// from now on. It costs about a third less a frame, and cannot be taken back.
+	// from now on. It cannot be taken back.
 	CountUDP() error
 }
 

@@ -28,7 +28,7 @@ import (
 //
 //	rate given:    self-test -> the same load into the empty box -> a trial
 //	rate search:   self-test -> ceiling, lowered -> search -> trial at the limit [-> overload]
-//	rate overload: self-test -> ceiling -> overload
+//	rate overload: self-test -> overload
 //
 // Each trial starts the subject anew (capture_trial.go).
 type Capture struct {

@@ -15,7 +15,7 @@ import (
 )
 
 // highest searches the highest rate of which the subject counts every frame, and then
-// offers more than the box can receive; with rate overload that alone.
+// overloads it; with rate overload that alone.
 func (m *capturePoint) highest(ctx context.Context) error {
 	shared := m.env.Bed.Placement == "shared"
 	if m.rate.overload && !shared {
