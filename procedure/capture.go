@@ -334,15 +334,15 @@ func (p *Capture) Estimate() (int, time.Duration) {
 	if !p.rate.searched() {
 		return 1, max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
 	}
-	const before, after, climbed = 5, 3, 6
+	const before, after, climbed, counted = 5, 3, 6, 3 * overloads
 	trials, _ := p.searching().Estimate()
 	n, d := before+trials+after, time.Duration(before+trials)*e.least+after*e.trial
 	if p.rate.overload {
 		n, d = 0, 0
 	}
 	if p.rate.overload || p.preset.value != "quick" {
-		n += climbed + overloads
-		d += (climbed + overloads) * max(e.trial, overloadLeast)
+		n += climbed + counted
+		d += (climbed + counted) * max(e.trial, overloadLeast)
 	}
 	return n, d + time.Duration(n)*captureAround
 }
@@ -356,7 +356,7 @@ func (p *Capture) Once() (key string, trials int, d time.Duration) {
 	return fmt.Sprint("empty-box", p.mix().Name, l, p.sender.value), 1, lasts(l)
 }
 
-func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+func (p *Capture) Run(ctx context.Context, env *Env) (Outcome, error) {
 	m := &capturePoint{Capture: p, env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
 	s, err := p.software()
 	if err != nil {
@@ -376,16 +376,25 @@ func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
 	}
 	m.ceiling = self.Ceiling()
+	if p.rate.searched() {
+		return m.visit(ctx, m.highest)
+	}
+	return m.visit(ctx, func(ctx context.Context) error { return m.at(ctx, "rate", p.loadOf(p.framesPerSecond())) })
+}
+
+// visit measures, and says whether more is to be measured once the run's other points have
+// been: what takes a CPU away for a minute then spoils no point whole.
+func (m *capturePoint) visit(ctx context.Context, measure func(context.Context) error) (_ Outcome, err error) {
 	if err := m.open(ctx); err != nil {
 		return Outcome{}, err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
-	if p.rate.searched() {
-		err = m.highest(ctx)
-	} else {
-		err = m.at(ctx, "rate", p.loadOf(p.framesPerSecond()))
+	err = measure(ctx)
+	out := m.out
+	if err == nil && m.over != nil && !m.over.done() {
+		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, m.overload) }
 	}
-	return m.out, err
+	return out, err
 }
 
 // said is an error of the subject's in one sentence.
@@ -442,7 +451,7 @@ var captureMetrics = slices.Concat([]result.Metric{
 	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
 	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
-	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from a 32nd of the tester's ceiling on, of which most are, while receiving comes before no program: median of five trials, interval from least to greatest; >=: the tester could not offer more than it counts"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from a 32nd of the tester's ceiling on, of which most are, while receiving comes before no program: median of 3 to 21 trials, and its 95 % interval (of 3, least and greatest); >=: the tester could not offer more than it counts"},
 }, captureTrialMetrics, []result.Metric{
 	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames that left the tester's port beside its datagrams, which are its control connection's; they are neither offered nor counted"},
 	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},

@@ -42,8 +42,9 @@ type capturePoint struct {
 	book    *ledger.Book
 	dut     host.Port // that the subject listens to
 	stream  engine.Stream
-	emptied float64 // CPU seconds a frame of the empty box at the load to come; below 0: not known
-	failed  string  // why no trial of the subject came about
+	emptied float64      // CPU seconds a frame of the empty box at the load to come; below 0: not known
+	failed  string       // why no trial of the subject came about
+	over    *overloading // nil: not begun
 	out     Outcome
 
 	mean     float64                                                          // frame size, octets with FCS; 0: the mix's

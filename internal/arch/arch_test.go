@@ -32,7 +32,7 @@ var table = map[string]string{
 	"tune":              "host result internal/netns internal/yaml",
 	"telemetry":         "unit host result ledger internal/netns",
 	"lab":               "unit host frame engine ledger result internal/netns",
-	"procedure":         "unit host result frame engine ledger search lab subject",
+	"procedure":         "unit host result frame engine ledger search lab stat subject",
 	"verdict":           "unit result",
 	"runner":            "unit host result engine lab procedure search stat subject telemetry verdict internal/yaml tune",
 	"report":            "unit result stat verdict reference",
