@@ -23,11 +23,11 @@ var (
 )
 
 // captureSpread is by how much what a subject counts a second under overload may differ
-// among repeats, of their median.
+// among runs, of their median.
 const captureSpread = 0.05
 
 // captures searches every subject's highest rate without loss once, and overloads all of
-// them times times in shuffled order. It returns how many of the claims fail: of each
+// them in each of times runs. It returns how many of the claims fail: of each
 // subject, the books close, what it counts under overload lies within captureSpread, and
 // there is a rate without loss; none of ours counts less than a peer, their ranges apart.
 func captures(ctx context.Context, binary, dir string, times int) (failed int, err error) {
@@ -44,12 +44,16 @@ func captures(ctx context.Context, binary, dir string, times int) (failed int, e
 	if err != nil {
 		return 0, err
 	}
-	overloaded, err := run("overload", "--set", "rate=overload", "--repeat", strconv.Itoa(times))
-	if err != nil {
-		return 0, err
+	var overloaded []result.Record
+	for n := range times {
+		recs, err := run(fmt.Sprintf("overload-%d", n+1), "--set", "rate=overload", "--seed", strconv.Itoa(n+1))
+		if err != nil {
+			return 0, err
+		}
+		overloaded = append(overloaded, recs...)
 	}
 	counted := map[string]stat.Summary{}
-	fmt.Printf("capturing programs, 64 octets, overloaded %d times\n%-14s %26s %6s %32s %8s %10s %10s %12s\n", times,
+	fmt.Printf("capturing programs, 64 octets, overloaded in %d runs\n%-14s %26s %6s %32s %8s %10s %10s %12s\n", times,
 		"subject", "without loss, frame/s", "valid", "counted under overload, frame/s", "spread", "own CPU", "host's", "unexplained")
 	for _, name := range names {
 		free, over := of(searched, name), of(overloaded, name)
