@@ -451,7 +451,7 @@ var captureMetrics = slices.Concat([]result.Metric{
 	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
 	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
-	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from a 32nd of the tester's ceiling on, of which most are, while receiving comes before no program: median of 3 to 21 trials, and its 95 % interval (of 3, least and greatest); >=: the tester could not offer more than it counts"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from a 32nd of the tester's ceiling on, of which most are, while receiving comes before no program: median of 3 to 21 trials, and its 95 % interval (of fewer than 6, least and greatest); >=: the tester could not offer more than it counts"},
 }, captureTrialMetrics, []result.Metric{
 	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames that left the tester's port beside its datagrams, which are its control connection's; they are neither offered nor counted"},
 	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
