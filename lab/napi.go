@@ -108,10 +108,7 @@ func napiThreads(port string) (map[int]bool, error) {
 // ignore it).
 const slice = 100 * time.Microsecond
 
-// pinThread lets a NAPI thread run on cpu alone, before all ordinary work there,
-// as the softirq that it stands for would: with nice 0, a compiler on the same
-// CPU made it lose a third of the frames, and with a longer slice the thread of
-// the other port up to 15 % in both directions at once.
+// pinThread lets a NAPI thread run on cpu alone, First.
 func pinThread(tid, cpu int) error {
 	var set, got unix.CPUSet
 	set.Set(cpu)
@@ -121,35 +118,49 @@ func pinThread(tid, cpu int) error {
 	if err := unix.SchedGetaffinity(tid, &got); err != nil || got != set {
 		return fmt.Errorf("the NAPI thread %d does not stay on CPU %d (%w)", tid, cpu, errors.Join(err, host.ErrNotSupported))
 	}
-	return precede(tid, softirqNice)
+	return First.give(tid)
 }
 
-// Nice values of NAPI threads: before all programs, as softirq comes, or among them, as
-// ksoftirqd does (kernel/softirq.c).
+// A Precedence is how the threads that receive the DUT's frames stand to programs on
+// their CPU. They stand for softirq, which interrupts every program.
+type Precedence uint8
+
 const (
-	softirqNice   = -20
-	ksoftirqdNice = 0
+	// First is before all ordinary work, threads of several ports in turn: nice -20 and
+	// the shortest slice. With nice 0 a compiler made a box lose a third of the frames,
+	// with a longer slice the thread of the other port up to 15 % in both directions at
+	// once. A testbed is built so.
+	First Precedence = iota
+	// AtOnce is before all ordinary work, and interrupts it: SCHED_FIFO. Threads that are
+	// First wait for a program that is ahead of them in Linux's fair scheduling, for half
+	// a millisecond and more, in which a receive ring overflows. Threads of several ports
+	// do not take turns: it is for one that receives.
+	AtOnce
+	// Even is among programs, as ksoftirqd, which takes over from softirq that has more
+	// to receive than the time for (kernel/softirq.c): nice 0.
+	Even
 )
 
-func precede(tid int, nice int32) error {
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: nice, Runtime: uint64(slice)}
+func (p Precedence) give(tid int) error {
+	attr := map[Precedence]unix.SchedAttr{
+		First:  {Policy: unix.SCHED_NORMAL, Nice: firstNice, Runtime: uint64(slice)},
+		AtOnce: {Policy: unix.SCHED_FIFO, Priority: 1},
+		Even:   {Policy: unix.SCHED_NORMAL, Runtime: uint64(slice)},
+	}[p]
+	attr.Size = unix.SizeofSchedAttr
 	if err := unix.SchedSetAttr(tid, &attr, 0); err != nil {
-		return fmt.Errorf("give the NAPI thread %d nice value %d: %w", tid, nice, err)
+		return fmt.Errorf("give the NAPI thread %d its precedence: %w", tid, err)
 	}
 	return nil
 }
 
-// Precede lets the threads that receive the DUT's frames come before all programs, as they
-// do in a testbed that was just built and softirq does, or lets them share a CPU with
-// programs evenly, as ksoftirqd does once there is more to receive than softirq has the
-// time for. It needs CAP_SYS_NICE, and does nothing where Threads is nil.
-func (tb *Testbed) Precede(on bool) (err error) {
-	nice := int32(ksoftirqdNice)
-	if on {
-		nice = softirqNice
-	}
+const firstNice = -20
+
+// Precede gives the threads that receive the DUT's frames that precedence. It needs
+// CAP_SYS_NICE, and does nothing where Threads is nil.
+func (tb *Testbed) Precede(p Precedence) (err error) {
 	for _, tid := range tb.Threads {
-		err = errors.Join(err, precede(tid, nice))
+		err = errors.Join(err, p.give(tid))
 	}
 	return err
 }

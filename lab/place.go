@@ -40,7 +40,7 @@ func (p place) cpus() []int {
 func (p place) settings() []result.Pair {
 	napi := "in the sender's softirq"
 	if p.name == split {
-		napi = fmt.Sprintf("threads pinned to CPU %d, nice %d, slice %v", p.dut, softirqNice, slice)
+		napi = fmt.Sprintf("threads pinned to CPU %d, nice %d, slice %v, SCHED_FIFO for programs that capture", p.dut, firstNice, slice)
 	}
 	return []result.Pair{
 		{Key: "placement", Value: p.name},

@@ -300,20 +300,22 @@ func TestSplitWorksOnItsCPU(t *testing.T) {
 	if err := unix.SchedGetaffinity(tid, &set); err != nil || set.Count() != 1 || !set.IsSet(dut) {
 		t.Fatalf("thread %d may run on %v (%v), want CPU %d", tid, set, err, dut)
 	}
-	nice := func(want int32) {
-		if attr, err := unix.SchedGetAttr(tid, 0); err != nil || attr.Nice != want {
-			t.Errorf("thread %d has %+v (%v), want nice %d", tid, attr, err, want)
+	has := func(policy uint32, nice int32) {
+		t.Helper()
+		if attr, err := unix.SchedGetAttr(tid, 0); err != nil || attr.Policy != policy || attr.Nice != nice {
+			t.Errorf("thread %d has %+v (%v), want policy %d and nice %d", tid, attr, err, policy, nice)
 		}
 	}
-	nice(-20)
-	for on, want := range map[bool]int32{false: 0, true: -20} {
-		if err := tb.Precede(on); err != nil {
+	has(unix.SCHED_NORMAL, -20)
+	for _, p := range []struct {
+		precedence Precedence
+		policy     uint32
+		nice       int32
+	}{{Even, unix.SCHED_NORMAL, 0}, {AtOnce, unix.SCHED_FIFO, 0}, {First, unix.SCHED_NORMAL, -20}} {
+		if err := tb.Precede(p.precedence); err != nil {
 			t.Fatal(err)
 		}
-		nice(want)
-	}
-	if err := tb.Precede(true); err != nil {
-		t.Fatal(err)
+		has(p.policy, p.nice)
 	}
 	ran := func() uint64 {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", tid))

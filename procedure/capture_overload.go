@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/stat"
 	"boxdyno/unit"
@@ -15,13 +16,14 @@ import (
 
 // Under overload.
 const (
-	overloads      = 3               // trials that count, at each of a run's visits to the point
-	overloadVisits = 7               // at most
-	overloadKnown  = 0.02            // so near the ends of the median's interval are to it, or there are more visits
-	overloadTries  = 20              // at the first visit, with those that look for the load
-	overloadLeast  = 2 * time.Second // that each lasts
-	overloadStart  = 1. / 32         // of the tester's ceiling
-	overloadStep   = 1.5             // as long as overloadGain times as much is counted
+	overloads      = 3                // trials that count, at each of a run's visits to the point
+	overloadVisits = 7                // at most
+	overloadKnown  = 0.02             // so near the ends of the median's interval are to it, or there are more visits
+	overloadTries  = 20               // at the first visit, with those that look for the load
+	overloadLeast  = 2 * time.Second  // that each lasts
+	overloadLong   = 10 * time.Second // that those last of a subject that counts more of it later than meanwhile
+	overloadStart  = 1. / 32          // of the tester's ceiling
+	overloadStep   = 1.5              // as long as overloadGain times as much is counted
 	overloadGain   = 1.1
 	keptUp         = 0.95 // of what is offered is counted: more might be
 	unevenly       = 0.65 // receiving has more of the CPU, and the subject misses it
@@ -35,6 +37,7 @@ type overloading struct {
 	before         Outcome // the point's
 	visits, trials int
 	rate           unit.FrameRate // to offer
+	lasts          time.Duration  // that it is offered
 	tooMuch        unit.FrameRate // from it on the tester offered less
 	climbing       bool           // the load goes up
 	most           float64        // that was counted a second meanwhile
@@ -62,14 +65,14 @@ func (o *overloading) done() bool {
 // share of it. Receiving has no precedence meanwhile: with it, it leaves the subject hardly
 // any time, by chance more or less.
 func (m *capturePoint) overload(ctx context.Context) (err error) {
-	if err := m.env.Bed.Precede(false); err != nil {
+	if err := m.env.Bed.Precede(lab.Even); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.env.Bed.Precede(true)) }()
+	defer func() { err = errors.Join(err, m.env.Bed.Precede(lab.AtOnce)) }()
 	m.emptied = -1
 	o := m.over
 	if o == nil {
-		o = &overloading{before: m.out, rate: overloadStart * m.ceiling, tooMuch: m.ceiling, climbing: true}
+		o = &overloading{before: m.out, rate: overloadStart * m.ceiling, lasts: overloadLeast, tooMuch: m.ceiling, climbing: true}
 		m.over = o
 	}
 	m.out = o.before
@@ -113,7 +116,7 @@ func (m *capturePoint) climb(ctx context.Context, o *overloading) error {
 	want, tries := len(o.counted)+overloads, overloadTries+2*overloads*o.visits
 	for o.trials < tries && len(o.counted) < want {
 		l := m.loadOf(o.rate)
-		l.Duration = max(l.Duration, overloadLeast)
+		l.Duration = max(l.Duration, o.lasts)
 		rec, err := m.trial(ctx, "overload", o.trials, l, withoutPrecedence)
 		if err != nil || m.failed != "" {
 			return err
@@ -133,6 +136,10 @@ func (m *capturePoint) climb(ctx context.Context, o *overloading) error {
 			continue
 		}
 		o.missed = 0
+		if l.Duration < overloadLong && countsLater(rec) {
+			o.lasts = overloadLong
+			continue
+		}
 		all := v.Value >= keptUp*float64(rec.Load.Offered)
 		if o.climbing {
 			more := v.Value >= overloadGain*o.most
@@ -158,4 +165,11 @@ func (m *capturePoint) climb(ctx context.Context, o *overloading) error {
 		}
 	}
 	return nil
+}
+
+// countsLater says whether the subject counted more after the traffic than meanwhile, such as
+// one that reads what it wrote to a file first: of two seconds it hardly begins with that.
+func countsLater(rec result.Record) bool {
+	lag, counted := rec.Value("frames_lag"), rec.Value("frames_counted")
+	return lag != nil && counted != nil && lag.Value > counted.Value/2
 }

@@ -104,6 +104,7 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 	// Bare: the tracepoint would see every frame that ends after the subject.
 	if m.book, err = ledger.OpenBare([]ledger.Path{path}, bed.Sources...); err == nil {
 		m.book.Settle = effortOf(m.preset.value).settle
+		err = bed.Precede(lab.AtOnce)
 	}
 	return err
 }
@@ -118,10 +119,11 @@ func (m *capturePoint) close() (err error) {
 	if m.iperf3 != nil {
 		err = errors.Join(err, m.iperf3.close())
 	}
-	if bed := m.env.Bed; bed.Serve != nil { // leave the port as it was
+	bed := m.env.Bed // is left as it was
+	if bed.Serve != nil {
 		err = errors.Join(err, bed.Serve(context.Background(), lab.Service{Kind: "route", Flows: 1}))
 	}
-	return err
+	return errors.Join(err, bed.Precede(lab.First))
 }
 
 func (m *capturePoint) meanSize() float64 {
