@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"boxdyno/engine"
@@ -57,7 +58,11 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		}
 		seen = append(seen, now)
 	}
-	if err := m.limit(ctx, s.Limit(seen)); err != nil || m.failed != "" {
+	l := s.Limit(seen)
+	if l.Upper == 0 && l.Lower > 0 {
+		l.Upper = lossyFrom(seen)
+	}
+	if err := m.limit(ctx, l); err != nil || m.failed != "" {
 		return err
 	}
 	for _, l := range s.Limits(seen) {
@@ -93,6 +98,27 @@ func (m *capturePoint) saw(step search.Step, rec result.Record) search.Seen {
 		now.Loss = unit.LossRatio(v.Value / float64(rec.Account.Accepted))
 	}
 	return now
+}
+
+// lossyFrom is a load up to which two trials lost frames beyond doubt, above all that lost
+// none, for a search that had too few trials to confirm an upper bound; 0: there is none.
+func lossyFrom(seen []search.Seen) unit.FrameRate {
+	var clean unit.FrameRate
+	var lossy []unit.FrameRate
+	for _, t := range seen {
+		switch {
+		case t.Valid && t.Loss == 0:
+			clean = max(clean, t.Offered)
+		case t.Valid && t.Loss > t.Doubt:
+			lossy = append(lossy, t.Offered)
+		}
+	}
+	lossy = slices.DeleteFunc(lossy, func(r unit.FrameRate) bool { return r <= clean })
+	if len(lossy) < 2 {
+		return 0
+	}
+	slices.Sort(lossy)
+	return lossy[1]
 }
 
 // lags says whether the subject counted every frame, and too late.
@@ -205,7 +231,7 @@ func scaled(name string, v result.Value, factor float64) result.Value {
 }
 
 // attempts are the longer trials that each rate has which disturbances may have spoiled.
-const attempts = 3
+const attempts = 8
 
 // disturbed says whether a trial lost no more frames than came while something else had
 // the DUT's CPU.

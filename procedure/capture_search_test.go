@@ -28,25 +28,27 @@ func TestCaptureOverload(t *testing.T) {
 		counts, offers    float64 // at most: the subject, and the tester evenly
 		noise             float64 // share by which two of four counts are lower
 		disturbed         int     // number of a trial that counts a tenth; 0: none
-		fails             bool
+		slow, fails       bool    // counts a fifth of it in two seconds, and the rest later; is broken
 		rate              string
 		least, most, want float64
 		trials            int
 		bound             result.Bound
 		status            result.Status
 	}{
-		{"at once", 5000, 1e9, 0, 0, false, "overload", 10_000, 10_000, 5000, 6, result.Exactly, result.Passed},
-		{"counts differ a little", 5000, 1e9, 0.015, 0, false, "overload", 10_000, 10_000, 4962, 6, result.Exactly, result.Passed},
-		{"counts differ", 5000, 1e9, 0.1, 0, false, "overload", 10_000, 10_000, 4500, 21, result.Exactly, result.Passed},
-		{"more is needed", 40_000, 1e9, 0, 0, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
-		{"a load is just too much", 16_000, 1e9, 0, 0, false, "overload", 22_000, 23_000, 16_000, 6, result.Exactly, result.Passed},
-		{"a trial is disturbed", 40_000, 1e9, 0, 5, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
-		{"less can be offered", 1000, 7000, 0, 0, false, "overload", 6600, 6700, 1000, 6, result.Exactly, result.Passed},
-		{"the tester is slower than the subject", 1e9, 16_000, 0, 0, false, "overload", 15_000, 15_000, 15_000, 6, result.AtLeast, result.Passed},
-		{"nothing is too much", 1e9, 1e9, 0, 0, false, "overload", 256_000, 257_000, 256_289, 6, result.AtLeast, result.Passed},
-		{"nothing can be offered", 1e9, 0, 0, 0, false, "overload", 0, 10_000, 0, 6, result.Exactly, result.Invalid},
-		{"the subject fails", 5000, 1e9, 0, 0, true, "overload", 10_000, 10_000, 0, 6, result.Exactly, result.Failed},
-		{"the subject fails after a search", 5000, 1e9, 0, 0, true, "search", 10_000, 10_000, 0, 6, result.Exactly, result.Passed},
+		{"at once", 5000, 1e9, 0, 0, false, false, "overload", 10_000, 10_000, 5000, 6, result.Exactly, result.Passed},
+		{"counts later", 5000, 1e9, 0, 0, true, false, "overload", 10_000, 10_000, 5000, 6, result.Exactly, result.Passed},
+		{"counts later, and more is needed", 40_000, 1e9, 0, 0, true, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
+		{"counts differ a little", 5000, 1e9, 0.015, 0, false, false, "overload", 10_000, 10_000, 4962, 6, result.Exactly, result.Passed},
+		{"counts differ", 5000, 1e9, 0.1, 0, false, false, "overload", 10_000, 10_000, 4500, 21, result.Exactly, result.Passed},
+		{"more is needed", 40_000, 1e9, 0, 0, false, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
+		{"a load is just too much", 16_000, 1e9, 0, 0, false, false, "overload", 22_000, 23_000, 16_000, 6, result.Exactly, result.Passed},
+		{"a trial is disturbed", 40_000, 1e9, 0, 5, false, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
+		{"less can be offered", 1000, 7000, 0, 0, false, false, "overload", 6600, 6700, 1000, 6, result.Exactly, result.Passed},
+		{"the tester is slower than the subject", 1e9, 16_000, 0, 0, false, false, "overload", 15_000, 15_000, 15_000, 6, result.AtLeast, result.Passed},
+		{"nothing is too much", 1e9, 1e9, 0, 0, false, false, "overload", 256_000, 257_000, 256_289, 6, result.AtLeast, result.Passed},
+		{"nothing can be offered", 1e9, 0, 0, 0, false, false, "overload", 0, 10_000, 0, 6, result.Exactly, result.Invalid},
+		{"the subject fails", 5000, 1e9, 0, 0, false, true, "overload", 10_000, 10_000, 0, 6, result.Exactly, result.Failed},
+		{"the subject fails after a search", 5000, 1e9, 0, 0, false, true, "search", 10_000, 10_000, 0, 6, result.Exactly, result.Passed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n, last := 0, 0.0
@@ -66,6 +68,12 @@ func TestCaptureOverload(t *testing.T) {
 				}
 				if n == c.disturbed {
 					rec.Values[0].Value /= 10
+				}
+				if short := result.Get(cfg, "duration") == "2s"; c.slow && short {
+					rec.Values[0].Value /= 5
+					rec.Values = append(rec.Values, value("frames_counted", 900), value("frames_lag", 720))
+				} else if !c.slow && !short {
+					t.Fatalf("%v", cfg)
 				}
 				if n%statuses == 0 || rate > c.offers {
 					rec.Status = result.Invalid
@@ -142,7 +150,7 @@ func TestCaptureLimitDisturbed(t *testing.T) {
 	for _, c := range []struct {
 		clean int // trial from which on nothing is lost
 		want  float64
-	}{{0, 1e5}, {2, 1e5}, {3, 8e4}, {5, 8e4}, {99, 0}} {
+	}{{0, 1e5}, {attempts - 1, 1e5}, {attempts, 8e4}, {2*attempts - 1, 8e4}, {999, 0}} {
 		trials := 0
 		trial := func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
 			rate, _ := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
@@ -166,6 +174,26 @@ func TestCaptureLimitDisturbed(t *testing.T) {
 		v := found.Value("lossless_fps")
 		if c.want == 0 && (v != nil || trials != confirmations*attempts) || c.want > 0 && (v == nil || v.Value != c.want || trials != c.clean+1) {
 			t.Errorf("clean from %d on: %+v after %d trials", c.clean, v, trials)
+		}
+	}
+}
+
+// Where a search could not confirm an upper bound, loads that lost beyond doubt tell one.
+func TestLossyFrom(t *testing.T) {
+	trial := func(offered unit.FrameRate, loss, doubt unit.LossRatio) search.Seen {
+		return search.Seen{Valid: true, Offered: offered, Loss: loss, Doubt: doubt}
+	}
+	for _, c := range []struct {
+		seen []search.Seen
+		want unit.FrameRate
+	}{
+		{nil, 0},
+		{[]search.Seen{trial(100, 0, 0), trial(120, 0.1, 0.01)}, 0},
+		{[]search.Seen{trial(100, 0, 0), trial(150, 0.3, 0.01), trial(120, 0.1, 0.01), trial(130, 0.2, 0.01)}, 130},
+		{[]search.Seen{trial(100, 0.1, 0), trial(90, 0.1, 0), trial(110, 0, 0), trial(120, 0.1, 0.2), trial(130, 0.1, 0.01), {Offered: 125, Loss: 0.5}, trial(140, 0.1, 0.01)}, 140},
+	} {
+		if got := lossyFrom(c.seen); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.seen, got, c.want)
 		}
 	}
 }

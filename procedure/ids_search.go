@@ -116,6 +116,9 @@ func (m *idsPoint) descend(ctx context.Context) (top, peak float64, err error) {
 	return top, min(peak, top), nil
 }
 
+// idsAttempts are attempts of ids, whose trials last.
+const idsAttempts = 3
+
 // limit keeps what the search found, and measures there for longer. Below lowest nothing
 // was tried: a box that loses a little at each load down to there is offered less.
 func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameRate) error {
@@ -143,7 +146,7 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 			continue
 		}
 		within := rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted)
-		if tried++; !within && disturbed(rec) && tried < attempts {
+		if tried++; !within && disturbed(rec) && tried < idsAttempts {
 			l.Invalid++
 			continue
 		}
