@@ -4,6 +4,7 @@ package subject
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"os"
@@ -338,5 +339,45 @@ func TestNamesAreUnique(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		names = append(names, s.Name)
+	}
+}
+
+// A program that is to say its count before the line before is out says whole lines.
+func TestPythonSaysWholeLines(t *testing.T) {
+	testutil.Privileged(t)
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("needs python3: install it")
+	}
+	const interrupted = `import builtins, runpy, signal, sys
+real, left = print, [3]
+def halves(text, flush):
+    real(text, end="")
+    if left[0] and callable(signal.getsignal(signal.SIGALRM)):
+        left[0] -= 1
+        signal.raise_signal(signal.SIGALRM)
+    real(flush=True)
+    if not left[0]:
+        left[0] = -1
+        signal.raise_signal(signal.SIGINT)
+builtins.print, sys.argv = halves, sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+`
+	script := filepath.Join(t.TempDir(), "count.py")
+	if err := os.WriteFile(script, []byte(embedded("count.py")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.CommandContext(t.Context(), python, "-c", interrupted, script, "python-socket", "lo", "", "0").Output()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	for _, l := range lines {
+		if !json.Valid([]byte(l)) {
+			t.Errorf("it said %s", l)
+		}
+	}
+	if len(lines) < 3 || !strings.Contains(lines[len(lines)-1], `"end"`) {
+		t.Errorf("it said %d lines: %v", len(lines), lines)
 	}
 }

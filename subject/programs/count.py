@@ -38,11 +38,14 @@ class Teller:
         self.count = 0
         self.drops = lambda: {}
         self.due = 0.0
+        self.saying = False
 
     def say(self, **more):
+        self.saying = True
         more.update(self.drops())
         print(json.dumps(dict(count=self.count, **more)), flush=True)
         self.due = time.monotonic() + PAUSE
+        self.saying = False
 
     def tick(self):
         if time.monotonic() >= self.due:
@@ -91,6 +94,8 @@ def plain(t, port, text, size):
         pass
 
     def tick(*_):
+        if t.saying:  # the line before is not out yet
+            return
         t.say()
         if not going:
             raise Over
