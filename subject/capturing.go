@@ -187,7 +187,10 @@ func (r *Capturing) ReadSockets() error {
 // Count implements Counter: what the kernel and the program dropped. Frames that the
 // port dropped are the ledger's own terms, and are in Totals alone.
 func (r *Capturing) Count(context.Context) ([]result.Term, error) {
-	if err := r.Ended(); err != nil {
+	r.mu.Lock()
+	told := r.sockets != nil // by the kernel, whether or not the program was killed
+	r.mu.Unlock()
+	if err := r.Ended(); err != nil && !told {
 		return nil, err
 	}
 	t := Totals.known(r.Totals())

@@ -136,8 +136,15 @@ func TestOwnRuns(t *testing.T) {
 }
 
 // What a program of one's own does not tell is read at its socket: frames are those that
-// it counted, that were dropped for want of room, and that it left in its buffer.
+// it counted, that were dropped for want of room, and that it left in its buffer; of one
+// that has to be killed, too.
 func TestOwnSocketsAreRead(t *testing.T) {
+	for _, onSignal := range []string{"lambda *_: os._exit(0)", "signal.SIG_IGN"} {
+		t.Run(onSignal, func(t *testing.T) { readOwnSockets(t, onSignal) })
+	}
+}
+
+func readOwnSockets(t *testing.T, onSignal string) {
 	testutil.NoLeaks(t)
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -146,8 +153,8 @@ func TestOwnSocketsAreRead(t *testing.T) {
 	from, to := pair(t)
 	dir := t.TempDir()
 	script, file := filepath.Join(dir, "sniffer.py"), filepath.Join(dir, "own.yaml")
-	const program = `import os, signal, socket, sys, time
-signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+	program := `import os, signal, socket, sys, time
+signal.signal(signal.SIGINT, ` + onSignal + `)
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
 s.bind((sys.argv[1], 0x0800))
@@ -176,8 +183,11 @@ time.sleep(60)
 	if !r.Untold() {
 		t.Error("it tells what was dropped")
 	}
-	if err := errors.Join(r.ReadSockets(), r.Stop(t.Context()), r.Ended()); err != nil {
+	if err := errors.Join(r.ReadSockets(), r.Stop(t.Context())); err != nil {
 		t.Fatal(err)
+	}
+	if err := r.Ended(); (err != nil) != (onSignal == "signal.SIG_IGN") {
+		t.Errorf("it ended: %v", err)
 	}
 	terms, err := r.Count(t.Context())
 	if err != nil || len(terms) != 3 {
