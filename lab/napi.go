@@ -157,10 +157,12 @@ func (p Precedence) give(tid int) error {
 const firstNice = -20
 
 // Precede gives the threads that receive the DUT's frames that precedence. It needs
-// CAP_SYS_NICE, and does nothing where Threads is nil.
+// CAP_SYS_NICE, and does nothing where Threads is nil or a thread went with its port.
 func (tb *Testbed) Precede(p Precedence) (err error) {
 	for _, tid := range tb.Threads {
-		err = errors.Join(err, p.give(tid))
+		if gone := p.give(tid); !errors.Is(gone, unix.ESRCH) {
+			err = errors.Join(err, gone)
+		}
 	}
 	return err
 }

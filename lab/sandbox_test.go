@@ -349,6 +349,18 @@ func TestSplitWorksOnItsCPU(t *testing.T) {
 	}
 }
 
+// A receive thread that went with its port needs no precedence.
+func TestPrecedenceOfAThreadThatIsGone(t *testing.T) {
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	tb := &Testbed{Threads: []int{gone.Process.Pid}}
+	if err := tb.Precede(AtOnce); err != nil {
+		t.Error(err)
+	}
+}
+
 // Where the NAPI threads cannot be seen there is no placement split, and none is
 // taken by default: this child has a process namespace of its own.
 func TestNoSplit(t *testing.T) {
