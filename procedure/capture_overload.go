@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -22,7 +23,9 @@ const (
 	overloadTries  = 20               // at the first visit, with those that look for the load
 	overloadLeast  = 2 * time.Second  // that each lasts
 	overloadLong   = 10 * time.Second // that those last of a subject that counts more of it later than meanwhile
-	overloadStart  = 1. / 32          // of the tester's ceiling
+	overloadDrain  = 5 * time.Second  // at most, until the count stands still
+	overloadFirst  = 1. / 32          // of the tester's ceiling at most, is the first load
+	overloadFirsts = 4                // times more or less each first load is than another one
 	overloadStep   = 1.5              // as long as overloadGain times as much is counted
 	overloadGain   = 1.1
 	keptUp         = 0.95 // of what is offered is counted: more might be
@@ -72,7 +75,7 @@ func (m *capturePoint) overload(ctx context.Context) (err error) {
 	m.emptied = -1
 	o := m.over
 	if o == nil {
-		o = &overloading{before: m.out, rate: overloadStart * m.ceiling, lasts: overloadLeast, tooMuch: m.ceiling, climbing: true}
+		o = &overloading{before: m.out, rate: firstOverload(m.ceiling), lasts: overloadLeast, tooMuch: m.ceiling, climbing: true}
 		m.over = o
 	}
 	m.out = o.before
@@ -108,6 +111,13 @@ func (m *capturePoint) overload(ctx context.Context) (err error) {
 		m.warn("under overload receiving had %.0f %% of the CPU and %s the rest: the kernel did not divide it evenly, as it may with control groups", 100*u.Ran, m.subject.value)
 	}
 	return nil
+}
+
+// firstOverload is the same for tester's ceilings that are not far from each other: what a
+// program counts depends on how much too much it gets.
+func firstOverload(ceiling unit.FrameRate) unit.FrameRate {
+	n := math.Floor(math.Log(overloadFirst*float64(ceiling)/1e6) / math.Log(overloadFirsts))
+	return unit.FrameRate(1e6 * math.Pow(overloadFirsts, n))
 }
 
 // climb offers more and more as long as more is counted, or the tester can, and then, at

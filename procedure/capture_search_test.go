@@ -4,6 +4,7 @@ package procedure
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -20,8 +21,8 @@ import (
 // a subject that fails leaves a limit.
 func TestCaptureOverload(t *testing.T) {
 	const (
-		ceiling  = 320_000 // of the tester, of which a 32nd is tried first
-		statuses = 3       // every third trial is held up
+		ceiling  = 12e6 // of the tester: 250 kframe/s are tried first
+		statuses = 3    // every third trial is held up
 	)
 	for _, c := range []struct {
 		name              string
@@ -35,20 +36,20 @@ func TestCaptureOverload(t *testing.T) {
 		bound             result.Bound
 		status            result.Status
 	}{
-		{"at once", 5000, 1e9, 0, 0, false, false, "overload", 10_000, 10_000, 5000, 6, result.Exactly, result.Passed},
-		{"counts later", 5000, 1e9, 0, 0, true, false, "overload", 10_000, 10_000, 5000, 6, result.Exactly, result.Passed},
-		{"counts later, and more is needed", 40_000, 1e9, 0, 0, true, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
-		{"counts differ a little", 5000, 1e9, 0.015, 0, false, false, "overload", 10_000, 10_000, 4962, 6, result.Exactly, result.Passed},
-		{"counts differ", 5000, 1e9, 0.1, 0, false, false, "overload", 10_000, 10_000, 4500, 21, result.Exactly, result.Passed},
-		{"more is needed", 40_000, 1e9, 0, 0, false, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
-		{"a load is just too much", 16_000, 1e9, 0, 0, false, false, "overload", 22_000, 23_000, 16_000, 6, result.Exactly, result.Passed},
-		{"a trial is disturbed", 40_000, 1e9, 0, 5, false, false, "overload", 50_000, 51_000, 40_000, 6, result.Exactly, result.Passed},
-		{"less can be offered", 1000, 7000, 0, 0, false, false, "overload", 6600, 6700, 1000, 6, result.Exactly, result.Passed},
-		{"the tester is slower than the subject", 1e9, 16_000, 0, 0, false, false, "overload", 15_000, 15_000, 15_000, 6, result.AtLeast, result.Passed},
-		{"nothing is too much", 1e9, 1e9, 0, 0, false, false, "overload", 256_000, 257_000, 256_289, 6, result.AtLeast, result.Passed},
-		{"nothing can be offered", 1e9, 0, 0, 0, false, false, "overload", 0, 10_000, 0, 6, result.Exactly, result.Invalid},
-		{"the subject fails", 5000, 1e9, 0, 0, false, true, "overload", 10_000, 10_000, 0, 6, result.Exactly, result.Failed},
-		{"the subject fails after a search", 5000, 1e9, 0, 0, false, true, "search", 10_000, 10_000, 0, 6, result.Exactly, result.Passed},
+		{"at once", 125_000, 1e9, 0, 0, false, false, "overload", 250_000, 250_000, 125_000, 6, result.Exactly, result.Passed},
+		{"counts later", 125_000, 1e9, 0, 0, true, false, "overload", 250_000, 250_000, 125_000, 6, result.Exactly, result.Passed},
+		{"counts later, and more is needed", 1e6, 1e9, 0, 0, true, false, "overload", 1.26e6, 1.27e6, 1e6, 6, result.Exactly, result.Passed},
+		{"counts differ a little", 125_000, 1e9, 0.015, 0, false, false, "overload", 250_000, 250_000, 124_062, 6, result.Exactly, result.Passed},
+		{"counts differ", 125_000, 1e9, 0.1, 0, false, false, "overload", 250_000, 250_000, 112_500, 21, result.Exactly, result.Passed},
+		{"more is needed", 1e6, 1e9, 0, 0, false, false, "overload", 1.26e6, 1.27e6, 1e6, 6, result.Exactly, result.Passed},
+		{"a load is just too much", 400_000, 1e9, 0, 0, false, false, "overload", 562_000, 563_000, 400_000, 6, result.Exactly, result.Passed},
+		{"a trial is disturbed", 1e6, 1e9, 0, 5, false, false, "overload", 1.26e6, 1.27e6, 1e6, 6, result.Exactly, result.Passed},
+		{"less can be offered", 25_000, 175_000, 0, 0, false, false, "overload", 166_000, 167_000, 25_000, 6, result.Exactly, result.Passed},
+		{"the tester is slower than the subject", 1e9, 400_000, 0, 0, false, false, "overload", 375_000, 375_000, 375_000, 6, result.AtLeast, result.Passed},
+		{"nothing is too much", 1e9, 1e9, 0, 0, false, false, "overload", 9.6e6, 9.7e6, 9_610_840, 6, result.AtLeast, result.Passed},
+		{"nothing can be offered", 1e9, 0, 0, 0, false, false, "overload", 0, 250_000, 0, 6, result.Exactly, result.Invalid},
+		{"the subject fails", 125_000, 1e9, 0, 0, false, true, "overload", 250_000, 250_000, 0, 6, result.Exactly, result.Failed},
+		{"the subject fails after a search", 125_000, 1e9, 0, 0, false, true, "search", 250_000, 250_000, 0, 6, result.Exactly, result.Passed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n, last := 0, 0.0
@@ -99,6 +100,15 @@ func TestCaptureOverload(t *testing.T) {
 				t.Error("nobody is told that the subject failed")
 			}
 		})
+	}
+}
+
+// Runs whose testers differ a little overload a program alike.
+func TestOverloadBegins(t *testing.T) {
+	for ceiling, want := range map[unit.FrameRate]float64{8.1e6: 250_000, 14.7e6: 250_000, 31e6: 250_000, 33e6: 1e6, 1.488e6: 15_625, 100: 0.95367431640625} {
+		if got := firstOverload(ceiling); math.Abs(float64(got)/want-1) > 1e-9 {
+			t.Errorf("a tester of %v frame/s begins with %v, want %v", ceiling, got, want)
+		}
 	}
 }
 

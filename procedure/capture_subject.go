@@ -155,6 +155,14 @@ func (m *capturePoint) still(c *capturing) time.Duration {
 // promptStanding is Capture.standing of subjects that hold no frames back.
 const promptStanding = 500 * time.Millisecond
 
+// drainLimit is how long a count that has not come to rest is waited for.
+func (m *capturePoint) drainLimit(c *capturing, l engine.Load) time.Duration {
+	if m.over != nil {
+		return max(overloadDrain, 2*m.still(c))
+	}
+	return max(drainMost, m.watched()-lasts(l))
+}
+
 // pause waits for a moment; the subject's end is an error.
 func (c *capturing) pause(ctx context.Context) error {
 	select {

@@ -338,7 +338,7 @@ func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, e
 	var alone mainUse
 	o, sent, err := m.send(ctx, l, func(ctx context.Context, end unit.Instant, accepted int64) (err error) {
 		reader()
-		if d, err = c.drain(ctx, end, accepted, m.still(c), max(drainMost, m.watched()-lasts(l))); err != nil {
+		if d, err = c.drain(ctx, end, accepted, m.still(c), m.drainLimit(c, l)); err != nil {
 			return err
 		}
 		if w := m.watched(); w > 0 {
