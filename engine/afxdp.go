@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/xsk"
 
 	"github.com/cilium/ebpf/rlimit"
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 )
 
@@ -274,12 +274,12 @@ func (b *afxdp) sweep(p *afxdpPort) (err error) {
 
 // queues is by how many queues p sends and receives; 1 where it does not say.
 func queues(p host.Port) (sending, receiving int) {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
 		return 1, 1
 	}
 	defer e.Close()
-	c, err := e.GetChannels(p.Name)
+	c, err := e.Channels(p.Name)
 	if err != nil {
 		return 1, 1
 	}

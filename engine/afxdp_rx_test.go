@@ -16,6 +16,7 @@ import (
 
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/internal/xsk"
@@ -23,7 +24,6 @@ import (
 	"boxdyno/unit"
 
 	"github.com/cilium/ebpf"
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -283,13 +283,12 @@ func wide(t testing.TB) (a, b host.Port) {
 func TestAFXDPSendsByTransmitQueues(t *testing.T) {
 	a, _ := wide(t)
 	if err := netns.Do(a.Netns, func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		_, err = e.SetChannels(a.Name, ethtool.Channels{RxCount: 2, TxCount: 1})
-		return err
+		return e.SetChannels(a.Name, ethtool.Channels{RxCount: 2, TxCount: 1})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -306,14 +305,13 @@ func TestAFXDPSendsByTransmitQueues(t *testing.T) {
 func TestAFXDPMetersReceiveQueues(t *testing.T) {
 	a, b := wide(t)
 	if err := netns.Do(a.Netns, func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		_, peer := e.SetChannels(b.Name, ethtool.Channels{RxCount: 2, TxCount: 1}) // a veth's XDP wants no more than it receives by
-		_, err = e.SetChannels(a.Name, ethtool.Channels{RxCount: 1, TxCount: 2})
-		return errors.Join(peer, err)
+		peer := e.SetChannels(b.Name, ethtool.Channels{RxCount: 2, TxCount: 1}) // a veth's XDP wants no more than it receives by
+		return errors.Join(peer, e.SetChannels(a.Name, ethtool.Channels{RxCount: 1, TxCount: 2}))
 	}); err != nil {
 		t.Fatal(err)
 	}

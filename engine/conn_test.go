@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -208,12 +208,12 @@ func wired(t testing.TB, addr string) (a, b host.Port, mac net.HardwareAddr) {
 				return err
 			}
 		}
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		if err := e.Change("b", map[string]bool{"tx-checksum-ip-generic": false, "tx-generic-segmentation": false, "tx-tcp-segmentation": false}); err != nil {
+		if err := e.SetFeatures("b", map[string]bool{"tx-checksum-ip-generic": false, "tx-generic-segmentation": false, "tx-tcp-segmentation": false}); err != nil {
 			return err
 		}
 		// A veth that sends by XDP_TX wakes a peer with an XDP program only.

@@ -18,11 +18,11 @@ import (
 
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/unit"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -194,7 +194,7 @@ func TestPacketFullRing(t *testing.T) {
 		if err := errors.Join(netlink.LinkSetDown(l), netlink.LinkSetName(l, b.Name), netlink.LinkSetUp(l)); err != nil {
 			return err
 		}
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func TestPacketFullRing(t *testing.T) {
 		for port, features := range map[string]map[string]bool{b.Name: {"rx-gro": true}, a.Name: {
 			"tx-tcp-segmentation": false, "tx-tcp6-segmentation": false, "tx-tcp-ecn-segmentation": false, "tx-tcp-mangleid-segmentation": false,
 		}} {
-			if err := e.Change(port, features); err != nil {
+			if err := e.SetFeatures(port, features); err != nil {
 				return err
 			}
 		}

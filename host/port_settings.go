@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
+	"boxdyno/internal/ethtool"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -36,9 +36,9 @@ func (p Port) Settings() (out []result.Pair, err error) {
 		if err != nil {
 			return err
 		}
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
-			return fmt.Errorf("open ethtool's socket: %w", err)
+			return err
 		}
 		defer e.Close()
 		out = settings(e, p.Name, l)
@@ -53,46 +53,34 @@ func (p Port) Settings() (out []result.Pair, err error) {
 	return out, nil
 }
 
-func settings(e *ethtool.Ethtool, port string, l netlink.Link) (out []result.Pair) {
+func settings(e *ethtool.Socket, port string, l netlink.Link) (out []result.Pair) {
 	add := func(key, value string) {
 		if value != "" {
 			out = append(out, result.Pair{Key: port + " " + key, Value: value})
 		}
 	}
-	clean := func(s string) string {
-		if s = strings.TrimSpace(strings.TrimRight(s, "\x00")); s == "N/A" {
-			return ""
-		}
-		return s
-	}
 	add("MTU", fmt.Sprint(l.Attrs().MTU))
 	real := false // a virtual link has no bus, and the speed that it claims is none
-	if info, err := e.DriverInfo(port); err == nil {
-		add("driver", strings.TrimSpace(clean(info.Driver)+" "+clean(info.Version)))
-		add("firmware", clean(info.FwVersion))
-		add("bus", clean(info.BusInfo))
-		real = clean(info.BusInfo) != ""
+	if d, err := e.Driver(port); err == nil {
+		add("driver", strings.TrimSpace(d.Name+" "+d.Version))
+		add("firmware", d.Firmware)
+		add("bus", d.Bus)
+		real = d.Bus != ""
 	}
-	var cmd ethtool.EthtoolCmd // GetLinkSettings prints to standard output
-	if mbit, err := e.CmdGet(&cmd, port); err == nil && real && mbit > 0 && mbit != 1<<32-1 && mbit != 0xffff {
-		add("speed", (unit.BitRate(mbit) * 1e6).String())
-		switch cmd.Duplex {
-		case 0:
-			add("duplex", "half")
-		case 1:
-			add("duplex", "full")
-		}
+	if l, err := e.Link(port); err == nil && real && l.Speed > 0 {
+		add("speed", (unit.BitRate(l.Speed) * 1e6).String())
+		add("duplex", l.Duplex)
 	}
 	if s := EEE(port); s != "unknown" {
 		add("EEE", s)
 	}
-	if p, err := e.GetPause(port); err == nil {
+	if p, err := e.Pause(port); err == nil {
 		add("pause", fmt.Sprintf("rx %s, tx %s, autonegotiation %s", onOff(p.RxPause), onOff(p.TxPause), onOff(p.Autoneg)))
 	}
 	if f, err := e.Features(port); err == nil {
 		var on []string
 		for _, o := range offloads {
-			if f[o.kernel] {
+			if f[o.kernel].Active {
 				on = append(on, o.word)
 			}
 		}
@@ -101,10 +89,10 @@ func settings(e *ethtool.Ethtool, port string, l netlink.Link) (out []result.Pai
 		}
 		add("offloads", strings.Join(on, " "))
 	}
-	if r, err := e.GetRing(port); err == nil && r.RxMaxPending+r.TxMaxPending > 0 {
+	if r, err := e.Ring(port); err == nil && r.RxMaxPending+r.TxMaxPending > 0 {
 		add("rings", fmt.Sprintf("rx %d of %d, tx %d of %d", r.RxPending, r.RxMaxPending, r.TxPending, r.TxMaxPending))
 	}
-	if c, err := e.GetChannels(port); err == nil {
+	if c, err := e.Channels(port); err == nil {
 		var words []string
 		for _, q := range []struct {
 			name     string
@@ -118,7 +106,7 @@ func settings(e *ethtool.Ethtool, port string, l netlink.Link) (out []result.Pai
 	} else {
 		add("queues", fmt.Sprintf("rx %d, tx %d", l.Attrs().NumRxQueues, l.Attrs().NumTxQueues))
 	}
-	if c, err := e.GetCoalesce(port); err == nil {
+	if c, err := e.Coalesce(port); err == nil {
 		words := []string{fmt.Sprintf("rx %d us %d frames, tx %d us %d frames", c.RxCoalesceUsecs, c.RxMaxCoalescedFrames, c.TxCoalesceUsecs, c.TxMaxCoalescedFrames)}
 		if c.UseAdaptiveRxCoalesce|c.UseAdaptiveTxCoalesce != 0 {
 			words = append(words, "adaptive")

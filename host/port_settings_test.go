@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -51,12 +51,12 @@ func TestPortSettings(t *testing.T) {
 		}
 	}
 	within(func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		return e.Change("a0", map[string]bool{"tx-tcp-segmentation": false})
+		return e.SetFeatures("a0", map[string]bool{"tx-tcp-segmentation": false})
 	})
 	after, err := port.Settings()
 	if err != nil {

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/safchain/ethtool"
-
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -96,12 +95,12 @@ func TestGatewaysOffloads(t *testing.T) {
 	active := func() (names []string) {
 		for _, g := range tb.Gateways {
 			err := netns.Do(g.Host.Netns, func() error {
-				e, err := ethtool.NewEthtool()
+				e, err := ethtool.Open()
 				if err != nil {
 					return err
 				}
 				defer e.Close()
-				features, err := e.FeaturesWithState(g.Port)
+				features, err := e.Features(g.Port)
 				for name, f := range features {
 					if f.Active && slices.Contains(cableOffloads, name) && !f.NeverChanged {
 						names = append(names, name)

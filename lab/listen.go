@@ -6,8 +6,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/safchain/ethtool"
-
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -49,12 +48,12 @@ func clearListen(v *services, _ context.Context) error {
 // gro switches generic receive offload of the lan port.
 func (v *services) gro(on bool) error {
 	err := netns.Do(v.dut.Netns, func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		return e.Change(sides[0].dut, map[string]bool{"rx-gro": on})
+		return e.SetFeatures(sides[0].dut, map[string]bool{"rx-gro": on})
 	})
 	if err != nil {
 		return fmt.Errorf("switch GRO of %s to %v: %w", sides[0].dut, on, err)

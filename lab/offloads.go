@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/safchain/ethtool"
-
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -37,12 +36,12 @@ func switchOffloads(ends [2]end, on bool) error {
 // offloadsOn switches on those of cableOffloads that the port has. It runs in the
 // port's namespace.
 func offloadsOn(name string) error {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	features, err := e.FeaturesWithState(name)
+	features, err := e.Features(name)
 	if err != nil {
 		return err
 	}
@@ -52,10 +51,10 @@ func offloadsOn(name string) error {
 			on[feature] = true
 		}
 	}
-	if err := e.Change(name, on); err != nil {
+	if err := e.SetFeatures(name, on); err != nil {
 		return err
 	}
-	if features, err = e.FeaturesWithState(name); err != nil {
+	if features, err = e.Features(name); err != nil {
 		return err
 	}
 	for feature := range on {

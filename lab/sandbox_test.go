@@ -18,12 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/ledger"
@@ -116,7 +116,7 @@ func TestSandboxIsAsDescribed(t *testing.T) {
 			if got := links(t); !slices.Equal(got, c.ports) {
 				return fmt.Errorf("links %v, want %v", got, c.ports)
 			}
-			e, err := ethtool.NewEthtool()
+			e, err := ethtool.Open()
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func TestSandboxIsAsDescribed(t *testing.T) {
 					return err
 				}
 				for _, f := range []string{"rx-gro", "tx-generic-segmentation", "tx-tcp-segmentation", "tx-checksum-ip-generic", "tx-udp-segmentation"} {
-					if on, known := features[f]; on || !known {
+					if is, known := features[f]; is.Active || !known {
 						t.Errorf("%s: offload %s is on (known: %v)", p, f, known)
 					}
 				}

@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -170,7 +170,7 @@ func drops(t *testing.T, tb *Testbed) map[string]int {
 	t.Helper()
 	m := map[string]int{}
 	err := netns.Do(tb.DUT.Netns, func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}

@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -109,12 +109,12 @@ func cable(a, b end, mtu int) error {
 // is a frame: whole, with its checksum, never merged. It runs in the link's
 // namespace.
 func offloadsOff(name string) error {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	features, err := e.FeaturesWithState(name)
+	features, err := e.Features(name)
 	if err != nil {
 		return err
 	}
@@ -125,10 +125,10 @@ func offloadsOff(name string) error {
 			off[feature] = false
 		}
 	}
-	if err := e.Change(name, off); err != nil {
+	if err := e.SetFeatures(name, off); err != nil {
 		return err
 	}
-	features, err = e.FeaturesWithState(name)
+	features, err = e.Features(name)
 	if err != nil {
 		return err
 	}

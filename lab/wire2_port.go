@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,11 +16,11 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/unit"
 )
@@ -193,9 +194,9 @@ var merging = []string{"rx-udp-gro-forwarding", "rx-gro-list"}
 
 // plain refuses a port that merges test frames.
 func (n *nic) plain() error {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
-		return fmt.Errorf("open ethtool's socket: %w", err)
+		return err
 	}
 	defer e.Close()
 	features, err := e.Features(n.Name)
@@ -203,7 +204,7 @@ func (n *nic) plain() error {
 		return nil // a driver without them
 	}
 	for _, f := range merging {
-		if features[f] {
+		if features[f].Active {
 			return &host.Missing{What: fmt.Sprintf("a port that does not merge frames: %s has %s on", n.Name, f),
 				Remedy: [][]string{{"ethtool", "-K", n.Name, f, "off"}}}
 		}
@@ -214,23 +215,20 @@ func (n *nic) plain() error {
 // linkOf is a port's driver, and its speed where the link is a real one: a virtual
 // one has no bus, and the speed that it claims is none.
 func linkOf(name, kind string) (driver string, speed unit.BitRate) {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
 		return kind, 0
 	}
 	defer e.Close()
-	info, err := e.DriverInfo(name)
+	d, err := e.Driver(name)
 	if err != nil {
 		return kind, 0
 	}
-	if bus := strings.TrimRight(info.BusInfo, "\x00"); bus == "" || bus == "N/A" {
-		return info.Driver, 0
+	if d.Bus == "" {
+		return d.Name, 0
 	}
-	var cmd ethtool.EthtoolCmd // GetLinkSettings prints to standard output
-	if mbit, err := e.CmdGet(&cmd, name); err == nil && mbit > 0 && mbit != 1<<32-1 {
-		speed = unit.BitRate(mbit) * 1e6
-	}
-	return info.Driver, speed
+	l, _ := e.Link(name)
+	return d.Name, unit.BitRate(l.Speed) * 1e6
 }
 
 // carrier says whether the cable is in and the other end there.
@@ -260,20 +258,15 @@ func (n *nic) frames() (sent, received uint64, err error) {
 func (n *nic) describe() string {
 	words := []string{n.Name, n.driver}
 	err := netns.Do(n.Netns, func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		var cmd ethtool.EthtoolCmd
-		if mbit, err := e.CmdGet(&cmd, n.Name); err == nil && n.speed > 0 {
-			duplex := "half duplex"
-			if cmd.Duplex == 1 {
-				duplex = "full duplex"
-			}
-			words = append(words, (unit.BitRate(mbit) * 1e6).String(), duplex)
+		if l, err := e.Link(n.Name); err == nil && n.speed > 0 {
+			words = append(words, (unit.BitRate(l.Speed) * 1e6).String(), cmp.Or(l.Duplex, "unknown")+" duplex")
 		}
-		if p, err := e.GetPause(n.Name); err == nil {
+		if p, err := e.Pause(n.Name); err == nil {
 			words = append(words, "pause rx "+onOff(p.RxPause != 0)+" tx "+onOff(p.TxPause != 0))
 		} else {
 			words = append(words, "pause unknown")

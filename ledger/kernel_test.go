@@ -16,11 +16,11 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -160,13 +160,13 @@ func (b *bed) wire(left *host.Local, leftName string, right *host.Local, rightNa
 	})
 	for name, l := range map[string]*host.Local{leftName: left, rightName: right} {
 		b.in(l, func() {
-			e, err := ethtool.NewEthtool()
+			e, err := ethtool.Open()
 			if err != nil {
 				b.t.Error(err)
 				return
 			}
 			defer e.Close()
-			if err := e.Change(name, map[string]bool{"tx-checksum-ip-generic": false, "tx-generic-segmentation": false, "tx-tcp-segmentation": false}); err != nil {
+			if err := e.SetFeatures(name, map[string]bool{"tx-checksum-ip-generic": false, "tx-generic-segmentation": false, "tx-tcp-segmentation": false}); err != nil {
 				b.t.Error(err)
 			}
 			link := b.link(name)

@@ -261,11 +261,11 @@ func (b *Book) addPort(h Hop) (*portOf, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	name, err := s.ethtool.DriverName(h.Port.Name)
+	d, err := s.ethtool.Driver(h.Port.Name)
 	if err != nil {
-		name = link.Type() // a port without ethtool
+		d.Name = link.Type() // a port without ethtool
 	}
-	p := &portOf{port: h.Port, index: link.Attrs().Index, sockets: s, driver: driverOf(name), label: h.Host.Label, want: map[string]bool{}}
+	p := &portOf{port: h.Port, index: link.Attrs().Index, sockets: s, driver: driverOf(d.Name), label: h.Host.Label, want: map[string]bool{}}
 	b.ports = append(b.ports, p)
 	return p, len(b.ports) - 1, nil
 }

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -25,7 +25,7 @@ const patience = time.Second
 type sockets struct {
 	route   *netlink.Handle
 	raw     map[int]*nl.SocketHandle // by netlink family, for what netlink has no call for
-	ethtool *ethtool.Ethtool
+	ethtool *ethtool.Socket
 }
 
 func openSockets(path string) (*sockets, error) {
@@ -37,8 +37,8 @@ func openSockets(path string) (*sockets, error) {
 		if err := s.route.SetSocketTimeout(patience); err != nil {
 			return fmt.Errorf("limit the wait for netlink: %w", err)
 		}
-		if s.ethtool, err = ethtool.NewEthtool(); err != nil {
-			return fmt.Errorf("open ethtool's socket: %w", err)
+		if s.ethtool, err = ethtool.Open(); err != nil {
+			return err
 		}
 		for _, family := range []int{unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER} {
 			sock, err := nl.Subscribe(family)
@@ -231,7 +231,7 @@ func (s *sockets) buffered(link netlink.Link) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the features of %s: %w", link.Attrs().Name, err)
 	}
-	return features["rx-gro"], nil
+	return features["rx-gro"].Active, nil
 }
 
 // A counter of nftables and where it stands: "inet boxdyno drop_unwanted".

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/safchain/ethtool"
-
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
@@ -41,7 +40,7 @@ func TestChangedPort(t *testing.T) {
 	}
 	before := len(warned())
 	err = (&host.Local{Netns: port.Netns}).View(func(fs.FS) error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ func TestChangedPort(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return e.Change(port.Name, map[string]bool{"tx-scatter-gather": !features["tx-scatter-gather"]})
+		return e.SetFeatures(port.Name, map[string]bool{"tx-scatter-gather": !features["tx-scatter-gather"].Active})
 	})
 	if err != nil {
 		t.Fatal(err)

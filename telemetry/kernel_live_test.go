@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -351,18 +351,17 @@ func TestDriverStats(t *testing.T) {
 	first, second := `node_ethtool_received_queue_0_drops{netns="tester",device="p1"}`, `node_ethtool_received_queue_1_drops{netns="tester",device="p1"}`
 	some(t, "two queues", values(t, c), map[string]float64{first: 0, second: 0})
 	b.in(b.tester, func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		have, err := e.GetChannels("p1")
+		have, err := e.Channels("p1")
 		if err != nil {
 			return err
 		}
 		have.RxCount, have.TxCount = 1, 1
-		_, err = e.SetChannels("p1", have)
-		return err
+		return e.SetChannels("p1", have)
 	})
 	some(t, "one queue", values(t, c), map[string]float64{first: 0, second: nan})
 	b.unwire("p0")

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/result"
 )
@@ -64,9 +64,9 @@ func (m *Machine) owner(s Space) result.Place {
 // listPorts gives the ports of the calling thread's namespace, with their drivers
 // but not their devices.
 func listPorts() ([]port, error) {
-	tools, err := ethtool.NewEthtool()
+	tools, err := ethtool.Open()
 	if err != nil {
-		return nil, fmt.Errorf("open ethtool's socket: %w", err)
+		return nil, err
 	}
 	defer tools.Close()
 	t, err := openTool()
@@ -87,8 +87,9 @@ func listPorts() ([]port, error) {
 	for _, l := range links {
 		a := l.Attrs()
 		p := port{index: a.Index, name: a.Name, loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, up: a.RawFlags&unix.IFF_UP != 0}
-		p.driver, _ = tools.DriverName(a.Name) // some have none: lo
-		p.stats, _ = t.names(a.Name)           // and no counters
+		d, _ := tools.Driver(a.Name) // some have none: lo
+		p.driver = d.Name
+		p.stats, _ = t.names(a.Name) // and no counters
 		p.hardware = l.Type() == "device" && !p.loopback
 		ports = append(ports, p)
 	}

@@ -5,7 +5,7 @@ package tune
 import (
 	"context"
 
-	"github.com/safchain/ethtool"
+	"boxdyno/internal/ethtool"
 )
 
 // channels are the numbers of queues (ethtool -l, -L; CHANNELS_GET of
@@ -22,10 +22,7 @@ var channels = withDisturbs(fielded(Spec{
 		number("rx", &c.RxCount, &c.MaxRx), number("tx", &c.TxCount, &c.MaxTx),
 		number("combined", &c.CombinedCount, &c.MaxCombined), number("other", &c.OtherCount, &c.MaxOther),
 	}
-}, (*ethtool.Ethtool).GetChannels, func(e *ethtool.Ethtool, port string, c ethtool.Channels) error {
-	_, err := e.SetChannels(port, c)
-	return err
-}), "rps", "rfs", "xps")
+}, (*ethtool.Socket).Channels, (*ethtool.Socket).SetChannels), "rps", "rfs", "xps")
 
 // withDisturbs is s with knobs of the same port that its change also changes.
 func withDisturbs(s Spec, knobs ...string) Spec {

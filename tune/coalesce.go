@@ -2,7 +2,7 @@
 
 package tune
 
-import "github.com/safchain/ethtool"
+import "boxdyno/internal/ethtool"
 
 // coalesce is how long and for how many frames the NIC puts off an interrupt
 // (ethtool -c, -C; COALESCE_GET of ethtool-netlink.rst). The kernel refuses with
@@ -40,7 +40,4 @@ var coalesce = fielded(Spec{
 		number("tx-usecs-high", &c.TxCoalesceUsecsHigh), number("tx-frames-high", &c.TxMaxCoalescedFramesHigh),
 		number("sample-interval", &c.RateSampleInterval),
 	}
-}, (*ethtool.Ethtool).GetCoalesce, func(e *ethtool.Ethtool, port string, c ethtool.Coalesce) error {
-	_, err := e.SetCoalesce(port, c)
-	return err
-})
+}, (*ethtool.Socket).Coalesce, (*ethtool.Socket).SetCoalesce)

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/safchain/ethtool"
-
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -174,19 +173,13 @@ func unitName(s string) string {
 // virtual one, or is not there.
 func PermanentMAC(on *host.Local, port string) (mac net.HardwareAddr) {
 	_ = netns.Do(on.Netns, func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		text, err := e.PermAddr(port)
-		if err != nil {
-			return err
-		}
-		if m, err := net.ParseMAC(text); err == nil && m.String() != "00:00:00:00:00:00" {
-			mac = m
-		}
-		return nil
+		mac, err = e.PermanentAddress(port)
+		return err
 	})
 	return mac
 }

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/safchain/ethtool"
-
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 )
 
 // feature is one offload: one of the kernel's features, or several that belong
@@ -49,7 +48,7 @@ func feature(name, doc, link string, kernel ...string) Spec {
 			if err != nil {
 				return err
 			}
-			return at.tool(func(e *ethtool.Ethtool) error { return e.Change(at.Port, want) })
+			return at.tool(func(e *ethtool.Socket) error { return e.SetFeatures(at.Port, want) })
 		},
 		Export: func(port, value string) (out []Exported, _ error) {
 			if link == "" {
@@ -68,16 +67,16 @@ func feature(name, doc, link string, kernel ...string) Spec {
 }
 
 // featureStates are those of a port's features that its driver has.
-func featureStates(at Site, kernel []string) (map[string]ethtool.FeatureState, error) {
-	var all map[string]ethtool.FeatureState
-	err := at.tool(func(e *ethtool.Ethtool) (err error) {
-		all, err = e.FeaturesWithState(at.Port)
+func featureStates(at Site, kernel []string) (map[string]ethtool.Feature, error) {
+	var all map[string]ethtool.Feature
+	err := at.tool(func(e *ethtool.Socket) (err error) {
+		all, err = e.Features(at.Port)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]ethtool.FeatureState{}
+	out := map[string]ethtool.Feature{}
 	for _, f := range kernel {
 		if s, ok := all[f]; ok {
 			out[f] = s
@@ -89,10 +88,10 @@ func featureStates(at Site, kernel []string) (map[string]ethtool.FeatureState, e
 	return out, nil
 }
 
-func changeable(s ethtool.FeatureState) bool { return s.Available && !s.NeverChanged }
+func changeable(s ethtool.Feature) bool { return s.Available && !s.NeverChanged }
 
 // featuresText leaves out what cannot be changed, where something else can.
-func featuresText(kernel []string, states map[string]ethtool.FeatureState) string {
+func featuresText(kernel []string, states map[string]ethtool.Feature) string {
 	onOff := map[bool]string{true: "on", false: "off"}
 	var names, words []string
 	for _, only := range []bool{true, false} {
@@ -121,7 +120,7 @@ func featuresText(kernel []string, states map[string]ethtool.FeatureState) strin
 }
 
 // featuresWanted is what a value asks of each feature that can be changed.
-func featuresWanted(kernel []string, states map[string]ethtool.FeatureState, value string) (map[string]bool, error) {
+func featuresWanted(kernel []string, states map[string]ethtool.Feature, value string) (map[string]bool, error) {
 	each := map[string]string{}
 	if strings.Contains(value, "=") {
 		for w := range strings.SplitSeq(value, "; ") {

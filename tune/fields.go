@@ -11,8 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/ethtool"
 )
 
 // A field is one number of a setting that has several, "rx=4096 tx=256".
@@ -103,9 +104,9 @@ func setFields(fs []field, value string) error {
 
 // tool runs f with ethtool's socket in the site's namespace. It needs CAP_NET_ADMIN
 // to set anything.
-func (s Site) tool(f func(e *ethtool.Ethtool) error) error {
+func (s Site) tool(f func(e *ethtool.Socket) error) error {
 	return s.within(func() error {
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (s Site) tool(f func(e *ethtool.Ethtool) error) error {
 
 // fielded is a knob over a struct T of ethtool's. blank makes T's fields, for
 // Check; T is read and written as a whole, as the ioctl wants it.
-func fielded[T any](s Spec, fields func(*T) []field, get func(*ethtool.Ethtool, string) (T, error), set func(*ethtool.Ethtool, string, T) error) Spec {
+func fielded[T any](s Spec, fields func(*T) []field, get func(*ethtool.Socket, string) (T, error), set func(*ethtool.Socket, string, T) error) Spec {
 	s.Scope = PerPort
 	s.Check = func(v string) error {
 		var t T
@@ -133,7 +134,7 @@ func fielded[T any](s Spec, fields func(*T) []field, get func(*ethtool.Ethtool, 
 		return setFields(all, v)
 	}
 	read := func(at Site) (t T, err error) {
-		err = at.tool(func(e *ethtool.Ethtool) (err error) {
+		err = at.tool(func(e *ethtool.Socket) (err error) {
 			t, err = get(e, at.Port)
 			return err
 		})
@@ -165,7 +166,7 @@ func fielded[T any](s Spec, fields func(*T) []field, get func(*ethtool.Ethtool, 
 				return err
 			}
 		}
-		return at.tool(func(e *ethtool.Ethtool) error { return set(e, at.Port, t) })
+		return at.tool(func(e *ethtool.Socket) error { return set(e, at.Port, t) })
 	}
 	return s
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/safchain/ethtool"
 
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -86,11 +86,11 @@ func TestUniform(t *testing.T) {
 
 // A feature's text says what it is and what was asked for, and goes back to it.
 func TestFeatureText(t *testing.T) {
-	state := func(asked, active, can bool) ethtool.FeatureState {
-		return ethtool.FeatureState{Available: can, Requested: asked, Active: active}
+	state := func(asked, active, can bool) ethtool.Feature {
+		return ethtool.Feature{Available: can, Requested: asked, Active: active}
 	}
 	for _, c := range []struct {
-		a, b ethtool.FeatureState
+		a, b ethtool.Feature
 		text string
 	}{
 		{state(true, true, true), state(true, true, true), "on"},
@@ -99,7 +99,7 @@ func TestFeatureText(t *testing.T) {
 		{state(true, true, false), state(false, false, false), "a=on; b=off"},
 		{state(true, false, true), state(false, false, true), "a=off, asked on; b=off"},
 	} {
-		states := map[string]ethtool.FeatureState{"a": c.a, "b": c.b}
+		states := map[string]ethtool.Feature{"a": c.a, "b": c.b}
 		text := featuresText([]string{"a", "b"}, states)
 		if text != c.text {
 			t.Errorf("%q, want %q", text, c.text)

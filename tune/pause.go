@@ -2,7 +2,7 @@
 
 package tune
 
-import "github.com/safchain/ethtool"
+import "boxdyno/internal/ethtool"
 
 // pause is IEEE 802.3 annex 31B flow control (ethtool -a, -A; PAUSE_GET of
 // ethtool-netlink.rst). With autoneg on, rx and tx are what the port advertises;
@@ -16,7 +16,4 @@ var pause = fielded(Spec{
 		return field{name: name, get: func() *uint32 { return v }, flag: true}
 	}
 	return []field{flag("autoneg", &p.Autoneg), flag("rx", &p.RxPause), flag("tx", &p.TxPause)}
-}, (*ethtool.Ethtool).GetPause, func(e *ethtool.Ethtool, port string, p ethtool.Pause) error {
-	_, err := e.SetPause(port, p)
-	return err
-})
+}, (*ethtool.Socket).Pause, (*ethtool.Socket).SetPause)

@@ -2,7 +2,7 @@
 
 package tune
 
-import "github.com/safchain/ethtool"
+import "boxdyno/internal/ethtool"
 
 // rings are the numbers of descriptors between driver and NIC (ethtool -g, -G;
 // RINGS_GET of the kernel's ethtool-netlink.rst, by its older ioctl). Most drivers
@@ -19,7 +19,4 @@ var rings = fielded(Spec{
 		number("rx", &r.RxPending, &r.RxMaxPending, false), number("tx", &r.TxPending, &r.TxMaxPending, false),
 		number("rx-mini", &r.RxMiniPending, &r.RxMiniMaxPending, true), number("rx-jumbo", &r.RxJumboPending, &r.RxJumboMaxPending, true),
 	}
-}, (*ethtool.Ethtool).GetRing, func(e *ethtool.Ethtool, port string, r ethtool.Ring) error {
-	_, err := e.SetRing(port, r)
-	return err
-})
+}, (*ethtool.Socket).Ring, (*ethtool.Socket).SetRing)

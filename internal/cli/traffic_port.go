@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
 	"boxdyno/engine"
 	"boxdyno/host"
+	"boxdyno/internal/ethtool"
 	"boxdyno/unit"
 )
 
@@ -108,23 +108,21 @@ func namespacePath(s string) (string, error) {
 // describe asks the driver; what it does not know stays empty. A virtual link has
 // no bus, and the speed it claims is none (a veth says 10 Gbit/s and carries more).
 func (p *trafficPort) describe() {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
 		return
 	}
 	defer e.Close()
-	info, err := e.DriverInfo(p.Name)
+	d, err := e.Driver(p.Name)
 	if err != nil {
 		return
 	}
-	p.driver = info.Driver
-	if bus := strings.TrimRight(info.BusInfo, "\x00"); bus == "" || bus == "N/A" {
+	p.driver = d.Name
+	if d.Bus == "" {
 		return
 	}
-	if settings, err := e.CmdGetMapped(p.Name); err == nil {
-		if speed := settings["speed"]; speed > 0 && speed < 1<<31-1 { // Mbit/s; all ones: unknown
-			p.link = unit.BitRate(speed) * 1e6
-		}
+	if l, err := e.Link(p.Name); err == nil {
+		p.link = unit.BitRate(l.Speed) * 1e6
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -48,7 +48,7 @@ func Take(namespace string) (map[string]string, error) {
 		if err != nil {
 			return err
 		}
-		e, err := ethtool.NewEthtool()
+		e, err := ethtool.Open()
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func walk(root fs.FS, dir string, all map[string]string) error {
 	})
 }
 
-func port(sys *os.Root, e *ethtool.Ethtool, l netlink.Link, all map[string]string) error {
+func port(sys *os.Root, e *ethtool.Socket, l netlink.Link, all map[string]string) error {
 	name := l.Attrs().Name
 	dir := "class/net/" + name
 	entries, err := fs.ReadDir(sys.FS(), dir)
@@ -96,15 +96,15 @@ func port(sys *os.Root, e *ethtool.Ethtool, l netlink.Link, all map[string]strin
 			}
 		}
 	}
-	features, err := e.FeaturesWithState(name)
+	features, err := e.Features(name)
 	all[name+" features"] = fmt.Sprint(features, err) // maps print in the order of their keys
-	channels, err := e.GetChannels(name)
+	channels, err := e.Channels(name)
 	all[name+" channels"] = fmt.Sprint(channels, err)
-	rings, err := e.GetRing(name)
+	rings, err := e.Ring(name)
 	all[name+" rings"] = fmt.Sprint(rings, err)
-	coalesce, err := e.GetCoalesce(name)
+	coalesce, err := e.Coalesce(name)
 	all[name+" coalesce"] = fmt.Sprint(coalesce, err)
-	pause, err := e.GetPause(name)
+	pause, err := e.Pause(name)
 	all[name+" pause"] = fmt.Sprint(pause, err)
 	qdiscs, err := netlink.QdiscList(l)
 	if err != nil {

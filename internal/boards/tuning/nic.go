@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
+	"boxdyno/internal/ethtool"
 	"boxdyno/internal/snapshot"
 )
 
@@ -95,7 +95,7 @@ func (n nic) interrupts() (string, error) {
 
 // look asks the kernel itself for each step's setting, and says which is another one.
 func (n nic) look(steps []step) (problems []string, err error) {
-	e, err := ethtool.NewEthtool()
+	e, err := ethtool.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -114,19 +114,19 @@ func (n nic) look(steps []step) (problems []string, err error) {
 		switch s.knob {
 		case "rings":
 			var r ethtool.Ring
-			r, err = e.GetRing(n.port)
+			r, err = e.Ring(n.port)
 			got = fmt.Sprintf("rx=%d tx=%d", r.RxPending, r.TxPending)
 		case "channels":
 			var c ethtool.Channels
-			c, err = e.GetChannels(n.port)
+			c, err = e.Channels(n.port)
 			got = fmt.Sprintf("combined=%d", c.CombinedCount)
 		case "coalesce":
 			var c ethtool.Coalesce
-			c, err = e.GetCoalesce(n.port)
+			c, err = e.Coalesce(n.port)
 			got = fmt.Sprintf("rx-usecs=%d", c.RxCoalesceUsecs)
 		case "pause":
 			var p ethtool.Pause
-			p, err = e.GetPause(n.port)
+			p, err = e.Pause(n.port)
 			got = fmt.Sprintf("autoneg=%s rx=%s tx=%s", onOff[p.Autoneg == 1], onOff[p.RxPause == 1], onOff[p.TxPause == 1])
 		case "mtu":
 			got = fmt.Sprint(l.Attrs().MTU)
@@ -144,7 +144,7 @@ func (n nic) look(steps []step) (problems []string, err error) {
 			if _, ok := features[name]; !ok {
 				err = fmt.Errorf("the kernel has no feature for it")
 			}
-			got = onOff[features[name]]
+			got = onOff[features[name].Active]
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look at %s: %w", s.knob, err)
