@@ -41,7 +41,7 @@ import (
 // A Cmd is a program to start, and what holds for it and all its children.
 type Cmd struct {
 	Argv           []string
-	Env            []string // nil: this process's
+	Env            []string // NAME=VALUE, of which the last of a name holds; nil: this process's
 	Dir            string   // "": this process's
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -162,6 +162,21 @@ func MakeScratchIn(parent string) (string, error) {
 	return dir, nil
 }
 
+// lastOfEach leaves of each variable's settings the last one: getenv(3) finds the first.
+func lastOfEach(env []string) (out []string) {
+	last := map[string]int{}
+	for i, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		last[name] = i
+	}
+	for i, v := range env {
+		if name, _, _ := strings.Cut(v, "="); last[name] == i {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
 // Start starts c in the host's namespace. A program that is not installed is a
 // *Missing. The process must run KeepMain first thing. ctx is for the start alone.
 func (l *Local) Start(ctx context.Context, c Cmd) (*Process, error) {
@@ -176,6 +191,7 @@ func (l *Local) Start(ctx context.Context, c Cmd) (*Process, error) {
 	if o.Env == nil {
 		o.Env = os.Environ()
 	}
+	o.Env = lastOfEach(o.Env)
 	p, err := l.start(ctx, c, o)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)

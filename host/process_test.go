@@ -93,6 +93,16 @@ func TestProcessEnds(t *testing.T) {
 }
 
 // CPU time of children that have ended is in the account, in the groups and without.
+// A variable that is set twice has its last value: a program's first one would be a
+// folder of the user's for temporary files, where they stay if it is killed.
+func TestProcessEnvironment(t *testing.T) {
+	var out bytes.Buffer
+	p := start(t, Cmd{Argv: []string{"env"}, Env: []string{"A=1", "B=2", "A=3"}, Stdout: &out})
+	if err := p.Wait(t.Context()); err != nil || out.String() != "B=2\nA=3\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 func TestProcessUsage(t *testing.T) {
 	// Three children, one after the other, each busy for a while.
 	const busy = `i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done`
