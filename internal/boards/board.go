@@ -60,7 +60,8 @@ var boards = []board{
 	},
 	{
 		name: "riscv64", goarch: "riscv64", deb: "riscv64", suite: "trixie", kernel: "linux-image-riscv64", qemu: "qemu-system-riscv64",
-		machine: []string{"-machine", "virt"}, size: []string{"-smp", "2", "-m", "512"}, console: "ttyS0", results: "/dev/vport*",
+		// One CPU: of two, with OpenSBI 1.1 of Debian 12, the second now and then begins the kernel as well as the first, and both stand.
+		machine: []string{"-machine", "virt"}, size: []string{"-smp", "1", "-m", "512"}, console: "ttyS0", results: "/dev/vport*",
 		modules: slices.Concat(virtio, network, ciphers, tunnels, blocks), networks: []string{"e1000e"},
 	},
 }
