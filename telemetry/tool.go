@@ -81,12 +81,17 @@ func (t *tool) ask(port string, request uintptr) error {
 	return nil
 }
 
-// index is the interface's, ENODEV where there is none.
+// index is the interface's, ENODEV where there is none. The answer must not lie where
+// the garbage collector looks for a pointer: half of an address would be left beside it.
 func (t *tool) index(port string) (int, error) {
-	if err := t.ask(port, unix.SIOCGIFINDEX); err != nil {
+	r, err := unix.NewIfreq(port)
+	if err != nil {
+		return 0, unix.ENODEV
+	}
+	if err := unix.IoctlIfreq(t.fd, unix.SIOCGIFINDEX, r); err != nil {
 		return 0, err
 	}
-	return int(*(*int32)(unsafe.Pointer(&t.req.data))), nil
+	return int(r.Uint32()), nil
 }
 
 // count is how many counters the driver has now; 0: none, or no driver.
