@@ -110,7 +110,7 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&p.file, "file", p.file, "`file` that describes a subject of your own, for subject own")
 	fs.Var(&p.payload, "payload_size", "`octets` of UDP payload; 0: frame_size says how long frames are")
 	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one")
-	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps: all that a link of that rate carries, search: the highest of which every frame is counted, or overload: from a 128th to a 32nd of what the tester can on, that of which most are counted")
+	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps: all that a link of that rate carries, search: the highest of which every frame is counted, or overload: from 250k on, or a 4th, a 16th of it with a slow tester, that of which most are counted")
 	fs.Var(&p.packets, "packets", "`frames` to send; 0: as long as duration says")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` frames are sent; 0s: as preset says, method published 10s")
 	fs.Var(&p.burst, "burst", "`frames` that are sent back to back, bursts at equal gaps; 0: frames at equal gaps")
@@ -451,7 +451,7 @@ var captureMetrics = slices.Concat([]result.Metric{
 	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
 	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
-	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from a 128th to a 32nd of the tester's ceiling on, of which most are, while receiving comes before no program: median of 3 to 21 trials, and its 95 % interval (of fewer than 6, least and greatest); >=: the tester could not offer more than it counts"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from 250 kframe/s on (with a slow tester a 4th of it, a 16th, …), of which most are, while receiving comes before no program: median of 3 to 21 trials, and its 95 % interval (of fewer than 6, least and greatest); >=: the tester could not offer more than it counts"},
 }, captureTrialMetrics, []result.Metric{
 	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames that left the tester's port beside its datagrams, which are its control connection's; they are neither offered nor counted"},
 	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},

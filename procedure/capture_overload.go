@@ -5,7 +5,6 @@ package procedure
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -24,9 +23,9 @@ const (
 	overloadLeast  = 2 * time.Second  // that each lasts
 	overloadLong   = 10 * time.Second // that those last of a subject that counts more of it later than meanwhile
 	overloadDrain  = 5 * time.Second  // at most, until the count stands still
-	overloadFirst  = 1. / 32          // of the tester's ceiling at most, is the first load
-	overloadFirsts = 4                // times more or less each first load is than another one
-	overloadStep   = 1.5              // as long as overloadGain times as much is counted
+	overloadFirst  = 250e3            // frame/s, the first load, where the tester can overloadRoom times as much
+	overloadRoom   = 4
+	overloadStep   = 1.5 // as long as overloadGain times as much is counted
 	overloadGain   = 1.1
 	keptUp         = 0.95 // of what is offered is counted: more might be
 	unevenly       = 0.65 // receiving has more of the CPU, and the subject misses it
@@ -113,11 +112,14 @@ func (m *capturePoint) overload(ctx context.Context) (err error) {
 	return nil
 }
 
-// firstOverload is the same for tester's ceilings that are not far from each other: what a
-// program counts depends on how much too much it gets.
+// firstOverload is the same with all testers but slow ones: what a program counts depends
+// on how much too much it gets.
 func firstOverload(ceiling unit.FrameRate) unit.FrameRate {
-	n := math.Floor(math.Log(overloadFirst*float64(ceiling)/1e6) / math.Log(overloadFirsts))
-	return unit.FrameRate(1e6 * math.Pow(overloadFirsts, n))
+	rate := unit.FrameRate(overloadFirst)
+	for rate*overloadRoom > ceiling {
+		rate /= overloadRoom
+	}
+	return rate
 }
 
 // climb offers more and more as long as more is counted, or the tester can, and then, at
