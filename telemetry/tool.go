@@ -5,11 +5,12 @@ package telemetry
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/ethtool"
 )
 
 // A tool asks drivers for their own counters (ethtool -S) without allocation. It is
@@ -41,12 +42,9 @@ const (
 
 // openTool opens it in the namespace of the calling thread.
 func openTool() (*tool, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if errors.Is(err, unix.EAFNOSUPPORT) {
-		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
-	}
+	fd, err := ethtool.OpenDescriptor()
 	if err != nil {
-		return nil, fmt.Errorf("open ethtool's socket: %w", err)
+		return nil, err
 	}
 	return &tool{fd: fd, req: &ifreq{}, buf: make([]uint64, 8)}, nil
 }

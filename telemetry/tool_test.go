@@ -16,7 +16,7 @@ import (
 func TestIndexOfAPort(t *testing.T) {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {
-		t.Skip("there is no lo here")
+		t.Fatal(err)
 	}
 	tool, err := openTool()
 	if err != nil {

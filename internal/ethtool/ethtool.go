@@ -25,14 +25,24 @@ type Socket struct{ fd int }
 
 // Open opens a socket in the namespace of the calling thread, where it stays.
 func Open() (*Socket, error) {
+	fd, err := OpenDescriptor()
+	if err != nil {
+		return nil, err
+	}
+	return &Socket{fd}, nil
+}
+
+// OpenDescriptor opens what a Socket asks by, for ioctls of one's own; the caller closes
+// it.
+func OpenDescriptor() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EAFNOSUPPORT) {
 		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open ethtool's socket: %w", err)
+		return -1, fmt.Errorf("open ethtool's socket: %w", err)
 	}
-	return &Socket{fd}, nil
+	return fd, nil
 }
 
 // Close closes the socket.
