@@ -225,8 +225,8 @@ func TestQualify(t *testing.T) {
 		t.Errorf("the page: %v", err)
 	}
 
-	page := filepath.Join(dir, "p.html")
-	code, stdout, stderr = call(context.Background(), c, append(args, "--set", "frame_size=imix", "--report", page, "--out", filepath.Join(dir, "1G"))...)
+	page := filepath.Join(dir, "new", "1G", "pages", "p.html") // as script/demo, below a folder that does not exist
+	code, stdout, stderr = call(context.Background(), c, append(args, "--set", "frame_size=imix", "--report", page, "--out", filepath.Join(dir, "new", "1G"))...)
 	if _, err := os.Stat(page); err != nil || code != exitFailed || !strings.Contains(stdout, "FAILED") || !strings.Contains(stderr, "page: "+page) {
 		t.Errorf("at 1 Gbit/s: %d %v %q %q", code, err, stdout, stderr)
 	}

@@ -60,6 +60,9 @@ has a valid figure on both sides.`,
 				if comparisons[ext] == nil && ext != ".bench" {
 					return &runner.PlanError{Err: fmt.Errorf("comparison %s: its name ends in .md, .csv, .json, .bench or .txt", out)}
 				}
+				if err := outputFile("--output", out, ""); err != nil {
+					return err
+				}
 			}
 			sides, err := sidesOf(args)
 			if err != nil {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -143,7 +142,7 @@ report goes to standard output; the run is kept and can be reported again.`,
 		}
 		return do(func(ctx context.Context, args []string) error {
 			if resume != "" {
-				return a.resume(ctx, resume, f.ask.plug, f.json)
+				return a.resume(ctx, resume, f)
 			}
 			p, what, err := a.plan(args[0])
 			if err != nil {
@@ -203,14 +202,6 @@ Exit codes:
 					return &runner.PlanError{At: "--link-rate", Err: err}
 				}
 			}
-			if f.report != "" {
-				if _, err := formatOf(f.report); err != nil {
-					return err
-				}
-				if _, err := os.Stat(filepath.Dir(f.report)); err != nil {
-					return &runner.PlanError{At: "--report", Err: err}
-				}
-			}
 			preset := runner.DefaultPreset
 			if f.standard {
 				preset = "standard"
@@ -261,8 +252,30 @@ func (a *app) plan(arg string) (runner.Plan, string, error) {
 	return plan, strings.TrimSuffix(filepath.Base(arg), filepath.Ext(arg)), err
 }
 
+// outputs refuses what could not be written, before anything is measured for it.
+func (f *measureFlags) outputs() error {
+	if f.out != "" {
+		if holdsRun(f.out) {
+			return &runner.PlanError{At: "--out", Err: fmt.Errorf("%s already holds a run: give another folder, or go on with it by run --resume %s", f.out, f.out)}
+		}
+		if err := outputFolder("--out", f.out); err != nil {
+			return err
+		}
+	}
+	if f.report == "" {
+		return nil
+	}
+	if _, err := formatOf(f.report); err != nil {
+		return err
+	}
+	return outputFile("--report", f.report, f.out)
+}
+
 // begin starts a new run.
 func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFlags, header result.Run) error {
+	if err := f.outputs(); err != nil {
+		return err
+	}
 	if err := f.apply(a, &p); err != nil {
 		return err
 	}
@@ -302,19 +315,28 @@ func (a *app) fresh(ctx context.Context, p runner.Plan, what string, f measureFl
 		if dir, err = newDir(what, time.Now()); err != nil {
 			return err
 		}
-	} else if _, err := os.Stat(filepath.Join(dir, result.RunFile)); err == nil {
-		return &runner.PlanError{At: "--out", Err: fmt.Errorf("%s already holds a run: give another folder, or go on with it by run --resume %s", dir, dir)}
+		if err := outputFolder("--out", dir); err != nil {
+			return err
+		}
 	}
 	o.Header.Version, o.Header.ID, o.Header.Command = Version(), filepath.Base(dir), a.command(p.Telemetry)
 	return a.measure(ctx, p, &sink{dir: dir, owner: sudoer()}, o, f)
 }
 
 // resume goes on with a run that broke off.
-// plug is the smart plug's URL, where it has a password: that is not kept.
-func (a *app) resume(ctx context.Context, dir, plug string, asJSON bool) error {
+// The smart plug's URL is f's where it has a password: that is not kept.
+func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 	dir, err := findRun(dir)
 	if err != nil {
 		return &runner.PlanError{At: "--resume", Err: err}
+	}
+	if f.report != "" {
+		if _, err := formatOf(f.report); err != nil {
+			return err
+		}
+		if err := outputFile("--report", f.report, dir); err != nil {
+			return err
+		}
 	}
 	b, header, done, err := result.Resume(dir)
 	if err != nil {
@@ -322,7 +344,7 @@ func (a *app) resume(ctx context.Context, dir, plug string, asJSON bool) error {
 	}
 	p, err := runner.Parse(filepath.Join(dir, result.RunFile)+" (plan)", header.Plan)
 	if err == nil {
-		p.Telemetry.Plug = cmp.Or(plug, p.Telemetry.Plug)
+		p.Telemetry.Plug = cmp.Or(f.ask.plug, p.Telemetry.Plug)
 		p, err = p.Resolve(a.plugins)
 	}
 	if err != nil {
@@ -333,7 +355,7 @@ func (a *app) resume(ctx context.Context, dir, plug string, asJSON bool) error {
 		header.Warnings = append(header.Warnings, fmt.Sprintf("begun with boxdyno %s and resumed with %s", header.Version, Version()))
 	}
 	s := &sink{dir: dir, bundle: b, owner: sudoer()}
-	return a.measure(ctx, p, s, runner.Options{Header: header, Done: done, Resume: true}, measureFlags{json: asJSON})
+	return a.measure(ctx, p, s, runner.Options{Header: header, Done: done, Resume: true}, f)
 }
 
 func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Options, f measureFlags) (err error) {
@@ -371,6 +393,10 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 		page := f.report
 		if page == "" {
 			page = filepath.Join(s.dir, "report.html")
+		} else if dir := filepath.Dir(page); within(s.dir, dir) {
+			if err := s.owner.mkdir(dir); err != nil {
+				return fmt.Errorf("make the report's folder: %w", err)
+			}
 		}
 		if err := a.writeReport(page, s.dir, s.owner, run, report.Kept{Document: d, Records: recs}); err != nil {
 			return err

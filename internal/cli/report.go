@@ -92,6 +92,11 @@ finished run holds already.`,
   boxdyno report runs/killed -o telemetry.parquet`,
 		Args: needs("RUN...", "give a run's folder or its name, or last"),
 		RunE: do(func(_ context.Context, args []string) error {
+			if out != "" && out != "-" {
+				if err := outputFile("--output", out, ""); err != nil {
+					return err
+				}
+			}
 			if strings.EqualFold(filepath.Ext(out), parquetExt) {
 				return a.samples(args, out)
 			}

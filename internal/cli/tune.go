@@ -263,6 +263,11 @@ systemctl enable on the service. A port that is here is known by its permanent M
 address in them.`,
 		Example: "  boxdyno tune export sensor-pi5 --port eth0\n  boxdyno tune export router --port eth0 --port eth1 --out ./files",
 		RunE: do(func(_ context.Context, args []string) error {
+			if out != "" {
+				if err := outputFolder("--out", out); err != nil {
+					return err
+				}
+			}
 			r, on, err := f.recipe(args[0])
 			if err != nil {
 				return err

@@ -57,7 +57,7 @@ Exit codes:
 		}
 		return do(func(ctx context.Context, args []string) error {
 			if resume != "" {
-				return a.resume(ctx, resume, f.ask.plug, f.json)
+				return a.resume(ctx, resume, f)
 			}
 			return a.ablate(ctx, args[0], procedure, metric, f)
 		})(cmd, args)
@@ -67,6 +67,9 @@ Exit codes:
 
 // ablate begins a new run that takes a recipe apart.
 func (a *app) ablate(ctx context.Context, recipe, procedure, metric string, f measureFlags) error {
+	if err := f.outputs(); err != nil {
+		return err
+	}
 	r, err := tune.FindRecipe(recipe)
 	if err != nil {
 		return &runner.PlanError{Err: err}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/runner"
+)
+
+// outputFile refuses a file that could not be written, before any work is done for it.
+// Its folder must exist, unless it is own or lies below own: boxdyno makes those.
+// The error is a *runner.PlanError at flag.
+func outputFile(flag, name, own string) error {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return &runner.PlanError{At: flag, Err: fmt.Errorf("%s is a folder: give the name of a file in it", name)}
+	}
+	dir := filepath.Dir(name)
+	if own != "" && within(own, dir) {
+		return outputFolder(flag, dir)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return &runner.PlanError{At: flag, Err: fmt.Errorf("the folder %s does not exist: make it, or name a file in one that exists", dir)}
+	}
+	return outputFolder(flag, dir)
+}
+
+// outputFolder refuses a folder that does not exist and cannot be made, and one that
+// this user may not write into. The error is a *runner.PlanError at flag.
+func outputFolder(flag, dir string) error {
+	info, err := os.Stat(dir)
+	for errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+		dir = filepath.Dir(dir)
+		info, err = os.Stat(dir)
+	}
+	switch {
+	case errors.Is(err, unix.ENOTDIR), err == nil && !info.IsDir():
+		err = errors.New("not a directory")
+	case err == nil:
+		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return &runner.PlanError{At: flag, Err: fmt.Errorf("cannot write in %s: %w; choose another place", dir, err)}
+	}
+	return nil
+}
+
+// within says whether dir is own or lies below it.
+func within(own, dir string) bool {
+	own, err1 := filepath.Abs(own)
+	dir, err2 := filepath.Abs(dir)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	rel, err := filepath.Rel(own, dir)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
