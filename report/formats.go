@@ -165,7 +165,8 @@ func (b *markdown) table(t table) {
 // Markdown writes the document in GitHub's dialect, without HTML.
 func Markdown(w io.Writer, d Document) error {
 	var b markdown
-	fmt.Fprintf(&b, "# %s: %s\n\n", strings.ToUpper(verdictWord(d)), md(d.Sentence))
+	word, rest := opening(d)
+	fmt.Fprintf(&b, "# %s: %s\n\n", word, md(rest))
 	if d.Summary != d.Sentence {
 		b.para(d.Summary)
 	}
@@ -173,10 +174,10 @@ func Markdown(w io.Writer, d Document) error {
 	for _, s := range d.Warnings {
 		b.para("Warning: " + s)
 	}
-	for _, f := range criteria(d) {
-		fmt.Fprintf(&b, "- **%s** %s: %s\n", f.Status, md(f.Criterion.Text), md(f.Text))
+	for _, f := range d.Findings {
+		fmt.Fprintf(&b, "- **%s** %s: %s\n", findingWord(f), md(f.Criterion.Text), md(outcome(f)))
 	}
-	if len(criteria(d)) > 0 {
+	if len(d.Findings) > 0 {
 		b.WriteByte('\n')
 	}
 	b.list("What this box can do", d.said())

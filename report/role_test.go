@@ -26,7 +26,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	d := Summarize(run, recs)
-	if want := "Passes as a probe: 148 B at 20 Mbit/s was asked, and 0 of 13 000 frames were not counted (capture, tcpdump, 148 B payload, at 20Mbps)."; d.Sentence != want {
+	if want := "Passes: loses none of 13,000 frames at 20.0 Mbit/s, with tcpdump"; d.Sentence != want {
 		t.Errorf("%q", d.Sentence)
 	}
 	if f := d.Findings[0]; f.Status != result.Passed || !strings.HasPrefix(f.Text, "tcpdump: 0, and no more is allowed (the worst of 2 points); scapy does not: 0.8") || !strings.Contains(f.Text, "pyshark: not measured: missing the program tshark") {
@@ -94,18 +94,18 @@ func TestSensor(t *testing.T) {
 		return recs
 	}
 	d := Summarize(run, records(1))
-	if d.Verdict != result.Passed || !strings.HasPrefix(d.Sentence, "Passes as a sensor: detections was asked, and 1 was measured (ids, suricata") {
+	if d.Verdict != result.Passed || d.Sentence != "Passes: carries 150 Mbit/s, 100 Mbit/s asked, with 1,000 rules" {
 		t.Errorf("%s: %q", d.Verdict, d.Sentence)
 	}
 	if f := d.Findings[2]; !strings.Contains(f.Text, "150 Mbit/s, 50 % above") {
 		t.Errorf("the margin is of the search without a flood: %+v", f)
 	}
 	d = Summarize(run, records(0.9))
-	if d.Verdict != result.Failed || !strings.HasPrefix(d.Sentence, "Fails as a sensor: detections was asked, and 0.9 was measured") {
+	if d.Verdict != result.Failed || d.Sentence != "Detects 90.0 % of the planted attacks, 100 % asked (detections)" {
 		t.Errorf("%s: %q", d.Verdict, d.Sentence)
 	}
 	most = 1e-5
-	if d = Summarize(run, records(1)); !strings.HasPrefix(d.Sentence, "Fails as a sensor: loss was asked, and 2 of 50 000 frames were lost (ids, suricata") {
+	if d = Summarize(run, records(1)); d.Sentence != "Loses 2 of 50,000 frames at 100 Mbit/s, with 1,000 rules" {
 		t.Errorf("%q", d.Sentence)
 	}
 }

@@ -139,8 +139,7 @@ func percent(v float64) string {
 	return strconv.FormatFloat(v*100, 'f', digits, 64) + " %"
 }
 
-// sentence is the verdict in one sentence with its number, unit and bound. The
-// number is the one nearest to missing (or furthest from meeting) its criterion.
+// sentence is the verdict in one sentence with its number, unit and bound.
 func sentence(d Document) string {
 	if d.Ablation != nil && !broken(d.Verdict) {
 		return d.Ablation.sentence()
@@ -173,72 +172,10 @@ func sentence(d Document) string {
 		}
 		return string(d.Verdict)
 	}
-	role := cmp.Or(d.Role, "this role")
-	begin := map[result.Status]string{
-		result.Passed: "Passes as a " + role, result.Failed: "Fails as a " + role,
-		result.Invalid: "Not decided whether it passes as a " + role, result.Skipped: "Not decided whether it passes as a " + role,
-	}[d.Verdict]
-	if begin == "" {
-		begin = "Ended as " + string(d.Verdict)
+	if broken(d.Verdict) {
+		return cmp.Or(unfinished(d), "The run was not finished.")
 	}
-	if len(d.Findings) == 0 {
-		return begin + ": the role sets no criterion."
-	}
-	f := d.Findings[0]
-	tight := math.Inf(1)
-	for _, g := range d.Findings {
-		if g.Status != d.Verdict {
-			continue
-		}
-		_, m := nearest(d, g.Criterion)
-		if f.Status != d.Verdict || m < tight {
-			f, tight = g, m
-		}
-	}
-	text := strings.TrimSuffix(f.Criterion.Text, ".")
-	r, _ := nearest(d, f.Criterion)
-	if r == nil || r.Verdict != result.Passed && r.Verdict != result.Failed {
-		why := strings.TrimSuffix(cmp.Or(unmeasured(d, f.Criterion), f.Chosen(), string(f.Status)), ".")
-		for _, p := range []string{"not decided: ", "not measured: ", "the measurement is invalid: ", "no throughput: "} {
-			why = strings.TrimPrefix(why, p)
-		}
-		return fmt.Sprintf("%s: %s was asked, but %s.", begin, text, why)
-	}
-	fig, sym := r.figure(f.Criterion.Metric)
-	if strings.HasPrefix(f.Criterion.Metric, "throughput_") && fig == 0 {
-		return fmt.Sprintf("%s: %s was asked, and no load without loss was confirmed (%s).", begin, text, r.Name)
-	}
-	what := quantity(fig, sym, r.Bound)
-	if c := r.Capture; c != nil && f.Criterion.Metric == uncounted && c.Lost != nil && c.Sent != nil {
-		what = fmt.Sprintf("%s of %s frames", thousands(int64(c.Lost.Value)), thousands(int64(c.Sent.Value)))
-		return fmt.Sprintf("%s: %s was asked, and %s were not counted (%s).", begin, text, what, r.Name)
-	}
-	if s := r.IDS; s != nil && f.Criterion.Metric == uncounted && s.Lost != nil && s.Sent != nil {
-		return fmt.Sprintf("%s: %s was asked, and %s of %s frames were lost (%s).", begin, text, thousands(int64(s.Lost.Value)), thousands(int64(s.Sent.Value)), r.Name)
-	}
-	// Where the interval holds the limit, its lower end alone would look like a miss.
-	if d.Verdict == result.Invalid && r.Bound == result.Exactly && strings.HasPrefix(f.Criterion.Metric, "throughput_") && r.ThroughputFPS != nil && *r.ThroughputFPS > 0 {
-		what = "at least " + what
-		if r.ThroughputFPSHi != nil {
-			what += " and less than " + quantity(fig**r.ThroughputFPSHi / *r.ThroughputFPS, sym, "")
-		}
-	}
-	return fmt.Sprintf("%s: %s was asked, and %s was measured (%s).", begin, text, what, r.Name)
-}
-
-// unmeasured is why a row that c touches has no throughput, where one says so.
-func unmeasured(d Document, c result.Criterion) string {
-	for _, r := range d.Rows {
-		if !r.holds(c.Where) || r.ThroughputFPS != nil || !strings.HasPrefix(c.Metric, "throughput_") {
-			continue
-		}
-		for _, w := range append([]string{r.Reason}, r.Warnings...) {
-			if strings.HasPrefix(w, "no throughput") {
-				return w
-			}
-		}
-	}
-	return ""
+	return roleHeadline(d)
 }
 
 // unfinished says how much of a run that broke off there is.
@@ -265,20 +202,17 @@ func verdictWord(d Document) string {
 		return "not finished"
 	case d.Verdict == result.Passed && len(d.Findings) == 0:
 		return "measured"
+	case len(d.Findings) > 0 && (d.Verdict == result.Invalid || d.Verdict == result.Skipped):
+		if strings.HasPrefix(d.Sentence, tooClose) {
+			return "too close to call"
+		}
+		return "not decided"
 	case d.Verdict == result.Skipped && d.Powers != nil:
 		return "measured in part"
 	case d.Verdict == result.Failed && d.Powers != nil:
 		return "failed in part"
 	}
 	return string(d.Verdict)
-}
-
-// criteria are the findings that the sentence does not already tell.
-func criteria(d Document) []verdict.Finding {
-	if len(d.Findings) < 2 {
-		return nil
-	}
-	return d.Findings
 }
 
 // unpassed is a row's verdict with its reason.

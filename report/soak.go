@@ -230,7 +230,7 @@ func (s *Soak) tables(name string) (out []table) {
 			not.notes = append(not.notes, note{x.Name + " " + word, x.Reason})
 			continue
 		}
-		row := []string{x.Name, strings.TrimSpace(mark(x.Verdict))}
+		row := []string{x.Name, loud(x.Verdict)}
 		for _, c := range columns {
 			if v := c.get(x); v != nil {
 				row = append(row, c.text(*v))

@@ -14,6 +14,7 @@ import (
 
 	"boxdyno/result"
 	"boxdyno/unit"
+	"boxdyno/verdict"
 )
 
 // width is the most columns that Text writes, save for a command or a name
@@ -24,7 +25,8 @@ const width = 100
 func Text(w io.Writer, d Document) error {
 	b := bufio.NewWriter(w)
 	t := &texter{b}
-	t.wrap(strings.ToUpper(verdictWord(d))+"  ", d.Sentence)
+	word, rest := opening(d)
+	t.wrap(word+"  ", rest)
 	if d.Summary != d.Sentence {
 		t.wrap("", d.Summary)
 	}
@@ -32,8 +34,8 @@ func Text(w io.Writer, d Document) error {
 	for _, s := range d.Warnings {
 		t.wrap("! ", s)
 	}
-	for _, f := range criteria(d) {
-		t.wrap("  "+mark(f.Status)+" ", f.Criterion.Text+": "+f.Text)
+	for _, f := range d.Findings {
+		t.wrap("  "+mark(f)+"  ", f.Criterion.Text+": "+outcome(f))
 	}
 	t.list("What this box can do", d.said())
 	t.list("What could not be measured here", d.skipped())
@@ -526,12 +528,17 @@ func measured(d Document) (out []string) {
 	return append(out, d.Watched.sentences(d)...)
 }
 
-func mark(s result.Status) string {
-	switch s {
-	case result.Passed:
-		return "passed "
-	case result.Failed:
-		return "FAILED "
+// mark is a finding's outcome before its text; what failed stands out.
+func mark(f verdict.Finding) string {
+	if f.Status == result.Failed {
+		return loud(f.Status)
 	}
-	return string(s) + " "
+	return findingWord(f)
+}
+
+func loud(s result.Status) string {
+	if s == result.Failed {
+		return "FAILED"
+	}
+	return string(s)
 }

@@ -68,7 +68,7 @@ func choose(keys []string, cs []result.Criterion, recs []result.Record) choice {
 		}
 		same := func(o combination) bool { return slices.Equal(o, c) }
 		if r.Parent == "" && !slices.ContainsFunc(all, same) &&
-			slices.ContainsFunc(cs, func(c result.Criterion) bool { return slices.Equal(c.Any, keys) && touches(c.Where, r.Config) }) {
+			slices.ContainsFunc(cs, func(c result.Criterion) bool { return slices.Equal(c.Any, keys) && Touches(c, r.Config) }) {
 			all = append(all, c)
 		}
 	}

@@ -17,8 +17,11 @@ import (
 // A Finding is one criterion's outcome.
 type Finding struct {
 	Criterion result.Criterion `json:"criterion"`
-	Status    result.Status    `json:"verdict"` // passed, failed, invalid (not decided), skipped (not measured)
-	Text      string           `json:"text"`    // by which margin it was met or missed
+	Status    result.Status    `json:"verdict"`                     // passed, failed, invalid (not decided), skipped (not measured)
+	Text      string           `json:"text"`                        // by which margin it was met or missed
+	Close     bool             `json:"too_close_to_call,omitempty"` // not decided: what is asked lies within the figure's interval
+	Point     string           `json:"point,omitempty"`             // ID of the point that decided; "": none
+	Figure    *result.Value    `json:"figure,omitempty"`            // the criterion's metric there; nil: not measured
 }
 
 // resolution is how exactly an offered load is known. A box that lost nothing at
@@ -26,11 +29,11 @@ type Finding struct {
 const resolution = 0.001
 
 // Judge holds the points of a run (records without parent) against criteria. The
-// status is the worst finding's: invalid, failed, skipped, passed; skipped where
-// there is no criterion. A criterion that several points touch (repeats, an axis
-// that its Where leaves open) is as well met as at the worst of them; of the values
-// of its Any, the best ones are taken (choose.go). An optional one that was not measured
-// decides nothing.
+// status is failed where one of them is missed for certain, else that of the worst
+// finding: invalid, skipped, passed; skipped where there is no criterion. A criterion
+// that several points touch (repeats, an axis that its Where leaves open) is as well
+// met as at the worst of them; of the values of its Any, the best ones are taken
+// (choose.go). An optional one counts only where it was met or missed.
 func Judge(cs []result.Criterion, recs []result.Record) (result.Status, []Finding) {
 	var findings []Finding
 	var statuses []result.Status
@@ -42,9 +45,12 @@ func Judge(cs []result.Criterion, recs []result.Record) (result.Status, []Findin
 		}
 		f, _ := choices[key].judge(c, recs)
 		findings = append(findings, f)
-		if !c.Optional || f.Status != result.Skipped {
+		if !c.Optional || f.Status == result.Passed || f.Status == result.Failed {
 			statuses = append(statuses, f.Status)
 		}
+	}
+	if slices.Contains(statuses, result.Failed) {
+		return result.Failed, findings
 	}
 	return Worst(statuses...), findings
 }
@@ -55,16 +61,15 @@ func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 	var found []Finding
 	least := math.NaN()
 	for _, r := range recs {
-		if r.Parent == "" && touches(c.Where, r.Config) {
-			status, text := hold(c, r)
-			found = append(found, Finding{c, status, text})
+		if r.Parent == "" && Touches(c, r.Config) {
+			found = append(found, hold(c, r))
 			if m := marginOf(c, r); !math.IsNaN(m) && !(m >= least) {
 				least = m
 			}
 		}
 	}
 	if len(found) == 0 {
-		return Finding{c, result.Skipped, "not measured: the run has no such point"}, least
+		return Finding{Criterion: c, Status: result.Skipped, Text: "not measured: the run has no such point"}, least
 	}
 	worst := slices.MaxFunc(found, func(a, b Finding) int {
 		return slices.Index(gravity, a.Status) - slices.Index(gravity, b.Status)
@@ -74,7 +79,7 @@ func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 		if c.Metric == result.HottestMetric {
 			why = "no sensor told it"
 		}
-		return Finding{c, result.Skipped, "not measured: " + why}, least
+		return Finding{Criterion: c, Status: result.Skipped, Text: "not measured: " + why}, least
 	}
 	if len(found) > 1 {
 		worst.Text += fmt.Sprintf(" (the worst of %d points)", len(found))
@@ -82,8 +87,9 @@ func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 	return worst, least
 }
 
-func touches(where, config []result.Pair) bool {
-	for _, p := range where {
+// Touches says whether c judges a point of this configuration.
+func Touches(c result.Criterion, config []result.Pair) bool {
+	for _, p := range c.Where {
 		if !slices.Contains(config, p) {
 			return false
 		}
@@ -92,7 +98,12 @@ func touches(where, config []result.Pair) bool {
 }
 
 // hold holds one point against c.
-func hold(c result.Criterion, r result.Record) (result.Status, string) {
+func hold(c result.Criterion, r result.Record) Finding {
+	f := Finding{Criterion: c, Point: r.ID, Figure: r.Value(c.Metric)}
+	say := func(s result.Status, text string) Finding {
+		f.Status, f.Text = s, text
+		return f
+	}
 	because := cmp.Or(r.Reason, string(r.Status))
 	if r.Reason == "" {
 		for _, w := range slices.Backward(r.Warnings) { // the last that speaks of it, else the first
@@ -101,34 +112,38 @@ func hold(c result.Criterion, r result.Record) (result.Status, string) {
 			}
 		}
 	}
-	v := r.Value(c.Metric)
+	v := f.Figure
 	switch {
 	case r.Status == result.Invalid && (v == nil || c.Metric != result.HottestMetric): // a box is hot whatever the tester could do
-		return result.Invalid, "not decided: the measurement is invalid: " + because
+		f.Figure = nil
+		return say(result.Invalid, "not decided: the measurement is invalid: "+because)
 	case r.Status == result.Running || r.Status == result.Aborted:
-		return result.Invalid, "not decided: the measurement was not finished: " + because
+		f.Figure = nil
+		return say(result.Invalid, "not decided: the measurement was not finished: "+because)
 	case v == nil && because != string(result.Passed):
-		return result.Skipped, "not measured: " + because
+		return say(result.Skipped, "not measured: "+because)
 	case v == nil:
-		return result.Skipped, "not measured: the procedure gave no " + c.Metric
+		return say(result.Skipped, "not measured: the procedure gave no "+c.Metric)
 	case math.IsNaN(v.Value):
-		return result.Invalid, "not decided: " + c.Metric + " is not a number"
+		f.Figure = nil
+		return say(result.Invalid, "not decided: "+c.Metric+" is not a number")
+	case c.Min == nil && c.Max == nil:
+		return say(result.Skipped, "the criterion asks for nothing: it has neither min nor max")
 	}
 	b := boundsOf(*v)
-	statuses, texts := []result.Status{}, []string{}
+	statuses, texts, asked := []result.Status{}, []string{}, []float64{}
 	if c.Min != nil {
 		s, t := b.atLeast(*c.Min)
-		statuses, texts = append(statuses, s), append(texts, t)
+		statuses, texts, asked = append(statuses, s), append(texts, t), append(asked, *c.Min)
 	}
 	if c.Max != nil {
 		s, t := b.atMost(*c.Max)
-		statuses, texts = append(statuses, s), append(texts, t)
-	}
-	if len(statuses) == 0 {
-		return result.Skipped, "the criterion asks for nothing: it has neither min nor max"
+		statuses, texts, asked = append(statuses, s), append(texts, t), append(asked, *c.Max)
 	}
 	worst := Worst(statuses...)
-	return worst, texts[slices.Index(statuses, worst)]
+	i := slices.Index(statuses, worst)
+	f.Close = worst == result.Invalid && b.within(asked[i])
+	return say(worst, texts[i])
 }
 
 // bounds is where a figure lies.
@@ -157,7 +172,24 @@ func boundsOf(v result.Value) bounds {
 	return b
 }
 
-const again = "repeat with --standard, or make the box and the tester quieter"
+const again = "repeat with --standard or a longer --budget, or make the box and the tester quieter"
+
+// within says whether what is asked lies between two known ends.
+func (b bounds) within(asked float64) bool {
+	return b.lo <= asked && asked <= b.hi && b.lo > 0 && !math.IsInf(b.hi, 1)
+}
+
+// open is the text of a criterion that the figure does not decide.
+func (b bounds) open(most string, limit float64) string {
+	asked := most + " " + quantity(limit, b.unit)
+	switch {
+	case b.within(limit):
+		return fmt.Sprintf("too close to call: %s, and %s: %s", b.text(), asked, again)
+	case b.lo > 0 && math.IsInf(b.hi, 1):
+		return fmt.Sprintf("not decided: %s, no upper limit was found, and %s: %s", b.text(), asked, again)
+	}
+	return fmt.Sprintf("not decided: %s, and %s: %s", b.text(), asked, again)
+}
 
 func (b bounds) atLeast(least float64) (result.Status, string) {
 	asked := quantity(least, b.unit)
@@ -169,9 +201,9 @@ func (b bounds) atLeast(least float64) (result.Status, string) {
 	case b.hi < least:
 		return result.Failed, fmt.Sprintf("%s, %s below the %s asked for", b.text(), margin(b.hi, least), asked)
 	case b.ceiling:
-		return result.Invalid, fmt.Sprintf("not decided: %s: the tester, not the box, ends there, and %s is asked for: use a faster tester", b.text(), asked)
+		return result.Invalid, fmt.Sprintf("not decided: %s: the tester, not the box, is the limit, and %s is asked for: use a faster tester", b.text(), asked)
 	}
-	return result.Invalid, fmt.Sprintf("not decided: %s, and at least %s is asked for: %s", b.text(), asked, again)
+	return result.Invalid, b.open("the criterion asks for at least", least)
 }
 
 func (b bounds) atMost(most float64) (result.Status, string) {
@@ -184,7 +216,7 @@ func (b bounds) atMost(most float64) (result.Status, string) {
 	case b.lo > most:
 		return result.Failed, fmt.Sprintf("%s, %s the %s allowed", b.text(), above(b.lo, most), asked)
 	}
-	return result.Invalid, fmt.Sprintf("not decided: %s, and at most %s is allowed: %s", b.text(), asked, again)
+	return result.Invalid, b.open("the criterion allows at most", most)
 }
 
 // text is the figure with what is known of it.

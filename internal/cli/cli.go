@@ -40,7 +40,7 @@ const exitCodes = `0    done, and passed where something was judged
 1    a criterion failed
 2    usage: a wrong flag, argument or plan
 3    a prerequisite or privilege is missing; the message names the remedy
-4    the measurement is invalid: the tester could not do its part
+4    not decided, or the measurement is invalid: the tester could not do its part
 5    another failure
 130  interrupted; finished trials are kept
 

@@ -409,8 +409,8 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 	a.note("run: %s", s.dir)
 	exit = worst(exit, ofStatus(d.Verdict))
 	for _, r := range recs {
-		if run.Ablation != nil {
-			break // it has repeats to spare
+		if run.Ablation != nil || len(run.Criteria) > 0 {
+			break // it has repeats to spare; or the criteria say which points matter
 		}
 		if r.Parent == "" && (r.Status == result.Invalid || r.Status == result.Skipped) {
 			exit = worst(exit, ofStatus(r.Status))

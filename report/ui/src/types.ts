@@ -86,6 +86,9 @@ export interface Finding {
   criterion: Criterion;
   verdict: string;
   text: string;
+  too_close_to_call?: boolean;
+  point?: string;
+  figure?: Value;
 }
 
 export interface Bottleneck {

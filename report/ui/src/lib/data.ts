@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import type { Document, PageData, Pair, Record, Row } from "../types";
+import type { Document, Finding, PageData, Pair, Record, Row } from "../types";
 
 // What steers a terminal or turns the direction of text has no business in a name.
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
@@ -39,9 +39,16 @@ export function serviceName(r: Row): string {
 /** The verdict as a reader shall take it, as Go's verdictWord: without a criterion nothing was passed. */
 export function verdictWord(d: Document): string {
   if (d.verdict === "running" || d.verdict === "aborted") return "not finished";
+  if (d.findings?.length && (d.verdict === "invalid" || d.verdict === "skipped")) return d.sentence.startsWith("Too close to call") ? "too close to call" : "not decided";
   if (d.powers && d.verdict === "skipped") return "measured in part";
   if (d.powers && d.verdict === "failed") return "failed in part";
   return d.verdict === "passed" && !d.findings?.length ? "measured" : d.verdict;
+}
+
+/** What became of a criterion, as Go's findingWord. */
+export function findingWord(f: Finding): string {
+  if (f.too_close_to_call) return "too close to call";
+  return { invalid: "not decided", skipped: "not measured" }[f.verdict] ?? f.verdict;
 }
 
 export const isDrop = (r: Row): boolean => r.service.startsWith("drop-");

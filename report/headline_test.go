@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"boxdyno/result"
+	"boxdyno/verdict"
+)
+
+// asked is the document of a role with one criterion, and a point that has v.
+func asked(c result.Criterion, r result.Record) Document {
+	run := result.Run{Role: "firewall", Criteria: []result.Criterion{c}}
+	return Summarize(run, []result.Record{r})
+}
+
+func routePoint(v ...result.Value) result.Record {
+	return result.Record{ID: "p", Procedure: "forward", Status: result.Passed, Values: v, Config: []result.Pair{{Key: "service", Value: "route"}, {Key: "direction", Value: "both"}, {Key: "frame_size", Value: "imix"}}}
+}
+
+func TestHeadline(t *testing.T) {
+	l1 := func(lo float64, hi *float64, b result.Bound) result.Value {
+		return result.Value{Metric: "throughput_l1_bps", Unit: "bit/s", Value: lo, Lo: &lo, Hi: hi, Bound: b}
+	}
+	gig := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: ptr(1e9)}
+	invalid := routePoint()
+	invalid.Status, invalid.Reason = result.Invalid, "the self-test is invalid: of 100 frames sent from one tester port to the other none arrived, and this goes on and on"
+	for _, x := range []struct {
+		name string
+		r    result.Record
+		word string
+		want string
+	}{
+		{"passes", routePoint(l1(1.153e9, ptr(1.2e9), "")), "passed", "Passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{"the tester ends first", routePoint(l1(1.153e9, nil, ">=")), "passed", "Passes: carries at least 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{"passes by far", routePoint(l1(41.3e9, ptr(42e9), "")), "passed", "Passes: carries 41.3 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{"fails", routePoint(l1(310e6, ptr(320e6), "")), "failed", "Carries 310 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
+		{"fails by little", routePoint(l1(0.9996e9, ptr(0.9999e9), "")), "failed", "Carries 999.6 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
+		{"fails by far", routePoint(l1(41e3, ptr(42e3), "")), "failed", "Carries 41.0 kbit/s of the 1.00 Gbit/s asked without loss (route, both, IMIX)"},
+		{"carries nothing", routePoint(l1(0, ptr(1e6), "")), "failed", "Fails: no load carried without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{"straddles", routePoint(l1(0.93e9, ptr(1.1e9), "")), "too close to call", "Too close to call: 930 to 1,100 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
+		{"no upper limit", routePoint(l1(626e6, nil, "")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked; its limit was not found"},
+		{"the tester's end", routePoint(l1(626e6, nil, ">=")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked, all that the tester offers"},
+		{"nothing confirmed", routePoint(l1(0, ptr(2e9), "")), "not decided", "Not decided: no load confirmed without loss, 1.00 Gbit/s asked"},
+		{"invalid", invalid, "not decided", "Not decided: the self-test is invalid: of 100 frames sent from one tester port to the..."},
+		{"no such point", result.Record{ID: "x", Parent: "y"}, "not decided", "Not decided: the run has no such point"},
+	} {
+		d := asked(gig, x.r)
+		if d.Sentence != x.want || verdictWord(d) != x.word {
+			t.Errorf("%s: %s %q, want %s %q", x.name, verdictWord(d), d.Sentence, x.word, x.want)
+		}
+	}
+}
+
+// Whatever is asked and found, the first line is short and never a bare "invalid".
+func TestHeadlineIsShort(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := result.Value{Metric: rapid.SampledFrom([]string{"throughput_l1_bps", "goodput_bps", uncounted, "rules_loaded", "detected_ratio", result.HottestMetric, "something"}).Draw(t, "metric"),
+			Unit: "1", Value: rapid.Float64Range(0, 1e12).Draw(t, "value")}
+		if strings.HasSuffix(v.Metric, "bps") {
+			v.Unit = "bit/s"
+		}
+		if rapid.Bool().Draw(t, "interval") {
+			v.Lo = ptr(v.Value)
+			if rapid.Bool().Draw(t, "ends") {
+				v.Hi = ptr(v.Value * rapid.Float64Range(1, 4).Draw(t, "width"))
+			}
+		}
+		c := result.Criterion{Text: rapid.StringN(1, 200, -1).Draw(t, "text"), Metric: v.Metric, Min: ptr(rapid.Float64Range(1, 1e12).Draw(t, "min"))}
+		r := routePoint(v)
+		r.Status = rapid.SampledFrom([]result.Status{result.Passed, result.Failed, result.Invalid, result.Skipped, result.Aborted}).Draw(t, "status")
+		r.Reason = rapid.StringN(0, 200, -1).Draw(t, "reason")
+		d := asked(c, r)
+		if n := utf8.RuneCountInString(d.Sentence); n == 0 || n > headlineMost {
+			t.Fatalf("%d characters: %q", n, d.Sentence)
+		}
+		if w := verdictWord(d); w == "invalid" || w == "skipped" {
+			t.Fatalf("the first word is %s", w)
+		}
+		if len(d.Findings) != 1 || d.Findings[0].Close != (verdictWord(d) == "too close to call") {
+			t.Fatalf("%+v", d.Findings)
+		}
+	})
+}
+
+// The headlines of the golden bundles.
+func TestHeadlineOfRoles(t *testing.T) {
+	run, recs := firewall()
+	if d := Summarize(run, recs); d.Sentence != "Carries 611 of the 1,000 Mbit/s asked without loss (route, both, IMIX)" {
+		t.Errorf("%s: %q", d.Verdict, d.Sentence)
+	}
+	finding := verdict.Finding{Criterion: result.Criterion{Text: "written through dm-crypt", Metric: "luks2_write_bps", Min: ptr(1e9)}, Status: result.Failed, Figure: &result.Value{Metric: "luks2_write_bps", Unit: "bit/s", Value: 4.1e8}}
+	d := Document{Role: "storage", Verdict: result.Failed, Findings: []verdict.Finding{finding}}
+	if s := sentence(d); s != "Carries 410 of the 1,000 Mbit/s asked" {
+		t.Errorf("%q", s)
+	}
+	finding.Criterion.Metric, finding.Figure.Metric = "goodput_bps", "goodput_bps"
+	d = Document{Role: "vpn", Verdict: result.Failed, Findings: []verdict.Finding{finding}, Rows: []Row{{Tunnel: &Tunnel{Tunnel: "wireguard"}}}}
+	d.Rows[0].ID, d.Findings[0].Point = "v", "v"
+	if s := sentence(d); s != "Carries 410 of the 1,000 Mbit/s asked, through wireguard" {
+		t.Errorf("%q", s)
+	}
+}
