@@ -371,6 +371,7 @@ func (m *afxdpMeter) Close() (err error) {
 // sumReports is the report of a port whose queues have seen reports.
 func sumReports(reports []MeterReport) MeterReport {
 	sum := reports[0]
+	marks := [][]Mark{sum.Marks}
 	for _, r := range reports[1:] {
 		sum.Foreign += r.Foreign
 		sum.ForeignOctets += r.ForeignOctets
@@ -379,7 +380,9 @@ func sumReports(reports []MeterReport) MeterReport {
 		for i := range r.Streams {
 			sum.Streams[i] = sumStreams(sum.Streams[i], r.Streams[i])
 		}
+		marks = append(marks, r.Marks)
 	}
+	sum.Marks = MergeMarks(marks...)
 	return sum
 }
 

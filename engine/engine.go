@@ -138,6 +138,7 @@ type MeterReport struct {
 	ForeignOctets uint64       // theirs, with FCS
 	Drops         uint64       // frames that the meter itself lost; 0 for xdp, which has no buffer to overflow
 	First, Last   unit.Instant // of any frame; without timing, xdp's Last (each stream's, too) may be up to 63 frames early
+	Marks         []Mark       // of all armed streams' frames, in the order of time, at most 10 ms apart while frames arrive; the latest 16,384 of a receive CPU
 	Stamps        string       // what took the times, and the floor of its clock: "software, XDP program (floor 50 ns)"...
 	Hash          string       // Digest.Sum of every frame since Arm, in order of arrival; "" unless Hasher was asked for it
 }

@@ -29,6 +29,8 @@ const (
 type MemConfig struct {
 	Capacity unit.FrameRate // frames that the DUT forwards, both directions together
 	Queue    int            // frames that may be in the DUT at once; 0: 256, with a capacity only
+	Wake     time.Duration  // at the beginning of each load the DUT forwards Asleep, not Capacity, for so long
+	Asleep   unit.FrameRate // below Capacity; with Wake only
 	Ceiling  unit.FrameRate // frames that a transmitter can send, all streams; 0: 1 M
 	Delay    time.Duration  // from the DUT to the meter
 
@@ -59,6 +61,8 @@ func (c MemConfig) Check() error {
 		return fmt.Errorf("policer %v with a burst of %d: want 0 to 1e9 of each", float64(c.Policer), c.PolicerBurst)
 	case c.Queue < 0 || c.ReorderDepth < 0 || c.ReorderDepth > 1<<16:
 		return fmt.Errorf("queue %d and reorder depth %d: want at least 0, and a depth of at most 65536", c.Queue, c.ReorderDepth)
+	case c.Wake < 0 || c.Wake > time.Minute || (c.Wake > 0) != (c.Asleep > 0) || c.Asleep > c.Capacity:
+		return fmt.Errorf("wake %v with asleep %v: want both or none, up to 1m and up to the capacity of %v frame/s", c.Wake, float64(c.Asleep), float64(c.Capacity))
 	case c.Delay < 0 || c.Delay > time.Minute:
 		return fmt.Errorf("delay %v: want 0 to 1m", c.Delay)
 	}
@@ -80,6 +84,7 @@ func (c MemConfig) Check() error {
 type Memory struct {
 	cfg     MemConfig
 	service uint64 // one frame's share of the DUT, 1/65536 ns
+	asleep  uint64 // that before it is awake
 
 	sending sync.Mutex // held for a Transmit
 	mu      sync.Mutex // guards what follows, for a batch at a time
@@ -152,7 +157,7 @@ func Mem(cfg MemConfig) (*Memory, error) {
 	if cfg.ReorderDepth == 0 {
 		cfg.ReorderDepth = 1
 	}
-	m := &Memory{cfg: cfg, chance: rand.New(rand.NewPCG(cfg.Seed, 0)), service: each(cfg.Capacity)}
+	m := &Memory{cfg: cfg, chance: rand.New(rand.NewPCG(cfg.Seed, 0)), service: each(cfg.Capacity), asleep: each(cfg.Asleep)}
 	for _, names := range [][2]string{{MemLAN, MemWAN}, {MemLoopA, MemLoopB}} {
 		a := &memEnd{name: names[0], ideal: names[0] == MemLoopA, dropped: map[result.Place]int64{}}
 		b := &memEnd{name: names[1], ideal: a.ideal, peer: a, dropped: map[result.Place]int64{}}

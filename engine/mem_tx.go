@@ -200,12 +200,16 @@ func (s *memSender) toDUT(e *memEnd, buf []byte, at uint64) {
 		return
 	}
 	if s.service != 0 {
+		service := s.service
+		if at>>16 < uint64(s.cfg.Wake) {
+			service = s.asleep
+		}
 		s.free = max(s.free, at)
-		if (s.free-at+s.service-1)/s.service >= uint64(s.cfg.Queue) {
+		if (s.free-at+service-1)/service >= uint64(s.cfg.Queue) {
 			e.full++
 			return
 		}
-		s.free += s.service
+		s.free += service
 		at = s.free
 	}
 	if s.drop != "" {

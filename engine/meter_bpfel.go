@@ -27,6 +27,15 @@ type meterMark struct {
 	Next      uint64
 }
 
+type meterProgress struct {
+	_     structs.HostLayout
+	Marks [2048]struct {
+		_      structs.HostLayout
+		At     uint64
+		Frames uint64
+	}
+}
+
 type meterRest struct {
 	_             structs.HostLayout
 	Frames        uint64
@@ -34,6 +43,7 @@ type meterRest struct {
 	ForeignOctets uint64
 	First         uint64
 	Last          uint64
+	Marks         uint64
 }
 
 type meterStream struct {
@@ -54,6 +64,8 @@ type meterStream struct {
 	Lowest     uint64
 	Late       uint64
 	Runs       uint64
+	Jiffy      uint64
+	Marked     uint64
 	Seen       [128]uint64
 	Past       [16]meterMark
 }
@@ -74,15 +86,16 @@ type meterTimes struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	meterMapOthers      = "others"
-	meterMapStreamTimes = "stream_times"
-	meterMapStreams     = "streams"
-	meterProgMeter      = "meter"
-	meterVarScriptNow   = "script_now"
-	meterVarScripted    = "scripted"
-	meterVarSink        = "sink"
-	meterVarSlots       = "slots"
-	meterVarTiming      = "timing"
+	meterMapOthers         = "others"
+	meterMapStreamProgress = "stream_progress"
+	meterMapStreamTimes    = "stream_times"
+	meterMapStreams        = "streams"
+	meterProgMeter         = "meter"
+	meterVarScriptNow      = "script_now"
+	meterVarScripted       = "scripted"
+	meterVarSink           = "sink"
+	meterVarSlots          = "slots"
+	meterVarTiming         = "timing"
 )
 
 // loadMeter returns the embedded CollectionSpec for meter.
@@ -134,9 +147,10 @@ type meterProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type meterMapSpecs struct {
-	Others      *ebpf.MapSpec `ebpf:"others"`
-	StreamTimes *ebpf.MapSpec `ebpf:"stream_times"`
-	Streams     *ebpf.MapSpec `ebpf:"streams"`
+	Others         *ebpf.MapSpec `ebpf:"others"`
+	StreamProgress *ebpf.MapSpec `ebpf:"stream_progress"`
+	StreamTimes    *ebpf.MapSpec `ebpf:"stream_times"`
+	Streams        *ebpf.MapSpec `ebpf:"streams"`
 }
 
 // meterVariableSpecs contains global variables before they are loaded into the kernel.
@@ -170,14 +184,16 @@ func (o *meterObjects) Close() error {
 //
 // It can be passed to loadMeterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type meterMaps struct {
-	Others      *ebpf.Map `ebpf:"others"`
-	StreamTimes *ebpf.Map `ebpf:"stream_times"`
-	Streams     *ebpf.Map `ebpf:"streams"`
+	Others         *ebpf.Map `ebpf:"others"`
+	StreamProgress *ebpf.Map `ebpf:"stream_progress"`
+	StreamTimes    *ebpf.Map `ebpf:"stream_times"`
+	Streams        *ebpf.Map `ebpf:"streams"`
 }
 
 func (m *meterMaps) Close() error {
 	return _MeterClose(
 		m.Others,
+		m.StreamProgress,
 		m.StreamTimes,
 		m.Streams,
 	)

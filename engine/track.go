@@ -29,8 +29,9 @@ type tracker struct {
 	next  uint64            // the sequence number expected, extended past 32 bit
 	seen  [seenWords]uint64 // bit n % 8192: n arrived, for n in [next-8192, next)
 
-	book   runBook
-	timing *timing // nil: none
+	book     runBook
+	progress progress
+	timing   *timing // nil: none
 }
 
 // A timing is the histograms of one stream.
@@ -89,6 +90,7 @@ func (t *tracker) whole(s frame.Signature, octets int, at unit.Instant) {
 		t.late++
 	}
 	t.order(s.Sequence, s.Time, at)
+	t.progress.note(t.frames, at)
 	t.last = at
 	t.frames++
 	t.octets += uint64(octets)
@@ -245,9 +247,12 @@ func (t *tally) count(octets int, at unit.Instant) {
 
 func (t *tally) report(drops uint64, stamps string) MeterReport {
 	r := MeterReport{Foreign: t.foreign, ForeignOctets: t.foreignOctets, Drops: drops, First: t.first, Last: t.last, Stamps: stamps}
+	var marks [][]Mark
 	for i := range t.trackers {
 		r.Streams = append(r.Streams, t.trackers[i].report(t.ids[i]))
+		marks = append(marks, t.trackers[i].progress.latest())
 	}
+	r.Marks = MergeMarks(marks...)
 	if t.hash != nil {
 		r.Hash = t.hash.Sum()
 	}

@@ -38,6 +38,7 @@ type xdpMeter struct {
 type meterProgram struct {
 	coll                   *ebpf.Collection
 	streams, times, others *ebpf.Map
+	progress               *ebpf.Map
 	timed                  bool
 }
 
@@ -60,6 +61,7 @@ func loadMeterFor(timing, scripted bool) (*meterProgram, error) {
 	return &meterProgram{
 		coll: coll, timed: timing,
 		streams: coll.Maps[meterMapStreams], times: coll.Maps[meterMapStreamTimes], others: coll.Maps[meterMapOthers],
+		progress: coll.Maps[meterMapStreamProgress],
 	}, nil
 }
 
@@ -205,6 +207,10 @@ func (m *xdpMeter) Read(context.Context) (MeterReport, error) {
 			span(&rep.First, &rep.Last, r.First, r.Last)
 		}
 	}
+	var err error
+	if rep.Marks, err = p.marks(rest); err != nil {
+		return rep, fmt.Errorf("read the meter's marks: %w", err)
+	}
 	var perCPU []meterStream
 	for i, id := range m.streams {
 		if err := p.streams.Lookup(uint32(i), &perCPU); err != nil {
@@ -226,6 +232,33 @@ func (m *xdpMeter) Read(context.Context) (MeterReport, error) {
 		rep.Streams = append(rep.Streams, r)
 	}
 	return rep, m.gone()
+}
+
+// marks returns what the CPUs noted; rest is theirs.
+func (p *meterProgram) marks(rest []meterRest) ([]Mark, error) {
+	var most uint64
+	for _, r := range rest {
+		most = max(most, r.Marks)
+	}
+	const page = uint64(len(meterProgress{}.Marks))
+	pages := make([][]meterProgress, min((most+page-1)/page, keptMarks/page))
+	for i := range pages {
+		if err := p.progress.Lookup(uint32(i), &pages[i]); err != nil {
+			return nil, err
+		}
+	}
+	var lists [][]Mark
+	for cpu, r := range rest {
+		var streams [MaxStreams][]Mark
+		for n := r.Marks - min(r.Marks, keptMarks); n < r.Marks; n++ {
+			m := &pages[n/page%uint64(len(pages))][cpu].Marks[n%page]
+			if i := m.Frames >> 56; i < MaxStreams && m.At != 0 {
+				streams[i] = append(streams[i], Mark{unit.Instant(m.At), m.Frames & (1<<56 - 1)})
+			}
+		}
+		lists = append(lists, streams[:]...)
+	}
+	return MergeMarks(lists...), nil
 }
 
 // gone says that the port has vanished: its program then hangs on none.

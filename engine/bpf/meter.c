@@ -23,6 +23,11 @@
 #define FAR_AHEAD (1ll << 30)
 #define LOW_NUMBER (1 << 20)
 
+/* As markEvery and keptMarks in engine/progress.go. */
+#define MARK_EVERY 3000000 /* ns */
+#define MARKS 2048 /* of a page: a per-CPU value has at most 32 KiB */
+#define MARK_PAGES 8
+
 #define ICMP 1
 #define TCP 6
 #define UDP 17
@@ -63,6 +68,8 @@ struct stream {
 	u64 lowest;
 	u64 late; /* frames that left behind their schedule */
 	u64 runs; /* that ended */
+	u64 jiffy; /* of the last frame */
+	u64 marked; /* ns, the last mark */
 	u64 seen[WINDOW_WORDS];
 	struct mark past[MAX_RUNS]; /* the last one is never used: an index is masked */
 };
@@ -86,7 +93,23 @@ struct rest {
 	u64 foreign_octets;
 	u64 first; /* ns */
 	u64 last;
+	u64 marks; /* that were made */
 };
+
+/* Where the streams of a CPU stood; the oldest marks are written over. */
+struct progress {
+	struct {
+		u64 at; /* ns */
+		u64 frames; /* that came before; the stream's key in the uppermost octet */
+	} marks[MARKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MARK_PAGES);
+	__type(key, u32);
+	__type(value, struct progress);
+} stream_progress SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -116,6 +139,38 @@ u64 script_now;
 static __always_inline u64 now_ns(void)
 {
 	return scripted ? script_now : bpf_ktime_get_ns();
+}
+
+/* Reading it costs a frame next to nothing: the kernel's tick writes it. */
+static __always_inline u64 jiffy_now(void)
+{
+	return scripted ? script_now : bpf_jiffies64();
+}
+
+/* Notes how many frames of stream i came before this one. */
+static __noinline int note(struct stream *s, u32 i)
+{
+	u64 now = now_ns();
+	u32 zero = 0, page;
+	struct progress *p;
+	struct rest *r;
+
+	if (!s)
+		return 0;
+	if (s->frames && (s64)(now - s->marked) < MARK_EVERY)
+		return 0;
+	s->marked = now;
+	r = bpf_map_lookup_elem(&others, &zero);
+	if (!r)
+		return 0;
+	page = r->marks / MARKS % MARK_PAGES;
+	p = bpf_map_lookup_elem(&stream_progress, &page);
+	if (!p)
+		return 0;
+	p->marks[r->marks % MARKS].at = now;
+	p->marks[r->marks % MARKS].frames = s->frames | (u64)i << 56;
+	r->marks++;
+	return 0;
 }
 
 /* Clears the bits of [from, to). */
@@ -291,7 +346,7 @@ static __always_inline int count(void *sig, u32 len, bool fits)
 	u32 seq = bpf_ntohl(LOAD32(sig + 6));
 	u32 i = slots[stream_number(sig)];
 	struct stream *s;
-	u64 sent;
+	u64 sent, jiffy;
 
 	if (!i)
 		return other(len, false);
@@ -309,6 +364,11 @@ static __always_inline int count(void *sig, u32 len, bool fits)
 		s->late++;
 	}
 	order(s, seq, sent);
+	jiffy = jiffy_now();
+	if (!s->frames || jiffy != s->jiffy) {
+		s->jiffy = jiffy;
+		note(s, i);
+	}
 	if (timing || !(s->frames & BATCH_MASK)) {
 		u64 now = now_ns();
 
