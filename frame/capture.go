@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"boxdyno/internal/files"
 )
 
 // A Capture is a source that replays a capture file: pcap or pcapng, as it is or
@@ -111,7 +113,7 @@ func OpenCapture(path string, o CaptureOptions) (*Capture, error) {
 	if path == "-" {
 		return OpenCaptureReader(os.Stdin, "standard input", o)
 	}
-	f, err := os.Open(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open capture: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
 )
 
@@ -41,7 +42,7 @@ type rate struct {
 }
 
 func readRates(path string) (*rates, error) {
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, yaml.MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("open templates: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/files"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
@@ -152,9 +153,11 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 		}
 	}
 	if p.file != "" {
-		if _, err := os.Stat(p.file); err != nil {
+		f, err := files.Open(p.file)
+		if err != nil {
 			return err
 		}
+		f.Close()
 	}
 	if p.traffic != appMix {
 		if err := p.checkCapture(); err != nil {
@@ -178,7 +181,7 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 
 // checkCapture looks at the beginning of the capture, and whether a pass lasts too long.
 func (p *IDS) checkCapture() error {
-	f, err := os.Open(p.traffic) // never "-": each trial reads it anew
+	f, err := files.Open(p.traffic) // never "-": each trial reads it anew
 	if err != nil {
 		return err
 	}
@@ -186,9 +189,6 @@ func (p *IDS) checkCapture() error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file that can be read again and again", p.traffic)
 	}
 	c, err := frame.OpenCaptureReader(io.MultiReader(f), p.traffic, frame.CaptureOptions{Longest: longestFrame, LongFrames: frame.Cut}) // as a stream: not read through
 	if err != nil {

@@ -282,7 +282,7 @@ func TestIDSRefuses(t *testing.T) {
 		{map[string]string{"flood": "syn", "traffic": "/etc/hostname"}, "only traffic appmix"},
 		{map[string]string{"top": "line:1Gbps"}, "bit/s of layer 2"},
 		{map[string]string{"traffic": "/etc/hostname"}, "traffic: /etc/hostname"},
-		{map[string]string{"traffic": "/dev/zero"}, "no file that can be read again"},
+		{map[string]string{"traffic": "/dev/zero"}, "it is not a regular file"},
 		{map[string]string{"traffic": longCapture(t)}, "a pass takes 28m"},
 		{map[string]string{"traffic": longCapture(t), "idle": "1Gbps", "rate": "10Mbps"}, "at 10.0 Mbit/s"},
 	} {

@@ -11,12 +11,20 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"boxdyno/internal/files"
 )
 
 // The files of a bundle.
 const (
 	RunFile    = "run.json"
 	TrialsFile = "trials.jsonl"
+)
+
+// What is read of a bundle at most, in octets: more than the longest plan makes.
+const (
+	longestRun    = 256 << 20
+	longestTrials = 1 << 30
 )
 
 // A Bundle is a run on disk. trials.jsonl is append-only and fsynced line by
@@ -194,7 +202,7 @@ func (b *Bundle) Close() error {
 func Open(dir string) (Run, []Record, error) {
 	var run Run
 	name := filepath.Join(dir, RunFile)
-	data, err := os.ReadFile(name)
+	data, err := files.Read(name, longestRun)
 	if errors.Is(err, fs.ErrNotExist) {
 		return run, nil, fmt.Errorf("%s holds no run: there is no %s", dir, RunFile)
 	}
@@ -212,7 +220,7 @@ func Open(dir string) (Run, []Record, error) {
 }
 
 func readTrials(name string) ([]Record, error) {
-	data, err := os.ReadFile(name)
+	data, err := files.Read(name, longestTrials)
 	if err != nil {
 		return nil, fmt.Errorf("read the trials: %w", err)
 	}

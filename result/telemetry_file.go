@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"boxdyno/internal/files"
 )
 
 // TelemetryFile is the bundle's telemetry: gzip members of about a second each, of
@@ -128,7 +130,7 @@ type TelemetryReader struct {
 // fs.ErrNotExist.
 func OpenTelemetry(dir string) (*TelemetryReader, error) {
 	name := filepath.Join(dir, TelemetryFile)
-	f, err := os.Open(name)
+	f, err := files.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("read the run's telemetry: %w", err)
 	}

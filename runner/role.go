@@ -5,13 +5,12 @@ package runner
 import (
 	"embed"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -74,9 +73,9 @@ func Roles() ([]Role, error) {
 // or a slash; else a *PlanError that says which there are.
 func FindRole(name string) (Role, error) {
 	if strings.ContainsAny(name, "./") {
-		data, err := readRole(name)
+		data, err := files.Read(name, yaml.MaxSize)
 		if err != nil {
-			return Role{}, &PlanError{Err: err}
+			return Role{}, &PlanError{Err: fmt.Errorf("read the role: %w", err)}
 		}
 		r, err := ParseRole(name, data)
 		if err != nil {
@@ -103,16 +102,6 @@ func FindRole(name string) (Role, error) {
 		}
 	}
 	return Role{}, planErrorf("", "unknown role %q: there are %s; a role's file has a dot or a slash in its name", name, strings.Join(names, ", "))
-}
-
-// readRole reads a role's file without swallowing a device or a huge one.
-func readRole(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("read the role: %w", err)
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, yaml.MaxSize+1))
 }
 
 // ParseRole reads a role; file stands in its errors.

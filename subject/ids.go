@@ -9,13 +9,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/files"
 )
 
 // How an IDS divides its work among threads (IDS.RunMode), in Suricata's words.
@@ -208,7 +208,7 @@ func readableRules(name string) error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Open(name)
+	f, err := files.Open(name)
 	if err != nil {
 		return fmt.Errorf("read the rules: %w", err)
 	}

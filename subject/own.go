@@ -7,17 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"boxdyno/host"
+	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
 )
 
@@ -110,7 +107,7 @@ func (c *Capture) resolve() (*tool, error) {
 	if c.File == "" {
 		return nil, errors.New("subject own: give file=NAME.yaml, which says what to run (docs/subjects.md)")
 	}
-	data, err := readDescription(c.File)
+	data, err := files.Read(c.File, yaml.MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read the subject: %w", err)
 	}
@@ -120,20 +117,6 @@ func (c *Capture) resolve() (*tool, error) {
 	}
 	c.described = o.tool()
 	return c.described, nil
-}
-
-// readDescription reads a file that may be none, such as a pipe that nobody writes to.
-func readDescription(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, yaml.MaxSize+1))
-	if err == nil && len(data) > yaml.MaxSize {
-		err = fmt.Errorf("%s has more than %d octets", name, yaml.MaxSize)
-	}
-	return data, err
 }
 
 // parseOwn reads a description; errors name the file's line.

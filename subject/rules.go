@@ -12,11 +12,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"boxdyno/internal/files"
 )
 
 // A RuleSet says what is in a file of rules that was written for a run.
@@ -99,7 +100,7 @@ func SampleRules(w io.Writer, file string, n int, seed uint64) (RuleSet, error) 
 }
 
 func readRules(file string) ([]byte, error) {
-	f, err := os.Open(file)
+	f, err := files.Open(file)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"boxdyno/internal/files"
 )
 
 // A disk is where journals lie. Tests have one that crashes at every step.
@@ -27,6 +29,9 @@ type file interface {
 	Sync() error
 	Close() error
 }
+
+// longest is more than a journal of all knobs of a machine has, in octets.
+const longest = 64 << 20
 
 // suffix is that of journals' names.
 const suffix = ".journal"
@@ -48,7 +53,7 @@ func (real) List(dir string) (names []string, err error) {
 	return names, err
 }
 
-func (real) Read(name string) ([]byte, error) { return os.ReadFile(name) }
+func (real) Read(name string) ([]byte, error) { return files.Read(name, longest) }
 
 func (d real) Create(name string) (file, error) {
 	dir := filepath.Dir(name)

@@ -5,10 +5,10 @@ package tune
 import (
 	"embed"
 	"fmt"
-	"os"
 	"strings"
 
 	"boxdyno/host"
+	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
 )
 
@@ -55,11 +55,7 @@ func Recipes() (all []Recipe, err error) {
 // a slash in it is a file's.
 func FindRecipe(name string) (Recipe, error) {
 	if strings.ContainsAny(name, "./") {
-		info, err := os.Stat(name)
-		if err == nil && info.Size() > yaml.MaxSize {
-			return Recipe{}, fmt.Errorf("read the recipe: %s has more than %d octets", name, yaml.MaxSize)
-		}
-		data, err := os.ReadFile(name)
+		data, err := files.Read(name, yaml.MaxSize)
 		if err != nil {
 			return Recipe{}, fmt.Errorf("read the recipe: %w", err)
 		}

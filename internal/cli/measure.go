@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"boxdyno/examples"
+	"boxdyno/internal/files"
+	"boxdyno/internal/yaml"
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -244,7 +246,7 @@ func (a *app) plan(arg string) (runner.Plan, string, error) {
 		}
 		return runner.Plan{}, "", &runner.PlanError{Err: fmt.Errorf("there is no procedure and no plan %q: the procedures are %s; a plan's file has a dot or a slash in its name", arg, strings.Join(names, ", "))}
 	}
-	data, err := readLimited(arg)
+	data, err := files.Read(arg, yaml.MaxSize)
 	if err != nil {
 		return runner.Plan{}, "", &runner.PlanError{Err: fmt.Errorf("read the plan: %w", err)}
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"boxdyno/internal/yaml"
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -218,16 +217,6 @@ func writeFile(name string, o *owner, data []byte) error {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return o.give(name)
-}
-
-// readLimited reads a plan's file without swallowing a device or a huge one.
-func readLimited(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, yaml.MaxSize+1))
 }
 
 func (a *app) schema() *cobra.Command {
