@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/files"
 )
@@ -27,101 +29,114 @@ const (
 	longestTrials = 1 << 30
 )
 
-// A Bundle is a run on disk. trials.jsonl is append-only and fsynced line by
-// line, so that SIGKILL loses at most the line that was being written. Not safe
-// for concurrent use, but that Sample may be called beside the rest up to Close.
+// A Bundle is a run on disk, which nobody else writes to while it is open. trials.jsonl
+// is append-only and fsynced line by line, so that SIGKILL loses at most the line that
+// was being written. Not safe for concurrent use, but that Sample may be called beside
+// the rest up to Close.
 type Bundle struct {
 	Dir       string
-	trials    *os.File
+	folder    *files.Folder
+	trials    *os.File      // locked (flock) for as long as the bundle is open
 	telemetry *telemetryLog // nil: nothing was sampled yet
 }
 
+// ErrInUse is the error for a bundle that another process, or another Bundle of this
+// one, writes to.
+var ErrInUse = errors.New("another boxdyno is writing to it")
+
 // Create makes dir (parents too) with run.json and an empty trials.jsonl, all of
 // it synced. It refuses a directory that already holds a run, or trials of one.
-func Create(dir string, r Run) (*Bundle, error) {
-	if _, err := os.Stat(filepath.Join(dir, RunFile)); err == nil {
-		return nil, fmt.Errorf("%s already holds a run: give another --out, or --resume %s", dir, dir)
+func Create(dir string, r Run) (*Bundle, error) { return CreateFor(nil, dir, r) }
+
+// CreateFor is Create for an owner of all that is made.
+func CreateFor(o *files.Owner, dir string, r Run) (*Bundle, error) {
+	if _, err := os.Lstat(filepath.Join(dir, RunFile)); err == nil {
+		return nil, holdsRun(dir)
 	}
-	trials := filepath.Join(dir, TrialsFile)
-	if info, err := os.Stat(trials); err == nil && info.Size() != 0 {
-		return nil, fmt.Errorf("%s holds trials of a run that lacks its %s: give another --out, or move them away", trials, RunFile)
-	}
-	if err := makeDir(filepath.Clean(dir)); err != nil {
+	folder, err := files.MakeFolder(dir, o)
+	if err != nil {
 		return nil, fmt.Errorf("make the run's folder: %w", err)
 	}
-	b, err := open(dir)
+	b, err := open(dir, folder, true)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.WriteRun(r); err != nil {
-		b.trials.Close()
-		return nil, err
+	info, err := b.trials.Stat()
+	switch trials := filepath.Join(dir, TrialsFile); {
+	case err != nil:
+		err = fmt.Errorf("open the run's trials: %w", err)
+	case folder.Has(RunFile): // another has made it before the lock was taken
+		err = holdsRun(dir)
+	case info.Size() != 0:
+		err = fmt.Errorf("%s holds trials of a run that lacks its %s: give another --out, or move them away", trials, RunFile)
+	default:
+		err = b.WriteRun(r)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-// makeDir is os.MkdirAll that outlives a power cut.
-func makeDir(dir string) error {
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := makeDir(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDir(parent)
+func holdsRun(dir string) error {
+	return fmt.Errorf("%s already holds a run: give another --out, or --resume %s", dir, dir)
 }
-
-// syncDir makes the names in dir outlive a power cut.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	// Some file systems know no such thing, and answer EINVAL.
-	if err := sync(d); err != nil && !errors.Is(err, syscall.EINVAL) {
-		return err
-	}
-	return nil
-}
-
-// sync is a variable because only a test that listens sees it.
-var sync = (*os.File).Sync
 
 // Resume opens the bundle in dir for appending. A last line that SIGKILL cut
-// short is removed.
-func Resume(dir string) (*Bundle, Run, []Record, error) {
+// short is removed. A run that still goes on is ErrInUse.
+func Resume(dir string) (*Bundle, Run, []Record, error) { return ResumeFor(nil, dir) }
+
+// ResumeFor is Resume for an owner of what is made.
+func ResumeFor(o *files.Owner, dir string) (*Bundle, Run, []Record, error) {
+	run, err := openRun(dir)
+	if err != nil {
+		return nil, run, nil, err
+	}
+	folder, err := files.OpenFolder(dir, o)
+	if err != nil {
+		return nil, run, nil, fmt.Errorf("open the run's folder: %w", err)
+	}
+	b, err := open(dir, folder, false)
+	if err != nil {
+		return nil, run, nil, err
+	}
+	// Only now nobody changes it any more.
 	run, recs, err := Open(dir)
-	if err != nil {
-		return nil, run, nil, err
-	}
-	b, err := open(dir)
-	if err != nil {
-		return nil, run, nil, err
-	}
-	data, err := os.ReadFile(filepath.Join(dir, TrialsFile))
 	if err == nil {
-		err = b.trials.Truncate(int64(bytes.LastIndexByte(data, '\n') + 1))
+		err = b.cut()
 	}
 	if err != nil {
-		b.trials.Close()
-		return nil, run, nil, fmt.Errorf("resume %s: %w", dir, err)
+		return nil, run, nil, errors.Join(err, b.Close())
 	}
 	return b, run, recs, nil
 }
 
-func open(dir string) (*Bundle, error) {
-	f, err := os.OpenFile(filepath.Join(dir, TrialsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open the run's trials: %w", err)
+// cut removes a last line without its end.
+func (b *Bundle) cut() error {
+	data, err := io.ReadAll(io.NewSectionReader(b.trials, 0, longestTrials))
+	if err == nil {
+		err = b.trials.Truncate(int64(bytes.LastIndexByte(data, '\n') + 1))
 	}
-	return &Bundle{Dir: dir, trials: f}, nil
+	if err != nil {
+		return fmt.Errorf("resume %s: %w", b.Dir, err)
+	}
+	return nil
+}
+
+// open takes the lock of the bundle in folder, which it closes where it fails.
+func open(dir string, folder *files.Folder, mk bool) (*Bundle, error) {
+	f, err := folder.Append(TrialsFile, mk)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the run's trials: %w", err), folder.Close())
+	}
+	b := &Bundle{Dir: dir, folder: folder, trials: f}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if err == unix.EWOULDBLOCK {
+			err = ErrInUse
+		}
+		return nil, errors.Join(fmt.Errorf("lock the run in %s: %w", dir, err), b.Close())
+	}
+	return b, nil
 }
 
 // WriteRun replaces run.json as a whole.
@@ -130,29 +145,11 @@ func (b *Bundle) WriteRun(r Run) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", RunFile, err)
 	}
-	name := filepath.Join(b.Dir, RunFile)
-	if err := writeSynced(name+".tmp", append(data, '\n')); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if err := os.Rename(name+".tmp", name); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if err := syncDir(b.Dir); err != nil { // trials.jsonl's name too
-		return fmt.Errorf("sync %s: %w", b.Dir, err)
+	// The folder is synced, too: trials.jsonl's name is on the disk then.
+	if err := b.folder.Replace(RunFile, func(f *os.File) error { _, err := f.Write(append(data, '\n')); return err }); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(b.Dir, RunFile), err)
 	}
 	return nil
-}
-
-func writeSynced(name string, data []byte) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return sync(f)
 }
 
 // Append writes one record and syncs it to the disk.
@@ -168,7 +165,7 @@ func (b *Bundle) Append(r Record) error {
 		}
 		return fmt.Errorf("append to %s: %w", b.trials.Name(), err)
 	}
-	if err := sync(b.trials); err != nil {
+	if err := files.Sync(b.trials); err != nil {
 		return fmt.Errorf("sync %s: %w", b.trials.Name(), err)
 	}
 	return nil
@@ -178,7 +175,7 @@ func (b *Bundle) Append(r Record) error {
 // part of TelemetryFile: whole or not at all.
 func (b *Bundle) Sample(lines []byte) error {
 	if b.telemetry == nil {
-		l, err := openTelemetryLog(filepath.Join(b.Dir, TelemetryFile))
+		l, err := openTelemetryLog(b.folder)
 		if err != nil {
 			return err
 		}
@@ -189,7 +186,7 @@ func (b *Bundle) Sample(lines []byte) error {
 
 // Close closes the files; the run can still be resumed.
 func (b *Bundle) Close() error {
-	err := b.trials.Close()
+	err := errors.Join(b.trials.Close(), b.folder.Close())
 	if b.telemetry != nil {
 		err = errors.Join(err, b.telemetry.file.Close())
 	}
@@ -200,23 +197,30 @@ func (b *Bundle) Close() error {
 // the IDs first appeared. A last line without its end is ignored; any other
 // line that cannot be read is an error with its number.
 func Open(dir string) (Run, []Record, error) {
-	var run Run
-	name := filepath.Join(dir, RunFile)
-	data, err := files.Read(name, longestRun)
-	if errors.Is(err, fs.ErrNotExist) {
-		return run, nil, fmt.Errorf("%s holds no run: there is no %s", dir, RunFile)
-	}
+	run, err := openRun(dir)
 	if err != nil {
-		return run, nil, fmt.Errorf("read the run: %w", err)
-	}
-	if err := json.Unmarshal(data, &run); err != nil {
-		return run, nil, fmt.Errorf("%s is not a run: %w", name, err)
-	}
-	if run.Schema != Schema {
-		return run, nil, fmt.Errorf("%s has schema %d, and this boxdyno reads %d", name, run.Schema, Schema)
+		return run, nil, err
 	}
 	recs, err := readTrials(filepath.Join(dir, TrialsFile))
 	return run, recs, err
+}
+
+func openRun(dir string) (run Run, err error) {
+	name := filepath.Join(dir, RunFile)
+	data, err := files.Read(name, longestRun)
+	if errors.Is(err, fs.ErrNotExist) {
+		return run, fmt.Errorf("%s holds no run: there is no %s", dir, RunFile)
+	}
+	if err != nil {
+		return run, fmt.Errorf("read the run: %w", err)
+	}
+	if err := json.Unmarshal(data, &run); err != nil {
+		return run, fmt.Errorf("%s is not a run: %w", name, err)
+	}
+	if run.Schema != Schema {
+		return run, fmt.Errorf("%s has schema %d, and this boxdyno reads %d", name, run.Schema, Schema)
+	}
+	return run, nil
 }
 
 func readTrials(name string) ([]Record, error) {

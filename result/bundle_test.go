@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +19,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"boxdyno/internal/files"
 )
 
 // fillDir makes the test binary a process that fills the bundle in this
@@ -159,32 +162,35 @@ func TestCreateRefuses(t *testing.T) {
 	refused(t, "a file", err, file)
 }
 
+var temporary = regexp.MustCompile(`\.run\.json\.\w+$`)
+
 // What Create and WriteRun have named is on the disk, names too, before they
 // return.
 func TestNamesAreSynced(t *testing.T) {
 	var synced []string
-	real := sync
-	t.Cleanup(func() { sync = real })
+	real := files.Sync
+	t.Cleanup(func() { files.Sync = real })
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b")
-	sync = func(f *os.File) error {
+	files.Sync = func(f *os.File) error {
 		_, err := os.Stat(filepath.Join(dir, RunFile))
 		rel, _ := filepath.Rel(root, f.Name())
+		rel = temporary.ReplaceAllString(rel, ".run.json.*")
 		synced = append(synced, fmt.Sprintf("%s %v", rel, err == nil))
 		return real(f)
 	}
 	b := create(t, dir)
-	if want := []string{". false", "a false", "a/b/run.json.tmp false", "a/b true"}; !slices.Equal(synced, want) {
+	if want := []string{". false", "a false", "a/b/.run.json.* false", "a/b true"}; !slices.Equal(synced, want) {
 		t.Errorf("synced (whether run.json was there): %q, want %q", synced, want)
 	}
 	synced = nil
 	if err := errors.Join(b.WriteRun(header()), b.Append(record("a", Running))); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"a/b/run.json.tmp true", "a/b true", "a/b/trials.jsonl true"}; !slices.Equal(synced, want) {
+	if want := []string{"a/b/.run.json.* true", "a/b true", "a/b/trials.jsonl true"}; !slices.Equal(synced, want) {
 		t.Errorf("synced %q, want %q", synced, want)
 	}
-	sync = func(*os.File) error { return syscall.EIO }
+	files.Sync = func(*os.File) error { return syscall.EIO }
 	refused(t, "a disk that fails", b.Append(record("a", Passed)), TrialsFile)
 	refused(t, "a disk that fails", b.WriteRun(header()), RunFile)
 }
@@ -306,9 +312,9 @@ func TestCutAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		real := sync
-		sync = func(*os.File) error { return nil } // no power cut here, and hundreds of files
-		defer func() { sync = real }()
+		real := files.Sync
+		files.Sync = func(*os.File) error { return nil } // no power cut here, and hundreds of files
+		defer func() { files.Sync = real }()
 		b, err := Create(dir, header())
 		if err != nil {
 			t.Fatal(err)
@@ -352,6 +358,12 @@ func TestCutAnywhere(t *testing.T) {
 		}
 		if _, got, err := Open(dir); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("cut at %d of %d: %+v, want %+v: %v", cut, size, got, want, err)
+		}
+		if _, _, _, err := Resume(dir); !errors.Is(err, ErrInUse) {
+			t.Fatalf("resumed while it goes on: %v", err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
 		}
 		again, _, got, err := Resume(dir)
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -32,10 +32,10 @@ type telemetryLog struct {
 	buf  bytes.Buffer
 }
 
-// openTelemetryLog opens name for appending, behind its last whole member: what
+// openTelemetryLog opens the folder's telemetry for appending, behind its last whole member: what
 // SIGKILL or a power cut left of one after it is removed.
-func openTelemetryLog(name string) (*telemetryLog, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+func openTelemetryLog(folder *files.Folder) (*telemetryLog, error) {
+	f, err := folder.Append(TelemetryFile, true)
 	if err != nil {
 		return nil, fmt.Errorf("open the run's telemetry: %w", err)
 	}
@@ -45,7 +45,7 @@ func openTelemetryLog(name string) (*telemetryLog, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("go on with %s: %w", name, err)
+		return nil, fmt.Errorf("go on with %s: %w", f.Name(), err)
 	}
 	l := &telemetryLog{file: f}
 	l.zip, _ = gzip.NewWriterLevel(&l.buf, gzip.BestSpeed) // the level exists

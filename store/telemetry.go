@@ -6,18 +6,17 @@ package store
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
 
+	"boxdyno/internal/files"
 	"boxdyno/result"
 )
 
@@ -41,24 +40,14 @@ const groupRows = 100_000
 // WriteParquet writes the telemetry of the bundle in dir to name, whole or not at
 // all, in row groups of groupRows, each sorted by series and time. cut says that the
 // telemetry lacks its end: the run was killed, or still goes on. A run without
-// telemetry answers fs.ErrNotExist.
-func WriteParquet(dir, name string) (cut bool, err error) {
+// telemetry answers fs.ErrNotExist. The file is o's.
+func WriteParquet(dir, name string, o *files.Owner) (cut bool, err error) {
 	in, err := result.OpenTelemetry(dir)
 	if err != nil {
 		return false, err
 	}
 	defer in.Close()
-	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return false, fmt.Errorf("make %s: %w", name, err)
-	}
-	defer os.Remove(temp.Name())
-	err = copySamples(temp, in)
-	err = cmp.Or(err, temp.Chmod(0o644))
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), name)
-	}
-	if err != nil {
+	if err := files.Replace(name, o, func(f *os.File) error { return copySamples(f, in) }); err != nil {
 		return in.Cut, fmt.Errorf("make %s: %w", name, err)
 	}
 	return in.Cut, nil

@@ -110,7 +110,7 @@ func TestParquetHolds(t *testing.T) {
 		}
 		dir := bundle(tt, parts...)
 		name := filepath.Join(dir, store.ParquetFile)
-		if cut, err := store.WriteParquet(dir, name); err != nil || cut {
+		if cut, err := store.WriteParquet(dir, name, nil); err != nil || cut {
 			r.Fatalf("cut %v, %v", cut, err)
 		}
 		got := read(tt, name)
@@ -140,7 +140,7 @@ func TestParquetGroups(t *testing.T) {
 	}
 	dir := bundle(t, part)
 	name := filepath.Join(dir, store.ParquetFile)
-	if _, err := store.WriteParquet(dir, name); err != nil {
+	if _, err := store.WriteParquet(dir, name, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(name)
@@ -178,7 +178,7 @@ func TestParquetOfBroken(t *testing.T) {
 	if err := os.WriteFile(log, data[:len(data)-9], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if cut, err := store.WriteParquet(dir, name); err != nil || !cut {
+	if cut, err := store.WriteParquet(dir, name, nil); err != nil || !cut {
 		t.Errorf("cut %v, %v", cut, err)
 	}
 	if rows := read(t, name); len(rows) == 0 || rows[0].Value != 7 {
@@ -187,17 +187,17 @@ func TestParquetOfBroken(t *testing.T) {
 	before, _ := os.ReadFile(name)
 
 	garbage := bundle(t, whole, []byte("garbage\n"))
-	_, err = store.WriteParquet(garbage, name)
+	_, err = store.WriteParquet(garbage, name, nil)
 	if err == nil || !strings.Contains(err.Error(), "line 3") {
 		t.Errorf("garbage: %v", err)
 	}
 	if after, _ := os.ReadFile(name); string(after) != string(before) {
 		t.Error("a file that could not be made took the place of the one before")
 	}
-	if _, err := store.WriteParquet(t.TempDir(), name); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := store.WriteParquet(t.TempDir(), name, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no telemetry: %v", err)
 	}
-	if _, err := store.WriteParquet(dir, filepath.Join(dir, "none", "x.parquet")); err == nil {
+	if _, err := store.WriteParquet(dir, filepath.Join(dir, "none", "x.parquet"), nil); err == nil {
 		t.Error("a folder that is not there took a file")
 	}
 }

@@ -13,60 +13,22 @@ import (
 	"strconv"
 	"time"
 
+	"boxdyno/internal/files"
 	"boxdyno/result"
 )
 
-// An owner is who shall own what is written: under sudo the user who called it,
-// so that they can read and delete it; else nil.
-type owner struct {
-	uid, gid int
-	home     string
-}
-
-func sudoer() *owner {
+// sudoer is who shall own what is written: under sudo the user who called it, so that
+// they can read and delete it; else nil.
+func sudoer() *files.Owner {
 	if os.Geteuid() != 0 {
 		return nil
 	}
 	uid, err1 := strconv.Atoi(os.Getenv("SUDO_UID"))
 	gid, err2 := strconv.Atoi(os.Getenv("SUDO_GID"))
-	if err1 != nil || err2 != nil || uid == 0 {
+	if err1 != nil || err2 != nil || uid <= 0 || gid < 0 {
 		return nil
 	}
-	o := &owner{uid: uid, gid: gid}
-	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-		o.home = u.HomeDir
-	}
-	return o
-}
-
-// give hands over a file or folder. Links are not followed.
-func (o *owner) give(name string) error {
-	if o == nil {
-		return nil
-	}
-	if err := os.Lchown(name, o.uid, o.gid); err != nil {
-		return fmt.Errorf("hand over to the user who called sudo: %w", err)
-	}
-	return nil
-}
-
-// mkdir makes a folder with its parents, and hands over those it made.
-func (o *owner) mkdir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	if parent := filepath.Dir(dir); parent != dir {
-		if err := o.mkdir(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil
-		}
-		return err
-	}
-	return o.give(dir)
+	return &files.Owner{UID: uid, GID: gid}
 }
 
 // runsDir is where runs are kept by default.
@@ -74,8 +36,10 @@ func runsDir() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
 		home, err := os.UserHomeDir()
-		if o := sudoer(); o != nil && o.home != "" {
-			home, err = o.home, nil
+		if o := sudoer(); o != nil {
+			if u, uerr := user.LookupId(strconv.Itoa(o.UID)); uerr == nil && u.HomeDir != "" {
+				home, err = u.HomeDir, nil
+			}
 		}
 		if err != nil {
 			return "", fmt.Errorf("find a place for the run: %w; give --out", err)
@@ -141,45 +105,22 @@ func holdsRun(dir string) bool {
 // A sink is a bundle that is made when the first thing is written to it, so that
 // a run that cannot begin leaves nothing behind.
 type sink struct {
-	dir     string
-	bundle  *result.Bundle // nil: not made yet
-	owner   *owner
-	sampled bool // there is telemetry
+	dir    string
+	bundle *result.Bundle // nil: not made yet
+	owner  *files.Owner
 }
 
-func (s *sink) WriteRun(r result.Run) error {
-	if s.bundle == nil {
-		if err := s.owner.mkdir(s.dir); err != nil {
-			return fmt.Errorf("make the run's folder: %w; give another one with --out", err)
-		}
-		b, err := result.Create(s.dir, r)
-		if err != nil {
-			return err
-		}
-		s.bundle = b
-		return s.handOver()
+func (s *sink) WriteRun(r result.Run) (err error) {
+	if s.bundle != nil {
+		return s.bundle.WriteRun(r)
 	}
-	if err := s.bundle.WriteRun(r); err != nil {
-		return err
-	}
-	return s.handOver()
-}
-
-// handOver gives away the files, which a rename has replaced.
-func (s *sink) handOver() error {
-	return errors.Join(s.owner.give(filepath.Join(s.dir, result.RunFile)), s.owner.give(filepath.Join(s.dir, result.TrialsFile)))
+	s.bundle, err = result.CreateFor(s.owner, s.dir, r)
+	return err
 }
 
 func (s *sink) Append(r result.Record) error { return s.bundle.Append(r) }
 
-// Sample hands over the file that the first call makes.
-func (s *sink) Sample(lines []byte) error {
-	if err := s.bundle.Sample(lines); err != nil || s.sampled {
-		return err
-	}
-	s.sampled = true
-	return s.owner.give(filepath.Join(s.dir, result.TelemetryFile))
-}
+func (s *sink) Sample(lines []byte) error { return s.bundle.Sample(lines) }
 
 func (s *sink) Close() error {
 	if s.bundle == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"boxdyno/examples"
+	"boxdyno/host"
 	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
 	"boxdyno/report"
@@ -340,7 +341,11 @@ func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 			return err
 		}
 	}
-	b, header, done, err := result.Resume(dir)
+	owner := sudoer()
+	b, header, done, err := result.ResumeFor(owner, dir)
+	if errors.Is(err, result.ErrInUse) {
+		return &host.Missing{What: "a run that has ended in " + dir, Hint: "another boxdyno is measuring it; wait until that has finished, or stop it"}
+	}
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
@@ -356,7 +361,7 @@ func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 	if header.Version != Version() {
 		header.Warnings = append(header.Warnings, fmt.Sprintf("begun with boxdyno %s and resumed with %s", header.Version, Version()))
 	}
-	s := &sink{dir: dir, bundle: b, owner: sudoer()}
+	s := &sink{dir: dir, bundle: b, owner: owner}
 	return a.measure(ctx, p, s, runner.Options{Header: header, Done: done, Resume: true}, f)
 }
 
@@ -381,10 +386,8 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 	}
 	if sampled(s.dir) { // of an earlier part, too
 		name := filepath.Join(s.dir, store.ParquetFile)
-		if _, perr := store.WriteParquet(s.dir, name); perr != nil {
+		if _, perr := store.WriteParquet(s.dir, name, s.owner); perr != nil {
 			a.note("! %v; the samples are in %s", perr, result.TelemetryFile)
-		} else if perr := s.owner.give(name); perr != nil {
-			a.note("! %v", perr)
 		}
 	}
 	d := report.Summarize(run, recs)
@@ -396,9 +399,11 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 		if page == "" {
 			page = filepath.Join(s.dir, "report.html")
 		} else if dir := filepath.Dir(page); within(s.dir, dir) {
-			if err := s.owner.mkdir(dir); err != nil {
+			folder, err := files.MakeFolder(dir, s.owner)
+			if err != nil {
 				return fmt.Errorf("make the report's folder: %w", err)
 			}
+			folder.Close()
 		}
 		if err := a.writeReport(page, s.dir, s.owner, run, report.Kept{Document: d, Records: recs}); err != nil {
 			return err

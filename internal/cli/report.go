@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"boxdyno/internal/files"
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -149,7 +150,7 @@ func (a *app) samples(names []string, out string) error {
 	if err != nil {
 		return &runner.PlanError{Err: err}
 	}
-	cut, err := store.WriteParquet(dir, out)
+	cut, err := store.WriteParquet(dir, out, sudoer())
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !sampled(dir):
 		return fmt.Errorf("%s has no telemetry: the run was made without, or ended before the first sample", dir)
@@ -158,7 +159,7 @@ func (a *app) samples(names []string, out string) error {
 	case cut:
 		a.note("! the telemetry lacks its end: the run was killed, or still goes on")
 	}
-	return sudoer().give(out)
+	return nil
 }
 
 // sampled says whether the run in dir has telemetry.
@@ -197,7 +198,7 @@ func (a *app) timeline(dir string, run result.Run, k *report.Kept) {
 }
 
 // writeReport writes the report of the run in dir in the format of the file's name.
-func (a *app) writeReport(name, dir string, o *owner, run result.Run, k report.Kept) error {
+func (a *app) writeReport(name, dir string, o *files.Owner, run result.Run, k report.Kept) error {
 	ext, err := formatOf(name)
 	if err != nil {
 		return err
@@ -212,11 +213,11 @@ func (a *app) writeReport(name, dir string, o *owner, run result.Run, k report.K
 	return writeFile(name, o, b.Bytes())
 }
 
-func writeFile(name string, o *owner, data []byte) error {
-	if err := os.WriteFile(name, data, 0o644); err != nil {
+func writeFile(name string, o *files.Owner, data []byte) error {
+	if err := files.Replace(name, o, func(f *os.File) error { _, err := f.Write(data); return err }); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	return o.give(name)
+	return nil
 }
 
 func (a *app) schema() *cobra.Command {

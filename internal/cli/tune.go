@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"boxdyno/host"
+	"boxdyno/internal/files"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/tune"
@@ -276,7 +277,7 @@ address in them.`,
 			for _, p := range f.ports {
 				ports = append(ports, tune.ExportPort{Name: p, MAC: tune.PermanentMAC(on.Host, p)})
 			}
-			files, notes, err := tune.Export(r, ports)
+			all, notes, err := tune.Export(r, ports)
 			for _, n := range notes {
 				a.note("%s", n)
 			}
@@ -284,9 +285,9 @@ address in them.`,
 			case err != nil:
 				return err
 			case f.json:
-				return encode(a.out, files)
+				return encode(a.out, all)
 			}
-			for _, file := range files {
+			for _, file := range all {
 				if out == "" {
 					if _, err := fmt.Fprintf(a.out, "==> %s\n%s\n", file.Path, file.Text); err != nil {
 						return err
@@ -294,10 +295,11 @@ address in them.`,
 					continue
 				}
 				name := filepath.Join(out, file.Path)
-				if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-					return fmt.Errorf("export: %w", err)
+				folder, err := files.MakeFolder(filepath.Dir(name), sudoer())
+				if err == nil {
+					err = errors.Join(folder.Replace(filepath.Base(name), func(f *os.File) error { _, err := f.WriteString(file.Text); return err }), folder.Close())
 				}
-				if err := os.WriteFile(name, []byte(file.Text), 0o644); err != nil {
+				if err != nil {
 					return fmt.Errorf("export: %w", err)
 				}
 				a.note("%s", name)
