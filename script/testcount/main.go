@@ -11,6 +11,10 @@
 //
 // With -root a test that was skipped for lack of privilege counts as failed.
 //
+// With -later FILE a test that was skipped, itself or in a subtest, is not
+// counted: its package and name are written to FILE, for another run to count.
+// With -want FILE each test in FILE must have ended, or it counts as failed.
+//
 // The exit code is 1 if anything failed, else 0.
 package main
 
@@ -42,6 +46,20 @@ type tally struct {
 	passed, failed int
 	skipped        map[string]int // by reason
 	report         []string       // one entry for each failure
+	later          []string       // "package test" of top-level tests that were skipped and not counted
+}
+
+// asked is what the flags ask for.
+type asked struct {
+	root  bool
+	later bool
+	want  []string // "package test"
+}
+
+// A whole is a top-level test with its subtests.
+type whole struct {
+	passed  int
+	skipped map[string]int
 }
 
 // privilege matches the reason of a test that had too few rights.
@@ -50,12 +68,27 @@ var privilege = regexp.MustCompile(`(?i)needs root|privilege|capabilit|not permi
 // place is what the testing package writes before a message: "    x_test.go:12: ".
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-func count(r io.Reader, asRoot bool) (tally, error) {
-	t := tally{skipped: map[string]int{}}
+func count(r io.Reader, a asked) (t tally, err error) {
+	t.skipped = map[string]int{}
+	wholes := map[string]*whole{}    // by package and top-level test
+	ended := map[string]bool{}       // "package test" of top-level tests
 	output := map[string][]string{}  // by package and test, of builds by import path
 	parent := map[string]bool{}      // tests that have subtests
 	failedBelow := map[string]bool{} // tests and packages with a failure counted inside
 	open := map[string]bool{}        // tests that have not ended
+	defer func() {
+		for _, name := range slices.Sorted(maps.Keys(wholes)) {
+			w := wholes[name]
+			if a.later && len(w.skipped) > 0 {
+				t.later = append(t.later, name)
+				continue
+			}
+			t.passed += w.passed
+			for why, n := range w.skipped {
+				t.skipped[why] += n
+			}
+		}
+	}()
 	events := 0
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 16<<20)
@@ -66,6 +99,13 @@ func count(r io.Reader, asRoot bool) (tally, error) {
 		}
 		events++
 		key := e.Package + "\t" + e.Test
+		name, _, below := strings.Cut(e.Test, "/")
+		top := e.Package + " " + name
+		w := wholes[top]
+		if w == nil {
+			w = &whole{skipped: map[string]int{}}
+			wholes[top] = w
+		}
 		fail := func(why string) {
 			t.failed++
 			t.report = append(t.report, strings.TrimSpace(e.Package+" "+e.Test)+why+"\n"+strings.Join(output[key], ""))
@@ -87,18 +127,18 @@ func count(r io.Reader, asRoot bool) (tally, error) {
 			}
 		case "pass":
 			if e.Test != "" && !parent[key] {
-				t.passed++
+				w.passed++
 			}
 		case "skip":
 			if e.Test == "" || parent[key] {
 				break // a package without tests, or subtests that spoke for themselves
 			}
 			why := reason(output[key])
-			if asRoot && privilege.MatchString(why) {
+			if a.root && privilege.MatchString(why) {
 				fail(": skipped for lack of privilege though it ran as root")
 				break
 			}
-			t.skipped[why]++
+			w.skipped[why]++
 		case "fail":
 			if e.FailedBuild != "" {
 				output[key] = append(output[e.FailedBuild], output[key]...)
@@ -117,10 +157,17 @@ func count(r io.Reader, asRoot bool) (tally, error) {
 		if e.Test != "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip") {
 			delete(open, key)
 			delete(output, key)
+			ended[top] = ended[top] || !below
 		}
 	}
 	if err := in.Err(); err != nil {
 		return t, fmt.Errorf("read go test's output: %w", err)
+	}
+	for _, name := range a.want {
+		if !ended[name] {
+			t.failed++
+			t.report = append(t.report, name+": was left to this run, which did not run it to its end\n")
+		}
 	}
 	if events == 0 {
 		return t, fmt.Errorf("go test printed nothing: it did not start")
@@ -146,14 +193,32 @@ func reason(output []string) string {
 func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("testcount", flag.ContinueOnError)
 	flags.SetOutput(errOut)
-	asRoot := flags.Bool("root", false, "count skips for lack of privilege as failures")
+	var a asked
+	flags.BoolVar(&a.root, "root", false, "count skips for lack of privilege as failures")
+	later := flags.String("later", "", "write tests that were skipped to `FILE` and do not count them")
+	want := flags.String("want", "", "count a test of `FILE` that did not end as failed")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	t, err := count(in, *asRoot)
+	a.later = *later != ""
+	if *want != "" {
+		data, err := os.ReadFile(*want)
+		if err != nil {
+			fmt.Fprintln(errOut, "testcount:", err)
+			return 2
+		}
+		a.want = strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
+	}
+	t, err := count(in, a)
 	if err != nil {
 		t.failed++
 		t.report = append(t.report, err.Error()+"\n")
+	}
+	if a.later {
+		if err := os.WriteFile(*later, []byte(strings.Join(append(t.later, ""), "\n")), 0o644); err != nil {
+			t.failed++
+			t.report = append(t.report, err.Error()+"\n")
+		}
 	}
 	skipped := 0
 	for _, r := range t.report {

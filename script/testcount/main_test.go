@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,6 +24,10 @@ func TestCounts(t *testing.T) {
 {"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"pass","Package":"p"}
 `
+	later, wanted := filepath.Join(t.TempDir(), "later"), filepath.Join(t.TempDir(), "wanted")
+	if err := os.WriteFile(wanted, []byte("p TestA\nq TestB\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, in string
 		args     []string
@@ -34,6 +40,8 @@ func TestCounts(t *testing.T) {
 				"1 skipped: no cable", "1 skipped: needs root or capabilities"}, 1},
 		{"root", string(events), []string{"-root"}, "3 passed, 6 failed, 1 skipped",
 			[]string{"TestPriv: skipped for lack of privilege though it ran as root"}, 1},
+		{"later", string(events), []string{"-later", later}, "2 passed, 5 failed, 0 skipped", nil, 1},
+		{"wanted", clean, []string{"-root", "-want", wanted}, "1 passed, 1 failed, 0 skipped", []string{"q TestB: was left to this run"}, 1},
 		{"clean", clean, nil, "1 passed, 0 failed, 0 skipped", nil, 0},
 		{"nothing", "", nil, "0 passed, 1 failed, 0 skipped", []string{"it did not start"}, 1},
 		{"no JSON", clean + "cannot find main module\n", nil, "1 passed, 1 failed, 0 skipped", []string{`line 4 of go test's output is not JSON: "cannot find main module"`}, 1},
@@ -54,5 +62,26 @@ func TestCounts(t *testing.T) {
 				}
 			}
 		})
+	}
+	if names, err := os.ReadFile(later); err != nil || string(names) != "tc/ok TestA\ntc/ok TestPriv\n" {
+		t.Errorf("left for later: %q, %v", names, err)
+	}
+}
+
+// A test one of whose subtests was skipped is counted in whole by the run that it is left to.
+func TestSubtestIsLeftForLater(t *testing.T) {
+	const in = `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"run","Package":"p","Test":"TestA/x"}
+{"Action":"pass","Package":"p","Test":"TestA/x"}
+{"Action":"run","Package":"p","Test":"TestA/y"}
+{"Action":"skip","Package":"p","Test":"TestA/y"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"run","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p"}
+`
+	got, err := count(strings.NewReader(in), asked{later: true})
+	if err != nil || got.passed != 1 || !slices.Equal(got.later, []string{"p TestA"}) {
+		t.Errorf("%d passed, later %q, %v", got.passed, got.later, err)
 	}
 }
