@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,11 +25,49 @@ import (
 // planned.
 const short = 0.7 // s
 
+// whole is set for the proof that runs long commands, too (script/prove).
+var whole = os.Getenv("BOXDYNO_COMMANDS") == "whole"
+
+// longest is how long a command of that proof may take.
+const longest = 900 // s
+
+// What no test runs on whoever's machine, and why. Of these the flags are checked, and
+// the plan where there is one.
+var notRun = []struct{ pattern, why string }{
+	{`--lab wire2 `, "needs a box between two ports"},
+	{`--lab pair `, "needs a box with boxdyno, and ssh to it"},
+	{`boxdyno tune (apply|revert)\b`, "changes the machine's settings"},
+	{`boxdyno tune ablate (router|\./mine\.yaml) --(procedure forward|metric throughput_fps)$`, "changes the machine's settings"},
+	{` --resume `, "needs a run that broke off"},
+	{` --install `, "installs packages"},
+	{`^sudo setcap `, "gives a program capabilities"},
+	{`^script/prove `, "takes hours"},
+	{`^npm .* ci$`, "script/setup runs it where modules are missing or old"},
+	{`^npm .* build$`, "writes into the checkout; check:dist compares what it would write"},
+}
+
+// Which command of continuous integration runs a command that this test does not.
+var elsewhere = []struct{ pattern, file, has string }{
+	{`^script/demo$`, "script/test", `script/try-fresh "$fresh"`},
+	{`^script/test$`, ".ci/run", "script/test"},
+	{`^go test \./\.\.\.$`, "script/test", "-timeout 10m ./..."},
+	{`^CGO_ENABLED=0 go build -o bin/boxdyno \./cmd/boxdyno$`, "script/test", "go build -buildvcs=false"},
+	{`^go generate `, "script/test", "go generate -run bpf2go ./..."},
+	{`^npm .* check$`, "script/test", "run --silent check\n"},
+	{`^npm .* test$`, "script/test", "npm --prefix report/ui test"},
+	{`^script/boards --test( --ci arm64)?$`, "script/test", "script/boards --test --ci"},
+	{`^script/(boards \w+ |bench)`, "script/prove", "BOXDYNO_COMMANDS=whole"},
+}
+
 // Every command in a block of shell is known here. Those of boxdyno run in this
 // process, in the order of the page, in an empty folder: whole where that needs
-// no root or is short, else as --dry-run.
+// no root or is short, else as --dry-run. The others are logged with the reason.
 func TestCommands(t *testing.T) {
 	total := 0
+	var rest []string
+	defer func() {
+		t.Logf("%d of %d commands are not run here:\n%s", len(rest), total, strings.Join(rest, "\n"))
+	}()
 	for _, p := range pages(t) {
 		lines := p.commands()
 		total += len(lines)
@@ -39,6 +79,12 @@ func TestCommands(t *testing.T) {
 			for _, line := range lines {
 				c.line = line
 				c.command(words(t, line))
+			}
+			for _, r := range c.rest {
+				rest = append(rest, p.name+": "+r)
+			}
+			if c.unprivileged > 0 && !t.Failed() {
+				t.Skipf("needs root for %d commands: run script/test with sudo", c.unprivileged)
 			}
 			if c.held != "" {
 				t.Skipf("%s: the tester was held up", c.held)
@@ -59,6 +105,31 @@ func TestCommandsInText(t *testing.T) {
 				c.line = p.name + ": " + code
 				c.inText(words(t, code))
 			}
+		}
+	}
+}
+
+// Nothing is left out for a reason that no page has any more, and what runs
+// elsewhere does.
+func TestReasonsHold(t *testing.T) {
+	var lines []string
+	for _, p := range pages(t) {
+		lines = append(lines, p.commands()...)
+	}
+	used := func(pattern string) {
+		t.Helper()
+		if !slices.ContainsFunc(lines, regexp.MustCompile(pattern).MatchString) {
+			t.Errorf("no page has a command like %s", pattern)
+		}
+	}
+	for _, n := range notRun {
+		used(n.pattern)
+	}
+	for _, e := range elsewhere {
+		used(e.pattern)
+		text, err := os.ReadFile(filepath.Join(root(t), e.file))
+		if err != nil || !strings.Contains(string(text), e.has) {
+			t.Errorf("%s does not run %s: it has no %q (%v)", e.file, e.pattern, e.has, err)
 		}
 	}
 }
@@ -94,6 +165,26 @@ type caller struct {
 	root string
 	line string
 	held string // a line whose measurement was invalid: the machine was busy
+
+	rest         []string // lines that were not run, with the reason
+	unprivileged int      // lines that were not run for lack of privilege
+}
+
+// left says whether the line is not run here, and notes why.
+func (c *caller) left() bool {
+	for _, n := range notRun {
+		if regexp.MustCompile(n.pattern).MatchString(c.line) {
+			c.rest = append(c.rest, c.line+": "+n.why)
+			return true
+		}
+	}
+	for _, e := range elsewhere {
+		if regexp.MustCompile(e.pattern).MatchString(c.line) {
+			c.rest = append(c.rest, c.line+": "+e.file+" runs it")
+			return true
+		}
+	}
+	return false
 }
 
 func (c *caller) command(argv []string) {
@@ -106,11 +197,13 @@ func (c *caller) command(argv []string) {
 		c.boxdyno(args)
 	case strings.HasPrefix(name, "script/"):
 		c.script(name, args)
+	case (name == "go" || name == "npm") && !c.left():
+		c.t.Errorf("%s: no test runs it", c.line)
 	case name == "go":
 		c.golang(args)
 	case name == "npm":
 		c.npm(args)
-	case name == "setcap":
+	case name == "setcap" && c.left():
 		if caps, _, _ := strings.Cut(args[0], "="); caps != host.Capabilities {
 			c.t.Errorf("%s: the capabilities are %s", c.line, host.Capabilities)
 		}
@@ -121,8 +214,9 @@ func (c *caller) command(argv []string) {
 
 func (c *caller) boxdyno(args []string) {
 	has := func(s string) bool { return slices.Contains(args, s) }
+	left := c.left()
 	switch {
-	case has("--resume") || has("--install") || args[0] == "tune" && (has("apply") || has("revert") || has("ablate") && !has("--dry-run")): // not on whoever's machine
+	case left && args[0] != "run":
 		c.flags(args)
 	case args[0] == "send" || args[0] == "replay" || args[0] == "meter":
 		c.traffic(args)
@@ -140,7 +234,14 @@ func (c *caller) boxdyno(args []string) {
 		if err := json.Unmarshal(out, &plan); err != nil || plan.Seconds <= 0 {
 			c.t.Errorf("%s: the dry run says %v (%v)", c.line, plan.Seconds, err)
 		}
-		if plan.Seconds > short || !privileged() {
+		switch limit := map[bool]float64{false: short, true: longest}[whole]; {
+		case left:
+			return
+		case plan.Seconds > limit:
+			c.rest = append(c.rest, fmt.Sprintf("%s: takes about %.0f s", c.line, plan.Seconds))
+			return
+		case !privileged():
+			c.unprivileged++
 			return
 		}
 		code, out := c.call(args)
@@ -168,7 +269,11 @@ func (c *caller) succeeds(args []string) []byte {
 }
 
 func (c *caller) call(args []string) (int, []byte) {
-	ctx, stop := context.WithTimeout(c.t.Context(), 3*time.Minute) // somebody else may be measuring
+	limit := 3 * time.Minute // somebody else may be measuring
+	if whole {
+		limit = 3 * longest * time.Second
+	}
+	ctx, stop := context.WithTimeout(c.t.Context(), limit)
 	defer stop()
 	var out, errw bytes.Buffer
 	code := cli.Main(ctx, args, &out, &errw)
@@ -196,6 +301,14 @@ func (c *caller) inText(argv []string) {
 }
 
 func (c *caller) script(name string, args []string) {
+	if !c.left() {
+		c.t.Errorf("%s: no test runs it", c.line)
+	} else if whole && regexp.MustCompile(`^script/(boards|bench)`).MatchString(c.line) {
+		cmd := exec.CommandContext(c.t.Context(), filepath.Join(c.root, name), args...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			c.t.Errorf("%s: %v\n%s", c.line, err, out)
+		}
+	}
 	info, err := os.Stat(filepath.Join(c.root, name))
 	if err != nil || info.Mode()&0o111 == 0 {
 		c.t.Errorf("%s: %s is no program (%v)", c.line, name, err)
@@ -203,7 +316,7 @@ func (c *caller) script(name string, args []string) {
 	}
 	sources, _ := filepath.Glob(filepath.Join(c.root, "internal", filepath.Base(name), "*.go")) // the pattern is good
 	var text []byte
-	for _, s := range sources {
+	for _, s := range append(sources, filepath.Join(c.root, name)) {
 		data, err := os.ReadFile(s)
 		if err != nil {
 			c.t.Fatal(err)
@@ -211,7 +324,7 @@ func (c *caller) script(name string, args []string) {
 		text = append(text, data...)
 	}
 	for _, a := range args {
-		if flag, ok := strings.CutPrefix(a, "--"); ok && !regexp.MustCompile(`flag\.\w+\((&[\w.]+, )?"`+flag+`"`).Match(text) {
+		if flag, ok := strings.CutPrefix(a, "--"); ok && !regexp.MustCompile(`flag\.\w+\((&[\w.]+, )?"`+flag+`"|(?m)^(--\w+ \| )?`+a+`\)`).Match(text) {
 			c.t.Errorf("%s: %s has no flag %s", c.line, name, a)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 // that the page gives.
 func (c *caller) traffic(args []string) {
 	if !privileged() {
+		c.unprivileged++
 		c.flags(args)
 		return
 	}

@@ -33,6 +33,16 @@ func Privileged(t testing.TB) {
 	}
 }
 
+// Timed skips a test that bounds how long something takes, where the bounds do not
+// hold: with the race detector, whose run has other tests beside it. script/test runs
+// what is skipped there once more, by itself and without the detector.
+func Timed(t testing.TB) {
+	t.Helper()
+	if race {
+		t.Skip("is timed: runs without the race detector and by itself")
+	}
+}
+
 // TwoCPUs are two that this process may run on. It skips the test where there is
 // one only.
 func TwoCPUs(t testing.TB) [2]int {
