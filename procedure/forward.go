@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"boxdyno/engine"
@@ -55,6 +56,14 @@ func (p *Forward) Run(ctx context.Context, env *Env) (Outcome, error) {
 // visits is how often a run comes to a point.
 const visits = 5
 
+// Visits is how often a run comes to a point.
+func (p *Forward) Visits() int {
+	if p.search.value == NoSearch {
+		return 1
+	}
+	return visits
+}
+
 // visit is the nth time.
 func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
 	if err := m.enter(ctx); err != nil {
@@ -77,9 +86,22 @@ func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
 	}
 	out := m.outcome()
 	if n+1 < visits {
+		out = m.interim()
 		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, n+1) }
 	}
 	return out, nil
+}
+
+// interim is the outcome with what the search found so far.
+func (m *point) interim() Outcome {
+	if m.search == nil || len(m.seen) == 0 {
+		return m.outcome()
+	}
+	saved := m.out
+	defer func() { m.out = saved }()
+	m.out.Values, m.out.Warnings = slices.Clone(m.out.Values), slices.Clone(m.out.Warnings)
+	m.limit(m.search.Limit(m.seen))
+	return m.outcome()
 }
 
 // limits does visit n's part of the search, where the placement lets a load be

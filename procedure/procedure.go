@@ -44,6 +44,13 @@ type Sharing interface {
 	Once() (key string, trials int, d time.Duration)
 }
 
+// A Paused procedure comes back to its points (Outcome.Again).
+type Paused interface {
+	Procedure
+	// Visits is about how often, the first visit included.
+	Visits() int
+}
+
 // An Outcome is what a trial or a procedure found; runner makes it a record.
 type Outcome struct {
 	Status   result.Status

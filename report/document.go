@@ -66,6 +66,8 @@ type Document struct {
 	SelfTests      []SelfTest `json:"self_tests,omitempty"`
 	Books          Books      `json:"books"`
 
+	Budget *result.Budget `json:"budget,omitempty"` // absent: the run had none
+
 	NotMeasured []string         `json:"not_measured,omitempty"`
 	Deviations  []string         `json:"deviations,omitempty"`
 	Machines    []result.Machine `json:"machines"`

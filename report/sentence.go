@@ -178,6 +178,31 @@ func sentence(d Document) string {
 	return roleHeadline(d)
 }
 
+// budgeted is what the run's time budget left out; "" where it left nothing out.
+func budgeted(d Document) string {
+	b := d.Budget
+	if b == nil || len(b.Ended)+len(b.NotMeasured) == 0 {
+		return ""
+	}
+	var parts, names []string
+	for _, r := range d.Rows {
+		if slices.Contains(b.Ended, r.ID) {
+			names = append(names, r.Name)
+		}
+	}
+	if n := len(b.Ended); n > 0 {
+		s := plural(n, "point ended early, so that its interval may be wide", "points ended early, so that their intervals may be wide")
+		if len(names) > 0 {
+			s += " (" + strings.Join(names, "; ") + ")"
+		}
+		parts = append(parts, s)
+	}
+	if n := len(b.NotMeasured); n > 0 {
+		parts = append(parts, plural(n, "point was not measured", "points were not measured"))
+	}
+	return fmt.Sprintf("The time budget of %g s was spent: %s.", b.Seconds, strings.Join(parts, ", and "))
+}
+
 // unfinished says how much of a run that broke off there is.
 func unfinished(d Document) string {
 	n := 0
@@ -432,6 +457,9 @@ func sure(d Document, recs []result.Record) []string {
 		out = d.Ablation.sure()
 	}
 	if s := unfinished(d); s != "" && s != d.Sentence {
+		out = append(out, s)
+	}
+	if s := budgeted(d); s != "" {
 		out = append(out, s)
 	}
 	if n := d.Books.Trials; n > 0 {

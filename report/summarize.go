@@ -32,7 +32,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		Schema: result.Schema, Version: run.Version, ID: run.ID, Start: run.Start, Role: run.Role, Preset: run.Preset,
 		Topology: run.Topology, Kind: run.Kind, Warnings: run.Warnings, NotMeasured: run.NotMeasured, Deviations: run.Deviations,
 		Machines: run.Machines, Backend: run.Backend, Metrics: run.Metrics, Plan: run.Plan, Seed: run.Seed,
-		Command: shell(run.Command), Rows: []Row{},
+		Command: shell(run.Command), Rows: []Row{}, Budget: run.Budget,
 	}
 	d.Environment = environment(run.Environments)
 	for _, s := range d.Environment {

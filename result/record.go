@@ -317,5 +317,14 @@ type Run struct {
 	Recipe       json.RawMessage `json:"recipe,omitempty"`    // of tuning, as its file has it
 	Settings     []Setting       `json:"settings,omitempty"`  // what became of it
 	Ablation     *Ablation       `json:"ablation,omitempty"`  // the recipe is taken apart, a part of it in force at each point
+	Budget       *Budget         `json:"budget,omitempty"`    // how the run kept its time budget; absent: it had none
 	Warnings     []string        `json:"warnings,omitempty"`
+}
+
+// A Budget is the time that a run was allowed, and what it left out to keep it.
+type Budget struct {
+	Seconds     float64  `json:"budget_s"`
+	Spent       float64  `json:"spent_s"`                // when the last visit ended
+	NotMeasured []string `json:"not_measured,omitempty"` // IDs of points without a visit
+	Ended       []string `json:"ended,omitempty"`        // IDs of points that were to be visited again
 }

@@ -43,11 +43,13 @@ type execution struct {
 	on          tune.On                 // what they are applied to
 	sampler     *telemetry.Sampler      // nil: nothing is watched
 	every       []*visited
-	began       time.Time     // when the first point was visited
-	earned      time.Duration // estimates of the trials that were carried out since
-	mu          sync.Mutex    // of warnings
-	warnings    []string      // of other goroutines, not told yet
-	broken      error         // the sink's: after it nothing is written, or a cut line would end up amid whole ones
+	clock       clock          // of the budget
+	stored      map[string]int // finished trials of an earlier part, by point
+	began       time.Time      // when the first point was visited
+	earned      time.Duration  // estimates of the trials that were carried out since
+	mu          sync.Mutex     // of warnings
+	warnings    []string       // of other goroutines, not told yet
+	broken      error          // the sink's: after it nothing is written, or a cut line would end up amid whole ones
 }
 
 func (x *execution) write() error {
@@ -84,6 +86,8 @@ type visited struct {
 	trials int // so far, those of an earlier part of the run too
 	most   int // estimated
 	time   time.Duration
+	visits int
+	found  procedure.Outcome                                // by its visits
 	next   func(context.Context) (procedure.Outcome, error) // what its next visit does
 	begun  bool
 	over   bool
@@ -96,8 +100,8 @@ func (v *visited) share() float64 {
 	return min(float64(v.trials)/float64(v.most), 1)
 }
 
-// points visits every point in turn, and again those whose procedures ask for it
-// (Outcome.Again), until none does.
+// points visits the points in the order of the schedule, again those whose procedures
+// ask for it (Outcome.Again), until none does or the budget is spent.
 func (x *execution) points(ctx context.Context, points []Point) (first error) {
 	for _, pt := range points {
 		p, err := pt.procedure(x.o.Catalogue)
@@ -116,28 +120,42 @@ func (x *execution) points(ctx context.Context, points []Point) (first error) {
 			}
 		}
 	}()
-	for queue := x.every; len(queue) > 0; {
-		var again []*visited
-		for _, v := range queue {
-			x.notify(v, Event{Kind: PointStarts})
-			err := x.visit(ctx, v)
-			var missing *host.Missing
-			switch {
-			case err != nil && x.broken == nil && v.rec.Status == result.Skipped && errors.As(err, &missing):
-				if first == nil {
-					first = fmt.Errorf("%s was skipped: %w", v.ID, missing)
-				}
-			case err != nil:
-				return err
-			}
-			if v.over {
-				x.notify(v, Event{Kind: PointDone, Record: &v.rec})
-				continue
-			}
-			x.notify(v, Event{Kind: PointPauses, Record: &v.rec})
-			again = append(again, v)
+	s, err := x.schedule()
+	if err != nil {
+		return err
+	}
+	for {
+		i, more := s.next(x.clock.spent())
+		if !more {
+			break
 		}
-		queue = again
+		v := x.every[i]
+		x.notify(v, Event{Kind: PointStarts})
+		begin := time.Now()
+		err := x.visit(ctx, v)
+		s.visited(i, time.Since(begin))
+		var missing *host.Missing
+		switch {
+		case err != nil && x.broken == nil && v.rec.Status == result.Skipped && errors.As(err, &missing):
+			if first == nil {
+				first = fmt.Errorf("%s was skipped: %w", v.ID, missing)
+			}
+		case err != nil:
+			return err
+		}
+		for i := range s.slots {
+			x.look(s, i)
+		}
+		kind := PointPauses
+		if v.over {
+			kind = PointDone
+		}
+		x.notify(v, Event{Kind: kind, Record: &v.rec})
+	}
+	if x.plan.Budget > 0 {
+		if err := x.stop(ctx); err != nil {
+			return err
+		}
 	}
 	return first
 }
@@ -153,10 +171,14 @@ func (x *execution) notify(v *visited, e Event) {
 	if all > 0 {
 		e.Share = 1 - float64(left)/float64(all)
 	}
+	defer func() { x.o.Notify(e) }()
 	if x.earned > 0 {
 		e.Left = time.Duration(float64(left) * float64(time.Since(x.began)) / float64(x.earned))
 	}
-	x.o.Notify(e)
+	if b := x.plan.Budget; b > 0 {
+		e.Left = max(0, min(e.Left, b-x.clock.spent()))
+		e.Share = max(e.Share, min(1, float64(x.clock.spent())/float64(b)))
+	}
 }
 
 var errUnfinished = errors.New("the run ended before this point was visited again")
@@ -184,13 +206,14 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 			return p.Run(ctx, x.env(v, bed))
 		}
 	}
+	v.visits++
 	o, err := x.call(ctx, v.ID, x.varied(v))
 	for err == nil && ctx.Err() == nil && o.Again != nil && (heated(v.Point) || v.Lab != "") { // once, not at each visit; and a lab of its own does not stay
 		v.next, v.rec.Values = o.Again, o.Values
 		o, err = x.call(ctx, v.ID, x.varied(v))
 	}
 	if err == nil && ctx.Err() == nil && o.Again != nil {
-		v.next, v.rec.Values = o.Again, o.Values
+		v.next, v.rec.Values, v.found = o.Again, o.Values, o
 		return nil
 	}
 	v.over = true

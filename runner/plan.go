@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"boxdyno/internal/yaml"
 )
@@ -23,9 +24,10 @@ import (
 type Plan struct {
 	Lab        Entry
 	Procedures []Entry
-	Preset     string // value of every procedure's parameter "preset" that the plan does not set itself
-	Repeat     int    // times that every point is measured; 0: DefaultRepeat
-	Seed       uint64 // of the order; 0 is a seed like any other once Resolve has seen the plan
+	Preset     string        // value of every procedure's parameter "preset" that the plan does not set itself
+	Repeat     int           // times that every point is measured; 0: DefaultRepeat
+	Seed       uint64        // of the order; 0 is a seed like any other once Resolve has seen the plan
+	Budget     time.Duration // that the whole run may take, waiting for the machine's lock aside; 0: as long as it needs
 	Telemetry  Watching
 
 	at   map[string]string // where plan keys were written, for errors
@@ -46,7 +48,7 @@ const (
 var Presets = []string{"quick", "standard"}
 
 // Keys are the plan's own.
-var Keys = []string{"lab", "procedures", "preset", "repeat", "seed", "telemetry"}
+var Keys = []string{"lab", "procedures", "preset", "repeat", "seed", "budget", "telemetry"}
 
 // An Entry names a plug-in and sets its parameters.
 type Entry struct {
@@ -224,6 +226,12 @@ func (p *Plan) setKey(key, text string) error {
 			return fmt.Errorf("seed %q: want a whole number from 0 to %d", text, uint64(1<<64-1))
 		}
 		p.Seed, p.seed = n, true
+	case "budget":
+		d, err := parseBudget(text)
+		if err != nil {
+			return err
+		}
+		p.Budget = d
 	default:
 		return p.Telemetry.Set(key, text)
 	}
@@ -289,14 +297,19 @@ func parseEntry(n *yaml.Node, what string) (Entry, error) {
 
 // MarshalJSON writes the plan in the form that Parse reads.
 func (p Plan) MarshalJSON() ([]byte, error) {
+	budget := ""
+	if p.Budget > 0 {
+		budget = p.Budget.String()
+	}
 	return json.Marshal(struct {
 		Lab        Entry    `json:"lab"`
 		Procedures []Entry  `json:"procedures"`
 		Preset     string   `json:"preset,omitempty"`
 		Repeat     int      `json:"repeat"`
 		Seed       uint64   `json:"seed"`
+		Budget     string   `json:"budget,omitempty"`
 		Telemetry  Watching `json:"telemetry"`
-	}{p.Lab, p.Procedures, p.Preset, p.Repeat, p.Seed, p.Telemetry})
+	}{p.Lab, p.Procedures, p.Preset, p.Repeat, p.Seed, budget, p.Telemetry})
 }
 
 // MarshalJSON writes {"use": ..., parameters in their order}.

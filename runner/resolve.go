@@ -134,7 +134,7 @@ func (p *Plan) Set(c Catalogue, arg string) error {
 		}
 		p.SetLab(s.Values[0].Text, at)
 		return nil
-	case "preset", "repeat", "seed", "telemetry":
+	case "preset", "repeat", "seed", "budget", "telemetry":
 		if len(s.Values) > 1 {
 			return planErrorf(at, "one run has one %s", key)
 		}

@@ -89,6 +89,7 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 		o.Notify = func(Event) {}
 	}
 	run, recs = o.Header, slices.Clone(o.Done)
+	start := time.Now()
 	points, err := o.points(p)
 	if err != nil {
 		return run, recs, err
@@ -118,13 +119,15 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 	}
 	measures := bed.Kind != "memory" // in memory nothing is measured that others could disturb
 	if measures {
+		waits := time.Now()
 		unlock, err = host.Lock(ctx, func(holder string) { o.Notify(Event{Kind: Waiting, Text: holder}) })
 		if err != nil {
 			unlock = func() {}
 			return run, recs, err
 		}
+		start = start.Add(time.Since(waits))
 	}
-	x := &execution{o: o, plan: p, bed: bed, sink: sink, recs: recs, at: map[string]int{}, beside: procedure.NewSurroundings(bed)}
+	x := &execution{o: o, plan: p, clock: clock{start: start, earlier: earlierPart(o.Done)}, bed: bed, sink: sink, recs: recs, at: map[string]int{}, beside: procedure.NewSurroundings(bed)}
 	for i, r := range recs {
 		x.at[r.ID] = i
 	}
@@ -153,6 +156,7 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 		return x.run, x.recs, err
 	}
 	defer x.unwatch() // before the testbed goes
+	x.clock.set = time.Since(start)
 	err = x.points(ctx, points)
 	err = errors.Join(err, x.beside.Close())
 	x.unwatch()

@@ -58,6 +58,7 @@ func planSchema(c Catalogue) object {
 			"preset":     object{"description": "value of every procedure's parameter preset that the plan does not set", "enum": Presets, "default": DefaultPreset},
 			"repeat":     object{"description": "times that every point is measured", "type": "integer", "minimum": 1, "maximum": MaxRepeat, "default": DefaultRepeat},
 			"telemetry":  watchingSchema(c.Collectors),
+			"budget":     object{"description": "time that the run may take, such as 90s; what is worth least is left out; 0: as long as it needs", "type": []string{"string", "integer"}, "default": "0"},
 			"seed":       object{"description": "of the order of points", "type": "integer", "minimum": 0, "default": DefaultSeed},
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -33,6 +34,7 @@ type measureFlags struct {
 	lab             string
 	quick, standard bool
 	repeat, seed    string
+	budget          string
 	out, report     string
 	tune            string
 	dryRun, json    bool
@@ -49,6 +51,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	exclusive(cmd, "quick", "standard")
 	fs.StringVar(&f.repeat, "repeat", "", "measure every point `N` times")
 	fs.StringVar(&f.seed, "seed", "", "`number` that decides the order of points")
+	fs.StringVar(&f.budget, "budget", "", "`time` that the run may take (90s, 10m; 0: as long as it needs); what is worth least is left out, and named")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
 	fs.StringVar(&f.telemetry, "telemetry", "", "off, on, or samples a second, 1 to 50 `Hz` (default 10)")
 	f.ask.add(a, cmd)
@@ -93,7 +96,7 @@ func (f *measureFlags) apply(a *app, p *runner.Plan) error {
 			return err
 		}
 	}
-	for key, v := range map[string]string{"repeat": f.repeat, "seed": f.seed, "telemetry": f.telemetry} {
+	for key, v := range map[string]string{"repeat": f.repeat, "seed": f.seed, "budget": f.budget, "telemetry": f.telemetry} {
 		if v == "" {
 			continue
 		}
@@ -132,7 +135,7 @@ report goes to standard output; the run is kept and can be reported again.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if resume != "" {
-			for _, other := range []string{"set", "lab", "quick", "standard", "repeat", "seed", "out", "tune", "telemetry", "collectors", "meter", "reading", "dry-run"} {
+			for _, other := range []string{"set", "lab", "quick", "standard", "repeat", "seed", "budget", "out", "tune", "telemetry", "collectors", "meter", "reading", "dry-run"} {
 				if cmd.Flags().Changed(other) {
 					return fmt.Errorf("--resume takes everything from the run in %s: leave out --%s", resume, other)
 				}
@@ -212,6 +215,9 @@ Exit codes:
 			p, notMeasured, deviations, err := role.Plan(preset)
 			if err != nil {
 				return err
+			}
+			if n, err := strconv.Atoi(f.repeat); err == nil { // the role's time is for one pass
+				p.Budget *= time.Duration(n)
 			}
 			p, missing := p.Installed(ctx)
 			notMeasured = append(notMeasured, missing...)

@@ -32,6 +32,7 @@ export interface Document {
   warnings?: string[];
   self_tests?: SelfTest[];
   books: Books;
+  budget?: Budget;
   not_measured?: string[];
   deviations?: string[];
   machines: Machine[] | null;
@@ -228,6 +229,13 @@ export interface Books {
   largest_unexplained: number;
   invalid_trials: number;
   starved_trials?: number;
+}
+
+export interface Budget {
+  budget_s: number;
+  spent_s: number;
+  not_measured?: string[];
+  ended?: string[];
 }
 
 export interface Machine {
