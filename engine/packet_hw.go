@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/caps"
 	"boxdyno/unit"
 )
 
@@ -41,7 +42,10 @@ func openNICClock(fd int, port string) (_ *nicClock, err error) {
 		return nil, fmt.Errorf("read the time stamping of %s: %w", port, err)
 	}
 	c := &nicClock{port: port, fd: fd, before: *before}
-	if c.device, err = os.Open(fmt.Sprintf("/dev/ptp%d", index)); err != nil {
+	if err = caps.Override(func() (err error) {
+		c.device, err = os.Open(fmt.Sprintf("/dev/ptp%d", index))
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("open the clock of %s: %w", port, err)
 	}
 	defer func() {

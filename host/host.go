@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/internal/caps"
 	"boxdyno/internal/netns"
 )
 
@@ -88,7 +89,7 @@ func (l *Local) Run(ctx context.Context, stdin string, argv ...string) ([]byte, 
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stdout, cmd.Stderr = &out, &errw
 	cmd.WaitDelay = time.Second
-	cmd.SysProcAttr = inheritCaps()
+	cmd.SysProcAttr = caps.Inherit(argv[0])
 	if err := netns.Do(l.Netns, cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/caps"
 )
 
 // The descriptors of keeper and entry.
@@ -28,10 +30,14 @@ const (
 
 // KeepMain does the work of a keeper, or of an entry, where this process was started
 // as one (Local.Start), or becomes a program of a Userland, and then does not return. Every program that starts processes
-// calls it before anything else, from its main goroutine, tests in their TestMain: that
+// calls it before anything else, for it also confines file capabilities, from its main goroutine, tests in their TestMain: that
 // one has the main thread (internal/netns), with which a keeper's program dies, and
 // whose CPUs an entry's program inherits.
 func KeepMain() {
+	if err := caps.Confine(); err != nil {
+		fmt.Fprintln(os.Stderr, "boxdyno:", err)
+		os.Exit(exitPrivilege)
+	}
 	if len(os.Args) >= 4 && os.Args[1] == userlandWord {
 		os.Exit(userlandMain(os.Args[2:]))
 	}
@@ -122,8 +128,11 @@ func (k *keeper) begin() error {
 		return err
 	}
 	k.pid, k.private = p.Pid, attr.Unshareflags != 0
-	k.groups = makeCgroups(k.Name, k.Memory)
-	k.groups.enter(k.pid)
+	_ = caps.Override(func() error {
+		k.groups = makeCgroups(k.Name, k.Memory)
+		k.groups.enter(k.pid)
+		return nil
+	})
 	o := k.order
 	o.Private, o.Network = k.private, k.private && k.Network
 	return json.NewEncoder(orders).Encode(o)
@@ -241,7 +250,7 @@ func enter() error {
 	}
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // no core files
 	// Where memory ends this tree goes first.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	_ = caps.Override(func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) })
 	if err := os.Chdir(cmp.Or(o.Dir, ".")); err != nil {
 		return err
 	}

@@ -10,20 +10,24 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/caps"
 )
 
 // LockPath is the machine-wide lock of whoever measures: /proc/net/softnet_stat
-// and the CPUs are everybody's. A machine without /run/lock has it in /tmp.
-const LockPath = "/run/lock/boxdyno.lock"
+// and the CPUs are everybody's. Its folder is root's, where nobody else can make a file
+// of that name and hold it. A machine without /run has it in /var/run or in /tmp.
+const LockPath = "/run/boxdyno.lock"
 
 // Lock waits for the machine-wide lock and holds it until unlock is called or
 // the process ends, however it ends. wait is told once, before waiting, who
 // holds it ("pid 123").
 func Lock(ctx context.Context, wait func(holder string)) (unlock func(), err error) {
-	return lockFile(ctx, lockPath("/run/lock", "/tmp"), wait)
+	return lockFile(ctx, lockPath("/run", "/var/run", "/tmp"), wait)
 }
 
 // lockPath is the lock in the first of dirs that exists. They are fixed, because
@@ -42,21 +46,48 @@ func lockPath(dirs ...string) string {
 // and Capabilities, which whoever measures has, opens it whose ever it is. The
 // kernel refuses O_CREATE on another user's file in a sticky directory, to root
 // too (fs.protected_regular), so an existing one is opened without it.
-func openLock(path string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-			if errors.Is(err, fs.ErrExist) {
-				continue // another made it just now
+func openLock(path string) (f *os.File, err error) {
+	err = caps.Override(func() (err error) {
+		for {
+			f, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+			if errors.Is(err, fs.ErrNotExist) {
+				f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+				if errors.Is(err, fs.ErrExist) {
+					continue // another made it just now
+				}
 			}
+			return err
 		}
-		return f, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	if err := squatted(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// squatted is an error where somebody else may have put the lock's file there to hold
+// it: in a folder that everybody writes to, a file of neither root nor this user.
+func squatted(f *os.File) error {
+	dir, derr := os.Stat(filepath.Dir(f.Name()))
+	info, err := f.Stat()
+	if err := errors.Join(derr, err); err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if info.Mode().IsRegular() && (dir.Mode()&0o002 == 0 || ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())) {
+		return nil
+	}
+	return &Missing{What: "the lock of whoever measures", Hint: fmt.Sprintf("%s is not a file of root or of this user: remove it", f.Name())}
 }
 
 func lockFile(ctx context.Context, path string, wait func(holder string)) (func(), error) {
 	f, err := openLock(path)
+	if errors.As(err, new(*Missing)) {
+		return nil, err
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, Privilege("open " + path + ", the lock of whoever measures")
 	}
@@ -74,8 +105,9 @@ func lockFile(ctx context.Context, path string, wait func(holder string)) (func(
 			return nil, fmt.Errorf("take the measuring lock: %w", err)
 		}
 		if !told && wait != nil {
-			holder, _ := os.ReadFile(path)
-			wait(strings.TrimSpace(string(holder)))
+			holder := make([]byte, 64)
+			n, _ := f.ReadAt(holder, 0)
+			wait(strings.TrimSpace(string(holder[:n])))
 			told = true
 		}
 		select {

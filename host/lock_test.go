@@ -175,8 +175,17 @@ func TestLockOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to be another user: run script/test with sudo")
 	}
-	path := filepath.Join(shared(t), "lock")
+	dir := shared(t)
+	path := filepath.Join(dir, "lock")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	// In a folder that everybody writes to, anybody could have put it there, and hold it.
+	var missing *Missing
+	if _, err := lockFile(brief(t), path, nil); !errors.As(err, &missing) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a file that another user put into a folder of everybody's: %v", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	unlock, err := lockFile(brief(t), path, nil)
@@ -232,8 +241,8 @@ func TestLockPath(t *testing.T) {
 	if got := lockPath(gone, there); got != want {
 		t.Error(got)
 	}
-	if _, err := os.Stat("/run/lock"); err == nil && lockPath("/run/lock", "/tmp") != LockPath {
-		t.Errorf("%s is not LockPath", lockPath("/run/lock", "/tmp"))
+	if info, err := os.Stat("/run"); err == nil && (lockPath("/run", "/tmp") != LockPath || info.Mode()&0o002 != 0) {
+		t.Errorf("%s is not LockPath, or everybody writes to its folder (%v)", lockPath("/run", "/tmp"), info.Mode())
 	}
 	if _, err := lockFile(brief(t), filepath.Join(gone, "lock"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a lock in no directory: %v", err)

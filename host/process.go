@@ -130,14 +130,23 @@ const (
 
 var trees atomic.Int64
 
-// ownName marks what belongs to this process: its ID and when it was started, so that
-// it is not taken for another one of the same ID.
+// ownName marks what belongs to this process: its ID, when it was started, and in which
+// process namespace, so that it is not taken for another one of the same ID.
 func ownName() string {
 	p, err := readProcess(os.DirFS("/"), os.Getpid())
 	if err != nil {
-		return fmt.Sprintf("boxdyno-%d-0", os.Getpid())
+		return fmt.Sprintf("boxdyno-%d-0-%d", os.Getpid(), pidSpace())
 	}
-	return fmt.Sprintf("boxdyno-%d-%d", p.pid, p.start)
+	return fmt.Sprintf("boxdyno-%d-%d-%d", p.pid, p.start, pidSpace())
+}
+
+// pidSpace is the process namespace that /proc/self/stat is of; 0: not known.
+func pidSpace() uint64 {
+	info, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		return 0
+	}
+	return info.Sys().(*syscall.Stat_t).Ino
 }
 
 // MakeScratch makes an empty folder for a Cmd's temporary files, which goes with the
@@ -437,8 +446,8 @@ func (p *Process) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Sweep removes what processes of boxdyno that were killed together with their
-// keepers have left: processes in their control groups, the groups, scratch folders.
+// Sweep removes what processes of this user's boxdyno that were killed together with
+// their keepers have left: processes in their control groups, the groups, scratch folders.
 func Sweep() error {
 	var errs []error
 	v2, memory, cpuacct, err := hierarchies(os.DirFS("/"))
@@ -458,17 +467,22 @@ func Sweep() error {
 	return errors.Join(errs...)
 }
 
-// leftIn are the folders in dir that belong to a boxdyno that is gone.
+// leftIn are the folders in dir that belong to a boxdyno of this user that is gone. One
+// of another process namespace may live, and cannot be seen from here.
 func leftIn(dir string) (left []string) {
 	if dir == "" {
 		return nil
 	}
-	found, _ := filepath.Glob(filepath.Join(dir, "boxdyno-*-*-*"))
+	found, _ := filepath.Glob(filepath.Join(dir, "boxdyno-*-*-*-*"))
 	for _, f := range found {
 		w := strings.Split(strings.TrimPrefix(filepath.Base(f), "boxdyno-"), "-")
 		pid, err := strconv.Atoi(w[0])
 		start, serr := strconv.ParseUint(w[1], 10, 64)
-		if err != nil || serr != nil || start == 0 {
+		if err != nil || serr != nil || start == 0 || w[2] != strconv.FormatUint(pidSpace(), 10) {
+			continue
+		}
+		info, err := os.Lstat(f)
+		if err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 			continue
 		}
 		if p, err := readProcess(os.DirFS("/"), pid); err == nil && p.start == start {

@@ -325,13 +325,28 @@ func TestReadProcess(t *testing.T) {
 
 func TestLeftIn(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{ownName() + "-1", "boxdyno-1-1-7", "boxdyno-bench-5-x", "boxdyno-99999999-4-5"} {
+	here, away := fmt.Sprintf("boxdyno-1-1-%d-7", pidSpace()), fmt.Sprintf("boxdyno-1-1-%d-7", pidSpace()+1)
+	another := fmt.Sprintf("boxdyno-99999999-4-%d-5", pidSpace())
+	for _, name := range []string{ownName() + "-1", here, "boxdyno-bench-5-x", away, another, "boxdyno-1-1-7"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	left := leftIn(dir)
-	if len(left) != 2 || filepath.Base(left[0]) != "boxdyno-1-1-7" || filepath.Base(left[1]) != "boxdyno-99999999-4-5" {
-		t.Errorf("left are %v", left)
+	if len(left) != 2 || filepath.Base(left[0]) != here || filepath.Base(left[1]) != another {
+		t.Errorf("left are %v: want neither what lives, nor what is of process namespace %d", left, pidSpace()+1)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	// What another user put there neither stops this one nor is removed.
+	if err := os.Chown(filepath.Join(dir, here), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := MakeScratchIn(dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, here)); err != nil || !gone(filepath.Join(dir, another)) {
+		t.Errorf("of another user: %v; of this one: gone %v", err, gone(filepath.Join(dir, another)))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/caps"
 	"boxdyno/internal/netns"
 )
 
@@ -68,7 +69,11 @@ func (s *space) ownCPU(port string, cpu int) (tid int, err error) {
 
 func (s *space) threaded(port string) error {
 	return netns.DoSys(s.Netns, func(sys *os.Root) error {
-		f, err := sys.OpenFile("class/net/"+port+"/threaded", os.O_WRONLY, 0)
+		var f *os.File
+		err := caps.Override(func() (err error) {
+			f, err = sys.OpenFile("class/net/"+port+"/threaded", os.O_WRONLY, 0)
+			return err
+		})
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("threaded NAPI of %s: %w by this kernel", port, host.ErrNotSupported)
 		}

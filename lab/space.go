@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/caps"
 	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
@@ -60,7 +61,7 @@ func (s *space) close() error {
 // sysctl writes where the caller's thread stands: /proc/sys/net is the view of
 // whoever opens it.
 func sysctl(name, value string) error {
-	if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil {
+	if err := caps.Override(func() error { return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0) }); err != nil {
 		return fmt.Errorf("set sysctl: %w", err)
 	}
 	return nil

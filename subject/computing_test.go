@@ -5,9 +5,11 @@ package subject
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,7 +135,12 @@ func TestSyntheticIsCompiledHere(t *testing.T) {
 	}
 	two, _ := s.made().program(t.Context(), &host.Local{})
 	// What a killed process left while it compiled.
-	if err := os.MkdirAll(filepath.Join(cache, "boxdyno", "subjects", "boxdyno-4194305-1-left", "dir"), 0o755); err != nil {
+	info, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := fmt.Sprintf("boxdyno-4194305-1-%d-left", info.Sys().(*syscall.Stat_t).Ino)
+	if err := os.MkdirAll(filepath.Join(cache, "boxdyno", "subjects", stale, "dir"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	s.Optimise = "O0"

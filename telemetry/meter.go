@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/netns"
 	"boxdyno/result"
 )
 
@@ -62,7 +63,10 @@ func startMeter(ctx context.Context, argv []string, t meterTimes) (Collector, er
 		last: newLatest("the meter's command "+name, 1, t.stale), done: make(chan struct{}), first: make(chan struct{}),
 	}
 	ctx, c.stop = context.WithCancel(ctx)
-	go c.run(ctx, argv, t)
+	// Its commands die with this thread, however that ends.
+	if _, err := netns.Go("", nil, func() error { c.run(ctx, argv, t); return nil }); err != nil {
+		return nil, err
+	}
 	select {
 	case <-c.first:
 	case <-ctx.Done():
@@ -108,7 +112,7 @@ func (c *meter) run(ctx context.Context, argv []string, t meterTimes) {
 // leaves no process of the command's group.
 func (c *meter) once(ctx context.Context, argv []string, quiet time.Duration, read func()) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
 	var complaint tail
 	cmd.Stderr = &complaint

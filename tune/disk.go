@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"boxdyno/internal/files"
 )
@@ -53,7 +54,18 @@ func (real) List(dir string) (names []string, err error) {
 	return names, err
 }
 
-func (real) Read(name string) ([]byte, error) { return files.Read(name, longest) }
+// Read refuses a journal that neither root nor this user has written: what it says would
+// be written to the machine.
+func (real) Read(name string) ([]byte, error) {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != 0 && uid != os.Geteuid() {
+		return nil, fmt.Errorf("%s belongs to user %d and is left alone: that user puts back what it says by boxdyno tune revert", name, uid)
+	}
+	return files.Read(name, longest)
+}
 
 func (d real) Create(name string) (file, error) {
 	dir := filepath.Dir(name)

@@ -168,8 +168,8 @@ func (t *Tuner) journals() (js []*journal, notes []string, err error) {
 		}
 		for _, name := range names {
 			j, err := openJournal(t.disk, name)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // reverted just now
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+				continue // reverted just now; root's
 			}
 			if err != nil {
 				notes = append(notes, err.Error())

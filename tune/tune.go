@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/caps"
 	"boxdyno/internal/netns"
 )
 
@@ -148,7 +149,11 @@ func readFile(r *os.Root, name string) (string, error) {
 
 // writeFile writes value in one call, as kernel files want it.
 func writeFile(r *os.Root, name, value string) error {
-	f, err := r.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
+	var f *os.File
+	err := caps.Override(func() (err error) {
+		f, err = r.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
+		return err
+	})
 	if err != nil {
 		return absent(err)
 	}
