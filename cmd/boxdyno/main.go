@@ -6,8 +6,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"boxdyno/internal/cli"
 	"boxdyno/subject"
@@ -15,7 +13,5 @@ import (
 
 func main() {
 	subject.Main()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second one kills
-	os.Exit(cli.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Main(cli.Interruptible(context.Background()), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -36,10 +35,7 @@ func TestMain(m *testing.M) {
 	subject.Main()
 	testscript.Main(m, map[string]func(){
 		"boxdyno": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-			code := Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
-			stop()
-			os.Exit(code)
+			os.Exit(Main(Interruptible(context.Background()), os.Args[1:], os.Stdout, os.Stderr))
 		},
 	})
 }

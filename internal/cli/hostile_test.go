@@ -4,8 +4,10 @@ package cli
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -201,5 +203,133 @@ func TestLiveRunIsNotResumed(t *testing.T) {
 	}
 	if code, _, errw := call(context.Background(), c, "run", "--resume", dir); code != exitOK {
 		t.Errorf("then: exit code %d, %q", code, errw)
+	}
+}
+
+// Commands that another user wrote into a plan, a run or a subject's file are shown and
+// refused, unless they are asked for.
+func TestCommandsOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make files of other users: run script/test with sudo")
+	}
+	t.Setenv("SUDO_UID", "")
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(name, []byte(text), 0o644), os.Chown(name, 12345, 12345)); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	mine := write("mine.yaml", "name: mine\nwork: count\ncommand: [/tmp/evil, now]\n")
+	const lab = "lab: mem\nprocedures: [forward]\n"
+	for name, want := range map[string]string{
+		write("meter.yaml", lab+"telemetry: {meter: /tmp/evil --now}\n"):                          `"/tmp/evil --now" (meter)`,
+		write("ssh.yaml", "lab: {use: pair, ssh_command: /tmp/evil -x}\nprocedures: [forward]\n"): `"/tmp/evil -x" (ssh_command)`,
+		write("own.yaml", "procedures: [{use: capture, subject: own, file: "+mine+"}]\n"):         `"/tmp/evil now"`,
+		write("harmless.yaml", lab): "",
+	} {
+		args := []string{"run", name, "--dry-run"}
+		code, _, errw := call(context.Background(), runner.Plugins(), args...)
+		if refused := code == exitUsage && strings.Contains(errw, "belongs to user 12345") && strings.Contains(errw, "--allow-commands"); refused != (want != "") || !strings.Contains(errw, want) {
+			t.Errorf("%s: exit code %d, %q", name, code, errw)
+		}
+		if _, _, errw := call(context.Background(), runner.Plugins(), append(args, "--allow-commands")...); strings.Contains(errw, "belongs to user") {
+			t.Errorf("%s, asked for: %q", name, errw)
+		}
+		t.Setenv("SUDO_UID", "12345")
+		t.Setenv("SUDO_GID", "12345")
+		if _, _, errw := call(context.Background(), runner.Plugins(), args...); strings.Contains(errw, "belongs to user") {
+			t.Errorf("%s, of who called sudo: %q", name, errw)
+		}
+		t.Setenv("SUDO_UID", "")
+	}
+	// A description of theirs in a command of one's own.
+	if code, _, errw := call(context.Background(), runner.Plugins(), "run", "capture", "--dry-run", "--set", "subject=own", "--set", "file="+mine); code != exitUsage || !strings.Contains(errw, `"/tmp/evil now"`) {
+		t.Errorf("exit code %d, %q", code, errw)
+	}
+	// Their run.
+	run := filepath.Join(dir, "run")
+	b, err := result.Create(run, result.Run{Schema: result.Schema, ID: "x", Plan: []byte(`{"lab":"mem","procedures":["forward"],"telemetry":{"meter":"/tmp/evil"}}`)})
+	if err == nil {
+		err = errors.Join(b.Close(), os.Chown(filepath.Join(run, result.RunFile), 12345, 12345))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errw := call(context.Background(), runner.Plugins(), "run", "--resume", run); code != exitUsage || !strings.Contains(errw, `"/tmp/evil" (meter)`) {
+		t.Errorf("exit code %d, %q", code, errw)
+	}
+}
+
+// What file capabilities give this program does not open files for its user, and does
+// not reach programs of the user's PATH.
+func TestFileCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to give a file capabilities: run script/test with sudo")
+	}
+	dir, err := os.MkdirTemp("/tmp", "boxdyno-caps-") // that others can reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program, secret, evil, fake := filepath.Join(dir, "boxdyno"), filepath.Join(dir, "secret.html"), filepath.Join(dir, "evil"), filepath.Join(dir, "nft")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, self, 0o755),
+			os.WriteFile(secret, []byte("root: $6$secret\n"), 0o600), os.WriteFile(evil, nil, 0o666), os.Chmod(evil, 0o666),
+			os.WriteFile(fake, []byte("#!/bin/sh\ngrep -h -e CapEff -e CapAmb /proc/self/status >>"+evil+"\nenv >>"+evil+"\n"), 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// VFS_CAP_REVISION_2, effective, permitted all that is asked for in host.Capabilities
+	var set uint64
+	for _, c := range []int{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_IPC_LOCK, unix.CAP_DAC_OVERRIDE, unix.CAP_SYS_NICE} {
+		set |= 1 << c
+	}
+	xattr := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+	for _, v := range []uint32{uint32(set), 0, uint32(set >> 32), 0} {
+		xattr = binary.LittleEndian.AppendUint32(xattr, v)
+	}
+	if err := unix.Setxattr(program, "security.capability", xattr, 0); errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
+		t.Skip("needs a file system with capabilities in /tmp")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	asNobody := func(args ...string) string {
+		cmd := exec.Command(program, args...)
+		cmd.Dir = dir
+		cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "LD_PRELOAD=/tmp/evil.so", "SUDO_UID=0", "HOME=" + dir, "XDG_STATE_HOME=" + dir + "/state"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	for _, args := range [][]string{{"run", secret}, {"qualify", secret}, {"tune", "show", secret}} {
+		if out := asNobody(args...); strings.Contains(out, "$6$") || !strings.Contains(out, "permission denied") {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
+	run := filepath.Join(dir, "run")
+	b, err := result.Create(run, result.Run{Schema: result.Schema, ID: "x"})
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out := asNobody("report", run, "-o", secret)
+	if data, err := os.ReadFile(secret); err != nil || string(data) != "root: $6$secret\n" {
+		t.Errorf("report -o: %q; root's file is now %.40q, %v", out, data, err)
+	}
+	// A name is looked up among the system's programs, not in the user's PATH.
+	if out := asNobody("watch", "--collectors", "meter", "--meter", "nft"); !strings.Contains(out, "nft") {
+		t.Error(out)
+	}
+	if data, err := os.ReadFile(evil); err != nil || len(data) > 0 {
+		t.Errorf("nft of the user's PATH was run, and saw %s (%v)", data, err)
+	}
+	// A program that the user names has no capabilities, nor what the user planted.
+	out = asNobody("watch", "--collectors", "meter", "--meter", fake)
+	data, err := os.ReadFile(evil)
+	if err != nil || strings.Count(string(data), "0000000000000000") != 2 || strings.Contains(string(data), "LD_PRELOAD") || strings.Contains(string(data), "SUDO_UID") {
+		t.Errorf("a command of the user's saw %s (%v): %s", data, err, out)
 	}
 }

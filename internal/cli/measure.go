@@ -37,6 +37,8 @@ type measureFlags struct {
 	budget          string
 	out, report     string
 	tune            string
+	allow           bool   // commands of others' files
+	source          string // the file of the plan or role; "": it is none
 	dryRun, json    bool
 	telemetry       string
 	ask             telemetryFlags
@@ -56,6 +58,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs.StringVar(&f.telemetry, "telemetry", "", "off, on, or samples a second, 1 to 50 `Hz` (default 10)")
 	f.ask.add(a, cmd)
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
+	fs.BoolVar(&f.allow, "allow-commands", false, "run commands that a file of another user asks for: meter, ssh, ssh_command, program, and subject own")
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
 	_ = cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		var keys []string
@@ -154,6 +157,9 @@ report goes to standard output; the run is kept and can be reported again.`,
 			if err != nil {
 				return err
 			}
+			if what != args[0] { // it is a file
+				f.source = args[0]
+			}
 			return a.begin(ctx, p, what, f, result.Run{})
 		})(cmd, args)
 	}
@@ -202,6 +208,9 @@ Exit codes:
 			role, err := runner.FindRole(args[0])
 			if err != nil {
 				return err
+			}
+			if strings.ContainsAny(args[0], "./") {
+				f.source = args[0]
 			}
 			if linkRate != "" {
 				if role.LinkRate, err = unit.ParseBitRate(linkRate); err != nil {
@@ -285,8 +294,18 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 	if err := f.outputs(); err != nil {
 		return err
 	}
+	if !f.allow {
+		if err := ownCommands(p, f.source); err != nil {
+			return err
+		}
+	}
 	if err := f.apply(a, &p); err != nil {
 		return err
+	}
+	if !f.allow { // of --set, too
+		if err := ownCommands(p, ""); err != nil {
+			return err
+		}
 	}
 	p, err := p.Resolve(a.plugins)
 	if err != nil {
@@ -356,6 +375,9 @@ func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 		return fmt.Errorf("resume: %w", err)
 	}
 	p, err := runner.Parse(filepath.Join(dir, result.RunFile)+" (plan)", header.Plan)
+	if err == nil && !f.allow {
+		err = ownCommands(p, filepath.Join(dir, result.RunFile))
+	}
 	if err == nil {
 		p.Telemetry.Plug = cmp.Or(f.ask.plug, p.Telemetry.Plug)
 		p, err = p.Resolve(a.plugins)

@@ -63,8 +63,8 @@ func newProgress(w io.Writer, quiet bool) *progress {
 
 // terminalWidth is 0 where w is no terminal that can draw a line anew.
 func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
+	f := fileOf(w)
+	if f == nil || os.Getenv("TERM") == "dumb" {
 		return 0
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)

@@ -28,7 +28,7 @@ func (a *app) screen() *os.File {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
 	}
-	return a.out.(*os.File) // or it had no width
+	return fileOf(a.out) // or it had no width
 }
 
 // show is the terminal view of what s reads.

@@ -207,6 +207,7 @@ func (c *caller) command(argv []string) {
 		if caps, _, _ := strings.Cut(args[0], "="); caps != host.Capabilities {
 			c.t.Errorf("%s: the capabilities are %s", c.line, host.Capabilities)
 		}
+	case name == "groupadd" || name == "install": // not on whoever's machine
 	default:
 		c.t.Errorf("%s: this test does not know how to check it", c.line)
 	}
