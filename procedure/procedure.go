@@ -112,5 +112,6 @@ type Spec struct {
 	Lab       string   // topology where the plan names none; "": the first of lab.All
 	Alone     bool     // nothing may run beside its trials (Beside)
 	Metrics   []result.Metric
+	Joules    []Joule // what joules are spent on; nil: nothing that can be counted
 	New       func() Procedure
 }

@@ -222,6 +222,7 @@ type Record struct {
 	CPUs        []CPU        `json:"cpus,omitempty"`    // of a trial
 	DUT         *DUTWork     `json:"dut,omitempty"`     // of a trial
 	Digests     []Digest     `json:"digests,omitempty"` // of a trial, in the order of Run.Series
+	Energy      []Energy     `json:"energy,omitempty"`  // by meter; of a point also by kind of trial
 	Usage       []Usage      `json:"usage,omitempty"`
 	Copies      []Copy       `json:"copies,omitempty"`   // of programs that worked at once
 	Alerts      []Alert      `json:"alerts,omitempty"`   // of an IDS's trial, by rule

@@ -98,6 +98,8 @@ type Telemetry struct {
 	CPUShare   float64      `json:"cpu_share"`               // of one core: the sampler's threads, reading, encoding and compressing
 	Memory     uint64       `json:"anonymous_memory_bytes"`  // of the whole process (RssAnon), the most that was seen
 	Dropped    int64        `json:"dropped_bytes,omitempty"` // of lines that could not be written in time
+	Idle       []Energy     `json:"idle,omitempty"`          // what each meter measured before the first trial
+	Reading    string       `json:"reading,omitempty"`       // a power that the user typed in, with the state that it was read in; in no joules
 }
 
 // A TelemetryHead stands before the batches in a file or stream of telemetry, which

@@ -305,6 +305,7 @@ func (x *execution) trial(ctx context.Context, r result.Record, f func(context.C
 	if err == nil {
 		o, r.Digests, err = x.watched(ctx, r.ID, f)
 		x.beside.Account(&o)
+		r.Energy = x.joules(r, o)
 	}
 	if o.Load != nil {
 		o.Load.CPUSpeed = speed
@@ -338,6 +339,9 @@ func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcom
 	}
 	if o.Values != nil { // else those of the visit before
 		r.Values = o.Values
+	}
+	if !judge {
+		r.Energy = x.spent(r)
 	}
 	for _, p := range o.Phases {
 		r.Phases = append(r.Phases, result.Phase{Name: p.Name, Begin: p.Begin - x.origin, End: p.End - x.origin})

@@ -156,6 +156,7 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 		return x.run, x.recs, err
 	}
 	defer x.unwatch() // before the testbed goes
+	x.idlePower(ctx)
 	x.clock.set = time.Since(start)
 	err = x.points(ctx, points)
 	err = errors.Join(err, x.beside.Close())

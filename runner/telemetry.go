@@ -277,7 +277,9 @@ func (x *execution) watch(ctx context.Context) error {
 	}
 	x.sampler = s
 	x.run.Series = s.Series()
-	x.run.Telemetry = append(slices.Clone(x.run.Telemetry), s.Use())
+	use := s.Use()
+	use.Reading = w.Reading
+	x.run.Telemetry = append(slices.Clone(x.run.Telemetry), use)
 	x.bed.Traffic = s.Traffic
 	x.told()
 	header = x.write()
@@ -301,7 +303,9 @@ func (x *execution) unwatch() {
 	}
 	use, err := x.sampler.Close()
 	x.sampler = nil
-	x.run.Telemetry[len(x.run.Telemetry)-1] = use
+	last := &x.run.Telemetry[len(x.run.Telemetry)-1]
+	use.Idle, use.Reading = last.Idle, last.Reading
+	*last = use
 	x.told()
 	if err != nil {
 		x.o.Log.Warn("telemetry ended in disorder", "error", err)

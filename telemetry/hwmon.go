@@ -3,11 +3,14 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -62,7 +65,7 @@ func newHwmon(ctx context.Context, m *Machine) (Collector, error) {
 			chip += "_" + path.Base(dir)
 		}
 		used[chip] = true
-		p.add(ctx, "hwmon chip "+chip, sensorEvery, chipSensors(root, dir, chip, name))
+		p.add(ctx, "hwmon chip "+chip, m.pollEvery(sensorEvery), chipSensors(root, dir, chip, name))
 	}
 	return p.found()
 }
@@ -90,21 +93,87 @@ func chipSensors(root fs.FS, dir, chip, name string) *group {
 		if name != "" {
 			labels = append(labels, result.Pair{Key: "chip_name", Value: name})
 		}
-		if label := sysText(root, path.Join(dir, id+"_label")); label != "" {
+		label := sysText(root, path.Join(dir, id+"_label"))
+		if label != "" {
 			labels = append(labels, result.Pair{Key: "label", Value: label})
 		}
 		if kind == "power" || kind == "energy" {
-			labels = append(labels, meterLabels(strings.TrimSpace(name+" "+chip), meterAccuracy[name])...)
+			covers := hwmonPart(name, label)
+			if _, err := fs.Stat(root, path.Join(dir, "energy"+strings.TrimPrefix(id, "power")+"_input")); kind == "power" && err == nil || name == "amd_energy" && !strings.HasPrefix(label, "Esocket") {
+				covers = "" // the chip counts the same energy itself; a socket's counts its cores'
+			}
+			labels = append(labels, meterLabels(strings.TrimSpace(name+" "+chip+" "+label), covers, meterAccuracy[name])...)
+			g.mean = max(g.mean, averaged(root, dir, id, match[3]))
 		}
 		_ = g.add(root, file, k.scale, result.Series{Name: k.name, Labels: labels, Unit: k.unit, Counter: k.counter, // what cannot be opened is absent
 			Help: k.help + " (hwmon)"})
 	}
+	if name == "ina3221" { // its driver shows no power
+		for n := '1'; n <= '3'; n++ {
+			label := sysText(root, dir+"/in"+string(n)+"_label")
+			g.product("in"+string(n), "curr"+string(n), result.Series{Name: "boxdyno_power_watts", Unit: "W",
+				Labels: meterLabels(strings.TrimSpace(name+" "+chip+" channel "+string(n)+" "+label), hwmonPart(name, label), meterAccuracy[name]),
+				Help:   "voltage times current of a channel (hwmon)"})
+		}
+		g.mean = averaged(root, dir, "", "input")
+	}
 	return g
 }
 
-// meterLabels name a power meter, and its accuracy where it is documented.
-func meterLabels(meter, accuracy string) []result.Pair {
+// conversion is the longest that a chip takes for a power that it does not average.
+const conversion = 50 * time.Millisecond
+
+// averaged is how long a chip averages a power (Documentation/hwmon/sysfs-interface.rst),
+// or a conversion takes where it does not say.
+func averaged(root fs.FS, dir, id, kind string) time.Duration {
+	file, otherwise := "update_interval", conversion
+	if kind == "average" {
+		file, otherwise = id+"_average_interval", time.Second
+	}
+	if ms := parseNumber([]byte(sysText(root, path.Join(dir, file)))); ms > 0 && ms < 1e6 {
+		return max(time.Duration(ms*1e6), conversion)
+	}
+	return otherwise
+}
+
+// The parts of a machine that meters cover.
+const (
+	coversWall     = "wall"     // the machine with its power supply
+	coversBoard    = "board"    // the board's supply, by the name that the board's maker gave the line
+	coversLine     = "line"     // the supply line that the chip sits in: which one, only its wiring tells
+	coversRails    = "rails"    // the outputs of a power management IC that it measures
+	coversPackage  = "package"  // processor packages
+	coversMemory   = "memory"   // DRAM
+	coversPlatform = "platform" // what the vendor wired to RAPL's psys
+	coversGraphics = "graphics" // a graphics chip or card
+	coversCommand  = "command"  // what the user's meter sees
+)
+
+// hwmonCovers is what a chip's power covers by its driver's documentation; of others,
+// a line.
+var hwmonCovers = map[string]string{
+	"amdgpu": coversGraphics, "i915": coversGraphics, "xe": coversGraphics, "nouveau": coversGraphics, "radeon": coversGraphics,
+	"fam15h_power": coversPackage,
+}
+
+// boardLines are labels of lines that feed the whole of a board (Jetson Linux
+// Developer Guide, power monitors).
+var boardLines = []string{"VDD_IN", "POM_5V_IN"}
+
+func hwmonPart(chip, label string) string {
+	if slices.Contains(boardLines, label) {
+		return coversBoard
+	}
+	return cmp.Or(hwmonCovers[chip], coversLine)
+}
+
+// meterLabels name a power meter, what it covers, and its accuracy where it is
+// documented. A series without covers is in no joules.
+func meterLabels(meter, covers, accuracy string) []result.Pair {
 	labels := []result.Pair{{Key: "meter", Value: meter}}
+	if covers != "" {
+		labels = append(labels, result.Pair{Key: "covers", Value: covers})
+	}
 	if accuracy != "" {
 		labels = append(labels, result.Pair{Key: "accuracy", Value: accuracy})
 	}

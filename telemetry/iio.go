@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"regexp"
+	"time"
 
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -38,7 +39,7 @@ func newIIO(ctx context.Context, m *Machine) (Collector, error) {
 		}
 		name := sysText(root, dir+"/name")
 		meter := name + " " + path.Base(dir)
-		g := &group{}
+		g := &group{mean: iioMean(root, dir)}
 		for _, file := range numbered(root, dir+"/in_*_raw") {
 			match := iioFile.FindStringSubmatch(path.Base(file))
 			if match == nil {
@@ -50,11 +51,21 @@ func newIIO(ctx context.Context, m *Machine) (Collector, error) {
 			}
 			k := iioKinds[match[2]]
 			_ = g.add(root, file, scale*1e-3, result.Series{Name: k.name, Unit: k.unit, Help: k.help + " (IIO)", // what cannot be opened is absent
-				Labels: append(meterLabels(meter, meterAccuracy[name]), result.Pair{Key: "channel", Value: match[1]})})
+				Labels: append(meterLabels(meter, coversLine, meterAccuracy[name]), result.Pair{Key: "channel", Value: match[1]})})
 		}
-		p.add(ctx, "IIO device "+meter, sensorEvery, g)
+		p.add(ctx, "IIO device "+meter, m.pollEvery(sensorEvery), g)
 	}
 	return p.found()
+}
+
+// iioMean is how long a value takes to be measured and averaged.
+func iioMean(root fs.FS, dir string) time.Duration {
+	one, n := parseNumber([]byte(sysText(root, dir+"/integration_time"))), parseNumber([]byte(sysText(root, dir+"/in_oversampling_ratio")))
+	const shunt = 2 // and bus, one after the other
+	if d := shunt * one * n; d > 0 && d < 1000 {
+		return max(time.Duration(d*1e9), conversion)
+	}
+	return conversion
 }
 
 // iioAttribute is a channel's own attribute, or that of all channels of its kind.

@@ -9,6 +9,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"boxdyno/unit"
 )
 
 // latest is what a slow sensor answered last, between the goroutine that asks and
@@ -20,7 +22,9 @@ type latest struct {
 	mu     sync.Mutex
 	values []float64
 	at     time.Time // of the answer; of the start before there is one
-	err    error     // why there is none since
+	came   unit.Instant
+	given  unit.Instant // came of what read copied last
+	err    error        // why there is none since
 	told   bool
 }
 
@@ -34,7 +38,7 @@ func (l *latest) set(values []float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	copy(l.values, values)
-	l.at, l.err, l.told = time.Now(), nil, false
+	l.at, l.came, l.err, l.told = time.Now(), unit.Now(), nil, false
 }
 
 func (l *latest) fail(err error) {
@@ -51,6 +55,7 @@ func (l *latest) read(dst []float64) (age float64, err error) {
 	since := time.Since(l.at)
 	if since <= l.stale {
 		copy(dst, l.values)
+		l.given = l.came
 		return since.Seconds(), nil
 	}
 	fill(dst, math.NaN())
@@ -63,6 +68,13 @@ func (l *latest) read(dst []float64) (age float64, err error) {
 		err = errors.New("it does not return")
 	}
 	return math.NaN(), fmt.Errorf("%s: no answer for %v: %w", l.who, since.Round(100*time.Millisecond), err)
+}
+
+// measured is when the answer came that read copied last.
+func (l *latest) measured() unit.Instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.given
 }
 
 // A poll asks a slow sensor again and again in a goroutine of its own, so that no

@@ -20,6 +20,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // meterTimes are how long a meter's command may take.
@@ -54,7 +55,7 @@ func startMeter(ctx context.Context, argv []string, t meterTimes) (Collector, er
 		return nil, &host.Missing{What: "the meter's command " + argv[0], Hint: "give the path of a program that prints watts"}
 	}
 	name := filepath.Base(argv[0])
-	labels := meterLabels(name, "")
+	labels := meterLabels(name, coversCommand, "")
 	c := &meter{
 		series: []result.Series{
 			{Name: "boxdyno_power_watts", Labels: labels, Unit: "W", Help: "power, as the command " + name + " prints it"},
@@ -179,6 +180,12 @@ func (c *meter) Read(dst []float64) (err error) {
 	dst[1], err = c.last.read(dst[:1])
 	return err
 }
+
+// commandMean is taken for the time that a command's meter averages over.
+const commandMean = time.Second
+
+// Measured implements dated.
+func (c *meter) Measured(int) (unit.Instant, time.Duration) { return c.last.measured(), commandMean }
 
 // Close kills the command with all of its process group and waits for it.
 func (c *meter) Close() error {

@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"boxdyno/host"
-	"boxdyno/result"
-	"boxdyno/unit"
 )
 
 // until waits for what another goroutine or process does.
@@ -77,7 +75,10 @@ func TestPlugs(t *testing.T) {
 			for k, v := range c.want {
 				want[k+label] = v
 			}
-			until(t, "the first answer", func() bool { return !math.IsNaN(values(t, p)["boxdyno_power_watts"+label]) })
+			power := "boxdyno_power_watts" + strings.TrimSuffix(label, "}") + `,covers="wall"}`
+			want[power] = c.want["boxdyno_power_watts"]
+			delete(want, "boxdyno_power_watts"+label)
+			until(t, "the first answer", func() bool { return !math.IsNaN(values(t, p)[power]) })
 			got := values(t, p)
 			age := "boxdyno_meter_age_seconds" + label
 			if a := got[age]; !(a >= 0 && a <= plugStale.Seconds()) {
@@ -197,7 +198,9 @@ func TestPlugChannel(t *testing.T) {
 	p := collect(t, &Machine{Ask: Ask{Plug: s.URL + "/?id=1"}}, newPlug)
 	defer closed(t, p)
 	label := `{meter="Tasmota at ` + strings.TrimPrefix(s.URL, "http://") + `"}`
-	until(t, "an answer", func() bool { return values(t, p)["boxdyno_power_watts"+label] == 7.5 })
+	until(t, "an answer", func() bool {
+		return values(t, p)["boxdyno_power_watts"+strings.TrimSuffix(label, "}")+`,covers="wall"}`] == 7.5
+	})
 	if got := values(t, p); got["boxdyno_energy_joules_total"+label] != 7.2e6 || got["boxdyno_meter_volts"+label] != 230 {
 		t.Errorf("%v", got)
 	}
@@ -299,7 +302,7 @@ func TestMeter(t *testing.T) {
 			closed(t, c)
 		})
 	}
-	if got := prom((&meter{series: collect(t, &Machine{Ask: Ask{Meter: shell("echo 1")}}, newMeter).Series()}).Series()[0]); got != `boxdyno_power_watts{meter="sh"}` {
+	if got := prom((&meter{series: collect(t, &Machine{Ask: Ask{Meter: shell("echo 1")}}, newMeter).Series()}).Series()[0]); got != `boxdyno_power_watts{meter="sh",covers="command"}` {
 		t.Errorf("the series is %s", got)
 	}
 }
@@ -413,10 +416,10 @@ func TestReading(t *testing.T) {
 		watts  float64
 		series string
 	}{
-		"5.2W":              {5.2, `boxdyno_power_watts{meter="manual"}`},
-		"5.2 W idle":        {5.2, `boxdyno_power_watts{meter="manual",state="idle"}`},
-		"5200mW under load": {5.2, `boxdyno_power_watts{meter="manual",state="under load"}`},
-		"0 W off":           {0, `boxdyno_power_watts{meter="manual",state="off"}`},
+		"5.2W":              {5.2, `boxdyno_power_reading_watts{meter="manual"}`},
+		"5.2 W idle":        {5.2, `boxdyno_power_reading_watts{meter="manual",state="idle"}`},
+		"5200mW under load": {5.2, `boxdyno_power_reading_watts{meter="manual",state="under load"}`},
+		"0 W off":           {0, `boxdyno_power_reading_watts{meter="manual",state="off"}`},
 	} {
 		c := collect(t, &Machine{Ask: Ask{Reading: typed}}, newReading)
 		equal(t, typed, values(t, c), map[string]float64{want.series: want.watts})
@@ -424,40 +427,6 @@ func TestReading(t *testing.T) {
 	for _, typed := range []string{"much", "W", "idle 5 W", "5V"} {
 		if c, err := newReading(t.Context(), &Machine{Ask: Ask{Reading: typed}}); err == nil {
 			t.Errorf("%q: %v", typed, prom(c.Series()[0]))
-		}
-	}
-}
-
-func TestIntegrate(t *testing.T) {
-	const s = unit.Instant(time.Second)
-	nan := math.NaN()
-	at := func(second float64, values ...float64) result.Batch {
-		return result.Batch{At: unit.Instant(second * 1e9), First: 4, Values: values}
-	}
-	// Series 5 rises from 10 W by 2 W a second; batches of other collectors lie between.
-	ramp := []result.Batch{at(0, 0, 10), {At: s / 2, First: 0, Values: []float64{99}}, at(1, 0, 12), at(2, 0, 14), {At: 2 * s, First: 6, Values: []float64{99}}, at(3, 0, 16), at(4, 0, 18)}
-	holed := []result.Batch{at(0, 0, 10), at(1, 0, 10), at(1.5, 0, nan), at(2, 0, 20), at(3, 0, 20)}
-	sparse := []result.Batch{at(0, 0, 10), at(1, 0, 10), at(9, 0, 20), at(10, 0, 20)}
-	for name, c := range map[string]struct {
-		samples  []result.Batch
-		from, to float64
-		want     Energy
-	}{
-		"whole":          {ramp, 0, 4, Energy{Joules: 56, Watts: 14, Known: 4 * time.Second, Samples: 5}},
-		"cut":            {ramp, 0.5, 2.5, Energy{Joules: 26, Watts: 13, Known: 2 * time.Second, Samples: 2}},
-		"inside one":     {ramp, 1.25, 1.75, Energy{Joules: 6.5, Watts: 13, Known: time.Second / 2}},
-		"too early":      {ramp, -2, 1, Energy{Joules: 11, Watts: 11, Known: time.Second, Gaps: 1, Longest: 2 * time.Second, Samples: 2}},
-		"too late":       {ramp, 3, 7, Energy{Joules: 17, Watts: 17, Known: time.Second, Gaps: 1, Longest: 3 * time.Second, Samples: 2}},
-		"NaN":            {holed, 0, 3, Energy{Joules: 30, Watts: 15, Known: 2 * time.Second, Gaps: 1, Longest: time.Second, Samples: 4}},
-		"gap":            {sparse, 0, 10, Energy{Joules: 30, Watts: 15, Known: 2 * time.Second, Gaps: 1, Longest: 8 * time.Second, Samples: 4}},
-		"in the gap":     {sparse, 3, 5, Energy{Watts: nan, Gaps: 1, Longest: 2 * time.Second}},
-		"nothing":        {nil, 0, 1, Energy{Watts: nan, Gaps: 1, Longest: time.Second}},
-		"of another one": {ramp[1:2], 0, 1, Energy{Watts: nan, Gaps: 1, Longest: time.Second}},
-	} {
-		got := Integrate(c.samples, 5, unit.Instant(c.from*1e9), unit.Instant(c.to*1e9), 2*time.Second-1)
-		w := c.want
-		if !near(got.Joules, w.Joules) || !near(got.Watts, w.Watts) || got.Known != w.Known || got.Gaps != w.Gaps || got.Longest != w.Longest || got.Samples != w.Samples {
-			t.Errorf("%s: %+v, want %+v", name, got, w)
 		}
 	}
 }

@@ -77,12 +77,16 @@ func startPlug(ctx context.Context, address string, every, timeout, stale time.D
 		return nil, &host.Missing{What: "an answer of the smart plug " + client.base.Redacted(), Hint: err.Error()}
 	}
 	p := &plug{client: client}
-	labels := meterLabels(meter, "")
+	labels := meterLabels(meter, "", "")
 	add := func(name string, u unit.Symbol, counter bool, help string, field func(reply) float64) {
 		if math.IsNaN(field(first)) {
 			return
 		}
-		p.series = append(p.series, result.Series{Name: name, Labels: labels, Unit: u, Counter: counter, Help: help})
+		of := labels
+		if u == "W" { // its own count of energy goes by coarser steps
+			of = meterLabels(meter, coversWall, "")
+		}
+		p.series = append(p.series, result.Series{Name: name, Labels: of, Unit: u, Counter: counter, Help: help})
 		p.fields = append(p.fields, field)
 	}
 	add("boxdyno_power_watts", "W", false, "power through the smart plug, losses of the power supply included", func(r reply) float64 { return r.watts })
@@ -108,6 +112,12 @@ func startPlug(ctx context.Context, address string, every, timeout, stale time.D
 func ageSeries(labels []result.Pair) result.Series {
 	return result.Series{Name: "boxdyno_meter_age_seconds", Labels: labels, Unit: "s", Help: "time since the meter's last answer"}
 }
+
+// plugMean is taken for the time that a plug averages a power over.
+const plugMean = 2 * time.Second
+
+// Measured implements dated.
+func (p *plug) Measured(int) (unit.Instant, time.Duration) { return p.poll.measured(), plugMean }
 
 // Series implements Collector.
 func (p *plug) Series() []result.Series { return p.series }

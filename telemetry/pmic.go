@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // A Rail is one output of a power management IC, NaN where it is not measured:
@@ -103,7 +104,7 @@ func startPMIC(ctx context.Context, box mailbox) (Collector, error) {
 	c := &pmic{box: box}
 	_, n := RailsPower(rails)
 	if n > 0 {
-		c.series = append(c.series, result.Series{Name: "boxdyno_power_watts", Unit: "W", Labels: meterLabels("PMIC rails", ""),
+		c.series = append(c.series, result.Series{Name: "boxdyno_power_watts", Unit: "W", Labels: meterLabels("PMIC rails", coversRails, ""),
 			Help: fmt.Sprintf("power of the %d rails that the PMIC measures; less than the board takes: losses, USB and 5 V are not in it", n)})
 	}
 	for _, r := range rails {
@@ -156,6 +157,9 @@ func (c *pmic) Series() []result.Series { return c.series }
 
 // Read implements Collector.
 func (c *pmic) Read(dst []float64) error { _, err := c.poll.read(dst); return err }
+
+// Measured implements dated.
+func (c *pmic) Measured(int) (unit.Instant, time.Duration) { return c.poll.measured(), conversion }
 
 // Close implements io.Closer.
 func (c *pmic) Close() error { return errors.Join(c.poll.Close(), c.box.Close()) }

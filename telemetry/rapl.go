@@ -26,6 +26,11 @@ type rapl struct {
 	wraps []wrap
 }
 
+const raplPackage = "node_rapl_package_joules_total"
+
+// raplCovers is what zones cover; core and uncore are in their package.
+var raplCovers = map[string]string{"package": coversPackage, "dram": coversMemory, "psys": coversPlatform}
+
 // A wrap unrolls a counter that starts again after span.
 type wrap struct {
 	span, last, base float64
@@ -60,7 +65,7 @@ func newRAPL(_ context.Context, m *Machine) (Collector, error) {
 		if zone == "" || !(span > 0) {
 			continue
 		}
-		labels := append([]result.Pair{{Key: "index", Value: index}, {Key: "path", Value: path.Base(dir)}}, meterLabels("RAPL "+sysText(root, dir+"/name"), "")...)
+		labels := append([]result.Pair{{Key: "index", Value: index}, {Key: "path", Value: path.Base(dir)}}, meterLabels("RAPL "+sysText(root, dir+"/name"), raplCovers[zone], "")...)
 		err := r.add(root, dir+"/energy_uj", 1e-6, result.Series{Name: "node_rapl_" + cleanLabel(zone) + "_joules_total", Labels: labels, Unit: "J", Counter: true,
 			Help: "energy of this part of the processor, by the processor's own model (RAPL)"})
 		if errors.Is(err, fs.ErrPermission) {

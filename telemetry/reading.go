@@ -10,8 +10,9 @@ import (
 	"boxdyno/result"
 )
 
-// reading is a power that somebody read off a meter and typed in. It says nothing
-// of when, so its series is one constant, and labelled manual.
+// reading is a power that somebody read off a meter and typed in. It was read in one
+// state of the box at one moment, so its series is a constant with a name of its own:
+// no power under load, and no joules, come from it.
 type reading struct {
 	series []result.Series
 	watts  float64
@@ -34,11 +35,11 @@ func newReading(_ context.Context, m *Machine) (Collector, error) {
 	if !ok {
 		return nil, fmt.Errorf("power %q: want a number of watts and, if you like, the state, such as 5.2W or \"5.2W idle\"", text)
 	}
-	labels := meterLabels("manual", "")
+	labels := meterLabels("manual", "", "")
 	if state = strings.TrimSpace(state); state != "" {
 		labels = append(labels, result.Pair{Key: "state", Value: state})
 	}
-	return &reading{watts: watts, series: []result.Series{{Name: "boxdyno_power_watts", Labels: labels, Unit: "W", Help: "power that a person read off a meter and typed in"}}}, nil
+	return &reading{watts: watts, series: []result.Series{{Name: "boxdyno_power_reading_watts", Labels: labels, Unit: "W", Help: "power that a person read off a meter and typed in: a constant, in no joules"}}}, nil
 }
 
 // Series implements Collector.

@@ -96,6 +96,7 @@ type Sampler struct {
 	own       *observer
 	use       result.Telemetry
 	tallies   tallies
+	meters    []*powerMeter
 }
 
 // A part is a collector and where its series stand.
@@ -107,6 +108,7 @@ type part struct {
 	at      unit.Instant // of the last read, from the origin
 	due     unit.Instant
 	read    unit.Instant // the last
+	meters  []*powerMeter
 	values  []float64
 	written []float64
 	failed  bool // it was said
@@ -197,6 +199,12 @@ func (s *Sampler) add(spec Spec, c Collector) {
 		p.first = len(s.series)
 		s.series = append(s.series, list...)
 	}
+	for i, one := range list {
+		if isMeter(one) {
+			p.meters = append(p.meters, &powerMeter{series: p.first + i, of: one})
+		}
+	}
+	s.meters = append(s.meters, p.meters...)
 	s.parts, s.names = append(s.parts, p), append(s.names, spec.Name)
 }
 
@@ -338,6 +346,9 @@ func (s *Sampler) sample(older unit.Instant) {
 			p.due = at + p.every - s.interval/2
 		}
 		s.read(p, at)
+		for _, m := range p.meters {
+			m.read(p, p.values[m.series-p.first], at)
+		}
 		at -= s.o.Origin
 		s.mu.Lock()
 		copy(s.latest[p.first:], p.values)

@@ -190,7 +190,7 @@ func TestPi5(t *testing.T) {
 		}
 		// Rail by rail from the table: VDD_CORE 9.7614, 1V8_SYS 0.2896, 0V8_SW 0.2632, 3V3_SYS 0.2065, 1V1_SYS 0.1940,
 		// HDMI 0.0693, DDR_VDD2 0.0086, 0V8_AON 0.0046, 3V3_ADC 0.0014, 3V3_DAC 0.0012.
-		if w := got[`boxdyno_power_watts{meter="PMIC rails"}`]; math.Abs(w-10.7999) > 5e-4 {
+		if w := got[`boxdyno_power_watts{meter="PMIC rails",covers="rails"}`]; math.Abs(w-10.7999) > 5e-4 {
 			t.Errorf("the rails take %v W, want 10.8", w)
 		}
 		if v := got[`boxdyno_pmic_volts{rail="EXT5V"}`]; v != 5.06788 {
@@ -202,7 +202,7 @@ func TestPi5(t *testing.T) {
 		// A rail less is no saving.
 		r.set("vcio/pmic_read_adc", strings.Replace(string(r.root["vcio/pmic_read_adc"].Data), "VDD_CORE_A", "OTHER_A", 1))
 		later()
-		if got := values(t, pmic); !math.IsNaN(got[`boxdyno_power_watts{meter="PMIC rails"}`]) || !math.IsNaN(got[`boxdyno_pmic_amperes{rail="VDD_CORE"}`]) || got[`boxdyno_pmic_volts{rail="VDD_CORE"}`] != 0.8974594 {
+		if got := values(t, pmic); !math.IsNaN(got[`boxdyno_power_watts{meter="PMIC rails",covers="rails"}`]) || !math.IsNaN(got[`boxdyno_pmic_amperes{rail="VDD_CORE"}`]) || got[`boxdyno_pmic_volts{rail="VDD_CORE"}`] != 0.8974594 {
 			t.Errorf("without the current of a rail: %v", got)
 		}
 		closed(t, hwmon)
@@ -238,7 +238,7 @@ func TestX86(t *testing.T) {
 			`node_cpu_core_throttles_total{package="1",core="0"}`: 0, `node_cpu_core_throttles_total{package="1",core="1"}`: 9,
 			`node_cpu_package_throttles_total{package="0"}`: 30, `node_cpu_package_throttles_total{package="1"}`: 6,
 		})
-		pack := `node_rapl_package_joules_total{index="0",path="intel-rapl:0",meter="RAPL package-0"}`
+		pack := `node_rapl_package_joules_total{index="0",path="intel-rapl:0",meter="RAPL package-0",covers="package"}`
 		core := `node_rapl_core_joules_total{index="0",path="intel-rapl:0:0",meter="RAPL core"}`
 		const span = 262143.328850
 		equal(t, "RAPL", values(t, rapl), map[string]float64{pack: 240422.366267, core: 118821.284256})
@@ -308,13 +308,13 @@ func TestINA219(t *testing.T) {
 		synctest.Wait()
 		const accuracy = `accuracy="1 % over temperature (INA219A; B: 0.5 %), without the shunt"`
 		equal(t, "hwmon", values(t, hwmon), map[string]float64{
-			`node_hwmon_in_volts{chip="i2c_1_1_0040",sensor="in0",chip_name="ina219"}`:                                                   0.007,
-			`node_hwmon_in_volts{chip="i2c_1_1_0040",sensor="in1",chip_name="ina219"}`:                                                   5.128,
-			`node_hwmon_curr_amps{chip="i2c_1_1_0040",sensor="curr1",chip_name="ina219"}`:                                                0.743,
-			`node_hwmon_power_watt{chip="i2c_1_1_0040",sensor="power1",chip_name="ina219",meter="ina219 i2c_1_1_0040",` + accuracy + `}`: 3.8,
+			`node_hwmon_in_volts{chip="i2c_1_1_0040",sensor="in0",chip_name="ina219"}`:                                                                 0.007,
+			`node_hwmon_in_volts{chip="i2c_1_1_0040",sensor="in1",chip_name="ina219"}`:                                                                 5.128,
+			`node_hwmon_curr_amps{chip="i2c_1_1_0040",sensor="curr1",chip_name="ina219"}`:                                                              0.743,
+			`node_hwmon_power_watt{chip="i2c_1_1_0040",sensor="power1",chip_name="ina219",meter="ina219 i2c_1_1_0040",covers="line",` + accuracy + `}`: 3.8,
 		})
 		channel := func(name, channel string) string {
-			return name + `{meter="ina219 iio:device0",` + accuracy + `,channel="` + channel + `"}`
+			return name + `{meter="ina219 iio:device0",covers="line",` + accuracy + `,channel="` + channel + `"}`
 		}
 		equal(t, "IIO", values(t, iio), map[string]float64{
 			channel("boxdyno_power_watts", "power2"): 3.8, channel("boxdyno_meter_amperes", "current3"): 0.743,

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // A sensor is a number in a file of sysfs, times scale.
@@ -85,6 +86,8 @@ const (
 type group struct {
 	series  []result.Series
 	sensors []sensor
+	mean    time.Duration // that powers are means over
+	factors [][2]int      // of the series behind those of sensors, by index
 }
 
 // add opens a file as a series; one that cannot be opened is no series.
@@ -97,6 +100,17 @@ func (g *group) add(root fs.FS, name string, scale float64, s result.Series) err
 	return nil
 }
 
+// product adds s as the product of two sensors that have these values of the label
+// sensor, if both are there. No sensor is added after it.
+func (g *group) product(a, b string, s result.Series) {
+	at := func(sensor string) int {
+		return slices.IndexFunc(g.series, func(s result.Series) bool { return result.Get(s.Labels, "sensor") == sensor })
+	}
+	if i, j := at(a), at(b); i >= 0 && j >= 0 {
+		g.series, g.factors = append(g.series, s), append(g.factors, [2]int{i, j})
+	}
+}
+
 // Series implements Collector.
 func (g *group) Series() []result.Series { return g.series }
 
@@ -104,6 +118,9 @@ func (g *group) Series() []result.Series { return g.series }
 func (g *group) Read(dst []float64) error {
 	for i, s := range g.sensors {
 		dst[i] = s.value()
+	}
+	for i, f := range g.factors {
+		dst[len(g.sensors)+i] = dst[f[0]] * dst[f[1]]
 	}
 	return nil
 }
@@ -157,6 +174,17 @@ func (p *polled) Read(dst []float64) error {
 		dst = dst[n:]
 	}
 	return errors.Join(errs...)
+}
+
+// Measured implements dated.
+func (p *polled) Measured(i int) (unit.Instant, time.Duration) {
+	for k, g := range p.groups {
+		if i < len(g.series) {
+			return p.polls[k].measured(), g.mean
+		}
+		i -= len(g.series)
+	}
+	return 0, 0
 }
 
 // Close implements io.Closer.

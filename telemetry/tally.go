@@ -201,7 +201,12 @@ func rounded(v float64, digits int) float64 {
 
 // Begin begins a trial.
 func (s *Sampler) Begin() {
-	s.onDemand(s.interval/2, func() { s.tallies.open(true) })
+	s.onDemand(s.interval/2, func() {
+		s.tallies.open(true)
+		for _, m := range s.meters {
+			m.forget()
+		}
+	})
 }
 
 // onDemand takes a sample and has the sampler's thread carry out f after it. The next

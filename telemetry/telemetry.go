@@ -10,10 +10,12 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"boxdyno/host"
 	"boxdyno/internal/caps"
@@ -45,6 +47,8 @@ type Machine struct {
 	Root   fs.FS   // nil: the machine's own; in tests a recorded tree
 	Spaces []Space // nil: only the process's own
 	Ask    Ask     // what the user gave
+
+	polls time.Duration // between two questions to a sensor; 0: its own. Tests are hasty
 }
 
 // A Space is a network namespace and how its series are labelled.
@@ -72,6 +76,8 @@ func (a Ask) wants(name string) bool {
 	}
 	return false
 }
+
+func (m *Machine) pollEvery(own time.Duration) time.Duration { return cmp.Or(m.polls, own) }
 
 func (m *Machine) root() fs.FS {
 	if m.Root != nil {
