@@ -31,7 +31,7 @@ type Joule struct {
 func LoadPhase(phases []result.Phase) *result.Phase {
 	for i, p := range phases {
 		switch p.Name {
-		case "traffic", "stream", "work", "fio":
+		case "traffic", "stream", "work", "fio", "stress":
 			return &phases[i]
 		}
 	}

@@ -34,9 +34,6 @@ type Crypto struct {
 	Encapsulate *Figure `json:"encapsulations_per_s,omitempty"`
 	Decapsulate *Figure `json:"decapsulations_per_s,omitempty"`
 
-	Watts     *float64 `json:"power_mean_w,omitempty"`        // while it encrypted
-	JoulesPer *float64 `json:"joules_per_gigabyte,omitempty"` // encrypted
-
 	Published []PublishedCipher `json:"published_ciphers,omitempty"` // the same cipher on other boxes
 }
 
@@ -71,12 +68,6 @@ func cryptoOf(p result.Record, trials []result.Record, at func(metric string) *F
 		c.Published = publishedCiphers(c.Cipher)
 	}
 	return c
-}
-
-// sense takes what telemetry says of power in the row's trials.
-func (c *Crypto) sense(series []result.Series, trials []result.Record) {
-	c.Watts = meanWatts(series, trials, func(t result.Record) bool { return t.Status == result.Passed && t.Value("encrypt_bytes_per_s") != nil })
-	c.JoulesPer = joulesPerGigabyte(c.Watts, c.Encrypt, 1)
 }
 
 // publishedCiphers are a cipher's figures of cryptsetup's benchmark on boxes of one node:
@@ -210,7 +201,7 @@ func newCryptoTables() *cryptoTables {
 		return t
 	}
 	return &cryptoTables{
-		ciphers:   make("Ciphers, MiB/s of all n streams together", "encrypt", "decrypt", "range", "J/GB", notesColumn),
+		ciphers:   make("Ciphers, MiB/s of all n streams together", "encrypt", "decrypt", "range", notesColumn),
 		published: &table{title: "The same ciphers on other boxes, as published: MiB/s of one stream, by cryptsetup", head: []string{"cipher", "box", "encrypt", "decrypt", notesColumn}, right: []bool{false, false, true, true, false}},
 		schemes:   make("Asymmetric schemes, operations a second of all n streams together", "sign", "verify", "agree", "keygen", "encapsulate", "decapsulate", notesColumn),
 		shown:     map[string]bool{},
@@ -242,7 +233,7 @@ func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, o
 	if f := c.Encrypt; f != nil && f.Lo != nil && f.Hi != nil && *f.Lo != *f.Hi {
 		spread = mebiOf(f.Lo) + "–" + mebiOf(f.Hi)
 	}
-	t.ciphers.add(slices.Concat(id, []string{mebi(c.Encrypt), mebi(c.Decrypt), spread, joules(c.JoulesPer), notes(t.ciphers, texts)})...)
+	t.ciphers.add(slices.Concat(id, []string{mebi(c.Encrypt), mebi(c.Decrypt), spread, notes(t.ciphers, texts)})...)
 	if t.shown[c.Cipher] {
 		return
 	}
@@ -253,7 +244,6 @@ func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, o
 }
 
 func (t *cryptoTables) all() []*table {
-	t.ciphers.dropEmpty("J/GB")
 	t.schemes.dropEmpty("agree", "keygen", "encapsulate", "decapsulate")
 	return []*table{t.ciphers, t.published, t.schemes}
 }

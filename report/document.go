@@ -58,6 +58,7 @@ type Document struct {
 	Study *Study `json:"study,omitempty"` // the published comparison of capture software, where its points were measured
 
 	Watched  *Watched  `json:"watched,omitempty"`  // what telemetry says of the trials
+	Metered  []string  `json:"metered,omitempty"`  // what must be known of the meters, in sentences
 	Timeline *Timeline `json:"timeline,omitempty"` // all that telemetry saw, over time; in pages alone
 
 	Rows           []Row      `json:"rows"`
@@ -153,6 +154,8 @@ type Row struct {
 	Tunnel *Tunnel `json:"tunnel,omitempty"` // of procedures vpn and stream
 
 	Flood *Flood `json:"flood,omitempty"` // of procedure flood
+
+	Energy []Joules `json:"energy,omitempty"` // of procedures whose work can be counted, where a meter ran
 
 	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, of a flood with what came before and after, or of the trial that connections' times or capture's costs are of
 	Warnings []string        `json:"warnings,omitempty"`

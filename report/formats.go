@@ -31,6 +31,21 @@ type Kept struct {
 	Records  []result.Record
 }
 
+// An energyColumns is a meter of a trial, or of a point what a unit of work took by it.
+type energyColumns struct{ meter, per, when string }
+
+func (c energyColumns) of(e result.Energy) bool {
+	return c.meter == e.Meter && c.per == e.Per && c.when == e.When
+}
+
+func (c energyColumns) head() []string {
+	if c.per == "" {
+		return []string{"joules, " + c.meter, "joules_of_s, " + c.meter, "joules_accuracy, " + c.meter}
+	}
+	of := " for each " + c.per + strings.TrimSuffix(", "+c.when, ", ") + ", " + c.meter
+	return []string{"joules" + of, "joules_above_idle" + of, "watts" + of, "joules_accuracy" + of}
+}
+
 // CSV writes one line a record of all runs, points and trials, with exact
 // figures: a column for each setting and each metric that occurs. Interval,
 // repeats and bound stand beside their metric.
@@ -58,6 +73,20 @@ func CSV(w io.Writer, runs ...Kept) error {
 	head = append(head, "verdict", "reason")
 	for _, m := range metrics {
 		head = append(head, m, m+"_lo", m+"_hi", m+"_n", m+"_bound")
+	}
+	var energies []energyColumns
+	for _, run := range runs {
+		for _, r := range run.Records {
+			for _, e := range r.Energy {
+				if c := (energyColumns{e.Meter, e.Per, e.When}); !slices.Contains(energies, c) {
+					energies = append(energies, c)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(energies, func(a, b energyColumns) int { return strings.Compare(a.per, b.per) })
+	for _, c := range energies {
+		head = append(head, c.head()...)
 	}
 	head = append(head, "mean_frame_size", "streams", "trial_intended_fps", "trial_offered_fps", "trial_forwarded_fps", "backend", "stalls_over_50us", "trial_longest_stall_ns", "trial_steal_ratio",
 		"intended", "accepted", "refused", "not_sent", "received", "duplicate", "dropped", "in_flight", "unexplained", "warnings")
@@ -88,6 +117,19 @@ func CSV(w io.Writer, runs ...Kept) error {
 					line = append(line, num(v.Value), opt(v.Lo), opt(v.Hi), strconv.Itoa(max(v.N, 1)), string(v.Bound))
 				} else {
 					line = append(line, "", "", "", "", "")
+				}
+			}
+			for _, c := range energies {
+				i := slices.IndexFunc(r.Energy, c.of)
+				switch {
+				case i < 0 || !(r.Energy[i].Seconds > 0):
+					line = append(line, make([]string, len(c.head()))...)
+				case c.per == "":
+					e := r.Energy[i]
+					line = append(line, num(e.Joules), num(e.Seconds), e.Accuracy)
+				default:
+					e := r.Energy[i]
+					line = append(line, num(e.JoulesPer()), opt(e.AboveIdle()), num(e.Watts()), e.Accuracy)
 				}
 			}
 			if l := r.Load; l != nil {

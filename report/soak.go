@@ -21,6 +21,7 @@ type Soak struct {
 	Skipped   int        `json:"skipped"`
 	Known     int        `json:"known"`               // failed for a known cause, which is no fault of the box
 	Broken    string     `json:"broken_at,omitempty"` // stressor that ran when the run broke off
+	Meter     string     `json:"meter,omitempty"`     // of the watts: the one that covers most
 	Stressors []Stressor `json:"stressors,omitempty"` // in the order in which they ran
 }
 
@@ -97,6 +98,9 @@ func soakOf(run result.Run, p result.Record, trials []result.Record) *Soak {
 			}
 		}
 		x.sense(run.Series, t.Digests)
+		if e := widest(t.Energy); e != nil {
+			x.Watts, s.Meter = ptr(e.Watts()), e.Meter
+		}
 		s.Stressors = append(s.Stressors, x)
 	}
 	return s
@@ -116,8 +120,6 @@ func (x *Stressor) sense(series []result.Series, digests []result.Digest) {
 		switch name := series[d.Series].Name; {
 		case name == "node_thermal_zone_temp", name == "node_hwmon_temp_celsius":
 			most(&x.Temperature, d.Max)
-		case name == "boxdyno_power_watts": // several meters watch the same box
-			most(&x.Watts, d.Mean)
 		case strings.HasPrefix(name, "node_cpu_") && strings.HasSuffix(name, "_throttles_total"):
 			most(&x.Throttled, d.Growth)
 		case name == "boxdyno_rpi_throttled" && !strings.HasSuffix(result.Get(series[d.Series].Labels, "flag"), "occurred"):
@@ -190,10 +192,18 @@ func (s *Soak) name() string {
 	return "stressors of class " + s.Class
 }
 
+// metered names the meter of the watts.
+func (s *Soak) metered() string {
+	if s.Meter == "" {
+		return ""
+	}
+	return "; W by " + s.Meter
+}
+
 // tables are a row's: how the box did, and what was not run and why. A column that
 // nothing was measured for is left out.
 func (s *Soak) tables(name string) (out []table) {
-	ran := table{title: "Under stress, " + name + "; bogo operations are of stress-ng " + cmp.Or(s.Version, "of an unknown version") + " alone"}
+	ran := table{title: "Under stress, " + name + "; bogo operations are of stress-ng " + cmp.Or(s.Version, "of an unknown version") + " alone" + s.metered()}
 	columns := []struct {
 		head string
 		get  func(x Stressor) *float64

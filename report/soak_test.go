@@ -43,7 +43,8 @@ func soakRun() (result.Run, []result.Record) {
 			val("loop_before_rps", "1/s", 2.4e8)
 			val("loop_after_rps", "1/s", clock*2.4e8)
 			r.Usage = []result.Usage{{Subject: "stress-ng " + name, CPU: 7_900_000_000, PeakMemory: 21 << 20, Source: "cpu.stat, memory.peak"}}
-			r.Digests = []result.Digest{{Series: 0, N: 20, Min: heat - 5, Mean: heat - 2, Max: heat}, {Series: 1, N: 20, Min: 5, Mean: 6.4, Max: 7}, {Series: 2, N: 20, Max: throttled}, {Series: 3, N: 20, Max: 1}}
+			r.Energy = []result.Energy{{Meter: "RAPL package-0", Covers: "package", Joules: 2, Seconds: 2, Readings: 20}, {Meter: "Shelly", Covers: "wall", Joules: 12.8, Seconds: 2, Readings: 2}}
+			r.Digests = []result.Digest{{Series: 0, N: 20, Min: heat - 5, Mean: heat - 2, Max: heat}, {Series: 2, N: 20, Max: throttled}, {Series: 3, N: 20, Max: 1}}
 		}
 		if ops > 0 {
 			val("bogo_ops", "1", ops)
@@ -85,6 +86,9 @@ func TestSoakSaysWhatMatters(t *testing.T) {
 	}
 	// A board without sensors has no columns for them.
 	run.Series = nil
+	for i := range recs {
+		recs[i].Energy = nil
+	}
 	var b bytes.Buffer
 	if err := Text(&b, Summarize(run, recs)); err != nil {
 		t.Fatal(err)

@@ -24,15 +24,13 @@ type Storage struct {
 
 // A StoragePattern is one of fio's, on the disk without and with encryption.
 type StoragePattern struct {
-	Pattern   string      `json:"pattern"`
-	Unit      unit.Symbol `json:"unit"` // B/s, or requests: 1/s
-	Plain     *Figure     `json:"plain,omitempty"`
-	LUKS2     *Figure     `json:"luks2,omitempty"`
-	Share     *Figure     `json:"share,omitempty"`
-	PlainP99  *Figure     `json:"plain_p99_s,omitempty"`
-	LUKS2P99  *Figure     `json:"luks2_p99_s,omitempty"`
-	Watts     *float64    `json:"power_mean_w,omitempty"` // while it ran with encryption
-	JoulesPer *float64    `json:"joules_per_gigabyte,omitempty"`
+	Pattern  string      `json:"pattern"`
+	Unit     unit.Symbol `json:"unit"` // B/s, or requests: 1/s
+	Plain    *Figure     `json:"plain,omitempty"`
+	LUKS2    *Figure     `json:"luks2,omitempty"`
+	Share    *Figure     `json:"share,omitempty"`
+	PlainP99 *Figure     `json:"plain_p99_s,omitempty"`
+	LUKS2P99 *Figure     `json:"luks2_p99_s,omitempty"`
 }
 
 const storageProcedure = "storage"
@@ -46,8 +44,8 @@ var storagePatterns = []struct {
 }
 
 // storageOf is nil for rows of other procedures.
-func storageOf(run result.Run, repeats []result.Record, all map[string][]result.Record) *Storage {
-	p, trials, series := repeats[len(repeats)-1], of(all, repeats), run.Series
+func storageOf(repeats []result.Record, all map[string][]result.Record) *Storage {
+	p, trials := repeats[len(repeats)-1], of(all, repeats)
 	at := func(metric string) *Figure { f := merge(metric, repeats); return f.figure() }
 	if p.Procedure != storageProcedure {
 		return nil
@@ -65,11 +63,8 @@ func storageOf(run result.Run, repeats []result.Record, all map[string][]result.
 	}
 	for _, k := range storagePatterns {
 		x := StoragePattern{Pattern: k.name, Unit: "B/s", Plain: at("plain_" + k.figure), LUKS2: at("luks2_" + k.figure), Share: at("luks2_" + k.name + "_share")}
-		x.Watts = meanWatts(series, trials, func(t result.Record) bool { return kindOf("luks2")(t) && result.Get(t.Config, "pattern") == k.name })
 		if k.random {
 			x.Unit, x.PlainP99, x.LUKS2P99 = "1/s", at("plain_"+k.name+"_p99_s"), at("luks2_"+k.name+"_p99_s")
-		} else {
-			x.JoulesPer = joulesPerGigabyte(x.Watts, x.LUKS2, 1)
 		}
 		if x.Plain != nil || x.LUKS2 != nil {
 			s.Patterns = append(s.Patterns, x)
@@ -131,7 +126,7 @@ func newStorageTables() storageTables {
 		return t
 	}
 	return storageTables{
-		sequence: make("An encrypted disk: fio in sequence through dm-crypt (LUKS2), and without; W and J/GB with it", "W", "J/GB"),
+		sequence: make("An encrypted disk: fio in sequence through dm-crypt (LUKS2), and without"),
 		random:   make("The same, requests at random places; 99 % of them were done in", "99 % in", "without "),
 	}
 }
@@ -147,7 +142,7 @@ func (t storageTables) add(r Row, notes func(t *table, texts []string) string, o
 	var last *table
 	for _, x := range s.Patterns {
 		to, suffix := t.sequence, "B/s"
-		more := []string{watts(x.Watts), joules(x.JoulesPer)}
+		more := []string(nil)
 		if x.Unit == "1/s" {
 			to, suffix, more = t.random, "/s", []string{x.LUKS2P99.time(), x.PlainP99.time()}
 		}
@@ -162,12 +157,11 @@ func (t storageTables) add(r Row, notes func(t *table, texts []string) string, o
 		to.add(slices.Concat(id, []string{x.words(), x.LUKS2.si(suffix), x.LUKS2.interval(""), x.Plain.si(suffix), x.Share.share()}, more, []string{marks})...)
 	}
 	if last == nil {
-		t.sequence.add(s.what(), s.Device, "-", "-", "-", "-", "-", "-", "-", notes(t.sequence, own))
+		t.sequence.add(s.what(), s.Device, "-", "-", "-", "-", "-", notes(t.sequence, own))
 	}
 }
 
 func (t storageTables) all() []*table {
-	t.sequence.dropEmpty("W", "J/GB")
 	return []*table{t.sequence, t.random}
 }
 

@@ -75,18 +75,13 @@ func Summarize(run result.Run, recs []result.Record) Document {
 			row.ID, row.Soak = last.ID, soakOf(run, last, trials[last.ID])
 			row.Name = name(row)
 		}
-		if row.Work = workOf(run, group, trials); row.Work != nil {
+		if row.Work = workOf(group, trials); row.Work != nil {
 			row.Name = name(row)
 		}
-		if row.Storage = storageOf(run, group, trials); row.Storage != nil {
+		if row.Storage = storageOf(group, trials); row.Storage != nil {
 			row.Name = name(row)
 		}
-		if row.Tunnel != nil {
-			row.Tunnel.sense(run.Series, of(trials, group))
-		}
-		if row.Crypto != nil {
-			row.Crypto.sense(run.Series, of(trials, group))
-		}
+		row.Energy = energyOf(group)
 		row.Warnings = append(row.Warnings, course(group, recs)...)
 		d.Rows = append(d.Rows, row)
 	}
@@ -123,6 +118,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	}
 	d.Sure = sure(d, recs)
 	d.Watched = watched(run, recs)
+	d.Metered = metered(run, d.Rows, recs)
 	if d.Ablation != nil { // its rows are one box in many settings: what limits one of them is not the answer
 		d.Next = append(slices.Clip(d.Ablation.Advice), next(d, "")...)
 		return d

@@ -206,6 +206,7 @@ func tables(d Document) []table {
 	floods := newFloodTables()
 	tunnels := newTunnelTables()
 	disks := newStorageTables()
+	energies := newEnergyTables(d.Kind)
 	noted := &notes{}
 	var phased []*table // of security, one a row
 	var soaked []table
@@ -315,8 +316,11 @@ func tables(d Document) []table {
 		}
 		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
+	for _, r := range d.Rows {
+		energies.add(r, noted.of)
+	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works.all(), cryptos.all(), tunnels.all(), disks.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, []*table{open}) {
+	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works.all(), cryptos.all(), tunnels.all(), disks.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all(), []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -525,6 +529,7 @@ func measured(d Document) (out []string) {
 		words = append(words, w)
 	}
 	para("environment")
+	out = append(out, d.Metered...)
 	return append(out, d.Watched.sentences(d)...)
 }
 

@@ -34,10 +34,6 @@ type Tunnel struct {
 	Startup       *Figure `json:"startup_s,omitempty"`
 	BareForwarded *Figure `json:"baseline_forwarding_fps,omitempty"`
 
-	Watts         *float64 `json:"power_mean_w,omitempty"`        // of the whole machine while streams went through it
-	JoulesPer     *float64 `json:"joules_per_gigabyte,omitempty"` // of payload that arrived
-	BareJoulesPer *float64 `json:"baseline_joules_per_gigabyte,omitempty"`
-
 	Published string `json:"published,omitempty"` // a figure of the same experiment, with its note
 }
 
@@ -70,13 +66,6 @@ func orderTunnel(a, b Row) int {
 	}
 	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), cmp.Compare(index(tunnelOrder, a.Tunnel.Tunnel), index(tunnelOrder, b.Tunnel.Tunnel)),
 		strings.Compare(b.Tunnel.Protocol, a.Tunnel.Protocol), strings.Compare(a.Tunnel.Offloads, b.Tunnel.Offloads), strings.Compare(a.Tunnel.Cipher, b.Tunnel.Cipher))
-}
-
-// sense takes what telemetry says of power in the row's trials.
-func (t *Tunnel) sense(series []result.Series, trials []result.Record) {
-	t.Watts = meanWatts(series, trials, kindOf("stream"))
-	t.JoulesPer = joulesPerGigabyte(t.Watts, t.Goodput, 1.0/8)
-	t.BareJoulesPer = joulesPerGigabyte(meanWatts(series, trials, kindOf("stream without")), t.Baseline, 1.0/8)
 }
 
 // name is the row's, in words.
@@ -128,7 +117,7 @@ func newTunnelTables() tunnelTables {
 	}
 	return tunnelTables{
 		streams:  left("Streams between two gateways: payload that arrives, and without the tunnel", "through", "cipher", "offloads", "bit/s", "range", "without", "share", "lost", notesColumn),
-		costs:    left("What streams cost: CPU time a megabit and joules a gigabyte of the whole machine, and without the tunnel", "through", "cipher", "offloads", "CPU", "without", "daemons", "W", "J/GB", "without "),
+		costs:    left("What streams cost: CPU time of the whole machine a megabit, and without the tunnel", "through", "cipher", "offloads", "CPU", "without", "daemons"),
 		sessions: left("Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", "through", "cipher", "offloads", "handshake", "range", "start", "frame/s without", notesColumn),
 	}
 }
@@ -156,8 +145,8 @@ func (t tunnelTables) add(r Row, notes func(t *table, texts []string) string, ow
 		t.streams.add(slices.Concat(id, []string{x.Goodput.si(""), x.Goodput.interval(""), x.Baseline.si(""), x.Share.share(), x.Lost.share(), notes(t.streams, own)})...)
 		own = nil
 	}
-	if x.CPU != nil || x.JoulesPer != nil {
-		t.costs.add(slices.Concat(id, []string{x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time(), watts(x.Watts), joules(x.JoulesPer), joules(x.BareJoulesPer)})...)
+	if x.CPU != nil {
+		t.costs.add(slices.Concat(id, []string{x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time()})...)
 	}
 	if x.Handshake != nil || x.BareForwarded != nil {
 		t.sessions.add(slices.Concat(id, []string{x.Handshake.time(), x.Handshake.times(), x.Startup.time(), x.BareForwarded.si(""), notes(t.sessions, nil)})...)
@@ -207,6 +196,6 @@ func publishTunnels(rows []Row) {
 
 func (t tunnelTables) all() []*table {
 	t.streams.dropEmpty("cipher", "lost")
-	t.costs.dropEmpty("cipher", "without", "daemons", "W", "J/GB", "without ")
+	t.costs.dropEmpty("cipher", "without", "daemons")
 	return []*table{t.streams, t.costs, t.sessions}
 }

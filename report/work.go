@@ -4,7 +4,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -26,8 +25,7 @@ type Work struct {
 	Figures   []WorkFigure `json:"figures"`
 	CPU       *Figure      `json:"work_cpu_s,omitempty"`
 	Memory    *Figure      `json:"subject_memory_bytes,omitempty"`
-	Clock     *float64     `json:"clock_share,omitempty"`  // just after the work, of before it, in the round where it fell most
-	Watts     *float64     `json:"power_mean_w,omitempty"` // while rounds ran
+	Clock     *float64     `json:"clock_share,omitempty"` // just after the work, of before it, in the round where it fell most
 	Curve     *WorkCurve   `json:"curve,omitempty"`
 
 	Published []PublishedWork `json:"published,omitempty"` // of the same experiment on other boxes
@@ -41,7 +39,6 @@ type WorkFigure struct {
 	Figure  Figure      `json:"figure"`
 	Slowest *float64    `json:"slowest_copy,omitempty"` // of several copies, in the last round
 	Fastest *float64    `json:"fastest_copy,omitempty"`
-	PerWatt *float64    `json:"per_watt,omitempty"` // of a rate: what a joule does
 }
 
 // A workTable is how a procedure's rows are shown.
@@ -51,7 +48,6 @@ type workTable struct {
 	keys      []string          // parameters that tell rows apart beside the parallelism
 	leave     []string          // values of them that are not told: defaults, in the order of keys; "-" tells always
 	words     map[string]string // of metrics that are shown, in words
-	rates     []string          // of them, those of which a joule does so much
 	curve     *curveOf          // what its trials draw; nil: nothing
 	published []publication     // what was published of the same experiment
 }
@@ -64,12 +60,11 @@ var workTables = []workTable{
 			"dhrystones_per_s": "Dhrystones", "dmips": "DMIPS", "whetstones_per_s": "Whetstone instructions", "compress_ips": "compression", "decompress_ips": "decompression",
 			"sysbench_events_per_s": "events", "bogo_ops_rate": "bogo operations",
 		},
-		rates:     []string{"dhrystones_per_s", "whetstones_per_s", "compress_ips", "decompress_ips", "sysbench_events_per_s", "bogo_ops_rate"},
 		published: []publication{{source: "croce-pi4", box: "Pi 4", when: []result.Pair{{Key: "subject", Value: "dhrystone"}}, words: "Dhrystone under 32 and 64 bit"}},
 	},
 	{
 		procedure: "hash", title: "Hashing zeros from memory, on this machine's CPUs", keys: []string{"subject", "algorithm", "core_type", "size", "userland"}, leave: []string{"-", "-", "0", "2000000000", "native"},
-		words: map[string]string{"hash_rate": "hashed"}, rates: []string{"hash_rate"},
+		words:     map[string]string{"hash_rate": "hashed"},
 		published: []publication{{source: "croce-pi4", experiment: "sha1", metric: "file_size", when: []result.Pair{{Key: "algorithm", Value: "sha1"}}, words: "SHA-1 of %g GB of zeros in a file under 32 and 64 bit"}},
 	},
 	{
@@ -78,7 +73,6 @@ var workTables = []workTable{
 			"memory_write_rate": "written", "memory_read_rate": "read", "memory_copy_rate": "copied", "memory_latency_s": "load, largest set", "cache_latency_s": "load, 4 KiB",
 			"stream_copy_rate": "STREAM copy", "stream_scale_rate": "STREAM scale", "stream_add_rate": "STREAM add", "stream_triad_rate": "STREAM triad",
 		},
-		rates: []string{"memory_write_rate", "memory_read_rate", "memory_copy_rate", "stream_copy_rate", "stream_scale_rate", "stream_add_rate", "stream_triad_rate"},
 		curve: &curveOf{title: "Time of a load that waits for the one before it, against the working set", key: "working_set", of: "working set", ofUnit: "B", metric: "load_latency_s", what: "a load"},
 		published: []publication{
 			{source: "croce-pi4", experiment: "ram", metric: "buffer", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "memory under 32 and 64 bit over a locked buffer of %g GB"},
@@ -88,7 +82,6 @@ var workTables = []workTable{
 	{
 		procedure: "codec", title: "Encoding music from and to memory, on this machine's CPUs", keys: []string{"subject", "core_type", "length", "userland"}, leave: []string{"-", "0", "0s", "native"},
 		words: map[string]string{"codec_speed": "times real time", "encode_s": "to encode", "encoded_bytes": "came out"},
-		rates: []string{"codec_speed"},
 		published: []publication{
 			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "flac_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "flac"}}, words: "FLAC encodes %g %% faster under 64 than under 32 bit"},
 			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "lame_mp3_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "lame"}}, words: "LAME encodes %g %% faster under 64 than under 32 bit"},
@@ -111,7 +104,7 @@ func computes(procedure string) bool {
 }
 
 // workOf is nil for rows of other procedures.
-func workOf(run result.Run, repeats []result.Record, trials map[string][]result.Record) *Work {
+func workOf(repeats []result.Record, trials map[string][]result.Record) *Work {
 	p := repeats[len(repeats)-1]
 	at := func(metric string) *Figure { f := merge(metric, repeats); return f.figure() }
 	i := slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == p.Procedure })
@@ -131,7 +124,7 @@ func workOf(run result.Run, repeats []result.Record, trials map[string][]result.
 	}
 	w.Program = strings.Join(words, ", ")
 	w.Setting = strings.Join(append(words, w.CPUs), ", ")
-	w.sense(run.Series, trials[p.ID])
+	w.sense(trials[p.ID])
 	w.Curve, w.Published = t.curve.draw(repeats, trials), publishedWorks(t.published, p)
 	for _, v := range p.Values {
 		if _, shown := t.words[v.Metric]; !shown {
@@ -156,9 +149,6 @@ func workOf(run result.Run, repeats []result.Record, trials map[string][]result.
 					}
 				}
 			}
-		}
-		if w.Watts != nil && *w.Watts > 0 && slices.Contains(t.rates, v.Metric) {
-			x.PerWatt = ptr(f.Value / *w.Watts)
 		}
 		w.Figures = append(w.Figures, x)
 	}
@@ -192,23 +182,13 @@ func parallelWords(v string) string {
 	return v + " CPUs"
 }
 
-// sense takes what trials say of clock and power, and what their programs are.
-func (w *Work) sense(series []result.Series, trials []result.Record) {
-	watts, seconds := 0.0, 0.0
+// sense takes what trials say of the clock, and what their programs are.
+func (w *Work) sense(trials []result.Record) {
 	for _, t := range trials {
 		before, after := t.Value("loop_before_rps"), t.Value("loop_after_rps")
 		if before != nil && after != nil && before.Value > 0 {
 			if share := after.Value / before.Value; w.Clock == nil || share < *w.Clock {
 				w.Clock = ptr(share)
-			}
-		}
-		if before != nil {
-			for _, d := range t.Digests {
-				if d.Series >= 0 && d.Series < len(series) && d.N > 0 && series[d.Series].Name == "boxdyno_power_watts" {
-					took := float64(t.End - t.Begin)
-					watts, seconds = watts+d.Mean*took, seconds+took
-					break // several meters watch the same box
-				}
 			}
 		}
 		w.Of = w.Of[:0]
@@ -221,9 +201,6 @@ func (w *Work) sense(series []result.Series, trials []result.Record) {
 			}
 			break
 		}
-	}
-	if seconds > 0 {
-		w.Watts = ptr(watts / seconds)
 	}
 }
 
@@ -261,8 +238,8 @@ type workRows []*table
 func newWorkRows() (out workRows) {
 	for _, t := range workTables {
 		out = append(out,
-			&table{title: t.title, head: []string{"what", "figure", "together", "range", "each copy", "a joule", notesColumn}, right: []bool{false, false, true, true, true, true, false}},
-			&table{title: t.taken(), head: []string{"what", "CPU", "memory", "clock", "W"}, right: []bool{false, true, true, true, true}})
+			&table{title: t.title, head: []string{"what", "figure", "together", "range", "each copy", notesColumn}, right: []bool{false, false, true, true, true, false}},
+			&table{title: t.taken(), head: []string{"what", "CPU", "memory", "clock"}, right: []bool{false, true, true, true}})
 		if t.curve != nil {
 			out = append(out, t.curve.table())
 		}
@@ -272,7 +249,7 @@ func newWorkRows() (out workRows) {
 
 // taken is the title of the second table.
 func (t workTable) taken() string {
-	return "What " + t.procedure + " took: CPU time and memory of all copies, clock after a round of what it was before, watts"
+	return "What " + t.procedure + " took: CPU time and memory of all copies, and the clock after a round of what it was before"
 }
 
 func (t workRows) titled(title string) *table {
@@ -296,17 +273,16 @@ func (t workRows) add(r Row, notes func(t *table, texts []string) string, own []
 		}
 		return text(*v)
 	}
-	plain := func(v float64) string { return strings.TrimSpace(unit.SI(v)) }
 	setting, marks := w.Setting, notes(to, own)
 	for _, f := range w.Figures {
-		to.add(setting, w.table().words[f.Metric], f.Figure.si(f.suffix()), f.Figure.interval(""), (&Figure{Lo: f.Slowest, Hi: f.Fastest}).interval(""), opt(f.PerWatt, plain), marks)
+		to.add(setting, w.table().words[f.Metric], f.Figure.si(f.suffix()), f.Figure.interval(""), (&Figure{Lo: f.Slowest, Hi: f.Fastest}).interval(""), marks)
 		setting, marks = "", ""
 	}
 	if len(w.Figures) == 0 {
-		to.add(setting, "-", "-", "-", "-", "-", marks)
+		to.add(setting, "-", "-", "-", "-", marks)
 	}
-	if w.CPU != nil || w.Memory != nil || w.Clock != nil || w.Watts != nil {
-		t.titled(w.table().taken()).add(w.Setting, w.CPU.time(), w.Memory.si("B"), opt(w.Clock, percent), opt(w.Watts, func(v float64) string { return fmt.Sprintf("%.1f", v) }))
+	if w.CPU != nil || w.Memory != nil || w.Clock != nil {
+		t.titled(w.table().taken()).add(w.Setting, w.CPU.time(), w.Memory.si("B"), opt(w.Clock, percent))
 	}
 	if w.Curve != nil {
 		w.Curve.add(t.titled(w.table().curve.title), w.Setting)

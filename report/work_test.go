@@ -20,7 +20,14 @@ func workRun() (result.Run, []result.Record) {
 	run.Command = []string{"boxdyno", "run", "cpu", "--set", "subject=dhrystone,7-zip,sysbench", "--set", "parallel=1,all"}
 	run.NotMeasured, run.Deviations, run.Backend = nil, nil, nil
 	run.Metrics = []result.Metric{{Name: "dhrystones_per_s", Unit: "1/s", Better: 1, Help: "runs a second"}}
-	run.Series = []result.Series{{Name: "boxdyno_power_watts", Unit: "W"}}
+	of := func(meter, covers string) []result.Pair {
+		return []result.Pair{{Key: "meter", Value: meter}, {Key: "covers", Value: covers}}
+	}
+	run.Series = []result.Series{
+		{Name: "boxdyno_power_watts", Labels: of("Shelly", "wall"), Unit: "W"}, {Name: "node_rapl_package_joules_total", Labels: of("RAPL package-0", "package"), Unit: "J", Counter: true},
+		{Name: "boxdyno_power_watts", Labels: of("PMIC rails", "rails"), Unit: "W"}, {Name: "boxdyno_power_reading_watts", Labels: of("manual", "")[:1], Unit: "W"},
+	}
+	run.Telemetry = []result.Telemetry{{Reading: "5.2W idle"}}
 	var recs []result.Record
 	val := func(metric string, u unit.Symbol, v float64) result.Value {
 		return result.Value{Metric: metric, Unit: u, Value: v}
@@ -34,8 +41,13 @@ func workRun() (result.Run, []result.Record) {
 			Config: append(cfg[:3:3], result.Pair{Key: "trial", Value: "1"}, result.Pair{Key: "on_cpus", Value: "3"}, result.Pair{Key: "compiler", Value: "gcc_(Debian_12.2.0-14)_12.2.0"}, result.Pair{Key: "flags", Value: "-O2"}),
 			Values: []result.Value{val("loop_before_rps", "1/s", 2e8), val("loop_after_rps", "1/s", 1.9e8)},
 		}
-		if watts > 0 {
-			trial.Digests = []result.Digest{{Series: 0, N: 10, Mean: watts}}
+		var energy []result.Energy
+		if idle := 3.0; watts > 0 { // three rounds of 1 s
+			done := 3 * values[0].Value / 1e6
+			energy = []result.Energy{
+				{Meter: "Shelly", Covers: "wall", Joules: 3 * watts, Seconds: 3, Readings: 6, Per: "million Dhrystones", Trials: 3, Work: done, Idle: &idle},
+				{Meter: "RAPL package-0", Covers: "package", Accuracy: "5 %", Joules: watts, Seconds: 3, Readings: 30, Per: "million Dhrystones", Trials: 3, Work: done},
+			}
 		}
 		if status != result.Skipped {
 			recs = append(recs, trial)
@@ -45,7 +57,7 @@ func workRun() (result.Run, []result.Record) {
 			values[i].Lo, values[i].Hi, values[i].N = &low, &high, 3
 		}
 		recs = append(recs, result.Record{
-			Schema: result.Schema, ID: id, Procedure: "cpu", Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: origin, Begin: now, End: now + 15e8, Copies: copies, Values: values,
+			Schema: result.Schema, ID: id, Procedure: "cpu", Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: origin, Begin: now, End: now + 15e8, Copies: copies, Values: values, Energy: energy,
 		})
 	}
 	point(result.Passed, "", "dhrystone", "1", 4, nil, val("dhrystones_per_s", "1/s", 12e6), val("dmips", "1", 12e6/1757), val("copies", "1", 1), val("work_cpu_s", "s", 1.01), val("subject_memory_bytes", "B", 6e6))
@@ -59,17 +71,16 @@ func workRun() (result.Run, []result.Record) {
 	return run, recs
 }
 
-// Figures of copies are told together and one by one, and by the joule where watts are
-// known.
+// Figures of copies are told together and one by one.
 func TestWorkTables(t *testing.T) {
 	run, recs := workRun()
 	d := Summarize(run, recs)
 	got := text(t, d)
 	for _, want := range []string{
 		"Computing, on this machine's CPUs",
-		"dhrystone, 1 CPU Dhrystones 12.0 M/s 11.9–12.1 M - 3.00 M", "dhrystone, 1 CPU 1.01 s 6.00 MB 95.0 % 4.0",
-		"dhrystone, all CPUs Dhrystones 44.5 M/s 44.1–44.9 M 9.00–12.5 M 6.85 M", "dhrystone, all CPUs 4.02 s 24.0 MB 95.0 % 6.5",
-		"7-zip, 1 CPU compression 1.50 G/s 1.49–1.51 G - -", "7-zip, 1 CPU - - 95.0 % -",
+		"dhrystone, 1 CPU Dhrystones 12.0 M/s 11.9–12.1 M -", "dhrystone, 1 CPU 1.01 s 6.00 MB 95.0 %",
+		"dhrystone, all CPUs Dhrystones 44.5 M/s 44.1–44.9 M 9.00–12.5 M", "dhrystone, all CPUs 4.02 s 24.0 MB 95.0 %",
+		"7-zip, 1 CPU compression 1.50 G/s 1.49–1.51 G -", "7-zip, 1 CPU - - 95.0 %",
 		"decompression 2.20 G/s",
 		"sysbench, 1 CPU -",
 		"run apt-get install -y sysbench",
@@ -88,7 +99,7 @@ func TestWorkTables(t *testing.T) {
 		at = next
 	}
 	w := d.Rows[slicesIndex(d.Rows, "all CPUs")].Work
-	if len(w.Figures) != 2 || *w.Figures[0].Slowest != 9e6 || *w.Figures[0].Fastest != 12.5e6 || *w.Figures[0].PerWatt != 44.5e6/6.5 || w.Figures[1].PerWatt != nil {
+	if len(w.Figures) != 2 || *w.Figures[0].Slowest != 9e6 || *w.Figures[0].Fastest != 12.5e6 {
 		t.Errorf("%+v", w.Figures)
 	}
 	if s := Summarize(run, only(recs, "cpu/dhrystone-1#1")).Summary; s != "cpu, dhrystone, 1 CPU: 12.0 M/s Dhrystones, 6.83 k DMIPS." {

@@ -26,6 +26,7 @@ export interface Document {
   beside?: Comparison;
   study?: Study;
   watched?: Watched;
+  metered?: string[];
   timeline?: Timeline;
   rows: Row[] | null;
   shared_warnings?: string[];
@@ -65,6 +66,7 @@ export interface Record {
   cpus?: CPU[];
   dut?: DUTWork;
   digests?: Digest[];
+  energy?: Energy[];
   usage?: Usage[];
   copies?: Copy[];
   alerts?: Alert[];
@@ -210,6 +212,7 @@ export interface Row {
   ids?: IDS;
   tunnel?: Tunnel;
   flood?: Flood;
+  energy?: Joules[];
   ledger?: Account;
   warnings?: string[];
 }
@@ -370,6 +373,21 @@ export interface Digest {
   mean: number;
   max?: number;
   growth?: number;
+}
+
+export interface Energy {
+  meter: string;
+  covers: string;
+  accuracy?: string;
+  joules: number;
+  seconds: number;
+  readings: number;
+  tester?: boolean;
+  when?: string;
+  trials?: number;
+  per?: string;
+  work?: number;
+  idle_w?: number;
 }
 
 export interface Usage {
@@ -555,6 +573,7 @@ export interface Soak {
   skipped: number;
   known: number;
   broken_at?: string;
+  meter?: string;
   stressors?: Stressor[];
 }
 
@@ -637,7 +656,6 @@ export interface Work {
   work_cpu_s?: Figure;
   subject_memory_bytes?: Figure;
   clock_share?: number;
-  power_mean_w?: number;
   curve?: WorkCurve;
   published?: PublishedWork[];
 }
@@ -659,8 +677,6 @@ export interface Crypto {
   keygens_per_s?: Figure;
   encapsulations_per_s?: Figure;
   decapsulations_per_s?: Figure;
-  power_mean_w?: number;
-  joules_per_gigabyte?: number;
   published_ciphers?: PublishedCipher[];
 }
 
@@ -725,9 +741,6 @@ export interface Tunnel {
   handshake_s?: Figure;
   startup_s?: Figure;
   baseline_forwarding_fps?: Figure;
-  power_mean_w?: number;
-  joules_per_gigabyte?: number;
-  baseline_joules_per_gigabyte?: number;
   published?: string;
 }
 
@@ -755,6 +768,20 @@ export interface Flood {
   conntrack_most?: Figure;
   conntrack_insert_failed?: Figure;
   conntrack_early_drop?: Figure;
+}
+
+export interface Joules {
+  meter: string;
+  covers: string;
+  accuracy?: string;
+  per: string;
+  when?: string;
+  power_mean_w: number;
+  idle_w?: number;
+  joules_per: number;
+  joules_per_above_idle?: number;
+  trials: number;
+  readings: number;
 }
 
 export interface Delay {
@@ -876,7 +903,6 @@ export interface WorkFigure {
   figure: Figure;
   slowest_copy?: number;
   fastest_copy?: number;
-  per_watt?: number;
 }
 
 export interface WorkCurve {
@@ -911,8 +937,6 @@ export interface StoragePattern {
   share?: Figure;
   plain_p99_s?: Figure;
   luks2_p99_s?: Figure;
-  power_mean_w?: number;
-  joules_per_gigabyte?: number;
 }
 
 export interface IDSLoad {
