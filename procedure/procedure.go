@@ -81,6 +81,10 @@ type Env struct {
 	Bed *lab.Testbed
 	Log *slog.Logger
 
+	// Criteria are those of the run that this point decides. A procedure that searches a
+	// limit tries the load that they ask for first.
+	Criteria []result.Criterion
+
 	// Trial carries out f as one trial (RFC 2544: one load, one duration),
 	// judges its validity and appends its record; in a resumed run it returns
 	// the finished record without calling f. cfg identifies the trial within

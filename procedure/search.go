@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -38,7 +39,12 @@ func (m *point) begin(overload unit.FrameRate) error {
 	if link := m.linkRate(); link > 0 {
 		top = min(top, link)
 	}
+	ask := m.ask()
+	if ask*1.01 <= m.ceiling/m.streams() && (m.linkRate() == 0 || ask <= m.linkRate()) {
+		top = max(top, min(ask*1.01, cmp.Or(m.linkRate(), ask*1.01)))
+	}
 	s, err := search.New(m.searching().Name, top, min(each, top))
+	s.Ask = ask
 	m.search = &s
 	return err
 }

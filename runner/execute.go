@@ -241,7 +241,7 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 		x.notify(v, Event{Kind: TrialDone, Text: r.ID, Record: &r})
 		return r, err
 	}
-	env := &procedure.Env{Bed: bed, Log: x.o.Log}
+	env := &procedure.Env{Bed: bed, Log: x.o.Log, Criteria: x.criteria(v)}
 	id := func(cfg []result.Pair) string { return fmt.Sprintf("%s/%d%s", v.ID, v.trials+1, words(cfg)) }
 	env.Unfinished = func(cfg []result.Pair) *result.Record {
 		i, ok := x.at[id(cfg)]

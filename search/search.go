@@ -46,6 +46,7 @@ type Search struct {
 	Preset
 	Max   unit.FrameRate // the highest load to try
 	Guess unit.FrameRate // the first; 0: Max
+	Ask   unit.FrameRate // a load to decide on before all others: is it carried? 0: none
 }
 
 // New makes a search of the named preset. max is the highest load worth offering
@@ -78,7 +79,10 @@ func Of(p Preset, max unit.FrameRate, guess unit.FrameRate) (Search, error) {
 // An invalid trial says nothing, so it is asked for again, until its load counts
 // as beyond the tester.
 func (s Search) Next(history []Seen) (Step, bool) {
-	if len(history) >= s.Trials+s.extra(history) {
+	if step, more := s.ask(history); more {
+		return step, true
+	}
+	if len(history) >= s.Trials+s.extra(history)+s.asked(history) {
 		return Step{}, false
 	}
 	if s.Halves {

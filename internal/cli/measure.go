@@ -509,8 +509,12 @@ func (a *app) dryRun(p runner.Plan, points []runner.Point, asJSON bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "\n%s, about %d trials and %s, in topology %s, preset %s, seed %d\n",
-		plural(len(d.Points), "point"), d.Trials, about(total), strings.Join(p.Labs(), ", "), p.PresetsUsed(), p.Seed)
+	limit := ""
+	if p.Budget > 0 && total > p.Budget {
+		limit = ", of which the budget has room for " + about(p.Budget)
+	}
+	_, err = fmt.Fprintf(a.out, "\n%s, about %d trials and %s%s, in topology %s, preset %s, seed %d\n",
+		plural(len(d.Points), "point"), d.Trials, about(total), limit, strings.Join(p.Labs(), ", "), p.PresetsUsed(), p.Seed)
 	return err
 }
 

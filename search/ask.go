@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import "boxdyno/unit"
+
+const (
+	// beside is how far from Ask trials decide on it, as a share: the offered load is not
+	// exactly the one asked for.
+	beside = 0.002
+	// asks is how many trials may decide on Ask; they come on top of the preset's.
+	asks = 20
+)
+
+// ask is the trial that brings a strict goal nearer to a decision on Ask; false: it is
+// decided, cannot be offered, or had its trials. A load just above Ask that is a lower
+// bound says that the box carries Ask; one just below that is an upper bound, that it
+// does not. Nothing else is judged otherwise: no loss is allowed that the goal does not
+// allow.
+func (s Search) ask(history []Seen) (Step, bool) {
+	g := s.Goals[0]
+	if s.Ask <= 0 || s.Ask > s.Max || g.Lossy == 0 || s.asked(history) >= asks {
+		return Step{}, false
+	}
+	l := s.Limit(history)
+	if l.Lower >= s.Ask || l.Upper > 0 && l.Upper < s.Ask {
+		return Step{}, false
+	}
+	above, below := s.asking()
+	ladder := g.ladder()
+	v := g.see(history, ladder[len(ladder)-1])
+	if v.wall <= above && s.asked(history) >= asks/2 { // a disturbed machine is invalid a few times in a row
+		return Step{}, false
+	}
+	clean, lossy := 0, 0 // that speak for Ask, and against it
+	for _, t := range v.clean {
+		if t.Rate >= s.Ask {
+			clean++
+		}
+	}
+	for _, t := range v.lossy {
+		if t.Rate <= above {
+			lossy++
+		}
+	}
+	load := above
+	switch {
+	case clean == 0 && lossy > 0, len(history) == 0 && s.Guess < below:
+		load = below
+	case lossy > 2*outvoted+clean/outvotes && s.asked(history)%2 == 1: // no threshold: both sides
+		load = below
+	}
+	return Step{load, g.Final}, true
+}
+
+// asking are the loads that decide on Ask.
+func (s Search) asking() (above, below unit.FrameRate) {
+	return s.at(s.Ask * (1 + beside)), s.at(s.Ask * (1 - beside))
+}
+
+// asked is how many trials of history were offered to decide on Ask.
+func (s Search) asked(history []Seen) (n int) {
+	if s.Ask <= 0 {
+		return 0
+	}
+	above, below := s.asking()
+	for _, t := range history {
+		if t.Rate == above || t.Rate == below {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"boxdyno/unit"
+)
+
+// decide plays a search of a box that is asked for a load, in which a share of the
+// trials is invalid, until its trials are used up. It returns after how many the load
+// was decided, and how.
+func decide(t *testing.T, box dut, ask, forwards, invalid float64, rng *rand.Rand) (after int, carried, missed bool) {
+	t.Helper()
+	s, err := New("quick", unit.FrameRate(max(forwards*1.25, ask*1.01)), unit.FrameRate(forwards))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Ask = unit.FrameRate(ask)
+	var h []Seen
+	for {
+		if l := s.Limit(h); !carried && !missed {
+			carried, missed = l.Lower >= s.Ask, l.Upper > 0 && l.Upper < s.Ask
+			after = len(h)
+		}
+		step, more := s.Next(h)
+		if !more {
+			l := s.Limit(h)
+			return after, l.Lower >= s.Ask, l.Upper > 0 && l.Upper < s.Ask
+		}
+		now := Seen{Step: step, Offered: step.Rate, Valid: rng.Float64() >= invalid}
+		now.Loss = unit.LossRatio(box(float64(step.Rate), step.Duration))
+		h = append(h, now)
+	}
+}
+
+// Where the truth lies more than a tenth off, a criterion is decided, and rightly, in few
+// trials; a third of them may be invalid.
+func TestAsk(t *testing.T) {
+	const limit = 500e3
+	for _, c := range []struct {
+		name string
+		box  func(rng *rand.Rand) dut
+	}{
+		{"sharp", func(*rand.Rand) dut { return sharp(limit) }},
+		{"collapse", func(*rand.Rand) dut { return collapse(limit) }},
+		{"slope", func(*rand.Rand) dut { return slope(limit, 0.1) }},
+		{"curve", func(rng *rand.Rand) dut { return curve(rng, limit, 0.01) }},
+	} {
+		for _, share := range []float64{0.3, 0.6, 0.9, 1.1, 1.5, 3} {
+			ask := limit * share
+			wrong, open, late := 0, 0, 0
+			const runs = 60
+			for n := range runs {
+				rng := rand.New(rand.NewPCG(uint64(n), 7))
+				after, carried, missed := decide(t, c.box(rng), ask, limit, 0.3, rng)
+				switch {
+				case carried && share > 1, missed && share < 1:
+					wrong++
+				case !carried && !missed:
+					open++
+				case after > 15:
+					late++
+				}
+			}
+			if wrong > 0 || open > runs/10 || late > runs/10 {
+				t.Errorf("%s asked for %g of its limit: of %d runs %d decided wrongly, %d were open, %d late", c.name, share, runs, wrong, open, late)
+			}
+		}
+	}
+}
+
+// A load that nobody asks for changes nothing.
+func TestAskNothing(t *testing.T) {
+	s, _ := New("quick", 1e6, 5e5)
+	if _, more := s.ask(nil); more || s.asked([]Seen{{}}) != 0 {
+		t.Error("a search without a load to decide on asks for one")
+	}
+	s.Ask = 2e6 // beyond what can be offered
+	if _, more := s.ask(nil); more {
+		t.Error("it asks for more than the tester can do")
+	}
+}
