@@ -253,58 +253,95 @@ func (p *IDS) Estimate() (int, time.Duration) {
 	return trials, length + time.Duration(trials)*idsAround
 }
 
-func (p *IDS) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+func (p *IDS) Run(ctx context.Context, env *Env) (Outcome, error) {
+	m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
+	m.listen = &capturePoint{Capture: p.listener(""), env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
+	m.listen.more = m.told
+	return m.visit(ctx, m.first)
+}
+
+// Visits implements Paused.
+func (p *IDS) Visits() int {
+	if !p.rate.searched() {
+		return 1
+	}
+	return 2 + p.searching().Trials
+}
+
+// visit measures with the rules in place, and comes again as long as measure says that
+// more is to be done.
+func (m *idsPoint) visit(ctx context.Context, measure func(context.Context) (more bool, err error)) (_ Outcome, err error) {
 	dir, err := host.MakeScratch()
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	rules := filepath.Join(dir, "boxdyno.rules")
-	set, err := p.writeRules(rules)
-	if err != nil {
+	if m.rules, err = m.writeRules(rules); err != nil {
 		return Outcome{}, err
 	}
-	if set.Rules == 0 && p.traffic != appMix { // an empty file is no file of rules
+	if m.rules.Rules == 0 && m.IDS.traffic != appMix { // an empty file is no file of rules
 		rules = ""
 	}
-	c := p.listener(rules)
-	s, err := c.software()
-	if err != nil {
-		return Outcome{}, err
-	}
-	var missing *host.Missing
-	if err := s.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
-		return Outcome{}, err
-	} else if err != nil {
-		return Outcome{Status: result.Failed, Reason: c.said(err)}, nil
-	}
-	self, err := selfTest(ctx, env, typical, false, false, effortOf(p.preset.value))
-	if err != nil {
-		return Outcome{}, err
-	}
-	if self.Status == result.Invalid {
-		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
-	}
-	m := &idsPoint{IDS: p, rules: set, out: Outcome{Status: result.Passed}}
-	m.listen = &capturePoint{Capture: c, env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
-	m.listen.ceiling, m.listen.more = self.Ceiling(), m.told
-	if err := m.listen.open(ctx); err != nil {
-		return Outcome{}, err
-	}
-	defer func() { err = errors.Join(err, m.listen.close()) }()
-	m.listen.stream.Frames.SrcMAC = idsClient
-	if err = m.idleTrial(ctx); err == nil && m.listen.failed == "" {
-		if p.rate.searched() {
-			err = m.highest(ctx)
-		} else {
-			err = m.at(ctx)
-		}
-	}
+	m.listen.options = m.listener(rules).options
+	more, err := measure(ctx)
 	var long *longPassError
 	if errors.As(err, &long) {
 		m.listen.failed, err = "traffic: "+long.Error(), nil
 	}
-	return m.outcome(), err
+	if err != nil || !more || m.listen.failed != "" {
+		return m.outcome(), err
+	}
+	o := m.interim()
+	o.Again = func(ctx context.Context) (Outcome, error) {
+		return m.visit(ctx, func(ctx context.Context) (bool, error) { return m.listening(ctx, m.hunt) })
+	}
+	return o, nil
+}
+
+// first checks the software, measures the tester's ceiling and what is detected when
+// idle, and then at the load given or at the highest.
+func (m *idsPoint) first(ctx context.Context) (more bool, err error) {
+	env := m.listen.env
+	s, err := m.listen.software()
+	if err != nil {
+		return false, err
+	}
+	var missing *host.Missing
+	if err := s.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+		return false, err
+	} else if err != nil {
+		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)
+		return false, nil
+	}
+	self, err := selfTest(ctx, env, typical, false, false, effortOf(m.preset.value))
+	if err != nil {
+		return false, err
+	}
+	if self.Status == result.Invalid {
+		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+self.Reason
+		return false, nil
+	}
+	m.listen.ceiling = self.Ceiling()
+	return m.listening(ctx, func(ctx context.Context) (bool, error) {
+		if err := m.idleTrial(ctx); err != nil || m.listen.failed != "" {
+			return false, err
+		}
+		if m.IDS.rate.searched() {
+			return m.hunt(ctx)
+		}
+		return false, m.at(ctx)
+	})
+}
+
+// listening measures with the ports open.
+func (m *idsPoint) listening(ctx context.Context, measure func(context.Context) (more bool, err error)) (more bool, err error) {
+	if err := m.listen.open(ctx); err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, m.listen.close()) }()
+	m.listen.stream.Frames.SrcMAC = idsClient
+	return measure(ctx)
 }
 
 // writeRules writes the rules that the IDS loads: those of the planted attacks, and what

@@ -5,6 +5,7 @@ package procedure
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,50 +26,135 @@ func (p *IDS) searching() search.Preset {
 	return search.Preset{Name: "ids", Goals: []search.Goal{g}, Trials: trials}
 }
 
-// highest searches the highest load of which no more than the allowed share is lost.
-func (m *idsPoint) highest(ctx context.Context) error {
-	top, peak, err := m.descend(ctx)
-	if err != nil || m.listen.failed != "" {
-		return err
-	}
-	if m.listen.env.Bed.Placement == "shared" {
-		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
-		return nil
-	}
-	if peak == 0 {
-		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any load tried, or no trial was valid"
-		return nil
-	}
-	s, err := search.Of(m.searching(), unit.FrameRate(top), unit.FrameRate(peak))
-	if err != nil {
-		return err
-	}
-	var seen []search.Seen
-	var rests rests
-	for {
-		step, more := s.Next(seen)
-		if !more {
-			break
+// An idsHunt is how far the search of a limit is. A run may stop it after any visit:
+//
+//	descend (from the highest load, until hardly a frame is lost) -> search -> limit (longer, at the load found)
+//	one trial a visit                                                one trial    one visit
+type idsHunt struct {
+	tried     int     // trials of the descent
+	rate      float64 // bit/s of its next one
+	invalid   bool    // its last one was
+	top, peak float64 // bit/s: nothing is to be found above top; hardly anything was lost below peak
+	search    *search.Search
+	history   []search.Seen // of search
+	seen      []search.Seen // of the descent, too
+	carried   result.Record // the highest load so far of which no more was lost than is allowed
+	rests     rests
+}
+
+// hunt goes on with the search of the highest load of which no more than the allowed
+// share is lost; more says that it is not over.
+func (m *idsPoint) hunt(ctx context.Context) (more bool, err error) {
+	if m.found == nil {
+		top := float64(m.IDS.top.bits)
+		if c := float64(unit.L2(m.listen.ceiling, typical.Mean())); c > 0 {
+			top = min(top, c)
 		}
-		begin := time.Now()
-		rec, err := m.trial(ctx, "search", len(seen), unit.BitRate(step.Rate), step.Duration)
-		if err != nil || m.listen.failed != "" {
-			return err
-		}
-		now := m.saw(step, rec)
-		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
-			if err := rests.rest(ctx); err != nil {
-				return err
-			}
-		}
-		seen = append(seen, now)
+		m.found = &idsHunt{rate: top, top: top}
 	}
-	l := s.Limit(seen)
-	lowest := unit.FrameRate(top)
-	for _, t := range seen {
+	h := m.found
+	if h.search == nil {
+		more, err := m.descend(ctx)
+		if more || err != nil || m.listen.failed != "" {
+			return more, err
+		}
+		return m.beginSearch()
+	}
+	step, more := h.search.Next(h.history)
+	if !more {
+		return false, m.limit(ctx, h.search.Limit(h.history), h.lowest())
+	}
+	now, _, err := m.offer(ctx, "search", len(h.history), step)
+	h.history = append(h.history, now)
+	return m.listen.failed == "", err
+}
+
+// lowest is the lowest load so far, in bit/s.
+func (h *idsHunt) lowest() unit.FrameRate {
+	lowest := unit.FrameRate(h.top)
+	for _, t := range h.seen {
 		lowest = min(lowest, t.Rate)
 	}
-	return m.limit(ctx, l, lowest)
+	return lowest
+}
+
+// beginSearch ends the descent.
+func (m *idsPoint) beginSearch() (more bool, err error) {
+	h := m.found
+	if m.listen.env.Bed.Placement == "shared" {
+		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
+		return false, nil
+	}
+	if h.peak == 0 {
+		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any load tried, or no trial was valid"
+		return false, nil
+	}
+	s, err := search.Of(m.searching(), unit.FrameRate(h.top), unit.FrameRate(min(h.peak, h.top)))
+	h.search = &s
+	return true, err
+}
+
+// offer carries out one trial of the hunt, and notes what it says.
+func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.Step) (now search.Seen, rec result.Record, err error) {
+	h := m.found
+	begin := time.Now()
+	rec, err = m.trial(ctx, kind, n, unit.BitRate(step.Rate), step.Duration)
+	if err != nil || m.listen.failed != "" {
+		return now, rec, err
+	}
+	now = m.saw(step, rec)
+	if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
+		err = h.rests.rest(ctx)
+	}
+	h.seen = append(h.seen, now)
+	if now.Valid && now.Loss <= unit.LossRatio(m.loss.value) && rec.Load != nil && (h.carried.Load == nil || rec.Load.Offered > h.carried.Load.Offered) {
+		h.carried = rec
+	}
+	return now, rec, err
+}
+
+// interim is the point's outcome if the run comes to it no more.
+func (m *idsPoint) interim() Outcome {
+	h := m.found
+	s, err := search.Of(m.searching(), unit.FrameRate(m.IDS.top.bits), 0)
+	if err != nil || h == nil {
+		return m.outcome()
+	}
+	l := s.Limit(h.seen)
+	if l.Lower == 0 {
+		o := m.outcome()
+		switch {
+		case l.Lossy == 0:
+			o.Status, o.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials were invalid or in doubt", l.Invalid)
+		default:
+			o.Status, o.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(h.lowest()))
+		}
+		return o
+	}
+	found, told := m.out, m.listen.out
+	defer func() { m.out, m.listen.out = found, told }()
+	m.out.Values, m.listen.out.Values = slices.Clone(found.Values), slices.Clone(told.Values)
+	m.listen.out.Warnings = slices.Clone(told.Warnings)
+	m.take(h.carried)
+	m.listen.warn("the search was not finished: no longer trial confirmed %v", unit.BitRate(l.Lower))
+	m.addRate(l, float64(l.Lower), l.Clean+l.Lossy)
+	return m.outcome()
+}
+
+// addRate adds the figure of a limit: rate in bit/s, by n trials.
+func (m *idsPoint) addRate(l search.Limit, rate float64, n int) {
+	v := m.listen.interval("ids_rate_bps", l)
+	v.N = n
+	if v.Value != rate {
+		v.Value, v.Lo = rate, &rate
+	}
+	v.Bound = result.Exactly // interval compares with the ceiling in frames
+	if ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean())); l.AtCeiling || ceiling > 0 && rate > ceiling/1.2 {
+		v.Bound = result.AtLeast
+	}
+	fps := value("ids_rate_fps", rate/8/m.listen.mean)
+	fps.Bound = v.Bound
+	m.out.Values = append(m.out.Values, v, fps)
 }
 
 // saw is what the search, whose loads are in bit/s here, is told of a trial: whether it
@@ -82,38 +168,34 @@ func (m *idsPoint) saw(step search.Step, rec result.Record) search.Seen {
 	return now
 }
 
-// descend offers the highest load, and less of it as long as the twentieth is lost:
-// below peak hardly anything is, above top there is nothing to look for.
-func (m *idsPoint) descend(ctx context.Context) (top, peak float64, err error) {
+// descend offers the next load of the descent: the highest, and less of it as long as the
+// twentieth is lost.
+func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	const most = 8
-	top = float64(m.IDS.top.bits)
-	if c := float64(unit.L2(m.listen.ceiling, typical.Mean())); c > 0 {
-		top = min(top, c)
+	h := m.found
+	rate := h.rate
+	now, rec, err := m.offer(ctx, "descend", h.tried, search.Step{Rate: unit.FrameRate(rate), Duration: m.lasts()})
+	if err != nil || m.listen.failed != "" {
+		return false, err
 	}
-	for n, rate := 0, top; n < most; n++ {
-		rec, err := m.trial(ctx, "descend", n, unit.BitRate(rate), m.lasts())
-		if err != nil || m.listen.failed != "" {
-			return 0, 0, err
-		}
-		if rec.Status == result.Invalid || rec.Account == nil || rec.Account.Accepted == 0 {
-			top, rate = rate, rate/2
-			continue
-		}
-		lost := float64(rec.Account.Lost()) / float64(rec.Account.Accepted)
-		peak = max(peak, rate*(1-lost))
-		if lost < 0.05 {
-			return top, peak, nil
-		}
-		if n == 0 {
-			v := rec.Value("counting_rate_fps")
-			if v != nil {
-				m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
-			}
-		}
-		top = rate
-		rate = min(max(1.2*rate*(1-lost), rate/8), rate/1.5)
+	if v := rec.Value("counting_rate_fps"); v != nil && h.tried == 0 && now.Valid && now.Loss >= 0.05 {
+		m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
 	}
-	return top, min(peak, top), nil
+	h.tried++
+	if !now.Valid || now.Offered == 0 {
+		if h.invalid = !h.invalid; !h.invalid { // twice: it is beyond the tester
+			h.top, h.rate = rate, rate/2
+		}
+		return h.tried < most, nil
+	}
+	h.invalid = false
+	lost := float64(now.Loss)
+	h.peak = max(h.peak, rate*(1-lost))
+	if lost < 0.05 {
+		return false, nil
+	}
+	h.top, h.rate = rate, min(max(1.2*rate*(1-lost), rate/8), rate/1.5)
+	return h.tried < most, nil
 }
 
 // idsAttempts are attempts of ids, whose trials last.
@@ -166,19 +248,7 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 		if rec.Status == result.Invalid || !within {
 			return nil
 		}
-		v := m.listen.interval("ids_rate_bps", l)
-		v.N = n
-		if doubted || v.Value != rate {
-			v.Value = rate
-			v.Lo = &rate
-		}
-		v.Bound = result.Exactly // interval compares with the ceiling in frames
-		if ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean())); l.AtCeiling || ceiling > 0 && rate > ceiling/1.2 {
-			v.Bound = result.AtLeast
-		}
-		fps := value("ids_rate_fps", rate/8/m.listen.mean)
-		fps.Bound = v.Bound
-		m.out.Values = append(m.out.Values, v, fps)
+		m.addRate(l, rate, n)
 		break
 	}
 	if l.Invalid > 0 {

@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +30,7 @@ import (
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/subject"
+	"boxdyno/unit"
 	"boxdyno/verdict"
 )
 
@@ -112,6 +116,9 @@ func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]stri
 		return trial(ctx, cfg, f)
 	}
 	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
+	for err == nil && o.Again != nil {
+		o, err = o.Again(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,5 +454,70 @@ func TestIDSTellsWhatACaptureLoses(t *testing.T) {
 	o.Account = &result.Account{Accepted: 1, Received: 1, NotSent: 1}
 	if err := m.told(t.Context(), &o, &sensorRunning{}); err != nil || !strings.Contains(strings.Join(o.Warnings, " "), "1 packet") {
 		t.Errorf("%q, %v", o.Warnings, err)
+	}
+}
+
+// Whenever a run stops the search of a box with a known limit, the interval that it has
+// found by then holds that limit.
+func TestIDSInterimHoldsTheLimit(t *testing.T) {
+	const top = 20e6
+	for seed := range uint64(20) {
+		chance := rand.New(rand.NewPCG(seed, 0))
+		limit := top * math.Exp(-2.5*chance.Float64()+0.5)
+		p := newIDS().(*IDS)
+		p.length, p.top.bits = 400*time.Millisecond, top
+		env := &Env{Bed: &lab.Testbed{}, Once: func(context.Context, string, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+			return result.Record{}, nil
+		}}
+		trials := 0
+		env.Trial = func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+			trials++
+			rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chance.IntN(10) == 0 {
+				return result.Record{Status: result.Invalid, Load: &result.Load{}, Account: &result.Account{}}, nil
+			}
+			const all = 1_000_000
+			r := result.Record{Status: result.Passed, Load: &result.Load{Offered: unit.FrameRate(rate / 3600)}, Account: &result.Account{Accepted: all, Received: all}}
+			if rate > limit {
+				r.Status, r.Account.Received = result.Failed, int64(all*limit/rate)
+			}
+			r.Values = []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", min(rate, limit)/3600)}
+			return r, nil
+		}
+		m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
+		m.listen = &capturePoint{Capture: p.listener(""), env: env, out: Outcome{Status: result.Passed}, ceiling: 10e6}
+		check := func(o Outcome, what string) {
+			for _, v := range o.Values {
+				if v.Metric != "ids_rate_bps" {
+					continue
+				}
+				if *v.Lo > limit*1.0001 || v.Hi != nil && *v.Hi < limit*0.9999 {
+					t.Fatalf("seed %d, %s: %v to %v %s, and the limit is %v", seed, what, *v.Lo, v.Hi, v.Bound, limit)
+				}
+			}
+		}
+		more := true
+		for n := 0; more && n < 30; n++ {
+			var err error
+			if more, err = m.hunt(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if more {
+				o := m.interim()
+				check(o, fmt.Sprintf("after %d trials", trials))
+				if v := o.Values; len(v) == 0 && o.Status == result.Passed {
+					t.Fatalf("seed %d: after %d trials it passed without a figure", seed, trials)
+				}
+			}
+		}
+		o := m.outcome()
+		check(o, "in the end")
+		found := result.Record{Values: o.Values}
+		if v := found.Value("ids_rate_bps"); o.Status == result.Passed && (v == nil || v.Value < 0.7*min(limit, top)) {
+			t.Fatalf("seed %d: the limit is %v, and found was %+v", seed, limit, v)
+		}
 	}
 }

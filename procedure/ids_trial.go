@@ -29,7 +29,8 @@ type idsPoint struct {
 	idles   bool        // the trial at hand is at the idle load
 	blind   float64     // lowest load in bit/s at which attacks were missed; 0: none
 	idle    result.Record
-	passes  uint64 // over a capture that it had; 0: there was none, or its trial is invalid
+	found   *idsHunt // nil: the search has not begun
+	passes  uint64   // over a capture that it had; 0: there was none, or its trial is invalid
 	out     Outcome
 }
 
