@@ -56,62 +56,68 @@ func paceKinds() []paceKind {
 // The verifier takes every specialization of the senders, and with little work.
 func TestVerifierTakesEverySender(t *testing.T) {
 	testutil.Privileged(t)
-	most := uint32(0)
 	for _, pace := range paceKinds() {
-		for i := range 16 {
-			k := senderKind{pace, i&1 > 0, i&2 > 0, i&8 > 0, uint32(1 + i>>2&1)}
-			p, err := k.load()
-			if err != nil {
-				t.Fatalf("%+v: %v", k, err)
+		t.Run(fmt.Sprintf("%+v", pace), func(t *testing.T) {
+			t.Parallel()
+			most := uint32(0)
+			for i := range 16 {
+				k := senderKind{pace, i&1 > 0, i&2 > 0, i&8 > 0, uint32(1 + i>>2&1)}
+				p, err := k.load()
+				if err != nil {
+					t.Fatalf("%+v: %v", k, err)
+				}
+				most = max(most, checkVerified(t, fmt.Sprintf("%+v", k), p.prog))
+				p.coll.Close()
 			}
-			most = max(most, checkVerified(t, fmt.Sprintf("%+v", k), p.prog))
-			p.coll.Close()
-		}
+			t.Logf("at most %d instructions", most)
+		})
 	}
-	t.Logf("at most %d instructions", most)
 }
 
 func TestVerifierTakesEveryReplay(t *testing.T) {
 	testutil.Privileged(t)
-	most := uint32(0)
 	heaviest := paceKind{paced: true, pattern: paceCaptured, burst: 1, gaps: true, slip: uint64(slip) << 16}
 	for shapes, kinds := range [][]paceKind{{{burst: 1}}, {heaviest}, paceKinds(), {heaviest}} {
-		s := plainSource(4, 1, 64, 1518)
-		classes := max(shapes*8, 1) // up to more than there are draws
-		for i := range min(classes, frame.MaxClasses) {
-			s.shape.Classes = append(s.shape.Classes, fmt.Sprint(i))
-		}
-		if shapes > 0 {
-			for i := range frame.MaxDraws {
-				s.shape.Draws = append(s.shape.Draws, frame.Draw{
-					Class: uint8(i % min(classes, frame.MaxDraws) * (shapes - 1)), Kind: frame.DrawKind(i % 3), Count: uint32(i), List: []uint32{1, 2},
-				})
+		t.Run(fmt.Sprint(shapes), func(t *testing.T) {
+			t.Parallel()
+			most := uint32(0)
+			s := plainSource(4, 1, 64, 1518)
+			classes := max(shapes*8, 1) // up to more than there are draws
+			for i := range min(classes, frame.MaxClasses) {
+				s.shape.Classes = append(s.shape.Classes, fmt.Sprint(i))
 			}
-			for i := range frame.MaxFields {
-				s.shape.Fields = append(s.shape.Fields, frame.Field{
-					Class: s.shape.Draws[i%frame.MaxDraws].Class, Draw: uint8(i % frame.MaxDraws), Base: frame.FieldBase(i % 3),
-					Width: []uint8{1, 2, 4}[i%3], Div: uint32(i % 4), Mod: uint32(i % 5), Sums: frame.FieldSums(i % 4),
-				})
-			}
-		}
-		r, err := newReel(context.Background(), s, 0, reelRoom{whole: 1 << 20, value: 1 << 16, ring: 1 << 16})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, pace := range kinds {
-			for i := range 16 {
-				k := r.kindOf(Load{Unique: i&1 > 0}, Stream{ID: 7}, pace, 1)
-				k.signed, k.mixed, k.looping = i&2 > 0, i&4 > 0, i&8 > 0
-				p, err := r.sender(k)
-				if err != nil {
-					t.Fatalf("%d draws, %+v: %v", len(s.shape.Draws), k, err)
+			if shapes > 0 {
+				for i := range frame.MaxDraws {
+					s.shape.Draws = append(s.shape.Draws, frame.Draw{
+						Class: uint8(i % min(classes, frame.MaxDraws) * (shapes - 1)), Kind: frame.DrawKind(i % 3), Count: uint32(i), List: []uint32{1, 2},
+					})
 				}
-				most = max(most, checkVerified(t, fmt.Sprintf("%d draws, %+v", len(s.shape.Draws), k), p.prog))
+				for i := range frame.MaxFields {
+					s.shape.Fields = append(s.shape.Fields, frame.Field{
+						Class: s.shape.Draws[i%frame.MaxDraws].Class, Draw: uint8(i % frame.MaxDraws), Base: frame.FieldBase(i % 3),
+						Width: []uint8{1, 2, 4}[i%3], Div: uint32(i % 4), Mod: uint32(i % 5), Sums: frame.FieldSums(i % 4),
+					})
+				}
 			}
-		}
-		if err := r.close(); err != nil {
-			t.Fatal(err)
-		}
+			r, err := newReel(context.Background(), s, 0, reelRoom{whole: 1 << 20, value: 1 << 16, ring: 1 << 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pace := range kinds {
+				for i := range 16 {
+					k := r.kindOf(Load{Unique: i&1 > 0}, Stream{ID: 7}, pace, 1)
+					k.signed, k.mixed, k.looping = i&2 > 0, i&4 > 0, i&8 > 0
+					p, err := r.sender(k)
+					if err != nil {
+						t.Fatalf("%d draws, %+v: %v", len(s.shape.Draws), k, err)
+					}
+					most = max(most, checkVerified(t, fmt.Sprintf("%d draws, %+v", len(s.shape.Draws), k), p.prog))
+				}
+			}
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("at most %d instructions", most)
+		})
 	}
-	t.Logf("at most %d instructions", most)
 }
