@@ -93,13 +93,14 @@ type sentAccount struct {
 	Dropped  uint64  `json:"dropped"`  // by the port, as it counted
 	Seconds  float64 `json:"seconds"`  // from the first frame to the last
 
-	Refused      uint64  `json:"refused"`          // handed to the port, which did not take them
-	NotSent      uint64  `json:"not_sent"`         // due, and not sent when time was up; after Ctrl-C those still to come
-	Late         uint64  `json:"late"`             // behind the schedule by an interval or more
-	Stalls       uint64  `json:"stalls"`           // times that a sender stood still for more than 50 µs
-	LongestStall float64 `json:"longest_stall_s"`  //
-	Starved      uint64  `json:"starved"`          // times that a sender waited for its source
-	Passes       uint64  `json:"passes,omitempty"` // over the source that are complete
+	Refused      uint64  `json:"refused"`                // handed to the port, which did not take them
+	NotSent      uint64  `json:"not_sent"`               // due, and not sent when time was up; after Ctrl-C those still to come
+	Late         uint64  `json:"late"`                   // behind the schedule by an interval or more
+	Stalls       uint64  `json:"stalls"`                 // times that a sender stood still for more than 50 µs
+	LongestStall float64 `json:"longest_stall_s"`        //
+	Starved      uint64  `json:"starved"`                // times that a sender waited for its source
+	Passes       uint64  `json:"passes,omitempty"`       // over the source that are complete
+	Probed       uint64  `json:"probe_frames,omitempty"` // that left before the first frame, to find a backend; in no amount
 
 	Streams   []sentStream      `json:"streams"`
 	Gaps      *result.Histogram `json:"gaps,omitempty"`       // between frames as they left, s
@@ -188,7 +189,10 @@ func (s *sender) account(o *offer, reports []engine.TxReport, wire portCounts, i
 	acc := sentAccount{
 		Type: "account", Command: o.command, Version: Version(), What: o.what,
 		Port: s.port.record(s.flags.netns), Backend: s.backend, Interrupted: interrupted,
-		Asked: s.asked(o), Dropped: wire.dropped,
+		Asked: s.asked(o), Dropped: wire.dropped, Probed: s.probed,
+	}
+	if s.probed > 0 {
+		o.notes = append(o.notes, fmt.Sprintf("%s of Ethernet type 0x88b5 left before the first, to find a backend, in no amount here (this kernel cannot be asked; --backend sends none)", plural64(s.probed, "probe frame")))
 	}
 	if s.cpus[0] >= 0 {
 		acc.CPUs = s.cpus

@@ -100,35 +100,40 @@ func (o *offer) fits(p *trafficPort) error {
 }
 
 // openLanes opens one transmitter a CPU, of the backend that --backend names, or
-// else of the first that works on the port and has room for all of them.
-func (f *portFlags) openLanes(ctx context.Context, p *trafficPort, cpus []int) (engine.Backend, []engine.Transmitter, error) {
+// else of the first that sends from the port and has room for all of them. probed is
+// how many frames left the port to find that out.
+func (f *portFlags) openLanes(ctx context.Context, p *trafficPort, cpus []int) (b engine.Backend, lanes []engine.Transmitter, probed uint64, err error) {
 	if f.backend != "" {
 		b, err := engine.Open(f.backend)
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("--backend: %w", err))
+			return nil, nil, 0, usage(fmt.Errorf("--backend: %w", err))
 		}
 		lanes, err := openOn(ctx, b, p, cpus)
 		if errors.Is(err, host.ErrNotSupported) {
 			err = &failure{exitMissing, err}
 		}
-		return b, lanes, err
+		return b, lanes, 0, err
 	}
 	var refused []string
 	for _, s := range engine.All {
 		b := s.New()
-		err := b.Probe(ctx, p.Port)
+		var err error
+		if asker, ok := b.(engine.Asker); ok {
+			var frames uint64
+			frames, err = asker.AskTransmit(ctx, p.Port)
+			probed += frames
+		}
 		if err == nil {
-			var lanes []engine.Transmitter
 			if lanes, err = openOn(ctx, b, p, cpus); err == nil {
-				return b, lanes, nil
+				return b, lanes, probed, nil
 			}
 		}
 		if ctx.Err() != nil || errors.As(err, new(*host.Missing)) {
-			return nil, nil, beforeAny(ctx, err)
+			return nil, nil, 0, beforeAny(ctx, err)
 		}
 		refused = append(refused, fmt.Sprintf("%s: %v", b.Name(), err))
 	}
-	return nil, nil, &failure{exitMissing, fmt.Errorf("no backend works on %s: %s", p.Name, strings.Join(refused, "; "))}
+	return nil, nil, 0, &failure{exitMissing, fmt.Errorf("no backend works on %s: %s", p.Name, strings.Join(refused, "; "))}
 }
 
 func openOn(ctx context.Context, b engine.Backend, p *trafficPort, cpus []int) (lanes []engine.Transmitter, err error) {
@@ -155,13 +160,14 @@ type sender struct {
 	cpus  []int         // one a stream; -1: any
 
 	backend string
-	begun   bool // the header is printed
+	probed  uint64 // frames that left the port to find a backend; in no amount
+	begun   bool   // the header is printed
 }
 
 // Run sends the offer and prints its account. A missing privilege is a
 // *host.Missing; ctx ends it early, with the account and exit code 130.
 func (s *sender) run(ctx context.Context, o *offer) error {
-	b, lanes, err := s.flags.openLanes(ctx, s.port, s.cpus)
+	b, lanes, probed, err := s.flags.openLanes(ctx, s.port, s.cpus)
 	if err != nil {
 		return err
 	}
@@ -171,7 +177,11 @@ func (s *sender) run(ctx context.Context, o *offer) error {
 		}
 	}()
 	s.backend = b.Name()
-	before, err := s.port.settled() // a probe's frame may still be under way
+	read := s.port.sent
+	if s.probed += probed; probed > 0 {
+		read = s.port.settled // the probe's frame may still be under way
+	}
+	before, err := read()
 	if err != nil {
 		return err
 	}
