@@ -284,6 +284,31 @@ func (f *FieldSpec) value(s string) (uint32, error) {
 	return binary.BigEndian.Uint32(raw[len(raw)-4:]), nil
 }
 
+// Targets returns destination addresses that the field sets: of a range its ends and
+// the first address of each /8 (IPv4) or of 2^24 (IPv6) in it. Nil for every other field.
+func (f FieldSpec) Targets() (all []netip.Addr) {
+	if f.row == nil || f.row.name != "dst" {
+		return nil
+	}
+	add := func(v uint32) {
+		a, _ := netip.AddrFromSlice(binary.BigEndian.AppendUint32([]byte(f.head), v))
+		all = append(all, a)
+	}
+	for _, v := range f.list {
+		add(v)
+	}
+	if f.kind == listField {
+		return all
+	}
+	last := f.first + f.count - 1 // a count of 0 is 2^32
+	add(f.first)
+	for v := uint64(f.first|(1<<24-1)) + 1; v <= uint64(last); v += 1 << 24 {
+		add(uint32(v))
+	}
+	add(last)
+	return all
+}
+
 // A patch is a field's first value as it stands in every frame, and how it goes on.
 type patch struct {
 	at    int

@@ -3,13 +3,14 @@
 package host
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,65 +22,185 @@ import (
 // route goes by, and none of the connection over which boxdyno was called. A
 // port is also what a bridge, bond or VLAN on top of it is.
 
-// Needed says what for others need the port, such as "carries the default route"
-// or "shares a link with br0, which carries your own connection from 192.0.2.7";
-// "" where nothing is known. The connection is that of SSH.
-func (p Port) Needed() (why string, err error) {
-	peer, local := session(os.DirFS("/"), os.Getpid())
-	names := []string{p.Name}
-	var routes []route
-	var holder string
-	err = (&Local{Netns: p.Netns}).View(func(fs.FS) (err error) {
-		links, err := netlink.LinkList()
-		if err == nil {
-			for _, l := range links {
-				if l.Attrs().Name == p.Name {
-					names = together(links, l.Attrs().Index, p.Name)
-				}
-			}
-			routes, err = readRoutes(links)
-		}
-		if err == nil && local.IsValid() {
-			holder, err = holderOf(local)
-		}
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("find out whether %s carries anything else: %w", p.Name, err)
-	}
-	for _, name := range names {
-		why := needed(routes, name, peer, holder == name && holder != "")
-		switch {
-		case why == "":
-		case name != p.Name:
-			return "shares a link with " + name + ", which " + why, nil
-		default:
-			return why, nil
-		}
-	}
-	return "", nil
+// A Need is what a port is used for by others than this program. The zero value:
+// nothing is known.
+type Need struct {
+	Why    string   // "carries the default route", "has the address 192.0.2.1/24"
+	Own    bool     // it carries the connection over which this program was called
+	Remedy []string // command that frees the port, if there is one
 }
 
-// needed says why an interface must not be flooded; "": nothing is known.
-// peer is the other end of the user's connection, whose address here the
-// interface may hold.
-func needed(routes []route, name string, peer netip.Addr, holds bool) string {
-	for _, r := range routes {
-		if r.name == name && r.to.Bits() == 0 {
-			return "carries the default route"
+// Needed says what for others need the port, such as "carries the default route"
+// or "shares a link with br0, which carries your own connection from 192.0.2.7". The
+// caller's own connection comes before all else. It is that of SSH, or any other TCP
+// connection that a process holds from which this one descends.
+func (p Port) Needed() (use Need, err error) {
+	sessions := sessions(os.DirFS("/"), os.Getpid())
+	names := []string{p.Name}
+	var routes []route
+	held := map[string]bool{} // interfaces with an address of a session
+	err = (&Local{Netns: p.Netns}).View(func(fs.FS) (err error) {
+		here := netnsOf(os.DirFS("/"), "proc/thread-self/ns/net")
+		sessions = slices.DeleteFunc(sessions, func(s session) bool { return s.netns != 0 && s.netns != here })
+		links, err := netlink.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			if l.Attrs().Name == p.Name {
+				names = together(links, l.Attrs().Index, p.Name)
+			}
+		}
+		if routes, err = readRoutes(links); err != nil {
+			return err
+		}
+		for _, s := range sessions {
+			name, err := holderOf(s.local)
+			if err != nil {
+				return err
+			}
+			held[name] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return Need{}, fmt.Errorf("find out whether %s carries anything else: %w", p.Name, err)
+	}
+	for _, name := range names {
+		found := needed(routes, name, sessions, held[name])
+		if found.Why != "" && name != p.Name {
+			found.Why = "shares a link with " + name + ", which " + found.Why
+		}
+		if found.Own {
+			return found, nil
+		}
+		if use.Why == "" {
+			use = found
 		}
 	}
-	if !peer.IsValid() || peer.IsLoopback() {
-		return ""
-	}
-	best := route{}
+	return use, nil
+}
+
+// wide is the longest prefix of a route that counts as a default route. VPNs set
+// 0.0.0.0/1 and 128.0.0.0/1 beside it, IPv6 has 2000::/3 for all global addresses.
+const wide = 3
+
+// needed says why an interface must not be flooded. It holds an address of one of the
+// sessions, or not.
+func needed(routes []route, name string, sessions []session, holds bool) (use Need) {
 	for _, r := range routes {
-		if r.to.Contains(peer) && (!best.to.IsValid() || r.to.Bits() > best.to.Bits()) {
-			best = r
+		if r.name == name && r.to.Bits() <= wide && !r.to.Addr().IsMulticast() {
+			use.Why = "carries the default route"
+			if r.to.Bits() > 0 {
+				use.Why = fmt.Sprintf("carries the route to %v, a part of the default route", r.to)
+			}
+			break
 		}
 	}
-	if holds || best.name == name {
-		return fmt.Sprintf("carries your own connection from %v", peer)
+	for _, s := range sessions {
+		if !s.peer.IsValid() || s.peer.IsLoopback() {
+			continue
+		}
+		best := route{}
+		for _, r := range routes {
+			if r.to.Contains(s.peer) && (!best.to.IsValid() || r.to.Bits() > best.to.Bits()) {
+				best = r
+			}
+		}
+		if holds || best.name == name {
+			return Need{Why: fmt.Sprintf("carries your own connection from %v", s.peer), Own: true}
+		}
+	}
+	return use
+}
+
+// Used says who else uses the port: what Needed does, and besides a bridge or bond that
+// it belongs to, an interface that stands on it, an address that is not link-local, or
+// a packet socket.
+func (p Port) Used() (use Need, err error) {
+	if use, err = p.Needed(); err != nil || use.Why != "" {
+		return use, err
+	}
+	err = (&Local{Netns: p.Netns}).View(func(fs.FS) error {
+		l, err := netlink.LinkByName(p.Name)
+		if err != nil {
+			return fmt.Errorf("find port %s: %w", p.Name, err)
+		}
+		a := l.Attrs()
+		links, err := netlink.LinkList()
+		if err != nil {
+			return fmt.Errorf("list links: %w", err)
+		}
+		for _, l := range links {
+			o := l.Attrs()
+			switch {
+			case a.MasterIndex != 0 && o.Index == a.MasterIndex:
+				use = Need{Why: "belongs to " + o.Name, Remedy: []string{"ip", "link", "set", p.Name, "nomaster"}}
+				return nil
+			case o.ParentIndex == a.Index && o.NetNsID < 0 && l.Type() != "veth":
+				use.Why = "carries " + o.Name
+				return nil
+			}
+		}
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			return fmt.Errorf("list the addresses of %s: %w", p.Name, err)
+		}
+		for _, addr := range addrs {
+			if !addr.IP.IsLinkLocalUnicast() { // its kernel gives itself those
+				use = Need{Why: "has the address " + addr.IPNet.String(), Remedy: []string{"ip", "address", "del", addr.IPNet.String(), "dev", p.Name}}
+				return nil
+			}
+		}
+		use.Why, err = listener(a.Index)
+		return err
+	})
+	return use, err
+}
+
+// listener names a packet socket that is bound to a port of this thread's namespace: a
+// capture, a DHCP client, another boxdyno.
+func listener(index int) (why string, err error) {
+	text, err := os.ReadFile("/proc/thread-self/net/packet")
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("list packet sockets: %w", err)
+	}
+	inode := boundSocket(string(text), index)
+	if inode == "" {
+		return "", nil
+	}
+	if who := socketHolder(inode); who != "" {
+		return "is listened to by " + who, nil
+	}
+	return "is listened to by a packet socket (inode " + inode + ")", nil
+}
+
+// boundSocket returns the inode of a socket that is bound to a port in
+// /proc/net/packet; "" if there is none.
+func boundSocket(text string, index int) string {
+	for line := range strings.Lines(text) {
+		// sk RefCnt Type Proto Iface R Rmem User Inode
+		if f := strings.Fields(line); len(f) == 9 && f[4] == strconv.Itoa(index) && f[5] == "1" {
+			return f[8]
+		}
+	}
+	return ""
+}
+
+// socketHolder is the process that has a socket, "dhclient (pid 812)"; "" where it cannot
+// be seen.
+func socketHolder(inode string) string {
+	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err != nil || to != "socket:["+inode+"]" {
+			continue
+		}
+		pid := strings.Split(fd, "/")[2]
+		comm, _ := os.ReadFile("/proc/" + pid + "/comm")
+		return fmt.Sprintf("%s (pid %s)", strings.TrimSpace(string(comm)), pid)
 	}
 	return ""
 }
@@ -126,36 +247,6 @@ func routesOf(all []netlink.Route, links []netlink.Link) (routes []route) {
 		}
 	}
 	return routes
-}
-
-// session is the connection over which the process was started: SSH_CONNECTION
-// of itself or of a process that it descends from, for sudo takes it out of the
-// environment. Invalid addresses: there is none, or it cannot be known.
-func session(root fs.FS, pid int) (peer, local netip.Addr) {
-	for range 64 { // generations
-		dir := "proc/" + strconv.Itoa(pid) + "/"
-		env, _ := fs.ReadFile(root, dir+"environ") // another user's cannot be read
-		for v := range bytes.SplitSeq(env, []byte{0}) {
-			s, ok := bytes.CutPrefix(v, []byte("SSH_CONNECTION="))
-			if f := strings.Fields(string(s)); ok && len(f) == 4 {
-				from, err := netip.ParseAddr(f[0])
-				to, errTo := netip.ParseAddr(f[2])
-				if errors.Join(err, errTo) == nil {
-					return from.Unmap().WithZone(""), to.Unmap().WithZone("")
-				}
-			}
-		}
-		status, err := fs.ReadFile(root, dir+"status")
-		if err != nil {
-			break
-		}
-		_, rest, _ := strings.Cut(string(status), "\nPPid:")
-		parent, _, _ := strings.Cut(rest, "\n")
-		if pid, err = strconv.Atoi(strings.TrimSpace(parent)); err != nil || pid < 1 {
-			break
-		}
-	}
-	return netip.Addr{}, netip.Addr{}
 }
 
 // holderOf is the interface of this thread's namespace that has an address.
@@ -209,4 +300,20 @@ func together(links []netlink.Link, index int, name string) []string {
 		}
 	}
 	return names
+}
+
+// aside are the networks for benchmarks, documentation and providers' own use,
+// which lead nowhere (RFC 2544, 5180, 5737, 3849, 9637, 6598).
+var aside = []netip.Prefix{
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("2001:2::/48"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("3fff::/20"), netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("240.0.0.0/4"),
+}
+
+// Public says whether an address may be somebody's on the Internet: a global unicast
+// address that is neither private nor set aside for benchmarks or documentation.
+func Public(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(aside, func(p netip.Prefix) bool { return p.Contains(a) })
 }

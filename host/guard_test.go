@@ -3,9 +3,14 @@
 package host
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -62,8 +67,9 @@ func TestNeededPorts(t *testing.T) {
 		{"eth1", "fd00::9", false, ""},
 		{"eth1", "127.0.0.1", false, ""},
 	} {
-		if got := needed(routes, c.name, addr(c.peer), c.holds); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-			t.Errorf("%s, connection from %q: %q, want %q", c.name, c.peer, got, c.want)
+		got := needed(routes, c.name, []session{{peer: addr(c.peer)}}, c.holds)
+		if !strings.Contains(got.Why, c.want) || (got.Why == "") != (c.want == "") || got.Own != strings.Contains(c.want, "from") {
+			t.Errorf("%s, connection from %q: %+v, want %q", c.name, c.peer, got, c.want)
 		}
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -72,9 +78,25 @@ func TestNeededPorts(t *testing.T) {
 			zero = to("::/0", family, 10)
 		}
 		for _, r := range []netlink.Route{to("", family, 10), zero} {
-			if needed(routesOf([]netlink.Route{r}, links()), "eth0", netip.Addr{}, false) == "" {
+			if needed(routesOf([]netlink.Route{r}, links()), "eth0", nil, false).Why == "" {
 				t.Errorf("the default route %v alone does not count", r)
 			}
+		}
+	}
+}
+
+// A default route may come in parts.
+func TestSplitDefaultRoutes(t *testing.T) {
+	for prefix, want := range map[string]bool{
+		"0.0.0.0/1": true, "128.0.0.0/1": true, "::/1": true, "8000::/1": true, "2000::/3": true,
+		"10.0.0.0/8": false, "224.0.0.0/4": false, "fc00::/7": false, "ff00::/8": false,
+	} {
+		family := netlink.FAMILY_V4
+		if strings.Contains(prefix, ":") {
+			family = netlink.FAMILY_V6
+		}
+		if got := needed(routesOf([]netlink.Route{to(prefix, family, 10)}, links()), "eth0", nil, false); (got.Why != "") != want {
+			t.Errorf("a route to %s: %q", prefix, got.Why)
 		}
 	}
 }
@@ -106,26 +128,100 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// The user's connection is found where sudo took it out of the environment.
-func TestSession(t *testing.T) {
+// The user's connections are found where sudo took the variable out of the environment.
+func TestSessions(t *testing.T) {
 	tree := fstest.MapFS{
 		"proc/40/status":  {Data: []byte("Name:\tboxdyno\nPPid:\t30\n")},
 		"proc/40/environ": {Data: []byte("HOME=/root\x00SUDO_UID=1000\x00")},
 		"proc/30/status":  {Data: []byte("Name:\tsudo\nPPid:\t20\n")},
-		"proc/20/status":  {Data: []byte("Name:\tbash\nPPid:\t1\n")},
+		"proc/20/status":  {Data: []byte("Name:\tbash\nPPid:\t10\n")},
 		"proc/20/environ": {Data: []byte("HOME=/home/u\x00SSH_CONNECTION=::ffff:203.0.113.9 51000 192.0.2.7 22\x00")},
+		"proc/10/status":  {Data: []byte("Name:\tsshd\nPPid:\t1\n")},
 		"proc/1/status":   {Data: []byte("Name:\tinit\nPPid:\t0\n")},
 	}
-	peer, local := session(tree, 40)
-	if peer != netip.MustParseAddr("203.0.113.9") || local != netip.MustParseAddr("192.0.2.7") {
-		t.Errorf("%v to %v", peer, local)
+	addr := netip.MustParseAddr
+	want := []session{{peer: addr("203.0.113.9"), local: addr("192.0.2.7")}}
+	if got := sessions(tree, 40); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 	tree["proc/20/environ"] = &fstest.MapFile{Data: []byte("SSH_CONNECTION=nonsense\x00")}
-	if peer, _ := session(tree, 40); peer.IsValid() {
-		t.Errorf("%v of nonsense", peer)
+	if got := sessions(tree, 40); got != nil {
+		t.Errorf("%v of nonsense", got)
+	}
+	word := func(octets ...byte) string { return fmt.Sprintf("%08X", binary.NativeEndian.Uint32(octets)) }
+	tree["proc/10/fd/3"] = &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("socket:[900]")}
+	tree["proc/10/fd/4"] = &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("socket:[901]")}
+	tree["proc/10/net/tcp"] = &fstest.MapFile{Data: []byte("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
+		"   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 901 1 x 100 0 0 10 0\n" + // listens
+		"   1: " + word(192, 0, 2, 7) + ":0016 " + word(198, 51, 100, 4) + ":C738 01 00000000:00000000 00:00000000 00000000     0        0 900 1 x 20 4 0 10 -1\n" +
+		"   2: " + word(192, 0, 2, 7) + ":0016 " + word(198, 51, 100, 5) + ":C738 01 00000000:00000000 00:00000000 00000000     0        0 999 1 x 20 4 0 10 -1\n")}
+	want = []session{{peer: addr("198.51.100.4"), local: addr("192.0.2.7")}}
+	if got := sessions(tree, 40); !slices.Equal(got, want) {
+		t.Errorf("of sockets %v, want %v", got, want)
 	}
 	tree["proc/1/status"] = &fstest.MapFile{Data: []byte("PPid:\t40\n")} // cannot be, and must end
-	if peer, _ := session(tree, 40); peer.IsValid() {
-		t.Errorf("%v of a circle", peer)
+	if got := sessions(tree, 40); !slices.Equal(got, want) {
+		t.Errorf("%v of a circle", got)
+	}
+}
+
+func TestPublicAddresses(t *testing.T) {
+	for text, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1111": true, "::ffff:1.1.1.1": true, "172.32.0.1": true,
+		"198.19.255.1": false, "10.1.1.1": false, "172.16.3.4": false, "192.168.0.1": false, "127.0.0.1": false, "169.254.1.1": false,
+		"224.0.0.1": false, "255.255.255.255": false, "203.0.113.5": false, "2001:2:0:2::2": false, "fd00::1": false, "fe80::1": false, "::1": false, "2001:db8::1": false,
+	} {
+		if got := Public(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s is public: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestBoundSocket(t *testing.T) {
+	const text = `sk               RefCnt Type Proto  Iface R Rmem   User   Inode
+000000003b2f3c2f 3      3    0003   7     1 0      0      41234
+00000000aa2f3c2f 3      3    0003   0     1 0      0      41235
+00000000bb2f3c2f 3      3    0000   8     0 0      0      41236
+`
+	for index, want := range map[int]string{7: "41234", 8: "", 1: ""} {
+		if got := boundSocket(text, index); got != want {
+			t.Errorf("port %d: %q, want %q", index, got, want)
+		}
+	}
+}
+
+// A connection that a parent holds is a session, as sshd's is above sudo.
+func TestSessionOfASocket(t *testing.T) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(addrs, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.To4() != nil && !n.IP.IsLoopback()
+	})
+	if i < 0 {
+		t.Skip("needs an IPv4 address other than loopback's: ip address add 192.0.2.1/32 dev lo gives one")
+	}
+	own := addrs[i].(*net.IPNet).IP
+	l, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+	ns := netnsOf(os.DirFS("/"), "proc/self/ns/net")
+	a, _ := netip.AddrFromSlice(own.To4())
+	if got, want := sessions(os.DirFS("/"), child.Process.Pid), (session{a, a, ns}); !slices.Contains(got, want) {
+		t.Errorf("%v lack %v", got, want)
 	}
 }

@@ -47,8 +47,8 @@ func (p Port) Settings() (out []result.Pair, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read how port %s is set up: %w", p.Name, err)
 	}
-	if why, err := p.Needed(); err == nil && why != "" {
-		out = append(out, result.Pair{Key: p.Name + " also", Value: why})
+	if use, err := p.Needed(); err == nil && use.Why != "" {
+		out = append(out, result.Pair{Key: p.Name + " also", Value: use.Why})
 	}
 	return out, nil
 }

@@ -36,6 +36,7 @@ type wire2 struct {
 	loop  [2]string
 	box   string
 	force bool
+	own   bool // even a port of the caller's own connection
 	rate  unit.BitRate
 }
 
@@ -79,7 +80,8 @@ func (w *wire2) Flags(fs *flag.FlagSet) {
 	}
 	fs.Var(oneOf{&w.box, []string{boxRoutes, boxBridge}}, "box", "router, or bridge (a switch, or a firewall that is none's gateway)")
 	fs.StringVar(&w.netns, "netns", "", "network namespace that the ports are in, as a path; by default this one")
-	fs.BoolVar(&w.force, "force", false, "use ports that others use, too")
+	fs.BoolVar(&w.force, "force", false, "use ports that others use, and addresses that are public")
+	fs.BoolVar(&w.own, "force_own_connection", false, "use ports that others use, even that of your own connection")
 	addRateFlag(fs, &w.rate)
 }
 
@@ -122,6 +124,10 @@ func (w *wire2) check(ends []wireEnd) error {
 			return &host.Missing{What: "the name of a port", Hint: "give it by --set port_" + endNames[i] + "=NAME; ip link shows those there are"}
 		}
 		for _, pair := range [2][2]netip.Addr{{e.address4, e.gateway4}, {e.address6, e.gateway6}} {
+			if host.Public(pair[0]) && !w.force {
+				return &host.Missing{What: fmt.Sprintf("addresses of a lab at port_%s: %v is a public address", endNames[i], pair[0]),
+					Hint: "give one of the lab, such as 198.18.0.2, or set force=true to send to it all the same"}
+			}
 			if slices.Contains(addressRun(pair[0], testerHosts), pair[1]) {
 				return &host.Missing{What: fmt.Sprintf("a gateway at port_%s that is not the tester itself", endNames[i]),
 					Hint: fmt.Sprintf("%v is among the tester's %d addresses from %v on", pair[1], testerHosts, pair[0])}
@@ -236,7 +242,7 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 }
 
 func (w *wired) nic(name string) (*nic, error) {
-	n, err := openNIC(host.Port{Host: "tester", Netns: w.netns, Name: name}, w.force)
+	n, err := openNIC(host.Port{Host: "tester", Netns: w.netns, Name: name}, w.force, w.own)
 	if err != nil {
 		return nil, err
 	}

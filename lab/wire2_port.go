@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -39,8 +36,8 @@ type nic struct {
 }
 
 // openNIC finds a port that is up, has a cable in it and is nobody else's (with
-// force: may be somebody's). Else it is a *host.Missing with what to do.
-func openNIC(p host.Port, force bool) (_ *nic, err error) {
+// force: may be somebody's; with own: may carry the caller's connection). Else it is a *host.Missing with what to do.
+func openNIC(p host.Port, force, own bool) (_ *nic, err error) {
 	n := &nic{Port: p}
 	defer func() {
 		if err != nil {
@@ -63,10 +60,8 @@ func openNIC(p host.Port, force bool) (_ *nic, err error) {
 			return &host.Missing{What: "an Ethernet port: " + p.Name + " is none", Hint: "give another one"}
 		}
 		n.index, n.mtu, n.mac = a.Index, a.MTU, [6]byte(a.HardwareAddr)
-		if !force {
-			if err := n.free(a); err != nil {
-				return err
-			}
+		if err := n.free(force, own); err != nil {
+			return err
 		}
 		if a.RawFlags&unix.IFF_UP == 0 {
 			return &host.Missing{What: "a port that is up: " + p.Name + " is down", Remedy: [][]string{{"ip", "link", "set", p.Name, "up"}}}
@@ -92,100 +87,32 @@ func (n *nic) close() error {
 	return err
 }
 
-// inUse is the refusal of a port that is somebody's.
-func (n *nic) inUse(why string, remedy ...string) error {
-	m := &host.Missing{What: "a port that is free: " + n.Name + " " + why}
-	if len(remedy) > 0 {
-		m.Remedy = [][]string{remedy}
-	} else {
+// free refuses a port that is somebody's. The caller's own connection is refused with
+// force, too.
+func (n *nic) free(force, own bool) error {
+	if own {
+		return nil
+	}
+	use, err := n.Needed()
+	if err == nil && !use.Own && !force {
+		use, err = n.Used()
+	}
+	switch {
+	case err != nil:
+		return err
+	case use.Why == "" || force && !use.Own:
+		return nil
+	}
+	m := &host.Missing{What: "a port that is free: " + n.Name + " " + use.Why}
+	switch {
+	case use.Own:
+		m.Hint = "give another port, or set force_own_connection=true if it may be cut"
+	case use.Remedy != nil:
+		m.Remedy = [][]string{use.Remedy}
+	default:
 		m.Hint = "give another port, or set force=true to use it all the same"
 	}
 	return m
-}
-
-// free says who else uses the port.
-func (n *nic) free(a *netlink.LinkAttrs) error {
-	why, err := n.Needed()
-	if err != nil {
-		return err
-	}
-	if why != "" {
-		return n.inUse(why)
-	}
-	links, err := n.nl.LinkList()
-	if err != nil {
-		return fmt.Errorf("list links: %w", err)
-	}
-	for _, l := range links {
-		o := l.Attrs()
-		switch {
-		case a.MasterIndex != 0 && o.Index == a.MasterIndex:
-			return n.inUse("belongs to "+o.Name, "ip", "link", "set", n.Name, "nomaster")
-		case o.ParentIndex == n.index && o.NetNsID < 0 && l.Type() != "veth":
-			return n.inUse("carries " + o.Name)
-		}
-	}
-	l, err := n.nl.LinkByIndex(n.index)
-	if err != nil {
-		return fmt.Errorf("find port %s: %w", n.Name, err)
-	}
-	addrs, err := n.nl.AddrList(l, netlink.FAMILY_ALL)
-	if err != nil {
-		return fmt.Errorf("list the addresses of %s: %w", n.Name, err)
-	}
-	for _, addr := range addrs {
-		if !addr.IP.IsLinkLocalUnicast() { // its kernel gives itself those
-			return n.inUse("has the address "+addr.IPNet.String(), "ip", "address", "del", addr.IPNet.String(), "dev", n.Name)
-		}
-	}
-	return n.listeners()
-}
-
-// listeners refuses a port that packet sockets are bound to: captures, DHCP clients,
-// another boxdyno.
-func (n *nic) listeners() error {
-	text, err := os.ReadFile("/proc/thread-self/net/packet")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list packet sockets: %w", err)
-	}
-	inode := boundSocket(string(text), n.index)
-	if inode == "" {
-		return nil
-	}
-	if who := holder(inode); who != "" {
-		return n.inUse("is listened to by " + who + ": end it")
-	}
-	return n.inUse("is listened to by a packet socket (inode " + inode + ")")
-}
-
-// boundSocket is the inode of a socket that is bound to a port in /proc/net/packet;
-// "": none is.
-func boundSocket(text string, index int) string {
-	for line := range strings.Lines(text) {
-		// sk RefCnt Type Proto Iface R Rmem User Inode
-		if f := strings.Fields(line); len(f) == 9 && f[4] == strconv.Itoa(index) && f[5] == "1" {
-			return f[8]
-		}
-	}
-	return ""
-}
-
-// holder is the process that has a socket, "dhclient (pid 812)"; "" where it cannot
-// be seen.
-func holder(inode string) string {
-	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
-	for _, fd := range fds {
-		if to, err := os.Readlink(fd); err != nil || to != "socket:["+inode+"]" {
-			continue
-		}
-		pid := strings.Split(fd, "/")[2]
-		comm, _ := os.ReadFile("/proc/" + pid + "/comm")
-		return fmt.Sprintf("%s (pid %s)", strings.TrimSpace(string(comm)), pid)
-	}
-	return ""
 }
 
 // merging are the features that make several frames one before a meter sees them,

@@ -54,7 +54,7 @@ unless --sink.`,
 	fs.BoolVar(&f.hash, "hash", false, "SHA-256 over all frames in order; takes backend packet unless --backend says otherwise")
 	fs.BoolVar(&f.udp, "count-udp", false, "count frames of UDP and look into none: neither streams nor what is missing are known; backend packet")
 	fs.BoolVar(&f.sink, "sink", false, "drop foreign frames once they are counted, instead of handing them on (backend xdp)")
-	fs.BoolVar(&p.force, "force", false, "--sink even where the port carries the default route or your own connection")
+	p.forceFlags.add(cmd, "attach an XDP program, also with --sink, even where others use the port")
 	exclusive(cmd, "stats", "interval")
 	for _, other := range []string{"streams", "timing", "shared-clock", "hash", "sink"} {
 		exclusive(cmd, "count-udp", other)
@@ -103,10 +103,14 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 	if err != nil {
 		return err
 	}
-	if f.sink && !p.force {
-		if err := port.guard(); err != nil {
-			return err
-		}
+	switch {
+	case f.sink:
+		err = port.guard(p.forceFlags, "take its frames away", "choose another port, or leave out --sink")
+	case p.backend != "packet" && !f.hash && !f.udp:
+		err = port.guard(p.forceFlags, "attach an XDP program", "choose another port, or give --backend packet, which attaches nothing")
+	}
+	if err != nil {
+		return err
 	}
 	m, backend, err := p.openMeter(ctx, port, f)
 	if err != nil {

@@ -91,10 +91,8 @@ Ctrl-C ends it with the account of what was sent (exit code 130).`,
 			if err != nil {
 				return err
 			}
-			if !p.force {
-				if err := port.guard(); err != nil {
-					return err
-				}
+			if err := port.guard(p.forceFlags, "flood it", "choose another port"); err != nil {
+				return err
 			}
 			opts.Context = ctx
 			if f.loop == 1 {

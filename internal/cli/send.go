@@ -90,13 +90,11 @@ Ctrl-C ends it with the account of what was sent (exit code 130).`,
 			if err != nil {
 				return err
 			}
-			if !p.force {
-				if err := port.guard(); err != nil {
-					return err
-				}
+			if err := port.guard(p.forceFlags, "flood it", "choose another port"); err != nil {
+				return err
 			}
 			o := &offer{command: "send"}
-			spec, open, err := f.source(port, &load, o)
+			spec, open, err := f.source(port, p.forceFlags, &load, o)
 			if err == nil {
 				err = o.spread(cpus, l.stream, spec, open)
 			}
@@ -192,8 +190,8 @@ func (f *sendFlags) conflicts(fs *pflag.FlagSet) error {
 
 // source is what the flags describe: a spec for the fastest way, or how a source
 // is opened. It may change the load's pace to the source's own.
-func (f *sendFlags) source(port *trafficPort, load *engine.Load, o *offer) (*frame.Spec, func() (frame.Source, error), error) {
-	ends, err := f.ends(port, o)
+func (f *sendFlags) source(port *trafficPort, force forceFlags, load *engine.Load, o *offer) (*frame.Spec, func() (frame.Source, error), error) {
+	ends, err := f.ends(port, force, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,7 +199,7 @@ func (f *sendFlags) source(port *trafficPort, load *engine.Load, o *offer) (*fra
 		open, err := f.mixture(port, ends, load, o)
 		return nil, open, err
 	}
-	s, err := f.synthetic(ends)
+	s, err := f.synthetic(ends, force)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -219,7 +217,7 @@ func (f *sendFlags) source(port *trafficPort, load *engine.Load, o *offer) (*fra
 }
 
 // synthetic reads the flags of frames that are all alike.
-func (f *sendFlags) synthetic(e ends) (s frame.Synthetic, err error) {
+func (f *sendFlags) synthetic(e ends, force forceFlags) (s frame.Synthetic, err error) {
 	s.SrcMAC, s.DstMAC, s.Src, s.Dst = e.srcMAC, e.dstMAC, e.src, e.dst
 	s.Protocol, s.SrcPort, s.DstPort, s.Flows, s.Unsigned = frame.Protocol(f.proto), f.srcPort, f.dstPort, f.flows, f.unsigned
 	if f.flows < 1 {
@@ -249,6 +247,11 @@ func (f *sendFlags) synthetic(e ends) (s frame.Synthetic, err error) {
 		spec, err := frame.ParseField(text)
 		if err != nil {
 			return s, fmt.Errorf("--field: %w", err)
+		}
+		for _, a := range spec.Targets() {
+			if err := force.target("field "+text, a); err != nil {
+				return s, err
+			}
 		}
 		s.Fields = append(s.Fields, spec)
 	}

@@ -24,7 +24,7 @@ var defaultEnds = map[string][2]netip.Addr{
 }
 
 // ends reads the flags of addresses. What it chooses itself the account says.
-func (f *sendFlags) ends(port *trafficPort, o *offer) (e ends, err error) {
+func (f *sendFlags) ends(port *trafficPort, force forceFlags, o *offer) (e ends, err error) {
 	def, ok := defaultEnds[f.ip]
 	if !ok {
 		return e, fmt.Errorf("--ip %q: want 4 or 6", f.ip)
@@ -42,6 +42,11 @@ func (f *sendFlags) ends(port *trafficPort, o *offer) (e ends, err error) {
 		}
 		if a.to.Is4() != def[0].Is4() {
 			return e, fmt.Errorf("--%s %s: it is no IPv%s address; --ip says which version", a.flag, a.text, f.ip)
+		}
+		if a.to == &e.dst {
+			if err := force.target(a.flag, e.dst); err != nil {
+				return e, err
+			}
 		}
 	}
 	if f.srcMAC != "" {

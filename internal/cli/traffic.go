@@ -31,7 +31,8 @@ type portFlags struct {
 	port, netns, backend string
 	linkRate             string
 	stats, duration      string
-	json, force, gaps    bool
+	json, gaps           bool
+	forceFlags
 }
 
 func (f *portFlags) add(cmd *cobra.Command, doing string) {
@@ -107,7 +108,7 @@ func (f *loadFlags) add(cmd *cobra.Command, p *portFlags) {
 	fs.StringVar(&f.cpus, "cpus", "", "`CPUs` that send at once, such as 0,1 or 0-3, each with its share of the rate (default: one, any)")
 	fs.Uint16Var(&f.stream, "stream", 0, "`number` of the first stream, in the signatures")
 	fs.BoolVar(&f.coalesce, "coalesce", false, "frames leave in bursts of what falls due within 40 us, at most 32, as a NIC that moderates its interrupts lets them: less work for both ends")
-	fs.BoolVar(&p.force, "force", false, "send even where the port carries the default route or your own connection")
+	p.forceFlags.add(cmd, "send even where others use the port, or to public addresses")
 	fs.StringVar(&p.stats, "stats", "", "print a line every `seconds` (default 1, with --json none)")
 	exclusive(cmd, "count", "limit")
 	for _, v := range [][2]string{{"pattern", "constant poisson bursts:32"}, {"late", "make-up shift"}} {

@@ -32,7 +32,9 @@ import (
 // The scripts in testdata/lab send and meter in a namespace of their own:
 //
 //	v0 ==== veth ==== v1      d0 ==== veth ==== d1      below -- above (bridge)    down ==== veth
-//	                          default route by d0       IPv6 default route
+//	                          default route by d0       default route
+//	half ==== veth ==== h1    taken ==== veth ==== t1
+//	128.0.0.0/1 by half       an address of taken
 func TestLabScripts(t *testing.T) {
 	testutil.Privileged(t)
 	cpus := testutil.TwoCPUs(t)
@@ -70,7 +72,7 @@ func furnish() error {
 	add := func(name, peer string) error {
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, NumTxQueues: 2, NumRxQueues: 2}, PeerName: peer})
 	}
-	for _, pair := range [][2]string{{"v0", "v1"}, {"d0", "d1"}, {"down", "low"}, {"below", "b1"}} {
+	for _, pair := range [][2]string{{"v0", "v1"}, {"d0", "d1"}, {"down", "low"}, {"below", "b1"}, {"half", "h1"}, {"taken", "t1"}} {
 		if err := add(pair[0], pair[1]); err != nil {
 			return fmt.Errorf("make %s: %w", pair[0], err)
 		}
@@ -79,7 +81,7 @@ func furnish() error {
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("make a bridge: %w", err)
 	}
-	for _, name := range []string{"v0", "v1", "d0", "d1", "below", "b1", "above"} {
+	for _, name := range []string{"v0", "v1", "d0", "d1", "below", "b1", "above", "half", "h1", "taken", "t1"} {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -97,7 +99,15 @@ func furnish() error {
 			return err
 		}
 	}
-	for i, name := range []string{"d0", "above"} {
+	l, err := netlink.LinkByName("half")
+	if err != nil {
+		return err
+	}
+	// What a VPN sets.
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4(128, 0, 0, 0), Mask: net.CIDRMask(1, 32)}}); err != nil {
+		return err
+	}
+	for i, name := range []string{"d0", "above", "taken"} {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -105,6 +115,9 @@ func furnish() error {
 		own := net.IPv4(192, 0, byte(2+i), 1)
 		if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: own, Mask: net.CIDRMask(24, 32)}}); err != nil {
 			return err
+		}
+		if name == "taken" {
+			continue
 		}
 		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: net.IPv4(192, 0, byte(2+i), 2), Priority: 10 + i}); err != nil {
 			return err

@@ -450,7 +450,7 @@ func TestPlain(t *testing.T) {
 	} {
 		f := sendFlags{size: "64", proto: "udp", ip: "4", flows: 1, srcPort: frame.FirstPort, dstPort: frame.Port}
 		c.change(&f)
-		s, err := f.synthetic(e)
+		s, err := f.synthetic(e, forceFlags{})
 		if err != nil {
 			t.Fatal(err)
 		}
