@@ -96,6 +96,9 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := remote.Call(ctx, callIdentify, identifyArgs{p.dut[:len(ends)]}, &there); err != nil {
 		return nil, err
 	}
+	if len(there.Ports) != len(ends) {
+		return nil, fmt.Errorf("boxdyno on %s answers for %d of %d ports: install this version there", name, len(there.Ports), len(ends))
+	}
 	clock, err := remote.Clock(ctx, clockReadings)
 	if err != nil {
 		return nil, err

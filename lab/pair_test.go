@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -243,4 +244,32 @@ func answering(t *testing.T) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// A DUT that answers for no port is refused, and nothing panics.
+func TestPairWithoutPorts(t *testing.T) {
+	b := newBench(t)
+	b.box.sh(t, router)
+	p := b.pair()
+	p.command, p.program = "sh "+filepath.Join(t.TempDir(), "dut"), "x"
+	script := fmt.Sprintf(`n=0
+while read -r line; do
+n=$((n+1))
+case $line in
+*hello*) echo "{\"id\":$n,\"reply\":{\"protocol\":%d,\"version\":\"test\"}}" ;;
+*clock*) echo "{\"id\":$n,\"reply\":0}" ;;
+*) echo "{\"id\":$n,\"reply\":{\"ports\":[]}}" ;;
+esac
+done
+`, host.CallProtocol)
+	if err := os.WriteFile(strings.Fields(p.command)[1], []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tb, err := p.Build(t.Context())
+	if err == nil {
+		tb.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "answers for 0 of 2 ports") {
+		t.Errorf("%v", err)
+	}
 }

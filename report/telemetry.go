@@ -116,6 +116,8 @@ const (
 	gapAfter   = 3   // intervals between samples: one that comes too late by more than two, as the sampler counts
 	window     = 256 // cells that may still grow: a counter that stands still is told of every 2 s
 	pauseSteps = 10  // intervals that are left of a pause
+	mostGap    = 1e5 // intervals: a longer gap is a pause, also within a part
+	mostCells  = 1 << 25
 
 	slack = 3 * time.Second // that SIGKILL may take of telemetry, and some
 )
@@ -131,6 +133,9 @@ func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Reco
 		if b, err = in.Next(); err == nil {
 			t.head(in.Head)
 			t.batch(b)
+			if t.last > mostCells {
+				err = errors.New("the run's telemetry is of a longer time than can be drawn")
+			}
 		}
 	}
 	if err == io.EOF {
@@ -230,10 +235,14 @@ func (t *timeline) head(h result.TelemetryHead) {
 }
 
 func (t *timeline) batch(b result.Batch) {
+	if t.series == nil {
+		return // no series, no values
+	}
 	if !t.begun {
 		t.begun, t.from, t.seen = true, b.At, b.At
 	}
-	if t.anew {
+	b.At = max(b.At, t.from+t.cut) // before it there is no axis
+	if t.anew || b.At-t.seen > mostGap*t.interval {
 		t.anew = false
 		t.end() // what the part before had is true until its last sample
 		if b.At-t.seen > gapAfter*t.interval {

@@ -201,6 +201,9 @@ func Open(dir string) (Run, []Record, error) {
 	if err != nil {
 		return run, nil, err
 	}
+	if err := run.check(); err != nil {
+		return run, nil, fmt.Errorf("%s is not a run: %w", filepath.Join(dir, RunFile), err)
+	}
 	recs, err := readTrials(filepath.Join(dir, TrialsFile))
 	return run, recs, err
 }
@@ -237,7 +240,11 @@ func readTrials(name string) ([]Record, error) {
 		}
 		data = rest
 		var r Record
-		if err := json.Unmarshal(line, &r); err != nil {
+		err := json.Unmarshal(line, &r)
+		if err == nil {
+			err = r.check()
+		}
+		if err != nil {
 			return recs, fmt.Errorf("%s line %d is not a record: %w", name, n, err)
 		}
 		if i, ok := at[r.ID]; ok {

@@ -155,6 +155,9 @@ func (r *TelemetryReader) Next() (Batch, error) {
 			if b.First+len(b.Values) > len(r.Head.Series) {
 				return Batch{}, fmt.Errorf("%s line %d holds values of series %d to %d, and the head before it has %d", r.name, r.line, b.First, b.First+len(b.Values)-1, len(r.Head.Series))
 			}
+			if err := b.check(); err != nil {
+				return Batch{}, fmt.Errorf("%s line %d is not telemetry: %w", r.name, r.line, err)
+			}
 			return b, nil
 		}
 		var h TelemetryHead
@@ -168,6 +171,9 @@ func (r *TelemetryReader) Next() (Batch, error) {
 			return Batch{}, fmt.Errorf("%s line %d is neither a batch nor a head of telemetry", r.name, r.line)
 		case h.Schema != Schema:
 			return Batch{}, fmt.Errorf("%s line %d has schema %d, and this boxdyno reads %d", r.name, r.line, h.Schema, Schema)
+		}
+		if err := h.check(); err != nil {
+			return Batch{}, fmt.Errorf("%s line %d is not a head of telemetry: %w", r.name, r.line, err)
 		}
 		r.Head = h
 	}

@@ -93,7 +93,21 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return run(ctx, &app{out: &patient{ctx: ctx, w: stdout}, err: &patient{ctx: ctx, w: stderr}, plugins: runner.Plugins(), argv: append([]string{"boxdyno"}, args...)}, args)
 }
 
-func run(ctx context.Context, a *app, args []string) int {
+// panicked is a fault of this program as an error. BOXDYNO_TRACE shows where it was.
+func panicked(r any) error {
+	if os.Getenv("BOXDYNO_TRACE") != "" {
+		panic(r)
+	}
+	return fmt.Errorf("a fault of this program ended it (%v): report it with the command and the output of BOXDYNO_TRACE=1", r)
+}
+
+func run(ctx context.Context, a *app, args []string) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintln(a.err, "boxdyno: "+sentence(panicked(r)))
+			code = exitOther
+		}
+	}()
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(a.out)

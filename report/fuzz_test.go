@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// spoils are values that a file from anybody may hold in place of a good one.
+var spoils = []string{
+	`0`, `-1`, `1`, `9223372036854775807`, `-9223372036854775808`, `1e308`, `-1e308`, `1e-308`, `1e18`, `null`, `""`,
+	`"\u001b[2J"`, `"=1+1"`, `"64"`, `"NaN"`, `"a\nb"`, `[]`, `[null]`, `{}`, `true`, `"passed"`, `"forward"`, `"throughput_fps"`,
+}
+
+// spoil replaces values of a document: of each four octets of script two say which, and one by what.
+func spoil(doc any, script []byte) any {
+	for ; len(script) >= 4; script = script[4:] {
+		var places []func(any)
+		var walk func(v any, set func(any))
+		walk = func(v any, set func(any)) {
+			places = append(places, set)
+			switch v := v.(type) {
+			case map[string]any:
+				for _, k := range sortedKeys(v) {
+					walk(v[k], func(x any) { v[k] = x })
+				}
+			case []any:
+				for i := range v {
+					walk(v[i], func(x any) { v[i] = x })
+				}
+			}
+		}
+		walk(doc, func(x any) { doc = x })
+		var x any
+		dec := json.NewDecoder(bytes.NewReader([]byte(spoils[int(script[2])%len(spoils)])))
+		dec.UseNumber()
+		_ = dec.Decode(&x) // it is JSON
+		places[(int(script[0])<<8|int(script[1]))%len(places)](x)
+	}
+	return doc
+}
+
+func sortedKeys(m map[string]any) []string {
+	return slices.Sorted(maps.Keys(m))
+}
+
+// generic is v as any JSON is read.
+func generic(v any) (out any, err error) {
+	b, err := json.Marshal(v)
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(b))
+		dec.UseNumber()
+		err = dec.Decode(&out)
+	}
+	return out, err
+}
+
+// Whatever a bundle holds, each format is written or refused, and nothing panics.
+func FuzzReports(f *testing.F) {
+	runs := []func() (result.Run, []result.Record){firewall, hostile}
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{0, 40, 3, 1, 1, 9, 9, 1})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 64 || len(script) < 4 {
+			return
+		}
+		run, recs := runs[int(script[3])%len(runs)]()
+		if len(recs) > 30 { // of a kind there are many
+			recs = append(recs[:15:15], recs[len(recs)-15:]...)
+		}
+		doc, err := generic(map[string]any{"run": run, "records": recs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, ok := spoil(doc, script).(map[string]any)
+		if !ok {
+			return
+		}
+		dir := t.TempDir()
+		var trials bytes.Buffer
+		list, _ := m["records"].([]any)
+		for _, r := range list {
+			line, _ := json.Marshal(r)
+			trials.Write(append(line, '\n'))
+		}
+		head, _ := json.Marshal(m["run"])
+		for name, data := range map[string][]byte{result.RunFile: head, result.TrialsFile: trials.Bytes()} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run, recs, err = result.Open(dir)
+		if err != nil {
+			return
+		}
+		d := Summarize(run, recs)
+		kept := Kept{d, recs}
+		_ = Text(io.Discard, d)
+		_ = Markdown(io.Discard, d)
+		_ = CSV(io.Discard, kept)
+		_ = Bench(io.Discard, kept)
+		_ = HTML(io.Discard, d, recs)
+		var b bytes.Buffer
+		if err := JSON(&b, d); err == nil && !json.Valid(b.Bytes()) {
+			t.Errorf("no JSON: %s", b.Bytes())
+		}
+	})
+}
+
+// FuzzTimeline reads telemetry that anybody wrote: instants and rates of any kind.
+func FuzzTimeline(f *testing.F) {
+	f.Add(10.0, int64(0), int64(100_000_000), int64(200_000_000), 1.0)
+	f.Add(1e300, int64(0), int64(1)<<62, int64(-1)<<62, 1e308)
+	f.Add(1e-300, int64(5e9), int64(0), int64(1)<<62, -1.0)
+	f.Add(50.0, int64(0), int64(9e17), int64(-5), 3.0)
+	f.Fuzz(func(t *testing.T, rate float64, a, b, c int64, v float64) {
+		series := []result.Series{{Name: "node_thermal_zone_temp", Unit: "°C"}, {Name: "node_cpu_seconds_total", Unit: "s", Counter: true,
+			Labels: []result.Pair{{Key: "cpu", Value: "0"}, {Key: "mode", Value: "softirq"}}}}
+		head, err := json.Marshal(result.TelemetryHead{Schema: result.Schema, Rate: rate, Series: series})
+		if err != nil {
+			return // a number that JSON has not
+		}
+		var file bytes.Buffer
+		zip := gzip.NewWriter(&file)
+		fmt.Fprintf(zip, "%s\n", head)
+		var lines []byte
+		for i, at := range []int64{a, b, c, a, c} {
+			lines = result.AppendBatch(lines, result.Batch{At: unit.Instant(at), Values: []float64{v, v * float64(i)}})
+		}
+		_, _ = zip.Write(lines)
+		_ = zip.Close()
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, result.TelemetryFile), file.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		in, err := result.OpenTelemetry(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		d, err := ReadTimeline(in, result.Run{}, nil)
+		if err == nil && d != nil && (d.Steps < 0 || d.Steps > 2*mostSteps) {
+			t.Errorf("%d steps", d.Steps)
+		}
+	})
+}
