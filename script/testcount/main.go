@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Testcount reads the output of "go test -json" from standard input, prints
-// what failed and what was skipped by reason, and ends with a line
-// "N passed, N failed, N skipped".
+// what failed, what took longest and what was skipped by reason, and ends with
+// a line "N passed, N failed, N skipped".
 //
 // Only tests without subtests count, so that a table of ten cases is ten and
 // not eleven; a test that fails itself while its subtests pass counts too, and
@@ -20,6 +20,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -39,6 +40,7 @@ type event struct {
 	Test        string
 	Output      string
 	FailedBuild string
+	Elapsed     float64 // s
 }
 
 // tally is what a run of "go test" came to.
@@ -47,7 +49,20 @@ type tally struct {
 	skipped        map[string]int // by reason
 	report         []string       // one entry for each failure
 	later          []string       // "package test" of top-level tests that were skipped and not counted
+	slow           []slow
 }
+
+// A slow test took at least slowest.
+type slow struct {
+	name    string
+	seconds float64
+}
+
+// slowest and listed bound what is listed of how long tests took.
+const (
+	slowest = 5 // s
+	listed  = 15
+)
 
 // asked is what the flags ask for.
 type asked struct {
@@ -158,6 +173,9 @@ func count(r io.Reader, a asked) (t tally, err error) {
 			delete(open, key)
 			delete(output, key)
 			ended[top] = ended[top] || !below
+			if !below && e.Elapsed >= slowest {
+				t.slow = append(t.slow, slow{top, e.Elapsed})
+			}
 		}
 	}
 	if err := in.Err(); err != nil {
@@ -223,6 +241,10 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	skipped := 0
 	for _, r := range t.report {
 		fmt.Fprintf(out, "FAIL %s", r)
+	}
+	slices.SortStableFunc(t.slow, func(a, b slow) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, s := range t.slow[:min(len(t.slow), listed)] {
+		fmt.Fprintf(out, "  %5.1f s: %s\n", s.seconds, s.name)
 	}
 	for _, why := range slices.Sorted(maps.Keys(t.skipped)) {
 		skipped += t.skipped[why]

@@ -21,7 +21,7 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const clean = `{"Action":"run","Package":"p","Test":"TestA"}
-{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":7.25}
 {"Action":"pass","Package":"p"}
 `
 	later, wanted := filepath.Join(t.TempDir(), "later"), filepath.Join(t.TempDir(), "wanted")
@@ -42,7 +42,7 @@ func TestCounts(t *testing.T) {
 			[]string{"TestPriv: skipped for lack of privilege though it ran as root"}, 1},
 		{"later", string(events), []string{"-later", later}, "2 passed, 5 failed, 0 skipped", nil, 1},
 		{"wanted", clean, []string{"-root", "-want", wanted}, "1 passed, 1 failed, 0 skipped", []string{"q TestB: was left to this run"}, 1},
-		{"clean", clean, nil, "1 passed, 0 failed, 0 skipped", nil, 0},
+		{"clean", clean, nil, "1 passed, 0 failed, 0 skipped", []string{"    7.2 s: p TestA\n"}, 0},
 		{"nothing", "", nil, "0 passed, 1 failed, 0 skipped", []string{"it did not start"}, 1},
 		{"no JSON", clean + "cannot find main module\n", nil, "1 passed, 1 failed, 0 skipped", []string{`line 4 of go test's output is not JSON: "cannot find main module"`}, 1},
 	} {
