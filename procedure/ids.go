@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,7 +34,8 @@ import (
 type IDS struct {
 	subject choice
 	rules   count
-	file    string
+	file    string // rulesAuto, rulesGenerated, or a file or folder
+	machine string // folder of the machine's own rules
 	sample  count
 	seed    count
 	traffic string
@@ -61,6 +63,9 @@ const (
 	noFlood   = "none"
 	mostRules = 200_000
 
+	rulesAuto      = "auto"
+	rulesGenerated = "generated"
+
 	// idsReadiness is how long an IDS may take to load its rules: 20,000 of them take a
 	// small board minutes.
 	idsReadiness = 10 * time.Minute
@@ -80,7 +85,7 @@ func newIDSOf(specs []subject.Spec) *IDS {
 		return r
 	}
 	return &IDS{
-		subject: choice{"suricata", sensing(specs)}, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
+		subject: choice{"suricata", sensing(specs)}, file: rulesAuto, machine: subject.MachineRules, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
 		traffic: appMix, attacks: ratio{0.1, 0, 1}, flood: choice{noFlood, floods}, share: ratio{0.3, 0.001, 0.999},
 		rate: offeredRate{text: searchRate}, top: rate("1Gbps"), idle: rate("20Mbps"), loss: ratio{1e-4, 0, 0.5},
 		runmode: choice{subject.Workers, []string{subject.Workers, subject.AutoFP, subject.Single}},
@@ -107,9 +112,9 @@ func sensing(specs []subject.Spec) (names []string) {
 
 func (p *IDS) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "the IDS")
-	fs.Var(&p.rules, "rules", "`number` of generated rules, which match nothing that is sent; those of the planted attacks are always there")
-	fs.StringVar(&p.file, "rules_file", p.file, "`file` of real rules, plain or gzip, in place of generated ones")
-	fs.Var(&p.sample, "rules_sample", "`number` of rules that are drawn from rules_file; 0: all")
+	fs.Var(&p.rules, "rules", "`number` of rules beside those of the planted attacks; 0: none, or all of a rules_file")
+	fs.StringVar(&p.file, "rules_file", p.file, "where they come from: auto (the machine's own in "+subject.MachineRules+", where there are enough, else generated), generated, or a `file` or folder")
+	fs.Var(&p.sample, "rules_sample", "`number` of rules of a rules_file, as rules; 0: as rules says")
 	fs.Var(&p.seed, "rules_seed", "`seed` of generated rules, of the draw, and of the traffic")
 	fs.StringVar(&p.traffic, "traffic", p.traffic, "appmix: conversations of many applications; or a capture `file`, replayed with addresses of each pass's own")
 	fs.Var(&p.attacks, "attacks", "`share` of appmix's conversations that are planted attacks")
@@ -129,10 +134,12 @@ func (p *IDS) Flags(fs *flag.FlagSet) {
 
 func (p *IDS) Check(bed *lab.Testbed) error {
 	switch {
-	case p.rules.value > 0 && p.file != "":
-		return fmt.Errorf("rules %d and rules_file %s: give one of them: generated and real rules are not mixed", p.rules.value, p.file)
-	case p.sample.value > 0 && p.file == "":
-		return fmt.Errorf("rules_sample %d: it needs a rules_file that they are drawn from", p.sample.value)
+	case p.file == "":
+		return fmt.Errorf("rules_file is empty: want %s, %s, or a file of rules", rulesAuto, rulesGenerated)
+	case p.rules.value > 0 && p.sample.value > 0:
+		return fmt.Errorf("rules %d and rules_sample %d: both say how many rules: give one of them", p.rules.value, p.sample.value)
+	case p.sample.value > 0 && !p.named():
+		return fmt.Errorf("rules_sample %d: it needs a rules_file that they are drawn from: give a file, or use rules", p.sample.value)
 	case p.length != 0 && (p.length < 100*time.Millisecond || p.length > 24*time.Hour):
 		return fmt.Errorf("duration %v: want 100ms to 24h, or 0s", p.length)
 	case p.flood.value != noFlood && p.traffic != appMix:
@@ -152,12 +159,10 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 			return fmt.Errorf("%s %s: want 10kbps to 100Gbps", r.name, r.rate.text)
 		}
 	}
-	if p.file != "" {
-		f, err := files.Open(p.file)
-		if err != nil {
+	if p.named() {
+		if err := subject.CheckRules(p.file); err != nil {
 			return err
 		}
-		f.Close()
 	}
 	if p.traffic != appMix {
 		if err := p.checkCapture(); err != nil {
@@ -357,11 +362,21 @@ func (p *IDS) writeRules(path string) (set subject.RuleSet, err error) {
 			return set, err
 		}
 	}
-	if p.file != "" {
-		return subject.SampleRules(f, p.file, p.sample.value, uint64(p.seed.value))
+	n, seed := p.rules.value, uint64(p.seed.value)
+	switch {
+	case p.named():
+		return subject.SampleRules(f, p.file, max(n, p.sample.value), seed)
+	case p.file == rulesAuto && n > 0:
+		set, err := subject.SampleRules(f, p.machine, n, seed)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, subject.ErrTooFewRules) {
+			return set, err
+		}
 	}
-	return subject.GenerateRules(f, p.rules.value, uint64(p.seed.value))
+	return subject.GenerateRules(f, n, seed)
 }
+
+// named reports whether rules_file is a file or folder.
+func (p *IDS) named() bool { return p.file != rulesAuto && p.file != rulesGenerated }
 
 // A ratio is a share as a parameter.
 type ratio struct{ value, least, most float64 }

@@ -25,7 +25,7 @@ func TestIDSWithSuricata(t *testing.T) {
 	}
 	bed := build(t, "sandbox", nil)
 	p := newIDSOf(subject.All)
-	assign(t, p.Flags, map[string]string{"rate": "10Mbps", "idle": "4Mbps", "duration": "250ms", "attacks": "0.5", "rules": "20", "threads": "1"})
+	assign(t, p.Flags, map[string]string{"rate": "10Mbps", "idle": "4Mbps", "duration": "250ms", "attacks": "0.5", "rules": "20", "rules_file": "generated", "threads": "1"})
 	if err := p.Check(bed); err != nil {
 		t.Fatal(err)
 	}

@@ -278,7 +278,9 @@ func TestIDSRefuses(t *testing.T) {
 		set  map[string]string
 		want string
 	}{
-		{map[string]string{"rules": "10", "rules_file": "/etc/hostname"}, "not mixed"},
+		{map[string]string{"rules": "10", "rules_file": "/etc/hostname", "rules_sample": "5"}, "both say how many"},
+		{map[string]string{"rules_file": ""}, "is empty"},
+		{map[string]string{"rules_file": "generated", "rules_sample": "10"}, "needs a rules_file"},
 		{map[string]string{"rules_sample": "10"}, "needs a rules_file"},
 		{map[string]string{"rules_file": "/nonexistent/a.rules"}, "/nonexistent/a.rules"},
 		{map[string]string{"traffic": "/nonexistent/a.pcap"}, "/nonexistent/a.pcap"},
@@ -298,6 +300,40 @@ func TestIDSRefuses(t *testing.T) {
 		assign(t, p.Flags, c.set)
 		if err := p.Check(nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want a sentence with %q", c.set, err, c.want)
+		}
+	}
+}
+
+// The machine's own rules are taken where there are enough of them.
+func TestIDSChoosesRules(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "own.rules")
+	if err := os.WriteFile(file, []byte("alert tcp any any -> any any (msg:\"a\"; sid:1;)\nalert tcp any any -> any any (msg:\"b\"; sid:2;)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		machine string
+		set     map[string]string
+		kind    string
+		rules   int
+	}{
+		{dir, map[string]string{"rules": "2"}, subject.RulesReal, 2},
+		{dir, map[string]string{"rules": "1"}, subject.RulesReal, 1},
+		{dir, map[string]string{"rules": "3"}, subject.RulesGenerated, 3},
+		{dir, map[string]string{"rules": "0"}, subject.RulesNone, 0},
+		{dir, map[string]string{"rules": "2", "rules_file": "generated"}, subject.RulesGenerated, 2},
+		{t.TempDir(), map[string]string{"rules": "2"}, subject.RulesGenerated, 2},
+		{"/nonexistent", map[string]string{"rules": "2"}, subject.RulesGenerated, 2},
+		{"/nonexistent", map[string]string{"rules": "1", "rules_file": file}, subject.RulesReal, 1},
+		{"/nonexistent", map[string]string{"rules_sample": "1", "rules_file": dir}, subject.RulesReal, 1},
+		{"/nonexistent", map[string]string{"rules_file": file}, subject.RulesReal, 2},
+	} {
+		p := newIDSOf(subject.All)
+		p.machine = c.machine
+		assign(t, p.Flags, c.set)
+		set, err := p.writeRules(filepath.Join(t.TempDir(), "boxdyno.rules"))
+		if err != nil || set.Kind != c.kind || set.Rules != c.rules {
+			t.Errorf("%s, %v: %+v, %v; want %d %s", c.machine, c.set, set, err, c.rules, c.kind)
 		}
 	}
 }

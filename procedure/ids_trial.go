@@ -268,7 +268,11 @@ func (m *idsPoint) tell(o *Outcome, t subject.IDSTotals) {
 		o.Values = append(o.Values, value("rules_loaded", float64(t.RulesLoaded)), value("rules_failed", float64(max(0, t.RulesFailed))))
 	}
 	if t.RulesFailed > 0 {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s could not load %d rules; the first: %s", m.subject.value, t.RulesFailed, t.RulesError))
+		which := ""
+		if t.RulesRefused != "" {
+			which = " (sids " + t.RulesRefused + ")"
+		}
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s could not load %d rules%s; the first: %s", m.subject.value, t.RulesFailed, which, t.RulesError))
 	}
 	memory := t.FlowMemcap + t.SessionMemcap + t.SegmentMemcap + t.DefragTrackers
 	o.Values = append(o.Values, value("memory_drops", float64(memory)), value("stream_gaps", float64(t.ReassemblyGaps)))

@@ -19,6 +19,7 @@ import (
 // limit, or at the rate given.
 type IDS struct {
 	Subject string `json:"subject"`
+	asked   string // number of rules; empty: all of a file, or so many as were drawn
 	Rules   string `json:"rules"`           // in words, beside those of the planted attacks: "1000 generated", "rules.gz"
 	Traffic string `json:"traffic"`         // "appmix", or the name of a capture file; with the flood in it
 	Flood   string `json:"flood,omitempty"` // kind; "": none
@@ -83,12 +84,21 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 		Loaded: at("rules_loaded"), Failed: at("rules_failed"), Startup: at("startup_s"), Memory: at("subject_memory_bytes"),
 		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Host: at("host_cpu_per_frame_s"), Above: at("host_cpu_above_per_frame_s"),
 	}
-	if file := get("rules_file"); file != "" {
+	n, file := get("rules"), get("rules_file")
+	s.asked = n
+	if file == "auto" {
+		file = usedRules(trials)
+	}
+	switch {
+	case file != "" && file != "generated":
+		if n == "0" {
+			s.asked, n = "", get("rules_sample")
+		}
 		s.Rules = filepath.Base(file)
-		if n := get("rules_sample"); n != "" && n != "0" {
+		if n != "" && n != "0" {
 			s.Rules = n + " of " + s.Rules
 		}
-	} else if s.Rules == "0 generated" {
+	case n == "0":
 		s.Rules = "none"
 	}
 	if s.Traffic != "appmix" {
@@ -112,6 +122,21 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 	}
 	slices.SortStableFunc(s.Loads, func(a, b IDSLoad) int { return cmp.Compare(a.Offered, b.Offered) })
 	return s
+}
+
+// usedRules returns the file or folder whose rules the trials had; empty: generated ones,
+// or none.
+func usedRules(trials []result.Record) string {
+	for _, t := range trials {
+		label := result.Get(t.Config, "rules")
+		if label == "no rules" || strings.HasPrefix(label, "generated (") {
+			return ""
+		}
+		if file, _, ok := strings.Cut(label, " (sha256 "); ok {
+			return file
+		}
+	}
+	return ""
 }
 
 // orderIDS puts few rules first, then low rates.

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -133,7 +132,7 @@ func (s *IDS) say(have map[string]string) {
 	}
 	have["subject"], have["rate"], have["duration"], have["traffic"], have["ring"] = s.Subject, s.Rate, s.Lasts, s.Traffic, s.Ring
 	have["flood"] = cmp.Or(s.Flood, "none")
-	if n, generated := strings.CutSuffix(s.Rules, " generated"); generated {
-		have["rules"] = n
+	if s.asked != "" {
+		have["rules"] = s.asked
 	}
 }

@@ -4,6 +4,7 @@ package subject
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"strconv"
@@ -20,6 +21,7 @@ type eve struct {
 	stats   map[string]float64 // of the last record: "decoder.pkts"
 	capture string             // of the record before, its capture counters
 	reason  string             // why the first rule was not loaded
+	refused []int              // sids of rules that were not loaded
 	idle    bool               // it has no thread that captures
 	loaded  int64              // rules, as it printed before its engine started
 }
@@ -140,6 +142,7 @@ const (
 
 var (
 	ruleError   = regexp.MustCompile(`^Error: detect[^:]*: (.*)$`)
+	ruleRefused = regexp.MustCompile(`^Error: detect[^:]*: error parsing signature ".*\bsid:\s*(\d+)\s*;`)
 	rulesLoaded = regexp.MustCompile(`(\d+) rules successfully loaded`)
 )
 
@@ -151,6 +154,11 @@ func (v *eve) console(line string) told {
 		v.mu.Lock()
 		if v.reason == "" {
 			v.reason = m[1]
+		}
+		if m := ruleRefused.FindStringSubmatch(line); m != nil {
+			if sid, err := strconv.Atoi(m[1]); err == nil {
+				v.refused = append(v.refused, sid)
+			}
 		}
 		v.mu.Unlock()
 	}
@@ -206,10 +214,26 @@ func (v *eve) totals() IDSTotals {
 	}
 	left, _ := v.left()
 	return IDSTotals{
-		RulesLoaded: known("detect.engines.0.rules_loaded"), RulesFailed: known("detect.engines.0.rules_failed"), RulesError: v.reason,
+		RulesLoaded: known("detect.engines.0.rules_loaded"), RulesFailed: known("detect.engines.0.rules_failed"), RulesError: v.reason, RulesRefused: sidList(v.refused),
 		Alerts: n("detect.alert"), AlertQueueOverflow: n("detect.alert_queue_overflow"), AlertsSuppressed: n("detect.alerts_suppressed"),
 		FlowMemcap: n("flow.memcap"), SessionMemcap: n("tcp.ssn_memcap_drop"), SegmentMemcap: n("tcp.segment_memcap_drop"),
 		ReassemblyGaps: n("tcp.reassembly_gap"), DefragTrackers: n("defrag.max_frag_hits"), InvalidFrames: n("decoder.invalid"),
 		KernelPackets: known("capture.kernel_packets"), LeftInRing: left,
 	}
+}
+
+// mostNamed bounds how many refused rules are named.
+const mostNamed = 40
+
+// sidList returns "1, 2 and 3 more".
+func sidList(sids []int) string {
+	names := make([]string, min(len(sids), mostNamed))
+	for i := range names {
+		names[i] = strconv.Itoa(sids[i])
+	}
+	text := strings.Join(names, ", ")
+	if n := len(sids) - len(names); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
 }

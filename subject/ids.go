@@ -76,6 +76,8 @@ type IDSTotals struct {
 	RulesLoaded int64  // of its file; -1: it has not said
 	RulesFailed int64  // that it could not load: it runs without them; -1: it has not said
 	RulesError  string // why the first of those was not, in its words; "": none
+	// RulesRefused are the sids of those, at most 40: "2013353, 2013354 and 11 more".
+	RulesRefused string
 
 	Alerts             int64 // that it says it raised (detect.alert)
 	AlertQueueOverflow int64 // that it did not raise: a packet had more than 15, packet-alert-max

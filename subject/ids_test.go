@@ -78,7 +78,7 @@ func replayMix(t *testing.T, p host.Port, flows uint64, rate unit.FrameRate) fra
 // Suricata finds every planted alert and nothing with generated rules, all of which it
 // loads, sees each frame or says that it was dropped, and leaves nothing behind.
 func TestSuricata(t *testing.T) {
-	const generated = 1000
+	const generated = 2000
 	var rules bytes.Buffer
 	_, err := GenerateRules(&rules, generated, 9)
 	if err := errors.Join(err, frame.WriteRules(&rules)); err != nil {
@@ -193,7 +193,7 @@ func TestSuricataGoesWrong(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, "it tells its rules", func() bool { return r.IDS().RulesLoaded >= 0 })
-	if ids := r.IDS(); ids.RulesLoaded != 1 || ids.RulesFailed != 1 || !strings.Contains(ids.RulesError, "nosuchword") {
+	if ids := r.IDS(); ids.RulesLoaded != 1 || ids.RulesFailed != 1 || !strings.Contains(ids.RulesError, "nosuchword") || ids.RulesRefused != "1" {
 		t.Errorf("%+v", ids)
 	}
 	if err := r.process.Signal(unix.SIGKILL); err != nil {

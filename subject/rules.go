@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,7 +26,7 @@ import (
 type RuleSet struct {
 	Kind     string // RulesNone, RulesGenerated or RulesReal: never mixed
 	Label    string // for people: "generated (seed 7)", "et-open.rules (sha256 1a2b3c4d5e6f, 1000 of 20116, seed 7)"
-	File     string // of real rules: the name of their file, without its folder
+	File     string // of real rules: the name of their file, without its folder, or the folder of files
 	SHA256   string // of real rules: of that file as it is, packed or not; hexadecimal
 	Found    int    // of real rules: those in the file that are enabled
 	Disabled int    // of real rules: those in the file that are commented out
@@ -54,8 +56,16 @@ type rule struct {
 	needs []string // flowbits of which it needs each ("a|b": one of both)
 }
 
+// MachineRules is where a machine keeps the rules that its Suricata runs with
+// (suricata-update writes them there).
+const MachineRules = "/var/lib/suricata/rules"
+
+// ErrTooFewRules says that a file has fewer enabled rules than were asked for.
+var ErrTooFewRules = errors.New("too few rules")
+
 // SampleRules writes n of the enabled rules of a file, plain or gzip, drawn with the seed,
-// in the file's order; n 0: all. A rule that only matches where another one has set a
+// in the file's order; n 0: all. Of a folder it takes all files *.rules together, in the
+// order of their names; without any, the error is fs.ErrNotExist. A rule that only matches where another one has set a
 // flowbit would cost less, and see nothing, without that other: so the rules that set the
 // flowbits of drawn ones are among the n, in place of others (Needed); a rule whose chain
 // does not fit into n is passed over, so that fewer than n may come of a file where every
@@ -73,15 +83,18 @@ func SampleRules(w io.Writer, file string, n int, seed uint64) (RuleSet, error) 
 		}
 	}
 	set := RuleSet{Kind: RulesReal, File: filepath.Base(file), SHA256: hex.EncodeToString(sum[:])}
+	if isFolder(file) {
+		set.File = file
+	}
 	rules, err := parseRules(data, &set)
 	if err != nil {
 		return RuleSet{}, fmt.Errorf("read the rules: %s %w", file, err)
 	}
 	if set.Found == 0 {
-		return RuleSet{}, fmt.Errorf("read the rules: %s has no enabled rule (%d are commented out, %d lines are no rule)", file, set.Disabled, set.Other)
+		return RuleSet{}, fmt.Errorf("read the rules: %s has no enabled rule (%d are commented out, %d lines are no rule): %w", file, set.Disabled, set.Other, ErrTooFewRules)
 	}
 	if n < 0 || n > set.Found {
-		return RuleSet{}, fmt.Errorf("sample %d rules: %s has %d enabled ones: give that many at most, or 0 for all", n, file, set.Found)
+		return RuleSet{}, fmt.Errorf("sample %d rules: %s has %d enabled ones: give that many at most, or 0 for all: %w", n, file, set.Found, ErrTooFewRules)
 	}
 	drawn := draw(rules, n, seed, &set)
 	set.Label = fmt.Sprintf("%s (sha256 %.12s, all %d)", set.File, set.SHA256, set.Found)
@@ -100,12 +113,58 @@ func SampleRules(w io.Writer, file string, n int, seed uint64) (RuleSet, error) 
 }
 
 func readRules(file string) ([]byte, error) {
+	if isFolder(file) {
+		return readFolder(file)
+	}
 	f, err := files.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	return limited(f, file)
+}
+
+// CheckRules returns what keeps SampleRules from opening a file or folder of rules.
+func CheckRules(file string) error {
+	if isFolder(file) {
+		return nil
+	}
+	f, err := files.Open(file)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// readFolder returns the rules of a folder's files, one file after the other.
+func readFolder(dir string) (all []byte, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.rules"))
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s has no file *.rules: %w", dir, fs.ErrNotExist)
+	}
+	for _, name := range names {
+		f, err := files.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		data, err := limited(f, name)
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+		if all = append(append(all, data...), '\n'); len(all) > mostRuleFile {
+			return nil, fmt.Errorf("%s has more than %d MiB of rules", dir, mostRuleFile>>20)
+		}
+	}
+	return all, nil
 }
 
 func limited(r io.Reader, file string) ([]byte, error) {
