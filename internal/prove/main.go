@@ -4,8 +4,8 @@
 // prints their tables: whether repeated qualifications agree, whether runs that
 // were killed leave nothing and go on where they were, whether compare tells a
 // slower box from the same one, whether planted bottlenecks are named, whether the
-// suite agrees with what it must find, whether known limits are found, and whether
-// telemetry disturbs.
+// suite agrees with what it must find, whether known limits are found, whether
+// telemetry disturbs, and whether generated rules cost what real ones do.
 // script/prove sets up and runs it as root.
 package main
 
@@ -22,7 +22,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed, killTune, ablations, captures, observed int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed, killTune, ablations, captures, observed, rules int
 }
 
 func main() {
@@ -40,6 +40,7 @@ func main() {
 	flag.IntVar(&n.ablations, "ablations", 2, "ablations of a recipe with planted knobs, with route and nat in turn, which must be judged right")
 	flag.IntVar(&n.captures, "captures", 5, "times that each installed program that captures is overloaded, after its highest rate was searched")
 	flag.IntVar(&n.observed, "observed", 600, "pairs of trials with and without telemetry, whose forwarding rates must agree")
+	flag.IntVar(&n.rules, "rules", 3, "seeds with which generated rules must cost Suricata what real ones do (needs "+realRules+")")
 	disturber := flag.Bool("disturb", false, "be those programs")
 	page := flag.String("page", "", "the documentation page that the table of bottlenecks is written into")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random moments")
@@ -85,6 +86,7 @@ func prove(ctx context.Context, n times, page string, seed uint64) error {
 		{n.ablations, func(k int) (int, error) { return ablated(ctx, binary, dir, k) }},
 		{n.captures, func(k int) (int, error) { return captures(ctx, binary, dir, k) }},
 		{n.observed, func(k int) (int, error) { return observed(ctx, binary, dir, k, seed) }},
+		{n.rules, func(k int) (int, error) { return rulesCost(ctx, binary, dir, k) }},
 		{n.disturbed, func(k int) (int, error) { return disturbed(ctx, binary, dir, k) }},
 	} {
 		if p.times == 0 {
