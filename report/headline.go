@@ -309,13 +309,16 @@ func lead(begin, text, tail string) string {
 	return text + tail
 }
 
-// shorten cuts a text that is too long, between two words.
+// shorten cuts a text that is too long: before a clause, else between two words.
 func shorten(s string) string {
 	runes := []rune(s)
 	if len(runes) <= headlineMost {
 		return s
 	}
 	cut := string(runes[:headlineMost-3])
+	if i := strings.LastIndex(cut, ", "); i > headlineMost/2 {
+		return cut[:i]
+	}
 	if i := strings.LastIndexByte(cut, ' '); i > headlineMost/2 {
 		cut = cut[:i]
 	}

@@ -30,6 +30,8 @@ func TestHeadline(t *testing.T) {
 	gig := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: ptr(1e9)}
 	invalid := routePoint()
 	invalid.Status, invalid.Reason = result.Invalid, "the self-test is invalid: of 100 frames sent from one tester port to the other none arrived, and this goes on and on"
+	held := routePoint()
+	held.Status, held.Reason = result.Invalid, "no throughput: all 19 trials of the search were invalid or in doubt, for the tester was held up"
 	for _, x := range []struct {
 		name string
 		r    result.Record
@@ -48,6 +50,7 @@ func TestHeadline(t *testing.T) {
 		{"the tester's end", routePoint(l1(626e6, nil, ">=")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked, all that the tester offers"},
 		{"nothing confirmed", routePoint(l1(0, ptr(2e9), "")), "not decided", "Not decided: no load confirmed without loss, 1.00 Gbit/s asked"},
 		{"invalid", invalid, "not decided", "Not decided: the self-test is invalid: of 100 frames sent from one tester port to the..."},
+		{"held up", held, "not decided", "Not decided: all 19 trials of the search were invalid or in doubt"},
 		{"no such point", result.Record{ID: "x", Parent: "y"}, "not decided", "Not decided: the run has no such point"},
 	} {
 		d := asked(gig, x.r)
