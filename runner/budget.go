@@ -98,6 +98,7 @@ func (x *execution) look(s *schedule, i int) {
 			p.width = widthOf(v.found.Values, spec.Metrics)
 		}
 	}
+	p.blank = v.found.Status == result.Invalid
 	p.decides = slices.ContainsFunc(x.criteria(v), func(c result.Criterion) bool { return !x.decided(c) })
 }
 

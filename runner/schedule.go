@@ -16,7 +16,8 @@ import (
 // Without a budget every point has its turn, then every point that is not over has
 // another one. With a budget the order is that of value: points that may decide a
 // criterion which is open; points without a visit; points whose interval is wide for
-// the visits that it had. A point is left out whose next visit would not end in time.
+// the visits that it had. A point whose last visit was spoilt waits for as many visits of
+// others as it had itself. A point is left out whose next visit would not end in time.
 type schedule struct {
 	budget time.Duration // 0: none
 	slots  []slot        // of the run's points, in the plan's order
@@ -33,6 +34,8 @@ type slot struct {
 	deciding time.Duration // that its visits took while it had a criterion to decide
 	width    float64       // of its interval, as a share of the upper end; 1: nothing is known
 	decides  bool          // a criterion that is open
+	blank    bool          // its last visit says nothing of the box: what disturbs the tester often lasts, so others come first
+	since    int           // visits of other points after its last one
 	stored   bool          // an earlier part of the run has records of it that were not replayed: that takes no time
 	over     bool
 }
@@ -81,6 +84,8 @@ func (s *schedule) rank(p slot) int {
 	switch {
 	case p.stored:
 		return 0
+	case p.blank && p.since < p.visits:
+		return 4
 	case p.decides && !(s.unvisited() && s.deciding() > time.Duration(decidingShare*float64(s.budget))):
 		return 1
 	case p.visits == 0:
@@ -115,7 +120,11 @@ func (s *schedule) expect(i int) time.Duration {
 
 // visited notes a visit of point i that took so long.
 func (s *schedule) visited(i int, took time.Duration) {
+	for j := range s.slots {
+		s.slots[j].since++
+	}
 	p := &s.slots[i]
+	p.since = 0
 	p.visits++
 	p.longest = max(p.longest, took)
 	if p.decides {

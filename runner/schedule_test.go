@@ -151,6 +151,28 @@ func TestScheduleWidest(t *testing.T) {
 	}
 }
 
+// A point whose visits are spoilt waits longer after each, and is visited all the same
+// where no other is left.
+func TestScheduleWaits(t *testing.T) {
+	s := &schedule{budget: time.Minute}
+	for i := range 4 {
+		s.slots = append(s.slots, slot{estimate: time.Second, width: 1, decides: i == 1, blank: i == 1})
+	}
+	var order []int
+	for n := range 14 {
+		i, more := s.next(time.Duration(n) * time.Second)
+		if !more {
+			t.Fatal("it is over")
+		}
+		order = append(order, i)
+		s.visited(i, time.Second)
+		s.slots[i].over = i != 1 && s.slots[i].visits == 3 || s.slots[i].visits == 5
+	}
+	if want := []int{1, 0, 1, 2, 3, 1, 0, 2, 3, 1, 0, 2, 3, 1}; !slices.Equal(order, want) {
+		t.Errorf("%v, want %v", order, want)
+	}
+}
+
 func TestWidthOf(t *testing.T) {
 	ms := []result.Metric{{Name: "rate", Better: 1}, {Name: "offered"}}
 	v := func(metric string, lo, hi float64, b result.Bound) result.Value {

@@ -29,9 +29,6 @@ func (s Search) ask(history []Seen) (Step, bool) {
 	above, below := s.asking()
 	ladder := g.ladder()
 	v := g.see(history, ladder[len(ladder)-1])
-	if v.wall <= above && s.asked(history) >= asks/2 { // a disturbed machine is invalid a few times in a row
-		return Step{}, false
-	}
 	clean, lossy := 0, 0 // that speak for Ask, and against it
 	for _, t := range v.clean {
 		if t.Rate >= s.Ask {
