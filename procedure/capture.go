@@ -391,10 +391,23 @@ func (m *capturePoint) visit(ctx context.Context, measure func(context.Context) 
 	defer func() { err = errors.Join(err, m.close()) }()
 	err = measure(ctx)
 	out := m.out
-	if err == nil && m.over != nil && !m.over.done() {
+	switch {
+	case err != nil:
+	case m.hunt != nil && !m.hunt.over && m.failed == "":
+		out = m.interim()
+		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, m.highest) }
+	case m.over != nil && !m.over.done():
 		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, m.overload) }
 	}
 	return out, err
+}
+
+// Visits implements Paused.
+func (p *Capture) Visits() int {
+	if !p.rate.searched() || p.rate.overload {
+		return 1
+	}
+	return 1 + p.searching().Trials/huntTrials
 }
 
 // said is an error of the subject's in one sentence.

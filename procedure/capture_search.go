@@ -14,9 +14,53 @@ import (
 	"boxdyno/unit"
 )
 
-// highest searches the highest rate of which the subject counts every frame, and then
-// overloads it; with rate overload that alone.
+// A captureHunt is how far the search of a subject's highest rate is. A run may stop it
+// after any visit:
+//
+//	descend, and some trials of the search -> more of them, as long as it asks for any -> limit (longer, at the rate found)
+type captureHunt struct {
+	*search.Search
+	seen  []search.Seen
+	rests rests
+	over  bool
+}
+
+// huntTrials is how many trials of its search a visit has at most.
+const huntTrials = 6
+
+// highest goes on with the search of the highest rate of which the subject counts every
+// frame, and overloads it in the end; with rate overload that alone.
 func (m *capturePoint) highest(ctx context.Context) error {
+	if m.hunt == nil {
+		if err := m.beginHunt(ctx); err != nil || m.hunt == nil {
+			return err
+		}
+	}
+	h := m.hunt
+	for range huntTrials {
+		step, more := h.Next(h.seen)
+		if !more {
+			h.over = true
+			return m.endHunt(ctx)
+		}
+		begin := time.Now()
+		rec, err := m.trial(ctx, "search", len(h.seen), m.short(step.Rate, step.Duration))
+		if err != nil || m.failed != "" {
+			return err
+		}
+		now := m.saw(step, rec)
+		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
+			if err := h.rests.rest(ctx); err != nil {
+				return err
+			}
+		}
+		h.seen = append(h.seen, now)
+	}
+	return nil
+}
+
+// beginHunt leaves m.hunt nil where nothing is to be searched.
+func (m *capturePoint) beginHunt(ctx context.Context) error {
 	shared := m.env.Bed.Placement == "shared"
 	if m.rate.overload && !shared {
 		return m.overload(ctx)
@@ -35,43 +79,50 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		return nil
 	}
 	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(min(peak, top)))
-	if err != nil {
-		return err
-	}
-	var seen []search.Seen
-	var rests rests
-	for {
-		step, more := s.Next(seen)
-		if !more {
-			break
-		}
-		begin := time.Now()
-		rec, err := m.trial(ctx, "search", len(seen), m.short(step.Rate, step.Duration))
-		if err != nil || m.failed != "" {
-			return err
-		}
-		now := m.saw(step, rec)
-		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
-			if err := rests.rest(ctx); err != nil {
-				return err
-			}
-		}
-		seen = append(seen, now)
-	}
-	l := s.Limit(seen)
-	if l.Upper == 0 && l.Lower > 0 {
-		l.Upper = lossyFrom(seen)
-	}
+	m.hunt = &captureHunt{Search: &s}
+	return err
+}
+
+// endHunt keeps what the search found, which a longer trial is to confirm.
+func (m *capturePoint) endHunt(ctx context.Context) error {
+	l := m.hunt.limit()
 	if err := m.limit(ctx, l); err != nil || m.failed != "" {
 		return err
 	}
-	for _, l := range s.Limits(seen) {
+	for _, l := range m.hunt.Limits(m.hunt.seen) {
 		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
 		if name != "" && l.Lower > 0 {
 			m.out.Values = append(m.out.Values, m.interval(name, l))
 		}
 	}
 	return nil
+}
+
+func (h *captureHunt) limit() search.Limit {
+	l := h.Limit(h.seen)
+	if l.Upper == 0 && l.Lower > 0 {
+		l.Upper = lossyFrom(h.seen)
+	}
+	return l
+}
+
+// interim is the point's outcome if the run comes to it no more.
+func (m *capturePoint) interim() Outcome {
+	out := m.out
+	l := m.hunt.limit()
+	if l.Lower == 0 {
+		out.Status, out.Reason = result.Invalid, fmt.Sprintf("the search was not finished: no rate without loss is confirmed in %d trials", len(m.hunt.seen))
+		return out
+	}
+	out.Warnings = append(slices.Clip(out.Warnings), fmt.Sprintf("the search was not finished: no longer trial confirmed %v", l.Lower))
+	out.Values = append(slices.Clip(out.Values), m.lossless(m.interval("lossless_fps", l))...)
+	return out
+}
+
+// lossless are the figures of the highest rate v of which every frame was counted.
+func (m *capturePoint) lossless(v result.Value) []result.Value {
+	mean := m.mix().Mean()
+	return []result.Value{v, scaled("lossless_bps", v, float64(unit.L2(1, mean))), scaled("lossless_l1_bps", v, float64(unit.L1(1, mean)))}
 }
 
 // short is a trial of a search: a subject's buffer takes more of a burst than of a
@@ -185,8 +236,7 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 			high := float64(lossy)
 			v.Lo, v.Hi = &low, &high
 		}
-		mean := m.mix().Mean()
-		m.out.Values = append(m.out.Values, v, scaled("lossless_bps", v, float64(unit.L2(1, mean))), scaled("lossless_l1_bps", v, float64(unit.L1(1, mean))))
+		m.out.Values = append(m.out.Values, m.lossless(v)...)
 	}
 	if l.Inversions > 0 {
 		m.warn("no sharp limit: frames were lost in %d trials at or below a rate that another trial carried", l.Inversions)
@@ -230,6 +280,10 @@ func scaled(name string, v result.Value, factor float64) result.Value {
 	return out
 }
 
+// confirming is how long a trial lasts at least that confirms a search: a subject's buffer
+// must not be why nothing was lost.
+const confirming = 5 * time.Second
+
 // attempts are the longer trials that each rate has which disturbances may have spoiled.
 const attempts = 8
 
@@ -247,6 +301,9 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec r
 	rate, held := found, 0
 	for i, tried := 0, 0; i < confirmations*attempts; i++ {
 		l := m.loadOf(rate)
+		if l.Count == 0 && m.length == 0 {
+			l.Duration = max(l.Duration, confirming)
+		}
 		if err := m.empty(ctx, l); err != nil {
 			return rec, n, lossy, doubt, err
 		}

@@ -217,6 +217,9 @@ func captureAs(t *testing.T, bed *lab.Testbed, p *Capture) (Outcome, []result.Re
 		return trial(ctx, cfg, f)
 	}
 	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
+	for err == nil && o.Again != nil {
+		o, err = o.Again(t.Context())
+	}
 	return o, recs, err
 }
 

@@ -44,6 +44,7 @@ type capturePoint struct {
 	stream  engine.Stream
 	emptied float64      // CPU seconds a frame of the empty box at the load to come; below 0: not known
 	failed  string       // why no trial of the subject came about
+	hunt    *captureHunt // nil: not begun
 	over    *overloading // nil: not begun
 	out     Outcome
 
