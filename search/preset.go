@@ -39,6 +39,10 @@ type Preset struct {
 	// Halves: plain bisection from the highest load, each load tried at full
 	// length until it is decided.
 	Halves bool
+	// Rest and Overload are how long a box rests, and is then overloaded at least, for
+	// its memory to be measured; Longest is the most that such an overload lasts, and a
+	// trial that memory makes longer (Sustained).
+	Rest, Overload, Longest time.Duration
 	// Deviation is what the preset does otherwise than RFC 2544, in words; "":
 	// nothing.
 	Deviation string
@@ -67,15 +71,21 @@ var (
 // Presets are the presets by name.
 var Presets = []Preset{
 	{Name: "quick", Goals: []Goal{ndr(quick), pdr(0.001, quickPDR), pdr(0.005, quickPDR)}, Trials: 20,
+		Rest: 300 * time.Millisecond, Overload: 400 * time.Millisecond, Longest: 2 * time.Second,
 		Deviation: "the highest load without loss is searched in trials of 0.15 s and confirmed by 3 of them, not by one of 60 s (RFC 2544 section 24)"},
 	{Name: "standard", Goals: []Goal{ndr(standard), pdr(0.001, standardPDR), pdr(0.005, standardPDR)}, Trials: 36,
+		Rest: 2 * time.Second, Overload: 10 * time.Second, Longest: time.Minute,
 		Deviation: "the highest load without loss is searched in trials of 3.75 s and longer and confirmed by 2 trials of 60 s (RFC 2544 section 24 asks for one)"},
 	{Name: "csit", Goals: []Goal{ndr(csit), pdr(0.005, csit)}, Trials: 400,
+		Rest: time.Second, Overload: time.Second, Longest: 10 * time.Second,
 		Deviation: "a load counts as carried without loss when at least half of its trials, of 1 s each and 21 s together, lost nothing (RFC 9971), not when one of 60 s did (RFC 2544 section 24)"},
 	{Name: "tst009", Goals: []Goal{ndr(Goal{Initial: time.Minute / 16, Final: time.Minute, Sum: 2 * time.Minute, Exceed: 0.5, Width: 0.005})}, Trials: 60,
+		Rest: 2 * time.Second, Overload: 10 * time.Second, Longest: time.Minute,
 		Deviation: "a load counts as carried without loss when one of two trials of 60 s lost nothing (ETSI GS NFV-TST 009)"},
-	{Name: "rfc2544", Goals: []Goal{ndr(Goal{Initial: time.Minute / 16, Final: time.Minute, Sum: time.Minute, Width: 0.005})}, Trials: 40},
+	{Name: "rfc2544", Goals: []Goal{ndr(Goal{Initial: time.Minute / 16, Final: time.Minute, Sum: time.Minute, Width: 0.005})}, Trials: 40,
+		Rest: 2 * time.Second, Overload: 10 * time.Second, Longest: time.Minute},
 	{Name: "bisect", Goals: []Goal{ndr(quick), pdr(0.001, quickPDR), pdr(0.005, quickPDR)}, Trials: 150, Halves: true,
+		Rest: 300 * time.Millisecond, Overload: 400 * time.Millisecond, Longest: 2 * time.Second,
 		Deviation: "the highest load without loss is bisected in trials of 0.15 s, 3 to 10 at each load, not confirmed by one of 60 s (RFC 2544 section 24)"},
 }
 

@@ -30,6 +30,7 @@ type Seen struct {
 	Doubt   unit.LossRatio // how much of Loss, at most, disturbances of tester and box may have cost
 	Excused unit.LossRatio // how much of Loss fell on frames that disturbances were seen to touch
 	Valid   bool           // false: the tester could not do its part
+	Memory  bool           // Loss is what the trial would have lost if it had gone on: the box's memory explains that it lost less (Sustained.Judge)
 }
 
 // forwarded is about what came out, as a load to ask for.
