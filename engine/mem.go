@@ -189,6 +189,13 @@ func (m *Memory) end(p host.Port) (*memEnd, error) {
 	return nil, fmt.Errorf("the memory backend has no port %q, but lan, wan, loop-a and loop-b", p.Name)
 }
 
+// Rest lets virtual time pass before the next load: buckets fill.
+func (m *Memory) Rest(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clock = max(m.clock, unit.Now()) + unit.Instant(d)
+}
+
 // Drop makes the DUT throw every frame away at place, which Count then names;
 // "" makes it forward again.
 func (m *Memory) Drop(place result.Place) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"net/netip"
+	"time"
 
 	"boxdyno/engine"
 	"boxdyno/host"
@@ -97,6 +98,8 @@ type Testbed struct {
 	// Traffic is told right before a trial's traffic and right after it; nil: nobody
 	// wants to know.
 	Traffic func(begins bool)
+	// Rest lets time pass in a testbed whose time is its own; nil: it passes by itself.
+	Rest func(d time.Duration)
 	// Close takes everything down; it may be called more than once.
 	Close func() error
 }

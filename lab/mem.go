@@ -135,6 +135,7 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 			}
 			return nil
 		},
+		Rest:  wire.Rest,
 		Close: func() error { return nil },
 	}
 	for i, sd := range sides {

@@ -5,7 +5,6 @@ package procedure
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"boxdyno/engine"
@@ -35,11 +34,12 @@ const NoSearch = "none"
 
 func (p *Forward) Estimate() (int, time.Duration) {
 	e := effortOf(p.preset.value)
-	trials, d := 1+e.overloads, e.warmUp+time.Duration(e.overloads)*e.overload
+	fill := p.searching().Rest + p.searching().Overload
+	trials, d := 2+e.overloads, e.warmUp+fill+time.Duration(e.overloads)*e.overload
 	if p.search.value != NoSearch {
 		trials, d = p.searching().Estimate()
-		trials += 1 + visits*e.overloads + 1
-		d += e.warmUp + visits*time.Duration(e.overloads)*e.overload + e.latency
+		trials += 2 + visits*e.overloads + 1
+		d += e.warmUp + fill + visits*time.Duration(e.overloads)*e.overload + e.latency
 	}
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
 	return trials, d + time.Duration(trials)*(around+e.settle)
@@ -74,11 +74,14 @@ func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
 		if err := m.warmUp(ctx); err != nil {
 			return Outcome{}, err
 		}
+		if err := m.fill(ctx); err != nil {
+			return Outcome{}, err
+		}
 	}
-	if err := m.overload(ctx, n); err != nil {
+	if err := m.overload(ctx); err != nil {
 		return Outcome{}, err
 	}
-	if len(m.rates) == 0 || m.traffic.search.value == NoSearch {
+	if len(m.readings) == 0 || m.traffic.search.value == NoSearch {
 		return m.outcome(), nil
 	}
 	if err := m.limits(ctx, n); err != nil {
@@ -86,22 +89,9 @@ func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
 	}
 	out := m.outcome()
 	if n+1 < visits {
-		out = m.interim()
 		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, n+1) }
 	}
 	return out, nil
-}
-
-// interim is the outcome with what the search found so far.
-func (m *point) interim() Outcome {
-	if m.search == nil || len(m.seen) == 0 {
-		return m.outcome()
-	}
-	saved := m.out
-	defer func() { m.out = saved }()
-	m.out.Values, m.out.Warnings = slices.Clone(m.out.Values), slices.Clone(m.out.Warnings)
-	m.limit(m.search.Limit(m.seen))
-	return m.outcome()
 }
 
 // limits does visit n's part of the search, where the placement lets a load be
@@ -115,19 +105,21 @@ func (m *point) limits(ctx context.Context, n int) error {
 		return nil
 	}
 	if m.search == nil {
-		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)); err != nil {
+		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)); err != nil {
 			return err
 		}
 	}
 	steps := (m.search.Trials + visits - 1) / visits
-	if last {
+	switch {
+	case last:
 		steps = -1
+	case n == 0: // enough for bounds that a verdict may be read from
+		steps += steps / 2
 	}
 	if err := m.seek(ctx, steps); err != nil || !last {
 		return err
 	}
 	l := m.search.Limit(m.seen)
-	m.limit(l)
 	if l.Lower == 0 || dropPlaces[m.service.value] != "" {
 		return nil
 	}

@@ -91,8 +91,8 @@ func (m *point) can(carried unit.FrameRate) bool {
 	case why != "":
 		m.out.Status, m.out.Reason = result.Invalid, why
 	case carried == 0:
-		m.limit(m.search.Limit(m.seen)) // says why
-		m.out.Values = nil              // which are throughput's
+		m.limit(&m.out)    // says why
+		m.out.Values = nil // which are throughput's
 	default:
 		return true
 	}

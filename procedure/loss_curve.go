@@ -39,7 +39,7 @@ func (p *LossCurve) Run(ctx context.Context, env *Env) (Outcome, error) {
 			return nil
 		}
 		top, paced := m.highest()
-		least := min(top, unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)/m.streams()) * lossFloor
+		least := min(top, unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)/m.streams()) * lossFloor
 		rate := top
 		if !paced {
 			rate = 0 // flat out

@@ -22,16 +22,21 @@ type point struct {
 	rig    *rig
 	effort effort
 	search *search.Search // nil before the first visit's overload
-	seen   []search.Seen
-	rests  rests   // of the search
-	out    Outcome // without the figures under overload
+	seen   []search.Seen  // as judged by what is known of the box's memory
+	raw    []tried        // in the same order
+	rests  rests          // of the search
+	ended  bool           // it has
+	out    Outcome        // without the figures under overload
 	stalls, longest,
 	unexplained int64
-	steal          float64
-	ceiling        unit.FrameRate
-	rates, offered []float64 // of the overload trials that are valid
-	invalid        string    // why the last one was not
-	leaked         int64     // frames that a drop service let through
+	steal     float64
+	ceiling   unit.FrameRate
+	readings  []underLoad // of the overload trials that are valid
+	offered   []float64   // in them
+	overloads int         // so far
+	stamina   stamina
+	invalid   string // why the last one was not
+	leaked    int64  // frames that a drop service let through
 
 	record func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 }
@@ -93,7 +98,19 @@ func (m *point) linkRate() unit.FrameRate {
 
 // trial runs one trial of the point and keeps what all of them have in common.
 func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+	return m.carryOut(ctx, 0, kind, n, l, timing)
+}
+
+// trialFrom is trial, without timing, of a box that has rested.
+func (m *point) trialFrom(ctx context.Context, rest time.Duration, kind string, n int, l engine.Load) (result.Record, error) {
+	return m.carryOut(ctx, rest, kind, n, l, false)
+}
+
+func (m *point) carryOut(ctx context.Context, rest time.Duration, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
 	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}
+	if rest > 0 {
+		cfg = append(cfg, result.Pair{Key: "rest", Value: rest.String()})
+	}
 	if l.Rate > 0 {
 		cfg = append(cfg, result.Pair{Key: "rate", Value: strconv.FormatFloat(float64(l.Rate), 'f', 0, 64)})
 	} else {
@@ -105,6 +122,9 @@ func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, ti
 		cfg = append(cfg, result.Pair{Key: "duration", Value: l.Duration.String()})
 	}
 	rec, err := m.record(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		if err := m.rest(ctx, rest); err != nil {
+			return Outcome{}, err
+		}
 		o, err := m.rig.trial(ctx, l, timing)
 		if err == nil {
 			o.Ceiling = m.ceiling
@@ -148,26 +168,32 @@ func (m *point) missed(a *result.Account) int64 {
 	return a.Lost()
 }
 
-// overload offers as much as there is, in the trials of visit n, and keeps the
+// overload offers as much as there is, in the trials of a visit, and keeps the
 // rates at which the service was done, all streams together.
-func (m *point) overload(ctx context.Context, n int) error {
-	for i := range m.effort.overloads {
-		rec, err := m.trial(ctx, "overload", n*m.effort.overloads+i, engine.Load{Rate: m.linkRate(), Duration: m.effort.overload}, false)
+func (m *point) overload(ctx context.Context) error {
+	d, times := m.overloadFor()
+	for range times {
+		rec, err := m.trial(ctx, "overload", m.overloads, engine.Load{Rate: m.linkRate(), Duration: d}, false)
 		if err != nil {
 			return err
 		}
+		m.overloads++
 		if rec.Status == result.Invalid {
 			m.invalid = rec.Reason
 			continue
 		}
 		m.out.Account, m.out.Load = rec.Account, rec.Load
-		rate := float64(rec.Load.Forwarded)
+		rate, steady := float64(rec.Load.Forwarded), time.Duration(0)
+		if a := rec.Load.Arrivals; a != nil && !a.Falling {
+			steady = a.Steady
+		}
 		if place := dropPlaces[m.service.value]; place != "" {
+			steady = 0
 			traffic := rec.Phases[0]
 			rate = float64(rec.Account.DroppedAt(place)) / time.Duration(traffic.End-traffic.Begin).Seconds()
 			m.leaked += rec.Account.Received
 		}
-		m.rates, m.offered = append(m.rates, rate), append(m.offered, float64(rec.Load.Offered))
+		m.readings, m.offered = append(m.readings, underLoad{rate, steady}), append(m.offered, float64(rec.Load.Offered))
 	}
 	return nil
 }
@@ -175,12 +201,22 @@ func (m *point) overload(ctx context.Context, n int) error {
 // outcome is what the visits so far found.
 func (m *point) outcome() Outcome {
 	out := m.out
-	if len(m.rates) == 0 {
+	rates := m.rates()
+	if len(rates) == 0 {
 		out.Status, out.Reason = result.Invalid, "every trial under overload is invalid: "+m.invalid
 		return out
 	}
-	rate := spread("forwarding_rate_fps", m.rates)
+	out.Values, out.Warnings = nil, slices.Clip(out.Warnings)
+	carried := 0.0
+	if m.search != nil {
+		carried = float64(m.limit(&out).Lower * m.streams())
+	}
+	out.Values = append(out.Values, m.out.Values...)
+	rate := spread("forwarding_rate_fps", rates)
 	rate.Bound = m.bound(rate.Value)
+	if m.stamina.unsettled && !m.stamina.lossless && rate.Bound == result.Exactly {
+		rate.Bound = result.AtMost
+	}
 	if dropPlaces[m.service.value] != "" {
 		rate.Metric = "drop_rate_fps"
 		out.Values = append(slices.Clip(out.Values), rate, value("forwarding_rate_fps", 0))
@@ -191,7 +227,13 @@ func (m *point) outcome() Outcome {
 	}
 	out.Values = append(out.Values, spread("offered_fps", m.offered), value("ceiling_fps", float64(m.ceiling)),
 		value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
-	out.Warnings = slices.Clip(out.Warnings)
+	burst, told := m.burst(carried)
+	out.Values = append(out.Values, burst...)
+	for _, w := range []string{told, m.short()} {
+		if w != "" {
+			out.Warnings = append(out.Warnings, w)
+		}
+	}
 	if m.leaked > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d frames that should be thrown away came through under overload", m.leaked))
 	}

@@ -35,7 +35,7 @@ func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
 		}
 		// Where a box has no sharp limit, 110 % of its throughput need not be an overload.
 		top, _ := m.highest()
-		over := min(top, overloadBy*max(carried, unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)))
+		over := min(top, overloadBy*max(carried, unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)))
 		load := engine.Load{Rate: over, After: e.over, Then: carried / 2, Duration: e.over + e.then}
 		var times []float64
 		invalid, lossless, lost := "", 0, ""

@@ -232,6 +232,9 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 	if d := end - begin; d > 0 {
 		out.Forwarded = unit.FrameRate(float64(frames) * 1e9 / float64(d))
 	}
+	if rate, a := arrivals(l, sent, seen); a != nil && !r.foreign {
+		out.Forwarded, out.Arrivals = rate, a
+	}
 	return out
 }
 

@@ -17,14 +17,22 @@ import (
 // asPreset has the search follow the parameter preset.
 const asPreset = "preset"
 
-// searching is the search that the parameters ask for.
+// searching is the search that the parameters ask for; without one, that of the
+// preset, by which overloads go all the same.
 func (p *traffic) searching() search.Preset {
 	name := p.search.value
-	if name == asPreset {
+	if name == asPreset || name == NoSearch {
 		name = p.preset.value
 	}
 	s, _ := search.Get(name) // the parameters' values are names of searches
 	return s
+}
+
+// A tried is a trial of the search as it was.
+type tried struct {
+	search.Seen
+	lasted time.Duration
+	lag    time.Duration
 }
 
 // begin sets the search's range by the rate under overload.
@@ -43,32 +51,50 @@ func (m *point) begin(overload unit.FrameRate) error {
 	if ask*1.01 <= m.ceiling/m.streams() && (m.linkRate() == 0 || ask <= m.linkRate()) {
 		top = max(top, min(ask*1.01, cmp.Or(m.linkRate(), ask*1.01)))
 	}
-	s, err := search.New(m.searching().Name, top, min(each, top))
+	p := m.searching()
+	guess := min(m.sustained().First(each, p.Goals[0].Final, p.Goals[0].Width), top)
+	s, err := search.New(p.Name, top, guess)
 	s.Ask = ask
 	m.search = &s
 	return err
 }
 
+// weigh judges the trials of the search by what is known of the box's memory now.
+func (m *point) weigh() {
+	s := m.sustained()
+	raw := make([]search.Seen, len(m.raw))
+	m.seen = make([]search.Seen, len(m.raw))
+	for i, t := range m.raw {
+		raw[i], m.seen[i] = t.Seen, s.Judge(t.Seen, t.lasted, t.lag)
+	}
+	m.seen = s.Told(m.seen, raw)
+}
+
 // seek takes the search on by at most steps trials; -1: to its end.
 func (m *point) seek(ctx context.Context, steps int) error {
 	for ; steps != 0; steps-- {
+		m.weigh()
 		step, more := m.search.Next(m.seen)
-		if !more {
+		if m.ended = !more; m.ended {
 			return nil
 		}
 		begin := time.Now()
-		rec, err := m.trial(ctx, "search", len(m.seen), engine.Load{Rate: step.Rate, Duration: step.Duration}, false)
+		load := engine.Load{Rate: step.Rate, Duration: m.sustained().Length(step)}
+		rec, err := m.trial(ctx, "search", len(m.raw), load, false)
 		if err != nil {
 			return err
 		}
-		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
-		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed, nor in memory
+		now := tried{Seen: search.Seen{Step: step, Valid: rec.Status != result.Invalid}, lasted: load.Duration}
+		if !now.Valid && time.Since(begin) >= load.Duration { // not replayed, nor in memory
 			if err := m.rests.rest(ctx); err != nil {
 				return err
 			}
 		}
 		if rec.Load != nil && rec.Account != nil {
 			now.Offered = rec.Load.Offered / m.streams()
+			if a := rec.Load.Arrivals; a != nil {
+				now.lag = a.Lag
+			}
 			if lost := m.missed(rec.Account) + rec.Load.Broken; lost > 0 {
 				now.Loss = unit.LossRatio(float64(lost) / float64(rec.Account.Accepted))
 				// Late frames are made up at 9/8 of the rate, so that nine are late for one that was held up.
@@ -78,8 +104,11 @@ func (m *point) seek(ctx context.Context, steps int) error {
 				now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(rec.Account.Accepted))
 			}
 		}
-		m.seen = append(m.seen, now)
+		m.raw = append(m.raw, now)
 	}
+	m.weigh()
+	_, more := m.search.Next(m.seen)
+	m.ended = !more
 	return nil
 }
 
@@ -122,18 +151,26 @@ func keptOff(rec result.Record) float64 {
 	return min(float64(ring), rec.DUT.Waited*float64(rec.Account.Accepted))
 }
 
-// limit keeps what the search found: l is the throughput's.
-func (m *point) limit(l search.Limit) {
+// limit puts what the search has found so far into o, and returns the throughput's.
+func (m *point) limit(o *Outcome) search.Limit {
+	m.weigh()
+	l := m.search.Limit(m.seen)
+	if !m.ended {
+		l = m.search.Interim(m.seen)
+	}
 	switch {
+	case l.Lower == 0 && !m.ended:
+		o.Warnings = append(o.Warnings, "no throughput yet: the search has found no load without loss so far")
+		return l
 	case l.Clean+l.Lossy == 0:
-		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid or in doubt, for the tester was held up", l.Invalid)
-		return
+		o.Status, o.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid or in doubt, for the tester was held up", l.Invalid)
+		return l
 	case l.Clean == 0 && l.Invalid == 0:
-		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every load tried"
+		o.Status, o.Reason = result.Failed, "frames were lost at every load tried"
 	case l.Lower == 0:
-		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no throughput: no load without loss could be confirmed in %d trials, of which %d were clean, %d lost frames and %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Clean, l.Lossy, l.Invalid)
-		m.pdrs()
-		return
+		o.Status, o.Reason = result.Invalid, fmt.Sprintf("no throughput: no load without loss could be confirmed in %d trials, of which %d were clean, %d lost frames and %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Clean, l.Lossy, l.Invalid)
+		m.pdrs(o)
+		return l
 	}
 	t := m.interval("throughput_fps", l)
 	scaled := func(metric string, f func(unit.FrameRate) float64) result.Value {
@@ -151,29 +188,32 @@ func (m *point) limit(l search.Limit) {
 	if link == 0 {
 		link = referenceLink
 	}
-	m.add(t,
+	o.Values = append(o.Values, t,
 		scaled("throughput_bps", func(r unit.FrameRate) float64 { return float64(unit.L2(r, mean)) }),
 		scaled("throughput_l1_bps", func(r unit.FrameRate) float64 { return float64(unit.L1(r/streams, mean)) }),
 		scaled("line_rate_share", func(r unit.FrameRate) float64 { return float64(r / streams / unit.LineRate(link, mean)) }),
 	)
-	m.pdrs()
-	if l.Inversions > 0 {
-		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("no sharp limit: frames were lost in %d trials at or below a load that another trial, as long or longer, carried without loss", l.Inversions))
+	m.pdrs(o)
+	if l.Interim {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("the throughput's bounds are interim: the search was not over after %d trials", l.Clean+l.Lossy+l.Invalid))
+	} else if l.Inversions > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("no sharp limit: frames were lost in %d trials at or below a load that another trial, as long or longer, carried without loss", l.Inversions))
 	} else if !l.Sharp && !l.AtCeiling {
-		m.out.Warnings = append(m.out.Warnings, "no sharp limit: the bounds lie wider apart than the search asks")
+		o.Warnings = append(o.Warnings, "no sharp limit: the bounds lie wider apart than the search asks")
 	}
 	if l.Invalid > 0 {
-		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%d trials of the search were invalid or in doubt and do not count", l.Invalid))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d trials of the search were invalid or in doubt and do not count", l.Invalid))
 	}
+	return l
 }
 
 // pdrs keeps the highest loads at a stated loss ratio, as far as the search looked
 // for them and confirmed them.
-func (m *point) pdrs() {
+func (m *point) pdrs(o *Outcome) {
 	metrics := map[unit.LossRatio]string{0.001: "pdr_0_1pct_fps", 0.005: "pdr_0_5pct_fps"}
 	for _, l := range m.search.Limits(m.seen) {
 		if metric := metrics[l.Goal.Loss]; metric != "" && l.Lower > 0 {
-			m.add(m.interval(metric, l))
+			o.Values = append(o.Values, m.interval(metric, l))
 		}
 	}
 }

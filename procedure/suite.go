@@ -132,16 +132,19 @@ func (m *point) throughput(ctx context.Context) (l search.Limit, err error) {
 	if err := m.warmUp(ctx); err != nil {
 		return l, err
 	}
-	for n := range 2 {
-		if err := m.overload(ctx, n); err != nil {
+	if err := m.fill(ctx); err != nil {
+		return l, err
+	}
+	for range 2 {
+		if err := m.overload(ctx); err != nil {
 			return l, err
 		}
 	}
-	if len(m.rates) == 0 {
+	if len(m.readings) == 0 {
 		return l, nil
 	}
 	if m.env.Bed.Placement != "shared" {
-		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates).Value)); err != nil {
+		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)); err != nil {
 			return l, err
 		}
 		if err := m.seek(ctx, -1); err != nil {
@@ -149,14 +152,14 @@ func (m *point) throughput(ctx context.Context) (l search.Limit, err error) {
 		}
 		l = m.search.Limit(m.seen)
 	}
-	return l, m.overload(ctx, 2)
+	return l, m.overload(ctx)
 }
 
 // unable says why nothing but the rate under overload can be measured; "" where
 // more can.
 func (m *point) unable() string {
 	switch {
-	case len(m.rates) == 0:
+	case len(m.readings) == 0:
 		return "every trial under overload is invalid: " + m.invalid
 	case m.env.Bed.Placement == "shared":
 		return sharedPlacement

@@ -22,16 +22,15 @@ const throughputOverloads = 3
 
 func (p *Throughput) Estimate() (int, time.Duration) {
 	e := effortOf(p.preset.value)
-	trials, d := p.searching().Estimate()
+	s := p.searching()
+	trials, d := s.Estimate()
 	n := throughputOverloads * e.overloads
-	return p.estimate(trials+1+n, d+e.warmUp+time.Duration(n)*e.overload)
+	return p.estimate(trials+2+n, d+e.warmUp+s.Rest+s.Overload+time.Duration(n)*e.overload)
 }
 
 func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, func(m *point, _ unit.FrameRate) error {
-		if m.search != nil {
-			m.limit(m.search.Limit(m.seen))
-		} else if len(m.rates) > 0 {
+		if m.search == nil && len(m.readings) > 0 {
 			m.out.Warnings = append(m.out.Warnings, sharedPlacement)
 		}
 		m.out = m.outcome()
@@ -41,7 +40,7 @@ func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
 
 var throughputMetrics = metrics("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
 	"pdr_0_1pct_fps", "pdr_0_5pct_fps",
-	"forwarding_rate_fps", "forwarding_rate_bps", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")
+	"forwarding_rate_fps", "forwarding_rate_bps", "burst_frames", "burst_time_s", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")
 
 // metrics are some of forward's.
 func metrics(names ...string) (ms []result.Metric) {

@@ -145,7 +145,7 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 					return err
 				}
 			}
-			return q.overload(ctx, n)
+			return q.overload(ctx)
 		}
 		if n == 0 {
 			if _, err := bare.trial(ctx, "warm-up without", 0, engine.Load{Rate: load.Rate, Duration: q.effort.warmUp}, false); err != nil {
@@ -183,7 +183,7 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 // many times what it forwards under overload, in which its programs starve beside the
 // work of receiving; it carries no more than the gateways do without it.
 func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) error {
-	if len(q.rates) == 0 {
+	if len(q.readings) == 0 {
 		return nil
 	}
 	if m.env.Bed.Placement == "shared" {
@@ -193,7 +193,7 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 	if m.frames.search.value == NoSearch {
 		return nil
 	}
-	overload := unit.FrameRate(spread("forwarding_rate_fps", q.rates).Value)
+	overload := unit.FrameRate(spread("forwarding_rate_fps", q.rates()).Value)
 	if err := q.begin(overload); err != nil {
 		return err
 	}
@@ -212,7 +212,6 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 		return err
 	}
 	l := q.search.Limit(q.seen)
-	q.limit(l)
 	if l.Lower > 0 {
 		return q.latency(ctx, l.Lower)
 	}

@@ -112,7 +112,8 @@ type Load struct {
 	Intended     unit.FrameRate `json:"intended_fps,omitempty"` // 0: flat out
 	Offered      unit.FrameRate `json:"offered_fps"`
 	Peak         unit.FrameRate `json:"peak_fps,omitempty"` // at which delayed frames were made up
-	Forwarded    unit.FrameRate `json:"forwarded_fps"`      // over the time from the first frame sent to the last sent or received
+	Forwarded    unit.FrameRate `json:"forwarded_fps"`      // of the stationary last part of the arrivals while traffic ran (Arrivals); without one, over the time from the first frame sent to the last sent or received
+	Arrivals     *Arrivals      `json:"arrivals,omitempty"` // nil where the meter kept no course of them, or none of it is stationary
 	Backend      string         `json:"backend"`            // transmitter/meter and mode: "xdp/native"
 	Batch        int            `json:"batch"`
 	Late         int64          `json:"late,omitempty"`         // frames sent more than an interval behind the schedule
@@ -130,6 +131,17 @@ type Load struct {
 	StealRatio   float64        `json:"steal_ratio"`            // CPU time taken by the hypervisor, all CPUs, in [0, 1]
 	ObserverCPU  time.Duration  `json:"observer_cpu_ns"`        // what boxdyno's own user space cost meanwhile
 	ObserverMem  uint64         `json:"observer_memory_bytes"`  // the most memory that boxdyno has had so far
+}
+
+// Arrivals is the course of the frames that came while traffic ran and after it, all
+// meters together.
+type Arrivals struct {
+	Settled time.Duration `json:"settled_ns"`        // from the first frame that came to the stationary part
+	Steady  time.Duration `json:"steady_ns"`         // how long the stationary part is, up to the last frame sent
+	Falling bool          `json:"falling,omitempty"` // the very last of it is slower than the rest: it may have ended
+	Beyond  int64         `json:"beyond_frames"`     // that came beyond Forwarded x the time of traffic: a bucket that was full, a queue that was empty. Below 0: the box began slower
+	Drained int64         `json:"drained_frames"`    // that came after the last one was sent, but for the way's own delay
+	Lag     time.Duration `json:"lag_ns,omitempty"`  // of a paced trial without loss: by how much more the last quarter's frames were delayed than the second quarter's, the least delay of each
 }
 
 // A Histogram is counts over buckets; Upper[i] is the inclusive upper edge of

@@ -37,7 +37,11 @@ type Limit struct {
 	Sharp bool
 	// Inversions counts lossy trials at or below the load of a clean one that was
 	// as long or longer.
-	Inversions            int
+	Inversions int
+	// Interim: the search was not over, and one trial of full length is enough for a
+	// bound: Lower is the highest clean load below which nothing was lossy, Upper the
+	// lowest lossy one above every clean one.
+	Interim               bool
 	Clean, Lossy, Invalid int // trials
 }
 
@@ -57,6 +61,42 @@ func (s Search) Limits(history []Seen) (out []Limit) {
 		out = append(out, l)
 	}
 	return out
+}
+
+// Interim is Limit of a search that is not over.
+func (s Search) Interim(history []Seen) Limit {
+	l := s.Limit(history)
+	if l.Lower > 0 && l.Upper > 0 {
+		return l
+	}
+	g := s.Goals[0]
+	bottom, low, top := inf, unit.FrameRate(0), unit.FrameRate(0)
+	for _, t := range g.told(history) {
+		if t.Valid && g.lost(t) {
+			bottom = min(bottom, t.Offered)
+		}
+	}
+	for _, t := range g.told(history) {
+		if !t.Valid || g.lost(t) || t.Duration < g.Final {
+			continue
+		}
+		if top = max(top, t.Offered); t.Offered < bottom {
+			low = max(low, t.Offered)
+		}
+	}
+	upper := inf
+	for _, t := range g.told(history) {
+		if t.Valid && g.lost(t) && t.Offered > top {
+			upper = min(upper, t.Offered)
+		}
+	}
+	if l.Lower == 0 {
+		l.Lower, l.Interim = low, low > 0
+	}
+	if l.Upper == 0 && upper < inf {
+		l.Upper, l.Interim = upper, true
+	}
+	return l
 }
 
 // Limit is what history says of the first goal, the throughput or NDR.

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// An underLoad is a forwarding rate under overload, all streams together.
+type underLoad struct {
+	rate   float64
+	steady time.Duration // how long the stationary part was that it is from; 0: there was none
+}
+
+// A stamina is what overloads from rest tell of a point's box, all streams together:
+// how much it takes before its sustained rate shows.
+type stamina struct {
+	beyond    []float64 // frames that passed beyond the sustained rate, of each overload that counts
+	settled   time.Duration
+	lossless  bool          // nothing is too much for the box
+	longest   time.Duration // the longest overload so far
+	unsettled bool          // even then the arrivals were not steady
+	rested    bool          // a longer rest would not have let more pass
+}
+
+const (
+	fills     = 8   // overloads from rest, at most
+	fillTries = 3   // that are invalid, at most
+	restShare = 0.8 // of a rest: a bucket that takes longer may not have been full
+	restTimes = 4   // how much longer the next rest is
+	restMore  = 2   // times
+)
+
+// fill offers as much as there is to a box at rest, until what arrives is steady for as
+// long as it was not before, and measures what passed beyond that. Where it is more
+// than trials of the search can bear, it is measured twice, and the lesser counts: a
+// machine that is slower for a while looks like a bucket that is empty.
+func (m *point) fill(ctx context.Context) error {
+	if dropPlaces[m.service.value] != "" {
+		return nil
+	}
+	p := m.searching()
+	d, rest, invalid, rests := p.Overload, p.Rest, 0, 0
+	again := func(longer time.Duration) bool {
+		longer = min(longer, p.Longest)
+		more := longer > d
+		d = max(d, longer)
+		return more
+	}
+	for n := 0; n < fills && invalid < fillTries; n++ {
+		rec, err := m.trialFrom(ctx, rest, "fill", n, engine.Load{Rate: m.linkRate(), Duration: d})
+		if err != nil {
+			return err
+		}
+		if rec.Status == result.Invalid || rec.Load == nil || rec.Account == nil {
+			m.invalid = rec.Reason
+			invalid++
+			continue
+		}
+		a, s := rec.Load.Arrivals, &m.stamina
+		s.longest = max(s.longest, d)
+		if a == nil {
+			s.unsettled = true
+			if again(2 * d) {
+				continue
+			}
+			break
+		}
+		rate := float64(rec.Load.Forwarded)
+		keeps := m.missed(rec.Account) > 0 || rate < float64(rec.Load.Offered)*0.99
+		s.unsettled = a.Steady < min(a.Settled, d/2) || a.Falling
+		switch {
+		case !keeps && again(p.Longest/2), s.unsettled && again(2*d):
+			continue
+		case keeps && m.missed(rec.Account) <= 0 && again(2*d): // its queue is not full yet
+			continue
+		}
+		m.readings = append(m.readings, underLoad{rate, a.Steady})
+		m.out.Account, m.out.Load = rec.Account, rec.Load
+		m.offered = append(m.offered, float64(rec.Load.Offered))
+		s.settled = max(s.settled, a.Settled)
+		if s.lossless = !keeps; s.lossless {
+			break
+		}
+		beyond := max(float64(a.Beyond), float64(a.Drained), 0)
+		s.rested = beyond < restShare*rest.Seconds()*rate
+		if !s.rested && rests < restMore {
+			rest, rests, s.beyond = rest*restTimes, rests+1, nil
+			continue
+		}
+		s.beyond = append(s.beyond, beyond)
+		if len(s.beyond) == 2 || !m.sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
+			break
+		}
+	}
+	return nil
+}
+
+// sustained is what the search goes by, of each stream.
+func (m *point) sustained() search.Sustained {
+	s := search.Sustained{Longest: m.searching().Longest}
+	if len(m.stamina.beyond) == 0 || m.stamina.lossless {
+		return s
+	}
+	streams := float64(m.streams())
+	s.Rate = unit.FrameRate(m.forwards() / streams)
+	s.Memory = slices.Min(m.stamina.beyond) / streams
+	return s
+}
+
+// rates are the rates under overload: those that are sustained, or all where none is.
+func (m *point) rates() (out []float64) {
+	for _, r := range m.readings {
+		if r.steady > 0 {
+			out = append(out, r.rate)
+		}
+	}
+	if len(out) == 0 {
+		for _, r := range m.readings {
+			out = append(out, r.rate)
+		}
+	}
+	return out
+}
+
+// forwards is the median of the sustained rates, each of which counts for as long as it
+// was steady.
+func (m *point) forwards() float64 {
+	rs := slices.Clone(m.readings)
+	slices.SortFunc(rs, func(a, b underLoad) int { return cmp.Compare(a.rate, b.rate) })
+	var all, sum time.Duration
+	for _, r := range rs {
+		all += r.steady
+	}
+	for _, r := range rs {
+		if sum += r.steady; sum*2 >= all && r.steady > 0 {
+			return r.rate
+		}
+	}
+	return 0
+}
+
+// overloadFor is how long an overload of a visit is: long enough for the box to be
+// filled, and for its frames to make a rate.
+func (m *point) overloadFor() (d time.Duration, times int) {
+	const frames = 200
+	d, times = m.effort.overload, m.effort.overloads
+	if rate := m.forwards(); rate > 0 {
+		d = max(d, time.Duration(frames/rate*1e9))
+	}
+	if !m.stamina.lossless && m.stamina.settled > m.effort.overload/4 {
+		d = max(d, m.stamina.settled*2+m.effort.overload)
+	}
+	if longest := m.searching().Longest; longest > 0 {
+		d = min(d, max(longest, m.effort.overload))
+	}
+	if d >= 4*m.effort.overload {
+		times = 1
+	}
+	return d.Round(time.Millisecond), times
+}
+
+// burst is the figures of the box's memory, where it is more than the search has to
+// bear; told says what they mean, "" where there are none.
+func (m *point) burst(carried float64) (vs []result.Value, told string) {
+	s, p := m.stamina, m.searching()
+	if len(s.beyond) < 2 || !m.sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
+		return nil, ""
+	}
+	v := spread("burst_frames", s.beyond)
+	v.Value = slices.Min(s.beyond)
+	rate := m.forwards()
+	t := value("burst_time_s", v.Value/rate)
+	if !s.rested {
+		v.Bound, t.Bound = result.AtLeast, result.AtLeast
+	}
+	if carried == 0 {
+		carried = rate
+	}
+	return []result.Value{v, t}, fmt.Sprintf("carries %s without end, and bursts of %s%s frames above that", unit.SI(carried)+"frame/s", boundText(v.Bound), grouped(v.Value))
+}
+
+// grouped is a whole number with its thousands apart.
+func grouped(v float64) string {
+	s := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func boundText(b result.Bound) string {
+	if b == result.AtLeast {
+		return "at least "
+	}
+	return ""
+}
+
+// short says what the overloads were too short to know; "" where it is nothing.
+func (m *point) short() string {
+	s := m.stamina
+	switch {
+	case s.unsettled && s.longest > 0 && !s.lossless:
+		return fmt.Sprintf("too short to know: after %v of overload the arrivals were not steady, so the box may carry less without end", s.longest)
+	case s.lossless:
+		return fmt.Sprintf("the highest load was carried for %v: a buffer that lasts longer would not show", s.longest)
+	case !s.rested && len(s.beyond) > 0:
+		return "the box's memory may be larger: a longer rest let more frames pass"
+	}
+	return ""
+}
+
+// rest leaves the box alone, so that its buckets are full and its queues empty.
+func (m *point) rest(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	if rest := m.env.Bed.Rest; rest != nil {
+		rest(d)
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
