@@ -159,8 +159,11 @@ func (m *point) overloadFor() (d time.Duration, times int) {
 	if rate := m.forwards(); rate > 0 {
 		d = max(d, time.Duration(frames/rate*1e9))
 	}
-	if !m.stamina.lossless && m.stamina.settled > m.effort.overload/4 {
-		d = max(d, m.stamina.settled*2+m.effort.overload)
+	p := m.searching()
+	if large := len(m.stamina.beyond) > 1 && m.sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width); large || m.stamina.settled > m.effort.overload/4 {
+		// A stall of the tester leaves part of a bucket for later: so many of its frames
+		// must be few beside those of the rate.
+		d = max(d, m.stamina.settled*2+p.Overload)
 	}
 	if longest := m.searching().Longest; longest > 0 {
 		d = min(d, max(longest, m.effort.overload))
