@@ -12,7 +12,7 @@ import (
 
 // bottleneck looks at the row that decided the verdict, or else at the
 // headline's, and says what to try there.
-func bottleneck(d Document, points []result.Record, trials map[string][]result.Record) (*Bottleneck, string) {
+func bottleneck(d Document, run result.Run, points []result.Record, trials map[string][]result.Record) (*Bottleneck, string) {
 	r := headline(d.Rows)
 	for _, f := range d.Findings {
 		if f.Status == d.Verdict && f.Status != result.Passed {
@@ -41,7 +41,7 @@ func bottleneck(d Document, points []result.Record, trials map[string][]result.R
 			p.Account = nil // all that was lost was the flood's
 		}
 	}
-	c := verdict.Case{Record: p}
+	c := verdict.Case{Record: p, Series: run.Series}
 	for _, s := range d.Environment {
 		c.Environment = append(c.Environment, result.Pair{Key: s.Key, Value: s.Before})
 	}

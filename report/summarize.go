@@ -130,7 +130,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		return d
 	}
 	var advice string
-	d.Bottleneck, advice = bottleneck(d, points, trials)
+	d.Bottleneck, advice = bottleneck(d, run, points, trials)
 	d.Next = next(d, advice)
 	return d
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -28,7 +29,8 @@ type evidence struct {
 	entries  int     // of the connection table
 	most     int
 	qdisc    string
-	shared   bool // tester and DUT are on one CPU, so that its share tells nothing
+	heat     string // what held its clock down meanwhile, with evidence
+	shared   bool   // tester and DUT are on one CPU, so that its share tells nothing
 }
 
 func evidenceOf(c Case, p placeLoss) (e evidence) {
@@ -58,6 +60,7 @@ func evidenceOf(c Case, p placeLoss) (e evidence) {
 	if e.cpu == nil {
 		return e
 	}
+	e.heat = throttled(c.Series, r.Digests)
 	if w := r.DUT; w != nil {
 		e.work, e.ran, e.waited = true, min(w.Ran, 1), w.Waited
 	}
@@ -110,6 +113,10 @@ var reasons = []reason{
 		func(e evidence) string {
 			return fmt.Sprintf("something else had CPU %d for %s of the time, while the receive work of %%s, which had it for %s, was ready and waited", e.cpu.CPU, percent(round(e.waited)), percent(round(e.ran)))
 		}, "Find the other program (ps -eo psr,pcpu,comm) and move it off that CPU (taskset, isolcpus)."},
+	{overflow, CauseThrottled, func(e evidence) bool { return e.work && e.ran >= full && e.heat != "" },
+		func(e evidence) string {
+			return fmt.Sprintf("CPU %d is %s busy with the receive work of %%s, %s of it for each frame, and was held down meanwhile: %s", e.cpu.CPU, percent(round(e.ran)), cost(e), strings.ReplaceAll(e.heat, "%", "%%"))
+		}, "Cool the box better, or give it a stronger power supply where a flag names the voltage, and measure again."},
 	{overflow, CauseRules, func(e evidence) bool { return e.work && e.ran >= full && e.rules >= longRules },
 		func(e evidence) string {
 			return fmt.Sprintf("CPU %d is %s busy with the receive work of %%s, %s of it for each frame, and the ruleset holds %d nftables rules to try", e.cpu.CPU, percent(round(e.ran)), cost(e), e.rules)

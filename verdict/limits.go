@@ -24,6 +24,7 @@ const (
 	CauseRules         Cause = "nft ruleset"         // and a long ruleset is tried for each frame
 	CauseBusyCore      Cause = "busy core"           // something else takes the DUT's CPU
 	CauseStolen        Cause = "stolen cpu"          // the hypervisor does
+	CauseThrottled     Cause = "throttled"           // heat or a weak supply holds the clock down
 	CauseStalls        Cause = "stalls"              // the ring is short for stalls of a CPU that has time left
 	CauseRing          Cause = "receive ring"        // it overflows, and no more is known
 	CauseDriver        Cause = "driver"              // of the port
@@ -53,7 +54,7 @@ const (
 
 // Causes lists all of them.
 var Causes = []Cause{
-	CauseTester, CauseShared, CauseLineRate, CauseLink, CauseCPU, CauseCPUs, CauseRules, CauseBusyCore, CauseStolen, CauseStalls, CauseRing,
+	CauseTester, CauseShared, CauseLineRate, CauseLink, CauseCPU, CauseCPUs, CauseRules, CauseBusyCore, CauseStolen, CauseThrottled, CauseStalls, CauseRing,
 	CauseDriver, CauseXDP, CausePolicer, CauseTC, CausePlantedLoss, CauseTableFull, CauseConntrack, CauseRule, CauseTTL, CauseMTU,
 	CauseReversePath, CauseRoute, CauseForwardingOff, CauseLocal, CauseMAC, CauseIP, CauseNeighbour, CauseShaper, CauseQueue,
 	CauseSocket, CauseSubject, CauseBlackBox, CauseUnknown,
@@ -62,8 +63,9 @@ var Causes = []Cause{
 // A Case is a trial, and what is known around it.
 type Case struct {
 	Record      result.Record
-	Environment []result.Pair  // of the run: placement, ring, link_rate; nil: not known
-	Ceiling     unit.FrameRate // the self-test's, 0: none
+	Series      []result.Series // of the record's digests; nil: nothing was watched
+	Environment []result.Pair   // of the run: placement, ring, link_rate; nil: not known
+	Ceiling     unit.FrameRate  // the self-test's, 0: none
 }
 
 // A Limit is one thing that kept a trial from carrying more.
