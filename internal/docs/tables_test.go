@@ -152,7 +152,7 @@ func TestPresets(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var out bytes.Buffer
-	if code := cli.Main(t.Context(), []string{"run", "forward", "--lab", "mem", "--quick", "--out", dir, "--quiet"}, &out, &out); code != 0 {
+	if code := cli.Main(t.Context(), []string{"run", "forward", "--lab", "mem", "--set", "queue=16", "--quick", "--out", dir, "--quiet"}, &out, &out); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out.Bytes())
 	}
 	_, recs, err := result.Open(dir)
