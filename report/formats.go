@@ -91,7 +91,7 @@ func CSV(w io.Writer, runs ...Kept) error {
 	head = append(head, "mean_frame_size", "streams", "trial_intended_fps", "trial_offered_fps", "trial_forwarded_fps", "backend", "stalls_over_50us", "trial_longest_stall_ns", "trial_steal_ratio",
 		"intended", "accepted", "refused", "not_sent", "received", "duplicate", "dropped", "in_flight", "unexplained", "warnings")
 	c := csv.NewWriter(w)
-	if err := c.Write(head); err != nil {
+	if err := c.Write(csvCells(head)); err != nil {
 		return err
 	}
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -149,7 +149,7 @@ func CSV(w io.Writer, runs ...Kept) error {
 			} else {
 				line = append(line, make([]string, 9)...)
 			}
-			if err := c.Write(append(line, strings.Join(r.Warnings, "; "))); err != nil {
+			if err := c.Write(csvCells(append(line, strings.Join(r.Warnings, "; ")))); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ package report
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -22,8 +23,14 @@ import (
 const width = 100
 
 // Text writes the document for a terminal: no colour codes, at most 100 columns.
-func Text(w io.Writer, d Document) error {
-	b := bufio.NewWriter(w)
+func Text(w io.Writer, d Document) (err error) {
+	var whole bytes.Buffer
+	b := bufio.NewWriter(&whole)
+	defer func() {
+		if err == nil {
+			_, err = io.WriteString(w, Printable(whole.String()))
+		}
+	}()
 	t := &texter{b}
 	word, rest := opening(d)
 	t.wrap(word+"  ", rest)

@@ -147,6 +147,11 @@ func Parse(file string, data []byte) (r Recipe, err error) {
 		case (s.Target == ForHost) == (spec.Scope == PerPort):
 			return r, n.Get("target").Errorf("%s is one of the %s: its target cannot be %s", s.Knob, spec.Scope, s.Target)
 		}
+		if i := strings.IndexFunc(s.Target, func(c rune) bool {
+			return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._:@-", c))
+		}); s.Target != ForPorts && s.Target != ForHost && (i >= 0 || strings.HasPrefix(s.Target, "-") || len(s.Target) > 15) {
+			return r, n.Get("target").Errorf("target %q is no name of a port: want at most 15 letters, digits and . _ : @ -", s.Target)
+		}
 		for _, o := range r.Steps {
 			if o.Knob == s.Knob && (o.Target == s.Target || o.Target == ForPorts || s.Target == ForPorts) {
 				return r, n.Errorf("%s for %s stands here a second time", s.Knob, s.Target)

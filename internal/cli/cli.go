@@ -20,6 +20,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/host"
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
@@ -128,7 +129,7 @@ func run(ctx context.Context, a *app, args []string) (code int) {
 
 // sentence is an error in one line.
 func sentence(err error) string {
-	return strings.Join(strings.FieldsFunc(strings.TrimSpace(err.Error()), func(r rune) bool { return r == '\n' }), "; ")
+	return report.Printable(strings.Join(strings.FieldsFunc(strings.TrimSpace(err.Error()), func(r rune) bool { return r == '\n' }), "; "))
 }
 
 // code is the exit code of an error of the work.

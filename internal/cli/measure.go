@@ -467,7 +467,7 @@ func (a *app) print(d report.Document, asJSON bool) error {
 // note says something on standard error unless it shall be quiet.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.err, format+"\n", args...)
+		fmt.Fprintln(a.err, report.Printable(fmt.Sprintf(format, args...)))
 	}
 }
 
