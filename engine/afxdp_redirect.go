@@ -36,7 +36,7 @@ func newRedirect(queues int) (*redirect, error) {
 		return nil, fmt.Errorf("read the redirecting program: %w", err)
 	}
 	spec.Maps[redirectMapSockets].MaxEntries = uint32(queues)
-	coll, err := ebpf.NewCollection(spec)
+	coll, err := newCollection(spec, nil)
 	if err != nil {
 		return nil, refused("load the redirecting program", err)
 	}

@@ -101,7 +101,7 @@ func (c *Connections) load() error {
 	delete(spec.Programs, connProgOpening)
 	delete(spec.Programs, connProgClosing)
 	spec.Maps[connMapConns].MaxEntries = uint32(c.spec.Most)
-	if c.ends, err = ebpf.NewCollection(spec); err != nil {
+	if c.ends, err = newCollection(spec, nil); err != nil {
 		return refused("load the connections' ends", err)
 	}
 	page := os.Getpagesize()

@@ -34,11 +34,14 @@ type senderLane struct {
 	Last     uint64
 	Variants [64]struct {
 		_      structs.HostLayout
+		Before [2]uint8
 		Header [80]uint8
+		_      [2]byte
 		Len    uint32
 		IpSum  uint32
 		UdpSum uint32
 		Shrink int32
+		Pad    uint32
 	}
 }
 

@@ -118,6 +118,18 @@ func attachXDP(port string, index int, prog *ebpf.Program, mode link.XDPAttachFl
 	return l, nil
 }
 
+// programFlags go with every program of the engine. Tests have the verifier refuse loads and
+// stores that are not aligned, as it does on riscv64.
+var programFlags uint32
+
+// newCollection loads a spec's programs, with maps in place of its own.
+func newCollection(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	for _, p := range spec.Programs {
+		p.Flags |= programFlags
+	}
+	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+}
+
 // refused sorts the answers of bpf(2): EPERM is a missing privilege, EINVAL and
 // EOPNOTSUPP are the kernel's no, others are not known.
 func refused(what string, err error) error {

@@ -54,7 +54,7 @@ func loadMeterFor(timing, scripted bool) (*meterProgram, error) {
 	if !timing {
 		spec.Maps[meterMapStreamTimes].MaxEntries = 1
 	}
-	coll, err := ebpf.NewCollection(spec)
+	coll, err := newCollection(spec, nil)
 	if err != nil {
 		return nil, refused("load the meter", err)
 	}

@@ -18,7 +18,10 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
+
+func init() { programFlags = unix.BPF_F_STRICT_ALIGNMENT }
 
 // pair makes two ports wired to each other in a namespace of their own.
 func pair(t testing.TB) (a, b host.Port) {

@@ -273,7 +273,7 @@ func (k senderKind) load() (*liveProgram, error) {
 }
 
 func loadLive(spec *ebpf.CollectionSpec, prog string, maps map[string]*ebpf.Map) (*liveProgram, error) {
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+	coll, err := newCollection(spec, maps)
 	if err != nil {
 		return nil, refused("load the sender", err)
 	}
@@ -305,7 +305,7 @@ func loadRefusalTrace() (*refusalTrace, error) {
 	if !refusesLate() {
 		delete(spec.Programs, senderProgDevmapXmit)
 	}
-	coll, err := ebpf.NewCollection(spec)
+	coll, err := newCollection(spec, nil)
 	if err != nil {
 		return nil, refused("load the refusal trace", err)
 	}

@@ -343,7 +343,7 @@ static __always_inline void histograms(struct stream *s, u32 i, u64 now, u64 sen
  */
 static __always_inline int count(void *sig, u32 len, bool fits)
 {
-	u32 seq = bpf_ntohl(LOAD32(sig + 6));
+	u32 seq = bpf_ntohl(load32_at2(sig + 6));
 	u32 i = slots[stream_number(sig)];
 	struct stream *s;
 	u64 sent, jiffy;
@@ -358,7 +358,7 @@ static __always_inline int count(void *sig, u32 len, bool fits)
 		s->broken++;
 		return other(len, true);
 	}
-	sent = LOAD64(sig + 10);
+	sent = load64_at2(sig + 10);
 	if (sent & bpf_cpu_to_be64(LATE)) {
 		sent &= ~bpf_cpu_to_be64(LATE);
 		s->late++;
@@ -465,16 +465,16 @@ int meter(struct xdp_md *ctx)
 	if (data + ETH_LEN + IP4_LEN + UDP_LEN + SIG_LEN > data_end)
 		return other(len, false);
 	/* IPv4 without options; no later fragment; UDP. */
-	if ((LOAD32(data + 12) & bpf_htonl(0xffffff00)) == bpf_htonl(0x08004500)) {
+	if (LOAD16(data + 12) == bpf_htons(0x0800) && *(u8 *)(data + ETH_LEN) == 0x45) {
 		udp = data + ETH_LEN + IP4_LEN;
-		if ((LOAD32(data + ETH_LEN + 6) & bpf_htonl(0x1fff00ff)) != bpf_htonl(UDP) ||
+		if (LOAD16(data + ETH_LEN + 6) & bpf_htons(0x1fff) || *(u8 *)(data + ETH_LEN + 9) != UDP ||
 		    LOAD32(udp + UDP_LEN) != bpf_htonl(MAGIC))
 			return search(ctx);
 		total = ETH_LEN + bpf_ntohs(LOAD16(data + ETH_LEN + 2));
 		return count(udp + UDP_LEN, len, len == total &&
 			     ETH_LEN + IP4_LEN + bpf_ntohs(LOAD16(udp + 4)) == total);
 	}
-	if ((LOAD32(data + 12) & bpf_htonl(0xfffff000)) == bpf_htonl(0x86dd6000)) {
+	if (LOAD16(data + 12) == bpf_htons(0x86dd) && *(u8 *)(data + ETH_LEN) >> 4 == 6) {
 		udp = data + ETH_LEN + IP6_LEN;
 		if (udp + UDP_LEN + SIG_LEN > data_end || *(u8 *)(data + ETH_LEN + 6) != UDP ||
 		    LOAD32(udp + UDP_LEN) != bpf_htonl(MAGIC))

@@ -137,16 +137,16 @@ int redirect(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 	u32 len = data_end - data;
-	u64 *stamp;
+	void *stamp;
 
 	if (data + ETH_LEN > data_end)
 		return pass(len);
 	if (all ? neighbours(LOAD16(data + 12), data + ETH_LEN, data_end) : !ours(data, data_end))
 		return pass(len);
-	if (!bpf_xdp_adjust_meta(ctx, -(int)sizeof(*stamp))) {
+	if (!bpf_xdp_adjust_meta(ctx, -(int)sizeof(u64))) {
 		stamp = (void *)(long)ctx->data_meta;
-		if ((void *)(stamp + 1) <= (void *)(long)ctx->data)
-			*stamp = bpf_ktime_get_ns();
+		if (stamp + sizeof(u64) <= (void *)(long)ctx->data)
+			store64_at2(stamp, bpf_ktime_get_ns());
 	}
 	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
 }

@@ -17,6 +17,7 @@
 #define MAX_FIELDS 16
 #define MAX_CLASSES 16
 #define OFFSET_MASK 0x3fff /* live frames are shorter */
+#define EVEN_MASK (OFFSET_MASK & ~1) /* of what frame.Entry and frame.Field have at even offsets */
 
 /* frame.Entry */
 struct entry {
@@ -210,7 +211,7 @@ static __always_inline bool open_window(void)
  * keeps clang from reordering what the verifier must see in this order.
  */
 #define PLACE(data, data_end, off, n) ({                      \
-	void *__p = (data) + ((u64)(off) & OFFSET_MASK);      \
+	void *__p = (data) + ((u64)(off) & ((n) == 1 ? OFFSET_MASK : EVEN_MASK)); \
 	asm volatile("" : "+r"(__p));                         \
 	__p + (n) <= (data_end) ? __p : NULL;                 \
 })
@@ -235,9 +236,9 @@ static __always_inline u16 grow(u16 sum, u64 by)
 
 static __always_inline u64 put32(void *p, u32 value)
 {
-	u32 old = bpf_ntohl(LOAD32(p));
+	u32 old = bpf_ntohl(load32_at2(p));
 
-	STORE32(p, bpf_htonl(value));
+	store32_at2(p, bpf_htonl(value));
 	return grown(old, value);
 }
 
@@ -352,10 +353,10 @@ __noinline int put_pass(struct xdp_md *ctx, struct entry *e)
 	to = from == 12 ? 16 : 36;
 	p = PLACE(data, data_end, e->l3 + from, 4);
 	if (p)
-		by = put32(p, bpf_ntohl(LOAD32(p)) + pass);
+		by = put32(p, bpf_ntohl(load32_at2(p)) + pass);
 	p = PLACE(data, data_end, e->l3 + to, 4);
 	if (p)
-		by += put32(p, bpf_ntohl(LOAD32(p)) + pass);
+		by += put32(p, bpf_ntohl(load32_at2(p)) + pass);
 	grew.ip += by;
 	if (e->flags & IS_IPV6 || e->sum != e->l4 + 2) /* ICMP's sum does not cover them */
 		grew.l4 += by;

@@ -22,12 +22,15 @@ const volatile bool networked; /* frames go to several networks */
 const volatile u32 lanes = 1;
 
 struct variant {
+	u8 before[2]; /* octet 6 of the header lies on a multiple of 8, as in the frame */
 	u8 header[80];
 	u32 len;
 	u32 ip_sum;
 	u32 udp_sum;
 	s32 shrink; /* octets off the tail of the largest frame: <= 0 */
+	u32 pad;
 };
+_Static_assert(sizeof(struct variant) % 8 == 0, "so that every header is aligned");
 
 struct lane {
 	u32 ifindex;
@@ -46,7 +49,7 @@ struct lane {
 	u32 network;
 	u64 first;
 	u64 last;
-	struct variant variants[MAX_SIZES];
+	struct variant variants[MAX_SIZES] __attribute__((aligned(8)));
 };
 
 struct lane lane_state[MAX_LANES];
@@ -92,15 +95,19 @@ int send(struct xdp_md *ctx)
 	data_end = (void *)(long)ctx->data_end;
 	if (data + (ipv6 ? 80 : 60) > data_end)
 		return XDP_DROP;
+	STORE16(data, LOAD16(v->header));
+	STORE32(data + 2, LOAD32(v->header + 2));
 #pragma unroll
-	for (int i = 0; i < 7; i++)
-		STORE64(data + 8 * i, LOAD64(v->header + 8 * i));
+	for (int i = 6; i < 54; i += 8)
+		STORE64(data + i, LOAD64(v->header + i));
 	if (ipv6) {
 #pragma unroll
-		for (int i = 7; i < 10; i++)
-			STORE64(data + 8 * i, LOAD64(v->header + 8 * i));
+		for (int i = 54; i < 78; i += 8)
+			STORE64(data + i, LOAD64(v->header + i));
+		STORE16(data + 78, LOAD16(v->header + 78));
 	} else {
-		STORE32(data + 56, LOAD32(v->header + 56));
+		STORE32(data + 54, LOAD32(v->header + 54));
+		STORE16(data + 58, LOAD16(v->header + 58));
 	}
 
 	k = l->issued++;
@@ -142,8 +149,8 @@ int send(struct xdp_md *ctx)
 			STORE16(data + ETH_LEN + IP6_LEN, bpf_htons(port));
 		}
 		STORE16(data + ETH_LEN + IP6_LEN + 6, bpf_htons(csum ? csum : 0xffff));
-		STORE32(data + ETH_LEN + IP6_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
-		STORE64(data + ETH_LEN + IP6_LEN + UDP_LEN + 10, bpf_cpu_to_be64(stamp));
+		store32_at2(data + ETH_LEN + IP6_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
+		store64_at2(data + ETH_LEN + IP6_LEN + UDP_LEN + 10, bpf_cpu_to_be64(stamp));
 	} else {
 		u16 csum = fold(v->ip_sum + word + (addr >> 16) + (addr & 0xffff));
 
@@ -155,8 +162,8 @@ int send(struct xdp_md *ctx)
 			STORE16(data + ETH_LEN + IP4_LEN, bpf_htons(port));
 		}
 		STORE16(data + ETH_LEN + 10, bpf_htons(csum));
-		STORE32(data + ETH_LEN + IP4_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
-		STORE64(data + ETH_LEN + IP4_LEN + UDP_LEN + 10, bpf_cpu_to_be64(stamp));
+		store32_at2(data + ETH_LEN + IP4_LEN + UDP_LEN + 6, bpf_htonl((u32)k));
+		store64_at2(data + ETH_LEN + IP4_LEN + UDP_LEN + 10, bpf_cpu_to_be64(stamp));
 	}
 	leaves(now);
 	return bpf_redirect(l->ifindex, 0);
