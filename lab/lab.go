@@ -50,6 +50,13 @@ type Connections struct{ Port, Ports int }
 // towards wan; and throwing every test frame away in XDP, tc or nft.
 var Services = []string{"route", "filter", "nat", "drop-xdp", "drop-tc", "drop-nft"}
 
+// wiredServices are those that a box behind cables may be configured for; memServices are
+// those of the DUT in memory.
+var (
+	wiredServices = []string{"route", "filter", "nat"}
+	memServices   = []string{"route", "filter", "drop-xdp", "drop-tc", "drop-nft"}
+)
+
 // A Testbed is ports, the DUT between them, and the paths through it.
 type Testbed struct {
 	Topology  string
@@ -114,5 +121,7 @@ type Topology interface {
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
+	Offers    Capability // of a testbed that it builds
+	Services  []string   // those that its DUT may be asked for; parameters may leave fewer (Testbed.Services)
 	New       func() Topology
 }

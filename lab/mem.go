@@ -107,7 +107,7 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 	tb := &Testbed{
 		Topology: "mem", Kind: "memory", TesterCPU: -1,
 		Engine: wire, Tried: []engine.Tried{{Name: wire.Name()}},
-		Services: []string{"route", "filter", "drop-xdp", "drop-tc", "drop-nft"},
+		Services: memServices,
 		Sources:  []ledger.Source{wire},
 		Path: func(from, to int, loop bool) ledger.Path {
 			if loop {

@@ -364,6 +364,17 @@ func (p *surrounded) Upon() string {
 	return ""
 }
 
+// Needs implements Needing: what runs beside needs a DUT of this machine.
+func (p *surrounded) Needs() (need lab.Capability, service string) {
+	if n, ok := p.Procedure.(Needing); ok {
+		need, service = n.Needs()
+	}
+	if p.beside.Load.kind != "" || p.beside.Heat.On() {
+		need |= lab.Loadable
+	}
+	return need, service
+}
+
 // Once implements Sharing for procedures that do.
 func (p *surrounded) Once() (key string, trials int, d time.Duration) {
 	if s, ok := p.Procedure.(Sharing); ok {

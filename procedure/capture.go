@@ -192,6 +192,14 @@ func (p *Capture) software() (subject.Subject, error) {
 	return s, err
 }
 
+// Needs implements Needing: iperf3 sends over sockets of both ends' kernels.
+func (p *Capture) Needs() (need lab.Capability, service string) {
+	if p.sender.value == generatorIperf3 {
+		need = lab.OwnPorts
+	}
+	return need, ""
+}
+
 func (p *Capture) Check(bed *lab.Testbed) error {
 	if p.payload.value > 0 && p.size.Name != "" {
 		return fmt.Errorf("payload_size %d and frame_size %s: give one of them", p.payload.value, p.size.Name)

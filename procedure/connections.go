@@ -76,6 +76,9 @@ func (p *Connections) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.search, "search", "how the highest rate without a failed connection is found; preset: the search of the preset's name")
 }
 
+// Needs implements Needing.
+func (p *Connections) Needs() (lab.Capability, string) { return 0, p.service.value }
+
 func (p *Connections) Check(bed *lab.Testbed) error {
 	if p.rules.value != 0 && p.service.value != "filter" {
 		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.value, p.service.value)

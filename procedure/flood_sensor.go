@@ -42,6 +42,14 @@ func (p *Flood) capture() *Capture {
 	return c
 }
 
+// Needs implements Needing: a sensor listens.
+func (p *Flood) Needs() (need lab.Capability, service string) {
+	if p.sensor.value != noSensor {
+		need = lab.Listener
+	}
+	return need, p.service.value
+}
+
 // checkSensor refuses what no sensor can do; bed may be nil.
 func (p *Flood) checkSensor(bed *lab.Testbed) error {
 	if p.sensor.value == noSensor {

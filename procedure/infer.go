@@ -114,6 +114,14 @@ func (p *Infer) rounds() int {
 	return 3
 }
 
+// Needs implements Needing: with a rate the detector listens.
+func (p *Infer) Needs() (need lab.Capability, service string) {
+	if !p.offline() {
+		need = lab.Listener
+	}
+	return need, ""
+}
+
 func (p *Infer) Check(bed *lab.Testbed) error {
 	d, err := p.detector()
 	if err != nil {

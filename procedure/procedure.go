@@ -51,6 +51,14 @@ type Paused interface {
 	Visits() int
 }
 
+// A Needing procedure needs more of the testbed with some parameters than its Spec says.
+type Needing interface {
+	Procedure
+	// Needs is what these parameters need beside Spec.Needs, and the DUT's service; "" if
+	// none is asked for.
+	Needs() (need lab.Capability, service string)
+}
+
 // An Outcome is what a trial or a procedure found; runner makes it a record.
 type Outcome struct {
 	Status   result.Status
@@ -109,12 +117,13 @@ type Env struct {
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
-	Standard  string   // what it follows, "RFC 2544"
-	Deviation string   // what it does otherwise whatever the preset, in a sentence; ""
-	Quick     string   // what preset quick does otherwise beside, in a sentence; ""
-	Names     []string // parameters whose values name a point in its record's ID, in this order
-	Lab       string   // topology where the plan names none; "": the first of lab.All
-	Alone     bool     // nothing may run beside its trials (Beside)
+	Standard  string         // what it follows, "RFC 2544"
+	Deviation string         // what it does otherwise whatever the preset, in a sentence; ""
+	Quick     string         // what preset quick does otherwise beside, in a sentence; ""
+	Names     []string       // parameters whose values name a point in its record's ID, in this order
+	Needs     lab.Capability // of the testbed, whatever the parameters; a Needing procedure may need more
+	Lab       string         // topology where the plan names none; "": the first of lab.All
+	Alone     bool           // nothing may run beside its trials (Beside)
 	Metrics   []result.Metric
 	Joules    []Joule // what joules are spent on; nil: nothing that can be counted
 	New       func() Procedure

@@ -93,6 +93,9 @@ func (p *traffic) asked() lab.Service {
 // dropPlaces is where each drop service is meant to end every frame.
 var dropPlaces = map[string]result.Place{"drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
 
+// Needs implements Needing.
+func (p *traffic) Needs() (lab.Capability, string) { return 0, p.service.value }
+
 func (p *traffic) Check(bed *lab.Testbed) error {
 	if err := p.mix.Signed(p.ipv6()); err != nil {
 		return err

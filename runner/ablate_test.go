@@ -158,7 +158,7 @@ func TestAblate(t *testing.T) {
 		}
 		c := f.catalogue()
 		c.Procedures[0].Metrics[0].Better = 1
-		c.Labs = []lab.Spec{{Name: "sandbox", New: func() lab.Topology { return tunable{&host.Local{Label: "dut", Netns: path}} }}}
+		c.Labs = []lab.Spec{{Name: "sandbox", Offers: lab.Ports, New: func() lab.Topology { return tunable{&host.Local{Label: "dut", Netns: path}} }}}
 		p := resolved(t, c, "procedures: [{use: probe, kind: [a, b]}]\nrepeat: 2\n")
 		m := &memory{}
 		_, _, err := Run(t.Context(), p, m, Options{Catalogue: c, Ablate: &Ablation{r, "steps"}, Header: header, Done: done, Resume: done != nil})
@@ -234,7 +234,7 @@ func TestAblateNothing(t *testing.T) {
 	}
 	defer ns.Close()
 	c := (&fake{}).catalogue()
-	c.Labs = []lab.Spec{{Name: "sandbox", New: func() lab.Topology { return tunable{&host.Local{Netns: ns.Path()}} }}}
+	c.Labs = []lab.Spec{{Name: "sandbox", Offers: lab.Ports, New: func() lab.Topology { return tunable{&host.Local{Netns: ns.Path()}} }}}
 	p := resolved(t, c, "procedures: [probe]")
 	m := &memory{}
 	_, _, err = Run(t.Context(), p, m, Options{Catalogue: c, Ablate: &Ablation{recipeOf(t, "{knob: mtu, value: 1400}"), "steps"}})

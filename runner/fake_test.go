@@ -40,7 +40,7 @@ type fake struct {
 func (f *fake) catalogue() Catalogue {
 	return Catalogue{
 		Procedures: []procedure.Spec{{
-			Name: "probe", Doc: "a search of four steps", Names: []string{"kind"},
+			Name: "probe", Doc: "a search of four steps", Needs: lab.Ports, Names: []string{"kind"},
 			Metrics: []result.Metric{{Name: "steps", Unit: "1", Help: "steps"}},
 			New:     func() procedure.Procedure { return &probe{fake: f, kind: "a", preset: "quick"} },
 		}, {
@@ -49,8 +49,8 @@ func (f *fake) catalogue() Catalogue {
 			New:     func() procedure.Procedure { return &base{probe{fake: f, kind: "a", preset: "quick"}} },
 		}},
 		Labs: []lab.Spec{
-			{Name: "sandbox", Doc: "a bench", New: func() lab.Topology { return &bench{fake: f, kind: cmp.Or(f.kind, "memory")} }},
-			{Name: "other", Doc: "another bench", New: func() lab.Topology { return &bench{fake: f, kind: cmp.Or(f.kind, "memory")} }},
+			{Name: "sandbox", Doc: "a bench", Offers: lab.Ports, New: func() lab.Topology { return &bench{fake: f, kind: cmp.Or(f.kind, "memory")} }},
+			{Name: "other", Doc: "another bench", Offers: lab.Ports, New: func() lab.Topology { return &bench{fake: f, kind: cmp.Or(f.kind, "memory")} }},
 		},
 	}
 }

@@ -115,7 +115,7 @@ func TestMistakesWithOwnLabs(t *testing.T) {
 	for in, want := range map[string]string{
 		"procedures: [{use: probe, lab: moon}]":             `plan.yaml:1:27: unknown topology "moon": there are sandbox`,
 		"procedures: [{use: probe, lab: [sandbox, other]}]": "lab is one topology, and no axis",
-		"procedures: [{use: probe, lab: here}]":             "it offers frames, and topology here has no ports",
+		"procedures: [{use: probe, lab: here}]":             "probe needs ports to offer frames at, and topology here has none: use --lab sandbox, or other",
 	} {
 		p, err := Parse("plan.yaml", []byte(in))
 		if err == nil {

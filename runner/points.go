@@ -28,7 +28,8 @@ type Point struct {
 	Tune      string // the part of a recipe that is in force, in an ablation; "": all of it
 	Lab       string // the topology that it is measured in; "": the plan's
 
-	at string
+	at       string
+	topology string // Lab, or the plan's
 }
 
 // config is what identifies the point's records, beside Repeat.
@@ -73,7 +74,7 @@ func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 			combos = next
 		}
 		for _, params := range combos {
-			pt := Point{ID: p.name(spec, params), Procedure: spec.Name, Params: params, Lab: e.Lab, at: e.at}
+			pt := Point{ID: p.name(spec, params), Procedure: spec.Name, Params: params, Lab: e.Lab, at: e.at, topology: cmp.Or(e.Lab, p.labName(c))}
 			if first, twice := seen[pt.ID]; twice {
 				return nil, planErrorf(e.at, "entry %d of procedures measures %s, which entry %d measures already", n+1, pt.ID, first+1)
 			}
@@ -227,15 +228,12 @@ func Costs(c Catalogue, points []Point, bed *lab.Testbed) (each []Estimate, err 
 		if err != nil {
 			return each, err
 		}
-		bed, topology := bed, pt.Lab
-		switch {
-		case bed != nil && (topology == "" || topology == bed.Topology):
-			topology = bed.Topology
-		default:
+		bed := bed
+		if bed != nil && pt.Lab != "" && pt.Lab != bed.Topology {
 			bed = nil // its own is built when it is reached
 		}
-		if topology == lab.Here && spec.Lab != lab.Here {
-			return each, &PlanError{At: pt.at, Err: fmt.Errorf("%s: it offers frames, and topology %s has no ports", pt.Procedure, topology)}
+		if err := c.runsOn(pt, spec, p); err != nil {
+			return each, err
 		}
 		if err := p.Check(bed); err != nil {
 			var missing *host.Missing

@@ -315,6 +315,11 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 	if err != nil {
 		return err
 	}
+	if recipe != nil {
+		if err := p.TuneRunsOn(a.plugins); err != nil {
+			return err
+		}
+	}
 	if f.dryRun {
 		points, err := p.Points(a.plugins)
 		if err != nil {

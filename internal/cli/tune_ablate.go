@@ -106,6 +106,9 @@ func (a *app) ablate(ctx context.Context, recipe, procedure, metric string, f me
 	if err != nil {
 		return err
 	}
+	if err := p.TuneRunsOn(a.plugins); err != nil {
+		return err
+	}
 	if f.dryRun {
 		return a.dryRun(p, points, f.json)
 	}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+// A Capability is something that a procedure may need of a testbed. Values combine with |.
+type Capability uint
+
+const (
+	Ports       Capability = 1 << iota // ports that the tester sends from and receives at
+	KernelPorts                        // ports of a kernel, which XDP programs can be attached to
+	Listener                           // a port of the DUT is this machine's, and software there can listen on it
+	TwoGateways                        // a way between two gateways of this machine
+	OwnMachine                         // the DUT is all of this machine
+	Tunable                            // the DUT's settings are this machine's: a recipe can be applied to them
+	Loadable                           // the DUT shares this machine: it can be heated, or run a load beside
+	OwnPorts                           // the DUT's ports are nobody else's, and its kernel answers at them
+)
+
+// Capabilities are all, each with what a topology has that offers it.
+var Capabilities = []struct {
+	Of   Capability
+	Name string
+}{
+	{Ports, "ports to offer frames at"},
+	{KernelPorts, "ports of a kernel"},
+	{Listener, "a port of the DUT on this machine that software can listen on"},
+	{TwoGateways, "two gateways on this machine"},
+	{OwnMachine, "this whole machine as the DUT"},
+	{Tunable, "a DUT on this machine that a recipe can be applied to"},
+	{Loadable, "a DUT on this machine that can be loaded or heated"},
+	{OwnPorts, "ports of the DUT that nobody else uses"},
+}
