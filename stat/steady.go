@@ -47,7 +47,7 @@ func Steady(at, n []float64) (p Plateau, ok bool) {
 		}
 		from, to := edges[k], len(at)-1
 		p = Plateau{From: from, Time: at[to] - at[from]}
-		p.Rate = (n[to] - n[from]) / p.Time
+		p.Rate = slope(at[from:], n[from:])
 		p.Falling = falling(rates[k:])
 		return p, true
 	}
@@ -94,6 +94,24 @@ func stepped(rates []float64, grain float64) bool {
 		}
 	}
 	return false
+}
+
+// slope returns the median rate over all stretches of half the course. After a stall
+// a bucket lets pass at once what it gained meanwhile: the few stretches that begin or
+// end in between are wrong, and do not count.
+func slope(at, n []float64) float64 {
+	last := len(at) - 1
+	half := (at[last] - at[0]) / 2
+	var rates []float64
+	for i, j := 0, 0; i < last; i++ {
+		for j < last && at[j]-at[i] < half {
+			j++
+		}
+		if at[j]-at[i] >= half {
+			rates = append(rates, (n[j]-n[i])/(at[j]-at[i]))
+		}
+	}
+	return middle(rates)
 }
 
 // falling says whether the last bins are slower than the rest.
