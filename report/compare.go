@@ -100,6 +100,28 @@ type ComparedValue struct {
 	Samples []float64    `json:"samples"` // in the order of time
 }
 
+// Slower names, a sentence each, the rows that are worse than the base beyond chance and,
+// where the effect is a share, by more than least (0.02 is 2 %).
+func (c Comparison) Slower(least float64) (out []string) {
+	for _, m := range c.Metrics {
+		for _, r := range m.Rows {
+			if r.Verdict != Worse || r.Relative && math.Abs(r.Effect) <= least {
+				continue
+			}
+			change := fmt.Sprintf("%+.3g %s", r.Effect, m.Unit)
+			if r.Relative {
+				change = fmt.Sprintf("%+.1f %%", 100*r.Effect)
+			}
+			var config []string
+			for _, p := range r.Config {
+				config = append(config, p.Key+"="+p.Value)
+			}
+			out = append(out, strings.Join(strings.Fields(fmt.Sprintf("%s of %s %s: %s in %s", m.Name, r.Procedure, strings.Join(config, " "), change, r.Side)), " "))
+		}
+	}
+	return out
+}
+
 // ErrNothingValid says that sides have configurations in common, and no valid
 // figure of any.
 var ErrNothingValid = errors.New("nothing can be compared: no configuration has a valid figure on both sides")

@@ -7,6 +7,7 @@ package cli
 
 import (
 	"context"
+	_ "embed" // notices
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"boxdyno/engine"
 	"boxdyno/host"
@@ -94,6 +94,9 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return run(ctx, &app{out: &patient{ctx: ctx, w: stdout}, err: &patient{ctx: ctx, w: stderr}, plugins: runner.Plugins(), argv: append([]string{"boxdyno"}, args...)}, args)
 }
 
+// Command returns the tree of commands, for their manual.
+func Command() *cobra.Command { return (&app{plugins: runner.Plugins()}).root() }
+
 // panicked is a fault of this program as an error. BOXDYNO_TRACE shows where it was.
 func panicked(r any) error {
 	if os.Getenv("BOXDYNO_TRACE") != "" {
@@ -130,6 +133,16 @@ func run(ctx context.Context, a *app, args []string) (code int) {
 // sentence is an error in one line.
 func sentence(err error) string {
 	return report.Printable(strings.Join(strings.FieldsFunc(strings.TrimSpace(err.Error()), func(r rune) bool { return r == '\n' }), "; "))
+}
+
+// A printable writer passes on data of others with its control characters as text.
+type printable struct{ w io.Writer }
+
+func (p printable) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(p.w, report.Printable(string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // code is the exit code of an error of the work.
@@ -205,7 +218,7 @@ Exit codes:
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
-	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.schema(), a.versionCommand(), a.call(), manual(root),
+	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.schema(), a.versionCommand(), a.call(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -223,8 +236,8 @@ func needs(what, how string) cobra.PositionalArgs {
 		if len(args) == 0 {
 			return fmt.Errorf("%s needs %s: %s", word, what, how)
 		}
-		if len(args) > 1 && !strings.HasSuffix(what, "...") {
-			return fmt.Errorf("%s takes one argument: leave out %s", word, strings.Join(args[1:], " "))
+		if most := 1 + strings.Count(what, " ["); len(args) > most && !strings.HasSuffix(what, "...") {
+			return fmt.Errorf("%s takes %s: leave out %s", word, map[int]string{1: "one argument", 2: "two arguments"}[most], strings.Join(args[most:], " "))
 		}
 		return nil
 	}
@@ -241,26 +254,23 @@ func exclusive(cmd *cobra.Command, a, b string) {
 	}
 }
 
+//go:embed notices.txt
+var notices string
+
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		Example: "  boxdyno version",
+	var licences bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version, or the licences of what is in the program", Args: cobra.NoArgs,
+		Example: "  boxdyno version\n  boxdyno version --notices",
 		RunE: do(func(context.Context, []string) error {
+			if licences {
+				_, err := fmt.Fprint(a.out, notices)
+				return err
+			}
 			_, err := fmt.Fprintf(a.out, "boxdyno %s %s %s/%s\n", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		}),
 	}
-}
-
-func manual(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use: "man DIR", Short: "Write manual pages into a folder", Hidden: true, Args: needs("DIR", "give a folder"),
-		RunE: do(func(_ context.Context, args []string) error {
-			root.DisableAutoGenTag = true
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fmt.Errorf("write the manual: %w", err)
-			}
-			return doc.GenManTree(root, &doc.GenManHeader{Title: "BOXDYNO", Section: "1", Source: "boxdyno " + Version()}, args[0])
-		}),
-	}
+	cmd.Flags().BoolVar(&licences, "notices", false, "print the licences of the work of others in the program and in its page")
+	return cmd
 }

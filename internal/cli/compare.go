@@ -10,6 +10,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ func (a *app) compare() *cobra.Command {
 	var out string
 	var asJSON bool
 	var ignore []string
+	var failOn string
 	cmd := &cobra.Command{
 		Use:   "compare RUN[,RUN...] RUN[,RUN...]...",
 		Short: "Compare runs: effects with intervals, and ~ where there is none",
@@ -39,9 +41,11 @@ more than chance, and what else is not the same. Names joined by commas are one 
 several runs of the same, best measured in turn with those of the other side. RUN is a
 run's folder, its name at the default place, or last. It needs no root and works on any
 machine. The exit code is 0 whatever the difference is, and 4 where no configuration
-has a valid figure on both sides.`,
+has a valid figure on both sides. With --fail-on slower it is 1 where a figure is worse
+than that of the first RUN, beyond chance; slower=2% wants it to be worse by more than 2 %.`,
 		Example: `  boxdyno compare before after
   boxdyno compare a1,a2,a3,a4 b1,b2,b3,b4 -o compare.md
+  boxdyno compare before after --fail-on slower=2%
   boxdyno compare routed natted --ignore service --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -51,6 +55,10 @@ has a valid figure on both sides.`,
 		},
 		ValidArgsFunction: runNames,
 		RunE: do(func(_ context.Context, args []string) error {
+			least, err := slowerBy(failOn)
+			if err != nil {
+				return err
+			}
 			ext := ".txt"
 			if asJSON {
 				ext = ".json"
@@ -69,6 +77,7 @@ has a valid figure on both sides.`,
 				return err
 			}
 			var b bytes.Buffer
+			var slower []string
 			if ext == ".bench" {
 				err = report.BenchSides(&b, sides)
 			} else {
@@ -81,22 +90,47 @@ has a valid figure on both sides.`,
 					return &runner.PlanError{Err: fmt.Errorf("compare: %w", err)}
 				}
 				err = comparisons[ext](&b, c)
+				if failOn != "" {
+					slower = c.Slower(least)
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
 			if out == "" || out == "-" {
-				_, err := a.out.Write(b.Bytes())
-				return err
+				_, err = a.out.Write(b.Bytes())
+			} else {
+				err = writeFile(out, sudoer(), b.Bytes())
 			}
-			return writeFile(out, sudoer(), b.Bytes())
+			if err == nil && len(slower) > 0 {
+				err = &failure{exitFailed, fmt.Errorf("slower: %s", strings.Join(slower, "; "))}
+			}
+			return err
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.md, .csv, .json, .bench or .txt; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
 	cmd.Flags().StringSliceVar(&ignore, "ignore", nil, "`settings` in which matched points may differ, such as service")
+	cmd.Flags().StringVar(&failOn, "fail-on", "", "slower or slower=`SHARE`: exit code 1 where a figure is worse than the first run's by more than the share, such as 2%")
 	exclusive(cmd, "output", "json")
 	return cmd
+}
+
+// slowerBy returns the share in --fail-on slower=2%; 0 without one.
+func slowerBy(failOn string) (float64, error) {
+	what, share, given := strings.Cut(failOn, "=")
+	if failOn == "" || what == "slower" && !given {
+		return 0, nil
+	}
+	percent, isPercent := strings.CutSuffix(share, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(percent), 64)
+	if isPercent {
+		v /= 100
+	}
+	if what != "slower" || err != nil || !(v >= 0 && v < 1) {
+		return 0, &runner.PlanError{Err: fmt.Errorf("--fail-on %s: want slower, or slower with a share from 0 to 100 %%, such as slower=2%%", failOn)}
+	}
+	return v, nil
 }
 
 // sidesOf reads the runs that args name. A side is called by its first run's

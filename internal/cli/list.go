@@ -116,11 +116,11 @@ func (a *app) list() *cobra.Command {
 	var asJSON bool
 	var driver string
 	cmd := &cobra.Command{
-		Use:       "list KIND",
+		Use:       "list KIND [NAME]",
 		Short:     "List " + strings.Join(kinds, ", "),
-		Long:      "List prints what this program knows of a kind, with its parameters and their\ndefaults. The kinds are " + strings.Join(kinds, ", ") + ".\n\ncounters are the ledger's dictionary: what each counter of a port means, by driver.",
-		Example:   "  boxdyno list procedures\n  boxdyno list topologies --json\n  boxdyno list counters --driver macb",
-		Args:      needs("KIND", "the kinds are "+strings.Join(kinds, ", ")),
+		Long:      "List prints what this program knows of a kind, a line each; with NAME the\nparameters of that one, and their defaults. The kinds are " + strings.Join(kinds, ", ") + ".\n\ncounters are the ledger's dictionary: what each counter of a port means, by driver.",
+		Example:   "  boxdyno list procedures\n  boxdyno list procedures forward\n  boxdyno list topologies --json\n  boxdyno list counters --driver macb",
+		Args:      needs("KIND [NAME]", "the kinds are "+strings.Join(kinds, ", ")),
 		ValidArgs: slices.Clone(kinds),
 		RunE: do(func(_ context.Context, args []string) error {
 			if args[0] == "counters" {
@@ -133,12 +133,22 @@ func (a *app) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(args) > 1 {
+				i := slices.IndexFunc(ls, func(l listed) bool { return l.Name == args[1] })
+				if i < 0 {
+					return &runner.PlanError{Err: fmt.Errorf("there is no %s among %s: boxdyno list %s names them", args[1], args[0], args[0])}
+				}
+				ls = ls[i : i+1]
+			}
 			if asJSON {
 				return encode(a.out, ls)
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			for _, l := range ls {
 				fmt.Fprintf(w, "%s\t%s\n", l.Name, l.Doc)
+				if len(args) < 2 {
+					continue
+				}
 				for _, p := range l.Params {
 					help := p.Help
 					if p.Values != nil {

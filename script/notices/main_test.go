@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The committed notices name every module that is linked, with its licence.
+func TestNoticesAreCurrent(t *testing.T) {
+	t.Chdir("../..")
+	kept, err := os.ReadFile("internal/cli/notices.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked, err := modules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(linked) < 20 {
+		t.Fatalf("only %d modules are linked", len(linked))
+	}
+	for name, dir := range linked {
+		text, err := licence(dir)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(string(kept), "\n"+name+"\n") || !strings.Contains(string(kept), text) {
+			t.Errorf("internal/cli/notices.txt lacks %s: run go run ./script/notices >internal/cli/notices.txt", name)
+		}
+	}
+}
