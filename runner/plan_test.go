@@ -194,7 +194,7 @@ func TestSet(t *testing.T) {
 		"=3":                "--set =3: want key=value",
 		"level=":            "--set level: a value is empty",
 		"level=1,,2":        "--set level: a value is empty",
-		"nope=1":            "--set nope: unknown parameter: there are kind, lab, level, link_rate, mtu, preset, repeat, seed",
+		"nope=1":            "--set nope: unknown parameter: there are budget, kind, lab, level, link_rate, mtu, preset, repeat, seed",
 		"procedures=x":      "--set procedures: unknown parameter",
 		"repeat=0":          "--set repeat: repeat \"0\": want a whole number",
 		"seed=1,2":          "--set seed: one run has one seed",

@@ -255,8 +255,9 @@ func TestCheckIDS(t *testing.T) {
 		"filter: want one line":     func(s *IDS) { s.Filter = "udp\nor" },
 		"threads 2: runmode single": func(s *IDS) { s.RunMode, s.Threads = Single, 2 },
 		"nothere.rules":             func(s *IDS) { s.Rules = "nothere.rules" },
-		"is a directory":            func(s *IDS) { s.Rules = "testdata" },
-		"is empty":                  func(s *IDS) { s.Rules = os.DevNull },
+		"testdata: it is not a":     func(s *IDS) { s.Rules = "testdata" },
+		"null: it is not a":         func(s *IDS) { s.Rules = os.DevNull },
+		"is empty":                  func(s *IDS) { s.Rules = written(t, nil) },
 		"is no text":                func(s *IDS) { s.Rules = written(t, []byte{0x1f, 0x8b, 8}) },
 	} {
 		s := NewSuricata()

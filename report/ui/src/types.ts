@@ -312,6 +312,7 @@ export interface Load {
   offered_fps: number;
   peak_fps?: number;
   forwarded_fps: number;
+  arrivals?: Arrivals;
   backend: string;
   batch: number;
   late?: number;
@@ -789,6 +790,15 @@ export interface Delay {
   mean_s: number;
   p99_s: number;
   max_s: number;
+}
+
+export interface Arrivals {
+  settled_ns: number;
+  steady_ns: number;
+  falling?: boolean;
+  beyond_frames: number;
+  drained_frames: number;
+  lag_ns?: number;
 }
 
 export interface Histogram {
