@@ -23,7 +23,7 @@ type gathered struct {
 	lo, hi []string // its numbers
 }
 
-var figures = regexp.MustCompile(`[0-9]+(?:\.[0-9]+)?`)
+var figures = regexp.MustCompile(`[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?`)
 
 // of enters what is said of a row that t has, and returns the marks.
 func (n *notes) of(t *table, texts []string) string {
@@ -78,7 +78,7 @@ func (n *notes) write(t *table) {
 }
 
 func value(s string) float64 {
-	v, err := strconv.ParseFloat(s, 64)
+	v, err := strconv.ParseFloat(strings.ReplaceAll(s, ",", ""), 64)
 	if err != nil {
 		return math.NaN()
 	}

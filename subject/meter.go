@@ -43,6 +43,9 @@ func meterTool(name, backend string, buffer uint64, doc string) tool {
 			if plain(c, e.Env) {
 				what = []string{"--count-udp"}
 			}
+			if backend != "packet" {
+				what = append(what, "--force") // the port is the testbed's, and has an address
+			}
 			return append([]string{program, "meter", "-i", e.Port.Name, "--backend", backend, "--json", "--stats", "0.1"}, what...), nil
 		},
 		said: func(c *Capture, e Env) (parser, parser) {
