@@ -52,7 +52,7 @@ var table = map[string]string{
 	"internal/cli":      "unit host result frame engine lab ledger runner subject telemetry report report/tui store examples internal/ethtool internal/yaml tune internal/files",
 	"cmd/boxdyno":       "internal/cli subject",
 	"internal/bench":    "unit host stat frame engine lab internal/netns",
-	"internal/prove":    "unit host result frame engine lab report runner search stat telemetry verdict internal/netns internal/snapshot",
+	"internal/prove":    "unit host result frame engine lab report runner stat telemetry verdict internal/netns internal/snapshot",
 	"internal/boards":   "result internal/boards/job",
 	"script/testcount":  "",
 	"script/man":        "internal/cli",
