@@ -50,7 +50,7 @@ var notRun = []struct{ pattern, why string }{
 var elsewhere = []struct{ pattern, file, has string }{
 	{`^script/demo$`, "script/test", `script/try-fresh "$fresh"`},
 	{`^script/test$`, ".ci/run", "script/test"},
-	{`^go test \./\.\.\.$`, "script/test", "-timeout 10m"},
+	{`^go test \./\.\.\.$`, "script/test", "-timeout 20m"},
 	{`^CGO_ENABLED=0 go build -o bin/boxdyno \./cmd/boxdyno$`, "script/test", "go build -buildvcs=false"},
 	{`^go generate `, "script/test", "go generate -run bpf2go ./..."},
 	{`^npm .* check$`, "script/test", "run --silent check\n"},
