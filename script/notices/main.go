@@ -70,7 +70,7 @@ func modules() (map[string]string, error) {
 	}
 	dirs := map[string]string{"Go (standard library and runtime)": strings.TrimSpace(string(root))}
 	for _, arch := range []string{"amd64", "arm64", "arm", "riscv64", "386"} {
-		cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", "./cmd/...")
+		cmd := exec.Command("go", "list", "-buildvcs=false", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", "./cmd/...")
 		cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
