@@ -242,3 +242,20 @@ func TestCaptureLags(t *testing.T) {
 		t.Errorf("it keeps up: %+v", got)
 	}
 }
+
+// What a full ring lost while a program or the hypervisor had the DUT's CPU.
+func TestKeptOff(t *testing.T) {
+	for _, c := range []struct {
+		waited, stolen float64
+		ring, want     float64
+	}{{0, 0, 50, 0}, {0.02, 0, 50, 20}, {0, 0.03, 50, 30}, {0.02, 0.03, 50, 50}, {0.5, 0.5, 50, 50}} {
+		r := result.Record{
+			Account: &result.Account{Accepted: 1000, Drops: []result.Term{{Place: result.DUTNIC, N: int64(c.ring)}, {Place: result.SubjectAt, N: 7}}},
+			DUT:     &result.DUTWork{Waited: c.waited},
+			CPUs:    []result.CPU{{Role: "tester", Steal: 0.9}, {CPU: 1, Role: "dut", Steal: c.stolen}},
+		}
+		if got := keptOff(r); int64(got+0.5) != int64(c.want) {
+			t.Errorf("waited %v, stolen %v: %v frames, want %v", c.waited, c.stolen, got, c.want)
+		}
+	}
+}

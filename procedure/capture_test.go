@@ -50,7 +50,9 @@ type fakeSniffer struct {
 	buffer uint64
 }
 
-func (s *fakeSniffer) Flags(fs *flag.FlagSet) { fs.Uint64Var(&s.buffer, "buffer", 0, "`octets`") }
+func (s *fakeSniffer) Flags(fs *flag.FlagSet) {
+	fs.Uint64Var(&s.buffer, "buffer", s.buffer, "`octets`")
+}
 
 func (s *fakeSniffer) Check(context.Context, *host.Local) error {
 	if s.absent {

@@ -136,8 +136,9 @@ func (r *rests) rest(ctx context.Context) error {
 	}
 }
 
-// keptOff is how many of the frames that a full receive ring lost came while
-// something else had the CPU that the DUT's threads were ready to run on.
+// keptOff is how many of the frames that a full receive ring lost came while something
+// else had the CPU that the DUT's threads were ready to run on: a program, or the
+// hypervisor.
 func keptOff(rec result.Record) float64 {
 	if rec.DUT == nil || rec.Account == nil {
 		return 0
@@ -148,7 +149,13 @@ func keptOff(rec result.Record) float64 {
 			ring += t.N
 		}
 	}
-	return min(float64(ring), rec.DUT.Waited*float64(rec.Account.Accepted))
+	stolen := 0.0
+	for _, c := range rec.CPUs {
+		if c.Role == "dut" {
+			stolen = max(stolen, c.Steal)
+		}
+	}
+	return min(float64(ring), (rec.DUT.Waited+stolen)*float64(rec.Account.Accepted))
 }
 
 // limit puts what the search has found so far into o, and returns the throughput's.
