@@ -118,7 +118,6 @@ var unwritten = map[string]bool{
 	"docs/recovery.md":     true,
 	"docs/search.md":       true,
 	"docs/security.md":     true,
-	"docs/self-test.md":    true,
 	"docs/send.md":         true,
 	"docs/sensor.md":       true,
 	"docs/soak.md":         true,
