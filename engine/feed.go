@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"boxdyno/frame"
+	"boxdyno/internal/guard"
 	"boxdyno/unit"
 )
 
@@ -64,7 +65,7 @@ func newFeed(s Stream, l Load, check func(*frame.Window) error) *feed {
 	}
 	f.writer = frame.NewWriter(f.shape, s.ID, l.Seed, l.Unique)
 	f.vary = len(f.shape.Fields) > 0 || l.Unique
-	go f.fill()
+	guard.Go(f.fill)
 	return f
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
 	"boxdyno/unit"
 )
@@ -100,10 +101,10 @@ func openRing(p host.Port, retire int) (_ *packetMeter, err error) {
 	if err := netns.Do(p.Netns, func() error { return m.open(p) }); err != nil {
 		return nil, err
 	}
-	go func() { // no thread of its own: Go would have to wake two to run it
+	guard.Go(func() { // no thread of its own: Go would have to wake two to run it
 		defer close(m.done)
-		m.err = m.run()
-	}()
+		m.err = guard.Call(m.run)
+	})
 	return m, nil
 }
 

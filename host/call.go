@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"boxdyno/internal/guard"
 	"boxdyno/unit"
 )
 
@@ -106,7 +107,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, met
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	questions, failed := make(chan question), make(chan error, 1)
-	go func() {
+	guard.Go(func() {
 		defer cancel() // nobody waits any more
 		defer close(questions)
 		lines := bufio.NewScanner(in)
@@ -126,7 +127,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, met
 		if err := lines.Err(); err != nil {
 			failed <- fmt.Errorf("read a question: %w", err)
 		}
-	}()
+	})
 	enc := json.NewEncoder(out)
 	for {
 		var q question
@@ -210,7 +211,7 @@ func Dial(ctx context.Context, name string, argv ...string) (*Remote, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach %s: %w", name, err)
 	}
-	go r.read()
+	guard.Go(r.read)
 	if err := r.Call(ctx, callHello, nil, &r.Hello); err != nil {
 		cerr := r.Close()
 		if ctx.Err() != nil {
@@ -253,14 +254,14 @@ func (l *lastLine) String() string {
 }
 
 func (r *Remote) read() {
+	defer close(r.ended)
+	defer func() { r.exit = r.cmd.Wait() }()
+	defer close(r.lines)
 	lines := bufio.NewScanner(r.stdout)
 	lines.Buffer(nil, mostLine)
 	for lines.Scan() {
 		r.lines <- []byte(lines.Text())
 	}
-	close(r.lines)
-	r.exit = r.cmd.Wait()
-	close(r.ended)
 }
 
 // Call asks for method with args (nil: none) and decodes the answer into reply

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/caps"
+	"boxdyno/internal/guard"
 )
 
 // The descriptors of keeper and entry.
@@ -80,7 +81,8 @@ func keep() int {
 		return exitEntry
 	}
 	_ = said.Encode(keeperEvent{Started: &keeperTree{k.pid, k.groups, k.private}})
-	go k.obey(lines)
+	defer guard.Watch(func(*guard.Fault) { k.killAll() })()
+	guard.Go(func() { k.obey(lines) })
 	end := k.wait()
 	end.Trace = k.sweep()
 	_ = said.Encode(keeperEvent{Ended: &end}) // nobody may listen any more
@@ -190,7 +192,7 @@ func (k *keeper) wait() (end keeperEnd) {
 			} else {
 				end.Code = status.ExitStatus()
 			}
-			go k.killAll()
+			guard.Go(k.killAll)
 		}
 	}
 	end.OOMKills = k.groups.oomKills()

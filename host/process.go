@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
 	"boxdyno/result"
 )
@@ -222,7 +223,7 @@ func (l *Local) start(ctx context.Context, c Cmd, o order) (_ *Process, err erro
 	defer said.Close()
 	p := &Process{name: filepath.Base(c.Argv[0]), control: control, ended: make(chan struct{})}
 	p.keeper = exec.Command("/proc/self/exe", keeperWord)
-	p.keeper.Stdin, p.keeper.Stdout, p.keeper.Stderr = c.Stdin, c.Stdout, c.Stderr
+	p.keeper.Stdin, p.keeper.Stdout, p.keeper.Stderr = c.Stdin, guard.Writer(c.Stdout), guard.Writer(c.Stderr)
 	p.keeper.ExtraFiles = []*os.File{theirs, said}
 	p.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C is boxdyno's to answer
 	p.keeper.WaitDelay = time.Second
@@ -234,7 +235,7 @@ func (l *Local) start(ctx context.Context, c Cmd, o order) (_ *Process, err erro
 	said.Close()
 	lines := json.NewDecoder(bufio.NewReader(events))
 	first := make(chan keeperEvent, 1)
-	go func() {
+	guard.Go(func() {
 		defer close(p.ended)
 		defer events.Close()
 		p.final = keeperEnd{Code: -1}
@@ -251,7 +252,7 @@ func (l *Local) start(ctx context.Context, c Cmd, o order) (_ *Process, err erro
 		}
 		close(first)
 		_ = p.keeper.Wait() // what it had to say it said
-	}()
+	})
 	fail := func(err error) (*Process, error) {
 		control.Close()
 		<-p.ended
@@ -279,7 +280,7 @@ func (l *Local) start(ctx context.Context, c Cmd, o order) (_ *Process, err erro
 	}
 	if _, cpu, memory := p.groups.usage(); !cpu || !memory {
 		p.sampler = &sampler{root: os.DirFS("/"), keeper: p.keeper.Process.Pid}
-		go p.sample()
+		guard.Go(p.sample)
 	}
 	return p, nil
 }

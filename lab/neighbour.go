@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
 )
 
@@ -99,7 +100,7 @@ func newResponder(p host.Port, index int, mac [6]byte, owns func(netip.Addr) boo
 		}
 		return nil, fmt.Errorf("listen for neighbours on %s: %w", p.Name, err)
 	}
-	go r.listen()
+	guard.Go(r.listen)
 	return r, nil
 }
 

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -233,7 +233,7 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 	talk, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	out.undo.add(func() error { stop(); <-ended; return nil })
-	go func() { defer close(ended); out.talk(talk) }()
+	guard.Go(func() { defer close(ended); out.talk(talk) })
 	qos, idle := awake()
 	if out.idle = idle; qos != nil {
 		out.undo.add(qos.Close)
@@ -296,7 +296,7 @@ func (w *wired) nics() (all []*nic) {
 // tester's.
 func (w *wired) meet(ctx context.Context) error {
 	errs := make([]error, len(w.ends))
-	var all sync.WaitGroup
+	var all guard.Group
 	for i, e := range w.ends {
 		all.Go(func() {
 			if w.box == boxBridge {
@@ -315,7 +315,7 @@ func (w *wired) meet(ctx context.Context) error {
 
 // atGateway asks for the box's addresses.
 func (e *wiredEnd) atGateway(ctx context.Context) error {
-	var all sync.WaitGroup
+	var all guard.Group
 	var err4, err6 error
 	var mac4, mac6 [6]byte
 	all.Go(func() { mac4, err4 = e.resolve(ctx, e.address4, e.gateway4) })

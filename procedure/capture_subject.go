@@ -10,6 +10,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/unit"
@@ -288,7 +289,7 @@ func (c *capturing) follow(ctx context.Context) (end func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
-	go func() {
+	guard.Go(func() {
 		defer close(over)
 		t := time.NewTicker(readingPause)
 		defer t.Stop()
@@ -300,7 +301,7 @@ func (c *capturing) follow(ctx context.Context) (end func()) {
 				c.note()
 			}
 		}
-	}()
+	})
 	return func() {
 		cancel()
 		<-over

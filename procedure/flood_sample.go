@@ -4,11 +4,11 @@ package procedure
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"boxdyno/engine"
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -22,7 +22,7 @@ type floodSampler struct {
 	every time.Duration
 
 	end  chan struct{}
-	over sync.WaitGroup
+	over guard.Group
 
 	readings []floodReading // the sampler's goroutine's until stop
 	err      error

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -281,9 +282,9 @@ func serveIperf3(ctx context.Context, at *host.Local, address netip.Addr, port i
 	if err != nil {
 		return nil, err
 	}
-	go func() { <-p.Done(); in.Close() }()
+	guard.Go(func() { <-p.Done(); in.Close() })
 	listens, ended := make(chan struct{}), make(chan string, 1)
-	go func() {
+	guard.Go(func() {
 		var said []string
 		listening := false
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -296,7 +297,7 @@ func serveIperf3(ctx context.Context, at *host.Local, address netip.Addr, port i
 			}
 		}
 		ended <- strings.Join(said, " ")
-	}()
+	})
 	select {
 	case <-listens:
 		return p, nil

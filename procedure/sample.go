@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/internal/guard"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -25,7 +26,7 @@ type sampler struct {
 	every time.Duration
 
 	end  chan struct{}
-	over sync.WaitGroup
+	over guard.Group
 
 	mu      sync.Mutex // guards what follows
 	phase   string

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/unit"
 )
 
@@ -227,7 +228,7 @@ func (c *Capture) Run(ctx context.Context, e Env) (_ *Capturing, err error) {
 	r.mu.Lock()
 	r.startup.Process = since(r.begun)
 	r.mu.Unlock()
-	go r.watch()
+	guard.Go(r.watch)
 	return r, nil
 }
 

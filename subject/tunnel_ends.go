@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/result"
 )
 
@@ -217,12 +218,12 @@ func through(ctx context.Context, ends [2]End, patience time.Duration, ended fun
 	}
 	to := socks[1].LocalAddr()
 	arrived := make(chan time.Time, 1)
-	go func() {
+	guard.Go(func() {
 		var b [64]byte
 		if _, _, err := socks[1].ReadFrom(b[:]); err == nil { // else it was closed
 			arrived <- time.Now()
 		}
-	}()
+	})
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	again := time.NewTicker(throughPause)

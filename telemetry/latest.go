@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"boxdyno/internal/guard"
 	"boxdyno/unit"
 )
 
@@ -94,7 +95,7 @@ func startPoll(ctx context.Context, who string, n int, every, stale time.Duratio
 	ctx, stop := context.WithCancel(ctx)
 	p := &poll{latest: newLatest(who, n, stale), stop: stop, done: make(chan struct{})}
 	first := make(chan struct{})
-	go func() {
+	guard.Go(func() {
 		defer close(p.done)
 		tick := time.NewTicker(every)
 		defer tick.Stop()
@@ -115,7 +116,7 @@ func startPoll(ctx context.Context, who string, n int, every, stale time.Duratio
 			case <-tick.C:
 			}
 		}
-	}()
+	})
 	wait := time.NewTimer(firstAnswer)
 	defer wait.Stop()
 	select {

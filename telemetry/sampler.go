@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -392,7 +393,7 @@ func (s *Sampler) read(p *part, at unit.Instant) {
 		p.due = at + unit.Instant(failedFor)
 		if !p.failed {
 			p.failed = true
-			go s.o.Warn(fmt.Sprintf("collector %s failed, and is absent where it does: %v", p.name, err))
+			guard.Go(func() { s.o.Warn(fmt.Sprintf("collector %s failed, and is absent where it does: %v", p.name, err)) })
 		}
 	}
 }

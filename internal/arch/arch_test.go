@@ -22,17 +22,17 @@ import (
 var table = map[string]string{
 	"unit":              "",
 	"result":            "unit internal/files",
-	"host":              "unit result internal/ethtool internal/netns internal/caps",
+	"host":              "unit result internal/ethtool internal/netns internal/caps internal/guard",
 	"frame":             "unit internal/yaml internal/files",
 	"search":            "unit",
 	"stat":              "",
-	"subject":           "unit host result internal/infer internal/yaml internal/files",
-	"engine":            "unit host frame result internal/ethtool internal/netns internal/xsk internal/caps",
+	"subject":           "unit host result internal/infer internal/yaml internal/files internal/guard",
+	"engine":            "unit host frame result internal/ethtool internal/netns internal/xsk internal/caps internal/guard",
 	"ledger":            "host result internal/ethtool internal/netns",
 	"tune":              "host result internal/ethtool internal/netns internal/yaml internal/files internal/caps",
-	"telemetry":         "unit host result ledger internal/ethtool internal/netns internal/caps",
-	"lab":               "unit host frame engine ledger result internal/ethtool internal/netns internal/caps",
-	"procedure":         "unit host result frame engine ledger search lab stat subject internal/files",
+	"telemetry":         "unit host result ledger internal/ethtool internal/netns internal/caps internal/guard",
+	"lab":               "unit host frame engine ledger result internal/ethtool internal/netns internal/caps internal/guard",
+	"procedure":         "unit host result frame engine ledger search lab stat subject internal/files internal/guard",
 	"verdict":           "unit result",
 	"runner":            "unit host result engine lab procedure search stat subject telemetry verdict internal/yaml tune internal/files",
 	"report":            "unit result stat verdict reference",
@@ -40,16 +40,17 @@ var table = map[string]string{
 	"reference":         "",
 	"report/tui":        "unit result",
 	"examples":          "",
+	"internal/guard":    "",
 	"internal/infer":    "",
 	"internal/caps":     "",
 	"internal/ethtool":  "",
 	"internal/files":    "",
-	"internal/netns":    "",
+	"internal/netns":    "internal/guard",
 	"internal/xsk":      "",
 	"internal/yaml":     "",
 	"internal/testutil": "internal/netns",
 	"internal/snapshot": "internal/ethtool internal/netns",
-	"internal/cli":      "unit host result frame engine lab ledger runner subject telemetry report report/tui store examples internal/ethtool internal/yaml tune internal/files",
+	"internal/cli":      "unit host result frame engine lab ledger runner subject telemetry report report/tui store examples internal/ethtool internal/yaml tune internal/files internal/guard",
 	"cmd/boxdyno":       "internal/cli subject",
 	"internal/bench":    "unit host stat frame engine lab internal/netns",
 	"internal/prove":    "unit host result frame engine lab report runner stat telemetry verdict internal/netns internal/snapshot",
@@ -197,6 +198,27 @@ func TestThreads(t *testing.T) {
 		if strings.Contains(s.text, "runtime.LockOSThread") && s.pkg != "internal/netns" && s.pkg != "internal/caps" {
 			t.Errorf("%s locks an OS thread, which only internal/netns and internal/caps may", s.name)
 		}
+	}
+}
+
+// A panic in a bare goroutine ends the program before it has put anything back.
+func TestGoroutines(t *testing.T) {
+	for _, s := range sources(t, false) {
+		top, _, _ := strings.Cut(strings.TrimPrefix(s.pkg, "internal/"), "/")
+		if slices.Contains([]string{"guard", "prove", "bench", "boards", "testutil", "script"}, top) {
+			continue // or no part of the program
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: use guard.Go", s.fset.Position(n.Pos()))
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "sync" && n.Sel.Name == "WaitGroup" {
+					t.Errorf("%s: use guard.Group", s.fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
 	}
 }
 

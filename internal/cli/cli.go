@@ -15,11 +15,14 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"boxdyno/engine"
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -97,26 +100,41 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // Command returns the tree of commands, for their manual.
 func Command() *cobra.Command { return (&app{plugins: runner.Plugins()}).root() }
 
-// panicked is a fault of this program as an error. BOXDYNO_TRACE shows where it was.
-func panicked(r any) error {
-	if os.Getenv("BOXDYNO_TRACE") != "" {
-		panic(r)
-	}
-	return fmt.Errorf("a fault of this program ended it (%v): report it with the command and the output of BOXDYNO_TRACE=1", r)
-}
+// faultPatience is how long a command may take to put things back after a fault.
+var (
+	faultPatience = time.Minute
+	exit          = os.Exit
+)
 
-func run(ctx context.Context, a *app, args []string) (code int) {
-	defer func() {
-		if r := recover(); r != nil {
-			fmt.Fprintln(a.err, "boxdyno: "+sentence(panicked(r)))
-			code = exitOther
+func run(ctx context.Context, a *app, args []string) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var fault atomic.Pointer[guard.Fault] // the first
+	over := make(chan struct{})
+	defer close(over)
+	defer guard.Watch(func(f *guard.Fault) {
+		if !fault.CompareAndSwap(nil, f) {
+			return
 		}
-	}()
-	root := a.root()
-	root.SetArgs(args)
-	root.SetOut(a.out)
-	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
+		cancel() // the command ends in order
+		guard.Go(func() {
+			select {
+			case <-over:
+			case <-time.After(faultPatience):
+				exit(a.say(&failure{exitOther, f}))
+			}
+		})
+	})()
+	err := guard.Call(func() error {
+		root := a.root()
+		root.SetArgs(args)
+		root.SetOut(a.out)
+		root.SetErr(a.err)
+		return root.ExecuteContext(ctx)
+	})
+	if f := fault.Load(); f != nil {
+		return a.say(&failure{exitOther, f})
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -124,6 +142,11 @@ func run(ctx context.Context, a *app, args []string) (code int) {
 	if !errors.As(err, &f) {
 		f = &failure{exitUsage, err}
 	}
+	return a.say(f)
+}
+
+// say prints a failure, and is its exit code.
+func (a *app) say(f *failure) int {
 	if f.err != nil {
 		fmt.Fprintln(a.err, "boxdyno: "+sentence(f.err))
 	}

@@ -392,16 +392,3 @@ func TestProgressLine(t *testing.T) {
 		}
 	}
 }
-
-type faulty struct{}
-
-func (faulty) Write([]byte) (int, error) { panic("faulty") }
-
-// A fault of this program is one sentence and exit code 5.
-func TestPanic(t *testing.T) {
-	var errw bytes.Buffer
-	code := run(context.Background(), &app{out: faulty{}, err: &errw}, []string{"version"})
-	if got := errw.String(); code != exitOther || !strings.HasPrefix(got, "boxdyno: a fault of this program ended it (faulty): ") || strings.Count(got, "\n") != 1 {
-		t.Errorf("exit code %d: %s", code, got)
-	}
-}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"boxdyno/internal/guard"
 )
 
 // Interruptible returns a context that Ctrl-C, SIGTERM and the end of the terminal
@@ -61,10 +63,10 @@ func (p *patient) Write(b []byte) (n int, err error) {
 	text := append([]byte(nil), b...) // the caller may change b once this has returned
 	var wrote int
 	var failed error
-	go func() {
+	guard.Go(func() {
 		defer close(done)
-		wrote, failed = p.w.Write(text)
-	}()
+		wrote, failed = guard.Writer(p.w).Write(text)
+	})
 	select {
 	case <-done:
 		return wrote, failed

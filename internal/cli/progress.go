@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/guard"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/unit"
@@ -45,18 +46,16 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	}
 	if p.width > 0 {
 		p.ticker, p.done = time.NewTicker(time.Second), make(chan struct{})
-		go func() {
+		guard.Go(func() {
 			for {
 				select {
 				case <-p.done:
 					return
 				case <-p.ticker.C:
-					p.mu.Lock()
-					p.draw()
-					p.mu.Unlock()
+					p.redraw()
 				}
 			}
-		}()
+		})
 	}
 	return p
 }
@@ -75,6 +74,12 @@ func terminalWidth(w io.Writer) int {
 		return 80
 	}
 	return int(size.Col)
+}
+
+func (p *progress) redraw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draw()
 }
 
 func (p *progress) stop() {

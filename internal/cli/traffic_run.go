@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/unit"
 )
 
@@ -236,7 +236,7 @@ func (s *sender) transmit(ctx context.Context, lanes []engine.Transmitter, o *of
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	reports := make([]engine.TxReport, len(lanes))
-	var all sync.WaitGroup
+	var all guard.Group
 	for i, t := range lanes {
 		all.Go(func() {
 			rs, err := t.Transmit(ctx, share(s.load, i, len(lanes)), o.streams[i])
@@ -249,7 +249,7 @@ func (s *sender) transmit(ctx context.Context, lanes []engine.Transmitter, o *of
 		})
 	}
 	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
+	guard.Go(func() { all.Wait(); close(done) })
 	err := line.watch(done, before, s.port.sent, s.progress(o))
 	if err != nil {
 		cancel(err)

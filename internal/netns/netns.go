@@ -14,9 +14,10 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/guard"
 )
 
 // A Namespace is a network namespace that this process keeps alive.
@@ -119,8 +120,9 @@ type Thread struct {
 func Go(path string, cpus []int, f func() error) (*Thread, error) {
 	t := &Thread{done: make(chan struct{})}
 	ready := make(chan error, 1)
-	go func() {
+	guard.Go(func() {
 		defer close(t.done)
+		defer close(ready)
 		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
 		if path != "" {
 			if err := enter(path); err != nil {
@@ -134,8 +136,8 @@ func Go(path string, cpus []int, f func() error) (*Thread, error) {
 		}
 		t.Tid = unix.Gettid()
 		ready <- nil
-		t.err = f()
-	}()
+		t.err = guard.Call(f)
+	})
 	if err := <-ready; err != nil {
 		return nil, err
 	}
@@ -155,14 +157,12 @@ func (t *Thread) Interrupt() error {
 }
 
 func onThread(f func() error) (err error) {
-	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	var all guard.Group
+	all.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
-		err = f()
-	}()
-	wg.Wait()
+		err = guard.Call(f)
+	})
+	all.Wait()
 	return err
 }
 
