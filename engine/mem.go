@@ -29,7 +29,7 @@ const (
 type MemConfig struct {
 	Capacity unit.FrameRate // frames that the DUT forwards, both directions together
 	Queue    int            // frames that may be in the DUT at once; 0: 256, with a capacity only
-	Wake     time.Duration  // at the beginning of each load the DUT forwards Asleep, not Capacity, for so long
+	Wake     time.Duration  // after 5 ms without a frame the DUT forwards Asleep, not Capacity, for so long
 	Asleep   unit.FrameRate // below Capacity; with Wake only
 	Ceiling  unit.FrameRate // frames that a transmitter can send, all streams; 0: 1 M
 	Delay    time.Duration  // from the DUT to the meter
@@ -89,6 +89,9 @@ type Memory struct {
 	sending sync.Mutex // held for a Transmit
 	mu      sync.Mutex // guards what follows, for a batch at a time
 	clock   unit.Instant
+	armed   bool         // a meter was, since the last load: another trial begins
+	last    unit.Instant // when the last frame came to the DUT
+	woken   unit.Instant // when the first one came after a pause of doze
 	chance  *rand.Rand
 	free    uint64 // when the DUT is done with what it has, 1/65536 ns of the trial
 	drop    result.Place
@@ -157,7 +160,7 @@ func Mem(cfg MemConfig) (*Memory, error) {
 	if cfg.ReorderDepth == 0 {
 		cfg.ReorderDepth = 1
 	}
-	m := &Memory{cfg: cfg, chance: rand.New(rand.NewPCG(cfg.Seed, 0)), service: each(cfg.Capacity), asleep: each(cfg.Asleep)}
+	m := &Memory{cfg: cfg, last: -doze, chance: rand.New(rand.NewPCG(cfg.Seed, 0)), service: each(cfg.Capacity), asleep: each(cfg.Asleep)}
 	for _, names := range [][2]string{{MemLAN, MemWAN}, {MemLoopA, MemLoopB}} {
 		a := &memEnd{name: names[0], ideal: names[0] == MemLoopA, dropped: map[result.Place]int64{}}
 		b := &memEnd{name: names[1], ideal: a.ideal, peer: a, dropped: map[result.Place]int64{}}
@@ -286,6 +289,7 @@ func (r *memMeter) Arm(_ context.Context, timing bool, streams ...uint16) error 
 	}
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
+	r.m.armed = true
 	r.tally = newTally(timing, slices.Clone(streams))
 	if r.hash {
 		r.tally.hash = NewDigest()

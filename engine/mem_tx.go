@@ -47,9 +47,14 @@ type memStream struct {
 	first, last unit.Instant
 }
 
-// memPause is the least virtual time between two loads: a policer's bucket fills
-// meanwhile, as between trials in real time.
-const memPause = unit.Instant(10 * time.Millisecond)
+const (
+	// memPause is the least virtual time between loads of two trials: a policer's
+	// bucket fills meanwhile, as between trials in real time. Loads of one trial
+	// follow without a pause.
+	memPause = unit.Instant(10 * time.Millisecond)
+	// doze is the pause after which a DUT has fallen asleep (MemConfig.Wake).
+	doze = unit.Instant(5 * time.Millisecond)
+)
 
 // each is one frame's share of a rate, 1/65536 ns; 0: none.
 func each(rate unit.FrameRate) uint64 {
@@ -94,10 +99,7 @@ func (t *memTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 
 	t.m.sending.Lock()
 	defer t.m.sending.Unlock()
-	s.origin = unit.Now()
-	if t.m.clock > 0 {
-		s.origin = max(s.origin, t.m.clock+memPause)
-	}
+	s.origin = t.m.begin()
 	s.pace = newPace(l, len(streams), 1, s.origin)
 	s.free = 0
 	var err error
@@ -108,6 +110,21 @@ func (t *memTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 	}
 	s.finish()
 	return s.reports(), errors.Join(err, ctx.Err())
+}
+
+// begin is when the next load begins.
+func (m *Memory) begin() unit.Instant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	armed := m.armed
+	m.armed = false
+	switch {
+	case m.clock == 0:
+		return unit.Now()
+	case armed:
+		return max(unit.Now(), m.clock+memPause)
+	}
+	return m.clock
 }
 
 // feed turns the windows that are empty.
@@ -201,7 +218,11 @@ func (s *memSender) toDUT(e *memEnd, buf []byte, at uint64) {
 	}
 	if s.service != 0 {
 		service := s.service
-		if at>>16 < uint64(s.cfg.Wake) {
+		now := s.origin + unit.Instant(at>>16)
+		if now-s.last >= doze {
+			s.woken = now
+		}
+		if s.last = now; now-s.woken < unit.Instant(s.cfg.Wake) {
 			service = s.asleep
 		}
 		s.free = max(s.free, at)

@@ -171,3 +171,26 @@ func TestMemWake(t *testing.T) {
 		}
 	}
 }
+
+// Loads of one trial follow each other without a pause in which the box falls asleep,
+// those of two trials do not.
+func TestMemStaysAwakeWithinATrial(t *testing.T) {
+	r := newMemRig(t, MemConfig{Capacity: 200e3, Queue: 10, Asleep: 50e3, Wake: 100 * time.Millisecond})
+	for trial := range 2 {
+		if err := r.wan.Arm(t.Context(), false, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []Load{{Rate: 40e3, Duration: 100 * time.Millisecond}, {Rate: 150e3, Duration: 100 * time.Millisecond}} {
+			if _, err := r.tx.Transmit(t.Context(), l, Stream{ID: 1, Frames: spec4(1, 64)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rep, err := r.wan.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := rep.Streams[0]; s.Frames != 4000+15_000 || len(s.Runs) != 2 {
+			t.Errorf("trial %d: %d frames in %d runs", trial, s.Frames, len(s.Runs))
+		}
+	}
+}

@@ -42,6 +42,8 @@ func (m *mem) Flags(fs *flag.FlagSet) {
 	c := &m.cfg
 	fs.Var(frameRate{&c.Capacity}, "capacity", "frames that the DUT forwards, both directions together, such as 200k; 0: no limit")
 	fs.IntVar(&c.Queue, "queue", c.Queue, "frames that may be in the DUT at once; 0: 256")
+	fs.DurationVar(&c.Wake, "wake", c.Wake, "how long the DUT takes to wake up; it falls asleep after 5 ms without a frame")
+	fs.Var(frameRate{&c.Asleep}, "asleep", "frames that it forwards meanwhile, such as 50k")
 	fs.Var(frameRate{&c.Ceiling}, "ceiling", "frames that the tester can send, such as 1M; 0: 1M")
 	fs.DurationVar(&c.Delay, "delay", c.Delay, "from the DUT to the meter")
 	fs.Var(ratio{&c.Loss}, "loss", "ratio of frames that are lost at random on their way to the DUT, 0 to 1")
