@@ -3,6 +3,8 @@
 package procedure
 
 import (
+	"slices"
+
 	"boxdyno/lab"
 	"boxdyno/result"
 )
@@ -30,7 +32,7 @@ var All = withBeside([]Spec{
 	{
 		Name: "throughput", Needs: lab.Ports, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: burstsDeviation,
 		Doc:   "highest load without loss, and the forwarding rate under overload beside it",
-		Names: suiteNames, Metrics: throughputMetrics, Joules: forwardJoules, New: newThroughput,
+		Names: suiteNames, Metrics: slices.Concat(throughputMetrics, metrics("standing_start_fps")), Joules: forwardJoules, New: newThroughput,
 	},
 	{
 		Name: "latency", Needs: lab.Ports, Standard: "RFC 2544 section 26.2", Deviation: "every frame is timed by software, and percentiles of all are given, not the delay of one tagged frame",

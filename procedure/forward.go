@@ -40,6 +40,8 @@ func (p *Forward) Estimate() (int, time.Duration) {
 		trials, d = p.searching().Estimate()
 		trials += 2 + visits*e.overloads + 1
 		d += e.warmUp + fill + visits*time.Duration(e.overloads)*e.overload + e.latency
+		more, longer := p.standingEstimate(trials)
+		trials, d = trials+more, d+longer
 	}
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
 	return trials, d + time.Duration(trials)*(around+e.settle)
@@ -120,10 +122,14 @@ func (m *point) limits(ctx context.Context, n int) error {
 		return err
 	}
 	l := m.search.Limit(m.seen)
-	if l.Lower == 0 || dropPlaces[m.service.value] != "" {
+	carried, err := m.standing(ctx, l)
+	if err != nil {
+		return err
+	}
+	if carried == 0 || dropPlaces[m.service.value] != "" {
 		return nil
 	}
-	return m.latency(ctx, l.Lower)
+	return m.latency(ctx, carried)
 }
 
 // latency measures one-way delay, frame by frame, at half of throughput (each

@@ -22,6 +22,7 @@ var forwardMetrics = []result.Metric{
 	{Name: "line_rate_share", Unit: "1", Better: 1, Help: "throughput as a share of line rate, for each direction; of 1 Gbit/s where the topology states no link rate"},
 	{Name: "pdr_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "PDR(0.1 %): highest load of which at most a thousandth is lost, all streams together; never throughput"},
 	{Name: "pdr_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "PDR(0.5 %): the same with five thousandths"},
+	{Name: "standing_start_fps", Unit: "frame/s", Better: 1, Help: "with a ramp: highest load without loss where each trial begins with its full load, after a rest; throughput_fps is then what a gentle start carries"},
 	{Name: "forwarding_rate_fps", Unit: "frame/s", Better: 1, Help: "what came out under overload, whatever was lost (RFC 2285), once the box had filled and while traffic still ran: median of the repeats, interval from least to greatest"},
 	{Name: "forwarding_rate_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
 	{Name: "burst_frames", Unit: "frame", Help: "the box's memory: frames that pass beyond the forwarding rate, once, from rest (RFC 9004's sense); the lesser of two overloads, interval up to the greater"},

@@ -98,18 +98,21 @@ func (m *point) linkRate() unit.FrameRate {
 
 // trial runs one trial of the point and keeps what all of them have in common.
 func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
-	return m.carryOut(ctx, 0, kind, n, l, timing)
+	return m.carryOut(ctx, outset{}, kind, n, l, timing)
 }
 
-// trialFrom is trial, without timing, of a box that has rested.
-func (m *point) trialFrom(ctx context.Context, rest time.Duration, kind string, n int, l engine.Load) (result.Record, error) {
-	return m.carryOut(ctx, rest, kind, n, l, false)
+// trialFrom is trial, without timing, that starts so.
+func (m *point) trialFrom(ctx context.Context, from outset, kind string, n int, l engine.Load) (result.Record, error) {
+	return m.carryOut(ctx, from, kind, n, l, false)
 }
 
-func (m *point) carryOut(ctx context.Context, rest time.Duration, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+func (m *point) carryOut(ctx context.Context, from outset, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
 	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}
-	if rest > 0 {
-		cfg = append(cfg, result.Pair{Key: "rest", Value: rest.String()})
+	if from.rest > 0 {
+		cfg = append(cfg, result.Pair{Key: "rest", Value: from.rest.String()})
+	}
+	if from.ramp > 0 {
+		cfg = append(cfg, result.Pair{Key: "start", Value: "gentle"})
 	}
 	if l.Rate > 0 {
 		cfg = append(cfg, result.Pair{Key: "rate", Value: strconv.FormatFloat(float64(l.Rate), 'f', 0, 64)})
@@ -122,10 +125,10 @@ func (m *point) carryOut(ctx context.Context, rest time.Duration, kind string, n
 		cfg = append(cfg, result.Pair{Key: "duration", Value: l.Duration.String()})
 	}
 	rec, err := m.record(ctx, cfg, func(ctx context.Context) (Outcome, error) {
-		if err := m.rest(ctx, rest); err != nil {
+		if err := m.rest(ctx, from.rest); err != nil {
 			return Outcome{}, err
 		}
-		o, err := m.rig.trial(ctx, l, timing)
+		o, err := m.rig.gently(ctx, from.ramp, l, timing)
 		if err == nil {
 			o.Ceiling = m.ceiling
 			m.judge(&o)

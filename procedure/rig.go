@@ -32,7 +32,8 @@ type rig struct {
 	arms    [][]uint16     // streams that each meter counts
 	paths   []ledger.Path
 	book    *ledger.Book
-	foreign bool // frames without a signature are the load's, too
+	foreign bool              // frames without a signature are the load's, too
+	lead    []engine.TxReport // of the trial's ramp
 }
 
 // A way is one stream's: from one port to another.
@@ -133,6 +134,7 @@ func (r *rig) offer(ctx context.Context, l engine.Load, timing bool) (Outcome, [
 // account accounts for every frame that transmit sends, which says what load that
 // was.
 func (r *rig) account(ctx context.Context, timing bool, transmit func(context.Context) (engine.Load, []engine.TxReport, error)) (o Outcome, sent []engine.TxReport, seen []engine.MeterReport, err error) {
+	r.lead = nil
 	for i, m := range r.meters {
 		if err := m.Arm(ctx, timing, r.arms[i]...); err != nil {
 			return o, nil, nil, err
@@ -164,7 +166,7 @@ func (r *rig) account(ctx context.Context, timing bool, transmit func(context.Co
 				e.Duplicate += s.Duplicate
 			}
 		}
-		for _, t := range sent {
+		for _, t := range slices.Concat(r.lead, sent) {
 			e.Intended += t.Intended
 			e.Accepted += t.Accepted
 			e.Refused += t.Refused
@@ -175,8 +177,10 @@ func (r *rig) account(ctx context.Context, timing bool, transmit func(context.Co
 	if err != nil {
 		return o, nil, nil, err
 	}
-	o = Outcome{Account: &books, Load: r.load(l, sent, seen)}
+	own, ramp := r.afterRamp(sent, seen)
+	o = Outcome{Account: &books, Load: r.load(l, sent, own)}
 	begin, end := span(sent)
+	o.Load.Ramp = ramp
 	o.Phases = []result.Phase{{Name: "traffic", Begin: begin, End: end}, {Name: "settle", Begin: end, End: unit.Now()}}
 	watch.tell(ctx, &o, begin, end)
 	return o, sent, seen, nil

@@ -72,6 +72,10 @@ func (m *point) weigh() {
 
 // seek takes the search on by at most steps trials; -1: to its end.
 func (m *point) seek(ctx context.Context, steps int) error {
+	return m.seekFrom(ctx, outset{ramp: m.ramp}, "search", steps)
+}
+
+func (m *point) seekFrom(ctx context.Context, from outset, kind string, steps int) error {
 	for ; steps != 0; steps-- {
 		m.weigh()
 		step, more := m.search.Next(m.seen)
@@ -80,7 +84,7 @@ func (m *point) seek(ctx context.Context, steps int) error {
 		}
 		begin := time.Now()
 		load := engine.Load{Rate: step.Rate, Duration: m.sustained().Length(step)}
-		rec, err := m.trial(ctx, "search", len(m.raw), load, false)
+		rec, err := m.trialFrom(ctx, from, kind, len(m.raw), load)
 		if err != nil {
 			return err
 		}
@@ -95,13 +99,17 @@ func (m *point) seek(ctx context.Context, steps int) error {
 			if a := rec.Load.Arrivals; a != nil {
 				now.lag = a.Lag
 			}
-			if lost := m.missed(rec.Account) + rec.Load.Broken; lost > 0 {
-				now.Loss = unit.LossRatio(float64(lost) / float64(rec.Account.Accepted))
+			lost, accepted := m.missed(rec.Account), rec.Account.Accepted
+			if rec.Load.Ramp != nil {
+				lost, accepted = result.LostOf(rec.Load, rec.Account)
+			}
+			if lost += rec.Load.Broken; lost > 0 {
+				now.Loss = unit.LossRatio(float64(lost) / float64(accepted))
 				// Late frames are made up at 9/8 of the rate, so that nine are late for one that was held up.
 				late := float64(rec.Load.Late) / 8
 				kept := keptOff(rec)
-				now.Doubt = unit.LossRatio((late + kept) / float64(rec.Account.Accepted))
-				now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(rec.Account.Accepted))
+				now.Doubt = unit.LossRatio((late + kept) / float64(accepted))
+				now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(accepted))
 			}
 		}
 		m.raw = append(m.raw, now)

@@ -59,7 +59,7 @@ func (m *point) fill(ctx context.Context) error {
 		return more
 	}
 	for n := 0; n < fills && invalid < fillTries; n++ {
-		rec, err := m.trialFrom(ctx, rest, "fill", n, engine.Load{Rate: m.linkRate(), Duration: d})
+		rec, err := m.trialFrom(ctx, outset{rest: rest}, "fill", n, engine.Load{Rate: m.linkRate(), Duration: d})
 		if err != nil {
 			return err
 		}

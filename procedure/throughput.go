@@ -25,13 +25,19 @@ func (p *Throughput) Estimate() (int, time.Duration) {
 	s := p.searching()
 	trials, d := s.Estimate()
 	n := throughputOverloads * e.overloads
-	return p.estimate(trials+2+n, d+e.warmUp+s.Rest+s.Overload+time.Duration(n)*e.overload)
+	more, longer := p.standingEstimate(trials)
+	return p.estimate(trials+2+n+more, longer+d+e.warmUp+s.Rest+s.Overload+time.Duration(n)*e.overload)
 }
 
 func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, func(m *point, _ unit.FrameRate) error {
 		if m.search == nil && len(m.readings) > 0 {
 			m.out.Warnings = append(m.out.Warnings, sharedPlacement)
+		}
+		if m.search != nil {
+			if _, err := m.standing(ctx, m.search.Limit(m.seen)); err != nil {
+				return err
+			}
 		}
 		m.out = m.outcome()
 		return nil

@@ -31,6 +31,7 @@ type traffic struct {
 	ip        choice
 	preset    choice
 	search    choice // a search's name, or asPreset
+	ramp      time.Duration
 }
 
 const (
@@ -66,6 +67,7 @@ func (p *traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.ip, "ip", "IP version")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
+	fs.DurationVar(&p.ramp, "ramp", p.ramp, "how `long` the load grows before each trial of the search, and what a standing start carries is told beside; 0s: every start is a standing one")
 }
 
 func (p *traffic) ipv6() bool { return p.ip.value == "6" }
@@ -99,6 +101,14 @@ func (p *traffic) Needs() (lab.Capability, string) { return 0, p.service.value }
 func (p *traffic) Check(bed *lab.Testbed) error {
 	if err := p.mix.Signed(p.ipv6()); err != nil {
 		return err
+	}
+	switch {
+	case p.ramp < 0 || p.ramp > mostRamp:
+		return fmt.Errorf("ramp %v: want 0s to %v", p.ramp, mostRamp)
+	case p.ramp > 0 && dropPlaces[p.service.value] != "":
+		return fmt.Errorf("ramp %v: service %s throws every frame away: use route, filter or nat", p.ramp, p.service.value)
+	case p.ramp > 0 && p.search.value == NoSearch:
+		return fmt.Errorf("ramp %v: it is of the search's trials, and search=none asks for none", p.ramp)
 	}
 	if p.rules.value != 0 && p.service.value != "filter" {
 		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.value, p.service.value)

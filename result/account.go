@@ -91,6 +91,16 @@ func (a *Account) DroppedAt(p Place) (n int64) {
 	return n
 }
 
+// LostOf returns how many frames of a trial's own load were lost, and how many were
+// accepted: those of its account without its ramp's.
+func LostOf(l *Load, a *Account) (lost, accepted int64) {
+	lost, accepted = a.Lost(), a.Accepted
+	if l != nil && l.Ramp != nil {
+		lost, accepted = lost-l.Ramp.Lost, accepted-l.Ramp.Sent
+	}
+	return lost, accepted
+}
+
 // Lost is what was offered and did not arrive, by the tester's ends alone; a
 // frame that arrives twice makes up for no other.
 func (a *Account) Lost() int64 { return a.Accepted - a.Received + a.Duplicate }

@@ -114,6 +114,7 @@ type Load struct {
 	Peak         unit.FrameRate `json:"peak_fps,omitempty"` // at which delayed frames were made up
 	Forwarded    unit.FrameRate `json:"forwarded_fps"`      // of the stationary last part of the arrivals while traffic ran (Arrivals); without one, over the time from the first frame sent to the last sent or received
 	Arrivals     *Arrivals      `json:"arrivals,omitempty"` // nil where the meter kept no course of them, or none of it is stationary
+	Ramp         *Ramp          `json:"ramp,omitempty"`     // what came before it, gently
 	Backend      string         `json:"backend"`            // transmitter/meter and mode: "xdp/native"
 	Batch        int            `json:"batch"`
 	Late         int64          `json:"late,omitempty"`         // frames sent more than an interval behind the schedule
@@ -131,6 +132,14 @@ type Load struct {
 	StealRatio   float64        `json:"steal_ratio"`            // CPU time taken by the hypervisor, all CPUs, in [0, 1]
 	ObserverCPU  time.Duration  `json:"observer_cpu_ns"`        // what boxdyno's own user space cost meanwhile
 	ObserverMem  uint64         `json:"observer_memory_bytes"`  // the most memory that boxdyno has had so far
+}
+
+// A Ramp is the growing load before a trial's own. Its frames are in the account, and
+// in no other figure.
+type Ramp struct {
+	Lasts time.Duration `json:"lasts_ns"`
+	Sent  int64         `json:"sent_frames"` // accepted
+	Lost  int64         `json:"lost_frames"` // of them
 }
 
 // Arrivals is the course of the frames that came while traffic ran and after it, all

@@ -53,7 +53,8 @@ func Validity(r result.Record, ceiling unit.FrameRate) (result.Status, string) {
 		}
 		return result.Passed, ""
 	}
-	lost := a.Lost() > 0 || l.Broken > 0
+	missing, of := result.LostOf(l, a)
+	lost := missing > 0 || l.Broken > 0
 	if r.Status != "" {
 		lost = r.Status == result.Failed
 	}
@@ -63,8 +64,8 @@ func Validity(r result.Record, ceiling unit.FrameRate) (result.Status, string) {
 	switch {
 	case r.Status != "":
 		return r.Status, r.Reason
-	case a.Lost() > 0:
-		return result.Failed, fmt.Sprintf("%d of %d frames were lost (%s)", a.Lost(), a.Accepted, percent(float64(a.Lost())/float64(a.Accepted)))
+	case missing > 0:
+		return result.Failed, fmt.Sprintf("%d of %d frames were lost (%s)", missing, of, percent(float64(missing)/float64(of)))
 	case lost:
 		return result.Failed, fmt.Sprintf("%d of %d frames arrived damaged", l.Broken, a.Accepted)
 	}

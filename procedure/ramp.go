@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// An outset is how a trial begins: after a rest, and with a load that grows for ramp
+// before the trial's own. Zero is at once, with the full load.
+type outset struct{ rest, ramp time.Duration }
+
+// mostRamp is the longest ramp.
+const mostRamp = 10 * time.Minute
+
+// gently is trial after a ramp of equal steps, from a sixth of the load to five sixths.
+// The frames of the ramp are in the account, and in no figure of the load.
+func (r *rig) gently(ctx context.Context, ramp time.Duration, l engine.Load, timing bool) (Outcome, error) {
+	if ramp == 0 {
+		return r.trial(ctx, l, timing)
+	}
+	o, _, _, err := r.account(ctx, timing, func(ctx context.Context) (engine.Load, []engine.TxReport, error) {
+		for i := 1; i <= rampSteps; i++ {
+			step := engine.Load{Rate: l.Rate * unit.FrameRate(i) / (rampSteps + 1), Duration: ramp / rampSteps}
+			sent, err := r.tx.Transmit(ctx, step, r.streams...)
+			if err != nil {
+				return l, nil, err
+			}
+			r.lead = append(r.lead, sent...)
+		}
+		sent, err := r.tx.Transmit(ctx, l, r.streams...)
+		return l, sent, err
+	})
+	return o, err
+}
+
+// afterRamp returns what meters saw of the load that sent tells of, without the ramp
+// before it: a run of its own for each meter. Without a ramp it returns seen.
+func (r *rig) afterRamp(sent []engine.TxReport, seen []engine.MeterReport) ([]engine.MeterReport, *result.Ramp) {
+	if len(r.lead) == 0 {
+		return seen, nil
+	}
+	begin, _ := span(sent)
+	first, _ := span(r.lead)
+	ramp := &result.Ramp{Lasts: time.Duration(begin - first)}
+	for _, t := range r.lead {
+		ramp.Sent += int64(t.Accepted)
+	}
+	ramp.Lost = ramp.Sent
+	seen = slices.Clone(seen)
+	for i := range seen {
+		m := &seen[i]
+		m.Streams = slices.Clone(m.Streams)
+		var before uint64 // frames of the ramp
+		var came unit.Instant
+		for j := range m.Streams {
+			s := &m.Streams[j]
+			all := *s
+			tx := sent[slices.IndexFunc(sent, func(t engine.TxReport) bool { return t.Stream == s.Stream })]
+			s.Frames, s.Octets, s.Reordered, s.Duplicate, s.Span, s.First, s.Last = 0, 0, 0, 0, 0, 0, 0
+			for _, run := range all.Runs {
+				if run.Begin >= tx.First && run.Begin <= tx.Last {
+					s.Frames, s.Octets, s.Reordered, s.Duplicate = run.Frames, run.Octets, run.Reordered, run.Duplicate
+					s.Span, s.First, s.Last = run.Span, run.First, run.Last
+				}
+			}
+			before += all.Frames - s.Frames
+			ramp.Lost -= int64(all.Frames-s.Frames) - int64(all.Duplicate-s.Duplicate)
+			if came == 0 || s.First > 0 && s.First < came {
+				came = s.First
+			}
+		}
+		marks := []engine.Mark{{At: came}}
+		for _, k := range m.Marks {
+			if k.At > came && k.Frames > before {
+				marks = append(marks, engine.Mark{At: k.At, Frames: k.Frames - before})
+			}
+		}
+		m.Marks = marks
+	}
+	return seen, ramp
+}
+
+// standing finds what the box carries from a standing start, after a rest, of what it
+// carries after a ramp, and tells of the difference. It returns the least load of both,
+// each stream's; without a ramp gentle's.
+func (m *point) standing(ctx context.Context, gentle search.Limit) (unit.FrameRate, error) {
+	if m.ramp == 0 || gentle.Lower == 0 {
+		return gentle.Lower, nil
+	}
+	p := m.searching()
+	s, err := search.New(p.Name, gentle.Lower, gentle.Lower)
+	if err != nil {
+		return 0, err
+	}
+	found, raw, seen, ended := m.search, m.raw, m.seen, m.ended
+	defer func() { m.search, m.raw, m.seen, m.ended = found, raw, seen, ended }()
+	m.search, m.raw = &s, nil
+	if err := m.seekFrom(ctx, outset{rest: p.Rest}, "standing", -1); err != nil {
+		return 0, err
+	}
+	l := s.Limit(m.seen)
+	same := l.AtCeiling // as much as after a ramp
+	if same {
+		l.Upper, l.AtCeiling = gentle.Upper, gentle.AtCeiling
+	}
+	carried := fmt.Sprintf("after a ramp of %v the box carries %v", m.ramp, gentle.Lower*m.streams())
+	switch {
+	case l.Lower > 0:
+		m.add(m.interval("standing_start_fps", l))
+		if !same && float64(l.Lower) < float64(gentle.Lower)*(1-p.Goals[0].Width) {
+			m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%s, from a standing start %v", carried, l.Lower*m.streams()))
+		}
+	case l.Clean == 0 && l.Lossy > 0:
+		m.out.Warnings = append(m.out.Warnings, carried+", from a standing start no load that was tried")
+	default:
+		m.out.Warnings = append(m.out.Warnings, "what a standing start carries could not be confirmed")
+	}
+	return l.Lower, nil
+}
+
+// standingEstimate is about what the ramps of a search of so many trials, and the search
+// from standing starts, take.
+func (p *traffic) standingEstimate(trials int) (more int, d time.Duration) {
+	if p.ramp == 0 {
+		return 0, 0
+	}
+	s := p.searching()
+	more, d = s.Estimate()
+	return more, d + time.Duration(more)*s.Rest + time.Duration(trials)*p.ramp
+}
