@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"boxdyno/unit"
@@ -335,50 +336,73 @@ func (s *AppMixSource) begin(f *flow, b beginning) {
 	f.at = b.at
 }
 
-// calibrate finds how many flows a second make the rate, and how long they last,
-// by planning flows of all sizes of each application.
+// calibrate finds how many flows a second make the rate, and how long they last.
 func (s *AppMixSource) calibrate() {
-	const even, few, largest = 1024, 64, 16
 	share := *s.mix.AlertShare
-	weights := make([]float64, len(apps)+len(alerts))
-	mean := make([]float64, len(weights)) // octets of a flow
-	s.lasts = make([]uint64, len(weights))
 	total := 0.0
 	for i := range apps {
 		total += apps[i].rate
 	}
-	var f flow
+	kinds := kindsOf(kindsKey{s.mix.MTU, s.net.v6})
+	s.lasts = kinds.lasts
+	weights := make([]float64, len(kinds.mean))
+	octets := 0.0
 	for i := range weights {
-		app, alert, n := i, -1, few
-		if i < len(apps) {
+		if weights[i] = share / float64(len(alerts)); i < len(apps) {
 			weights[i] = (1 - share) * apps[i].rate / total
-			if apps[i].sized {
-				n = even
-			}
-		} else {
+		}
+		octets += weights[i] * kinds.mean[i]
+	}
+	s.flows.set(float64(s.mix.Rate)/8/octets, weights)
+}
+
+// A kindsKey is all that flowKinds depend on.
+type kindsKey struct {
+	mtu int
+	v6  bool
+}
+
+// flowKinds are what flows come to, by the index of apps, then of alerts.
+type flowKinds struct {
+	mean  []float64 // octets
+	lasts []uint64  // the longest, ns
+}
+
+var knownKinds sync.Map // flowKinds by kindsKey
+
+// kindsOf plans flows of all sizes of each application, once for each key.
+func kindsOf(key kindsKey) flowKinds {
+	if known, ok := knownKinds.Load(key); ok {
+		return known.(flowKinds)
+	}
+	const even, few, largest = 1024, 64, 16
+	kinds := flowKinds{mean: make([]float64, len(apps)+len(alerts)), lasts: make([]uint64, len(apps)+len(alerts))}
+	plan := planner{mtu: key.mtu}
+	var f flow
+	for i := range kinds.mean {
+		app, alert, n := i, -1, few
+		if i >= len(apps) {
 			alert = i - len(apps)
 			app = alerts[alert].app
-			weights[i] = share / float64(len(alerts))
+		} else if apps[i].sized {
+			n = even
 		}
 		for j := range n + largest {
-			f.v6 = s.net.v6
-			s.plan.begin(&f, 1, uint64(j), min((float64(j)+0.5)/float64(n), 1-1e-9), app, alert)
+			f.v6 = key.v6
+			plan.begin(&f, 1, uint64(j), min((float64(j)+0.5)/float64(n), 1-1e-9), app, alert)
 			for more := true; more; {
 				o := f.next()
 				if j < n {
-					mean[i] += float64(o.frame+unit.FCS) / float64(n)
+					kinds.mean[i] += float64(o.frame+unit.FCS) / float64(n)
 				}
-				s.lasts[i] = max(s.lasts[i], f.at)
+				kinds.lasts[i] = max(kinds.lasts[i], f.at)
 				more = f.advance(&o)
 			}
 		}
-		s.lasts[i] += s.lasts[i] / 10 // a few that were not planned last longer
+		kinds.lasts[i] += kinds.lasts[i] / 10 // a few that were not planned last longer
 	}
-	octets := 0.0
-	for i, w := range weights {
-		octets += w * mean[i]
-	}
-	s.flows.set(float64(s.mix.Rate)/8/octets, weights)
+	knownKinds.Store(key, kinds)
+	return kinds
 }
 
 // A MixTruth is what a pass over an AppMixSource holds.

@@ -128,3 +128,18 @@ func TestTransferSizes(t *testing.T) {
 		t.Errorf("largest %d", m)
 	}
 }
+
+// What flows come to is known for each MTU and version of IP by itself.
+func TestFlowKindsAreNotMixedUp(t *testing.T) {
+	last := 0.0
+	for _, key := range []kindsKey{{3000, false}, {1500, false}, {1280, false}, {1280, true}} { // ever more headers
+		octets := 0.0
+		for _, m := range kindsOf(key).mean {
+			octets += m
+		}
+		if octets <= last {
+			t.Errorf("%+v: %v octets, and %v with fewer headers", key, octets, last)
+		}
+		last = octets
+	}
+}
