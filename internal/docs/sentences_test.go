@@ -114,8 +114,6 @@ var unwritten = map[string]bool{
 	"docs/security.md":     true,
 	"docs/send.md":         true,
 	"docs/sensor.md":       true,
-	"docs/soak.md":         true,
-	"docs/storage.md":      true,
 	"docs/stream.md":       true,
 	"docs/subjects.md":     true,
 	"docs/telemetry.md":    true,
