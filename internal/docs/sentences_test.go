@@ -101,7 +101,6 @@ var unwritten = map[string]bool{
 	"docs/capture.md":      true,
 	"docs/connections.md":  true,
 	"docs/forward.md":      true,
-	"docs/hash.md":         true,
 	"docs/ids.md":          true,
 	"docs/loss-curve.md":   true,
 	"docs/page.md":         true,
