@@ -129,8 +129,9 @@ func (p *Connections) Estimate() (int, time.Duration) {
 		d = e.trial
 	default:
 		trials, d = p.searching().Estimate()
-		trials += 5
-		d += 4*e.overload + e.trial
+		trials += 7
+		s := p.searching()
+		d += 4*e.overload + 2*s.Rest + 3*s.Overload + e.trial
 	}
 	const around = 150 * time.Millisecond // an empty table, snapshots and settling
 	return trials, d + time.Duration(trials)*(around+effortOf(p.preset.value).settle)
@@ -210,9 +211,17 @@ func (m *connPoint) close() error {
 
 // trial is carried out with an empty table.
 func (m *connPoint) trial(ctx context.Context, kind string, n int, t connTrial) (result.Record, error) {
+	return m.trialFrom(ctx, 0, kind, n, t)
+}
+
+// trialFrom is trial after a rest.
+func (m *connPoint) trialFrom(ctx context.Context, rest time.Duration, kind string, n int, t connTrial) (result.Record, error) {
 	cfg := []result.Pair{
 		{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)},
 		{Key: "rate", Value: strconv.FormatFloat(float64(t.load.Rate), 'f', 0, 64)},
+	}
+	if rest > 0 {
+		cfg = append(cfg, result.Pair{Key: "rest", Value: rest.String()})
 	}
 	if t.load.Count > 0 {
 		cfg = append(cfg, result.Pair{Key: "connections", Value: strconv.FormatUint(t.load.Count, 10)})
@@ -225,6 +234,9 @@ func (m *connPoint) trial(ctx context.Context, kind string, n int, t connTrial) 
 			if err := serve(ctx, s); err != nil {
 				return o, err
 			}
+		}
+		if err := resting(ctx, m.env.Bed, rest); err != nil {
+			return o, err
 		}
 		if m.rig == nil {
 			if m.rig, err = newConnRig(ctx, m.env.Bed, m.Connections, false); err != nil {
@@ -275,26 +287,35 @@ func (m *connPoint) highest(ctx context.Context) error {
 		m.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
 		return nil
 	}
-	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(peak))
+	sustained, err := m.fill(ctx, top, peak)
 	if err != nil {
 		return err
 	}
-	var seen []search.Seen
-	why := "" // of the trial that failed at the lowest rate
+	p, guess := m.searching(), unit.FrameRate(peak)
+	if sustained.Rate > 0 {
+		guess = min(unit.FrameRate(top), sustained.First(min(guess, sustained.Rate), p.Goals[0].Final, p.Goals[0].Width))
+	}
+	s, err := search.New(p.Name, unit.FrameRate(top), guess)
+	if err != nil {
+		return err
+	}
+	var raw []search.Seen  // as the trials were
+	var seen []search.Seen // as judged by what the box takes without end
+	why := ""              // of the trial that failed at the lowest rate
 	lowest := unit.FrameRate(0)
 	var rests rests
 	for {
-		step, more := s.Next(seen)
+		step, more := s.Next(sustained.Told(seen, raw))
 		if !more {
 			break
 		}
-		begin := time.Now()
-		rec, err := m.trial(ctx, "search", len(seen), connTrial{load: engine.Load{Rate: step.Rate, Duration: step.Duration}})
+		begin, lasts := time.Now(), sustained.Length(step)
+		rec, err := m.trial(ctx, "search", len(seen), connTrial{load: engine.Load{Rate: step.Rate, Duration: lasts}})
 		if err != nil {
 			return err
 		}
 		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
-		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
+		if !now.Valid && time.Since(begin) >= lasts { // not replayed
 			if err := rests.rest(ctx); err != nil {
 				return err
 			}
@@ -311,9 +332,9 @@ func (m *connPoint) highest(ctx context.Context) error {
 				}
 			}
 		}
-		seen = append(seen, now)
+		raw, seen = append(raw, now), append(seen, sustained.Judge(now, lasts, 0))
 	}
-	return m.limit(ctx, s.Limit(seen), why)
+	return m.limit(ctx, s.Limit(sustained.Told(seen, raw)), why)
 }
 
 // descend offers the ceiling's rate, and half of it as often as most connections
@@ -342,6 +363,49 @@ func (m *connPoint) descend(ctx context.Context) (top, peak float64, err error) 
 		rate /= 2
 	}
 	return top, min(peak, top), nil
+}
+
+// fill finds what the box takes without end, and how many connections beyond that
+// buckets and queues let it take at first: overloads of growing length, each after a rest,
+// until two of them have lost connections. The load is little above peak, for a box that
+// is flooded with SYNs may complete hardly any.
+func (m *connPoint) fill(ctx context.Context, top, peak float64) (s search.Sustained, err error) {
+	const above, mostFills, failing = 1.25, 8, 0.01
+	p := m.searching()
+	load := min(above*peak, max(top, peak))
+	room, longest := float64(mostConns), p.Longest
+	short, lasted := 0.0, time.Duration(0) // of the overload before, where it lost some
+	for n, d := 0, p.Overload; n < mostFills && d <= longest; n++ {
+		rec, err := m.trialFrom(ctx, p.Rest, "fill", n, connTrial{load: engine.Load{Rate: unit.FrameRate(load), Duration: d}})
+		if err != nil {
+			return s, err
+		}
+		opened, failed := rec.Value("connections_opened"), rec.Value("connections_failed")
+		if rec.Status == result.Invalid || opened == nil || failed == nil {
+			continue
+		}
+		if v := rec.Value("conntrack_most"); v != nil && v.Value > 0 { // a full table is another limit
+			room = min(room, 0.8*v.Value)
+			longest = min(longest, time.Duration(room/load*1e9))
+		}
+		passed := opened.Value - failed.Value
+		if failed.Value > failing*opened.Value {
+			if lasted > 0 {
+				s = search.Between(short, lasted, passed, d, longest)
+				break
+			}
+			short, lasted = passed, d
+		}
+		d *= 2
+	}
+	g := p.Goals[0]
+	switch {
+	case s.Rate > 0 && s.Sizeable(g.Final, g.Width):
+		m.warn("takes %s connections/s without end, and bursts of %s connections above that", strings.TrimSpace(unit.SI(float64(s.Rate))), grouped(s.Memory))
+	case s.Rate == 0 && lasted > 0:
+		m.warn("too short to know: connections failed only after %v of overload, so the box may take fewer without end", lasted)
+	}
+	return s, nil
 }
 
 // limit reports what the search found, and what connections are like there.

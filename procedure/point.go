@@ -125,7 +125,7 @@ func (m *point) carryOut(ctx context.Context, from outset, kind string, n int, l
 		cfg = append(cfg, result.Pair{Key: "duration", Value: l.Duration.String()})
 	}
 	rec, err := m.record(ctx, cfg, func(ctx context.Context) (Outcome, error) {
-		if err := m.rest(ctx, from.rest); err != nil {
+		if err := resting(ctx, m.env.Bed, from.rest); err != nil {
 			return Outcome{}, err
 		}
 		o, err := m.rig.gently(ctx, from.ramp, l, timing)

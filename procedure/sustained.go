@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -224,12 +225,12 @@ func (m *point) short() string {
 	return ""
 }
 
-// rest leaves the box alone, so that its buckets are full and its queues empty.
-func (m *point) rest(ctx context.Context, d time.Duration) error {
+// resting leaves the box alone, so that its buckets are full and its queues empty.
+func resting(ctx context.Context, bed *lab.Testbed, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	if rest := m.env.Bed.Rest; rest != nil {
+	if rest := bed.Rest; rest != nil {
 		rest(d)
 		return nil
 	}

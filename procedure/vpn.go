@@ -159,8 +159,9 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 	}
 	if p.udp() {
 		e := vpnEffort(p.frames.preset.value)
-		n := sides*(e.overloads+1) + 2
-		each := time.Duration(sides)*(e.warmUp+time.Duration(e.overloads)*e.overload) + e.latency + up*time.Duration((sides-1)*(e.overloads+1)/2)
+		s := p.frames.searching()
+		n := sides*(e.overloads+1) + 4
+		each := 2*(s.Rest+s.Overload) + time.Duration(sides)*(e.warmUp+time.Duration(e.overloads)*e.overload) + e.latency + up*time.Duration((sides-1)*(e.overloads+1)/2)
 		if p.frames.search.value != NoSearch {
 			more, longer := p.frames.searching().Estimate()
 			n, each = n+more, each+longer

@@ -144,6 +144,9 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 				if err := q.warmUp(ctx); err != nil {
 					return err
 				}
+				if err := q.fill(ctx); err != nil {
+					return err
+				}
 			}
 			return q.overload(ctx)
 		}
@@ -202,7 +205,10 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 		if link := q.linkRate(); link > 0 {
 			top = min(top, link)
 		}
-		s, err := search.New(m.frames.searching().Name, max(top, q.search.Max), min(overload, top))
+		top = max(top, q.search.Max)
+		p := m.frames.searching()
+		guess := q.sustained().First(overload, p.Goals[0].Final, p.Goals[0].Width)
+		s, err := search.New(p.Name, top, min(guess, top))
 		if err != nil {
 			return err
 		}

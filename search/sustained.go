@@ -36,6 +36,17 @@ const (
 	quantum = 400
 )
 
+// Between returns what two overloads from rest tell of a box whose arrivals have no
+// course: that of d let short events pass, the longer one of longer let long pass, and
+// both lost some. The difference passed without the help of memory.
+func Between(short float64, d time.Duration, long float64, longer, longest time.Duration) Sustained {
+	s := Sustained{Longest: longest}
+	if rate := (long - short) / (longer - d).Seconds(); longer > d && rate > 0 {
+		s.Rate, s.Memory = unit.FrameRate(rate), max(0, short-rate*d.Seconds())
+	}
+	return s
+}
+
 // Explains says whether memory may be why n events passed in d.
 func (s Sustained) Explains(n float64, d time.Duration) bool {
 	return s.Rate > 0 && n-float64(s.Rate)*d.Seconds() <= memories*s.Memory+inFlight
