@@ -110,7 +110,6 @@ var unwritten = map[string]bool{
 	"docs/search.md":       true,
 	"docs/send.md":         true,
 	"docs/sensor.md":       true,
-	"docs/subjects.md":     true,
 	"docs/telemetry.md":    true,
 	"docs/throughput.md":   true,
 	"docs/width.md":        true,
