@@ -39,7 +39,30 @@ func byCode(t *testing.T, where, text string) map[string][]string {
 		}
 		rows[code[0]] = cells
 	}
+	for _, m := range sharedRows.FindAllStringSubmatch(text, -1) {
+		there := named(t, "docs/"+m[2]).under(t, m[3])
+		for _, name := range codes(m[1]) {
+			i := slices.IndexFunc(there, func(cells []string) bool { return slices.Equal(codes(cells[0]), []string{name}) })
+			if i < 0 || rows[name] != nil {
+				t.Fatalf("%s: %s has no row in %s, or one here, too", where, name, m[2])
+			}
+			rows[name] = there[i]
+		}
+	}
 	return rows
+}
+
+// A paragraph of names "are those of" another page stands for that page's rows.
+var sharedRows = regexp.MustCompile("(?m)^(`.*) are those of \\[[^]]*\\]\\(([\\w-]+\\.md)#([\\w-]+)\\)")
+
+// under returns the rows of the tables under the heading of an anchor.
+func (p page) under(t *testing.T, anchor string) [][]string {
+	t.Helper()
+	i := slices.Index(p.anchors(), anchor)
+	if i < 0 {
+		t.Fatalf("%s has no heading #%s", p.name, anchor)
+	}
+	return tables(p.section(t, heading.FindAllStringSubmatch(p.prose, -1)[i][1]))
 }
 
 func sameNames(t *testing.T, where string, rows map[string][]string, want []string) {
