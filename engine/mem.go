@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -50,6 +51,11 @@ type MemConfig struct {
 	Trace     bool    // Arrivals keeps what arrived, in order
 }
 
+const (
+	memQueue     = 256
+	longestQueue = time.Hour
+)
+
 // Check says what is wrong with c, in a sentence.
 func (c MemConfig) Check() error {
 	switch {
@@ -59,10 +65,14 @@ func (c MemConfig) Check() error {
 		return fmt.Errorf("loss %v, duplicate %v, reorder %v: want ratios from 0 to 1", float64(c.Loss), c.Duplicate, c.Reorder)
 	case !(c.Policer >= 0 && c.Policer <= 1e9) || c.PolicerBurst < 0 || c.PolicerBurst > 1e9:
 		return fmt.Errorf("policer %v with a burst of %d: want 0 to 1e9 of each", float64(c.Policer), c.PolicerBurst)
-	case c.Queue < 0 || c.ReorderDepth < 0 || c.ReorderDepth > 1<<16:
-		return fmt.Errorf("queue %d and reorder depth %d: want at least 0, and a depth of at most 65536", c.Queue, c.ReorderDepth)
+	case c.Queue < 0 || c.Queue > 1e9:
+		return fmt.Errorf("queue %d: want 0 to 1e9 frames", c.Queue)
+	case c.ReorderDepth < 0 || c.ReorderDepth > 1<<16:
+		return fmt.Errorf("reorder depth %d: want 0 to 65536", c.ReorderDepth)
 	case c.Wake < 0 || c.Wake > time.Minute || (c.Wake > 0) != (c.Asleep > 0) || c.Asleep > c.Capacity:
 		return fmt.Errorf("wake %v with asleep %v: want both or none, up to 1m and up to the capacity of %v frame/s", c.Wake, float64(c.Asleep), float64(c.Capacity))
+	case c.Capacity > 0 && float64(cmp.Or(c.Queue, memQueue)) > longestQueue.Seconds()*float64(cmp.Or(c.Asleep, c.Capacity)):
+		return fmt.Errorf("queue %d: at %v frame/s it holds frames for more than %v: want a shorter one", cmp.Or(c.Queue, memQueue), float64(cmp.Or(c.Asleep, c.Capacity)), longestQueue)
 	case c.Delay < 0 || c.Delay > time.Minute:
 		return fmt.Errorf("delay %v: want 0 to 1m", c.Delay)
 	}
@@ -149,7 +159,7 @@ func Mem(cfg MemConfig) (*Memory, error) {
 		return nil, fmt.Errorf("memory backend: %w", err)
 	}
 	if cfg.Queue == 0 {
-		cfg.Queue = 256
+		cfg.Queue = memQueue
 	}
 	if cfg.Ceiling == 0 {
 		cfg.Ceiling = 1e6

@@ -60,6 +60,30 @@ type Gateway struct {
 // outers are the cable between the gateways.
 var outers = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/30"), netip.MustParsePrefix("192.0.2.2/30")}
 
+// Sketch implements Topology.
+func (g *gateways) Sketch() (*Testbed, error) {
+	at, err := placed(g.placement)
+	if err != nil {
+		return nil, err
+	}
+	return g.sketchAt(at), nil
+}
+
+func (g *gateways) sketchAt(at place) *Testbed {
+	tb := &Testbed{
+		Topology: Gateways, Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
+		DUTCPUs: []int{at.dut}, DUTPorts: []string{sides[0].dut, outerName}, Services: []string{"route"}, Loop: loopPorts(unbuilt, g.mtu, g.rate),
+	}
+	for _, sd := range sides {
+		tb.Ports = append(tb.Ports, Port{Port: host.Port{Host: "tester", Name: sd.tester}, MAC: sd.testerMAC, GatewayMAC: sd.dutMAC,
+			MTU: g.mtu, Link: g.rate, Gateway4: sd.net4.Addr(), Addr4: sd.net4.Addr().Next()})
+	}
+	return tb
+}
+
+// outerName is a gateway's end of the cable to the other one.
+const outerName = "outer"
+
 // Build needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and, for placement split,
 // CAP_SYS_NICE and CAP_DAC_OVERRIDE: a *host.Missing otherwise.
 func (g *gateways) Build(ctx context.Context) (*Testbed, error) {
@@ -95,7 +119,7 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 			return nil, err
 		}
 	}
-	outer := [2]end{{gates[0], "outer", mac(7)}, {gates[1], "outer", mac(8)}}
+	outer := [2]end{{gates[0], outerName, mac(7)}, {gates[1], outerName, mac(8)}}
 	cables := [][2]end{outer, loopCable(tester)}
 	for i, sd := range sides {
 		cables = append(cables, [2]end{{tester, sd.tester, sd.testerMAC}, {gates[i], sd.dut, sd.dutMAC}})
@@ -160,31 +184,27 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 	if qos != nil {
 		undo.add(qos.Close)
 	}
-	tb := &Testbed{
-		Topology: Gateways, Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
-		DUTCPUs: []int{at.dut}, Threads: threads, DUT: gates[0].Local, Gateways: ends[:], Direct: direct,
-		Offloads: func(on bool) error { return switchOffloads(outer, on) },
-		Services: []string{"route"},
-		Serve: func(_ context.Context, s Service) error {
-			if s.Kind != "route" || s.Networks > 1 {
-				return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)
-			}
-			return direct(true)
-		},
-		Sources: []ledger.Source{gatewayDrops(gates)},
-		Loop:    loopPorts(tester, g.mtu, g.rate),
-		Path: func(from, to int, loop bool) ledger.Path {
-			if loop {
-				return loopPath(tester, from, to)
-			}
-			return throughGateways(cables[2+from], cables[2+to], outer, from)
-		},
-		Settings: append(append(at.settings(), idle), linkSettings(g.mtu, g.rate)...),
-		Close:    sync.OnceValue(undo.close),
+	tb := g.sketchAt(at)
+	tb.Threads, tb.DUT, tb.Gateways, tb.Direct = threads, gates[0].Local, ends[:], direct
+	tb.Offloads = func(on bool) error { return switchOffloads(outer, on) }
+	tb.Serve = func(_ context.Context, s Service) error {
+		if s.Kind != "route" || s.Networks > 1 {
+			return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)
+		}
+		return direct(true)
 	}
-	for i, sd := range sides {
-		tb.Ports = append(tb.Ports, Port{Port: cables[2+i][0].port(), MAC: sd.testerMAC, GatewayMAC: sd.dutMAC, MTU: g.mtu, Link: g.rate,
-			Gateway4: sd.net4.Addr(), Addr4: sd.net4.Addr().Next()})
+	tb.Sources = []ledger.Source{gatewayDrops(gates)}
+	tb.Loop = loopPorts(tester, g.mtu, g.rate)
+	tb.Path = func(from, to int, loop bool) ledger.Path {
+		if loop {
+			return loopPath(tester, from, to)
+		}
+		return throughGateways(cables[2+from], cables[2+to], outer, from)
+	}
+	tb.Settings = append(append(at.settings(), idle), linkSettings(g.mtu, g.rate)...)
+	tb.Close = sync.OnceValue(undo.close)
+	for i := range tb.Ports {
+		tb.Ports[i].Port = cables[2+i][0].port()
 	}
 	return tb, nil
 }
@@ -192,7 +212,7 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 // directly routes between the networks over the cable itself, or not at all.
 func directly(gates [2]*space, on bool) error {
 	for i, s := range gates {
-		l, err := s.nl.LinkByName("outer")
+		l, err := s.nl.LinkByName(outerName)
 		if err != nil {
 			return fmt.Errorf("find the cable of the %s: %w", s.Label, err)
 		}

@@ -19,17 +19,21 @@ func newHere() Topology { return here{} }
 
 func (here) Flags(*flag.FlagSet) {}
 
-// Build needs no privilege.
-func (here) Build(context.Context) (*Testbed, error) {
+// Sketch implements Topology.
+func (here) Sketch() (*Testbed, error) {
 	cpus, err := allowedCPUs()
+	return &Testbed{Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus}, err
+}
+
+// Build needs no privilege.
+func (h here) Build(context.Context) (*Testbed, error) {
+	tb, err := h.Sketch()
 	if err != nil {
 		return nil, err
 	}
-	return &Testbed{
-		Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus,
-		Path:  func(int, int, bool) ledger.Path { return ledger.Path{} },
-		Close: func() error { return nil },
-	}, nil
+	tb.Path = func(int, int, bool) ledger.Path { return ledger.Path{} }
+	tb.Close = func() error { return nil }
+	return tb, nil
 }
 
 // Here is the name of the topology without ports.

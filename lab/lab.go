@@ -71,6 +71,7 @@ type Testbed struct {
 	Engine    engine.Backend
 	Tried     []engine.Tried
 	DUT       *host.Local      // nil: a black box, or a machine that is not this one
+	DUTPorts  []string         // of DUT on the paths, as it calls them
 	Services  []string         // those that Serve can set up
 	Settings  []result.Pair    // how it was built, for the record
 	Warnings  []string         // what limits every figure of it, in sentences, for the record
@@ -115,6 +116,11 @@ type Testbed struct {
 // makes the testbed or leaves nothing behind.
 type Topology interface {
 	Flags(fs *flag.FlagSet)
+	// Sketch is the testbed that Build would make, as far as it is known before anything
+	// is built: name, ports, services, CPUs. It looks at the machine at most, and refuses
+	// parameters of which no testbed can be made. Functions are nil, and what is not known
+	// is zero.
+	Sketch() (*Testbed, error)
 	Build(ctx context.Context) (*Testbed, error)
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -29,6 +30,20 @@ func newLoop() Topology { return &loop{mtu: defaultMTU} }
 
 func (l *loop) Flags(fs *flag.FlagSet) { addLinkFlags(fs, &l.mtu, &l.rate) }
 
+// Sketch implements Topology.
+func (l *loop) Sketch() (*Testbed, error) {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	cpu := cpus[len(cpus)-1]
+	ports := loopPorts(unbuilt, l.mtu, l.rate)
+	return &Testbed{Topology: "loop", Kind: "sandbox", TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports}, nil
+}
+
+// unbuilt is a namespace in a sketch.
+var unbuilt = &space{Local: &host.Local{Label: "tester"}}
+
 // Build needs CAP_SYS_ADMIN and CAP_NET_ADMIN: a *host.Missing otherwise.
 func (l *loop) Build(ctx context.Context) (*Testbed, error) {
 	tb, err := l.build()
@@ -43,7 +58,7 @@ func (l *loop) build() (_ *Testbed, err error) {
 			err = permit("build a loop", errors.Join(err, undo.close()))
 		}
 	}()
-	cpus, err := allowedCPUs()
+	tb, err := l.Sketch()
 	if err != nil {
 		return nil, err
 	}
@@ -62,17 +77,15 @@ func (l *loop) build() (_ *Testbed, err error) {
 			return nil, err
 		}
 	}
-	cpu := cpus[len(cpus)-1]
-	ports := loopPorts(tester, l.mtu, l.rate)
-	return &Testbed{
-		Topology: "loop", Kind: "sandbox", TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports,
-		Path: func(from, to int, _ bool) ledger.Path { return loopPath(tester, from, to) },
-		Settings: append([]result.Pair{
-			{Key: "tester_cpu", Value: strconv.Itoa(cpu)},
-			{Key: "meter_napi", Value: "in the sender's softirq"},
-		}, linkSettings(l.mtu, l.rate)...),
-		Close: sync.OnceValue(undo.close),
-	}, nil
+	tb.Ports = loopPorts(tester, l.mtu, l.rate)
+	tb.Loop = tb.Ports
+	tb.Path = func(from, to int, _ bool) ledger.Path { return loopPath(tester, from, to) }
+	tb.Settings = append([]result.Pair{
+		{Key: "tester_cpu", Value: strconv.Itoa(tb.TesterCPU)},
+		{Key: "meter_napi", Value: "in the sender's softirq"},
+	}, linkSettings(l.mtu, l.rate)...)
+	tb.Close = sync.OnceValue(undo.close)
+	return tb, nil
 }
 
 // loopCable is the pair of tester ports that are wired to each other.

@@ -96,54 +96,26 @@ func (f frameRate) Set(s string) (err error) {
 
 var memDrops = map[string]result.Place{"route": "", "filter": "", "drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
 
-func (m *mem) Build(context.Context) (*Testbed, error) {
-	if m.cfg.Policer = m.plant.Policer; m.cfg.Policer > 0 {
-		m.cfg.PolicerBurst = m.plant.bucket()
+// config is what the memory backend is made with.
+func (m *mem) config() engine.MemConfig {
+	cfg := m.cfg
+	if cfg.Policer = m.plant.Policer; cfg.Policer > 0 {
+		cfg.PolicerBurst = m.plant.bucket()
 	}
-	wire, err := engine.Mem(m.cfg)
-	if err != nil {
+	return cfg
+}
+
+// Sketch implements Topology.
+func (m *mem) Sketch() (*Testbed, error) {
+	if err := m.config().Check(); err != nil {
 		return nil, err
 	}
-	names := [2]string{engine.MemLAN, engine.MemWAN}
+	tb := &Testbed{Topology: "mem", Kind: "memory", TesterCPU: -1, Services: memServices, Planted: m.plant.planted(m.mtu)}
 	loops := [2]string{engine.MemLoopA, engine.MemLoopB}
-	tb := &Testbed{
-		Topology: "mem", Kind: "memory", TesterCPU: -1,
-		Engine: wire, Tried: []engine.Tried{{Name: wire.Name()}},
-		Services: memServices,
-		Sources:  []ledger.Source{wire},
-		Path: func(from, to int, loop bool) ledger.Path {
-			if loop {
-				return ledger.Path{Name: loops[from] + "-to-" + loops[to], Hops: []ledger.Hop{
-					{Place: result.Tester, Port: memPort(loops[from])},
-					{Place: result.MeterAt, Port: memPort(loops[to])},
-				}}
-			}
-			return ledger.Path{Name: names[from] + "-to-" + names[to], Hops: []ledger.Hop{
-				{Place: result.Tester, Port: memPort(names[from])},
-				{Place: result.DUTNIC, Port: memPort(names[from])},
-				{Place: result.DUTNIC, Port: memPort(names[to])},
-				{Place: result.MeterAt, Port: memPort(names[to])},
-			}}
-		},
-		Serve: func(_ context.Context, s Service) error {
-			place, ok := memDrops[s.Kind]
-			if !ok {
-				return fmt.Errorf("topology mem cannot serve %q: %w", s.Kind, host.ErrNotSupported)
-			}
-			wire.Drop(place)
-			wire.Block(nil)
-			if s.Block {
-				wire.Block(knownBad)
-			}
-			return nil
-		},
-		Rest:  wire.Rest,
-		Close: func() error { return nil },
-	}
-	for i, sd := range sides {
-		mine, other := sd, sides[1-i]
+	for i, name := range [2]string{engine.MemLAN, engine.MemWAN} {
+		mine, other := sides[i], sides[1-i]
 		tb.Ports = append(tb.Ports, Port{
-			Port: memPort(names[i]), MAC: mine.testerMAC, GatewayMAC: mine.dutMAC, MTU: m.mtu, Link: m.rate,
+			Port: memPort(name), MAC: mine.testerMAC, GatewayMAC: mine.dutMAC, MTU: m.mtu, Link: m.rate,
 			Addr4: mine.net4.Addr().Next(), Gateway4: mine.net4.Addr(),
 			Addr6: mine.net6.Addr().Next(), Gateway6: mine.net6.Addr(),
 		})
@@ -153,6 +125,45 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 			Addr6: mine.net6.Addr().Next(), Gateway6: other.net6.Addr().Next(),
 		})
 	}
+	return tb, nil
+}
+
+func (m *mem) Build(context.Context) (*Testbed, error) {
+	tb, err := m.Sketch()
+	if err != nil {
+		return nil, err
+	}
+	wire, err := engine.Mem(m.config())
+	if err != nil {
+		return nil, err
+	}
+	tb.Engine, tb.Tried, tb.Sources = wire, []engine.Tried{{Name: wire.Name()}}, []ledger.Source{wire}
+	tb.Path = func(from, to int, loop bool) ledger.Path {
+		ports := tb.Ports
+		if loop {
+			ports = tb.Loop
+		}
+		a, b := ports[from].Port, ports[to].Port
+		hops := []ledger.Hop{{Place: result.Tester, Port: a}}
+		if !loop {
+			hops = append(hops, ledger.Hop{Place: result.DUTNIC, Port: a}, ledger.Hop{Place: result.DUTNIC, Port: b})
+		}
+		return ledger.Path{Name: a.Name + "-to-" + b.Name, Hops: append(hops, ledger.Hop{Place: result.MeterAt, Port: b})}
+	}
+	tb.Serve = func(_ context.Context, s Service) error {
+		place, ok := memDrops[s.Kind]
+		if !ok {
+			return fmt.Errorf("topology mem cannot serve %q: %w", s.Kind, host.ErrNotSupported)
+		}
+		wire.Drop(place)
+		wire.Block(nil)
+		if s.Block {
+			wire.Block(knownBad)
+		}
+		return nil
+	}
+	tb.Rest = wire.Rest
+	tb.Close = func() error { return nil }
 	fs := flag.NewFlagSet("mem", flag.ContinueOnError)
 	m.Flags(fs)
 	fs.VisitAll(func(f *flag.Flag) {
@@ -161,7 +172,6 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 		}
 	})
 	tb.Settings = append(tb.Settings, m.plant.settings(m.mtu)...)
-	tb.Planted = m.plant.planted(m.mtu)
 	if m.rate > 0 {
 		tb.Settings = append(tb.Settings, result.Pair{Key: "link_rate", Value: m.rate.String()})
 	}

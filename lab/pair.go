@@ -54,7 +54,35 @@ func (p *pair) argv() (name string, argv []string, err error) {
 		// A connection that is cut is noticed within 10 s.
 		return p.ssh, []string{"ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2", "--", p.ssh, p.program + " call"}, nil
 	}
-	return "", nil, &host.Missing{What: "the name of the DUT", Hint: "give it by --set ssh=user@box"}
+	return "", nil, errors.New("the DUT is not named: add --set ssh=user@box")
+}
+
+// wires are the ends that have a cable to the DUT.
+func (p *pair) wires() ([]wireEnd, error) {
+	ends := p.ends[:]
+	if p.ends[1].port == "" {
+		if ends = ends[:1]; p.box == boxBridge {
+			return nil, errors.New("box=bridge with one port: a bridge has two sides: give port_b and dut_b, or box=router")
+		}
+	}
+	for i := range ends {
+		if p.dut[i] == "" {
+			return nil, fmt.Errorf("dut_%s is not given: add --set dut_%[1]s=NAME; ip link on the DUT shows the names", endNames[i])
+		}
+	}
+	return ends, nil
+}
+
+// Sketch implements Topology: it does not ask the DUT.
+func (p *pair) Sketch() (*Testbed, error) {
+	if _, _, err := p.argv(); err != nil {
+		return nil, err
+	}
+	ends, err := p.wires()
+	if err != nil {
+		return nil, err
+	}
+	return p.sketch("pair", ends)
 }
 
 // clockReadings are enough for one of them to go undisturbed.
@@ -67,16 +95,9 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ends := p.ends[:]
-	if p.ends[1].port == "" {
-		if ends = ends[:1]; p.box == boxBridge {
-			return nil, &host.Missing{What: "port_b", Hint: "a bridge has two sides: give port_b and dut_b, or box=router"}
-		}
-	}
-	for i := range ends {
-		if p.dut[i] == "" {
-			return nil, &host.Missing{What: "the name of the DUT's port", Hint: "give it by --set dut_" + endNames[i] + "=NAME; ip link on the DUT shows those there are"}
-		}
+	ends, err := p.wires()
+	if err != nil {
+		return nil, err
 	}
 	if err := p.check(ends); err != nil {
 		return nil, err

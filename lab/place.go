@@ -55,11 +55,7 @@ func (p place) settings() []result.Pair {
 // buildPlaced builds at the placement wanted; "" is split, or shared where build says
 // that this machine has no split (host.ErrNotSupported).
 func buildPlaced(want string, build func(place) (*Testbed, error)) (*Testbed, error) {
-	cpus, err := allowedCPUs()
-	if err != nil {
-		return nil, err
-	}
-	at, err := choosePlace(want, cpus, os.DirFS("/sys"))
+	at, err := placed(want)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +67,15 @@ func buildPlaced(want string, build func(place) (*Testbed, error)) (*Testbed, er
 		}
 	}
 	return tb, err
+}
+
+// placed is the place that is tried first on this machine.
+func placed(want string) (place, error) {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return place{}, err
+	}
+	return choosePlace(want, cpus, os.DirFS("/sys"))
 }
 
 // choosePlace answers want ("" is split where cpus has two) with the last of

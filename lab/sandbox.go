@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"boxdyno/frame"
+	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -77,6 +78,31 @@ func mac(n byte) [6]byte { return [6]byte{0x02, 0xbd, 0, 0, 0, n} }
 
 // testerHosts is how many addresses flows may take on a side (frame.Spec).
 const testerHosts = frame.MaxFlows / frame.FlowPorts
+
+// Sketch implements Topology.
+func (s *sandbox) Sketch() (*Testbed, error) {
+	at, err := placed(s.placement)
+	if err != nil {
+		return nil, err
+	}
+	return s.sketchAt(at), nil
+}
+
+func (s *sandbox) sketchAt(at place) *Testbed {
+	tb := &Testbed{
+		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
+		DUTCPUs: []int{at.dut}, Services: Services, Planted: s.plant.planted(s.mtu), Loop: loopPorts(unbuilt, s.mtu, s.rate),
+	}
+	for _, sd := range sides {
+		p := Port{Port: host.Port{Host: "tester", Name: sd.tester}, MAC: sd.testerMAC, GatewayMAC: sd.dutMAC, MTU: s.mtu, Link: s.rate}
+		p.Gateway4, p.Addr4 = sd.net4.Addr(), sd.net4.Addr().Next()
+		if hasIPv6() {
+			p.Gateway6, p.Addr6 = sd.net6.Addr(), sd.net6.Addr().Next()
+		}
+		tb.Ports, tb.DUTPorts = append(tb.Ports, p), append(tb.DUTPorts, sd.dut)
+	}
+	return tb
+}
 
 // Build needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and, for placement split,
 // CAP_SYS_NICE and CAP_DAC_OVERRIDE: a *host.Missing otherwise.
@@ -173,31 +199,22 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 	if qos != nil {
 		undo.add(qos.Close)
 	}
-	tb := &Testbed{
-		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
-		DUTCPUs: []int{at.dut}, Threads: threads, State: svc.state,
-		DUT: dut.Local, Services: Services, Serve: svc.serve,
-		Loop: loopPorts(tester, s.mtu, s.rate),
-		Path: func(from, to int, loop bool) ledger.Path {
-			if loop {
-				return loopPath(tester, from, to)
-			}
-			return throughDUT(cables[from], cables[to], svc.names())
-		},
-		Settings: slices.Concat(at.settings(), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu)),
-		Planted:  s.plant.planted(s.mtu),
-		Close:    sync.OnceValue(undo.close),
+	tb := s.sketchAt(at)
+	tb.Threads, tb.State, tb.DUT, tb.Serve = threads, svc.state, dut.Local, svc.serve
+	tb.Loop = loopPorts(tester, s.mtu, s.rate)
+	tb.Path = func(from, to int, loop bool) ledger.Path {
+		if loop {
+			return loopPath(tester, from, to)
+		}
+		return throughDUT(cables[from], cables[to], svc.names())
 	}
+	tb.Settings = slices.Concat(at.settings(), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
+	tb.Close = sync.OnceValue(undo.close)
 	if at.name == split {
 		tb.Fixed = []result.Pair{{Key: "threaded", Value: "the sandbox needs threaded NAPI itself: without it the DUT's receive work would move to the tester's CPU"}}
 	}
-	for i, sd := range sides {
-		p := Port{Port: cables[i][0].port(), MAC: sd.testerMAC, GatewayMAC: sd.dutMAC, MTU: s.mtu, Link: s.rate}
-		p.Gateway4, p.Addr4 = sd.net4.Addr(), sd.net4.Addr().Next()
-		if hasIPv6() {
-			p.Gateway6, p.Addr6 = sd.net6.Addr(), sd.net6.Addr().Next()
-		}
-		tb.Ports = append(tb.Ports, p)
+	for i := range tb.Ports {
+		tb.Ports[i].Port = cables[i][0].port()
 	}
 	return tb, nil
 }

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"boxdyno/host"
 	"boxdyno/internal/guard"
+	"boxdyno/internal/netns"
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -121,29 +125,75 @@ func (w *wire2) check(ends []wireEnd) error {
 	names := map[string]bool{}
 	for i, e := range ends {
 		if e.port == "" {
-			return &host.Missing{What: "the name of a port", Hint: "give it by --set port_" + endNames[i] + "=NAME; ip link shows those there are"}
+			return fmt.Errorf("port_%s is not given: add --set port_%[1]s=NAME; ip link shows the names", endNames[i])
 		}
 		for _, pair := range [2][2]netip.Addr{{e.address4, e.gateway4}, {e.address6, e.gateway6}} {
 			if host.Public(pair[0]) && !w.force {
-				return &host.Missing{What: fmt.Sprintf("addresses of a lab at port_%s: %v is a public address", endNames[i], pair[0]),
-					Hint: "give one of the lab, such as 198.18.0.2, or set force=true to send to it all the same"}
+				return fmt.Errorf("port_%s has the public address %v: give one of the lab, such as 198.18.0.2, or set force=true to send to it all the same", endNames[i], pair[0])
 			}
 			if slices.Contains(addressRun(pair[0], testerHosts), pair[1]) {
-				return &host.Missing{What: fmt.Sprintf("a gateway at port_%s that is not the tester itself", endNames[i]),
-					Hint: fmt.Sprintf("%v is among the tester's %d addresses from %v on", pair[1], testerHosts, pair[0])}
+				return fmt.Errorf("gateway %v of port_%s is among the tester's %d addresses from %v on: give another one", pair[1], endNames[i], testerHosts, pair[0])
 			}
 		}
 	}
 	if (w.loop[0] == "") != (w.loop[1] == "") {
-		return &host.Missing{What: "the other port of the loop", Hint: "give loop_a and loop_b, or neither"}
+		return errors.New("one port of the loop is given: give loop_a and loop_b, or neither")
 	}
 	for _, name := range []string{w.ends[0].port, w.ends[1].port, w.loop[0], w.loop[1]} {
 		if name != "" && names[name] {
-			return &host.Missing{What: "a port of its own for each end", Hint: name + " is given twice"}
+			return fmt.Errorf("port %s is given twice: each end needs a port of its own", name)
 		}
 		names[name] = true
 	}
 	return nil
+}
+
+// Sketch implements Topology.
+func (w *wire2) Sketch() (*Testbed, error) { return w.sketch("wire2", w.ends[:]) }
+
+// sketch looks whether the ports are there; who may not enter their namespace learns
+// that from Build.
+func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
+	if err := w.check(ends); err != nil {
+		return nil, err
+	}
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return nil, err
+	}
+	cpu := cpus[len(cpus)-1]
+	tb := &Testbed{Topology: name, Kind: "real", TesterCPU: cpu, CPUs: []int{cpu}}
+	if len(ends) == 2 { // the box does what it was configured for, which the record can only repeat
+		tb.Services = wiredServices
+	}
+	for _, e := range ends {
+		tb.Ports = append(tb.Ports, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: e.port}, Link: w.rate,
+			Addr4: e.address4, Gateway4: e.gateway4, Addr6: e.address6, Gateway6: e.gateway6})
+	}
+	for i, name := range w.loop {
+		if name == "" {
+			continue
+		}
+		mine, other := sides[i], sides[1-i]
+		tb.Loop = append(tb.Loop, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: name}, Link: w.rate,
+			Addr4: mine.net4.Addr().Next(), Gateway4: other.net4.Addr().Next(),
+			Addr6: mine.net6.Addr().Next(), Gateway6: other.net6.Addr().Next()})
+	}
+	for _, ports := range [][]Port{tb.Ports, tb.Loop} {
+		for i := range ports {
+			err := netns.Do(w.netns, func() error {
+				l, err := ethernet(netlink.LinkByName, ports[i].Name)
+				if err == nil {
+					ports[i].MTU, ports[i].MAC = l.Attrs().MTU, [6]byte(l.Attrs().HardwareAddr)
+				}
+				return err
+			})
+			if err != nil && !errors.Is(err, fs.ErrPermission) {
+				return nil, err
+			}
+		}
+	}
+	return tb, nil
 }
 
 // Build needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: a *host.Missing otherwise.

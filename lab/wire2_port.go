@@ -48,17 +48,11 @@ func openNIC(p host.Port, force, own bool) (_ *nic, err error) {
 		if n.nl, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open netlink: %w", err)
 		}
-		l, err := n.nl.LinkByName(p.Name)
-		if errors.As(err, &netlink.LinkNotFoundError{}) {
-			return &host.Missing{What: "port " + p.Name, Hint: "there is no interface of that name; ip link shows those there are"}
-		}
+		l, err := ethernet(n.nl.LinkByName, p.Name)
 		if err != nil {
-			return fmt.Errorf("find port %s: %w", p.Name, err)
+			return err
 		}
 		a := l.Attrs()
-		if a.EncapType != "ether" || len(a.HardwareAddr) != 6 {
-			return &host.Missing{What: "an Ethernet port: " + p.Name + " is none", Hint: "give another one"}
-		}
 		n.index, n.mtu, n.mac = a.Index, a.MTU, [6]byte(a.HardwareAddr)
 		if err := n.free(force, own); err != nil {
 			return err
@@ -73,6 +67,20 @@ func openNIC(p host.Port, force, own bool) (_ *nic, err error) {
 		return nil
 	})
 	return n, permit("use port "+p.Name, err)
+}
+
+// ethernet is the port of that name in the calling thread's namespace.
+func ethernet(find func(string) (netlink.Link, error), name string) (netlink.Link, error) {
+	l, err := find(name)
+	switch {
+	case errors.As(err, &netlink.LinkNotFoundError{}):
+		return nil, fmt.Errorf("there is no port %s: ip link shows the names", name)
+	case err != nil:
+		return nil, fmt.Errorf("find port %s: %w", name, err)
+	case l.Attrs().EncapType != "ether" || len(l.Attrs().HardwareAddr) != 6:
+		return nil, fmt.Errorf("port %s is not of Ethernet: give another one", name)
+	}
+	return l, nil
 }
 
 func (n *nic) close() error {

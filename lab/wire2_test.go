@@ -301,14 +301,14 @@ func TestWireSelfTestPorts(t *testing.T) {
 
 // Whoever cannot be loaded is refused in a sentence that names port and remedy.
 func TestWireRefuses(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name, tester, box string
 		set               func(*wire2)
-		want              []string
+		want              []string // of a *host.Missing, unless the sketch refuses it
 	}{
-		{"absent", "", "", func(w *wire2) { w.ends[1].port = "e9" }, []string{"e9", "ip link"}},
+		{"absent", "", "", func(w *wire2) { w.ends[1].port = "e9" }, []string{"no port e9", "ip link"}},
 		{"unnamed", "", "", func(w *wire2) { w.ends[1].port = "" }, []string{"port_b=NAME"}},
-		{"twice", "", "", func(w *wire2) { w.ends[1].port = "e0" }, []string{"e0 is given twice"}},
+		{"twice", "", "", func(w *wire2) { w.ends[1].port = "e0" }, []string{"port e0 is given twice"}},
 		{"half a loop", "", "", func(w *wire2) { w.loop[0] = "e2" }, []string{"loop_a and loop_b"}},
 		{"gateway of its own", "", "", func(w *wire2) { w.ends[0].gateway4 = netip.MustParseAddr("198.18.0.3") }, []string{"198.18.0.3", "port_a"}},
 		{"down", "ip link set e0 down", "", nil, []string{"e0 is down", "ip link set e0 up"}},
@@ -328,13 +328,14 @@ func TestWireRefuses(t *testing.T) {
 			if c.set != nil {
 				c.set(w)
 			}
+			_, sketched := w.Sketch()
 			tb, err := w.Build(t.Context())
 			var missing *host.Missing
 			if err == nil {
 				tb.Close()
 			}
-			if !errors.As(err, &missing) {
-				t.Fatalf("want a *host.Missing, not %v", err)
+			if wrong := i < 5; wrong != (sketched != nil) || wrong == errors.As(err, &missing) || wrong && sketched.Error() != err.Error() {
+				t.Fatalf("the sketch says %v, Build says %v", sketched, err)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {

@@ -307,13 +307,6 @@ func (b *Beside) check(bed *lab.Testbed) error {
 	if bed == nil || b.Load.kind == "" && !b.Heat.On() {
 		return nil
 	}
-	what := fmt.Sprintf("beside %s", &b.Load)
-	if b.Load.kind == "" {
-		what = fmt.Sprintf("heat %s", &b.Heat)
-	}
-	if bed.DUT == nil && bed.Kind != "memory" {
-		return fmt.Errorf("%s: the box of topology %s is not this machine: load it there, with stress-ng, and say so with the run", what, bed.Topology)
-	}
 	on := b.CPUs.on(bed)
 	if b.Load.kind != "" && bed.Placement == "split" && (len(on) == 0 || slices.Contains(on, bed.TesterCPU)) {
 		return fmt.Errorf("beside_cpus %s: the tester sends from CPU %d of this machine: a load there slows the tester, not the box: name others", &b.CPUs, bed.TesterCPU)

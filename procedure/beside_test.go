@@ -109,8 +109,6 @@ func TestBesideCheck(t *testing.T) {
 		{memory, set("beside=cpu:1", "beside_cpus=0+3"), "", []int{0, 3}},
 		{split, set("beside=cpu:1", "beside_cpus=any"), "tester sends from CPU 0", nil},
 		{split, set("beside=cpu:1", "beside_cpus=0-1"), "tester sends from CPU 0", []int{0, 1}},
-		{box, set("heat=10m"), "not this machine", nil},
-		{box, set("beside=cpu:1"), "not this machine", nil},
 		{box, set("beside=none", "heat=0"), "", nil},
 		{memory, set("beside_cpus=1"), "nothing runs beside", []int{1}},
 		{memory, set("beside=memory:900000G"), "are available", nil},

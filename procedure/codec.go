@@ -43,7 +43,7 @@ func (p *Codec) Check(bed *lab.Testbed) error {
 	if p.length != 0 && (p.length < time.Second || p.length > mostMusic || p.length%time.Second != 0) {
 		return fmt.Errorf("length %v: want whole seconds from 1s to %v, or 0s", p.length, mostMusic)
 	}
-	return p.check(bed, "codec")
+	return p.check(bed)
 }
 
 func (p *Codec) music() time.Duration {

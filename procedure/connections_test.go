@@ -153,7 +153,7 @@ func assignOne(p Procedure, name, value string) error {
 func TestConnectionsRefuse(t *testing.T) {
 	b := newSuiteBench(t, "mem", nil)
 	p := newConnections()
-	if err := p.Check(b.bed); err == nil || !strings.Contains(err.Error(), "sandbox") {
+	if err := p.Check(b.bed); err == nil || !strings.Contains(err.Error(), "native XDP") {
 		t.Errorf("mem: %v", err)
 	}
 	for _, set := range []map[string]string{{"response_size": "-1"}, {"response_size": fmt.Sprint(engine.MaxObject + 1)}, {"rate": "-5"}, {"mode": "x"}, {"connections": "0"}} {

@@ -52,7 +52,7 @@ func (p *CPU) Check(bed *lab.Testbed) error {
 	if p.length != 0 && (p.length < time.Second || p.length > time.Hour || p.length%time.Second != 0) {
 		return fmt.Errorf("duration %v: want whole seconds from 1s to 1h, or 0s", p.length)
 	}
-	return p.check(bed, "cpu")
+	return p.check(bed)
 }
 
 // sevenZipPass is about what a pass of 7-Zip takes on a small board.

@@ -84,7 +84,7 @@ func (p *Crypto) Check(bed *lab.Testbed) error {
 	if err := s.Takes(); err != nil {
 		return err
 	}
-	return p.check(bed, "crypto")
+	return p.check(bed)
 }
 
 // longest is how long the operations of a point last together: OpenSSL takes whole

@@ -35,7 +35,7 @@ func (p *Hash) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.size, "size", "`octets` that each copy hashes in a round, all of them zero")
 }
 
-func (p *Hash) Check(bed *lab.Testbed) error { return p.check(bed, "hash") }
+func (p *Hash) Check(bed *lab.Testbed) error { return p.check(bed) }
 
 // hashSlow is a rate that no hash function here stays below on a small board, in B/s.
 const hashSlow = 100e6

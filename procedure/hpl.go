@@ -50,7 +50,7 @@ func (p *HPL) Flags(fs *flag.FlagSet) {
 }
 
 func (p *HPL) Check(bed *lab.Testbed) error {
-	if err := p.check(bed, "hpl"); err != nil || bed == nil {
+	if err := p.check(bed); err != nil || bed == nil {
 		return err
 	}
 	cpus, err := p.cpus(&host.Local{}, bed.CPUs)

@@ -44,7 +44,7 @@ func (p *Memory) Flags(fs *flag.FlagSet) {
 }
 
 func (p *Memory) Check(bed *lab.Testbed) error {
-	if err := p.check(bed, "memory"); err != nil || bed == nil {
+	if err := p.check(bed); err != nil || bed == nil {
 		return err
 	}
 	cpus, err := p.cpus(&host.Local{}, bed.CPUs)

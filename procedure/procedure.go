@@ -20,8 +20,9 @@ type Procedure interface {
 	// Flags declares the parameters with their defaults, ranges and meaning; its
 	// Set reports a bad value.
 	Flags(fs *flag.FlagSet)
-	// Check refuses parameters that do not fit together or to the testbed's
-	// services, before anything is measured. bed may be nil (a dry run).
+	// Check refuses parameters that do not fit together or to the testbed, before
+	// anything is measured. bed may be the sketch of one (lab.Topology), or nil. What
+	// Spec.Needs and Needing ask for, it has.
 	Check(bed *lab.Testbed) error
 	// Estimate is about how many trials Run takes, and how long.
 	Estimate() (trials int, d time.Duration)

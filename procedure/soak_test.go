@@ -221,7 +221,6 @@ func TestSoakCheck(t *testing.T) {
 		{[]string{"class=cpu", "stressors=good"}, nil, "give one of them"},
 		{[]string{"stressors=good+"}, nil, "empty"},
 		{[]string{"stressors=nonsense"}, here, `no stressor "nonsense"`},
-		{nil, &lab.Testbed{Topology: "sandbox"}, "use --lab here"},
 	} {
 		fake(t)
 		err := testSoak(t, c.set...).Check(c.bed)

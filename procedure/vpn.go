@@ -107,8 +107,8 @@ func (p *VPN) Check(bed *lab.Testbed) error {
 			return err
 		}
 	}
-	if err := twoGateways(bed, "vpn"); err != nil || bed == nil || p.tunnel.value == noTunnel {
-		return err
+	if bed == nil || p.tunnel.value == noTunnel {
+		return nil
 	}
 	for _, port := range bed.Ports {
 		if port.MTU < mostDatagram {

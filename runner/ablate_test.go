@@ -106,9 +106,13 @@ type tunable struct{ dut *host.Local }
 
 func (tunable) Flags(*flag.FlagSet) {}
 
+func (tunable) Sketch() (*lab.Testbed, error) {
+	return &lab.Testbed{Topology: "sandbox", Kind: "memory", Ports: make([]lab.Port, 2), DUTPorts: []string{"lan", "wan"}}, nil
+}
+
 func (b tunable) Build(context.Context) (*lab.Testbed, error) {
 	return &lab.Testbed{
-		Topology: "sandbox", Kind: "memory", DUT: b.dut, Ports: make([]lab.Port, 2),
+		Topology: "sandbox", Kind: "memory", DUT: b.dut, DUTPorts: []string{"lan", "wan"}, Ports: make([]lab.Port, 2),
 		Path: func(from, to int, _ bool) ledger.Path {
 			names := []string{"lan", "wan"}
 			return ledger.Path{Hops: []ledger.Hop{{}, {Host: b.dut, Port: host.Port{Name: names[from]}}, {Host: b.dut, Port: host.Port{Name: names[to]}}, {}}}

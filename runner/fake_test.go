@@ -66,6 +66,10 @@ func (b *bench) Flags(fs *flag.FlagSet) {
 	fs.Func("link_rate", "a rate", func(s string) error { _, err := unit.ParseBitRate(s); return err })
 }
 
+func (b *bench) Sketch() (*lab.Testbed, error) {
+	return &lab.Testbed{Topology: "sandbox", Kind: b.kind, Ports: make([]lab.Port, 2)}, nil
+}
+
 func (b *bench) Build(context.Context) (*lab.Testbed, error) {
 	b.fake.builds++
 	if b.fake.build != nil {

@@ -45,7 +45,11 @@ func (x *execution) testbed(ctx context.Context, pt Point) (*lab.Testbed, error)
 		x.others = map[string]*another{}
 	}
 	x.others[pt.Lab] = a
-	bed, err := build(ctx, Plan{Lab: Entry{Use: pt.Lab, at: pt.at}}, x.o.Catalogue)
+	topology, err := x.o.Catalogue.topology(pt.lab)
+	if err != nil {
+		return nil, err
+	}
+	bed, err := topology.Build(ctx)
 	var missing *host.Missing
 	switch {
 	case err == nil:

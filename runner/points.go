@@ -28,8 +28,8 @@ type Point struct {
 	Tune      string // the part of a recipe that is in force, in an ablation; "": all of it
 	Lab       string // the topology that it is measured in; "": the plan's
 
-	at       string
-	topology string // Lab, or the plan's
+	at  string
+	lab Entry // the topology and its parameters
 }
 
 // config is what identifies the point's records, beside Repeat.
@@ -53,6 +53,15 @@ func (pt Point) part() string {
 // their own come after the others.
 func (p Plan) Points(c Catalogue) ([]Point, error) { return p.expand(c, []string{""}) }
 
+// labOf is the topology that e's points are measured in. One of their own is as it is by
+// default.
+func (p *Plan) labOf(e Entry, c Catalogue) Entry {
+	if name := p.labName(c); e.Lab == "" || e.Lab == name {
+		return Entry{Use: name, Set: p.Lab.Set, at: p.Lab.at}
+	}
+	return Entry{Use: e.Lab, at: e.labAt}
+}
+
 // expand is Points, each of them once for every part of a recipe.
 func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 	var pass []Point
@@ -74,7 +83,7 @@ func (p Plan) expand(c Catalogue, parts []string) ([]Point, error) {
 			combos = next
 		}
 		for _, params := range combos {
-			pt := Point{ID: p.name(spec, params), Procedure: spec.Name, Params: params, Lab: e.Lab, at: e.at, topology: cmp.Or(e.Lab, p.labName(c))}
+			pt := Point{ID: p.name(spec, params), Procedure: spec.Name, Params: params, Lab: e.Lab, at: e.at, lab: p.labOf(e, c)}
 			if first, twice := seen[pt.ID]; twice {
 				return nil, planErrorf(e.at, "entry %d of procedures measures %s, which entry %d measures already", n+1, pt.ID, first+1)
 			}
@@ -201,8 +210,9 @@ type Estimate struct {
 	Time           time.Duration
 }
 
-// Check asks every point whether its parameters fit together, and to bed where
-// there is one, and adds up what the plan costs.
+// Check asks every point whether its parameters fit together and to bed, and adds up
+// what the plan costs. Without a bed it asks of the sketch of what would be built: what
+// passes then is refused later only for what the machine or the box turns out to lack.
 func Check(c Catalogue, points []Point, bed *lab.Testbed) (sum Estimate, err error) {
 	each, err := Costs(c, points, bed)
 	for _, e := range each {
@@ -215,6 +225,7 @@ func Check(c Catalogue, points []Point, bed *lab.Testbed) (sum Estimate, err err
 
 // Costs is Check that tells what each point costs: what several share is the first one's.
 func Costs(c Catalogue, points []Point, bed *lab.Testbed) (each []Estimate, err error) {
+	sketches := map[string]*lab.Testbed{}
 	counted := map[string]bool{} // points, those that others build upon, and what is measured once
 	for _, pt := range points {
 		counted[costKey(pt.Procedure, pt.Params, pt)] = true
@@ -228,11 +239,19 @@ func Costs(c Catalogue, points []Point, bed *lab.Testbed) (each []Estimate, err 
 		if err != nil {
 			return each, err
 		}
-		bed := bed
-		if bed != nil && pt.Lab != "" && pt.Lab != bed.Topology {
-			bed = nil // its own is built when it is reached
-		}
 		if err := c.runsOn(pt, spec, p); err != nil {
+			return each, err
+		}
+		bed := bed
+		if bed == nil || pt.Lab != "" && pt.Lab != bed.Topology { // its own is built when it is reached
+			if bed = sketches[pt.lab.Use]; bed == nil {
+				if bed, err = c.sketch(pt.lab); err != nil {
+					return each, err
+				}
+				sketches[pt.lab.Use] = bed
+			}
+		}
+		if err := served(pt, p, bed); err != nil {
 			return each, err
 		}
 		if err := p.Check(bed); err != nil {

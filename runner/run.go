@@ -103,7 +103,11 @@ func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, rec
 	if err := host.Sweep(); err != nil {
 		o.Notify(Event{Kind: Note, Text: "remove what a killed run has left: " + err.Error()})
 	}
-	bed, err := build(ctx, p, o.Catalogue)
+	topology, err := o.Catalogue.topology(p.Lab)
+	if err != nil {
+		return run, recs, err
+	}
+	bed, err := topology.Build(ctx)
 	if err != nil {
 		return run, recs, fmt.Errorf("build the testbed: %w", err)
 	}
@@ -184,19 +188,20 @@ func left(points []Point, done []result.Record) bool {
 // tried again: its prerequisite may be there now.
 func kept(r result.Record) bool { return r.Finished() && r.Status != result.Skipped }
 
-func build(ctx context.Context, p Plan, c Catalogue) (bed *lab.Testbed, err error) {
-	spec, err := c.lab(p.Lab.Use, p.Lab.at)
+// topology is that of e, with its parameters set.
+func (c Catalogue) topology(e Entry) (lab.Topology, error) {
+	spec, err := c.lab(e.Use, e.at)
 	if err != nil {
 		return nil, err
 	}
 	t := spec.New()
 	fs := flags(t)
-	for _, s := range p.Lab.Set {
+	for _, s := range e.Set {
 		if err := apply(fs, []result.Pair{{Key: s.Key, Value: s.Values[0].Text}}); err != nil {
 			return nil, &PlanError{At: s.at, Err: err}
 		}
 	}
-	return t.Build(ctx)
+	return t, nil
 }
 
 // header fills in what is said once, and finds the run's origin.

@@ -137,7 +137,11 @@ func (w Watching) resolve(specs []telemetry.Spec, at string) (Watching, error) {
 	if w.Rate == 0 {
 		w.Rate = telemetry.DefaultRate
 	}
-	if _, err := telemetry.Choose(specs, w.Collectors); err != nil {
+	_, err := telemetry.Choose(specs, w.Collectors)
+	if err == nil {
+		err = w.Ask().Check()
+	}
+	if err != nil {
 		return w, &PlanError{At: at, Err: err}
 	}
 	return w, nil

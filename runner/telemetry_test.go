@@ -57,7 +57,7 @@ func TestPlanTelemetry(t *testing.T) {
 		"{rate: 2.5}":                     `{"rate":2.5}`,
 		"{collectors: cpu}":               `{"rate":10,"collectors":["cpu"]}`,
 		"{collectors: [thermal, cpu]}":    `{"rate":10,"collectors":["thermal","cpu"]}`,
-		"{collectors: all, meter: p -x}":  `{"rate":10,"collectors":["all"],"meter":"p -x"}`,
+		"{collectors: all, meter: sh -x}": `{"rate":10,"collectors":["all"],"meter":"sh -x"}`,
 		`{plug: "http://p", reading: 5W}`: `{"rate":10,"plug":"http://p","reading":"5W"}`,
 	} {
 		plan := "procedures: [probe]\n"

@@ -5,9 +5,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 
 	"boxdyno/host"
 	"boxdyno/lab"
@@ -53,24 +51,8 @@ func (x *execution) tune(ctx context.Context, run result.Run) (_ result.Run, unt
 
 // tuned is what a recipe acts on: the DUT's namespace, and its ports on the paths.
 func tuned(bed *lab.Testbed) (on tune.On, err error) {
-	if bed.DUT == nil || bed.Path == nil {
+	if bed.DUT == nil || len(bed.DUTPorts) == 0 {
 		return on, &host.Missing{What: "a DUT on this machine, which a recipe could be applied to", Hint: "on another box run boxdyno tune apply there"}
 	}
-	on.Host = bed.DUT
-	for from := range bed.Ports {
-		for to := range bed.Ports {
-			if from == to {
-				continue
-			}
-			for _, h := range bed.Path(from, to, false).Hops {
-				if h.Host == bed.DUT && !slices.Contains(on.Ports, h.Port.Name) {
-					on.Ports = append(on.Ports, h.Port.Name)
-				}
-			}
-		}
-	}
-	if len(on.Ports) == 0 {
-		return on, errors.New("the testbed does not say which ports its DUT has")
-	}
-	return on, nil
+	return tune.On{Host: bed.DUT, Ports: bed.DUTPorts}, nil
 }

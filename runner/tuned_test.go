@@ -14,7 +14,6 @@ import (
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
-	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/tune"
 )
@@ -39,10 +38,7 @@ func TestTuned(t *testing.T) {
 		return n
 	}
 	dut := &host.Local{Label: "dut", Netns: path}
-	bed := &lab.Testbed{DUT: dut, Ports: make([]lab.Port, 2), Path: func(from, to int, _ bool) ledger.Path {
-		names := []string{"lan", "wan"}
-		return ledger.Path{Hops: []ledger.Hop{{}, {Host: dut, Port: host.Port{Name: names[from]}}, {Host: dut, Port: host.Port{Name: names[to]}}, {}}}
-	}}
+	bed := &lab.Testbed{DUT: dut, DUTPorts: []string{"lan", "wan"}}
 	recipe, err := tune.Parse("r.yaml", []byte("name: r\nsteps: [{knob: mtu, value: 1400}, {knob: rings, value: rx=512}]"))
 	if err != nil {
 		t.Fatal(err)

@@ -50,9 +50,16 @@ func newMeter(ctx context.Context, m *Machine) (Collector, error) {
 	return startMeter(ctx, m.Ask.Meter, usualMeter)
 }
 
+func hasMeter(program string) error {
+	if host.Has(program) != nil {
+		return &host.Missing{What: "the meter's command " + program, Hint: "give the path of a program that prints watts"}
+	}
+	return nil
+}
+
 func startMeter(ctx context.Context, argv []string, t meterTimes) (Collector, error) {
-	if err := host.Has(argv[0]); err != nil {
-		return nil, &host.Missing{What: "the meter's command " + argv[0], Hint: "give the path of a program that prints watts"}
+	if err := hasMeter(argv[0]); err != nil {
+		return nil, err
 	}
 	name := filepath.Base(argv[0])
 	labels := meterLabels(name, coversCommand, "")

@@ -18,14 +18,26 @@ type reading struct {
 	watts  float64
 }
 
-// newReading takes "5.2W", or "5.2W idle": what follows the power says in which
-// state the box was.
+// newReading needs nothing of the machine.
 func newReading(_ context.Context, m *Machine) (Collector, error) {
-	text := strings.TrimSpace(m.Ask.Reading)
-	if text == "" {
+	if strings.TrimSpace(m.Ask.Reading) == "" {
 		return nil, ErrAbsent
 	}
-	power, state, _ := strings.Cut(text, " ")
+	watts, state, err := parseReading(m.Ask.Reading)
+	if err != nil {
+		return nil, err
+	}
+	labels := meterLabels("manual", "", "")
+	if state != "" {
+		labels = append(labels, result.Pair{Key: "state", Value: state})
+	}
+	return &reading{watts: watts, series: []result.Series{{Name: "boxdyno_power_reading_watts", Labels: labels, Unit: "W", Help: "power that a person read off a meter and typed in: a constant, in no joules"}}}, nil
+}
+
+// parseReading reads "5.2W", or "5.2W idle": what follows the power says in which
+// state the box was.
+func parseReading(text string) (watts float64, state string, err error) {
+	power, state, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if rest := strings.Fields(state); len(rest) > 0 {
 		if _, ok := ParseWatts(power + rest[0]); ok { // "5.2 W idle"
 			power, state = power+rest[0], strings.Join(rest[1:], " ")
@@ -33,13 +45,9 @@ func newReading(_ context.Context, m *Machine) (Collector, error) {
 	}
 	watts, ok := ParseWatts(power)
 	if !ok {
-		return nil, fmt.Errorf("power %q: want a number of watts and, if you like, the state, such as 5.2W or \"5.2W idle\"", text)
+		return 0, "", fmt.Errorf("power %q: want a number of watts and, if you like, the state, such as 5.2W or \"5.2W idle\"", strings.TrimSpace(text))
 	}
-	labels := meterLabels("manual", "", "")
-	if state = strings.TrimSpace(state); state != "" {
-		labels = append(labels, result.Pair{Key: "state", Value: state})
-	}
-	return &reading{watts: watts, series: []result.Series{{Name: "boxdyno_power_reading_watts", Labels: labels, Unit: "W", Help: "power that a person read off a meter and typed in: a constant, in no joules"}}}, nil
+	return watts, strings.TrimSpace(state), nil
 }
 
 // Series implements Collector.

@@ -64,6 +64,25 @@ type Ask struct {
 	Reading string   // typed in by hand: "5.2W"
 }
 
+// Check refuses what no machine has an answer to. A meter's command that is not here is a
+// *host.Missing.
+func (a Ask) Check() error {
+	if a.Reading != "" {
+		if _, _, err := parseReading(a.Reading); err != nil {
+			return err
+		}
+	}
+	if a.Plug != "" {
+		if _, err := newPlugClient(a.Plug, plugTimeout); err != nil {
+			return err
+		}
+	}
+	if len(a.Meter) > 0 {
+		return hasMeter(a.Meter[0])
+	}
+	return nil
+}
+
 // wants says whether the user gave what the collector of that name needs.
 func (a Ask) wants(name string) bool {
 	switch name {

@@ -5,6 +5,7 @@ package tune
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"boxdyno/host"
@@ -196,6 +197,17 @@ func (t turn) target() string {
 		return t.ref.Port
 	}
 	return string(t.spec.Scope)
+}
+
+// Ports are those that r names by themselves.
+func (r Recipe) Ports() (names []string) {
+	for _, s := range r.Steps {
+		spec, err := Find(s.Knob)
+		if err == nil && spec.Scope == PerPort && s.Target != ForPorts && !slices.Contains(names, s.Target) {
+			names = append(names, s.Target)
+		}
+	}
+	return names
 }
 
 // turns expands a recipe for the ports. find is Find, or a test's.

@@ -149,6 +149,9 @@ func (p proc) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, e
 type bench struct{}
 
 func (bench) Flags(*flag.FlagSet) {}
+func (bench) Sketch() (*lab.Testbed, error) {
+	return &lab.Testbed{Topology: "sandbox", Kind: "memory"}, nil
+}
 func (bench) Build(context.Context) (*lab.Testbed, error) {
 	return &lab.Testbed{Topology: "sandbox", Kind: "memory", Close: func() error { return nil }}, nil
 }
@@ -180,6 +183,14 @@ func TestExitCodeOfVerdicts(t *testing.T) {
 
 // all is topology mem that says it can serve everything, under the sandbox's name.
 type all struct{ lab.Topology }
+
+func (a all) Sketch() (*lab.Testbed, error) {
+	bed, err := a.Topology.Sketch()
+	if err == nil {
+		bed.Services = lab.Services
+	}
+	return bed, err
+}
 
 func (a all) Build(ctx context.Context) (*lab.Testbed, error) {
 	bed, err := a.Topology.Build(ctx)

@@ -19,7 +19,6 @@ import (
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
-	"boxdyno/ledger"
 	"boxdyno/procedure"
 	"boxdyno/runner"
 )
@@ -144,11 +143,13 @@ func TestPanicPutsBack(t *testing.T) {
 type cabled string
 
 func (cabled) Flags(*flag.FlagSet) {}
+func (c cabled) Sketch() (*lab.Testbed, error) {
+	return &lab.Testbed{Topology: "sandbox", Kind: "memory", DUTPorts: []string{"lan", "wan"}, Ports: make([]lab.Port, 2)}, nil
+}
+
 func (c cabled) Build(context.Context) (*lab.Testbed, error) {
-	dut := &host.Local{Label: "dut", Netns: string(c)}
-	return &lab.Testbed{Topology: "sandbox", Kind: "memory", DUT: dut, Ports: make([]lab.Port, 2), Close: func() error { return nil },
-		Path: func(from, to int, _ bool) ledger.Path {
-			names := []string{"lan", "wan"}
-			return ledger.Path{Hops: []ledger.Hop{{}, {Host: dut, Port: host.Port{Name: names[from]}}, {Host: dut, Port: host.Port{Name: names[to]}}, {}}}
-		}}, nil
+	tb, err := c.Sketch()
+	tb.DUT = &host.Local{Label: "dut", Netns: string(c)}
+	tb.Close = func() error { return nil }
+	return tb, err
 }
