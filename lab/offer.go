@@ -16,17 +16,27 @@ const (
 	OwnPorts                           // the DUT's ports are nobody else's, and its kernel answers at them
 )
 
-// Capabilities are all, each with what a topology has that offers it.
+// Capabilities are all: a word for each, and what a topology has that offers it.
 var Capabilities = []struct {
-	Of   Capability
-	Name string
+	Of         Capability
+	Word, Name string
 }{
-	{Ports, "ports to offer frames at"},
-	{KernelPorts, "ports of a kernel"},
-	{Listener, "a port of the DUT on this machine that software can listen on"},
-	{TwoGateways, "two gateways on this machine"},
-	{OwnMachine, "this whole machine as the DUT"},
-	{Tunable, "a DUT on this machine that a recipe can be applied to"},
-	{Loadable, "a DUT on this machine that can be loaded or heated"},
-	{OwnPorts, "ports of the DUT that nobody else uses"},
+	{Ports, "ports", "ports to offer frames at"},
+	{KernelPorts, "kernel-ports", "ports of a kernel"},
+	{Listener, "listener", "a port of the DUT on this machine that software can listen on"},
+	{TwoGateways, "two-gateways", "two gateways on this machine"},
+	{OwnMachine, "own-machine", "this whole machine as the DUT"},
+	{Tunable, "tunable", "a DUT on this machine that a recipe can be applied to"},
+	{Loadable, "loadable", "a DUT on this machine that can be loaded or heated"},
+	{OwnPorts, "own-ports", "ports of the DUT that nobody else uses"},
+}
+
+// Words are those of the capabilities in c.
+func (c Capability) Words() (words []string) {
+	for _, x := range Capabilities {
+		if c&x.Of != 0 {
+			words = append(words, x.Word)
+		}
+	}
+	return words
 }

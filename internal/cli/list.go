@@ -21,9 +21,27 @@ import (
 
 // A listed is one line of list.
 type listed struct {
-	Name   string         `json:"name"`
-	Doc    string         `json:"doc"`
-	Params []runner.Param `json:"parameters,omitempty"`
+	Name     string         `json:"name"`
+	Doc      string         `json:"doc"`
+	Needs    []string       `json:"needs,omitempty"`    // of a topology, whatever the parameters
+	Labs     []string       `json:"labs,omitempty"`     // that it runs in as it is by default
+	Offers   []string       `json:"offers,omitempty"`   // to procedures
+	Services []string       `json:"services,omitempty"` // of the DUT
+	Params   []runner.Param `json:"parameters,omitempty"`
+}
+
+// line is what is said of it where there is one line.
+func (l listed) line() string {
+	doc := l.Doc
+	for _, x := range []struct {
+		what  string
+		words []string
+	}{{"needs", l.Needs}, {"offers", l.Offers}, {"services", l.Services}} {
+		if x.words != nil {
+			doc += "; " + x.what + " " + strings.Join(x.words, ", ")
+		}
+	}
+	return doc
 }
 
 var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services", "subjects", "collectors", "knobs", "recipes", "counters"}
@@ -36,11 +54,11 @@ func (a *app) listed(kind string) (out []listed, err error) {
 			if s.Standard != "" {
 				doc += " (" + s.Standard + ")"
 			}
-			out = append(out, listed{s.Name, doc, runner.Params(s.New())})
+			out = append(out, listed{Name: s.Name, Doc: doc, Needs: s.Needs.Words(), Labs: a.plugins.RunsIn(s), Params: runner.Params(s.New())})
 		}
 	case "topologies":
 		for _, s := range a.plugins.Labs {
-			out = append(out, listed{s.Name, s.Doc, runner.Params(s.New())})
+			out = append(out, listed{Name: s.Name, Doc: s.Doc, Offers: s.Offers.Words(), Services: s.Services, Params: runner.Params(s.New())})
 		}
 	case "backends":
 		for _, s := range engine.All {
@@ -74,7 +92,7 @@ func (a *app) listed(kind string) (out []listed, err error) {
 		}
 	case "subjects":
 		for _, s := range subject.All {
-			out = append(out, listed{s.Name, s.Doc + " (work: " + s.Work + ")", runner.Params(s.New())})
+			out = append(out, listed{Name: s.Name, Doc: s.Doc + " (work: " + s.Work + ")", Params: runner.Params(s.New())})
 		}
 	case "collectors":
 		for _, s := range a.plugins.Collectors {
@@ -118,7 +136,7 @@ func (a *app) list() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "list KIND [NAME]",
 		Short:     "List " + strings.Join(kinds, ", "),
-		Long:      "List prints what this program knows of a kind, a line each; with NAME the\nparameters of that one, and their defaults. The kinds are " + strings.Join(kinds, ", ") + ".\n\ncounters are the ledger's dictionary: what each counter of a port means, by driver.",
+		Long:      "List prints what this program knows of a kind, a line each; with NAME the\nparameters of that one, and their defaults. Of a procedure it says what it needs of a\ntopology, of a topology what it offers; some values of parameters need more. The kinds are " + strings.Join(kinds, ", ") + ".\n\ncounters are the ledger's dictionary: what each counter of a port means, by driver.",
 		Example:   "  boxdyno list procedures\n  boxdyno list procedures forward\n  boxdyno list topologies --json\n  boxdyno list counters --driver macb",
 		Args:      needs("KIND [NAME]", "the kinds are "+strings.Join(kinds, ", ")),
 		ValidArgs: slices.Clone(kinds),
@@ -145,9 +163,20 @@ func (a *app) list() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			for _, l := range ls {
-				fmt.Fprintf(w, "%s\t%s\n", l.Name, l.Doc)
+				fmt.Fprintf(w, "%s\t%s\n", l.Name, l.line())
 				if len(args) < 2 {
 					continue
+				}
+				for _, c := range lab.Capabilities {
+					switch {
+					case slices.Contains(l.Needs, c.Word):
+						fmt.Fprintf(w, "  needs %s\t  %s\n", c.Word, c.Name)
+					case slices.Contains(l.Offers, c.Word):
+						fmt.Fprintf(w, "  offers %s\t  %s\n", c.Word, c.Name)
+					}
+				}
+				if l.Labs != nil {
+					fmt.Fprintf(w, "  labs\t  %s\n", strings.Join(l.Labs, ", "))
 				}
 				for _, p := range l.Params {
 					help := p.Help
