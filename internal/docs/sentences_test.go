@@ -105,7 +105,6 @@ var unwritten = map[string]bool{
 	"docs/pair.md":        true,
 	"docs/probe.md":       true,
 	"docs/search.md":      true,
-	"docs/send.md":        true,
 	"docs/sensor.md":      true,
 	"docs/telemetry.md":   true,
 	"docs/width.md":       true,
