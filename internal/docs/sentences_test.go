@@ -102,7 +102,6 @@ var unwritten = map[string]bool{
 	"docs/forward.md":     true,
 	"docs/ids.md":         true,
 	"docs/page.md":        true,
-	"docs/pair.md":        true,
 	"docs/probe.md":       true,
 	"docs/search.md":      true,
 	"docs/sensor.md":      true,
