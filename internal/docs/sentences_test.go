@@ -100,9 +100,7 @@ var unwritten = map[string]bool{
 	"docs/connections.md": true,
 	"docs/forward.md":     true,
 	"docs/ids.md":         true,
-	"docs/probe.md":       true,
 	"docs/search.md":      true,
-	"docs/sensor.md":      true,
 	"docs/telemetry.md":   true,
 }
 
