@@ -158,8 +158,9 @@ func OpenTemplates(path string, o TemplateOptions) (*TemplateSource, error) {
 	if err := s.load(f); err != nil {
 		return nil, err
 	}
-	s.scale(o)
-	s.settle()
+	if err := s.settle(s.scale(o)); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	s.rewind()
 	s.measure()
 	return s, nil
@@ -181,8 +182,8 @@ func ratesFile(dir string) (string, error) {
 	return found[0], nil
 }
 
-// scale sets the flow rates.
-func (s *TemplateSource) scale(o TemplateOptions) {
+// scale sets the flow rates, and is what those of the templates are multiplied by.
+func (s *TemplateSource) scale(o TemplateOptions) float64 {
 	weights := make([]float64, len(s.templates))
 	bits, arrivals := 0.0, 0.0
 	for i := range s.templates {
@@ -201,6 +202,7 @@ func (s *TemplateSource) scale(o TemplateOptions) {
 	}
 	s.natural = unit.BitRate(bits * scale)
 	s.flows.set(arrivals*scale, weights)
+	return scale
 }
 
 // Rate is the mean layer-2 rate of both directions together, with FCS.
@@ -298,10 +300,23 @@ func (s *TemplateSource) Shard(i, n int) Source {
 	return &c
 }
 
+const (
+	mostUnderWay = 2e6 // flows at once; each takes some 150 octets
+	mostPast     = 1e8 // flows that have begun before: some seconds' work
+)
+
 // settle goes through the past.
-func (s *TemplateSource) settle() {
+func (s *TemplateSource) settle(scale float64) error {
+	rate, underWay := 0.0, 0.0 // flows a second
 	for i := range s.templates {
-		s.origin = max(s.origin, s.templates[i].lasts())
+		t := &s.templates[i]
+		s.origin = max(s.origin, t.lasts())
+		rate += t.cps
+		underWay += t.cps * float64(t.lasts()) / 1e9
+	}
+	if underWay*scale > mostUnderWay || rate*scale*float64(s.origin)/1e9 > mostPast {
+		return fmt.Errorf("%sflows a second, the longest of %v, are %sflows under way at once: ask for fewer by cps or by less traffic, or for shorter ones by ipg and rtt",
+			unit.SI(rate*scale), time.Duration(s.origin), unit.SI(underWay*scale))
 	}
 	s.end = s.origin + uint64(s.duration)
 	s.flows.rewind(s.seed)
@@ -311,6 +326,7 @@ func (s *TemplateSource) settle() {
 		}
 	}
 	s.now = templatesNow{s.flows, s.k, s.burst}
+	return nil
 }
 
 // lasts is the time from a flow's first packet to its last.

@@ -43,7 +43,7 @@ func udpFrame(server bool, clientPort, serverPort uint16, payload string) []byte
 	return b
 }
 
-func writePcap(t *testing.T, path string, frames []talk) {
+func writePcap(t testing.TB, path string, frames []talk) {
 	t.Helper()
 	b := binary.LittleEndian.AppendUint32(nil, 0xa1b2c3d4)
 	b = append(b, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0)
@@ -346,6 +346,7 @@ func TestTemplatesAreSteady(t *testing.T) {
 func TestTemplateRefusals(t *testing.T) {
 	dir := t.TempDir()
 	writePcap(t, filepath.Join(dir, "a.pcap"), []talk{{0, false, udpFrame(false, 4000, 53, "one")}})
+	writePcap(t, filepath.Join(dir, "slow.pcap"), []talk{{0, false, udpFrame(false, 4000, 53, "one")}, {1, true, udpFrame(true, 4000, 53, "two")}})
 	info := "  cap_info:\n   - {name: a.pcap, cps: 1}\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"missing":   {"- duration: 1\n" + generator + "  cap_info:\n   - name: gone/b.pcap\n     cps: 1\n", "rates.yaml:9:12: template gone/b.pcap is missing"},
@@ -360,6 +361,7 @@ func TestTemplateRefusals(t *testing.T) {
 		"address":   {"- duration: 1\n" + strings.Replace(generator, "16.0.0.1\"", "here\"", 1) + info, "rates.yaml:4:20: clients_start"},
 		"spread":    {"- duration: 1\n" + strings.Replace(generator, "seq", "normal", 1) + info, "seq or random"},
 		"versions":  {"- duration: 1\n" + strings.NewReplacer("16.0.0.", "2001:2::", "48.0.0.", "2001:3::").Replace(generator) + info, "packets of IPv4"},
+		"too many":  {"- duration: 1\n" + generator + "  cap_info:\n   - {name: a.pcap, cps: 1}\n   - {name: slow.pcap, cps: 1e9, ipg: 1e9}\n", "1.00 Gflows a second, the longest of 16m40s, are 1.00 Tflows under way at once"},
 		"list":      {"- 1\n- 2\n", "must be a map"},
 	} {
 		path := writeRates(t, dir, c.text)

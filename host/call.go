@@ -73,6 +73,9 @@ func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.is }
 
 func (e *callError) err(where string) error {
+	for _, s := range []*string{&e.Text, &e.What, &e.Hint} {
+		*s = cut(*s, 1000)
+	}
 	switch e.Kind {
 	case "missing":
 		return &Missing{What: "on " + where + ": " + e.What, Remedy: e.Remedy, Hint: e.Hint}
