@@ -5,7 +5,6 @@ package report
 import (
 	"bufio"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -20,11 +19,7 @@ import (
 )
 
 // CompareJSON writes the comparison, indented.
-func CompareJSON(w io.Writer, c Comparison) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(c)
-}
+func CompareJSON(w io.Writer, c Comparison) error { return encode(w, c) }
 
 // CompareText writes the comparison for a terminal: no colour codes, at most 100
 // columns.
@@ -77,7 +72,7 @@ func CompareCSV(w io.Writer, c Comparison) error {
 	head := append([]string{"metric", "unit", "procedure"}, settings...)
 	head = append(head, "base", "other", "verdict", "effect", "effect_bound", "relative", "effect_lo", "effect_hi", "p", "p_holm", "samples",
 		"base_median", "base_lo", "base_hi", "base_n", "base_bound", "other_median", "other_lo", "other_hi", "other_n", "other_bound", "warnings")
-	if err := out.Write(head); err != nil {
+	if err := out.Write(csvCells(head)); err != nil {
 		return err
 	}
 	num := func(v *float64) string {
@@ -96,7 +91,7 @@ func CompareCSV(w io.Writer, c Comparison) error {
 			for _, v := range []ComparedValue{r.Base, r.Other} {
 				line = append(line, num(&v.Median), num(v.Lo), num(v.Hi), strconv.Itoa(len(v.Samples)), string(v.Bound))
 			}
-			if err := out.Write(append(line, strings.Join(r.Warnings, "; "))); err != nil {
+			if err := out.Write(csvCells(append(line, strings.Join(r.Warnings, "; ")))); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,10 +20,14 @@ import (
 )
 
 // JSON writes the document, indented.
-func JSON(w io.Writer, d Document) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(d)
+func JSON(w io.Writer, d Document) error { return encode(w, d) }
+
+func encode(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = io.WriteString(w, Printable(string(text))+"\n")
+	}
+	return err
 }
 
 // A Kept run is what CSV takes: its document and its records.
@@ -163,7 +168,7 @@ type markdown struct{ bytes.Buffer }
 
 func (b *markdown) para(s string) {
 	if s != "" {
-		fmt.Fprintf(b, "%s\n\n", md(s))
+		fmt.Fprintf(b, "%s\n\n", mdLine(s))
 	}
 }
 
@@ -173,7 +178,7 @@ func (b *markdown) list(head string, items []string) {
 	}
 	fmt.Fprintf(b, "## %s\n\n", head)
 	for _, s := range items {
-		fmt.Fprintf(b, "- %s\n", md(s))
+		fmt.Fprintf(b, "- %s\n", mdLine(s))
 	}
 	b.WriteByte('\n')
 }
@@ -226,7 +231,7 @@ func Markdown(w io.Writer, d Document) error {
 	b.list("What could not be measured here", d.skipped())
 	b.list("How sure", d.Sure)
 	for _, t := range tables(d) {
-		fmt.Fprintf(&b, "## %s\n\n", t.title)
+		fmt.Fprintf(&b, "## %s\n\n", md(t.title))
 		b.table(t)
 	}
 	if d.Beside != nil {
@@ -262,10 +267,16 @@ func Markdown(w io.Writer, d Document) error {
 	return err
 }
 
-var mdEscape = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`, "#", `\#`)
+var mdEscape = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`, "#", `\#`, "~", `\~`, "$", `\$`)
+
+// mdMark is what would make a list, a rule or a heading at the beginning of a line.
+var mdMark = regexp.MustCompile(`^\s*(\d{1,9})?([-+=.)])(\s|[-+=]|$)`)
 
 // md makes text of s that is only text in Markdown, on one line.
 func md(s string) string { return mdEscape.Replace(clean(s)) }
+
+// mdLine is md for the beginning of a line.
+func mdLine(s string) string { return mdMark.ReplaceAllString(strings.TrimSpace(md(s)), `$1\$2$3`) }
 
 // page is built from ui/ by `npm run build`; see ui/package.json.
 //

@@ -9,17 +9,23 @@ import (
 	"unicode"
 )
 
-// Printable returns s with its control characters written as text, such as \x1b, so that
-// data moves no cursor and changes no title of a terminal. Ends of lines and tabs stay.
+// steers says whether r would move a terminal's cursor, or lines and words of a page.
+func steers(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// Printable returns s with the characters that steer terminals written as text, such as
+// \u001b, so that data moves no cursor and changes no title. Ends of lines and tabs stay,
+// and JSON remains what it was.
 func Printable(s string) string {
-	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
-	if !strings.ContainsFunc(s, control) {
+	bad := func(r rune) bool { return steers(r) && r != '\n' && r != '\t' }
+	if !strings.ContainsFunc(s, bad) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if control(r) {
-			fmt.Fprintf(&b, `\x%02x`, r)
+		if bad(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)
 		}
@@ -29,6 +35,7 @@ func Printable(s string) string {
 
 // csvCell returns a text as a cell that no spreadsheet takes for a formula.
 func csvCell(s string) string {
+	s = Printable(s)
 	if s == "" || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return s
 	}

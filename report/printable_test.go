@@ -10,7 +10,7 @@ import (
 
 // Data moves no cursor, and is no formula.
 func TestDataIsPrinted(t *testing.T) {
-	if got, want := Printable("a\x1b[2J\u009bm\tb\n"), `a\x1b[2J\x9bm`+"\tb\n"; got != want {
+	if got, want := Printable("a\x1b[2J\u009bm\tb\u202e\n"), `a\u001b[2J\u009bm`+"\tb"+`\u202e`+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	run, recs := firewall()
@@ -23,5 +23,44 @@ func TestDataIsPrinted(t *testing.T) {
 	}
 	if err := CSV(&table, Kept{d, recs}); err != nil || strings.Contains(table.String(), ",=HYPERLINK") || !strings.Contains(table.String(), ",'=HYPERLINK(1)") {
 		t.Errorf("%v: a formula in %.300s", err, table.String())
+	}
+}
+
+// Text of others is text in Markdown: no list, rule, heading, fence, sum, link or markup.
+func TestMarkdownIsText(t *testing.T) {
+	for s, want := range map[string]string{
+		"1. x": `1\. x`, " 12) x": `12\) x`, "- x": `\- x`, "---": `\---`, "===": `\===`, "+": `\+`, "1.17 Mframe/s": "1.17 Mframe/s", "-5": "-5",
+		"~~~": `\~\~\~`, "$$x$$": `\$\$x\$\$`, "    x": "x", "# x": `\# x`, "> x": "&gt; x", "![a](b)": `!\[a\](b)`, "a\n\n- b\x1b": "a  - b\uFFFD", "<b>|": `&lt;b&gt;\|`,
+	} {
+		if got := mdLine(s); got != want {
+			t.Errorf("%q is %q, want %q", s, got, want)
+		}
+	}
+	run, recs := firewall()
+	const evil = "~~~\n# <img src=x>\x1b[31m\u202e"
+	run.Warnings = append(run.Warnings, evil)
+	recs[0].Reason = evil
+	for i := range recs {
+		for j := range recs[i].Config {
+			recs[i].Config[j].Value = evil
+		}
+	}
+	d := Summarize(run, recs)
+	c, err := Compare("x", []Side{{Name: "=1+1" + evil, Runs: []Kept{{d, recs}}}, {Name: "@b", Runs: []Kept{{d, recs}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cells bytes.Buffer
+	if err := CompareCSV(&cells, c); err != nil || strings.Contains(cells.String(), ",=1") || strings.Contains(cells.String(), ",@b") || strings.ContainsAny(cells.String(), "\x1b\u202e") || !strings.Contains(cells.String(), "'=1+1") {
+		t.Errorf("%v: %s", err, cells.String())
+	}
+	var b bytes.Buffer
+	if err := Markdown(&b, d); err != nil || strings.ContainsAny(b.String(), "\x1b\u202e") || strings.Contains(b.String(), "<img") || !strings.Contains(b.String(), "&lt;img") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+	for line := range strings.Lines(b.String()) {
+		if strings.HasPrefix(strings.TrimLeft(line, " |"), "~~~") {
+			t.Errorf("a fence: %q", line)
+		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/internal/guard"
-	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
@@ -76,7 +75,8 @@ func Version() string {
 
 // An app is one call of the program.
 type app struct {
-	out, err io.Writer
+	out, err io.Writer // run cleans what goes there
+	live     io.Writer // standard error as it is, for lines that are drawn anew
 	quiet    bool
 	plugins  runner.Catalogue
 	argv     []string
@@ -107,6 +107,8 @@ var (
 )
 
 func run(ctx context.Context, a *app, args []string) int {
+	a.live = a.err
+	a.out, a.err = &printable{w: a.out}, &printable{w: a.err}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var fault atomic.Pointer[guard.Fault] // the first
@@ -155,17 +157,7 @@ func (a *app) say(f *failure) int {
 
 // sentence is an error in one line.
 func sentence(err error) string {
-	return report.Printable(strings.Join(strings.FieldsFunc(strings.TrimSpace(err.Error()), func(r rune) bool { return r == '\n' }), "; "))
-}
-
-// A printable writer passes on data of others with its control characters as text.
-type printable struct{ w io.Writer }
-
-func (p printable) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(p.w, report.Printable(string(b))); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	return strings.Join(strings.FieldsFunc(strings.TrimSpace(err.Error()), func(r rune) bool { return r == '\n' }), "; ")
 }
 
 // code is the exit code of an error of the work.

@@ -384,6 +384,62 @@ func TestReportNames(t *testing.T) {
 	}
 }
 
+// Names of files and words of peers steer no terminal, wherever they are printed.
+func TestPrintedNames(t *testing.T) {
+	const evil = "\x1b]0;title\a\u009b31m\u202ex\ny"
+	c := scripted(func(context.Context, *procedure.Env) (procedure.Outcome, error) {
+		return procedure.Outcome{Status: result.Passed, Reason: evil, Warnings: []string{evil}}, nil
+	})
+	dir := filepath.Join(t.TempDir(), "a"+evil)
+	plan := filepath.Join(t.TempDir(), "p"+evil+".yaml")
+	if err := os.WriteFile(plan, []byte("procedures: [{use: \"a\\e[2Jb\"}]"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"run", "probe", "--out", dir}, {"run", "probe", "--out", dir + "2", "--json"}, {"report", dir}, {"report", dir, "--json"},
+		{"compare", dir, dir + "2"}, {"run", plan}, {"run", "--dry-run", "probe", "--set", "level=" + evil}, {evil}, {"tune", "show", plan}, {"run", "--tune", evil, "probe"}, {"send", "-i", evil, "-t"}, {"report", evil},
+	} {
+		code, out, errw := call(t.Context(), c, args...)
+		if s := out + errw; strings.ContainsAny(s, "\x1b\a\u009b\u202e") || s == "" {
+			t.Errorf("%q: exit code %d, %q", args, code, s)
+		}
+		if strings.HasSuffix(args[len(args)-1], "json") && !json.Valid([]byte(out)) {
+			t.Errorf("%q: no JSON: %s", args, out)
+		}
+	}
+	for _, ext := range []string{"md", "txt", "csv", "json", "bench"} {
+		file := filepath.Join(t.TempDir(), "x."+ext)
+		if code, _, errw := call(t.Context(), c, "report", dir, "-o", file); code != exitOK {
+			t.Fatal(code, errw)
+		}
+		if data, err := os.ReadFile(file); err != nil || strings.ContainsAny(string(data), "\x1b\a\u009b\u202e") {
+			t.Errorf("%s: %v, %q", ext, err, data)
+		}
+	}
+	var b bytes.Buffer
+	p := newProgress(&b, false)
+	p.width = 60
+	p.event(runner.Event{Kind: runner.PointStarts, Point: evil, Text: evil})
+	p.event(runner.Event{Kind: runner.Note, Text: evil})
+	p.event(runner.Event{Kind: runner.Waiting, Text: evil})
+	p.stop()
+	said := strings.ReplaceAll(b.String(), "\r\x1b[K", "")
+	if strings.ContainsAny(said, "\x1b\a\u009b\u202e") || strings.Count(said, "\n") != 2 {
+		t.Errorf("%q", said)
+	}
+	// A character whose octets come one by one.
+	b.Reset()
+	w := &printable{w: &b}
+	for _, c := range []byte("µ\u009b\U0001F600\n") {
+		if n, err := w.Write([]byte{c}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if got, want := b.String(), `µ\u009b`+"\U0001F600\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestProgressLine(t *testing.T) {
 	var b bytes.Buffer
 	p := newProgress(&b, false)

@@ -82,7 +82,7 @@ func (a *app) install(ctx context.Context, ds []runner.Diagnosis, set string) (d
 		a.note("%s", strings.Join(argv, " "))
 		c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		c.Stdout, c.Stderr = a.err, a.err
+		c.Stdout, c.Stderr = a.live, a.live
 		if err := c.Run(); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 		}

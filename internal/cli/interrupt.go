@@ -46,6 +46,9 @@ type patient struct {
 
 // fileOf is the file that w writes to; nil: it is none.
 func fileOf(w io.Writer) *os.File {
+	if p, ok := w.(*printable); ok {
+		w = p.w
+	}
 	if p, ok := w.(*patient); ok {
 		w = p.w
 	}

@@ -399,7 +399,7 @@ func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 }
 
 func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Options, f measureFlags) (err error) {
-	bar := newProgress(a.err, a.quiet)
+	bar := newProgress(a.live, a.quiet)
 	o.Catalogue, o.Notify = a.plugins, bar.event
 	o.Log = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	run, recs, err := runner.Run(ctx, p, s, o)
@@ -472,7 +472,7 @@ func (a *app) print(d report.Document, asJSON bool) error {
 // note says something on standard error unless it shall be quiet.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintln(a.err, report.Printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(a.err, fmt.Sprintf(format, args...))
 	}
 }
 

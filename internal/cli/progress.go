@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/guard"
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/unit"
@@ -103,7 +104,7 @@ func (p *progress) clear() {
 // say prints a line of its own.
 func (p *progress) say(format string, args ...any) {
 	p.clear()
-	fmt.Fprintf(p.w, format+"\n", args...)
+	fmt.Fprintln(p.w, report.Printable(oneLine(fmt.Sprintf(format, args...))))
 }
 
 func (p *progress) event(e runner.Event) {
@@ -195,6 +196,7 @@ func (p *progress) draw() {
 	} else if e.Text != "" {
 		s += " " + e.Text
 	}
+	s = report.Printable(oneLine(s))
 	if len(s) >= p.width {
 		s = s[:max(p.width-1, 0)]
 	}

@@ -35,9 +35,9 @@ type ticker struct {
 const live = 200 * time.Millisecond
 
 func newTicker(a *app, p *trafficPort, f *portFlags, every time.Duration) *ticker {
-	t := &ticker{out: a.out, err: a.err, asJSON: f.json, every: every, port: p, loss: "dropped"}
+	t := &ticker{out: a.out, err: a.live, asJSON: f.json, every: every, port: p, loss: "dropped"}
 	if !a.quiet {
-		t.width = terminalWidth(a.err)
+		t.width = terminalWidth(a.live)
 	}
 	return t
 }

@@ -114,7 +114,7 @@ func (a *app) tuneShow() *cobra.Command {
 				case c.Before == c.Got:
 					what = "is " + c.Before + " already"
 				}
-				if _, err := fmt.Fprintf(printable{a.out}, "%s of %s: %s\n    %s (%s)\n", c.Knob, c.Target, what, c.Why, c.Source); err != nil {
+				if _, err := fmt.Fprintf(a.out, "%s of %s: %s\n    %s (%s)\n", c.Knob, c.Target, what, c.Why, c.Source); err != nil {
 					return err
 				}
 			}
@@ -168,7 +168,7 @@ If it is killed half-way, the next command that needs privileges puts everything
 
 // printSettings says what became of a recipe's steps.
 func (a *app) printSettings(settings []result.Setting) error {
-	w := tabwriter.NewWriter(printable{a.out}, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	for _, s := range settings {
 		what := fmt.Sprintf("%s -> %s", s.Before, s.Got)
 		switch {
@@ -237,7 +237,7 @@ func (a *app) tuneStatus() *cobra.Command {
 				_, err := fmt.Fprintln(a.out, "nothing is applied")
 				return err
 			}
-			w := tabwriter.NewWriter(printable{a.out}, 0, 0, 2, ' ', 0)
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			for _, s := range all {
 				what := fmt.Sprintf("%s, had been %s", s.Now, s.Before)
 				if s.Problem != "" {
