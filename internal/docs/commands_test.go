@@ -19,6 +19,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/cli"
 	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
 )
 
 // short is how long a privileged run may take to be executed, and not only
@@ -231,7 +232,15 @@ func (c *caller) boxdyno(args []string) {
 		var plan struct {
 			Seconds float64
 		}
-		out := c.succeeds(append(slices.Clone(args), "--dry-run", "--json"))
+		dry := append(slices.Clone(args), "--dry-run", "--json")
+		if slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
+			if !privileged() {
+				c.unprivileged++
+				return
+			}
+			dry = append(dry, "--set", "netns="+c.cables())
+		}
+		out := c.succeeds(dry)
 		if err := json.Unmarshal(out, &plan); err != nil || plan.Seconds <= 0 {
 			c.t.Errorf("%s: the dry run says %v (%v)", c.line, plan.Seconds, err)
 		}
@@ -253,6 +262,16 @@ func (c *caller) boxdyno(args []string) {
 			c.t.Errorf("%s: exit code %d", c.line, code)
 		}
 	}
+}
+
+// cables are those from eth1 to eth2 and from eth3 to eth4, in a namespace of their own.
+func (c *caller) cables() (path string) {
+	c.t.Helper()
+	path = testutil.Cable{A: "eth1", B: "eth2"}.Make(c.t)
+	if err := netns.Do(path, testutil.Cable{A: "eth3", B: "eth4"}.Plug); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
 }
 
 // privileged says whether this process may make a network namespace.

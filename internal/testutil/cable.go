@@ -33,14 +33,14 @@ func (c Cable) Make(t testing.TB) (path string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ns.Close() })
-	if err := netns.Do(ns.Path(), c.plug); err != nil {
+	if err := netns.Do(ns.Path(), c.Plug); err != nil {
 		t.Fatal(err)
 	}
 	return ns.Path()
 }
 
-// plug makes the pair in the caller's namespace.
-func (c Cable) plug() error {
+// Plug makes the pair, both ports up, in the caller's namespace.
+func (c Cable) Plug() error {
 	attrs := netlink.NewLinkAttrs() // the peer has as many queues
 	attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = c.A, c.Queues, c.Queues
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: c.B}); err != nil {
