@@ -337,7 +337,7 @@ func (p *Capture) Estimate() (int, time.Duration) {
 	if !p.rate.searched() {
 		return 1, max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
 	}
-	const before, after, climbed, counted = 5, 3, 6, 3 * overloads
+	const before, after, climbed, counted = 5, 5, 6, 3 * overloads
 	trials, _ := p.searching().Estimate()
 	n, d := before+trials+after, time.Duration(before+trials)*e.least+after*e.trial
 	if p.rate.overload {

@@ -216,7 +216,11 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every rate tried"
 		return nil
 	}
-	rec, n, lossy, doubt, err := m.confirm(ctx, l.Lower)
+	s, err := m.fill(ctx, l.Lower)
+	if err != nil || m.failed != "" {
+		return err
+	}
+	rec, n, lossy, doubt, err := m.confirm(ctx, l.Lower, s)
 	if err != nil || m.failed != "" {
 		return err
 	}
@@ -280,6 +284,28 @@ func scaled(name string, v result.Value, factor float64) result.Value {
 	return out
 }
 
+// fill finds what the subject counts without end, and what buffers swallow beside, by
+// overloads a quarter above what a search found.
+func (m *capturePoint) fill(ctx context.Context, found unit.FrameRate) (search.Sustained, error) {
+	load := found * fillAbove
+	if m.ceiling > 0 {
+		load = min(load, m.ceiling)
+	}
+	longest := 2 * confirming
+	s, _, err := filling(m.short(load, 0).Duration, &longest, func(n int, d time.Duration) (passed, lost float64, err error) {
+		rec, err := m.trial(ctx, "fill", n, m.short(load, d))
+		if m.failed != "" {
+			longest = 0
+		}
+		if err != nil || m.failed != "" || rec.Status == result.Invalid || rec.Account == nil {
+			return 0, 0, err
+		}
+		lost = float64(max(0, rec.Account.Lost()))
+		return float64(rec.Account.Accepted) - lost, lost, nil
+	})
+	return s, err
+}
+
 // confirming is how long a trial lasts at least that confirms a search: a subject's buffer
 // must not be why nothing was lost.
 const confirming = 5 * time.Second
@@ -296,13 +322,18 @@ func disturbed(rec result.Record) bool {
 // confirm offers the rate that a search found for longer, and less of it as often as
 // frames are lost: rec is the trial without loss, or else the last; n counts the valid
 // ones; lossy is the lowest rate that lost; doubt says what was lost first, at the rate
-// found.
-func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec result.Record, n int, lossy unit.FrameRate, doubt string, err error) {
-	rate, held := found, 0
+// found. s is what the subject counts without end: a memory must not be why nothing was
+// lost.
+func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, s search.Sustained) (rec result.Record, n int, lossy unit.FrameRate, doubt string, err error) {
+	rate, lasts := s.Carries(found, confirming)
+	held := 0
+	if rate < found*swallowed {
+		lossy, doubt = found, fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, rate)
+	}
 	for i, tried := 0, 0; i < confirmations*attempts; i++ {
 		l := m.loadOf(rate)
 		if l.Count == 0 && m.length == 0 {
-			l.Duration = max(l.Duration, confirming)
+			l.Duration = max(l.Duration, lasts)
 		}
 		if err := m.empty(ctx, l); err != nil {
 			return rec, n, lossy, doubt, err
@@ -327,7 +358,10 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate) (rec r
 			doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
 		}
 		lossy, tried, held = rate, 0, 0
-		rate *= stepDown
+		if rate *= stepDown; rate < s.Rate && s.Rate < lossy {
+			rate = s.Rate
+		}
+		rate, lasts = s.Carries(rate, confirming)
 	}
 	return rec, n, lossy, doubt, nil
 }

@@ -359,41 +359,32 @@ func (m *connPoint) descend(ctx context.Context) (top, peak float64, err error) 
 // buckets and queues let it take at first: overloads of growing length, each after a rest,
 // until two of them have lost connections. The load is little above peak, for a box that
 // is flooded with SYNs may complete hardly any.
-func (m *connPoint) fill(ctx context.Context, top, peak float64) (s search.Sustained, err error) {
-	const above, mostFills, failing = 1.25, 8, 0.01
+func (m *connPoint) fill(ctx context.Context, top, peak float64) (search.Sustained, error) {
 	p := m.searching()
-	load := min(above*peak, max(top, peak))
-	room, longest := float64(mostConns), p.Longest
-	short, lasted := 0.0, time.Duration(0) // of the overload before, where it lost some
-	for n, d := 0, p.Overload; n < mostFills && d <= longest; n++ {
+	load := min(fillAbove*peak, max(top, peak))
+	longest := p.Longest
+	s, after, err := filling(p.Overload, &longest, func(n int, d time.Duration) (passed, lost float64, err error) {
 		rec, err := m.trialFrom(ctx, p.Rest, "fill", n, connTrial{load: engine.Load{Rate: unit.FrameRate(load), Duration: d}})
-		if err != nil {
-			return s, err
-		}
 		opened, failed := rec.Value("connections_opened"), rec.Value("connections_failed")
-		if rec.Status == result.Invalid || opened == nil || failed == nil {
-			continue
+		if err != nil || rec.Status == result.Invalid || opened == nil || failed == nil {
+			return 0, 0, err
 		}
+		room := float64(mostConns)
 		if v := rec.Value("conntrack_most"); v != nil && v.Value > 0 { // a full table is another limit
 			room = min(room, 0.8*v.Value)
-			longest = min(longest, time.Duration(room/load*1e9))
 		}
-		passed := opened.Value - failed.Value
-		if failed.Value > failing*opened.Value {
-			if lasted > 0 {
-				s = search.Between(short, lasted, passed, d, longest)
-				break
-			}
-			short, lasted = passed, d
-		}
-		d *= 2
+		longest = min(longest, time.Duration(room/load*1e9))
+		return opened.Value - failed.Value, failed.Value, nil
+	})
+	if err != nil {
+		return s, err
 	}
 	g := p.Goals[0]
 	switch {
 	case s.Rate > 0 && s.Sizeable(g.Final, g.Width):
 		m.warn("takes %s connections/s without end, and bursts of %s connections above that", strings.TrimSpace(unit.SI(float64(s.Rate))), grouped(s.Memory))
-	case s.Rate == 0 && lasted > 0:
-		m.warn("too short to know: connections failed only after %v of overload, so the box may take fewer without end", lasted)
+	case s.Rate == 0 && after > 0:
+		m.warn("too short to know: connections failed only in an overload of %v, so the box may take fewer without end", after)
 	}
 	return s, nil
 }

@@ -249,8 +249,8 @@ func (p *IDS) Estimate() (int, time.Duration) {
 	d := p.lasts()
 	trials, length := 3, idleLonger*d+2*d
 	if p.rate.searched() {
-		before, after := 3, 2
-		trials, length = 1+before+p.searching().Trials+after, idleLonger*d+time.Duration(before+p.searching().Trials)*d+4*d
+		before, after := 3, 3
+		trials, length = 1+before+p.searching().Trials+after, idleLonger*d+time.Duration(before+p.searching().Trials)*d+6*d
 	}
 	return trials, length + time.Duration(trials)*idsAround
 }

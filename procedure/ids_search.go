@@ -198,6 +198,33 @@ func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	return h.tried < most, nil
 }
 
+// fill finds what the IDS inspects without end, and what buffers swallow beside, by the
+// last load of the descent that was too much, offered once more for twice as long.
+func (m *idsPoint) fill(ctx context.Context) (s search.Sustained, err error) {
+	h := m.found
+	if h == nil {
+		return s, nil
+	}
+	i := slices.IndexFunc(h.seen, func(t search.Seen) bool {
+		return t.Valid && t.Loss >= fillLoses && float64(t.Rate) == h.top
+	})
+	if i < 0 {
+		return s, nil
+	}
+	passed := func(t search.Seen) float64 {
+		return float64(t.Offered) * (1 - float64(t.Loss)) * t.Duration.Seconds()
+	}
+	short := h.seen[i]
+	long, _, err := m.offer(ctx, "fill", 0, search.Step{Rate: short.Rate, Duration: 2 * short.Duration})
+	if err != nil || m.listen.failed != "" || !long.Valid || long.Loss < fillLoses {
+		return s, err
+	}
+	return search.Between(passed(short), short.Duration, passed(long), long.Duration, longestIDS*m.lasts()), nil
+}
+
+// longestIDS is how many times as long a trial of ids is at most for what buffers swallow.
+const longestIDS = 6
+
 // idsAttempts are attempts of ids, whose trials last.
 const idsAttempts = 3
 
@@ -209,17 +236,26 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 		return nil
 	}
 	confirmations := 3
-	rate, n := float64(l.Lower), l.Clean+l.Lossy
+	s, err := m.fill(ctx)
+	if err != nil || m.listen.failed != "" {
+		return err
+	}
+	carries, lasts := s.Carries(l.Lower, 2*m.lasts())
+	rate, n := float64(carries), l.Clean+l.Lossy
 	doubted := false
+	if carries < l.Lower*swallowed {
+		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(carries))
+		doubted, l.Upper, l.AtCeiling = true, l.Lower, false
+	}
 	if l.Lower == 0 {
 		confirmations = 8
 		rate, l.AtCeiling, doubted = float64(lowest)*stepDown, false, true
 	}
 	for i, k, tried := 0, 0, 0; i < confirmations; k++ {
-		if err := m.empty(ctx, unit.BitRate(rate), 2*m.lasts()); err != nil {
+		if err := m.empty(ctx, unit.BitRate(rate), lasts); err != nil {
 			return err
 		}
-		rec, err := m.trial(ctx, "limit", k, unit.BitRate(rate), 2*m.lasts())
+		rec, err := m.trial(ctx, "limit", k, unit.BitRate(rate), lasts)
 		if err != nil || m.listen.failed != "" {
 			return err
 		}
@@ -240,7 +276,11 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 			}
 			doubted = true
 			l.Upper, l.AtCeiling = unit.FrameRate(rate), false
-			rate *= stepDown
+			if rate *= stepDown; rate < float64(s.Rate) && s.Rate < l.Upper {
+				rate = float64(s.Rate)
+			}
+			carries, lasts = s.Carries(unit.FrameRate(rate), 2*m.lasts())
+			rate = float64(carries)
 			i, tried = i+1, 0
 			continue
 		}

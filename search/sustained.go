@@ -66,6 +66,18 @@ func (s Sustained) Needs(load unit.FrameRate) time.Duration {
 	return d
 }
 
+// Carries returns the highest load up to found that a clean trial of duration least or
+// longer can show to be carried without end, and how long that trial has to be.
+func (s Sustained) Carries(found unit.FrameRate, least time.Duration) (unit.FrameRate, time.Duration) {
+	if s.Rate <= 0 || found <= s.Rate*(1+sustainedTo) || !s.Explains(float64(found)*least.Seconds(), least) {
+		return found, least
+	}
+	if need := s.Needs(found); need > 0 {
+		return found, max(need, least)
+	}
+	return s.Rate, least
+}
+
 // Length returns how long the trial of step is to be: longer than the search asks
 // for where events are rare, and where Needs says so.
 func (s Sustained) Length(step Step) time.Duration {
