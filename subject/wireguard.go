@@ -157,6 +157,24 @@ func (p wgPeer) with(flags uint32, more ...*nl.RtAttr) *nl.RtAttr {
 	return peers
 }
 
+// A genlHead is struct genlmsghdr: command, version, and two octets that are reserved.
+// nl.Genlmsg has only the first two, and sends what lies behind it in memory as well.
+type genlHead [nl.SizeofGenlmsg]byte
+
+func (h genlHead) Len() int          { return len(h) }
+func (h genlHead) Serialize() []byte { return h[:] }
+
+func wgRequest(family int, device []*nl.RtAttr, peers *nl.RtAttr) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(family, unix.NLM_F_ACK)
+	req.AddData(genlHead{wgCmdSetDevice, 1})
+	req.AddData(nl.NewRtAttr(wgDeviceIfname, nl.ZeroTerminated(tunnelDevice)))
+	for _, a := range device {
+		req.AddData(a)
+	}
+	req.AddData(peers)
+	return req
+}
+
 // setWireGuard sends WG_CMD_SET_DEVICE for an end's device.
 func setWireGuard(at End, device []*nl.RtAttr, peers *nl.RtAttr) error {
 	return at.Host.View(func(fs.FS) error {
@@ -164,14 +182,7 @@ func setWireGuard(at End, device []*nl.RtAttr, peers *nl.RtAttr) error {
 		if err != nil {
 			return fmt.Errorf("find the kernel's netlink family wireguard: %w", err)
 		}
-		req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
-		req.AddData(&nl.Genlmsg{Command: wgCmdSetDevice, Version: 1})
-		req.AddData(nl.NewRtAttr(wgDeviceIfname, nl.ZeroTerminated(tunnelDevice)))
-		for _, a := range device {
-			req.AddData(a)
-		}
-		req.AddData(peers)
-		if _, err := req.Execute(unix.NETLINK_GENERIC, 0); err != nil {
+		if _, err := wgRequest(int(family.ID), device, peers).Execute(unix.NETLINK_GENERIC, 0); err != nil {
 			return fmt.Errorf("set up the WireGuard device: %w", err)
 		}
 		return nil

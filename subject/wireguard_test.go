@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -53,4 +54,22 @@ func TestWireGuardPeer(t *testing.T) {
 	if gone := nested(nested(nested(p.remove().Serialize())[8])[0]); len(gone) != 2 || gone[3][0] != 1 {
 		t.Errorf("removed %v", gone)
 	}
+}
+
+// The two reserved octets of a request are 0, whatever lies in memory.
+func TestWireGuardRequest(t *testing.T) {
+	var noise []*byte
+	for range 200 {
+		for range 3 {
+			b := new(byte)
+			*b = 0xff
+			noise = append(noise, b)
+		}
+		p := wgPeer{}
+		got := wgRequest(7, p.device(), p.remove()).Serialize()[unix.SizeofNlMsghdr:]
+		if want := []byte{wgCmdSetDevice, 1, 0, 0}; !bytes.Equal(got[:4], want) {
+			t.Fatalf("it begins with % x, want % x", got[:4], want)
+		}
+	}
+	runtime.KeepAlive(noise)
 }
