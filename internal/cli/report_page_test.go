@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/unit"
@@ -69,5 +71,27 @@ func TestPageOfDamagedTelemetry(t *testing.T) {
 		if n := strings.Count(string(data), `"not all that was sampled is drawn: `); n != c.complaints {
 			t.Errorf("of %d octets of telemetry the page has %d warnings", len(c.file), n)
 		}
+	}
+}
+
+// A page that is sent on carries the licences of the work of others in it.
+func TestPageCarriesNotices(t *testing.T) {
+	var b bytes.Buffer
+	if err := report.HTML(&b, report.Document{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	of := 0
+	for part := range strings.SplitSeq(notices, strings.Repeat("=", 80)) {
+		names, text, _ := strings.Cut(strings.TrimSpace(part), "\n\n")
+		if !strings.Contains(names, "(in the page)") {
+			continue
+		}
+		of++
+		if !strings.Contains(b.String(), strings.TrimSpace(text)) {
+			t.Errorf("the page has not the licence of %s", names)
+		}
+	}
+	if of == 0 {
+		t.Error("nothing is in the page")
 	}
 }
