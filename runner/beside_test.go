@@ -29,7 +29,7 @@ func TestBesideLoad(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	c := Plugins()
-	p := resolved(t, c, `{lab: mem, procedures: [{use: forward, search: none, beside: [none, "cpu:1"], heat: ["0", 1s]}, latency]}`)
+	p := resolved(t, c, `{lab: {use: mem, capacity: 20k, ceiling: 60k}, procedures: [{use: forward, search: none, beside: [none, "cpu:1"], heat: ["0", 1s]}, latency]}`)
 	var m memory
 	run, recs, err := Run(t.Context(), p, &m, Options{Catalogue: c})
 	if err != nil {
@@ -96,7 +96,7 @@ func TestHeatedPointsAreVisitedOnce(t *testing.T) {
 	}
 	c := Plugins()
 	visits := func(heat string) (n int) {
-		p := resolved(t, c, `{lab: mem, procedures: [{use: forward, frame_size: [64, 128], heat: `+heat+`}]}`)
+		p := resolved(t, c, `{lab: {use: mem, capacity: 20k, ceiling: 60k}, procedures: [{use: forward, frame_size: [64, 128], heat: `+heat+`}]}`)
 		var m memory
 		_, recs, err := Run(t.Context(), p, &m, Options{Catalogue: c})
 		if err != nil {
