@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 	"boxdyno/unit"
 
@@ -110,6 +111,7 @@ func near(t testing.TB, what string, got, want unit.FrameRate, tolerance float64
 }
 
 func TestMemIdeal(t *testing.T) {
+	testutil.Computed(t)
 	r := newMemRig(t, MemConfig{Delay: 50 * time.Microsecond})
 	var end unit.Instant
 	for range 2 {
@@ -142,6 +144,7 @@ func TestMemIdeal(t *testing.T) {
 }
 
 func TestMemLoss(t *testing.T) {
+	testutil.Computed(t)
 	r := newMemRig(t, MemConfig{LoseEvery: 1000})
 	_, rx := r.run(t, Load{Rate: 200e3, Count: 123_456}, false)
 	if rx[0].Frames != 123_456-123 {
@@ -165,6 +168,7 @@ func TestMemLoss(t *testing.T) {
 }
 
 func TestMemCapacity(t *testing.T) {
+	testutil.Computed(t)
 	const queue = 100
 	for _, c := range []struct {
 		rate    unit.FrameRate

@@ -23,6 +23,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
 )
 
 // A way is where a burst of frames goes. Frames are built here by hand, because
@@ -303,6 +304,7 @@ func TestServices(t *testing.T) {
 
 // However many there are, rules before the match are for other valid ports.
 func TestFilterRules(t *testing.T) {
+	testutil.Computed(t)
 	rules := regexp.MustCompile(`udp dport (\d+) counter name (\w+)`).FindAllStringSubmatch(filterRules(Service{Rules: maxRules, Block: true}), -1)
 	if len(rules) != maxRules+1 {
 		t.Fatalf("%d rules, want %d and the match", len(rules), maxRules)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
 
@@ -71,6 +72,7 @@ func checkBucket(t *testing.T, b *suiteBench, rate, burst, tolerance float64) {
 
 // The suite agrees about a policer in memory, and moves as its burst does.
 func TestSuiteOfATokenBucket(t *testing.T) {
+	testutil.Computed(t)
 	for _, burst := range []float64{50, 200, 1500} {
 		t.Run(fmt.Sprint(burst), func(t *testing.T) {
 			b := newSuiteBench(t, "mem", map[string]string{"capacity": "0", "ceiling": "1000000", "dut.policer": "187000", "dut.policer_burst": fmt.Sprint(burst)})

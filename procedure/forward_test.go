@@ -101,6 +101,7 @@ func assign(t *testing.T, flags func(*flag.FlagSet), set map[string]string) {
 
 // A box in memory with a known limit is measured right.
 func TestForwardFindsTheLimit(t *testing.T) {
+	testutil.Computed(t)
 	for _, limit := range []float64{20e3, 150e3, 400e3} {
 		out, recs := bench(t, "mem", map[string]string{"capacity": fmt.Sprint(limit), "queue": "16"}, nil)
 		if out.Status != result.Passed {
@@ -180,7 +181,7 @@ func TestForwardAtLineRate(t *testing.T) {
 }
 
 func TestForwardLatency(t *testing.T) {
-	out, _ := bench(t, "mem", map[string]string{"capacity": "200000", "delay": "150us"}, nil)
+	out, _ := bench(t, "mem", map[string]string{"capacity": "200000", "ceiling": "300000", "delay": "150us"}, nil)
 	// The queue's service time of 5 us comes on top; buckets are a sixteenth wide.
 	if v := figure(t, out, "latency_p50_s").Value; v < 150e-6 || v > 155e-6*17/16 {
 		t.Errorf("latency %v of a box that delays by 150 us", v)

@@ -103,6 +103,7 @@ func checkPhases(t *testing.T, b *suiteBench, o Outcome) result.Record {
 
 // A box in memory forwards what is good and blocks what is bad.
 func TestSecurity(t *testing.T) {
+	testutil.Computed(t)
 	for name, set := range map[string]map[string]string{
 		"share": nil, "rate": {"load": "90k", "flows": "1500"}, "ipv6": {"ip": "6", "load": "50k"}, "back": {"direction": "wan-to-lan", "load": "50k", "frame_size": "imix"},
 	} {
@@ -160,6 +161,7 @@ func TestSecurityOfALeakyBox(t *testing.T) {
 // A box that is overloaded, or loses at random, has failed; one that loses fewer
 // than one frame in 100,000 has not.
 func TestSecurityOfALossyBox(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct {
 		bed  map[string]string
 		load string

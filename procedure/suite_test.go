@@ -110,6 +110,7 @@ func (b *suiteBench) run(name string, set map[string]string) Outcome {
 // All procedures of the suite agree about a box of known capacity and queue, and
 // search its throughput once.
 func TestSuiteOfAKnownBox(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct{ capacity, queue, ceiling float64 }{{100e3, 256, 1e6}, {400e3, 1000, 1e6}, {250e3, 64, 500e3}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			b := newSuiteBench(t, "mem", map[string]string{"capacity": fmt.Sprint(c.capacity), "queue": fmt.Sprint(c.queue), "ceiling": fmt.Sprint(c.ceiling)})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
 
@@ -69,6 +70,7 @@ func judged(t *testing.T, b memoryBox, out Outcome, within float64) (off float64
 
 // Sustained limits are found whatever the box's buckets and queues swallow.
 func TestSustainedLimits(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct {
 		search      string
 		n           int
@@ -79,7 +81,8 @@ func TestSustainedLimits(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, seed))
 		missed, wrong := 0, 0
 		begin := time.Now()
-		for i := range c.n {
+		n := testutil.Cases(c.n)
+		for i := range n {
 			b := randomBox(rng, c.least, c.most)
 			out, recs := bench(t, "mem", b.set(), map[string]string{"search": c.search})
 			off, told := judged(t, b, out, c.within)
@@ -92,9 +95,9 @@ func TestSustainedLimits(t *testing.T) {
 				wrong++
 			}
 		}
-		t.Logf("%s: of %d limits %d not within %v, %d of them without a word; %v", c.search, c.n, missed, c.within, wrong, time.Since(begin))
-		if missed*20 > c.n || wrong > 0 {
-			t.Errorf("%s: of %d limits %d were missed, %d of them without a word", c.search, c.n, missed, wrong)
+		t.Logf("%s: of %d limits %d not within %v, %d of them without a word; %v", c.search, n, missed, c.within, wrong, time.Since(begin))
+		if missed*20 > n || wrong > 0 {
+			t.Errorf("%s: of %d limits %d were missed, %d of them without a word", c.search, n, missed, wrong)
 		}
 	}
 }

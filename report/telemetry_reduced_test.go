@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -94,6 +95,7 @@ func TestTimelineKeepsPeaks(t *testing.T) {
 
 // The page of a large machine that was watched for long stays small.
 func TestTimelineIsBounded(t *testing.T) {
+	testutil.Computed(t)
 	const cpus, n = 128, 3000
 	dir := t.TempDir()
 	b, err := result.Create(dir, result.Run{Schema: result.Schema})

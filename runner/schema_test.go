@@ -105,10 +105,9 @@ func TestPlanSchema(t *testing.T) {
 // What a run in memory writes is what the schemas say.
 func TestRecordSchema(t *testing.T) {
 	c := Plugins()
-	p := Use("forward")
-	p.SetLab("mem", "")
 	m := &memory{}
-	run, recs, err := Run(context.Background(), resolveIt(t, c, p), m, Options{Catalogue: c})
+	p := resolved(t, c, `{lab: {use: mem, capacity: 20k, ceiling: 60k}, procedures: [forward]}`)
+	run, recs, err := Run(context.Background(), p, m, Options{Catalogue: c})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"boxdyno/host"
+	"boxdyno/internal/testutil"
 )
 
 // A simulated machine: knobs that are numbers, and a disk, which crash at the step
@@ -251,6 +252,7 @@ var simulated = steps("a", "even", "queues", "absent", "fixed", "odd", "b", "c")
 // anywhere, leaves a machine that Recover puts back byte for byte; so does one whose
 // disk lost what was not synced, and one whose Recover dies at any step, too.
 func TestEveryCrash(t *testing.T) {
+	testutil.Computed(t)
 	for _, o := range []Options{{}, {Hold: true}, {Strict: true}} {
 		r := simulated
 		if o.Strict {

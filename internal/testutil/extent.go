@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testutil
+
+import (
+	"os"
+	"testing"
+)
+
+// full says whether tests go to their full extent, as script/prove --tests asks for.
+var full = os.Getenv("BOXDYNO_FULL") == "1"
+
+// Cases is how many of n drawn cases a test goes through: all with BOXDYNO_FULL=1,
+// else a fifth, and at least one.
+func Cases(n int) int {
+	if full {
+		return n
+	}
+	return max(1, n/5)
+}
+
+// Computed skips a test that computes for long, with the race detector, which makes it
+// ten times slower and sees the same code in shorter tests. script/test runs what is
+// skipped there once more, without the detector.
+func Computed(t testing.TB) {
+	t.Helper()
+	if race {
+		t.Skip("computes for long: runs without the race detector")
+	}
+}
