@@ -27,7 +27,8 @@ type fake struct {
 	// first is called by a procedure before its trials.
 	first func(p *probe) error
 	build error
-	kind  string // of the testbed; "": memory
+	kind  string      // of the testbed; "": memory
+	dut   *host.Local // its DUT; nil: none on this machine
 	// shared is whether procedures build upon a trial of procedure base.
 	shared bool
 	// stubborn procedures go on after a trial's error.
@@ -77,7 +78,7 @@ func (b *bench) Build(context.Context) (*lab.Testbed, error) {
 	}
 	return &lab.Testbed{
 		Topology: "sandbox", Kind: b.kind, Settings: []result.Pair{{Key: "mtu", Value: strconv.Itoa(b.mtu)}},
-		Ports: make([]lab.Port, 2),
+		Ports: make([]lab.Port, 2), DUT: b.fake.dut,
 		Close: func() error { b.fake.closed.Add(1); return nil },
 	}, nil
 }
@@ -172,8 +173,7 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 			cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
 			rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
 				o, err := do(fmt.Sprintf("%s/%d/%d/%v", p.kind, p.level, n, rate))
-				if o.Status == result.Passed {
-					now := unit.Now()
+				if now := unit.Now(); o.Status == result.Passed && o.Phases == nil {
 					o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: float64(int(rate) % 7)}}
 					o.Load, o.Account = &result.Load{Backend: "fake", Offered: 1}, &result.Account{Accepted: 1, Received: 1}
 					o.Phases = []result.Phase{{Name: "traffic", Begin: now, End: now + 10}}
