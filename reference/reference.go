@@ -81,12 +81,15 @@ func SourceOf(id string) (Source, bool) {
 	return sources()[i], true
 }
 
+// Same says whether two names are of one subject: letters and digits alone tell.
+func Same(a, b string) bool { return letters(a) == letters(b) }
+
 // Of are the figures of an experiment whose subject is the one named and that were
 // measured at all of levels; letters alone tell subjects apart, so that "pypcap-dpkt"
 // is "pypcap+dpkt". "" is any experiment or subject.
 func Of(experiment, subject string, levels ...Level) (out []Figure) {
 	for _, f := range figures() {
-		if experiment != "" && f.Experiment != experiment || subject != "" && letters(f.Subject) != letters(subject) {
+		if experiment != "" && f.Experiment != experiment || subject != "" && !Same(f.Subject, subject) {
 			continue
 		}
 		if slices.ContainsFunc(levels, func(l Level) bool { return f.Level(l.Factor) != l.Value }) {

@@ -57,6 +57,8 @@ type Document struct {
 
 	Study *Study `json:"study,omitempty"` // the published comparison of capture software, where its points were measured
 
+	Published []Citation `json:"published,omitempty"` // figures of the same experiments on other boxes
+
 	Watched  *Watched  `json:"watched,omitempty"`  // what telemetry says of the trials
 	Metered  []string  `json:"metered,omitempty"`  // what must be known of the meters, in sentences
 	Timeline *Timeline `json:"timeline,omitempty"` // all that telemetry saw, over time; in pages alone

@@ -87,6 +87,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	}
 	lineRates(d.Rows)
 	publishTunnels(d.Rows)
+	d.Published = citations(run, points)
 	slices.SortStableFunc(d.Rows, order)
 	d.SharedWarnings = shared(d.Rows)
 

@@ -25,6 +25,7 @@ export interface Document {
   ablation?: Ablation;
   beside?: Comparison;
   study?: Study;
+  published?: Citation[];
   watched?: Watched;
   metered?: string[];
   timeline?: Timeline;
@@ -132,6 +133,13 @@ export interface Study {
   caution?: string;
   panels: StudyPanel[] | null;
   why: string[] | null;
+}
+
+export interface Citation {
+  box: string;
+  text: string;
+  said: string;
+  here?: string[];
 }
 
 export interface Watched {
@@ -313,6 +321,7 @@ export interface Load {
   peak_fps?: number;
   forwarded_fps: number;
   arrivals?: Arrivals;
+  ramp?: Ramp;
   backend: string;
   batch: number;
   late?: number;
@@ -799,6 +808,12 @@ export interface Arrivals {
   beyond_frames: number;
   drained_frames: number;
   lag_ns?: number;
+}
+
+export interface Ramp {
+  lasts_ns: number;
+  sent_frames: number;
+  lost_frames: number;
 }
 
 export interface Histogram {
