@@ -9,12 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"boxdyno/result"
-	"boxdyno/stat"
 	"boxdyno/unit"
-	"boxdyno/verdict"
 )
 
 var serviceWords = map[string]string{"drop-xdp": "drop in XDP", "drop-tc": "drop in tc", "drop-nft": "drop in nft"}
@@ -448,107 +445,6 @@ func caveat(d Document) string {
 		s += " Tester and box share a CPU (placement shared): the forwarding rate is a lower bound, and no throughput is claimed."
 	}
 	return strings.TrimSpace(s)
-}
-
-// sure says in sentences how far the figures can be relied on.
-func sure(d Document, recs []result.Record) []string {
-	var out []string
-	if d.Ablation != nil {
-		out = d.Ablation.sure()
-	}
-	if s := unfinished(d); s != "" && s != d.Sentence {
-		out = append(out, s)
-	}
-	if s := budgeted(d); s != "" {
-		out = append(out, s)
-	}
-	if n := d.Books.Trials; n > 0 {
-		if d.Books.Closed == n {
-			out = append(out, fmt.Sprintf("The books close in all of %s: unexplained = 0 frames.", count(n, "trial")))
-		} else {
-			out = append(out, fmt.Sprintf("The books do not close in %d of %s: the largest unexplained number of frames is %d.", n-d.Books.Closed, count(n, "trial"), d.Books.Largest))
-		}
-	}
-	if n := d.Books.Invalid; n > 0 {
-		out = append(out, fmt.Sprintf("%d of %s %s invalid, because the tester could not do its part: in no figure.", n, count(max(n, d.Books.Trials), "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
-	}
-	if n := d.Books.Starved; n > 0 {
-		out = append(out, fmt.Sprintf("%s %s invalid, because the program did not have its CPUs to itself: in no figure.", count(n, "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
-	}
-	intervals, over := 0, 0
-	var widest *Row
-	var spread float64
-	least := math.MaxInt
-	bounded := 0
-	for i := range d.Rows {
-		r := &d.Rows[i]
-		if r.ThroughputFPS != nil && r.ThroughputFPSHi != nil && *r.ThroughputFPS > 0 {
-			intervals++
-			if s := *r.ThroughputFPSHi / *r.ThroughputFPS; s > spread {
-				widest, spread = r, s
-			}
-		}
-		if n := max(r.ForwardingN, r.DropN); n > 0 {
-			over++
-			least = min(least, n)
-		}
-		if r.Bound != result.Exactly || r.ForwardingBound != result.Exactly || r.DropBound != result.Exactly {
-			bounded++
-		}
-	}
-	if widest != nil {
-		out = append(out, fmt.Sprintf("A throughput interval reaches from the highest load confirmed without loss to the lowest from which every trial lost; %s %s is %s to %s.",
-			map[bool]string{true: "that of", false: fmt.Sprintf("the widest of %d,", intervals)}[intervals == 1], widest.Name+map[bool]string{true: "", false: ","}[intervals == 1], quantity(*widest.ThroughputFPS, "frame/s", ""), quantity(*widest.ThroughputFPSHi, "frame/s", "")))
-	}
-	if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections != nil && r.Connections.Found != nil }) {
-		out = append(out, "An interval of connections/s reaches from the rate of a longer trial without a failed connection to the one from which on every trial of the search had failed ones.")
-	}
-	if over > 0 {
-		s := fmt.Sprintf("Rates under overload are medians of at least %s", count(least, "trial"))
-		if w := stat.Summarize(make([]float64, least)).Warnings; len(w) > 0 {
-			s += ": " + w[len(w)-1]
-		} else {
-			s += fmt.Sprintf(", with their %g %% intervals", stat.Confidence*100)
-		}
-		out = append(out, s+".")
-	}
-	if bounded > 0 {
-		out = append(out, fmt.Sprintf("%s the bound >=: the tester could not load the box further, and it may do more.", plural(bounded, "row carries", "rows carry")))
-	}
-	var stalls, longest int64
-	var steal float64
-	looked, slow, slowest := 0, 0, 1.0
-	for _, r := range recs {
-		if r.Load != nil {
-			if v := r.Load.CPUSpeed; v > 0 {
-				looked++
-				slowest = min(slowest, v)
-				if v < verdict.SlowCPU {
-					slow++
-				}
-			}
-			stalls += r.Load.Stalls
-			longest = max(longest, r.Load.LongestStall)
-			steal = math.Max(steal, r.Load.StealRatio)
-		}
-	}
-	if looked > 0 && slow == 0 {
-		of := "each trial"
-		if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Beside != "" }) {
-			of = "each trial that nothing ran beside"
-		}
-		out = append(out, fmt.Sprintf("Before "+of+" the CPUs ran at %s or more of the fastest that they were seen at.", percent(slowest)))
-	} else if slow > 0 {
-		out = append(out, fmt.Sprintf("Before %d of %s a CPU ran at less than %s of the fastest that it was seen at, at the least at %s: heat, power, or another virtual machine on its core.",
-			slow, count(looked, "trial"), percent(verdict.SlowCPU), percent(slowest)))
-	}
-	if stalls > 0 {
-		out = append(out, fmt.Sprintf("The sender stood still for more than 50 µs %s, at the longest for %s; the hypervisor took at most %s of the CPU time of a trial.",
-			plural(int(stalls), "time", "times"), unit.SI(time.Duration(longest).Seconds())+"s", percent(steal)))
-	} else if d.Books.Trials > 0 {
-		out = append(out, fmt.Sprintf("The sender never stood still for more than 50 µs; the hypervisor took at most %s of the CPU time of a trial.", percent(steal)))
-	}
-	return out
 }
 
 func plural(n int, one, many string) string {
