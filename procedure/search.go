@@ -41,7 +41,11 @@ func (m *point) begin(overload unit.FrameRate) error {
 	// forwards nothing then may carry anything.
 	each := overload / m.streams()
 	top := m.ceiling / m.streams()
-	if each > 0 {
+	if s := m.sustained(); s.Rate > 0 && s.Memory < 2 {
+		// With room for one frame it depends on the gaps of an overload how many pass: half
+		// of what passes at the limit, at least.
+		top = min(top, each*2.05)
+	} else if each > 0 {
 		top = min(top, each*1.25)
 	}
 	if link := m.linkRate(); link > 0 {

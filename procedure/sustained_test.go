@@ -39,7 +39,9 @@ func randomBox(rng *rand.Rand, least, most float64) memoryBox {
 	b := memoryBox{rate: math.Round(least * math.Exp(rng.Float64()*math.Log(most/least)))}
 	b.ceiling = math.Round(b.rate * math.Exp(math.Log(1.5)+rng.Float64()*math.Log(4)))
 	memory := b.rate * []float64{0, 0.001, 0.01, 0.1, 0.25, 0.25 * rng.Float64()}[rng.IntN(6)]
-	memory = max(8, memory) // of fewer, the gaps of an overload decide how many pass
+	if memory < 8 { // of fewer, the gaps of an overload decide how many pass
+		memory = float64(rng.IntN(9))
+	}
 	if b.policed = rng.IntN(2) == 0; b.policed {
 		b.kind, b.bucket = "policer", memory
 	} else {

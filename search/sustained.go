@@ -132,11 +132,12 @@ func (s Sustained) Told(judged, raw []Seen) []Seen {
 }
 
 // First returns the load that a search begins with: guess; but where memory is so
-// large that trials of length d just above Rate tell nothing, the lowest load above
+// large, or Rate so low, that trials of length d just above Rate tell nothing, the lowest load above
 // it that a trial within Longest can tell of. A box that carries it carries more
 // than it forwards under overload.
 func (s Sustained) First(guess unit.FrameRate, d time.Duration, width float64) unit.FrameRate {
-	if !s.Sizeable(d, width) || s.Longest == 0 {
+	few := s.Needs(s.Rate*unit.FrameRate(1+width)) == 0 // events, for a trial to tell
+	if s.Rate <= 0 || s.Longest == 0 || !few && !s.Sizeable(d, width) {
 		return guess
 	}
 	for share := 4 * width; share < 1; share *= 1.5 {

@@ -22,7 +22,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, disturbed, killTune, ablations, captures, observed, rules int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, rules int
 }
 
 func main() {
@@ -35,6 +35,8 @@ func main() {
 	flag.IntVar(&n.limits, "limits", 50, "times that each known limit is searched with search quick")
 	flag.IntVar(&n.csit, "limits-csit", 3, "times with search csit")
 	flag.IntVar(&n.bisect, "limits-bisect", 3, "times with search bisect, for its traffic")
+	flag.IntVar(&n.memories, "memories", 1000, "random limits with memories that are searched in virtual time with search quick; needs no root")
+	flag.IntVar(&n.memoriesCSIT, "memories-csit", 100, "the same with search csit")
 	flag.IntVar(&n.disturbed, "disturbed", 200, "times that a known limit is searched while other programs take the CPUs now and then")
 	flag.IntVar(&n.killTune, "kill-tune", 100, "times that tune apply, tune revert, run --tune and tune ablate are killed at random moments")
 	flag.IntVar(&n.ablations, "ablations", 2, "ablations of a recipe with planted knobs, with route and nat in turn, which must be judged right")
@@ -82,6 +84,8 @@ func prove(ctx context.Context, n times, page string, seed uint64) error {
 		{n.limits, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "quick", k) }},
 		{n.csit, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "csit", k) }},
 		{n.bisect, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "bisect", k) }},
+		{n.memories, func(k int) (int, error) { return memories(ctx, binary, dir, "quick", k, 500e3, 0.01, seed) }},
+		{n.memoriesCSIT, func(k int) (int, error) { return memories(ctx, binary, dir, "csit", k, 50e3, 0.005, seed) }},
 		{n.killTune, func(k int) (int, error) { return tuneKilled(ctx, binary, dir, k, seed) }},
 		{n.ablations, func(k int) (int, error) { return ablated(ctx, binary, dir, k) }},
 		{n.captures, func(k int) (int, error) { return captures(ctx, binary, dir, k) }},
