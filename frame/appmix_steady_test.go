@@ -71,6 +71,9 @@ func TestAppMixIsSteady(t *testing.T) {
 }
 
 func TestAppMixRates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute on an emulated processor")
+	}
 	const seconds = 20
 	for seed := range uint64(2) {
 		s, err := NewAppMix(AppMix{Seed: seed, Rate: 1e9, Duration: seconds * time.Second})

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// full says whether tests go to their full extent, as script/prove --tests asks for.
-var full = os.Getenv("BOXDYNO_FULL") == "1"
+// Full says whether tests go to their full extent, as script/prove --tests asks for.
+func Full() bool { return os.Getenv("BOXDYNO_FULL") == "1" }
 
 // Cases is how many of n drawn cases a test goes through: all with BOXDYNO_FULL=1,
 // else a fifth, and at least one.
 func Cases(n int) int {
-	if full {
+	if Full() {
 		return n
 	}
 	return max(1, n/5)
