@@ -34,11 +34,11 @@ const NoSearch = "none"
 
 func (p *Forward) Estimate() (int, time.Duration) {
 	e := effortOf(p.preset.value)
-	fill := p.searching().Rest + p.searching().Overload
-	trials, d := 2+e.overloads, e.warmUp+fill+time.Duration(e.overloads)*e.overload
+	fill := fillEstimate * (p.searching().Rest + p.searching().Overload)
+	trials, d := 1+fillEstimate+e.overloads, e.warmUp+fill+time.Duration(e.overloads)*e.overload
 	if p.search.value != NoSearch {
 		trials, d = p.searching().Estimate()
-		trials += 2 + visits*e.overloads + 1
+		trials += 1 + fillEstimate + visits*e.overloads + 1
 		d += e.warmUp + fill + visits*time.Duration(e.overloads)*e.overload + e.latency
 		more, longer := p.standingEstimate(trials)
 		trials, d = trials+more, d+longer
@@ -57,6 +57,10 @@ func (p *Forward) Run(ctx context.Context, env *Env) (Outcome, error) {
 
 // visits is how often a run comes to a point.
 const visits = 5
+
+// mostVisits is how often one comes to a point whose criterion stays open, and visitAsks
+// how many trials more decide on it then.
+const mostVisits, visitAsks = 20, 4
 
 // Visits is how often a run comes to a point.
 func (p *Forward) Visits() int {
@@ -90,7 +94,8 @@ func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
 		return Outcome{}, err
 	}
 	out := m.outcome()
-	if n+1 < visits {
+	out.Extra = n+1 >= visits && n+1 < mostVisits && m.search != nil && m.search.Open(m.seen)
+	if n+1 < visits || out.Extra {
 		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, n+1) }
 	}
 	return out, nil
@@ -110,6 +115,10 @@ func (m *point) limits(ctx context.Context, n int) error {
 		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)); err != nil {
 			return err
 		}
+	}
+	if n >= visits {
+		m.search.More += visitAsks
+		return m.seek(ctx, -1)
 	}
 	steps := (m.search.Trials + visits - 1) / visits
 	switch {

@@ -83,6 +83,9 @@ type Outcome struct {
 	// machine has slow phases of many seconds: repeats that stand close together
 	// agree with each other, and with no other run.
 	Again func(ctx context.Context) (Outcome, error)
+	// Extra: Again has nothing left to do but to decide a criterion. It is called only as
+	// long as the run has a budget to spend on that.
+	Extra bool
 }
 
 // An Env is where a procedure runs.

@@ -36,11 +36,13 @@ type stamina struct {
 }
 
 const (
-	fills     = 8   // overloads from rest, at most
-	fillTries = 3   // that are invalid, at most
-	restShare = 0.8 // of a rest: a bucket that takes longer may not have been full
-	restTimes = 4   // how much longer the next rest is
-	restMore  = 2   // times
+	fills     = 8 // overloads from rest, at most
+	fillTries = 3 // that are invalid, at most
+	// fillEstimate is about how many of them a box takes.
+	fillEstimate = 2
+	restShare    = 0.8 // of a rest: a bucket that takes longer may not have been full
+	restTimes    = 4   // how much longer the next rest is
+	restMore     = 2   // times
 )
 
 // fill offers as much as there is to a box at rest, until what arrives is steady for as

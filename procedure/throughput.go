@@ -26,7 +26,7 @@ func (p *Throughput) Estimate() (int, time.Duration) {
 	trials, d := s.Estimate()
 	n := throughputOverloads * e.overloads
 	more, longer := p.standingEstimate(trials)
-	return p.estimate(trials+2+n+more, longer+d+e.warmUp+s.Rest+s.Overload+time.Duration(n)*e.overload)
+	return p.estimate(trials+1+fillEstimate+n+more, longer+d+e.warmUp+fillEstimate*(s.Rest+s.Overload)+time.Duration(n)*e.overload)
 }
 
 func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {

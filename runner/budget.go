@@ -99,6 +99,7 @@ func (x *execution) look(s *schedule, i int) {
 		}
 	}
 	p.blank = v.found.Status == result.Invalid
+	defer func() { p.over = p.over || v.found.Extra && !p.decides }()
 	p.decides = slices.ContainsFunc(x.criteria(v), func(c result.Criterion) bool { return !x.decided(c) })
 }
 
@@ -158,10 +159,12 @@ func (x *execution) stop(ctx context.Context) error {
 				x.run.NotMeasured = append(slices.Clip(x.run.NotMeasured), text)
 			}
 		default:
-			b.Ended = append(b.Ended, v.ID)
 			o := v.found
 			o.Again = nil
-			o.Warnings = append(slices.Clip(o.Warnings), fmt.Sprintf("ended by the time budget after %s", visits(v.visits)))
+			if !o.Extra {
+				b.Ended = append(b.Ended, v.ID)
+				o.Warnings = append(slices.Clip(o.Warnings), fmt.Sprintf("ended by the time budget after %s", visits(v.visits)))
+			}
 			v.over = true
 			var err error
 			if v.rec, err = x.end(ctx, v.rec, o, nil, false); err != nil {

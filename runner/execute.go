@@ -208,9 +208,12 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 	}
 	v.visits++
 	o, err := x.call(ctx, v.ID, x.varied(v))
-	for err == nil && ctx.Err() == nil && o.Again != nil && (heated(v.Point) || v.Lab != "") { // once, not at each visit; and a lab of its own does not stay
+	for err == nil && ctx.Err() == nil && o.Again != nil && !o.Extra && (heated(v.Point) || v.Lab != "") { // once, not at each visit; and a lab of its own does not stay
 		v.next, v.rec.Values = o.Again, o.Values
 		o, err = x.call(ctx, v.ID, x.varied(v))
+	}
+	if o.Extra && (x.plan.Budget == 0 || heated(v.Point) || v.Lab != "") {
+		o.Again = nil
 	}
 	if err == nil && ctx.Err() == nil && o.Again != nil {
 		v.next, v.rec.Values, v.found = o.Again, o.Values, o

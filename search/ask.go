@@ -19,11 +19,7 @@ const (
 // allow.
 func (s Search) ask(history []Seen) (Step, bool) {
 	g := s.Goals[0]
-	if s.Ask <= 0 || s.Ask > s.Max || g.Lossy == 0 || s.asked(history) >= asks {
-		return Step{}, false
-	}
-	l := s.Limit(history)
-	if l.Lower >= s.Ask || l.Upper > 0 && l.Upper < s.Ask {
+	if !s.Open(history) || g.Lossy == 0 || s.asked(history) >= asks+s.More {
 		return Step{}, false
 	}
 	above, below := s.asking()
@@ -48,6 +44,16 @@ func (s Search) ask(history []Seen) (Step, bool) {
 		load = below
 	}
 	return Step{load, g.Final}, true
+}
+
+// Open says whether history leaves undecided whether Ask, a load that can be offered, is
+// carried.
+func (s Search) Open(history []Seen) bool {
+	if s.Ask <= 0 || s.Ask > s.Max {
+		return false
+	}
+	l := s.Limit(history)
+	return l.Lower < s.Ask && (l.Upper == 0 || l.Upper >= s.Ask)
 }
 
 // asking are the loads that decide on Ask.

@@ -48,6 +48,7 @@ type Search struct {
 	Max   unit.FrameRate // the highest load to try
 	Guess unit.FrameRate // the first; 0: Max
 	Ask   unit.FrameRate // a load to decide on before all others: is it carried? 0: none
+	More  int            // trials that may decide on Ask beside those that a search has for it
 }
 
 // New makes a search of the named preset. max is the highest load worth offering
