@@ -36,7 +36,7 @@ func FuzzRates(f *testing.F) {
 			t.Errorf("it took %v", took)
 		}
 		if err != nil {
-			if s := err.Error(); strings.Contains(s, "\n") || strings.Contains(s, "%!") {
+			if s := err.Error(); strings.Contains(s, "\n") || strings.Contains(s, "%!") && !strings.Contains(text, "%!") {
 				t.Errorf("%q", s)
 			}
 			return

@@ -25,7 +25,7 @@ func FuzzAnswers(f *testing.F) {
 		for id := range uint64(3) {
 			var reply any
 			err := r.Call(t.Context(), "x", nil, &reply)
-			if err != nil && (len(err.Error()) > 5000 || strings.Contains(err.Error(), "%!")) {
+			if err != nil && (len(err.Error()) > 5000 || strings.Contains(err.Error(), "%!") && !bytes.Contains(said, []byte("%!"))) {
 				t.Errorf("%q", err)
 			}
 			if n := strings.Count(string(said), "\n"); err == nil && int(id) > n {

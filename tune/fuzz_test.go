@@ -30,7 +30,7 @@ func FuzzRecipe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Parse("r.yaml", data)
 		if err != nil {
-			if s := err.Error(); strings.Contains(s, "\n") || strings.Contains(s, "%!") {
+			if s := err.Error(); strings.Contains(s, "\n") || strings.Contains(s, "%!") && !strings.Contains(string(data), "%!") {
 				t.Errorf("%q", s)
 			}
 			return
