@@ -138,9 +138,17 @@ func (m *point) rates() (out []float64) {
 }
 
 // forwards is the median of the sustained rates, each of which counts for as long as it
-// was steady.
+// was steady. One of few frames, of which each is a thousandth and more, does not count
+// beside one that is twice as long.
 func (m *point) forwards() float64 {
-	rs := slices.Clone(m.readings)
+	const frames = 1000
+	longest := time.Duration(0)
+	for _, r := range m.readings {
+		longest = max(longest, r.steady)
+	}
+	rs := slices.DeleteFunc(slices.Clone(m.readings), func(r underLoad) bool {
+		return r.steady*2 <= longest && r.rate*r.steady.Seconds() < frames
+	})
 	slices.SortFunc(rs, func(a, b underLoad) int { return cmp.Compare(a.rate, b.rate) })
 	var all, sum time.Duration
 	for _, r := range rs {

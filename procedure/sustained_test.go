@@ -70,6 +70,16 @@ func judged(t *testing.T, b memoryBox, out Outcome, within float64) (off float64
 	return math.Inf(-1), told || out.Status != result.Passed
 }
 
+// Short overloads of a slow box, a frame of which is half a per cent, do not outvote the
+// long one that filled it.
+func TestSlowBoxWithASmallBucket(t *testing.T) {
+	b := memoryBox{kind: "policer", rate: 2743, ceiling: 4437, bucket: 8, policed: true}
+	bench := newSuiteBench(t, "mem", b.set())
+	if off, _ := judged(t, b, bench.run("throughput", nil), 0.01); math.Abs(off) > 0.01 {
+		t.Errorf("%v: off by %.4f", b, off)
+	}
+}
+
 // Sustained limits are found whatever the box's buckets and queues swallow.
 func TestSustainedLimits(t *testing.T) {
 	testutil.Computed(t)

@@ -117,7 +117,7 @@ func (b plantedBox) judge(recs []result.Record, share float64) (off float64, hon
 		if r.Parent != "" {
 			continue
 		}
-		honest = r.Status != result.Passed || strings.Contains(strings.Join(r.Warnings, "; "), "too short to know")
+		honest = r.Status == result.Invalid || strings.Contains(strings.Join(r.Warnings, "; "), "too short to know")
 		if v == nil {
 			return -1, honest
 		}
