@@ -31,6 +31,8 @@ type fake struct {
 	dut   *host.Local // its DUT; nil: none on this machine
 	// shared is whether procedures build upon a trial of procedure base.
 	shared bool
+	// extra is whether a pause of kind b only leaves a criterion open.
+	extra bool
 	// stubborn procedures go on after a trial's error.
 	stubborn bool
 	ran      []string // IDs of carried-out trials
@@ -188,7 +190,12 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 			}
 			rate += 100 * (rec.Value("steps").Value - 2)
 			if p.kind == "b" && n%2 == 0 {
-				return procedure.Outcome{Again: func(ctx context.Context) (procedure.Outcome, error) { return goOn(ctx, n+1) }}, nil
+				o := procedure.Outcome{Again: func(ctx context.Context) (procedure.Outcome, error) { return goOn(ctx, n+1) }}
+				if low, high := 0.0, 10.0; p.fake.extra {
+					o.Extra, o.Status = true, result.Passed
+					o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: 5, Lo: &low, Hi: &high, N: 3}}
+				}
+				return o, nil
 			}
 		}
 		return procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: rate}}, Load: once.Load}, nil

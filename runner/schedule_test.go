@@ -258,3 +258,30 @@ func TestBudget(t *testing.T) {
 		}
 	}
 }
+
+// A point that has nothing left to do but to decide a criterion is visited again only
+// while a budget lasts and the criterion is open, and is not called cut off.
+func TestExtraVisits(t *testing.T) {
+	for _, c := range []struct {
+		budget string
+		least  float64
+		trials int
+	}{{"0", 5, 1}, {"20s", 5, 4}, {"20s", 50, 1}, {"20s", -1, 1}} {
+		f := &fake{extra: true}
+		cat := f.catalogue()
+		p := resolved(t, cat, "procedures:\n  - {use: probe, kind: b, level: 1}\nbudget: "+c.budget+"\n")
+		run, recs, err := Run(context.Background(), p, &memory{}, Options{Catalogue: cat, Header: result.Run{Criteria: []result.Criterion{{Text: "steps", Metric: "steps", Min: &c.least}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.ran) - 1; n != c.trials { // but for the self-test
+			t.Errorf("budget %s, at least %v: %d trials, want %d: %q", c.budget, c.least, n, c.trials, f.ran)
+		}
+		if b := run.Budget; b != nil && len(b.Ended) > 0 {
+			t.Errorf("budget %s, at least %v: %v is said to be cut off", c.budget, c.least, b.Ended)
+		}
+		if i := slices.IndexFunc(recs, func(r result.Record) bool { return r.Parent == "" && r.Procedure == "probe" }); i < 0 || recs[i].Status != result.Passed {
+			t.Errorf("budget %s, at least %v: %+v", c.budget, c.least, recs)
+		}
+	}
+}
