@@ -26,6 +26,7 @@ func FuzzRecipe(f *testing.F) {
 	for _, s := range All {
 		f.Add([]byte("name: x\nsteps: [{knob: " + s.Name + ", value: \"1; reboot\"}, {knob: " + s.Name + ", target: eth0, value: \"$(reboot)\\nExecStart=x\"}]"))
 	}
+	f.Add([]byte("name: x\nsteps: [{knob: rps, target: \"a;reboot\", value: \"1\"}]"))
 	ports := []ExportPort{{Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}, {Name: "en-p1.7"}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Parse("r.yaml", data)

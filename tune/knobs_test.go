@@ -365,6 +365,7 @@ func TestParse(t *testing.T) {
 		"name: x\nsteps: [{knob: ring, value: rx=1}]":                                     "r.yaml:2:10: there is no knob \"ring\"",
 		"name: x\nsteps: [{knob: rings, target: host, value: rx=1}]":                      "r.yaml:2:31: rings is one of the port: its target cannot be host",
 		"name: x\nsteps: [{knob: gro, value: on}, {knob: gro, target: eth0, value: off}]": "gro for eth0 stands here a second time",
+		"name: x\nsteps: [{knob: gro, target: \"a;reboot\", value: off}]":                 "target \"a;reboot\" is no name of a port",
 		"steps: []":                     "name is missing",
 		"name: x":                       "steps are missing",
 		"name: a/b\nsteps: []":          "is not one word",
