@@ -210,9 +210,12 @@ func (m *point) outcome() Outcome {
 		return out
 	}
 	out.Values, out.Warnings = nil, slices.Clip(out.Warnings)
-	carried := 0.0
+	carried, bound := 0.0, result.Exactly
 	if m.search != nil {
-		carried = float64(m.limit(&out).Lower * m.streams())
+		l := m.limit(&out)
+		if carried = float64(l.Lower * m.streams()); l.AtCeiling {
+			bound = result.AtLeast
+		}
 	}
 	out.Values = append(out.Values, m.out.Values...)
 	rate := spread("forwarding_rate_fps", rates)
@@ -230,7 +233,7 @@ func (m *point) outcome() Outcome {
 	}
 	out.Values = append(out.Values, spread("offered_fps", m.offered), value("ceiling_fps", float64(m.ceiling)),
 		value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
-	burst, told := m.burst(carried)
+	burst, told := m.burst(carried, bound)
 	out.Values = append(out.Values, burst...)
 	for _, w := range []string{told, m.short()} {
 		if w != "" {

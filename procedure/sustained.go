@@ -187,7 +187,7 @@ func (m *point) overloadFor() (d time.Duration, times int) {
 
 // burst is the figures of the box's memory, where it is more than the search has to
 // bear; told says what they mean, "" where there are none.
-func (m *point) burst(carried float64) (vs []result.Value, told string) {
+func (m *point) burst(carried float64, bound result.Bound) (vs []result.Value, told string) {
 	s, p := m.stamina, m.searching()
 	if len(s.beyond) < 2 || !m.sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
 		return nil, ""
@@ -202,7 +202,7 @@ func (m *point) burst(carried float64) (vs []result.Value, told string) {
 	if carried == 0 {
 		carried = rate
 	}
-	return []result.Value{v, t}, fmt.Sprintf("carries %s without end, and bursts of %s%s frames above that", unit.SI(carried)+"frame/s", boundText(v.Bound), grouped(v.Value))
+	return []result.Value{v, t}, fmt.Sprintf("carries %s%s without end, and bursts of %s%s frames above that", boundText(bound), unit.SI(carried)+"frame/s", boundText(v.Bound), grouped(v.Value))
 }
 
 // grouped is a whole number with its thousands apart.
