@@ -210,7 +210,6 @@ func TestInferParameters(t *testing.T) {
 		{map[string]string{"buffer": "262144"}, "without a rate"},
 		{map[string]string{"cpus": "3"}, "the box has 2"},
 		{map[string]string{"duration": "1ms"}, "10ms"},
-		{map[string]string{"rate": "1k"}, "use --lab sandbox"},
 		{map[string]string{"rate": "1k", "cpus": "2"}, "receiving CPU"},
 		{map[string]string{"rate": "1k", "buffer": "1000"}, "multiple of 262144"},
 	} {

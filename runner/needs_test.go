@@ -68,6 +68,9 @@ func TestDryRunRefuses(t *testing.T) {
 		{"here", "cpu", "parallel=cpu1000", "CPU 1000 is not one of those"},
 		{"here", "stream", "", "use --lab gateways"},
 		{"sandbox", "soak", "", "use --lab here"},
+		{"sandbox", "crypto", "", "use --lab here"},
+		{"here", "infer", "rate=1k", "use --lab sandbox"},
+		{"here", "vpn", "traffic=tcp", "use --lab gateways"},
 		{"sandbox", "storage", "", "use --lab here"},
 		{"wire2", "forward", "heat=10m", "loaded or heated, and topology wire2 has none: use --lab sandbox"},
 	} {
