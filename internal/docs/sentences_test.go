@@ -95,7 +95,6 @@ func unwieldy(prose string) (long []string, median int) {
 // Pages that are not yet rewritten. A page that passes must leave this list.
 var unwritten = map[string]bool{
 	"CHANGELOG.md":      true,
-	"docs/boards.md":    true,
 	"docs/forward.md":   true,
 	"docs/ids.md":       true,
 	"docs/search.md":    true,
