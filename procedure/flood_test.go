@@ -57,6 +57,7 @@ func floodTrial(t *testing.T, b *suiteBench, o Outcome) result.Record {
 
 // A box that is too slow loses benign frames and the flood's alike, in proportion.
 func TestFloodOfASmallBox(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct{ kind, ip string }{{"syn", "4"}, {"udp", "6"}, {"fragments", "4"}, {"dns", "4"}} {
 		b := newSuiteBench(t, "mem", map[string]string{"capacity": "200000", "delay": "100us"})
 		o := b.run("flood", map[string]string{"kind": c.kind, "ip": c.ip, "rate": "371k", "benign": "5037", "flows": "50", "duration": "1s", "frame_size": "imix"})
@@ -135,6 +136,7 @@ func TestFloodThatSaysNothing(t *testing.T) {
 
 // The highest rate that a box bears is what it carries less the benign load.
 func TestFloodSearch(t *testing.T) {
+	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "150000", "ceiling": "500k"})
 	o := b.run("flood", map[string]string{"rate": "search", "duration": "200ms", "benign": "10k", "benign_loss": "0.01"})
 	v := figure(t, o, "flood_borne_fps")

@@ -152,7 +152,7 @@ func TestForwardWithoutSearch(t *testing.T) {
 }
 
 func TestForwardOfALossyBox(t *testing.T) {
-	out, _ := bench(t, "mem", map[string]string{"capacity": "1000000", "loss": "0.01"}, nil)
+	out, _ := bench(t, "mem", map[string]string{"capacity": "1000000", "ceiling": "200000", "loss": "0.01"}, nil)
 	if out.Status != result.Failed || figure(t, out, "throughput_fps").Value != 0 {
 		t.Errorf("%s %s %+v: a box that loses at every load has no throughput", out.Status, out.Reason, out.Values)
 	}
