@@ -94,8 +94,7 @@ func unwieldy(prose string) (long []string, median int) {
 
 // Pages that are not yet rewritten. A page that passes must leave this list.
 var unwritten = map[string]bool{
-	"CHANGELOG.md":   true,
-	"docs/search.md": true,
+	"CHANGELOG.md": true,
 }
 
 // No sentence of a page is longer than a reader can hold, and half of them are short.
