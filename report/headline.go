@@ -37,7 +37,7 @@ func roleHeadline(d Document) string {
 	}
 	v, c := f.Figure, f.Criterion
 	switch {
-	case v == nil || math.IsNaN(v.Value):
+	case v == nil, math.IsNaN(v.Value), c.Min == nil && c.Max == nil:
 		return shorten(undecided(*f))
 	case c.Metric == uncounted:
 		return lead(passes, lostAt(d, *f), tailOf(d, *f))
@@ -122,7 +122,8 @@ func carried(d Document, f verdict.Finding, passes string) string {
 		}
 		return lead(passes, "Carries "+least+unit.SI(v.Value)+"bit/s"+lossless+", "+unit.SI(asked)+"bit/s asked", tail)
 	case f.Close:
-		return lead(tooClose+": ", ofAsked(asked, *v.Lo, *v.Hi)+lossless, tail)
+		lo, hi := cmp.Or(v.Lo, &v.Value), cmp.Or(v.Hi, &v.Value)
+		return lead(tooClose+": ", ofAsked(asked, *lo, *hi)+lossless, tail)
 	case v.Value <= 0 && f.Status == result.Failed:
 		return lead("Fails: ", "no load carried"+lossless+", "+unit.SI(asked)+"bit/s asked", tail)
 	case v.Value <= 0:
@@ -171,19 +172,17 @@ func words(f verdict.Finding) string {
 		most = figureOf(*c.Max, v.Unit)
 	}
 	is := figureOf(v.Value, v.Unit)
-	switch c.Metric {
-	case "rules_loaded":
-		return "Loads " + grouped(v.Value, 0) + " of the " + grouped(*c.Min, 0) + " rules asked"
-	case "detected_ratio":
-		return "Detects " + percent(v.Value) + " of the planted attacks, " + percent(*c.Min) + " asked"
-	case "idle_detected_ratio":
-		return "Detects " + percent(v.Value) + " of the planted attacks when idle, " + percent(*c.Min) + " asked"
-	case result.HottestMetric:
-		return "Its hottest sensor reads " + is + ", at most " + most + " allowed"
-	case "storage_known_answer":
-		return map[bool]string{true: "What lies on the disk is right", false: "What lies on the disk is wrong"}[v.Value >= 1]
-	}
 	switch {
+	case c.Metric == "rules_loaded" && c.Min != nil:
+		return "Loads " + grouped(v.Value, 0) + " of the " + grouped(*c.Min, 0) + " rules asked"
+	case c.Metric == "detected_ratio" && c.Min != nil:
+		return "Detects " + percent(v.Value) + " of the planted attacks, " + percent(*c.Min) + " asked"
+	case c.Metric == "idle_detected_ratio" && c.Min != nil:
+		return "Detects " + percent(v.Value) + " of the planted attacks when idle, " + percent(*c.Min) + " asked"
+	case c.Metric == result.HottestMetric && c.Max != nil:
+		return "Its hottest sensor reads " + is + ", at most " + most + " allowed"
+	case c.Metric == "storage_known_answer":
+		return map[bool]string{true: "What lies on the disk is right", false: "What lies on the disk is wrong"}[v.Value >= 1]
 	case least != "" && most != "":
 		return is + ", " + least + " to " + most + " asked"
 	case most != "":

@@ -60,6 +60,39 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
+// A criterion may have min, max, both or neither, and a figure any ends of an interval.
+func TestHeadlineWithoutEnds(t *testing.T) {
+	for _, metric := range []string{"throughput_l1_bps", "goodput_bps", uncounted, "rules_loaded", "detected_ratio", "idle_detected_ratio", result.HottestMetric, "storage_known_answer", "forwarding_rate_fps"} {
+		for i := range 4 * 4 {
+			v, c := result.Value{Metric: metric, Unit: "1", Value: 10}, result.Criterion{Text: "asked", Metric: metric}
+			if strings.HasSuffix(metric, "bps") {
+				v.Unit = "bit/s"
+			}
+			for bit, end := range []struct {
+				at    **float64
+				value float64
+			}{{&c.Min, 12}, {&c.Max, 13}, {&v.Lo, 9}, {&v.Hi, 14}} {
+				if i>>bit&1 == 1 {
+					*end.at = &end.value
+				}
+			}
+			d := asked(c, routePoint(v))
+			if s := d.Sentence; strings.Contains(s, "the asked") || strings.Contains(s, "most  allowed") {
+				t.Errorf("%s, case %04b: %q", metric, i, s)
+			}
+		}
+	}
+	hi := 14.0 // its lower end is the value
+	d := asked(result.Criterion{Text: "12 bit/s", Metric: "goodput_bps", Min: ptr(12.0)}, routePoint(result.Value{Metric: "goodput_bps", Unit: "bit/s", Value: 10, Hi: &hi}))
+	if !strings.HasPrefix(d.Sentence, "Too close to call: 10.0 to 14.0 of the 12.0 bit/s asked") {
+		t.Error(d.Sentence)
+	}
+	d = asked(result.Criterion{Text: "x", Metric: "goodput_bps"}, routePoint(result.Value{Metric: "goodput_bps", Unit: "bit/s", Value: 10}))
+	if d.Sentence != "Not decided: the criterion asks for nothing: it has neither min nor max" {
+		t.Error(d.Sentence)
+	}
+}
+
 // Whatever is asked and found, the first line is short and never a bare "invalid".
 func TestHeadlineIsShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
