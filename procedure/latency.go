@@ -90,6 +90,8 @@ func (m *point) can(carried unit.FrameRate) bool {
 		m.out.Status, m.out.Reason = result.Skipped, why
 	case why != "":
 		m.out.Status, m.out.Reason = result.Invalid, why
+	case carried == 0 && m.search.Limit(m.seen).Lower > 0:
+		m.out.Status, m.out.Reason = result.Invalid, "no load without loss from a standing start was confirmed, and these trials begin so"
 	case carried == 0:
 		m.limit(&m.out)    // says why
 		m.out.Values = nil // which are throughput's

@@ -54,6 +54,23 @@ func TestRampTellsAStandingStart(t *testing.T) {
 	}
 }
 
+// Trials that begin with their full load start from what the box carries so, and each
+// procedure tells the difference.
+func TestRampIsNotForStandingStarts(t *testing.T) {
+	const asleep = 10e3
+	b := newSuiteBench(t, "mem", map[string]string{"capacity": "40000", "asleep": "10000", "wake": "100ms", "queue": "16", "ceiling": "100000"})
+	for name, metric := range map[string]string{"latency": "latency_load_fps", "recovery": "recovery_load_fps"} {
+		out := b.run(name, map[string]string{"ramp": "300ms"})
+		if v := figure(t, out, metric).Value; v > asleep*1.03 {
+			t.Errorf("%s: %s is %v, and the box carries %v from a standing start", name, metric, v, asleep)
+		}
+		told := strings.Join(out.Warnings, "; ")
+		if strings.Contains(told, "frames were lost") || !strings.Contains(told, "from a standing start 9.") {
+			t.Errorf("%s: %s", name, told)
+		}
+	}
+}
+
 // What a ramp loses is in the account, and in no verdict.
 func TestRampLosesByItself(t *testing.T) {
 	// The box wakes only once the ramp is at its third step, of 15 kframe/s.

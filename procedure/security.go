@@ -177,13 +177,13 @@ func (p *Security) sustain(ctx context.Context, m *point) (unit.FrameRate, error
 		}
 		return p.load.rate, nil
 	}
-	l, err := m.throughput(ctx)
-	if err != nil || !m.can(l.Lower) {
+	carried, err := m.throughput(ctx)
+	if err != nil || !m.can(carried) {
 		return 0, err
 	}
-	rate := l.Lower * unit.FrameRate(p.load.share)
+	rate := carried * unit.FrameRate(p.load.share)
 	if rate < leastSustained {
-		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("%v is too little to measure with: %v of a throughput of %v", rate, &p.load, l.Lower)
+		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("%v is too little to measure with: %v of a throughput of %v", rate, &p.load, carried)
 		return 0, nil
 	}
 	return rate, nil

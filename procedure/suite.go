@@ -12,7 +12,6 @@ import (
 	"boxdyno/frame"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/search"
 	"boxdyno/unit"
 )
 
@@ -88,14 +87,15 @@ func (p *suite) estimate(trials int, traffic time.Duration) (int, time.Duration)
 }
 
 // run has f measure what it will of a point whose throughput is known; carried is
-// each stream's, and 0 where none was confirmed.
+// each stream's from a standing start, and 0 where none was confirmed.
 func (p *suite) run(ctx context.Context, env *Env, f func(m *point, carried unit.FrameRate) error) (Outcome, error) {
 	return p.at(ctx, env, func(m *point) error {
-		l, err := m.throughput(ctx)
+		carried, err := m.throughput(ctx)
 		if err != nil {
 			return err
 		}
-		return f(m, l.Lower)
+		m.out.Values = nil // which are throughput's
+		return f(m, carried)
 	})
 }
 
@@ -121,38 +121,40 @@ func (p *suite) at(ctx context.Context, env *Env, f func(m *point) error) (_ Out
 }
 
 // throughput searches the highest load without loss, and measures the rate under
-// overload before and after; or takes both from the records of the run. With
-// placement shared there is no search, and no limit.
-func (m *point) throughput(ctx context.Context) (l search.Limit, err error) {
+// overload before and after; or takes both from the records of the run. It returns what
+// each stream carries from a standing start. With placement shared there is no search.
+func (m *point) throughput(ctx context.Context) (carried unit.FrameRate, err error) {
 	own := m.record
 	defer func() { m.record = own }()
 	m.record = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 		return m.env.Shared(ctx, "throughput", cfg, f)
 	}
 	if err := m.warmUp(ctx); err != nil {
-		return l, err
+		return 0, err
 	}
 	if err := m.fill(ctx); err != nil {
-		return l, err
+		return 0, err
 	}
 	for range 2 {
 		if err := m.overload(ctx); err != nil {
-			return l, err
+			return 0, err
 		}
 	}
 	if len(m.readings) == 0 {
-		return l, nil
+		return 0, nil
 	}
 	if m.env.Bed.Placement != "shared" {
 		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)); err != nil {
-			return l, err
+			return 0, err
 		}
 		if err := m.seek(ctx, -1); err != nil {
-			return l, err
+			return 0, err
 		}
-		l = m.search.Limit(m.seen)
+		if carried, err = m.standing(ctx, m.search.Limit(m.seen)); err != nil {
+			return 0, err
+		}
 	}
-	return l, m.overload(ctx)
+	return carried, m.overload(ctx)
 }
 
 // unable says why nothing but the rate under overload can be measured; "" where

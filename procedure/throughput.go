@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"boxdyno/result"
-	"boxdyno/unit"
 )
 
 // Throughput is RFC 2544 section 26.1, with the forwarding rate under overload
@@ -30,14 +29,12 @@ func (p *Throughput) Estimate() (int, time.Duration) {
 }
 
 func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
-	return p.run(ctx, env, func(m *point, _ unit.FrameRate) error {
+	return p.at(ctx, env, func(m *point) error {
+		if _, err := m.throughput(ctx); err != nil {
+			return err
+		}
 		if m.search == nil && len(m.readings) > 0 {
 			m.out.Warnings = append(m.out.Warnings, sharedPlacement)
-		}
-		if m.search != nil {
-			if _, err := m.standing(ctx, m.search.Limit(m.seen)); err != nil {
-				return err
-			}
 		}
 		m.out = m.outcome()
 		return nil
