@@ -43,7 +43,7 @@ func sure(d Document, recs []result.Record) []string {
 	var widest *Row
 	var spread float64
 	least := math.MaxInt
-	bounded := 0
+	lower, upper := 0, 0
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		if r.ThroughputFPS != nil && r.ThroughputFPSHi != nil && *r.ThroughputFPS > 0 {
@@ -56,8 +56,12 @@ func sure(d Document, recs []result.Record) []string {
 			over++
 			least = min(least, n)
 		}
-		if r.Bound != result.Exactly || r.ForwardingBound != result.Exactly || r.DropBound != result.Exactly {
-			bounded++
+		bounds := []result.Bound{r.Bound, r.ForwardingBound, r.DropBound}
+		if slices.Contains(bounds, result.AtLeast) {
+			lower++
+		}
+		if slices.Contains(bounds, result.AtMost) {
+			upper++
 		}
 	}
 	if widest != nil {
@@ -76,8 +80,11 @@ func sure(d Document, recs []result.Record) []string {
 		}
 		out = append(out, s+".")
 	}
-	if bounded > 0 {
-		out = append(out, fmt.Sprintf("%s the bound >=: the tester could not load the box further, and it may do more.", plural(bounded, "row carries", "rows carry")))
+	if lower > 0 {
+		out = append(out, plural(lower, "row has", "rows have")+" a lower bound (>=): the tester could not load the box further, and it may do more.")
+	}
+	if upper > 0 {
+		out = append(out, plural(upper, "row has", "rows have")+" an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less.")
 	}
 	var stalls, longest int64
 	var steal float64
