@@ -18,8 +18,8 @@ import (
 // before the trial's own. Zero is at once, with the full load.
 type outset struct{ rest, ramp time.Duration }
 
-// mostRamp is the longest ramp.
-const mostRamp = 10 * time.Minute
+// Of a shorter ramp than leastRamp, a step is hardly a frame of a slow load.
+const leastRamp, mostRamp = 10 * time.Millisecond, 10 * time.Minute
 
 // gently is trial after a ramp of equal steps, from a sixth of the load to five sixths.
 // The frames of the ramp are in the account, and in no figure of the load.

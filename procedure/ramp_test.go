@@ -71,6 +71,17 @@ func TestRampIsNotForStandingStarts(t *testing.T) {
 	}
 }
 
+// A ramp is long enough for steps, or is none.
+func TestRampBounds(t *testing.T) {
+	for ramp, ok := range map[string]bool{"0s": true, "10ms": true, "10m": true, "1ns": false, "9999us": false, "-1s": false, "10m1ns": false} {
+		p := newThroughput()
+		assign(t, p.Flags, map[string]string{"ramp": ramp})
+		if err := p.Check(nil); (err == nil) != ok {
+			t.Errorf("ramp %s: %v", ramp, err)
+		}
+	}
+}
+
 // What a ramp loses is in the account, and in no verdict.
 func TestRampLosesByItself(t *testing.T) {
 	// The box wakes only once the ramp is at its third step, of 15 kframe/s.

@@ -101,8 +101,8 @@ func (p *traffic) Check(bed *lab.Testbed) error {
 		return err
 	}
 	switch {
-	case p.ramp < 0 || p.ramp > mostRamp:
-		return fmt.Errorf("ramp %v: want 0s to %v", p.ramp, mostRamp)
+	case p.ramp != 0 && (p.ramp < leastRamp || p.ramp > mostRamp):
+		return fmt.Errorf("ramp %v: want 0s, or %v to %v", p.ramp, leastRamp, mostRamp)
 	case p.ramp > 0 && dropPlaces[p.service.value] != "":
 		return fmt.Errorf("ramp %v: service %s throws every frame away: use route, filter or nat", p.ramp, p.service.value)
 	case p.ramp > 0 && p.search.value == NoSearch:
