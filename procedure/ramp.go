@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -55,6 +56,10 @@ func (r *rig) afterRamp(sent []engine.TxReport, seen []engine.MeterReport) ([]en
 		ramp.Sent += int64(t.Accepted)
 	}
 	ramp.Lost = ramp.Sent
+	late := int64(0) // frames of the ramp
+	for step := range slices.Chunk(r.lead, len(sent)) {
+		late += int64(slices.MaxFunc(step, func(a, b engine.TxReport) int { return cmp.Compare(a.Late, b.Late) }).Late)
+	}
 	seen = slices.Clone(seen)
 	for i := range seen {
 		m := &seen[i]
@@ -85,6 +90,15 @@ func (r *rig) afterRamp(sent []engine.TxReport, seen []engine.MeterReport) ([]en
 			}
 		}
 		m.Marks = marks
+	}
+	// Meters do not tell whose late frames came: at least those that were not lost.
+	came := uint64(max(0, late-ramp.Lost))
+	for i := range seen {
+		for j := range seen[i].Streams {
+			s := &seen[i].Streams[j]
+			n := min(came, s.Late)
+			s.Late, came = s.Late-n, came-n
+		}
 	}
 	return seen, ramp
 }

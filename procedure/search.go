@@ -150,7 +150,7 @@ func (r *rests) rest(ctx context.Context) error {
 
 // keptOff is how many of the frames that a full receive ring lost came while something
 // else had the CPU that the DUT's threads were ready to run on: a program, or the
-// hypervisor.
+// hypervisor. What the ring may have lost of a ramp is none of them.
 func keptOff(rec result.Record) float64 {
 	if rec.DUT == nil || rec.Account == nil {
 		return 0
@@ -167,7 +167,11 @@ func keptOff(rec result.Record) float64 {
 			stolen = max(stolen, c.Steal)
 		}
 	}
-	return min(float64(ring), (rec.DUT.Waited+stolen)*float64(rec.Account.Accepted))
+	_, accepted := result.LostOf(rec.Load, rec.Account)
+	if rec.Load != nil && rec.Load.Ramp != nil {
+		ring = max(0, ring-rec.Load.Ramp.Lost)
+	}
+	return min(float64(ring), (rec.DUT.Waited+stolen)*float64(accepted))
 }
 
 // limit puts what the search has found so far into o, and returns the throughput's.

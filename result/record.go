@@ -135,7 +135,7 @@ type Load struct {
 }
 
 // A Ramp is the growing load before a trial's own. Its frames are in the account, and
-// in no other figure.
+// in no other figure; those that arrived damaged are in Load.Broken too.
 type Ramp struct {
 	Lasts time.Duration `json:"lasts_ns"`
 	Sent  int64         `json:"sent_frames"` // accepted
