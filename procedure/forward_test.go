@@ -135,6 +135,21 @@ func figure(t *testing.T, o Outcome, metric string) result.Value {
 	return result.Value{}
 }
 
+// One frame makes no rate.
+func TestLinkTooSlowForARate(t *testing.T) {
+	for _, direction := range []string{lanToWAN, both} {
+		out, recs := bench(t, "mem", map[string]string{"link_rate": "1bps"}, map[string]string{"direction": direction})
+		if out.Status != result.Invalid || !strings.Contains(out.Reason, "needs 2 frames") {
+			t.Errorf("%s: %s: %s", direction, out.Status, out.Reason)
+		}
+		for _, r := range recs {
+			if kind := result.Get(r.Config, "trial"); kind == "overload" && r.Load.Forwarded != 0 {
+				t.Errorf("%s: forwarded %v of %d frames", direction, r.Load.Forwarded, r.Account.Accepted)
+			}
+		}
+	}
+}
+
 // Without a search there is the rate under overload, of one visit, and nothing beside.
 func TestForwardWithoutSearch(t *testing.T) {
 	o, recs := bench(t, "mem", map[string]string{"capacity": "20k", "ceiling": "60k"}, map[string]string{"search": NoSearch})

@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -171,6 +172,17 @@ func (m *point) missed(a *result.Account) int64 {
 	return a.Lost()
 }
 
+// useless says why a trial under overload tells no rate, "" where it does.
+func useless(rec result.Record) string {
+	switch {
+	case rec.Status == result.Invalid || rec.Load == nil || rec.Account == nil:
+		return cmp.Or(rec.Reason, "nothing says where its frames went")
+	case rec.Account.Accepted < int64(leastFrames*rec.Load.Streams):
+		return fmt.Sprintf("a rate needs %d frames, and in its time the link carries fewer", leastFrames)
+	}
+	return ""
+}
+
 // overload offers as much as there is, in the trials of a visit, and keeps the
 // rates at which the service was done, all streams together.
 func (m *point) overload(ctx context.Context) error {
@@ -181,8 +193,7 @@ func (m *point) overload(ctx context.Context) error {
 			return err
 		}
 		m.overloads++
-		if rec.Status == result.Invalid {
-			m.invalid = rec.Reason
+		if m.invalid = useless(rec); m.invalid != "" {
 			continue
 		}
 		m.out.Account, m.out.Load = rec.Account, rec.Load

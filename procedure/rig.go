@@ -196,12 +196,17 @@ func span(sent []engine.TxReport) (begin, end unit.Instant) {
 	return begin, end
 }
 
+// leastFrames are the fewest of a stream that make a rate.
+const leastFrames = 2
+
 func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterReport) *result.Load {
 	out := &result.Load{
 		MeanSize: r.mean, Streams: len(r.streams), Backend: r.backend,
 		Intended: l.Mean() * unit.FrameRate(len(r.streams)),
 	}
+	few := false
 	for _, t := range sent {
+		few = few || t.Accepted < leastFrames
 		out.Offered += t.Offered
 		out.Peak += t.Peak
 		out.Batch = t.Batch
@@ -233,7 +238,7 @@ func (r *rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 		}
 	}
 	out.LateLost = max(0, out.Late-late) // a duplicate arrives twice
-	if d := end - begin; d > 0 {
+	if d := end - begin; d > 0 && !few {
 		out.Forwarded = unit.FrameRate(float64(frames) * 1e9 / float64(d))
 	}
 	if rate, a := arrivals(l, sent, seen); a != nil && !r.foreign {

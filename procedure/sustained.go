@@ -66,8 +66,7 @@ func (m *point) fill(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if rec.Status == result.Invalid || rec.Load == nil || rec.Account == nil {
-			m.invalid = rec.Reason
+		if m.invalid = useless(rec); m.invalid != "" {
 			invalid++
 			continue
 		}
