@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
 import { viteSingleFile } from "vite-plugin-singlefile";
 
-// People send the page on: the licence of what is bundled with it goes along.
+// People send the page on: the licences of what is bundled with it go along.
+// script/notices reads them there.
 const notices = {
   name: "notices",
-  transformIndexHtml: (html) => html.replace("</html>", () => `</html>\n<!--\nThis page contains Svelte, under this licence:\n\n${readFileSync("node_modules/svelte/LICENSE.md", "utf8").trim()}\n-->`),
+  transformIndexHtml: {
+    order: "post",
+    handler: (html, { bundle }) => html.replace("</html>", () => `</html>\n<!--\n${packages(bundle).map(notice).join("\n\n")}\n-->`),
+  },
 };
+
+/** The packages whose code is in the bundle. */
+function packages(bundle) {
+  const modules = Object.values(bundle).flatMap((chunk) => Object.entries(chunk.modules ?? {}));
+  const ids = modules.filter(([, m]) => m.renderedLength > 0).map(([id]) => id);
+  return [...new Set(ids.flatMap((id) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1] ?? []))].sort();
+}
+
+function notice(name) {
+  const dir = `node_modules/${name}`;
+  const file = readdirSync(dir).find((f) => /^licen[cs]e/i.test(f));
+  if (!file) throw new Error(`there is no licence in ${dir}`);
+  return `This page contains ${name}, under this licence:\n\n${readFileSync(`${dir}/${file}`, "utf8").trim()}`;
+}
 
 // One file, dist/page.html, that Go embeds and fills with data.
 export default defineConfig({

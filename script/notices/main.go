@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// bundled are the packages that the page's build puts into it.
-var bundled = []string{"svelte"}
+// page carries the notices of what its build put into it, in a comment at its end.
+const page = "report/ui/dist/page.html"
 
 func main() {
 	w := new(bytes.Buffer)
@@ -42,11 +42,11 @@ func write(w io.Writer) error {
 		}
 		of[text] = append(of[text], name)
 	}
-	for _, name := range bundled {
-		text, err := licence(filepath.Join("report/ui/node_modules", name))
-		if err != nil {
-			return fmt.Errorf("%s: %w: run script/setup first", name, err)
-		}
+	bundled, err := inPage()
+	if err != nil {
+		return err
+	}
+	for name, text := range bundled {
 		of[text] = append(of[text], name+" (in the page)")
 	}
 	texts := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
@@ -59,6 +59,25 @@ func write(w io.Writer) error {
 		fmt.Fprintf(w, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(of[text], "\n"), text)
 	}
 	return nil
+}
+
+// inPage returns the licences of the packages in the page, by their names.
+func inPage() (map[string]string, error) {
+	html, err := os.ReadFile(page)
+	if err != nil {
+		return nil, err
+	}
+	_, comment, _ := strings.Cut(string(html), "</html>\n<!--\n")
+	texts := map[string]string{}
+	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(comment), "-->"), "This page contains ") {
+		if name, text, ok := strings.Cut(part, ", under this licence:\n"); ok {
+			texts[name] = strings.TrimSpace(text)
+		}
+	}
+	if len(texts) == 0 {
+		return nil, fmt.Errorf("%s names nothing that it contains", page)
+	}
+	return texts, nil
 }
 
 // modules returns the folders of the modules that boxdyno is linked with, on any

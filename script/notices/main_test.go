@@ -31,4 +31,18 @@ func TestNoticesAreCurrent(t *testing.T) {
 			t.Errorf("internal/cli/notices.txt lacks %s: run go run ./script/notices >internal/cli/notices.txt", name)
 		}
 	}
+	bundled, err := inPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range bundled {
+		if !strings.Contains(string(kept), "\n"+name+" (in the page)\n") || !strings.Contains(string(kept), text) {
+			t.Errorf("internal/cli/notices.txt lacks %s: run go run ./script/notices >internal/cli/notices.txt", name)
+		}
+	}
+	for name, author := range map[string]string{"svelte": "Svelte Contributors", "clsx": "Luke Edwards"} { // bundled through Svelte
+		if !strings.Contains(bundled[name], author) {
+			t.Errorf("the page has not the licence of %s by %s", name, author)
+		}
+	}
 }
