@@ -15,6 +15,7 @@ import (
 
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
 	"boxdyno/unit"
 
@@ -192,7 +193,7 @@ func (t *packetTransmitter) Transmit(ctx context.Context, l Load, streams ...Str
 			return nil, err
 		}
 	}
-	cancel := context.AfterFunc(ctx, func() { s.stop.Store(true) })
+	cancel := guard.AfterDone(ctx, func() { s.stop.Store(true) })
 	defer cancel()
 	thread, err := netns.Go(t.netns, t.cpus, s.run)
 	if err != nil {

@@ -355,7 +355,7 @@ func cut(s string, n int) string {
 // carried it is ended after 2 s. It may be called more than once.
 func (r *Remote) Close() error {
 	_ = r.stdin.Close() // it may have ended by itself
-	stop := time.AfterFunc(2*time.Second, func() {
+	stop := guard.After(2*time.Second, func() {
 		_ = r.cmd.Process.Kill() // it may have ended meanwhile
 		_ = r.stdout.Close()     // a child of it may hold the other end
 	})

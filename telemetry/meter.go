@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -136,8 +137,8 @@ func (c *meter) once(ctx context.Context, argv []string, quiet time.Duration, re
 		kill()
 		_ = out.Close() // somebody who left the group may still hold its other end
 	}
-	hung := time.AfterFunc(quiet, giveUp)
-	ended := context.AfterFunc(ctx, giveUp)
+	hung := guard.After(quiet, giveUp)
+	ended := guard.AfterDone(ctx, giveUp)
 	n, garbage := 0, ""
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {

@@ -38,7 +38,7 @@ var table = map[string]string{
 	"report":            "unit result stat verdict reference",
 	"store":             "result internal/files",
 	"reference":         "",
-	"report/tui":        "unit result",
+	"report/tui":        "unit result internal/guard",
 	"examples":          "",
 	"internal/guard":    "",
 	"internal/infer":    "",
@@ -213,8 +213,12 @@ func TestGoroutines(t *testing.T) {
 			case *ast.GoStmt:
 				t.Errorf("%s: use guard.Go", s.fset.Position(n.Pos()))
 			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && x.Name == "sync" && n.Sel.Name == "WaitGroup" {
+				x, ok := n.X.(*ast.Ident)
+				if ok && x.Name == "sync" && n.Sel.Name == "WaitGroup" {
 					t.Errorf("%s: use guard.Group", s.fset.Position(n.Pos()))
+				}
+				if ok && n.Sel.Name == "AfterFunc" {
+					t.Errorf("%s: use guard.After or AfterDone", s.fset.Position(n.Pos()))
 				}
 			}
 			return true

@@ -24,7 +24,7 @@ func Interruptible(ctx context.Context) context.Context {
 		signals = append(signals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(ctx, signals...)
-	context.AfterFunc(ctx, stop)
+	guard.AfterDone(ctx, stop)
 	return ctx
 }
 

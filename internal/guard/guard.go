@@ -5,11 +5,13 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 	"sync"
+	"time"
 )
 
 // A Fault is a panic as an error.
@@ -82,6 +84,16 @@ func Go(f func()) { go do(f) }
 
 func do(f func()) {
 	_ = Call(func() error { f(); return nil }) // those who watch know
+}
+
+// After runs f in a goroutine of its own once d has passed, as time.AfterFunc does.
+func After(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() { do(f) })
+}
+
+// AfterDone runs f in a goroutine of its own once ctx has ended, as context.AfterFunc does.
+func AfterDone(ctx context.Context, f func()) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { do(f) })
 }
 
 // A Group waits for goroutines. The zero Group is ready to use.

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -25,6 +26,12 @@ func TestFaults(t *testing.T) {
 			var g Group
 			g.Go(broken)
 			g.Wait()
+		},
+		"After": func() { After(0, broken) },
+		"AfterDone": func() {
+			ctx, end := context.WithCancel(t.Context())
+			AfterDone(ctx, broken)
+			end()
 		},
 		"Writer": func() { _, _ = Writer(faulty{}).Write(nil) },
 	} {

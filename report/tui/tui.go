@@ -19,6 +19,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/sys/unix"
 
+	"boxdyno/internal/guard"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -69,7 +70,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}}
 	p := tea.NewProgram(s, tea.WithInput(o.Input), tea.WithOutput(o.Output), tea.WithFPS(redraws), tea.WithoutSignalHandler())
-	defer context.AfterFunc(ctx, p.Quit)()
+	defer guard.AfterDone(ctx, p.Quit)()
 	_, err := p.Run()
 	switch {
 	case errors.Is(err, tea.ErrProgramPanic):
