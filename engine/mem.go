@@ -206,7 +206,7 @@ func (m *Memory) end(p host.Port) (*memEnd, error) {
 func (m *Memory) Rest(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.clock = max(m.clock, unit.Now()) + unit.Instant(d)
+	m.clock = cmp.Or(m.clock, unit.Now()) + unit.Instant(d)
 }
 
 // Drop makes the DUT throw every frame away at place, which Count then names;

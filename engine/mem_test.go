@@ -404,3 +404,19 @@ func BenchmarkMem(b *testing.B) {
 	b.ReportAllocs()
 	r.run(b, Load{Count: uint64(b.N)}, false)
 }
+
+// A machine that stands still between two loads fills no bucket: time is virtual.
+func TestMemStandsStillAlone(t *testing.T) {
+	r := newMemRig(t, MemConfig{Policer: 1000, PolicerBurst: 100})
+	l := Load{Rate: 100_000, Count: 200}
+	first, _ := r.run(t, l, false)
+	time.Sleep(30 * time.Millisecond)
+	second, rx := r.run(t, l, false)
+	if pause := second[0].First - first[0].Last; pause > memPause+memPause/10 || rx[0].Frames > 15 {
+		t.Errorf("a pause of %v ns, after which %d frames passed", pause, rx[0].Frames)
+	}
+	r.Rest(50 * time.Millisecond)
+	if _, rx := r.run(t, l, false); rx[0].Frames < 55 || rx[0].Frames > 75 {
+		t.Errorf("after a rest %d frames passed", rx[0].Frames)
+	}
+}

@@ -48,7 +48,7 @@ type memStream struct {
 }
 
 const (
-	// memPause is the least virtual time between loads of two trials: a policer's
+	// memPause is the virtual time between loads of two trials: a policer's
 	// bucket fills meanwhile, as between trials in real time. Loads of one trial
 	// follow without a pause.
 	memPause = unit.Instant(10 * time.Millisecond)
@@ -112,7 +112,8 @@ func (t *memTransmitter) Transmit(ctx context.Context, l Load, streams ...Stream
 	return s.reports(), errors.Join(err, ctx.Err())
 }
 
-// begin is when the next load begins.
+// begin is when the next load begins. The machine's own time decides nothing but the
+// first: how long it takes to make frames, or stands still, changes no bucket.
 func (m *Memory) begin() unit.Instant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +123,7 @@ func (m *Memory) begin() unit.Instant {
 	case m.clock == 0:
 		return unit.Now()
 	case armed:
-		return max(unit.Now(), m.clock+memPause)
+		return m.clock + memPause
 	}
 	return m.clock
 }
