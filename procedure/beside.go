@@ -368,6 +368,14 @@ func (p *surrounded) Needs() (need lab.Capability, service string) {
 	return need, service
 }
 
+// Visits implements Paused for procedures that are; others have one visit.
+func (p *surrounded) Visits() int {
+	if v, ok := p.Procedure.(Paused); ok {
+		return v.Visits()
+	}
+	return 1
+}
+
 // Once implements Sharing for procedures that do.
 func (p *surrounded) Once() (key string, trials int, d time.Duration) {
 	if s, ok := p.Procedure.(Sharing); ok {

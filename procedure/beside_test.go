@@ -142,3 +142,15 @@ func TestBesideCheck(t *testing.T) {
 		}
 	}
 }
+
+// A budget divides a point's time by its visits: what surrounds a procedure must not hide
+// them.
+func TestAllTellTheirVisits(t *testing.T) {
+	for name, most := range map[string]int{"forward": 2, "capture": 2, "ids": 2, "latency": 1} {
+		i := slices.IndexFunc(All, func(s Spec) bool { return s.Name == name })
+		p, ok := All[i].New().(Paused)
+		if !ok || most > 1 && p.Visits() < most || most == 1 && p.Visits() != 1 {
+			t.Errorf("%s: %v visits", name, p)
+		}
+	}
+}
