@@ -21,7 +21,7 @@ func (here) Flags(*flag.FlagSet) {}
 
 // Sketch implements Topology.
 func (here) Sketch() (*Testbed, error) {
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	return &Testbed{Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus}, err
 }
 

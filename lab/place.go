@@ -71,7 +71,7 @@ func buildPlaced(want string, build func(place) (*Testbed, error)) (*Testbed, er
 
 // placed is the place that is tried first on this machine.
 func placed(want string) (place, error) {
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	if err != nil {
 		return place{}, err
 	}
@@ -113,9 +113,9 @@ func coreOf(sys fs.FS, cpu int) string {
 	return strings.TrimSpace(string(b))
 }
 
-// allowedCPUs are those that this process may use, in ascending order. It asks
+// AllowedCPUs are those that this process may use, in ascending order. It asks
 // for the main thread, because others may be pinned.
-func allowedCPUs() ([]int, error) {
+func AllowedCPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
 		return nil, fmt.Errorf("read the CPUs that this process may use: %w", err)

@@ -157,7 +157,7 @@ func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
 	if err := w.check(ends); err != nil {
 		return nil, err
 	}
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 			err = permit("use the ports", errors.Join(err, out.undo.close()))
 		}
 	}()
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}

@@ -311,6 +311,17 @@ func (b *Beside) check(bed *lab.Testbed) error {
 	if b.Load.kind != "" && bed.Placement == "split" && (len(on) == 0 || slices.Contains(on, bed.TesterCPU)) {
 		return fmt.Errorf("beside_cpus %s: the tester sends from CPU %d of this machine: a load there slows the tester, not the box: name others", &b.CPUs, bed.TesterCPU)
 	}
+	if len(b.CPUs.list) > 0 {
+		there, err := lab.AllowedCPUs()
+		if err != nil {
+			return err
+		}
+		for _, c := range b.CPUs.list {
+			if !slices.Contains(there, c) {
+				return fmt.Errorf("beside_cpus %s: boxdyno may not use CPU %d of this machine, or it has none: use some of %v", &b.CPUs, c, there)
+			}
+		}
+	}
 	if b.Heat.steady && len((&host.Local{}).Temperatures()) == 0 {
 		return &host.Missing{What: "a temperature sensor, which tells when the box is heated through", Hint: "state a time, such as --set heat=10m"}
 	}

@@ -96,6 +96,10 @@ func TestBesideCheck(t *testing.T) {
 		return cfg
 	}
 	fake(t) // a stress-ng
+	mine, err := lab.AllowedCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		bed  *lab.Testbed
 		cfg  []result.Pair
@@ -106,7 +110,8 @@ func TestBesideCheck(t *testing.T) {
 		{split, set("beside=cpu:1"), "", []int{1}},
 		{shared, set("beside=cpu:1"), "", []int{0}},
 		{memory, set("beside=cpu:1"), "", nil},
-		{memory, set("beside=cpu:1", "beside_cpus=0+3"), "", []int{0, 3}},
+		{memory, set("beside=cpu:1", fmt.Sprintf("beside_cpus=%d", mine[0])), "", mine[:1]},
+		{memory, set("beside=cpu:1", fmt.Sprintf("beside_cpus=%d+4000", mine[0])), "use some of", []int{mine[0], 4000}},
 		{split, set("beside=cpu:1", "beside_cpus=any"), "tester sends from CPU 0", nil},
 		{split, set("beside=cpu:1", "beside_cpus=0-1"), "tester sends from CPU 0", []int{0, 1}},
 		{box, set("beside=none", "heat=0"), "", nil},
