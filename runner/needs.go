@@ -64,11 +64,11 @@ func served(pt Point, p procedure.Procedure, bed *lab.Testbed) error {
 }
 
 // TuneRunsOn refuses a recipe for a plan with a topology whose DUT is not this machine's,
-// or has not the ports that the recipe names.
-func (p Plan) TuneRunsOn(c Catalogue, r tune.Recipe) error {
+// or has not the ports that the recipe names; given is what asked for it.
+func (p Plan) TuneRunsOn(c Catalogue, r tune.Recipe, given string) error {
 	for _, e := range p.Procedures {
 		at := p.labOf(e, c)
-		if err := c.offered(at.Use, "--tune", "tuning", lab.Tunable, ""); err != nil {
+		if err := c.offered(at.Use, given, "tuning", lab.Tunable, ""); err != nil {
 			return err
 		}
 		bed, err := c.sketch(at)
@@ -77,7 +77,7 @@ func (p Plan) TuneRunsOn(c Catalogue, r tune.Recipe) error {
 		}
 		for _, name := range r.Ports() {
 			if !slices.Contains(bed.DUTPorts, name) {
-				return planErrorf("--tune", "recipe %s sets %s, which the DUT of topology %s has not: its ports are %s", r.Name, name, at.Use, strings.Join(bed.DUTPorts, ", "))
+				return planErrorf(given, "recipe %s sets %s, which the DUT of topology %s has not: its ports are %s", r.Name, name, at.Use, strings.Join(bed.DUTPorts, ", "))
 			}
 		}
 	}

@@ -316,7 +316,7 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 		return err
 	}
 	if recipe != nil {
-		if err := p.TuneRunsOn(a.plugins, *recipe); err != nil {
+		if err := p.TuneRunsOn(a.plugins, *recipe, "--tune"); err != nil {
 			return err
 		}
 	}

@@ -106,7 +106,7 @@ func (a *app) ablate(ctx context.Context, recipe, procedure, metric string, f me
 	if err != nil {
 		return err
 	}
-	if err := p.TuneRunsOn(a.plugins, r); err != nil {
+	if err := p.TuneRunsOn(a.plugins, r, "tune ablate"); err != nil {
 		return err
 	}
 	if f.dryRun {
