@@ -225,8 +225,14 @@ func (p *Capture) Check(bed *lab.Testbed) error {
 	if err := p.checkIperf3(); err != nil {
 		return err
 	}
-	if _, err := p.software(); err != nil {
+	s, err := p.software()
+	if err != nil {
 		return err
+	}
+	if v, ok := s.(interface{ Valid() error }); ok {
+		if err := v.Valid(); err != nil {
+			return err
+		}
 	}
 	if bed == nil {
 		return nil

@@ -108,8 +108,8 @@ const (
 	mostBuffer  = 1 << 30
 )
 
-// Check implements Subject.
-func (c *Capture) Check(ctx context.Context, h *host.Local) error {
+// Valid says what is wrong with the parameters, whatever the machine has.
+func (c *Capture) Valid() error {
 	t, err := c.resolve()
 	if err != nil {
 		return err
@@ -127,7 +127,19 @@ func (c *Capture) Check(ctx context.Context, h *host.Local) error {
 	if t.filters != nil && !slices.Contains(t.filters, c.Filter) {
 		return fmt.Errorf("filter %q: %s can have %s", c.Filter, t.name, quoted(t.filters))
 	}
+	return nil
+}
+
+// Check implements Subject.
+func (c *Capture) Check(ctx context.Context, h *host.Local) error {
+	if err := c.Valid(); err != nil {
+		return err
+	}
 	if err := host.ProbePacket(); err != nil {
+		return err
+	}
+	t, err := c.resolve()
+	if err != nil {
 		return err
 	}
 	if t.program != "" {
