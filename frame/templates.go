@@ -302,7 +302,7 @@ func (s *TemplateSource) Shard(i, n int) Source {
 
 const (
 	mostUnderWay = 2e6 // flows at once; each takes some 150 octets
-	mostPast     = 1e8 // flows that have begun before: some seconds' work
+	mostPast     = 1e8 // flows that have begun before, which are all gone through
 )
 
 // settle goes through the past.
