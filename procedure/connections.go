@@ -159,6 +159,7 @@ type connPoint struct {
 	effort  connEffort
 	ceiling float64 // connections/s; 0: not known
 	rig     *connRig
+	clean   time.Duration // the longest trial of the search without a failure
 	out     Outcome
 }
 
@@ -322,6 +323,9 @@ func (m *connPoint) highest(ctx context.Context) error {
 				}
 			}
 		}
+		if now.Valid && now.Offered > 0 && now.Loss == 0 {
+			m.clean = max(m.clean, lasts)
+		}
 		raw, seen = append(raw, now), append(seen, sustained.Judge(now, lasts, 0))
 	}
 	return m.limit(ctx, s.Limit(sustained.Told(seen, raw)), why)
@@ -442,9 +446,9 @@ func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error
 // as connections fail, until none does: rec is that trial, or else the last; n
 // counts the valid ones; doubt says what failed first, at the rate found.
 func (m *connPoint) confirm(ctx context.Context, found unit.FrameRate) (rec result.Record, n int, doubt string, err error) {
-	rate := found
+	rate, lasts := found, max(m.effort.trial, m.clean+m.clean/4)
 	for i := range confirmations {
-		rec, err = m.trial(ctx, "limit", i, connTrial{load: engine.Load{Rate: rate, Duration: m.effort.trial}})
+		rec, err = m.trial(ctx, "limit", i, connTrial{load: engine.Load{Rate: rate, Duration: lasts}})
 		if err != nil || rec.Status == result.Passed {
 			return rec, n + 1, doubt, err
 		}

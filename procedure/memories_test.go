@@ -42,6 +42,31 @@ func (b swallower) env() *Env {
 	return &Env{Bed: &lab.Testbed{Rest: func(time.Duration) {}}, Log: slog.New(slog.DiscardHandler), Trial: trial}
 }
 
+// The trial that confirms a limit is longer than all of the search without a failure.
+func TestConnectionsAreConfirmedForLonger(t *testing.T) {
+	box := swallower{200, 0, 4000} // the slower, the longer are the trials of a search
+	env := box.env()
+	trial, clean, confirmed := env.Trial, time.Duration(0), time.Duration(0)
+	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		r, err := trial(ctx, cfg, f)
+		d, _ := time.ParseDuration(result.Get(cfg, "duration"))
+		switch kind := result.Get(cfg, "trial"); {
+		case kind == "limit":
+			confirmed = d
+		case kind == "search" && r.Status == result.Passed:
+			clean = max(clean, d)
+		}
+		return r, err
+	}
+	m := &connPoint{Connections: newConnections().(*Connections), env: env, effort: connEffortOf("quick"), ceiling: box.ceiling, out: Outcome{Status: result.Passed}}
+	if err := m.highest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if clean <= m.effort.trial || confirmed <= clean {
+		t.Errorf("confirmed in %v, and a trial of the search was clean for %v", confirmed, clean)
+	}
+}
+
 // Connections a second are those that a box takes without end, whatever its buckets and
 // queues swallow at first.
 func TestConnectionsBeyondMemory(t *testing.T) {
