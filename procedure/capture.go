@@ -343,9 +343,10 @@ func (p *Capture) Estimate() (int, time.Duration) {
 	if !p.rate.searched() {
 		return 1, max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
 	}
-	const before, after, climbed, counted = 5, 5, 6, 3 * overloads
+	const before, longer, climbed, counted = 5, 2, 6, 3 * overloads
 	trials, _ := p.searching().Estimate()
-	n, d := before+trials+after, time.Duration(before+trials)*e.least+after*e.trial
+	n, d := before+trials+fillEstimate+2*longer, time.Duration(before+trials)*e.least
+	d += (1<<fillEstimate-1)*e.least + 2*longer*max(e.trial, confirming) // each longer one into the empty box, too
 	if p.rate.overload {
 		n, d = 0, 0
 	}
@@ -416,7 +417,8 @@ func (p *Capture) Visits() int {
 	if !p.rate.searched() || p.rate.overload {
 		return 1
 	}
-	return 1 + p.searching().Trials/huntTrials
+	const fill, longer = 1, 2
+	return 1 + p.searching().Trials/huntTrials + fill + longer
 }
 
 // said is an error of the subject's in one sentence.

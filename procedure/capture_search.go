@@ -17,12 +17,28 @@ import (
 // A captureHunt is how far the search of a subject's highest rate is. A run may stop it
 // after any visit:
 //
-//	descend, and some trials of the search -> more of them, as long as it asks for any -> limit (longer, at the rate found)
+//	descend, and some trials of the search -> more of them, as long as it asks for any -> fill -> limit (longer, at the rate found)
+//	                                                                                              one trial a visit
 type captureHunt struct {
 	*search.Search
-	seen  []search.Seen
-	rests rests
-	over  bool
+	seen   []search.Seen
+	rests  rests
+	longer *captureLonger // nil: the search goes on
+	over   bool
+}
+
+// A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
+type captureLonger struct {
+	sustained search.Sustained // what the subject counts without end
+	rate      unit.FrameRate   // of the next one
+	lasts     time.Duration    // at least
+	trials    int              // numbers of them that are used up
+	tried     int              // at this rate
+	held      int              // of them, those that were disturbed
+	valid     int
+	lossy     unit.FrameRate // the lowest rate that lost; 0: none
+	doubt     string         // says what was lost first, at the rate found
+	last      result.Record
 }
 
 // huntTrials is how many trials of its search a visit has at most.
@@ -37,10 +53,12 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		}
 	}
 	h := m.hunt
-	for range huntTrials {
+	for n := range huntTrials {
 		step, more := h.Next(h.seen)
+		if !more && n > 0 {
+			return nil
+		}
 		if !more {
-			h.over = true
 			return m.endHunt(ctx)
 		}
 		begin := time.Now()
@@ -83,19 +101,25 @@ func (m *capturePoint) beginHunt(ctx context.Context) error {
 	return err
 }
 
-// endHunt keeps what the search found, which a longer trial is to confirm.
+// endHunt goes on with the longer trials that are to confirm what the search found, and
+// keeps it once they do.
 func (m *capturePoint) endHunt(ctx context.Context) error {
-	l := m.hunt.limit()
-	if err := m.limit(ctx, l); err != nil || m.failed != "" {
+	h := m.hunt
+	l := h.limit()
+	more, err := m.conclude(ctx, l)
+	if h.over = !more; more || err != nil || m.failed != "" {
 		return err
 	}
-	for _, l := range m.hunt.Limits(m.hunt.seen) {
+	for _, l := range h.Limits(h.seen) {
 		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
 		if name != "" && l.Lower > 0 {
 			m.out.Values = append(m.out.Values, m.interval(name, l))
 		}
 	}
-	return nil
+	if l.Lower == 0 || l.AtCeiling || m.preset.value == "quick" { // rate overload is for that
+		return nil
+	}
+	return m.overload(ctx)
 }
 
 func (h *captureHunt) limit() search.Limit {
@@ -114,8 +138,13 @@ func (m *capturePoint) interim() Outcome {
 		out.Status, out.Reason = result.Invalid, fmt.Sprintf("the search was not finished: no rate without loss is confirmed in %d trials", len(m.hunt.seen))
 		return out
 	}
-	out.Warnings = append(slices.Clip(out.Warnings), fmt.Sprintf("the search was not finished: no longer trial confirmed %v", l.Lower))
-	out.Values = append(slices.Clip(out.Values), m.lossless(m.interval("lossless_fps", l))...)
+	v, told := m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
+	if c := m.hunt.longer; c != nil && c.doubt != "" {
+		v, told = value("lossless_fps", float64(c.lossy)), c.doubt
+		v.N, v.Bound = l.Clean+l.Lossy+c.valid, result.AtMost
+	}
+	out.Warnings = append(slices.Clip(out.Warnings), "the search was not finished: "+told)
+	out.Values = append(slices.Clip(out.Values), m.lossless(v)...)
 	return out
 }
 
@@ -206,38 +235,48 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 	return top, min(peak, top), nil
 }
 
-// limit keeps what the search found, and measures there and under overload.
-func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
+// conclude fills the subject's buffers, offers a longer trial at the rate found or below, or
+// keeps what such trials confirmed; more says that there is more of that to do.
+func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (more bool, err error) {
 	switch {
 	case l.Clean+l.Lossy == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
-		return nil
+		return false, nil
 	case l.Lower == 0:
 		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every rate tried"
-		return nil
+		return false, nil
 	}
-	s, err := m.fill(ctx, l.Lower)
-	if err != nil || m.failed != "" {
-		return err
+	h := m.hunt
+	if h.longer == nil {
+		var s search.Sustained
+		if !l.AtCeiling { // more cannot be offered
+			if s, err = m.fill(ctx, l.Lower); err != nil || m.failed != "" {
+				return false, err
+			}
+		}
+		h.longer = m.longer(l.Lower, s)
+		if !l.AtCeiling {
+			return true, nil
+		}
 	}
-	rec, n, lossy, doubt, err := m.confirm(ctx, l.Lower, s)
-	if err != nil || m.failed != "" {
-		return err
+	c := h.longer
+	if more, err := m.confirm(ctx, l.Lower, c); more || err != nil || m.failed != "" {
+		return more, err
 	}
-	m.take(rec)
-	if doubt != "" {
-		m.warn("%s", doubt)
+	m.take(c.last)
+	if c.doubt != "" {
+		m.warn("%s", c.doubt)
 	}
 	switch {
-	case rec.Status == result.Failed:
-		m.out.Reason = "no rate was borne out by a longer trial: at the lowest, " + rec.Reason
-	case rec.Status == result.Passed && rec.Load != nil:
+	case c.last.Status == result.Failed:
+		m.out.Reason = "no rate was borne out by a longer trial: at the lowest, " + c.last.Reason
+	case c.last.Status == result.Passed && c.last.Load != nil:
 		v := m.interval("lossless_fps", l)
-		v.N += n
-		if doubt != "" {
-			v.Value, v.Bound = float64(rec.Load.Offered), result.Exactly
+		v.N += c.valid
+		if c.doubt != "" {
+			v.Value, v.Bound = float64(c.last.Load.Offered), result.Exactly
 			low := v.Value
-			high := float64(lossy)
+			high := float64(c.lossy)
 			v.Lo, v.Hi = &low, &high
 		}
 		m.out.Values = append(m.out.Values, m.lossless(v)...)
@@ -248,10 +287,7 @@ func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
 	if l.Invalid > 0 {
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
-	if l.AtCeiling || m.preset.value == "quick" { // rate overload is for that
-		return nil
-	}
-	return m.overload(ctx)
+	return false, nil
 }
 
 // interval is a limit from its lower to its upper bound.
@@ -319,49 +355,57 @@ func disturbed(rec result.Record) bool {
 	return rec.Account != nil && rec.Account.Lost() > 0 && keptOff(rec) >= float64(rec.Account.Lost())
 }
 
-// confirm offers the rate that a search found for longer, and less of it as often as
-// frames are lost: rec is the trial without loss, or else the last; n counts the valid
-// ones; lossy is the lowest rate that lost; doubt says what was lost first, at the rate
-// found. s is what the subject counts without end: a memory must not be why nothing was
-// lost.
-func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, s search.Sustained) (rec result.Record, n int, lossy unit.FrameRate, doubt string, err error) {
-	rate, lasts := s.Carries(found, confirming)
-	held := 0
-	if rate < found*swallowed {
-		lossy, doubt = found, fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, rate)
+// longer begins with the rate found, where s, which is what the subject counts without
+// end, lets a trial show that memory is not why nothing is lost.
+func (m *capturePoint) longer(found unit.FrameRate, s search.Sustained) *captureLonger {
+	c := &captureLonger{sustained: s}
+	c.rate, c.lasts = s.Carries(found, confirming)
+	if c.rate < found*swallowed {
+		c.lossy, c.doubt = found, fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, c.rate)
 	}
-	for i, tried := 0, 0; i < confirmations*attempts; i++ {
-		l := m.loadOf(rate)
-		if l.Count == 0 && m.length == 0 {
-			l.Duration = max(l.Duration, lasts)
-		}
-		if err := m.empty(ctx, l); err != nil {
-			return rec, n, lossy, doubt, err
-		}
-		rec, err = m.trial(ctx, "limit", i, l)
-		if rec.Status == result.Passed && held > 0 {
-			m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", held, rate)
-		}
-		if err != nil || m.failed != "" || rec.Status == result.Passed {
-			return rec, n + 1, lossy, doubt, err
-		}
-		if rec.Status != result.Failed {
-			i += attempts - 1 // invalid ones are repeated as often as there are rates
-			continue
-		}
-		if tried++; disturbed(rec) && tried < attempts {
-			held++
-			continue
-		}
-		n++
-		if doubt == "" {
-			doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
-		}
-		lossy, tried, held = rate, 0, 0
-		if rate *= stepDown; rate < s.Rate && s.Rate < lossy {
-			rate = s.Rate
-		}
-		rate, lasts = s.Carries(rate, confirming)
+	return c
+}
+
+// confirm offers c's rate for longer; more says that another trial is to follow, at less
+// if frames were lost.
+func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *captureLonger) (more bool, err error) {
+	l := m.loadOf(c.rate)
+	if l.Count == 0 && m.length == 0 {
+		l.Duration = max(l.Duration, c.lasts)
 	}
-	return rec, n, lossy, doubt, nil
+	if err := m.empty(ctx, l); err != nil {
+		return false, err
+	}
+	rec, err := m.trial(ctx, "limit", c.trials, l)
+	if err != nil || m.failed != "" {
+		return false, err
+	}
+	c.last = rec
+	c.trials++
+	switch {
+	case rec.Status == result.Passed:
+		if c.held > 0 {
+			m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", c.held, c.rate)
+		}
+		c.valid++
+		return false, nil
+	case rec.Status != result.Failed:
+		c.trials += attempts - 1 // invalid ones are repeated as often as there are rates
+	default:
+		c.tried++
+		if disturbed(rec) && c.tried < attempts {
+			c.held++
+			break
+		}
+		c.valid++
+		if c.doubt == "" {
+			c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
+		}
+		c.lossy, c.tried, c.held = c.rate, 0, 0
+		if c.rate *= stepDown; c.rate < c.sustained.Rate && c.sustained.Rate < c.lossy {
+			c.rate = c.sustained.Rate
+		}
+		c.rate, c.lasts = c.sustained.Carries(c.rate, confirming)
+	}
+	return c.trials < confirmations*attempts, nil
 }
