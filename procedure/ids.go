@@ -249,8 +249,9 @@ func (p *IDS) Estimate() (int, time.Duration) {
 	d := p.lasts()
 	trials, length := 3, idleLonger*d+2*d
 	if p.rate.searched() {
-		before, after := 3, 3
-		trials, length = 1+before+p.searching().Trials+after, idleLonger*d+time.Duration(before+p.searching().Trials)*d+6*d
+		const before, fill, longer = 3, 1, 3
+		trials = 1 + before + p.searching().Trials + fill + longer
+		length = idleLonger*d + time.Duration(before+p.searching().Trials+2*(fill+longer))*d
 	}
 	return trials, length + time.Duration(trials)*idsAround
 }

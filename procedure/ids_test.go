@@ -359,6 +359,17 @@ func TestIDSSearchIsOfFrames(t *testing.T) {
 	}
 }
 
+// An estimate holds the idle trial, a descent, the search, the overload that fills buffers
+// and three longer trials.
+func TestIDSEstimateHoldsLongerTrials(t *testing.T) {
+	p := newIDS().(*IDS)
+	searched := p.searching().Trials
+	trials, d := p.Estimate()
+	if want := time.Duration(idleLonger+3+searched+2*4) * p.lasts(); trials != 1+3+searched+4 || d != want+time.Duration(trials)*idsAround {
+		t.Errorf("%d trials, %v", trials, d)
+	}
+}
+
 // What the search found and a longer trial did not bear out is no lower bound.
 func TestIDSLimitIsDoubted(t *testing.T) {
 	trials := 0
