@@ -70,7 +70,7 @@ var All = withBeside([]Spec{
 		Name: "connections", Needs: lab.KernelPorts, Standard: "RFC 9411 sections 7.2 and 7.5",
 		Deviation: "no segment is sent again, so a lost frame is a failed connection, and none may fail (RFC 9411 allows 0.001 %); one request a connection, over IPv4, with one segment under way at a time; a trial ends after 4194304 connections",
 		Quick:     "each rate of new connections is offered for 0.15 s, the one found for 0.5 s (RFC 9411 section 4.3.4 asks for 300 s)",
-		Doc:       "a stateful box: highest rate of new TCP connections, how many at once, time to first byte, goodput, and what gave",
+		Doc:       "a stateful box: highest rate of new TCP connections, how many at once, time to first byte, goodput, and what limits it",
 		Names:     []string{"service", "mode", "response_size"},
 		Metrics:   connectionMetrics, Joules: connectionJoules, New: newConnections,
 	},

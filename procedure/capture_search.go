@@ -269,7 +269,7 @@ func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (more bool,
 	}
 	switch {
 	case c.last.Status == result.Failed:
-		m.out.Reason = "no rate was borne out by a longer trial: at the lowest, " + c.last.Reason
+		m.out.Reason = "no rate was confirmed by a longer trial: at the lowest, " + c.last.Reason
 	case c.last.Status == result.Passed && c.last.Load != nil:
 		v := m.interval("lossless_fps", l)
 		v.N += c.valid
@@ -399,7 +399,7 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 		}
 		c.valid++
 		if c.doubt == "" {
-			c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", found, rec.Reason)
+			c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not confirm it: %s", found, rec.Reason)
 		}
 		c.lossy, c.tried, c.held = c.rate, 0, 0
 		if c.rate *= stepDown; c.rate < c.sustained.Rate && c.sustained.Rate < c.lossy {

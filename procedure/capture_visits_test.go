@@ -74,7 +74,7 @@ func TestCaptureLongerTrialsAreVisits(t *testing.T) {
 				}
 				o := m.interim()
 				v := (&result.Record{Values: o.Values}).Value("lossless_fps")
-				if kinds[0] == "limit" && (v == nil || v.Bound != result.AtMost || !strings.Contains(strings.Join(o.Warnings, ";"), "did not bear")) {
+				if kinds[0] == "limit" && (v == nil || v.Bound != result.AtMost || !strings.Contains(strings.Join(o.Warnings, ";"), "did not confirm it")) {
 					t.Errorf("after %v: %+v, %v", after, v, o.Warnings)
 				}
 			}

@@ -413,7 +413,7 @@ func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error
 	}
 	switch rec.Status {
 	case result.Failed:
-		m.out.Reason = "no rate was borne out by a longer trial: at the lowest, " + rec.Reason
+		m.out.Reason = "no rate was confirmed by a longer trial: at the lowest, " + rec.Reason
 	case result.Passed:
 		v := value("connections_cps", float64(l.Lower))
 		if doubt != "" {
@@ -431,7 +431,7 @@ func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error
 		m.add(v)
 	}
 	if why != "" {
-		m.warn("what gave above it: %s", why)
+		m.warn("first failure above it: %s", why)
 	}
 	if l.Inversions > 0 {
 		m.warn("no sharp limit: connections failed in %d trials at or below a rate that another trial carried", l.Inversions)
@@ -454,7 +454,7 @@ func (m *connPoint) confirm(ctx context.Context, found unit.FrameRate) (rec resu
 		}
 		if rec.Status == result.Failed {
 			if doubt == "" {
-				doubt = fmt.Sprintf("the search ended at %s connections/s, and a longer trial did not bear that out: %s", strings.TrimSpace(unit.SI(float64(found))), rec.Reason)
+				doubt = fmt.Sprintf("the search ended at %s connections/s, and a longer trial did not confirm it: %s", strings.TrimSpace(unit.SI(float64(found))), rec.Reason)
 			}
 			rate *= stepDown
 			n++

@@ -321,7 +321,7 @@ func (m *floodPoint) highest(ctx context.Context) error {
 	if m.out.Status == result.Passed {
 		m.out.Values = append([]result.Value{v}, m.out.Values...)
 	} else if m.out.Status == result.Failed {
-		m.out.Reason = fmt.Sprintf("the search ended at %v, and a longer trial did not bear that out: %s", l.Lower, m.out.Reason)
+		m.out.Reason = fmt.Sprintf("the search ended at %v, and a longer trial did not confirm it: %s", l.Lower, m.out.Reason)
 	}
 	return nil
 }

@@ -272,7 +272,7 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 		m.missed(rec)
 		if !within && rec.Status != result.Invalid && i < confirmations-1 {
 			if !doubted {
-				m.listen.warn("the search ended at %v, and a longer trial did not bear that out: %s", unit.BitRate(l.Lower), rec.Reason)
+				m.listen.warn("the search ended at %v, and a longer trial did not confirm it: %s", unit.BitRate(l.Lower), rec.Reason)
 			}
 			doubted = true
 			l.Upper, l.AtCeiling = unit.FrameRate(rate), false

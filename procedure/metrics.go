@@ -34,7 +34,7 @@ var forwardMetrics = []result.Metric{
 	{Name: "latency_p99_s", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
 	{Name: "latency_max_s", Unit: "s", Better: -1, Help: "the same, greatest"},
 	{Name: "latency_load_fps", Unit: "frame/s", Help: "load at which latency was measured"},
-	{Name: "stalls", Unit: "1", Better: -1, Help: "times that the sender stood still for more than 50 us, over all trials"},
+	{Name: "stalls", Unit: "1", Better: -1, Help: "times that the sender stalled for more than 50 us, over all trials"},
 	{Name: "longest_stall_s", Unit: "s", Better: -1, Help: "the longest of them"},
 	{Name: "steal_ratio", Unit: "1", Better: -1, Help: "largest share of CPU time that the hypervisor took in a trial"},
 }

@@ -255,7 +255,7 @@ func (p *Soak) one(ctx context.Context, cpus []int, s *subject.Stress) (o Outcom
 	}
 	o.Values = append(o.Values, value("standstill_s", stall.Seconds()))
 	if stall > noticeStall {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("the machine stood still for %.1f s", stall.Seconds()))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("the machine stalled for %.1f s", stall.Seconds()))
 	}
 	if !ended {
 		if err := run.Stop(ctx); err != nil {

@@ -187,7 +187,7 @@ type Books struct {
 	Trials  int   `json:"trials"`                   // with an account
 	Closed  int   `json:"closed"`                   // unexplained = 0
 	Largest int64 `json:"largest_unexplained"`      // of either sign
-	Invalid int   `json:"invalid_trials"`           // the tester could not do its part
+	Invalid int   `json:"invalid_trials"`           // limited by the tester
 	Starved int   `json:"starved_trials,omitempty"` // invalid too: a program did not have its CPUs
 }
 

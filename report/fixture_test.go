@@ -148,7 +148,7 @@ func (b *bench) point(p dut) {
 		for i, rate := 0, p.limit/2; i < 9 && high-low > 0.02*high; i, rate = i+1, (low+high)/2 {
 			r := run("search", rate, 200*time.Millisecond, false)
 			if p.service == "route" && p.direction == "both" && p.size == "64" && i == 3 {
-				r.Status, r.Reason = result.Invalid, "offered 81.4 % of the intended load: the tester could not do its part"
+				r.Status, r.Reason = result.Invalid, "offered 81.4 % of the intended load: limited by the tester"
 				continue
 			}
 			if trials++; r.Account.Lost() > 0 {

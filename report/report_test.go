@@ -167,7 +167,7 @@ func TestUnexplainedIsSaid(t *testing.T) {
 	if d.Books.Closed == d.Books.Trials || d.Books.Largest != -3 {
 		t.Errorf("books %+v", d.Books)
 	}
-	if !strings.Contains(d.Sure[0], "do not close") || !strings.Contains(d.Sure[0], "-3") {
+	if !strings.Contains(d.Sure[0], "do not balance") || !strings.Contains(d.Sure[0], "-3") {
 		t.Errorf("how sure begins with %q", d.Sure[0])
 	}
 }

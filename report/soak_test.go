@@ -59,7 +59,7 @@ func soakRun() (result.Run, []result.Record) {
 	add("cpu", result.Passed, "", 2948, 0.99, 61, 0)
 	add("hash", result.Failed, "hash: wrong sum of block 7", 12, 0.92, 72, 0)
 	add("matrix", result.Passed, "", 17_176, 0.71, 84, 1)
-	recs[len(recs)-1].Warnings = []string{"the machine stood still for 1.4 s"}
+	recs[len(recs)-1].Warnings = []string{"the machine stalled for 1.4 s"}
 	add("smi", result.Skipped, "disabled 'smi' as it may hang or reboot the machine", 0, 0, 0, 0)
 	add("vecmath", result.Failed, "it hung: it did not end within 22s and was killed", 0, 0.73, 80, 1)
 	last := recs[len(recs)-1]

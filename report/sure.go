@@ -28,16 +28,17 @@ func sure(d Document, recs []result.Record) []string {
 	}
 	if n := d.Books.Trials; n > 0 {
 		if d.Books.Closed == n {
-			out = append(out, fmt.Sprintf("The books close in all of %s: unexplained = 0 frames.", count(n, "trial")))
+			ledgers := map[bool]string{true: "The ledger of the one trial balances", false: fmt.Sprintf("All %d trial ledgers balance", n)}[n == 1]
+			out = append(out, ledgers+": unexplained = 0 frames.")
 		} else {
-			out = append(out, fmt.Sprintf("The books do not close in %d of %s: the largest unexplained number of frames is %d.", n-d.Books.Closed, count(n, "trial"), d.Books.Largest))
+			out = append(out, fmt.Sprintf("%d of %s do not balance: the largest unexplained number of frames is %d.", n-d.Books.Closed, count(n, "trial ledger"), d.Books.Largest))
 		}
 	}
 	if n := d.Books.Invalid; n > 0 {
-		out = append(out, fmt.Sprintf("%d of %s %s invalid, because the tester could not do its part: in no figure.", n, count(max(n, d.Books.Trials), "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
+		out = append(out, fmt.Sprintf("%d of %s %s invalid: limited by the tester; excluded.", n, count(max(n, d.Books.Trials), "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
 	}
 	if n := d.Books.Starved; n > 0 {
-		out = append(out, fmt.Sprintf("%s %s invalid, because the program did not have its CPUs to itself: in no figure.", count(n, "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
+		out = append(out, fmt.Sprintf("%s %s invalid: the program did not have its CPUs to itself; excluded.", count(n, "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
 	}
 	intervals, over := 0, 0
 	var widest *Row
@@ -114,10 +115,10 @@ func sure(d Document, recs []result.Record) []string {
 			slow, count(looked, "trial"), percent(verdict.SlowCPU), percent(slowest)))
 	}
 	if stalls > 0 {
-		out = append(out, fmt.Sprintf("The sender stood still for more than 50 µs %s, at the longest for %s; the hypervisor took at most %s of the CPU time of a trial.",
+		out = append(out, fmt.Sprintf("The sender stalled for more than 50 µs %s, at the longest for %s; the hypervisor took at most %s of the CPU time of a trial.",
 			plural(int(stalls), "time", "times"), unit.SI(time.Duration(longest).Seconds())+"s", percent(steal)))
 	} else if d.Books.Trials > 0 {
-		out = append(out, fmt.Sprintf("The sender never stood still for more than 50 µs; the hypervisor took at most %s of the CPU time of a trial.", percent(steal)))
+		out = append(out, fmt.Sprintf("The sender never stalled for more than 50 µs; the hypervisor took at most %s of the CPU time of a trial.", percent(steal)))
 	}
 	return out
 }

@@ -200,7 +200,7 @@ func tables(d Document) []table {
 	}
 	loss := make("Without loss (throughput)", "frame/s", "interval", "bit/s", "of line", "trials", notesColumn)
 	over := make("Under overload (forwarding rate); offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "bit/s", "n", "ceiling", notesColumn)
-	drop := make("Thrown away as told; offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "n", "ceiling", notesColumn)
+	drop := make("Dropped by policy; offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "n", "ceiling", notesColumn)
 	late := make("Latency", "at frame/s", "p50", "p99", "max")
 	open := make("Books that do not close, and what disturbed", "stalls", "longest", "steal", "unexplained")
 	suite := newSuiteTables(make)

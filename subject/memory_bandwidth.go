@@ -60,7 +60,7 @@ func bandwidthFigures(text string, size int64) ([]result.Value, error) {
 	}
 	for first, got := range map[uint64]copied{1: t.First, 2: t.Copy.copied} {
 		if want := copiedSums(uint64(size)/16, first); got != want {
-			return nil, fmt.Errorf("the copy is not what was copied: the sums of its words are %d and %d, and not %d and %d", got.Sum, got.Placed, want.Sum, want.Placed)
+			return nil, fmt.Errorf("the copy is not what was copied: its sums are %d and %d, and not %d and %d", got.Sum, got.Placed, want.Sum, want.Placed)
 		}
 	}
 	rate := func(metric string, octets int64, p passes) result.Value {

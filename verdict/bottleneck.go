@@ -27,7 +27,7 @@ const notTheBox = "that is the tester, not the box"
 var rules = []rule{
 	{result.Tester, "", CauseTester, "the tester's own port did not send them: " + notTheBox, "Use a faster tester port, or offer less."},
 	{result.Link, "", CauseLink, "they were sent and did not reach the other end of the cable", "Check the cable, speed, duplex and pause frames of the link."},
-	{result.DUTNIC, "ring full", CauseRing, "the receive ring of %s overflowed: the CPU that empties it takes no more frames, or stood still for longer than the ring holds", "Spread the port's receive work over more CPUs (more queues, or RPS), or lengthen its ring where it has one to set; else it takes a CPU that does more on one core."},
+	{result.DUTNIC, "ring full", CauseRing, "the receive ring of %s overflowed: the CPU that empties it takes no more frames, or stalled for longer than the ring holds", "Spread the port's receive work over more CPUs (more queues, or RPS), or lengthen its ring where it has one to set; else it takes a CPU that does more on one core."},
 	{result.DUTNIC, "", CauseDriver, "%s dropped them before the network stack saw them", "Read the port's own counters (ethtool -S) and the driver's messages (dmesg)."},
 	{result.XDP, "sent back", CauseXDP, "an XDP program on %s sent them back or could not", "Look at the XDP program on that port (bpftool net)."},
 	{result.XDP, "policer", CausePolicer, "a policer on %s let no more in: its rate is the limit", "Raise the policer's rate or burst, or take it away; what it lets through says nothing about the box."},
@@ -205,7 +205,7 @@ func limitsOf(c Case) (out []Limit) {
 	return out
 }
 
-// Bottleneck names what gave in one trial, in a sentence, with the terms of its
+// Bottleneck names what limited one trial, in a sentence, with the terms of its
 // ledger that show it, largest first; "" where nothing was lost, and a sentence
 // that says so where the cause is not known (then the terms are the checkpoints
 // that frames went by). Limits says more.

@@ -131,7 +131,7 @@ var reasons = []reason{
 		}, "Spread the port's receive work over more CPUs, or lessen the work for each frame."},
 	{overflow, CauseStalls, func(e evidence) bool { return e.work && e.ran < full && e.fill > 0 },
 		func(e evidence) string {
-			return fmt.Sprintf("the receive ring of %%s holds %d frames, which this load fills in %s, and CPU %d, %s busy with receive work, stood still for longer", e.ring, unit.SI(e.fill)+"s", e.cpu.CPU, percent(round(e.ran)))
+			return fmt.Sprintf("the receive ring of %%s holds %d frames, which this load fills in %s, and CPU %d, %s busy with receive work, stalled for longer", e.ring, unit.SI(e.fill)+"s", e.cpu.CPU, percent(round(e.ran)))
 		}, "Lengthen the ring where it has a length to set (ethtool -G), or find what holds the CPU up (interrupts, power saving, other programs)."},
 	{[]Cause{CauseConntrack}, CauseTableFull, func(e evidence) bool { return e.most > 0 && e.entries >= e.most },
 		func(e evidence) string {

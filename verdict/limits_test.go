@@ -57,7 +57,7 @@ func TestWhatAFullRingMeans(t *testing.T) {
 		{"queues not known", 0.95, func(r *result.Record) { r.DUT.State = nil }, CauseCPUs, "CPU 1 is 95 % busy"},
 		{"99 rules", 0.95, func(r *result.Record) { set(r, "nft rules", "99") }, CauseCPU, "one receive queue"},
 		{"100 rules", 0.95, func(r *result.Record) { set(r, "nft rules", "100") }, CauseRules, "the ruleset holds 100 nftables rules"},
-		{"rules, and time left", 0.5, func(r *result.Record) { set(r, "nft rules", "100") }, CauseStalls, "stood still"},
+		{"rules, and time left", 0.5, func(r *result.Record) { set(r, "nft rules", "100") }, CauseStalls, "stalled"},
 		{"time left", 0.89, nil, CauseStalls, "the receive ring of the DUT's port lan holds 256 frames, which this load fills in 256 µs, and CPU 1, 89 % busy"},
 		{"waits a little", 0.85, func(r *result.Record) { r.DUT.Waited = 0.14 }, CauseStalls, ""},
 		{"waits", 0.5, func(r *result.Record) { r.DUT.Waited = 0.48 }, CauseBusyCore, "something else had CPU 1 for 48 % of the time, while the receive work of the DUT's port lan, which had it for 50 %,"},

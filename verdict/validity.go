@@ -144,7 +144,7 @@ func Warnings(r result.Record, ceiling unit.FrameRate) (ws []string) {
 		warn("%d frames arrived more than once, which may hide as many lost ones", l.Duplicate)
 	}
 	if l.LongestStall >= noticeStall {
-		warn("the sender stood still for up to %s", seconds(l.LongestStall))
+		warn("the sender stalled for up to %s", seconds(l.LongestStall))
 	}
 	if l.CPUSpeed > 0 && l.CPUSpeed < SlowCPU {
 		warn("a CPU ran at %s of its speed: heat, power, or another virtual machine on its core", percent(l.CPUSpeed))

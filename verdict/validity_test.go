@@ -113,7 +113,7 @@ func TestWarnings(t *testing.T) {
 		"counters still moved":                                func(_ *result.Record, _ *result.Load, a *result.Account) { a.Settled = false },
 		"refused 4 frames of a flat-out load":                 func(_ *result.Record, l *result.Load, a *result.Account) { l.Intended, a.Refused = 0, 4 },
 		"5 frames arrived more than once":                     func(_ *result.Record, l *result.Load, _ *result.Account) { l.Duplicate = 5 },
-		"stood still for up to 5.20 ms":                       func(_ *result.Record, l *result.Load, _ *result.Account) { l.LongestStall = 5_200_000 },
+		"stalled for up to 5.20 ms":                           func(_ *result.Record, l *result.Load, _ *result.Account) { l.LongestStall = 5_200_000 },
 		"a CPU ran at 66 % of its speed":                      func(_ *result.Record, l *result.Load, _ *result.Account) { l.CPUSpeed = 0.66 },
 		"took 1.1 % of the CPU time":                          func(_ *result.Record, l *result.Load, _ *result.Account) { l.StealRatio = 0.011 },
 		"more than the tester's ceiling of 3.00 Mframe/s / 1": func(_ *result.Record, l *result.Load, _ *result.Account) { l.Forwarded = 2.51e6 },

@@ -43,7 +43,7 @@ const exitCodes = `0    done, and passed where something was judged
 1    a criterion failed
 2    usage: a wrong flag, argument or plan
 3    a prerequisite or privilege is missing; the message names the remedy
-4    not decided, or the measurement is invalid: the tester could not do its part
+4    not decided, or the measurement is invalid: the tester was the limit
 5    another failure
 130  interrupted; finished trials are kept
 
@@ -219,7 +219,7 @@ func (a *app) root() *cobra.Command {
 		Use:   "boxdyno",
 		Short: "Measure what a network-security box carries",
 		Long: `boxdyno puts a router, firewall or sensor on the rollers: it loads the box until
-it can no more, and says what it carries, where it gives, and where every frame went.
+it can no more, and reports what it carries, what limits it, and where every frame went.
 
 Exit codes:
 ` + exitCodes,

@@ -362,7 +362,7 @@ func (acc sentAccount) text(w io.Writer) error {
 		unsent = "still to come"
 	}
 	b.add("refused", "%d; %d dropped by the port; %d %s", acc.Refused, acc.Dropped, acc.NotSent, unsent)
-	late := fmt.Sprintf("%d; stood still for more than %s %s", acc.Late, shortTime(engine.StallFloor.Seconds()), plural64(acc.Stalls, "time"))
+	late := fmt.Sprintf("%d; stalled for more than %s %s", acc.Late, shortTime(engine.StallFloor.Seconds()), plural64(acc.Stalls, "time"))
 	if acc.Stalls > 0 {
 		late += ", at the longest for " + shortTime(acc.LongestStall)
 	}

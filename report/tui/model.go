@@ -297,7 +297,7 @@ func help() []line {
 		"Drops   frames lost, by place of the ledger: each counted once, at the place",
 		"        where it was lost. A ! has been in this watch, be it over by now",
 		"Heat    the curve spans at least 5 °C; clock and power are from 0",
-		"Gap     a sample more than two intervals late: something stood still",
+		"Gap     a sample more than two intervals late: something stalled",
 	}
 	var lines []line
 	for _, t := range text {
