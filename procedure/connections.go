@@ -386,7 +386,7 @@ func (m *connPoint) fill(ctx context.Context, top, peak float64) (search.Sustain
 	g := p.Goals[0]
 	switch {
 	case s.Rate > 0 && s.Sizeable(g.Final, g.Width):
-		m.warn("takes %s connections/s without end, and bursts of %s connections above that", strings.TrimSpace(unit.SI(float64(s.Rate))), grouped(s.Memory))
+		m.warn("takes %s connections/s without end, and bursts of %s connections above that", strings.TrimSpace(unit.SI(float64(s.Rate))), unit.Grouped(s.Memory, 0))
 	case s.Rate == 0 && after > 0:
 		m.warn("too short to know: connections failed only in an overload of %v, so the box may take fewer without end", after)
 	}

@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"boxdyno/engine"
@@ -201,16 +199,7 @@ func (m *point) burst(carried float64, bound result.Bound) (vs []result.Value, t
 	if carried == 0 {
 		carried = rate
 	}
-	return []result.Value{v, t}, fmt.Sprintf("carries %s%s without end, and bursts of %s%s frames above that", boundText(bound), unit.SI(carried)+"frame/s", boundText(v.Bound), grouped(v.Value))
-}
-
-// grouped is a whole number with its thousands apart.
-func grouped(v float64) string {
-	s := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return []result.Value{v, t}, fmt.Sprintf("carries %s%s without end, and bursts of %s%s frames above that", boundText(bound), unit.SI(carried)+"frame/s", boundText(v.Bound), unit.Grouped(v.Value, 0))
 }
 
 func boundText(b result.Bound) string {

@@ -156,9 +156,9 @@ func lostAt(d Document, f verdict.Finding) string {
 	case lost == nil || sent == nil:
 		return "Loses " + percent(f.Figure.Value) + " of the frames" + what
 	case lost.Value <= 0:
-		return "Loses none of " + grouped(sent.Value, 0) + " frames" + what
+		return "Loses none of " + unit.Grouped(sent.Value, 0) + " frames" + what
 	}
-	return "Loses " + grouped(lost.Value, 0) + " of " + grouped(sent.Value, 0) + " frames" + what
+	return "Loses " + unit.Grouped(lost.Value, 0) + " of " + unit.Grouped(sent.Value, 0) + " frames" + what
 }
 
 // words are a figure that is no load, beside what is asked.
@@ -174,7 +174,7 @@ func words(f verdict.Finding) string {
 	is := figureOf(v.Value, v.Unit)
 	switch {
 	case c.Metric == "rules_loaded" && c.Min != nil:
-		return "Loads " + grouped(v.Value, 0) + " of the " + grouped(*c.Min, 0) + " rules asked"
+		return "Loads " + unit.Grouped(v.Value, 0) + " of the " + unit.Grouped(*c.Min, 0) + " rules asked"
 	case c.Metric == "detected_ratio" && c.Min != nil:
 		return "Detects " + percent(v.Value) + " of the planted attacks, " + percent(*c.Min) + " asked"
 	case c.Metric == "idle_detected_ratio" && c.Min != nil:
@@ -212,7 +212,7 @@ func tailOf(d Document, f verdict.Finding) string {
 	case r.IDS != nil:
 		n, generated := strings.CutSuffix(r.IDS.Rules, " generated")
 		if v, err := strconv.ParseFloat(n, 64); err == nil && generated {
-			return ", with " + grouped(v, 0) + " rules"
+			return ", with " + unit.Grouped(v, 0) + " rules"
 		}
 		return ", with " + r.IDS.Rules
 	case r.Capture != nil:
@@ -260,33 +260,16 @@ func ofAsked(asked float64, figures ...float64) string {
 	for _, v := range figures {
 		parts = append(parts, distinct(v/scale, asked/scale))
 	}
-	return strings.Join(parts, " to ") + " of the " + grouped(asked/scale, 3) + " " + prefix + "bit/s asked"
+	return strings.Join(parts, " to ") + " of the " + unit.Grouped(asked/scale, 3) + " " + prefix + "bit/s asked"
 }
 
 // distinct is v to 3 digits, or to as many more as tell it from what is asked.
 func distinct(v, asked float64) string {
 	for digits := 3; ; digits++ {
-		if s := grouped(v, digits); digits >= 6 || v == asked || s != grouped(asked, digits) {
+		if s := unit.Grouped(v, digits); digits >= 6 || v == asked || s != unit.Grouped(asked, digits) {
 			return s
 		}
 	}
-}
-
-// grouped is v with commas and at least so many digits; 0: whole.
-func grouped(v float64, digits int) string {
-	decimals := 0
-	if v > 0 && digits > 0 {
-		decimals = max(0, digits-1-int(math.Floor(math.Log10(v)+1e-9)))
-	}
-	s := strconv.FormatFloat(v, 'f', decimals, 64)
-	whole, rest, _ := strings.Cut(s, ".")
-	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if rest != "" {
-		return whole + "." + rest
-	}
-	return whole
 }
 
 func figureOf(v float64, u unit.Symbol) string {

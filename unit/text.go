@@ -89,3 +89,20 @@ func scaled(s string) (float64, error) {
 	}
 	return v * factor, nil
 }
+
+// Grouped prints v with commas and at least so many digits; 0: whole.
+func Grouped(v float64, digits int) string {
+	decimals := 0
+	if v > 0 && digits > 0 {
+		decimals = max(0, digits-1-int(math.Floor(math.Log10(v)+1e-9)))
+	}
+	s := strconv.FormatFloat(v, 'f', decimals, 64)
+	whole, rest, _ := strings.Cut(s, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if rest != "" {
+		return whole + "." + rest
+	}
+	return whole
+}

@@ -53,3 +53,15 @@ func TestParseRates(t *testing.T) {
 		}
 	}
 }
+
+func TestGrouped(t *testing.T) {
+	for _, c := range []struct {
+		v      float64
+		digits int
+		want   string
+	}{{0, 0, "0"}, {999.6, 0, "1,000"}, {1234567, 0, "1,234,567"}, {-123456, 0, "-123,456"}, {12, 3, "12.0"}, {1234.5, 3, "1,234"}, {0.0123, 2, "0.012"}, {999.61, 4, "999.6"}} {
+		if got := Grouped(c.v, c.digits); got != c.want {
+			t.Errorf("%g to %d digits: %q, want %q", c.v, c.digits, got, c.want)
+		}
+	}
+}
