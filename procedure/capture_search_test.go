@@ -147,8 +147,13 @@ func TestCaptureUnderOverload(t *testing.T) {
     while time.thread_time() < end:
         pass
 `)
+	p.standing, p.patience = 300*time.Millisecond, time.Second // it tells its count at once
 	assign(t, p.Flags, map[string]string{"rate": "overload"})
-	o, recs, err := captureAs(t, build(t, "sandbox", nil), p)
+	visits := 2
+	if testutil.Full() {
+		visits = overloadVisits
+	}
+	o, recs, err := captureVisited(t, build(t, "sandbox", nil), p, visits)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,6 +201,12 @@ func captureRun(t *testing.T, bed *lab.Testbed, s *fakeSniffer, set map[string]s
 
 func captureAs(t *testing.T, bed *lab.Testbed, p *Capture) (Outcome, []result.Record, error) {
 	t.Helper()
+	return captureVisited(t, bed, p, math.MaxInt)
+}
+
+// captureVisited comes to the point so many times at most, as a run with a budget does.
+func captureVisited(t *testing.T, bed *lab.Testbed, p *Capture, visits int) (Outcome, []result.Record, error) {
+	t.Helper()
 	if err := p.Check(bed); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +225,7 @@ func captureAs(t *testing.T, bed *lab.Testbed, p *Capture) (Outcome, []result.Re
 		return trial(ctx, cfg, f)
 	}
 	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
-	for err == nil && o.Again != nil {
+	for n := 1; err == nil && o.Again != nil && n < visits; n++ {
 		o, err = o.Again(t.Context())
 	}
 	return o, recs, err
