@@ -81,7 +81,7 @@ func TestBesideEffect(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", s, text.String())
 		}
 	}
-	if !strings.Contains(mark.String(), "## Effect of what ran beside, and of heat\n") || !strings.Contains(mark.String(), "| ~ |") {
+	if !strings.Contains(mark.String(), "## Effect of what ran beside, and of heat\n") || !strings.Contains(mark.String(), `| \~ |`) {
 		t.Errorf("in Markdown:\n%s", mark.String())
 	}
 	if strings.Contains(text.String(), "run in common") || strings.Count(text.String(), "by intention") != 1 {

@@ -113,7 +113,7 @@ func TestStarvedProgram(t *testing.T) {
 	starved := recs[0]
 	starved.ID, starved.Status, starved.Reason = starved.Parent+"/3 trial=2", result.Invalid, "dhrystone had 80.0 % of CPU 3"
 	d := Summarize(run, append(recs, starved))
-	if got := text(t, d); !strings.Contains(got, "1 trial was invalid, because the program did not have its CPUs to itself") || strings.Contains(got, "the tester could not") {
+	if got := text(t, d); !strings.Contains(got, "1 trial was invalid: the program did not have its CPUs to itself; excluded") || strings.Contains(got, "limited by the tester") {
 		t.Error(got)
 	}
 }

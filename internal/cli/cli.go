@@ -111,6 +111,7 @@ func run(ctx context.Context, a *app, args []string) int {
 	a.out, a.err = &printable{w: a.out}, &printable{w: a.err}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	patience, exit := faultPatience, exit
 	var fault atomic.Pointer[guard.Fault] // the first
 	over := make(chan struct{})
 	defer close(over)
@@ -122,7 +123,7 @@ func run(ctx context.Context, a *app, args []string) int {
 		guard.Go(func() {
 			select {
 			case <-over:
-			case <-time.After(faultPatience):
+			case <-time.After(patience):
 				exit(a.say(&failure{exitOther, f}))
 			}
 		})

@@ -4,11 +4,14 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -49,9 +52,16 @@ func TestTerminalIsRestored(t *testing.T) {
 				return looks[n-1]
 			}
 			if c.panics { // bubbletea prints the stack
-				stderr, null := os.Stderr, open(t, os.DevNull)
-				os.Stderr = null
-				t.Cleanup(func() { os.Stderr = stderr; null.Close() })
+				stderr, err := unix.Dup(2)
+				null := open(t, os.DevNull)
+				if err := errors.Join(err, unix.Dup3(int(null.Fd()), 2, 0)); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := errors.Join(unix.Dup3(stderr, 2, 0), unix.Close(stderr), null.Close()); err != nil {
+						t.Error(err)
+					}
+				})
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
