@@ -3,7 +3,6 @@
 package docs
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,25 +91,10 @@ func unwieldy(prose string) (long []string, median int) {
 	return long, lengths[len(lengths)/2]
 }
 
-// Pages that are not yet rewritten. A page that passes must leave this list.
-var unwritten = map[string]bool{
-	"CHANGELOG.md": true,
-}
-
 // No sentence of a page is longer than a reader can hold, and half of them are short.
 func TestSentences(t *testing.T) {
-	count := os.Getenv("BOXDYNO_WORDS") != ""
 	for _, p := range pages(t) {
 		long, median := unwieldy(p.prose)
-		if count {
-			t.Logf("%-28s median %2d, %2d long", p.name, median, len(long))
-		}
-		if bad := len(long) > 0 || median > medianWords; bad == unwritten[p.name] {
-			continue
-		} else if !bad {
-			t.Errorf("%s is short enough: take it off the list of unwritten pages", p.name)
-			continue
-		}
 		for _, s := range long {
 			t.Errorf("%s: a sentence of %d words, at most %d: %s", p.name, wordCount(s), mostWords, s)
 		}
