@@ -8,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-
 	"boxdyno/host"
-	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
@@ -24,19 +21,7 @@ func TestTuned(t *testing.T) {
 	path := testutil.Cable{A: "lan", B: "wan"}.Make(t)
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
-	mtu := func() (n int) {
-		err := netns.Do(path, func() error {
-			l, err := netlink.LinkByName("wan")
-			if err == nil {
-				n = l.Attrs().MTU
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
+	mtu := func() int { return testutil.MTU(t, path, "wan") }
 	dut := &host.Local{Label: "dut", Netns: path}
 	bed := &lab.Testbed{DUT: dut, DUTPorts: []string{"lan", "wan"}}
 	recipe, err := tune.Parse("r.yaml", []byte("name: r\nsteps: [{knob: mtu, value: 1400}, {knob: rings, value: rx=512}]"))

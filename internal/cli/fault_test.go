@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"boxdyno/host"
 	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
@@ -103,19 +101,7 @@ func TestPanicPutsBack(t *testing.T) {
 	path := testutil.Cable{A: "lan", B: "wan"}.Make(t)
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
-	mtu := func() (n int) {
-		err := netns.Do(path, func() error {
-			l, err := netlink.LinkByName("wan")
-			if err == nil {
-				n = l.Attrs().MTU
-			}
-			return err
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		return n
-	}
+	mtu := func() int { return testutil.MTU(t, path, "wan") }
 	recipe := filepath.Join(t.TempDir(), "r.yaml")
 	if err := os.WriteFile(recipe, []byte("name: r\nsteps: [{knob: mtu, value: 1400}]"), 0o644); err != nil {
 		t.Fatal(err)

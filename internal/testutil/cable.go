@@ -63,3 +63,20 @@ func (c Cable) Plug() error {
 	}
 	return nil
 }
+
+// MTU is that of a link of the network namespace at path, in octets; 0 with a failed test
+// where it cannot be asked for.
+func MTU(t testing.TB, path, link string) (octets int) {
+	t.Helper()
+	err := netns.Do(path, func() error {
+		l, err := netlink.LinkByName(link)
+		if err == nil {
+			octets = l.Attrs().MTU
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return octets
+}
