@@ -114,11 +114,9 @@ func TestOverloadBegins(t *testing.T) {
 
 // The limit of a subject of known speed is found.
 func TestCaptureSearch(t *testing.T) {
+	testutil.Long(t)
 	testutil.Privileged(t)
-	testutil.TwoCPUs(t) // on one, no limit is searched
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
+	testutil.TwoCPUs(t)                 // on one, no limit is searched
 	const cost = 500 * time.Microsecond // a sleep takes some 60 us more
 	o, recs := captureBench(t, &fakeSniffer{sleep: cost, stop: new(int)}, map[string]string{"buffer": "65536"})
 	if o.Status == result.Invalid {

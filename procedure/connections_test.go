@@ -54,6 +54,9 @@ func TestConnectionsThroughABox(t *testing.T) {
 	for _, service := range []string{"route", "filter", "nat"} {
 		for _, mode := range []string{byRate, concurrent} {
 			t.Run(service+" "+mode, func(t *testing.T) {
+				if service == "filter" { // nat has its rules, too
+					testutil.Long(t)
+				}
 				set := map[string]string{"service": service, "mode": mode, "rate": "2000", "response_size": "5000"}
 				want := 1000
 				if mode == concurrent {

@@ -221,6 +221,9 @@ func TestSandboxSecurity(t *testing.T) {
 	testutil.TwoCPUs(t) // on one, no load is sustained
 	for _, set := range []map[string]string{{"load": "20k", "rules": "10"}, {"load": "20k", "ip": "6", "frame_size": "84", "direction": "wan-to-lan", "flows": "5000"}} {
 		t.Run(fmt.Sprint(set), func(t *testing.T) {
+			if set["ip"] == "6" {
+				testutil.Long(t)
+			}
 			b := newSuiteBench(t, "sandbox", nil)
 			o := b.run("security", set)
 			r := checkPhases(t, b, o)

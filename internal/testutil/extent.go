@@ -28,3 +28,12 @@ func Computed(t testing.TB) {
 		t.Skip("computes for long: runs without the race detector")
 	}
 }
+
+// Long skips a test that takes long for what it adds to shorter ones, but with
+// BOXDYNO_FULL=1.
+func Long(t testing.TB) {
+	t.Helper()
+	if !Full() {
+		t.Skip("takes long: runs in script/prove --tests")
+	}
+}

@@ -35,11 +35,22 @@ func Privileged(t testing.TB) {
 
 // Timed skips a test that bounds how long something takes, where the bounds do not
 // hold: with the race detector, whose run has other tests beside it. script/test runs
-// what is skipped there once more, by itself and without the detector.
+// what is skipped there once more, without the detector, and this one Alone.
 func Timed(t testing.TB) {
 	t.Helper()
 	if race {
 		t.Skip("is timed: runs without the race detector and by itself")
+	}
+	Alone(t)
+}
+
+// Alone skips a test that measures, or bounds a time, with BOXDYNO_TESTS=shared: so
+// script/test calls programs of tests that run side by side. What is skipped there it
+// runs once more, one after another.
+func Alone(t testing.TB) {
+	t.Helper()
+	if os.Getenv("BOXDYNO_TESTS") == "shared" {
+		t.Skip("runs with nothing beside it")
 	}
 }
 

@@ -11,8 +11,10 @@
 //
 // With -root a test that was skipped for lack of privilege counts as failed.
 //
-// With -later FILE a test that was skipped, itself or in a subtest, is not
-// counted: its package and name are written to FILE, for another run to count.
+// With -later FILE a test or subtest that was skipped is not counted: its package
+// and name are written to FILE, for another run to count. A test that only
+// script/prove runs is counted as skipped at once. With -root only a test that
+// runs with nothing beside it is left.
 // With -want FILE each test in FILE must have ended, or it counts as failed.
 //
 // The exit code is 1 if anything failed, else 0.
@@ -48,7 +50,7 @@ type tally struct {
 	passed, failed int
 	skipped        map[string]int // by reason
 	report         []string       // one entry for each failure
-	later          []string       // "package test" of top-level tests that were skipped and not counted
+	later          []string       // "package test" of what was skipped and not counted
 	slow           []slow
 }
 
@@ -71,39 +73,31 @@ type asked struct {
 	want  []string // "package test"
 }
 
-// A whole is a top-level test with its subtests.
-type whole struct {
-	passed  int
-	skipped map[string]int
-}
-
 // privilege matches the reason of a test that had too few rights.
 var privilege = regexp.MustCompile(`(?i)needs root|privilege|capabilit|not permitted|permission denied`)
+
+// proved matches the reason of a test that takes too long here, and alone that of
+// one that wants no other beside it.
+var (
+	proved = regexp.MustCompile(`runs in script/prove`)
+	alone  = regexp.MustCompile(`runs with nothing beside it`)
+)
+
+// left says whether another run is to count what was skipped for that reason.
+func (a asked) left(why string) bool {
+	return a.later && !proved.MatchString(why) && (!a.root || alone.MatchString(why))
+}
 
 // place is what the testing package writes before a message: "    x_test.go:12: ".
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
 func count(r io.Reader, a asked) (t tally, err error) {
 	t.skipped = map[string]int{}
-	wholes := map[string]*whole{}    // by package and top-level test
-	ended := map[string]bool{}       // "package test" of top-level tests
+	ended := map[string]bool{}       // "package test"
 	output := map[string][]string{}  // by package and test, of builds by import path
 	parent := map[string]bool{}      // tests that have subtests
 	failedBelow := map[string]bool{} // tests and packages with a failure counted inside
 	open := map[string]bool{}        // tests that have not ended
-	defer func() {
-		for _, name := range slices.Sorted(maps.Keys(wholes)) {
-			w := wholes[name]
-			if a.later && len(w.skipped) > 0 {
-				t.later = append(t.later, name)
-				continue
-			}
-			t.passed += w.passed
-			for why, n := range w.skipped {
-				t.skipped[why] += n
-			}
-		}
-	}()
 	events := 0
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 16<<20)
@@ -114,20 +108,14 @@ func count(r io.Reader, a asked) (t tally, err error) {
 		}
 		events++
 		key := e.Package + "\t" + e.Test
-		name, _, below := strings.Cut(e.Test, "/")
-		top := e.Package + " " + name
-		w := wholes[top]
-		if w == nil {
-			w = &whole{skipped: map[string]int{}}
-			wholes[top] = w
-		}
+		name := e.Package + " " + e.Test
 		fail := func(why string) {
 			t.failed++
 			t.report = append(t.report, strings.TrimSpace(e.Package+" "+e.Test)+why+"\n"+strings.Join(output[key], ""))
 			failedBelow[e.Package+"\t"] = true
-			for name := e.Test; strings.Contains(name, "/"); {
-				name = name[:strings.LastIndexByte(name, '/')]
-				failedBelow[e.Package+"\t"+name] = true
+			for test := e.Test; strings.Contains(test, "/"); {
+				test = test[:strings.LastIndexByte(test, '/')]
+				failedBelow[e.Package+"\t"+test] = true
 			}
 		}
 		switch e.Action {
@@ -142,7 +130,7 @@ func count(r io.Reader, a asked) (t tally, err error) {
 			}
 		case "pass":
 			if e.Test != "" && !parent[key] {
-				w.passed++
+				t.passed++
 			}
 		case "skip":
 			if e.Test == "" || parent[key] {
@@ -153,15 +141,19 @@ func count(r io.Reader, a asked) (t tally, err error) {
 				fail(": skipped for lack of privilege though it ran as root")
 				break
 			}
-			w.skipped[why]++
+			if a.left(why) {
+				t.later = append(t.later, name)
+				break
+			}
+			t.skipped[why]++
 		case "fail":
 			if e.FailedBuild != "" {
 				output[key] = append(output[e.FailedBuild], output[key]...)
 			}
 			if e.Test == "" {
-				for name := range open { // what a panic or the time limit cut off
-					if strings.HasPrefix(name, key) {
-						output[key] = append(output[key], output[name]...)
+				for test := range open { // what a panic or the time limit cut off
+					if strings.HasPrefix(test, key) {
+						output[key] = append(output[key], output[test]...)
 					}
 				}
 			}
@@ -172,9 +164,9 @@ func count(r io.Reader, a asked) (t tally, err error) {
 		if e.Test != "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip") {
 			delete(open, key)
 			delete(output, key)
-			ended[top] = ended[top] || !below
-			if !below && e.Elapsed >= slowest {
-				t.slow = append(t.slow, slow{top, e.Elapsed})
+			ended[name] = true
+			if !strings.Contains(e.Test, "/") && e.Elapsed >= slowest {
+				t.slow = append(t.slow, slow{name, e.Elapsed})
 			}
 		}
 	}
@@ -187,6 +179,7 @@ func count(r io.Reader, a asked) (t tally, err error) {
 			t.report = append(t.report, name+": was left to this run, which did not run it to its end\n")
 		}
 	}
+	slices.Sort(t.later)
 	if events == 0 {
 		return t, fmt.Errorf("go test printed nothing: it did not start")
 	}

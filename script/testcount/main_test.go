@@ -40,7 +40,7 @@ func TestCounts(t *testing.T) {
 				"1 skipped: no cable", "1 skipped: needs root or capabilities"}, 1},
 		{"root", string(events), []string{"-root"}, "3 passed, 6 failed, 1 skipped",
 			[]string{"TestPriv: skipped for lack of privilege though it ran as root"}, 1},
-		{"later", string(events), []string{"-later", later}, "2 passed, 5 failed, 0 skipped", nil, 1},
+		{"later", string(events), []string{"-later", later}, "3 passed, 5 failed, 0 skipped", nil, 1},
 		{"wanted", clean, []string{"-root", "-want", wanted}, "1 passed, 1 failed, 0 skipped", []string{"q TestB: was left to this run"}, 1},
 		{"clean", clean, nil, "1 passed, 0 failed, 0 skipped", []string{"    7.2 s: p TestA\n"}, 0},
 		{"nothing", "", nil, "0 passed, 1 failed, 0 skipped", []string{"it did not start"}, 1},
@@ -63,13 +63,13 @@ func TestCounts(t *testing.T) {
 			}
 		})
 	}
-	if names, err := os.ReadFile(later); err != nil || string(names) != "tc/ok TestA\ntc/ok TestPriv\n" {
+	if names, err := os.ReadFile(later); err != nil || string(names) != "tc/ok TestA/y\ntc/ok TestPriv\n" {
 		t.Errorf("left for later: %q, %v", names, err)
 	}
 }
 
-// A test one of whose subtests was skipped is counted in whole by the run that it is left to.
-func TestSubtestIsLeftForLater(t *testing.T) {
+// Of what was skipped the next run has only what another run can see.
+func TestIsLeftForLater(t *testing.T) {
 	const in = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestA/x"}
 {"Action":"pass","Package":"p","Test":"TestA/x"}
@@ -77,11 +77,29 @@ func TestSubtestIsLeftForLater(t *testing.T) {
 {"Action":"skip","Package":"p","Test":"TestA/y"}
 {"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestB"}
-{"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    a_test.go:1: takes long: runs in script/prove --tests\n"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"run","Package":"p","Test":"TestC"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"    a_test.go:1: runs with nothing beside it\n"}
+{"Action":"skip","Package":"p","Test":"TestC"}
 {"Action":"pass","Package":"p"}
 `
-	got, err := count(strings.NewReader(in), asked{later: true})
-	if err != nil || got.passed != 1 || !slices.Equal(got.later, []string{"p TestA"}) {
-		t.Errorf("%d passed, later %q, %v", got.passed, got.later, err)
+	for _, c := range []struct {
+		asked   asked
+		later   []string
+		skipped int
+	}{
+		{asked{}, nil, 3},
+		{asked{later: true}, []string{"p TestA/y", "p TestC"}, 1},
+		{asked{later: true, root: true}, []string{"p TestC"}, 2},
+	} {
+		got, err := count(strings.NewReader(in), c.asked)
+		skipped := 0
+		for _, n := range got.skipped {
+			skipped += n
+		}
+		if err != nil || got.passed != 1 || skipped != c.skipped || !slices.Equal(got.later, c.later) {
+			t.Errorf("%+v: %d passed, %d skipped, later %q, %v", c.asked, got.passed, skipped, got.later, err)
+		}
 	}
 }
