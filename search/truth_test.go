@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/internal/testutil"
 	"boxdyno/unit"
 )
 
@@ -82,11 +83,11 @@ func random(rng *rand.Rand, max float64) known {
 // bounds hold: always where the box does the same at every time, in 99 of 100
 // searches where it does not.
 func TestBoundsHold(t *testing.T) {
-	const seed, boxes = 1, 10_000
+	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, seed))
 	type count struct{ n, wrong int }
 	noisy := map[string]*count{}
-	for i := range boxes {
+	for i := range testutil.Cases(10_000) {
 		top := math.Exp(math.Log(1e4) + rng.Float64()*math.Log(1e3))
 		b := random(rng, top)
 		p := Presets[rng.IntN(len(Presets))]
@@ -163,7 +164,7 @@ func TestKnownLimits(t *testing.T) {
 // search that is confidently wrong, and at most one search in a hundred may be,
 // so at most two pairs in a hundred may lie apart.
 func TestNoisyBoxesRepeat(t *testing.T) {
-	const pairs = 1000
+	pairs := testutil.Cases(1000)
 	for i, c := range []struct {
 		name string
 		box  func(*rand.Rand) dut
@@ -208,7 +209,7 @@ func TestNoisyBoxesRepeat(t *testing.T) {
 			}
 		}
 		t.Logf("%s (seed %d): of %d pairs %v apart, %v without a lower bound; %.1f trials, %.1f s of traffic", c.name, seed, pairs, apart, none,
-			float64(trials)/(2*pairs), d.Seconds()/(2*pairs))
+			float64(trials)/float64(2*pairs), d.Seconds()/float64(2*pairs))
 		for g, n := range apart {
 			if n*100 > pairs || sharp[g]*200 > pairs {
 				t.Errorf("%s (seed %d): %d of %d pairs contradict each other in goal %d, %d of them with a sharp one", c.name, seed, n, pairs, g, sharp[g])

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -25,25 +26,30 @@ func TestOneSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT} {
-		dir := filepath.Join(t.TempDir(), "run")
-		cmd := exec.Command(program, "run", "forward", "--lab", "mem", "--standard", "--repeat", "100", "--out", dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for end := time.Now().Add(30 * time.Second); !holdsRun(dir) && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-		late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-		err := cmd.Wait()
-		late.Stop()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
-			t.Errorf("%v: %v, want exit code %d", s, err, exitInterrupted)
-		}
+		t.Run(s.String(), func(t *testing.T) {
+			if signal.Ignored(s) {
+				t.Skipf("%v is ignored: run this without nohup", s)
+			}
+			dir := filepath.Join(t.TempDir(), "run")
+			cmd := exec.Command(program, "run", "forward", "--lab", "mem", "--standard", "--repeat", "100", "--out", dir)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for end := time.Now().Add(30 * time.Second); !holdsRun(dir) && time.Now().Before(end); {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if err := cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+			err := cmd.Wait()
+			late.Stop()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
+				t.Errorf("%v, want exit code %d", err, exitInterrupted)
+			}
+		})
 	}
 }
 
