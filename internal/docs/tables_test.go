@@ -28,21 +28,26 @@ import (
 	"boxdyno/runner"
 )
 
-// byCode are the rows of the tables in text by the code in their first cell.
+// byCode returns the rows of the tables in text by each name in their first cell.
 func byCode(t *testing.T, where, text string) map[string][]string {
 	t.Helper()
 	rows := map[string][]string{}
 	for _, cells := range tables(text) {
-		code := codes(cells[0])
-		if len(code) != 1 || rows[code[0]] != nil {
-			t.Fatalf("%s: the row %q does not begin with a name of its own", where, cells)
+		names := codes(cells[0])
+		if len(names) == 0 {
+			t.Fatalf("%s: the row %q does not begin with a name", where, cells)
 		}
-		rows[code[0]] = cells
+		for _, name := range names {
+			if rows[name] != nil {
+				t.Fatalf("%s: %s has two rows", where, name)
+			}
+			rows[name] = cells
+		}
 	}
 	for _, m := range sharedRows.FindAllStringSubmatch(text, -1) {
 		there := named(t, "docs/"+m[2]).under(t, m[3])
 		for _, name := range codes(m[1]) {
-			i := slices.IndexFunc(there, func(cells []string) bool { return slices.Equal(codes(cells[0]), []string{name}) })
+			i := slices.IndexFunc(there, func(cells []string) bool { return slices.Contains(codes(cells[0]), name) })
 			if i < 0 || rows[name] != nil {
 				t.Fatalf("%s: %s has no row in %s, or one here, too", where, name, m[2])
 			}
