@@ -290,20 +290,19 @@ const (
 	noscriptHole = `BOXDYNO_TEXT`
 )
 
+// PageData is what HTML puts into the page.
+type PageData struct {
+	Document Document        `json:"document"`
+	Records  []result.Record `json:"records"`
+}
+
 // HTML writes one self-contained page: the document with all records, drawn by
 // scripts in the page itself. It opens from disk and needs no network; without
 // scripts it shows Text.
 func HTML(w io.Writer, d Document, recs []result.Record) error {
-	recs = slices.Clone(recs)
-	for i := range recs {
-		recs[i].Digests = nil // no drawing needs them, and they are half of a record
-	}
 	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
 	// string ends the script element or becomes markup.
-	data, err := json.Marshal(struct {
-		Document Document        `json:"document"`
-		Records  []result.Record `json:"records"`
-	}{d, recs})
+	data, err := json.Marshal(PageData{d, withoutDigests(recs)})
 	if err != nil {
 		return fmt.Errorf("encode the page's data: %w", err)
 	}
@@ -316,4 +315,13 @@ func HTML(w io.Writer, d Document, recs []result.Record) error {
 	}
 	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(text.String())).WriteString(w, page)
 	return err
+}
+
+// withoutDigests is recs for a page: no drawing needs digests, and they are half of a record.
+func withoutDigests(recs []result.Record) []result.Record {
+	recs = slices.Clone(recs)
+	for i := range recs {
+		recs[i].Digests = nil
+	}
+	return recs
 }

@@ -248,26 +248,29 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// pages are the runs whose pages are looked at.
+var pages = map[string]func() (result.Run, []result.Record){
+	"firewall": firewall, "shared": sharedRun, "hostile": hostile,
+	"passed": func() (result.Run, []result.Record) {
+		run, recs := firewall()
+		for i := range run.Criteria {
+			*run.Criteria[i].Min = 1e8
+			run.Criteria[i].Text = "IMIX without loss at 100 Mbit/s each way"
+		}
+		return run, recs
+	},
+	"suite": suiteRun, "ablation": ablationRun, "study": studyRun, "flood": floodRun, "ids": idsRun, "box": boxRun,
+	"beside": func() (result.Run, []result.Record) { return besideRun(8) },
+	"empty":  func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
+}
+
 // TestWritePages writes the pages that ui/test looks at in a browser.
 func TestWritePages(t *testing.T) {
 	dir := os.Getenv("BOXDYNO_PAGES")
 	if dir == "" {
 		t.Skip("BOXDYNO_PAGES names no folder: npm test in report/ui gives one")
 	}
-	for name, make := range map[string]func() (result.Run, []result.Record){
-		"firewall": firewall, "shared": sharedRun, "hostile": hostile,
-		"passed": func() (result.Run, []result.Record) {
-			run, recs := firewall()
-			for i := range run.Criteria {
-				*run.Criteria[i].Min = 1e8
-				run.Criteria[i].Text = "IMIX without loss at 100 Mbit/s each way"
-			}
-			return run, recs
-		},
-		"suite": suiteRun, "ablation": ablationRun, "study": studyRun, "flood": floodRun, "ids": idsRun, "box": boxRun,
-		"beside": func() (result.Run, []result.Record) { return besideRun(8) },
-		"empty":  func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
-	} {
+	for name, make := range pages {
 		run, recs := make()
 		f, err := os.Create(filepath.Join(dir, name+".html"))
 		if err == nil {

@@ -89,6 +89,11 @@ func (p Points) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
+// JSONSchema implements schema.Describer.
+func (Points) JSONSchema() map[string]any {
+	return map[string]any{"type": "array", "items": map[string]any{"type": []string{"number", "null"}}}
+}
+
 // UnmarshalJSON implements json.Unmarshaler.
 func (p *Points) UnmarshalJSON(data []byte) error {
 	var vs []*float64

@@ -3,43 +3,16 @@
 package runner
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
-	"reflect"
 	"strconv"
-	"strings"
-	"time"
 
-	"boxdyno/result"
+	"boxdyno/internal/schema"
 )
 
-const draft = "https://json-schema.org/draft/2020-12/schema"
+type object = schema.Object
 
-type object = map[string]any
-
-// SchemaNames are the documents that Schema describes.
-var SchemaNames = []string{"plan", "record", "run"}
-
-// Schema is the JSON schema (2020-12) of a document: plan from the catalogue,
-// record and run from the types that are written.
-func Schema(c Catalogue, name string) ([]byte, error) {
-	var s object
-	switch name {
-	case "plan":
-		s = planSchema(c)
-	case "record":
-		s = typeSchema(reflect.TypeFor[result.Record]())
-	case "run":
-		s = typeSchema(reflect.TypeFor[result.Run]())
-	default:
-		return nil, planErrorf("", "unknown schema %q: there are %s", name, strings.Join(SchemaNames, ", "))
-	}
-	s["$schema"], s["title"] = draft, "boxdyno "+name
-	return json.MarshalIndent(s, "", "  ")
-}
-
-func planSchema(c Catalogue) object {
+// PlanSchema describes a plan by the catalogue.
+func PlanSchema(c Catalogue) schema.Object {
 	var labs, procedures []any
 	var labNames, procedureNames []string
 	for _, l := range c.Labs {
@@ -95,49 +68,4 @@ func spellings(values []string) (out []any) {
 		}
 	}
 	return out
-}
-
-// typeSchema describes what encoding/json makes of a type. It knows the kinds
-// that result has; another one is a fault of the program.
-func typeSchema(t reflect.Type) object {
-	switch t {
-	case reflect.TypeFor[time.Time]():
-		return object{"type": "string", "format": "date-time"}
-	case reflect.TypeFor[json.RawMessage]():
-		return object{} // a plan: any JSON
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return object{"type": "string"}
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.Int, reflect.Int64:
-		return object{"type": "integer"}
-	case reflect.Uint64:
-		return object{"type": "integer", "minimum": 0}
-	case reflect.Float64:
-		return object{"type": "number"}
-	case reflect.Pointer:
-		return typeSchema(t.Elem())
-	case reflect.Slice:
-		return object{"type": "array", "items": typeSchema(t.Elem())}
-	case reflect.Struct:
-		props, required := object{}, []string{}
-		for _, f := range reflect.VisibleFields(t) {
-			name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == "" || name == "-" {
-				panic(fmt.Sprintf("%s.%s has no name in JSON", t, f.Name))
-			}
-			s := typeSchema(f.Type)
-			if opts != "omitempty" {
-				required = append(required, name)
-				if f.Type.Kind() == reflect.Slice && s["type"] != nil { // nil is null
-					s["type"] = []string{"array", "null"}
-				}
-			}
-			props[name] = s
-		}
-		return object{"type": "object", "additionalProperties": false, "required": required, "properties": props}
-	}
-	panic("no schema for " + t.String())
 }

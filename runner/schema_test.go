@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"boxdyno/examples"
+	"boxdyno/internal/schema"
 	"boxdyno/internal/yaml"
 	"boxdyno/procedure"
 	"boxdyno/result"
@@ -19,26 +21,22 @@ import (
 
 type spec = procedure.Spec
 
-func compile(t *testing.T, c Catalogue, name string) *jsonschema.Schema {
+func compile(t *testing.T, s schema.Object) *jsonschema.Schema {
 	t.Helper()
-	data, err := Schema(c, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Text(s, "it")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
-	if err := compiler.AddResource(name, doc); err != nil {
+	if err := compiler.AddResource("it", doc); err != nil {
 		t.Fatal(err)
 	}
-	s, err := compiler.Compile(name)
+	compiled, err := compiler.Compile("it")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return compiled
 }
 
 func valid(t *testing.T, s *jsonschema.Schema, v any) error {
@@ -77,7 +75,7 @@ func plain(n *yaml.Node) any {
 
 func TestPlanSchema(t *testing.T) {
 	c := Plugins()
-	s := compile(t, c, "plan")
+	s := compile(t, PlanSchema(c))
 	for _, e := range examples.All() {
 		n, err := yaml.Parse(e.Name, e.Data)
 		if err != nil {
@@ -114,7 +112,7 @@ func TestRecordSchema(t *testing.T) {
 	if len(recs) < 5 {
 		t.Fatalf("%d records", len(recs))
 	}
-	records, runs := compile(t, c, "record"), compile(t, c, "run")
+	records, runs := compile(t, schema.Of(reflect.TypeFor[result.Record]())), compile(t, schema.Of(reflect.TypeFor[result.Run]()))
 	whole := false
 	for _, r := range m.appended {
 		if err := valid(t, records, r); err != nil {
@@ -139,16 +137,10 @@ func TestRecordSchema(t *testing.T) {
 	}
 }
 
-func TestSchemaNames(t *testing.T) {
-	for _, n := range SchemaNames {
-		compile(t, Plugins(), n)
-	}
-	if _, err := Schema(Plugins(), "nope"); err == nil || !strings.Contains(err.Error(), "there are plan, record, run") {
-		t.Error(err)
-	}
+func TestEmptyRecordSchema(t *testing.T) {
 	var r result.Record
 	r.Config = []result.Pair{}
-	if err := valid(t, compile(t, Plugins(), "record"), r); err != nil {
-		t.Errorf("an empty record: %v", err)
+	if err := valid(t, compile(t, schema.Of(reflect.TypeFor[result.Record]())), r); err != nil {
+		t.Error(err)
 	}
 }

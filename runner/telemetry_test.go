@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"boxdyno/host"
+	"boxdyno/internal/schema"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
@@ -77,7 +79,7 @@ func TestPlanTelemetry(t *testing.T) {
 		if back, _ := json.Marshal(again); !bytes.Equal(back, whole) {
 			t.Errorf("%s resolves to %s", whole, back)
 		}
-		if err := valid(t, compile(t, c, "plan"), json.RawMessage(whole)); err != nil {
+		if err := valid(t, compile(t, PlanSchema(c)), json.RawMessage(whole)); err != nil {
 			t.Errorf("%s: %v", whole, err)
 		}
 	}
@@ -188,14 +190,14 @@ func TestRunIsWatched(t *testing.T) {
 			case r.Parent != "":
 				trials++
 			}
-			if err := valid(t, compile(t, c, "record"), r); err != nil {
+			if err := valid(t, compile(t, schema.Of(reflect.TypeFor[result.Record]())), r); err != nil {
 				t.Errorf("%s: %v", r.ID, err)
 			}
 		}
 		if trials != 2*4+1 {
 			t.Errorf("%d trials", trials)
 		}
-		if err := valid(t, compile(t, c, "run"), run); err != nil {
+		if err := valid(t, compile(t, schema.Of(reflect.TypeFor[result.Run]())), run); err != nil {
 			t.Error(err)
 		}
 	}

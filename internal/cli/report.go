@@ -12,12 +12,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"boxdyno/internal/files"
+	"boxdyno/internal/schema"
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -221,17 +223,32 @@ func writeFile(name string, o *files.Owner, data []byte) error {
 }
 
 func (a *app) schema() *cobra.Command {
+	kinds := []struct {
+		name string
+		of   func() schema.Object
+	}{
+		{"plan", func() schema.Object { return runner.PlanSchema(a.plugins) }},
+		{"record", func() schema.Object { return schema.Of(reflect.TypeFor[result.Record]()) }},
+		{"run", func() schema.Object { return schema.Of(reflect.TypeFor[result.Run]()) }},
+		{"page", func() schema.Object { return schema.Of(reflect.TypeFor[report.PageData]()) }},
+	}
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
 	return &cobra.Command{
-		Use: "schema " + strings.Join(runner.SchemaNames, "|"), Short: "Print the JSON schema of a plan, a record or a run",
-		Long:    "Schema prints a JSON schema (2020-12): of plans, made from the plug-ins of this\nprogram; of a line of trials.jsonl (record); of run.json (run).",
+		Use: "schema " + strings.Join(names, "|"), Short: "Print the JSON schema of a plan, a record, a run or a page's data",
+		Long: "Schema prints a JSON schema (2020-12): of plans, made from the plug-ins of this\n" +
+			"program; of a line of trials.jsonl (record); of run.json (run); of the data in an\n" +
+			"HTML page (page), whose document is what --json prints.",
 		Example: "  boxdyno schema plan > plan.schema.json",
-		Args:    needs("a name", "there are "+strings.Join(runner.SchemaNames, ", ")), ValidArgs: slices.Clone(runner.SchemaNames),
+		Args:    needs("a name", "there are "+strings.Join(names, ", ")), ValidArgs: names,
 		RunE: do(func(_ context.Context, args []string) error {
-			data, err := runner.Schema(a.plugins, args[0])
-			if err != nil {
-				return err
+			i := slices.Index(names, args[0])
+			if i < 0 {
+				return usage(fmt.Errorf("unknown schema %q: there are %s", args[0], strings.Join(names, ", ")))
 			}
-			_, err = a.out.Write(append(data, '\n'))
+			_, err := a.out.Write(schema.Text(kinds[i].of(), "boxdyno "+names[i]))
 			return err
 		}),
 	}

@@ -1,996 +1,920 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Made from the Go types by `go test ./report -run Types -update`; do not edit.
-
-export interface Document {
-  schema: number;
-  version: string;
-  id: string;
-  start: string;
-  role?: string;
-  preset: string;
-  verdict: string;
-  sentence: string;
-  summary?: string;
-  powers?: Power[];
-  skipped?: Skip[];
-  caveat?: string;
-  findings?: Finding[];
-  how_sure: string[] | null;
-  bottleneck?: Bottleneck;
-  what_next?: string[];
-  topology: string;
-  kind: string;
-  placement?: string;
-  ablation?: Ablation;
-  beside?: Comparison;
-  study?: Study;
-  published?: Citation[];
-  watched?: Watched;
-  metered?: string[];
-  timeline?: Timeline;
-  rows: Row[] | null;
-  shared_warnings?: string[];
-  warnings?: string[];
-  self_tests?: SelfTest[];
-  books: Books;
-  budget?: Budget;
-  not_measured?: string[];
-  deviations?: string[];
-  machines: Machine[] | null;
-  environment?: Setting[];
-  backend?: Pair[];
-  metrics?: Metric[];
-  plan?: unknown;
-  seed: string;
-  command: string;
-}
-
-export interface Record {
-  schema: number;
-  id: string;
-  parent?: string;
-  procedure: string;
-  config: Pair[] | null;
-  repeat: number;
-  start: string;
-  begin_ns: number;
-  end_ns: number;
-  phases?: Phase[];
-  kpis?: KPI[];
-  samples?: KPI[];
-  verdict: string;
-  reason?: string;
-  values?: Value[];
-  load?: Load;
-  ledger?: Account;
-  cpus?: CPU[];
-  dut?: DUTWork;
-  digests?: Digest[];
-  energy?: Energy[];
-  usage?: Usage[];
-  copies?: Copy[];
-  alerts?: Alert[];
-  settings?: KnobSetting[];
-  warnings?: string[];
-  environment: number;
-}
-
-export interface Power {
-  name: string;
-  text: string;
-}
-
-export interface Skip {
-  reason: string;
-  points: string[] | null;
-}
-
-export interface Finding {
-  criterion: Criterion;
-  verdict: string;
-  text: string;
-  too_close_to_call?: boolean;
-  point?: string;
-  figure?: Value;
-}
-
-export interface Bottleneck {
-  row: string;
-  name: string;
-  cause: string;
-  sentence: string;
-  evidence?: Term[];
-}
-
-export interface Ablation {
-  recipe: string;
-  metric: Metric;
-  level: number;
-  comparisons: number;
-  places: AblationPlace[] | null;
-  untested?: Ablated[];
-  best?: Ablated[];
-  harm?: Ablated[];
-  advice: string[] | null;
-  invalid_points?: number;
-}
-
-export interface Comparison {
-  schema: number;
-  version: string;
-  level: number;
-  comparisons: number;
-  sides: ComparedSide[] | null;
-  same?: Pair[];
-  differences?: Differing[];
-  notes?: string[];
-  metrics: ComparedMetric[] | null;
-}
-
-export interface Study {
-  where: string;
-  caution?: string;
-  panels: StudyPanel[] | null;
-  why: string[] | null;
-}
-
-export interface Citation {
-  box: string;
-  text: string;
-  said: string;
-  here?: string[];
-}
-
-export interface Watched {
-  hottest?: Reading;
-  lowest_clock?: Reading;
-  most_power?: Reading;
-  busiest_cpu?: Busy;
-  throttled?: string[];
-  lost_frames?: PlaceLost[];
-}
-
-export interface Timeline {
-  from_ns: number;
-  step_ns: number;
-  steps: number;
-  rate_hz: number;
-  panels?: Panel[];
-  gaps?: Gap[];
-  shorter_gaps?: number;
-  remarks?: string[];
-}
-
-export interface Row {
-  id: string;
-  name: string;
-  procedure: string;
-  service: string;
-  direction: string;
-  frame_size: string;
-  mean_frame_size?: number;
-  rules: number;
-  flows: number;
-  networks?: number;
-  tune?: string;
-  ip?: number;
-  beside?: string;
-  verdict: string;
-  reason?: string;
-  bound: string;
-  repeats: number;
-  throughput_fps?: number;
-  throughput_fps_lo?: number;
-  throughput_fps_hi?: number;
-  throughput_trials?: number;
-  throughput_bps?: number;
-  throughput_l1_bps?: number;
-  line_rate_share?: number;
-  line_rate_fps?: number;
-  forwarding_rate_fps?: number;
-  forwarding_rate_fps_lo?: number;
-  forwarding_rate_fps_hi?: number;
-  forwarding_rate_trials?: number;
-  forwarding_rate_bps?: number;
-  forwarding_rate_bound?: string;
-  drop_rate_fps?: number;
-  drop_rate_fps_lo?: number;
-  drop_rate_fps_hi?: number;
-  drop_rate_trials?: number;
-  drop_rate_bound?: string;
-  offered_fps?: number;
-  ceiling_fps?: number;
-  latency_p50_s?: number;
-  latency_p99_s?: number;
-  latency_max_s?: number;
-  latency_load_fps?: number;
-  stalls?: number;
-  longest_stall_ns?: number;
-  steal_ratio?: number;
-  suite?: Suite;
-  security?: Security;
-  connections?: Connections;
-  soak?: Soak;
-  capture?: Capture;
-  infer?: Infer;
-  work?: Work;
-  crypto?: Crypto;
-  storage?: Storage;
-  ids?: IDS;
-  tunnel?: Tunnel;
-  flood?: Flood;
-  energy?: Joules[];
-  ledger?: Account;
-  warnings?: string[];
-}
-
-export interface SelfTest {
-  name: string;
-  ceiling_fps?: number;
-  ceiling_cps?: number;
-  verdict: string;
-  reason?: string;
-  warnings?: string[];
-}
-
-export interface Books {
-  trials: number;
-  closed: number;
-  largest_unexplained: number;
-  invalid_trials: number;
-  starved_trials?: number;
-}
-
-export interface Budget {
-  budget_s: number;
-  spent_s: number;
-  not_measured?: string[];
-  ended?: string[];
-}
-
-export interface Machine {
-  name: string;
-  board: string;
-  cpu: string;
-  cpus: number;
-  memory_bytes: number;
-  kernel: string;
-  machine: string;
-  userland: string;
-  os: string;
-  virtual?: string;
-  boot_id: string;
-  kind: string;
-  nics?: string[];
-}
-
-export interface Setting {
-  key: string;
-  before: string;
-  after?: string;
-}
-
-export interface Pair {
-  key: string;
-  value: string;
-}
-
-export interface Metric {
-  name: string;
-  unit: string;
-  better: number;
-  exact?: boolean;
-  help: string;
-}
-
-export interface Phase {
-  name: string;
-  begin_ns: number;
-  end_ns: number;
-}
-
-export interface KPI {
-  phase: string;
-  begin_ns: number;
-  end_ns: number;
-  offered_fps: number;
-  forwarded_fps: number;
-  sent: number;
-  lost: number;
-  delay?: Delay;
-  bad_sent?: number;
-  bad_arrived: number;
-}
-
-export interface Value {
-  metric: string;
-  unit: string;
-  value: number;
-  lo?: number;
-  hi?: number;
-  n?: number;
-  bound?: string;
-}
-
-export interface Load {
-  mean_frame_size: number;
-  streams: number;
-  intended_fps?: number;
-  offered_fps: number;
-  peak_fps?: number;
-  forwarded_fps: number;
-  arrivals?: Arrivals;
-  ramp?: Ramp;
-  backend: string;
-  batch: number;
-  late?: number;
-  late_lost?: number;
-  stalls: number;
-  longest_stall_ns: number;
-  reordered?: number;
-  duplicate?: number;
-  broken?: number;
-  foreign?: number;
-  latency?: Histogram;
-  arrival_gaps?: Histogram;
-  meter_drops?: number;
-  cpu_speed?: number;
-  steal_ratio: number;
-  observer_cpu_ns: number;
-  observer_memory_bytes: number;
-}
-
-export interface Account {
-  intended: number;
-  accepted: number;
-  refused: number;
-  not_sent: number;
-  received: number;
-  duplicate?: number;
-  terms: Term[] | null;
-  passed: Term[] | null;
-  in_flight: number;
-  unexplained: number;
-  settled: boolean;
-  unread?: Unread[];
-}
-
-export interface CPU {
-  cpu: number;
-  role?: string;
-  user: number;
-  system: number;
-  irq: number;
-  softirq: number;
-  steal: number;
-  idle: number;
-  polls?: number;
-  squeezed?: number;
-}
-
-export interface DUTWork {
-  threads?: number;
-  ran?: number;
-  waited?: number;
-  state?: Pair[];
-}
-
-export interface Digest {
-  series: number;
-  n: number;
-  min?: number;
-  mean: number;
-  max?: number;
-  growth?: number;
-}
-
-export interface Energy {
-  meter: string;
-  covers: string;
-  accuracy?: string;
-  joules: number;
-  seconds: number;
-  readings: number;
-  tester?: boolean;
-  when?: string;
-  trials?: number;
-  per?: string;
-  work?: number;
-  idle_w?: number;
-}
-
-export interface Usage {
-  subject: string;
-  phase?: string;
-  cpu_ns: number;
-  user_ns: number;
-  system_ns: number;
-  peak_memory_bytes?: number;
-  processes?: number;
-  source: string;
-}
-
-export interface Copy {
-  cpu: number;
-  values: Value[] | null;
-}
-
-export interface Alert {
-  rule: number;
-  planted?: number;
-  raised: number;
-}
-
-export interface KnobSetting {
-  knob: string;
-  target: string;
-  asked: string;
-  before?: string;
-  got?: string;
-  problem?: string;
-}
-
-export interface Criterion {
-  text: string;
-  metric: string;
-  where: Pair[] | null;
-  min?: number;
-  max?: number;
-  any?: string[];
-  optional?: boolean;
-}
-
-export interface Term {
-  place: string;
-  host: string;
-  name: string;
-  from: string;
-  n: number;
-  link?: string;
-}
-
-export interface AblationPlace {
-  name: string;
-  whole: ComparedRow;
-  knobs: KnobEffect[] | null;
-}
-
-export interface Ablated {
-  name: string;
-  knob: string;
-  target: string;
-  value: string;
-  reason?: string;
-}
-
-export interface ComparedSide {
-  name: string;
-  runs: string[] | null;
-  start: string[] | null;
-  points: number;
-  invalid: number;
-}
-
-export interface Differing {
-  key: string;
-  values: string[] | null;
-}
-
-export interface ComparedMetric extends Metric {
-  also?: string[];
-  rows: ComparedRow[] | null;
-}
-
-export interface StudyPanel {
-  metric: string;
-  unit: string;
-  load: string;
-  sent?: StudyPoint[];
-  points: StudyPoint[] | null;
-}
-
-export interface Reading {
-  value: number;
-  of: string;
-  trial: string;
-}
-
-export interface Busy {
-  cpu: string;
-  softirq: number;
-  all_work: number;
-  point: string;
-  trials: string;
-}
-
-export interface PlaceLost {
-  place: string;
-  frames: number;
-}
-
-export interface Panel {
-  kind: string;
-  title: string;
-  unit: string;
-  lines: Line[] | null;
-}
-
-export interface Gap {
-  from_ns: number;
-  to_ns: number;
-  cut_ns?: number;
-}
-
-export interface Suite {
-  latency?: Quantile[];
-  loss_highest_fps?: Figure;
-  loss_ratio?: Figure;
-  loss_free_fps?: Figure;
-  loss_onset_fps?: Figure;
-  back_to_back_frames?: Figure;
-  burst_rate_fps?: Figure;
-  buffer_time_s?: Figure;
-  buffer_time_corrected_s?: Figure;
-  recovery_s?: Figure;
-  recovery_overload_fps?: Figure;
-  recovery_load_fps?: Figure;
-}
-
-export interface Security {
-  load: string;
-  phases?: KPI[];
-  sustain_offered_fps: Figure | null;
-  sustain_forwarded_fps: Figure | null;
-  sustain_loss_ratio: Figure | null;
-  sustain_latency_min_s: Figure | null;
-  sustain_latency_mean_s: Figure | null;
-  sustain_latency_p99_s: Figure | null;
-  sustain_latency_max_s: Figure | null;
-  known_bad_sent: Figure | null;
-  known_bad_blocked?: Figure;
-  known_bad_arrived: Figure | null;
-}
-
-export interface Connections {
-  mode: string;
-  response_size: number;
-  rate?: number;
-  connections_cps?: Figure;
-  connections_overload_cps?: Figure;
-  connections_ceiling_cps?: Figure;
-  connections_offered_cps?: Figure;
-  connections_complete_cps?: Figure;
-  connections_opened?: Figure;
-  connections_concurrent?: Figure;
-  connections_failed?: Figure;
-  handshake_p50_s?: Figure;
-  handshake_p99_s?: Figure;
-  ttfb_p50_s?: Figure;
-  ttfb_p99_s?: Figure;
-  ttfb_max_s?: Figure;
-  goodput_bps?: Figure;
-  conntrack_entries?: Figure;
-  conntrack_most?: Figure;
-  gave?: string[];
-}
-
-export interface Soak {
-  class: string;
-  stress_ng?: string;
-  passed: number;
-  failed: number;
-  skipped: number;
-  known: number;
-  broken_at?: string;
-  meter?: string;
-  stressors?: Stressor[];
-}
-
-export interface Capture {
-  subject: string;
-  payload_size?: number;
-  rate: string;
-  packets?: number;
-  duration?: string;
-  burst?: number;
-  buffer?: number;
-  method: string;
-  lossless_fps?: Figure;
-  lossless_bps?: Figure;
-  lossless_l1_bps?: Figure;
-  counted_0_1pct_fps?: Figure;
-  counted_0_5pct_fps?: Figure;
-  counting_overload_fps?: Figure;
-  capture_offered_fps?: Figure;
-  frames_offered?: Figure;
-  frames_counted?: Figure;
-  frames_at_end?: Figure;
-  frames_lag?: Figure;
-  drain_s?: Figure;
-  frames_lost?: Figure;
-  drops_before?: Figure;
-  drops_kernel?: Figure;
-  drops_subject?: Figure;
-  frames_unexplained?: Figure;
-  subject_cpu_per_frame_s?: Figure;
-  subject_cpu_share?: Figure;
-  host_cpu_per_frame_s?: Figure;
-  host_cpu_above_per_frame_s?: Figure;
-  subject_memory_bytes?: Figure;
-  subject_processes?: Figure;
-  startup_s?: Figure;
-  first_frame_s?: Figure;
-  main_cpu_share?: Figure;
-  main_memory_bytes?: Figure;
-  published?: Published[];
-}
-
-export interface Infer {
-  model: string;
-  runtime: string;
-  window: string;
-  batch: number;
-  cpus: number;
-  rate?: string;
-  buffer?: number;
-  frame_size?: string;
-  windows_per_s?: Figure;
-  window_s?: Figure;
-  model_s?: Figure;
-  model_cpu_s?: Figure;
-  features_per_frame_s?: Figure;
-  outputs_compared?: Figure;
-  outputs_differ?: Figure;
-  capture_offered_fps?: Figure;
-  bare_lost_ratio?: Figure;
-  detector_lost_ratio?: Figure;
-  drops_added_ratio?: Figure;
-  cpu_added_per_frame_s?: Figure;
-  detected_windows_per_s?: Figure;
-  model_wait_share?: Figure;
-  drain_s?: Figure;
-  subject_memory_bytes?: Figure;
-  startup_s?: Figure;
-}
-
-export interface Work {
-  procedure: string;
-  title: string;
-  setting: string;
-  program: string;
-  cpus: string;
-  copies?: Figure;
-  of?: string[];
-  figures: WorkFigure[] | null;
-  work_cpu_s?: Figure;
-  subject_memory_bytes?: Figure;
-  clock_share?: number;
-  curve?: WorkCurve;
-  published?: PublishedWork[];
-}
-
-export interface Crypto {
-  path: string;
-  cipher: string;
-  parallel: string;
-  block?: string;
-  driver?: string;
-  cpu_features?: string;
-  known_answer?: string;
-  copies?: Figure;
-  encrypt_bytes_per_s?: Figure;
-  decrypt_bytes_per_s?: Figure;
-  signs_per_s?: Figure;
-  verifies_per_s?: Figure;
-  agreements_per_s?: Figure;
-  keygens_per_s?: Figure;
-  encapsulations_per_s?: Figure;
-  decapsulations_per_s?: Figure;
-  published_ciphers?: PublishedCipher[];
-}
-
-export interface Storage {
-  device: string;
-  cipher: string;
-  key_bits?: string;
-  cipher_spec?: string;
-  programs?: string;
-  proven?: boolean;
-  patterns: StoragePattern[] | null;
-}
-
-export interface IDS {
-  subject: string;
-  rules: string;
-  traffic: string;
-  flood?: string;
-  rate: string;
-  duration?: string;
-  ring?: string;
-  ids_rate_bps?: Figure;
-  ids_rate_fps?: Figure;
-  idle_detected_ratio?: Figure;
-  blind_bps?: Figure;
-  capture_offered_bps?: Figure;
-  frames_offered?: Figure;
-  frames_lost?: Figure;
-  drops_before?: Figure;
-  drops_kernel?: Figure;
-  drops_subject?: Figure;
-  frames_unexplained?: Figure;
-  attacks_planted?: Figure;
-  attacks_detected?: Figure;
-  detected_ratio?: Figure;
-  memory_drops?: Figure;
-  rules_loaded?: Figure;
-  rules_failed?: Figure;
-  startup_s?: Figure;
-  subject_memory_bytes?: Figure;
-  subject_cpu_per_frame_s?: Figure;
-  subject_cpu_share?: Figure;
-  host_cpu_per_frame_s?: Figure;
-  host_cpu_above_per_frame_s?: Figure;
-  loads?: IDSLoad[];
-}
-
-export interface Tunnel {
-  tunnel: string;
-  cipher?: string;
-  offloads: string;
-  protocol: string;
-  connections: string;
-  userland?: string;
-  goodput_bps?: Figure;
-  baseline_goodput_bps?: Figure;
-  goodput_share?: Figure;
-  cpu_per_mbit_s?: Figure;
-  baseline_cpu_per_mbit_s?: Figure;
-  daemon_cpu_per_mbit_s?: Figure;
-  datagrams_lost_ratio?: Figure;
-  handshake_s?: Figure;
-  startup_s?: Figure;
-  baseline_forwarding_fps?: Figure;
-  published?: string;
-}
-
-export interface Flood {
-  kind: string;
-  rate: string;
-  benign: string;
-  sources: string;
-  phases?: KPI[];
-  flood_borne_fps?: Figure;
-  benign_survival_ratio?: Figure;
-  flood_recovery_s?: Figure;
-  flood_offered_fps?: Figure;
-  flood_forwarded_fps?: Figure;
-  flood_sent?: Figure;
-  flood_arrived?: Figure;
-  benign_offered_bps?: Figure;
-  benign_latency_p99_s?: Figure;
-  benign_latency_before_p99_s?: Figure;
-  flood_cpu_ratio?: Figure;
-  sensor?: string;
-  sensor_seen_ratio?: Figure;
-  sensor_missed?: Figure;
-  conntrack_entries?: Figure;
-  conntrack_most?: Figure;
-  conntrack_insert_failed?: Figure;
-  conntrack_early_drop?: Figure;
-}
-
-export interface Joules {
-  meter: string;
-  covers: string;
-  accuracy?: string;
-  per: string;
-  when?: string;
-  power_mean_w: number;
-  idle_w?: number;
-  joules_per: number;
-  joules_per_above_idle?: number;
-  trials: number;
-  readings: number;
-}
-
-export interface Delay {
-  min_s: number;
-  mean_s: number;
-  p99_s: number;
-  max_s: number;
-}
-
-export interface Arrivals {
-  settled_ns: number;
-  steady_ns: number;
-  falling?: boolean;
-  beyond_frames: number;
-  drained_frames: number;
-  lag_ns?: number;
-}
-
-export interface Ramp {
-  lasts_ns: number;
-  sent_frames: number;
-  lost_frames: number;
-}
-
-export interface Histogram {
-  upper_s: number[] | null;
-  count: number[] | null;
-}
-
-export interface Unread {
-  host: string;
-  port: string;
-  counter: string;
-  n: number;
-  why: string;
-}
-
-export interface ComparedRow {
-  procedure: string;
-  config: Pair[] | null;
-  side: string;
-  samples: string;
-  base: ComparedValue;
-  other: ComparedValue;
-  verdict: string;
-  relative: boolean;
-  effect: number;
-  effect_bound?: string;
-  effect_lo?: number;
-  effect_hi?: number;
-  p?: number;
-  p_holm?: number;
-  spread?: number;
-  warnings?: string[];
-}
-
-export interface KnobEffect {
-  knob: Ablated;
-  in_recipe: ComparedRow;
-  alone: ComparedRow;
-}
-
-export interface StudyPoint {
-  subject?: string;
-  payload_size: number;
-  kind: string;
-  value: number;
-  lo?: number;
-  hi?: number;
-  n: number;
-  note?: string;
-}
-
-export interface Line {
-  row?: string;
-  name: string;
-  mean?: (number | null)[];
-  lo?: (number | null)[];
-  hi?: (number | null)[];
-  in_gaps?: (number | null)[];
-  marks?: Mark[];
-}
-
-export interface Quantile {
-  name: string;
-  value: number;
-  lo?: number;
-  hi?: number;
-  n: number;
-}
-
-export interface Figure {
-  value: number;
-  lo?: number;
-  hi?: number;
-  n: number;
-  bound?: string;
-}
-
-export interface Stressor {
-  name: string;
-  verdict: string;
-  known?: boolean;
-  reason?: string;
-  bogo_ops?: number;
-  bogo_ops_rate?: number;
-  bogo_ops_cpu_rate?: number;
-  clock_share?: number;
-  cpu_s?: number;
-  peak_memory_bytes?: number;
-  temperature_max?: number;
-  power_mean_w?: number;
-  throttle_events?: number;
-  standstill_s?: number;
-  warnings?: string[];
-}
-
-export interface Published {
-  source: string;
-  metric: string;
-  value: number;
-  unit: string;
-  here?: number;
-  lo?: number;
-  hi?: number;
-  note?: string;
-  caution?: string;
-}
-
-export interface WorkFigure {
-  metric: string;
-  what: string;
-  unit: string;
-  figure: Figure;
-  slowest_copy?: number;
-  fastest_copy?: number;
-}
-
-export interface WorkCurve {
-  of: string;
-  of_unit: string;
-  metric: string;
-  what: string;
-  unit: string;
-  points: WorkPoint[] | null;
-}
-
-export interface PublishedWork {
-  box: string;
-  metric?: string;
-  value?: number;
-  text: string;
-  said: string;
-}
-
-export interface PublishedCipher {
-  box: string;
-  encrypt_bytes_per_s?: number;
-  decrypt_bytes_per_s?: number;
-  said: string;
-}
-
-export interface StoragePattern {
-  pattern: string;
-  unit: string;
-  plain?: Figure;
-  luks2?: Figure;
-  share?: Figure;
-  plain_p99_s?: Figure;
-  luks2_p99_s?: Figure;
-}
-
-export interface IDSLoad {
-  id: string;
-  offered_bps: number;
-  lost_ratio: number;
-  planted?: number;
-  detected_ratio?: number;
-}
-
-export interface ComparedValue {
-  median: number;
-  lo?: number;
-  hi?: number;
-  bound?: string;
-  samples: number[] | null;
-}
-
-export interface Mark {
-  at_ns: number;
-  value: number;
-}
-
-export interface WorkPoint {
-  at: number;
-  figure: Figure;
-}
+// Made from the document's JSON schema by npm run types in report/ui; do not edit.
 
 export interface PageData {
   document: Document;
   records: Record[] | null;
+}
+export interface Document {
+  ablation?: Ablation;
+  backend?: Pair[];
+  beside?: Comparison;
+  books: Books;
+  bottleneck?: Bottleneck;
+  budget?: Budget;
+  caveat?: string;
+  command: string;
+  deviations?: string[];
+  environment?: Setting[];
+  findings?: Finding[];
+  how_sure: string[] | null;
+  id: string;
+  kind: string;
+  machines: Machine[] | null;
+  metered?: string[];
+  metrics?: Metric[];
+  not_measured?: string[];
+  placement?: string;
+  plan?: unknown;
+  powers?: Power[];
+  preset: string;
+  published?: Citation[];
+  role?: string;
+  rows: Row[] | null;
+  schema: number;
+  seed: string;
+  self_tests?: SelfTest[];
+  sentence: string;
+  shared_warnings?: string[];
+  skipped?: Skip[];
+  start: string;
+  study?: Study;
+  summary?: string;
+  timeline?: Timeline;
+  topology: string;
+  verdict: string;
+  version: string;
+  warnings?: string[];
+  watched?: Watched;
+  what_next?: string[];
+}
+export interface Ablation {
+  advice: string[] | null;
+  best?: Ablated[];
+  comparisons: number;
+  harm?: Ablated[];
+  invalid_points?: number;
+  level: number;
+  metric: Metric;
+  places: AblationPlace[] | null;
+  recipe: string;
+  untested?: Ablated[];
+}
+export interface Ablated {
+  knob: string;
+  name: string;
+  reason?: string;
+  target: string;
+  value: string;
+}
+export interface Metric {
+  better: number;
+  exact?: boolean;
+  help: string;
+  name: string;
+  unit: string;
+}
+export interface AblationPlace {
+  knobs: KnobEffect[] | null;
+  name: string;
+  whole: ComparedRow;
+}
+export interface KnobEffect {
+  alone: ComparedRow;
+  in_recipe: ComparedRow;
+  knob: Ablated;
+}
+export interface ComparedRow {
+  base: ComparedValue;
+  config: Pair[] | null;
+  effect: number;
+  effect_bound?: string;
+  effect_hi?: number;
+  effect_lo?: number;
+  other: ComparedValue;
+  p?: number;
+  p_holm?: number;
+  procedure: string;
+  relative: boolean;
+  samples: string;
+  side: string;
+  spread?: number;
+  verdict: string;
+  warnings?: string[];
+}
+export interface ComparedValue {
+  bound?: string;
+  hi?: number;
+  lo?: number;
+  median: number;
+  samples: number[] | null;
+}
+export interface Pair {
+  key: string;
+  value: string;
+}
+export interface Comparison {
+  comparisons: number;
+  differences?: Differing[];
+  level: number;
+  metrics: ComparedMetric[] | null;
+  notes?: string[];
+  same?: Pair[];
+  schema: number;
+  sides: ComparedSide[] | null;
+  version: string;
+}
+export interface Differing {
+  key: string;
+  values: string[] | null;
+}
+export interface ComparedMetric {
+  also?: string[];
+  better: number;
+  exact?: boolean;
+  help: string;
+  name: string;
+  rows: ComparedRow[] | null;
+  unit: string;
+}
+export interface ComparedSide {
+  invalid: number;
+  name: string;
+  points: number;
+  runs: string[] | null;
+  start: string[] | null;
+}
+export interface Books {
+  closed: number;
+  invalid_trials: number;
+  largest_unexplained: number;
+  starved_trials?: number;
+  trials: number;
+}
+export interface Bottleneck {
+  cause: string;
+  evidence?: Term[];
+  name: string;
+  row: string;
+  sentence: string;
+}
+export interface Term {
+  from: string;
+  host: string;
+  link?: string;
+  n: number;
+  name: string;
+  place: string;
+}
+export interface Budget {
+  budget_s: number;
+  ended?: string[];
+  not_measured?: string[];
+  spent_s: number;
+}
+export interface Setting {
+  after?: string;
+  before: string;
+  key: string;
+}
+export interface Finding {
+  criterion: Criterion;
+  figure?: Value;
+  point?: string;
+  text: string;
+  too_close_to_call?: boolean;
+  verdict: string;
+}
+export interface Criterion {
+  any?: string[];
+  max?: number;
+  metric: string;
+  min?: number;
+  optional?: boolean;
+  text: string;
+  where: Pair[] | null;
+}
+export interface Value {
+  bound?: string;
+  hi?: number;
+  lo?: number;
+  metric: string;
+  n?: number;
+  unit: string;
+  value: number;
+}
+export interface Machine {
+  board: string;
+  boot_id: string;
+  cpu: string;
+  cpus: number;
+  kernel: string;
+  kind: string;
+  machine: string;
+  memory_bytes: number;
+  name: string;
+  nics?: string[];
+  os: string;
+  userland: string;
+  virtual?: string;
+}
+export interface Power {
+  name: string;
+  text: string;
+}
+export interface Citation {
+  box: string;
+  here?: string[];
+  said: string;
+  text: string;
+}
+export interface Row {
+  beside?: string;
+  bound: string;
+  capture?: Capture;
+  ceiling_fps?: number;
+  connections?: Connections;
+  crypto?: Crypto;
+  direction: string;
+  drop_rate_bound?: string;
+  drop_rate_fps?: number;
+  drop_rate_fps_hi?: number;
+  drop_rate_fps_lo?: number;
+  drop_rate_trials?: number;
+  energy?: Joules[];
+  flood?: Flood;
+  flows: number;
+  forwarding_rate_bound?: string;
+  forwarding_rate_bps?: number;
+  forwarding_rate_fps?: number;
+  forwarding_rate_fps_hi?: number;
+  forwarding_rate_fps_lo?: number;
+  forwarding_rate_trials?: number;
+  frame_size: string;
+  id: string;
+  ids?: IDS;
+  infer?: Infer;
+  ip?: number;
+  latency_load_fps?: number;
+  latency_max_s?: number;
+  latency_p50_s?: number;
+  latency_p99_s?: number;
+  ledger?: Account;
+  line_rate_fps?: number;
+  line_rate_share?: number;
+  longest_stall_ns?: number;
+  mean_frame_size?: number;
+  name: string;
+  networks?: number;
+  offered_fps?: number;
+  procedure: string;
+  reason?: string;
+  repeats: number;
+  rules: number;
+  security?: Security;
+  service: string;
+  soak?: Soak;
+  stalls?: number;
+  steal_ratio?: number;
+  storage?: Storage;
+  suite?: Suite;
+  throughput_bps?: number;
+  throughput_fps?: number;
+  throughput_fps_hi?: number;
+  throughput_fps_lo?: number;
+  throughput_l1_bps?: number;
+  throughput_trials?: number;
+  tune?: string;
+  tunnel?: Tunnel;
+  verdict: string;
+  warnings?: string[];
+  work?: Work;
+}
+export interface Capture {
+  buffer?: number;
+  burst?: number;
+  capture_offered_fps?: Figure;
+  counted_0_1pct_fps?: Figure;
+  counted_0_5pct_fps?: Figure;
+  counting_overload_fps?: Figure;
+  drain_s?: Figure;
+  drops_before?: Figure;
+  drops_kernel?: Figure;
+  drops_subject?: Figure;
+  duration?: string;
+  first_frame_s?: Figure;
+  frames_at_end?: Figure;
+  frames_counted?: Figure;
+  frames_lag?: Figure;
+  frames_lost?: Figure;
+  frames_offered?: Figure;
+  frames_unexplained?: Figure;
+  host_cpu_above_per_frame_s?: Figure;
+  host_cpu_per_frame_s?: Figure;
+  lossless_bps?: Figure;
+  lossless_fps?: Figure;
+  lossless_l1_bps?: Figure;
+  main_cpu_share?: Figure;
+  main_memory_bytes?: Figure;
+  method: string;
+  packets?: number;
+  payload_size?: number;
+  published?: Published[];
+  rate: string;
+  startup_s?: Figure;
+  subject: string;
+  subject_cpu_per_frame_s?: Figure;
+  subject_cpu_share?: Figure;
+  subject_memory_bytes?: Figure;
+  subject_processes?: Figure;
+}
+export interface Figure {
+  bound?: string;
+  hi?: number;
+  lo?: number;
+  n: number;
+  value: number;
+}
+export interface Published {
+  caution?: string;
+  here?: number;
+  hi?: number;
+  lo?: number;
+  metric: string;
+  note?: string;
+  source: string;
+  unit: string;
+  value: number;
+}
+export interface Connections {
+  connections_ceiling_cps?: Figure;
+  connections_complete_cps?: Figure;
+  connections_concurrent?: Figure;
+  connections_cps?: Figure;
+  connections_failed?: Figure;
+  connections_offered_cps?: Figure;
+  connections_opened?: Figure;
+  connections_overload_cps?: Figure;
+  conntrack_entries?: Figure;
+  conntrack_most?: Figure;
+  gave?: string[];
+  goodput_bps?: Figure;
+  handshake_p50_s?: Figure;
+  handshake_p99_s?: Figure;
+  mode: string;
+  rate?: number;
+  response_size: number;
+  ttfb_max_s?: Figure;
+  ttfb_p50_s?: Figure;
+  ttfb_p99_s?: Figure;
+}
+export interface Crypto {
+  agreements_per_s?: Figure;
+  block?: string;
+  cipher: string;
+  copies?: Figure;
+  cpu_features?: string;
+  decapsulations_per_s?: Figure;
+  decrypt_bytes_per_s?: Figure;
+  driver?: string;
+  encapsulations_per_s?: Figure;
+  encrypt_bytes_per_s?: Figure;
+  keygens_per_s?: Figure;
+  known_answer?: string;
+  parallel: string;
+  path: string;
+  published_ciphers?: PublishedCipher[];
+  signs_per_s?: Figure;
+  verifies_per_s?: Figure;
+}
+export interface PublishedCipher {
+  box: string;
+  decrypt_bytes_per_s?: number;
+  encrypt_bytes_per_s?: number;
+  said: string;
+}
+export interface Joules {
+  accuracy?: string;
+  covers: string;
+  idle_w?: number;
+  joules_per: number;
+  joules_per_above_idle?: number;
+  meter: string;
+  per: string;
+  power_mean_w: number;
+  readings: number;
+  trials: number;
+  when?: string;
+}
+export interface Flood {
+  benign: string;
+  benign_latency_before_p99_s?: Figure;
+  benign_latency_p99_s?: Figure;
+  benign_offered_bps?: Figure;
+  benign_survival_ratio?: Figure;
+  conntrack_early_drop?: Figure;
+  conntrack_entries?: Figure;
+  conntrack_insert_failed?: Figure;
+  conntrack_most?: Figure;
+  flood_arrived?: Figure;
+  flood_borne_fps?: Figure;
+  flood_cpu_ratio?: Figure;
+  flood_forwarded_fps?: Figure;
+  flood_offered_fps?: Figure;
+  flood_recovery_s?: Figure;
+  flood_sent?: Figure;
+  kind: string;
+  phases?: KPI[];
+  rate: string;
+  sensor?: string;
+  sensor_missed?: Figure;
+  sensor_seen_ratio?: Figure;
+  sources: string;
+}
+export interface KPI {
+  bad_arrived: number;
+  bad_sent?: number;
+  begin_ns: number;
+  delay?: Delay;
+  end_ns: number;
+  forwarded_fps: number;
+  lost: number;
+  offered_fps: number;
+  phase: string;
+  sent: number;
+}
+export interface Delay {
+  max_s: number;
+  mean_s: number;
+  min_s: number;
+  p99_s: number;
+}
+export interface IDS {
+  attacks_detected?: Figure;
+  attacks_planted?: Figure;
+  blind_bps?: Figure;
+  capture_offered_bps?: Figure;
+  detected_ratio?: Figure;
+  drops_before?: Figure;
+  drops_kernel?: Figure;
+  drops_subject?: Figure;
+  duration?: string;
+  flood?: string;
+  frames_lost?: Figure;
+  frames_offered?: Figure;
+  frames_unexplained?: Figure;
+  host_cpu_above_per_frame_s?: Figure;
+  host_cpu_per_frame_s?: Figure;
+  idle_detected_ratio?: Figure;
+  ids_rate_bps?: Figure;
+  ids_rate_fps?: Figure;
+  loads?: IDSLoad[];
+  memory_drops?: Figure;
+  rate: string;
+  ring?: string;
+  rules: string;
+  rules_failed?: Figure;
+  rules_loaded?: Figure;
+  startup_s?: Figure;
+  subject: string;
+  subject_cpu_per_frame_s?: Figure;
+  subject_cpu_share?: Figure;
+  subject_memory_bytes?: Figure;
+  traffic: string;
+}
+export interface IDSLoad {
+  detected_ratio?: number;
+  id: string;
+  lost_ratio: number;
+  offered_bps: number;
+  planted?: number;
+}
+export interface Infer {
+  bare_lost_ratio?: Figure;
+  batch: number;
+  buffer?: number;
+  capture_offered_fps?: Figure;
+  cpu_added_per_frame_s?: Figure;
+  cpus: number;
+  detected_windows_per_s?: Figure;
+  detector_lost_ratio?: Figure;
+  drain_s?: Figure;
+  drops_added_ratio?: Figure;
+  features_per_frame_s?: Figure;
+  frame_size?: string;
+  model: string;
+  model_cpu_s?: Figure;
+  model_s?: Figure;
+  model_wait_share?: Figure;
+  outputs_compared?: Figure;
+  outputs_differ?: Figure;
+  rate?: string;
+  runtime: string;
+  startup_s?: Figure;
+  subject_memory_bytes?: Figure;
+  window: string;
+  window_s?: Figure;
+  windows_per_s?: Figure;
+}
+export interface Account {
+  accepted: number;
+  duplicate?: number;
+  in_flight: number;
+  intended: number;
+  not_sent: number;
+  passed: Term[] | null;
+  received: number;
+  refused: number;
+  settled: boolean;
+  terms: Term[] | null;
+  unexplained: number;
+  unread?: Unread[];
+}
+export interface Unread {
+  counter: string;
+  host: string;
+  n: number;
+  port: string;
+  why: string;
+}
+export interface Security {
+  known_bad_arrived: Figure | null;
+  known_bad_blocked?: Figure;
+  known_bad_sent: Figure | null;
+  load: string;
+  phases?: KPI[];
+  sustain_forwarded_fps: Figure | null;
+  sustain_latency_max_s: Figure | null;
+  sustain_latency_mean_s: Figure | null;
+  sustain_latency_min_s: Figure | null;
+  sustain_latency_p99_s: Figure | null;
+  sustain_loss_ratio: Figure | null;
+  sustain_offered_fps: Figure | null;
+}
+export interface Soak {
+  broken_at?: string;
+  class: string;
+  failed: number;
+  known: number;
+  meter?: string;
+  passed: number;
+  skipped: number;
+  stress_ng?: string;
+  stressors?: Stressor[];
+}
+export interface Stressor {
+  bogo_ops?: number;
+  bogo_ops_cpu_rate?: number;
+  bogo_ops_rate?: number;
+  clock_share?: number;
+  cpu_s?: number;
+  known?: boolean;
+  name: string;
+  peak_memory_bytes?: number;
+  power_mean_w?: number;
+  reason?: string;
+  standstill_s?: number;
+  temperature_max?: number;
+  throttle_events?: number;
+  verdict: string;
+  warnings?: string[];
+}
+export interface Storage {
+  cipher: string;
+  cipher_spec?: string;
+  device: string;
+  key_bits?: string;
+  patterns: StoragePattern[] | null;
+  programs?: string;
+  proven?: boolean;
+}
+export interface StoragePattern {
+  luks2?: Figure;
+  luks2_p99_s?: Figure;
+  pattern: string;
+  plain?: Figure;
+  plain_p99_s?: Figure;
+  share?: Figure;
+  unit: string;
+}
+export interface Suite {
+  back_to_back_frames?: Figure;
+  buffer_time_corrected_s?: Figure;
+  buffer_time_s?: Figure;
+  burst_rate_fps?: Figure;
+  latency?: Quantile[];
+  loss_free_fps?: Figure;
+  loss_highest_fps?: Figure;
+  loss_onset_fps?: Figure;
+  loss_ratio?: Figure;
+  recovery_load_fps?: Figure;
+  recovery_overload_fps?: Figure;
+  recovery_s?: Figure;
+}
+export interface Quantile {
+  hi?: number;
+  lo?: number;
+  n: number;
+  name: string;
+  value: number;
+}
+export interface Tunnel {
+  baseline_cpu_per_mbit_s?: Figure;
+  baseline_forwarding_fps?: Figure;
+  baseline_goodput_bps?: Figure;
+  cipher?: string;
+  connections: string;
+  cpu_per_mbit_s?: Figure;
+  daemon_cpu_per_mbit_s?: Figure;
+  datagrams_lost_ratio?: Figure;
+  goodput_bps?: Figure;
+  goodput_share?: Figure;
+  handshake_s?: Figure;
+  offloads: string;
+  protocol: string;
+  published?: string;
+  startup_s?: Figure;
+  tunnel: string;
+  userland?: string;
+}
+export interface Work {
+  clock_share?: number;
+  copies?: Figure;
+  cpus: string;
+  curve?: WorkCurve;
+  figures: WorkFigure[] | null;
+  of?: string[];
+  procedure: string;
+  program: string;
+  published?: PublishedWork[];
+  setting: string;
+  subject_memory_bytes?: Figure;
+  title: string;
+  work_cpu_s?: Figure;
+}
+export interface WorkCurve {
+  metric: string;
+  of: string;
+  of_unit: string;
+  points: WorkPoint[] | null;
+  unit: string;
+  what: string;
+}
+export interface WorkPoint {
+  at: number;
+  figure: Figure;
+}
+export interface WorkFigure {
+  fastest_copy?: number;
+  figure: Figure;
+  metric: string;
+  slowest_copy?: number;
+  unit: string;
+  what: string;
+}
+export interface PublishedWork {
+  box: string;
+  metric?: string;
+  said: string;
+  text: string;
+  value?: number;
+}
+export interface SelfTest {
+  ceiling_cps?: number;
+  ceiling_fps?: number;
+  name: string;
+  reason?: string;
+  verdict: string;
+  warnings?: string[];
+}
+export interface Skip {
+  points: string[] | null;
+  reason: string;
+}
+export interface Study {
+  caution?: string;
+  panels: StudyPanel[] | null;
+  where: string;
+  why: string[] | null;
+}
+export interface StudyPanel {
+  load: string;
+  metric: string;
+  points: StudyPoint[] | null;
+  sent?: StudyPoint[];
+  unit: string;
+}
+export interface StudyPoint {
+  hi?: number;
+  kind: string;
+  lo?: number;
+  n: number;
+  note?: string;
+  payload_size: number;
+  subject?: string;
+  value: number;
+}
+export interface Timeline {
+  from_ns: number;
+  gaps?: Gap[];
+  panels?: Panel[];
+  rate_hz: number;
+  remarks?: string[];
+  shorter_gaps?: number;
+  step_ns: number;
+  steps: number;
+}
+export interface Gap {
+  cut_ns?: number;
+  from_ns: number;
+  to_ns: number;
+}
+export interface Panel {
+  kind: string;
+  lines: Line[] | null;
+  title: string;
+  unit: string;
+}
+export interface Line {
+  hi?: (number | null)[];
+  in_gaps?: (number | null)[];
+  lo?: (number | null)[];
+  marks?: Mark[];
+  mean?: (number | null)[];
+  name: string;
+  row?: string;
+}
+export interface Mark {
+  at_ns: number;
+  value: number;
+}
+export interface Watched {
+  busiest_cpu?: Busy;
+  hottest?: Reading;
+  lost_frames?: PlaceLost[];
+  lowest_clock?: Reading;
+  most_power?: Reading;
+  throttled?: string[];
+}
+export interface Busy {
+  all_work: number;
+  cpu: string;
+  point: string;
+  softirq: number;
+  trials: string;
+}
+export interface Reading {
+  of: string;
+  trial: string;
+  value: number;
+}
+export interface PlaceLost {
+  frames: number;
+  place: string;
+}
+export interface Record {
+  alerts?: Alert[];
+  begin_ns: number;
+  config: Pair[] | null;
+  copies?: Copy[];
+  cpus?: CPU[];
+  digests?: Digest[];
+  dut?: DUTWork;
+  end_ns: number;
+  energy?: Energy[];
+  environment: number;
+  id: string;
+  kpis?: KPI[];
+  ledger?: Account;
+  load?: Load;
+  parent?: string;
+  phases?: Phase[];
+  procedure: string;
+  reason?: string;
+  repeat: number;
+  samples?: KPI[];
+  schema: number;
+  settings?: ResultSetting[];
+  start: string;
+  usage?: Usage[];
+  values?: Value[];
+  verdict: string;
+  warnings?: string[];
+}
+export interface Alert {
+  planted?: number;
+  raised: number;
+  rule: number;
+}
+export interface Copy {
+  cpu: number;
+  values: Value[] | null;
+}
+export interface CPU {
+  cpu: number;
+  idle: number;
+  irq: number;
+  polls?: number;
+  role?: string;
+  softirq: number;
+  squeezed?: number;
+  steal: number;
+  system: number;
+  user: number;
+}
+export interface Digest {
+  growth?: number;
+  max?: number;
+  mean: number;
+  min?: number;
+  n: number;
+  series: number;
+}
+export interface DUTWork {
+  ran?: number;
+  state?: Pair[];
+  threads?: number;
+  waited?: number;
+}
+export interface Energy {
+  accuracy?: string;
+  covers: string;
+  idle_w?: number;
+  joules: number;
+  meter: string;
+  per?: string;
+  readings: number;
+  seconds: number;
+  tester?: boolean;
+  trials?: number;
+  when?: string;
+  work?: number;
+}
+export interface Load {
+  arrival_gaps?: Histogram;
+  arrivals?: Arrivals;
+  backend: string;
+  batch: number;
+  broken?: number;
+  cpu_speed?: number;
+  duplicate?: number;
+  foreign?: number;
+  forwarded_fps: number;
+  intended_fps?: number;
+  late?: number;
+  late_lost?: number;
+  latency?: Histogram;
+  longest_stall_ns: number;
+  mean_frame_size: number;
+  meter_drops?: number;
+  observer_cpu_ns: number;
+  observer_memory_bytes: number;
+  offered_fps: number;
+  peak_fps?: number;
+  ramp?: Ramp;
+  reordered?: number;
+  stalls: number;
+  steal_ratio: number;
+  streams: number;
+}
+export interface Histogram {
+  count: number[] | null;
+  upper_s: number[] | null;
+}
+export interface Arrivals {
+  beyond_frames: number;
+  drained_frames: number;
+  falling?: boolean;
+  lag_ns?: number;
+  settled_ns: number;
+  steady_ns: number;
+}
+export interface Ramp {
+  lasts_ns: number;
+  lost_frames: number;
+  sent_frames: number;
+}
+export interface Phase {
+  begin_ns: number;
+  end_ns: number;
+  name: string;
+}
+export interface ResultSetting {
+  asked: string;
+  before?: string;
+  got?: string;
+  knob: string;
+  problem?: string;
+  target: string;
+}
+export interface Usage {
+  cpu_ns: number;
+  peak_memory_bytes?: number;
+  phase?: string;
+  processes?: number;
+  source: string;
+  subject: string;
+  system_ns: number;
+  user_ns: number;
 }

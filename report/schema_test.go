@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"boxdyno/internal/schema"
+)
+
+// The data of every page are what their schema says, of which the page's types are made.
+func TestPageSchema(t *testing.T) {
+	compiler := jsonschema.NewCompiler()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Text(schema.Of(reflect.TypeFor[PageData]()), "page")))
+	if err == nil {
+		err = compiler.AddResource("page", doc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := compiler.Compile("page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := func(name string, data PageData) {
+		text, err := json.Marshal(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err == nil {
+			err = compiled.Validate(doc)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, make := range pages {
+		run, recs := make()
+		valid(name, PageData{Summarize(run, recs), withoutDigests(recs)})
+	}
+	d, recs := board(t, true)
+	valid("board", PageData{d, withoutDigests(recs)})
+}
