@@ -386,30 +386,33 @@ func (p *Capture) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
 	}
 	m.ceiling = self.Ceiling()
-	if p.rate.searched() {
-		return m.visit(ctx, m.highest)
+	measure := m.highest
+	if !p.rate.searched() {
+		measure = func(ctx context.Context) error { return m.at(ctx, "rate", p.loadOf(p.framesPerSecond())) }
 	}
-	return m.visit(ctx, func(ctx context.Context) error { return m.at(ctx, "rate", p.loadOf(p.framesPerSecond())) })
+	for {
+		found, more, err := m.visit(ctx, measure)
+		if err != nil || !more || !env.Pause(found) {
+			return found, err
+		}
+		if m.hunt == nil || m.hunt.over {
+			measure = m.overload
+		}
+	}
 }
 
 // visit measures, and says whether more is to be measured once the run's other points have
 // been: what takes a CPU away for a minute then spoils no point whole.
-func (m *capturePoint) visit(ctx context.Context, measure func(context.Context) error) (_ Outcome, err error) {
+func (m *capturePoint) visit(ctx context.Context, measure func(context.Context) error) (found Outcome, more bool, err error) {
 	if err := m.open(ctx); err != nil {
-		return Outcome{}, err
+		return found, false, err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	err = measure(ctx)
-	out := m.out
-	switch {
-	case err != nil:
-	case m.hunt != nil && !m.hunt.over && m.failed == "":
-		out = m.interim()
-		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, m.highest) }
-	case m.over != nil && !m.over.done():
-		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, m.overload) }
+	if err == nil && m.hunt != nil && !m.hunt.over && m.failed == "" {
+		return m.interim(), true, nil
 	}
-	return out, err
+	return m.out, m.over != nil && !m.over.done(), err
 }
 
 // Visits implements Paused.

@@ -224,10 +224,9 @@ func captureVisited(t *testing.T, bed *lab.Testbed, p *Capture, visits int) (Out
 	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 		return trial(ctx, cfg, f)
 	}
-	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
-	for n := 1; err == nil && o.Again != nil && n < visits; n++ {
-		o, err = o.Again(t.Context())
-	}
+	n := 1
+	pause := func(Outcome) bool { n++; return n <= visits }
+	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Pause: pause, Trial: trial, Once: once})
 	return o, recs, err
 }
 

@@ -52,7 +52,12 @@ func (p *Forward) Run(ctx context.Context, env *Env) (Outcome, error) {
 	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
 		return Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
-	return m.visit(ctx, 0)
+	for n := 0; ; n++ {
+		found, more, err := m.visit(ctx, n)
+		if err != nil || !more || !env.Pause(found) {
+			return found, err
+		}
+	}
 }
 
 // visits is how often a run comes to a point.
@@ -70,35 +75,32 @@ func (p *Forward) Visits() int {
 	return visits
 }
 
-// visit is the nth time.
-func (m *point) visit(ctx context.Context, n int) (_ Outcome, err error) {
+// visit is the nth time; more says that another one has something to do.
+func (m *point) visit(ctx context.Context, n int) (found Outcome, more bool, err error) {
 	if err := m.enter(ctx); err != nil {
-		return Outcome{}, err
+		return found, false, err
 	}
 	defer func() { err = errors.Join(err, m.rig.close()) }()
 	if n == 0 {
 		if err := m.warmUp(ctx); err != nil {
-			return Outcome{}, err
+			return found, false, err
 		}
 		if err := m.fill(ctx); err != nil {
-			return Outcome{}, err
+			return found, false, err
 		}
 	}
 	if err := m.overload(ctx); err != nil {
-		return Outcome{}, err
+		return found, false, err
 	}
 	if len(m.readings) == 0 || m.traffic.search.value == NoSearch {
-		return m.outcome(), nil
+		return m.outcome(), false, nil
 	}
 	if err := m.limits(ctx, n); err != nil {
-		return Outcome{}, err
+		return found, false, err
 	}
-	out := m.outcome()
-	out.Extra = n+1 >= visits && n+1 < mostVisits && m.search != nil && m.search.Open(m.seen)
-	if n+1 < visits || out.Extra {
-		out.Again = func(ctx context.Context) (Outcome, error) { return m.visit(ctx, n+1) }
-	}
-	return out, nil
+	found = m.outcome()
+	found.Extra = n+1 >= visits && n+1 < mostVisits && m.search != nil && m.search.Open(m.seen)
+	return found, n+1 < visits || found.Extra, nil
 }
 
 // limits does visit n's part of the search, where the placement lets a load be

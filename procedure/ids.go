@@ -260,7 +260,14 @@ func (p *IDS) Run(ctx context.Context, env *Env) (Outcome, error) {
 	m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
 	m.listen = &capturePoint{Capture: p.listener(""), env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
 	m.listen.more = m.told
-	return m.visit(ctx, m.first)
+	measure := m.first
+	for {
+		found, more, err := m.visit(ctx, measure)
+		if err != nil || !more || !env.Pause(found) {
+			return found, err
+		}
+		measure = func(ctx context.Context) (bool, error) { return m.listening(ctx, m.hunt) }
+	}
 }
 
 // Visits implements Paused.
@@ -271,35 +278,30 @@ func (p *IDS) Visits() int {
 	return 2 + p.searching().Trials
 }
 
-// visit measures with the rules in place, and comes again as long as measure says that
-// more is to be done.
-func (m *idsPoint) visit(ctx context.Context, measure func(context.Context) (more bool, err error)) (_ Outcome, err error) {
+// visit measures with the rules in place; more says that another visit is to follow.
+func (m *idsPoint) visit(ctx context.Context, measure func(context.Context) (bool, error)) (found Outcome, more bool, err error) {
 	dir, err := host.MakeScratch()
 	if err != nil {
-		return Outcome{}, err
+		return found, false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	rules := filepath.Join(dir, "boxdyno.rules")
 	if m.rules, err = m.writeRules(rules); err != nil {
-		return Outcome{}, err
+		return found, false, err
 	}
 	if m.rules.Rules == 0 && m.IDS.traffic != appMix { // an empty file is no file of rules
 		rules = ""
 	}
 	m.listen.options = m.listener(rules).options
-	more, err := measure(ctx)
+	more, err = measure(ctx)
 	var long *longPassError
 	if errors.As(err, &long) {
 		m.listen.failed, err = "traffic: "+long.Error(), nil
 	}
 	if err != nil || !more || m.listen.failed != "" {
-		return m.outcome(), err
+		return m.outcome(), false, err
 	}
-	o := m.interim()
-	o.Again = func(ctx context.Context) (Outcome, error) {
-		return m.visit(ctx, func(ctx context.Context) (bool, error) { return m.listening(ctx, m.hunt) })
-	}
-	return o, nil
+	return m.interim(), true, nil
 }
 
 // first checks the software, measures the tester's ceiling and what is detected when

@@ -115,10 +115,7 @@ func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]stri
 	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 		return trial(ctx, cfg, f)
 	}
-	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
-	for err == nil && o.Again != nil {
-		o, err = o.Again(t.Context())
-	}
+	o, err := p.Run(t.Context(), &Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Pause: goOn, Trial: trial, Once: once})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -204,18 +204,22 @@ func TestOpenCriterionIsVisitedMore(t *testing.T) {
 		env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 			return one(ctx, cfg, f)
 		}
-		out, err := newForward().Run(t.Context(), env)
-		n := 1
-		for ; err == nil && out.Again != nil; n++ {
-			before := trials
-			if out, err = out.Again(t.Context()); n >= visits && trials-before > visitAsks+2 {
-				t.Errorf("asked for %v: visit %d took %d trials", c.asked, n+1, trials-before)
+		n, before := 1, 0
+		visited := func() {
+			if n > visits && trials-before > visitAsks+2 {
+				t.Errorf("asked for %v: visit %d took %d trials", c.asked, n, trials-before)
 			}
-			if out.Extra != (out.Again != nil && n+1 >= visits) {
-				t.Errorf("asked for %v: after %d visits extra is %v", c.asked, n+1, out.Extra)
-			}
+			before = trials
 		}
-		if err != nil {
+		env.Pause = func(found Outcome) bool {
+			if visited(); found.Extra != (n >= visits) {
+				t.Errorf("asked for %v: after %d visits extra is %v", c.asked, n, found.Extra)
+			}
+			n++
+			return true
+		}
+		_, err := newForward().Run(t.Context(), env)
+		if visited(); err != nil {
 			t.Fatal(err)
 		}
 		want := visits

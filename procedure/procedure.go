@@ -45,7 +45,7 @@ type Sharing interface {
 	Once() (key string, trials int, d time.Duration)
 }
 
-// A Paused procedure comes back to its points (Outcome.Again).
+// A Paused procedure lets the run's other points have their turn meanwhile (Env.Pause).
 type Paused interface {
 	Procedure
 	// Visits is about how often, the first visit included.
@@ -78,13 +78,8 @@ type Outcome struct {
 	Warnings []string
 	Ceiling  unit.FrameRate // a trial's: the self-test's at this frame size, for verdict.Validity; 0: none was made
 
-	// Again, of a procedure's own outcome, goes on with it once every other point
-	// of the run has had its turn; the outcome is then what was found so far. A
-	// machine has slow phases of many seconds: repeats that stand close together
-	// agree with each other, and with no other run.
-	Again func(ctx context.Context) (Outcome, error)
-	// Extra: Again has nothing left to do but to decide a criterion. It is called only as
-	// long as the run has a budget to spend on that.
+	// Extra, of what Env.Pause is told: nothing is left to do but to decide a criterion. The
+	// procedure goes on only as long as the run has a budget to spend on that.
 	Extra bool
 }
 
@@ -96,6 +91,13 @@ type Env struct {
 	// Criteria are those of the run that this point decides. A procedure that searches a
 	// limit tries the load that they ask for first.
 	Criteria []result.Criterion
+
+	// Pause lets every other point of the run have its turn: a machine has slow phases of
+	// many seconds, and repeats that stand close together agree with each other and with no
+	// other run. found is what was found so far, and the outcome if the run does not come
+	// back: then Pause returns false, and the procedure measures no more. The rig is closed
+	// meanwhile.
+	Pause func(found Outcome) (more bool)
 
 	// Trial carries out f as one trial (RFC 2544: one load, one duration),
 	// judges its validity and appends its record; in a resumed run it returns

@@ -251,24 +251,22 @@ func (x *execution) tryOut(ctx context.Context, r tune.Recipe, on tune.On) ([]re
 	return settings, x.putBack(ctx, applied, r.Name)
 }
 
-// varied is what v's next visit does, with v's part of the recipe in force.
-func (x *execution) varied(v *visited) func(context.Context) (procedure.Outcome, error) {
+// varied is v's next visit, with v's part of the recipe in force.
+func (x *execution) varied(ctx context.Context, v *visited) (o procedure.Outcome, paused bool, err error) {
 	if v.Tune == "" {
-		return v.next
+		return v.script.next()
 	}
-	return func(ctx context.Context) (o procedure.Outcome, err error) {
-		i := slices.IndexFunc(x.parts, func(r tune.Recipe) bool { return r.Name == v.Tune })
-		if i < 0 {
-			return o, fmt.Errorf("the recipe has no part %q", v.Tune)
-		}
-		applied, settings, err := tune.New().Apply(ctx, x.parts[i], x.on, tune.Options{By: "run " + x.run.ID})
-		if err != nil {
-			return o, fmt.Errorf("apply recipe %s, %s: %w", x.parts[i].Name, v.Tune, err)
-		}
-		x.tuned = settings
-		defer func() { err = errors.Join(err, x.putBack(ctx, applied, v.Tune)) }()
-		return v.next(ctx)
+	i := slices.IndexFunc(x.parts, func(r tune.Recipe) bool { return r.Name == v.Tune })
+	if i < 0 {
+		return o, false, fmt.Errorf("the recipe has no part %q", v.Tune)
 	}
+	applied, settings, err := tune.New().Apply(ctx, x.parts[i], x.on, tune.Options{By: "run " + x.run.ID})
+	if err != nil {
+		return o, false, fmt.Errorf("apply recipe %s, %s: %w", x.parts[i].Name, v.Tune, err)
+	}
+	x.tuned = settings
+	defer func() { err = errors.Join(err, x.putBack(ctx, applied, v.Tune)) }()
+	return v.script.next()
 }
 
 // putBack reverts what was applied.

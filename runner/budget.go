@@ -72,7 +72,7 @@ func (x *execution) schedule() (*schedule, error) {
 			return nil, err
 		}
 		visits := 1
-		if p, ok := p.(procedure.Paused); ok && v.Lab == "" && !heated(v.Point) {
+		if p, ok := p.(procedure.Paused); ok && !v.once() {
 			visits = max(p.Visits(), 1)
 		}
 		s.slots = append(s.slots, slot{estimate: v.time / time.Duration(visits), width: 1})
@@ -160,7 +160,6 @@ func (x *execution) stop(ctx context.Context) error {
 			}
 		default:
 			o := v.found
-			o.Again = nil
 			if !o.Extra {
 				b.Ended = append(b.Ended, v.ID)
 				o.Warnings = append(slices.Clip(o.Warnings), fmt.Sprintf("ended by the time budget after %s", visits(v.visits)))

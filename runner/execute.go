@@ -87,8 +87,8 @@ type visited struct {
 	most   int // estimated
 	time   time.Duration
 	visits int
-	found  procedure.Outcome                                // by its visits
-	next   func(context.Context) (procedure.Outcome, error) // what its next visit does
+	found  procedure.Outcome // by its visits
+	script *script           // nil before the first
 	begun  bool
 	over   bool
 }
@@ -101,7 +101,7 @@ func (v *visited) share() float64 {
 }
 
 // points visits the points in the order of the schedule, again those whose procedures
-// ask for it (Outcome.Again), until none does or the budget is spent.
+// pause (Env.Pause), until none does or the budget is spent.
 func (x *execution) points(ctx context.Context, points []Point) (first error) {
 	for _, pt := range points {
 		p, err := pt.procedure(x.o.Catalogue)
@@ -115,6 +115,9 @@ func (x *execution) points(ctx context.Context, points []Point) (first error) {
 	x.began = time.Now()
 	defer func() {
 		for _, v := range x.every {
+			if v.script != nil {
+				v.script.stop()
+			}
 			if v.begun && !v.over && x.broken == nil {
 				_, _ = x.end(ctx, v.rec, procedure.Outcome{}, errUnfinished, false)
 			}
@@ -194,35 +197,52 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 			return err
 		}
 		v.begun = true
-		v.next = func(ctx context.Context) (procedure.Outcome, error) {
-			p, err := v.procedure(x.o.Catalogue)
-			if err != nil {
-				return procedure.Outcome{}, err
-			}
-			bed, err := x.testbed(ctx, v.Point)
-			if err != nil {
-				return procedure.Outcome{}, err
-			}
-			return p.Run(ctx, x.env(v, bed))
-		}
+		v.script = perform(func(pause func(procedure.Outcome) bool) (procedure.Outcome, error) {
+			return x.call(ctx, v.ID, func(ctx context.Context) (o procedure.Outcome, err error) {
+				p, err := v.procedure(x.o.Catalogue)
+				if err != nil {
+					return o, err
+				}
+				bed, err := x.testbed(ctx, v.Point)
+				if err != nil {
+					return o, err
+				}
+				env := x.env(v, bed)
+				env.Pause = x.pause(v, pause)
+				return p.Run(ctx, env)
+			})
+		})
 	}
 	v.visits++
-	o, err := x.call(ctx, v.ID, x.varied(v))
-	for err == nil && ctx.Err() == nil && o.Again != nil && !o.Extra && (heated(v.Point) || v.Lab != "") { // once, not at each visit; and a lab of its own does not stay
-		v.next, v.rec.Values = o.Again, o.Values
-		o, err = x.call(ctx, v.ID, x.varied(v))
-	}
-	if o.Extra && (x.plan.Budget == 0 || heated(v.Point) || v.Lab != "") {
-		o.Again = nil
-	}
-	if err == nil && ctx.Err() == nil && o.Again != nil {
-		v.next, v.rec.Values, v.found = o.Again, o.Values, o
+	o, paused, err := x.varied(ctx, v)
+	if err == nil && ctx.Err() == nil && paused {
+		v.rec.Values, v.found = o.Values, o
 		return nil
 	}
 	v.over = true
+	v.script.stop()
 	v.rec, err = x.end(ctx, v.rec, o, err, false)
 	return err
 }
+
+// pause is v's Env.Pause. What is not to be visited again goes on at once.
+func (x *execution) pause(v *visited, pause func(procedure.Outcome) bool) func(procedure.Outcome) bool {
+	once := v.once()
+	return func(found procedure.Outcome) bool {
+		if found.Extra && (x.plan.Budget == 0 || once) {
+			return false
+		}
+		if once {
+			v.rec.Values = found.Values
+			return true
+		}
+		return pause(found)
+	}
+}
+
+// once says whether a point has one visit: the DUT is heated once, and a lab of the point's
+// own does not stay.
+func (pt Point) once() bool { return heated(pt) || pt.Lab != "" }
 
 // heated says whether the DUT is heated before the point's trials.
 func heated(pt Point) bool {

@@ -169,38 +169,36 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 		}
 	}
 	rate := 1000.0
-	var goOn func(ctx context.Context, n int) (procedure.Outcome, error)
-	goOn = func(ctx context.Context, n int) (procedure.Outcome, error) {
-		for ; n < 4; n++ {
-			cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
-			rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
-				o, err := do(fmt.Sprintf("%s/%d/%d/%v", p.kind, p.level, n, rate))
-				if now := unit.Now(); o.Status == result.Passed && o.Phases == nil {
-					o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: float64(int(rate) % 7)}}
-					o.Load, o.Account = &result.Load{Backend: "fake", Offered: 1}, &result.Account{Accepted: 1, Received: 1}
-					o.Phases = []result.Phase{{Name: "traffic", Begin: now, End: now + 10}}
-				}
-				return o, err
-			})
-			if err != nil && p.fake.stubborn {
-				continue
+	for n := range 4 {
+		cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
+		rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
+			o, err := do(fmt.Sprintf("%s/%d/%d/%v", p.kind, p.level, n, rate))
+			if now := unit.Now(); o.Status == result.Passed && o.Phases == nil {
+				o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: float64(int(rate) % 7)}}
+				o.Load, o.Account = &result.Load{Backend: "fake", Offered: 1}, &result.Account{Accepted: 1, Received: 1}
+				o.Phases = []result.Phase{{Name: "traffic", Begin: now, End: now + 10}}
 			}
-			if err != nil {
-				return procedure.Outcome{}, err
+			return o, err
+		})
+		if err != nil && p.fake.stubborn {
+			continue
+		}
+		if err != nil {
+			return procedure.Outcome{}, err
+		}
+		rate += 100 * (rec.Value("steps").Value - 2)
+		if p.kind == "b" && n%2 == 0 {
+			var o procedure.Outcome
+			if low, high := 0.0, 10.0; p.fake.extra {
+				o.Extra, o.Status = true, result.Passed
+				o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: 5, Lo: &low, Hi: &high, N: 3}}
 			}
-			rate += 100 * (rec.Value("steps").Value - 2)
-			if p.kind == "b" && n%2 == 0 {
-				o := procedure.Outcome{Again: func(ctx context.Context) (procedure.Outcome, error) { return goOn(ctx, n+1) }}
-				if low, high := 0.0, 10.0; p.fake.extra {
-					o.Extra, o.Status = true, result.Passed
-					o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: 5, Lo: &low, Hi: &high, N: 3}}
-				}
+			if !env.Pause(o) {
 				return o, nil
 			}
 		}
-		return procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: rate}}, Load: once.Load}, nil
 	}
-	return goOn(ctx, 0)
+	return procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: rate}}, Load: once.Load}, nil
 }
 
 var errMissing = &host.Missing{What: "the program nft", Remedy: [][]string{{"apt-get", "install", "-y", "nftables"}}}
