@@ -223,6 +223,7 @@ func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64,
 		if err := c.pause(ctx); err != nil {
 			return d, err
 		}
+		done := c.workedOff(end) // what it tells below is all
 		if c.live != nil && c.note() {
 			moved = time.Now()
 		}
@@ -238,7 +239,7 @@ func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64,
 				d.n = last.n
 			}
 			told, d.said = true, last.at
-			if last.n >= accepted {
+			if done || last.n >= accepted {
 				d.still = true
 				return d, nil
 			}
@@ -252,6 +253,16 @@ func (c *capturing) drain(ctx context.Context, end unit.Instant, accepted int64,
 		}
 	}
 }
+
+// workedOff says whether the subject knows that it has nothing left of traffic that ended
+// then.
+func (c *capturing) workedOff(end unit.Instant) bool {
+	w, ok := c.run.(interface{ WorkedOff(unit.Instant) bool })
+	return ok && w.WorkedOff(end+unit.Instant(arrival))
+}
+
+// arrival is above what the last frame takes from the sender to the subject's socket.
+const arrival = 100 * time.Millisecond
 
 // atEnd is what had been counted by the first word after the last frame.
 func (c *capturing) atEnd(end unit.Instant) (n int64, ok bool) {

@@ -241,9 +241,9 @@ func (p *IDS) lasts() time.Duration {
 
 const idleLonger = 5 // times
 
-// idsAround is what a trial takes beside its traffic: start, words once in three seconds,
-// and the end.
-const idsAround = 9 * time.Second
+// idsAround is what a trial takes beside its traffic: start, words once a second, and the
+// end.
+const idsAround = 6 * time.Second
 
 func (p *IDS) Estimate() (int, time.Duration) {
 	d := p.lasts()

@@ -16,6 +16,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/files"
+	"boxdyno/unit"
 )
 
 // How an IDS divides its work among threads (IDS.RunMode), in Suricata's words.
@@ -97,12 +98,20 @@ type IDSTotals struct {
 // A Sensing is an IDS that runs: a Counter, a Progresser, an Ender and an Alerter. Its
 // Startup.Sign is when its engine had started, with its rules. Of its Totals Captured is
 // what it decoded, and Own what it left in its rings when it ended. Its Progress moves
-// every three seconds (Rare), because Suricata's threads add up what they counted only
-// that often.
+// once a second where it has nothing left to do, and otherwise every three seconds (Rare),
+// because Suricata's threads add up what they counted only that often.
 type Sensing struct {
 	*Capturing
-	eve   *eve
-	rules string // its file
+	eve      *eve
+	rules    string // its file
+	port     string // that it listens to
+	control  string // path of its command socket
+	enough   func() // ends follow
+	followed chan struct{}
+
+	// Under mu of Capturing:
+	taken   int64        // frames that it had decoded when it last slept
+	takenAt unit.Instant // when it was asked
 }
 
 // Ready implements Running. That none of its rules could be loaded is an error; where
@@ -255,5 +264,10 @@ func (s *IDS) Run(ctx context.Context, e Env) (*Sensing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sensing{Capturing: r, eve: v, rules: s.Rules}, nil
+	sensing := &Sensing{Capturing: r, eve: v, rules: s.Rules, port: e.Port.Name}
+	if s.Mode == AFPacket {
+		sensing.control = controlPath(r.Dir)
+	}
+	sensing.begin()
+	return sensing, nil
 }

@@ -139,6 +139,8 @@ func TestSuricataCounts(t *testing.T) {
 		}
 		return ok && counted == n
 	})
+	sent := unit.Now()
+	eventually(t, "it knows that nothing is left", func() bool { return r.WorkedOff(sent) })
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", r.PID()))
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 //
 //	port -> a packet socket's ring a thread (cluster_flow) -> decode, streams, rules -> eve.json
 //	        <- kernel_packets, kernel_drops ->               <- decoder.pkts, alerts ->
+//	        <- iface-stat: the command socket
 //
 // It inspects without looking at checksums, which offloading leaves open, leaves the
 // port's offloads as they are, and has no thresholds but those within rules.
@@ -134,6 +135,11 @@ func (s *IDS) config(e place, cluster int) string {
 		}
 	}
 	fmt.Fprintf(&b, "threshold-file: %s\n", q(filepath.Join(e.dir, "threshold.config")))
+	if control := controlPath(e.dir); s.Mode == AFPacket && control != "" {
+		fmt.Fprintf(&b, "unix-command: {enabled: yes, filename: %s}\n", q(control))
+	} else {
+		b.WriteString("unix-command: {enabled: no}\n")
+	}
 	capturing := n
 	if s.RunMode == AutoFP {
 		// Its detecting threads are this share of all CPUs of the machine, cut off.
