@@ -61,13 +61,18 @@ flow: {memcap: 512mb, hash-size: 65536}
 defrag: {memcap: 64mb, trackers: 65535, max-frags: 65535, timeout: 60}
 `
 
-// suricata runs Suricata over a file with rules of ours and those for its own
-// events that its package has.
-func suricata(t *testing.T, capture, rules string) sensed {
+// unhurried skips a short test before it draws anything.
+func unhurried(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("is left out of a short test")
 	}
+}
+
+// suricata runs Suricata over a file with rules of ours and those for its own
+// events that its package has.
+func suricata(t *testing.T, capture, rules string) sensed {
+	t.Helper()
 	const settings = "/etc/suricata"
 	program, err := exec.LookPath("suricata")
 	if err != nil {
@@ -238,6 +243,7 @@ func ownRules(t *testing.T) string {
 
 // A real IDS finds every alert that the mix states, once, and nothing wrong.
 func TestSuricataSeesTheMix(t *testing.T) {
+	unhurried(t)
 	share := 0.2
 	v6 := AppMix{Seed: 5, Flows: 1500, AlertShare: &share, MTU: 1280, Clients: netip.MustParsePrefix("2001:2:0:1::/64"), Servers: netip.MustParsePrefix("2001:2:0:2::/64")}
 	for name, m := range map[string]AppMix{
@@ -284,6 +290,7 @@ func TestSuricataSeesTheMix(t *testing.T) {
 
 // Rules that others wrote find the same flows.
 func TestSuricataWithKnownRules(t *testing.T) {
+	unhurried(t)
 	f, err := os.Open("../../shared/rules/et-open-2020.rules.gz")
 	if err != nil {
 		t.Skip("needs the file ../shared/rules/et-open-2020.rules.gz beside this project")
@@ -338,6 +345,7 @@ func TestSuricataWithKnownRules(t *testing.T) {
 
 // An IDS takes each flood for what it claims to be.
 func TestSuricataSeesFloods(t *testing.T) {
+	unhurried(t)
 	const frames, sid = 3000, 1
 	claims := map[string]struct {
 		match    string   // of a rule that every frame matches; the protocol is before it
@@ -393,6 +401,7 @@ func TestSuricataSeesFloods(t *testing.T) {
 
 // Among a flood of a stated share the alerts stay what they are.
 func TestSuricataSeesTheMixInAFlood(t *testing.T) {
+	unhurried(t)
 	const share, sid = 0.2, 1
 	mix, err := NewAppMix(AppMix{Seed: 9, Rate: 500e6, Duration: time.Second})
 	if err != nil {

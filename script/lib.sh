@@ -150,3 +150,21 @@ vcs_flag() {
 build() { # build OUTPUT PACKAGE: one static program
 	CGO_ENABLED=0 go build -trimpath "$(vcs_flag)" -o "$1" "$2"
 }
+
+# Processors that frames are tried on by emulation.
+EMULATED='arm64 arm riscv64'
+export EMULATED
+emulator_of() { # emulator_of GOARCH: the name that QEMU has for it
+	case $1 in
+	arm64) echo aarch64 ;;
+	*) echo "$1" ;;
+	esac
+}
+emulator() { command -v "qemu-$(emulator_of "$1")-static" || command -v "qemu-$(emulator_of "$1")"; }
+emulated() { # emulated GOARCH [FLAG...]: what frames are made of does not depend on the machine
+	local arch=$1 qemu
+	qemu=$(emulator "$arch")
+	shift
+	GOARCH=$arch GOARM=7 go test -count=1 -vet=off -timeout 10m -short -exec "$qemu" "$@" ./unit ./frame &&
+		GOARCH=$arch GOARM=7 go test -count=1 -vet=off -timeout 10m -short -exec "$qemu" -run '^Test(Pace|Bucket|Histogram|Tracker|Tally)' ./engine
+}

@@ -243,11 +243,11 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// Continuous integration has some checks of every board that it has.
+// Continuous integration has two boards, and some checks of each.
 func TestChecksOfContinuousIntegration(t *testing.T) {
 	for _, b := range boards {
 		few, all := b.checks(true), b.checks(false)
-		if len(few) >= len(all) || b.card != (len(few) == 0) {
+		if had := b.name == "arm64" || b.name == "riscv64"; len(few) >= len(all) || had != (len(few) > 0) {
 			t.Errorf("%s: %d of %d checks", b.name, len(few), len(all))
 		}
 	}
