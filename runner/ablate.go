@@ -147,42 +147,42 @@ func (o Options) points(p Plan) ([]Point, error) {
 
 // ablate finds out which knobs can be turned here, and returns the run's header with
 // them and the points that are left.
-func (x *execution) ablate(ctx context.Context, run result.Run, points []Point) (result.Run, []Point, error) {
+func (x *execution) ablate(ctx context.Context, points []Point) ([]Point, error) {
 	a, err := x.o.ablation()
 	if err != nil || a == nil {
-		return run, points, err
+		return points, err
 	}
 	on, err := tuned(x.bed)
 	if err != nil {
-		return run, points, err
+		return points, err
 	}
 	r := a.Recipe
 	if !x.o.Resume {
-		run.Recipe, _ = json.Marshal(a.Recipe) // strings only
+		x.run.Recipe, _ = json.Marshal(a.Recipe) // strings only
 		found := &result.Ablation{Metric: a.Metric}
 		var problems []string
 		if r, found.Untested, problems, err = x.turnable(ctx, a.Recipe, on); err != nil {
-			return run, points, err
+			return points, err
 		}
 		for _, p := range problems {
-			x.warn(&run, "recipe "+r.Name+": "+p)
+			x.warn("recipe " + r.Name + ": " + p)
 		}
 		for i := range r.Steps {
 			found.Knobs = append(found.Knobs, ablated(r, i, ""))
 		}
-		run.Ablation = found
+		x.run.Ablation = found
 		for _, u := range found.Untested {
 			x.o.Notify(Event{Kind: Note, Text: fmt.Sprintf("recipe %s: %s is not tested: %s", r.Name, u.Name, u.Reason)})
 		}
 		if len(r.Steps) == 0 {
-			return run, points, &host.Missing{What: "a knob of recipe " + r.Name + " that can be turned here", Hint: "boxdyno tune show says what a recipe would change"}
+			return points, &host.Missing{What: "a knob of recipe " + r.Name + " that can be turned here", Hint: "boxdyno tune show says what a recipe would change"}
 		}
 		if points, err = x.plan.Ablated(x.o.Catalogue, r); err != nil {
-			return run, points, err
+			return points, err
 		}
 	}
 	x.parts, x.on = tune.Ablate(r), on
-	return run, points, nil
+	return points, nil
 }
 
 func ablated(r tune.Recipe, i int, reason string) result.Ablated {

@@ -48,7 +48,8 @@ type execution struct {
 	began       time.Time      // when the first point was visited
 	earned      time.Duration  // estimates of the trials that were carried out since
 	mu          sync.Mutex     // of warnings
-	warnings    []string       // of other goroutines, not told yet
+	warnings    []string       // of other goroutines, not given out yet
+	undo        []func() error // of what stands, in the order in which it was put up
 	broken      error          // the sink's: after it nothing is written, or a cut line would end up amid whole ones
 }
 

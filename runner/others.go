@@ -85,7 +85,7 @@ func (x *execution) tell(bed *lab.Testbed) error {
 		bed.Traffic = x.sampler.Traffic
 	}
 	for _, w := range bed.Warnings {
-		x.warn(&x.run, "topology "+bed.Topology+": "+w)
+		x.warn("topology " + bed.Topology + ": " + w)
 	}
 	return x.write()
 }

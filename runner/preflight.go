@@ -83,14 +83,14 @@ func (x *execution) use() (u host.Use) {
 }
 
 // concerns warns of what is bad in env; when is "" before a run.
-func (x *execution) concerns(run *result.Run, env []result.Pair, when string) {
+func (x *execution) concerns(env []result.Pair, when string) {
 	if x.bed.Kind == "memory" {
 		return // nothing is measured
 	}
 	for _, c := range host.Concerns(env, x.use()) {
-		known := slices.ContainsFunc(run.Warnings, func(w string) bool { return strings.HasSuffix(w, c.String()) })
+		known := slices.ContainsFunc(x.run.Warnings, func(w string) bool { return strings.HasSuffix(w, c.String()) })
 		if !known {
-			x.warn(run, when+c.String())
+			x.warn(when + c.String())
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestChangedPort(t *testing.T) {
 	f := &fake{}
 	c := f.catalogue()
 	x := &execution{o: Options{Catalogue: c, Notify: func(Event) {}}, bed: bed, plan: resolved(t, c, twoByTwo)}
-	x.header(x.plan, result.Run{})
+	x.header()
 	port := bed.Ports[0].Port
 	key := port.Name + " offloads"
 	was := result.Get(x.run.Environments[0], key)
@@ -68,13 +68,13 @@ func TestChangedPort(t *testing.T) {
 func TestConcernsAreSaidOnce(t *testing.T) {
 	x := &execution{o: Options{Notify: func(Event) {}, Catalogue: (&fake{}).catalogue()}, bed: &lab.Testbed{Kind: "real"}}
 	calm := []result.Pair{{Key: "governor", Value: "powersave"}}
-	x.concerns(&x.run, calm, "")
-	x.concerns(&x.run, append(calm, result.Pair{Key: "throttle events", Value: "3"}), "after the run: ")
+	x.concerns(calm, "")
+	x.concerns(append(calm, result.Pair{Key: "throttle events", Value: "3"}), "after the run: ")
 	if w := x.run.Warnings; len(w) != 2 || !strings.HasPrefix(w[0], "the governor is powersave") || !strings.HasPrefix(w[1], "after the run: CPUs slowed down for heat 3 times") {
 		t.Errorf("%q", w)
 	}
 	x = &execution{o: x.o, bed: &lab.Testbed{Kind: "memory"}}
-	if x.concerns(&x.run, calm, ""); len(x.run.Warnings) != 0 {
+	if x.concerns(calm, ""); len(x.run.Warnings) != 0 {
 		t.Errorf("nothing is measured in memory: %q", x.run.Warnings)
 	}
 }

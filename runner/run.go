@@ -81,98 +81,143 @@ const idleWindow = 400 * time.Millisecond
 // the run goes on; the error then is a *host.Missing. Every other error ends the
 // run: ctx's when it was interrupted, *PlanError before anything was measured.
 // The testbed is taken down however the run ends.
-func Run(ctx context.Context, p Plan, sink Sink, o Options) (run result.Run, recs []result.Record, err error) {
+func Run(ctx context.Context, p Plan, sink Sink, o Options) (result.Run, []result.Record, error) {
+	x := newExecution(p, sink, o)
+	err := x.carryOut(ctx)
+	return x.run, x.recs, err
+}
+
+func newExecution(p Plan, sink Sink, o Options) *execution {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Notify == nil {
 		o.Notify = func(Event) {}
 	}
-	run, recs = o.Header, slices.Clone(o.Done)
-	start := time.Now()
-	points, err := o.points(p)
-	if err != nil {
-		return run, recs, err
+	x := &execution{
+		o: o, plan: p, sink: sink, run: o.Header, recs: slices.Clone(o.Done), at: map[string]int{},
+		clock: clock{start: time.Now(), earlier: earlierPart(o.Done)},
 	}
-	if _, err := Check(o.Catalogue, points, nil); err != nil {
-		return run, recs, err
-	}
-	if o.Resume && !left(points, o.Done) {
-		return run, recs, nil
-	}
-	if err := host.Sweep(); err != nil {
-		o.Notify(Event{Kind: Note, Text: "remove what a killed run has left: " + err.Error()})
-	}
-	topology, err := o.Catalogue.topology(p.Lab)
-	if err != nil {
-		return run, recs, err
-	}
-	bed, err := topology.Build(ctx)
-	if err != nil {
-		return run, recs, fmt.Errorf("build the testbed: %w", err)
-	}
-	unlock := func() {}
-	defer func() {
-		if cerr := bed.Close(); cerr != nil {
-			err = errors.Join(err, fmt.Errorf("take the testbed down: %w", cerr))
-		}
-		unlock() // only now: taking down disturbs whoever measures next
-	}()
-	if _, err := Check(o.Catalogue, points, bed); err != nil {
-		return run, recs, err
-	}
-	measures := bed.Kind != "memory" // in memory nothing is measured that others could disturb
-	if measures {
-		waits := time.Now()
-		unlock, err = host.Lock(ctx, func(holder string) { o.Notify(Event{Kind: Waiting, Text: holder}) })
-		if err != nil {
-			unlock = func() {}
-			return run, recs, err
-		}
-		start = start.Add(time.Since(waits))
-	}
-	x := &execution{o: o, plan: p, clock: clock{start: start, earlier: earlierPart(o.Done)}, bed: bed, sink: sink, recs: recs, at: map[string]int{}, beside: procedure.NewSurroundings(bed)}
-	for i, r := range recs {
+	for i, r := range x.recs {
 		x.at[r.ID] = i
 	}
-	run, untune, err := x.tune(ctx, run)
+	return x
+}
+
+// carryOut is the run in its stages. What a stage puts up is taken down in reverse
+// order, however the run ends.
+func (x *execution) carryOut(ctx context.Context) (err error) {
+	points, err := x.o.points(x.plan)
 	if err != nil {
-		return run, recs, err
+		return err
 	}
-	defer func() { err = errors.Join(err, untune()) }() // before the testbed goes
-	if run, points, err = x.ablate(ctx, run, points); err != nil {
-		return run, recs, err
+	if _, err := Check(x.o.Catalogue, points, nil); err != nil {
+		return err
 	}
-	x.header(p, run)
-	if measures {
+	if x.o.Resume && !left(points, x.o.Done) {
+		return nil
+	}
+	defer func() { err = errors.Join(err, x.takeDown()) }()
+	if err := x.build(ctx, points); err != nil {
+		return err
+	}
+	if err := x.tune(ctx); err != nil {
+		return err
+	}
+	if points, err = x.ablate(ctx, points); err != nil {
+		return err
+	}
+	x.header()
+	x.settle(ctx)
+	if err := x.watch(ctx); err != nil {
+		return err
+	}
+	x.idlePower(ctx)
+	x.clock.set = time.Since(x.clock.start)
+	return x.finish(ctx, x.points(ctx, points))
+}
+
+// later has undo called when the run ends, before what was put up earlier is undone.
+func (x *execution) later(undo func() error) { x.undo = append(x.undo, undo) }
+
+func (x *execution) takeDown() (err error) {
+	for _, undo := range x.undo {
+		defer func() { err = errors.Join(err, undo()) }()
+	}
+	return nil
+}
+
+// measures says whether others could disturb the run. In memory nothing is measured.
+func (x *execution) measures() bool { return x.bed.Kind != "memory" }
+
+// build builds the testbed, checks that it has what the points need, and waits for
+// the machine-wide lock. The lock is kept until the testbed is gone: taking it down
+// disturbs whoever measures next.
+func (x *execution) build(ctx context.Context, points []Point) error {
+	if err := host.Sweep(); err != nil {
+		x.o.Notify(Event{Kind: Note, Text: "remove what a killed run has left: " + err.Error()})
+	}
+	topology, err := x.o.Catalogue.topology(x.plan.Lab)
+	if err != nil {
+		return err
+	}
+	if x.bed, err = topology.Build(ctx); err != nil {
+		return fmt.Errorf("build the testbed: %w", err)
+	}
+	unlock := func() {}
+	x.later(func() error { unlock(); return nil })
+	x.later(func() error {
+		if err := x.bed.Close(); err != nil {
+			return fmt.Errorf("take the testbed down: %w", err)
+		}
+		return nil
+	})
+	if _, err := Check(x.o.Catalogue, points, x.bed); err != nil {
+		return err
+	}
+	x.beside = procedure.NewSurroundings(x.bed)
+	if !x.measures() {
+		return nil
+	}
+	waits := time.Now()
+	release, err := host.Lock(ctx, func(holder string) { x.o.Notify(Event{Kind: Waiting, Text: holder}) })
+	if err != nil {
+		return err
+	}
+	unlock = release
+	x.clock.start = x.clock.start.Add(time.Since(waits))
+	return nil
+}
+
+// settle learns how fast and how busy the machine is before anything is loaded.
+func (x *execution) settle(ctx context.Context) {
+	if x.measures() {
 		x.idle(ctx, "before")
 		x.steady = steady{virtual: x.run.Machines[0].Virtual != "", running: (&host.Local{}).Running}
-		if cpus := bed.CPUs; len(cpus) > 0 {
+		if cpus := x.bed.CPUs; len(cpus) > 0 {
 			x.steady.speed = func() ([]float64, error) { return host.Speed(cpus...) }
 		}
 		x.steady.learn(ctx)
 	}
-	defer func() { err = errors.Join(err, x.leave()) }()
-	x.beside.Say = func(text string) { o.Notify(Event{Kind: Preparing, Text: text}) }
-	x.beside.Warn = func(text string) { x.warn(&x.run, text) }
-	defer func() { err = errors.Join(err, x.beside.Close()) }()
-	if err := x.watch(ctx); err != nil {
-		return x.run, x.recs, err
-	}
-	defer x.unwatch() // before the testbed goes
-	x.idlePower(ctx)
-	x.clock.set = time.Since(start)
-	err = x.points(ctx, points)
+	x.later(x.leave)
+	x.beside.Say = func(text string) { x.o.Notify(Event{Kind: Preparing, Text: text}) }
+	x.beside.Warn = x.warn
+	x.later(x.beside.Close)
+}
+
+// finish ends what runs beside the trials and writes the header for the last time.
+// err is what ended the points.
+func (x *execution) finish(ctx context.Context, err error) error {
 	err = errors.Join(err, x.beside.Close())
 	x.unwatch()
-	if x.broken == nil {
-		if err == nil && measures {
-			x.idle(ctx, "after")
-		}
-		x.after()
-		err = errors.Join(err, x.write())
+	if x.broken != nil {
+		return err
 	}
-	return x.run, x.recs, err
+	if err == nil && x.measures() {
+		x.idle(ctx, "after")
+	}
+	x.after()
+	return errors.Join(err, x.write())
 }
 
 // left says whether a resumed run has anything to do.
@@ -205,7 +250,8 @@ func (c Catalogue) topology(e Entry) (lab.Topology, error) {
 }
 
 // header fills in what is said once, and finds the run's origin.
-func (x *execution) header(p Plan, run result.Run) {
+func (x *execution) header() {
+	run, p := &x.run, x.plan
 	local := &host.Local{}
 	machine := local.Identify()
 	if x.bed.Kind == "sandbox" && machine.Kind == "real" {
@@ -220,14 +266,14 @@ func (x *execution) header(p Plan, run result.Run) {
 			was := run.Machines[0]
 			switch {
 			case was.Name != machine.Name || was.Board != machine.Board || was.CPU != machine.CPU || was.Kernel != machine.Kernel:
-				x.warn(&run, fmt.Sprintf("the run was begun on %s and is resumed on %s: do not compare its points with each other", describe(was), describe(machine)))
+				x.warn(fmt.Sprintf("the run was begun on %s and is resumed on %s: do not compare its points with each other", describe(was), describe(machine)))
 			case was.BootID != machine.BootID:
-				x.warn(&run, "the machine was started anew between two parts of the run")
+				x.warn("the machine was started anew between two parts of the run")
 			}
 		}
 		if len(run.Environments) > 0 {
 			for _, c := range changes(run.Environments[0], env) {
-				x.warn(&run, "since the run was begun "+c)
+				x.warn("since the run was begun " + c)
 			}
 		}
 	} else {
@@ -253,13 +299,12 @@ func (x *execution) header(p Plan, run result.Run) {
 	}
 	run.Environments = append(slices.Clone(run.Environments), env)
 	for _, w := range x.bed.Warnings {
-		x.warn(&run, w)
+		x.warn(w)
 	}
-	x.concerns(&run, env, "")
+	x.concerns(env, "")
 	for _, p := range x.bed.Planted {
-		x.warn(&run, "planted limit: "+p+"; figures that it bounds are its own, not the machine's")
+		x.warn("planted limit: " + p + "; figures that it bounds are its own, not the machine's")
 	}
-	x.run = run
 }
 
 // PresetsUsed names the presets of a resolved plan's procedures: a procedure's own
@@ -369,9 +414,9 @@ func changes(before, after []result.Pair) (out []string) {
 	return out
 }
 
-func (x *execution) warn(run *result.Run, text string) {
-	if !slices.Contains(run.Warnings, text) {
-		run.Warnings = append(run.Warnings, text)
+func (x *execution) warn(text string) {
+	if !slices.Contains(x.run.Warnings, text) {
+		x.run.Warnings = append(x.run.Warnings, text)
 	}
 	x.o.Notify(Event{Kind: Note, Text: text})
 }
@@ -393,7 +438,7 @@ func (x *execution) idle(ctx context.Context, when string) {
 		return
 	}
 	if busy, _ := now.Since(before); busy > idleLimit {
-		x.warn(&x.run, fmt.Sprintf("the machine was not idle %s the run: its CPUs were %.1f %% busy, and idle is at most %.1f %%", when, 100*busy, 100*idleLimit))
+		x.warn(fmt.Sprintf("the machine was not idle %s the run: its CPUs were %.1f %% busy, and idle is at most %.1f %%", when, 100*busy, 100*idleLimit))
 	}
 }
 
@@ -401,8 +446,8 @@ func (x *execution) idle(ctx context.Context, when string) {
 func (x *execution) after() {
 	env := x.settings()
 	for _, c := range changes(x.run.Environments[x.environment], env) {
-		x.warn(&x.run, "while the run lasted "+c)
+		x.warn("while the run lasted " + c)
 	}
-	x.concerns(&x.run, env, "after the run: ")
+	x.concerns(env, "after the run: ")
 	x.run.Environments = append(x.run.Environments, env)
 }

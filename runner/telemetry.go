@@ -264,7 +264,7 @@ func (x *execution) watch(ctx context.Context) error {
 	written := make(chan struct{}) // the header
 	s, err := w.Start(ctx, x.bed, telemetry.Options{
 		Specs:  x.o.Catalogue.Collectors,
-		Origin: x.origin, Start: x.run.Start, Known: x.run.Series, Every: telemetryEvery, Warn: x.later,
+		Origin: x.origin, Start: x.run.Start, Known: x.run.Series, Every: telemetryEvery, Warn: x.queueWarning,
 		Write: func(lines []byte) error {
 			<-written
 			if header != nil {
@@ -280,17 +280,15 @@ func (x *execution) watch(ctx context.Context) error {
 		return &PlanError{At: x.plan.at["telemetry"], Err: fmt.Errorf("telemetry: %w", err)}
 	}
 	x.sampler = s
+	x.later(func() error { x.unwatch(); return nil })
 	x.run.Series = s.Series()
 	use := s.Use()
 	use.Reading = w.Reading
 	x.run.Telemetry = append(slices.Clone(x.run.Telemetry), use)
 	x.bed.Traffic = s.Traffic
-	x.told()
+	x.flushWarnings()
 	header = x.write()
 	close(written)
-	if header != nil {
-		x.unwatch()
-	}
 	return header
 }
 
@@ -310,29 +308,29 @@ func (x *execution) unwatch() {
 	last := &x.run.Telemetry[len(x.run.Telemetry)-1]
 	use.Idle, use.Reading = last.Idle, last.Reading
 	*last = use
-	x.told()
+	x.flushWarnings()
 	if err != nil {
 		x.o.Log.Warn("telemetry ended in disorder", "error", err)
 	}
 	if use.Dropped > 0 {
-		x.warn(&x.run, fmt.Sprintf("%d octets of telemetry are missing: the disk was too slow", use.Dropped))
+		x.warn(fmt.Sprintf("%d octets of telemetry are missing: the disk was too slow", use.Dropped))
 	}
 }
 
-// later keeps a warning that another goroutine has, until told says it.
-func (x *execution) later(text string) {
+// queueWarning keeps a warning of another goroutine until flushWarnings gives it out.
+func (x *execution) queueWarning(text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.warnings = append(x.warnings, text)
 }
 
-func (x *execution) told() {
+func (x *execution) flushWarnings() {
 	x.mu.Lock()
 	ws := x.warnings
 	x.warnings = nil
 	x.mu.Unlock()
 	for _, w := range ws {
-		x.warn(&x.run, w)
+		x.warn(w)
 	}
 }
 
@@ -345,7 +343,7 @@ func (x *execution) watched(ctx context.Context, id string, f func(context.Conte
 	x.sampler.Begin()
 	o, err := x.call(ctx, id, f)
 	digests, gap := x.sampler.End()
-	x.told()
+	x.flushWarnings()
 	if gap > 0 {
 		o.Warnings = append(slices.Clip(o.Warnings), fmt.Sprintf("telemetry has a gap in this trial: a sample came %.0f ms late", gap.Seconds()*1e3))
 	}

@@ -14,39 +14,38 @@ import (
 )
 
 // tune applies the run's recipe to the DUT, before anything of it is noted or
-// measured, and returns the run's header with what became of it. untune puts
-// everything back; it must come before the testbed goes.
-func (x *execution) tune(ctx context.Context, run result.Run) (_ result.Run, untune func() error, err error) {
-	untune = func() error { return nil }
+// measured, and notes in the header what became of it.
+func (x *execution) tune(ctx context.Context) error {
 	r := x.o.Tune
-	if x.o.Resume && len(run.Recipe) > 0 && run.Ablation == nil {
-		from, err := tune.Parse(result.RunFile+" (recipe)", run.Recipe)
+	if x.o.Resume && len(x.run.Recipe) > 0 && x.run.Ablation == nil {
+		from, err := tune.Parse(result.RunFile+" (recipe)", x.run.Recipe)
 		if err != nil {
-			return run, untune, err
+			return err
 		}
 		r = &from
 	}
 	if r == nil {
-		return run, untune, nil
+		return nil
 	}
 	on, err := tuned(x.bed)
 	if err != nil {
-		return run, untune, err
+		return err
 	}
 	left, fixed := x.free(*r)
-	applied, settings, err := tune.New().Apply(ctx, left, on, tune.Options{By: "run " + run.ID})
+	applied, settings, err := tune.New().Apply(ctx, left, on, tune.Options{By: "run " + x.run.ID})
 	if err != nil {
-		return run, untune, fmt.Errorf("apply recipe %s: %w", r.Name, err)
+		return fmt.Errorf("apply recipe %s: %w", r.Name, err)
 	}
+	x.later(func() error { return x.putBack(ctx, applied, r.Name) })
 	settings = append(settings, fixed...)
-	run.Recipe, _ = json.Marshal(r) // strings only
-	run.Settings, x.tuned = settings, settings
+	x.run.Recipe, _ = json.Marshal(r) // strings only
+	x.run.Settings, x.tuned = settings, settings
 	for _, s := range settings {
 		if s.Problem != "" {
-			x.warn(&run, fmt.Sprintf("recipe %s: %s of %s is not as asked: %s", r.Name, s.Knob, s.Target, s.Problem))
+			x.warn(fmt.Sprintf("recipe %s: %s of %s is not as asked: %s", r.Name, s.Knob, s.Target, s.Problem))
 		}
 	}
-	return run, func() error { return x.putBack(ctx, applied, r.Name) }, nil
+	return nil
 }
 
 // tuned is what a recipe acts on: the DUT's namespace, and its ports on the paths.

@@ -28,29 +28,41 @@ func TestTuned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &execution{bed: bed, o: Options{Tune: &recipe, Notify: func(Event) {}}}
-	run, untune, err := x.tune(t.Context(), result.Run{ID: "one"})
-	if err != nil {
+	x := &execution{bed: bed, o: Options{Tune: &recipe, Notify: func(Event) {}}, run: result.Run{ID: "one"}}
+	if err := x.tune(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	run := x.run
 	if mtu() != 1400 || len(run.Settings) != 4 || len(x.tuned) != 4 || len(run.Warnings) != 2 || !strings.Contains(run.Warnings[0], "rings of lan is not as asked") {
 		t.Errorf("MTU %d, %+v, %v", mtu(), run.Settings, run.Warnings)
 	}
-	if err := untune(); err != nil || mtu() != 1500 {
+	if err := x.takeDown(); err != nil || mtu() != 1500 {
 		t.Error(err, mtu())
 	}
-	x = &execution{bed: bed, o: Options{Resume: true, Notify: func(Event) {}}}
-	if run, untune, err = x.tune(t.Context(), run); err != nil || mtu() != 1400 {
+	x = &execution{bed: bed, o: Options{Resume: true, Notify: func(Event) {}}, run: run}
+	if err := x.tune(t.Context()); err != nil || mtu() != 1400 {
 		t.Fatal(err, mtu())
 	}
-	if err := untune(); err != nil || mtu() != 1500 {
+	if err := x.takeDown(); err != nil || mtu() != 1500 {
 		t.Error(err, mtu())
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "boxdyno", "tune", "*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	x.bed = &lab.Testbed{}
-	if _, _, err := x.tune(t.Context(), run); !errors.As(err, new(*host.Missing)) {
+	if err := x.tune(t.Context()); !errors.As(err, new(*host.Missing)) {
 		t.Errorf("a black box is tuned: %v", err)
+	}
+}
+
+func TestTakeDown(t *testing.T) {
+	x := &execution{}
+	var order []string
+	for _, name := range []string{"testbed", "recipe", "telemetry"} {
+		x.later(func() error { order = append(order, name); return errors.New(name) })
+	}
+	err := x.takeDown()
+	if want := "telemetry recipe testbed"; strings.Join(order, " ") != want || strings.ReplaceAll(err.Error(), "\n", " ") != want {
+		t.Errorf("taken down in the order %v, %v", order, err)
 	}
 }
