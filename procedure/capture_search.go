@@ -4,11 +4,13 @@ package procedure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/internal/limit"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -20,9 +22,7 @@ import (
 //	descend, and some trials of the search -> more of them, as long as it asks for any -> fill -> limit (longer, at the rate found)
 //	                                                                                              one trial a visit
 type captureHunt struct {
-	*search.Search
-	seen   []search.Seen
-	rests  rests
+	*limit.Hunt
 	longer *captureLonger // nil: the search goes on
 	over   bool
 }
@@ -52,30 +52,17 @@ func (m *capturePoint) highest(ctx context.Context) error {
 			return err
 		}
 	}
-	h := m.hunt
-	for n := range huntTrials {
-		step, more := h.Next(h.seen)
-		if !more && n > 0 {
-			return nil
-		}
-		if !more {
-			return m.endHunt(ctx)
-		}
-		begin := time.Now()
-		rec, err := m.trial(ctx, "search", len(h.seen), m.short(step.Rate, step.Duration))
-		if err != nil || m.failed != "" {
-			return err
-		}
-		now := m.saw(step, rec)
-		if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
-			if err := h.rests.rest(ctx); err != nil {
-				return err
-			}
-		}
-		h.seen = append(h.seen, now)
+	if m.hunt.Ended {
+		return m.endHunt(ctx)
+	}
+	if _, err := m.hunt.Seek(ctx, huntTrials); !errors.Is(err, errSubject) {
+		return err
 	}
 	return nil
 }
+
+// errSubject says that the subject failed, as capturePoint.failed tells.
+var errSubject = errors.New("the subject failed")
 
 // beginHunt leaves m.hunt nil where nothing is to be searched.
 func (m *capturePoint) beginHunt(ctx context.Context) error {
@@ -97,8 +84,20 @@ func (m *capturePoint) beginHunt(ctx context.Context) error {
 		return nil
 	}
 	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(min(peak, top)))
-	m.hunt = &captureHunt{Search: &s}
+	m.hunt = m.hunting(s)
 	return err
+}
+
+func (m *capturePoint) hunting(s search.Search) *captureHunt {
+	h := &limit.Hunt{Search: s}
+	h.Offer = func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		rec, err := m.trial(ctx, "search", n, m.short(step.Rate, step.Duration))
+		if err == nil && m.failed != "" {
+			err = errSubject
+		}
+		return m.saw(rec), 0, err
+	}
+	return &captureHunt{Hunt: h}
 }
 
 // endHunt goes on with the longer trials that are to confirm what the search found, and
@@ -110,7 +109,7 @@ func (m *capturePoint) endHunt(ctx context.Context) error {
 	if h.over = !more; more || err != nil || m.failed != "" {
 		return err
 	}
-	for _, l := range h.Limits(h.seen) {
+	for _, l := range h.Limits() {
 		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
 		if name != "" && l.Lower > 0 {
 			m.out.Values = append(m.out.Values, m.interval(name, l))
@@ -123,9 +122,9 @@ func (m *capturePoint) endHunt(ctx context.Context) error {
 }
 
 func (h *captureHunt) limit() search.Limit {
-	l := h.Limit(h.seen)
+	l := h.Limit()
 	if l.Upper == 0 && l.Lower > 0 {
-		l.Upper = lossyFrom(h.seen)
+		l.Upper = lossyFrom(h.Seen())
 	}
 	return l
 }
@@ -135,7 +134,7 @@ func (m *capturePoint) interim() Outcome {
 	out := m.out
 	l := m.hunt.limit()
 	if l.Lower == 0 {
-		out.Status, out.Reason = result.Invalid, fmt.Sprintf("the search was not finished: no rate without loss is confirmed in %d trials", len(m.hunt.seen))
+		out.Status, out.Reason = result.Invalid, fmt.Sprintf("the search was not finished: no rate without loss is confirmed in %d trials", len(m.hunt.Seen()))
 		return out
 	}
 	v, told := m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
@@ -163,15 +162,15 @@ func (m *capturePoint) short(rate unit.FrameRate, d time.Duration) engine.Load {
 }
 
 // saw is what a search is told of a trial.
-func (m *capturePoint) saw(step search.Step, rec result.Record) search.Seen {
-	now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+func (m *capturePoint) saw(rec result.Record) search.Seen {
+	now := search.Seen{Valid: rec.Status != result.Invalid}
 	if rec.Load == nil || rec.Account == nil || rec.Account.Accepted == 0 {
 		return now
 	}
 	now.Offered = rec.Load.Offered
 	if lost := rec.Account.Lost(); lost > 0 {
 		all := float64(rec.Account.Accepted)
-		late, kept := float64(rec.Load.Late)/8, keptOff(rec) // as point.seek has it
+		late, kept := lateFor(rec), keptOff(rec)
 		now.Loss, now.Doubt, now.Excused = unit.LossRatio(float64(lost)/all), unit.LossRatio((late+kept)/all), unit.LossRatio(kept/all)
 	}
 	if v := rec.Value("frames_lag"); v != nil && lags(rec) {

@@ -235,13 +235,12 @@ func TestLossyFrom(t *testing.T) {
 // Frames that are counted long after they were sent are lost to a search.
 func TestCaptureLags(t *testing.T) {
 	m := &capturePoint{Capture: &Capture{}}
-	step := search.Step{Rate: 1000, Duration: time.Second}
 	rec := result.Record{Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000}, Values: []result.Value{value("frames_lag", 400)}}
-	if got := m.saw(step, rec); got.Loss != 0.4 || !got.Valid || got.Doubt != 0 {
+	if got := m.saw(rec); got.Loss != 0.4 || !got.Valid || got.Doubt != 0 {
 		t.Errorf("%+v", got)
 	}
 	rec.Status = result.Passed
-	if got := m.saw(step, rec); got.Loss != 0 {
+	if got := m.saw(rec); got.Loss != 0 {
 		t.Errorf("it keeps up: %+v", got)
 	}
 }

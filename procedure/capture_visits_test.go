@@ -59,7 +59,7 @@ func TestCaptureLongerTrialsAreVisits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.hunt = &captureHunt{Search: &s}
+			m.hunt = m.hunting(s)
 			var after []string
 			for n := 0; !m.hunt.over && n < 20; n++ {
 				kinds = nil

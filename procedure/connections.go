@@ -13,6 +13,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/host"
+	"boxdyno/internal/limit"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/search"
@@ -290,45 +291,39 @@ func (m *connPoint) highest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var raw []search.Seen  // as the trials were
-	var seen []search.Seen // as judged by what the box takes without end
-	why := ""              // of the trial that failed at the lowest rate
+	why := "" // of the trial that failed at the lowest rate
 	lowest := unit.FrameRate(0)
-	var rests rests
-	for {
-		step, more := s.Next(sustained.Told(seen, raw))
-		if !more {
-			break
+	h := &limit.Hunt{Search: s, Sustained: func() search.Sustained { return sustained }}
+	h.Offer = func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		rec, err := m.trial(ctx, "search", n, connTrial{load: engine.Load{Rate: step.Rate, Duration: step.Duration}})
+		now := saw(rec)
+		if now.Valid && now.Loss > 0 && (lowest == 0 || step.Rate < lowest) {
+			why, lowest = rec.Reason, step.Rate
 		}
-		begin, lasts := time.Now(), sustained.Length(step)
-		rec, err := m.trial(ctx, "search", len(seen), connTrial{load: engine.Load{Rate: step.Rate, Duration: lasts}})
-		if err != nil {
-			return err
-		}
-		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
-		if !now.Valid && time.Since(begin) >= lasts { // not replayed
-			if err := rests.rest(ctx); err != nil {
-				return err
-			}
-		}
-		opened, failed := rec.Value("connections_opened"), rec.Value("connections_failed")
-		if rec.Load != nil && opened != nil && failed != nil && opened.Value > 0 {
-			now.Offered = rec.Load.Offered
-			if failed.Value > 0 {
-				now.Loss, now.Offered = unit.LossRatio(failed.Value/opened.Value), rec.Load.Peak
-				kept := keptOff(rec) // each frame is one connection's
-				now.Doubt, now.Excused = unit.LossRatio((float64(rec.Load.Late)/8+kept)/opened.Value), unit.LossRatio(kept/opened.Value)
-				if now.Valid && (lowest == 0 || step.Rate < lowest) {
-					why, lowest = rec.Reason, step.Rate
-				}
-			}
-		}
-		if now.Valid && now.Offered > 0 && now.Loss == 0 {
-			m.clean = max(m.clean, lasts)
-		}
-		raw, seen = append(raw, now), append(seen, sustained.Judge(now, lasts, 0))
+		return now, 0, err
 	}
-	return m.limit(ctx, s.Limit(sustained.Told(seen, raw)), why)
+	l, err := limit.Find(ctx, h)
+	if err != nil {
+		return err
+	}
+	m.clean = h.Clean()
+	return m.limit(ctx, l, why)
+}
+
+// saw is what a search is told of a trial of connections.
+func saw(rec result.Record) search.Seen {
+	now := search.Seen{Valid: rec.Status != result.Invalid}
+	opened, failed := rec.Value("connections_opened"), rec.Value("connections_failed")
+	if rec.Load == nil || opened == nil || failed == nil || opened.Value <= 0 {
+		return now
+	}
+	now.Offered = rec.Load.Offered
+	if failed.Value > 0 {
+		now.Loss, now.Offered = unit.LossRatio(failed.Value/opened.Value), rec.Load.Peak
+		kept := keptOff(rec) // each frame is one connection's
+		now.Doubt, now.Excused = unit.LossRatio((lateFor(rec)+kept)/opened.Value), unit.LossRatio(kept/opened.Value)
+	}
+	return now
 }
 
 // descend offers the ceiling's rate, and half of it as often as most connections

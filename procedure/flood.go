@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"boxdyno/frame"
+	"boxdyno/internal/limit"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/search"
@@ -276,27 +277,22 @@ func (m *floodPoint) at(ctx context.Context, rate unit.FrameRate) (err error) {
 // highest searches the highest rate of the flood at which no more benign frames are
 // lost than may be, and measures there.
 func (m *floodPoint) highest(ctx context.Context) error {
-	s := search.Search{Preset: m.searching(m.effort), Max: m.line(), Guess: m.line()}
-	var seen []search.Seen
-	for {
-		step, more := s.Next(seen)
-		if !more {
-			break
-		}
-		rec, err := m.trial(ctx, "search", len(seen), step.Rate, step.Duration)
-		if err != nil {
-			return err
-		}
-		now := search.Seen{Step: step, Valid: rec.Status != result.Invalid}
+	h := &limit.Hunt{Search: search.Search{Preset: m.searching(m.effort), Max: m.line(), Guess: m.line()}}
+	h.Offer = func(ctx context.Context, n int, step search.Step) (now search.Seen, _ time.Duration, err error) {
+		rec, err := m.trial(ctx, "search", n, step.Rate, step.Duration)
+		now.Valid = rec.Status != result.Invalid
 		if v := rec.Value("flood_offered_fps"); v != nil {
 			now.Offered = unit.FrameRate(v.Value)
 		}
 		if v := rec.Value("benign_survival_ratio"); v != nil {
 			now.Loss = unit.LossRatio(1 - v.Value)
 		}
-		seen = append(seen, now)
+		return now, 0, err
 	}
-	l := s.Limit(seen)
+	l, err := limit.Find(ctx, h)
+	if err != nil {
+		return err
+	}
 	switch {
 	case l.Clean+l.Lossy == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid", l.Invalid)

@@ -99,7 +99,7 @@ func (m *point) visit(ctx context.Context, n int) (found Outcome, more bool, err
 		return found, false, err
 	}
 	found = m.outcome()
-	found.Extra = n+1 >= visits && n+1 < mostVisits && m.search != nil && m.search.Open(m.seen)
+	found.Extra = n+1 >= visits && n+1 < mostVisits && m.search != nil && m.search.Open()
 	return found, n+1 < visits || found.Extra, nil
 }
 
@@ -120,7 +120,8 @@ func (m *point) limits(ctx context.Context, n int) error {
 	}
 	if n >= visits {
 		m.search.More += visitAsks
-		return m.seek(ctx, -1)
+		_, err := m.search.Seek(ctx, -1)
+		return err
 	}
 	steps := (m.search.Trials + visits - 1) / visits
 	switch {
@@ -129,11 +130,10 @@ func (m *point) limits(ctx context.Context, n int) error {
 	case n == 0: // enough for bounds that a verdict may be read from
 		steps += steps / 2
 	}
-	if err := m.seek(ctx, steps); err != nil || !last {
+	if _, err := m.search.Seek(ctx, steps); err != nil || !last {
 		return err
 	}
-	l := m.search.Limit(m.seen)
-	carried, err := m.standing(ctx, l)
+	carried, err := m.standing(ctx, m.search.Limit())
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/internal/limit"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -39,7 +40,7 @@ type idsHunt struct {
 	history   []search.Seen // of search
 	seen      []search.Seen // of the descent, too
 	carried   result.Record // the highest load so far of which no more was lost than is allowed
-	rests     rests
+	rests     limit.Rests
 }
 
 // hunt goes on with the search of the highest load of which no more than the allowed
@@ -104,7 +105,7 @@ func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.St
 	}
 	now = m.saw(step, rec)
 	if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
-		err = h.rests.rest(ctx)
+		err = h.rests.Rest(ctx)
 	}
 	h.seen = append(h.seen, now)
 	if now.Valid && now.Loss <= unit.LossRatio(m.loss.value) && rec.Load != nil && (h.carried.Load == nil || rec.Load.Offered > h.carried.Load.Offered) {
@@ -160,7 +161,8 @@ func (m *idsPoint) addRate(l search.Limit, rate float64, n int) {
 // saw is what the search, whose loads are in bit/s here, is told of a trial: whether it
 // keeps up. What it does not see is no frame lost, nor one that it counted late.
 func (m *idsPoint) saw(step search.Step, rec result.Record) search.Seen {
-	now := m.listen.saw(step, rec)
+	now := m.listen.saw(rec)
+	now.Step = step
 	if strings.HasSuffix(rec.Reason, keepsUpBlind) && rec.Account.Lost() <= 0 {
 		now.Loss = 0
 	}

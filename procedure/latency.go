@@ -90,7 +90,7 @@ func (m *point) can(carried unit.FrameRate) bool {
 		m.out.Status, m.out.Reason = result.Skipped, why
 	case why != "":
 		m.out.Status, m.out.Reason = result.Invalid, why
-	case carried == 0 && m.search.Limit(m.seen).Lower > 0:
+	case carried == 0 && m.search.Limit().Lower > 0:
 		m.out.Status, m.out.Reason = result.Invalid, "no load without loss from a standing start was confirmed, and these trials begin so"
 	case carried == 0:
 		m.limit(&m.out)    // says why

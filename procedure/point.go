@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/internal/limit"
 	"boxdyno/result"
-	"boxdyno/search"
 	"boxdyno/unit"
 )
 
@@ -22,12 +22,8 @@ type point struct {
 	env    *Env
 	rig    *rig
 	effort effort
-	search *search.Search // nil before the first visit's overload
-	seen   []search.Seen  // as judged by what is known of the box's memory
-	raw    []tried        // in the same order
-	rests  rests          // of the search
-	ended  bool           // it has
-	out    Outcome        // without the figures under overload
+	search *limit.Hunt // nil before the first visit's overload
+	out    Outcome     // without the figures under overload
 	stalls, longest,
 	unexplained int64
 	steal     float64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/internal/limit"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -115,13 +116,10 @@ func (m *point) standing(ctx context.Context, gentle search.Limit) (unit.FrameRa
 	if err != nil {
 		return 0, err
 	}
-	found, raw, seen, ended := m.search, m.raw, m.seen, m.ended
-	defer func() { m.search, m.raw, m.seen, m.ended = found, raw, seen, ended }()
-	m.search, m.raw = &s, nil
-	if err := m.seekFrom(ctx, outset{rest: p.Rest}, "standing", -1); err != nil {
+	l, err := limit.Find(ctx, m.hunt(s, "standing", outset{rest: p.Rest}))
+	if err != nil {
 		return 0, err
 	}
-	l := s.Limit(m.seen)
 	same := l.AtCeiling // as much as after a ramp
 	if same {
 		l.Upper, l.AtCeiling = gentle.Upper, gentle.AtCeiling

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/internal/limit"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -26,13 +27,6 @@ func (p *traffic) searching() search.Preset {
 	}
 	s, _ := search.Get(name) // the parameters' values are names of searches
 	return s
-}
-
-// A tried is a trial of the search as it was.
-type tried struct {
-	search.Seen
-	lasted time.Duration
-	lag    time.Duration
 }
 
 // begin sets the search's range by the rate under overload.
@@ -59,94 +53,45 @@ func (m *point) begin(overload unit.FrameRate) error {
 	guess := min(m.sustained().First(each, p.Goals[0].Final, p.Goals[0].Width), top)
 	s, err := search.New(p.Name, top, guess)
 	s.Ask = ask
-	m.search = &s
+	m.search = m.hunt(s, "search", outset{ramp: m.ramp})
 	return err
 }
 
-// weigh judges the trials of the search by what is known of the box's memory now.
-func (m *point) weigh() {
-	s := m.sustained()
-	raw := make([]search.Seen, len(m.raw))
-	m.seen = make([]search.Seen, len(m.raw))
-	for i, t := range m.raw {
-		raw[i], m.seen[i] = t.Seen, s.Judge(t.Seen, t.lasted, t.lag)
-	}
-	m.seen = s.Told(m.seen, raw)
+// hunt is a search whose trials of this kind begin so.
+func (m *point) hunt(s search.Search, kind string, from outset) *limit.Hunt {
+	return &limit.Hunt{Search: s, Sustained: m.sustained, Offer: func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		rec, err := m.trialFrom(ctx, from, kind, n, engine.Load{Rate: step.Rate, Duration: step.Duration})
+		now, lag := m.saw(rec)
+		return now, lag, err
+	}}
 }
 
-// seek takes the search on by at most steps trials; -1: to its end.
-func (m *point) seek(ctx context.Context, steps int) error {
-	return m.seekFrom(ctx, outset{ramp: m.ramp}, "search", steps)
+// saw is what a search is told of a trial.
+func (m *point) saw(rec result.Record) (now search.Seen, lag time.Duration) {
+	now.Valid = rec.Status != result.Invalid
+	if rec.Load == nil || rec.Account == nil {
+		return now, 0
+	}
+	now.Offered = rec.Load.Offered / m.streams()
+	if a := rec.Load.Arrivals; a != nil {
+		lag = a.Lag
+	}
+	lost, accepted := m.missed(rec.Account), rec.Account.Accepted
+	if rec.Load.Ramp != nil {
+		lost, accepted = result.LostOf(rec.Load, rec.Account)
+	}
+	if lost += rec.Load.Broken; lost > 0 {
+		now.Loss = unit.LossRatio(float64(lost) / float64(accepted))
+		late, kept := lateFor(rec), keptOff(rec)
+		now.Doubt = unit.LossRatio((late + kept) / float64(accepted))
+		now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(accepted))
+	}
+	return now, lag
 }
 
-func (m *point) seekFrom(ctx context.Context, from outset, kind string, steps int) error {
-	for ; steps != 0; steps-- {
-		m.weigh()
-		step, more := m.search.Next(m.seen)
-		if m.ended = !more; m.ended {
-			return nil
-		}
-		begin := time.Now()
-		load := engine.Load{Rate: step.Rate, Duration: m.sustained().Length(step)}
-		rec, err := m.trialFrom(ctx, from, kind, len(m.raw), load)
-		if err != nil {
-			return err
-		}
-		now := tried{Seen: search.Seen{Step: step, Valid: rec.Status != result.Invalid}, lasted: load.Duration}
-		if !now.Valid && time.Since(begin) >= load.Duration { // not replayed, nor in memory
-			if err := m.rests.rest(ctx); err != nil {
-				return err
-			}
-		}
-		if rec.Load != nil && rec.Account != nil {
-			now.Offered = rec.Load.Offered / m.streams()
-			if a := rec.Load.Arrivals; a != nil {
-				now.lag = a.Lag
-			}
-			lost, accepted := m.missed(rec.Account), rec.Account.Accepted
-			if rec.Load.Ramp != nil {
-				lost, accepted = result.LostOf(rec.Load, rec.Account)
-			}
-			if lost += rec.Load.Broken; lost > 0 {
-				now.Loss = unit.LossRatio(float64(lost) / float64(accepted))
-				// Late frames are made up at 9/8 of the rate, so that nine are late for one that was held up.
-				late := float64(rec.Load.Late) / 8
-				kept := keptOff(rec)
-				now.Doubt = unit.LossRatio((late + kept) / float64(accepted))
-				now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(accepted))
-			}
-		}
-		m.raw = append(m.raw, now)
-	}
-	m.weigh()
-	_, more := m.search.Next(m.seen)
-	m.ended = !more
-	return nil
-}
-
-const (
-	restFirst = 50 * time.Millisecond
-	restMost  = 3 * time.Second // of a search
-)
-
-// A rests is how long a search has rested.
-type rests time.Duration
-
-// rest waits after an invalid trial, longer after each, for what disturbs a machine
-// often lasts.
-func (r *rests) rest(ctx context.Context) error {
-	d := min(max(time.Duration(*r), restFirst), restMost-time.Duration(*r))
-	if d <= 0 {
-		return nil
-	}
-	*r += rests(d)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
+// lateFor is how many frames were held up. Late frames are made up at 9/8 of the rate, so
+// that nine are late for one that was.
+func lateFor(rec result.Record) float64 { return float64(rec.Load.Late) / 8 }
 
 // keptOff is how many of the frames that a full receive ring lost came while something
 // else had the CPU that the DUT's threads were ready to run on: a program, or the
@@ -176,13 +121,9 @@ func keptOff(rec result.Record) float64 {
 
 // limit puts what the search has found so far into o, and returns the throughput's.
 func (m *point) limit(o *Outcome) search.Limit {
-	m.weigh()
-	l := m.search.Limit(m.seen)
-	if !m.ended {
-		l = m.search.Interim(m.seen)
-	}
+	l := m.search.Interim()
 	switch {
-	case l.Lower == 0 && !m.ended:
+	case l.Lower == 0 && !m.search.Ended:
 		o.Warnings = append(o.Warnings, "no throughput yet: the search has found no load without loss so far")
 		return l
 	case l.Clean+l.Lossy == 0:
@@ -234,7 +175,7 @@ func (m *point) limit(o *Outcome) search.Limit {
 // for them and confirmed them.
 func (m *point) pdrs(o *Outcome) {
 	metrics := map[unit.LossRatio]string{0.001: "pdr_0_1pct_fps", 0.005: "pdr_0_5pct_fps"}
-	for _, l := range m.search.Limits(m.seen) {
+	for _, l := range m.search.Limits() {
 		if metric := metrics[l.Goal.Loss]; metric != "" && l.Lower > 0 {
 			o.Values = append(o.Values, m.interval(metric, l))
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxdyno/frame"
+	"boxdyno/internal/limit"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -147,10 +148,11 @@ func (m *point) throughput(ctx context.Context) (carried unit.FrameRate, err err
 		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)); err != nil {
 			return 0, err
 		}
-		if err := m.seek(ctx, -1); err != nil {
+		l, err := limit.Find(ctx, m.search)
+		if err != nil {
 			return 0, err
 		}
-		if carried, err = m.standing(ctx, m.search.Limit(m.seen)); err != nil {
+		if carried, err = m.standing(ctx, l); err != nil {
 			return 0, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"boxdyno/engine"
+	"boxdyno/internal/limit"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -212,12 +213,12 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 		if err != nil {
 			return err
 		}
-		q.search = &s
+		q.search.Search = s
 	}
-	if err := q.seek(ctx, -1); err != nil {
+	l, err := limit.Find(ctx, q.search)
+	if err != nil {
 		return err
 	}
-	l := q.search.Limit(q.seen)
 	if l.Lower > 0 {
 		return q.latency(ctx, l.Lower)
 	}
