@@ -504,7 +504,7 @@ var captureTrialMetrics = []result.Metric{
 	{Name: "subject_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the subject's whole process tree from the first frame until the count stopped rising"},
 	{Name: "subject_cpu_per_frame_s", Unit: "s", Better: -1, Help: "the same for each frame counted"},
 	{Name: "subject_cpu_share", Unit: "1", Better: -1, Help: "its CPU time while frames were sent, of that time: 1 is a whole CPU"},
-	{Name: "subject_memory_bytes", Unit: "B", Better: -1, Help: "most memory that its tree had at once"},
+	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that its tree had at once"},
 	{Name: "subject_processes", Unit: "1", Help: "processes of its tree at the end of the traffic"},
 	{Name: "startup_s", Unit: "s", Better: -1, Help: "from its start until it was ready"},
 	{Name: "startup_cpu_s", Unit: "s", Better: -1, Help: "CPU time of its tree until it counted its first frame"},

@@ -92,4 +92,4 @@ func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	return p.run(ctx, env, job{name: spec.Name, worker: c, limit: 4*p.music() + time.Minute, computes: true, mean: []string{"encode_s", "encoded_bytes", "encoded_bps"}})
 }
 
-var codecMetrics = slices.Concat(subject.CodecMetrics, workMetrics)
+var codecMetrics = slices.Concat(grouped("Encoding music from and to memory, on this machine's CPUs", subject.CodecMetrics), grouped("What codec took, all copies together", workMetrics))

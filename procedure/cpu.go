@@ -91,4 +91,4 @@ func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, j)
 }
 
-var cpuMetrics = slices.Concat(subject.SyntheticMetrics, subject.SevenZipMetrics, subject.SysbenchMetrics, subject.StressMetrics, workMetrics)
+var cpuMetrics = slices.Concat(grouped("Computing, on this machine's CPUs", slices.Concat(subject.SyntheticMetrics, subject.SevenZipMetrics, subject.SysbenchMetrics, subject.StressMetrics)), grouped("What cpu took, all copies together", workMetrics))

@@ -59,4 +59,4 @@ func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, job{name: spec.Name, worker: d, computes: true, limit: 10*p.expected() + time.Minute})
 }
 
-var hashMetrics = slices.Concat(subject.DigestMetrics, workMetrics)
+var hashMetrics = slices.Concat(grouped("Hashing zeros from memory, on this machine's CPUs", subject.DigestMetrics), grouped("What hash took, all copies together", workMetrics))

@@ -157,4 +157,4 @@ func (g *grid) Set(s string) error {
 	return nil
 }
 
-var hplMetrics = slices.Concat(subject.HPLMetrics, workMetrics)
+var hplMetrics = slices.Concat(grouped("Solving a dense system of linear equations (HPL), on this machine's CPUs", subject.HPLMetrics), grouped("What hpl took, all copies together", workMetrics))

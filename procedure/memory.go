@@ -239,7 +239,7 @@ func (o *octets) Set(text string) error {
 	return nil
 }
 
-var memoryMetrics = slices.Concat(subject.MemoryMetrics, []result.Metric{
-	{Name: "memory_latency_s", Unit: "s", Better: -1, Help: "time of a load that must wait for the load before it, over the largest working set: translation of addresses included"},
-	{Name: "cache_latency_s", Unit: "s", Better: -1, Help: "the same over the smallest, 4 KiB, which the nearest cache holds"},
-}, workMetrics)
+var memoryMetrics = slices.Concat(grouped("Memory, by this machine's CPUs", subject.MemoryMetrics), []result.Metric{
+	{Name: "memory_latency_s", Label: "load, largest set", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "time of a load that must wait for the load before it, over the largest working set: translation of addresses included"},
+	{Name: "cache_latency_s", Label: "load, 4 KiB", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "the same over the smallest, 4 KiB, which the nearest cache holds"},
+}, grouped("What memory took, all copies together", workMetrics))

@@ -71,3 +71,12 @@ func average(metric string, vs []float64) result.Value {
 	}
 	return v
 }
+
+// grouped are metrics whose table has the title.
+func grouped(title string, metrics []result.Metric) []result.Metric {
+	out := slices.Clone(metrics)
+	if i := slices.IndexFunc(out, func(m result.Metric) bool { return m.Label != "" }); i >= 0 {
+		out[i].Group = title
+	}
+	return out
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"log/slog"
+	"slices"
 	"time"
 
 	"boxdyno/lab"
@@ -133,4 +134,26 @@ type Spec struct {
 	Metrics   []result.Metric
 	Joules    []Joule // what joules are spent on; nil: nothing that can be counted
 	New       func() Procedure
+}
+
+// Declaration is what the procedure's rows are shown by. Rows always tell the parameters
+// that name a point, and others where they are not the default.
+func (s Spec) Declaration() result.Procedure {
+	p := result.Procedure{Name: s.Name, Metrics: s.Metrics}
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	s.New().Flags(fs)
+	axis := func(f *flag.Flag, usual string) { p.Axes = append(p.Axes, result.Axis{Name: f.Name, Default: usual}) }
+	for _, name := range s.Names {
+		if f := fs.Lookup(name); f.DefValue == "0" {
+			axis(f, "0")
+		} else {
+			axis(f, "")
+		}
+	}
+	fs.VisitAll(func(f *flag.Flag) {
+		if !slices.Contains(s.Names, f.Name) && f.Name != "preset" {
+			axis(f, f.DefValue)
+		}
+	})
+	return p
 }

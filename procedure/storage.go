@@ -295,21 +295,29 @@ func storageTrial(ctx context.Context, f subject.Fio, metric string, random bool
 
 var storageMetrics = func() (ms []result.Metric) {
 	ms = []result.Metric{{Name: "storage_known_answer", Unit: "1", Help: "1: what lay on the disk was what boxdyno itself computes of text and key; 0: it was seen to be encrypted and to be read back, for boxdyno cannot compute this cipher"}}
-	for _, on := range []struct{ name, words string }{{"plain", "the disk without encryption"}, {"luks2", "the disk through dm-crypt (LUKS2)"}} {
-		for _, p := range []struct{ name, words string }{{"write", "written to"}, {"read", "read from"}} {
-			ms = append(ms, result.Metric{Name: on.name + "_" + p.name + "_octet_rate", Unit: "B/s", Better: 1, Help: "octets a second " + p.words + " " + on.words + ", in sequence"})
+	disks := []struct{ name, words, label string }{{"luks2", "the disk through dm-crypt (LUKS2)", "encrypted"}, {"plain", "the disk without encryption", "without"}}
+	for _, p := range []struct{ name, figure, words, label, unit string }{
+		{"write", "octet_rate", "octets a second written to", "written in sequence", "B/s"},
+		{"read", "octet_rate", "octets a second read from", "read in sequence", "B/s"},
+		{"randwrite", "iops", "requests a second at random places, written to", "written at random places", "1/s"},
+		{"randread", "iops", "requests a second at random places, read from", "read at random places", "1/s"},
+	} {
+		var pattern []result.Metric
+		for _, on := range disks {
+			m := result.Metric{Name: on.name + "_" + p.name + "_" + p.figure, Unit: unit.Symbol(p.unit), Better: 1, Help: p.words + " " + on.words, Label: on.label}
+			if on.name == "luks2" {
+				m.Interval, m.Heads = "range", p.figure == "octet_rate"
+			}
+			pattern = append(pattern, m)
+			if p.figure == "iops" {
+				pattern = append(pattern, result.Metric{Name: on.name + "_" + p.name + "_p99_s", Unit: "s", Better: -1, Help: "time from submission to completion that 99 % of them did not exceed", Label: "99 % in"})
+			}
 		}
-		for _, p := range []struct{ name, words string }{{"randwrite", "written to"}, {"randread", "read from"}} {
-			ms = append(ms,
-				result.Metric{Name: on.name + "_" + p.name + "_iops", Unit: "1/s", Better: 1, Help: "requests a second at random places, " + p.words + " " + on.words},
-				result.Metric{Name: on.name + "_" + p.name + "_p99_s", Unit: "s", Better: -1, Help: "time from submission to completion that 99 % of them did not exceed"})
+		pattern = append(pattern, result.Metric{Name: "luks2_" + p.name + "_share", Unit: "1", Better: 1, Help: "of the figure without encryption that remains with it, pattern " + p.name + " of fio", Label: "share", Share: true})
+		if p.figure == "octet_rate" {
+			pattern = append(pattern, result.Metric{Name: "luks2_" + p.name + "_bps", Unit: "bit/s", Better: 1, Help: "luks2_" + p.name + "_octet_rate in bits, as a link is rated"})
 		}
-	}
-	for _, name := range []string{"write", "read"} {
-		ms = append(ms, result.Metric{Name: "luks2_" + name + "_bps", Unit: "bit/s", Better: 1, Help: "luks2_" + name + "_octet_rate in bits, as a link is rated"})
-	}
-	for _, p := range storagePatterns {
-		ms = append(ms, result.Metric{Name: "luks2_" + p.name + "_share", Unit: "1", Better: 1, Help: "of the figure without encryption that remains with it, pattern " + p.name + " of fio"})
+		ms = append(ms, grouped("An encrypted disk, "+p.label+": fio through dm-crypt (LUKS2), and without", pattern)...)
 	}
 	return ms
 }()

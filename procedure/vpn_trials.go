@@ -232,7 +232,7 @@ var vpnMetrics = slices.Concat([]result.Metric{
 	{Name: "goodput_share", Unit: "1", Better: 1, Help: "goodput_bps as a share of the same without the tunnel"},
 	{Name: "baseline_cpu_per_mbit_s", Unit: "s", Better: -1, Help: "cpu_per_mbit_s without the tunnel, in turn with it"},
 	{Name: "daemon_cpu_per_mbit_s", Unit: "s", Better: -1, Help: "CPU time of the tunnel's programs at both ends for a megabit that arrived; absent where the kernel does the work"},
-	{Name: "subject_memory_bytes", Unit: "B", Better: -1, Help: "most memory that the tunnel's programs at both ends had"},
+	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that the tunnel's programs at both ends had"},
 	{Name: "baseline_forwarding_fps", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},
 	{Name: "forwarding_share", Unit: "1", Better: 1, Help: "forwarding_rate_fps as a share of the same without the tunnel"},
 }, some(streamMetrics, "goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s"), throughputMetrics,

@@ -444,10 +444,10 @@ func (p *parallel) Set(s string) error {
 
 // workMetrics are those that a work has by itself.
 var workMetrics = []result.Metric{
-	{Name: "copies", Unit: "1", Exact: true, Help: "CPUs that worked at once"},
-	{Name: "work_s", Unit: "s", Help: "from the beginning of all copies to the end of the last"},
-	{Name: "work_cpu_s", Unit: "s", Help: "CPU time of all copies together"},
-	{Name: "subject_memory_bytes", Unit: "B", Better: -1, Help: "most memory of each copy's process tree, of all together"},
+	{Name: "copies", Label: "CPUs", Unit: "1", Exact: true, Help: "CPUs that worked at once"},
+	{Name: "work_s", Label: "time", Unit: "s", Help: "from the beginning of all copies to the end of the last"},
+	{Name: "work_cpu_s", Label: "CPU time", Unit: "s", Help: "CPU time of all copies together"},
+	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory of each copy's process tree, of all together"},
 	{Name: "loop_before_rps", Unit: "1/s", Better: 1, Help: "clock before a round: rounds a second of a counted loop, on the slowest of the CPUs"},
 	{Name: "loop_after_rps", Unit: "1/s", Better: 1, Help: "the same just after it, still hot"},
 }

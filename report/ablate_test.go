@@ -96,7 +96,7 @@ func ablationRun() (result.Run, []result.Record) {
 
 func TestAblation(t *testing.T) {
 	run, recs := ablationRun()
-	a := Summarize(run, recs).Ablation
+	a := summarized(run, recs).Ablation
 	want := map[string][2]string{
 		"mtu": {Better, Better}, "gro": {Worse, Worse}, "key": {Better, Alike}, "door": {Better, Alike},
 		"sysctl:net.ipv4.tcp_rmem": {Alike, Alike}, "txqueuelen": {Alike, Alike},
@@ -131,7 +131,7 @@ func TestAblation(t *testing.T) {
 // The same box in all parts of the recipe: knobs that do nothing are called ~.
 func TestAblationOfNothing(t *testing.T) {
 	run, recs := ablationOfModel([]string{"a", "b", "c"}, 12, func(map[string]bool) float64 { return 1 })
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if len(d.Ablation.Best)+len(d.Ablation.Harm) > 0 || !strings.Contains(d.Sentence, "of 3 knobs 3 ~; the whole recipe ~") || d.Verdict != result.Passed {
 		t.Errorf("%s: %s", d.Verdict, d.Sentence)
 	}
@@ -147,7 +147,7 @@ func TestAblationOfFew(t *testing.T) {
 	}
 	for knobs, comparisons := range map[int]int{1: 1, 2: 5} {
 		run, recs := ablationOfModel([]string{"a", "b"}[:knobs], 10, helps)
-		a := Summarize(run, recs).Ablation
+		a := summarized(run, recs).Ablation
 		if a.Count != 2*comparisons || names(a.Best) != "a" {
 			t.Errorf("%d knobs: %d comparisons, best %v", knobs, a.Count, a.Best)
 		}
@@ -160,7 +160,7 @@ func TestAblationOfFew(t *testing.T) {
 // Too few repeats, and a part of which no repeat is valid, are said in words.
 func TestAblationOfTooLittle(t *testing.T) {
 	run, recs := ablationOfModel([]string{"a", "b", "c"}, 2, func(map[string]bool) float64 { return 1 })
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if d.Verdict != result.Invalid || d.Ablation.Places[0].Knobs[0].In.Verdict != TooFew || !strings.Contains(text(t, d), "2 and 2 repeats are too few") {
 		t.Errorf("%s: %s", d.Verdict, d.Sentence)
 	}
@@ -170,12 +170,12 @@ func TestAblationOfTooLittle(t *testing.T) {
 			recs[i].Status = result.Invalid
 		}
 	}
-	d = Summarize(run, recs)
+	d = summarized(run, recs)
 	b := d.Ablation.Places[0].Knobs[1]
 	if b.In.Verdict != TooFew || b.Alone.Verdict != Alike || d.Ablation.Invalid != 24 || !strings.Contains(text(t, d), "a side has no valid repeat") {
 		t.Errorf("%d invalid, %+v", d.Ablation.Invalid, b.In)
 	}
-	d = Summarize(run, nil)
+	d = summarized(run, nil)
 	var page bytes.Buffer
 	if err := HTML(&page, d, nil); err != nil || d.Ablation == nil {
 		t.Error("a run that broke off before its first point has no page:", err)

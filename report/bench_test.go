@@ -81,7 +81,7 @@ func TestBenchOfHostileNames(t *testing.T) {
 		recs[i].Config = append(recs[i].Config, result.Pair{Key: "a b", Value: nasty + "/x-12"})
 	}
 	var b bytes.Buffer
-	if err := Bench(&b, Kept{Summarize(run, recs), recs}); err != nil {
+	if err := Bench(&b, Kept{summarized(run, recs), recs}); err != nil {
 		t.Fatal(err)
 	}
 	points := 0

@@ -44,7 +44,7 @@ func besideRun(repeats int) (result.Run, []result.Record) {
 }
 
 func TestBesideEffect(t *testing.T) {
-	d := Summarize(besideRun(8))
+	d := summarized(besideRun(8))
 	if d.Beside == nil || len(d.Beside.Metrics) != 1 {
 		t.Fatalf("%+v", d.Beside)
 	}
@@ -90,7 +90,7 @@ func TestBesideEffect(t *testing.T) {
 }
 
 func TestBesideTooFew(t *testing.T) {
-	d := Summarize(besideRun(2))
+	d := summarized(besideRun(2))
 	for _, r := range d.Beside.Metrics[0].Rows {
 		if r.Verdict != TooFew {
 			t.Errorf("%s: %s", r.Side, r.Verdict)
@@ -114,11 +114,11 @@ func TestAloneIsUnsaid(t *testing.T) {
 			old = append(old, r)
 		}
 	}
-	d := Summarize(run, now)
+	d := summarized(run, now)
 	if d.Beside != nil || d.Rows[0].Beside != "" {
 		t.Errorf("alone: %+v", d.Rows[0])
 	}
-	c, err := Compare("v1", []Side{{Name: "old", Runs: []Kept{{Summarize(run, old), old}}}, {Name: "now", Runs: []Kept{{d, now}}}}, nil)
+	c, err := Compare("v1", []Side{{Name: "old", Runs: []Kept{{summarized(run, old), old}}}, {Name: "now", Runs: []Kept{{d, now}}}}, nil)
 	if err != nil || len(c.Metrics) != 1 || len(c.Metrics[0].Rows) != 2 {
 		t.Errorf("%+v, %v", c, err)
 	}

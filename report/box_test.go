@@ -73,7 +73,7 @@ func boxRun() (result.Run, []result.Record) {
 // A run of several kinds of work says what the box can do, and what could not be measured.
 func TestBox(t *testing.T) {
 	run, recs := boxRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	want := "This box does 25.3 k DMIPS on all CPUs, encrypts 2.10 GB/s with aes-cbc-128, brings 800 Mbit/s through wireguard-go and writes 210 MB/s to a disk through dm-crypt."
 	if d.Sentence != want || d.Verdict != result.Failed || verdictWord(d) != "failed in part" {
 		t.Errorf("%s: %q, want %q", verdictWord(d), d.Sentence, want)
@@ -101,7 +101,7 @@ func TestBox(t *testing.T) {
 	}
 	got := text(t, d)
 	at := -1
-	for _, title := range []string{"What this box can do", "What could not be measured here", "Computing, on this machine's CPUs", "Ciphers, MiB/s", "Asymmetric schemes", "Streams between two gateways", "An encrypted disk", "The same, requests at random places"} {
+	for _, title := range []string{"What this box can do", "What could not be measured here", "Computing, on this machine's CPUs", "An encrypted disk, written in sequence", "Ciphers, MiB/s", "Asymmetric schemes", "Streams between two gateways"} {
 		next := strings.Index(got, title)
 		if next <= at {
 			t.Errorf("%q does not stand in its place", title)
@@ -120,7 +120,7 @@ func TestBoxVerdict(t *testing.T) {
 		"measured in part": func(r result.Record) bool { return r.Status != result.Failed },
 		"measured":         func(r result.Record) bool { return r.Status == result.Passed },
 	} {
-		d := Summarize(run, slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return !keep(r) }))
+		d := summarized(run, slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return !keep(r) }))
 		if got := verdictWord(d); got != want || !strings.HasPrefix(d.Sentence, "This box does") {
 			t.Errorf("%q: %q, want %q", d.Sentence, got, want)
 		}
@@ -139,7 +139,7 @@ func TestNoBox(t *testing.T) {
 		},
 		"a role's": func() (result.Run, []result.Record) { run, recs := boxRun(); run.Role = "vpn"; return run, recs },
 	} {
-		if d := Summarize(make()); d.Powers != nil || d.Skipped != nil || strings.HasPrefix(d.Sentence, "This box") {
+		if d := summarized(make()); d.Powers != nil || d.Skipped != nil || strings.HasPrefix(d.Sentence, "This box") {
 			t.Errorf("%s: %q, %v", name, d.Sentence, d.Powers)
 		}
 	}
@@ -149,7 +149,7 @@ func TestNoBox(t *testing.T) {
 func TestStorageSummary(t *testing.T) {
 	run, recs := boxRun()
 	recs = slices.DeleteFunc(recs, func(r result.Record) bool { return r.Procedure != "storage" || !strings.Contains(r.ID, "aes-xts") })
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if want := "storage, zram, aes-xts, 512 bits: 210 MB/s written through dm-crypt (50.0 % of what the disk does without), 420 MB/s read through dm-crypt (50.0 % of what the disk does without)."; d.Summary != want {
 		t.Errorf("%q, want %q", d.Summary, want)
 	}

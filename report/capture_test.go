@@ -71,7 +71,7 @@ func captureRun() (result.Run, []result.Record) {
 // same subject, payload and rate with what is unfair in it, and beside no other.
 func TestCaptureTables(t *testing.T) {
 	run, recs := captureRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	got := text(t, d)
 	for _, want := range []string{
 		"tcpdump 148+46 B 20Mbps 13 000 13 000 0 0 s 13 000 0",
@@ -113,7 +113,7 @@ func TestCaptureSummary(t *testing.T) {
 		{"capture/0", "capture, tcpdump, 148 B payload, at 20Mbps: 13 000 of 13 000 frames counted, 1.21 µs of CPU for each."},
 		{"capture/10", "capture, tcpdump, 64 B: 412 kframe/s of which every frame is counted, 477 kframe/s counted under overload, 1.21 µs of CPU for each."},
 	} {
-		if got := Summarize(run, only(recs, c.id)).Summary; got != c.want {
+		if got := summarized(run, only(recs, c.id)).Summary; got != c.want {
 			t.Errorf("%s: %q", c.id, got)
 		}
 	}

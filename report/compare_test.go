@@ -61,7 +61,7 @@ func oneRun(r *rand.Rand, id string, start time.Time, speed, spread float64) Kep
 				{Metric: "latency_p50_s", Unit: "s", Value: 12e-6 / speed * stalling(r, spread)},
 			}})
 	}
-	return Kept{Summarize(run, recs), recs}
+	return Kept{summarized(run, recs), recs}
 }
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -355,8 +355,8 @@ func TestCourseIsInTheReport(t *testing.T) {
 	point := recs[slices.IndexFunc(recs, func(r result.Record) bool { return r.Parent == "" && r.Procedure == "forward" })]
 	recs = slices.DeleteFunc(recs, func(r result.Record) bool { return r.Parent == point.ID })
 	recs = append(recs, overloads(point.ID, 100, 99, 98, 97, 96, 95, 94, 93)...)
-	i := slices.IndexFunc(Summarize(run, recs).Rows, func(r Row) bool { return r.ID == point.ID })
-	warnings := strings.Join(Summarize(run, recs).Rows[i].Warnings, ";")
+	i := slices.IndexFunc(summarized(run, recs).Rows, func(r Row) bool { return r.ID == point.ID })
+	warnings := strings.Join(summarized(run, recs).Rows[i].Warnings, ";")
 	if !strings.Contains(warnings, "not stationary: ") || !strings.Contains(warnings, "8 readings under overload") {
 		t.Errorf("a drift is not said: %q", warnings)
 	}

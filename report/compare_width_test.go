@@ -40,7 +40,7 @@ func TestCompareUserlands(t *testing.T) {
 		add("hash", "hash_rate", result.Pair{Key: "subject", Value: "openssl-dgst"}, result.Pair{Key: "algorithm", Value: "sha1"})
 		add("codec", "codec_speed", result.Pair{Key: "subject", Value: "lame"}, result.Pair{Key: "length", Value: "60s"})
 		add("codec", "codec_speed", result.Pair{Key: "subject", Value: "flac"}, result.Pair{Key: "length", Value: "60s"})
-		return Side{Name: name, Runs: []Kept{{Summarize(run, recs), recs}}}
+		return Side{Name: name, Runs: []Kept{{summarized(run, recs), recs}}}
 	}
 	sides := []Side{side("wide", "native", "", 2e6), side("narrow", "32-bit", "32_bit,_i386,_Toy_1", 1e6)}
 	if _, err := Compare("v1", sides, nil); err == nil || !strings.Contains(err.Error(), "userland native against 32-bit; --ignore userland") {

@@ -125,7 +125,7 @@ func TestConnectionsSentences(t *testing.T) {
 		"connections/nat/200000":     "TCP, nat: 198 k connections/s complete, 200 k offered, 1 234 of 100 000 failed; most lost frames ended at dut nic (receive ring full).",
 		"connections/nat/concurrent": "TCP, nat: 262 144 of 300 000 connections open at once; the connection table was full.",
 	} {
-		d := Summarize(run, only(recs, id))
+		d := summarized(run, only(recs, id))
 		if got := strings.ReplaceAll(d.Summary, string(result.DUTNIC), "dut nic"); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", id, got, want)
 		}
@@ -139,7 +139,7 @@ func TestConnectionsSentences(t *testing.T) {
 // every form.
 func TestConnectionsAreNoFrames(t *testing.T) {
 	run, recs := connectionsRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	var text, csv, markdown, page bytes.Buffer
 	for _, err := range []error{Text(&text, d), CSV(&csv, Kept{d, recs}), Markdown(&markdown, d), HTML(&page, d, recs)} {
 		if err != nil {
@@ -191,7 +191,7 @@ func TestConnectionsHaveNoCourse(t *testing.T) {
 			trial := result.Record{ID: id + "/0", Parent: id, Procedure: procedure, Status: result.Passed, Config: []result.Pair{{Key: "trial", Value: overloadTrial}}, Load: &result.Load{Forwarded: unit.FrameRate(1e6 - 3e4*float64(i))}}
 			recs = append(recs, trial, result.Record{ID: id, Procedure: procedure, Repeat: i, Status: result.Passed})
 		}
-		d := Summarize(result.Run{}, recs)
+		d := summarized(result.Run{}, recs)
 		if drifts := len(d.Rows[0].Warnings) > 0; drifts != (procedure == "forward") {
 			t.Errorf("%s: %q", procedure, d.Rows[0].Warnings)
 		}

@@ -45,7 +45,7 @@ func cryptoRun() (result.Run, []result.Record) {
 // stands in a table below, once and with its caution; what was skipped says why.
 func TestCryptoTables(t *testing.T) {
 	run, recs := cryptoRun()
-	got := strings.Join(strings.Fields(text(t, Summarize(run, recs))), " ")
+	got := strings.Join(strings.Fields(text(t, summarized(run, recs))), " ")
 	for _, want := range []string{
 		"aes-cbc-128 openssl 2 OpenSSL 3.0.22 2000.0 8000.0",
 		"aes-cbc-128 botan 1 Botan 2.19.3 800.0 -",
@@ -64,6 +64,6 @@ func TestCryptoTables(t *testing.T) {
 		t.Error("published figures are repeated, or those of many nodes are among them")
 	}
 	if t.Failed() {
-		t.Log(text(t, Summarize(run, recs)))
+		t.Log(text(t, summarized(run, recs)))
 	}
 }

@@ -64,6 +64,7 @@ type Document struct {
 	Timeline *Timeline `json:"timeline,omitempty"` // all that telemetry saw, over time; in pages alone
 
 	Rows           []Row      `json:"rows"`
+	Tables         []Table    `json:"tables,omitempty"`          // of Rows' figures, as their procedures declare them
 	SharedWarnings []string   `json:"shared_warnings,omitempty"` // those that every row carries
 	Warnings       []string   `json:"warnings,omitempty"`        // of the whole run
 	SelfTests      []SelfTest `json:"self_tests,omitempty"`

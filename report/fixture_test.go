@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"boxdyno/procedure"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -319,4 +320,12 @@ func hostile() (result.Run, []result.Record) {
 		}
 	}
 	return run, recs
+}
+
+// summarized is a run's document, with what this binary's procedures declare.
+func summarized(run result.Run, recs []result.Record) Document {
+	for _, s := range procedure.All {
+		run.Procedures = append(run.Procedures, s.Declaration())
+	}
+	return Summarize(run, recs)
 }

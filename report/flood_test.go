@@ -89,7 +89,7 @@ func floodRun() (result.Run, []result.Record) {
 
 func TestFloodTables(t *testing.T) {
 	run, recs := floodRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	got := text(t, d)
 	for _, want := range []string{
 		"filter, 0 rules syn 500 k 0.0 % 100 % 90.0 %–100 % <= 205 µs",
@@ -122,7 +122,7 @@ func TestFloodSummary(t *testing.T) {
 		{"flood/6", "route: bears a UDP flood of 412 kframe/s: 99.97 % of 20.0 Mbit/s benign survived a UDP flood of 412 kframe/s, all of which came through; the box was back within 205 µs of its end.", "receive ring"},
 		{"flood/8", "", "the tester"},
 	} {
-		d := Summarize(run, only(recs, c.id))
+		d := summarized(run, only(recs, c.id))
 		if d.Summary != c.want {
 			t.Errorf("%s: %q", c.id, d.Summary)
 		}

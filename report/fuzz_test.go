@@ -105,7 +105,7 @@ func FuzzReports(f *testing.F) {
 		if err != nil {
 			return
 		}
-		d := Summarize(run, recs)
+		d := summarized(run, recs)
 		kept := Kept{d, recs}
 		_ = Text(io.Discard, d)
 		_ = Markdown(io.Discard, d)

@@ -16,7 +16,7 @@ import (
 // asked is the document of a role with one criterion, and a point that has v.
 func asked(c result.Criterion, r result.Record) Document {
 	run := result.Run{Role: "firewall", Criteria: []result.Criterion{c}}
-	return Summarize(run, []result.Record{r})
+	return summarized(run, []result.Record{r})
 }
 
 func routePoint(v ...result.Value) result.Record {
@@ -127,7 +127,7 @@ func TestHeadlineIsShort(t *testing.T) {
 // The headlines of the golden bundles.
 func TestHeadlineOfRoles(t *testing.T) {
 	run, recs := firewall()
-	if d := Summarize(run, recs); d.Sentence != "Carries 611 of the 1,000 Mbit/s asked without loss (route, both, IMIX)" {
+	if d := summarized(run, recs); d.Sentence != "Carries 611 of the 1,000 Mbit/s asked without loss (route, both, IMIX)" {
 		t.Errorf("%s: %q", d.Verdict, d.Sentence)
 	}
 	finding := verdict.Finding{Criterion: result.Criterion{Text: "written through dm-crypt", Metric: "luks2_write_bps", Min: ptr(1e9)}, Status: result.Failed, Figure: &result.Value{Metric: "luks2_write_bps", Unit: "bit/s", Value: 4.1e8}}

@@ -84,7 +84,7 @@ func idsRun() (result.Run, []result.Record) {
 
 func TestIDSTables(t *testing.T) {
 	run, recs := idsRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	got := text(t, d)
 	for _, want := range []string{
 		"suricata none appmix limit 180 M 180–198 M 50.0 k 198 M",
@@ -116,7 +116,7 @@ func TestIDSSummary(t *testing.T) {
 		{"ids/sees", "suricata, rules none, appmix, at 50Mbps: 0 of 27 000 frames lost, 10 of 10 attacks detected there, 2.10 µs of CPU a frame."},
 		{"ids/limit-1000", "suricata, rules 1000 generated, appmix: 120 Mbit/s with hardly a frame lost, 10 of 10 attacks detected there, attacks missed from 132 Mbit/s on, 2.10 µs of CPU a frame."},
 	} {
-		if got := Summarize(run, only(recs, c.id)).Summary; got != c.want {
+		if got := summarized(run, only(recs, c.id)).Summary; got != c.want {
 			t.Errorf("%s: %q", c.id, got)
 		}
 	}

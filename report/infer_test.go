@@ -67,7 +67,7 @@ func inferRun() (result.Run, []result.Record) {
 // by side, and nothing speaks of what a model finds.
 func TestInferTables(t *testing.T) {
 	run, recs := inferRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	got := text(t, d)
 	at := -1
 	for _, want := range []string{
@@ -109,7 +109,7 @@ func TestInferSummary(t *testing.T) {
 		"infer, forest, go, 10 frames, at 200k: no drops are added to those of the capture alone, 143 ns of CPU a frame are.",
 		"infer, forest, sklearn, 10 frames, at 200k: drops of 41.2 % of the frames are added to those of the capture alone.",
 	} {
-		if got := Summarize(run, only(recs, recs[i].ID)).Summary; want != "" && got != want {
+		if got := summarized(run, only(recs, recs[i].ID)).Summary; want != "" && got != want {
 			t.Errorf("%d: %q, want %q", i, got, want)
 		}
 	}

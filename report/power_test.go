@@ -16,7 +16,7 @@ import (
 // and a meter without enough readings are in none.
 func TestEnergyTables(t *testing.T) {
 	run, recs := workRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	r := d.Rows[slicesIndex(d.Rows, "all CPUs")]
 	if len(r.Energy) != 2 {
 		t.Fatalf("%+v", r.Energy)
@@ -51,7 +51,7 @@ func TestEnergyTables(t *testing.T) {
 		t.Error("a machine of its own shares it with a tester")
 	}
 	run.Kind = "sandbox"
-	if got := strings.Join(strings.Fields(text(t, Summarize(run, recs))), " "); !strings.Contains(got, "the tester's energy is in it") {
+	if got := strings.Join(strings.Fields(text(t, summarized(run, recs))), " "); !strings.Contains(got, "the tester's energy is in it") {
 		t.Error("in a sandbox nothing says that the tester's energy is in it")
 	}
 }
@@ -80,7 +80,7 @@ func TestTesterMeterIsNamed(t *testing.T) {
 		}
 	}
 	recs = append(recs, result.Record{ID: "x/1", Parent: "x", Energy: []result.Energy{{Meter: "RAPL package-0", Covers: "package", Joules: 1, Seconds: 1, Tester: true}}})
-	if got := strings.Join(strings.Fields(text(t, Summarize(run, recs))), " "); !strings.Contains(got, "No joules by RAPL package-0, which covers the package: it measures the tester, and the box is another machine.") {
+	if got := strings.Join(strings.Fields(text(t, summarized(run, recs))), " "); !strings.Contains(got, "No joules by RAPL package-0, which covers the package: it measures the tester, and the box is another machine.") {
 		t.Error(got)
 	}
 }
@@ -89,7 +89,7 @@ func TestEnergyInCSV(t *testing.T) {
 	run, recs := workRun()
 	recs[0].Energy = []result.Energy{{Meter: "Shelly", Covers: "wall", Joules: 4, Seconds: 1, Readings: 2}}
 	var b bytes.Buffer
-	if err := CSV(&b, Kept{Summarize(run, recs), recs}); err != nil {
+	if err := CSV(&b, Kept{summarized(run, recs), recs}); err != nil {
 		t.Fatal(err)
 	}
 	lines, err := csv.NewReader(&b).ReadAll()

@@ -16,7 +16,7 @@ func TestDataIsPrinted(t *testing.T) {
 	run, recs := firewall()
 	run.Warnings = append(run.Warnings, "\x1b]0;title\a")
 	recs[0].Reason = "=HYPERLINK(1)"
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	var text, table bytes.Buffer
 	if err := Text(&text, d); err != nil || strings.ContainsRune(text.String(), 0x1b) {
 		t.Errorf("%v: an escape in %q", err, text.String())
@@ -45,7 +45,7 @@ func TestMarkdownIsText(t *testing.T) {
 			recs[i].Config[j].Value = evil
 		}
 	}
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	c, err := Compare("x", []Side{{Name: "=1+1" + evil, Runs: []Kept{{d, recs}}}, {Name: "@b", Runs: []Kept{{d, recs}}}}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 		make func() (result.Run, []result.Record)
 	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}, {"box", boxRun}} {
 		run, recs := c.make()
-		d := Summarize(run, recs)
+		d := summarized(run, recs)
 		for ext, f := range map[string]func(io.Writer) error{
 			".txt":  func(w io.Writer) error { return Text(w, d) },
 			".json": func(w io.Writer) error { return JSON(w, d) },
@@ -70,7 +70,7 @@ func TestTextIsNarrowAndPlain(t *testing.T) {
 		run, recs := make()
 		run.Command = nil // a command is never broken
 		var b bytes.Buffer
-		if err := Text(&b, Summarize(run, recs)); err != nil {
+		if err := Text(&b, summarized(run, recs)); err != nil {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(b.String(), "\n") {
@@ -87,7 +87,7 @@ func TestTextIsNarrowAndPlain(t *testing.T) {
 // TestAbsentIsAbsent: what was not measured is in no form as a number.
 func TestAbsentIsAbsent(t *testing.T) {
 	run, recs := sharedRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	var b bytes.Buffer
 	if err := JSON(&b, d); err != nil {
 		t.Fatal(err)
@@ -103,14 +103,14 @@ func TestAbsentIsAbsent(t *testing.T) {
 	if len(d.SharedWarnings) != 2 || !strings.Contains(d.SharedWarnings[1], "no throughput") {
 		t.Errorf("shared warnings %q lack why there is no throughput", d.SharedWarnings)
 	}
-	if len(Summarize(run, nil).Rows) != 0 {
+	if len(summarized(run, nil).Rows) != 0 {
 		t.Error("rows were made of no records")
 	}
 }
 
 func TestRow(t *testing.T) {
 	run, recs := firewall()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if len(d.Rows) != 15 || d.Books.Trials != d.Books.Closed || d.Books.Invalid != 1 || len(d.SelfTests) != 3 {
 		t.Fatalf("%d rows, books %+v, %d self-tests", len(d.Rows), d.Books, len(d.SelfTests))
 	}
@@ -145,7 +145,7 @@ func TestRepeatsAreMerged(t *testing.T) {
 	}
 	recs = append(recs, result.Record{ID: "x", Procedure: "forward", Repeat: 3, Status: result.Invalid, Reason: "offered too little", Config: recs[0].Config,
 		Values: []result.Value{{Metric: "forwarding_rate_fps", Value: 9e9}}})
-	d := Summarize(result.Run{}, recs)
+	d := summarized(result.Run{}, recs)
 	if len(d.Rows) != 1 {
 		t.Fatalf("%d rows of one configuration", len(d.Rows))
 	}
@@ -163,7 +163,7 @@ func TestRepeatsAreMerged(t *testing.T) {
 
 func TestUnexplainedIsSaid(t *testing.T) {
 	run, recs := hostile()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if d.Books.Closed == d.Books.Trials || d.Books.Largest != -3 {
 		t.Errorf("books %+v", d.Books)
 	}
@@ -175,7 +175,7 @@ func TestUnexplainedIsSaid(t *testing.T) {
 func TestCSVHasEveryRecord(t *testing.T) {
 	run, recs := hostile()
 	var b bytes.Buffer
-	if err := CSV(&b, Kept{Summarize(run, recs), recs}); err != nil {
+	if err := CSV(&b, Kept{summarized(run, recs), recs}); err != nil {
 		t.Fatal(err)
 	}
 	lines, err := csv.NewReader(&b).ReadAll()
@@ -204,7 +204,7 @@ func TestShell(t *testing.T) {
 // TestHTML puts hostile strings into the page and reads them back.
 func TestHTML(t *testing.T) {
 	run, recs := hostile()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	var b bytes.Buffer
 	if err := HTML(&b, d, recs); err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestWritePages(t *testing.T) {
 		run, recs := make()
 		f, err := os.Create(filepath.Join(dir, name+".html"))
 		if err == nil {
-			err = HTML(f, Summarize(run, recs), recs)
+			err = HTML(f, summarized(run, recs), recs)
 		}
 		if err == nil {
 			err = f.Close()

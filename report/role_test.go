@@ -25,7 +25,7 @@ func TestProbe(t *testing.T) {
 			recs[i].Values = append(slices.Clip(r.Values), result.Value{Metric: uncounted, Unit: "1", Value: lost.Value / sent.Value})
 		}
 	}
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if want := "Passes: loses none of 13,000 frames at 20.0 Mbit/s, with tcpdump"; d.Sentence != want {
 		t.Errorf("%q", d.Sentence)
 	}
@@ -42,7 +42,7 @@ func TestProbe(t *testing.T) {
 	// A sensor that was too hot in a trial.
 	run.Series = []result.Series{{Name: "node_thermal_zone_temp", Labels: []result.Pair{{Key: "type", Value: "cpu"}, {Key: "zone", Value: "0"}}, Unit: "°C"}}
 	recs[0].Digests = []result.Digest{{Series: 0, N: 3, Min: 50, Mean: 70, Max: 85.5}}
-	d = Summarize(run, recs)
+	d = summarized(run, recs)
 	if f := d.Findings[1]; f.Status != result.Failed || d.Verdict != result.Failed || !strings.Contains(f.Text, "85.5 °C") {
 		t.Errorf("%s, %+v", d.Verdict, f)
 	}
@@ -61,7 +61,7 @@ func TestProbe(t *testing.T) {
 			}
 		}
 	}
-	if d = Summarize(run, recs); !slices.ContainsFunc(d.Next, func(s string) bool {
+	if d = summarized(run, recs); !slices.ContainsFunc(d.Next, func(s string) bool {
 		return strings.HasPrefix(s, "Take scapy with a buffer of 67.1 MB in place of scapy with its own buffer")
 	}) {
 		t.Errorf("%q", d.Next)
@@ -93,19 +93,19 @@ func TestSensor(t *testing.T) {
 		}
 		return recs
 	}
-	d := Summarize(run, records(1))
+	d := summarized(run, records(1))
 	if d.Verdict != result.Passed || d.Sentence != "Passes: carries 150 Mbit/s, 100 Mbit/s asked, with 1,000 rules" {
 		t.Errorf("%s: %q", d.Verdict, d.Sentence)
 	}
 	if f := d.Findings[2]; !strings.Contains(f.Text, "150 Mbit/s, 50 % above") {
 		t.Errorf("the margin is of the search without a flood: %+v", f)
 	}
-	d = Summarize(run, records(0.9))
+	d = summarized(run, records(0.9))
 	if d.Verdict != result.Failed || d.Sentence != "Detects 90.0 % of the planted attacks, 100 % asked (detections)" {
 		t.Errorf("%s: %q", d.Verdict, d.Sentence)
 	}
 	most = 1e-5
-	if d = Summarize(run, records(1)); d.Sentence != "Loses 2 of 50,000 frames at 100 Mbit/s, with 1,000 rules" {
+	if d = summarized(run, records(1)); d.Sentence != "Loses 2 of 50,000 frames at 100 Mbit/s, with 1,000 rules" {
 		t.Errorf("%q", d.Sentence)
 	}
 }

@@ -42,7 +42,7 @@ func TestPageSchema(t *testing.T) {
 	}
 	for name, make := range pages {
 		run, recs := make()
-		valid(name, PageData{Summarize(run, recs), withoutDigests(recs)})
+		valid(name, PageData{summarized(run, recs), withoutDigests(recs)})
 	}
 	d, recs := board(t, true)
 	valid("board", PageData{d, withoutDigests(recs)})

@@ -59,7 +59,7 @@ func securityRun() (result.Run, []result.Record) {
 
 func TestSecurityReport(t *testing.T) {
 	run, recs := securityRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if d.Verdict != result.Failed || !strings.Contains(d.Sentence, "1234 of 60000000 known-bad") || len(d.Rows) != 2 {
 		t.Fatalf("%s: %s: %d rows", d.Verdict, d.Sentence, len(d.Rows))
 	}
@@ -102,7 +102,7 @@ func TestSecurityBottleneck(t *testing.T) {
 			a.Drops = append([]result.Term{{Place: result.DUTNIC, Host: "dut", Name: "receive ring full", From: "lan rx_dropped", N: 5_000_000}}, a.Drops...)
 		}
 	}
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if d.Bottleneck == nil || !strings.Contains(d.Bottleneck.Sentence, "5000000 of 5000000") {
 		t.Errorf("%+v", d.Bottleneck)
 	}

@@ -72,7 +72,7 @@ func soakRun() (result.Run, []result.Record) {
 
 func TestSoakSaysWhatMatters(t *testing.T) {
 	run, recs := soakRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if want := "3 of 7 stressors passed, 2 failed, 1 failed for a known cause, 1 skipped: hash, vecmath."; d.Sentence != want || d.Verdict != result.Failed {
 		t.Errorf("%s: %q, want %q", d.Verdict, d.Sentence, want)
 	}
@@ -90,7 +90,7 @@ func TestSoakSaysWhatMatters(t *testing.T) {
 		recs[i].Energy = nil
 	}
 	var b bytes.Buffer
-	if err := Text(&b, Summarize(run, recs)); err != nil {
+	if err := Text(&b, summarized(run, recs)); err != nil {
 		t.Fatal(err)
 	}
 	for _, absent := range []string{"°C", " W", "throttled"} {
@@ -106,7 +106,7 @@ func TestSoakSaysWhereItBrokeOff(t *testing.T) {
 	recs = recs[:len(recs)-2]
 	recs[5].Status, recs[5].Reason = result.Running, ""
 	recs = append(recs, result.Record{ID: "soak/cpu#1", Procedure: "soak", Config: recs[0].Config[:3], Repeat: 1, Status: result.Running})
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if !strings.Contains(d.Sentence, "the run broke off in smi") {
 		t.Errorf("%q", d.Sentence)
 	}

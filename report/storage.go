@@ -4,7 +4,6 @@ package report
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"boxdyno/result"
@@ -36,11 +35,11 @@ type StoragePattern struct {
 const storageProcedure = "storage"
 
 var storagePatterns = []struct {
-	name, figure, words string
-	random              bool
+	name, figure string
+	random       bool
 }{
-	{"write", "write_octet_rate", "written", false}, {"read", "read_octet_rate", "read", false},
-	{"randwrite", "randwrite_iops", "writes", true}, {"randread", "randread_iops", "reads", true},
+	{"write", "write_octet_rate", false}, {"read", "read_octet_rate", false},
+	{"randwrite", "randwrite_iops", true}, {"randread", "randread_iops", true},
 }
 
 // storageOf is nil for rows of other procedures.
@@ -114,62 +113,16 @@ func orderStorage(a, b *Storage) int {
 	return cmp.Or(strings.Compare(a.Device, b.Device), strings.Compare(a.Cipher, b.Cipher), strings.Compare(a.Bits, b.Bits))
 }
 
-// storageTables are the tables of storage: requests in sequence, and at random places.
-type storageTables struct{ sequence, random *table }
-
-func newStorageTables() storageTables {
-	make := func(title string, cols ...string) *table {
-		t := &table{title: title, head: append(append([]string{"cipher", "disk", "what", "with", "range", "without", "share"}, cols...), notesColumn)}
-		for i, h := range t.head {
-			t.right = append(t.right, i > 2 && h != notesColumn)
-		}
-		return t
-	}
-	return storageTables{
-		sequence: make("An encrypted disk: fio in sequence through dm-crypt (LUKS2), and without"),
-		random:   make("The same, requests at random places; 99 % of them were done in", "99 % in", "without "),
-	}
-}
-
-func (t storageTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
-	s := r.Storage
+// remarks are what stands under the tables that have the row.
+func (s *Storage) remarks() (out []string) {
 	if s.Proven != nil && !*s.Proven {
-		own = append(slices.Clip(own), "the disk was seen not to hold the text, and to give it back: boxdyno cannot compute this cipher itself")
+		out = append(out, "the disk was seen not to hold the text, and to give it back: boxdyno cannot compute this cipher itself")
+	}
+	if s.Bits != "" {
+		out = append(out, "a key of "+s.Bits+" bits")
 	}
 	if s.Programs != "" {
-		own = append(slices.Clip(own), s.Programs)
+		out = append(out, s.Programs)
 	}
-	var last *table
-	for _, x := range s.Patterns {
-		to, suffix := t.sequence, "B/s"
-		more := []string(nil)
-		if x.Unit == "1/s" {
-			to, suffix, more = t.random, "/s", []string{x.LUKS2P99.time(), x.PlainP99.time()}
-		}
-		id, marks := []string{"", ""}, ""
-		if to != last {
-			id = []string{s.what(), s.Device}
-		}
-		if last == nil {
-			marks = notes(to, own)
-		}
-		last = to
-		to.add(slices.Concat(id, []string{x.words(), x.LUKS2.si(suffix), x.LUKS2.interval(""), x.Plain.si(suffix), x.Share.share()}, more, []string{marks})...)
-	}
-	if last == nil {
-		t.sequence.add(s.what(), s.Device, "-", "-", "-", "-", "-", notes(t.sequence, own))
-	}
-}
-
-func (t storageTables) all() []*table {
-	return []*table{t.sequence, t.random}
-}
-
-func (x StoragePattern) words() string {
-	for _, k := range storagePatterns {
-		if k.name == x.Pattern {
-			return k.words
-		}
-	}
-	return x.Pattern
+	return out
 }

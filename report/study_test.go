@@ -67,7 +67,7 @@ func studyRun() (result.Run, []result.Record) {
 // as published: medians with their interval, means with their deviation.
 func TestStudy(t *testing.T) {
 	run, recs := studyRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	st := d.Study
 	if st == nil || len(st.Panels) != 6 || st.Caution == "" {
 		t.Fatalf("%+v", st)
@@ -126,7 +126,7 @@ func TestStudy(t *testing.T) {
 // Why they differ is told from what was measured here.
 func TestStudyWhy(t *testing.T) {
 	run, recs := studyRun()
-	why := strings.Join(Summarize(run, recs).Study.Why, "\n")
+	why := strings.Join(summarized(run, recs).Study.Why, "\n")
 	for _, want := range []string{
 		"pypcap is one process: it alone is all of it.",
 		"pyshark is 4 processes, and its children had at least 40.0 % of its CPU time and 75.0 % of its memory here (medians of 10 trials)",
@@ -146,14 +146,14 @@ func TestStudyWhy(t *testing.T) {
 // it is no point of the study.
 func TestStudyOfIperf3(t *testing.T) {
 	run, recs := studyRun()
-	if why := strings.Join(Summarize(run, recs).Study.Why, "\n"); !strings.Contains(why, "Here no frame but the engine's is counted.") {
+	if why := strings.Join(summarized(run, recs).Study.Why, "\n"); !strings.Contains(why, "Here no frame but the engine's is counted.") {
 		t.Error(why)
 	}
 	for i := range recs {
 		recs[i].Config = append(slices.Clone(recs[i].Config), result.Pair{Key: "generator", Value: "iperf3"})
 		recs[i].Values = append(slices.Clone(recs[i].Values), result.Value{Metric: "control_frames", Unit: "1", Value: 15})
 	}
-	s := Summarize(run, recs).Study
+	s := summarized(run, recs).Study
 	if why := strings.Join(s.Why, "\n"); !strings.Contains(why, "Here iperf3 sent 15 frames beside its datagrams (15 to 15), and none of them is counted.") {
 		t.Error(why)
 	}
@@ -168,7 +168,7 @@ func TestStudyOfIperf3(t *testing.T) {
 func TestNoStudy(t *testing.T) {
 	run, recs := studyRun()
 	recs = slices.DeleteFunc(recs, func(r result.Record) bool { return result.Get(r.Config, "method") == methodPublished })
-	if d := Summarize(run, recs); d.Study != nil {
+	if d := summarized(run, recs); d.Study != nil {
 		t.Errorf("%+v", d.Study)
 	}
 }

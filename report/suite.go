@@ -104,7 +104,11 @@ func (f *Figure) si(unit string) string {
 	if f == nil {
 		return "-"
 	}
-	return si(&f.Value, f.Bound) + unit
+	text := si(&f.Value, f.Bound)
+	if unit != "" && unit[0] != '/' && text[len(text)-1] <= '9' {
+		text += " "
+	}
+	return text + unit
 }
 
 // interval leaves off the unit where there is no interval.

@@ -68,7 +68,7 @@ func suiteRun() (result.Run, []result.Record) {
 
 func TestSuiteTables(t *testing.T) {
 	run, recs := suiteRun()
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	if len(d.Rows) != 30 {
 		t.Fatalf("%d rows", len(d.Rows))
 	}
@@ -119,7 +119,7 @@ func TestNetworksAreTold(t *testing.T) {
 		}
 	}
 	names := map[string]int{}
-	for _, row := range Summarize(run, recs).Rows {
+	for _, row := range summarized(run, recs).Rows {
 		if row.Procedure == "throughput" {
 			names[row.Name]++
 			if many := strings.Contains(row.Name, "route, 256 networks, "); many != (row.Networks == 256) {

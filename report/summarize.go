@@ -69,6 +69,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 			points = append(points, r)
 		}
 	}
+	var told []tableRow
 	for _, group := range byConfig(points) {
 		row := rowOf(group, trials)
 		if last := group[len(group)-1]; last.Procedure == soakProcedure {
@@ -84,12 +85,14 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		row.Energy = energyOf(group)
 		row.Warnings = append(row.Warnings, course(group, recs)...)
 		d.Rows = append(d.Rows, row)
+		told = append(told, tabled(row.ID, group))
 	}
 	lineRates(d.Rows)
 	publishTunnels(d.Rows)
 	d.Published = citations(run, points)
 	slices.SortStableFunc(d.Rows, order)
 	d.SharedWarnings = shared(d.Rows)
+	d.Tables = d.tables(run, told)
 
 	// A role's judgement needs whole points; without a role the worst row speaks.
 	if run.Role != "" || len(run.Criteria) > 0 {
@@ -107,15 +110,15 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	if d.Ablation = ablationOf(run, points); d.Ablation != nil {
 		d.Verdict = d.Ablation.status(d.Verdict)
 	}
-	var told string
+	var powers string
 	if run.Role == "" && len(run.Criteria) == 0 && d.Ablation == nil {
-		if d.Powers, told = powersOf(d.Rows); d.Powers != nil {
+		if d.Powers, powers = powersOf(d.Rows); d.Powers != nil {
 			d.Skipped = skips(d.Rows)
 		}
 	}
 	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
-	if told != "" && !broken(d.Verdict) {
-		d.Sentence, d.Summary = told, told
+	if powers != "" && !broken(d.Verdict) {
+		d.Sentence, d.Summary = powers, powers
 	}
 	d.Sure = sure(d, recs)
 	d.Watched = watched(run, recs)

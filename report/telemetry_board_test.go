@@ -246,7 +246,7 @@ func readTimeline(t testing.TB, dir string, run result.Run, recs []result.Record
 func board(t testing.TB, sensors bool) (Document, []result.Record) {
 	t.Helper()
 	run, recs, dir := boardRun(t, sensors)
-	d := Summarize(run, recs)
+	d := summarized(run, recs)
 	var err error
 	if d.Timeline, err = readTimeline(t, dir, run, recs); err != nil {
 		t.Fatal(err)

@@ -152,13 +152,27 @@ type note struct{ mark, text string }
 
 func (tb *table) add(cells ...string) { tb.rows = append(tb.rows, cells) }
 
-func (t *texter) table(tb table) {
+// widths are those of the columns.
+func (tb table) widths() []int {
 	wide := make([]int, len(tb.head))
 	for _, row := range append([][]string{tb.head}, tb.rows...) {
 		for i, c := range row {
 			wide[i] = max(wide[i], utf8.RuneCountInString(clean(c)))
 		}
 	}
+	return wide
+}
+
+// wide is how many columns of text the table takes.
+func (tb table) wide() (n int) {
+	for _, w := range tb.widths() {
+		n += 2 + w
+	}
+	return n
+}
+
+func (t *texter) table(tb table) {
+	wide := tb.widths()
 	line := func(row []string) {
 		var s strings.Builder
 		for i, c := range row {
@@ -208,11 +222,9 @@ func tables(d Document) []table {
 	captures := newCaptureTables()
 	sensors := newIDSTables()
 	infers := newInferTables()
-	works := newWorkRows()
 	cryptos := newCryptoTables()
 	floods := newFloodTables()
 	tunnels := newTunnelTables()
-	disks := newStorageTables()
 	energies := newEnergyTables(d.Kind)
 	noted := &notes{}
 	var phased []*table // of security, one a row
@@ -220,6 +232,9 @@ func tables(d Document) []table {
 	for _, r := range d.Rows {
 		if d.Powers != nil && r.Verdict == result.Skipped {
 			continue // Skipped has them
+		}
+		if slices.ContainsFunc(d.Tables, func(t Table) bool { return slices.Contains(t.IDs, r.ID) }) {
+			continue
 		}
 		own := d.own(r)
 		if r.Verdict != result.Passed {
@@ -271,16 +286,8 @@ func tables(d Document) []table {
 			infers.add(r, noted.of, own)
 			continue
 		}
-		if r.Work != nil {
-			works.add(r, noted.of, own)
-			continue
-		}
 		if r.Crypto != nil {
 			cryptos.add(r, noted.of, own)
-			continue
-		}
-		if r.Storage != nil {
-			disks.add(r, noted.of, own)
 			continue
 		}
 		if r.Flood != nil {
@@ -327,7 +334,10 @@ func tables(d Document) []table {
 		energies.add(r, noted.of)
 	}
 	out := soaked
-	for _, t := range slices.Concat([]*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), works.all(), cryptos.all(), tunnels.all(), disks.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all(), []*table{open}) {
+	for _, t := range d.Tables {
+		out = append(out, t.folded()...)
+	}
+	for _, t := range slices.Concat(curves(d.Rows), []*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), cryptos.all(), tunnels.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all(), []*table{open}) {
 		if len(t.rows) == 0 {
 			continue
 		}

@@ -41,7 +41,7 @@ func tunnelRun() (result.Run, []result.Record) {
 }
 
 func TestTunnels(t *testing.T) {
-	d := Summarize(tunnelRun())
+	d := summarized(tunnelRun())
 	var names []string
 	tunnels := map[string]*Tunnel{}
 	for _, r := range d.Rows {

@@ -231,68 +231,40 @@ func (w *Work) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// A workRows are the tables of works: for each procedure the figures, what they took, and
-// their curve.
-type workRows []*table
-
-func newWorkRows() (out workRows) {
-	for _, t := range workTables {
-		out = append(out,
-			&table{title: t.title, head: []string{"what", "figure", "together", "range", "each copy", notesColumn}, right: []bool{false, false, true, true, true, false}},
-			&table{title: t.taken(), head: []string{"what", "CPU", "memory", "clock"}, right: []bool{false, true, true, true}})
-		if t.curve != nil {
-			out = append(out, t.curve.table())
+// remarks are what stands under the tables that have the row.
+func (w *Work) remarks() (out []string) {
+	if len(w.Of) > 0 {
+		out = append(out, strings.Join(w.Of, ", "))
+	}
+	for _, p := range w.Published {
+		if len(w.Figures) > 0 {
+			out = append(out, p.text())
 		}
+	}
+	for _, f := range w.Figures {
+		if s := (&Figure{Lo: f.Slowest, Hi: f.Fastest}).interval(f.suffix()); s != "-" {
+			out = append(out, "each copy: "+s+" "+f.What)
+		}
+	}
+	if w.Clock != nil {
+		out = append(out, "clock after a round: "+percent(*w.Clock)+" of what it was before")
 	}
 	return out
 }
 
-// taken is the title of the second table.
-func (t workTable) taken() string {
-	return "What " + t.procedure + " took: CPU time and memory of all copies, and the clock after a round of what it was before"
-}
-
-func (t workRows) titled(title string) *table {
-	return t[slices.IndexFunc(t, func(of *table) bool { return of.title == title })]
-}
-
-func (t workRows) add(r Row, notes func(t *table, texts []string) string, own []string) {
-	w := r.Work
-	to := t.titled(w.table().title)
-	if len(w.Of) > 0 {
-		own = append(slices.Clip(own), strings.Join(w.Of, ", "))
-	}
-	for _, p := range w.Published {
-		if len(w.Figures) > 0 {
-			own = append(slices.Clip(own), p.text())
+// curves are the drawings of the rows' trials as tables.
+func curves(rows []Row) (out []*table) {
+	for _, t := range workTables {
+		if t.curve == nil {
+			continue
 		}
-	}
-	opt := func(v *float64, text func(float64) string) string {
-		if v == nil {
-			return "-"
+		tb := t.curve.table()
+		for _, r := range rows {
+			if r.Work != nil && r.Work.Procedure == t.procedure && r.Work.Curve != nil {
+				r.Work.Curve.add(tb, r.Work.Setting)
+			}
 		}
-		return text(*v)
+		out = append(out, tb)
 	}
-	setting, marks := w.Setting, notes(to, own)
-	for _, f := range w.Figures {
-		to.add(setting, w.table().words[f.Metric], f.Figure.si(f.suffix()), f.Figure.interval(""), (&Figure{Lo: f.Slowest, Hi: f.Fastest}).interval(""), marks)
-		setting, marks = "", ""
-	}
-	if len(w.Figures) == 0 {
-		to.add(setting, "-", "-", "-", "-", marks)
-	}
-	if w.CPU != nil || w.Memory != nil || w.Clock != nil {
-		t.titled(w.table().taken()).add(w.Setting, w.CPU.time(), w.Memory.si("B"), opt(w.Clock, percent))
-	}
-	if w.Curve != nil {
-		w.Curve.add(t.titled(w.table().curve.title), w.Setting)
-	}
-}
-
-// all are the tables without columns in which no row has anything.
-func (t workRows) all() []*table {
-	for _, of := range t {
-		of.dropEmpty(slices.DeleteFunc(slices.Clone(of.head[1:]), func(h string) bool { return h == notesColumn })...)
-	}
-	return t
+	return out
 }

@@ -42,13 +42,33 @@ func Get(ps []Pair, key string) string {
 	return ""
 }
 
-// A Metric is declared once by a procedure and stored once in the run header.
+// A Metric is declared once by a procedure and stored once in the run header. With a
+// Label it has a column in the procedure's tables.
 type Metric struct {
-	Name   string      `json:"name"`
-	Unit   unit.Symbol `json:"unit"`
-	Better int         `json:"better"` // +1 more, -1 less, 0 neither
-	Exact  bool        `json:"exact,omitempty"`
-	Help   string      `json:"help"`
+	Name     string      `json:"name"`
+	Unit     unit.Symbol `json:"unit"`
+	Better   int         `json:"better"` // +1 more, -1 less, 0 neither
+	Exact    bool        `json:"exact,omitempty"`
+	Help     string      `json:"help"`
+	Label    string      `json:"label,omitempty"`    // of the column; one that names the unit stands for it
+	Group    string      `json:"group,omitempty"`    // title of the table; "": that of the labelled metric before it
+	Interval string      `json:"interval,omitempty"` // what the interval is, which has a column of its own; "": it has none
+	Heads    bool        `json:"heads,omitempty"`    // it heads a page
+	Share    bool        `json:"share,omitempty"`    // shown in percent, 1 is the whole
+}
+
+// A Procedure is what one declares of its rows: a run keeps it, so that every reader can
+// show them.
+type Procedure struct {
+	Name    string   `json:"name"`
+	Axes    []Axis   `json:"axes,omitempty"`
+	Metrics []Metric `json:"metrics"` // in the order of the columns
+}
+
+// An Axis is a parameter whose values tell rows apart.
+type Axis struct {
+	Name    string `json:"name"`
+	Default string `json:"default,omitempty"` // told only where a row has another; "": always told
 }
 
 // A Bound says whether a value is the thing itself or a limit of it.
@@ -333,13 +353,14 @@ type Run struct {
 	Machines     []Machine       `json:"machines"`
 	Environments [][]Pair        `json:"environments"` // before, after: clock source, governor, offloads, placement...
 	Metrics      []Metric        `json:"metrics"`
-	Backend      []Pair          `json:"backend"`             // per port: the choice and why others were not taken
-	Series       []Series        `json:"series,omitempty"`    // of telemetry; a resumed run only adds to them
-	Telemetry    []Telemetry     `json:"telemetry,omitempty"` // how each part of the run was watched
-	Recipe       json.RawMessage `json:"recipe,omitempty"`    // of tuning, as its file has it
-	Settings     []Setting       `json:"settings,omitempty"`  // what became of it
-	Ablation     *Ablation       `json:"ablation,omitempty"`  // the recipe is taken apart, a part of it in force at each point
-	Budget       *Budget         `json:"budget,omitempty"`    // how the run kept its time budget; absent: it had none
+	Procedures   []Procedure     `json:"procedures,omitempty"` // absent in runs of before 0.2
+	Backend      []Pair          `json:"backend"`              // per port: the choice and why others were not taken
+	Series       []Series        `json:"series,omitempty"`     // of telemetry; a resumed run only adds to them
+	Telemetry    []Telemetry     `json:"telemetry,omitempty"`  // how each part of the run was watched
+	Recipe       json.RawMessage `json:"recipe,omitempty"`     // of tuning, as its file has it
+	Settings     []Setting       `json:"settings,omitempty"`   // what became of it
+	Ablation     *Ablation       `json:"ablation,omitempty"`   // the recipe is taken apart, a part of it in force at each point
+	Budget       *Budget         `json:"budget,omitempty"`     // how the run kept its time budget; absent: it had none
 	Warnings     []string        `json:"warnings,omitempty"`
 }
 

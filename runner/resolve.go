@@ -13,6 +13,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/result"
 	"boxdyno/telemetry"
 )
 
@@ -26,6 +27,19 @@ type Catalogue struct {
 // Plugins is the catalogue of this binary.
 func Plugins() Catalogue {
 	return Catalogue{Procedures: procedure.All, Labs: lab.All, Collectors: telemetry.All}
+}
+
+// Declare fills in what run's procedures declare of their rows, where a run of before did
+// not keep it and this binary has the procedure.
+func (c Catalogue) Declare(run *result.Run, recs []result.Record) {
+	for _, r := range recs {
+		if slices.ContainsFunc(run.Procedures, func(p result.Procedure) bool { return p.Name == r.Procedure }) {
+			continue
+		}
+		if i := slices.IndexFunc(c.Procedures, func(s procedure.Spec) bool { return s.Name == r.Procedure }); i >= 0 {
+			run.Procedures = append(slices.Clip(run.Procedures), c.Procedures[i].Declaration())
+		}
+	}
 }
 
 func (c Catalogue) procedure(name, at string) (procedure.Spec, error) {

@@ -289,9 +289,12 @@ func (x *execution) header() {
 		for _, e := range p.Procedures {
 			spec, _ := x.o.Catalogue.procedure(e.Use, e.at) // Resolve found it
 			for _, m := range spec.Metrics {
-				if !slices.Contains(run.Metrics, m) {
+				if !slices.ContainsFunc(run.Metrics, func(o result.Metric) bool { return o.Name == m.Name }) {
 					run.Metrics = append(run.Metrics, m)
 				}
+			}
+			if !slices.ContainsFunc(run.Procedures, func(o result.Procedure) bool { return o.Name == spec.Name }) {
+				run.Procedures = append(run.Procedures, spec.Declaration())
 			}
 		}
 		run.Backend = backends(x.bed)

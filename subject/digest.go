@@ -163,5 +163,5 @@ func (d *Digest) Start(ctx context.Context, e Env) (Running, error) {
 
 // DigestMetrics are those of a Digest.
 var DigestMetrics = []result.Metric{
-	{Name: "hash_rate", Unit: "B/s", Better: 1, Help: "octets hashed a second, from the start of the program to its end"},
+	{Name: "hash_rate", Label: "hashed", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "octets hashed a second, from the start of the program to its end"},
 }

@@ -272,10 +272,10 @@ func (s *HPL) operations() float64 {
 
 // HPLMetrics are those of an HPL.
 var HPLMetrics = []result.Metric{
-	{Name: "hpl_rate", Unit: "flop/s", Better: 1, Help: "floating-point operations a second in double precision, of a solution that counts as 2/3 N^3 + 3/2 N^2"},
-	{Name: "hpl_s", Unit: "s", Help: "time of the solution"},
-	{Name: "hpl_residual", Unit: "1", Help: "scaled residual of the solution, which must be below 16"},
-	{Name: "hpl_order", Unit: "1", Exact: true, Help: "N, the order of the matrix"},
+	{Name: "hpl_rate", Label: "HPL", Interval: "range", Heads: true, Unit: "flop/s", Better: 1, Help: "floating-point operations a second in double precision, of a solution that counts as 2/3 N^3 + 3/2 N^2"},
+	{Name: "hpl_s", Label: "took", Unit: "s", Help: "time of the solution"},
+	{Name: "hpl_residual", Label: "residual", Unit: "1", Help: "scaled residual of the solution, which must be below 16"},
+	{Name: "hpl_order", Label: "N", Unit: "1", Exact: true, Help: "N, the order of the matrix"},
 	{Name: "hpl_block", Unit: "1", Exact: true, Help: "NB, the order of its blocks"},
 	{Name: "hpl_rows", Unit: "1", Exact: true, Help: "P, rows of the grid of processes"},
 	{Name: "hpl_columns", Unit: "1", Exact: true, Help: "Q, its columns"},

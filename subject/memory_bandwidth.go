@@ -109,9 +109,9 @@ func copiedSums(n, first uint64) copied {
 }
 
 var memoryBandwidthMetrics = []result.Metric{
-	{Name: "memory_write_rate", Unit: "B/s", Better: 1, Help: "octets written a second into the locked buffer by memset, all copies together"},
-	{Name: "memory_read_rate", Unit: "B/s", Better: 1, Help: "octets read a second from it, in words of the machine"},
-	{Name: "memory_copy_rate", Unit: "B/s", Better: 1, Help: "octets copied a second from its first half to its second by memcpy: each is read once and written once"},
+	{Name: "memory_write_rate", Label: "written", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "octets written a second into the locked buffer by memset, all copies together"},
+	{Name: "memory_read_rate", Label: "read", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "octets read a second from it, in words of the machine"},
+	{Name: "memory_copy_rate", Label: "copied", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "octets copied a second from its first half to its second by memcpy: each is read once and written once"},
 	{Name: "locked_bytes", Unit: "B", Exact: true, Help: "octets that were locked, all copies together"},
 	{Name: "lock_s", Unit: "s", Better: -1, Help: "time that the kernel took to lock them, which is when it finds and clears them: the copies' mean"},
 }

@@ -108,6 +108,6 @@ func parseSevenZip(text string, dictionary int) ([]result.Value, error) {
 
 // SevenZipMetrics are those of a SevenZip.
 var SevenZipMetrics = []result.Metric{
-	{Name: "compress_ips", Unit: "1/s", Better: 1, Help: "7-Zip's rating of LZMA compression: instructions a second as it counts them (a million is its MIPS)"},
-	{Name: "decompress_ips", Unit: "1/s", Better: 1, Help: "the same of decompression"},
+	{Name: "compress_ips", Label: "compression", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "7-Zip's rating of LZMA compression: instructions a second as it counts them (a million is its MIPS)"},
+	{Name: "decompress_ips", Label: "decompression", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "the same of decompression"},
 }

@@ -22,7 +22,7 @@ import (
 // counts: another one in another version of stress-ng.
 var StressMetrics = []result.Metric{
 	{Name: "bogo_ops", Unit: "1", Help: "operations as the stressor counts them, all workers together; not comparable between stressors, nor between versions of stress-ng"},
-	{Name: "bogo_ops_rate", Unit: "1/s", Better: 1, Help: "of them, a second"},
+	{Name: "bogo_ops_rate", Label: "bogo operations", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "of them, a second"},
 	{Name: "bogo_ops_cpu_rate", Unit: "1/s", Better: 1, Help: "of them, a second of the workers' CPU time (user and system)"},
 	{Name: "stressor_s", Unit: "s", Help: "time that the stressor ran"},
 	{Name: "stressor_memory_bytes", Unit: "B", Help: "most memory that one of its workers had"},

@@ -102,5 +102,5 @@ func sysbenchFind(re *regexp.Regexp, text string) (float64, bool) {
 
 // SysbenchMetrics are those of a Sysbench.
 var SysbenchMetrics = []result.Metric{
-	{Name: "sysbench_events_per_s", Unit: "1/s", Better: 1, Help: "sysbench cpu: events a second, each all primes up to the limit"},
+	{Name: "sysbench_events_per_s", Label: "events", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "sysbench cpu: events a second, each all primes up to the limit"},
 }

@@ -179,6 +179,7 @@ func openRun(name string) (k report.Kept, run result.Run, dir string, err error)
 	if err != nil {
 		return k, run, dir, err
 	}
+	runner.Plugins().Declare(&run, recs)
 	return report.Kept{Document: report.Summarize(run, recs), Records: recs}, run, dir, nil
 }
 

@@ -41,6 +41,7 @@ export interface Document {
   start: string;
   study?: Study;
   summary?: string;
+  tables?: Table[];
   timeline?: Timeline;
   topology: string;
   verdict: string;
@@ -71,8 +72,13 @@ export interface Ablated {
 export interface Metric {
   better: number;
   exact?: boolean;
+  group?: string;
+  heads?: boolean;
   help: string;
+  interval?: string;
+  label?: string;
   name: string;
+  share?: boolean;
   unit: string;
 }
 export interface AblationPlace {
@@ -133,9 +139,14 @@ export interface ComparedMetric {
   also?: string[];
   better: number;
   exact?: boolean;
+  group?: string;
+  heads?: boolean;
   help: string;
+  interval?: string;
+  label?: string;
   name: string;
   rows: ComparedRow[] | null;
+  share?: boolean;
   unit: string;
 }
 export interface ComparedSide {
@@ -714,6 +725,37 @@ export interface StudyPoint {
   payload_size: number;
   subject?: string;
   value: number;
+}
+export interface Table {
+  columns: Column[] | null;
+  ids: string[] | null;
+  notes?: Note[];
+  rows: Cell[][] | null;
+  title: string;
+}
+export interface Column {
+  better?: number;
+  heads?: boolean;
+  help?: string;
+  interval?: string;
+  label: string;
+  metric?: boolean;
+  name: string;
+  share?: boolean;
+  unit?: string;
+}
+export interface Note {
+  mark: string;
+  text: string;
+}
+export interface Cell {
+  bound?: string;
+  hi?: number;
+  interval?: string;
+  lo?: number;
+  n?: number;
+  text: string;
+  value?: number;
 }
 export interface Timeline {
   from_ns: number;

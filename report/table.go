@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Table is figures of rows as their procedures declare them, made once: text,
+// Markdown and the page render it.
+type Table struct {
+	Title   string   `json:"title"`
+	Columns []Column `json:"columns"`
+	Rows    [][]Cell `json:"rows"`
+	IDs     []string `json:"ids"` // of the Document's Rows that Rows are of
+	Notes   []Note   `json:"notes,omitempty"`
+}
+
+// A Column is an axis, whose cells are text, or a metric.
+type Column struct {
+	Name     string      `json:"name"` // of the parameter or the metric; "notes": marks of Notes
+	Label    string      `json:"label"`
+	Metric   bool        `json:"metric,omitempty"`
+	Unit     unit.Symbol `json:"unit,omitempty"`
+	Better   int         `json:"better,omitempty"`   // +1 more, -1 less, 0 neither
+	Interval string      `json:"interval,omitempty"` // what its cells' intervals are; "": none has one
+	Heads    bool        `json:"heads,omitempty"`    // it heads the page
+	Share    bool        `json:"share,omitempty"`    // 1 is the whole
+	Help     string      `json:"help,omitempty"`
+}
+
+// A Cell is an axis's value or a figure. Text is how it reads, "-" where nothing was
+// measured; the numbers are in the column's unit.
+type Cell struct {
+	Text     string       `json:"text"`
+	Interval string       `json:"interval,omitempty"` // as it reads
+	Value    *float64     `json:"value,omitempty"`
+	Lo       *float64     `json:"lo,omitempty"`
+	Hi       *float64     `json:"hi,omitempty"`
+	N        int          `json:"n,omitempty"` // trials behind it
+	Bound    result.Bound `json:"bound,omitempty"`
+}
+
+// A Note stands under a table; rows that it touches carry its mark.
+type Note struct {
+	Mark string `json:"mark"`
+	Text string `json:"text"`
+}
+
+// A tableRow is what tables are made of: one configuration, its figures and what is said
+// of it.
+type tableRow struct {
+	id, procedure string
+	config        []result.Pair
+	figures       map[string]*Figure
+	notes         []string
+}
+
+// tabled is what tables are made of, of a configuration's repeats.
+func tabled(id string, repeats []result.Record) tableRow {
+	valid := slices.DeleteFunc(slices.Clone(repeats), func(p result.Record) bool { return p.Status == result.Invalid })
+	if len(valid) == 0 {
+		valid = repeats
+	}
+	r := tableRow{id: id, procedure: repeats[0].Procedure, config: repeats[0].Config, figures: map[string]*Figure{}}
+	for _, p := range valid {
+		for _, v := range p.Values {
+			if r.figures[v.Metric] == nil {
+				if f := merge(v.Metric, valid).figure(); f != nil {
+					r.figures[v.Metric] = f
+				}
+			}
+		}
+	}
+	return r
+}
+
+// tables are those of the document's rows, in their order.
+func (d *Document) tables(run result.Run, told []tableRow) []Table {
+	var rows []tableRow
+	for _, row := range d.Rows {
+		i := slices.IndexFunc(told, func(t tableRow) bool { return t.id == row.ID })
+		if i < 0 || row.drawn() || d.Powers != nil && row.Verdict == result.Skipped {
+			continue
+		}
+		r := told[i]
+		r.notes = append(d.own(row), row.remarks()...)
+		if row.Verdict != result.Passed {
+			r.notes = append([]string{unpassed(row)}, r.notes...)
+		}
+		rows = append(rows, r)
+	}
+	return buildTables(declared(run, rows), rows)
+}
+
+// declared are the procedures' declarations, by name. A procedure of which the run keeps
+// none shows all that it measured, by name.
+func declared(run result.Run, rows []tableRow) map[string]result.Procedure {
+	out := map[string]result.Procedure{}
+	for _, p := range run.Procedures {
+		out[p.Name] = p
+	}
+	for _, r := range rows {
+		if _, ok := out[r.procedure]; !ok {
+			out[r.procedure] = guessed(run, rows, r.procedure)
+		}
+	}
+	return out
+}
+
+// guessed is a declaration for a procedure that has none.
+func guessed(run result.Run, rows []tableRow, name string) result.Procedure {
+	p := result.Procedure{Name: name}
+	for _, r := range rows {
+		if r.procedure != name {
+			continue
+		}
+		for _, c := range r.config {
+			if !slices.ContainsFunc(p.Axes, func(a result.Axis) bool { return a.Name == c.Key }) {
+				p.Axes = append(p.Axes, result.Axis{Name: c.Key, Default: c.Value})
+			}
+		}
+	}
+	for _, m := range run.Metrics {
+		if slices.ContainsFunc(rows, func(r tableRow) bool { return r.procedure == name && r.figures[m.Name] != nil }) {
+			m.Label, m.Group, m.Interval = cmp.Or(m.Label, strings.ReplaceAll(m.Name, "_", " ")), cmp.Or(m.Group, "Figures of "+name), "range"
+			p.Metrics = append(p.Metrics, m)
+		}
+	}
+	return p
+}
+
+// labelled are the metrics that have a column, each with its group.
+func labelled(p result.Procedure) (out []result.Metric) {
+	group := p.Name
+	for _, m := range p.Metrics {
+		if m.Label == "" {
+			continue
+		}
+		group = cmp.Or(m.Group, group)
+		m.Group = group
+		if !slices.ContainsFunc(out, func(o result.Metric) bool { return o.Name == m.Name }) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// buildTables makes a table of each group of metrics, with the rows that have a figure of
+// it. A row without any figure stands in its procedure's first.
+func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out []Table) {
+	type group struct {
+		metrics []result.Metric
+		rows    []tableRow
+	}
+	var titles []string
+	groups := map[string]*group{}
+	for _, r := range rows {
+		metrics := labelled(procedures[r.procedure])
+		any := slices.ContainsFunc(metrics, func(m result.Metric) bool { return r.figures[m.Name] != nil })
+		for i, m := range metrics {
+			g := groups[m.Group]
+			if g == nil {
+				g = &group{}
+				groups[m.Group], titles = g, append(titles, m.Group)
+			}
+			if !slices.ContainsFunc(g.metrics, func(o result.Metric) bool { return o.Name == m.Name }) {
+				g.metrics = append(g.metrics, m)
+			}
+			has := r.figures[m.Name] != nil || !any && i == 0
+			if last := len(g.rows) - 1; has && (last < 0 || g.rows[last].id != r.id) {
+				g.rows = append(g.rows, r)
+			}
+		}
+	}
+	noted := map[string]bool{} // rows whose notes stand under a table already
+	for _, title := range titles {
+		if g := groups[title]; len(g.rows) > 0 {
+			out = append(out, makeTable(title, g.metrics, axesOf(procedures, g.rows), g.rows, noted))
+		}
+	}
+	return out
+}
+
+// axesOf are the parameters that rows of a table tell: those whose values differ, or are
+// not the usual ones.
+func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []string) {
+	for _, r := range rows {
+		if r.procedure != rows[0].procedure && !slices.Contains(out, procedureColumn) {
+			out = append(out, procedureColumn)
+		}
+	}
+	for _, r := range rows {
+		for _, a := range procedures[r.procedure].Axes {
+			told := func(o tableRow) bool {
+				v := result.Get(o.config, a.Name)
+				return v != "" && v != a.Default
+			}
+			if !slices.Contains(out, a.Name) && slices.ContainsFunc(rows, told) {
+				out = append(out, a.Name)
+			}
+		}
+	}
+	return out
+}
+
+func makeTable(title string, metrics []result.Metric, axes []string, rows []tableRow, noted map[string]bool) Table {
+	t := Table{Title: title}
+	for _, a := range axes {
+		t.Columns = append(t.Columns, Column{Name: a, Label: strings.ReplaceAll(a, "_", " ")})
+	}
+	for _, m := range metrics {
+		if !slices.ContainsFunc(rows, func(r tableRow) bool { return r.figures[m.Name] != nil }) {
+			continue
+		}
+		c := Column{Name: m.Name, Label: m.Label, Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help}
+		if slices.ContainsFunc(rows, func(r tableRow) bool { return m.Interval != "" && c.cell(r.figures[m.Name]).Interval != "" }) {
+			c.Interval = m.Interval
+		}
+		t.Columns = append(t.Columns, c)
+	}
+	under := &table{head: []string{notesColumn}}
+	said := &notes{}
+	marks := make([]string, len(rows))
+	for i, r := range rows {
+		if !noted[r.id] {
+			marks[i], noted[r.id] = said.of(under, r.notes), true
+		}
+	}
+	said.write(under)
+	for _, n := range under.notes {
+		t.Notes = append(t.Notes, Note{n.mark, n.text})
+	}
+	if len(t.Notes) > 0 {
+		t.Columns = append(t.Columns, Column{Name: notesColumn, Label: notesColumn})
+	}
+	for i, r := range rows {
+		var cells []Cell
+		for _, c := range t.Columns {
+			switch {
+			case c.Metric:
+				cells = append(cells, c.cell(r.figures[c.Name]))
+			case c.Name == notesColumn:
+				cells = append(cells, Cell{Text: marks[i]})
+			case c.Name == procedureColumn:
+				cells = append(cells, Cell{Text: r.procedure})
+			default:
+				cells = append(cells, Cell{Text: cmp.Or(result.Get(r.config, c.Name), "-")})
+			}
+		}
+		t.Rows, t.IDs = append(t.Rows, cells), append(t.IDs, r.id)
+	}
+	return t
+}
+
+// cell is a figure as the column tells it.
+func (c Column) cell(f *Figure) Cell {
+	if f == nil {
+		return Cell{Text: "-"}
+	}
+	cell := Cell{Value: &f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Bound: f.Bound}
+	switch {
+	case c.Share:
+		cell.Text = f.signedShare()
+		if s := f.shares(); s != "-" {
+			cell.Interval = s
+		}
+		return cell
+	case c.Unit == "1" && f.Value == float64(int64(f.Value)) && f.Bound == result.Exactly:
+		cell.Text = thousands(int64(f.Value))
+	default:
+		cell.Text = f.si(c.suffix())
+	}
+	if s := f.interval(""); s != "-" {
+		cell.Interval = s
+	}
+	return cell
+}
+
+// suffix is the unit behind a figure, where the heading does not say it.
+func (c Column) suffix() string {
+	switch {
+	case c.Unit == "1" || slices.Contains(strings.Fields(c.Label), string(c.Unit)):
+		return ""
+	case c.Unit == "1/s":
+		return "/s"
+	}
+	return string(c.Unit)
+}
+
+// folded is t in tables of text that are at most width columns wide. Columns that have no
+// room, or that are of other rows, go on in another table.
+func (t Table) folded() (out []table) {
+	var part []int // columns of figures
+	bare := make([]bool, len(t.Rows))
+	for k, r := range t.Rows {
+		bare[k] = !slices.ContainsFunc(r, func(c Cell) bool { return c.Value != nil })
+	}
+	together := func(i int) bool {
+		return len(part) == 0 || slices.ContainsFunc(t.Rows, func(r []Cell) bool {
+			return r[i].Value != nil && slices.ContainsFunc(part, func(p int) bool { return r[p].Value != nil })
+		})
+	}
+	flush := func() {
+		tb := t.columns(part, bare)
+		tb.title = t.Title
+		out, part, bare = append(out, tb), nil, make([]bool, len(t.Rows))
+	}
+	for i, c := range t.Columns {
+		if !c.Metric {
+			continue
+		}
+		if wider := append(slices.Clone(part), i); len(part) > 0 && (!together(i) || t.columns(wider, bare).wide() > width) {
+			flush()
+		}
+		part = append(part, i)
+	}
+	flush()
+	for _, n := range t.Notes {
+		out[len(out)-1].notes = append(out[len(out)-1].notes, note{n.Mark, n.Text})
+	}
+	return out
+}
+
+// columns is the text of figures' columns and of those that tell rows apart, for rows
+// that have one of the figures, or that are bare. An interval has a column of its own.
+func (t Table) columns(figures []int, bare []bool) (tb table) {
+	var rows [][]Cell
+	for k, r := range t.Rows {
+		if bare[k] || slices.ContainsFunc(figures, func(i int) bool { return r[i].Value != nil }) {
+			rows = append(rows, r)
+		}
+	}
+	tb.rows = make([][]string, len(rows))
+	for i, c := range t.Columns {
+		told := func(r []Cell) bool { return r[i].Text != "" && r[i].Text != "-" }
+		if c.Metric && !slices.Contains(figures, i) || !c.Metric && !slices.ContainsFunc(rows, told) {
+			continue
+		}
+		tb.head, tb.right = append(tb.head, c.Label), append(tb.right, c.Metric)
+		if c.Interval != "" {
+			tb.head, tb.right = append(tb.head, c.Interval), append(tb.right, true)
+		}
+		for k, r := range rows {
+			tb.rows[k] = append(tb.rows[k], r[i].Text)
+			if c.Interval != "" {
+				tb.rows[k] = append(tb.rows[k], cmp.Or(r[i].Interval, "-"))
+			}
+		}
+	}
+	return tb
+}
+
+// drawn says whether a procedure's own tables show the row.
+func (r *Row) drawn() bool {
+	return r.Suite != nil || r.Security != nil || r.Connections != nil || r.Soak != nil || r.Capture != nil || r.Infer != nil || r.Crypto != nil || r.IDS != nil || r.Tunnel != nil || r.Flood != nil ||
+		r.ThroughputFPS != nil || r.ForwardingFPS != nil || r.DropFPS != nil || r.OfferedFPS != nil
+}
+
+// remarks are what is said of the row beside its warnings.
+func (r *Row) remarks() []string {
+	switch {
+	case r.Work != nil:
+		return r.Work.remarks()
+	case r.Storage != nil:
+		return r.Storage.remarks()
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"boxdyno/result"
+)
+
+// foreignRun is of a procedure that this binary does not have.
+func foreignRun() (result.Run, []result.Record) {
+	run := result.Run{Schema: result.Schema, ID: "foreign", Kind: "real", Metrics: []result.Metric{{Name: "turns_per_s", Unit: "turn/s", Better: 1}, {Name: "slip", Unit: "1"}}}
+	var recs []result.Record
+	for i, load := range []string{"idle", "full"} {
+		recs = append(recs, result.Record{ID: load, Procedure: "spin", Repeat: 1, Status: result.Passed, Config: []result.Pair{{Key: "load", Value: load}, {Key: "axis", Value: "x"}},
+			Values: []result.Value{{Metric: "turns_per_s", Unit: "turn/s", Value: 1200 * float64(i+1), Lo: ptr(1100.0), Hi: ptr(2600.0), N: 3}}})
+	}
+	return run, recs
+}
+
+// A run without declarations shows what it measured, by name.
+func TestForeignTables(t *testing.T) {
+	run, recs := foreignRun()
+	d := Summarize(run, recs)
+	if len(d.Tables) != 1 || d.Tables[0].Title != "Figures of spin" || len(d.Tables[0].Rows) != 2 {
+		t.Fatalf("tables: %+v", d.Tables)
+	}
+	var b bytes.Buffer
+	if err := Text(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"load   turns per s        range", "1.20 kturn/s", "1.10–2.60 k"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// Declarations that make no sense break no form.
+func TestHostileDeclarations(t *testing.T) {
+	run, recs := foreignRun()
+	run.Procedures = []result.Procedure{
+		{Name: "spin", Axes: []result.Axis{{Name: "load"}, {Name: "load"}, {Name: ""}, {Name: "notes"}}, Metrics: []result.Metric{
+			{Name: "turns_per_s", Label: strings.Repeat("wide ", 40), Unit: "|\n<b>", Group: "a | b\x1b[2J", Interval: "|"}, {Name: "turns_per_s", Label: "again"}, {Name: "", Label: "none"},
+			{Name: "slip", Label: "slip", Share: true, Interval: "range"}}},
+		{Name: "spin"}, {},
+	}
+	for i, v := range []float64{math.MaxFloat64, -1e300, 5e-324, math.Copysign(0, -1)} {
+		r := recs[0]
+		r.ID, r.Repeat, r.Config = "hostile", i, []result.Pair{{Key: "load", Value: "| `x` |"}, {Key: "notes", Value: "q"}}
+		r.Values = []result.Value{{Metric: "turns_per_s", Value: v, N: math.MaxInt}, {Metric: "slip", Value: v, Lo: &v, N: -1}, {Metric: "undeclared", Value: v}}
+		recs = append(recs, r)
+	}
+	for _, procedures := range [][]result.Procedure{run.Procedures, {run.Procedures[1]}, nil} {
+		run.Procedures = procedures
+		d := Summarize(run, recs)
+		var b bytes.Buffer
+		for name, err := range map[string]error{"text": Text(&b, d), "Markdown": Markdown(&b, d), "JSON": JSON(&b, d), "page": HTML(&b, d, recs)} {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, tb := range d.Tables {
+			for _, r := range tb.Rows {
+				if len(r) != len(tb.Columns) {
+					t.Errorf("%d cells in %d columns", len(r), len(tb.Columns))
+				}
+			}
+		}
+		if _, err := json.Marshal(d); err != nil {
+			t.Error(err)
+		}
+	}
+}
