@@ -57,8 +57,8 @@ func byCode(t *testing.T, where, text string) map[string][]string {
 	return rows
 }
 
-// A paragraph of names "are those of" another page stands for that page's rows.
-var sharedRows = regexp.MustCompile("(?m)^(`.*) are those of \\[[^]]*\\]\\(([\\w-]+\\.md)#([\\w-]+)\\)")
+// A paragraph of names "are those of", or "is that of", another page stands for that page's rows.
+var sharedRows = regexp.MustCompile("(?m)^(`.*) (?:are those|is that) of \\[[^]]*\\]\\(([\\w-]+\\.md)#([\\w-]+)\\)")
 
 // under returns the rows of the tables under the heading of an anchor.
 func (p page) under(t *testing.T, anchor string) [][]string {
