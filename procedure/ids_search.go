@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,10 +32,14 @@ func (p *IDS) searching() search.Preset {
 //
 //	descend (from the highest load, until hardly a frame is lost) -> search -> limit (longer, at the load found)
 //	one trial a visit                                                one trial    one visit
+//
+// Where other points of the run have shown what it inspects of a load that is too much, it
+// begins with the search.
 type idsHunt struct {
 	tried     int     // trials of the descent
 	rate      float64 // bit/s of its next one
 	invalid   bool    // its last one was
+	recalled  bool    // points before it have shown a load that is too much
 	top, peak float64 // bit/s: nothing is to be found above top; hardly anything was lost below peak
 	search    *search.Search
 	history   []search.Seen // of search
@@ -52,8 +57,14 @@ func (m *idsPoint) hunt(ctx context.Context) (more bool, err error) {
 			top = min(top, c)
 		}
 		m.found = &idsHunt{rate: top, top: top}
+		m.recall()
 	}
 	h := m.found
+	if h.search == nil && h.recalled {
+		if more, err := m.beginSearch(); !more || err != nil {
+			return false, err
+		}
+	}
 	if h.search == nil {
 		more, err := m.descend(ctx)
 		if more || err != nil || m.listen.failed != "" {
@@ -68,6 +79,48 @@ func (m *idsPoint) hunt(ctx context.Context) (more bool, err error) {
 	now, _, err := m.offer(ctx, "search", len(h.history), step)
 	h.history = append(h.history, now)
 	return m.listen.failed == "", err
+}
+
+// recall takes what trials of other points of the run have shown.
+func (m *idsPoint) recall() {
+	env, h := m.listen.env, m.found
+	if env.Akin == nil {
+		return
+	}
+	akin := env.Akin("rate", "duration", "idle", "top", "loss", "preset")
+	slices.SortStableFunc(akin, func(a, b result.Record) int { return cmp.Compare(offeredBits(b), offeredBits(a)) })
+	for _, rec := range akin {
+		rate := min(offeredBits(rec), float64(m.IDS.top.bits))
+		if rate == 0 || len(rec.Phases) == 0 {
+			continue
+		}
+		d := time.Duration(rec.Phases[0].End - rec.Phases[0].Begin).Round(m.lasts() / 10)
+		now := m.saw(search.Step{Rate: unit.FrameRate(rate), Duration: d}, rec)
+		if !now.Valid || d < m.lasts() {
+			continue
+		}
+		m.note(now, rec)
+		if now.Loss < tooMuch {
+			continue
+		}
+		h.recalled, h.top = true, min(h.top, rate)
+		h.peak = max(h.peak, rate*(1-float64(now.Loss)))
+	}
+}
+
+// tooMuch is the share of the frames that a load must lose for the search to begin below it.
+const tooMuch = 0.05
+
+// note keeps what a trial says.
+func (m *idsPoint) note(now search.Seen, rec result.Record) {
+	h := m.found
+	if v := rec.Value("counting_rate_fps"); v != nil && len(h.seen) == 0 && now.Valid && now.Loss >= tooMuch {
+		m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
+	}
+	h.seen = append(h.seen, now)
+	if now.Valid && now.Loss <= unit.LossRatio(m.loss.value) && rec.Load != nil && (h.carried.Load == nil || rec.Load.Offered > h.carried.Load.Offered) {
+		h.carried = rec
+	}
 }
 
 // lowest is the lowest load so far, in bit/s.
@@ -107,10 +160,7 @@ func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.St
 	if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
 		err = h.rests.Rest(ctx)
 	}
-	h.seen = append(h.seen, now)
-	if now.Valid && now.Loss <= unit.LossRatio(m.loss.value) && rec.Load != nil && (h.carried.Load == nil || rec.Load.Offered > h.carried.Load.Offered) {
-		h.carried = rec
-	}
+	m.note(now, rec)
 	return now, rec, err
 }
 
@@ -124,11 +174,15 @@ func (m *idsPoint) interim() Outcome {
 	l := s.Limit(h.seen)
 	if l.Lower == 0 {
 		o := m.outcome()
-		switch {
-		case l.Lossy == 0:
+		if l.Lossy == 0 {
 			o.Status, o.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials were invalid or in doubt", l.Invalid)
-		default:
-			o.Status, o.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(h.lowest()))
+			return o
+		}
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(h.lowest()))
+		if l.Upper > 0 {
+			v := value("ids_rate_bps", float64(l.Upper))
+			v.N, v.Bound = l.Lossy, result.AtMost
+			o.Values = append(o.Values, v)
 		}
 		return o
 	}
@@ -176,12 +230,9 @@ func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	const most = 8
 	h := m.found
 	rate := h.rate
-	now, rec, err := m.offer(ctx, "descend", h.tried, search.Step{Rate: unit.FrameRate(rate), Duration: m.lasts()})
+	now, _, err := m.offer(ctx, "descend", h.tried, search.Step{Rate: unit.FrameRate(rate), Duration: m.lasts()})
 	if err != nil || m.listen.failed != "" {
 		return false, err
-	}
-	if v := rec.Value("counting_rate_fps"); v != nil && h.tried == 0 && now.Valid && now.Loss >= 0.05 {
-		m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
 	}
 	h.tried++
 	if !now.Valid || now.Offered == 0 {
@@ -193,7 +244,7 @@ func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	h.invalid = false
 	lost := float64(now.Loss)
 	h.peak = max(h.peak, rate*(1-lost))
-	if lost < 0.05 {
+	if lost < tooMuch {
 		return false, nil
 	}
 	h.top, h.rate = rate, min(max(1.2*rate*(1-lost), rate/8), rate/1.5)

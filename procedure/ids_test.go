@@ -505,6 +505,53 @@ func TestIDSTellsWhatACaptureLoses(t *testing.T) {
 	}
 }
 
+// Where another point showed what is inspected of a load that is too much, that is the
+// first load of the search; what it lost there is above the limit.
+func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
+	overload := func(lost int64, d time.Duration) result.Record {
+		return result.Record{
+			Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000 - lost},
+			Values: []result.Value{value("capture_offered_bps", 20e6), value("counting_rate_fps", 300)}, Phases: []result.Phase{{End: unit.Instant(d)}},
+		}
+	}
+	for _, c := range []struct {
+		akin []result.Record
+		kind string
+		want float64
+	}{
+		{nil, "descend", 20e6},
+		{[]result.Record{overload(700, 400*time.Millisecond)}, "search", 6e6},
+		{[]result.Record{overload(700, 300*time.Millisecond)}, "descend", 20e6}, // shorter than those of the search
+		{[]result.Record{overload(40, 400*time.Millisecond)}, "descend", 20e6},
+		{[]result.Record{{Status: result.Invalid}}, "descend", 20e6},
+	} {
+		p := newIDS().(*IDS)
+		p.length, p.top.bits = 400*time.Millisecond, 20e6
+		var cfg []result.Pair
+		env := &Env{Bed: &lab.Testbed{}, Akin: func(...string) []result.Record { return c.akin }}
+		env.Trial = func(_ context.Context, words []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+			cfg = words
+			return overload(900, p.length), nil
+		}
+		m := &idsPoint{IDS: p, listen: &capturePoint{Capture: p.listener(""), env: env}}
+		if _, err := m.hunt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+		if err != nil || rate != c.want || result.Get(cfg, "trial") != c.kind {
+			t.Errorf("%v: %v; want %s at %v", c.akin, cfg, c.kind, c.want)
+		}
+		if c.kind == "search" && len(m.out.Values) != 1 {
+			t.Errorf("%v: what it counts under overload is not told", m.out.Values)
+		}
+		o := m.interim()
+		r := result.Record{Values: o.Values}
+		if v := r.Value("ids_rate_bps"); o.Status != result.Failed || v == nil || v.Bound != result.AtMost || v.Value > 20e6 {
+			t.Errorf("%s: %s: %+v", o.Status, o.Reason, v)
+		}
+	}
+}
+
 // Whenever a run stops the search of a box with a known limit, the interval that it has
 // found by then holds that limit.
 func TestIDSInterimHoldsTheLimit(t *testing.T) {
@@ -535,11 +582,24 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 			r.Values = []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", min(rate, limit)/3600)}
 			return r, nil
 		}
+		if seed%2 == 1 { // a point at a rate that was given came before
+			env.Akin = func(...string) []result.Record {
+				r, _ := env.Trial(t.Context(), []result.Pair{{Key: "rate", Value: strconv.Itoa(top)}}, nil)
+				r.Phases = []result.Phase{{Name: "traffic", End: unit.Instant(p.length)}}
+				return []result.Record{r}
+			}
+		}
 		m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
 		m.listen = &capturePoint{Capture: p.listener(""), env: env, out: Outcome{Status: result.Passed}, ceiling: 10e6}
 		check := func(o Outcome, what string) {
 			for _, v := range o.Values {
 				if v.Metric != "ids_rate_bps" {
+					continue
+				}
+				if v.Bound == result.AtMost {
+					if v.Value < limit*0.9999 {
+						t.Fatalf("seed %d, %s: at most %v, and the limit is %v", seed, what, v.Value, limit)
+					}
 					continue
 				}
 				if *v.Lo > limit*1.0001 || v.Hi != nil && *v.Hi < limit*0.9999 {

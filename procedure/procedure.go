@@ -116,6 +116,11 @@ type Env struct {
 	// killed in it, or the machine went down. nil: it was not.
 	Unfinished func(cfg []result.Pair) *result.Record
 
+	// Akin are the finished trials of other points of this procedure that the run had
+	// before this point began, oldest first: those whose parameters are this point's, but
+	// for the ones named. nil: there are none.
+	Akin func(but ...string) []result.Record
+
 	// Once carries out f as one trial of the whole run, whichever procedure asks
 	// first, under the name key: the self-test.
 	Once func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)

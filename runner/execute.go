@@ -289,11 +289,26 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 			ID: id + "/" + strings.TrimSpace(words(cfg)), Parent: id, Procedure: name, Config: append(params, cfg...), Repeat: v.Repeat,
 		}, f)
 	}
+	env.Akin = func(but ...string) []result.Record { return x.akin(v, but) }
 	env.Once = func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		what, _, _ := strings.Cut(key, "/")
 		return trial(ctx, result.Record{ID: key, Parent: what, Procedure: what, Config: cfg, Repeat: 1}, f)
 	}
 	return env
+}
+
+// akin is v's Env.Akin. Records stand in the order in which they were begun, in a resumed
+// run too.
+func (x *execution) akin(v *visited, but []string) (found []result.Record) {
+	for _, r := range x.recs[:x.at[v.ID]] {
+		differs := func(p result.Pair) bool {
+			return !slices.Contains(but, p.Key) && result.Get(r.Config, p.Key) != p.Value
+		}
+		if r.Procedure == v.Procedure && r.Parent != "" && kept(r) && !slices.ContainsFunc(v.config(), differs) {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 // words is cfg as the end of a trial's ID: " rate=200000".

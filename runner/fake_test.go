@@ -31,6 +31,8 @@ type fake struct {
 	dut   *host.Local // its DUT; nil: none on this machine
 	// shared is whether procedures build upon a trial of procedure base.
 	shared bool
+	// akin is whether a procedure's first rate depends on what its other points have done.
+	akin bool
 	// extra is whether a pause of kind b only leaves a criterion open.
 	extra bool
 	// stubborn procedures go on after a trial's error.
@@ -169,6 +171,9 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 		}
 	}
 	rate := 1000.0
+	if p.fake.akin {
+		rate += float64(len(env.Akin("level")))
+	}
 	for n := range 4 {
 		cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
 		rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
