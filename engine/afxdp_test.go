@@ -55,6 +55,7 @@ func openAFXDPOn(t testing.TB, from []host.Port, to ...host.Port) (Backend, Tran
 }
 
 func TestAFXDPPaced(t *testing.T) {
+	testutil.Alone(t)
 	testutil.NoLeaks(t)
 	a, b := quiet(t)
 	backend, tx, m := openAFXDPOn(t, []host.Port{a}, b)
@@ -109,6 +110,7 @@ func TestAFXDPPaced(t *testing.T) {
 // Flat out, what is lost between the port and the meter is in tx_dropped or in the
 // meter's own drops, and nothing is in the books twice.
 func TestAFXDPFlatOut(t *testing.T) {
+	testutil.Alone(t)
 	a, b := quiet(t)
 	_, tx, m := openAFXDPOn(t, []host.Port{a}, b)
 	for _, c := range []struct {

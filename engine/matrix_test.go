@@ -16,6 +16,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
 	"boxdyno/unit"
 
 	"github.com/vishvananda/netlink"
@@ -120,6 +121,7 @@ const (
 )
 
 func TestMatrix(t *testing.T) {
+	testutil.Alone(t)
 	for _, backend := range []struct {
 		name string
 		open func(testing.TB) *matrixBed

@@ -164,6 +164,7 @@ func TestXDPSink(t *testing.T) {
 
 // Reading while frames arrive changes nothing of what is counted.
 func TestReadingDoesNotDisturb(t *testing.T) {
+	testutil.Alone(t)
 	a, b := quiet(t)
 	ctx := context.Background()
 	ids := make([]uint16, MaxStreams)

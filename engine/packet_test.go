@@ -94,6 +94,7 @@ func inject(t testing.TB, p host.Port, frames ...[]byte) {
 }
 
 func TestPacketPaced(t *testing.T) {
+	testutil.Alone(t)
 	a, b := quiet(t)
 	testutil.NoLeaks(t)
 	tx, m := openPacket(t, []host.Port{a}, b)
@@ -149,6 +150,7 @@ func TestPacketPaced(t *testing.T) {
 // Flat out, what is lost between the port and the meter is in tx_dropped, and
 // nothing is in the books twice.
 func TestPacketFlatOut(t *testing.T) {
+	testutil.Alone(t)
 	a, b := quiet(t)
 	tx, m := openPacket(t, []host.Port{a}, b)
 	for _, spec := range []frame.Spec{spec4(1, 64), spec4(1000, frame.IMIX.Sizes...)} {

@@ -292,6 +292,7 @@ func TestXDPReplaysAtOnce(t *testing.T) {
 // A schedule on the real clock: no gap is shorter than the policy allows, and
 // the load takes as long as its rate says, whatever held it up.
 func TestXDPReplayKeepsItsRate(t *testing.T) {
+	testutil.Alone(t)
 	tx, _, _ := replayPair(t)
 	s := plainSource(100, 100_000, 60)
 	for _, c := range []struct {

@@ -15,6 +15,7 @@ import (
 // Every fault loses frames where it says, under the name that the kernel's own
 // counters give them.
 func TestFaults(t *testing.T) {
+	testutil.Alone(t)
 	testutil.Privileged(t)
 	for _, c := range []struct {
 		fault string
@@ -65,6 +66,7 @@ func TestFaults(t *testing.T) {
 
 // The other work on the DUT's CPU ends with the testbed.
 func TestBusyCore(t *testing.T) {
+	testutil.Alone(t)
 	tb := buildPlanted(t, Plant{Fault: "busy-core", Shaper: 10e6})
 	if r := through(t, tb, 0, 512, engine.Load{Rate: 5_000, Count: 500}); r.seen.Frames == 0 {
 		t.Errorf("nothing came through: %+v", r.Drops)

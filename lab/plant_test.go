@@ -147,6 +147,7 @@ func buildPlanted(t *testing.T, p Plant) *Testbed {
 // What a policer lets through in d is at most its burst and rate times d, and it
 // has its whole burst at first; each port has its own.
 func TestPlantedPolicer(t *testing.T) {
+	testutil.Alone(t)
 	const rate, burst = 20_000, 500
 	tb := buildPlanted(t, Plant{Policer: rate, PolicerBurst: burst})
 	for from := range 2 {
@@ -176,6 +177,7 @@ func TestPlantedPolicer(t *testing.T) {
 // Loss falls where its pattern says, to the frame, whatever the speed; and the
 // same again with the same seed.
 func TestPlantedLoss(t *testing.T) {
+	testutil.Alone(t)
 	const frames = 4_000
 	var random [3]int64
 	for i, c := range []struct {
@@ -224,6 +226,7 @@ func TestPlantedLoss(t *testing.T) {
 // A shaper sends at most its rate and burst, counted with the FCS, and what it
 // cannot hold is its queue's loss.
 func TestPlantedShaper(t *testing.T) {
+	testutil.Alone(t)
 	const rate, size, burst, queue = 20e6, 512, 20 * 512, 30 * 512
 	tb := buildPlanted(t, Plant{Shaper: rate, ShaperBurst: burst, ShaperQueue: queue})
 	for from := range 2 {

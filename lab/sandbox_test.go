@@ -186,6 +186,7 @@ func TestMTU(t *testing.T) {
 
 // The engine finds its way through what Build gives it.
 func TestEngine(t *testing.T) {
+	testutil.Alone(t)
 	testutil.Privileged(t)
 	for _, spec := range All[:2] {
 		topology := spec.New()

@@ -131,11 +131,9 @@ func TestCaptureSearch(t *testing.T) {
 // A subject of known cost counts what the CPU that receiving leaves suffices for, which is
 // a third at least.
 func TestCaptureUnderOverload(t *testing.T) {
+	testutil.Long(t)
 	testutil.Privileged(t)
 	testutil.TwoCPUs(t)
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
 	const cost = 500e-6 // CPU seconds a frame
 	p := ownProgram(t, `while True:
     s.recv(2048)

@@ -293,6 +293,7 @@ func TestSandboxFloodSensor(t *testing.T) {
 // A connection table that is full refuses the flood's connections and keeps those that
 // are open.
 func TestSandboxFloodOfAFullTable(t *testing.T) {
+	testutil.Long(t)
 	testutil.Privileged(t)
 	b := newSuiteBench(t, "sandbox", map[string]string{"dut.fault": "conntrack-full"})
 	o := whatever(b, b.run("flood", map[string]string{"rate": "20k", "duration": "200ms"}))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
 
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) {
 // The real procedures on links in memory, alone, beside stress-ng, and after it heated
 // the machine.
 func TestBesideLoad(t *testing.T) {
+	testutil.Alone(t)
 	var missing *host.Missing
 	if err := host.Has("stress-ng"); errors.As(err, &missing) {
 		t.Skip(missing)

@@ -28,7 +28,7 @@ func TestOneSignal(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(s.String(), func(t *testing.T) {
 			if signal.Ignored(s) {
-				t.Skipf("%v is ignored: run this without nohup", s)
+				t.Skipf("%v is ignored: run this in the foreground, without nohup", s)
 			}
 			dir := filepath.Join(t.TempDir(), "run")
 			cmd := exec.Command(program, "run", "forward", "--lab", "mem", "--standard", "--repeat", "100", "--out", dir)

@@ -62,6 +62,7 @@ func soon(yes func() bool) bool {
 // Whatever ends a command that works on a port, the machine's settings are as before. Of
 // tune that is so once its recipe has been reverted.
 func TestSignalsLeaveNoSetting(t *testing.T) {
+	testutil.Alone(t)
 	testutil.Privileged(t)
 	boxdyno := program(t)
 	files := t.TempDir()

@@ -36,6 +36,7 @@ import (
 //	half ==== veth ==== h1    taken ==== veth ==== t1
 //	128.0.0.0/1 by half       an address of taken
 func TestLabScripts(t *testing.T) {
+	testutil.Alone(t)
 	testutil.Privileged(t)
 	cpus := testutil.TwoCPUs(t)
 	commands := maps.Clone(scriptCommands)
@@ -154,6 +155,7 @@ func onWire(n int) []byte {
 // A whole send and a whole meter leave no goroutine and no descriptor behind,
 // however they end.
 func TestTrafficLeavesNothing(t *testing.T) {
+	testutil.Alone(t)
 	testutil.Privileged(t)
 	ns, err := netns.New()
 	if err != nil {

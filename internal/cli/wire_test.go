@@ -94,6 +94,7 @@ func TestWireFindsAKnownLimit(t *testing.T) {
 			if c.lab == "wire2" {
 				testutil.Long(t)
 			}
+			testutil.Alone(t)
 			tester, box := stranger(t)
 			state := func() string {
 				out, err := (&host.Local{Netns: tester.Path()}).Run(t.Context(), "ip -j -d link; ip -j -d address show scope global; ethtool -k e0; ethtool -k e1; cat /proc/net/packet", "sh", "-eu")

@@ -24,8 +24,14 @@ func Cases(n int) int {
 // skipped there once more, without the detector.
 func Computed(t testing.TB) {
 	t.Helper()
+	Unraced(t, "computes for long")
+}
+
+// Unraced skips a test that cannot run with the race detector, and says why.
+func Unraced(t testing.TB, why string) {
+	t.Helper()
 	if race {
-		t.Skip("computes for long: runs without the race detector")
+		t.Skip(why + ": runs without the race detector")
 	}
 }
 

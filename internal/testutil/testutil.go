@@ -38,9 +38,7 @@ func Privileged(t testing.TB) {
 // what is skipped there once more, without the detector, and this one Alone.
 func Timed(t testing.TB) {
 	t.Helper()
-	if race {
-		t.Skip("is timed: runs without the race detector and by itself")
-	}
+	Unraced(t, "is timed")
 	Alone(t)
 }
 
