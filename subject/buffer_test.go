@@ -27,11 +27,7 @@ func TestBuffers(t *testing.T) {
 			for _, size := range []uint64{small, 64 << 20} {
 				testutil.NoLeaks(t)
 				from, to := pair(t)
-				spec, err := Find(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c := spec.New().(*Capture)
+				c := captureOf(t, name)
 				c.Buffer = size
 				r, err := c.Run(t.Context(), Env{Port: to})
 				var missing *host.Missing
@@ -84,11 +80,7 @@ func TestStopWaitsForTheKernel(t *testing.T) {
 			testutil.NoLeaks(t)
 			compiled(t, name)
 			from, to := pair(t)
-			spec, err := Find(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := spec.New().(*Capture).Run(t.Context(), Env{Port: to})
+			r, err := captureOf(t, name).Run(t.Context(), Env{Port: to})
 			var missing *host.Missing
 			if errors.As(err, &missing) {
 				t.Skip(missing)

@@ -193,7 +193,7 @@ func (c *Capture) Run(ctx context.Context, e Env) (_ *Capturing, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Capturing{tool: t, name: t.name, ready: t.silent, counted: -1, kernel: -1, own: -1, port: -1, waiting: -1, watched: make(chan struct{})}
+	r := newCapturing(t.name, t)
 	if r.index, err = indexOf(e); err != nil {
 		return nil, err
 	}
@@ -272,3 +272,11 @@ func cpuList(cpus []int) string {
 }
 
 func since(t unit.Instant) time.Duration { return time.Duration(unit.Now() - t) }
+
+// Installs implements Installer.
+func (c *Capture) Installs(remedy []string) func(context.Context, Runner) error {
+	if !slices.Equal(remedy, installCommand(c.tool.name)) {
+		return nil
+	}
+	return c.tool.install
+}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,53 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"boxdyno/engine"
-	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
-
-// pair makes two ports wired to each other in a namespace of their own.
-func pair(t testing.TB) (a, b host.Port) {
-	t.Helper()
-	path := testutil.Cable{A: "a", B: "b"}.Make(t)
-	return host.Port{Netns: path, Name: "a"}, host.Port{Netns: path, Name: "b"}
-}
-
-// send offers n frames of 148 octets of UDP payload.
-func send(t *testing.T, p host.Port, n uint64, rate unit.FrameRate) {
-	t.Helper()
-	b, err := engine.Open("packet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := b.OpenTransmitter(t.Context(), []host.Port{p}, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Close()
-	reports, err := tx.Transmit(t.Context(), engine.Load{Count: n, Rate: rate}, engine.Stream{Frames: frame.Spec{
-		Sizes: []unit.FrameSize{194}, Flows: 1, SrcMAC: [6]byte{2, 0, 0, 0, 0, 1}, DstMAC: [6]byte{2, 0, 0, 0, 0, 2},
-		Src: netip.MustParseAddr("198.18.0.2"), Dst: netip.MustParseAddr("198.19.0.2"), SrcPort: frame.FirstPort, DstPort: frame.Port,
-	}})
-	if err != nil || reports[0].Accepted != n {
-		t.Fatalf("%+v, %v", reports, err)
-	}
-}
-
-// eventually waits for what other processes do.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
 
 // compiled has the libpcap counter made by the test itself, and not in the user's store.
 func compiled(t *testing.T, name string) {
@@ -72,18 +29,16 @@ func compiled(t *testing.T, name string) {
 	}
 }
 
-// aCPU is one that this process may use.
-func aCPU(t *testing.T) int {
+// captureOf is the capture of a name.
+func captureOf(t *testing.T, name string) *Capture {
 	t.Helper()
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		t.Fatal(err)
+	for _, s := range captures() {
+		if s.Name == name {
+			return s.New().(*Capture)
+		}
 	}
-	cpu := 0
-	for !set.IsSet(cpu) {
-		cpu++
-	}
-	return cpu
+	t.Fatalf("no capture %s", name)
+	return nil
 }
 
 // ours builds boxdyno, whose meters are subjects.
@@ -103,7 +58,7 @@ func ours(t *testing.T) {
 // Every subject that is installed sees each frame that is sent to its port, or says
 // that it was dropped, at a low rate and in a burst, and leaves nothing behind.
 func TestSubjectsCount(t *testing.T) {
-	for _, spec := range All {
+	for _, spec := range captures() {
 		c, ok := spec.New().(*Capture)
 		if !ok || spec.Name == Own {
 			continue
@@ -321,24 +276,8 @@ func TestCheckCapture(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Find("nothing"); err == nil || !strings.Contains(err.Error(), "tcpdump") {
-		t.Error(err)
-	}
-	if s, err := Find("scapy"); err != nil || s.Work != Dissection {
-		t.Error(s, err)
-	}
 	if _, err := newCapture(&afPacket).Run(t.Context(), Env{}); err == nil {
 		t.Error("a capture without a port runs")
-	}
-}
-
-func TestNamesAreUnique(t *testing.T) {
-	var names []string
-	for _, s := range All {
-		if slices.Contains(names, s.Name) || s.Doc == "" || s.Work == "" {
-			t.Errorf("%+v", s)
-		}
-		names = append(names, s.Name)
 	}
 }
 

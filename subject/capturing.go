@@ -51,6 +51,13 @@ type Capturing struct {
 	forced  bool         // and did not obey
 }
 
+// newCapturing is one of which nothing is known yet, and that nobody has started.
+func newCapturing(name string, t *tool) *Capturing {
+	r := &Capturing{tool: t, name: name, counted: -1, kernel: -1, own: -1, port: -1, waiting: -1, watched: make(chan struct{})}
+	r.ready = t != nil && t.silent
+	return r
+}
+
 // A socketRead is what the kernel said at a program's packet sockets.
 type socketRead struct {
 	taken int64 // frames that it handed or would have handed to the program; -1: some of them were read by the program before
@@ -78,13 +85,7 @@ const (
 	askPause = 100 * time.Millisecond
 	// memoryAsks is after how many asks the tree's memory is looked at, too.
 	memoryAsks = 5
-	// readyPatience is how long a capture may take to listen, where the caller sets
-	// no limit: pyshark on a small board takes tens of seconds.
-	readyPatience = 60 * time.Second
-	readyPause    = 20 * time.Millisecond
-	// stopGrace is how long a capture may take to say its last after it was told to
-	// end.
-	stopGrace = 5 * time.Second
+	readyPause = 20 * time.Millisecond
 )
 
 // Ready waits until a packet socket of the tree listens to the port and the program

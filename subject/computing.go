@@ -3,7 +3,6 @@
 package subject
 
 import (
-	"slices"
 	"time"
 )
 
@@ -27,14 +26,4 @@ func computing() []Spec {
 		specs[i].Work = CPU
 	}
 	return specs
-}
-
-// Of are the subjects of a work, and their names.
-func Of(work string) (specs []Spec, names []string) {
-	for _, s := range All {
-		if s.Work == work {
-			specs, names = append(specs, s), append(names, s.Name)
-		}
-	}
-	return slices.Clip(specs), names
 }

@@ -230,3 +230,11 @@ func (r *Detecting) parse(line string) told {
 
 // Count implements Counter. All that it dropped, the kernel did.
 func (r *Detecting) Count(ctx context.Context) ([]result.Term, error) { return r.Capturing.Count(ctx) }
+
+// Installs implements Installer.
+func (d *Detector) Installs(remedy []string) func(context.Context, Runner) error {
+	if v := d.venv(); slices.Equal(remedy, installCommand(v.name)) {
+		return v.make
+	}
+	return nil
+}

@@ -80,16 +80,6 @@ type none struct{}
 func (none) evaluate([]infer.Vector) error { return nil }
 func (none) close() error                  { return nil }
 
-// say prints a line.
-func say(v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = os.Stdout.Write(append(line, '\n'))
-	return err
-}
-
 // pool are synthetic frames and their windows.
 func (d *detection) pool() (frames []infer.Frame, perWindow int, windows []infer.Vector, err error) {
 	frames, perWindow = infer.Synthetic(d.Window, d.Seed)

@@ -4,8 +4,6 @@ package subject
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -20,8 +18,13 @@ const eveAlert = `{"timestamp":"2026-01-01T00:00:00.000000+0000","flow_id":1,"in
 
 func TestEve(t *testing.T) {
 	v := newEve()
-	r := &Capturing{name: "x", counted: -1, kernel: -1, own: -1, port: -1, waiting: -1}
-	say := func(line string) { r.take(v.record(line), line) }
+	r := newCapturing("x", nil)
+	take := func(s told, line string) {
+		if r.take(s, line); s.garbage {
+			t.Errorf("%s is garbage", line)
+		}
+	}
+	say := func(line string) { take(v.record(line), line) }
 	say(eveStats(0, 0, 0, 0))
 	if _, _, ok := r.Progress(); ok {
 		t.Error("before its threads have added anything up it has counted")
@@ -42,9 +45,9 @@ func TestEve(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	say(eveStats(4, 160, 20, 130))
-	r.take(v.end(), "")
-	if want := (Totals{Captured: 130, Kernel: 20, Own: 10, Port: -1}); r.Totals() != want || r.wrong != nil {
-		t.Errorf("%+v, %v; want %+v", r.Totals(), r.wrong, want)
+	take(v.end(), "")
+	if want := (Totals{Captured: 130, Kernel: 20, Own: 10, Port: -1}); r.Totals() != want {
+		t.Errorf("%+v; want %+v", r.Totals(), want)
 	}
 	want := IDSTotals{
 		RulesLoaded: 8, RulesFailed: 1, Alerts: 9, AlertQueueOverflow: 10, AlertsSuppressed: 11, FlowMemcap: 6, SessionMemcap: 3, SegmentMemcap: 4,
@@ -66,60 +69,22 @@ func TestEve(t *testing.T) {
 	}
 }
 
-// A file is read as it grows; a line without its end, and one that is far too long, are
-// none.
-func TestTail(t *testing.T) {
-	dir := t.TempDir()
-	var got []string
-	var last told
-	log := logFile{name: "x.log", said: func(string) told { return nothing }}
-	tails, err := openTails(dir, []logFile{log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tails[0].file.Close()
-	if _, err := openTails(dir, []logFile{log}); err == nil {
-		t.Error("a file that is there is taken")
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "x.log"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	step := func(text string) {
-		t.Helper()
-		if _, err := f.WriteString(text); err != nil {
-			t.Fatal(err)
+// No record, however broken, makes a count fall or be negative.
+func FuzzEve(f *testing.F) {
+	f.Add(eveStats(3, 90, 5, 100) + "\n" + fmt.Sprintf(eveAlert, 7))
+	f.Fuzz(func(t *testing.T, text string) {
+		v := newEve()
+		for _, read := range []parser{v.record, v.console} {
+			r := newCapturing("x", nil)
+			last := r.Totals()
+			for line := range strings.Lines(text) {
+				r.take(read(line), line)
+				now := r.Totals()
+				if now.Captured < last.Captured || now.Kernel < last.Kernel || now.Own < last.Own || now.Port < last.Port {
+					t.Errorf("%q: %+v after %+v", line, now, last)
+				}
+				last = now
+			}
 		}
-		if more, err := tails[0].read(func(s told, line string) { got, last = append(got, line), s }, tailMost); more || err != nil {
-			t.Error(more, err)
-		}
-	}
-	step("a\n\nb")
-	step("c\nd")
-	if strings.Join(got, ",") != "a,bc" {
-		t.Errorf("%q", got)
-	}
-	step("\n" + strings.Repeat("x", 3*longestLine))
-	if !last.garbage || len(got) != 4 || len(tails[0].rest) > longestLine {
-		t.Errorf("%d lines, the last %+v", len(got), last)
-	}
-	step("y\nlast\n")
-	if len(got) != 5 || got[4] != "last" {
-		t.Errorf("%q", got[len(got)-1])
-	}
-	if err := os.Remove(filepath.Join(dir, "x.log")); err != nil {
-		t.Fatal(err)
-	}
-	step("after its folder\n")
-	if got[len(got)-1] != "after its folder" {
-		t.Errorf("%q", got[len(got)-1])
-	}
-	if _, err := f.WriteString(strings.Repeat("0123456\n", 1<<14)); err != nil {
-		t.Fatal(err)
-	}
-	got = nil
-	if more, err := tails[0].read(func(s told, line string) { got = append(got, line) }, tailRead); !more || err != nil || len(got) != tailRead/8 {
-		t.Errorf("%d lines, %v, %v", len(got), more, err)
-	}
+	})
 }

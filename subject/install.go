@@ -11,12 +11,6 @@ import (
 	"boxdyno/host"
 )
 
-// A Runner runs a command, and shows what it prints.
-type Runner func(ctx context.Context, argv []string) error
-
-// installCommand installs one subject.
-func installCommand(name string) []string { return []string{"boxdyno", "doctor", "--install", name} }
-
 // Install supplies what a subject lacks on this machine: by the remedies of its Check,
 // one after the other, and by what it makes for itself in boxdyno's cache folder. It
 // ends with nil once Check does, and with an error where a remedy did not help.
@@ -44,14 +38,11 @@ func Install(ctx context.Context, s Spec, run Runner) error {
 // install runs a remedy, or what stands behind it where it is boxdyno itself. What
 // that needs from the distribution comes first.
 func install(ctx context.Context, s Subject, argv []string, run Runner) error {
-	name, own := "", (func(context.Context, Runner) error)(nil)
-	switch s := s.(type) {
-	case *Capture:
-		name, own = s.tool.name, s.tool.install
-	case *Detector:
-		name, own = s.venv().name, s.venv().make
+	var own func(context.Context, Runner) error
+	if s, ok := s.(Installer); ok {
+		own = s.Installs(argv)
 	}
-	if own == nil || !slices.Equal(argv, installCommand(name)) {
+	if own == nil {
 		return run(ctx, argv)
 	}
 	err := own(ctx, run)

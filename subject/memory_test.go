@@ -19,13 +19,15 @@ import (
 // memoryOf is a subject of little memory, whose programs are made in the test's folder.
 func memoryOf(t *testing.T, name string) *Memory {
 	t.Helper()
-	spec, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
+	for _, s := range memorySubjects() {
+		if s.Name == name {
+			m := s.New().(*Memory)
+			m.Size, m.For = 1<<20, 5*time.Millisecond
+			return m
+		}
 	}
-	m := spec.New().(*Memory)
-	m.Size, m.For = 1<<20, 5*time.Millisecond
-	return m
+	t.Fatalf("no subject %s", name)
+	return nil
 }
 
 // Each program proves itself, and what it prints when it is timed is a figure of the

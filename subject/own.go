@@ -147,7 +147,7 @@ func parseOwn(file string, data []byte) (*ownFile, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	if o.name == "" || strings.Trim(o.name, stressorLetters+"_.") != "" {
+	if o.name == "" || strings.Trim(o.name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return nil, root.Errorf("name %q: want small letters, digits, dots, hyphens and underscores", o.name)
 	}
 	if works := []string{Count, Decode, Dissection, Application}; !slices.Contains(works, o.work) {

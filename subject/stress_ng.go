@@ -3,7 +3,6 @@
 package subject
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"boxdyno/host"
@@ -118,25 +116,6 @@ type Stressing struct {
 	begun   time.Time
 	figures logs
 	log     logs
-}
-
-// logs keeps the first 64 KiB of what a program writes.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.b.Write(b[:min(len(b), max(64<<10-l.b.Len(), 0))])
-	return len(b), nil
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // stressSettled is how long after its start every worker surely works.

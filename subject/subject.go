@@ -10,9 +10,7 @@ package subject
 import (
 	"context"
 	"flag"
-	"fmt"
-	"slices"
-	"strings"
+	"net/netip"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -36,6 +34,14 @@ func (e Env) host() *host.Local {
 		return &host.Local{}
 	}
 	return e.Host
+}
+
+// An End is one of the two gateways that a tunnel joins.
+type End struct {
+	Host  *host.Local
+	Port  string       // towards the other one
+	Outer netip.Addr   // its own on that port
+	Net   netip.Prefix // behind it; the address is the gateway's own there
 }
 
 // A Subject is its parameters, which Flags declares with their defaults and ranges.
@@ -88,6 +94,16 @@ type Bencher interface {
 	Wait(ctx context.Context) ([]result.Value, error)
 }
 
+// A Runner runs a command, and shows what it prints.
+type Runner func(ctx context.Context, argv []string) error
+
+// An Installer makes for itself what no package brings.
+type Installer interface {
+	// Installs is what stands behind a remedy that is boxdyno's own; nil: the remedy is
+	// none of these.
+	Installs(remedy []string) func(ctx context.Context, run Runner) error
+}
+
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string
@@ -96,31 +112,9 @@ type Spec struct {
 	New       func() Subject
 }
 
-// All is every subject.
-var All = append([]Spec{
-	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: StressMetrics, New: func() Subject { return NewStress() }},
-	{Name: "suricata", Work: Application, Doc: "Suricata 7, by default without rules", New: func() Subject { s := NewSuricata(); s.Filter = DefaultFilter; return s }},
-}, slices.Concat(captures(), detectors(), computing(), digestions(), memorySubjects(), codecs(), solvers(), cryptos(), tunnels())...)
-
-// Find is the row of All that has the name.
-func Find(name string) (Spec, error) {
-	var names []string
-	for _, s := range All {
-		if s.Name == name {
-			return s, nil
-		}
-		names = append(names, s.Name)
-	}
-	return Spec{}, fmt.Errorf("there is no subject %q: the subjects are %s", name, strings.Join(names, ", "))
-}
-
-// Main does the work of this process where it was started as the keeper of a subject,
-// as a Command's gate, or as a Detector's child, and then does not return. Every program calls it before
-// anything else.
-func Main() {
+// ProcessMain does the work of this process where it was started as the keeper of a
+// subject or as a Command's gate, and then does not return.
+func ProcessMain() {
 	host.KeepMain()
 	gateMain()
-	diskKeeperMain()
-	detectMain()
-	algMain()
 }

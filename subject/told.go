@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"regexp"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 )
 
@@ -31,47 +29,6 @@ type told struct {
 type parser func(line string) told
 
 var nothing = told{counted: -1, more: -1, kernel: -1, own: -1, port: -1, waiting: -1}
-
-// longestLine is what a line of a capture's output may have in octets; what is longer
-// is taken as several.
-const longestLine = 64 << 10
-
-// lines is a writer that takes lines apart: they end with \n, or with \r where a
-// program writes over the line before.
-type lines struct {
-	mu   sync.Mutex
-	take func(line string)
-	part []byte
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(b)
-	for len(b) > 0 {
-		i := bytes.IndexAny(b, "\r\n")
-		end := i
-		if i < 0 {
-			end = len(b)
-		}
-		end = min(end, longestLine-len(l.part))
-		l.part = append(l.part, b[:end]...)
-		b = b[end:]
-		full := len(l.part) == longestLine
-		if len(b) == 0 && !full {
-			break
-		}
-		if !full || i == end {
-			b = b[1:] // the line's end
-		}
-		if len(l.part) > 0 {
-			l.take(string(l.part))
-		}
-		l.part = l.part[:0]
-	}
-	return n, nil
-}
 
 // rows is a writer that counts lines: one is one frame, and begins with its number.
 type rows struct {
@@ -116,12 +73,6 @@ func frames(text string) int64 {
 		return -1
 	}
 	return n
-}
-
-// lastLine is the last line of text that has something in it.
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
 }
 
 // parseCounter reads what count.py and count.c print.

@@ -17,7 +17,7 @@ import (
 // replay is what a capture knows after a program has printed a file, written in
 // pieces as a pipe may deliver them.
 func replay(p parser, text string, piece int) *Capturing {
-	r := &Capturing{name: "x", counted: -1, kernel: -1, own: -1, port: -1, waiting: -1}
+	r := newCapturing("x", nil)
 	w := r.listener(p)
 	for ; text != ""; text = text[min(piece, len(text)):] {
 		_, _ = w.Write([]byte(text[:min(piece, len(text))])) // it takes all
@@ -116,9 +116,8 @@ func FuzzTold(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var z zeekStats
 		var n snortStats
-		v := newEve()
-		for _, p := range append(slices.Clone(parsers), z.line, n.line, v.record, v.console) {
-			r := &Capturing{name: "x", counted: -1, kernel: -1, own: -1, port: -1, waiting: -1}
+		for _, p := range append(slices.Clone(parsers), z.line, n.line) {
+			r := newCapturing("x", nil)
 			last := r.Totals()
 			w := &lines{take: func(line string) {
 				r.take(p(line), line)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -19,14 +18,6 @@ import (
 
 // TunnelWork is the work (Spec.Work) of a subject that joins two networks.
 const TunnelWork = "tunnel"
-
-// An End is one of the two gateways that a tunnel joins.
-type End struct {
-	Host  *host.Local
-	Port  string       // towards the other one
-	Outer netip.Addr   // its own on that port
-	Net   netip.Prefix // behind it; the address is the gateway's own there
-}
 
 // TunnelMTU is the MTU of every tunnel, so that all carry the same packets, and none of
 // their datagrams is larger than 1500 octets.

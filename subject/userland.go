@@ -141,11 +141,3 @@ func packageSource(release, targets string) (suite, mirror string) {
 	}
 	return suite, mirror
 }
-
-// inUserland is a command for the machine, or for the userland whose programs are h's.
-func inUserland(h *host.Local, argv ...string) []string {
-	if h.Userland == nil {
-		return argv
-	}
-	return append([]string{"chroot", h.Userland.Root}, argv...)
-}

@@ -21,6 +21,9 @@ func embedded(name string) string {
 	return string(text)
 }
 
+// installCommand installs one subject.
+func installCommand(name string) []string { return []string{"boxdyno", "doctor", "--install", name} }
+
 // A venv is a virtual environment with the packages that its locks name, by version and
 // digest, and with no others. It is in the store under their digest, so that another
 // lock makes another one. pip takes its index from its own configuration.

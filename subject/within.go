@@ -14,6 +14,12 @@ import (
 const (
 	versionPatience    = 5 * time.Second  // for a program that says its version
 	cryptsetupPatience = 60 * time.Second // for one that formats, opens or closes a volume
+	// readyPatience is how long a program may take to be ready, where the caller sets
+	// no limit: pyshark on a small board takes tens of seconds.
+	readyPatience = 60 * time.Second
+	// stopGrace is how long a program may take to say its last after it was told to
+	// end.
+	stopGrace = 5 * time.Second
 )
 
 // within is a program's standard output. One that has not ended within patience is
@@ -26,4 +32,12 @@ func within(ctx context.Context, h *host.Local, patience time.Duration, stdin st
 		err = fmt.Errorf("%s hung: it did not end within %v and was killed", strings.Join(argv, " "), patience)
 	}
 	return out, err
+}
+
+// inUserland is a command for the machine, or for the userland whose programs are h's.
+func inUserland(h *host.Local, argv ...string) []string {
+	if h.Userland == nil {
+		return argv
+	}
+	return append([]string{"chroot", h.Userland.Root}, argv...)
 }
