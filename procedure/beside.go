@@ -16,7 +16,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/stress"
 	"boxdyno/unit"
 )
 
@@ -143,14 +143,14 @@ func (l *SideLoad) Words() string {
 const heatMethod = "matrixprod"
 
 // stress is the program of a load.
-func (l *SideLoad) stress() *subject.Stress {
+func (l *SideLoad) stress() *stress.Stress {
 	switch l.kind {
 	case "memory":
-		return &subject.Stress{Stressor: "vm", Workers: 1, Options: []string{"--vm-bytes", strconv.FormatUint(l.memory, 10), "--vm-keep", "--vm-method", "write64"}}
+		return &stress.Stress{Stressor: "vm", Workers: 1, Options: []string{"--vm-bytes", strconv.FormatUint(l.memory, 10), "--vm-keep", "--vm-method", "write64"}}
 	case "disk":
-		return &subject.Stress{Stressor: "hdd", Workers: 1, Dir: l.dir, Options: []string{"--hdd-opts", "wr-seq,rd-seq,direct,dsync"}}
+		return &stress.Stress{Stressor: "hdd", Workers: 1, Dir: l.dir, Options: []string{"--hdd-opts", "wr-seq,rd-seq,direct,dsync"}}
 	}
-	s := &subject.Stress{Stressor: "cpu", Workers: l.workers, Options: []string{"--cpu-method", heatMethod}}
+	s := &stress.Stress{Stressor: "cpu", Workers: l.workers, Options: []string{"--cpu-method", heatMethod}}
 	if l.share < 100 { // in turns of 2 ms; by default they take tens
 		s.Options = append(s.Options, "--cpu-load", strconv.Itoa(l.share), "--cpu-load-slice", "2")
 	}

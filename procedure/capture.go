@@ -20,6 +20,9 @@ import (
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/subject"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/detector"
+	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
 )
 
@@ -73,7 +76,7 @@ const (
 	stressor = "stressor" // work of a subject that captures nothing
 )
 
-func newCapture() Procedure { return newCaptureOf(subject.All) }
+func newCapture() Procedure { return newCaptureOf(catalog.All) }
 
 func newCaptureOf(specs []subject.Spec) *Capture {
 	return &Capture{
@@ -145,14 +148,14 @@ func (p *Capture) spec() (subject.Spec, error) {
 	for _, s := range p.specs {
 		switch {
 		case s.Name != p.subject.value:
-			if s.Work != stressor && s.Work != subject.Model && s.Work != subject.TunnelWork {
+			if s.Work != stressor && s.Work != detector.Model && s.Work != tunnel.TunnelWork {
 				names = append(names, s.Name)
 			}
 		case s.Work == stressor:
 			return s, fmt.Errorf("subject %s: it captures nothing, it is a %s", s.Name, s.Work)
-		case s.Work == subject.Model:
+		case s.Work == detector.Model:
 			return s, fmt.Errorf("subject %s: it is measured by procedure infer", s.Name)
-		case s.Work == subject.TunnelWork:
+		case s.Work == tunnel.TunnelWork:
 			return s, fmt.Errorf("subject %s: it is measured by procedure vpn", s.Name)
 		default:
 			return s, nil

@@ -11,13 +11,14 @@ import (
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/capture"
 	"boxdyno/unit"
 )
 
 // What a subject of package subject tells beside.
 type (
-	totaller     interface{ Totals() subject.Totals }
-	starter      interface{ Startup() subject.Startup }
+	totaller     interface{ Totals() capture.Totals }
+	starter      interface{ Startup() capture.Startup }
 	redirected   interface{ Redirected() bool }
 	ending       interface{ Ends() bool }
 	socketReader interface {

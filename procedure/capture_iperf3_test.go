@@ -11,7 +11,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
 )
 
 // What iperf3 3.12 said of 500 datagrams of 148 octets at 2 Mbit/s.
@@ -68,7 +68,7 @@ func TestIperf3Sends(t *testing.T) {
 		}
 	}
 	bed := build(t, "sandbox", nil)
-	p := newCaptureOf(subject.All)
+	p := newCaptureOf(catalog.All)
 	assign(t, p.Flags, map[string]string{"generator": "iperf3", "payload_size": "148", "rate": "payload:2Mbps", "duration": "592ms"})
 	o, recs, err := captureAs(t, bed, p)
 	if err != nil {

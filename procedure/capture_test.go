@@ -29,6 +29,8 @@ import (
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/capture"
+	"boxdyno/subject/catalog"
 	"boxdyno/unit"
 	"boxdyno/verdict"
 )
@@ -385,8 +387,8 @@ n = 0
 		os.WriteFile(file, []byte("name: mine\nwork: count\ncommand: ["+python+", "+script+", '{port}']\nready: listening\ncount: 'seen=([0-9]+)'\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	p := newCaptureOf(subject.All)
-	assign(t, p.Flags, map[string]string{"subject": subject.Own, "file": file})
+	p := newCaptureOf(catalog.All)
+	assign(t, p.Flags, map[string]string{"subject": capture.Own, "file": file})
 	return p
 }
 
@@ -537,8 +539,8 @@ func TestCaptureCountsOnceWhatXDPTakes(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, "boxdyno/cmd/boxdyno").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	subject.Program = program
-	t.Cleanup(func() { subject.Program = "" })
+	capture.Program = program
+	t.Cleanup(func() { capture.Program = "" })
 	bed := build(t, "sandbox", nil)
 	for _, c := range []struct {
 		subject, rate string

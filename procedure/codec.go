@@ -12,7 +12,8 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/compute"
 )
 
 // A Codec lets programs encode a piece of music that is in no file on a disk.
@@ -23,7 +24,7 @@ type Codec struct {
 }
 
 func newCodec() Procedure {
-	_, names := subject.Of(subject.Encoding)
+	_, names := catalog.Of(compute.Encoding)
 	return &Codec{work: newWork(), subject: choice{names[0], names}}
 }
 
@@ -62,11 +63,11 @@ const codecSlow = 8
 func (p *Codec) Estimate() (int, time.Duration) { return p.estimate(p.music() / codecSlow) }
 
 func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
-	spec, err := subject.Find(p.subject.value)
+	spec, err := catalog.Find(p.subject.value)
 	if err != nil {
 		return o, err
 	}
-	c, ok := spec.New().(*subject.Codec)
+	c, ok := spec.New().(*compute.Codec)
 	if !ok {
 		return o, fmt.Errorf("subject %s does not encode", spec.Name)
 	}
@@ -82,14 +83,14 @@ func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		return o, err
 	}
 	// The music, and what comes out of each copy, which is less.
-	if takes, have := subject.MusicSize(p.music())*uint64(1+len(cpus)), local.MemoryAvailable(); have > 0 && takes > have {
+	if takes, have := compute.MusicSize(p.music())*uint64(1+len(cpus)), local.MemoryAvailable(); have > 0 && takes > have {
 		return o, &host.Missing{What: fmt.Sprintf("memory for %v of music and %d encoders: %d MB are needed, and %d are available", p.music(), len(cpus), takes/1e6, have/1e6), Hint: "give a smaller --set length"}
 	}
-	if c.Music, err = subject.NewMusic(p.music()); err != nil {
+	if c.Music, err = compute.NewMusic(p.music()); err != nil {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, c.Music.Close()) }()
 	return p.run(ctx, env, job{name: spec.Name, worker: c, limit: 4*p.music() + time.Minute, computes: true, mean: []string{"encode_s", "encoded_bytes", "encoded_bps"}})
 }
 
-var codecMetrics = slices.Concat(grouped("Encoding music from and to memory, on this machine's CPUs", subject.CodecMetrics), grouped("What codec took, all copies together", workMetrics))
+var codecMetrics = slices.Concat(grouped("Encoding music from and to memory, on this machine's CPUs", compute.CodecMetrics), grouped("What codec took, all copies together", workMetrics))

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"boxdyno/lab"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/compute"
+	"boxdyno/subject/stress"
 )
 
 // A CPU lets programs compute on one, some or all CPUs of this machine.
@@ -24,9 +26,9 @@ type CPU struct {
 }
 
 func newCPU() Procedure {
-	_, names := subject.Of(subject.CPU)
+	_, names := catalog.Of(compute.CPU)
 	return &CPU{
-		work: newWork(), subject: choice{"dhrystone", names}, optimise: choice{"O2", subject.OptimiseLevels()},
+		work: newWork(), subject: choice{"dhrystone", names}, optimise: choice{"O2", compute.OptimiseLevels()},
 		dictionary: count{22, 18, 28}, primes: count{10_000, 3, 1_000_000},
 	}
 }
@@ -66,23 +68,23 @@ func (p *CPU) Estimate() (int, time.Duration) {
 }
 
 func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
-	spec, err := subject.Find(p.subject.value)
+	spec, err := catalog.Find(p.subject.value)
 	if err != nil {
 		return Outcome{}, err
 	}
 	// A program that shares its CPU with others is slower; one that hangs is not.
 	j := job{name: spec.Name, computes: true, limit: 10*p.time() + 2*time.Minute}
 	switch s := spec.New().(type) {
-	case *subject.Synthetic:
+	case *compute.Synthetic:
 		s.For, s.Optimise = p.time(), p.optimise.value
 		j.worker = s
-	case *subject.SevenZip:
+	case *compute.SevenZip:
 		s.Dictionary = p.dictionary.value
 		j.worker, j.limit = s, time.Hour
-	case *subject.Sysbench:
+	case *compute.Sysbench:
 		s.For, s.Primes = p.time(), p.primes.value
 		j.worker = s
-	case *subject.StressWork:
+	case *compute.StressWork:
 		s.For = p.time()
 		j.worker, j.mean, j.most = s, []string{"stressor_s"}, []string{"stressor_memory_bytes"}
 	default:
@@ -91,4 +93,4 @@ func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, j)
 }
 
-var cpuMetrics = slices.Concat(grouped("Computing, on this machine's CPUs", slices.Concat(subject.SyntheticMetrics, subject.SevenZipMetrics, subject.SysbenchMetrics, subject.StressMetrics)), grouped("What cpu took, all copies together", workMetrics))
+var cpuMetrics = slices.Concat(grouped("Computing, on this machine's CPUs", slices.Concat(compute.SyntheticMetrics, compute.SevenZipMetrics, compute.SysbenchMetrics, stress.Metrics)), grouped("What cpu took, all copies together", workMetrics))

@@ -11,7 +11,8 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/compute"
 )
 
 // Dhrystone is compiled here, proves itself, and its rounds agree in what they are of.
@@ -61,7 +62,7 @@ func TestCPUParameters(t *testing.T) {
 			t.Errorf("%v: %v, want %q", c.set, err, c.want)
 		}
 	}
-	_, names := subject.Of(subject.CPU)
+	_, names := catalog.Of(compute.CPU)
 	for _, name := range names {
 		p := newCPU()
 		assign(t, p.Flags, map[string]string{"subject": name})

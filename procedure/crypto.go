@@ -12,7 +12,7 @@ import (
 
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/cipher"
 )
 
 // Crypto measures a cipher or an asymmetric scheme on one path by which this machine can
@@ -26,7 +26,7 @@ type Crypto struct {
 }
 
 func newCrypto() Procedure {
-	p := &Crypto{work: newWork(), path: choice{"openssl", subject.CryptoPaths()}, block: count{0, 0, subject.MostBlock}}
+	p := &Crypto{work: newWork(), path: choice{"openssl", cipher.Paths()}, block: count{0, 0, cipher.MostBlock}}
 	if err := p.cipher.Set("aes-xts-256"); err != nil {
 		panic(err) // a test makes one
 	}
@@ -34,12 +34,12 @@ func newCrypto() Procedure {
 }
 
 // A cipherFlag is the name of a cipher with its key.
-type cipherFlag struct{ subject.Cipher }
+type cipherFlag struct{ cipher.Cipher }
 
 func (c *cipherFlag) String() string { return c.Name }
 
 func (c *cipherFlag) Set(s string) error {
-	parsed, err := subject.ParseCipher(s)
+	parsed, err := cipher.Parse(s)
 	if err == nil {
 		c.Cipher = parsed
 	}
@@ -48,15 +48,15 @@ func (c *cipherFlag) Set(s string) error {
 
 // Flags implements Procedure.
 func (p *Crypto) Flags(fs *flag.FlagSet) {
-	fs.Var(&p.path, "path", "what computes it: "+strings.Join(subject.CryptoPaths(), ", "))
+	fs.Var(&p.path, "path", "what computes it: "+strings.Join(cipher.Paths(), ", "))
 	fs.Var(&p.cipher, "cipher", "`name`: ALGORITHM-MODE-BITS of the whole key, such as aes-cbc-128 and twofish-xts-512, or chacha20, ed25519, ml-kem-768 and the like")
 	fs.Var(&p.block, "block", "`octets` that are encrypted at once, multiples of 16; 0: as the path does by itself (65536 in the kernel, 16384 in libraries)")
 	p.work.flags(fs)
 }
 
 // subject is the worker for a direction; "": for the first that the path measures.
-func (p *Crypto) subject(direction string) (*subject.Crypto, error) {
-	s, err := subject.NewCrypto(p.path.value)
+func (p *Crypto) subject(direction string) (*cipher.Crypto, error) {
+	s, err := cipher.New(p.path.value)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (p *Crypto) longest() time.Duration {
 		return 8*each + 2*time.Second
 	case p.cipher.Algorithm == "rsa":
 		return 10 * each // OpenSSL 3.5 measures it as an encapsulation, too
-	case p.cipher.Kind != subject.Encryption:
+	case p.cipher.Kind != cipher.Encryption:
 		return 3 * each
 	}
 	return 2 * each
@@ -143,7 +143,7 @@ func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		}
 	}
 	if o.Status == result.Passed && !slices.ContainsFunc(o.Values, func(v result.Value) bool {
-		return slices.ContainsFunc(subject.CryptoMetrics, func(m result.Metric) bool { return m.Name == v.Metric })
+		return slices.ContainsFunc(cipher.Metrics, func(m result.Metric) bool { return m.Name == v.Metric })
 	}) {
 		o.Status, o.Reason = result.Failed, fmt.Sprintf("%s told no figure of %s", p.path.value, p.cipher.Name)
 	}
@@ -175,4 +175,4 @@ func bothWays(a, b Outcome) Outcome {
 	return a
 }
 
-var cryptoMetrics = slices.Concat(subject.CryptoMetrics, workMetrics)
+var cryptoMetrics = slices.Concat(cipher.Metrics, workMetrics)

@@ -15,6 +15,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/catalog"
 	"boxdyno/unit"
 )
 
@@ -34,7 +35,7 @@ type floodSensor struct {
 
 // capture is the subject as procedure capture has it.
 func (p *Flood) capture() *Capture {
-	c := newCaptureOf(subject.All)
+	c := newCaptureOf(catalog.All)
 	c.subject.value = p.sensor.value
 	if slices.Contains(udpFloods, p.kind.value) {
 		c.options = []result.Pair{{Key: "filter", Value: fmt.Sprintf("udp[8:4] = %#x", frame.Magic)}}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"boxdyno/lab"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/compute"
 )
 
 // A Hash lets programs hash a file that is in no memory and on no disk.
@@ -23,8 +24,8 @@ type Hash struct {
 }
 
 func newHash() Procedure {
-	_, names := subject.Of(subject.Digesting)
-	return &Hash{work: newWork(), subject: choice{names[0], names}, algorithm: choice{"sha256", subject.DigestAlgorithms()}, size: count{2_000_000_000, 1, math.MaxInt32}}
+	_, names := catalog.Of(compute.Digesting)
+	return &Hash{work: newWork(), subject: choice{names[0], names}, algorithm: choice{"sha256", compute.DigestAlgorithms()}, size: count{2_000_000_000, 1, math.MaxInt32}}
 }
 
 func (p *Hash) Flags(fs *flag.FlagSet) {
@@ -47,11 +48,11 @@ func (p *Hash) expected() time.Duration {
 func (p *Hash) Estimate() (int, time.Duration) { return p.estimate(p.expected() / 2) }
 
 func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
-	spec, err := subject.Find(p.subject.value)
+	spec, err := catalog.Find(p.subject.value)
 	if err != nil {
 		return Outcome{}, err
 	}
-	d, ok := spec.New().(*subject.Digest)
+	d, ok := spec.New().(*compute.Digest)
 	if !ok {
 		return Outcome{}, fmt.Errorf("subject %s does not hash", spec.Name)
 	}
@@ -59,4 +60,4 @@ func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, job{name: spec.Name, worker: d, computes: true, limit: 10*p.expected() + time.Minute})
 }
 
-var hashMetrics = slices.Concat(grouped("Hashing zeros from memory, on this machine's CPUs", subject.DigestMetrics), grouped("What hash took, all copies together", workMetrics))
+var hashMetrics = slices.Concat(grouped("Hashing zeros from memory, on this machine's CPUs", compute.DigestMetrics), grouped("What hash took, all copies together", workMetrics))

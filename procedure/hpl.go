@@ -14,7 +14,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
-	"boxdyno/subject"
+	"boxdyno/subject/compute"
 )
 
 // An HPL solves a dense system of linear equations on this machine's CPUs, a process on
@@ -34,7 +34,7 @@ type HPL struct {
 func newHPL() Procedure {
 	p := &HPL{
 		work: newWork(), order: count{0, 0, 1_000_000}, share: count{80, 1, 95}, block: count{128, 1, 1024}, grid: grid{text: "auto"},
-		blas: choice{subject.SystemBLAS, subject.BLASNames()},
+		blas: choice{compute.SystemBLAS, compute.BLASNames()},
 	}
 	p.parallel = parallel{text: "all"}
 	return p
@@ -82,8 +82,8 @@ func (p *HPL) Estimate() (int, time.Duration) {
 }
 
 // problem is what so many processes solve on a machine with so much memory in octets.
-func (p *HPL) problem(processes int, memory uint64) (*subject.HPL, error) {
-	s := subject.NewHPL()
+func (p *HPL) problem(processes int, memory uint64) (*compute.HPL, error) {
+	s := compute.NewHPL()
 	s.Block, s.BLAS = p.block.value, p.blas.value
 	s.Rows, s.Columns = p.grid.rows, p.grid.columns
 	if s.Rows == 0 {
@@ -157,4 +157,4 @@ func (g *grid) Set(s string) error {
 	return nil
 }
 
-var hplMetrics = slices.Concat(grouped("Solving a dense system of linear equations (HPL), on this machine's CPUs", subject.HPLMetrics), grouped("What hpl took, all copies together", workMetrics))
+var hplMetrics = slices.Concat(grouped("Solving a dense system of linear equations (HPL), on this machine's CPUs", compute.HPLMetrics), grouped("What hpl took, all copies together", workMetrics))

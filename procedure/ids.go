@@ -20,6 +20,9 @@ import (
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/capture"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/ids"
 	"boxdyno/unit"
 )
 
@@ -72,7 +75,7 @@ const (
 	idsPatience  = 30 * time.Second
 )
 
-func newIDS() Procedure { return newIDSOf(subject.All) }
+func newIDS() Procedure { return newIDSOf(catalog.All) }
 
 func newIDSOf(specs []subject.Spec) *IDS {
 	floods := []string{noFlood}
@@ -85,12 +88,12 @@ func newIDSOf(specs []subject.Spec) *IDS {
 		return r
 	}
 	return &IDS{
-		subject: choice{"suricata", sensing(specs)}, file: rulesAuto, machine: subject.MachineRules, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
+		subject: choice{"suricata", sensing(specs)}, file: rulesAuto, machine: ids.MachineRules, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
 		traffic: appMix, attacks: ratio{0.1, 0, 1}, flood: choice{noFlood, floods}, share: ratio{0.3, 0.001, 0.999},
 		rate: offeredRate{text: searchRate}, top: rate("1Gbps"), idle: rate("20Mbps"), loss: ratio{1e-4, 0, 0.5},
-		runmode: choice{subject.Workers, []string{subject.Workers, subject.AutoFP, subject.Single}},
-		capture: choice{subject.AFPacket, []string{subject.AFPacket, subject.AFXDP}},
-		threads: count{0, 0, 256}, ring: count{subject.DefaultRing, 64, 1 << 18}, preset: choice{"quick", presets},
+		runmode: choice{ids.Workers, []string{ids.Workers, ids.AutoFP, ids.Single}},
+		capture: choice{ids.AFPacket, []string{ids.AFPacket, ids.AFXDP}},
+		threads: count{0, 0, 256}, ring: count{ids.DefaultRing, 64, 1 << 18}, preset: choice{"quick", presets},
 		specs: specs, standing: time.Second, patience: idsPatience,
 	}
 }
@@ -98,7 +101,7 @@ func newIDSOf(specs []subject.Spec) *IDS {
 // sensing are the names of the subjects that detect by rules that they are given.
 func sensing(specs []subject.Spec) (names []string) {
 	for _, s := range specs {
-		if s.Work != subject.Application {
+		if s.Work != capture.Application {
 			continue
 		}
 		fs := flag.NewFlagSet(s.Name, flag.ContinueOnError)
@@ -113,7 +116,7 @@ func sensing(specs []subject.Spec) (names []string) {
 func (p *IDS) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "the IDS")
 	fs.Var(&p.rules, "rules", "`number` of rules beside those of the planted attacks; 0: none, or all of a rules_file")
-	fs.StringVar(&p.file, "rules_file", p.file, "where they come from: auto (the machine's own in "+subject.MachineRules+", where there are enough, else generated), generated, or a `file` or folder")
+	fs.StringVar(&p.file, "rules_file", p.file, "where they come from: auto (the machine's own in "+ids.MachineRules+", where there are enough, else generated), generated, or a `file` or folder")
 	fs.Var(&p.sample, "rules_sample", "`number` of rules of a rules_file, as rules; 0: as rules says")
 	fs.Var(&p.seed, "rules_seed", "`seed` of generated rules, of the draw, and of the traffic")
 	fs.StringVar(&p.traffic, "traffic", p.traffic, "appmix: conversations of many applications; or a capture `file`, replayed with addresses of each pass's own")
@@ -160,7 +163,7 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 		}
 	}
 	if p.named() {
-		if err := subject.CheckRules(p.file); err != nil {
+		if err := ids.CheckRules(p.file); err != nil {
 			return err
 		}
 	}
@@ -172,8 +175,8 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 	if _, err := p.listener("").software(); err != nil {
 		return err
 	}
-	if p.capture.value == subject.AFXDP {
-		return fmt.Errorf("capture %s: Suricata makes a thread for each combined queue of a port, and a veth has none: use capture=%s", p.capture.value, subject.AFPacket)
+	if p.capture.value == ids.AFXDP {
+		return fmt.Errorf("capture %s: Suricata makes a thread for each combined queue of a port, and a veth has none: use capture=%s", p.capture.value, ids.AFPacket)
 	}
 	if bed == nil {
 		return nil
@@ -217,7 +220,7 @@ func (p *IDS) listener(rules string) *Capture {
 	c.subject.value, c.size, c.preset, c.rate.offeredRate = p.subject.value, frameSize{mixFlag{typical}}, p.preset, p.rate
 	c.standing, c.patience, c.readiness, c.service = p.standing, p.patience, idsReadiness, "route"
 	filter := idsFilter
-	if p.capture.value == subject.AFXDP { // it sees only what comes in, and has no filter
+	if p.capture.value == ids.AFXDP { // it sees only what comes in, and has no filter
 		c.service, filter = lab.Listening, ""
 	}
 	c.options = []result.Pair{
@@ -351,7 +354,7 @@ func (m *idsPoint) listening(ctx context.Context, measure func(context.Context) 
 
 // writeRules writes the rules that the IDS loads: those of the planted attacks, and what
 // was asked for beside.
-func (p *IDS) writeRules(path string) (set subject.RuleSet, err error) {
+func (p *IDS) writeRules(path string) (set ids.RuleSet, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return set, err
@@ -365,14 +368,14 @@ func (p *IDS) writeRules(path string) (set subject.RuleSet, err error) {
 	n, seed := p.rules.value, uint64(p.seed.value)
 	switch {
 	case p.named():
-		return subject.SampleRules(f, p.file, max(n, p.sample.value), seed)
+		return ids.SampleRules(f, p.file, max(n, p.sample.value), seed)
 	case p.file == rulesAuto && n > 0:
-		set, err := subject.SampleRules(f, p.machine, n, seed)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, subject.ErrTooFewRules) {
+		set, err := ids.SampleRules(f, p.machine, n, seed)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ids.ErrTooFewRules) {
 			return set, err
 		}
 	}
-	return subject.GenerateRules(f, n, seed)
+	return ids.GenerateRules(f, n, seed)
 }
 
 // named reports whether rules_file is a file or folder.

@@ -11,7 +11,8 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/ids"
 )
 
 // Suricata itself sees every planted attack, and every frame is in its books.
@@ -20,11 +21,11 @@ func TestIDSWithSuricata(t *testing.T) {
 		t.Skip("is left out of a short test")
 	}
 	var missing *host.Missing
-	if err := subject.NewSuricata().Check(t.Context(), nil); errors.As(err, &missing) {
+	if err := ids.NewSuricata().Check(t.Context(), nil); errors.As(err, &missing) {
 		t.Skip(err)
 	}
 	bed := build(t, "sandbox", nil)
-	p := newIDSOf(subject.All)
+	p := newIDSOf(catalog.All)
 	assign(t, p.Flags, map[string]string{"rate": "10Mbps", "idle": "4Mbps", "duration": "250ms", "attacks": "0.5", "rules": "20", "rules_file": "generated", "threads": "1"})
 	if err := p.Check(bed); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,9 @@ import (
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/subject"
+	"boxdyno/subject/capture"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/ids"
 	"boxdyno/unit"
 	"boxdyno/verdict"
 )
@@ -88,13 +91,13 @@ func (r *sensorRunning) Alerts(context.Context) (map[int]int64, error) {
 	return r.alerts, nil
 }
 
-func (r *sensorRunning) IDS() subject.IDSTotals {
-	return subject.IDSTotals{RulesLoaded: int64(len(frame.Alerts()))}
+func (r *sensorRunning) IDS() ids.Totals {
+	return ids.Totals{RulesLoaded: int64(len(frame.Alerts()))}
 }
 
 func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]string) (Outcome, []result.Record) {
 	t.Helper()
-	p := newIDSOf([]subject.Spec{{Name: "sensor", Work: subject.Application, New: func() subject.Subject { return s }}})
+	p := newIDSOf([]subject.Spec{{Name: "sensor", Work: capture.Application, New: func() subject.Subject { return s }}})
 	p.standing, p.patience = 300*time.Millisecond, time.Second
 	assign(t, p.Flags, map[string]string{"subject": "sensor", "duration": "250ms", "attacks": "1"})
 	assign(t, p.Flags, set)
@@ -296,7 +299,7 @@ func TestIDSRefuses(t *testing.T) {
 		{map[string]string{"traffic": longCapture(t)}, "a pass takes 28m"},
 		{map[string]string{"traffic": longCapture(t), "idle": "1Gbps", "rate": "10Mbps"}, "at 10.0 Mbit/s"},
 	} {
-		p := newIDSOf([]subject.Spec{{Name: "sensor", Work: subject.Application, New: func() subject.Subject { return &fakeSensor{} }}})
+		p := newIDSOf([]subject.Spec{{Name: "sensor", Work: capture.Application, New: func() subject.Subject { return &fakeSensor{} }}})
 		p.subject.value = "sensor"
 		assign(t, p.Flags, c.set)
 		if err := p.Check(nil); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -318,18 +321,18 @@ func TestIDSChoosesRules(t *testing.T) {
 		kind    string
 		rules   int
 	}{
-		{dir, map[string]string{"rules": "2"}, subject.RulesReal, 2},
-		{dir, map[string]string{"rules": "1"}, subject.RulesReal, 1},
-		{dir, map[string]string{"rules": "3"}, subject.RulesGenerated, 3},
-		{dir, map[string]string{"rules": "0"}, subject.RulesNone, 0},
-		{dir, map[string]string{"rules": "2", "rules_file": "generated"}, subject.RulesGenerated, 2},
-		{t.TempDir(), map[string]string{"rules": "2"}, subject.RulesGenerated, 2},
-		{"/nonexistent", map[string]string{"rules": "2"}, subject.RulesGenerated, 2},
-		{"/nonexistent", map[string]string{"rules": "1", "rules_file": file}, subject.RulesReal, 1},
-		{"/nonexistent", map[string]string{"rules_sample": "1", "rules_file": dir}, subject.RulesReal, 1},
-		{"/nonexistent", map[string]string{"rules_file": file}, subject.RulesReal, 2},
+		{dir, map[string]string{"rules": "2"}, ids.RulesReal, 2},
+		{dir, map[string]string{"rules": "1"}, ids.RulesReal, 1},
+		{dir, map[string]string{"rules": "3"}, ids.RulesGenerated, 3},
+		{dir, map[string]string{"rules": "0"}, ids.RulesNone, 0},
+		{dir, map[string]string{"rules": "2", "rules_file": "generated"}, ids.RulesGenerated, 2},
+		{t.TempDir(), map[string]string{"rules": "2"}, ids.RulesGenerated, 2},
+		{"/nonexistent", map[string]string{"rules": "2"}, ids.RulesGenerated, 2},
+		{"/nonexistent", map[string]string{"rules": "1", "rules_file": file}, ids.RulesReal, 1},
+		{"/nonexistent", map[string]string{"rules_sample": "1", "rules_file": dir}, ids.RulesReal, 1},
+		{"/nonexistent", map[string]string{"rules_file": file}, ids.RulesReal, 2},
 	} {
-		p := newIDSOf(subject.All)
+		p := newIDSOf(catalog.All)
 		p.machine = c.machine
 		assign(t, p.Flags, c.set)
 		set, err := p.writeRules(filepath.Join(t.TempDir(), "boxdyno.rules"))
@@ -447,7 +450,7 @@ func TestIDSLimitDisturbed(t *testing.T) {
 
 // Only what takes rules and tells alerts is an IDS here.
 func TestIDSSubjects(t *testing.T) {
-	if got := sensing(subject.All); !slices.Equal(got, []string{"suricata"}) {
+	if got := sensing(catalog.All); !slices.Equal(got, []string{"suricata"}) {
 		t.Errorf("%v", got)
 	}
 }

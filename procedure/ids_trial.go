@@ -16,6 +16,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/ids"
 	"boxdyno/unit"
 )
 
@@ -23,7 +24,7 @@ import (
 // searched.
 type idsPoint struct {
 	*IDS
-	rules   subject.RuleSet
+	rules   ids.RuleSet
 	listen  *capturePoint
 	traffic *idsTraffic // of the trial at hand
 	idles   bool        // the trial at hand is at the idle load
@@ -174,10 +175,10 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 		o.Warnings = append(o.Warnings, o.Reason)
 		o.Status, o.Reason = result.Passed, ""
 	}
-	if t, ok := run.(interface{ IDS() subject.IDSTotals }); ok {
+	if t, ok := run.(interface{ IDS() ids.Totals }); ok {
 		m.tell(o, t.IDS())
 	}
-	alerter, ok := run.(subject.Alerter)
+	alerter, ok := run.(ids.Alerter)
 	if !ok {
 		return fmt.Errorf("subject %s: it counts no alerts", m.subject.value)
 	}
@@ -263,7 +264,7 @@ func (m *idsPoint) tally(o *Outcome, alerts map[int]int64) {
 }
 
 // tell adds the IDS's own figures.
-func (m *idsPoint) tell(o *Outcome, t subject.IDSTotals) {
+func (m *idsPoint) tell(o *Outcome, t ids.Totals) {
 	if t.RulesLoaded >= 0 {
 		o.Values = append(o.Values, value("rules_loaded", float64(t.RulesLoaded)), value("rules_failed", float64(max(0, t.RulesFailed))))
 	}

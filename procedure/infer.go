@@ -13,7 +13,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/detector"
 	"boxdyno/unit"
 )
 
@@ -36,7 +36,7 @@ type Infer struct {
 	seed    count
 	preset  choice
 
-	program func(runtime string) (*subject.Detector, error)
+	program func(runtime string) (*detector.Detector, error)
 }
 
 const (
@@ -46,9 +46,9 @@ const (
 
 func newInfer() Procedure {
 	return &Infer{
-		model: choice{"logistic", subject.DetectorModels()}, runtime: choice{subject.Go, subject.Runtimes()}, window: choice{"10", subject.DetectorWindows()},
-		batch: count{1, 1, subject.MostBatch}, cpus: count{1, 0, mostCPUs}, rate: detectorRate{offeredRate{text: noRate}},
-		buffer: count{0, 0, mostRing}, seed: count{1, 0, 1 << 30}, preset: choice{"quick", presets}, program: subject.NewDetector,
+		model: choice{"logistic", detector.Models()}, runtime: choice{detector.Go, detector.Runtimes()}, window: choice{"10", detector.Windows()},
+		batch: count{1, 1, detector.MostBatch}, cpus: count{1, 0, mostCPUs}, rate: detectorRate{offeredRate{text: noRate}},
+		buffer: count{0, 0, mostRing}, seed: count{1, 0, 1 << 30}, preset: choice{"quick", presets}, program: detector.New,
 	}
 }
 
@@ -85,7 +85,7 @@ func (p *Infer) Flags(fs *flag.FlagSet) {
 }
 
 // detector is the subject with the parameters.
-func (p *Infer) detector() (*subject.Detector, error) {
+func (p *Infer) detector() (*detector.Detector, error) {
 	d, err := p.program(p.runtime.value)
 	if err != nil {
 		return nil, err

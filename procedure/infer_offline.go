@@ -13,6 +13,7 @@ import (
 
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/detector"
 	"boxdyno/unit"
 )
 
@@ -25,7 +26,7 @@ const mostDiffer = 1e-3
 //
 //	one process a CPU: start -> windows and model made -> ready | all begin at once:
 //	features for a fourth of the time -> model for the time -> end
-func (p *Infer) synthetic(ctx context.Context, env *Env, d *subject.Detector) (o Outcome, err error) {
+func (p *Infer) synthetic(ctx context.Context, env *Env, d *detector.Detector) (o Outcome, err error) {
 	cpus := boxCPUs(env.Bed)
 	if n := p.cpus.value; n > 0 {
 		cpus = cpus[len(cpus)-n:] // interrupts mostly come to the first
@@ -69,8 +70,8 @@ func (p *Infer) synthetic(ctx context.Context, env *Env, d *subject.Detector) (o
 }
 
 // evaluate is one trial: a detector on each of the CPUs.
-func (p *Infer) evaluate(ctx context.Context, env *Env, d *subject.Detector, cpus []int) (o Outcome, err error) {
-	var runs []*subject.Evaluating
+func (p *Infer) evaluate(ctx context.Context, env *Env, d *detector.Detector, cpus []int) (o Outcome, err error) {
+	var runs []*detector.Evaluating
 	defer func() {
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 		defer stop()
@@ -105,7 +106,7 @@ func (p *Infer) evaluate(ctx context.Context, env *Env, d *subject.Detector, cpu
 			return broken(err)
 		}
 	}
-	var done []subject.Evaluation
+	var done []detector.Evaluation
 	memory := 0.0
 	for _, r := range runs {
 		e, err := r.Wait(ctx)
@@ -129,7 +130,7 @@ func (p *Infer) evaluate(ctx context.Context, env *Env, d *subject.Detector, cpu
 
 // evaluated are the figures of what each CPU did, and whether the library computed what
 // it should.
-func (p *Infer) evaluated(o *Outcome, done []subject.Evaluation) {
+func (p *Infer) evaluated(o *Outcome, done []detector.Evaluation) {
 	n := float64(len(done))
 	var rate, window, model, cpu, features float64
 	var windows int64

@@ -11,6 +11,9 @@ import (
 
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/capture"
+	"boxdyno/subject/detector"
+	"boxdyno/subject/stress"
 	"boxdyno/unit"
 )
 
@@ -20,34 +23,34 @@ const bare = "bare" // the capture without features and model
 // it lends its trial.
 func (p *Infer) capture(d, without *watchedDetector) *Capture {
 	spec := func(name string, w *watchedDetector) subject.Spec {
-		return subject.Spec{Name: name, Work: subject.Decode, New: func() subject.Subject { return w }}
+		return subject.Spec{Name: name, Work: capture.Decode, New: func() subject.Subject { return w }}
 	}
 	c := newCaptureOf([]subject.Spec{spec(p.model.value, d), spec(bare, without)})
 	c.subject.value, c.size, c.rate.offeredRate, c.length, c.preset = p.model.value, p.size, p.rate.offeredRate, p.time(), p.preset
 	if d == nil {
-		c.subject.value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return subject.NewStress() }}}
+		c.subject.value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return stress.New() }}}
 	}
 	return c
 }
 
 // A watchedDetector keeps what it started last.
 type watchedDetector struct {
-	*subject.Detector
-	run *subject.Detecting
+	*detector.Detector
+	run *detector.Detecting
 }
 
 // Start implements subject.Subject.
 func (w *watchedDetector) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
 	r, err := w.Detector.Start(ctx, e)
-	w.run, _ = r.(*subject.Detecting)
+	w.run, _ = r.(*detector.Detecting)
 	return r, err
 }
 
 // live measures the drops that the detector adds to a capture: rounds of two trials at
 // the same load, one without features and model and one with them, in turns first.
-func (p *Infer) live(ctx context.Context, env *Env, d *subject.Detector) (_ Outcome, err error) {
+func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Outcome, err error) {
 	plain := *d
-	plain.Model = subject.Bare
+	plain.Model = detector.Bare
 	with, without := &watchedDetector{Detector: d}, &watchedDetector{Detector: &plain}
 	c := p.capture(with, without)
 	self, err := selfTest(ctx, env, c.mix(), false, false, effortOf(p.preset.value))

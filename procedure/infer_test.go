@@ -18,7 +18,7 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/detector"
 	"boxdyno/unit"
 	"boxdyno/verdict"
 )
@@ -103,7 +103,7 @@ func measured(t *testing.T, vs []result.Value, metric string) float64 {
 func TestInferFigures(t *testing.T) {
 	p := newInfer().(*Infer)
 	var o Outcome
-	p.evaluated(&o, []subject.Evaluation{
+	p.evaluated(&o, []detector.Evaluation{
 		{Windows: 1000, Seconds: 0.01, CPU: 0.008, Features: 1e-6, Frames: 10, Compared: 2000},
 		{Windows: 1000, Seconds: 0.03, CPU: 0.03, Features: 2e-6, Frames: 10, Compared: 2000, Differ: 3},
 	})
@@ -119,12 +119,12 @@ func TestInferFigures(t *testing.T) {
 		t.Errorf("%s: %s", o.Status, o.Reason)
 	}
 	o = Outcome{}
-	p.evaluated(&o, []subject.Evaluation{{Windows: 1, Seconds: 1, Frames: 10, Compared: 2000, Differ: 3}})
+	p.evaluated(&o, []detector.Evaluation{{Windows: 1, Seconds: 1, Frames: 10, Compared: 2000, Differ: 3}})
 	if o.Status != result.Failed || !strings.Contains(o.Reason, "for 3 of 2000 windows") {
 		t.Errorf("%s: %s", o.Status, o.Reason)
 	}
 	o = Outcome{}
-	p.evaluated(&o, []subject.Evaluation{{Frames: 10, Features: 1e-6}})
+	p.evaluated(&o, []detector.Evaluation{{Frames: 10, Features: 1e-6}})
 	if o.Status != result.Failed || has(o.Values, "model_s") {
 		t.Errorf("%s: %v", o.Status, o.Values)
 	}

@@ -13,7 +13,8 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/compute"
 )
 
 // Memory measures this machine's memory: its bandwidth over a locked buffer, STREAM, and
@@ -31,8 +32,8 @@ type Memory struct {
 }
 
 func newMemory() Procedure {
-	_, names := subject.Of(subject.MemoryWork)
-	return &Memory{work: newWork(), subject: choice{names[0], names}, optimise: choice{"O3", subject.OptimiseLevels()}}
+	_, names := catalog.Of(compute.MemoryWork)
+	return &Memory{work: newWork(), subject: choice{names[0], names}, optimise: choice{"O3", compute.OptimiseLevels()}}
 }
 
 func (p *Memory) Flags(fs *flag.FlagSet) {
@@ -48,8 +49,8 @@ func (p *Memory) Check(bed *lab.Testbed) error {
 		return err
 	}
 	cpus, err := p.cpus(&host.Local{}, bed.CPUs)
-	if err == nil && p.size > 0 && share(int64(p.size), len(cpus)) < subject.LeastMemory {
-		return fmt.Errorf("size %d: want %d octets at least for each of %d copies", p.size, subject.LeastMemory, len(cpus))
+	if err == nil && p.size > 0 && share(int64(p.size), len(cpus)) < compute.LeastMemory {
+		return fmt.Errorf("size %d: want %d octets at least for each of %d copies", p.size, compute.LeastMemory, len(cpus))
 	}
 	return err
 }
@@ -64,7 +65,7 @@ const (
 
 // share is what each of n copies has of size, in whole pages.
 func share(size int64, n int) int64 {
-	return size / int64(n) / subject.LeastMemory * subject.LeastMemory
+	return size / int64(n) / compute.LeastMemory * compute.LeastMemory
 }
 
 // sized is how many octets all copies on the CPUs have together, and what it was chosen by.
@@ -82,7 +83,7 @@ func (p *Memory) sized(h *host.Local, cpus []int) (size int64, by []result.Pair)
 	case p.subject.value == "memory-bandwidth":
 		size = studyBuffer
 		if half := int64(h.MemoryAvailable() / 2); half > 0 && half < size {
-			for size = subject.LeastMemory; size*2 <= half; size *= 2 {
+			for size = compute.LeastMemory; size*2 <= half; size *= 2 {
 			}
 		}
 		return size, by
@@ -95,7 +96,7 @@ func (p *Memory) sized(h *host.Local, cpus []int) (size int64, by []result.Pair)
 // sets are the working sets up to the largest: powers of two, by the standard with those
 // between.
 func (p *Memory) sets(largest int64) (sets []int64) {
-	for s := int64(subject.LeastMemory); s < largest; s *= 2 {
+	for s := int64(compute.LeastMemory); s < largest; s *= 2 {
 		sets = append(sets, s)
 		if p.preset.value == "standard" && s+s/2 < largest {
 			sets = append(sets, s+s/2)
@@ -138,11 +139,11 @@ func (p *Memory) Estimate() (int, time.Duration) {
 }
 
 func (p *Memory) Run(ctx context.Context, env *Env) (o Outcome, err error) {
-	spec, err := subject.Find(p.subject.value)
+	spec, err := catalog.Find(p.subject.value)
 	if err != nil {
 		return o, err
 	}
-	m, ok := spec.New().(*subject.Memory)
+	m, ok := spec.New().(*compute.Memory)
 	if !ok {
 		return o, fmt.Errorf("subject %s does not measure memory", spec.Name)
 	}
@@ -166,7 +167,7 @@ func (p *Memory) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 
 // A memoryWorker is a program whose figures are of a size, too.
 type memoryWorker struct {
-	*subject.Memory
+	*compute.Memory
 	by []result.Pair
 }
 
@@ -176,7 +177,7 @@ func (w memoryWorker) Identify(ctx context.Context, h *host.Local) ([]result.Pai
 }
 
 // walk measures the latency of each working set in turn, round after round.
-func (p *Memory) walk(ctx context.Context, env *Env, j job, largest *subject.Memory, by []result.Pair) (Outcome, error) {
+func (p *Memory) walk(ctx context.Context, env *Env, j job, largest *compute.Memory, by []result.Pair) (Outcome, error) {
 	s, o, err := p.begin(ctx, env, j)
 	if err != nil || o.Status != result.Passed {
 		return o, err
@@ -232,14 +233,14 @@ func (o *octets) String() string { return strconv.FormatInt(int64(*o), 10) }
 
 func (o *octets) Set(text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n != 0 && n < subject.LeastMemory || n > 1<<46 {
-		return fmt.Errorf("%q is neither 0 nor a whole number of octets from %d to %d", text, subject.LeastMemory, int64(1)<<46)
+	if err != nil || n != 0 && n < compute.LeastMemory || n > 1<<46 {
+		return fmt.Errorf("%q is neither 0 nor a whole number of octets from %d to %d", text, compute.LeastMemory, int64(1)<<46)
 	}
 	*o = octets(n)
 	return nil
 }
 
-var memoryMetrics = slices.Concat(grouped("Memory, by this machine's CPUs", subject.MemoryMetrics), []result.Metric{
+var memoryMetrics = slices.Concat(grouped("Memory, by this machine's CPUs", compute.MemoryMetrics), []result.Metric{
 	{Name: "memory_latency_s", Label: "load, largest set", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "time of a load that must wait for the load before it, over the largest working set: translation of addresses included"},
 	{Name: "cache_latency_s", Label: "load, 4 KiB", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "the same over the smallest, 4 KiB, which the nearest cache holds"},
 }, grouped("What memory took, all copies together", workMetrics))

@@ -15,6 +15,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/stress"
 	"boxdyno/unit"
 )
 
@@ -100,9 +101,9 @@ func (p *Soak) Check(bed *lab.Testbed) error {
 // list is the stressors to come, in stress-ng's order.
 func (p *Soak) list(ctx context.Context) ([]string, error) {
 	if p.stressors.value == ofTheClass {
-		return subject.Stressors(ctx, p.class.value)
+		return stress.Stressors(ctx, p.class.value)
 	}
-	all, err := subject.Stressors(ctx, allStressors)
+	all, err := stress.Stressors(ctx, allStressors)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	version, err := subject.StressVersion(ctx, &host.Local{})
+	version, err := stress.Version(ctx, &host.Local{})
 	if err != nil {
 		return o, err
 	}
@@ -183,7 +184,7 @@ func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 			case !limited && slices.Contains(hungry, name):
 				return Outcome{Status: result.Skipped, Reason: "left out: it takes all memory there is, and no control group can limit it here"}, nil
 			}
-			return p.one(ctx, env.Bed.CPUs, &subject.Stress{Stressor: name, Workers: len(env.Bed.CPUs), For: p.time(), Memory: limit, Pathological: p.pathological})
+			return p.one(ctx, env.Bed.CPUs, &stress.Stress{Stressor: name, Workers: len(env.Bed.CPUs), For: p.time(), Memory: limit, Pathological: p.pathological})
 		})
 		if err != nil {
 			return o, err
@@ -235,7 +236,7 @@ func (p *Soak) died(env *Env, cfg []result.Pair) string {
 const clockSlack = 2 * time.Second
 
 // one lets a stressor run, and watches it.
-func (p *Soak) one(ctx context.Context, cpus []int, s *subject.Stress) (o Outcome, err error) {
+func (p *Soak) one(ctx context.Context, cpus []int, s *stress.Stress) (o Outcome, err error) {
 	if room, err := host.Free(os.TempDir()); err == nil && room < startRoom {
 		return o, &host.Missing{What: fmt.Sprintf("room for temporary files: %s has %sB, and %sB is the least", os.TempDir(), unit.SI(float64(room)), unit.SI(startRoom)),
 			Hint: "name a folder of another file system in the environment variable TMPDIR"}
@@ -286,7 +287,7 @@ func (p *Soak) one(ctx context.Context, cpus []int, s *subject.Stress) (o Outcom
 // watch waits for the stressor's end. Where it does not end in its time and grace, or
 // fills the disk, ended is false and why says so. stall is the longest time for which
 // boxdyno itself, which wants to run every heartbeat, did not.
-func (p *Soak) watch(ctx context.Context, run *subject.Stressing, length time.Duration) (ended bool, stall time.Duration, why string) {
+func (p *Soak) watch(ctx context.Context, run *stress.Stressing, length time.Duration) (ended bool, stall time.Duration, why string) {
 	late := time.NewTimer(length + p.grace)
 	defer late.Stop()
 	beat := time.NewTicker(heartbeat)
@@ -332,4 +333,4 @@ var soakMetrics = append([]result.Metric{
 	{Name: "loop_before_rps", Unit: "1/s", Better: 1, Help: "clock before a stressor: rounds a second of a counted loop, on the slowest CPU"},
 	{Name: "loop_after_rps", Unit: "1/s", Better: 1, Help: "the same just after it, still hot"},
 	{Name: "standstill_s", Unit: "s", Better: -1, Help: "longest time for which boxdyno, which wants to run every 20 ms, did not: that of a stressor's turns on the CPUs too"},
-}, subject.StressMetrics...)
+}, stress.Metrics...)

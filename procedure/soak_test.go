@@ -16,11 +16,11 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
 )
 
 func TestMain(m *testing.M) {
-	subject.Main()
+	catalog.Main()
 	os.Exit(m.Run())
 }
 

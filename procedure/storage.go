@@ -16,7 +16,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/disk"
 	"boxdyno/unit"
 )
 
@@ -93,8 +93,8 @@ func (p *Storage) Flags(fs *flag.FlagSet) {
 }
 
 func (p *Storage) Check(bed *lab.Testbed) error {
-	if p.block.value%subject.SectorSize != 0 {
-		return fmt.Errorf("block %d: want a multiple of %d octets, which are encrypted at once", p.block.value, subject.SectorSize)
+	if p.block.value%disk.SectorSize != 0 {
+		return fmt.Errorf("block %d: want a multiple of %d octets, which are encrypted at once", p.block.value, disk.SectorSize)
 	}
 	_, _, err := p.key()
 	return err
@@ -145,12 +145,12 @@ func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		return o, err
 	}
 	size := uint64(p.size.value) << 20
-	disk, err := p.disk(size + subject.DataOffset)
+	bare, err := p.bare(size + disk.DataOffset)
 	if err != nil {
 		return o, err
 	}
-	defer func() { err = errors.Join(err, disk.Close()) }()
-	volume, err := subject.OpenLUKS2(ctx, disk.Path, spec, bits)
+	defer func() { err = errors.Join(err, bare.Close()) }()
+	volume, err := disk.OpenLUKS2(ctx, bare.Path, spec, bits)
 	if err != nil {
 		if ctx.Err() != nil {
 			return o, ctx.Err()
@@ -161,7 +161,7 @@ func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	defer func() { err = errors.Join(volume.Close(), err) }() // before the disk
 	cfg = append(cfg, result.Pair{Key: "cipher_spec", Value: spec}, result.Pair{Key: "key_bits", Value: strconv.Itoa(bits)})
 	rec, err := env.Trial(ctx, append(slices.Clone(cfg), result.Pair{Key: "trial", Value: "known-answer"}), func(context.Context) (o Outcome, err error) {
-		known, err := volume.Prove(disk.Path, spec)
+		known, err := volume.Prove(bare.Path, spec)
 		o.Status = result.Passed
 		if err != nil {
 			o.Status, o.Reason = result.Failed, oneSentence(err)
@@ -176,10 +176,10 @@ func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		o.Status, o.Reason = rec.Status, rec.Reason
 		return o, nil
 	}
-	if err := (&subject.Disk{Path: volume.Path}).Fill(ctx, size, env.Bed.CPUs); err != nil {
+	if err := (&disk.Disk{Path: volume.Path}).Fill(ctx, size, env.Bed.CPUs); err != nil {
 		return o, err
 	}
-	return p.measure(ctx, env, cfg, rec.Values, disk.Path, volume.Path)
+	return p.measure(ctx, env, cfg, rec.Values, bare.Path, volume.Path)
 }
 
 // storageNeeds says what is missing, and which versions are here.
@@ -187,9 +187,9 @@ func storageNeeds(ctx context.Context) (cfg []result.Pair, err error) {
 	if os.Geteuid() != 0 {
 		return nil, &host.Missing{What: "root's privileges, which block devices need", Hint: "run it with sudo"}
 	}
-	fio, ferr := subject.FioVersion(ctx)
-	setup, serr := subject.CryptsetupVersion(ctx)
-	for _, err := range []error{ferr, serr, subject.HasMapper(ctx)} {
+	fio, ferr := disk.FioVersion(ctx)
+	setup, serr := disk.CryptsetupVersion(ctx)
+	for _, err := range []error{ferr, serr, disk.HasMapper(ctx)} {
 		if err != nil {
 			return nil, err
 		}
@@ -197,15 +197,15 @@ func storageNeeds(ctx context.Context) (cfg []result.Pair, err error) {
 	return []result.Pair{{Key: "fio", Value: fio}, {Key: "cryptsetup", Value: setup}}, nil
 }
 
-func (p *Storage) disk(size uint64) (*subject.Disk, error) {
+func (p *Storage) bare(size uint64) (*disk.Disk, error) {
 	if p.device.value == "loop" {
-		return subject.NewLoop(size)
+		return disk.NewLoop(size)
 	}
 	// Random octets do not compress: zram takes as much memory as they are, and a little.
 	if have := (&host.Local{}).MemoryAvailable(); have < size+size/8+32<<20 {
 		return nil, &host.Missing{What: fmt.Sprintf("memory for a zram disk of %sB: %sB is available", unit.SI(float64(size)), unit.SI(float64(have))), Hint: "give a smaller --set size, or --set device=loop"}
 	}
-	return subject.NewZram(size)
+	return disk.NewZram(size)
 }
 
 // A storageSide is where fio's octets go: on the disk itself, or through the volume.
@@ -215,16 +215,16 @@ type storageSide struct {
 }
 
 // measure is the rounds.
-func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, proven []result.Value, disk, volume string) (o Outcome, err error) {
+func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, proven []result.Value, bare, volume string) (o Outcome, err error) {
 	all := map[string][]float64{}
 	for n := range roundsOf(p.preset.value) {
 		for _, pattern := range storagePatterns {
-			sides := []storageSide{{"plain", disk, subject.DataOffset}, {"luks2", volume, 0}}
+			sides := []storageSide{{"plain", bare, disk.DataOffset}, {"luks2", volume, 0}}
 			if n%2 == 1 { // a drift of the machine is on both
 				slices.Reverse(sides)
 			}
 			for _, on := range sides {
-				f := subject.Fio{Device: on.path, Pattern: pattern.name, Block: sequentialBlock, Depth: p.depth.value, Jobs: p.jobs.value,
+				f := disk.Fio{Device: on.path, Pattern: pattern.name, Block: sequentialBlock, Depth: p.depth.value, Jobs: p.jobs.value,
 					Offset: on.offset, Size: uint64(p.size.value) << 20, For: p.each(), CPUs: env.Bed.CPUs}
 				if pattern.random {
 					f.Block = p.block.value
@@ -269,7 +269,7 @@ func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, prov
 	return o, nil
 }
 
-func storageTrial(ctx context.Context, f subject.Fio, metric string, random bool) (o Outcome, err error) {
+func storageTrial(ctx context.Context, f disk.Fio, metric string, random bool) (o Outcome, err error) {
 	begin := unit.Now()
 	end, err := f.Run(ctx, storagePatience)
 	if err != nil {

@@ -27,7 +27,7 @@ type Stream struct {
 	length      time.Duration
 	trials      count
 	preset      choice
-	userland    userland
+	userland    userlandChoice
 }
 
 var offOn = []string{"off", "on"}

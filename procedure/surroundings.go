@@ -13,6 +13,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/stress"
 	"boxdyno/unit"
 )
 
@@ -219,7 +220,7 @@ func (s *Surroundings) heat(ctx context.Context, h Heat) error {
 	}
 	s.say("heating the box for " + s.atMost(h.steady) + length.Round(time.Second).String())
 	begin, begun := unit.Now(), time.Now()
-	run, err := (&subject.Stress{Stressor: "cpu", Options: []string{"--cpu-method", heatMethod}}).Run(ctx, subject.Env{})
+	run, err := (&stress.Stress{Stressor: "cpu", Options: []string{"--cpu-method", heatMethod}}).Run(ctx, subject.Env{})
 	if err != nil {
 		return fmt.Errorf("heat the box: %w", err)
 	}

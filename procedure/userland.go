@@ -10,24 +10,24 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/userland"
 )
 
-// A userland is whose programs a procedure lets work.
-type userland struct{ choice }
+// A userlandChoice is whose programs a procedure lets work.
+type userlandChoice struct{ choice }
 
-func newUserland() userland {
-	return userland{choice{subject.NativeUserland, subject.Userlands()}}
+func newUserland() userlandChoice {
+	return userlandChoice{choice{userland.Native, userland.Names()}}
 }
 
 // flag declares the parameter.
-func (u *userland) flag(fs *flag.FlagSet) {
+func (u *userlandChoice) flag(fs *flag.FlagSet) {
 	fs.Var(&u.choice, "userland", "whose programs work: native: the machine's; 32-bit: those of 32 bit beside a kernel of 64")
 }
 
 // local is this machine with the userland's programs.
-func (u *userland) local(ctx context.Context) (*host.Local, error) {
-	of, err := subject.UserlandNamed(ctx, u.value)
+func (u *userlandChoice) local(ctx context.Context) (*host.Local, error) {
+	of, err := userland.Named(ctx, u.value)
 	return &host.Local{Userland: of}, err
 }
 
@@ -40,7 +40,7 @@ func programsOf(local *host.Local) []result.Pair {
 }
 
 // env is e with the userland's programs at its gateways, and their name in every trial.
-func (u *userland) env(e *Env, local *host.Local) *Env {
+func (u *userlandChoice) env(e *Env, local *host.Local) *Env {
 	if local.Userland == nil {
 		return e
 	}

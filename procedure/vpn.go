@@ -16,6 +16,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
 )
 
@@ -36,8 +37,8 @@ type VPN struct {
 	connections count
 	trials      count // of streams
 	handshakes  count
-	userland    userland // of what is a program
-	frames      traffic  // of it frame_size, preset and search
+	userland    userlandChoice // of what is a program
+	frames      traffic        // of it frame_size, preset and search
 }
 
 const (
@@ -48,8 +49,8 @@ const (
 
 func newVPN() Procedure {
 	p := &VPN{
-		tunnel:   choice{"wireguard", append([]string{noTunnel}, subject.TunnelNames()...)},
-		cipher:   choice{subject.DefaultCipher, append([]string{subject.DefaultCipher}, subject.TunnelCiphers()...)},
+		tunnel:   choice{"wireguard", append([]string{noTunnel}, tunnel.Names()...)},
+		cipher:   choice{tunnel.DefaultCipher, append([]string{tunnel.DefaultCipher}, tunnel.Ciphers()...)},
 		offloads: choice{"off", offOn}, kind: choice{both, []string{both, trafficTCP, trafficUDP}},
 		connections: count{1, 1, mostConnections}, trials: count{0, 0, 1000}, handshakes: count{0, 0, 10_000}, userland: newUserland(), frames: newTraffic([]string{"route"}),
 	}
@@ -80,14 +81,14 @@ func (p *VPN) udp() bool { return p.kind.value != trafficTCP }
 const mostDatagram = 1500
 
 // largest is the largest frame whose packet fits into every tunnel.
-const largest = unit.FrameSize(subject.TunnelMTU + 14 + unit.FCS)
+const largest = unit.FrameSize(tunnel.MTU + 14 + unit.FCS)
 
 // named is the tunnel of the parameters, nil for none; an error says that it lacks the cipher.
-func (p *VPN) named() (*subject.Tunnel, error) {
+func (p *VPN) named() (*tunnel.Tunnel, error) {
 	switch {
 	case p.tunnel.value != noTunnel:
-		return subject.NewTunnel(p.tunnel.value, p.cipher.value)
-	case p.cipher.value != subject.DefaultCipher:
+		return tunnel.New(p.tunnel.value, p.cipher.value)
+	case p.cipher.value != tunnel.DefaultCipher:
 		return nil, fmt.Errorf("cipher %s: tunnel none enciphers nothing", p.cipher.value)
 	}
 	return nil, nil
@@ -101,7 +102,7 @@ func (p *VPN) Check(bed *lab.Testbed) error {
 			return fmt.Errorf("frame_size imix: its frames of 1518 octets do not fit into a tunnel, which takes %d: give a mix such as 64:7+594:4+%d:1", largest, largest)
 		}
 		if m := slices.Max(p.frames.mix.Sizes); m > largest {
-			return fmt.Errorf("frame_size %d: a tunnel takes frames of up to %d octets (its MTU is %d)", m, largest, subject.TunnelMTU)
+			return fmt.Errorf("frame_size %d: a tunnel takes frames of up to %d octets (its MTU is %d)", m, largest, tunnel.MTU)
 		}
 		if err := p.frames.Check(bed); err != nil {
 			return err
@@ -189,10 +190,10 @@ var errTunnel = errors.New("the tunnel failed")
 type vpnPoint struct {
 	*VPN
 	env     *Env
-	tunnel  *subject.Tunnel    // nil: none
-	up      *subject.Tunneling // nil: it is down
-	cpus    []int              // for its programs; nil: any
-	upOn    []int              // cpus when it came up
+	tunnel  *tunnel.Tunnel    // nil: none
+	up      *tunnel.Tunneling // nil: it is down
+	cpus    []int             // for its programs; nil: any
+	upOn    []int             // cpus when it came up
 	startup []float64
 	failed  string
 	out     Outcome

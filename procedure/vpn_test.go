@@ -20,7 +20,7 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject"
+	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
 )
 
@@ -190,12 +190,12 @@ func TestVPNStreams(t *testing.T) {
 func TestVPNTurns(t *testing.T) {
 	for _, c := range []struct {
 		n      int
-		tunnel *subject.Tunnel
+		tunnel *tunnel.Tunnel
 		want   string
 	}{
-		{1, &subject.Tunnel{}, "without0 with0"},
-		{2, &subject.Tunnel{}, "with0 without0 without1 with1"},
-		{3, &subject.Tunnel{}, "without0 with0 with1 without1 without2 with2"},
+		{1, &tunnel.Tunnel{}, "without0 with0"},
+		{2, &tunnel.Tunnel{}, "with0 without0 without1 with1"},
+		{3, &tunnel.Tunnel{}, "without0 with0 with1 without1 without2 with2"},
 		{2, nil, "with0 with1"},
 	} {
 		var got []string

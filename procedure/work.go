@@ -37,7 +37,7 @@ type work struct {
 	parallel parallel
 	coreType count
 	preset   choice
-	userland userland // whose programs work, where the procedure declares it
+	userland userlandChoice // whose programs work, where the procedure declares it
 }
 
 // A job is what is done.

@@ -15,6 +15,9 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/subject"
+	"boxdyno/subject/capture"
+	"boxdyno/subject/catalog"
+	"boxdyno/subject/userland"
 )
 
 // An Answer is a probe's; there are three.
@@ -141,14 +144,14 @@ func doctorSubjects(ctx context.Context) (out []Diagnosis) {
 
 // doctorUserlands looks for programs of 32 bit beside the machine's own.
 func doctorUserlands(ctx context.Context) Diagnosis {
-	return diagnose("userland", subject.NarrowUserland, false, subject.CheckNarrow(ctx))
+	return diagnose("userland", userland.Narrow, false, userland.CheckNarrow(ctx))
 }
 
 // Subjects are those that a set of Sets has, or the one of that name: all but those
 // that only their user can install.
 func Subjects(set string) (specs []subject.Spec) {
-	for _, s := range subject.All {
-		if s.Name != subject.Own && (set == s.Name || set == "subjects" || set == "all") {
+	for _, s := range catalog.All {
+		if s.Name != capture.Own && (set == s.Name || set == "subjects" || set == "all") {
 			specs = append(specs, s)
 		}
 	}
@@ -189,7 +192,7 @@ func Healthy(ds []Diagnosis) bool {
 }
 
 // Sets of what doctor --install supplies.
-var Sets = []string{"firewall", "all", "subjects", subject.WidthSet}
+var Sets = []string{"firewall", "all", "subjects", userland.WidthSet}
 
 // Remedies are the commands that supply what is missing of a set, each once: firewall
 // is what the main job needs, width programs of 32 bit beside the machine's own, all is
@@ -201,7 +204,7 @@ func Remedies(ds []Diagnosis, set string) (cmds [][]string, err error) {
 	}
 	seen := map[string]bool{}
 	for _, d := range ds {
-		wanted := set == "all" && d.Group != "userland" || set == "firewall" && d.Needed || set == subject.WidthSet && d.Group == "userland"
+		wanted := set == "all" && d.Group != "userland" || set == "firewall" && d.Needed || set == userland.WidthSet && d.Group == "userland"
 		if d.Group == "subject" || !wanted {
 			continue
 		}

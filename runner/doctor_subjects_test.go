@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"boxdyno/host"
-	"boxdyno/subject"
+	"boxdyno/subject/capture"
 )
 
 // Subjects install themselves, each by its name or all together.
@@ -18,7 +18,7 @@ func TestSubjectSets(t *testing.T) {
 		}
 		return all
 	}
-	if all := names("subjects"); !slices.Contains(all, "scapy") || !slices.Contains(all, "stress-ng") || slices.Contains(all, subject.Own) || !slices.Equal(all, names("all")) {
+	if all := names("subjects"); !slices.Contains(all, "scapy") || !slices.Contains(all, "stress-ng") || slices.Contains(all, capture.Own) || !slices.Equal(all, names("all")) {
 		t.Errorf("%v", all)
 	}
 	if one := names("scapy"); !slices.Equal(one, []string{"scapy"}) || names("firewall") != nil || names("x") != nil {

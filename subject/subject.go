@@ -29,7 +29,8 @@ type Env struct {
 	Foreign bool // the frames that come are not the engine's, so that no signature tells them
 }
 
-func (e Env) host() *host.Local {
+// Machine is where it runs: Host, or this machine.
+func (e Env) Machine() *host.Local {
 	if e.Host == nil {
 		return &host.Local{}
 	}
@@ -112,9 +113,9 @@ type Spec struct {
 	New       func() Subject
 }
 
-// ProcessMain does the work of this process where it was started as the keeper of a
+// Main does the work of this process where it was started as the keeper of a
 // subject or as a Command's gate, and then does not return.
-func ProcessMain() {
+func Main() {
 	host.KeepMain()
 	gateMain()
 }

@@ -17,6 +17,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/result"
+	"boxdyno/subject/internal/program"
 )
 
 // A Worker is a program that works to its end by itself and tells how fast it did. Its
@@ -60,8 +61,8 @@ type Worked struct {
 type Working struct {
 	program Command
 	process *host.Process
-	stdout  logs
-	stderr  logs
+	stdout  program.Log
+	stderr  program.Log
 	begun   bool
 
 	mu   sync.Mutex
@@ -82,7 +83,7 @@ func (p Command) Start(ctx context.Context, e Env) (_ *Working, err error) {
 		}
 	}()
 	// The gate is this machine's in any case: it starts the userland's program.
-	outside := *e.host()
+	outside := *e.Machine()
 	userland := outside.Userland
 	if err := outside.Has(p.Argv[0]); err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (p Command) Start(ctx context.Context, e Env) (_ *Working, err error) {
 		Argv: append([]string{self, gateWord, string(text)}, p.Argv...), Env: append(append(os.Environ(), "LC_ALL=C"), p.Env...), Dir: p.Dir,
 		Stdout: &w.stdout, CPUs: e.CPUs, Memory: p.Memory,
 	}
-	c.Stderr = &lines{take: w.take}
+	c.Stderr = &program.Lines{Take: w.take}
 	if p.Stdin != nil {
 		c.Stdin = p.Stdin
 	}
@@ -128,7 +129,7 @@ func (w *Working) take(line string) {
 
 // Ready waits until it stands at its start.
 func (w *Working) Ready(ctx context.Context) error {
-	late := time.NewTimer(readyPatience)
+	late := time.NewTimer(program.ReadyPatience)
 	defer late.Stop()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
@@ -143,7 +144,7 @@ func (w *Working) Ready(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late.C:
-			return fmt.Errorf("%s was not ready within %v", w.program.Name, readyPatience)
+			return fmt.Errorf("%s was not ready within %v", w.program.Name, program.ReadyPatience)
 		}
 	}
 }
@@ -213,7 +214,7 @@ func (w *Working) failed() error {
 	err := w.process.Wait(context.Background())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last := lastLine(cmp.Or(strings.TrimSpace(w.stderr.String()), w.stdout.String()))
+	last := program.LastLine(cmp.Or(strings.TrimSpace(w.stderr.String()), w.stdout.String()))
 	var exit *host.Exit
 	switch {
 	case w.process.OOMKills() > 0:
@@ -246,7 +247,7 @@ func (w *Working) Usage() (result.Usage, error) {
 // Stop implements Running.
 func (w *Working) Stop(ctx context.Context) error {
 	if w.begun {
-		return w.process.Stop(ctx, stopGrace)
+		return w.process.Stop(ctx, program.StopGrace)
 	}
 	return w.process.Kill() // it stands, and could not obey
 }

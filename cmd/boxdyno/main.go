@@ -8,10 +8,10 @@ import (
 	"os"
 
 	"boxdyno/internal/cli"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
 )
 
 func main() {
-	subject.Main()
+	catalog.Main()
 	os.Exit(cli.Main(cli.Interruptible(context.Background()), os.Args[1:], os.Stdout, os.Stderr))
 }

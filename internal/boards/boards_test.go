@@ -194,7 +194,7 @@ func TestUnitTests(t *testing.T) {
 		{"TestA/z", 0, 2, 0, 0}, {"TestA/x", 0, 1, 0, 1}, {"TestA/f", 1, 0, 2, 0}, {"TestA/absent", 0, 1, 1, 0}, {"TestA", 2, 1, 1, 0}, {"Test.", 0, 1, 1, 0},
 	} {
 		k := &checker{w: io.Discard, board: "b"}
-		unitTests(c.name)(k, ran{Outcome: job.Outcome{Argv: []string{"subject-test"}, Exit: c.exit}, stdout: []byte(said)})
+		unitTests(c.name)(k, ran{Outcome: job.Outcome{Argv: []string{"disk.test"}, Exit: c.exit}, stdout: []byte(said)})
 		if k.passed != c.passed || k.failed != c.failed || k.skipped != c.skipped {
 			t.Errorf("%s, exit code %d: %+v", c.name, c.exit, k)
 		}

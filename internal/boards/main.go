@@ -80,7 +80,7 @@ func boardsMain(o options, args []string) (code int, err error) {
 	}
 	if o.describe {
 		all := b.checks(o.ci)
-		tests := slices.ContainsFunc(all, func(c boardCheck) bool { return c.command.Argv[0] == "subject-test" })
+		tests := slices.ContainsFunc(all, func(c boardCheck) bool { return strings.HasSuffix(c.command.Argv[0], ".test") })
 		tools := slices.ContainsFunc(all, func(c boardCheck) bool { return c.tools })
 		fmt.Println(b.goarch, b.deb, b.kernel, b.qemu, tests, tools, b.suite)
 		return 0, nil

@@ -28,11 +28,11 @@ import (
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
 )
 
 func TestMain(m *testing.M) {
-	subject.Main()
+	catalog.Main()
 	testscript.Main(m, map[string]func(){
 		"boxdyno": func() {
 			os.Exit(Main(Interruptible(context.Background()), os.Args[1:], os.Stdout, os.Stderr))

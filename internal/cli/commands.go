@@ -12,7 +12,7 @@ import (
 	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
 	"boxdyno/runner"
-	"boxdyno/subject"
+	"boxdyno/subject/capture"
 )
 
 // ownCommands refuses commands that somebody else wrote: those of a plan in a file, or
@@ -78,7 +78,7 @@ func commandsOf(p runner.Plan) (commands []string) {
 func descriptions(p runner.Plan) (names []string) {
 	for _, e := range p.Procedures {
 		of := e.Get("subject")
-		if of == nil || !slices.ContainsFunc(of.Values, func(w runner.Word) bool { return w.Text == subject.Own }) {
+		if of == nil || !slices.ContainsFunc(of.Values, func(w runner.Word) bool { return w.Text == capture.Own }) {
 			continue
 		}
 		if file := e.Get("file"); file != nil {

@@ -15,7 +15,7 @@ import (
 	"boxdyno/examples"
 	"boxdyno/lab"
 	"boxdyno/runner"
-	"boxdyno/subject"
+	"boxdyno/subject/catalog"
 	"boxdyno/tune"
 )
 
@@ -91,7 +91,7 @@ func (a *app) listed(kind string) (out []listed, err error) {
 			out = append(out, listed{Name: s, Doc: services[s]})
 		}
 	case "subjects":
-		for _, s := range subject.All {
+		for _, s := range catalog.All {
 			out = append(out, listed{Name: s.Name, Doc: s.Doc + " (work: " + s.Work + ")", Params: runner.Params(s.New())})
 		}
 	case "collectors":

@@ -68,7 +68,7 @@ func TestSignalsLeaveNoSetting(t *testing.T) {
 	files := t.TempDir()
 	recipe, pcap := filepath.Join(files, "r.yaml"), filepath.Join(files, "a.pcap")
 	err := errors.Join(os.WriteFile(recipe, []byte("name: r\nsteps: [{knob: mtu, value: 1400}, {knob: gro, value: off}, {knob: txqueuelen, value: 77}]"), 0o644),
-		os.WriteFile(pcap, capture(60, 200, 1000), 0o644),
+		os.WriteFile(pcap, pcapOf(60, 200, 1000), 0o644),
 		os.WriteFile(filepath.Join(files, "watts"), []byte("#!/bin/sh\necho 5.2\n: >$XDG_STATE_HOME/watts\nexec sleep 60\n"), 0o755))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestForceSparesTheOwnConnection(t *testing.T) {
 	path := testutil.Cable{A: "v0", B: "v1", Silent: true}.Make(t)
 	boxdyno := program(t)
 	pcap := filepath.Join(t.TempDir(), "a.pcap")
-	err := os.WriteFile(pcap, capture(60, 200, 1000), 0o644)
+	err := os.WriteFile(pcap, pcapOf(60, 200, 1000), 0o644)
 	if err == nil {
 		err = netns.Do(path, func() error {
 			l, err := netlink.LinkByName("v0")

@@ -62,8 +62,8 @@ func TestLabScripts(t *testing.T) {
 			sum.Add(onWire(1000))
 			env.Setenv("HASH", sum.Sum())
 			return errors.Join(
-				os.WriteFile(filepath.Join(env.WorkDir, "two.pcap"), capture(60, 1000), 0o644),
-				os.WriteFile(filepath.Join(env.WorkDir, "long.pcap"), capture(60, 1600), 0o644))
+				os.WriteFile(filepath.Join(env.WorkDir, "two.pcap"), pcapOf(60, 1000), 0o644),
+				os.WriteFile(filepath.Join(env.WorkDir, "long.pcap"), pcapOf(60, 1600), 0o644))
 		},
 	})
 }
@@ -127,8 +127,8 @@ func furnish() error {
 	return nil
 }
 
-// capture is a pcap file of frames of the local experimental Ethernet type.
-func capture(lengths ...int) []byte {
+// pcapOf is a pcap file of frames of the local experimental Ethernet type.
+func pcapOf(lengths ...int) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, 0xa1b2c3d4)
 	b = le.AppendUint16(b, 2)

@@ -5,18 +5,18 @@ package docs
 import (
 	"testing"
 
-	"boxdyno/subject"
+	"boxdyno/subject/detector"
 )
 
 // The page has every feature, and every model with the runtimes that have it.
 func TestInfer(t *testing.T) {
 	p := named(t, "docs/infer.md")
-	sameNames(t, p.name+", Features", byCode(t, p.name, p.section(t, "Features")), subject.DetectorFeatures())
+	sameNames(t, p.name+", Features", byCode(t, p.name, p.section(t, "Features")), detector.Features())
 	models := byCode(t, p.name, p.section(t, "Models"))
-	sameNames(t, p.name+", Models", models, subject.DetectorModels())
+	sameNames(t, p.name+", Models", models, detector.Models())
 	for name, cells := range models {
-		for _, runtime := range subject.Runtimes() {
-			d, err := subject.NewDetector(runtime)
+		for _, runtime := range detector.Runtimes() {
+			d, err := detector.New(runtime)
 			if err != nil {
 				t.Fatal(err)
 			}

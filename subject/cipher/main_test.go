@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cipher
+
+import (
+	"os"
+	"testing"
+
+	"boxdyno/subject"
+)
+
+func TestMain(m *testing.M) {
+	subject.Main()
+	Main()
+	os.Exit(m.Run())
+}
