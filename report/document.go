@@ -160,6 +160,11 @@ type Row struct {
 
 	Energy []Joules `json:"energy,omitempty"` // of procedures whose work can be counted, where a meter ran
 
+	// Settings are the row's parameters and Figures all that was measured, by metric: in
+	// pages alone, for their drawings.
+	Settings []result.Pair      `json:"settings,omitempty"`
+	Figures  map[string]*Figure `json:"figures,omitempty"`
+
 	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, of a flood with what came before and after, or of the trial that connections' times or capture's costs are of
 	Warnings []string        `json:"warnings,omitempty"`
 }

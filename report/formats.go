@@ -302,6 +302,7 @@ type PageData struct {
 func HTML(w io.Writer, d Document, recs []result.Record) error {
 	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
 	// string ends the script element or becomes markup.
+	d.Rows = withFigures(d.Rows, recs)
 	data, err := json.Marshal(PageData{d, withoutDigests(recs)})
 	if err != nil {
 		return fmt.Errorf("encode the page's data: %w", err)
@@ -324,4 +325,21 @@ func withoutDigests(recs []result.Record) []result.Record {
 		recs[i].Digests = nil
 	}
 	return recs
+}
+
+// withFigures is rows for a page, with the settings and figures that drawings ask for.
+func withFigures(rows []Row, recs []result.Record) []Row {
+	rows = slices.Clone(rows)
+	points := slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return r.Parent != "" || r.Procedure == selfTest })
+	for _, repeats := range byConfig(points) {
+		i := slices.IndexFunc(rows, func(row Row) bool {
+			return slices.ContainsFunc(repeats, func(p result.Record) bool { return p.ID == row.ID })
+		})
+		if i < 0 {
+			continue
+		}
+		t := tabled(rows[i].ID, repeats)
+		rows[i].Settings, rows[i].Figures = t.config, t.figures
+	}
+	return rows
 }

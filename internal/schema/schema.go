@@ -72,6 +72,8 @@ func (d definitions) of(t reflect.Type) Object {
 		return d.of(t.Elem())
 	case reflect.Slice:
 		return Object{"type": "array", "items": d.of(t.Elem())}
+	case reflect.Map:
+		return Object{"type": "object", "additionalProperties": d.of(t.Elem())}
 	case reflect.Struct:
 		return Object{"$ref": "#/$defs/" + d.name(t)}
 	}

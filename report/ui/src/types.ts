@@ -254,6 +254,9 @@ export interface Row {
   drop_rate_fps_lo?: number;
   drop_rate_trials?: number;
   energy?: Joules[];
+  figures?: {
+    [k: string]: Figure;
+  };
   flood?: Flood;
   flows: number;
   forwarding_rate_bound?: string;
@@ -285,6 +288,7 @@ export interface Row {
   rules: number;
   security?: Security;
   service: string;
+  settings?: Pair[];
   soak?: Soak;
   stalls?: number;
   steal_ratio?: number;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+import type { Component } from "svelte";
+import type { Document, Record, Row } from "../types";
+import Bursts from "./charts/Bursts.svelte";
+import Ciphers from "./charts/Ciphers.svelte";
+import Curves from "./charts/Curves.svelte";
+import Disks from "./charts/Disks.svelte";
+import FloodTime from "./charts/FloodTime.svelte";
+import IDSLoads from "./charts/IDSLoads.svelte";
+import IDSRules from "./charts/IDSRules.svelte";
+import LatencyBySize from "./charts/LatencyBySize.svelte";
+import LossCurve from "./charts/LossCurve.svelte";
+import Phases from "./charts/Phases.svelte";
+import RateBySize from "./charts/RateBySize.svelte";
+import Services from "./charts/Services.svelte";
+import Stressors from "./charts/Stressors.svelte";
+import Tunnels from "./charts/Tunnels.svelte";
+import TunnelSizes from "./charts/TunnelSizes.svelte";
+import Work from "./charts/Work.svelte";
+import { serviceName } from "./data";
+import CaptureRows from "./parts/CaptureRows.svelte";
+import ConnectionRows from "./parts/ConnectionRows.svelte";
+import CryptoRows from "./parts/CryptoRows.svelte";
+import FloodRows from "./parts/FloodRows.svelte";
+import IDSRows from "./parts/IDSRows.svelte";
+import InferRows from "./parts/InferRows.svelte";
+import LatencyPair from "./parts/LatencyPair.svelte";
+import Rows from "./parts/Rows.svelte";
+import SecurityRows from "./parts/SecurityRows.svelte";
+import StorageRows from "./parts/StorageRows.svelte";
+import StressorRows from "./parts/StressorRows.svelte";
+import Study from "./parts/Study.svelte";
+import SuiteRows from "./parts/SuiteRows.svelte";
+import TunnelRows from "./parts/TunnelRows.svelte";
+import WorkRows from "./parts/WorkRows.svelte";
+
+/** What a part of the page gets; each takes what it needs. */
+export interface Given {
+  doc: Document;
+  records: Record[];
+  rows: Row[]; // those that it asked for
+  row: Row; // the first of them
+  service: string; // its
+  procedure: string; // its
+}
+
+/** What draws or lists rows, and of which. */
+interface Part {
+  draws: Component<any>;
+  /** Metrics of which a row must have one; absent: any row. */
+  metrics?: string[];
+  of?: (r: Row) => unknown;
+  /** One part for each of these; absent: one for all. */
+  each?: (r: Row) => string;
+  takes?: (rows: Row[]) => Row[];
+  /** Whether rows are enough to draw. */
+  enough?: (rows: Row[], doc: Document) => boolean;
+}
+
+const rates = ["throughput_fps", "forwarding_rate_fps", "drop_rate_fps"];
+const differ = (rows: Row[], of: (r: Row) => string) => new Set(rows.map(of)).size > 1;
+const size = (r: Row) => r.frame_size;
+const id = (r: Row) => r.id;
+const procedure = (r: Row) => r.procedure;
+const forwards = (r: Row) => !(r.suite || r.security || r.connections || r.soak || r.capture || r.ids || r.infer || r.work || r.crypto || r.tunnel || r.storage || r.flood);
+
+/** Rows of the frame size and direction at which most services can be compared. */
+function comparable(rows: Row[]): Row[] {
+  const services = (rs: Row[]) => new Set(rs.map(serviceName)).size;
+  return [...Map.groupBy(rows, (r) => `${r.frame_size} ${r.direction}`).values()].reduce<Row[]>((a, b) => (services(b) > services(a) ? b : a), []);
+}
+
+/** In the page's order. */
+const parts: Part[] = [
+  { draws: RateBySize, metrics: rates, of: forwards, each: serviceName, enough: (rows) => differ(rows, size) },
+  { draws: LatencyBySize, metrics: ["latency_p50_s"], of: (r) => r.suite, each: serviceName },
+  { draws: LossCurve, of: (r) => r.procedure === "loss-curve", each: serviceName },
+  { draws: Bursts, metrics: ["back_to_back_frames", "recovery_s"], each: serviceName },
+  { draws: Services, metrics: rates, of: forwards, takes: comparable, enough: (rows) => rows.length > 1 },
+  { draws: LatencyPair, metrics: ["latency_p50_s"], of: forwards },
+  { draws: Stressors, of: (r) => r.soak, each: id },
+  { draws: StressorRows, of: (r) => r.soak, each: id },
+  { draws: Phases, of: (r) => r.security, each: id },
+  { draws: SecurityRows, of: (r) => r.security },
+  { draws: FloodTime, of: (r) => r.flood, each: id },
+  { draws: FloodRows, of: (r) => r.flood },
+  { draws: Rows, of: forwards },
+  { draws: ConnectionRows, of: (r) => r.connections },
+  { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
+  { draws: CaptureRows, of: (r) => r.capture },
+  { draws: IDSLoads, of: (r) => r.ids?.loads?.length },
+  { draws: IDSRules, metrics: ["ids_rate_bps"], of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
+  { draws: IDSRows, of: (r) => r.ids },
+  { draws: InferRows, of: (r) => r.infer },
+  { draws: Work, of: (r) => r.work?.figures?.length, each: procedure },
+  { draws: Curves, of: (r) => r.work?.curve?.points?.length, each: procedure },
+  { draws: WorkRows, of: (r) => r.work, each: procedure },
+  { draws: Ciphers, metrics: ["encrypt_bytes_per_s", "decrypt_bytes_per_s"] },
+  { draws: CryptoRows, of: (r) => r.crypto },
+  { draws: Tunnels, metrics: ["goodput_bps"], of: (r) => r.tunnel },
+  { draws: TunnelSizes, metrics: ["throughput_fps", "forwarding_rate_fps"], of: (r) => r.tunnel, enough: (rows) => differ(rows, size) },
+  { draws: TunnelRows, of: (r) => r.tunnel },
+  { draws: Disks, of: (r) => r.storage?.patterns?.length },
+  { draws: StorageRows, of: (r) => r.storage },
+  { draws: SuiteRows, of: (r) => r.suite },
+];
+
+/** The parts that a document's rows ask for, in order: what belongs to one service, procedure or row stands together. */
+export function drawn(doc: Document, records: Record[]): { draws: Component<any>; given: Given }[] {
+  // Of a box's powers: what was skipped stands in a list of its own.
+  const told = (doc.rows ?? []).filter((r) => !doc.powers || r.verdict !== "skipped");
+  const rowsOf = (p: Part) => {
+    const rows = told.filter((r) => (!p.metrics || p.metrics.some((m) => r.figures?.[m])) && (!p.of || p.of(r)));
+    return p.takes ? p.takes(rows) : rows;
+  };
+  return neighbours(parts).flatMap((ps) => {
+    const each = ps[0]!.each ?? (() => "");
+    return [...new Set(told.map(each))].flatMap((key) =>
+      ps.flatMap((p) => {
+        const rows = rowsOf(p).filter((r) => each(r) === key);
+        if (!rows.length || (p.enough && !p.enough(rows, doc))) return [];
+        return [{ draws: p.draws, given: { doc, records, rows, row: rows[0]!, service: serviceName(rows[0]!), procedure: rows[0]!.procedure } }];
+      }),
+    );
+  });
+}
+
+/** Parts that follow each other and are made for each of the same. */
+function neighbours(parts: Part[]): Part[][] {
+  const out: Part[][] = [];
+  for (const p of parts) {
+    if (p.each && out.at(-1)?.[0]?.each === p.each) out.at(-1)!.push(p);
+    else out.push([p]);
+  }
+  return out;
+}
