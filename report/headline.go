@@ -128,13 +128,27 @@ func carried(d Document, f verdict.Finding, passes string) string {
 		return lead("Fails: ", "no load carried"+lossless+", "+unit.SI(asked)+"bit/s asked", tail)
 	case v.Value <= 0:
 		return shorten("Not decided: no load confirmed" + lossless + ", " + unit.SI(asked) + "bit/s asked")
+	case v.Bound == result.AtMost:
+		begin := ""
+		if f.Status == result.Invalid {
+			begin = "Not decided: "
+		}
+		return lead(begin, "Carries at most "+ofAsked(asked, v.Value)+"; no load is confirmed", tail)
 	case f.Status == result.Invalid && v.Bound == result.AtLeast:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+", all that the tester offers", tail)
 	case f.Status == result.Invalid:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+"; its limit was not found", tail)
 	}
-	return lead("", "Carries "+ofAsked(asked, v.Value)+lossless, tail)
+	least := ""
+	if v.Hi != nil && *v.Hi > pinned*v.Value {
+		least = "at least "
+	}
+	return lead("", "Carries "+least+ofAsked(asked, v.Value)+lossless, tail)
 }
+
+// pinned is how many times its lower end the upper end of an interval is at most where the
+// headline takes the lower one for the limit.
+const pinned = 1.1
 
 // lostAt is how many frames were lost, or not counted, at the load asked.
 func lostAt(d Document, f verdict.Finding) string {

@@ -60,6 +60,32 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
+// Where the load that is carried was not found to the end, the headline says which end of
+// the interval its number is.
+func TestHeadlineOfALoadBelow(t *testing.T) {
+	c := result.Criterion{Text: "hardly a frame lost", Metric: "ids_rate_bps", Min: ptr(1e9)}
+	for _, x := range []struct {
+		v    result.Value
+		word string
+		want string
+	}{
+		{result.Value{Value: 257e6, Lo: ptr(257e6), Hi: ptr(340e6)}, "failed", "Carries at least 257 of the 1,000 Mbit/s asked, with 1,000 rules"},
+		{result.Value{Value: 310e6, Lo: ptr(310e6), Hi: ptr(340e6)}, "failed", "Carries 310 of the 1,000 Mbit/s asked, with 1,000 rules"},
+		{result.Value{Value: 310e6, Lo: ptr(310e6)}, "not decided", "Carries at least 310 of the 1,000 Mbit/s asked; its limit was not found, with 1,000 rules"},
+		{result.Value{Value: 257e6, Bound: result.AtMost}, "failed", "Carries at most 257 of the 1,000 Mbit/s asked; no load is confirmed, with 1,000 rules"},
+		{result.Value{Value: 1.2e9, Bound: result.AtMost}, "not decided", "Not decided: carries at most 1.20 of the 1.00 Gbit/s asked; no load is confirmed"},
+	} {
+		x.v.Metric, x.v.Unit = c.Metric, "bit/s"
+		r := result.Record{ID: "p", Procedure: "ids", Status: result.Passed, Values: []result.Value{x.v}, Config: []result.Pair{
+			{Key: "subject", Value: "suricata"}, {Key: "rules", Value: "1000"}, {Key: "traffic", Value: "appmix"}, {Key: "rate", Value: "search"}, {Key: "rules_file", Value: "generated"},
+		}}
+		d := asked(c, r)
+		if d.Sentence != x.want || verdictWord(d) != x.word || utf8.RuneCountInString(d.Sentence) > headlineMost {
+			t.Errorf("%+v: %s %q, want %s %q", x.v, verdictWord(d), d.Sentence, x.word, x.want)
+		}
+	}
+}
+
 // A criterion may have min, max, both or neither, and a figure any ends of an interval.
 func TestHeadlineWithoutEnds(t *testing.T) {
 	for _, metric := range []string{"throughput_l1_bps", "goodput_bps", uncounted, "rules_loaded", "detected_ratio", "idle_detected_ratio", result.HottestMetric, "storage_known_answer", "forwarding_rate_fps"} {
