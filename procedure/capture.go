@@ -369,8 +369,9 @@ func (p *Capture) Once() (key string, trials int, d time.Duration) {
 	return fmt.Sprint("empty-box", p.mix().Name, l, p.sender.value), 1, lasts(l)
 }
 
-func (p *Capture) Run(ctx context.Context, env *Env) (Outcome, error) {
+func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	m := &capturePoint{Capture: p, env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
+	m.pause = m.rest
 	s, err := p.software()
 	if err != nil {
 		return Outcome{}, err
@@ -389,33 +390,35 @@ func (p *Capture) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
 	}
 	m.ceiling = self.Ceiling()
-	measure := m.highest
-	if !p.rate.searched() {
-		measure = func(ctx context.Context) error { return m.at(ctx, "rate", p.loadOf(p.framesPerSecond())) }
-	}
-	for {
-		found, more, err := m.visit(ctx, measure)
-		if err != nil || !more || !env.Pause(found) {
-			return found, err
-		}
-		if m.hunt == nil || m.hunt.over {
-			measure = m.overload
-		}
-	}
-}
-
-// visit measures, and says whether more is to be measured once the run's other points have
-// been: what takes a CPU away for a minute then spoils no point whole.
-func (m *capturePoint) visit(ctx context.Context, measure func(context.Context) error) (found Outcome, more bool, err error) {
 	if err := m.open(ctx); err != nil {
-		return found, false, err
+		return Outcome{}, err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
-	err = measure(ctx)
-	if err == nil && m.hunt != nil && !m.hunt.over && m.failed == "" {
-		return m.interim(), true, nil
+	if p.rate.searched() {
+		err = m.highest(ctx)
+	} else {
+		err = m.at(ctx, "rate", p.loadOf(p.framesPerSecond()))
 	}
-	return m.out, m.over != nil && !m.over.done(), err
+	if errors.Is(err, errSubject) || errors.Is(err, errLeft) {
+		err = nil
+	}
+	return m.out, err
+}
+
+// errLeft says that the run does not come back to the point.
+var errLeft = errors.New("the run does not come back")
+
+// rest lets the run's other points have their turn: what takes a CPU away for a minute
+// then spoils no point whole. found is the outcome if the run does not come back.
+func (m *capturePoint) rest(ctx context.Context, found Outcome) error {
+	if err := m.close(); err != nil {
+		return err
+	}
+	if !m.env.Pause(found) {
+		m.out = found
+		return errLeft
+	}
+	return m.open(ctx)
 }
 
 // Visits implements Paused.

@@ -63,6 +63,18 @@ func (o *overloading) done() bool {
 	return known || o.failed || o.visits == overloadVisits || len(o.counted) < overloads*o.visits
 }
 
+// overloads is overload as often as there is something to learn, with a pause between.
+func (m *capturePoint) overloads(ctx context.Context) error {
+	for {
+		if err := m.overload(ctx); err != nil || m.over.done() {
+			return err
+		}
+		if err := m.pause(ctx, m.out); err != nil {
+			return err
+		}
+	}
+}
+
 // overload measures what the subject counts a second of more than it can count, a visit's
 // share of it. Receiving has no precedence meanwhile: with it, it leaves the subject hardly
 // any time, by chance more or less.

@@ -16,62 +16,21 @@ import (
 	"boxdyno/unit"
 )
 
-// A captureHunt is how far the search of a subject's highest rate is. A run may stop it
-// after any visit:
-//
-//	descend, and some trials of the search -> more of them, as long as it asks for any -> fill -> limit (longer, at the rate found)
-//	                                                                                              one trial a visit
-type captureHunt struct {
-	*limit.Hunt
-	longer *captureLonger // nil: the search goes on
-	over   bool
-}
-
-// A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
-type captureLonger struct {
-	sustained search.Sustained // what the subject counts without end
-	rate      unit.FrameRate   // of the next one
-	lasts     time.Duration    // at least
-	trials    int              // numbers of them that are used up
-	tried     int              // at this rate
-	held      int              // of them, those that were disturbed
-	valid     int
-	lossy     unit.FrameRate // the lowest rate that lost; 0: none
-	doubt     string         // says what was lost first, at the rate found
-	last      result.Record
-}
-
 // huntTrials is how many trials of its search a visit has at most.
 const huntTrials = 6
 
-// highest goes on with the search of the highest rate of which the subject counts every
-// frame, and overloads it in the end; with rate overload that alone.
+// highest searches the highest rate of which the subject counts every frame, and
+// overloads it in the end; with rate overload that alone. A run may end it at each pause:
+//
+//	descend -> search           -> fill  -> limit (longer, at the rate found or below) -> overload
+//	           pause after six      pause    pause after each that confirms nothing        pause after three
 func (m *capturePoint) highest(ctx context.Context) error {
-	if m.hunt == nil {
-		if err := m.beginHunt(ctx); err != nil || m.hunt == nil {
-			return err
-		}
-	}
-	if m.hunt.Ended {
-		return m.endHunt(ctx)
-	}
-	if _, err := m.hunt.Seek(ctx, huntTrials); !errors.Is(err, errSubject) {
-		return err
-	}
-	return nil
-}
-
-// errSubject says that the subject failed, as capturePoint.failed tells.
-var errSubject = errors.New("the subject failed")
-
-// beginHunt leaves m.hunt nil where nothing is to be searched.
-func (m *capturePoint) beginHunt(ctx context.Context) error {
 	shared := m.env.Bed.Placement == "shared"
 	if m.rate.overload && !shared {
-		return m.overload(ctx)
+		return m.overloads(ctx)
 	}
 	top, peak, err := m.descend(ctx)
-	if err != nil || m.failed != "" {
+	if err != nil {
 		return err
 	}
 	if peak == 0 {
@@ -84,29 +43,28 @@ func (m *capturePoint) beginHunt(ctx context.Context) error {
 		return nil
 	}
 	s, err := search.New(m.searching().Name, unit.FrameRate(top), unit.FrameRate(min(peak, top)))
-	m.hunt = m.hunting(s)
-	return err
-}
-
-func (m *capturePoint) hunting(s search.Search) *captureHunt {
-	h := &limit.Hunt{Search: s}
-	h.Offer = func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
-		rec, err := m.trial(ctx, "search", n, m.short(step.Rate, step.Duration))
-		if err == nil && m.failed != "" {
-			err = errSubject
-		}
-		return m.saw(rec), 0, err
+	if err != nil {
+		return err
 	}
-	return &captureHunt{Hunt: h}
+	return m.hunt(ctx, s)
 }
 
-// endHunt goes on with the longer trials that are to confirm what the search found, and
-// keeps it once they do.
-func (m *capturePoint) endHunt(ctx context.Context) error {
-	h := m.hunt
-	l := h.limit()
-	more, err := m.conclude(ctx, l)
-	if h.over = !more; more || err != nil || m.failed != "" {
+// hunt carries out a search and what follows from it.
+func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
+	h := &limit.Hunt{Search: s, Offer: func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		rec, err := m.offer(ctx, "search", n, m.short(step.Rate, step.Duration))
+		return m.saw(rec), 0, err
+	}}
+	for !h.Ended {
+		if _, err := h.Seek(ctx, huntTrials); err != nil {
+			return err
+		}
+		if err := m.pause(ctx, m.interim(limitOf(h), nil)); err != nil {
+			return err
+		}
+	}
+	l := limitOf(h)
+	if err := m.conclude(ctx, l); err != nil {
 		return err
 	}
 	for _, l := range h.Limits() {
@@ -118,10 +76,22 @@ func (m *capturePoint) endHunt(ctx context.Context) error {
 	if l.Lower == 0 || l.AtCeiling || m.preset.value == "quick" { // rate overload is for that
 		return nil
 	}
-	return m.overload(ctx)
+	return m.overloads(ctx)
 }
 
-func (h *captureHunt) limit() search.Limit {
+// errSubject says that the subject failed, as capturePoint.failed tells.
+var errSubject = errors.New("the subject failed")
+
+// offer is a trial of the search.
+func (m *capturePoint) offer(ctx context.Context, kind string, n int, l engine.Load) (result.Record, error) {
+	rec, err := m.trial(ctx, kind, n, l)
+	if err == nil && m.failed != "" {
+		err = errSubject
+	}
+	return rec, err
+}
+
+func limitOf(h *limit.Hunt) search.Limit {
 	l := h.Limit()
 	if l.Upper == 0 && l.Lower > 0 {
 		l.Upper = lossyFrom(h.Seen())
@@ -129,18 +99,18 @@ func (h *captureHunt) limit() search.Limit {
 	return l
 }
 
-// interim is the point's outcome if the run comes to it no more.
-func (m *capturePoint) interim() Outcome {
+// interim is the point's outcome if the run comes to it no more; c is nil before the
+// longer trials.
+func (m *capturePoint) interim(l search.Limit, c *captureLonger) Outcome {
 	out := m.out
-	l := m.hunt.limit()
 	if l.Lower == 0 {
-		out.Status, out.Reason = result.Invalid, fmt.Sprintf("the search was not finished: no rate without loss is confirmed in %d trials", len(m.hunt.Seen()))
+		out.Status, out.Reason = result.Invalid, fmt.Sprintf("the search was not finished: no rate without loss is confirmed in %d trials", l.Clean+l.Lossy+l.Invalid)
 		return out
 	}
 	v, told := m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
-	if c := m.hunt.longer; c != nil && c.doubt != "" {
-		v, told = value("lossless_fps", float64(c.lossy)), c.doubt
-		v.N, v.Bound = l.Clean+l.Lossy+c.valid, result.AtMost
+	if c != nil && c.doubt != "" {
+		v, told = value("lossless_fps", float64(c.Lossy)), c.doubt
+		v.N, v.Bound = l.Clean+l.Lossy+c.Valid, result.AtMost
 	}
 	out.Warnings = append(slices.Clip(out.Warnings), "the search was not finished: "+told)
 	out.Values = append(slices.Clip(out.Values), m.lossless(v)...)
@@ -213,8 +183,8 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 	top = float64(m.ceiling)
 	rate := top
 	for n := range most {
-		rec, err := m.trial(ctx, "descend", n, m.short(unit.FrameRate(rate), 0))
-		if err != nil || m.failed != "" {
+		rec, err := m.offer(ctx, "descend", n, m.short(unit.FrameRate(rate), 0))
+		if err != nil {
 			return 0, 0, err
 		}
 		counted := 0.0
@@ -234,33 +204,40 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 	return top, min(peak, top), nil
 }
 
-// conclude fills the subject's buffers, offers a longer trial at the rate found or below, or
-// keeps what such trials confirmed; more says that there is more of that to do.
-func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (more bool, err error) {
+// conclude fills the subject's buffers, and offers a longer trial at the rate found, or at
+// lower ones.
+func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (err error) {
 	switch {
 	case l.Clean+l.Lossy == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
-		return false, nil
+		return nil
 	case l.Lower == 0:
 		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every rate tried"
-		return false, nil
+		return nil
 	}
-	h := m.hunt
-	if h.longer == nil {
-		var s search.Sustained
-		if !l.AtCeiling { // more cannot be offered
-			if s, err = m.fill(ctx, l.Lower); err != nil || m.failed != "" {
-				return false, err
-			}
-		}
-		h.longer = m.longer(l.Lower, s)
-		if !l.AtCeiling {
-			return true, nil
+	var s search.Sustained
+	if !l.AtCeiling { // more cannot be offered
+		if s, err = m.fill(ctx, l.Lower); err != nil {
+			return err
 		}
 	}
-	c := h.longer
-	if more, err := m.confirm(ctx, l.Lower, c); more || err != nil || m.failed != "" {
-		return more, err
+	c := longer(l.Lower, s)
+	if !l.AtCeiling {
+		if err := m.pause(ctx, m.interim(l, c)); err != nil {
+			return err
+		}
+	}
+	for {
+		more, err := m.confirm(ctx, l.Lower, c)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		if err := m.pause(ctx, m.interim(l, c)); err != nil {
+			return err
+		}
 	}
 	m.take(c.last)
 	if c.doubt != "" {
@@ -271,11 +248,11 @@ func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (more bool,
 		m.out.Reason = "no rate was confirmed by a longer trial: at the lowest, " + c.last.Reason
 	case c.last.Status == result.Passed && c.last.Load != nil:
 		v := m.interval("lossless_fps", l)
-		v.N += c.valid
+		v.N += c.Valid
 		if c.doubt != "" {
 			v.Value, v.Bound = float64(c.last.Load.Offered), result.Exactly
 			low := v.Value
-			high := float64(c.lossy)
+			high := float64(c.Lossy)
 			v.Lo, v.Hi = &low, &high
 		}
 		m.out.Values = append(m.out.Values, m.lossless(v)...)
@@ -286,7 +263,7 @@ func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (more bool,
 	if l.Invalid > 0 {
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
-	return false, nil
+	return nil
 }
 
 // interval is a limit from its lower to its upper bound.
@@ -328,11 +305,8 @@ func (m *capturePoint) fill(ctx context.Context, found unit.FrameRate) (search.S
 	}
 	longest := 2 * confirming
 	s, _, err := filling(m.short(load, 0).Duration, &longest, func(n int, d time.Duration) (passed, lost float64, err error) {
-		rec, err := m.trial(ctx, "fill", n, m.short(load, d))
-		if m.failed != "" {
-			longest = 0
-		}
-		if err != nil || m.failed != "" || rec.Status == result.Invalid || rec.Account == nil {
+		rec, err := m.offer(ctx, "fill", n, m.short(load, d))
+		if err != nil || rec.Status == result.Invalid || rec.Account == nil {
 			return 0, 0, err
 		}
 		lost = float64(max(0, rec.Account.Lost()))
@@ -354,13 +328,23 @@ func disturbed(rec result.Record) bool {
 	return rec.Account != nil && rec.Account.Lost() > 0 && keptOff(rec) >= float64(rec.Account.Lost())
 }
 
+// A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
+type captureLonger struct {
+	limit.Longer
+	doubt string // says what was lost first, at the rate found
+	last  result.Record
+}
+
 // longer begins with the rate found, where s, which is what the subject counts without
 // end, lets a trial show that memory is not why nothing is lost.
-func (m *capturePoint) longer(found unit.FrameRate, s search.Sustained) *captureLonger {
-	c := &captureLonger{sustained: s}
-	c.rate, c.lasts = s.Carries(found, confirming)
-	if c.rate < found*swallowed {
-		c.lossy, c.doubt = found, fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, c.rate)
+func longer(found unit.FrameRate, s search.Sustained) *captureLonger {
+	c := &captureLonger{Longer: limit.Longer{
+		Sustained: s, Least: confirming,
+		Attempts: attempts, Budget: confirmations * attempts, OfSpoilt: 1,
+		OfInvalid: attempts, // they are repeated as often as there are rates
+	}}
+	if c.Begin(found); c.Rate < found*swallowed {
+		c.Lossy, c.doubt = found, fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, c.Rate)
 	}
 	return c
 }
@@ -368,43 +352,37 @@ func (m *capturePoint) longer(found unit.FrameRate, s search.Sustained) *capture
 // confirm offers c's rate for longer; more says that another trial is to follow, at less
 // if frames were lost.
 func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *captureLonger) (more bool, err error) {
-	l := m.loadOf(c.rate)
+	l := m.loadOf(c.Rate)
 	if l.Count == 0 && m.length == 0 {
-		l.Duration = max(l.Duration, c.lasts)
+		l.Duration = max(l.Duration, c.Lasts)
 	}
 	if err := m.empty(ctx, l); err != nil {
 		return false, err
 	}
-	rec, err := m.trial(ctx, "limit", c.trials, l)
-	if err != nil || m.failed != "" {
+	if c.last, err = m.offer(ctx, "limit", c.Spent, l); err != nil {
 		return false, err
 	}
-	c.last = rec
-	c.trials++
+	lossy, spoilt := c.Lossy, c.Spoilt
+	more = c.Next(came(c.last, c.last.Status == result.Passed))
 	switch {
-	case rec.Status == result.Passed:
-		if c.held > 0 {
-			m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", c.held, c.rate)
-		}
-		c.valid++
-		return false, nil
-	case rec.Status != result.Failed:
-		c.trials += attempts - 1 // invalid ones are repeated as often as there are rates
-	default:
-		c.tried++
-		if disturbed(rec) && c.tried < attempts {
-			c.held++
-			break
-		}
-		c.valid++
-		if c.doubt == "" {
-			c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not confirm it: %s", found, rec.Reason)
-		}
-		c.lossy, c.tried, c.held = c.rate, 0, 0
-		if c.rate *= stepDown; c.rate < c.sustained.Rate && c.sustained.Rate < c.lossy {
-			c.rate = c.sustained.Rate
-		}
-		c.rate, c.lasts = c.sustained.Carries(c.rate, confirming)
+	case c.last.Status == result.Passed && spoilt > 0:
+		m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", spoilt, c.Rate)
+	case c.Lossy != lossy && c.doubt == "":
+		c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not confirm it: %s", found, c.last.Reason)
 	}
-	return c.trials < confirmations*attempts, nil
+	return more, nil
+}
+
+// came is what became of a longer trial; carried says whether no more was lost than may
+// be.
+func came(rec result.Record, carried bool) limit.Came {
+	switch {
+	case rec.Status != result.Passed && rec.Status != result.Failed:
+		return limit.Invalid
+	case carried:
+		return limit.Carried
+	case disturbed(rec):
+		return limit.Disturbed
+	}
+	return limit.Lost
 }

@@ -198,8 +198,8 @@ func TestCaptureLimitDisturbed(t *testing.T) {
 		}
 		p := newCaptureOf(nil)
 		assign(t, p.Flags, map[string]string{"frame_size": "64"})
-		m := &capturePoint{Capture: p, env: &Env{Bed: &lab.Testbed{}, Trial: trial, Once: once}}
-		if err := m.limit(t.Context(), search.Limit{Lower: 1e5, AtCeiling: true, Clean: 3}); err != nil {
+		m := &capturePoint{Capture: p, env: &Env{Bed: &lab.Testbed{}, Trial: trial, Once: once}, pause: func(context.Context, Outcome) error { return nil }}
+		if err := m.conclude(t.Context(), search.Limit{Lower: 1e5, AtCeiling: true, Clean: 3}); err != nil {
 			t.Fatal(err)
 		}
 		found := result.Record{Values: m.out.Values}

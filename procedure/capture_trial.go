@@ -44,9 +44,10 @@ type capturePoint struct {
 	stream  engine.Stream
 	emptied float64      // CPU seconds a frame of the empty box at the load to come; below 0: not known
 	failed  string       // why no trial of the subject came about
-	hunt    *captureHunt // nil: not begun
 	over    *overloading // nil: not begun
 	out     Outcome
+	opened  bool
+	pause   func(ctx context.Context, found Outcome) error // rest
 
 	mean     float64                                                          // frame size, octets with FCS; 0: the mix's
 	intended unit.FrameRate                                                   // of a load that gives no frame rate
@@ -82,7 +83,7 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 	}
 	path.Hops = path.Hops[:2]
 	path.Name = path.Hops[0].Port.Name + "-to-" + path.Hops[1].Port.Name
-	m.dut = path.Hops[1].Port
+	m.dut, m.opened = path.Hops[1].Port, true
 	to := bed.Ports[0]
 	if len(bed.Ports) > 1 {
 		to = bed.Ports[1]
@@ -111,6 +112,9 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 }
 
 func (m *capturePoint) close() (err error) {
+	if !m.opened {
+		return nil
+	}
 	if m.book != nil {
 		m.book.Close()
 	}
@@ -120,6 +124,7 @@ func (m *capturePoint) close() (err error) {
 	if m.iperf3 != nil {
 		err = errors.Join(err, m.iperf3.close())
 	}
+	m.book, m.tx, m.iperf3, m.opened = nil, nil, nil, false
 	bed := m.env.Bed // is left as it was
 	if bed.Serve != nil {
 		err = errors.Join(err, bed.Serve(context.Background(), lab.Service{Kind: "route", Flows: 1}))

@@ -59,25 +59,22 @@ func TestCaptureLongerTrialsAreVisits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.hunt = m.hunting(s)
 			var after []string
-			for n := 0; !m.hunt.over && n < 20; n++ {
-				kinds = nil
-				if err := m.highest(t.Context()); err != nil {
-					t.Fatal(err)
+			m.pause = func(_ context.Context, found Outcome) error {
+				v := (&result.Record{Values: found.Values}).Value("lossless_fps")
+				if kinds[0] == "limit" && (v == nil || v.Bound != result.AtMost || !strings.Contains(strings.Join(found.Warnings, ";"), "did not confirm it")) {
+					t.Errorf("after %v: %+v, %v", after, v, found.Warnings)
 				}
 				if kinds[0] != "search" {
 					after = append(after, strings.Join(kinds, " "))
 				}
-				if m.hunt.over {
-					break
-				}
-				o := m.interim()
-				v := (&result.Record{Values: o.Values}).Value("lossless_fps")
-				if kinds[0] == "limit" && (v == nil || v.Bound != result.AtMost || !strings.Contains(strings.Join(o.Warnings, ";"), "did not confirm it")) {
-					t.Errorf("after %v: %+v, %v", after, v, o.Warnings)
-				}
+				kinds = nil
+				return nil
 			}
+			if err := m.hunt(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			after = append(after, strings.Join(kinds, " "))
 			if got := strings.Join(after, ", "); got != c.want {
 				t.Errorf("visits %q, want %q", got, c.want)
 			}
@@ -95,15 +92,5 @@ func TestCaptureEstimateHoldsLongerTrials(t *testing.T) {
 	trials, d := p.Estimate()
 	if least := time.Duration(searched)*captureEffortOf("quick").least + 2*confirming + time.Duration(trials)*captureAround; d < least || trials < searched+4 || p.Visits() < 4 {
 		t.Errorf("%d trials, %v, %d visits", trials, d, p.Visits())
-	}
-}
-
-// limit is all the visits after a search that found l.
-func (m *capturePoint) limit(ctx context.Context, l search.Limit) error {
-	m.hunt = &captureHunt{}
-	for {
-		if more, err := m.conclude(ctx, l); !more || err != nil {
-			return err
-		}
 	}
 }

@@ -58,7 +58,7 @@ var table = map[string]string{
 	"internal/caps":                "",
 	"internal/ethtool":             "",
 	"internal/files":               "",
-	"internal/limit":               "search",
+	"internal/limit":               "search unit",
 	"internal/netns":               "internal/guard",
 	"internal/schema":              "",
 	"internal/xsk":                 "",
