@@ -63,7 +63,7 @@ func line(root fs.FS, name string) string {
 // tcg is the signature of QEMU where it computes an x86 processor in software.
 const tcg = "TCGTCGTCGTCG"
 
-// emulatedParameter is given to the kernels of emulated boards (internal/boards/job).
+// emulatedParameter is given to the kernels of emulated boards (script/proof/boards/job).
 const emulatedParameter = "boxdyno.emulated=qemu"
 
 // identify knows what a recorded tree shows; hypervisor is the CPU's own signature,

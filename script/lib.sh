@@ -12,6 +12,10 @@ CLANG_MAJOR=14
 NODE_LEAST=20.19.0
 GO_WANT=$(awk '$1 == "go" { print $2 }' go.mod)
 export GO_WANT CLANG_MAJOR
+# The proofs are a module of their own, so that the product's tree is the product. PACKAGES are those of both.
+export GOWORK=$PWD/script/proof/go.work
+PACKAGES=(./... boxdyno/script/proof/...)
+export PACKAGES
 
 say() { printf '%s\n' "$*" >&2; }
 die() {

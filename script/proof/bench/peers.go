@@ -27,7 +27,7 @@ func buildPeers(ctx context.Context, dir string) (peerTools, error) {
 		return peerTools{noCC: "not built: " + err.Error()}, nil
 	}
 	out := filepath.Join(dir, "sendmmsg")
-	if _, err := local.Run(ctx, "", "cc", "-O2", "-o", out, "internal/bench/peers/sendmmsg.c"); err != nil {
+	if _, err := local.Run(ctx, "", "cc", "-O2", "-o", out, "script/proof/bench/peers/sendmmsg.c"); err != nil {
 		return peerTools{}, err
 	}
 	return peerTools{sendmmsg: out}, nil

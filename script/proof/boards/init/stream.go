@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 // A stream is the results on their way to the host.

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 // results are what came back from a board, as far as they came.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 // A board is one model that QEMU computes, and what it needs.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 // run is one command of the job, to its end or its limit.

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 // list is a flag that may be given again.

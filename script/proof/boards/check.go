@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"boxdyno/internal/boards/job"
 	"boxdyno/result"
+	"boxdyno/script/proof/boards/job"
 )
 
 // A boardCheck is what --test runs in a board, and what reads it.

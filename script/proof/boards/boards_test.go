@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 // No board is ever given to KVM, and none has a way to a network.

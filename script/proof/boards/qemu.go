@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 // boot starts a board, waits for its end and returns what it sent. What it says on its

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"boxdyno/internal/boards/job"
+	"boxdyno/script/proof/boards/job"
 )
 
 func main() {

@@ -1,0 +1,22 @@
+module boxdyno/script/proof
+
+go 1.26.0
+
+require (
+	boxdyno v0.0.0
+	github.com/cilium/ebpf v0.22.0
+	github.com/gopacket/gopacket v1.7.5
+	github.com/vishvananda/netlink v1.3.1
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
+	github.com/goccy/go-yaml v1.19.2 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
+	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // indirect
+)
+
+replace boxdyno => ../..
