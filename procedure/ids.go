@@ -304,7 +304,9 @@ func (m *idsPoint) visit(ctx context.Context, measure func(context.Context) (boo
 	if err != nil || !more || m.listen.failed != "" {
 		return m.outcome(), false, err
 	}
-	return m.interim(), true, nil
+	found = m.interim()
+	found.Next = m.next()
+	return found, true, nil
 }
 
 // first checks the software, measures the tester's ceiling and what is detected when

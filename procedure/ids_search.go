@@ -123,6 +123,19 @@ func (m *idsPoint) note(now search.Seen, rec result.Record) {
 	}
 }
 
+// next is about how long the next visit takes; 0: as the one before.
+func (m *idsPoint) next() time.Duration {
+	h := m.found
+	if h == nil || h.search == nil {
+		return 0
+	}
+	if _, more := h.search.Next(h.history); more {
+		return 0
+	}
+	// What buffers swallow, the empty box and a longer trial, each for twice as long.
+	return 3*2*m.lasts() + 3*idsAround
+}
+
 // lowest is the lowest load so far, in bit/s.
 func (h *idsHunt) lowest() unit.FrameRate {
 	lowest := unit.FrameRate(h.top)

@@ -613,8 +613,12 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 		more := true
 		for n := 0; more && n < 30; n++ {
 			var err error
+			last := m.next() > 0
 			if more, err = m.hunt(context.Background()); err != nil {
 				t.Fatal(err)
+			}
+			if more == last {
+				t.Fatalf("seed %d: a longer visit was announced: %v, and it was the last: %v", seed, last, !more)
 			}
 			if more {
 				o := m.interim()

@@ -82,6 +82,9 @@ type Outcome struct {
 	// Extra, of what Env.Pause is told: nothing is left to do but to decide a criterion. The
 	// procedure goes on only as long as the run has a budget to spend on that.
 	Extra bool
+	// Next, of what Env.Pause is told, is about how long it takes until the next pause; 0:
+	// as long as the longest visit so far.
+	Next time.Duration
 }
 
 // An Env is where a procedure runs.

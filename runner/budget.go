@@ -98,6 +98,7 @@ func (x *execution) look(s *schedule, i int) {
 			p.width = widthOf(v.found.Values, spec.Metrics)
 		}
 	}
+	p.next = v.found.Next
 	p.blank = v.found.Status == result.Invalid
 	defer func() { p.over = p.over || v.found.Extra && !p.decides }()
 	p.decides = slices.ContainsFunc(x.criteria(v), func(c result.Criterion) bool { return !x.decided(c) })

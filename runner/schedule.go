@@ -31,6 +31,7 @@ type slot struct {
 	estimate time.Duration // of one visit, before any was made
 	visits   int
 	longest  time.Duration // of its visits
+	next     time.Duration // of the one to come, as its procedure says; 0: it does not
 	deciding time.Duration // that its visits took while it had a criterion to decide
 	width    float64       // of its interval, as a share of the upper end; 1: nothing is known
 	decides  bool          // a criterion that is open
@@ -105,12 +106,12 @@ func (s *schedule) deciding() (sum time.Duration) {
 	return sum
 }
 
-// expect is about how long the point's next visit takes: as its longest so far, else as
-// estimated and at the pace of the visits so far.
+// expect is about how long the point's next visit takes: as its longest so far, or as its
+// procedure says; before its first as estimated, and at the pace of the visits so far.
 func (s *schedule) expect(i int) time.Duration {
 	p := s.slots[i]
 	if p.visits > 0 && p.longest > 0 {
-		return p.longest
+		return max(p.longest, p.next)
 	}
 	if s.meant <= 0 {
 		return time.Duration(pace * float64(p.estimate))

@@ -136,6 +136,19 @@ func TestScheduleLeavesTime(t *testing.T) {
 	}
 }
 
+// A visit that its procedure says is longer than those before is not begun too late.
+func TestScheduleKnowsALongerVisit(t *testing.T) {
+	for _, c := range []struct {
+		next time.Duration
+		want bool
+	}{{0, true}, {29 * time.Second, true}, {31 * time.Second, false}} {
+		s := &schedule{budget: 90 * time.Second, begun: true, slots: []slot{{visits: 3, longest: 8 * time.Second, next: c.next}}}
+		if _, more := s.next(60 * time.Second); more != c.want {
+			t.Errorf("of %v: %v", c.next, more)
+		}
+	}
+}
+
 // The widest interval has the next visit, and less so the more it has had.
 func TestScheduleWidest(t *testing.T) {
 	at := func(w ...float64) slow {
