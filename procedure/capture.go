@@ -21,8 +21,6 @@ import (
 	"boxdyno/search"
 	"boxdyno/subject"
 	"boxdyno/subject/catalog"
-	"boxdyno/subject/detector"
-	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
 )
 
@@ -50,12 +48,12 @@ type Capture struct {
 	preset  choice
 	search  choice
 
-	specs     []subject.Spec // that subject may name
-	options   []result.Pair  // what else the subject is told: its flags
-	service   string         // of the DUT's lan port
-	standing  time.Duration  // a count that has not moved for so long has come to rest
-	patience  time.Duration  // until the first probe frame is counted
-	readiness time.Duration  // until the subject is ready
+	specs     subject.Specs // that subject may name
+	options   []result.Pair // what else the subject is told: its flags
+	service   string        // of the DUT's lan port
+	standing  time.Duration // a count that has not moved for so long has come to rest
+	patience  time.Duration // until the first probe frame is counted
+	readiness time.Duration // until the subject is ready
 }
 
 const (
@@ -72,13 +70,11 @@ const (
 	mostPayload = int(frame.MaxSize) - udpOverhead - 4 // without a VLAN tag
 	mostPackets = 1_000_000_000
 	mostBurst   = 1 << 16
-
-	stressor = "stressor" // work of a subject that captures nothing
 )
 
-func newCapture() Procedure { return newCaptureOf(catalog.All) }
+func newCapture() Procedure { return newCaptureOf(catalog.Captures) }
 
-func newCaptureOf(specs []subject.Spec) *Capture {
+func newCaptureOf(specs subject.Specs) *Capture {
 	return &Capture{
 		subject: word{value: "tcpdump", letters: wordLetters + "+_."},
 		payload: count{0, 0, mostPayload}, rate: captureRate{offeredRate: offeredRate{text: searchRate}},
@@ -144,24 +140,11 @@ func (p *Capture) framesPerSecond() unit.FrameRate {
 
 // spec is the subject's row.
 func (p *Capture) spec() (subject.Spec, error) {
-	var names []string
-	for _, s := range p.specs {
-		switch {
-		case s.Name != p.subject.value:
-			if s.Work != stressor && s.Work != detector.Model && s.Work != tunnel.TunnelWork {
-				names = append(names, s.Name)
-			}
-		case s.Work == stressor:
-			return s, fmt.Errorf("subject %s: it captures nothing, it is a %s", s.Name, s.Work)
-		case s.Work == detector.Model:
-			return s, fmt.Errorf("subject %s: it is measured by procedure infer", s.Name)
-		case s.Work == tunnel.TunnelWork:
-			return s, fmt.Errorf("subject %s: it is measured by procedure vpn", s.Name)
-		default:
-			return s, nil
-		}
+	i := slices.IndexFunc(p.specs, func(s subject.Spec) bool { return s.Name == p.subject.value })
+	if i < 0 {
+		return subject.Spec{}, fmt.Errorf("subject %s: it captures nothing, or is not known: there are %s", p.subject.value, strings.Join(p.specs.Names(), ", "))
 	}
-	return subject.Spec{}, fmt.Errorf("subject %s: it is not known: there are %s", p.subject.value, strings.Join(names, ", "))
+	return p.specs[i], nil
 }
 
 // software is the subject with the parameters that it has.

@@ -68,7 +68,7 @@ func TestIperf3Sends(t *testing.T) {
 		}
 	}
 	bed := build(t, "sandbox", nil)
-	p := newCaptureOf(catalog.All)
+	p := newCaptureOf(catalog.Captures)
 	assign(t, p.Flags, map[string]string{"generator": "iperf3", "payload_size": "148", "rate": "payload:2Mbps", "duration": "592ms"})
 	o, recs, err := captureAs(t, bed, p)
 	if err != nil {

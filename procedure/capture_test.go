@@ -194,7 +194,7 @@ func captureBench(t *testing.T, s *fakeSniffer, set map[string]string) (Outcome,
 
 func captureRun(t *testing.T, bed *lab.Testbed, s *fakeSniffer, set map[string]string) (Outcome, []result.Record, error) {
 	t.Helper()
-	p := newCaptureOf([]subject.Spec{{Name: "sniffer", Work: "count", New: func() subject.Subject { c := *s; return &c }}, {Name: "burner", Work: stressor}})
+	p := newCaptureOf([]subject.Spec{{Name: "sniffer", Work: "count", New: func() subject.Subject { c := *s; return &c }}})
 	p.standing, p.patience = 300*time.Millisecond, time.Second // it tells its count at once
 	assign(t, p.Flags, map[string]string{"subject": "sniffer"})
 	assign(t, p.Flags, set)
@@ -387,7 +387,7 @@ n = 0
 		os.WriteFile(file, []byte("name: mine\nwork: count\ncommand: ["+python+", "+script+", '{port}']\nready: listening\ncount: 'seen=([0-9]+)'\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	p := newCaptureOf(catalog.All)
+	p := newCaptureOf(catalog.Captures)
 	assign(t, p.Flags, map[string]string{"subject": capture.Own, "file": file})
 	return p
 }
@@ -470,14 +470,14 @@ func TestCaptureParameters(t *testing.T) {
 		{map[string]string{"method": "published", "rate": "line:1Gbps", "payload_size": "148"}, "of UDP payload"},
 		{map[string]string{"rate": "payload:2Mbps", "frame_size": "64"}, "give payload_size"},
 		{map[string]string{"window": "10s", "rate": "1k"}, "only method published"},
-		{map[string]string{"subject": "burner"}, "it captures nothing"},
+		{map[string]string{"subject": "stress-ng"}, "it captures nothing"},
 		{map[string]string{"subject": "nothing"}, "there are sniffer"},
 		{map[string]string{"file": "own.yaml"}, "subject sniffer has no such parameter"},
 		{map[string]string{"duration": "1ms", "rate": "1k"}, "10ms"},
 		{map[string]string{"buffer": "4096", "rate": "1k"}, ""},
 		{map[string]string{"method": "published", "rate": "2Mbps", "payload_size": "1448", "packets": "4000"}, ""},
 	} {
-		p := newCaptureOf([]subject.Spec{{Name: "sniffer", Work: "count", New: func() subject.Subject { return &fakeSniffer{} }}, {Name: "burner", Work: stressor}})
+		p := newCaptureOf([]subject.Spec{{Name: "sniffer", Work: "count", New: func() subject.Subject { return &fakeSniffer{} }}})
 		assign(t, p.Flags, map[string]string{"subject": "sniffer"})
 		assign(t, p.Flags, c.set)
 		err := p.Check(nil)

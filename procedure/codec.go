@@ -12,7 +12,6 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/compute"
 )
 
@@ -24,7 +23,7 @@ type Codec struct {
 }
 
 func newCodec() Procedure {
-	_, names := catalog.Of(compute.Encoding)
+	names := compute.CodecSpecs().Names()
 	return &Codec{work: newWork(), subject: choice{names[0], names}}
 }
 
@@ -63,7 +62,7 @@ const codecSlow = 8
 func (p *Codec) Estimate() (int, time.Duration) { return p.estimate(p.music() / codecSlow) }
 
 func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
-	spec, err := catalog.Find(p.subject.value)
+	spec, err := compute.CodecSpecs().Find(p.subject.value)
 	if err != nil {
 		return o, err
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"boxdyno/lab"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/compute"
 	"boxdyno/subject/stress"
 )
@@ -26,7 +25,7 @@ type CPU struct {
 }
 
 func newCPU() Procedure {
-	_, names := catalog.Of(compute.CPU)
+	names := compute.CPUSpecs().Names()
 	return &CPU{
 		work: newWork(), subject: choice{"dhrystone", names}, optimise: choice{"O2", compute.OptimiseLevels()},
 		dictionary: count{22, 18, 28}, primes: count{10_000, 3, 1_000_000},
@@ -68,7 +67,7 @@ func (p *CPU) Estimate() (int, time.Duration) {
 }
 
 func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
-	spec, err := catalog.Find(p.subject.value)
+	spec, err := compute.CPUSpecs().Find(p.subject.value)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -11,7 +11,6 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/compute"
 )
 
@@ -62,7 +61,7 @@ func TestCPUParameters(t *testing.T) {
 			t.Errorf("%v: %v, want %q", c.set, err, c.want)
 		}
 	}
-	_, names := catalog.Of(compute.CPU)
+	names := compute.CPUSpecs().Names()
 	for _, name := range names {
 		p := newCPU()
 		assign(t, p.Flags, map[string]string{"subject": name})

@@ -35,7 +35,7 @@ type floodSensor struct {
 
 // capture is the subject as procedure capture has it.
 func (p *Flood) capture() *Capture {
-	c := newCaptureOf(catalog.All)
+	c := newCaptureOf(catalog.Captures)
 	c.subject.value = p.sensor.value
 	if slices.Contains(udpFloods, p.kind.value) {
 		c.options = []result.Pair{{Key: "filter", Value: fmt.Sprintf("udp[8:4] = %#x", frame.Magic)}}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"boxdyno/lab"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/compute"
 )
 
@@ -24,7 +23,7 @@ type Hash struct {
 }
 
 func newHash() Procedure {
-	_, names := catalog.Of(compute.Digesting)
+	names := compute.HashSpecs().Names()
 	return &Hash{work: newWork(), subject: choice{names[0], names}, algorithm: choice{"sha256", compute.DigestAlgorithms()}, size: count{2_000_000_000, 1, math.MaxInt32}}
 }
 
@@ -48,7 +47,7 @@ func (p *Hash) expected() time.Duration {
 func (p *Hash) Estimate() (int, time.Duration) { return p.estimate(p.expected() / 2) }
 
 func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
-	spec, err := catalog.Find(p.subject.value)
+	spec, err := compute.HashSpecs().Find(p.subject.value)
 	if err != nil {
 		return Outcome{}, err
 	}

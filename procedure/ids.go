@@ -20,8 +20,6 @@ import (
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
-	"boxdyno/subject/capture"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/ids"
 	"boxdyno/unit"
 )
@@ -56,7 +54,7 @@ type IDS struct {
 	ring    count
 	preset  choice
 
-	specs    []subject.Spec
+	specs    subject.Specs
 	standing time.Duration // as Capture's, and patience
 	patience time.Duration
 }
@@ -75,9 +73,9 @@ const (
 	idsPatience  = 30 * time.Second
 )
 
-func newIDS() Procedure { return newIDSOf(catalog.All) }
+func newIDS() Procedure { return newIDSOf(ids.Specs()) }
 
-func newIDSOf(specs []subject.Spec) *IDS {
+func newIDSOf(specs subject.Specs) *IDS {
 	floods := []string{noFlood}
 	for _, k := range frame.Floods {
 		floods = append(floods, k.Name)
@@ -88,7 +86,7 @@ func newIDSOf(specs []subject.Spec) *IDS {
 		return r
 	}
 	return &IDS{
-		subject: choice{"suricata", sensing(specs)}, file: rulesAuto, machine: ids.MachineRules, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
+		subject: choice{"suricata", specs.Names()}, file: rulesAuto, machine: ids.MachineRules, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
 		traffic: appMix, attacks: ratio{0.1, 0, 1}, flood: choice{noFlood, floods}, share: ratio{0.3, 0.001, 0.999},
 		rate: offeredRate{text: searchRate}, top: rate("1Gbps"), idle: rate("20Mbps"), loss: ratio{1e-4, 0, 0.5},
 		runmode: choice{ids.Workers, []string{ids.Workers, ids.AutoFP, ids.Single}},
@@ -96,21 +94,6 @@ func newIDSOf(specs []subject.Spec) *IDS {
 		threads: count{0, 0, 256}, ring: count{ids.DefaultRing, 64, 1 << 18}, preset: choice{"quick", presets},
 		specs: specs, standing: time.Second, patience: idsPatience,
 	}
-}
-
-// sensing are the names of the subjects that detect by rules that they are given.
-func sensing(specs []subject.Spec) (names []string) {
-	for _, s := range specs {
-		if s.Work != capture.Application {
-			continue
-		}
-		fs := flag.NewFlagSet(s.Name, flag.ContinueOnError)
-		s.New().Flags(fs)
-		if fs.Lookup("rules") != nil {
-			names = append(names, s.Name)
-		}
-	}
-	return names
 }
 
 func (p *IDS) Flags(fs *flag.FlagSet) {

@@ -11,7 +11,6 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/result"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/ids"
 )
 
@@ -25,7 +24,7 @@ func TestIDSWithSuricata(t *testing.T) {
 		t.Skip(err)
 	}
 	bed := build(t, "sandbox", nil)
-	p := newIDSOf(catalog.All)
+	p := newIDSOf(ids.Specs())
 	assign(t, p.Flags, map[string]string{"rate": "10Mbps", "idle": "4Mbps", "duration": "250ms", "attacks": "0.5", "rules": "20", "rules_file": "generated", "threads": "1"})
 	if err := p.Check(bed); err != nil {
 		t.Fatal(err)

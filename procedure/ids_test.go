@@ -31,7 +31,6 @@ import (
 	"boxdyno/search"
 	"boxdyno/subject"
 	"boxdyno/subject/capture"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/ids"
 	"boxdyno/unit"
 	"boxdyno/verdict"
@@ -332,7 +331,7 @@ func TestIDSChoosesRules(t *testing.T) {
 		{"/nonexistent", map[string]string{"rules_sample": "1", "rules_file": dir}, ids.RulesReal, 1},
 		{"/nonexistent", map[string]string{"rules_file": file}, ids.RulesReal, 2},
 	} {
-		p := newIDSOf(catalog.All)
+		p := newIDS().(*IDS)
 		p.machine = c.machine
 		assign(t, p.Flags, c.set)
 		set, err := p.writeRules(filepath.Join(t.TempDir(), "boxdyno.rules"))
@@ -445,13 +444,6 @@ func TestIDSLimitDisturbed(t *testing.T) {
 		if v := found.Value("ids_rate_bps"); v == nil || v.Value != c.want || trials != c.clean+1 || m.blind != c.blind {
 			t.Errorf("clean from %d on: %+v after %d trials, blind from %v", c.clean, v, trials, m.blind)
 		}
-	}
-}
-
-// Only what takes rules and tells alerts is an IDS here.
-func TestIDSSubjects(t *testing.T) {
-	if got := sensing(catalog.All); !slices.Equal(got, []string{"suricata"}) {
-		t.Errorf("%v", got)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/subject/catalog"
 	"boxdyno/subject/compute"
 )
 
@@ -32,7 +31,7 @@ type Memory struct {
 }
 
 func newMemory() Procedure {
-	_, names := catalog.Of(compute.MemoryWork)
+	names := compute.MemorySpecs().Names()
 	return &Memory{work: newWork(), subject: choice{names[0], names}, optimise: choice{"O3", compute.OptimiseLevels()}}
 }
 
@@ -139,7 +138,7 @@ func (p *Memory) Estimate() (int, time.Duration) {
 }
 
 func (p *Memory) Run(ctx context.Context, env *Env) (o Outcome, err error) {
-	spec, err := catalog.Find(p.subject.value)
+	spec, err := compute.MemorySpecs().Find(p.subject.value)
 	if err != nil {
 		return o, err
 	}

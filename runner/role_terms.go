@@ -215,7 +215,7 @@ func (p Plan) Installed(ctx context.Context) (_ Plan, missing []string) {
 		there.Values = nil
 		for _, w := range s.Values {
 			var m *host.Missing
-			if spec, err := catalog.Find(w.Text); err == nil && errors.As(spec.New().Check(ctx, &host.Local{}), &m) {
+			if spec, err := catalog.All.Find(w.Text); err == nil && errors.As(spec.New().Check(ctx, &host.Local{}), &m) {
 				if text := fmt.Sprintf("%s with %s: %v", e.Use, w.Text, m); !slices.Contains(missing, text) {
 					missing = append(missing, text)
 				}

@@ -10,7 +10,10 @@ package subject
 import (
 	"context"
 	"flag"
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -105,12 +108,32 @@ type Installer interface {
 	Installs(remedy []string) func(ctx context.Context, run Runner) error
 }
 
-// A Spec is a row of All.
+// A Spec is a row of a list of subjects.
 type Spec struct {
 	Name, Doc string
-	Work      string // what it does: "stressor", Model, Enciphering, TunnelWork, or of a capture how much with each frame: Count to Application
+	Work      string // what it does, in a word for people; of a capture how much with each frame: Count to Application
 	Metrics   []result.Metric
 	New       func() Subject
+}
+
+// Specs are subjects of one kind, or of all.
+type Specs []Spec
+
+// Names are theirs, in their order.
+func (all Specs) Names() (names []string) {
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Find is the row that has the name; an error names those that there are.
+func (all Specs) Find(name string) (Spec, error) {
+	i := slices.IndexFunc(all, func(s Spec) bool { return s.Name == name })
+	if i < 0 {
+		return Spec{}, fmt.Errorf("there is no subject %q: the subjects are %s", name, strings.Join(all.Names(), ", "))
+	}
+	return all[i], nil
 }
 
 // Main does the work of this process where it was started as the keeper of a

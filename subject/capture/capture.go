@@ -82,7 +82,7 @@ type Place struct {
 const DefaultFilter = "udp"
 
 // Specs are the rows of All that capture.
-func Specs() (specs []subject.Spec) {
+func Specs() (specs subject.Specs) {
 	for _, t := range tools() {
 		specs = append(specs, subject.Spec{Name: t.Name, Work: t.Work, Doc: t.doc, New: func() subject.Subject { return New(t) }})
 	}

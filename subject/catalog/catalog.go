@@ -4,9 +4,7 @@
 package catalog
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"boxdyno/subject"
 	"boxdyno/subject/capture"
@@ -19,33 +17,11 @@ import (
 	"boxdyno/subject/tunnel"
 )
 
+// Captures are those that receive the frames of a port.
+var Captures = slices.Concat(capture.Specs(), ids.Specs())
+
 // All is every subject.
-var All = append([]subject.Spec{
-	{Name: "stress-ng", Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: stress.Metrics, New: func() subject.Subject { return stress.New() }},
-	{Name: "suricata", Work: capture.Application, Doc: "Suricata 7, by default without rules", New: func() subject.Subject { s := ids.NewSuricata(); s.Filter = capture.DefaultFilter; return s }},
-}, slices.Concat(capture.Specs(), detector.Specs(), compute.CPUSpecs(), compute.HashSpecs(), compute.MemorySpecs(), compute.CodecSpecs(), compute.SolverSpecs(), cipher.Specs(), tunnel.Specs())...)
-
-// Find is the row of All that has the name.
-func Find(name string) (subject.Spec, error) {
-	var names []string
-	for _, s := range All {
-		if s.Name == name {
-			return s, nil
-		}
-		names = append(names, s.Name)
-	}
-	return subject.Spec{}, fmt.Errorf("there is no subject %q: the subjects are %s", name, strings.Join(names, ", "))
-}
-
-// Of are the subjects of a work, and their names.
-func Of(work string) (specs []subject.Spec, names []string) {
-	for _, s := range All {
-		if s.Work == work {
-			specs, names = append(specs, s), append(names, s.Name)
-		}
-	}
-	return slices.Clip(specs), names
-}
+var All = slices.Concat(stress.Specs(), ids.Specs(), capture.Specs(), detector.Specs(), compute.CPUSpecs(), compute.HashSpecs(), compute.MemorySpecs(), compute.CodecSpecs(), compute.SolverSpecs(), cipher.Specs(), tunnel.Specs())
 
 // Main does the work of this process where it was started as the keeper of a subject,
 // as a Command's gate, or as a Detector's child, and then does not return. Every program calls it before

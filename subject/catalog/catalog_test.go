@@ -11,10 +11,10 @@ import (
 )
 
 func TestFind(t *testing.T) {
-	if _, err := Find("nothing"); err == nil || !strings.Contains(err.Error(), "tcpdump") {
+	if _, err := All.Find("nothing"); err == nil || !strings.Contains(err.Error(), "tcpdump") {
 		t.Error(err)
 	}
-	if s, err := Find("scapy"); err != nil || s.Work != capture.Dissection {
+	if s, err := All.Find("scapy"); err != nil || s.Work != capture.Dissection {
 		t.Error(s, err)
 	}
 }

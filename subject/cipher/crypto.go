@@ -18,10 +18,6 @@ import (
 	"boxdyno/subject"
 )
 
-// Enciphering is the work (Spec.Work) of a subject that encrypts and decrypts, or signs,
-// agrees on keys and encapsulates them.
-const Enciphering = "cipher"
-
 // Metrics are the figures of a cipher; each program tells some of them.
 var Metrics = []result.Metric{
 	{Name: "encrypt_bytes_per_s", Unit: "B/s", Better: 1, Help: "octets encrypted a second"},
@@ -103,9 +99,9 @@ func newCrypto(p *cryptoPath) *Crypto {
 const cryptoPrefix = "crypto-"
 
 // Specs are the rows of All that compute ciphers.
-func Specs() (specs []subject.Spec) {
+func Specs() (specs subject.Specs) {
 	for _, p := range cryptoPaths {
-		specs = append(specs, subject.Spec{Name: cryptoPrefix + p.name, Work: Enciphering, Doc: p.doc, Metrics: Metrics, New: func() subject.Subject { return newCrypto(p) }})
+		specs = append(specs, subject.Spec{Name: cryptoPrefix + p.name, Work: "cipher", Doc: p.doc, Metrics: Metrics, New: func() subject.Subject { return newCrypto(p) }})
 	}
 	return specs
 }

@@ -22,9 +22,6 @@ import (
 	"boxdyno/subject/internal/program"
 )
 
-// Encoding is the work of subjects that encode music.
-const Encoding = "codec"
-
 // A Codec is an encoder of music, from a file in memory to another, as its program does it
 // when nothing is asked for.
 type Codec struct {
@@ -42,8 +39,8 @@ type codecProgram struct {
 	lossless  bool     // what is decoded is what was encoded
 }
 
-// CodecSpecs are the subjects of the work Encoding.
-func CodecSpecs() (specs []subject.Spec) {
+// CodecSpecs are the subjects that encode music.
+func CodecSpecs() (specs subject.Specs) {
 	for _, p := range []codecProgram{
 		// lame writes its length into the beginning of a file that it opened itself.
 		{"lame", "MP3 by LAME, 128 kbit/s", []string{"lame", "--quiet", "-", "/dev/stdout"}, []string{"lame", "--quiet", "--mp3input", "--decode", "-t", "-", "-"}, false},
@@ -51,7 +48,7 @@ func CodecSpecs() (specs []subject.Spec) {
 		{"opusenc", "Opus by opus-tools, about 96 kbit/s", []string{"opusenc", "--quiet", "-", "-"}, []string{"opusdec", "--quiet", "--rate", "44100", "-", "-"}, false},
 		{"oggenc", "Ogg Vorbis by vorbis-tools, quality 3", []string{"oggenc", "--quiet", "--output=-", "-"}, []string{"oggdec", "--quiet", "--raw", "--output=-", "-"}, false},
 	} {
-		specs = append(specs, subject.Spec{Name: p.name, Work: Encoding, Doc: p.doc, Metrics: CodecMetrics, New: func() subject.Subject { return &Codec{of: p} }})
+		specs = append(specs, subject.Spec{Name: p.name, Work: "codec", Doc: p.doc, Metrics: CodecMetrics, New: func() subject.Subject { return &Codec{of: p} }})
 	}
 	return specs
 }

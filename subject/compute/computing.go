@@ -11,9 +11,9 @@ import (
 	"boxdyno/subject/stress"
 )
 
-// CPUSpecs are the subjects of the work CPU.
-func CPUSpecs() []subject.Spec {
-	specs := []subject.Spec{
+// CPUSpecs are the subjects that compute on processors.
+func CPUSpecs() subject.Specs {
+	specs := subject.Specs{
 		{Name: "dhrystone", Doc: "Dhrystone 2.1: integers, strings, records, compiled on the machine", Metrics: SyntheticMetrics[:2], New: func() subject.Subject { return newSynthetic(dhrystone) }},
 		{Name: "whetstone", Doc: "Whetstone in double precision: arithmetic and the C library's functions, compiled on the machine", Metrics: SyntheticMetrics[2:], New: func() subject.Subject { return newSynthetic(whetstone) }},
 		{Name: "7-zip", Doc: "7-Zip's own benchmark of LZMA, one thread", Metrics: SevenZipMetrics, New: func() subject.Subject { return NewSevenZip() }},

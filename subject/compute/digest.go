@@ -17,9 +17,6 @@ import (
 	"boxdyno/subject"
 )
 
-// Digesting is the work of subjects that hash.
-const Digesting = "hash"
-
 // A Digest is a program that hashes zeros which it reads from a file that is in memory
 // only, and sparse: no disk is touched, and no memory taken.
 type Digest struct {
@@ -53,11 +50,11 @@ var coreutilsDigest = digestProgram{
 	},
 }
 
-// HashSpecs are the subjects of the work Digesting.
-func HashSpecs() (specs []subject.Spec) {
+// HashSpecs are the subjects that hash.
+func HashSpecs() (specs subject.Specs) {
 	for _, p := range []digestProgram{opensslDigest, coreutilsDigest} {
 		specs = append(specs, subject.Spec{
-			Name: p.name, Work: Digesting, Doc: "hash functions of " + p.name + " over zeros in memory", Metrics: DigestMetrics,
+			Name: p.name, Work: "hash", Doc: "hash functions of " + p.name + " over zeros in memory", Metrics: DigestMetrics,
 			New: func() subject.Subject { return &Digest{Algorithm: "sha256", Size: 2_000_000_000, of: p} },
 		})
 	}

@@ -21,9 +21,6 @@ import (
 	"boxdyno/subject"
 )
 
-// Solving is the work of subjects that solve a dense system of linear equations.
-const Solving = "hpl"
-
 // An HPL is High-Performance Linpack, as the HPC Challenge benchmark (Debian's hpcc) has
 // it: a dense system of linear equations in double precision, solved by LU factorisation
 // in several processes that pass messages over MPI. It is the last of that program's
@@ -46,10 +43,10 @@ const (
 // NewHPL is a small problem on one process.
 func NewHPL() *HPL { return &HPL{Order: 1000, Block: 100, Rows: 1, Columns: 1, BLAS: SystemBLAS} }
 
-// SolverSpecs are the subjects of the work Solving.
-func SolverSpecs() []subject.Spec {
-	return []subject.Spec{{
-		Name: hplProgram, Work: Solving, Doc: "HPL over Open MPI: a dense system of linear equations, solved by LU factorisation (Debian's hpcc)",
+// SolverSpecs are the subjects that solve a dense system of linear equations.
+func SolverSpecs() subject.Specs {
+	return subject.Specs{{
+		Name: hplProgram, Work: "hpl", Doc: "HPL over Open MPI: a dense system of linear equations, solved by LU factorisation (Debian's hpcc)",
 		Metrics: HPLMetrics, New: func() subject.Subject { return NewHPL() },
 	}}
 }

@@ -19,9 +19,6 @@ import (
 	"boxdyno/unit"
 )
 
-// MemoryWork is the work of subjects that measure memory.
-const MemoryWork = "memory"
-
 // A Memory is a program that writes, reads, copies or walks through memory. It is
 // compiled on the machine, so that a 32-bit userland measures 32-bit code.
 type Memory struct {
@@ -53,10 +50,10 @@ type memoryRefusal struct {
 	Allowed  uint64 `json:"allowed"`  // RLIMIT_MEMLOCK
 }
 
-// MemorySpecs are the subjects of the work MemoryWork.
-func MemorySpecs() (specs []subject.Spec) {
+// MemorySpecs are the subjects that measure memory.
+func MemorySpecs() (specs subject.Specs) {
 	for _, p := range []memoryProgram{memoryBandwidth, memoryLatency, memoryStream} {
-		specs = append(specs, subject.Spec{Name: p.name, Work: MemoryWork, Doc: p.doc + ", compiled on the machine", Metrics: MemoryMetrics, New: func() subject.Subject {
+		specs = append(specs, subject.Spec{Name: p.name, Work: "memory", Doc: p.doc + ", compiled on the machine", Metrics: MemoryMetrics, New: func() subject.Subject {
 			return &Memory{Size: 64 << 20, Copies: 1, For: time.Second, Optimise: "O3", of: p}
 		}})
 	}

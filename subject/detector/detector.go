@@ -98,7 +98,7 @@ func newDetector(r *modelRuntime) *Detector {
 }
 
 // Specs are the rows of All that evaluate models.
-func Specs() (specs []subject.Spec) {
+func Specs() (specs subject.Specs) {
 	for _, r := range runtimes {
 		specs = append(specs, subject.Spec{Name: runtimePrefix + r.name, Work: Model, Doc: "features of windows of frames, and models that " + r.doc + " evaluates", New: func() subject.Subject { return newDetector(r) }})
 	}

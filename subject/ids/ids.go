@@ -64,6 +64,15 @@ type IDS struct {
 	Filter  string // of pcap-filter(7); "": every frame; AF_XDP: has none
 }
 
+// Specs are the subjects of this package.
+func Specs() subject.Specs {
+	return subject.Specs{{Name: "suricata", Work: capture.Application, Doc: "Suricata 7, by default without rules", New: func() subject.Subject {
+		s := NewSuricata()
+		s.Filter = capture.DefaultFilter
+		return s
+	}}}
+}
+
 // NewSuricata is Suricata without rules and without a filter.
 func NewSuricata() *IDS {
 	return &IDS{RunMode: Workers, Mode: AFPacket, Ring: DefaultRing, Block: DefaultBlock}

@@ -35,6 +35,11 @@ type Stress struct {
 
 const Name = "stress-ng"
 
+// Specs are the subjects of this package.
+func Specs() subject.Specs {
+	return subject.Specs{{Name: Name, Work: "stressor", Doc: "stress-ng with one of its stressors: Debian's package, not in this binary", Metrics: Metrics, New: func() subject.Subject { return New() }}}
+}
+
 // New is the stressor cpu, until it is stopped.
 func New() *Stress { return &Stress{Stressor: "cpu"} }
 

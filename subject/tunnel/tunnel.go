@@ -18,9 +18,6 @@ import (
 	"boxdyno/subject"
 )
 
-// TunnelWork is the work (Spec.Work) of a subject that joins two networks.
-const TunnelWork = "tunnel"
-
 // MTU is the MTU of every tunnel, so that all carry the same packets, and none of
 // their datagrams is larger than 1500 octets.
 const MTU = 1420
@@ -45,9 +42,9 @@ type tunnelKind struct {
 var tunnelKinds = []*tunnelKind{&wireguard, &wireguardGo, &openVPN, &openVPNDCO, &ipsec}
 
 // Specs are the rows of All that join two networks.
-func Specs() (specs []subject.Spec) {
+func Specs() (specs subject.Specs) {
 	for _, k := range tunnelKinds {
-		specs = append(specs, subject.Spec{Name: k.name, Work: TunnelWork, Doc: k.doc, New: func() subject.Subject { return &Tunnel{Cipher: DefaultCipher, kind: k} }})
+		specs = append(specs, subject.Spec{Name: k.name, Work: "tunnel", Doc: k.doc, New: func() subject.Subject { return &Tunnel{Cipher: DefaultCipher, kind: k} }})
 	}
 	return specs
 }
