@@ -122,8 +122,8 @@ func (c *lossCurve) outcome(m *point) {
 }
 
 var lossCurveMetrics = []result.Metric{
-	{Name: "loss_highest_fps", Unit: "frame/s", Help: "the highest load of the curve, as offered, all streams together: line rate, or what the tester can offer"},
-	{Name: "loss_ratio", Unit: "1", Better: -1, Help: "share of the frames offered that were lost at that load"},
-	{Name: "loss_free_fps", Unit: "frame/s", Better: 1, Help: "the higher of the first two loads in a row, downwards, at which none was lost"},
-	{Name: "loss_onset_fps", Unit: "frame/s", Better: 1, Help: "the lowest load of the curve at which frames were lost"},
+	{Name: "loss_highest_fps", Label: "from frame/s", Group: "Loss curve: downwards from the highest load to two clean trials", Heads: true, Unit: "frame/s", Help: "the highest load of the curve, as offered, all streams together: line rate, or what the tester can offer"},
+	{Name: "loss_ratio", Label: "lost there", Heads: true, Share: true, Unit: "1", Better: -1, Help: "share of the frames offered that were lost at that load"},
+	{Name: "loss_free_fps", Label: "clean from", Heads: true, Unit: "frame/s", Better: 1, Help: "the higher of the first two loads in a row, downwards, at which none was lost"},
+	{Name: "loss_onset_fps", Label: "lowest lossy", Unit: "frame/s", Better: 1, Help: "the lowest load of the curve at which frames were lost"},
 }

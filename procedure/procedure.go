@@ -152,8 +152,8 @@ func (s Spec) Declaration() result.Procedure {
 	s.New().Flags(fs)
 	axis := func(f *flag.Flag, usual string) { p.Axes = append(p.Axes, result.Axis{Name: f.Name, Default: usual}) }
 	for _, name := range s.Names {
-		if f := fs.Lookup(name); f.DefValue == "0" {
-			axis(f, "0")
+		if f := fs.Lookup(name); f.DefValue == "0" || f.DefValue == "1" {
+			axis(f, f.DefValue)
 		} else {
 			axis(f, "")
 		}

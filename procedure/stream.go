@@ -183,9 +183,9 @@ func addNew(notes, more []string) []string {
 }
 
 var streamMetrics = []result.Metric{
-	{Name: "goodput_bps", Unit: "bit/s", Better: 1, Help: "payload bits a second that arrived, all connections or flows together, as iperf3 says: median of the trials, interval from least to greatest"},
+	{Name: "goodput_bps", Label: "goodput bit/s", Group: "Streams: payload that arrives, and without the tunnel", Interval: "range", Heads: true, Unit: "bit/s", Better: 1, Help: "payload bits a second that arrived, all connections or flows together, as iperf3 says: median of the trials, interval from least to greatest"},
 	{Name: "sent_bps", Unit: "bit/s", Help: "payload bits a second that were sent"},
 	{Name: "retransmits", Unit: "1", Better: -1, Help: "tcp: segments that were sent again in a trial"},
-	{Name: "datagrams_lost_ratio", Unit: "1", Better: -1, Help: "udp: share of the payload sent that the receiver had not read at its end"},
-	{Name: "cpu_per_mbit_s", Unit: "s", Better: -1, Help: "CPU time of the whole machine while the connection stood, iperf3's own at both ends among it, for a megabit that arrived"},
+	{Name: "datagrams_lost_ratio", Label: "lost", Share: true, Unit: "1", Better: -1, Help: "udp: share of the payload sent that the receiver had not read at its end"},
+	{Name: "cpu_per_mbit_s", Label: "CPU", Group: "What streams cost: CPU time of the whole machine a megabit, and without the tunnel", Unit: "s", Better: -1, Help: "CPU time of the whole machine while the connection stood, iperf3's own at both ends among it, for a megabit that arrived"},
 }

@@ -225,17 +225,17 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 	return nil
 }
 
-var vpnMetrics = slices.Concat([]result.Metric{
-	{Name: "startup_s", Unit: "s", Better: -1, Help: "time from the start of the tunnel's first program or device until a packet had come through it each way: median, interval from least to greatest"},
-	{Name: "handshake_s", Unit: "s", Better: -1, Help: "time from when the tunnel has forgotten its session until a packet has come through a new one; of OpenVPN from when its client is started anew; median, interval from least to greatest"},
-	{Name: "baseline_goodput_bps", Unit: "bit/s", Better: 1, Help: "goodput_bps without the tunnel, in turn with it"},
-	{Name: "goodput_share", Unit: "1", Better: 1, Help: "goodput_bps as a share of the same without the tunnel"},
-	{Name: "baseline_cpu_per_mbit_s", Unit: "s", Better: -1, Help: "cpu_per_mbit_s without the tunnel, in turn with it"},
-	{Name: "daemon_cpu_per_mbit_s", Unit: "s", Better: -1, Help: "CPU time of the tunnel's programs at both ends for a megabit that arrived; absent where the kernel does the work"},
+var vpnMetrics = slices.Concat(some(streamMetrics, "goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s"), []result.Metric{
+	{Name: "startup_s", Label: "start", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "s", Better: -1, Help: "time from the start of the tunnel's first program or device until a packet had come through it each way: median, interval from least to greatest"},
+	{Name: "handshake_s", Label: "handshake", Interval: "range", Unit: "s", Better: -1, Help: "time from when the tunnel has forgotten its session until a packet has come through a new one; of OpenVPN from when its client is started anew; median, interval from least to greatest"},
+	{Name: "baseline_goodput_bps", Label: "without, bit/s", Group: "Streams: payload that arrives, and without the tunnel", Unit: "bit/s", Better: 1, Help: "goodput_bps without the tunnel, in turn with it"},
+	{Name: "goodput_share", Label: "share", Heads: true, Share: true, Unit: "1", Better: 1, Help: "goodput_bps as a share of the same without the tunnel"},
+	{Name: "baseline_cpu_per_mbit_s", Label: "CPU, without", Group: "What streams cost: CPU time of the whole machine a megabit, and without the tunnel", Unit: "s", Better: -1, Help: "cpu_per_mbit_s without the tunnel, in turn with it"},
+	{Name: "daemon_cpu_per_mbit_s", Label: "daemons", Unit: "s", Better: -1, Help: "CPU time of the tunnel's programs at both ends for a megabit that arrived; absent where the kernel does the work"},
 	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that the tunnel's programs at both ends had"},
-	{Name: "baseline_forwarding_fps", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},
+	{Name: "baseline_forwarding_fps", Label: "frame/s, without", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},
 	{Name: "forwarding_share", Unit: "1", Better: 1, Help: "forwarding_rate_fps as a share of the same without the tunnel"},
-}, some(streamMetrics, "goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s"), throughputMetrics,
+}, throughputMetrics,
 	metrics("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))
 
 // some are those of the names.

@@ -153,53 +153,6 @@ func (c *Connections) summary() string {
 	return text
 }
 
-// times are the cells of handshake, first octet and goodput.
-func (c *Connections) times() []string {
-	return []string{c.HandshakeP50.si("s"), c.HandshakeP99.si("s"), c.OctetP50.si("s"), c.OctetP99.si("s"), c.Goodput.si("")}
-}
-
-// A connectionTables is the tables of connections.
-type connectionTables struct{ rate, times, held *table }
-
-func newConnectionTables() connectionTables {
-	make := func(title string, cols ...string) *table {
-		t := &table{title: title, head: append([]string{"service", "response"}, cols...), right: []bool{false, true}}
-		for _, c := range cols {
-			t.right = append(t.right, c != notesColumn)
-		}
-		return t
-	}
-	return connectionTables{
-		rate:  make("New TCP connections, in connections/s: without a failed one; complete under overload; the tester's ceiling", "found", "interval", "complete", "ceiling", "found of it", "n", notesColumn),
-		times: make("Times and goodput in the trial at that rate, or at the one given (connections/s): p50, p99; bit/s", "offered", "failed", "handshake", "p99", "1st octet", "p99", "bit/s", notesColumn),
-		held:  make("Connections at once, opened at a rate (connections/s) and held", "at", "opened", "held", "failed", "entries", "most", "1st octet", "p99", notesColumn),
-	}
-}
-
-// add puts r's figures into the tables that they belong to; notes writes r's notes
-// under a table, under the first alone, and returns their marks.
-func (t connectionTables) add(r Row, notes func(t *table) string) {
-	c := r.Connections
-	id := []string{serviceName(r), strconv.Itoa(c.ResponseSize) + " B"}
-	add := func(t *table, cells ...string) { t.add(slices.Concat(id, cells, []string{notes(t)})...) }
-	if c.concurrent() {
-		add(t.held, c.Offered.si(""), c.Opened.whole(), c.Held.whole(), c.Failed.whole(), c.Entries.whole(), c.Most.whole(), c.OctetP50.si("s"), c.OctetP99.si("s"))
-		return
-	}
-	if c.Found != nil || c.Overload != nil || c.Offered == nil {
-		of := "-"
-		if c.Found != nil && c.Ceiling != nil && c.Ceiling.Value > 0 {
-			of = percent(c.Found.Value / c.Ceiling.Value)
-		}
-		add(t.rate, c.Found.si(""), c.Found.interval(""), c.Overload.si(""), c.Ceiling.si(""), of, c.Found.n())
-	}
-	if c.Offered != nil {
-		add(t.times, append([]string{c.Offered.si(""), c.Failed.whole()}, c.times()...)...)
-	}
-}
-
-func (t connectionTables) all() []*table { return []*table{t.rate, t.times, t.held} }
-
 // whole is a number of things.
 func (f *Figure) whole() string {
 	if f == nil {

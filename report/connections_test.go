@@ -170,10 +170,10 @@ func TestConnectionsAreNoFrames(t *testing.T) {
 		fields[strings.Join(strings.Fields(line), " ")] = true
 	}
 	for _, want := range []string{
-		"route 1024 B 298 k 298–305 k 281 k 1.31 M 22.7 % 23 a",
-		"nat 1024 B 144 k 144–151 k 122 k 1.31 M 11.0 % 23",
-		"filter, 100 rules 1024 B 96.0 k 0 12.1 µs 84.0 µs 26.0 µs 190 µs 865 M",
-		"nat 1024 B 50.0 k 300 000 262 144 37 856 262 144 262 144 26.0 µs 190 µs d",
+		"route rate 1024 100000 0 0 298 k/s 298–305 k 281 k/s a",
+		"nat rate 1024 100000 0 0 144 k/s 144–151 k 122 k/s",
+		"nat rate 1024 100000 0 0 1.31 M/s",
+		"nat concurrent 1024 300000 50000 0 50.0 k/s 262 144 12.1 µs",
 	} {
 		if !fields[want] {
 			t.Errorf("the text has no line %q:\n%s", want, text.String())

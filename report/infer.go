@@ -164,37 +164,3 @@ func (f *Figure) shares() string {
 	}
 	return (&Figure{Value: *f.Lo}).signedShare() + " to " + (&Figure{Value: *f.Hi}).signedShare()
 }
-
-// An inferTables is the tables of infer.
-type inferTables struct{ alone, live, takes *table }
-
-func newInferTables() inferTables {
-	make := func(title string, cols ...string) *table {
-		t := &table{title: title, head: append([]string{"model", "runtime", "window"}, cols...), right: []bool{false, false, false}}
-		for _, c := range cols {
-			t.right = append(t.right, c != notesColumn)
-		}
-		return t
-	}
-	return inferTables{
-		alone: make("A detector as a load, without frames: features and model, the model alone, features of one frame", "windows/s", "range", "a window", "model", "a frame", notesColumn),
-		live:  make("Drops that a detector adds to a capture, and for how long it was behind after the last frame", "alone", "with it", "added", "range", "behind", notesColumn),
-		takes: make("What a detector takes: CPU of its model a window, CPU above the capture alone a frame", "model", "a frame", "windows/s", "waits", "memory", "ready", notesColumn),
-	}
-}
-
-// add puts r's figures into the tables that they belong to.
-func (t inferTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
-	i := r.Infer
-	id := []string{strings.Join(append([]string{i.model()}, i.words()...), ", "), i.Runtime, i.window()}
-	if i.Rate == "" {
-		t.alone.add(slices.Concat(id, []string{i.Windows.si(""), i.Windows.interval(""), i.Each.time(), i.ModelTime.time(), i.Features.time(), notes(t.alone, own)})...)
-	} else {
-		t.live.add(slices.Concat(id, []string{i.Bare.share(), i.Lost.share(), i.Added.signedShare(), i.Added.shares(), i.Drain.time(), notes(t.live, own)})...)
-	}
-	if i.Memory != nil {
-		t.takes.add(slices.Concat(id, []string{i.ModelCPU.time(), i.CPUAdded.time(), i.Detected.si(""), i.Waits.share(), i.Memory.si("B"), i.Startup.time(), notes(t.takes, nil)})...)
-	}
-}
-
-func (t inferTables) all() []*table { return []*table{t.alone, t.live, t.takes} }

@@ -71,15 +71,15 @@ func TestInferTables(t *testing.T) {
 	got := text(t, d)
 	at := -1
 	for _, want := range []string{
-		"features alone go 1 s 130 k - 7.70 µs - 39.0 ns",
-		"logistic go 10 frames 1.10 M 1.08–1.11 M 909 ns 49.0 ns 86.0 ns",
-		"logistic go 10 frames 48.5 ns - - - 8.10 MB 28.0 ms",
-		"tree, batch 256 onnx 10 frames 1.00 M",
-		"forest go 10 frames 273 k",
-		"forest sklearn 10 frames 435",
-		"forest, at 200k go 10 frames 0.0 % 0.0 % 0.0 % -0.4 % to 1.0 % 10.0 ms",
-		"forest, at 200k sklearn 10 frames 0.1 % 41.3 % 41.2 % 40.8 % to 42.2 %",
-		"forest, at 200k go 10 frames - 143 ns 20.0 k 4.6 % 23.0 MB 70.0 ms",
+		"none go 1s none 1 130 k/s - 7.70 µs - 39.0 ns",
+		"logistic go 10 none 1 1.10 M/s 1.08–1.11 M 909 ns 49.0 ns 86.0 ns",
+		"logistic go 10 none 1 48.5 ns",
+		"tree onnx 10 none 256 1.00 M",
+		"forest go 10 none 1 273 k",
+		"forest sklearn 10 none 1 435",
+		"forest go 10 200k 0.0 % -0.4 % to 1.0 % 0.0 % 0.0 %",
+		"forest sklearn 10 200k 41.2 % 40.8 % to 42.2 % 0.1 % 41.3 %",
+		"143 ns 20.0 k/s 4.6 % 23.0 MB",
 		"-82 600 41.3 % socket capture buffer full",
 		"117 400 58.7 % subject counted",
 	} {
@@ -87,8 +87,8 @@ func TestInferTables(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, got)
 		}
 	}
-	for _, model := range []string{"logistic go", "tree, batch 256 onnx", "forest go", "forest sklearn"} {
-		next := strings.Index(got, model+" 10 frames")
+	for _, model := range []string{"logistic go", "tree onnx", "forest go", "forest sklearn"} {
+		next := strings.Index(got, model+" 10 none")
 		if next <= at {
 			t.Errorf("%s does not stand in its place", model)
 		}

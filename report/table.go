@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -32,6 +33,8 @@ type Column struct {
 	Heads    bool        `json:"heads,omitempty"`    // it heads the page
 	Share    bool        `json:"share,omitempty"`    // 1 is the whole
 	Help     string      `json:"help,omitempty"`
+
+	bare bool // the table's title names the unit
 }
 
 // A Cell is an axis's value or a figure. Text is how it reads, "-" where nothing was
@@ -151,23 +154,35 @@ func labelled(p result.Procedure) (out []result.Metric) {
 	return out
 }
 
+// naming are the parameters that name the procedure's rows.
+func naming(p result.Procedure) (names string) {
+	for _, a := range p.Axes {
+		if a.Default == "" {
+			names += a.Name + " "
+		}
+	}
+	return names
+}
+
 // buildTables makes a table of each group of metrics, with the rows that have a figure of
-// it. A row without any figure stands in its procedure's first.
+// it and are named by the same parameters. A row without any figure stands in its procedure's first.
 func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out []Table) {
+	type key struct{ title, naming string }
 	type group struct {
 		metrics []result.Metric
 		rows    []tableRow
 	}
-	var titles []string
-	groups := map[string]*group{}
+	var keys []key
+	groups := map[key]*group{}
 	for _, r := range rows {
 		metrics := labelled(procedures[r.procedure])
 		any := slices.ContainsFunc(metrics, func(m result.Metric) bool { return r.figures[m.Name] != nil })
 		for i, m := range metrics {
-			g := groups[m.Group]
+			k := key{m.Group, naming(procedures[r.procedure])}
+			g := groups[k]
 			if g == nil {
 				g = &group{}
-				groups[m.Group], titles = g, append(titles, m.Group)
+				groups[k], keys = g, append(keys, k)
 			}
 			if !slices.ContainsFunc(g.metrics, func(o result.Metric) bool { return o.Name == m.Name }) {
 				g.metrics = append(g.metrics, m)
@@ -179,9 +194,9 @@ func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out [
 		}
 	}
 	noted := map[string]bool{} // rows whose notes stand under a table already
-	for _, title := range titles {
-		if g := groups[title]; len(g.rows) > 0 {
-			out = append(out, makeTable(title, g.metrics, axesOf(procedures, g.rows), g.rows, noted))
+	for _, k := range keys {
+		if g := groups[k]; len(g.rows) > 0 {
+			out = append(out, makeTable(k.title, g.metrics, axesOf(procedures, g.rows), g.rows, noted))
 		}
 	}
 	return out
@@ -218,7 +233,7 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 		if !slices.ContainsFunc(rows, func(r tableRow) bool { return r.figures[m.Name] != nil }) {
 			continue
 		}
-		c := Column{Name: m.Name, Label: m.Label, Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help}
+		c := Column{Name: m.Name, Label: m.Label, Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help, bare: strings.HasSuffix(title, " in "+string(m.Unit))}
 		if slices.ContainsFunc(rows, func(r tableRow) bool { return m.Interval != "" && c.cell(r.figures[m.Name]).Interval != "" }) {
 			c.Interval = m.Interval
 		}
@@ -285,7 +300,7 @@ func (c Column) cell(f *Figure) Cell {
 // suffix is the unit behind a figure, where the heading does not say it.
 func (c Column) suffix() string {
 	switch {
-	case c.Unit == "1" || slices.Contains(strings.Fields(c.Label), string(c.Unit)):
+	case c.bare || c.Unit == "1" || c.Unit == "frame" || slices.Contains(strings.Fields(c.Label), string(c.Unit)):
 		return ""
 	case c.Unit == "1/s":
 		return "/s"
@@ -296,6 +311,9 @@ func (c Column) suffix() string {
 // folded is t in tables of text that are at most width columns wide. Columns that have no
 // room, or that are of other rows, go on in another table.
 func (t Table) folded() (out []table) {
+	if slices.ContainsFunc(t.figures(), func(i int) bool { return t.columns([]int{i}, make([]bool, len(t.Rows))).wide() > width }) {
+		t = t.joined()
+	}
 	var part []int // columns of figures
 	bare := make([]bool, len(t.Rows))
 	for k, r := range t.Rows {
@@ -311,10 +329,7 @@ func (t Table) folded() (out []table) {
 		tb.title = t.Title
 		out, part, bare = append(out, tb), nil, make([]bool, len(t.Rows))
 	}
-	for i, c := range t.Columns {
-		if !c.Metric {
-			continue
-		}
+	for _, i := range t.figures() {
 		if wider := append(slices.Clone(part), i); len(part) > 0 && (!together(i) || t.columns(wider, bare).wide() > width) {
 			flush()
 		}
@@ -323,6 +338,40 @@ func (t Table) folded() (out []table) {
 	flush()
 	for _, n := range t.Notes {
 		out[len(out)-1].notes = append(out[len(out)-1].notes, note{n.Mark, n.Text})
+	}
+	return out
+}
+
+// figures are the columns of metrics.
+func (t Table) figures() (out []int) {
+	for i, c := range t.Columns {
+		if c.Metric {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// joined is t with all that tells its rows apart in one column.
+func (t Table) joined() Table {
+	axis := func(c Column) bool { return !c.Metric && c.Name != notesColumn }
+	out := t
+	out.Columns, out.Rows = append([]Column{{Name: "what", Label: "what"}}, slices.DeleteFunc(slices.Clone(t.Columns), axis)...), nil
+	for _, r := range t.Rows {
+		var words []string
+		var cells []Cell
+		for i, c := range t.Columns {
+			text := r[i].Text
+			switch {
+			case !axis(c):
+				cells = append(cells, r[i])
+			case text == "on" || text == "off" || text != "" && strings.Trim(text, "0123456789.") == "":
+				words = append(words, c.Label+" "+text)
+			case text != "" && text != "-":
+				words = append(words, text)
+			}
+		}
+		out.Rows = append(out.Rows, append([]Cell{{Text: strings.Join(words, ", ")}}, cells...))
 	}
 	return out
 }
@@ -358,17 +407,31 @@ func (t Table) columns(figures []int, bare []bool) (tb table) {
 
 // drawn says whether a procedure's own tables show the row.
 func (r *Row) drawn() bool {
-	return r.Suite != nil || r.Security != nil || r.Connections != nil || r.Soak != nil || r.Capture != nil || r.Infer != nil || r.Crypto != nil || r.IDS != nil || r.Tunnel != nil || r.Flood != nil ||
-		r.ThroughputFPS != nil || r.ForwardingFPS != nil || r.DropFPS != nil || r.OfferedFPS != nil
+	return r.Security != nil || r.Soak != nil || r.Capture != nil || r.Crypto != nil || r.IDS != nil || r.Flood != nil
 }
 
 // remarks are what is said of the row beside its warnings.
-func (r *Row) remarks() []string {
+func (r *Row) remarks() (out []string) {
 	switch {
 	case r.Work != nil:
 		return r.Work.remarks()
 	case r.Storage != nil:
 		return r.Storage.remarks()
+	case r.Tunnel != nil && r.Tunnel.Published != "":
+		out = append(out, r.Tunnel.Published)
 	}
-	return nil
+	if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 {
+		out = append(out, "no load without loss was confirmed")
+	}
+	if a := r.Ledger; a != nil && a.Unexplained != 0 {
+		said := thousands(a.Unexplained) + " frames unexplained"
+		if r.Stalls != nil && r.LongestStallNS != nil {
+			said += fmt.Sprintf("; the tester stalled %s times, for %ss at most", thousands(*r.Stalls), unit.SI(float64(*r.LongestStallNS)/1e9))
+		}
+		if r.StealRatio != nil {
+			said += "; steal " + percent(*r.StealRatio)
+		}
+		out = append(out, said)
+	}
+	return out
 }

@@ -203,28 +203,10 @@ func tables(d Document) []table {
 	if d.Ablation != nil {
 		return d.Ablation.tables()
 	}
-	id := []string{"service", "direction", "frame"}
-	left := []bool{false, false, true}
-	make := func(title string, cols ...string) *table {
-		t := &table{title: title, head: append(slices.Clone(id), cols...), right: slices.Clone(left)}
-		for _, c := range cols {
-			t.right = append(t.right, c != notesColumn)
-		}
-		return t
-	}
-	loss := make("Without loss (throughput)", "frame/s", "interval", "bit/s", "of line", "trials", notesColumn)
-	over := make("Under overload (forwarding rate); offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "bit/s", "n", "ceiling", notesColumn)
-	drop := make("Dropped by policy; offered and the tester's ceiling in frame/s", "offered", "frame/s", "range", "n", "ceiling", notesColumn)
-	late := make("Latency", "at frame/s", "p50", "p99", "max")
-	open := make("Books that do not close, and what disturbed", "stalls", "longest", "steal", "unexplained")
-	suite := newSuiteTables(make)
-	connections := newConnectionTables()
 	captures := newCaptureTables()
 	sensors := newIDSTables()
-	infers := newInferTables()
 	cryptos := newCryptoTables()
 	floods := newFloodTables()
-	tunnels := newTunnelTables()
 	energies := newEnergyTables(d.Kind)
 	noted := &notes{}
 	var phased []*table // of security, one a row
@@ -239,14 +221,6 @@ func tables(d Document) []table {
 		own := d.own(r)
 		if r.Verdict != result.Passed {
 			own = append([]string{unpassed(r)}, own...)
-		}
-		add := func(t *table, cells ...string) {
-			cells = append([]string{serviceName(r), r.Direction, frameWords(r.FrameSize)}, cells...)
-			if t.head[len(t.head)-1] == notesColumn {
-				cells = append(cells, noted.of(t, own))
-				own = nil
-			}
-			t.add(cells...)
 		}
 		if r.Security != nil {
 			t := r.Security.table(r.Name)
@@ -267,23 +241,12 @@ func tables(d Document) []table {
 			soaked = append(soaked, ts...)
 			continue
 		}
-		if r.Connections != nil {
-			connections.add(r, func(t *table) (marks string) {
-				marks, own = noted.of(t, own), nil
-				return marks
-			})
-			continue
-		}
 		if r.Capture != nil {
 			captures.add(r, noted.of, own)
 			continue
 		}
 		if r.IDS != nil {
 			sensors.add(r, noted.of, own)
-			continue
-		}
-		if r.Infer != nil {
-			infers.add(r, noted.of, own)
 			continue
 		}
 		if r.Crypto != nil {
@@ -294,41 +257,6 @@ func tables(d Document) []table {
 			floods.add(r, noted.of, own)
 			continue
 		}
-		if r.Tunnel != nil {
-			own = tunnels.add(r, noted.of, own)
-			if r.ForwardingFPS == nil && r.ThroughputFPS == nil {
-				continue
-			}
-		}
-		if suite.add(r, add) {
-			continue
-		}
-		if r.ThroughputFPS != nil {
-			if *r.ThroughputFPS > 0 {
-				add(loss, si(r.ThroughputFPS, r.Bound), interval(r.ThroughputFPSLo, r.ThroughputFPSHi), si(r.ThroughputBPS, ""), share(r.LineRateShare), number(r.ThroughputN))
-			} else {
-				add(loss, "none", interval(nil, r.ThroughputFPSHi), "-", "-", number(r.ThroughputN))
-			}
-		}
-		if r.DropFPS != nil {
-			add(drop, si(r.OfferedFPS, ""), si(r.DropFPS, r.DropBound), interval(r.DropFPSLo, r.DropFPSHi), number(r.DropN), si(r.CeilingFPS, ""))
-		} else {
-			add(over, si(r.OfferedFPS, ""), si(r.ForwardingFPS, r.ForwardingBound), interval(r.ForwardingFPSLo, r.ForwardingFPSHi), si(r.ForwardingBPS, ""), number(r.ForwardingN), si(r.CeilingFPS, ""))
-		}
-		if r.LatencyP50 != nil || r.LatencyP99 != nil {
-			add(late, si(r.LatencyLoadFPS, ""), seconds(r.LatencyP50), seconds(r.LatencyP99), seconds(r.LatencyMax))
-		}
-		if r.Ledger == nil || r.Ledger.Unexplained == 0 {
-			continue
-		}
-		stalls, longest := "-", "-"
-		if r.Stalls != nil {
-			stalls = thousands(*r.Stalls)
-		}
-		if r.LongestStallNS != nil {
-			longest = seconds(ptr(float64(*r.LongestStallNS) / 1e9))
-		}
-		add(open, stalls, longest, share(r.StealRatio), thousands(r.Ledger.Unexplained))
 	}
 	for _, r := range d.Rows {
 		energies.add(r, noted.of)
@@ -337,7 +265,7 @@ func tables(d Document) []table {
 	for _, t := range d.Tables {
 		out = append(out, t.folded()...)
 	}
-	for _, t := range slices.Concat(curves(d.Rows), []*table{loss, over, drop, late}, suite.all(), connections.all(), captures.all(), infers.all(), cryptos.all(), tunnels.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all(), []*table{open}) {
+	for _, t := range slices.Concat(curves(d.Rows), captures.all(), cryptos.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all()) {
 		if len(t.rows) == 0 {
 			continue
 		}

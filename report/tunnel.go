@@ -5,12 +5,10 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"boxdyno/reference"
 	"boxdyno/result"
-	"boxdyno/unit"
 )
 
 // A Tunnel is what procedures vpn and stream found at a row; a figure that was not
@@ -104,64 +102,6 @@ func (t *Tunnel) summary() string {
 	return s
 }
 
-// A tunnelTables is the tables of vpn and stream.
-type tunnelTables struct{ streams, costs, sessions *table }
-
-func newTunnelTables() tunnelTables {
-	left := func(title string, head ...string) *table {
-		t := &table{title: title, head: head}
-		for i, c := range head {
-			t.right = append(t.right, i > 2 && c != notesColumn)
-		}
-		return t
-	}
-	return tunnelTables{
-		streams:  left("Streams between two gateways: payload that arrives, and without the tunnel", "through", "cipher", "offloads", "bit/s", "range", "without", "share", "lost", notesColumn),
-		costs:    left("What streams cost: CPU time of the whole machine a megabit, and without the tunnel", "through", "cipher", "offloads", "CPU", "without", "daemons"),
-		sessions: left("Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", "through", "cipher", "offloads", "handshake", "range", "start", "frame/s without", notesColumn),
-	}
-}
-
-// add puts r's figures into the tables that they belong to; a row that was measured in
-// frames goes on to those of forwarding.
-func (t tunnelTables) add(r Row, notes func(t *table, texts []string) string, own []string) (left []string) {
-	x := r.Tunnel
-	through := x.Tunnel
-	if r.Procedure == streamProcedure {
-		through = x.Protocol
-	}
-	if x.Connections != "" && x.Connections != "1" {
-		through += " x" + x.Connections
-	}
-	if x.Userland != "" {
-		through += ", " + x.Userland
-	}
-	id := []string{through, cmp.Or(x.Cipher, "-"), x.Offloads}
-	framed := r.ForwardingFPS != nil || r.ThroughputFPS != nil
-	if x.Published != "" {
-		own = append(slices.Clip(own), x.Published)
-	}
-	if x.Goodput != nil || !framed {
-		t.streams.add(slices.Concat(id, []string{x.Goodput.si(""), x.Goodput.interval(""), x.Baseline.si(""), x.Share.share(), x.Lost.share(), notes(t.streams, own)})...)
-		own = nil
-	}
-	if x.CPU != nil {
-		t.costs.add(slices.Concat(id, []string{x.CPU.time(), x.BaselineCPU.time(), x.DaemonCPU.time()})...)
-	}
-	if x.Handshake != nil || x.BareForwarded != nil {
-		t.sessions.add(slices.Concat(id, []string{x.Handshake.time(), x.Handshake.times(), x.Startup.time(), x.BareForwarded.si(""), notes(t.sessions, nil)})...)
-	}
-	return own
-}
-
-// times is the range of a time.
-func (f *Figure) times() string {
-	if f == nil || f.Lo == nil || f.Hi == nil || *f.Lo == *f.Hi {
-		return "-"
-	}
-	return unit.SI(*f.Lo) + "s to " + unit.SI(*f.Hi) + "s"
-}
-
 // publishTunnels lays the published comparison of WireGuard with OpenVPN beside the rows
 // of a run that has both, with the same ratio as it was measured here.
 func publishTunnels(rows []Row) {
@@ -192,10 +132,4 @@ func publishTunnels(rows []Row) {
 			}
 		}
 	}
-}
-
-func (t tunnelTables) all() []*table {
-	t.streams.dropEmpty("cipher", "lost")
-	t.costs.dropEmpty("cipher", "without", "daemons")
-	return []*table{t.streams, t.costs, t.sessions}
 }

@@ -423,6 +423,7 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 			a.note("! %v; the samples are in %s", perr, result.TelemetryFile)
 		}
 	}
+	runner.Plugins().Declare(&run, recs)
 	d := report.Summarize(run, recs)
 	if err := a.print(d, f.json); err != nil {
 		return err
