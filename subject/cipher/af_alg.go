@@ -3,132 +3,304 @@
 package cipher
 
 import (
-	"encoding/binary"
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"unsafe"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
+	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/subject/internal/program"
 )
 
-// An algSocket is a cipher of the kernel with its key, through AF_ALG as cryptsetup uses
-// it (Documentation/crypto/userspace-if.rst):
-//
-//	socket -> bind skcipher or aead, name -> ALG_SET_KEY -> accept
-//	then for each request: sendmsg with ALG_SET_OP and ALG_SET_IV -> read
-//
-// One goroutine uses it at a time. It needs no privilege; the kernel loads what it has as
-// modules. CONFIG_CRYPTO_USER_API_SKCIPHER and _AEAD are off in some kernels.
-type algSocket struct{ parent, op int }
-
-// mostAlg is what the kernel takes in one request: 16 pages of 4096 octets.
-const mostAlg = 65536
-
-// algTag is the octets of an authenticated cipher's tag, which follow what it encrypts.
-const algTag = 16
-
-// An algName is what the kernel calls a cipher: "skcipher" "cbc(aes)", or "aead"
-// "gcm(aes)" with a tag of algTag octets.
-type algName struct{ kind, name string }
-
-// openAlg is the kernel's cipher of that name. Where the kernel has none of the name, or
-// no AF_ALG, the error is a *host.Missing.
-func openAlg(alg algName, key []byte) (s *algSocket, err error) {
-	name := alg.name
-	s = &algSocket{parent: -1, op: -1}
-	defer func() {
+// afAlgPath is the kernel's ciphers, in requests as cryptsetup benchmark makes them: a
+// child of this program sends and reads, one request after the other.
+var afAlgPath = cryptoPath{
+	name: "af-alg", doc: "the kernel's ciphers through AF_ALG sockets, without a library",
+	needs: func(_ context.Context, _ *host.Local, c Cipher) error {
+		name, err := kernelName(c)
 		if err != nil {
-			s.Close()
-			s = nil
+			return err
 		}
-	}()
-	if s.parent, err = unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
-		s.parent = -1
-		return s, algMissing(err)
-	}
-	if err := unix.Bind(s.parent, &unix.SockaddrALG{Type: alg.kind, Name: name}); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return s, &host.Missing{What: "the kernel's cipher " + name, Hint: "load its module and algif_" + alg.kind + " with modprobe, or use a kernel that has both, such as Debian's: /proc/crypto lists the ciphers that are there"}
+		s, err := openAlg(name, testKey(c))
+		if err != nil {
+			return err
 		}
-		return s, fmt.Errorf("bind the kernel's cipher %s: %w", name, err)
-	}
-	if err := unix.SetsockoptString(s.parent, unix.SOL_ALG, unix.ALG_SET_KEY, string(key)); err != nil {
-		return s, fmt.Errorf("set a key of %d bits for the kernel's cipher %s: %w", 8*len(key), name, err)
-	}
-	if alg.kind == "aead" {
-		// The length of the tag is that of the option, which has no value.
-		if _, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(s.parent), unix.SOL_ALG, unix.ALG_SET_AEAD_AUTHSIZE, 0, algTag, 0); errno != 0 {
-			return s, fmt.Errorf("set a tag of %d octets for the kernel's cipher %s: %w", algTag, name, errno)
+		s.Close()
+		return nil
+	},
+	lacks: func(c Cipher) error {
+		_, err := kernelName(c)
+		return err
+	},
+	apart: true, block: mostAlg, most: mostAlg,
+	identify: afAlgIdentify,
+	proof: func(_ context.Context, _ *host.Local, c Cipher) string {
+		if symmetric(c) == nil {
+			return "none: there is no test vector"
 		}
-	}
-	// Accept of package unix wants an address, and such sockets have none.
-	fd, _, errno := unix.Syscall6(unix.SYS_ACCEPT4, uintptr(s.parent), 0, 0, unix.SOCK_CLOEXEC, 0, 0)
-	if errno != 0 {
-		return s, fmt.Errorf("accept a request of the kernel's cipher %s: %w", name, errno)
-	}
-	s.op = int(fd)
-	return s, nil
+		return c.Name
+	},
+	prove: func(_ context.Context, _ *host.Local, c Cipher) error { return afAlgProve(c) },
+	argv: func(s *Crypto) ([]string, error) {
+		text, err := json.Marshal(algWork{Cipher: s.Cipher.Name, Direction: s.Direction, For: s.For, Block: s.Octets()})
+		if err != nil {
+			return nil, err
+		}
+		program, err := os.Executable()
+		return []string{program, algWord, string(text)}, err
+	},
+	read: func(s *Crypto, w subject.Worked) ([]result.Value, error) {
+		rate, err := parseAlgDone(w.Stdout)
+		if err != nil {
+			return nil, err
+		}
+		if s.Direction == Decrypt {
+			return []result.Value{cryptoValue("decrypt_bytes_per_s", rate)}, nil
+		}
+		return []result.Value{cryptoValue("encrypt_bytes_per_s", rate)}, nil
+	},
 }
 
-// algMissing is what the error of socket(AF_ALG) means.
-func algMissing(err error) error {
-	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ESOCKTNOSUPPORT) {
-		return &host.Missing{What: "AF_ALG sockets of ciphers in this kernel", Hint: "run modprobe algif_skcipher, or a kernel with CONFIG_CRYPTO_USER_API_SKCIPHER, such as Debian's"}
+// kernelName is what the kernel calls it.
+func kernelName(c Cipher) (algName, error) {
+	switch {
+	case c.Kind != Encryption:
+		return algName{}, fmt.Errorf("AF_ALG has no %s", c.Name)
+	case c.Name == "chacha20":
+		return algName{"skcipher", c.Name}, nil
+	case c.Name == "adiantum":
+		return algName{"skcipher", "adiantum(xchacha12,aes)"}, nil
+	case c.Name == "chacha20-poly1305":
+		return algName{"aead", "rfc7539(chacha20,poly1305)"}, nil
+	case c.Mode == "gcm":
+		return algName{"aead", "gcm(" + c.Algorithm + ")"}, nil
+	case c.aead():
+		return algName{}, fmt.Errorf("AF_ALG has no %s here: of authenticated ciphers it has gcm and chacha20-poly1305", c.Name)
+	case c.Algorithm == "3des":
+		return algName{"skcipher", c.Mode + "(des3_ede)"}, nil
 	}
-	return fmt.Errorf("open an AF_ALG socket: %w", err)
+	return algName{"skcipher", c.Mode + "(" + c.Algorithm + ")"}, nil
 }
 
-// Close may be called more than once.
-func (s *algSocket) Close() {
-	for _, fd := range []*int{&s.op, &s.parent} {
-		if *fd >= 0 {
-			_ = unix.Close(*fd) // it holds no data
-			*fd = -1
-		}
+// kernelIV is the length of its initialisation vector.
+func kernelIV(c Cipher) int {
+	switch {
+	case c.aead():
+		return 12
+	case c.Algorithm == "adiantum":
+		return 32
+	case c.Algorithm == "3des":
+		return 8
 	}
+	return 16
 }
 
-// algControl is the control message of a request.
-func algControl(decrypt bool, iv []byte) []byte {
-	op := uint32(unix.ALG_OP_ENCRYPT)
-	if decrypt {
-		op = unix.ALG_OP_DECRYPT
-	}
-	words := binary.NativeEndian.AppendUint32(nil, op)
-	vector := append(binary.NativeEndian.AppendUint32(nil, uint32(len(iv))), iv...)
-	out := make([]byte, unix.CmsgSpace(len(words))+unix.CmsgSpace(len(vector)))
-	rest := out
-	for _, m := range []struct {
-		kind int32
-		data []byte
-	}{{unix.ALG_SET_OP, words}, {unix.ALG_SET_IV, vector}} {
-		h := (*unix.Cmsghdr)(unsafe.Pointer(&rest[0]))
-		h.Level, h.Type = unix.SOL_ALG, m.kind
-		h.SetLen(unix.CmsgLen(len(m.data)))
-		copy(rest[unix.CmsgLen(0):], m.data)
-		rest = rest[unix.CmsgSpace(len(m.data)):]
-	}
-	return out
-}
-
-// Do has the kernel encrypt or decrypt, as control says, all of in, at most mostAlg
-// octets and a tag, to out, which may be in and is as long as what comes out. A wrong tag
-// is unix.EBADMSG.
-func (s *algSocket) Do(control, in, out []byte) error {
-	n, err := unix.SendmsgN(s.op, in, control, nil, 0)
+func afAlgIdentify(_ context.Context, h *host.Local, c Cipher) ([]result.Pair, error) {
+	name, err := kernelName(c)
 	if err != nil {
-		return fmt.Errorf("send %d octets to the kernel's cipher: %w", len(in), err)
+		return nil, err
 	}
-	if n != len(in) {
-		return fmt.Errorf("the kernel's cipher took %d of %d octets", n, len(in))
+	s, err := openAlg(name, testKey(c)) // the kernel makes a driver when it is asked for
+	if err != nil {
+		return nil, err
 	}
-	if n, err = unix.Read(s.op, out); err != nil {
-		return fmt.Errorf("read %d octets of the kernel's cipher: %w", len(out), err)
+	defer s.Close()
+	root := h.Root
+	if root == nil {
+		root = os.DirFS("/")
 	}
-	if n != len(out) {
-		return fmt.Errorf("the kernel's cipher gave %d of %d octets", n, len(out))
+	data, err := fs.ReadFile(root, "proc/crypto")
+	if err != nil {
+		return nil, err
+	}
+	d, err := kernelDriver(string(data), name)
+	if err != nil {
+		return nil, err
+	}
+	return identity(h, d)
+}
+
+// kernelDriver is the one of a cipher in /proc/crypto that the kernel takes: of those
+// that are not internal and did not fail their self-test the one of highest priority.
+func kernelDriver(text string, alg algName) (string, error) {
+	best, driver := -1, ""
+	for block := range strings.SplitSeq(text, "\n\n") {
+		keys := map[string]string{}
+		for line := range strings.Lines(block) {
+			if k, v, ok := strings.Cut(line, ":"); ok {
+				keys[strings.TrimSpace(k)] = strings.TrimSpace(v)
+			}
+		}
+		priority, err := strconv.Atoi(keys["priority"])
+		cipher := keys["type"] == alg.kind || alg.kind == "skcipher" && keys["type"] == "lskcipher"
+		if err != nil || !cipher || keys["name"] != alg.name || keys["internal"] == "yes" || cmp.Or(keys["selftest"], "passed") != "passed" || priority <= best {
+			continue
+		}
+		best, driver = priority, keys["driver"]
+	}
+	if driver == "" {
+		return "", fmt.Errorf("/proc/crypto names no driver of %s", alg.name)
+	}
+	return driver, nil
+}
+
+// afAlgProve encrypts and decrypts a known text.
+func afAlgProve(c Cipher) error {
+	a := symmetric(c)
+	if a == nil {
+		return nil
+	}
+	name, err := kernelName(c)
+	if err != nil {
+		return err
+	}
+	s, err := openAlg(name, a.key)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	iv := a.iv
+	if c.Name == "chacha20" { // the kernel has the counter before the nonce
+		iv = append(make([]byte, 4), iv...)
+	}
+	for _, d := range []struct {
+		decrypt  bool
+		in, want []byte
+	}{{false, a.plain, a.secret}, {true, a.secret, a.plain}} {
+		out := make([]byte, len(d.want))
+		if err := s.Do(algControl(d.decrypt, iv), d.in, out); err != nil {
+			return err
+		}
+		if err := same(c.Name, d.want, out); err != nil {
+			return err
+		}
+	}
+	if !c.aead() {
+		return nil
+	}
+	forged := slices.Clone(a.secret)
+	forged[len(forged)-1] ^= 1
+	if err := s.Do(algControl(true, iv), forged, make([]byte, len(a.plain))); !errors.Is(err, unix.EBADMSG) {
+		return fmt.Errorf("%s takes a tag that is wrong (%v)", c.Name, err)
 	}
 	return nil
+}
+
+// algWord is the first argument of a child that has the kernel encrypt, an algWork the
+// second.
+const algWord = "encrypt-by-the-kernel"
+
+type algWork struct {
+	Cipher, Direction string
+	For               time.Duration
+	Block             int
+}
+
+// algDone is what the child prints.
+type algDone struct {
+	Octets int64         `json:"octets"`
+	Took   time.Duration `json:"took_ns"`
+}
+
+// Main is the child's work where this process is one, and then does not return.
+func Main() {
+	if len(os.Args) != 3 || os.Args[1] != algWord {
+		return
+	}
+	var w algWork
+	err := json.Unmarshal([]byte(os.Args[2]), &w)
+	if err == nil {
+		err = w.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (w *algWork) run() error {
+	c, err := Parse(w.Cipher)
+	if err != nil {
+		return err
+	}
+	name, err := kernelName(c)
+	if err != nil {
+		return err
+	}
+	if w.Block < 16 || w.Block > mostAlg {
+		return fmt.Errorf("block %d: the kernel takes 16 to %d octets at once", w.Block, mostAlg)
+	}
+	s, err := openAlg(name, testKey(c))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	buffer := make([]byte, 1<<20/w.Block*w.Block) // as large as cryptsetup's
+	for i := range buffer {
+		buffer[i] = byte(i) // its pages are there before the clock runs
+	}
+	requests, err := w.requests(s, c, buffer)
+	if err != nil {
+		return err
+	}
+	control := algControl(w.Direction == Decrypt, make([]byte, kernelIV(c)))
+	var done algDone
+	begin := time.Now()
+	for i := 0; done.Took < w.For; done.Took = time.Since(begin) {
+		if err := s.Do(control, requests[i].in, requests[i].out); err != nil {
+			return err
+		}
+		done.Octets += int64(w.Block)
+		if i++; i == len(requests) {
+			i = 0
+		}
+	}
+	return program.Say(done)
+}
+
+// An algRequest is a text and the room for what comes of it.
+type algRequest struct{ in, out []byte }
+
+// requests are those over a buffer: in place, or with an authenticated cipher to a room
+// of their own, and what is decrypted was encrypted before, for its tag must be right.
+func (w *algWork) requests(s *algSocket, c Cipher, buffer []byte) (all []algRequest, err error) {
+	for block := range slices.Chunk(buffer, w.Block) {
+		r := algRequest{block, block}
+		if c.aead() {
+			sealed := make([]byte, w.Block+algTag)
+			if err := s.Do(algControl(false, make([]byte, kernelIV(c))), block, sealed); err != nil {
+				return nil, err
+			}
+			r.out = sealed
+			if w.Direction == Decrypt {
+				r.in, r.out = sealed, block
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// parseAlgDone reads octets a second.
+func parseAlgDone(stdout string) (float64, error) {
+	var d algDone
+	if err := json.Unmarshal([]byte(stdout), &d); err != nil {
+		return 0, fmt.Errorf("the child that has the kernel encrypt printed %q: %w", stdout, err)
+	}
+	if d.Octets <= 0 || d.Took <= 0 {
+		return 0, errors.New("the kernel has encrypted nothing")
+	}
+	return float64(d.Octets) / d.Took.Seconds(), nil
 }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"slices"
+
+	"boxdyno/result"
+)
+
+var captureMetrics = slices.Concat([]result.Metric{
+	{Name: "lossless_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which every frame was counted, in a longer trial too; the interval ends at the rate from which on every trial lost frames"},
+	{Name: "lossless_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
+	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
+	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
+	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from 250 kframe/s on (with a slow tester a 4th of it, a 16th, …), of which most are, while receiving comes before no program: median of 3 to 21 trials, and its 95 % interval (of fewer than 6, least and greatest); >=: the tester could not offer more than it counts"},
+}, captureTrialMetrics, []result.Metric{
+	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames that left the tester's port beside its datagrams, which are its control connection's; they are neither offered nor counted"},
+	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
+	{Name: "main_memory_bytes", Unit: "B", Better: -1, Help: "method published: most memory that the main process alone had (VmHWM)"},
+})
+
+// captureTrialMetrics are of one trial of a subject that receives frames.
+var captureTrialMetrics = []result.Metric{
+	{Name: "capture_offered_fps", Unit: "frame/s", Help: "what the tester was measured to send"},
+	{Name: "capture_offered_bps", Unit: "bit/s", Help: "the same in layer-2 bits, FCS included"},
+	{Name: "frames_offered", Unit: "1", Help: "frames that the tester's port took"},
+	{Name: "frames_counted", Unit: "1", Better: 1, Help: "of them, those that the subject counted, however late"},
+	{Name: "frames_at_end", Unit: "1", Better: 1, Help: "of them, those that it had counted by its first word after the last frame; most speak ten times a second"},
+	{Name: "frames_lag", Unit: "1", Better: -1, Help: "counted after that"},
+	{Name: "drain_s", Unit: "s", Better: -1, Help: "from the last frame until the count stopped rising; limited by how often the program reports, and 0 is no lag"},
+	{Name: "frames_lost", Unit: "1", Better: -1, Help: "offered and never counted"},
+	{Name: "uncounted_ratio", Unit: "1", Better: -1, Help: "frames_lost of frames_offered"},
+	{Name: "counting_rate_fps", Unit: "frame/s", Better: 1, Help: "frames counted a second while frames were sent, where some were lost; else over the traffic, or until the count stopped rising where the last frames came more than a block's age of 1.2 s late"},
+	{Name: "drops_before", Unit: "1", Better: -1, Help: "of the lost, those that the box's counters name before the subject's socket: receive ring, driver, XDP, backlog"},
+	{Name: "drops_kernel", Unit: "1", Better: -1, Help: "of them, those that the kernel dropped at the subject's socket, by the subject's own reading, or by ours where it has none"},
+	{Name: "drops_subject", Unit: "1", Better: -1, Help: "of them, those that the subject dropped itself, by its own reading, or took and never counted, by the kernel's"},
+	{Name: "frames_unexplained", Unit: "1", Better: -1, Help: "of them, those that no counter names; negative: more were named than lost"},
+	{Name: "subject_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the subject's whole process tree from the first frame until the count stopped rising"},
+	{Name: "subject_cpu_per_frame_s", Unit: "s", Better: -1, Help: "the same for each frame counted"},
+	{Name: "subject_cpu_share", Unit: "1", Better: -1, Help: "its CPU time while frames were sent, of that time: 1 is a whole CPU"},
+	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that its tree had at once"},
+	{Name: "subject_processes", Unit: "1", Help: "processes of its tree at the end of the traffic"},
+	{Name: "startup_s", Unit: "s", Better: -1, Help: "from its start until it was ready"},
+	{Name: "startup_cpu_s", Unit: "s", Better: -1, Help: "CPU time of its tree until it counted its first frame"},
+	{Name: "socket_s", Unit: "s", Better: -1, Help: "from its start until its socket was open"},
+	{Name: "first_frame_s", Unit: "s", Better: -1, Help: "from its start until it said that it had counted its first frame; probes are sent after 0, 0.1, 0.3, 0.7 s and so on"},
+	{Name: "receive_cpu_s", Unit: "s", Better: -1, Help: "CPU time of the threads that receive the DUT's frames (threaded NAPI; placement split), while there was work"},
+	{Name: "host_cpu_per_frame_s", Unit: "s", Better: -1, Help: "receive_cpu_s and subject_cpu_s for each frame offered: what capturing costs the box in all"},
+	{Name: "host_cpu_above_per_frame_s", Unit: "s", Better: -1, Help: "the same without what the empty box needs for each frame of the same load; negative where the subject spares the kernel work"},
+}

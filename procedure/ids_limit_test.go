@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procedure
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"boxdyno/lab"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// What the search found and a longer trial did not bear out is no lower bound.
+func TestIDSLimitIsDoubted(t *testing.T) {
+	trials := 0
+	lost := []int64{50, 0}
+	env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+		n := lost[min(trials, 1)]
+		trials++
+		return result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000 - n}}, nil
+	}}
+	m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{Capture: newCaptureOf(nil), env: env}}
+	if err := m.limit(t.Context(), search.Limit{Lower: 50e6, AtCeiling: true, Clean: 3}, 50e6); err != nil {
+		t.Fatal(err)
+	}
+	r := result.Record{Values: m.out.Values}
+	v := r.Value("ids_rate_bps")
+	if v == nil || v.Bound != result.Exactly || v.Value >= 50e6 || v.Hi == nil || *v.Hi != 50e6 || trials != 2 {
+		t.Errorf("%+v after %d trials", v, trials)
+	}
+}
+
+// A box that loses a little at every load that was searched is offered less.
+func TestIDSLimitBelowTheSearch(t *testing.T) {
+	for _, c := range []struct {
+		clean int // trial from which on nothing is lost
+		want  float64
+	}{{2, 100e6 * stepDown * stepDown * stepDown}, {99, 0}} {
+		trials := 0
+		env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+			r := result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000}}
+			if trials < c.clean {
+				r.Status, r.Account.Received = result.Failed, 990
+			}
+			trials++
+			return r, nil
+		}}
+		m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{Capture: newCaptureOf(nil), env: env}}
+		if err := m.limit(t.Context(), search.Limit{Lossy: 9, Upper: 120e6}, 100e6); err != nil {
+			t.Fatal(err)
+		}
+		r := result.Record{Values: m.out.Values}
+		v := r.Value("ids_rate_bps")
+		switch {
+		case c.want == 0 && (v != nil || m.listen.out.Status != result.Failed):
+			t.Errorf("%+v, %s", v, m.listen.out.Status)
+		case c.want > 0 && (v == nil || math.Abs(v.Value/c.want-1) > 1e-9 || v.Hi == nil || math.Abs(*v.Hi*stepDown/c.want-1) > 1e-9 || v.Bound != result.Exactly):
+			t.Errorf("%+v, want %v", v, c.want)
+		}
+	}
+}
+
+// A longer trial that was disturbed says nothing of the load, unless each one loses.
+func TestIDSLimitDisturbed(t *testing.T) {
+	for _, c := range []struct {
+		clean int // trial from which on nothing is lost
+		want  float64
+		blind float64 // lowest load at which attacks were missed
+	}{{2, 100e6, 0}, {3, 80e6, 100e6}} {
+		trials := 0
+		env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+			r := result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000}, DUT: &result.DUTWork{Waited: 0.02}}
+			if trials < c.clean {
+				r.Status, r.Account.Received, r.Account.Drops = result.Failed, 990, []result.Term{{Place: result.DUTNIC, N: 10}}
+				r.Values = []result.Value{value("detected_ratio", 0.9), value("capture_offered_bps", 100e6)}
+			}
+			trials++
+			return r, nil
+		}}
+		m := &idsPoint{IDS: newIDS().(*IDS), listen: &capturePoint{Capture: newCaptureOf(nil), env: env}}
+		if err := m.limit(t.Context(), search.Limit{Lower: 100e6, Clean: 3}, 100e6); err != nil {
+			t.Fatal(err)
+		}
+		found := result.Record{Values: m.out.Values}
+		if v := found.Value("ids_rate_bps"); v == nil || v.Value != c.want || trials != c.clean+1 || m.blind != c.blind {
+			t.Errorf("clean from %d on: %+v after %d trials, blind from %v", c.clean, v, trials, m.blind)
+		}
+	}
+}
+
+// Where another point showed what is inspected of a load that is too much, that is the
+// first load of the search; what it lost there is above the limit.
+func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
+	overload := func(lost int64, d time.Duration) result.Record {
+		return result.Record{
+			Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000 - lost},
+			Values: []result.Value{value("capture_offered_bps", 20e6), value("counting_rate_fps", 300)}, Phases: []result.Phase{{End: unit.Instant(d)}},
+		}
+	}
+	for _, c := range []struct {
+		akin []result.Record
+		kind string
+		want float64
+	}{
+		{nil, "descend", 20e6},
+		{[]result.Record{overload(700, 400*time.Millisecond)}, "search", 6e6},
+		{[]result.Record{overload(700, 300*time.Millisecond)}, "descend", 20e6}, // shorter than those of the search
+		{[]result.Record{overload(40, 400*time.Millisecond)}, "descend", 20e6},
+		{[]result.Record{{Status: result.Invalid}}, "descend", 20e6},
+	} {
+		p := newIDS().(*IDS)
+		p.length, p.top.bits = 400*time.Millisecond, 20e6
+		var cfg []result.Pair
+		env := &Env{Bed: &lab.Testbed{}, Akin: func(...string) []result.Record { return c.akin }}
+		env.Trial = func(_ context.Context, words []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+			cfg = words
+			return overload(900, p.length), nil
+		}
+		m := &idsPoint{IDS: p, listen: &capturePoint{Capture: p.listener(""), env: env}}
+		if _, err := m.hunt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+		if err != nil || rate != c.want || result.Get(cfg, "trial") != c.kind {
+			t.Errorf("%v: %v; want %s at %v", c.akin, cfg, c.kind, c.want)
+		}
+		if c.kind == "search" && len(m.out.Values) != 1 {
+			t.Errorf("%v: what it counts under overload is not told", m.out.Values)
+		}
+		o := m.interim()
+		r := result.Record{Values: o.Values}
+		if v := r.Value("ids_rate_bps"); o.Status != result.Failed || v == nil || v.Bound != result.AtMost || v.Value > 20e6 {
+			t.Errorf("%s: %s: %+v", o.Status, o.Reason, v)
+		}
+	}
+}
+
+// Whenever a run stops the search of a box with a known limit, the interval that it has
+// found by then holds that limit.
+func TestIDSInterimHoldsTheLimit(t *testing.T) {
+	const top = 20e6
+	for seed := range uint64(6) {
+		chance := rand.New(rand.NewPCG(seed, 0))
+		limit := top * math.Exp(-2.5*chance.Float64()+0.5)
+		p := newIDS().(*IDS)
+		p.length, p.top.bits = 400*time.Millisecond, top
+		env := &Env{Bed: &lab.Testbed{}, Once: func(context.Context, string, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+			return result.Record{}, nil
+		}}
+		trials := 0
+		env.Trial = func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+			trials++
+			rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chance.IntN(10) == 0 {
+				return result.Record{Status: result.Invalid, Load: &result.Load{}, Account: &result.Account{}}, nil
+			}
+			const all = 1_000_000
+			r := result.Record{Status: result.Passed, Load: &result.Load{Offered: unit.FrameRate(rate / 3600)}, Account: &result.Account{Accepted: all, Received: all}}
+			if rate > limit {
+				r.Status, r.Account.Received = result.Failed, int64(all*limit/rate)
+			}
+			r.Values = []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", min(rate, limit)/3600)}
+			return r, nil
+		}
+		if seed%2 == 1 { // a point at a rate that was given came before
+			env.Akin = func(...string) []result.Record {
+				r, _ := env.Trial(t.Context(), []result.Pair{{Key: "rate", Value: strconv.Itoa(top)}}, nil)
+				r.Phases = []result.Phase{{Name: "traffic", End: unit.Instant(p.length)}}
+				return []result.Record{r}
+			}
+		}
+		m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
+		m.listen = &capturePoint{Capture: p.listener(""), env: env, out: Outcome{Status: result.Passed}, ceiling: 10e6}
+		check := func(o Outcome, what string) {
+			for _, v := range o.Values {
+				if v.Metric != "ids_rate_bps" {
+					continue
+				}
+				if v.Bound == result.AtMost {
+					if v.Value < limit*0.9999 {
+						t.Fatalf("seed %d, %s: at most %v, and the limit is %v", seed, what, v.Value, limit)
+					}
+					continue
+				}
+				if *v.Lo > limit*1.0001 || v.Hi != nil && *v.Hi < limit*0.9999 {
+					t.Fatalf("seed %d, %s: %v to %v %s, and the limit is %v", seed, what, *v.Lo, v.Hi, v.Bound, limit)
+				}
+			}
+		}
+		more := true
+		for n := 0; more && n < 30; n++ {
+			var err error
+			last := m.next() > 0
+			if more, err = m.hunt(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if more == last {
+				t.Fatalf("seed %d: a longer visit was announced: %v, and it was the last: %v", seed, last, !more)
+			}
+			if more {
+				o := m.interim()
+				check(o, fmt.Sprintf("after %d trials", trials))
+				if v := o.Values; len(v) == 0 && o.Status == result.Passed {
+					t.Fatalf("seed %d: after %d trials it passed without a figure", seed, trials)
+				}
+			}
+		}
+		o := m.outcome()
+		check(o, "in the end")
+		found := result.Record{Values: o.Values}
+		if v := found.Value("ids_rate_bps"); o.Status == result.Passed && (v == nil || v.Value < 0.7*min(limit, top)) {
+			t.Fatalf("seed %d: the limit is %v, and found was %+v", seed, limit, v)
+		}
+	}
+}
