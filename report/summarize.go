@@ -92,7 +92,6 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	d.Published = citations(run, points)
 	slices.SortStableFunc(d.Rows, order)
 	d.SharedWarnings = shared(d.Rows)
-	d.Tables = d.tables(run, told)
 
 	// A role's judgement needs whole points; without a role the worst row speaks.
 	if run.Role != "" || len(run.Criteria) > 0 {
@@ -116,6 +115,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 			d.Skipped = skips(d.Rows)
 		}
 	}
+	d.Tables = d.tables(run, told)
 	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
 	if powers != "" && !broken(d.Verdict) {
 		d.Sentence, d.Summary = powers, powers

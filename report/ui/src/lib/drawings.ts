@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { Component } from "svelte";
-import type { Document, Record, Row } from "../types";
+import type { Document, Record, Row, Table as Listed } from "../types";
 import Bursts from "./charts/Bursts.svelte";
 import Ciphers from "./charts/Ciphers.svelte";
 import Curves from "./charts/Curves.svelte";
@@ -27,12 +27,11 @@ import InferRows from "./parts/InferRows.svelte";
 import LatencyPair from "./parts/LatencyPair.svelte";
 import Rows from "./parts/Rows.svelte";
 import SecurityRows from "./parts/SecurityRows.svelte";
-import StorageRows from "./parts/StorageRows.svelte";
 import StressorRows from "./parts/StressorRows.svelte";
 import Study from "./parts/Study.svelte";
 import SuiteRows from "./parts/SuiteRows.svelte";
+import Table from "./parts/Table.svelte";
 import TunnelRows from "./parts/TunnelRows.svelte";
-import WorkRows from "./parts/WorkRows.svelte";
 
 /** What a part of the page gets; each takes what it needs. */
 export interface Given {
@@ -52,6 +51,8 @@ interface Part {
   of?: (r: Row) => unknown;
   /** One part for each of these; absent: one for all. */
   each?: (r: Row) => string;
+  /** Only rows that no table of the document has. */
+  unlisted?: true;
   takes?: (rows: Row[]) => Row[];
   /** Whether rows are enough to draw. */
   enough?: (rows: Row[], doc: Document) => boolean;
@@ -81,36 +82,53 @@ const parts: Part[] = [
   { draws: Stressors, of: (r) => r.soak, each: id },
   { draws: StressorRows, of: (r) => r.soak, each: id },
   { draws: Phases, of: (r) => r.security, each: id },
-  { draws: SecurityRows, of: (r) => r.security },
+  { draws: SecurityRows, of: (r) => r.security, unlisted: true },
   { draws: FloodTime, of: (r) => r.flood, each: id },
-  { draws: FloodRows, of: (r) => r.flood },
-  { draws: Rows, of: forwards },
-  { draws: ConnectionRows, of: (r) => r.connections },
+  { draws: FloodRows, of: (r) => r.flood, unlisted: true },
+  { draws: Rows, of: forwards, unlisted: true },
+  { draws: ConnectionRows, of: (r) => r.connections, unlisted: true },
   { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
   { draws: CaptureRows, of: (r) => r.capture },
   { draws: IDSLoads, of: (r) => r.ids?.loads?.length },
   { draws: IDSRules, metrics: ["ids_rate_bps"], of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
-  { draws: IDSRows, of: (r) => r.ids },
-  { draws: InferRows, of: (r) => r.infer },
+  { draws: IDSRows, of: (r) => r.ids, unlisted: true },
+  { draws: InferRows, of: (r) => r.infer, unlisted: true },
   { draws: Work, of: (r) => r.work?.figures?.length, each: procedure },
   { draws: Curves, of: (r) => r.work?.curve?.points?.length, each: procedure },
-  { draws: WorkRows, of: (r) => r.work, each: procedure },
   { draws: Ciphers, metrics: ["encrypt_bytes_per_s", "decrypt_bytes_per_s"] },
   { draws: CryptoRows, of: (r) => r.crypto },
   { draws: Tunnels, metrics: ["goodput_bps"], of: (r) => r.tunnel },
   { draws: TunnelSizes, metrics: ["throughput_fps", "forwarding_rate_fps"], of: (r) => r.tunnel, enough: (rows) => differ(rows, size) },
   { draws: TunnelRows, of: (r) => r.tunnel },
   { draws: Disks, of: (r) => r.storage?.patterns?.length },
-  { draws: StorageRows, of: (r) => r.storage },
-  { draws: SuiteRows, of: (r) => r.suite },
+  { draws: SuiteRows, of: (r) => r.suite, unlisted: true },
 ];
 
-/** The parts that a document's rows ask for, in order: what belongs to one service, procedure or row stands together. */
-export function drawn(doc: Document, records: Record[]): { draws: Component<any>; given: Given }[] {
+/** What stands on the page. */
+export type Shown = { draws: Component<any>; given: Given } | { draws: Component<any>; given: { doc: Document; table: Listed; folded: boolean } };
+
+/** The parts that a document's rows ask for, each table right after the last drawing of one of its rows. */
+export function drawn(doc: Document, records: Record[]): Shown[] {
+  const shown: Shown[] = partsOf(doc, records);
+  const listed = new Set<string>();
+  for (const table of doc.tables ?? []) {
+    const ids = table.ids ?? [];
+    // Secondary: it heads nothing, and its rows stand in tables before it.
+    const folded = ids.every((id) => listed.has(id)) && !table.columns?.some((c) => c.heads);
+    const at = shown.findLastIndex((s) => ("table" in s.given ? (s.given.table.ids ?? []) : s.given.rows.map(id)).some((id) => ids.includes(id)));
+    shown.splice(at < 0 ? shown.length : at + 1, 0, { draws: Table, given: { doc, table, folded } });
+    for (const id of ids) listed.add(id);
+  }
+  return shown;
+}
+
+/** In order: what belongs to one service, procedure or row stands together. */
+function partsOf(doc: Document, records: Record[]): { draws: Component<any>; given: Given }[] {
   // Of a box's powers: what was skipped stands in a list of its own.
   const told = (doc.rows ?? []).filter((r) => !doc.powers || r.verdict !== "skipped");
+  const listed = new Set(doc.tables?.flatMap((t) => t.ids ?? []));
   const rowsOf = (p: Part) => {
-    const rows = told.filter((r) => (!p.metrics || p.metrics.some((m) => r.figures?.[m])) && (!p.of || p.of(r)));
+    const rows = told.filter((r) => !(p.unlisted && listed.has(r.id)) && (!p.metrics || p.metrics.some((m) => r.figures?.[m])) && (!p.of || p.of(r)));
     return p.takes ? p.takes(rows) : rows;
   };
   return neighbours(parts).flatMap((ps) => {
