@@ -48,10 +48,8 @@ const (
 	connPort     = 8000
 	connServices = 256
 	maxRate      = 5_000_000
-	// confirmations are the longer trials that a rate found may take, each at
-	// stepDown of the one before in which connections failed.
+	// confirmations are the longer trials that a rate found may take.
 	confirmations = 5
-	stepDown      = 0.8
 	// fastOpen is how fast connections are opened to see how many there can be.
 	fastOpen = 20_000
 )
@@ -441,21 +439,19 @@ func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error
 // as connections fail, until none does: rec is that trial, or else the last; n
 // counts the valid ones; doubt says what failed first, at the rate found.
 func (m *connPoint) confirm(ctx context.Context, found unit.FrameRate) (rec result.Record, n int, doubt string, err error) {
-	rate, lasts := found, max(m.effort.trial, m.clean+m.clean/4)
-	for i := range confirmations {
-		rec, err = m.trial(ctx, "limit", i, connTrial{load: engine.Load{Rate: rate, Duration: lasts}})
-		if err != nil || rec.Status == result.Passed {
-			return rec, n + 1, doubt, err
+	c := limit.Longer{Least: max(m.effort.trial, m.clean+m.clean/4), Budget: confirmations, OfInvalid: 1}
+	c.Begin(found)
+	for more := true; more; {
+		rec, err = m.trial(ctx, "limit", c.Trials, connTrial{load: engine.Load{Rate: c.Rate, Duration: c.Lasts}})
+		if err != nil {
+			break
 		}
-		if rec.Status == result.Failed {
-			if doubt == "" {
-				doubt = fmt.Sprintf("the search ended at %s connections/s, and a longer trial did not confirm it: %s", strings.TrimSpace(unit.SI(float64(found))), rec.Reason)
-			}
-			rate *= stepDown
-			n++
+		if rec.Status == result.Failed && doubt == "" {
+			doubt = fmt.Sprintf("the search ended at %s connections/s, and a longer trial did not confirm it: %s", strings.TrimSpace(unit.SI(float64(found))), rec.Reason)
 		}
+		more = c.Next(came(rec, rec.Status == result.Passed))
 	}
-	return rec, n, doubt, nil
+	return rec, c.Valid, doubt, err
 }
 
 // concurrent opens connections, holds and closes them.

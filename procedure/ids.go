@@ -246,14 +246,18 @@ func (p *IDS) Run(ctx context.Context, env *Env) (Outcome, error) {
 	m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
 	m.listen = &capturePoint{Capture: p.listener(""), env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
 	m.listen.more = m.told
-	measure := m.first
-	for {
-		found, more, err := m.visit(ctx, measure)
-		if err != nil || !more || !env.Pause(found) {
-			return found, err
-		}
-		measure = func(ctx context.Context) (bool, error) { return m.listening(ctx, m.hunt) }
+	m.pause = m.rest
+	err := m.measure(ctx)
+	var long *longPassError
+	switch {
+	case errors.Is(err, errLeft):
+		return m.left, nil
+	case errors.As(err, &long):
+		m.listen.failed, err = "traffic: "+long.Error(), nil
+	case errors.Is(err, errSubject):
+		err = nil
 	}
+	return m.outcome(), err
 }
 
 // Visits implements Paused.
@@ -264,77 +268,88 @@ func (p *IDS) Visits() int {
 	return 2 + p.searching().Trials
 }
 
-// visit measures with the rules in place; more says that another visit is to follow.
-func (m *idsPoint) visit(ctx context.Context, measure func(context.Context) (bool, error)) (found Outcome, more bool, err error) {
-	dir, err := host.MakeScratch()
-	if err != nil {
-		return found, false, err
+// measure checks the software, measures the tester's ceiling and what is detected when
+// idle, and then at the load given or at the highest.
+func (m *idsPoint) measure(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := m.install(); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	rules := filepath.Join(dir, "boxdyno.rules")
+	env := m.listen.env
+	s, err := m.listen.software()
+	if err != nil {
+		return err
+	}
+	var missing *host.Missing
+	if err := s.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+		return err
+	} else if err != nil {
+		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)
+		return nil
+	}
+	self, err := selfTest(ctx, env, typical, false, false, effortOf(m.preset.value))
+	if err != nil {
+		return err
+	}
+	if self.Status == result.Invalid {
+		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+self.Reason
+		return nil
+	}
+	m.listen.ceiling = self.Ceiling()
+	if err := m.open(ctx); err != nil {
+		return err
+	}
+	if err := m.idleTrial(ctx); err != nil || m.listen.failed != "" {
+		return err
+	}
+	if m.IDS.rate.searched() {
+		return m.hunt(ctx)
+	}
+	return m.at(ctx)
+}
+
+// install writes the rules to where the IDS reads them. It is undone by close, as open is.
+func (m *idsPoint) install() (err error) {
+	if m.dir, err = host.MakeScratch(); err != nil {
+		return err
+	}
+	rules := filepath.Join(m.dir, "boxdyno.rules")
 	if m.rules, err = m.writeRules(rules); err != nil {
-		return found, false, err
+		return err
 	}
 	if m.rules.Rules == 0 && m.IDS.traffic != appMix { // an empty file is no file of rules
 		rules = ""
 	}
 	m.listen.options = m.listener(rules).options
-	more, err = measure(ctx)
-	var long *longPassError
-	if errors.As(err, &long) {
-		m.listen.failed, err = "traffic: "+long.Error(), nil
-	}
-	if err != nil || !more || m.listen.failed != "" {
-		return m.outcome(), false, err
-	}
-	found = m.interim()
-	found.Next = m.next()
-	return found, true, nil
+	return nil
 }
 
-// first checks the software, measures the tester's ceiling and what is detected when
-// idle, and then at the load given or at the highest.
-func (m *idsPoint) first(ctx context.Context) (more bool, err error) {
-	env := m.listen.env
-	s, err := m.listen.software()
-	if err != nil {
-		return false, err
-	}
-	var missing *host.Missing
-	if err := s.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
-		return false, err
-	} else if err != nil {
-		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)
-		return false, nil
-	}
-	self, err := selfTest(ctx, env, typical, false, false, effortOf(m.preset.value))
-	if err != nil {
-		return false, err
-	}
-	if self.Status == result.Invalid {
-		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+self.Reason
-		return false, nil
-	}
-	m.listen.ceiling = self.Ceiling()
-	return m.listening(ctx, func(ctx context.Context) (bool, error) {
-		if err := m.idleTrial(ctx); err != nil || m.listen.failed != "" {
-			return false, err
-		}
-		if m.IDS.rate.searched() {
-			return m.hunt(ctx)
-		}
-		return false, m.at(ctx)
-	})
-}
-
-// listening measures with the ports open.
-func (m *idsPoint) listening(ctx context.Context, measure func(context.Context) (more bool, err error)) (more bool, err error) {
-	if err := m.listen.open(ctx); err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, m.listen.close()) }()
+// open opens the ports.
+func (m *idsPoint) open(ctx context.Context) error {
+	err := m.listen.open(ctx)
 	m.listen.stream.Frames.SrcMAC = idsClient
-	return measure(ctx)
+	return err
+}
+
+func (m *idsPoint) close() error {
+	dir := m.dir
+	m.dir = ""
+	return errors.Join(m.listen.close(), os.RemoveAll(dir))
+}
+
+// rest lets the run's other points have their turn.
+func (m *idsPoint) rest(ctx context.Context, found Outcome) error {
+	if err := m.close(); err != nil {
+		return err
+	}
+	if !m.listen.env.Pause(found) {
+		m.left = found
+		return errLeft
+	}
+	if err := m.install(); err != nil {
+		return err
+	}
+	return m.open(ctx)
 }
 
 // writeRules writes the rules that the IDS loads: those of the planted attacks, and what

@@ -4,6 +4,7 @@ package procedure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/internal/limit"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/search"
@@ -42,7 +44,7 @@ func TestIDSLimitBelowTheSearch(t *testing.T) {
 	for _, c := range []struct {
 		clean int // trial from which on nothing is lost
 		want  float64
-	}{{2, 100e6 * stepDown * stepDown * stepDown}, {99, 0}} {
+	}{{2, 100e6 * limit.StepDown * limit.StepDown * limit.StepDown}, {99, 0}} {
 		trials := 0
 		env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
 			r := result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000}}
@@ -61,7 +63,7 @@ func TestIDSLimitBelowTheSearch(t *testing.T) {
 		switch {
 		case c.want == 0 && (v != nil || m.listen.out.Status != result.Failed):
 			t.Errorf("%+v, %s", v, m.listen.out.Status)
-		case c.want > 0 && (v == nil || math.Abs(v.Value/c.want-1) > 1e-9 || v.Hi == nil || math.Abs(*v.Hi*stepDown/c.want-1) > 1e-9 || v.Bound != result.Exactly):
+		case c.want > 0 && (v == nil || math.Abs(v.Value/c.want-1) > 1e-9 || v.Hi == nil || math.Abs(*v.Hi*limit.StepDown/c.want-1) > 1e-9 || v.Bound != result.Exactly):
 			t.Errorf("%+v, want %v", v, c.want)
 		}
 	}
@@ -124,7 +126,12 @@ func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
 			return overload(900, p.length), nil
 		}
 		m := &idsPoint{IDS: p, listen: &capturePoint{Capture: p.listener(""), env: env}}
-		if _, err := m.hunt(t.Context()); err != nil {
+		var o Outcome
+		m.pause = func(_ context.Context, found Outcome) error {
+			o = found
+			return errLeft
+		}
+		if err := m.hunt(t.Context()); !errors.Is(err, errLeft) {
 			t.Fatal(err)
 		}
 		rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
@@ -134,7 +141,6 @@ func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
 		if c.kind == "search" && len(m.out.Values) != 1 {
 			t.Errorf("%v: what it counts under overload is not told", m.out.Values)
 		}
-		o := m.interim()
 		r := result.Record{Values: o.Values}
 		if v := r.Value("ids_rate_bps"); o.Status != result.Failed || v == nil || v.Bound != result.AtMost || v.Value > 20e6 {
 			t.Errorf("%s: %s: %+v", o.Status, o.Reason, v)
@@ -148,7 +154,7 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 	const top = 20e6
 	for seed := range uint64(6) {
 		chance := rand.New(rand.NewPCG(seed, 0))
-		limit := top * math.Exp(-2.5*chance.Float64()+0.5)
+		known := top * math.Exp(-2.5*chance.Float64()+0.5)
 		p := newIDS().(*IDS)
 		p.length, p.top.bits = 400*time.Millisecond, top
 		env := &Env{Bed: &lab.Testbed{}, Once: func(context.Context, string, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
@@ -166,10 +172,10 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 			}
 			const all = 1_000_000
 			r := result.Record{Status: result.Passed, Load: &result.Load{Offered: unit.FrameRate(rate / 3600)}, Account: &result.Account{Accepted: all, Received: all}}
-			if rate > limit {
-				r.Status, r.Account.Received = result.Failed, int64(all*limit/rate)
+			if rate > known {
+				r.Status, r.Account.Received = result.Failed, int64(all*known/rate)
 			}
-			r.Values = []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", min(rate, limit)/3600)}
+			r.Values = []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", min(rate, known)/3600)}
 			return r, nil
 		}
 		if seed%2 == 1 { // a point at a rate that was given came before
@@ -187,39 +193,36 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 					continue
 				}
 				if v.Bound == result.AtMost {
-					if v.Value < limit*0.9999 {
-						t.Fatalf("seed %d, %s: at most %v, and the limit is %v", seed, what, v.Value, limit)
+					if v.Value < known*0.9999 {
+						t.Fatalf("seed %d, %s: at most %v, and the limit is %v", seed, what, v.Value, known)
 					}
 					continue
 				}
-				if *v.Lo > limit*1.0001 || v.Hi != nil && *v.Hi < limit*0.9999 {
-					t.Fatalf("seed %d, %s: %v to %v %s, and the limit is %v", seed, what, *v.Lo, v.Hi, v.Bound, limit)
+				if *v.Lo > known*1.0001 || v.Hi != nil && *v.Hi < known*0.9999 {
+					t.Fatalf("seed %d, %s: %v to %v %s, and the limit is %v", seed, what, *v.Lo, v.Hi, v.Bound, known)
 				}
 			}
 		}
-		more := true
-		for n := 0; more && n < 30; n++ {
-			var err error
-			last := m.next() > 0
-			if more, err = m.hunt(context.Background()); err != nil {
-				t.Fatal(err)
+		longer := false
+		m.pause = func(_ context.Context, o Outcome) error {
+			if longer {
+				t.Fatalf("seed %d: a longer visit was announced, and it was not the last", seed)
 			}
-			if more == last {
-				t.Fatalf("seed %d: a longer visit was announced: %v, and it was the last: %v", seed, last, !more)
+			longer = o.Next > 0
+			check(o, fmt.Sprintf("after %d trials", trials))
+			if v := o.Values; len(v) == 0 && o.Status == result.Passed {
+				t.Fatalf("seed %d: after %d trials it passed without a figure", seed, trials)
 			}
-			if more {
-				o := m.interim()
-				check(o, fmt.Sprintf("after %d trials", trials))
-				if v := o.Values; len(v) == 0 && o.Status == result.Passed {
-					t.Fatalf("seed %d: after %d trials it passed without a figure", seed, trials)
-				}
-			}
+			return nil
+		}
+		if err := m.hunt(t.Context()); err != nil || !longer {
+			t.Fatalf("seed %d: %v; the last visit was announced as longer: %v", seed, err, longer)
 		}
 		o := m.outcome()
 		check(o, "in the end")
 		found := result.Record{Values: o.Values}
-		if v := found.Value("ids_rate_bps"); o.Status == result.Passed && (v == nil || v.Value < 0.7*min(limit, top)) {
-			t.Fatalf("seed %d: the limit is %v, and found was %+v", seed, limit, v)
+		if v := found.Value("ids_rate_bps"); o.Status == result.Passed && (v == nil || v.Value < 0.7*min(known, top)) {
+			t.Fatalf("seed %d: the limit is %v, and found was %+v", seed, known, v)
 		}
 	}
 }

@@ -28,57 +28,75 @@ func (p *IDS) searching() search.Preset {
 	return search.Preset{Name: "ids", Goals: []search.Goal{g}, Trials: trials}
 }
 
-// An idsHunt is how far the search of a limit is. A run may stop it after any visit:
-//
-//	descend (from the highest load, until hardly a frame is lost) -> search -> limit (longer, at the load found)
-//	one trial a visit                                                one trial    one visit
-//
-// Where other points of the run have shown what it inspects of a load that is too much, it
-// begins with the search.
+// An idsHunt is what the search of a limit has found.
 type idsHunt struct {
 	tried     int     // trials of the descent
 	rate      float64 // bit/s of its next one
 	invalid   bool    // its last one was
-	recalled  bool    // points before it have shown a load that is too much
-	top, peak float64 // bit/s: nothing is to be found above top; hardly anything was lost below peak
-	search    *search.Search
-	history   []search.Seen // of search
-	seen      []search.Seen // of the descent, too
-	carried   result.Record // the highest load so far of which no more was lost than is allowed
 	rests     limit.Rests
+	recalled  bool          // points before it have shown a load that is too much
+	top, peak float64       // bit/s: nothing is to be found above top; hardly anything was lost below peak
+	seen      []search.Seen // trials, other points' too
+	carried   result.Record // the highest load so far of which no more was lost than is allowed
 }
 
-// hunt goes on with the search of the highest load of which no more than the allowed
-// share is lost; more says that it is not over.
-func (m *idsPoint) hunt(ctx context.Context) (more bool, err error) {
-	if m.found == nil {
-		top := float64(m.IDS.top.bits)
-		if c := float64(unit.L2(m.listen.ceiling, typical.Mean())); c > 0 {
-			top = min(top, c)
+// hunt searches the highest load of which no more than the allowed share is lost. Where
+// other points of the run have shown what is inspected of a load that is too much, it
+// begins with the search. A run may end it after each trial until then:
+//
+//	descend (from the highest load, until hardly a frame is lost) -> search -> fill -> limit (longer, at the load found)
+func (m *idsPoint) hunt(ctx context.Context) (err error) {
+	top := float64(m.IDS.top.bits)
+	if c := float64(unit.L2(m.listen.ceiling, typical.Mean())); c > 0 {
+		top = min(top, c)
+	}
+	h := &idsHunt{rate: top, top: top}
+	m.found = h
+	m.recall()
+	for more := !h.recalled; more; {
+		if more, err = m.descend(ctx); err != nil {
+			return err
 		}
-		m.found = &idsHunt{rate: top, top: top}
-		m.recall()
-	}
-	h := m.found
-	if h.search == nil && h.recalled {
-		if more, err := m.beginSearch(); !more || err != nil {
-			return false, err
+		if !more {
+			break
+		}
+		if err := m.pause(ctx, m.interim()); err != nil {
+			return err
 		}
 	}
-	if h.search == nil {
-		more, err := m.descend(ctx)
-		if more || err != nil || m.listen.failed != "" {
-			return more, err
+	switch {
+	case m.listen.env.Bed.Placement == "shared":
+		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
+		return nil
+	case h.peak == 0:
+		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any load tried, or no trial was valid"
+		return nil
+	case !h.recalled:
+		if err := m.pause(ctx, m.interim()); err != nil {
+			return err
 		}
-		return m.beginSearch()
 	}
-	step, more := h.search.Next(h.history)
-	if !more {
-		return false, m.limit(ctx, h.search.Limit(h.history), h.lowest())
+	s, err := search.Of(m.searching(), unit.FrameRate(h.top), unit.FrameRate(min(h.peak, h.top)))
+	if err != nil {
+		return err
 	}
-	now, _, err := m.offer(ctx, "search", len(h.history), step)
-	h.history = append(h.history, now)
-	return m.listen.failed == "", err
+	found := &limit.Hunt{Search: s, Offer: func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		now, err := m.offer(ctx, "search", n, step)
+		return now, 0, err
+	}}
+	for !found.Ended {
+		if _, err := found.Seek(ctx, 1); err != nil {
+			return err
+		}
+		so := m.interim()
+		if found.Ended { // what buffers swallow, the empty box and a longer trial, each for twice as long
+			so.Next = 3*2*m.lasts() + 3*idsAround
+		}
+		if err := m.pause(ctx, so); err != nil {
+			return err
+		}
+	}
+	return m.limit(ctx, found.Limit(), h.lowest())
 }
 
 // recall takes what trials of other points of the run have shown.
@@ -123,19 +141,6 @@ func (m *idsPoint) note(now search.Seen, rec result.Record) {
 	}
 }
 
-// next is about how long the next visit takes; 0: as the one before.
-func (m *idsPoint) next() time.Duration {
-	h := m.found
-	if h == nil || h.search == nil {
-		return 0
-	}
-	if _, more := h.search.Next(h.history); more {
-		return 0
-	}
-	// What buffers swallow, the empty box and a longer trial, each for twice as long.
-	return 3*2*m.lasts() + 3*idsAround
-}
-
 // lowest is the lowest load so far, in bit/s.
 func (h *idsHunt) lowest() unit.FrameRate {
 	lowest := unit.FrameRate(h.top)
@@ -145,36 +150,15 @@ func (h *idsHunt) lowest() unit.FrameRate {
 	return lowest
 }
 
-// beginSearch ends the descent.
-func (m *idsPoint) beginSearch() (more bool, err error) {
-	h := m.found
-	if m.listen.env.Bed.Placement == "shared" {
-		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
-		return false, nil
-	}
-	if h.peak == 0 {
-		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any load tried, or no trial was valid"
-		return false, nil
-	}
-	s, err := search.Of(m.searching(), unit.FrameRate(h.top), unit.FrameRate(min(h.peak, h.top)))
-	h.search = &s
-	return true, err
-}
-
 // offer carries out one trial of the hunt, and notes what it says.
-func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.Step) (now search.Seen, rec result.Record, err error) {
-	h := m.found
-	begin := time.Now()
-	rec, err = m.trial(ctx, kind, n, unit.BitRate(step.Rate), step.Duration)
-	if err != nil || m.listen.failed != "" {
-		return now, rec, err
+func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.Step) (search.Seen, error) {
+	rec, err := m.trial(ctx, kind, n, unit.BitRate(step.Rate), step.Duration)
+	if err != nil {
+		return search.Seen{}, err
 	}
-	now = m.saw(step, rec)
-	if !now.Valid && time.Since(begin) >= step.Duration { // not replayed
-		err = h.rests.Rest(ctx)
-	}
+	now := m.saw(step, rec)
 	m.note(now, rec)
-	return now, rec, err
+	return now, nil
 }
 
 // interim is the point's outcome if the run comes to it no more.
@@ -243,9 +227,15 @@ func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	const most = 8
 	h := m.found
 	rate := h.rate
-	now, _, err := m.offer(ctx, "descend", h.tried, search.Step{Rate: unit.FrameRate(rate), Duration: m.lasts()})
-	if err != nil || m.listen.failed != "" {
+	begin := time.Now()
+	now, err := m.offer(ctx, "descend", h.tried, search.Step{Rate: unit.FrameRate(rate), Duration: m.lasts()})
+	if err != nil {
 		return false, err
+	}
+	if !now.Valid && time.Since(begin) >= m.lasts() { // not replayed
+		if err := h.rests.Rest(ctx); err != nil {
+			return false, err
+		}
 	}
 	h.tried++
 	if !now.Valid || now.Offered == 0 {
@@ -281,8 +271,8 @@ func (m *idsPoint) fill(ctx context.Context) (s search.Sustained, err error) {
 		return float64(t.Offered) * (1 - float64(t.Loss)) * t.Duration.Seconds()
 	}
 	short := h.seen[i]
-	long, _, err := m.offer(ctx, "fill", 0, search.Step{Rate: short.Rate, Duration: 2 * short.Duration})
-	if err != nil || m.listen.failed != "" || !long.Valid || long.Loss < fillLoses {
+	long, err := m.offer(ctx, "fill", 0, search.Step{Rate: short.Rate, Duration: 2 * short.Duration})
+	if err != nil || !long.Valid || long.Loss < fillLoses {
 		return s, err
 	}
 	return search.Between(passed(short), short.Duration, passed(long), long.Duration, longestIDS*m.lasts()), nil
@@ -301,61 +291,49 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
 		return nil
 	}
-	confirmations := 3
 	s, err := m.fill(ctx)
-	if err != nil || m.listen.failed != "" {
+	if err != nil {
 		return err
 	}
-	carries, lasts := s.Carries(l.Lower, 2*m.lasts())
-	rate, n := float64(carries), l.Clean+l.Lossy
-	doubted := false
-	if carries < l.Lower*swallowed {
-		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(carries))
-		doubted, l.Upper, l.AtCeiling = true, l.Lower, false
+	c := limit.Longer{Sustained: s, Least: 2 * m.lasts(), Attempts: idsAttempts, Budget: 3, OfInvalid: 1}
+	c.Begin(l.Lower)
+	n, doubted := l.Clean+l.Lossy, c.Rate < l.Lower*swallowed
+	if doubted {
+		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(c.Rate))
+		l.Upper, l.AtCeiling = l.Lower, false
 	}
 	if l.Lower == 0 {
-		confirmations = 8
-		rate, l.AtCeiling, doubted = float64(lowest)*stepDown, false, true
+		c.Budget, c.Rate = 8, lowest*limit.StepDown
+		l.AtCeiling, doubted = false, true
 	}
-	for i, k, tried := 0, 0, 0; i < confirmations; k++ {
-		if err := m.empty(ctx, unit.BitRate(rate), lasts); err != nil {
+	for more := true; more; {
+		rate, valid := c.Rate, c.Valid
+		if err := m.empty(ctx, unit.BitRate(rate), c.Lasts); err != nil {
 			return err
 		}
-		rec, err := m.trial(ctx, "limit", k, unit.BitRate(rate), lasts)
-		if err != nil || m.listen.failed != "" {
+		rec, err := m.trial(ctx, "limit", c.Trials, unit.BitRate(rate), c.Lasts)
+		if err != nil {
 			return err
 		}
-		if rec.Status == result.Invalid && i < confirmations-1 {
-			i, l.Invalid = i+1, l.Invalid+1
-			continue
+		became := came(rec, rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted))
+		more = c.Next(became)
+		if c.Valid > valid {
+			m.missed(rec)
 		}
-		within := rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted)
-		if tried++; !within && disturbed(rec) && tried < idsAttempts {
+		switch {
+		case !more:
+			if m.take(rec); became != limit.Carried {
+				return nil
+			}
+			m.addRate(l, float64(rate), n+c.Valid)
+		case c.Valid == valid:
 			l.Invalid++
-			continue
-		}
-		n++
-		m.missed(rec)
-		if !within && rec.Status != result.Invalid && i < confirmations-1 {
+		default:
 			if !doubted {
 				m.listen.warn("the search ended at %v, and a longer trial did not confirm it: %s", unit.BitRate(l.Lower), rec.Reason)
 			}
-			doubted = true
-			l.Upper, l.AtCeiling = unit.FrameRate(rate), false
-			if rate *= stepDown; rate < float64(s.Rate) && s.Rate < l.Upper {
-				rate = float64(s.Rate)
-			}
-			carries, lasts = s.Carries(unit.FrameRate(rate), 2*m.lasts())
-			rate = float64(carries)
-			i, tried = i+1, 0
-			continue
+			doubted, l.Upper, l.AtCeiling = true, rate, false
 		}
-		m.take(rec)
-		if rec.Status == result.Invalid || !within {
-			return nil
-		}
-		m.addRate(l, rate, n)
-		break
 	}
 	if l.Invalid > 0 {
 		m.listen.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)

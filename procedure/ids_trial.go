@@ -33,6 +33,9 @@ type idsPoint struct {
 	found   *idsHunt // nil: the search has not begun
 	passes  uint64   // over a capture that it had; 0: there was none, or its trial is invalid
 	out     Outcome
+	dir     string                                         // of its rules
+	pause   func(ctx context.Context, found Outcome) error // rest
+	left    Outcome                                        // what a run that does not come back was told
 }
 
 // prepare makes the traffic of the trial to come; the function that it returns ends it.
@@ -56,7 +59,7 @@ func (m *idsPoint) prepare(ctx context.Context, rate unit.BitRate, d time.Durati
 	return t.source.Close, nil
 }
 
-// trial offers a load in bit/s for about d.
+// trial offers a load in bit/s for about d. errSubject: the IDS failed.
 func (m *idsPoint) trial(ctx context.Context, kind string, n int, rate unit.BitRate, d time.Duration) (rec result.Record, err error) {
 	end, err := m.prepare(ctx, rate, d)
 	if err != nil {
@@ -65,6 +68,9 @@ func (m *idsPoint) trial(ctx context.Context, kind string, n int, rate unit.BitR
 	defer func() { err = errors.Join(err, end()) }()
 	if rec, err = m.listen.trial(ctx, kind, n, m.traffic.load); err != nil {
 		return rec, err
+	}
+	if m.listen.failed != "" {
+		return rec, errSubject
 	}
 	if !disturbed(rec) {
 		m.missed(rec)
@@ -291,7 +297,7 @@ func (m *idsPoint) at(ctx context.Context) error {
 		return err
 	}
 	rec, err := m.trial(ctx, "rate", 0, m.rate.bits, m.lasts())
-	if err == nil && m.listen.failed == "" {
+	if err == nil {
 		m.take(rec)
 	}
 	return err
