@@ -45,7 +45,7 @@ func (p *BackToBack) Run(ctx context.Context, env *Env) (Outcome, error) {
 			s := burstSearch{most: most, width: e.width, guess: guess}
 			for !s.over() && invalid < burstTries {
 				load.Count = s.next()
-				rec, err := m.trial(ctx, "burst", n, load, false)
+				rec, err := m.own(ctx, "burst", n, load, false)
 				if err != nil {
 					return err
 				}

@@ -266,16 +266,9 @@ func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (err error)
 	return nil
 }
 
-// interval is a limit from its lower to its upper bound.
 func (m *capturePoint) interval(name string, l search.Limit) result.Value {
-	v := value(name, float64(l.Lower))
-	low := v.Value
-	v.Lo, v.N = &low, l.Clean+l.Lossy
-	if l.Upper > 0 {
-		high := float64(l.Upper)
-		v.Hi = &high
-	}
-	if l.AtCeiling || m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
+	v := interval(name, l, 1)
+	if m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
 		v.Bound = result.AtLeast
 	}
 	return v

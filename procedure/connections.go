@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -408,19 +409,12 @@ func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error
 	case result.Failed:
 		m.out.Reason = "no rate was confirmed by a longer trial: at the lowest, " + rec.Reason
 	case result.Passed:
-		v := value("connections_cps", float64(l.Lower))
 		if doubt != "" {
-			v.Value = float64(rec.Load.Offered)
+			l.Lower, l.AtCeiling = rec.Load.Offered, false
 		}
-		low := v.Value
-		v.Lo, v.N, v.Bound = &low, l.Clean+l.Lossy+n, m.bound(v.Value)
-		if l.Upper > 0 {
-			high := float64(l.Upper)
-			v.Hi = &high
-		}
-		if l.AtCeiling && doubt == "" {
-			v.Bound = result.AtLeast
-		}
+		v := interval("connections_cps", l, 1)
+		v.N += n
+		v.Bound = cmp.Or(v.Bound, m.bound(v.Value))
 		m.add(v)
 	}
 	if why != "" {

@@ -304,14 +304,8 @@ func (m *floodPoint) highest(ctx context.Context) error {
 	if err := m.at(ctx, l.Lower); err != nil {
 		return err
 	}
-	v := value("flood_borne_fps", float64(l.Lower))
-	low := v.Value
-	v.Lo, v.N = &low, l.Clean+l.Lossy
-	if l.Upper > 0 {
-		high := float64(l.Upper)
-		v.Hi = &high
-	}
-	if l.AtCeiling || v.Value > float64(m.ceiling)/1.2 {
+	v := interval("flood_borne_fps", l, 1)
+	if v.Value > float64(m.ceiling)/1.2 {
 		v.Bound = result.AtLeast
 	}
 	if m.out.Status == result.Passed {

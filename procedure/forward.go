@@ -48,7 +48,7 @@ func (p *Forward) Estimate() (int, time.Duration) {
 }
 
 func (p *Forward) Run(ctx context.Context, env *Env) (Outcome, error) {
-	m := newPoint(&p.traffic, env)
+	m := newPoint(&p.traffic, env, env.Trial)
 	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
 		return Outcome{Status: result.Invalid, Reason: invalid}, err
 	}

@@ -248,11 +248,11 @@ func TestForwardToNetworksOfAnotherBox(t *testing.T) {
 			if err := p.Check(&other); err != nil {
 				t.Errorf("IPv%s, networks %s: %v", ip, networks, err)
 			}
-			if w := newPoint(&p.traffic, &Env{Bed: &other}).out.Warnings; (len(w) > 0) != many {
+			if w := newPoint(&p.traffic, &Env{Bed: &other}, nil).out.Warnings; (len(w) > 0) != many {
 				t.Errorf("networks %s, and nobody sets routes: warnings %q", networks, w)
 			}
 			other.Serve = func(context.Context, lab.Service) error { return nil }
-			if w := newPoint(&p.traffic, &Env{Bed: &other}).out.Warnings; len(w) > 0 {
+			if w := newPoint(&p.traffic, &Env{Bed: &other}, nil).out.Warnings; len(w) > 0 {
 				t.Errorf("networks %s: warnings %q", networks, w)
 			}
 		}

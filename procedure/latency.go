@@ -41,7 +41,7 @@ func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
 		// the tester can do that at this load: the first trial tells.
 		alone := true
 		for n, left := 0, e.latencies; left > 0; n, left = n+1, left-1 {
-			rec, err := m.trial(ctx, "latency", n, engine.Load{Rate: carried, Duration: e.latency, Alone: alone}, true)
+			rec, err := m.own(ctx, "latency", n, engine.Load{Rate: carried, Duration: e.latency, Alone: alone}, true)
 			switch {
 			case err != nil:
 				return err

@@ -46,7 +46,7 @@ func (p *LossCurve) Run(ctx context.Context, env *Env) (Outcome, error) {
 		}
 		var c lossCurve
 		for n := 0; c.clean < 2 && (n == 0 || rate > least); n++ {
-			rec, err := m.trial(ctx, "loss-curve", n, engine.Load{Rate: rate, Duration: e.loss}, false)
+			rec, err := m.own(ctx, "loss-curve", n, engine.Load{Rate: rate, Duration: e.loss}, false)
 			if err != nil {
 				return err
 			}

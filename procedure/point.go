@@ -35,11 +35,11 @@ type point struct {
 	invalid   string // why the last one was not
 	leaked    int64  // frames that a drop service let through
 
-	record func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+	record recording // of the trials that a throughput needs
 }
 
-func newPoint(p *traffic, env *Env) *point {
-	m := &point{traffic: p, env: env, effort: effortOf(p.preset.value), out: Outcome{Status: result.Passed}, record: env.Trial}
+func newPoint(p *traffic, env *Env, record recording) *point {
+	m := &point{traffic: p, env: env, effort: effortOf(p.preset.value), out: Outcome{Status: result.Passed}, record: record}
 	if w := p.unrouted(env.Bed); w != "" {
 		m.out.Warnings = append(m.out.Warnings, w)
 	}
@@ -95,15 +95,15 @@ func (m *point) linkRate() unit.FrameRate {
 
 // trial runs one trial of the point and keeps what all of them have in common.
 func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
-	return m.carryOut(ctx, outset{}, kind, n, l, timing)
+	return m.carryOut(ctx, m.record, outset{}, kind, n, l, timing)
 }
 
 // trialFrom is trial, without timing, that starts so.
 func (m *point) trialFrom(ctx context.Context, from outset, kind string, n int, l engine.Load) (result.Record, error) {
-	return m.carryOut(ctx, from, kind, n, l, false)
+	return m.carryOut(ctx, m.record, from, kind, n, l, false)
 }
 
-func (m *point) carryOut(ctx context.Context, from outset, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+func (m *point) carryOut(ctx context.Context, record recording, from outset, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
 	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}
 	if from.rest > 0 {
 		cfg = append(cfg, result.Pair{Key: "rest", Value: from.rest.String()})
@@ -121,7 +121,7 @@ func (m *point) carryOut(ctx context.Context, from outset, kind string, n int, l
 	} else {
 		cfg = append(cfg, result.Pair{Key: "duration", Value: l.Duration.String()})
 	}
-	rec, err := m.record(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+	rec, err := record(ctx, cfg, func(ctx context.Context) (Outcome, error) {
 		if err := resting(ctx, m.env.Bed, from.rest); err != nil {
 			return Outcome{}, err
 		}

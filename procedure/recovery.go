@@ -40,7 +40,7 @@ func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
 		var times []float64
 		invalid, lossless, lost := "", 0, ""
 		for n := range e.recoveries {
-			rec, err := m.record(ctx, recoveryConfig(n, load), func(ctx context.Context) (Outcome, error) {
+			rec, err := m.env.Trial(ctx, recoveryConfig(n, load), func(ctx context.Context) (Outcome, error) {
 				return m.recover(ctx, load)
 			})
 			if err != nil {

@@ -184,11 +184,18 @@ func (m *point) pdrs(o *Outcome) {
 
 // interval is a limit of all streams together, from its lower to its upper bound.
 func (m *point) interval(metric string, l search.Limit) result.Value {
-	v := value(metric, float64(l.Lower*m.streams()))
+	v := interval(metric, l, float64(m.streams()))
+	v.Bound = cmp.Or(v.Bound, m.bound(v.Value))
+	return v
+}
+
+// interval is a limit, times factor, from its lower to its upper bound.
+func interval(metric string, l search.Limit, factor float64) result.Value {
+	v := value(metric, float64(l.Lower)*factor)
 	low := v.Value
-	v.Lo, v.N, v.Bound = &low, l.Clean+l.Lossy, m.bound(v.Value)
+	v.Lo, v.N = &low, l.Clean+l.Lossy
 	if l.Upper > 0 {
-		high := float64(l.Upper * m.streams())
+		high := float64(l.Upper) * factor
 		v.Hi = &high
 	}
 	if l.AtCeiling {

@@ -155,7 +155,7 @@ func (p *Security) Run(ctx context.Context, env *Env) (Outcome, error) {
 			return err
 		}
 		e := securityEffortOf(p.preset.value)
-		rec, err := m.record(ctx, []result.Pair{
+		rec, err := m.env.Trial(ctx, []result.Pair{
 			{Key: "trial", Value: "phases"}, {Key: "rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: e.sustain.String()},
 		}, func(ctx context.Context) (Outcome, error) { return p.phases(ctx, m, e, rate) })
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/internal/limit"
 	"boxdyno/lab"
@@ -104,7 +105,9 @@ func (p *suite) run(ctx context.Context, env *Env, f func(m *point, carried unit
 func (p *suite) at(ctx context.Context, env *Env, f func(m *point) error) (_ Outcome, err error) {
 	mix, substituted := signed(p.mix.Mix, p.ipv6())
 	p.mix.Mix = mix
-	m := newPoint(&p.traffic, env)
+	m := newPoint(&p.traffic, env, func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+		return env.Shared(ctx, "throughput", cfg, f)
+	})
 	if substituted != "" {
 		m.out.Warnings = append(m.out.Warnings, substituted)
 	}
@@ -121,15 +124,15 @@ func (p *suite) at(ctx context.Context, env *Env, f func(m *point) error) (_ Out
 	return m.out, nil
 }
 
+// own is a trial of the procedure's own, beside those of the throughput.
+func (m *point) own(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+	return m.carryOut(ctx, m.env.Trial, outset{}, kind, n, l, timing)
+}
+
 // throughput searches the highest load without loss, and measures the rate under
 // overload before and after; or takes both from the records of the run. It returns what
 // each stream carries from a standing start. With placement shared there is no search.
 func (m *point) throughput(ctx context.Context) (carried unit.FrameRate, err error) {
-	own := m.record
-	defer func() { m.record = own }()
-	m.record = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-		return m.env.Shared(ctx, "throughput", cfg, f)
-	}
 	if err := m.warmUp(ctx); err != nil {
 		return 0, err
 	}

@@ -108,8 +108,8 @@ func (m *vpnPoint) selfTested(ctx context.Context) error {
 
 // point is the UDP of one side, whose trials record carries out.
 func (m *vpnPoint) point(ctx context.Context, record recording) (*point, error) {
-	q := newPoint(&m.frames, m.env)
-	q.record, q.effort = record, vpnEffort(m.frames.preset.value)
+	q := newPoint(&m.frames, m.env, record)
+	q.effort = vpnEffort(m.frames.preset.value)
 	_, err := q.selfTest(ctx) // it is valid, or this would not be measured
 	return q, err
 }
