@@ -228,7 +228,7 @@ func (v *services) fillConntrack() error {
 			return err
 		}
 		if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); n < most {
-			return fmt.Errorf("the connection table holds %d of %d entries and takes no more", n, most)
+			return fmt.Errorf("the connection table has %d of %d entries and takes no more", n, most)
 		}
 		return nil
 	})

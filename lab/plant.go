@@ -54,20 +54,20 @@ func (p *Plant) flags(fs *flag.FlagSet) {
 	fs.Var(bitRate{&p.Shaper}, "dut.shaper", "plants a limit: layer-2 bit/s that each port of the DUT sends at most, such as 100Mbps (tbf); 0: none")
 	fs.Var(within{&p.ShaperBurst, 0, maxOctets}, "dut.shaper_burst", "octets that the shaper lets pass at once; 0: 1 ms of its rate, at least two frames")
 	fs.Var(within{&p.ShaperQueue, 0, maxOctets}, "dut.shaper_queue", "octets that wait in the shaper; 0: 10 ms of its rate, at least two frames")
-	fs.Var(&p.Loss, "dut.loss", "plants loss of what each port of the DUT receives: every:1000, burst:10/100000 (10 in a row of each 100000) or random:0.001; none: none")
+	fs.Var(&p.Loss, "dut.loss", "plants loss at each DUT port's input: every:1000, burst:10/100000 (10 in a row of each 100000) or random:0.001; none: none")
 	fs.Uint64Var(&p.LossSeed, "dut.loss_seed", 1, "seed of random:")
 	var docs []string
 	for _, f := range faults {
 		docs = append(docs, f.name+": "+f.doc)
 	}
-	fs.Var(wholeRate{&p.Rule}, "dut.rule", "plants a limit: frames a second beyond which an nftables rule drops what each port of the DUT forwards; 0: none")
+	fs.Var(wholeRate{&p.Rule}, "dut.rule", "plants a limit: frames a second above which an nftables rule drops what each DUT port forwards; 0: none")
 	fs.Var(within{&p.RuleBurst, 0, maxBurst}, "dut.rule_burst", "frames that the rule lets pass at once; 0: 1 ms of its rate")
 	p.Fault = "none"
 	fs.Var(oneOf{&p.Fault, faultNames()}, "dut.fault", "plants a fault, to see it named: "+strings.Join(docs, "; "))
 }
 
 func (p *Plant) policerFlags(fs *flag.FlagSet) {
-	fs.Var(wholeRate{&p.Policer}, "dut.policer", "plants a limit: frames a second that each port of the DUT lets in at most, such as 187k (token bucket); 0: none")
+	fs.Var(wholeRate{&p.Policer}, "dut.policer", "plants a limit: frames a second that each DUT port accepts, such as 187k (token bucket); 0: none")
 	fs.Var(within{&p.PolicerBurst, 0, maxBurst}, "dut.policer_burst", "frames that the policer's bucket holds; 0: 1 ms of its rate")
 }
 

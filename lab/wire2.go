@@ -377,7 +377,7 @@ func (e *wiredEnd) atGateway(ctx context.Context) error {
 	case errors.Is(err4, errNoAnswer):
 		return &host.Missing{
 			What: fmt.Sprintf("an answer on port %s: nobody answered ARP for %v (asked %d times from %v)", e.nic.Name, e.gateway4, questions, e.address4),
-			Hint: "give the box that address there, with a prefix that holds the asking one, or name its own by gateway_a, gateway_b; see also that the two cables are not swapped; a bridge or switch takes box=bridge",
+			Hint: "give the box that address there, with a prefix that contains the asking one, or set gateway_a, gateway_b to its own; check that the cables are not swapped; a bridge or switch needs box=bridge",
 		}
 	case err4 != nil:
 		return err4

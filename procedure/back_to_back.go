@@ -151,7 +151,7 @@ func (s *burstSearch) add(clean bool) {
 }
 
 var backToBackMetrics = []result.Metric{
-	{Name: "back_to_back_frames", Label: "frames", Group: "Back-to-back: longest burst without loss", Interval: "range", Heads: true, Unit: "frame", Better: 1, Help: "longest burst at the highest frame rate of which nothing was lost, in each direction: average of the repeats, interval from least to greatest"},
+	{Name: "back_to_back_frames", Label: "frames", Group: "Back-to-back: longest burst without loss", Interval: "range", Heads: true, Unit: "frame", Better: 1, Help: "longest burst at the highest frame rate without loss, in each direction: average of the repeats; interval is their range"},
 	{Name: "burst_rate_fps", Label: "at frame/s", Unit: "frame/s", Help: "rate at which bursts of 64 frames and more left, all streams together"},
 	{Name: "buffer_time_s", Label: "lasts", Unit: "s", Better: 1, Help: "the time that such a burst lasts (RFC 9004: implied DUT buffer time)"},
 	{Name: "buffer_time_corrected_s", Label: "corrected", Unit: "s", Better: 1, Help: "the same less what the box forwards meanwhile: buffer_time_s x (1 - throughput / burst_rate_fps)"},

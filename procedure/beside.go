@@ -296,7 +296,7 @@ func ParseBeside(cfg []result.Pair) (b Beside, said bool, err error) {
 func (b *Beside) flags(fs *flag.FlagSet) {
 	fs.Var(&b.Load, result.BesideKey, "`load` that runs on the DUT beside the trials: "+sideForms)
 	fs.Var(&b.CPUs, result.BesideCPUsKey, "`CPUs` that it runs on: a list such as 0+2-3, or any; auto: in the sandbox those of the DUT, else any")
-	fs.Var(&b.Heat, result.HeatKey, "how `long` all CPUs of the DUT are loaded before a trial, such as 10m; steady: until no temperature sensor rises any more; 0: not at all")
+	fs.Var(&b.Heat, result.HeatKey, "how `long` all CPUs of the DUT are loaded before a trial, such as 10m; steady: until no temperature sensor rises; 0: not at all")
 }
 
 // check refuses what the testbed's machine cannot do; bed may be nil.

@@ -9,14 +9,14 @@ import (
 )
 
 var captureMetrics = slices.Concat([]result.Metric{
-	{Name: "lossless_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which every frame was counted, in a longer trial too; the interval ends at the rate from which on every trial lost frames"},
+	{Name: "lossless_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which every frame was counted, confirmed by a longer trial; interval up to the rate from which every trial lost frames"},
 	{Name: "lossless_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
 	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
 	{Name: "counted_0_1pct_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
-	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, and search in preset standard: frames counted a second of the load, from 250 kframe/s on (with a slow tester a 4th of it, a 16th, …), of which most are, while receiving comes before no program: median of 3 to 21 trials, and its 95 % interval (of fewer than 6, least and greatest); >=: the tester could not offer more than it counts"},
+	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate overload, or search with preset standard: frames counted a second under the load, from 250 kframe/s on, of which most are counted (a 4th of it or less with a slow tester); receiving has no precedence. Median of 3 to 21 trials with its 95 % interval (of fewer than 6: their range). >=: the tester offered no more than was counted"},
 }, captureTrialMetrics, []result.Metric{
-	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames that left the tester's port beside its datagrams, which are its control connection's; they are neither offered nor counted"},
+	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames of its control connection, neither offered nor counted"},
 	{Name: "main_cpu_share", Unit: "1", Better: -1, Help: "method published: CPU time of the subject's main process alone over the window, of the time that it was watched"},
 	{Name: "main_memory_bytes", Unit: "B", Better: -1, Help: "method published: most memory that the main process alone had (VmHWM)"},
 })
@@ -32,7 +32,7 @@ var captureTrialMetrics = []result.Metric{
 	{Name: "drain_s", Unit: "s", Better: -1, Help: "from the last frame until the count stopped rising; limited by how often the program reports, and 0 is no lag"},
 	{Name: "frames_lost", Unit: "1", Better: -1, Help: "offered and never counted"},
 	{Name: "uncounted_ratio", Unit: "1", Better: -1, Help: "frames_lost of frames_offered"},
-	{Name: "counting_rate_fps", Unit: "frame/s", Better: 1, Help: "frames counted a second while frames were sent, where some were lost; else over the traffic, or until the count stopped rising where the last frames came more than a block's age of 1.2 s late"},
+	{Name: "counting_rate_fps", Unit: "frame/s", Better: 1, Help: "frames counted a second while frames were sent; without loss over the traffic, or until the count was stable if the last frames came more than 1.2 s late"},
 	{Name: "drops_before", Unit: "1", Better: -1, Help: "of the lost, those that the box's counters name before the subject's socket: receive ring, driver, XDP, backlog"},
 	{Name: "drops_kernel", Unit: "1", Better: -1, Help: "of them, those that the kernel dropped at the subject's socket, by the subject's own reading, or by ours where it has none"},
 	{Name: "drops_subject", Unit: "1", Better: -1, Help: "of them, those that the subject dropped itself, by its own reading, or took and never counted, by the kernel's"},

@@ -50,7 +50,7 @@ func (c *cipherFlag) Set(s string) error {
 func (p *Crypto) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.path, "path", "what computes it: "+strings.Join(cipher.Paths(), ", "))
 	fs.Var(&p.cipher, "cipher", "`name`: ALGORITHM-MODE-BITS of the whole key, such as aes-cbc-128 and twofish-xts-512, or chacha20, ed25519, ml-kem-768 and the like")
-	fs.Var(&p.block, "block", "`octets` that are encrypted at once, multiples of 16; 0: as the path does by itself (65536 in the kernel, 16384 in libraries)")
+	fs.Var(&p.block, "block", "`octets` encrypted at once, multiples of 16; 0: the path's default (65536 in the kernel, 16384 in libraries)")
 	p.work.flags(fs)
 }
 
@@ -145,7 +145,7 @@ func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if o.Status == result.Passed && !slices.ContainsFunc(o.Values, func(v result.Value) bool {
 		return slices.ContainsFunc(cipher.Metrics, func(m result.Metric) bool { return m.Name == v.Metric })
 	}) {
-		o.Status, o.Reason = result.Failed, fmt.Sprintf("%s told no figure of %s", p.path.value, p.cipher.Name)
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("%s printed no figure of %s", p.path.value, p.cipher.Name)
 	}
 	return o, nil
 }

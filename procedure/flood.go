@@ -104,7 +104,7 @@ func (l *lossShare) Set(s string) error {
 // Flags leaves out what traffic has for several networks.
 func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.kind, "kind", "what floods: syn, ack, udp, icmp, dns or ntp amplification, or fragments that never become whole")
-	fs.Var(&p.rate, "rate", "the flood's `frames` a second, such as 500k; line: all that the link or the tester carries; search: the highest at which benign_loss holds")
+	fs.Var(&p.rate, "rate", "the flood's `frames` a second, such as 500k; line: all that the link or the tester carries; search: the highest that keeps benign_loss")
 	fs.Var(&p.port, "port", "attacked `port` of syn, ack and udp; 0: 443, of udp any")
 	fs.Var(&p.sources, "sources", "where the flood comes from: network (addresses of the sender's own side) or any (spoofed; a reverse-path filter drops them)")
 	fs.Var(&p.benign, "benign", "benign `load` in layer-2 bit/s (20Mbps) or in frame/s (5k), UDP, all the time")
@@ -114,7 +114,7 @@ func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.direction, "direction", "which way both go")
 	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.ip, "ip", "IP version")
-	fs.Var(&p.sensor, "sensor", "`name` of software that captures on the box meanwhile, and counts benign frames: boxdyno list subjects has them; none: none")
+	fs.Var(&p.sensor, "sensor", "`name` of software that captures on the box's port and counts benign frames (boxdyno list subjects), or none")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` the flood lasts; 0s: as preset says")
 	fs.Var(&p.may, "benign_loss", "`share` of the benign frames that may be lost during the flood")
 	fs.Var(&p.preset, "preset", "quick or standard: how long")

@@ -411,9 +411,9 @@ func (e *episode) verdict(o *Outcome) {
 }
 
 var floodMetrics = []result.Metric{
-	{Name: "flood_borne_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of the flood at which no more than benign_loss of the benign frames was lost, in a longer trial too; the interval ends at the rate from which on more was"},
-	{Name: "benign_survival_ratio", Unit: "1", Better: 1, Help: "share of the benign frames sent during the flood that came out of the box; the interval is from the least to the greatest of the samples within it"},
-	{Name: "flood_recovery_s", Unit: "s", Better: -1, Help: "from the end of the flood to the arrival of the last benign frame before which others were missing; <=: none was, and this is the gap between two benign frames; absent where they were missing to the end"},
+	{Name: "flood_borne_fps", Unit: "frame/s", Better: 1, Help: "rate search: highest flood that loses at most benign_loss of the benign frames, also in a longer trial; interval up to the lowest rate that lost more"},
+	{Name: "benign_survival_ratio", Unit: "1", Better: 1, Help: "share of the benign frames sent during the flood that crossed the box; interval: least to greatest sample"},
+	{Name: "flood_recovery_s", Unit: "s", Better: -1, Help: "from the flood's last frame to the last benign frame before which others were missing; <=: none was missing, and this is the gap between benign frames; absent if they were missing to the end"},
 	{Name: "flood_offered_fps", Unit: "frame/s", Help: "the flood's frames that were sent a second"},
 	{Name: "flood_offered_bps", Unit: "bit/s", Help: "the same in layer-2 bits, FCS included"},
 	{Name: "flood_forwarded_fps", Unit: "frame/s", Help: "of them, those that came through the box"},

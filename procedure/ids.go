@@ -396,7 +396,7 @@ func (r *ratio) Set(s string) error {
 }
 
 var idsMetrics = append([]result.Metric{
-	{Name: "ids_rate_bps", Unit: "bit/s", Better: 1, Help: "rate search: highest load of which no more than the share loss was lost, in a longer trial too, layer 2 with FCS; the interval ends at the load from which on every trial lost more"},
+	{Name: "ids_rate_bps", Unit: "bit/s", Better: 1, Help: "rate search: highest load that lost at most the share loss, confirmed by a longer trial, layer 2 with FCS; interval up to the load from which every trial lost more"},
 	{Name: "ids_rate_fps", Unit: "frame/s", Better: 1, Help: "the same in frames"},
 	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames that it counted a second at the highest load, where that was too much"},
 	{Name: "attacks_planted", Unit: "1", Help: "attacks in the traffic, each of which a rule matches once; of a capture: alerts that it raised when idle, for as many passes"},
@@ -406,6 +406,6 @@ var idsMetrics = append([]result.Metric{
 	{Name: "blind_bps", Unit: "bit/s", Better: 1, Help: "lowest load at which attacks went missing that it detected when idle, in a trial that counts"},
 	{Name: "rules_loaded", Unit: "1", Help: "rules that it loaded, those of the planted attacks among them"},
 	{Name: "rules_failed", Unit: "1", Better: -1, Help: "rules that it could not load, and runs without"},
-	{Name: "memory_drops", Unit: "1", Better: -1, Help: "flows, segments and fragments that it did not follow because its own memory limits were reached: these are no lost frames, and attacks in them are not seen"},
+	{Name: "memory_drops", Unit: "1", Better: -1, Help: "flows, segments and fragments that it ignored at its own memory limits; no lost frames, but attacks in them are missed"},
 	{Name: "stream_gaps", Unit: "1", Better: -1, Help: "holes in TCP streams that it could not reassemble"},
 }, captureTrialMetrics...)

@@ -153,7 +153,7 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 			}
 		}
 		if len(rules) > 0 {
-			m.listen.warn("%d rules raised alerts in at most half of the passes when idle, for they limit their alerts or look for addresses that one pass has: they are not expected at other loads: %s", len(rules), strings.Join(rules, ", "))
+			m.listen.warn("%d rules raised alerts in at most half of the passes when idle and are not expected at other loads: they limit their alerts or match addresses of one pass: %s", len(rules), strings.Join(rules, ", "))
 		}
 	}
 	return nil

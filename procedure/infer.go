@@ -76,7 +76,7 @@ func (p *Infer) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.window, "window", "`window` of frames that features are of: 10 of them, or those of 1s")
 	fs.Var(&p.batch, "batch", "`windows` that are evaluated in one call; runtimes go and river take one at a time")
 	fs.Var(&p.cpus, "cpus", "without a rate: `CPUs` that evaluate, the last of the box's, each by a process of its own; 0: all")
-	fs.Var(&p.rate, "rate", "`load` in frame/s (200k) or in layer-2 bit/s (2Mbps), of which the detector must count every frame; none: synthetic windows, without frames and ports")
+	fs.Var(&p.rate, "rate", "`load` in frame/s (200k) or layer-2 bit/s (2Mbps), of which the detector must count every frame; none: synthetic windows, without ports")
 	fs.Var(&p.size, "frame_size", "with a rate: `octets` with FCS, imix, or a mix such as 64:7+594:4; 0: 64")
 	fs.Var(&p.buffer, "buffer", "with a rate: `octets` of the ring that frames wait in, multiples of 262144; 0: 16777216")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` a trial lasts; 0s: as preset says")
@@ -191,15 +191,15 @@ func (p *Infer) Run(ctx context.Context, env *Env) (Outcome, error) {
 func oneSentence(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 var inferMetrics = append([]result.Metric{
-	{Name: "windows_per_s", Label: "windows", Group: "A detector as a load, without frames: features and model, the model alone, features of one frame", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "without a rate: windows a second of which features are made and that the model is evaluated for, all CPUs together: from the two times below"},
+	{Name: "windows_per_s", Label: "windows", Group: "A detector as a load, without frames: features and model, the model alone, features of one frame", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "without a rate: windows a second, features and model, all CPUs together, from the two times below"},
 	{Name: "window_s", Label: "a window", Heads: true, Unit: "s", Better: -1, Help: "time that a window takes on one CPU: features of its frames, and the model"},
 	{Name: "model_s", Label: "model", Heads: true, Unit: "s", Better: -1, Help: "time that the model takes for a window on one CPU"},
 	{Name: "model_cpu_s", Label: "model CPU", Group: "What a detector takes: CPU of its model a window, CPU above the capture alone a frame", Unit: "s", Better: -1, Help: "CPU time of the same"},
 	{Name: "features_per_frame_s", Label: "a frame", Group: "A detector as a load, without frames: features and model, the model alone, features of one frame", Unit: "s", Better: -1, Help: "time that features take for a frame on one CPU, always in this program: headers, sums, and at a window's end its features"},
 	{Name: "frames_per_window", Unit: "1", Exact: true, Help: "frames of a synthetic window"},
-	{Name: "outputs_compared", Unit: "1", Exact: true, Help: "synthetic windows for which the library's output was compared with that of this program's evaluator; none for runtime go and for the model that learns"},
+	{Name: "outputs_compared", Unit: "1", Exact: true, Help: "synthetic windows whose output was compared with this program's; none for runtime go and for the model that learns"},
 	{Name: "outputs_differ", Unit: "1", Better: -1, Help: "of them, those with another output: the library computes something else"},
-	{Name: "drops_added_ratio", Label: "added", Group: "Drops that a detector adds to a capture", Interval: "range", Heads: true, Share: true, Unit: "1", Better: -1, Help: "with a rate: share of the frames that are lost with the detector, less the share that is lost without it; median of the rounds, interval from least to greatest, negative where it lost fewer"},
+	{Name: "drops_added_ratio", Label: "added", Group: "Drops that a detector adds to a capture", Interval: "range", Heads: true, Share: true, Unit: "1", Better: -1, Help: "with a rate: share of frames lost with the detector, less the share lost without it; median of the rounds, interval is their range; negative if it lost fewer"},
 	{Name: "bare_lost_ratio", Label: "alone", Group: "Drops that a detector adds to a capture", Share: true, Unit: "1", Better: -1, Help: "share of the frames that the same capture lost without features and model"},
 	{Name: "detector_lost_ratio", Label: "with it", Share: true, Unit: "1", Better: -1, Help: "share of the frames that it lost with them"},
 	{Name: "cpu_added_per_frame_s", Label: "a frame", Group: "What a detector takes: CPU of its model a window, CPU above the capture alone a frame", Unit: "s", Better: -1, Help: "CPU time for each frame counted, of the detector's whole process tree, less that of the capture without features and model"},

@@ -39,7 +39,7 @@ func (p *Memory) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`program` that measures: memory-bandwidth writes, reads and copies a locked buffer, memory-latency walks through working sets, memory-stream is STREAM")
 	p.work.flags(fs)
 	p.userland.flag(fs)
-	fs.Var(&p.size, "size", "`octets` of all copies together: of the locked buffer, of the largest working set, of each of STREAM's arrays; 0: 2 GB of the buffer, or half of the memory that is available where that is less, else 4 times the last-level cache")
+	fs.Var(&p.size, "size", "`octets` of all copies together: the locked buffer, the largest working sets, or each STREAM array; 0: a buffer of 2 GB or half of the available memory, else 4 times the last-level cache")
 	fs.Var(&p.optimise, "optimise", "the compiler's `level`")
 }
 

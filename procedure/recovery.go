@@ -109,5 +109,5 @@ func (m *point) recover(ctx context.Context, l engine.Load) (Outcome, error) {
 var recoveryMetrics = []result.Metric{
 	{Name: "recovery_overload_fps", Label: "overload frame/s", Group: "Recovery after an overload", Unit: "frame/s", Help: "the load before the drop"},
 	{Name: "recovery_load_fps", Label: "then frame/s", Unit: "frame/s", Help: "the load after it"},
-	{Name: "recovery_s", Label: "recovered in", Group: "Recovery after an overload", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "from the first frame at the lower load, as it left, to the arrival of the last frame before which others were missing: average of the repeats, interval from least to greatest; 0: none was missing any more"},
+	{Name: "recovery_s", Label: "recovered in", Group: "Recovery after an overload", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "from the departure of the first frame at the lower load to the arrival of the last frame before which others were missing: average of the repeats, interval is their range; 0: none was missing"},
 }

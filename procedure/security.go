@@ -384,7 +384,7 @@ var delayMetrics = []struct {
 }
 
 var securityMetrics = []result.Metric{
-	{Name: "sustain_offered_fps", Unit: "frame/s", Help: "frames to forward that were offered in the sustain phase; with them as many known-bad ones. The interval is from the least to the greatest sample"},
+	{Name: "sustain_offered_fps", Unit: "frame/s", Help: "good frames offered in the sustain phase, plus as many known-bad ones; interval: least to greatest sample"},
 	{Name: "sustain_forwarded_fps", Unit: "frame/s", Better: 1, Help: "those that came out of the box"},
 	{Name: "sustain_loss_ratio", Unit: "1", Better: -1, Help: "share of them that was lost"},
 	{Name: "sustain_latency_min_s", Unit: "s", Better: -1, Help: "one-way delay in the sustain phase, sender's program to meter's program, software stamps: least"},

@@ -294,7 +294,7 @@ func storageTrial(ctx context.Context, f disk.Fio, metric string, random bool) (
 }
 
 var storageMetrics = func() (ms []result.Metric) {
-	ms = []result.Metric{{Name: "storage_known_answer", Unit: "1", Help: "1: what lay on the disk was what boxdyno itself computes of text and key; 0: it was seen to be encrypted and to be read back, for boxdyno cannot compute this cipher"}}
+	ms = []result.Metric{{Name: "storage_known_answer", Unit: "1", Help: "1: boxdyno computed the answer from text and key; 0: the text was encrypted and read back, because boxdyno cannot compute this cipher"}}
 	disks := []struct{ name, words, label string }{{"luks2", "the disk through dm-crypt (LUKS2)", "encrypted"}, {"plain", "the disk without encryption", "without"}}
 	for _, p := range []struct{ name, figure, words, label, unit string }{
 		{"write", "octet_rate", "octets a second written to", "written in sequence", "B/s"},

@@ -183,7 +183,7 @@ func addNew(notes, more []string) []string {
 }
 
 var streamMetrics = []result.Metric{
-	{Name: "goodput_bps", Label: "goodput bit/s", Group: "Streams: payload that arrives, and without the tunnel", Interval: "range", Heads: true, Unit: "bit/s", Better: 1, Help: "payload bits a second that arrived, all connections or flows together, as iperf3 says: median of the trials, interval from least to greatest"},
+	{Name: "goodput_bps", Label: "goodput bit/s", Group: "Streams: payload that arrives, and without the tunnel", Interval: "range", Heads: true, Unit: "bit/s", Better: 1, Help: "payload bits a second that arrived, summed over connections or flows by iperf3: median of the trials; interval is their range"},
 	{Name: "sent_bps", Unit: "bit/s", Help: "payload bits a second that were sent"},
 	{Name: "retransmits", Unit: "1", Better: -1, Help: "tcp: segments that were sent again in a trial"},
 	{Name: "datagrams_lost_ratio", Label: "lost", Share: true, Unit: "1", Better: -1, Help: "udp: share of the payload sent that the receiver had not read at its end"},

@@ -61,11 +61,11 @@ func (p *traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
 	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
-	fs.Var(&p.networks, "networks", "destination `networks` that frames go to in turn, each with a route of its own in the box (RFC 2544 section 12)")
+	fs.Var(&p.networks, "networks", "destination `networks`, in turn, each with its own route in the box (RFC 2544 section 12)")
 	fs.Var(&p.ip, "ip", "IP version")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
-	fs.DurationVar(&p.ramp, "ramp", p.ramp, "how `long` the load grows before each trial of the search, and what a standing start carries is told beside; 0s: every start is a standing one")
+	fs.DurationVar(&p.ramp, "ramp", p.ramp, "how `long` the load grows before each trial of the search; the load after a standing start is measured too; 0s: only that")
 }
 
 func (p *traffic) ipv6() bool { return p.ip.value == "6" }

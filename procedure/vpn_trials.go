@@ -226,8 +226,8 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 }
 
 var vpnMetrics = slices.Concat(some(streamMetrics, "goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s"), []result.Metric{
-	{Name: "startup_s", Label: "start", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "s", Better: -1, Help: "time from the start of the tunnel's first program or device until a packet had come through it each way: median, interval from least to greatest"},
-	{Name: "handshake_s", Label: "handshake", Interval: "range", Unit: "s", Better: -1, Help: "time from when the tunnel has forgotten its session until a packet has come through a new one; of OpenVPN from when its client is started anew; median, interval from least to greatest"},
+	{Name: "startup_s", Label: "start", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "s", Better: -1, Help: "from the start of the tunnel's first program or device until a packet has passed each way: median and range"},
+	{Name: "handshake_s", Label: "handshake", Interval: "range", Unit: "s", Better: -1, Help: "from the end of the old session (OpenVPN: the start of a new client) until a packet has passed the new one: median and range"},
 	{Name: "baseline_goodput_bps", Label: "without, bit/s", Group: "Streams: payload that arrives, and without the tunnel", Unit: "bit/s", Better: 1, Help: "goodput_bps without the tunnel, in turn with it"},
 	{Name: "goodput_share", Label: "share", Heads: true, Share: true, Unit: "1", Better: 1, Help: "goodput_bps as a share of the same without the tunnel"},
 	{Name: "baseline_cpu_per_mbit_s", Label: "CPU, without", Group: "What streams cost: CPU time of the whole machine a megabit, and without the tunnel", Unit: "s", Better: -1, Help: "cpu_per_mbit_s without the tunnel, in turn with it"},

@@ -69,8 +69,8 @@ func newWork() work {
 
 // flags declares the parameters that all such procedures have.
 func (w *work) flags(fs *flag.FlagSet) {
-	fs.Var(&w.parallel, "parallel", "`copies` that work at once, each on a CPU of its own: 1, another number, all, or the CPUs by number, such as cpu0 and cpu0+2-3")
-	fs.Var(&w.coreType, "core_type", "`type` of core that they run on where the machine has several (big.LITTLE), 0 being the most capable; without effect where parallel is all or names CPUs")
+	fs.Var(&w.parallel, "parallel", "`copies` at once, each on its own CPU: a number, all, or CPUs such as cpu0+2-3")
+	fs.Var(&w.coreType, "core_type", "`type` of core on big.LITTLE, 0 the most capable; ignored if parallel is all or names CPUs")
 	fs.Var(&w.preset, "preset", "quick or standard: how long, how often")
 }
 

@@ -39,7 +39,7 @@ func (a *Ablation) sure() (out []string) {
 		out = append(out, fmt.Sprintf("Each part of the recipe was measured %s times, in shuffled order. Effects by Hodges and Lehmann, the %g %% interval that of each comparison alone; p by Mann and Whitney's test, corrected by Holm for %s: the chance that any effect here is false is %g %%. ~ says that none was found, not that there is none.",
 			repeats, stat.Confidence*100, count(a.Count, "comparison"), a.Level*100))
 	} else {
-		out = append(out, fmt.Sprintf("Each part of the recipe was measured %s times: no effect can be told from chance.", repeats))
+		out = append(out, fmt.Sprintf("Each part of the recipe was measured %s times: too few to tell an effect from chance.", repeats))
 	}
 	return out
 }

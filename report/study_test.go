@@ -131,7 +131,7 @@ func TestStudyWhy(t *testing.T) {
 		"pypcap is one process: it alone is all of it.",
 		"pyshark is 4 processes, and its children had at least 40.0 % of its CPU time and 75.0 % of its memory here (medians of 10 trials)",
 		"The CPU time of pyshark is divided by 50.0 s, whatever part of them carries traffic; while frames were sent its tree took 7.",
-		"pyshark had yet to count 10.0 % of the frames when the last one had left (at most 10.0 %, for 800 ms), and never counted 0.0 %",
+		"pyshark had not counted 10.0 % of the frames when the last one had left (at most 10.0 %, for 800 ms). It never counted 0.0 %",
 		"The study counts 33 packets more than were asked for (",
 		"The study's board is a Raspberry Pi 3B, and here it is ",
 		"times the published share of CPU (median of 7 points",

@@ -147,7 +147,7 @@ func lateOf(subject string, points []studied) []string {
 	if slices.Max(lag) <= 0 && slices.Max(lost) <= 0 {
 		return []string{subject + " had counted every frame when the last one had left."}
 	}
-	s := fmt.Sprintf("%s had yet to count %s of the frames when the last one had left (at most %s, for %ss), and never counted %s (at most %s).",
+	s := fmt.Sprintf("%s had not counted %s of the frames when the last one had left (at most %s, for %ss). It never counted %s (at most %s).",
 		subject, percent(middle(lag)), percent(slices.Max(lag)), unit.SI(slices.Max(append(drain, 0))), percent(middle(lost)), percent(slices.Max(lost)))
 	return []string{s}
 }

@@ -70,7 +70,7 @@ func sure(d Document, recs []result.Record) []string {
 			map[bool]string{true: "that of", false: fmt.Sprintf("the widest of %d,", intervals)}[intervals == 1], widest.Name+map[bool]string{true: "", false: ","}[intervals == 1], quantity(*widest.ThroughputFPS, "frame/s", ""), quantity(*widest.ThroughputFPSHi, "frame/s", "")))
 	}
 	if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections != nil && r.Connections.Found != nil }) {
-		out = append(out, "An interval of connections/s reaches from the rate of a longer trial without a failed connection to the one from which on every trial of the search had failed ones.")
+		out = append(out, "An interval of connections/s begins at the rate of a longer trial without a failure, and ends where every trial of the search had failures.")
 	}
 	if over > 0 {
 		s := fmt.Sprintf("Rates under overload are medians of at least %s", count(least, "trial"))

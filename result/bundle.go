@@ -212,7 +212,7 @@ func openRun(dir string) (run Run, err error) {
 	name := filepath.Join(dir, RunFile)
 	data, err := files.Read(name, longestRun)
 	if errors.Is(err, fs.ErrNotExist) {
-		return run, fmt.Errorf("%s holds no run: there is no %s", dir, RunFile)
+		return run, fmt.Errorf("%s is no run: it has no %s", dir, RunFile)
 	}
 	if err != nil {
 		return run, fmt.Errorf("read the run: %w", err)

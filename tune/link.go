@@ -31,7 +31,7 @@ var (
 		Export: linkKey("MTUBytes"),
 	}
 	queueLength = Spec{
-		Name: "txqueuelen", Doc: "frames that the port's default queue holds before it drops", Values: "a number",
+		Name: "txqueuelen", Doc: "frames in the port's default queue before it drops", Values: "a number",
 		Scope: PerPort, Check: number(0, 1<<31-1),
 		Read: readLink(func(l netlink.Link) string { return strconv.Itoa(l.Attrs().TxQLen) }),
 		Write: writeLink(func(l netlink.Link, v string) error {

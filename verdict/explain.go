@@ -119,7 +119,7 @@ var reasons = []reason{
 		}, "Cool the box better, or give it a stronger power supply where a flag names the voltage, and measure again."},
 	{overflow, CauseRules, func(e evidence) bool { return e.work && e.ran >= full && e.rules >= longRules },
 		func(e evidence) string {
-			return fmt.Sprintf("CPU %d is %s busy with the receive work of %%s, %s of it for each frame, and the ruleset holds %d nftables rules to try", e.cpu.CPU, percent(round(e.ran)), cost(e), e.rules)
+			return fmt.Sprintf("CPU %d is %s busy with the receive work of %%s, %s for each frame; the ruleset has %d nftables rules to try", e.cpu.CPU, percent(round(e.ran)), cost(e), e.rules)
 		}, "Replace long lists of rules by a set or a verdict map, accept established connections first, or use a flowtable."},
 	{overflow, CauseCPU, func(e evidence) bool { return e.work && e.ran >= full && e.queues == 1 && e.rps != "on" },
 		func(e evidence) string {

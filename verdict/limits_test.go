@@ -56,7 +56,7 @@ func TestWhatAFullRingMeans(t *testing.T) {
 		{"RPS", 0.95, func(r *result.Record) { set(r, "lan rps", "on") }, CauseCPUs, "CPU 1 is 95 % busy"},
 		{"queues not known", 0.95, func(r *result.Record) { r.DUT.State = nil }, CauseCPUs, "CPU 1 is 95 % busy"},
 		{"99 rules", 0.95, func(r *result.Record) { set(r, "nft rules", "99") }, CauseCPU, "one receive queue"},
-		{"100 rules", 0.95, func(r *result.Record) { set(r, "nft rules", "100") }, CauseRules, "the ruleset holds 100 nftables rules"},
+		{"100 rules", 0.95, func(r *result.Record) { set(r, "nft rules", "100") }, CauseRules, "the ruleset has 100 nftables rules"},
 		{"rules, and time left", 0.5, func(r *result.Record) { set(r, "nft rules", "100") }, CauseStalls, "stalled"},
 		{"time left", 0.89, nil, CauseStalls, "the receive ring of the DUT's port lan holds 256 frames, which this load fills in 256 µs, and CPU 1, 89 % busy"},
 		{"waits a little", 0.85, func(r *result.Record) { r.DUT.Waited = 0.14 }, CauseStalls, ""},

@@ -69,7 +69,7 @@ func newDir(what string, now time.Time) (string, error) {
 func findRun(name string) (string, error) {
 	if _, err := os.Stat(name); err == nil {
 		if !holdsRun(name) {
-			return "", fmt.Errorf("%s holds no run: there is no %s", name, result.RunFile)
+			return "", fmt.Errorf("%s is no run: it has no %s", name, result.RunFile)
 		}
 		return name, nil
 	}

@@ -111,7 +111,7 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.md, .csv, .json, .bench or .txt; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
 	cmd.Flags().StringSliceVar(&ignore, "ignore", nil, "`settings` in which matched points may differ, such as service")
-	cmd.Flags().StringVar(&failOn, "fail-on", "", "slower or slower=`SHARE`: exit code 1 where a figure is worse than the first run's by more than the share, such as 2%")
+	cmd.Flags().StringVar(&failOn, "fail-on", "", "slower or slower=`SHARE`: exit code 1 if a figure is worse than the first run's by more than the share, such as 2%")
 	exclusive(cmd, "output", "json")
 	return cmd
 }

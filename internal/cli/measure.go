@@ -273,7 +273,7 @@ func (a *app) plan(arg string) (runner.Plan, string, error) {
 func (f *measureFlags) outputs() error {
 	if f.out != "" {
 		if holdsRun(f.out) {
-			return &runner.PlanError{At: "--out", Err: fmt.Errorf("%s already holds a run: give another folder, or go on with it by run --resume %s", f.out, f.out)}
+			return &runner.PlanError{At: "--out", Err: fmt.Errorf("%s already has a run: name another folder, or continue with run --resume %s", f.out, f.out)}
 		}
 		if err := outputFolder("--out", f.out); err != nil {
 			return err

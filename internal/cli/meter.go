@@ -50,7 +50,7 @@ unless --sink.`,
 	fs.StringVar(&p.stats, "stats", "", "print a line every `seconds` (default 1, with --json none)")
 	fs.StringVar(&p.stats, "interval", "", "the same as --stats")
 	fs.BoolVar(&f.timing, "timing", false, "gaps, delay variation (IPDV) and bursts; costs the meter about a third of its speed")
-	fs.BoolVar(&f.sharedClock, "shared-clock", false, "the sender is on this machine, so that latency can be told; implies --timing")
+	fs.BoolVar(&f.sharedClock, "shared-clock", false, "the sender is on this machine, so latency is measured; implies --timing")
 	fs.BoolVar(&f.hash, "hash", false, "SHA-256 over all frames in order; takes backend packet unless --backend says otherwise")
 	fs.BoolVar(&f.udp, "count-udp", false, "count frames of UDP and look into none: neither streams nor what is missing are known; backend packet")
 	fs.BoolVar(&f.sink, "sink", false, "drop foreign frames once they are counted, instead of handing them on (backend xdp)")

@@ -146,7 +146,7 @@ const parquetExt = ".parquet"
 // samples writes the telemetry of a run.
 func (a *app) samples(names []string, out string) error {
 	if len(names) > 1 {
-		return &runner.PlanError{Err: errors.New("a Parquet file holds one run: make one for each")}
+		return &runner.PlanError{Err: errors.New("a Parquet file has one run: make one for each")}
 	}
 	dir, err := findRun(names[0])
 	if err != nil {

@@ -183,7 +183,7 @@ func (acc receivedAccount) text(w io.Writer) error {
 	if timed {
 		b.add("clock", "%s", acc.Stamps)
 		if !latency {
-			b.add("", "latency is not told: it needs a sender on this machine (--shared-clock)")
+			b.add("", "no latency: it needs a sender on this machine (--shared-clock)")
 		}
 	}
 	if acc.Hash != "" {

@@ -23,7 +23,7 @@ type telemetryFlags struct {
 
 func (f *telemetryFlags) add(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.collectors, "collectors", "", "`names` of what is read, with commas between them, or all (boxdyno list collectors; default: what that list does not call optional)")
+	fs.StringVar(&f.collectors, "collectors", "", "`names` of collectors, separated by commas, or all (boxdyno list collectors; default: those that are not optional)")
 	fs.StringVar(&f.meter, "meter", "", "`command` that prints watts, one value a line for as long as it runs, or once")
 	fs.StringVar(&f.plug, "plug", "", "`URL` of a smart plug that meters the box's power")
 	fs.StringVar(&f.reading, "reading", "", "`power` read off a meter, such as 5.2W")
