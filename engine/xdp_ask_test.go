@@ -9,10 +9,12 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/netns"
+	"boxdyno/internal/testutil"
 )
 
 // Whether xdp sends from a port is found out without a frame.
 func TestAskTransmit(t *testing.T) {
+	testutil.Alone(t)
 	a, b := pair(t)
 	ctx := context.Background()
 	x := newXDP().(Asker)

@@ -19,6 +19,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/testutil"
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -44,6 +45,7 @@ func (b bench) pair() *pair {
 }
 
 func TestPairHasTheDUTsPlaces(t *testing.T) {
+	testutil.Alone(t)
 	b := newBench(t)
 	b.box.sh(t, router)
 	if err := host.Has("nft"); err != nil {

@@ -242,6 +242,7 @@ func needNFT(t *testing.T) {
 }
 
 func TestServices(t *testing.T) {
+	testutil.Alone(t)
 	tb := testSandbox(t, shared)
 	needNFT(t)
 	const n = 200

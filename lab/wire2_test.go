@@ -181,6 +181,7 @@ func offer(t *testing.T, tb *Testbed, ipv6 bool, rate unit.FrameRate, count uint
 }
 
 func TestWireThroughARouter(t *testing.T) {
+	testutil.Alone(t)
 	b := newBench(t)
 	b.box.sh(t, router)
 	tb := built(t, b.wire())
@@ -234,6 +235,7 @@ func TestWireKeepsTheKernelOff(t *testing.T) {
 
 // What a policer throws away in there is lost in the black box, and the books close.
 func TestWireLosesInTheBox(t *testing.T) {
+	testutil.Alone(t)
 	b := newBench(t)
 	b.box.sh(t, router)
 	if err := host.Has("nft"); err != nil {

@@ -92,13 +92,14 @@ func TestIsLeftForLater(t *testing.T) {
 		{asked{}, nil, 3},
 		{asked{later: true}, []string{"p TestA/y", "p TestC"}, 1},
 		{asked{later: true, root: true}, []string{"p TestC"}, 2},
+		{asked{later: true, root: true, want: []string{"p TestA/x", "p TestC/x"}}, []string{"p TestC"}, 2}, // TestC/x is left with TestC
 	} {
 		got, err := count(strings.NewReader(in), c.asked)
 		skipped := 0
 		for _, n := range got.skipped {
 			skipped += n
 		}
-		if err != nil || got.passed != 1 || skipped != c.skipped || !slices.Equal(got.later, c.later) {
+		if err != nil || got.passed != 1 || got.failed != 0 || skipped != c.skipped || !slices.Equal(got.later, c.later) {
 			t.Errorf("%+v: %d passed, %d skipped, later %q, %v", c.asked, got.passed, skipped, got.later, err)
 		}
 	}
