@@ -208,7 +208,11 @@ func (c *caller) command(argv []string) {
 		if caps, _, _ := strings.Cut(args[0], "="); caps != host.Capabilities {
 			c.t.Errorf("%s: the capabilities are %s", c.line, host.Capabilities)
 		}
-	case name == "groupadd" || name == "install": // not on whoever's machine
+	case name == "install": // not on whoever's machine
+		if options := []string{"-o", "root", "-g", "boxdyno", "-m", "0750"}; len(args) != len(options)+2 || !slices.Equal(args[:len(options)], options) {
+			c.t.Errorf("%s: others than the group's members may execute what is to have capabilities: want %s", c.line, strings.Join(options, " "))
+		}
+	case name == "groupadd": // not on whoever's machine
 	default:
 		c.t.Errorf("%s: this test does not know how to check it", c.line)
 	}
