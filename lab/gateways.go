@@ -185,8 +185,8 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 		undo.add(qos.Close)
 	}
 	tb := g.sketchAt(at)
-	tb.Threads, tb.DUT, tb.Gateways, tb.Direct = threads, gates[0].Local, ends[:], direct
-	tb.Offloads = func(on bool) error { return switchOffloads(outer, on) }
+	tb.Threads, tb.DUT = threads, gates[0].Local
+	tb.Gateways = &GatewayPair{Ends: ends, Direct: direct, Offloads: func(on bool) error { return switchOffloads(outer, on) }}
 	tb.Serve = func(_ context.Context, s Service) error {
 		if s.Kind != "route" || s.Networks > 1 {
 			return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)

@@ -86,12 +86,7 @@ type Testbed struct {
 	// the name of a knob of package tune, and why.
 	Fixed []result.Pair
 
-	// Gateways are the two ends of a way between two networks; Direct routes between
-	// them over the cable itself, or not at all, Offloads switches those of that cable.
-	// nil: there are none.
-	Gateways []Gateway
-	Direct   func(on bool) error
-	Offloads func(on bool) error
+	Gateways *GatewayPair // nil: there are none
 
 	// Path is the hops from port from to port to (indexes into Ports, or into
 	// Loop with loop set).
@@ -110,6 +105,13 @@ type Testbed struct {
 	Rest func(d time.Duration)
 	// Close takes everything down; it may be called more than once.
 	Close func() error
+}
+
+// A GatewayPair is the two ends of a way between two networks.
+type GatewayPair struct {
+	Ends     [2]Gateway
+	Direct   func(on bool) error // routes between them over the cable itself, or not at all
+	Offloads func(on bool) error // switches those of that cable
 }
 
 // A Topology is its parameters; Flags declares them with their defaults, Build

@@ -153,7 +153,7 @@ func TestIDSBeyondMemory(t *testing.T) {
 func TestVPNBeyondMemory(t *testing.T) {
 	const rate = 20e3
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "0", "ceiling": "80000", "dut.policer": fmt.Sprint(int(rate)), "dut.policer_burst": "2000"})
-	b.bed.Direct = func(bool) error { return nil }
+	b.bed.Gateways = &lab.GatewayPair{Direct: func(bool) error { return nil }}
 	p := newVPN().(*VPN)
 	assign(t, p.Flags, map[string]string{"tunnel": "none", "traffic": "udp"})
 	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {

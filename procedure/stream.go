@@ -98,18 +98,18 @@ func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	}
 	env = p.userland.env(env, local)
 	bed := env.Bed
-	if err := bed.Gateways[0].Host.Has("iperf3"); err != nil {
+	if err := bed.Gateways.Ends[0].Host.Has("iperf3"); err != nil {
 		return o, err
 	}
-	if err := bed.Offloads(p.offloads.value == "on"); err != nil {
+	if err := bed.Gateways.Offloads(p.offloads.value == "on"); err != nil {
 		return o, err
 	}
-	defer func() { err = errors.Join(err, bed.Offloads(false)) }()
-	if err := bed.Direct(true); err != nil {
+	defer func() { err = errors.Join(err, bed.Gateways.Offloads(false)) }()
+	if err := bed.Gateways.Direct(true); err != nil {
 		return o, err
 	}
 	trials, length := p.effort()
-	s := stream{from: bed.Gateways[0], to: bed.Gateways[1], udp: p.protocol.value == "udp", connections: p.connections.value,
+	s := stream{from: bed.Gateways.Ends[0], to: bed.Gateways.Ends[1], udp: p.protocol.value == "udp", connections: p.connections.value,
 		length: length, payload: p.payload.value}
 	var told streamsTold
 	for n := range trials {

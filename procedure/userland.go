@@ -45,12 +45,13 @@ func (u *userlandChoice) env(e *Env, local *host.Local) *Env {
 		return e
 	}
 	in, bed := *e, *e.Bed
-	bed.Gateways = slices.Clone(bed.Gateways)
-	for i, g := range bed.Gateways {
+	pair := *bed.Gateways
+	for i, g := range pair.Ends {
 		at := *g.Host
 		at.Userland = local.Userland
-		bed.Gateways[i].Host = &at
+		pair.Ends[i].Host = &at
 	}
+	bed.Gateways = &pair
 	in.Bed = &bed
 	in.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 		return e.Trial(ctx, slices.Concat(cfg, programsOf(local)), f)

@@ -213,18 +213,18 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	m := &vpnPoint{VPN: p, env: env, tunnel: tunnel, out: Outcome{Status: result.Passed}}
 	bed := env.Bed
 	if m.tunnel != nil {
-		if err := m.tunnel.Check(ctx, bed.Gateways[0].Host); err != nil {
+		if err := m.tunnel.Check(ctx, bed.Gateways.Ends[0].Host); err != nil {
 			return m.out, err
 		}
 	}
-	if err := bed.Offloads(p.offloads.value == "on"); err != nil {
+	if err := bed.Gateways.Offloads(p.offloads.value == "on"); err != nil {
 		return m.out, err
 	}
 	defer func() {
-		err = errors.Join(err, m.down(ctx), bed.Direct(true), bed.Offloads(false))
+		err = errors.Join(err, m.down(ctx), bed.Gateways.Direct(true), bed.Gateways.Offloads(false))
 	}()
 	withIperf := p.tcp()
-	if lacks := bed.Gateways[0].Host.Has("iperf3"); withIperf && lacks != nil {
+	if lacks := bed.Gateways.Ends[0].Host.Has("iperf3"); withIperf && lacks != nil {
 		if !p.udp() {
 			return m.out, lacks
 		}
@@ -279,7 +279,7 @@ func (m *vpnPoint) turns(n int, do func(n int, with bool) error) error {
 // without is Env.Trial with the networks' own way and no tunnel.
 func (m *vpnPoint) without(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 	return m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
-		if err := errors.Join(m.down(ctx), m.env.Bed.Direct(true)); err != nil {
+		if err := errors.Join(m.down(ctx), m.env.Bed.Gateways.Direct(true)); err != nil {
 			return Outcome{}, err
 		}
 		return f(ctx)
@@ -350,11 +350,11 @@ func (m *vpnPoint) open(ctx context.Context) (fresh bool, err error) {
 	if m.tunnel == nil || m.up != nil {
 		return false, nil
 	}
-	if err := m.env.Bed.Direct(false); err != nil {
+	if err := m.env.Bed.Gateways.Direct(false); err != nil {
 		return false, err
 	}
 	var ends [2]subject.End
-	for i, g := range m.env.Bed.Gateways {
+	for i, g := range m.env.Bed.Gateways.Ends {
 		ends[i] = subject.End{Host: g.Host, Port: g.Port, Outer: g.Outer, Net: g.Net}
 	}
 	up, err := m.tunnel.Open(ctx, ends, m.cpus)

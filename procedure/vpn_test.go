@@ -62,7 +62,7 @@ func TestVPNMistakes(t *testing.T) {
 			t.Errorf("%s: %v, want %q", params, err, want)
 		}
 	}
-	narrow := &lab.Testbed{Topology: lab.Gateways, Gateways: make([]lab.Gateway, 2), Ports: []lab.Port{{MTU: 1499}, {MTU: 1500}}}
+	narrow := &lab.Testbed{Topology: lab.Gateways, Gateways: &lab.GatewayPair{}, Ports: []lab.Port{{MTU: 1499}, {MTU: 1500}}}
 	if err := set(t, newVPN(), "traffic=tcp").Check(narrow); err == nil || !strings.Contains(err.Error(), "mtu 1499") {
 		t.Errorf("a cable that cuts a tunnel's datagrams: %v", err)
 	}
@@ -233,7 +233,7 @@ func TestVPNCrash(t *testing.T) {
 	}
 	// The networks have their own way again.
 	needs(t, "iperf3")
-	s := stream{from: env.Bed.Gateways[0], to: env.Bed.Gateways[1], connections: 1, length: time.Second}
+	s := stream{from: env.Bed.Gateways.Ends[0], to: env.Bed.Gateways.Ends[1], connections: 1, length: time.Second}
 	if got, err := s.run(t.Context()); err != nil || got.Received <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -255,7 +255,7 @@ func TestStreamWindow(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	for _, udp := range []bool{false, true} {
-		s := stream{from: env.Bed.Gateways[0], to: env.Bed.Gateways[1], udp: udp, connections: 2, length: time.Second, payload: streamPayload}
+		s := stream{from: env.Bed.Gateways.Ends[0], to: env.Bed.Gateways.Ends[1], udp: udp, connections: 2, length: time.Second, payload: streamPayload}
 		begun, wall := unit.Now(), time.Now()
 		got, err := s.run(t.Context())
 		if err != nil {

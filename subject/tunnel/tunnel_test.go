@@ -38,14 +38,14 @@ func twoGateways(t *testing.T) [2]subject.End {
 		}
 	})
 	var ends [2]subject.End
-	for i, g := range bed.Gateways {
+	for i, g := range bed.Gateways.Ends {
 		ends[i] = subject.End{Host: g.Host, Port: g.Port, Outer: g.Outer, Net: g.Net}
 	}
 	alive := func() error { return nil }
 	if _, err := through(t.Context(), ends, 5*time.Second, alive); err != nil {
 		t.Fatalf("the networks' own way: %v", err)
 	}
-	if err := bed.Direct(false); err != nil {
+	if err := bed.Gateways.Direct(false); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := through(t.Context(), ends, 200*time.Millisecond, alive); err == nil {
