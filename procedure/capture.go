@@ -382,26 +382,20 @@ func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	} else {
 		err = m.at(ctx, "rate", p.loadOf(p.framesPerSecond()))
 	}
-	if errors.Is(err, errSubject) || errors.Is(err, errLeft) {
+	var left *leftError
+	switch {
+	case errors.As(err, &left):
+		return left.found, nil
+	case errors.Is(err, errSubject):
 		err = nil
 	}
 	return m.out, err
 }
 
-// errLeft says that the run does not come back to the point.
-var errLeft = errors.New("the run does not come back")
-
 // rest lets the run's other points have their turn: what takes a CPU away for a minute
-// then spoils no point whole. found is the outcome if the run does not come back.
+// then spoils no point whole.
 func (m *capturePoint) rest(ctx context.Context, found Outcome) error {
-	if err := m.close(); err != nil {
-		return err
-	}
-	if !m.env.Pause(found) {
-		m.out = found
-		return errLeft
-	}
-	return m.open(ctx)
+	return m.env.rest(ctx, found, m.close, m.open)
 }
 
 // Visits implements Paused.

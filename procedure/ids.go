@@ -242,16 +242,18 @@ func (p *IDS) Estimate() (int, time.Duration) {
 	return trials, length + time.Duration(trials)*idsAround
 }
 
-func (p *IDS) Run(ctx context.Context, env *Env) (Outcome, error) {
+func (p *IDS) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
 	m.listen = &capturePoint{Capture: p.listener(""), env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
 	m.listen.more = m.told
 	m.pause = m.rest
-	err := m.measure(ctx)
+	defer func() { err = errors.Join(err, m.close()) }()
+	err = m.measure(ctx)
+	var left *leftError
 	var long *longPassError
 	switch {
-	case errors.Is(err, errLeft):
-		return m.left, nil
+	case errors.As(err, &left):
+		return left.found, nil
 	case errors.As(err, &long):
 		m.listen.failed, err = "traffic: "+long.Error(), nil
 	case errors.Is(err, errSubject):
@@ -270,8 +272,7 @@ func (p *IDS) Visits() int {
 
 // measure checks the software, measures the tester's ceiling and what is detected when
 // idle, and then at the load given or at the highest.
-func (m *idsPoint) measure(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, m.close()) }()
+func (m *idsPoint) measure(ctx context.Context) error {
 	if err := m.install(); err != nil {
 		return err
 	}
@@ -339,17 +340,12 @@ func (m *idsPoint) close() error {
 
 // rest lets the run's other points have their turn.
 func (m *idsPoint) rest(ctx context.Context, found Outcome) error {
-	if err := m.close(); err != nil {
-		return err
-	}
-	if !m.listen.env.Pause(found) {
-		m.left = found
-		return errLeft
-	}
-	if err := m.install(); err != nil {
-		return err
-	}
-	return m.open(ctx)
+	return m.listen.env.rest(ctx, found, m.close, func(ctx context.Context) error {
+		if err := m.install(); err != nil {
+			return err
+		}
+		return m.open(ctx)
+	})
 }
 
 // writeRules writes the rules that the IDS loads: those of the planted attacks, and what

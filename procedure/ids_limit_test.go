@@ -129,9 +129,10 @@ func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
 		var o Outcome
 		m.pause = func(_ context.Context, found Outcome) error {
 			o = found
-			return errLeft
+			return &leftError{found}
 		}
-		if err := m.hunt(t.Context()); !errors.Is(err, errLeft) {
+		var left *leftError
+		if err := m.hunt(t.Context()); !errors.As(err, &left) {
 			t.Fatal(err)
 		}
 		rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)

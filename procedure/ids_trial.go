@@ -35,7 +35,6 @@ type idsPoint struct {
 	out     Outcome
 	dir     string                                         // of its rules
 	pause   func(ctx context.Context, found Outcome) error // rest
-	left    Outcome                                        // what a run that does not come back was told
 }
 
 // prepare makes the traffic of the trial to come; the function that it returns ends it.
