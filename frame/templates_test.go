@@ -5,6 +5,7 @@ package frame
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/internal/files"
 	"boxdyno/unit"
 )
 
@@ -422,5 +424,12 @@ func TestTrexTemplates(t *testing.T) {
 	}
 	if uint64(frames) != s.Shape().Frames || len(s.Shape().Classes) > MaxClasses || !slices.Contains(s.Shape().Classes, "delay_10_citrix") {
 		t.Errorf("%d frames, the shape is %+v", frames, s.Shape())
+	}
+}
+
+// A rates file that is a device is refused before anything is read of it.
+func TestTemplatesReadFilesAlone(t *testing.T) {
+	if _, err := OpenTemplates("/dev/null", TemplateOptions{}); !errors.Is(err, files.ErrNotRegular) {
+		t.Errorf("%v", err)
 	}
 }
