@@ -28,7 +28,7 @@ func CPUSpecs() subject.Specs {
 		specs = append(specs, subject.Spec{Name: "stress-" + s.name, Doc: "stress-ng's stressor " + s.name + ": " + s.doc, Metrics: stress.Metrics, New: func() subject.Subject { return &StressWork{Stressor: s.name, For: time.Second} }})
 	}
 	for i := range specs {
-		specs[i].Work = CPU
+		specs[i].Work = "cpu"
 	}
 	return specs
 }

@@ -16,9 +16,6 @@ import (
 	"boxdyno/subject/internal/made"
 )
 
-// CPU is the work of subjects that compute something that has no use.
-const CPU = "cpu"
-
 // A Synthetic is a benchmark of statements that are mixed as programs had them once. It
 // is compiled on the machine.
 type Synthetic struct {

@@ -24,9 +24,8 @@ import (
 	"boxdyno/subject/internal/made"
 )
 
-// Model is the work (Spec.Work) of a subject that evaluates a model of windows of
-// frames.
-const Model = "model"
+// model is what its subjects do (Spec.Work).
+const model = "model"
 
 // A Detector is a child of this program's own that makes features of windows of frames
 // and evaluates a model of them: over a port's frames where Env.Port has one, else over
@@ -100,7 +99,7 @@ func newDetector(r *modelRuntime) *Detector {
 // Specs are the rows of All that evaluate models.
 func Specs() (specs subject.Specs) {
 	for _, r := range runtimes {
-		specs = append(specs, subject.Spec{Name: runtimePrefix + r.name, Work: Model, Doc: "features of windows of frames, and models that " + r.doc + " evaluates", New: func() subject.Subject { return newDetector(r) }})
+		specs = append(specs, subject.Spec{Name: runtimePrefix + r.name, Work: model, Doc: "features of windows of frames, and models that " + r.doc + " evaluates", New: func() subject.Subject { return newDetector(r) }})
 	}
 	return specs
 }
@@ -171,7 +170,7 @@ func (d *Detector) Start(ctx context.Context, e subject.Env) (subject.Running, e
 	}
 	r := &Detecting{}
 	c := capture.New(&capture.Tool{
-		Name: runtimePrefix + d.runtime.name, Work: Model, Filters: []string{capture.DefaultFilter}, Lag: capture.LibpcapLag,
+		Name: runtimePrefix + d.runtime.name, Work: model, Filters: []string{capture.DefaultFilter}, Lag: capture.LibpcapLag,
 		Argv: func(_ *capture.Capture, e capture.Place) ([]string, error) { return d.argv(e.Port.Name) },
 		Said: func(*capture.Capture, subject.Env) (capture.Parser, capture.Parser) { return r.parse, nil },
 	})
