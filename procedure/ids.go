@@ -392,16 +392,16 @@ func (r *ratio) Set(s string) error {
 }
 
 var idsMetrics = append([]result.Metric{
-	{Name: "ids_rate_bps", Unit: "bit/s", Better: 1, Help: "rate search: highest load that lost at most the share loss, confirmed by a longer trial, layer 2 with FCS; interval up to the load from which every trial lost more"},
-	{Name: "ids_rate_fps", Unit: "frame/s", Better: 1, Help: "the same in frames"},
+	{Name: "ids_rate_bps", Label: "found bit/s", Group: "IDS: highest load of which hardly a frame is lost; lowest at which attacks go missing", Interval: "interval", Heads: true, Unit: "bit/s", Better: 1, Help: "rate search: highest load that lost at most the share loss, confirmed by a longer trial, layer 2 with FCS; interval up to the load from which every trial lost more"},
+	{Name: "ids_rate_fps", Label: "frame/s", Unit: "frame/s", Better: 1, Help: "the same in frames"},
 	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames that it counted a second at the highest load, where that was too much"},
-	{Name: "attacks_planted", Unit: "1", Help: "attacks in the traffic, each of which a rule matches once; of a capture: alerts that it raised when idle, for as many passes"},
-	{Name: "attacks_detected", Unit: "1", Better: 1, Help: "of them, those that it raised an alert for; never more than were planted, rule by rule"},
-	{Name: "detected_ratio", Unit: "1", Better: 1, Help: "attacks_detected of attacks_planted"},
-	{Name: "idle_detected_ratio", Unit: "1", Better: 1, Help: "the same at the idle load"},
-	{Name: "blind_bps", Unit: "bit/s", Better: 1, Help: "lowest load at which attacks went missing that it detected when idle, in a trial that counts"},
-	{Name: "rules_loaded", Unit: "1", Help: "rules that it loaded, those of the planted attacks among them"},
-	{Name: "rules_failed", Unit: "1", Better: -1, Help: "rules that it could not load, and runs without"},
+	{Name: "attacks_planted", Label: "planted", Group: "IDS: attacks planted and detected, at the load and idle", Unit: "1", Help: "attacks in the traffic, each of which a rule matches once; of a capture: alerts that it raised when idle, for as many passes"},
+	{Name: "attacks_detected", Label: "detected", Heads: true, Unit: "1", Better: 1, Help: "of them, those that it raised an alert for; never more than were planted, rule by rule"},
+	{Name: "detected_ratio", Label: "share", Share: true, Unit: "1", Better: 1, Help: "attacks_detected of attacks_planted"},
+	{Name: "idle_detected_ratio", Label: "idle", Share: true, Unit: "1", Better: 1, Help: "the same at the idle load"},
+	{Name: "blind_bps", Label: "blind from", Group: "IDS: highest load of which hardly a frame is lost; lowest at which attacks go missing", Unit: "bit/s", Better: 1, Help: "lowest load at which attacks went missing that it detected when idle, in a trial that counts"},
+	{Name: "rules_loaded", Label: "rules loaded", Group: "Rules of an IDS", Unit: "1", Help: "rules that it loaded, those of the planted attacks among them"},
+	{Name: "rules_failed", Label: "refused", Unit: "1", Better: -1, Help: "rules that it could not load, and runs without"},
 	{Name: "memory_drops", Unit: "1", Better: -1, Help: "flows, segments and fragments that it ignored at its own memory limits; no lost frames, but attacks in them are missed"},
 	{Name: "stream_gaps", Unit: "1", Better: -1, Help: "holes in TCP streams that it could not reassemble"},
 }, captureTrialMetrics...)

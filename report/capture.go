@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -285,63 +284,25 @@ func (c *Capture) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// A captureTables is the tables of capture.
-type captureTables struct{ limit, counts, lost, cost, takes, published *table }
-
-func newCaptureTables() captureTables {
-	make := func(title string, cols ...string) *table {
-		t := &table{title: title, head: append([]string{"subject", "frames", "load"}, cols...), right: []bool{false, true, false}}
-		for _, c := range cols {
-			t.right = append(t.right, c != notesColumn)
+// publishedTable lays what was published of the rows' captures beside them.
+func publishedTable(rows []Row, notes func(t *table, texts []string) string) *table {
+	t := &table{title: "Published figures beside this box, by the published method", head: []string{"subject", "frames", "load", "figure", "here", "range", "published", notesColumn}, right: []bool{false, true, false, true, true, true, false, false}}
+	for _, r := range rows {
+		c := r.Capture
+		if c == nil {
+			continue
 		}
-		return t
-	}
-	t := captureTables{
-		limit:     make("Capture: highest rate of which every frame is counted, a thousandth and five are not; counted a second under overload (frame/s)", "found", "interval", "0.1 %", "0.5 %", "overload", "interval", notesColumn),
-		counts:    make("Capture: frames sent and counted: when the last one had left, later, at last", "sent", "at end", "later", "within", "counted", "lost", notesColumn),
-		lost:      make("Capture: where the lost frames ended", "lost", "before", "kernel", "subject", "unexplained", notesColumn),
-		cost:      make("What capturing costs: CPU a frame, of one CPU, with the kernel's work and above the empty box", "a frame", "of one", "kernel too", "above", notesColumn),
-		takes:     make("What a subject takes: memory of its tree, processes, time until it is ready and has counted its first frame", "memory", "processes", "ready", "first frame", notesColumn),
-		published: make("Published figures beside this box, by the published method", "figure", "here", "range", "published", notesColumn),
-	}
-	t.published.right[3] = false
-	return t
-}
-
-// add puts r's figures into the tables that they belong to; notes writes texts under a
-// table and returns their marks.
-func (t captureTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
-	c := r.Capture
-	id := []string{c.Subject, c.frames(r), c.load()}
-	if r.Beside != "" {
-		id[0] += ", " + r.Beside
-	}
-	add := func(t *table, texts []string, cells ...string) {
-		t.add(slices.Concat(id, cells, []string{notes(t, texts)})...)
-	}
-	if c.Rate == searched || c.Rate == overloaded {
-		add(t.limit, own, c.Lossless.si(""), c.Lossless.interval(""), c.Thousandth.si(""), c.FiveOfThem.si(""), c.Overload.si(""), c.Overload.interval(""))
-		own = nil
-	}
-	if c.Sent != nil || len(own) > 0 {
-		add(t.counts, own, c.Sent.whole(), c.AtEnd.whole(), c.Lag.whole(), c.Drain.time(), c.Counted.whole(), c.Lost.whole())
-	}
-	if c.Lost != nil && (c.Lost.Value != 0 || c.Unexplained != nil && c.Unexplained.Value != 0) {
-		add(t.lost, nil, c.Lost.whole(), c.Before.whole(), c.Kernel.whole(), c.Own.whole(), c.Unexplained.whole())
-	}
-	if c.Sent != nil {
-		add(t.cost, nil, c.CPU.time(), c.Share.share(), c.Host.time(), c.Above.time())
-		add(t.takes, nil, c.Memory.si("B"), c.Processes.whole(), c.Startup.time(), c.First.time())
-	}
-	for _, p := range c.Published {
-		var texts []string
-		for _, s := range []string{p.Note, p.Caution} {
-			if s != "" {
-				texts = append(texts, p.Source+": "+s)
+		for _, p := range c.Published {
+			var texts []string
+			for _, s := range []string{p.Note, p.Caution} {
+				if s != "" {
+					texts = append(texts, p.Source+": "+s)
+				}
 			}
+			t.add(c.Subject, c.frames(r), c.load(), publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit), notes(t, texts))
 		}
-		add(t.published, texts, publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit))
 	}
+	return t
 }
 
 var publishedWords = map[string]string{"cpu_percent_mean": "CPU", "rss_peak_max": "memory", "packets_counted_mean": "counted"}
@@ -368,8 +329,4 @@ func publishedRange(p Published) string {
 		return "-"
 	}
 	return decimal(p.Lo, "") + "–" + decimal(p.Hi, "")
-}
-
-func (t captureTables) all() []*table {
-	return []*table{t.limit, t.counts, t.lost, t.cost, t.takes, t.published}
 }

@@ -153,14 +153,6 @@ func (c *Connections) summary() string {
 	return text
 }
 
-// whole is a number of things.
-func (f *Figure) whole() string {
-	if f == nil {
-		return "-"
-	}
-	return thousands(int64(f.Value))
-}
-
 // ceiling is what the tester can offer, with its unit; "" where it is not known.
 func (s SelfTest) ceiling() string {
 	switch {

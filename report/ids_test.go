@@ -87,12 +87,12 @@ func TestIDSTables(t *testing.T) {
 	d := summarized(run, recs)
 	got := text(t, d)
 	for _, want := range []string{
-		"suricata none appmix limit 180 M 180–198 M 50.0 k 198 M",
-		"suricata 1000 generated appmix limit 120 M 120–132 M 33.3 k 132 M",
-		"suricata none office.pcap limit 200 M",
-		"suricata none appmix 50Mbps 50.0 M 0.0 % 100 % 10 of 10",
-		"suricata 100 of mine.rules.gz appmix 50Mbps 50.0 M 0.0 % 100 % 8 of 10",
-		"1000 generated appmix + syn 30 % 50Mbps 2 700 0 2 650 0 50",
+		"suricata, appmix, search 180 M 180–198 M 50.0 k", "suricata, appmix, search 198 Mbit/s",
+		"suricata, rules 1000, appmix, search 120 M 120–132 M 33.3 k",
+		"suricata, office.pcap, search 200 M",
+		"suricata, appmix, 50Mbps 10 10 100 % 100 %",
+		"suricata, mine.rules.gz, appmix, 50Mbps, rules sample 100 10 8 80.0 % 100 %",
+		"suricata, rules 1000, appmix, 50Mbps, syn 0 2 650 0 50",
 		"it keeps up and does not see",
 		"missing the program suricata: run apt-get install -y suricata",
 	} {

@@ -79,7 +79,7 @@ func TestInferTables(t *testing.T) {
 		"forest sklearn 10 none 1 435",
 		"forest go 10 200k 0.0 % -0.4 % to 1.0 % 0.0 % 0.0 %",
 		"forest sklearn 10 200k 41.2 % 40.8 % to 42.2 % 0.1 % 41.3 %",
-		"143 ns 20.0 k/s 4.6 % 23.0 MB",
+		"143 ns 20.0 k/s",
 		"-82 600 41.3 % socket capture buffer full",
 		"117 400 58.7 % subject counted",
 	} {

@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -265,7 +266,11 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 			case c.Name == procedureColumn:
 				cells = append(cells, Cell{Text: r.procedure})
 			default:
-				cells = append(cells, Cell{Text: cmp.Or(result.Get(r.config, c.Name), "-")})
+				text := cmp.Or(result.Get(r.config, c.Name), "-")
+				if path.IsAbs(text) {
+					text = path.Base(text)
+				}
+				cells = append(cells, Cell{Text: text})
 			}
 		}
 		t.Rows, t.IDs = append(t.Rows, cells), append(t.IDs, r.id)
@@ -311,8 +316,10 @@ func (c Column) suffix() string {
 // folded is t in tables of text that are at most width columns wide. Columns that have no
 // room, or that are of other rows, go on in another table.
 func (t Table) folded() (out []table) {
-	if slices.ContainsFunc(t.figures(), func(i int) bool { return t.columns([]int{i}, make([]bool, len(t.Rows))).wide() > width }) {
-		t = t.joined()
+	if axes := t.axesWide(); axes > width/2 {
+		if j := t.joined(); j.axesWide() < axes {
+			t = j
+		}
 	}
 	var part []int // columns of figures
 	bare := make([]bool, len(t.Rows))
@@ -342,6 +349,11 @@ func (t Table) folded() (out []table) {
 	return out
 }
 
+// axesWide is how many columns of text tell the rows apart.
+func (t Table) axesWide() int {
+	return t.columns(nil, slices.Repeat([]bool{true}, len(t.Rows))).wide()
+}
+
 // figures are the columns of metrics.
 func (t Table) figures() (out []int) {
 	for i, c := range t.Columns {
@@ -365,13 +377,13 @@ func (t Table) joined() Table {
 			switch {
 			case !axis(c):
 				cells = append(cells, r[i])
-			case text == "on" || text == "off" || text != "" && strings.Trim(text, "0123456789.") == "":
+			case text == "on" || text == "off" || text != "" && text != "0" && strings.Trim(text, "0123456789.") == "":
 				words = append(words, c.Label+" "+text)
-			case text != "" && text != "-":
+			case !slices.Contains([]string{"", "-", "0", "none", "default"}, text):
 				words = append(words, text)
 			}
 		}
-		out.Rows = append(out.Rows, append([]Cell{{Text: strings.Join(words, ", ")}}, cells...))
+		out.Rows = append(out.Rows, append([]Cell{{Text: clipTo(strings.Join(words, ", "), 80)}}, cells...))
 	}
 	return out
 }
@@ -407,7 +419,7 @@ func (t Table) columns(figures []int, bare []bool) (tb table) {
 
 // drawn says whether a procedure's own tables show the row.
 func (r *Row) drawn() bool {
-	return r.Security != nil || r.Soak != nil || r.Capture != nil || r.Crypto != nil || r.IDS != nil || r.Flood != nil
+	return r.Security != nil || r.Soak != nil || r.Crypto != nil || r.Flood != nil
 }
 
 // remarks are what is said of the row beside its warnings.
@@ -423,7 +435,7 @@ func (r *Row) remarks() (out []string) {
 	if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 {
 		out = append(out, "no load without loss was confirmed")
 	}
-	if a := r.Ledger; a != nil && a.Unexplained != 0 {
+	if a := r.Ledger; a != nil && a.Unexplained != 0 && !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "unexplained") }) {
 		said := thousands(a.Unexplained) + " frames unexplained"
 		if r.Stalls != nil && r.LongestStallNS != nil {
 			said += fmt.Sprintf("; the tester stalled %s times, for %ss at most", thousands(*r.Stalls), unit.SI(float64(*r.LongestStallNS)/1e9))

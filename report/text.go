@@ -88,8 +88,6 @@ func tables(d Document) []table {
 	if d.Ablation != nil {
 		return d.Ablation.tables()
 	}
-	captures := newCaptureTables()
-	sensors := newIDSTables()
 	cryptos := newCryptoTables()
 	floods := newFloodTables()
 	energies := newEnergyTables(d.Kind)
@@ -126,14 +124,6 @@ func tables(d Document) []table {
 			soaked = append(soaked, ts...)
 			continue
 		}
-		if r.Capture != nil {
-			captures.add(r, noted.of, own)
-			continue
-		}
-		if r.IDS != nil {
-			sensors.add(r, noted.of, own)
-			continue
-		}
 		if r.Crypto != nil {
 			cryptos.add(r, noted.of, own)
 			continue
@@ -150,7 +140,7 @@ func tables(d Document) []table {
 	for _, t := range d.Tables {
 		out = append(out, t.folded()...)
 	}
-	for _, t := range slices.Concat(curves(d.Rows), captures.all(), cryptos.all(), sensors.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all()) {
+	for _, t := range slices.Concat(curves(d.Rows), []*table{publishedTable(d.Rows, noted.of)}, cryptos.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all()) {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -301,9 +291,12 @@ func ledgerTable(a *result.Account) table {
 }
 
 // clip keeps a cell short enough for its line; the whole text is in the data.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 30 {
-		return string(r[:29]) + "…"
+func clip(s string) string { return clipTo(s, 30) }
+
+// clipTo is s in at most n characters.
+func clipTo(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
 	}
 	return s
 }
