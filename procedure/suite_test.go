@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,6 +124,9 @@ func TestSuiteOfAKnownBox(t *testing.T) {
 			}
 			searched := 0
 			for _, r := range b.recs {
+				if kind := result.Get(r.Config, "trial"); r.Parent == "throughput" && slices.Contains([]string{"burst", "latency", "loss-curve", "recovery"}, kind) {
+					t.Fatalf("a trial %s is kept as one of the throughput's", kind)
+				}
 				if result.Get(r.Config, "trial") == "search" {
 					searched++
 				}
