@@ -44,6 +44,7 @@ var notRun = []struct{ pattern, why string }{
 	{`^sudo setcap `, "gives a program capabilities"},
 	{`^script/prove `, "takes hours"},
 	{`^npm .* ci$`, "script/setup runs it where modules are missing or old"},
+	{`^npm .* types$`, "writes into the checkout; check:types compares what it would write"},
 	{`^npm .* build$`, "writes into the checkout; check:dist compares what it would write"},
 }
 
@@ -338,7 +339,7 @@ func (c *caller) script(name string, args []string) {
 		c.t.Errorf("%s: %s is no program (%v)", c.line, name, err)
 		return
 	}
-	sources, _ := filepath.Glob(filepath.Join(c.root, "internal", filepath.Base(name), "*.go")) // the pattern is good
+	sources, _ := filepath.Glob(filepath.Join(c.root, "script/proof", filepath.Base(name), "*.go")) // the pattern is good
 	var text []byte
 	for _, s := range append(sources, filepath.Join(c.root, name)) {
 		data, err := os.ReadFile(s)
