@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/perf/benchmath"
 	"pgregory.net/rapid"
+
+	"boxdyno/internal/testutil"
 )
 
 // Hollander, Wolfe, Nonparametric Statistical Methods (1973), page 69:
@@ -219,7 +221,8 @@ func TestTooFew(t *testing.T) {
 // Of two equal boxes a difference is found in Level of all comparisons at most,
 // whatever the noise and however many figures are looked at.
 func TestFalsePositives(t *testing.T) {
-	const rounds = 1000
+	rounds := testutil.Cases(1000)
+	due := float64(rounds) * Level
 	for _, noise := range noises {
 		for _, c := range []struct{ m, n, figures int }{{4, 4, 1}, {5, 5, 3}, {6, 9, 1}, {12, 12, 4}} {
 			r := rand.New(rand.NewPCG(7, uint64(c.m)))
@@ -235,7 +238,7 @@ func TestFalsePositives(t *testing.T) {
 				}
 			}
 			// 3.1 standard deviations of the count above its mean.
-			if most := rounds*Level + 3.1*math.Sqrt(rounds*Level*(1-Level)); float64(found) > most || found == 0 {
+			if most := due + 3.1*math.Sqrt(due*(1-Level)); float64(found) > most || found == 0 {
 				t.Errorf("%s, %d and %d repeats of %d figures: a difference in %d of %d rounds, at most %.0f are due", noise.name, c.m, c.n, c.figures, found, rounds, most)
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"boxdyno/internal/testutil"
 )
 
 // One-sided probabilities of Kendall's S: Kendall, Rank Correlation Methods,
@@ -75,8 +77,9 @@ func TestDriftIsSymmetric(t *testing.T) {
 // Of a level that stays, neither drift nor change is said more often than
 // CourseLevel.
 func TestNoCourseOfNoise(t *testing.T) {
-	const rounds = 2000
-	most := rounds*CourseLevel + 3.1*math.Sqrt(rounds*CourseLevel)
+	rounds := testutil.Cases(2000)
+	due := float64(rounds) * CourseLevel
+	most := due + 3.1*math.Sqrt(due)
 	for _, noise := range noises {
 		for _, n := range []int{5, 10, 25} {
 			r := rand.New(rand.NewPCG(9, uint64(n)))
