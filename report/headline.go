@@ -39,7 +39,7 @@ func roleHeadline(d Document) string {
 	switch {
 	case v == nil, math.IsNaN(v.Value), c.Min == nil && c.Max == nil:
 		return shorten(undecided(*f))
-	case c.Metric == uncounted:
+	case c.Metric == uncounted && !f.Close:
 		return lead(passes, lostAt(d, *f), tailOf(d, *f))
 	case v.Unit == "bit/s" && c.Min != nil:
 		return carried(d, *f, passes)

@@ -161,6 +161,12 @@ func TestHeadlineOfRoles(t *testing.T) {
 	if s := sentence(d); s != "Carries 410 of the 1,000 Mbit/s asked" {
 		t.Errorf("%q", s)
 	}
+	lo, hi := 1.87, 7.48
+	d.Verdict = result.Invalid
+	d.Findings = []verdict.Finding{{Criterion: result.Criterion{Text: "not counted", Metric: uncounted, Min: ptr(4.5)}, Status: result.Invalid, Close: true, Figure: &result.Value{Metric: uncounted, Unit: "1", Value: lo, Lo: &lo, Hi: &hi}}}
+	if d.Sentence = sentence(d); verdictWord(d) != "too close to call" {
+		t.Errorf("%s: %q", verdictWord(d), d.Sentence)
+	}
 	finding.Criterion.Metric, finding.Figure.Metric = "goodput_bps", "goodput_bps"
 	d = Document{Role: "vpn", Verdict: result.Failed, Findings: []verdict.Finding{finding}, Rows: []Row{{Tunnel: &Tunnel{Tunnel: "wireguard"}}}}
 	d.Rows[0].ID, d.Findings[0].Point = "v", "v"
