@@ -18,20 +18,16 @@ import Tunnels from "./charts/Tunnels.svelte";
 import TunnelSizes from "./charts/TunnelSizes.svelte";
 import Work from "./charts/Work.svelte";
 import { serviceName } from "./data";
+import Books from "./parts/Books.svelte";
 import CaptureRows from "./parts/CaptureRows.svelte";
-import ConnectionRows from "./parts/ConnectionRows.svelte";
 import CryptoRows from "./parts/CryptoRows.svelte";
 import FloodRows from "./parts/FloodRows.svelte";
 import IDSRows from "./parts/IDSRows.svelte";
-import InferRows from "./parts/InferRows.svelte";
 import LatencyPair from "./parts/LatencyPair.svelte";
-import Rows from "./parts/Rows.svelte";
 import SecurityRows from "./parts/SecurityRows.svelte";
 import StressorRows from "./parts/StressorRows.svelte";
 import Study from "./parts/Study.svelte";
-import SuiteRows from "./parts/SuiteRows.svelte";
 import Table from "./parts/Table.svelte";
-import TunnelRows from "./parts/TunnelRows.svelte";
 
 /** What a part of the page gets; each takes what it needs. */
 export interface Given {
@@ -85,27 +81,23 @@ const parts: Part[] = [
   { draws: SecurityRows, of: (r) => r.security, unlisted: true },
   { draws: FloodTime, of: (r) => r.flood, each: id },
   { draws: FloodRows, of: (r) => r.flood, unlisted: true },
-  { draws: Rows, of: forwards, unlisted: true },
-  { draws: ConnectionRows, of: (r) => r.connections, unlisted: true },
   { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
   { draws: CaptureRows, of: (r) => r.capture },
   { draws: IDSLoads, of: (r) => r.ids?.loads?.length },
   { draws: IDSRules, metrics: ["ids_rate_bps"], of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
   { draws: IDSRows, of: (r) => r.ids, unlisted: true },
-  { draws: InferRows, of: (r) => r.infer, unlisted: true },
   { draws: Work, of: (r) => r.work?.figures?.length, each: procedure },
   { draws: Curves, of: (r) => r.work?.curve?.points?.length, each: procedure },
   { draws: Ciphers, metrics: ["encrypt_bytes_per_s", "decrypt_bytes_per_s"] },
   { draws: CryptoRows, of: (r) => r.crypto },
   { draws: Tunnels, metrics: ["goodput_bps"], of: (r) => r.tunnel },
   { draws: TunnelSizes, metrics: ["throughput_fps", "forwarding_rate_fps"], of: (r) => r.tunnel, enough: (rows) => differ(rows, size) },
-  { draws: TunnelRows, of: (r) => r.tunnel },
   { draws: Disks, of: (r) => r.storage?.patterns?.length },
-  { draws: SuiteRows, of: (r) => r.suite, unlisted: true },
+  { draws: Books, of: (r) => r.stalls !== undefined || r.ledger },
 ];
 
 /** What stands on the page. */
-export type Shown = { draws: Component<any>; given: Given } | { draws: Component<any>; given: { doc: Document; table: Listed; folded: boolean } };
+export type Shown = { draws: Component<any>; given: Given } | { draws: Component<any>; given: { doc: Document; table: Listed; folded: boolean; fresh: string[] } };
 
 /** The parts that a document's rows ask for, each table right after the last drawing of one of its rows. */
 export function drawn(doc: Document, records: Record[]): Shown[] {
@@ -115,8 +107,8 @@ export function drawn(doc: Document, records: Record[]): Shown[] {
     const ids = table.ids ?? [];
     // Secondary: it heads nothing, and its rows stand in tables before it.
     const folded = ids.every((id) => listed.has(id)) && !table.columns?.some((c) => c.heads);
-    const at = shown.findLastIndex((s) => ("table" in s.given ? (s.given.table.ids ?? []) : s.given.rows.map(id)).some((id) => ids.includes(id)));
-    shown.splice(at < 0 ? shown.length : at + 1, 0, { draws: Table, given: { doc, table, folded } });
+    const at = shown.findLastIndex((s) => s.draws !== Books && ("table" in s.given ? (s.given.table.ids ?? []) : s.given.rows.map(id)).some((id) => ids.includes(id)));
+    shown.splice(at < 0 ? shown.length : at + 1, 0, { draws: Table, given: { doc, table, folded, fresh: ids.filter((id) => !listed.has(id)) } });
     for (const id of ids) listed.add(id);
   }
   return shown;
