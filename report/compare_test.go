@@ -387,7 +387,11 @@ func TestCompareGolden(t *testing.T) {
 			if err := f(&b, c); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", "compare-"+name+ext), b.Bytes())
+			text := b.Bytes()
+			if ext == ".json" {
+				text = folded(text)
+			}
+			golden(t, filepath.Join("testdata", "compare-"+name+ext), text)
 			if ext != ".txt" {
 				continue
 			}

@@ -40,6 +40,36 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Errorf("%s differs from what is made now (%s.got, %v): compare them, and accept with go test ./report -update", name, name, err)
 }
 
+// folded is indented JSON with each object and list on one line that fits into it, so
+// that a golden file is read a row at a time.
+func folded(text []byte) []byte {
+	const most = 160
+	var out []string
+	for _, line := range strings.Split(string(text), "\n") {
+		out = append(out, line)
+		inside := strings.TrimLeft(line, " ")
+		if inside == "" || !strings.ContainsAny(inside[:1], "]}") {
+			continue
+		}
+		indent := line[:len(line)-len(inside)]
+		begin := len(out) - 2
+		for begin > 0 && (strings.HasPrefix(out[begin], indent+" ") || !strings.HasPrefix(out[begin], indent)) {
+			begin--
+		}
+		one := out[begin]
+		for i, part := range out[begin+1:] {
+			if part = strings.TrimLeft(part, " "); i > 0 && begin+1+i < len(out)-1 {
+				part = " " + part
+			}
+			one += part
+		}
+		if utf8.RuneCountInString(one) <= most {
+			out = append(out[:begin], one)
+		}
+	}
+	return []byte(strings.Join(out, "\n"))
+}
+
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -60,7 +90,11 @@ func TestGolden(t *testing.T) {
 			if err := f(&b); err != nil {
 				t.Fatalf("%s%s: %v", c.name, ext, err)
 			}
-			golden(t, filepath.Join("testdata", c.name+ext), b.Bytes())
+			text := b.Bytes()
+			if ext == ".json" {
+				text = folded(text)
+			}
+			golden(t, filepath.Join("testdata", c.name+ext), text)
 		}
 	}
 }

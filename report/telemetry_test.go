@@ -30,7 +30,7 @@ func TestTimelineGolden(t *testing.T) {
 		if err := JSON(&b, d); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, filepath.Join("testdata", name+".json"), b.Bytes())
+		golden(t, filepath.Join("testdata", name+".json"), folded(b.Bytes()))
 		b.Reset()
 		if err := Text(&b, d); err != nil {
 			t.Fatal(err)
