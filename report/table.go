@@ -62,6 +62,7 @@ type tableRow struct {
 	id, procedure string
 	config        []result.Pair
 	figures       map[string]*Figure
+	measured      []result.Metric // of figures: name and unit, in the record's order
 	notes         []string
 }
 
@@ -77,6 +78,7 @@ func tabled(id string, repeats []result.Record) tableRow {
 			if r.figures[v.Metric] == nil {
 				if f := merge(v.Metric, valid).figure(); f != nil {
 					r.figures[v.Metric] = f
+					r.measured = append(r.measured, result.Metric{Name: v.Metric, Unit: v.Unit})
 				}
 			}
 		}
@@ -103,36 +105,38 @@ func (d *Document) tables(run result.Run, told []tableRow) []Table {
 }
 
 // declared are the procedures' declarations, by name. A procedure of which the run keeps
-// none shows all that it measured, by name.
+// no column shows all that it measured, by name.
 func declared(run result.Run, rows []tableRow) map[string]result.Procedure {
 	out := map[string]result.Procedure{}
 	for _, p := range run.Procedures {
 		out[p.Name] = p
 	}
 	for _, r := range rows {
-		if _, ok := out[r.procedure]; !ok {
-			out[r.procedure] = guessed(run, rows, r.procedure)
+		if p := out[r.procedure]; len(labelled(p)) == 0 {
+			p.Name = r.procedure
+			out[r.procedure] = guessed(p, run.Metrics, rows)
 		}
 	}
 	return out
 }
 
-// guessed is a declaration for a procedure that has none.
-func guessed(run result.Run, rows []tableRow, name string) result.Procedure {
-	p := result.Procedure{Name: name}
+// guessed is p with what it lacks: columns for all that its rows measured, and axes.
+func guessed(p result.Procedure, known []result.Metric, rows []tableRow) result.Procedure {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r tableRow) bool { return r.procedure != p.Name })
+	known = slices.Concat(p.Metrics, known)
+	p.Metrics = nil
+	given := len(p.Axes) > 0
 	for _, r := range rows {
-		if r.procedure != name {
-			continue
-		}
+		known = append(known, r.measured...)
 		for _, c := range r.config {
-			if !slices.ContainsFunc(p.Axes, func(a result.Axis) bool { return a.Name == c.Key }) {
+			if !given && !slices.ContainsFunc(p.Axes, func(a result.Axis) bool { return a.Name == c.Key }) {
 				p.Axes = append(p.Axes, result.Axis{Name: c.Key, Default: c.Value})
 			}
 		}
 	}
-	for _, m := range run.Metrics {
-		if slices.ContainsFunc(rows, func(r tableRow) bool { return r.procedure == name && r.figures[m.Name] != nil }) {
-			m.Label, m.Group, m.Interval = cmp.Or(m.Label, strings.ReplaceAll(m.Name, "_", " ")), cmp.Or(m.Group, "Figures of "+name), "range"
+	for _, m := range known {
+		if slices.ContainsFunc(rows, func(r tableRow) bool { return r.figures[m.Name] != nil }) {
+			m.Label, m.Group, m.Interval = strings.ReplaceAll(m.Name, "_", " "), cmp.Or(m.Group, "Figures of "+p.Name), "range"
 			p.Metrics = append(p.Metrics, m)
 		}
 	}
@@ -166,7 +170,8 @@ func naming(p result.Procedure) (names string) {
 }
 
 // buildTables makes a table of each group of metrics, with the rows that have a figure of
-// it and are named by the same parameters. A row without any figure stands in its procedure's first.
+// it and are named by the same parameters. A row without any figure stands in its
+// procedure's first, or in one without columns of figures.
 func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out []Table) {
 	type key struct{ title, naming string }
 	type group struct {
@@ -177,6 +182,9 @@ func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out [
 	groups := map[key]*group{}
 	for _, r := range rows {
 		metrics := labelled(procedures[r.procedure])
+		if len(metrics) == 0 {
+			metrics = []result.Metric{{Group: "Without a figure: " + r.procedure}}
+		}
 		any := slices.ContainsFunc(metrics, func(m result.Metric) bool { return r.figures[m.Name] != nil })
 		for i, m := range metrics {
 			k := key{m.Group, naming(procedures[r.procedure])}

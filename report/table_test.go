@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +38,33 @@ func TestForeignTables(t *testing.T) {
 	for _, want := range []string{"load   turns per s        range", "1.20 kturn/s", "1.10–2.60 k"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// Every row that no drawing has is in some table, with what is said of it: without a
+// declaration, with one of no column, and skipped.
+func TestEveryRowIsShown(t *testing.T) {
+	skipped := result.Record{ID: "skipped", Procedure: securityProcedure, Repeat: 1, Status: result.Skipped, Reason: "no room for it", Config: []result.Pair{{Key: "service", Value: "nat"}}}
+	for name, procedures := range map[string][]result.Procedure{
+		"none": nil, "without metrics": {{Name: "spin"}, {Name: securityProcedure}},
+		"without labels": {{Name: "spin", Axes: []result.Axis{{Name: "load"}}, Metrics: []result.Metric{{Name: "turns_per_s", Unit: "turn/s"}}}, {Name: securityProcedure, Metrics: []result.Metric{{Name: "known_bad_sent", Unit: "1"}}}},
+	} {
+		run, recs := foreignRun()
+		run.Metrics, run.Procedures = nil, procedures
+		recs = append(recs, skipped)
+		d := Summarize(run, recs)
+		for _, r := range d.Rows {
+			if !r.drawn() && !slices.ContainsFunc(d.Tables, func(tb Table) bool { return slices.Contains(tb.IDs, r.ID) }) {
+				t.Errorf("%s: row %s is in no table", name, r.ID)
+			}
+		}
+		got := text(t, d)
+		_, tables, _ := strings.Cut(got, "0 flows: no room for it.")
+		for _, want := range []string{"no room for it", "Without a figure: security notes a a: skipped: ", "turns per s", "1.20 kturn/s"} {
+			if !strings.Contains(tables, want) {
+				t.Errorf("%s: the tables lack %q:\n%s", name, want, got)
+			}
 		}
 	}
 }

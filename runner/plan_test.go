@@ -379,3 +379,20 @@ func TestPresetsUsed(t *testing.T) {
 		}
 	}
 }
+
+// What a run keeps of a procedure stays; an empty declaration is filled in.
+func TestDeclare(t *testing.T) {
+	own := result.Procedure{Name: "forward", Metrics: []result.Metric{{Name: "own"}}}
+	run := result.Run{Procedures: []result.Procedure{own, {Name: "cpu"}}}
+	Plugins().Declare(&run, []result.Record{{Procedure: "forward"}, {Procedure: "cpu"}, {Procedure: "hash"}, {Procedure: "nobody's"}})
+	var got []string
+	for _, p := range run.Procedures {
+		got = append(got, p.Name)
+		if len(p.Metrics) == 0 {
+			t.Errorf("%s is declared without metrics", p.Name)
+		}
+	}
+	if run.Procedures[0].Metrics[0].Name != "own" || strings.Join(got, " ") != "forward cpu hash" {
+		t.Errorf("declared: %+v", got)
+	}
+}

@@ -30,14 +30,16 @@ func Plugins() Catalogue {
 }
 
 // Declare fills in what run's procedures declare of their rows, where a run of before did
-// not keep it and this binary has the procedure.
+// not keep it, or no metric of it, and this binary has the procedure.
 func (c Catalogue) Declare(run *result.Run, recs []result.Record) {
 	for _, r := range recs {
-		if slices.ContainsFunc(run.Procedures, func(p result.Procedure) bool { return p.Name == r.Procedure }) {
+		kept := slices.IndexFunc(run.Procedures, func(p result.Procedure) bool { return p.Name == r.Procedure })
+		if kept >= 0 && len(run.Procedures[kept].Metrics) > 0 {
 			continue
 		}
 		if i := slices.IndexFunc(c.Procedures, func(s procedure.Spec) bool { return s.Name == r.Procedure }); i >= 0 {
-			run.Procedures = append(slices.Clip(run.Procedures), c.Procedures[i].Declaration())
+			all := slices.DeleteFunc(slices.Clone(run.Procedures), func(p result.Procedure) bool { return p.Name == r.Procedure })
+			run.Procedures = append(all, c.Procedures[i].Declaration())
 		}
 	}
 }
