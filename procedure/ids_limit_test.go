@@ -97,33 +97,40 @@ func TestIDSLimitDisturbed(t *testing.T) {
 	}
 }
 
-// Where another point showed what is inspected of a load that is too much, that is the
-// first load of the search; what it lost there is above the limit.
+// Where another point showed what is inspected of a load that is too much, the first load
+// is somewhat above that. Nothing else of that point is told.
 func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
-	overload := func(lost int64, d time.Duration) result.Record {
+	overload := func(rate float64, lost int64, d time.Duration) result.Record {
 		return result.Record{
 			Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000 - lost},
-			Values: []result.Value{value("capture_offered_bps", 20e6), value("counting_rate_fps", 300)}, Phases: []result.Phase{{End: unit.Instant(d)}},
+			Values: []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", 300)}, Phases: []result.Phase{{End: unit.Instant(d)}},
 		}
 	}
+	const ms = time.Millisecond
 	for _, c := range []struct {
 		akin []result.Record
-		kind string
+		loss float64
 		want float64
 	}{
-		{nil, "descend", 20e6},
-		{[]result.Record{overload(700, 400*time.Millisecond)}, "search", 6e6},
-		{[]result.Record{overload(700, 300*time.Millisecond)}, "descend", 20e6}, // shorter than those of the search
-		{[]result.Record{overload(40, 400*time.Millisecond)}, "descend", 20e6},
-		{[]result.Record{{Status: result.Invalid}}, "descend", 20e6},
+		{nil, 0, 20e6},
+		{[]result.Record{overload(20e6, 700, 400*ms)}, 0, 7.2e6},
+		{[]result.Record{overload(20.1e6, 700, 400*ms)}, 0, 1.2 * 6.03e6}, // the tester sent a little faster
+		{[]result.Record{overload(20e6, 700, 400*ms), overload(10e6, 200, 400*ms)}, 0, 9.6e6},
+		{[]result.Record{overload(20e6, 100, 400*ms)}, 0, 20e6},   // no load is above the top
+		{[]result.Record{overload(20e6, 700, 300*ms)}, 0, 20e6},   // shorter than those of the search
+		{[]result.Record{overload(200e6, 700, 400*ms)}, 0, 20e6},  // above the top
+		{[]result.Record{overload(20e6, 40, 400*ms)}, 0, 20e6},    // hardly too much
+		{[]result.Record{overload(20e6, 300, 400*ms)}, 0.4, 20e6}, // no more than may be lost
+		{[]result.Record{{Status: result.Invalid}}, 0, 20e6},
 	} {
 		p := newIDS().(*IDS)
-		p.length, p.top.bits = 400*time.Millisecond, 20e6
+		p.length, p.top.bits, p.loss.value = 400*ms, 20e6, c.loss
 		var cfg []result.Pair
 		env := &Env{Bed: &lab.Testbed{}, Akin: func(...string) []result.Record { return c.akin }}
 		env.Trial = func(_ context.Context, words []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
 			cfg = words
-			return overload(900, p.length), nil
+			asked, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+			return overload(asked, 900, p.length), err
 		}
 		m := &idsPoint{IDS: p, listen: &capturePoint{Capture: p.listener(""), env: env}}
 		var o Outcome
@@ -136,16 +143,52 @@ func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
-		if err != nil || rate != c.want || result.Get(cfg, "trial") != c.kind {
-			t.Errorf("%v: %v; want %s at %v", c.akin, cfg, c.kind, c.want)
-		}
-		if c.kind == "search" && len(m.out.Values) != 1 {
-			t.Errorf("%v: what it counts under overload is not told", m.out.Values)
+		if err != nil || math.Abs(rate/c.want-1) > 1e-9 || result.Get(cfg, "trial") != "descend" {
+			t.Errorf("%v: %v; want %v", c.akin, cfg, c.want)
 		}
 		r := result.Record{Values: o.Values}
-		if v := r.Value("ids_rate_bps"); o.Status != result.Failed || v == nil || v.Bound != result.AtMost || v.Value > 20e6 {
-			t.Errorf("%s: %s: %+v", o.Status, o.Reason, v)
+		if told := r.Value("counting_overload_fps") != nil; told != (c.want == 20e6) {
+			t.Errorf("%v: counted at %v, told as of the highest load: %v", c.akin, rate, told)
 		}
+		if v := r.Value("ids_rate_bps"); o.Status != result.Failed || v == nil || v.Bound != result.AtMost || math.Abs(v.Value/rate-1) > 1e-6 || v.N != 1 {
+			t.Errorf("%v: %s: %s: %+v; want at most what its own trial lost", c.akin, o.Status, o.Reason, v)
+		}
+	}
+}
+
+// A guess that is not too much gives way to the highest load; the guess's own trial counts.
+func TestIDSGuessTooLow(t *testing.T) {
+	p := newIDS().(*IDS)
+	p.length, p.top.bits = 400*time.Millisecond, 100e6
+	trial := func(rate, carried float64) result.Record {
+		const all = 1_000_000
+		return result.Record{
+			Status: result.Passed, Load: &result.Load{Offered: unit.FrameRate(rate / 3600)},
+			Account: &result.Account{Accepted: all, Received: int64(all * min(1, carried/rate))},
+			Values:  []result.Value{value("capture_offered_bps", rate)}, Phases: []result.Phase{{End: unit.Instant(p.length)}},
+		}
+	}
+	var rates []float64
+	env := &Env{Bed: &lab.Testbed{}, Akin: func(...string) []result.Record { return []result.Record{trial(50e6, 20e6)} }}
+	env.Once = func(context.Context, string, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
+		return result.Record{}, nil
+	}
+	env.Trial = func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
+		rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+		rates = append(rates, rate)
+		return trial(rate, 80e6), err
+	}
+	m := &idsPoint{IDS: p, listen: &capturePoint{Capture: p.listener(""), env: env, ceiling: 10e6}}
+	m.pause = func(context.Context, Outcome) error { return nil }
+	if err := m.hunt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(rates) < 2 || math.Abs(rates[0]/24e6-1) > 1e-9 || rates[1] != 100e6 {
+		t.Errorf("offered %v, want 24e6, 100e6 and then others", rates)
+	}
+	found := result.Record{Values: m.outcome().Values}
+	if v := found.Value("ids_rate_bps"); v == nil || v.Value > 80e6 || v.Value < 70e6 || v.Hi == nil || *v.Hi < 80e6 {
+		t.Errorf("%+v, and the limit is 80e6", v)
 	}
 }
 

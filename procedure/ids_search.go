@@ -3,7 +3,6 @@
 package procedure
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,27 +32,26 @@ type idsHunt struct {
 	tried     int     // trials of the descent
 	rate      float64 // bit/s of its next one
 	invalid   bool    // its last one was
+	guess     bool    // its next one is: the highest follows if that is not too much
 	rests     limit.Rests
-	recalled  bool          // points before it have shown a load that is too much
-	top, peak float64       // bit/s: nothing is to be found above top; hardly anything was lost below peak
-	seen      []search.Seen // trials, other points' too
+	top, peak float64 // bit/s: nothing is to be found above top; hardly anything was lost below peak
+	seen      []search.Seen
 	carried   result.Record // the highest load so far of which no more was lost than is allowed
 }
 
-// hunt searches the highest load of which no more than the allowed share is lost. Where
-// other points of the run have shown what is inspected of a load that is too much, it
-// begins with the search. A run may end it after each trial until then:
+// hunt searches the highest load of which no more than the allowed share is lost. A run
+// may end it after each trial until the longer ones:
 //
-//	descend (from the highest load, until hardly a frame is lost) -> search -> fill -> limit (longer, at the load found)
+//	descend (from first, until hardly a frame is lost) -> search -> fill -> limit (longer, at the load found)
 func (m *idsPoint) hunt(ctx context.Context) (err error) {
 	top := float64(m.IDS.top.bits)
 	if c := float64(unit.L2(m.listen.ceiling, typical.Mean())); c > 0 {
 		top = min(top, c)
 	}
-	h := &idsHunt{rate: top, top: top}
+	first := m.first(top)
+	h := &idsHunt{rate: first, guess: first < top, top: top}
 	m.found = h
-	m.recall()
-	for more := !h.recalled; more; {
+	for more := true; more; {
 		if more, err = m.descend(ctx); err != nil {
 			return err
 		}
@@ -71,10 +69,9 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 	case h.peak == 0:
 		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any load tried, or no trial was valid"
 		return nil
-	case !h.recalled:
-		if err := m.pause(ctx, m.interim()); err != nil {
-			return err
-		}
+	}
+	if err := m.pause(ctx, m.interim()); err != nil {
+		return err
 	}
 	s, err := search.Of(m.searching(), unit.FrameRate(h.top), unit.FrameRate(min(h.peak, h.top)))
 	if err != nil {
@@ -99,32 +96,34 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 	return m.limit(ctx, found.Limit(), h.lowest())
 }
 
-// recall takes what trials of other points of the run have shown.
-func (m *idsPoint) recall() {
-	env, h := m.listen.env, m.found
-	if env.Akin == nil {
-		return
+// first is the load in bit/s that the descent begins with: top, or somewhat above the
+// most that other points of the run have inspected of a load that was too much.
+func (m *idsPoint) first(top float64) float64 {
+	if m.listen.env.Akin == nil {
+		return top
 	}
-	akin := env.Akin("rate", "duration", "idle", "top", "loss", "preset")
-	slices.SortStableFunc(akin, func(a, b result.Record) int { return cmp.Compare(offeredBits(b), offeredBits(a)) })
-	for _, rec := range akin {
-		rate := min(offeredBits(rec), float64(m.IDS.top.bits))
-		if rate == 0 || len(rec.Phases) == 0 {
+	guess := 0.0
+	for _, rec := range m.listen.env.Akin("rate", "duration", "idle", "top", "loss", "preset") {
+		offered, now := offeredBits(rec), m.saw(search.Step{}, rec)
+		if len(rec.Phases) == 0 || !now.Valid || offered > top*aboveTop || now.Loss < max(tooMuch, unit.LossRatio(m.loss.value)) {
 			continue
 		}
-		d := time.Duration(rec.Phases[0].End - rec.Phases[0].Begin).Round(m.lasts() / 10)
-		now := m.saw(search.Step{Rate: unit.FrameRate(rate), Duration: d}, rec)
-		if !now.Valid || d < m.lasts() {
-			continue
+		if d := time.Duration(rec.Phases[0].End - rec.Phases[0].Begin).Round(m.lasts() / 10); d >= m.lasts() {
+			guess = max(guess, offered*(1-float64(now.Loss)))
 		}
-		m.note(now, rec)
-		if now.Loss < tooMuch {
-			continue
-		}
-		h.recalled, h.top = true, min(h.top, rate)
-		h.peak = max(h.peak, rate*(1-float64(now.Loss)))
 	}
+	if guess == 0 {
+		return top
+	}
+	return min(top, overGuess*guess)
 }
+
+const (
+	// overGuess is the next load of a descent, as a multiple of what was inspected.
+	overGuess = 1.2
+	// aboveTop is how far a load asked for at the top may have been offered above it.
+	aboveTop = 1.01
+)
 
 // tooMuch is the share of the frames that a load must lose for the search to begin below it.
 const tooMuch = 0.05
@@ -132,7 +131,7 @@ const tooMuch = 0.05
 // note keeps what a trial says.
 func (m *idsPoint) note(now search.Seen, rec result.Record) {
 	h := m.found
-	if v := rec.Value("counting_rate_fps"); v != nil && len(h.seen) == 0 && now.Valid && now.Loss >= tooMuch {
+	if v := rec.Value("counting_rate_fps"); v != nil && len(h.seen) == 0 && float64(now.Rate) == h.top && now.Valid && now.Loss >= tooMuch {
 		m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
 	}
 	h.seen = append(h.seen, now)
@@ -221,8 +220,8 @@ func (m *idsPoint) saw(step search.Step, rec result.Record) search.Seen {
 	return now
 }
 
-// descend offers the next load of the descent: the highest, and less of it as long as the
-// twentieth is lost.
+// descend offers the next load of the descent: less as long as the twentieth is lost, and
+// the highest where the first, which was a guess, was not too much.
 func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	const most = 8
 	h := m.found
@@ -240,17 +239,19 @@ func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	h.tried++
 	if !now.Valid || now.Offered == 0 {
 		if h.invalid = !h.invalid; !h.invalid { // twice: it is beyond the tester
-			h.top, h.rate = rate, rate/2
+			h.top, h.rate, h.guess = rate, rate/2, false
 		}
 		return h.tried < most, nil
 	}
-	h.invalid = false
+	guess := h.guess
+	h.invalid, h.guess = false, false
 	lost := float64(now.Loss)
 	h.peak = max(h.peak, rate*(1-lost))
 	if lost < tooMuch {
-		return false, nil
+		h.rate = h.top
+		return guess, nil
 	}
-	h.top, h.rate = rate, min(max(1.2*rate*(1-lost), rate/8), rate/1.5)
+	h.top, h.rate = rate, min(max(overGuess*rate*(1-lost), rate/8), rate/1.5)
 	return h.tried < most, nil
 }
 

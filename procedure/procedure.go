@@ -120,8 +120,8 @@ type Env struct {
 	Unfinished func(cfg []result.Pair) *result.Record
 
 	// Akin are the finished trials of other points of this procedure that the run had
-	// before this point began, oldest first: those whose parameters are this point's, but
-	// for the ones named. nil: there are none.
+	// before this point began, oldest first: those of its repeat, in its testbed, whose
+	// parameters are this point's, but for the ones named. nil: there are none.
 	Akin func(but ...string) []result.Record
 
 	// Once carries out f as one trial of the whole run, whichever procedure asks

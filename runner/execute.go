@@ -300,11 +300,15 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 // akin is v's Env.Akin. Records stand in the order in which they were begun, in a resumed
 // run too.
 func (x *execution) akin(v *visited, but []string) (found []result.Record) {
+	beside := map[string]bool{} // points of v's repeat in v's testbed
+	for _, o := range x.every {
+		beside[o.ID] = o.Repeat == v.Repeat && o.lab.Use == v.lab.Use
+	}
 	for _, r := range x.recs[:x.at[v.ID]] {
 		differs := func(p result.Pair) bool {
 			return !slices.Contains(but, p.Key) && result.Get(r.Config, p.Key) != p.Value
 		}
-		if r.Procedure == v.Procedure && r.Parent != "" && kept(r) && !slices.ContainsFunc(v.config(), differs) {
+		if r.Procedure == v.Procedure && beside[r.Parent] && kept(r) && !slices.ContainsFunc(v.config(), differs) {
 			found = append(found, r)
 		}
 	}
