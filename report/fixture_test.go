@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -309,6 +310,11 @@ func hostile() (result.Run, []result.Record) {
 	run.NotMeasured = append(run.NotMeasured, nasty)
 	run.Environments[0][1].Value = nasty
 	run.Plan, _ = json.Marshal(map[string]string{"note": nasty})
+	run.Procedures = append(run.Procedures, result.Procedure{Name: "spin", Axes: []result.Axis{{Name: "a|b"}, {Name: nasty}}, Metrics: []result.Metric{
+		{Name: "turns", Label: "c|*d*", Group: "e|f", Interval: "<g>|"}, {Name: "slips", Label: nasty, Group: nasty, Interval: nasty},
+	}})
+	recs = append(recs, result.Record{Schema: result.Schema, ID: "spin", Procedure: "spin", Repeat: 1, Status: result.Passed, Config: []result.Pair{{Key: "a|b", Value: "h|i"}, {Key: nasty, Value: nasty}},
+		Warnings: slices.Clone(recs[len(recs)-1].Warnings), Values: []result.Value{{Metric: "turns", Value: 1, Lo: ptr(1.0), Hi: ptr(2.0)}, {Metric: "slips", Value: 1, Lo: ptr(1.0), Hi: ptr(2.0)}}})
 	for i := range recs {
 		recs[i].Warnings = append(recs[i].Warnings, nasty)
 		recs[i].Reason = nasty

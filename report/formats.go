@@ -184,12 +184,12 @@ func (b *markdown) list(head string, items []string) {
 }
 
 func (b *markdown) table(t table) {
-	rule := make([]string, len(t.head))
+	head, rule := make([]string, len(t.head)), make([]string, len(t.head))
 	for i := range rule {
-		rule[i] = map[bool]string{true: "--:", false: "---"}[t.right[i]]
+		head[i], rule[i] = md(t.head[i]), map[bool]string{true: "--:", false: "---"}[t.right[i]]
 	}
 	if len(t.head) > 0 {
-		fmt.Fprintf(b, "| %s |\n| %s |\n", strings.Join(t.head, " | "), strings.Join(rule, " | "))
+		fmt.Fprintf(b, "| %s |\n| %s |\n", strings.Join(head, " | "), strings.Join(rule, " | "))
 	}
 	for _, row := range t.rows {
 		cells := make([]string, len(row))

@@ -105,3 +105,23 @@ func TestHostileDeclarations(t *testing.T) {
 		}
 	}
 }
+
+// No text of a declaration opens a cell in Markdown.
+func TestMarkdownHeads(t *testing.T) {
+	run, recs := hostile()
+	var b bytes.Buffer
+	if err := Markdown(&b, summarized(run, recs)); err != nil {
+		t.Fatal(err)
+	}
+	cells := 0
+	for line := range strings.Lines(b.String()) {
+		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
+		if cells > 0 && n > 0 && n != cells {
+			t.Errorf("%d cells under a head of %d: %s", n-1, cells-1, line)
+		}
+		cells = n
+	}
+	if !strings.Contains(b.String(), `c\|\*d\*`) || strings.Contains(b.String(), "<g>") {
+		t.Errorf("declarations in\n%s", b.String())
+	}
+}
