@@ -234,17 +234,17 @@ func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []stri
 }
 
 func makeTable(title string, metrics []result.Metric, axes []string, rows []tableRow, noted map[string]bool) Table {
-	t := Table{Title: title}
+	t := Table{Title: clipTo(title, 160)}
 	for _, a := range axes {
-		t.Columns = append(t.Columns, Column{Name: a, Label: strings.ReplaceAll(a, "_", " ")})
+		t.Columns = append(t.Columns, Column{Name: a, Label: clip(strings.ReplaceAll(a, "_", " "))})
 	}
 	for _, m := range metrics {
 		if !slices.ContainsFunc(rows, func(r tableRow) bool { return r.figures[m.Name] != nil }) {
 			continue
 		}
-		c := Column{Name: m.Name, Label: m.Label, Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help, bare: strings.HasSuffix(title, " in "+string(m.Unit))}
+		c := Column{Name: m.Name, Label: clip(m.Label), Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help, bare: strings.HasSuffix(title, " in "+string(m.Unit))}
 		if slices.ContainsFunc(rows, func(r tableRow) bool { return m.Interval != "" && c.cell(r.figures[m.Name]).Interval != "" }) {
-			c.Interval = m.Interval
+			c.Interval = clip(m.Interval)
 		}
 		t.Columns = append(t.Columns, c)
 	}
@@ -272,13 +272,13 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 			case c.Name == notesColumn:
 				cells = append(cells, Cell{Text: marks[i]})
 			case c.Name == procedureColumn:
-				cells = append(cells, Cell{Text: r.procedure})
+				cells = append(cells, Cell{Text: clip(r.procedure)})
 			default:
 				text := cmp.Or(result.Get(r.config, c.Name), "-")
 				if path.IsAbs(text) {
 					text = path.Base(text)
 				}
-				cells = append(cells, Cell{Text: text})
+				cells = append(cells, Cell{Text: clipTo(text, 80)})
 			}
 		}
 		t.Rows, t.IDs = append(t.Rows, cells), append(t.IDs, r.id)
@@ -318,7 +318,7 @@ func (c Column) suffix() string {
 	case c.Unit == "1/s":
 		return "/s"
 	}
-	return string(c.Unit)
+	return clip(string(c.Unit))
 }
 
 // folded is t in tables of text that are at most width columns wide. Columns that have no

@@ -5,12 +5,14 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // foreignRun is of a procedure that this binary does not have.
@@ -123,5 +125,24 @@ func TestMarkdownHeads(t *testing.T) {
 	}
 	if !strings.Contains(b.String(), `c\|\*d\*`) || strings.Contains(b.String(), "<g>") {
 		t.Errorf("declarations in\n%s", b.String())
+	}
+}
+
+// Long texts of a declaration are shortened.
+func TestLongDeclaration(t *testing.T) {
+	long := strings.Repeat("long ", 20_000)
+	run, recs := foreignRun()
+	for i := range recs {
+		recs[i].Config[0] = result.Pair{Key: "x" + long, Value: long + string(rune('a'+i))}
+	}
+	run.Procedures = []result.Procedure{{Name: "spin", Axes: []result.Axis{{Name: "x" + long}}, Metrics: []result.Metric{{Name: "turns_per_s", Unit: unit.Symbol(long), Label: long, Group: long, Interval: long}}}}
+	d := Summarize(run, recs)
+	d.Rows = nil // names of rows are not of tables
+	var text, markdown bytes.Buffer
+	if err := errors.Join(Text(&text, d), Markdown(&markdown, d)); err != nil || len(d.Tables) != 1 {
+		t.Fatal(err, len(d.Tables))
+	}
+	if text.Len() > 2000 || markdown.Len() > 2000 {
+		t.Errorf("the text has %d octets, Markdown %d", text.Len(), markdown.Len())
 	}
 }
