@@ -117,10 +117,12 @@ type Totals struct {
 type Sensing struct {
 	*capture.Capturing
 	eve      *eve
-	rules    string // its file
-	port     string // that it listens to
-	control  string // path of its command socket
-	enough   func() // ends follow
+	rules    string      // its file
+	port     string      // that it listens to
+	control  string      // path of its command socket
+	sockets  int         // packet sockets, each with a thread that reads its counters
+	idle     func() bool // sleeps
+	enough   func()      // ends follow
 	followed chan struct{}
 
 	mu      sync.Mutex
@@ -278,7 +280,8 @@ func (s *IDS) Run(ctx context.Context, e subject.Env) (*Sensing, error) {
 	if err != nil {
 		return nil, err
 	}
-	sensing := &Sensing{Capturing: r, eve: v, rules: s.Rules, port: e.Port.Name}
+	sensing := &Sensing{Capturing: r, eve: v, rules: s.Rules, port: e.Port.Name, sockets: s.capturing(e)}
+	sensing.idle = sensing.sleeps
 	if s.Mode == AFPacket {
 		sensing.control = controlPath(r.Dir)
 	}

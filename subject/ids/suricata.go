@@ -85,6 +85,14 @@ func (s *IDS) detecting(e subject.Env) int {
 	return runtime.NumCPU() // that this process may use: so may its children
 }
 
+// capturing is how many threads have a packet socket.
+func (s *IDS) capturing(e subject.Env) int {
+	if s.RunMode == AutoFP {
+		return 1
+	}
+	return s.detecting(e)
+}
+
 const suricataConfig = `%YAML 1.1
 ---
 vars:
@@ -142,11 +150,10 @@ func (s *IDS) config(e capture.Place, cluster int) string {
 	} else {
 		b.WriteString("unix-command: {enabled: no}\n")
 	}
-	capturing := n
+	capturing := s.capturing(e.Env)
 	if s.RunMode == AutoFP {
 		// Its detecting threads are this share of all CPUs of the machine, cut off.
 		fmt.Fprintf(&b, "threading: {set-cpu-affinity: no, detect-thread-ratio: %.4f}\n", (float64(n)+0.01)/float64(onlineCPUs()))
-		capturing = 1
 	}
 	if s.Mode == AFXDP {
 		fmt.Fprintf(&b, "af-xdp:\n  - {interface: %s, threads: %d, disable-promisc: no, force-xdp-mode: none, force-bind-mode: none, enable-busy-poll: no}\n", q(e.Port.Name), capturing)

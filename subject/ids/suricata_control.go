@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path"
@@ -33,6 +34,7 @@ const (
 	controlAge      = 1200 * time.Millisecond // above the second after which threads read their sockets' counters
 	controlPatience = 2 * time.Second
 	controlMost     = 64 << 10 // octets of an answer
+	controlUnfit    = 3        // unfit answers in a row after which no more are awaited
 	socketPathMost  = 107      // octets that unix(7) has room for
 
 	// asleepLooks in a row, asleepPause apart, show that it sleeps. They last longer than
@@ -56,10 +58,13 @@ var (
 	errSilent = errors.New("its command socket does not answer")
 	// errRefused is an answer that says no.
 	errRefused = errors.New("its command socket refuses")
+	// errUnfit is an answer that the next may put right: a program under load may have had
+	// time for half of it, or its counters moved between the one and the other.
+	errUnfit = errors.New("its command socket answered")
 )
 
 // ask sends a command and reads the message of its answer, within controlPatience. Errors
-// are errSilent, errRefused, or say what is wrong with the answer.
+// are errSilent, errRefused, errUnfit, or say what else is wrong with the answer.
 func (c *control) ask(command, message any) error {
 	text, err := json.Marshal(command)
 	if err != nil {
@@ -76,7 +81,7 @@ func (c *control) ask(command, message any) error {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return fmt.Errorf("its command socket answered with more than %d KiB", controlMost>>10)
 	case err != nil && len(line) > 0:
-		return fmt.Errorf("its command socket answered by half: %.80q (%w)", line, err)
+		return fmt.Errorf("%w by half: %.80q (%w)", errUnfit, line, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errSilent, err)
 	}
@@ -115,7 +120,10 @@ func (c *control) taken(port string) (int64, error) {
 	if m.Pkts == nil || m.Drop == nil {
 		return 0, errors.New("its command socket answered without a count of frames")
 	}
-	return int64(*m.Pkts) - int64(*m.Drop), nil
+	if *m.Pkts > math.MaxInt64 || *m.Drop > *m.Pkts {
+		return 0, fmt.Errorf("%w that it received %d frames and dropped %d of them", errUnfit, *m.Pkts, *m.Drop)
+	}
+	return int64(*m.Pkts - *m.Drop), nil
 }
 
 // controlPath is the command socket of a Suricata that works in dir; "": the path would be
@@ -151,39 +159,59 @@ func (s *Sensing) follow(ctx context.Context) {
 	defer close(s.followed)
 	t := time.NewTicker(controlPause)
 	defer t.Stop()
-	for {
-		select {
-		case <-s.Process.Done():
-			return
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if !s.Listens() {
-			continue
-		}
-		err := s.converse(ctx, t.C)
-		switch {
-		case ctx.Err() != nil || errors.Is(err, errRefused): // eve.json tells it, more slowly
-			return
-		case !errors.Is(err, errSilent):
-			s.Fault(fmt.Errorf("%s: %w", s.Name, err))
+	for !s.Listens() {
+		if !s.await(ctx, t.C) {
 			return
 		}
 	}
+	s.talk(ctx, t.C)
 }
 
-// converse asks until something goes wrong.
-func (s *Sensing) converse(ctx context.Context, next <-chan time.Time) error {
+// await waits for next; false: nobody is to be asked any more.
+func (s *Sensing) await(ctx context.Context, next <-chan time.Time) bool {
+	select {
+	case <-s.Process.Done():
+		return false
+	case <-ctx.Done():
+		return false
+	case <-next:
+		return true
+	}
+}
+
+// talk converses, anew where a conversation broke off.
+func (s *Sensing) talk(ctx context.Context, next <-chan time.Time) {
+	for unfit := 0; s.await(ctx, next); {
+		counted, err := s.converse(ctx, next)
+		if counted {
+			unfit = 0
+		}
+		switch {
+		case ctx.Err() != nil || errors.Is(err, errRefused): // eve.json tells it, more slowly
+			return
+		case errors.Is(err, errSilent):
+			continue
+		case errors.Is(err, errUnfit):
+			if unfit++; unfit < controlUnfit {
+				continue
+			}
+		}
+		s.Fault(fmt.Errorf("%s: %w", s.Name, err))
+		return
+	}
+}
+
+// converse asks until something goes wrong; counted says that an answer had a count.
+func (s *Sensing) converse(ctx context.Context, next <-chan time.Time) (counted bool, err error) {
 	conn, err := (&net.Dialer{Timeout: controlPatience}).DialContext(ctx, "unix", s.control)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errSilent, err)
+		return false, fmt.Errorf("%w: %w", errSilent, err)
 	}
 	defer conn.Close()
 	defer guard.AfterDone(ctx, func() { _ = conn.Close() })()
 	c := newControl(conn)
 	if err := c.ask(map[string]string{"version": "0.2"}, nil); err != nil {
-		return err
+		return false, err
 	}
 	var last int64
 	var since, before unit.Instant // that last is told; of the question before
@@ -191,17 +219,23 @@ func (s *Sensing) converse(ctx context.Context, next <-chan time.Time) error {
 		now := unit.Now()
 		n, err := c.taken(s.port)
 		if err != nil {
-			return err
+			return counted, err
 		}
+		counted = true
 		if n != last {
 			last, since = n, before
 		}
 		before = now
-		if n > 0 && s.sleeps() {
-			s.decoded(n, max(since, now-unit.Instant(controlAge)))
+		if n == 0 || !s.idle() {
+			continue
 		}
+		at := now - unit.Instant(controlAge)
+		if s.sockets == 1 { // of several, others' counts may be older than the one that changed
+			at = max(at, since)
+		}
+		s.decoded(n, at)
 	}
-	return ctx.Err()
+	return counted, ctx.Err()
 }
 
 // decoded notes that all n frames were decoded that its sockets had taken at an instant.

@@ -5,6 +5,8 @@ package ids
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net"
 	"path/filepath"
 	"strings"
@@ -12,15 +14,18 @@ import (
 	"testing/fstest"
 	"time"
 
+	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/subject/capture"
+	"boxdyno/unit"
 )
 
 // answering plays a command socket that says what it is given, one answer a question, and
-// then closes.
-func answering(t *testing.T, answers ...string) *Sensing {
+// closes after each conversation.
+func answering(t *testing.T, conversations ...[]string) *Sensing {
 	t.Helper()
-	s := &Sensing{Capturing: capture.NewCapturing("suricata", nil), control: filepath.Join(t.TempDir(), "control"), port: "lan"}
+	s := &Sensing{Capturing: capture.NewCapturing("suricata", nil), control: filepath.Join(t.TempDir(), "control"), port: "lan", sockets: 1}
+	s.Process, s.idle = &host.Process{}, func() bool { return true }
 	l, err := net.Listen("unix", s.control)
 	if err != nil {
 		t.Fatal(err)
@@ -28,19 +33,21 @@ func answering(t *testing.T, answers ...string) *Sensing {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		buf := make([]byte, 4096)
-		for _, a := range answers {
-			if _, err := conn.Read(buf); err != nil {
+		for _, answers := range conversations {
+			conn, err := l.Accept()
+			if err != nil {
 				return
 			}
-			if _, err := conn.Write([]byte(a)); err != nil {
-				return
+			buf := make([]byte, 4096)
+			for _, a := range answers {
+				if _, err := conn.Read(buf); err != nil {
+					break
+				}
+				if _, err := conn.Write([]byte(a)); err != nil {
+					break
+				}
 			}
+			conn.Close()
 		}
 	}()
 	t.Cleanup(func() {
@@ -50,10 +57,16 @@ func answering(t *testing.T, answers ...string) *Sensing {
 	return s
 }
 
+const hello = `{"return": "OK"}` + "\n"
+
+// counts is an answer with what its packet sockets received and dropped.
+func counts(received, dropped uint64) string {
+	return fmt.Sprintf(`{"message": {"pkts": %d, "drop": %d}, "return": "OK"}`+"\n", received, dropped)
+}
+
 // Whatever the command socket says, the conversation ends soon, and with what was wrong.
 func TestSuricataControlAnswers(t *testing.T) {
 	testutil.NoLeaks(t)
-	const hello = `{"return": "OK"}` + "\n"
 	for _, c := range []struct {
 		answers []string
 		want    string
@@ -61,8 +74,11 @@ func TestSuricataControlAnswers(t *testing.T) {
 	}{
 		{nil, "does not answer", errSilent},
 		{[]string{""}, "does not answer", errSilent},
-		{[]string{`{"retu`}, `answered by half: "{\"retu"`, nil},
-		{[]string{hello, `{"message": {"pkts": 3, "drop"`}, "answered by half", nil},
+		{[]string{`{"retu`}, `answered by half: "{\"retu"`, errUnfit},
+		{[]string{hello, `{"message": {"pkts": 3, "drop"`}, "answered by half", errUnfit},
+		{[]string{hello, counts(2, 3)}, "received 2 frames and dropped 3", errUnfit},
+		{[]string{hello, counts(math.MaxUint64, 1)}, "received 18446744073709551615 frames", errUnfit},
+		{[]string{hello, counts(0, math.MaxUint64)}, "dropped 18446744073709551615", errUnfit},
 		{[]string{"no JSON\n"}, `what is no answer: "no JSON\n"`, nil},
 		{[]string{"{}\n"}, "what is no answer", nil},
 		{[]string{strings.Repeat("x", controlMost+1)}, "more than 64 KiB", nil},
@@ -72,8 +88,8 @@ func TestSuricataControlAnswers(t *testing.T) {
 		{[]string{hello, `{"message": 7, "return": "OK"}` + "\n"}, "what is no count", nil},
 	} {
 		begun := time.Now()
-		err := answering(t, c.answers...).converse(t.Context(), time.After(0))
-		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, errSilent) != (c.is == errSilent) || errors.Is(err, errRefused) != (c.is == errRefused) {
+		_, err := answering(t, c.answers).converse(t.Context(), time.After(0))
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, errSilent) != (c.is == errSilent) || errors.Is(err, errRefused) != (c.is == errRefused) || errors.Is(err, errUnfit) != (c.is == errUnfit) {
 			t.Errorf("%q: %v; want %q", c.answers, err, c.want)
 		}
 		if d := time.Since(begun); d > 2*controlPatience {
@@ -83,14 +99,14 @@ func TestSuricataControlAnswers(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	begun := time.Now()
-	if err := answering(t, hello).converse(ctx, nil); !errors.Is(err, errSilent) || time.Since(begun) > controlPatience {
+	if _, err := answering(t, []string{hello}).converse(ctx, nil); !errors.Is(err, errSilent) || time.Since(begun) > controlPatience {
 		t.Errorf("%v after %v: it is told to end, and waits", err, time.Since(begun))
 	}
 }
 
 // What was decoded is what the sockets took and did not drop.
 func TestSuricataControlCounts(t *testing.T) {
-	s := answering(t, `{"message": {"pkts": 90, "invalid-checksums": 0, "drop": 20, "bypassed": 0}, "return": "OK"}`+"\n")
+	s := answering(t, []string{`{"message": {"pkts": 90, "invalid-checksums": 0, "drop": 20, "bypassed": 0}, "return": "OK"}` + "\n"})
 	conn, err := net.Dial("unix", s.control)
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +125,53 @@ func TestSuricataControlCounts(t *testing.T) {
 	s.decoded(70, then+4)
 	if n, at, ok := s.Progress(); n != 70 || at != then+4 || !ok || !s.WorkedOff(then+4) || s.WorkedOff(then+5) {
 		t.Errorf("%d at %v, %v", n, at, ok)
+	}
+}
+
+// A count of several threads is as old as the oldest of theirs may be, whichever changed.
+func TestSuricataControlAge(t *testing.T) {
+	for _, c := range []struct {
+		sockets int
+		known   bool // that all was decoded which was there at the question before
+	}{{1, true}, {2, false}} {
+		s := answering(t, []string{hello, counts(10, 0), counts(30, 0)})
+		s.sockets = c.sockets
+		next := make(chan time.Time)
+		close(next)
+		begun := unit.Now()
+		if counted, err := s.converse(t.Context(), next); !counted || !errors.Is(err, errSilent) {
+			t.Fatal(counted, err)
+		}
+		if n, _, _ := s.Progress(); n != 30 || s.WorkedOff(begun) != c.known {
+			t.Errorf("%d sockets: %d were decoded; those before the questions: %v, want %v", c.sockets, n, s.WorkedOff(begun), c.known)
+		}
+		if !s.WorkedOff(begun - unit.Instant(controlAge)) {
+			t.Errorf("%d sockets: no counter is that old", c.sockets)
+		}
+	}
+}
+
+// What a program under load answers by half is asked again; what stays unfit is a fault.
+func TestSuricataControlUnfit(t *testing.T) {
+	testutil.NoLeaks(t)
+	next := make(chan time.Time)
+	close(next)
+	half := []string{hello, `{"message": {"pkts"`}
+	refuses := []string{hello, `{"return": "NOK"}` + "\n"}
+	for _, c := range []struct {
+		conversations [][]string
+		counted       int64
+		fault         bool
+	}{
+		{[][]string{half, {hello, counts(1, 2)}, {hello, counts(9, 2)}, refuses}, 7, false},
+		{[][]string{half, half, {hello, counts(9, 2), `{"me`}, half, refuses}, 7, false},
+		{[][]string{half, half, half, {hello, counts(9, 2)}, refuses}, 0, true},
+	} {
+		s := answering(t, c.conversations...)
+		s.talk(t.Context(), next)
+		if (s.Ended() != nil) != c.fault || s.taken != c.counted {
+			t.Errorf("%q: %d counted, %v", c.conversations, s.taken, s.Ended())
+		}
 	}
 }
 
