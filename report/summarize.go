@@ -22,7 +22,11 @@ var (
 	directions = []string{"lan-to-wan", "wan-to-lan", "both"}
 )
 
-const selfTest = "self-test"
+const (
+	selfTest       = "self-test"
+	forwardingRate = "forwarding_rate_fps"
+	dropRate       = "drop_rate_fps"
+)
 
 // Summarize makes the document of a run from its records: trials (with a
 // Parent) and points (without). It invents nothing: what no record holds is
@@ -218,10 +222,10 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	r.ThroughputFPS, r.ThroughputFPSLo, r.ThroughputFPSHi, r.ThroughputN = t.value, t.lo, t.hi, t.n
 	r.ThroughputBPS, r.ThroughputL1BPS = get("throughput_bps").value, get("throughput_l1_bps").value
 	r.LineRateShare = get("line_rate_share").value
-	f := get("forwarding_rate_fps")
+	f := get(forwardingRate)
 	r.ForwardingFPS, r.ForwardingFPSLo, r.ForwardingFPSHi, r.ForwardingN, r.ForwardingBound = f.value, f.lo, f.hi, f.n, f.bound
 	r.ForwardingBPS = get("forwarding_rate_bps").value
-	drop := get("drop_rate_fps")
+	drop := get(dropRate)
 	r.DropFPS, r.DropFPSLo, r.DropFPSHi, r.DropN, r.DropBound = drop.value, drop.lo, drop.hi, drop.n, drop.bound
 	r.OfferedFPS, r.CeilingFPS = get("offered_fps").value, get("ceiling_fps").value
 	r.LatencyP50, r.LatencyP99, r.LatencyMax = get("latency_p50_s").value, get("latency_p99_s").value, get("latency_max_s").value
@@ -259,7 +263,7 @@ func typical(points []result.Record) result.Record {
 }
 
 func overload(p result.Record) float64 {
-	for _, m := range []string{"forwarding_rate_fps", "drop_rate_fps", "throughput_fps", "connections_cps", "connections_complete_cps", "lossless_fps", "counting_rate_fps", "flood_borne_fps", "benign_survival_ratio"} {
+	for _, m := range []string{forwardingRate, dropRate, "throughput_fps", "connections_cps", "connections_complete_cps", "lossless_fps", "counting_rate_fps", "flood_borne_fps", "benign_survival_ratio"} {
 		if v := p.Value(m); v != nil {
 			return v.Value
 		}

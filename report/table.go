@@ -95,6 +95,9 @@ func (d *Document) tables(run result.Run, told []tableRow) []Table {
 			continue
 		}
 		r := told[i]
+		if r.figures[dropRate] != nil {
+			delete(r.figures, forwardingRate) // 0 is what such a service is for
+		}
 		r.notes = append(d.own(row), row.remarks()...)
 		if row.Verdict != result.Passed {
 			r.notes = append([]string{unpassed(row)}, r.notes...)
@@ -169,44 +172,80 @@ func naming(p result.Procedure) (names string) {
 	return names
 }
 
-// buildTables makes a table of each group of metrics, with the rows that have a figure of
+// A tableGroup is what a table is made of.
+type tableGroup struct {
+	title, naming string
+	metrics       []result.Metric
+	rows          []tableRow
+}
+
+// heads says whether a metric of g heads a page.
+func (g *tableGroup) heads() bool {
+	return slices.ContainsFunc(g.metrics, func(m result.Metric) bool { return m.Heads })
+}
+
+// own says whether a figure of the metric makes a row one of g: a load or a setting does
+// not, beside what heads a page.
+func (g *tableGroup) own(m result.Metric) bool { return m.Heads || m.Better != 0 || !g.heads() }
+
+func (g *tableGroup) has(id string) bool {
+	return slices.ContainsFunc(g.rows, func(r tableRow) bool { return r.id == id })
+}
+
+// buildTables makes a table of each group of metrics, with the rows that have a result in
 // it and are named by the same parameters. A row without any figure stands in its
-// procedure's first, or in one without columns of figures.
+// procedure's first, or in one without columns of figures. Notes of a row stand under the
+// first of its tables with a metric that heads a page.
 func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out []Table) {
-	type key struct{ title, naming string }
-	type group struct {
-		metrics []result.Metric
-		rows    []tableRow
-	}
-	var keys []key
-	groups := map[key]*group{}
-	for _, r := range rows {
+	var groups []*tableGroup
+	of := func(r tableRow) (out []*tableGroup) {
 		metrics := labelled(procedures[r.procedure])
 		if len(metrics) == 0 {
 			metrics = []result.Metric{{Group: "Without a figure: " + r.procedure}}
 		}
-		any := slices.ContainsFunc(metrics, func(m result.Metric) bool { return r.figures[m.Name] != nil })
-		for i, m := range metrics {
-			k := key{m.Group, naming(procedures[r.procedure])}
-			g := groups[k]
-			if g == nil {
-				g = &group{}
-				groups[k], keys = g, append(keys, k)
+		naming := naming(procedures[r.procedure])
+		for _, m := range metrics {
+			i := slices.IndexFunc(groups, func(g *tableGroup) bool { return g.title == m.Group && g.naming == naming })
+			if i < 0 {
+				i = len(groups)
+				groups = append(groups, &tableGroup{title: m.Group, naming: naming})
 			}
+			g := groups[i]
 			if !slices.ContainsFunc(g.metrics, func(o result.Metric) bool { return o.Name == m.Name }) {
 				g.metrics = append(g.metrics, m)
 			}
-			has := r.figures[m.Name] != nil || !any && i == 0
-			if last := len(g.rows) - 1; has && (last < 0 || g.rows[last].id != r.id) {
-				g.rows = append(g.rows, r)
+			if !slices.Contains(out, g) {
+				out = append(out, g)
 			}
 		}
+		return out
 	}
-	noted := map[string]bool{} // rows whose notes stand under a table already
-	for _, k := range keys {
-		if g := groups[k]; len(g.rows) > 0 {
-			out = append(out, makeTable(k.title, g.metrics, axesOf(procedures, g.rows), g.rows, noted))
+	for _, r := range rows {
+		all, shown := of(r), false
+		for _, g := range all {
+			if slices.ContainsFunc(g.metrics, func(m result.Metric) bool { return r.figures[m.Name] != nil && g.own(m) }) {
+				g.rows, shown = append(g.rows, r), true
+			}
 		}
+		if !shown {
+			all[0].rows = append(all[0].rows, r)
+		}
+	}
+	for _, g := range groups {
+		if len(g.rows) == 0 {
+			continue
+		}
+		told := slices.Clone(g.rows)
+		for i, r := range told {
+			under := slices.IndexFunc(groups, func(o *tableGroup) bool { return o.heads() && o.has(r.id) })
+			if under < 0 {
+				under = slices.IndexFunc(groups, func(o *tableGroup) bool { return o.has(r.id) })
+			}
+			if groups[under] != g {
+				told[i].notes = nil
+			}
+		}
+		out = append(out, makeTable(g.title, g.metrics, axesOf(procedures, told), told))
 	}
 	return out
 }
@@ -233,7 +272,7 @@ func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []stri
 	return out
 }
 
-func makeTable(title string, metrics []result.Metric, axes []string, rows []tableRow, noted map[string]bool) Table {
+func makeTable(title string, metrics []result.Metric, axes []string, rows []tableRow) Table {
 	t := Table{Title: clipTo(title, 160)}
 	for _, a := range axes {
 		t.Columns = append(t.Columns, Column{Name: a, Label: clip(strings.ReplaceAll(a, "_", " "))})
@@ -252,9 +291,7 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 	said := &notes{}
 	marks := make([]string, len(rows))
 	for i, r := range rows {
-		if !noted[r.id] {
-			marks[i], noted[r.id] = said.of(under, r.notes), true
-		}
+		marks[i] = said.of(under, r.notes)
 	}
 	said.write(under)
 	for _, n := range under.notes {
@@ -325,7 +362,10 @@ func (c Column) suffix() string {
 // room, or that are of other rows, go on in another table.
 func (t Table) folded() (out []table) {
 	if axes := t.axesWide(); axes > width/2 {
-		if j := t.joined(); j.axesWide() < axes {
+		if j := t.joined(80); j.axesWide() < axes {
+			if over := j.widest() - width; over > 0 {
+				j = t.joined(max(20, 80-over))
+			}
 			t = j
 		}
 	}
@@ -362,6 +402,14 @@ func (t Table) axesWide() int {
 	return t.columns(nil, slices.Repeat([]bool{true}, len(t.Rows))).wide()
 }
 
+// widest is how many columns of text the table takes with its widest figure alone.
+func (t Table) widest() (n int) {
+	for _, i := range t.figures() {
+		n = max(n, t.columns([]int{i}, slices.Repeat([]bool{true}, len(t.Rows))).wide())
+	}
+	return n
+}
+
 // figures are the columns of metrics.
 func (t Table) figures() (out []int) {
 	for i, c := range t.Columns {
@@ -372,8 +420,8 @@ func (t Table) figures() (out []int) {
 	return out
 }
 
-// joined is t with all that tells its rows apart in one column.
-func (t Table) joined() Table {
+// joined is t with all that tells its rows apart in one column, in at most wide characters.
+func (t Table) joined(wide int) Table {
 	axis := func(c Column) bool { return !c.Metric && c.Name != notesColumn }
 	out := t
 	out.Columns, out.Rows = append([]Column{{Name: "what", Label: "what"}}, slices.DeleteFunc(slices.Clone(t.Columns), axis)...), nil
@@ -391,7 +439,7 @@ func (t Table) joined() Table {
 				words = append(words, text)
 			}
 		}
-		out.Rows = append(out.Rows, append([]Cell{{Text: clipTo(strings.Join(words, ", "), 80)}}, cells...))
+		out.Rows = append(out.Rows, append([]Cell{{Text: clipTo(strings.Join(words, ", "), wide)}}, cells...))
 	}
 	return out
 }

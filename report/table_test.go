@@ -146,3 +146,25 @@ func TestLongDeclaration(t *testing.T) {
 		t.Errorf("the text has %d octets, Markdown %d", text.Len(), markdown.Len())
 	}
 }
+
+// A service that drops has no forwarding rate, not even 0, and a note stands under the
+// table of the figure that it qualifies.
+func TestNotesStandUnderTheirFigure(t *testing.T) {
+	for _, x := range []struct {
+		make             func() (result.Run, []result.Record)
+		row, note, title string
+	}{
+		{sharedRun, "drop-xdp", "within 1.2 of the tester's ceiling", "Dropped by policy, under overload"},
+		{inferRun, "sklearn", "does not keep up", "Drops that a detector adds to a capture"},
+	} {
+		for _, tb := range summarized(x.make()).Tables {
+			noted := slices.ContainsFunc(tb.Notes, func(n Note) bool { return strings.Contains(n.Text, x.note) })
+			if noted != (tb.Title == x.title) {
+				t.Errorf("%q stands under %q: %v", x.note, tb.Title, noted)
+			}
+			if x.row == "drop-xdp" && tb.Title != x.title && slices.ContainsFunc(tb.Rows, func(r []Cell) bool { return r[0].Text == x.row }) {
+				t.Errorf("%s is in %q", x.row, tb.Title)
+			}
+		}
+	}
+}
