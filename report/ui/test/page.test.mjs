@@ -136,6 +136,8 @@ describe("the page", () => {
     }
     // A note of a published figure is told where the figure stands.
     assert.match(await page.locator("[data-figure=study-cpu] [data-kind=study][data-subject=pyshark] title").first().textContent(), /python process only/);
+    // A point is listed once.
+    assert.equal(await page.locator("[data-table=frames_offered] tbody tr:not(.note)").count(), doc.rows.length);
     const main = plain(await page.textContent("main"));
     for (const s of [...doc.study.why, doc.study.where, doc.study.caution]) assert.ok(main.replaceAll("\u00a0", " ").includes(s), s);
     assert.equal(await (await open(t, "passed")).locator("[data-figure^=study]").count(), 0);
@@ -145,14 +147,17 @@ describe("the page", () => {
     const page = await open(t, "ids");
     const { document: doc } = await data(page);
     const sensed = doc.rows.filter((r) => r.ids);
-    const rows = page.locator("[data-table=ids] tbody tr:not(.note)");
-    assert.equal(await rows.count(), sensed.length);
-    for (const [i, r] of sensed.entries()) {
-      const cells = (await rows.nth(i).locator("td").allTextContents()).map(plain);
-      if (!r.ids.frames_offered) continue; // it is missing
-      const whole = (v) => String(v.value).replace(/\B(?=(\d{3})+$)/g, " ");
-      assert.ok(cells[2].startsWith(whole(r.ids.frames_lost)), `${r.name}: lost ${cells[2]}`);
-      assert.equal(cells[3], `${whole(r.ids.attacks_detected)}${whole(r.ids.attacks_planted)}`, r.name);
+    const counted = sensed.filter((r) => r.ids.frames_offered); // the others are missing
+    const whole = (v) => String(v.value).replace(/\B(?=(\d{3})+$)/g, " ");
+    for (const metrics of [["frames_offered", "frames_lost"], ["attacks_planted", "attacks_detected"]]) {
+      const table = doc.tables.find((t) => t.columns.some((c) => c.name === metrics[0]));
+      const names = table.columns.filter((c) => c.metric).map((c) => c.name);
+      const rows = page.locator(`[data-table=${names[0]}] tbody tr:not(.note)`);
+      assert.equal(await rows.count(), table.rows.length, metrics[0]);
+      for (const r of counted) {
+        const cells = (await rows.nth(table.ids.indexOf(r.id)).locator("td.num").allTextContents()).map(plain);
+        for (const m of metrics) assert.equal(cells[names.indexOf(m)], whole(r.ids[m]), `${r.name}: ${m}`);
+      }
     }
     assert.match(plain(await page.textContent("main")), /it keeps up and does not see/);
     // A mark for each load above, and one below; the frame that is lost stands above the foot.
@@ -656,6 +661,9 @@ describe("the page", () => {
     await page.emulateMedia({ media: "print", colorScheme: "dark" });
     assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
     assert.equal(await page.locator("button:visible").filter({ hasText: /^(SVG|CSV|Copy)$/ }).count(), 0);
+    const folded = await page.locator("details:not([open]) table[data-table]").all();
+    assert.ok(folded.length > 0);
+    for (const table of folded) assert.ok(await table.isVisible(), "a folded table is not printed");
   });
 
   test("says the same without scripts", async (t) => {

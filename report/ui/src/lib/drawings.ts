@@ -22,7 +22,6 @@ import Books from "./parts/Books.svelte";
 import CaptureRows from "./parts/CaptureRows.svelte";
 import CryptoRows from "./parts/CryptoRows.svelte";
 import FloodRows from "./parts/FloodRows.svelte";
-import IDSRows from "./parts/IDSRows.svelte";
 import LatencyPair from "./parts/LatencyPair.svelte";
 import SecurityRows from "./parts/SecurityRows.svelte";
 import StressorRows from "./parts/StressorRows.svelte";
@@ -82,10 +81,9 @@ const parts: Part[] = [
   { draws: FloodTime, of: (r) => r.flood, each: id },
   { draws: FloodRows, of: (r) => r.flood, unlisted: true },
   { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
-  { draws: CaptureRows, of: (r) => r.capture },
+  { draws: CaptureRows, of: (r) => r.capture?.published?.length },
   { draws: IDSLoads, of: (r) => r.ids?.loads?.length },
   { draws: IDSRules, metrics: ["ids_rate_bps"], of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
-  { draws: IDSRows, of: (r) => r.ids, unlisted: true },
   { draws: Work, of: (r) => r.work?.figures?.length, each: procedure },
   { draws: Curves, of: (r) => r.work?.curve?.points?.length, each: procedure },
   { draws: Ciphers, metrics: ["encrypt_bytes_per_s", "decrypt_bytes_per_s"] },
