@@ -26,10 +26,16 @@ type gathered struct {
 var figures = regexp.MustCompile(`[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?`)
 
 // of enters what is said of a row that t has, and returns the marks.
-func (n *notes) of(t *table, texts []string) string {
-	var marks []string
-	for _, s := range texts {
-		pieces, numbers := figures.Split(s, -1), figures.FindAllString(s, -1)
+func (n *notes) of(t *table, texts []string) string { return n.with(t, texts, nil) }
+
+// with is of, and what is exact stands as it is: no row has a range of such figures.
+func (n *notes) with(t *table, texts, exact []string) string {
+	var entered []int
+	for k, s := range append(slices.Clip(texts), exact...) {
+		pieces, numbers := []string{s}, []string(nil)
+		if k < len(texts) {
+			pieces, numbers = figures.Split(s, -1), figures.FindAllString(s, -1)
+		}
 		i := slices.IndexFunc(n.list, func(g *gathered) bool { return g.table == t && slices.Equal(g.pieces, pieces) })
 		if i < 0 {
 			i = len(n.list)
@@ -44,9 +50,12 @@ func (n *notes) of(t *table, texts []string) string {
 				g.hi[k] = s
 			}
 		}
-		if !slices.Contains(marks, g.mark) {
-			marks = append(marks, g.mark)
-		}
+		entered = append(entered, i)
+	}
+	slices.Sort(entered)
+	var marks []string
+	for _, i := range slices.Compact(entered) {
+		marks = append(marks, n.list[i].mark)
 	}
 	return strings.Join(marks, " ")
 }

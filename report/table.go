@@ -63,7 +63,8 @@ type tableRow struct {
 	config        []result.Pair
 	figures       map[string]*Figure
 	measured      []result.Metric // of figures: name and unit, in the record's order
-	notes         []string
+	notes         []string        // may be told as one with those of other rows
+	exact         []string        // may not
 }
 
 // tabled is what tables are made of, of a configuration's repeats.
@@ -98,7 +99,7 @@ func (d *Document) tables(run result.Run, told []tableRow) []Table {
 		if r.figures[dropRate] != nil {
 			delete(r.figures, forwardingRate) // 0 is what such a service is for
 		}
-		r.notes = append(d.own(row), row.remarks()...)
+		r.notes, r.exact = append(d.own(row), row.unexplained()...), row.remarks()
 		if row.Verdict != result.Passed {
 			r.notes = append([]string{unpassed(row)}, r.notes...)
 		}
@@ -242,7 +243,7 @@ func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out [
 				under = slices.IndexFunc(groups, func(o *tableGroup) bool { return o.has(r.id) })
 			}
 			if groups[under] != g {
-				told[i].notes = nil
+				told[i].notes, told[i].exact = nil, nil
 			}
 		}
 		out = append(out, makeTable(g.title, g.metrics, axesOf(procedures, told), told))
@@ -291,7 +292,7 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 	said := &notes{}
 	marks := make([]string, len(rows))
 	for i, r := range rows {
-		marks[i] = said.of(under, r.notes)
+		marks[i] = said.with(under, r.notes, r.exact)
 	}
 	said.write(under)
 	for _, n := range under.notes {
@@ -376,6 +377,12 @@ func (r *Row) remarks() (out []string) {
 	if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 {
 		out = append(out, "no load without loss was confirmed")
 	}
+	return out
+}
+
+// unexplained is how many of the row's frames no counter names, and what the tester
+// suffered meanwhile.
+func (r *Row) unexplained() (out []string) {
 	if a := r.Ledger; a != nil && a.Unexplained != 0 && !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "unexplained") }) {
 		said := thousands(a.Unexplained) + " frames unexplained"
 		if r.Stalls != nil && r.LongestStallNS != nil {

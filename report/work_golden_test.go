@@ -94,6 +94,9 @@ func TestWorksTables(t *testing.T) {
 			t.Errorf("the text lacks %q", want)
 		}
 	}
+	if strings.Contains(got, "95.0 to 100 %") || !strings.Contains(got, "clock after a round: 95.0 % of what") || !strings.Contains(got, "clock after a round: 100 % of what") {
+		t.Error("the clock of a row is told as a range over all")
+	}
 	if strings.Contains(got, " O2 ") || strings.Contains(got, "duration") || strings.Contains(got, "Under overload") || strings.Contains(got, "LAME encodes") {
 		t.Error("a default is told, a work is shown as frames, or a published figure stands beside none")
 	}
