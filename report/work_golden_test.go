@@ -83,7 +83,7 @@ func TestWorksTables(t *testing.T) {
 		"memory-latency 0 142 ns 139–146 n 2.20 ns",
 		"memory-latency, 1 CPU 4 KiB 2.22 ns", "48 KiB 3.13 ns", "64 MiB 143 ns",
 		"4.00 GB/s 3.92–4.12 G a d",
-		"flac 210 206–216 286 ms 6.10 MB",
+		"flac 210 206–216 286 ms 280–294 m 6.10 MB 5.98–6.28 M",
 		"lame -", "run apt-get install -y lame",
 		"published of a Pi 4: Dhrystone under 32 and 64 bit (M. Croce", "its charts are images",
 		"published of a Pi 4: SHA-1 of 2 GB of zeros in a file",
@@ -140,6 +140,18 @@ func TestPublishedWorks(t *testing.T) {
 		}
 		if len(w.keys) != len(w.leave) {
 			t.Errorf("%s: %d keys and %d values that are left out", w.procedure, len(w.keys), len(w.leave))
+		}
+	}
+}
+
+// A figure of several rounds that a page shows has their range beside it.
+func TestWorksHaveRanges(t *testing.T) {
+	run, recs := worksRun()
+	for _, tb := range summarized(run, recs).Tables {
+		for i, c := range tb.Columns {
+			if c.Heads && c.Interval == "" && slices.ContainsFunc(tb.Rows, func(r []Cell) bool { return r[i].Lo != nil && r[i].Hi != nil && *r[i].Lo < *r[i].Hi }) {
+				t.Errorf("%s: %s has no range", tb.Title, c.Label)
+			}
 		}
 	}
 }

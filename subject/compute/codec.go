@@ -198,7 +198,7 @@ func (c *Codec) Start(ctx context.Context, e subject.Env) (subject.Running, erro
 // CodecMetrics are those of a Codec.
 var CodecMetrics = []result.Metric{
 	{Name: "codec_speed", Label: "times real time", Interval: "range", Heads: true, Unit: "1", Better: 1, Help: "seconds of music encoded a second, all copies together: times real time"},
-	{Name: "encode_s", Label: "to encode", Heads: true, Unit: "s", Better: -1, Help: "from the start of the program to its end: the copies' mean"},
-	{Name: "encoded_bytes", Label: "came out", Heads: true, Unit: "B", Better: -1, Help: "octets that came out of one copy"},
+	{Name: "encode_s", Label: "to encode", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "from the start of the program to its end: the copies' mean"},
+	{Name: "encoded_bytes", Label: "came out", Interval: "range", Heads: true, Unit: "B", Better: -1, Help: "octets that came out of one copy"},
 	{Name: "encoded_bps", Unit: "bit/s", Help: "the same a second of music"},
 }

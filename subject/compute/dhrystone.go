@@ -28,6 +28,6 @@ const vax = 1757
 // SyntheticMetrics are those of Synthetic subjects.
 var SyntheticMetrics = []result.Metric{
 	{Name: "dhrystones_per_s", Label: "Dhrystones", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "Dhrystone 2.1: runs a second"},
-	{Name: "dmips", Label: "DMIPS", Heads: true, Unit: "1", Better: 1, Help: "the same as a multiple of the VAX-11/780's 1757: Dhrystone MIPS"},
+	{Name: "dmips", Label: "DMIPS", Interval: "range", Heads: true, Unit: "1", Better: 1, Help: "the same as a multiple of the VAX-11/780's 1757: Dhrystone MIPS"},
 	{Name: "whetstones_per_s", Label: "Whetstone instructions", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "Whetstone in double precision: Whetstone instructions a second (a million of them is 1 MWIPS)"},
 }

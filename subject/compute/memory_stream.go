@@ -51,7 +51,7 @@ func streamFigures(text string, size int64) (vs []result.Value, err error) {
 
 var memoryStreamMetrics = []result.Metric{
 	{Name: "stream_copy_rate", Label: "STREAM copy", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "STREAM's copy, c = a: octets read and octets written a second, in the best of its passes but the first; all copies together"},
-	{Name: "stream_scale_rate", Label: "STREAM scale", Heads: true, Unit: "B/s", Better: 1, Help: "the same of scale, b = 3 c"},
-	{Name: "stream_add_rate", Label: "STREAM add", Heads: true, Unit: "B/s", Better: 1, Help: "the same of add, c = a + b"},
+	{Name: "stream_scale_rate", Label: "STREAM scale", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "the same of scale, b = 3 c"},
+	{Name: "stream_add_rate", Label: "STREAM add", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "the same of add, c = a + b"},
 	{Name: "stream_triad_rate", Label: "STREAM triad", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "the same of triad, a = b + 3 c"},
 }
