@@ -75,7 +75,7 @@ func TestBesideEffect(t *testing.T) {
 	for _, s := range []string{
 		"Of 4 figures, 3 are worse; most of all forwarding_rate_fps of beside cpu:1 at service route", "-20.", "worse than alone",
 		"beside cpu:1: stress-ng cpu had 0.75 CPUs while trials ran, and 5.00 MB of memory at most",
-		"Effect of what ran beside, and of heat, forward at service nat", "route 64 none 10m",
+		"Effect of what ran beside, and of heat, forward at service nat", "route 64 B none 10m",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), s) {
 			t.Errorf("the text lacks %q:\n%s", s, text.String())

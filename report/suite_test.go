@@ -97,10 +97,10 @@ func TestSuiteTables(t *testing.T) {
 		fields[strings.Join(strings.Fields(line), " ")] = true
 	}
 	for _, want := range []string{
-		"route lan-to-wan 64 1.00 M 20.0 µs 90.0 µs 1.00 ms 40.0 µs 200 µs",
-		"route lan-to-wan 64 4.00 M 75.0 % 950 kframe/s 1.05 Mframe/s",
-		"route wan-to-lan 1518 350 315–385 3.00 M 120 µs 80.0 µs",
-		"route wan-to-lan imix 825 k 375 k 256 µs 230–282 µ",
+		"route lan-to-wan 64 B 1.00 M 20.0 µs 90.0 µs 1.00 ms 40.0 µs 200 µs",
+		"route lan-to-wan 64 B 4.00 M 75.0 % 950 kframe/s 1.05 Mframe/s",
+		"route wan-to-lan 1518 B 350 315–385 3.00 M 120 µs 80.0 µs",
+		"route wan-to-lan IMIX 825 k 375 k 256 µs 230–282 µ",
 	} {
 		if !fields[want] {
 			t.Errorf("the text has no line %q:\n%s", want, b.String())

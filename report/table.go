@@ -313,8 +313,11 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 				cells = append(cells, Cell{Text: clip(r.procedure)})
 			default:
 				text := cmp.Or(result.Get(r.config, c.Name), "-")
-				if path.IsAbs(text) {
+				switch {
+				case path.IsAbs(text):
 					text = path.Base(text)
+				case c.Name == "frame_size" && text != "0":
+					text = frameWords(text)
 				}
 				cells = append(cells, Cell{Text: clipTo(text, 80)})
 			}
