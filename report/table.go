@@ -67,6 +67,9 @@ type tableRow struct {
 	exact         []string        // may not
 }
 
+// bursts is in the sentence on a box's memory, which is of one row's figures.
+const bursts = " without end, and bursts of "
+
 // tabled is what tables are made of, of a configuration's repeats.
 func tabled(id string, repeats []result.Record) tableRow {
 	valid := slices.DeleteFunc(slices.Clone(repeats), func(p result.Record) bool { return p.Status == result.Invalid })
@@ -99,7 +102,14 @@ func (d *Document) tables(run result.Run, told []tableRow) []Table {
 		if r.figures[dropRate] != nil {
 			delete(r.figures, forwardingRate) // 0 is what such a service is for
 		}
-		r.notes, r.exact = append(d.own(row), row.unexplained()...), row.remarks()
+		r.exact = row.remarks()
+		for _, n := range append(d.own(row), row.unexplained()...) {
+			if strings.Contains(n, bursts) {
+				r.exact = append(r.exact, n)
+			} else {
+				r.notes = append(r.notes, n)
+			}
+		}
 		if row.Verdict != result.Passed {
 			r.notes = append([]string{unpassed(row)}, r.notes...)
 		}
