@@ -96,6 +96,11 @@ func loadOf(d Document, f verdict.Finding) *verdict.Finding {
 			return &d.Findings[i]
 		}
 	}
+	for i, l := range d.Findings { // where what is asked was lost, a load below it is an answer, too
+		if load(l) && d.Verdict == result.Failed && !l.Close && l.Figure.Bound != result.AtMost && l.Figure.Value < *l.Criterion.Min {
+			return &d.Findings[i]
+		}
+	}
 	if d.Verdict == result.Passed { // the frames that were lost say more than how many rules there are
 		for i, l := range d.Findings {
 			if l.Criterion.Metric == uncounted && l.Figure != nil {
@@ -134,7 +139,7 @@ func carried(d Document, f verdict.Finding, passes string) string {
 			begin = "Not decided: "
 		}
 		return lead(begin, "Carries at most "+ofAsked(asked, v.Value)+"; no load is confirmed", tail)
-	case f.Status == result.Invalid && v.Bound == result.AtLeast:
+	case f.Status == result.Invalid && v.Bound == result.AtLeast && d.Verdict != result.Failed:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+", all that the tester offers", tail)
 	case f.Status == result.Invalid:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+"; its limit was not found", tail)

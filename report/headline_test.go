@@ -86,6 +86,31 @@ func TestHeadlineOfALoadBelow(t *testing.T) {
 	}
 }
 
+// Where frames of the load that is asked were lost, the headline says which load below it
+// is carried, though the search did not find its end.
+func TestHeadlineOfAnOpenLoad(t *testing.T) {
+	lost := verdict.Finding{Criterion: result.Criterion{Metric: uncounted, Max: ptr(0.0)}, Status: result.Failed, Figure: &result.Value{Metric: uncounted, Unit: "1", Value: 0.003}}
+	for _, x := range []struct {
+		v     result.Value
+		close bool
+		want  string
+	}{
+		{result.Value{Value: 249e6, Lo: ptr(249e6), Bound: result.AtLeast}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
+		{result.Value{Value: 249e6, Lo: ptr(249e6)}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
+		{result.Value{Value: 1.2e9, Bound: result.AtMost}, false, "Loses 0.3 % of the frames"},
+		{result.Value{Value: 0.9e9, Lo: ptr(0.9e9), Hi: ptr(1.1e9)}, true, "Loses 0.3 % of the frames"},
+		{result.Value{}, false, "Loses 0.3 % of the frames"},
+	} {
+		x.v.Metric, x.v.Unit = "lossless_l1_bps", "bit/s"
+		d := Document{Verdict: result.Failed, Findings: []verdict.Finding{lost, {
+			Criterion: result.Criterion{Metric: x.v.Metric, Min: ptr(1e9)}, Status: result.Invalid, Close: x.close, Figure: &x.v,
+		}}}
+		if got := roleHeadline(d); got != x.want {
+			t.Errorf("%+v: %q, want %q", x.v, got, x.want)
+		}
+	}
+}
+
 // A criterion may have min, max, both or neither, and a figure any ends of an interval.
 func TestHeadlineWithoutEnds(t *testing.T) {
 	for _, metric := range []string{"throughput_l1_bps", "goodput_bps", uncounted, "rules_loaded", "detected_ratio", "idle_detected_ratio", result.HottestMetric, "storage_known_answer", "forwarding_rate_fps"} {
