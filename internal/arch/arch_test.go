@@ -24,6 +24,7 @@ var table = map[string]string{
 	"result":                       "unit internal/files",
 	"host":                         "unit result internal/ethtool internal/netns internal/caps internal/guard",
 	"link":                         "host internal/guard unit",
+	"link/hub":                     "host internal/guard link",
 	"frame":                        "unit internal/yaml internal/files",
 	"search":                       "unit",
 	"stat":                         "",
