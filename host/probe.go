@@ -63,6 +63,17 @@ func ProbeBTF() error {
 	return err
 }
 
+// Permit makes what the kernel does not permit a *Missing; other errors stay. The
+// verifier's no comes with EACCES, too, and is not a question of privilege.
+func Permit(what string, err error) error {
+	var missing *Missing
+	var verifier *ebpf.VerifierError
+	if errors.As(err, &missing) || errors.As(err, &verifier) || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	return Privilege(fmt.Sprintf("%s (%v)", what, err))
+}
+
 // denied makes "not permitted" a *Missing.
 func denied(what string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {

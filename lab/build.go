@@ -11,9 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/result"
@@ -105,16 +102,6 @@ func (c *cleanup) close() (err error) {
 	}
 	*c = nil
 	return err
-}
-
-// permit makes what the kernel does not permit a *host.Missing.
-func permit(what string, err error) error {
-	var missing *host.Missing
-	var verifier *ebpf.VerifierError // comes with EACCES, and is the kernel's no
-	if errors.As(err, &missing) || errors.As(err, &verifier) || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
-		return err
-	}
-	return host.Privilege(fmt.Sprintf("%s (%v)", what, err))
 }
 
 // withEngine chooses the backend for all ports of tb; without one there is no

@@ -51,16 +51,16 @@ func TestFlags(t *testing.T) {
 func TestPermit(t *testing.T) {
 	var missing *host.Missing
 	for _, e := range []error{unix.EPERM, unix.EACCES} {
-		if err := permit("build", fmt.Errorf("make: %w", e)); !errors.As(err, &missing) {
+		if err := host.Permit("build", fmt.Errorf("make: %w", e)); !errors.As(err, &missing) {
 			t.Errorf("%v became %v, want a *host.Missing", e, err)
 		}
 	}
 	other := errors.New("other")
-	if err := permit("build", other); err != other {
+	if err := host.Permit("build", other); err != other {
 		t.Errorf("an other error became %v", err)
 	}
 	nft := &host.Missing{What: "the program nft"}
-	if err := permit("build", errors.Join(nft, unix.EPERM)); !errors.As(err, &missing) || missing != nft {
+	if err := host.Permit("build", errors.Join(nft, unix.EPERM)); !errors.As(err, &missing) || missing != nft {
 		t.Errorf("a *host.Missing became %v", err)
 	}
 }

@@ -94,7 +94,7 @@ func (g *gateways) Build(ctx context.Context) (*Testbed, error) {
 // build is Build without the engine.
 func (g *gateways) build(ctx context.Context) (*Testbed, error) {
 	tb, err := buildPlaced(g.placement, func(at place) (*Testbed, error) { return g.buildAt(ctx, at) })
-	return tb, permit("build two gateways", err)
+	return tb, host.Permit("build two gateways", err)
 }
 
 func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error) {

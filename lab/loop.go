@@ -55,7 +55,7 @@ func (l *loop) build() (_ *Testbed, err error) {
 	var undo cleanup
 	defer func() {
 		if err != nil {
-			err = permit("build a loop", errors.Join(err, undo.close()))
+			err = host.Permit("build a loop", errors.Join(err, undo.close()))
 		}
 	}()
 	tb, err := l.Sketch()

@@ -100,9 +100,8 @@ func (s *served) identify(_ context.Context, a identifyArgs) (identity, error) {
 		}
 		p := dutPort{Name: name, MTU: iface.MTU}
 		copy(p.MAC[:], iface.HardwareAddr)
-		n := nic{Port: host.Port{Name: name}}
-		n.driver, n.speed = linkOf(name, "unknown driver")
-		p.Link = n.describe()
+		driver, speed := host.Driver(name, "unknown driver")
+		p.Link = host.Port{Name: name}.Link(driver, speed > 0)
 		id.Ports = append(id.Ports, p)
 	}
 	return id, nil
@@ -128,7 +127,7 @@ func (s *served) open(_ context.Context, a openArgs) (int, error) {
 	}
 	b, err := open(paths)
 	if err != nil {
-		return 0, permit("read the DUT's counters", err)
+		return 0, host.Permit("read the DUT's counters", err)
 	}
 	s.last++
 	s.books[s.last] = b

@@ -114,7 +114,7 @@ func (s *sandbox) Build(ctx context.Context) (*Testbed, error) {
 // build is Build without the engine.
 func (s *sandbox) build(ctx context.Context) (*Testbed, error) {
 	tb, err := buildPlaced(s.placement, func(at place) (*Testbed, error) { return s.buildAt(ctx, at) })
-	return tb, permit("build a sandbox", err)
+	return tb, host.Permit("build a sandbox", err)
 }
 
 // buildAt is host.ErrNotSupported where this machine has no placement split.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+
+	"boxdyno/host"
 )
 
 // services makes a DUT in a namespace do one thing after another. Counters in
@@ -82,7 +84,7 @@ func (v *services) serve(ctx context.Context, s Service) error {
 		err = k.set(v, ctx, s)
 	}
 	if err != nil {
-		err = permit("set up service "+s.Kind, fmt.Errorf("set up service %s: %w", s.Kind, err))
+		err = host.Permit("set up service "+s.Kind, fmt.Errorf("set up service %s: %w", s.Kind, err))
 		return errors.Join(err, v.reset(ctx))
 	}
 	return nil

@@ -241,7 +241,7 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 	out := &wired{wire2: w, tester: &host.Local{Label: "tester", Netns: w.netns}}
 	defer func() {
 		if err != nil {
-			err = permit("use the ports", errors.Join(err, out.undo.close()))
+			err = host.Permit("use the ports", errors.Join(err, out.undo.close()))
 		}
 	}()
 	cpus, err := AllowedCPUs()

@@ -54,7 +54,7 @@ func (w *wired) testbed(name string) *Testbed {
 	tb.Settings = w.settings(rate)
 	tb.Observe = func() (kv []result.Pair) {
 		for _, n := range w.nics() {
-			kv = append(kv, result.Pair{Key: "link_" + n.Name, Value: n.describe()})
+			kv = append(kv, result.Pair{Key: "link_" + n.Name, Value: n.Link(n.driver, n.speed > 0)})
 		}
 		return kv
 	}

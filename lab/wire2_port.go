@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,10 +62,10 @@ func openNIC(p host.Port, force, own bool) (_ *nic, err error) {
 		if err := n.plain(); err != nil {
 			return err
 		}
-		n.driver, n.speed = linkOf(p.Name, l.Type())
+		n.driver, n.speed = host.Driver(p.Name, l.Type())
 		return nil
 	})
-	return n, permit("use port "+p.Name, err)
+	return n, host.Permit("use port "+p.Name, err)
 }
 
 // ethernet is the port of that name in the calling thread's namespace.
@@ -147,25 +146,6 @@ func (n *nic) plain() error {
 	return nil
 }
 
-// linkOf is a port's driver, and its speed where the link is a real one: a virtual
-// one has no bus, and the speed that it claims is none.
-func linkOf(name, kind string) (driver string, speed unit.BitRate) {
-	e, err := ethtool.Open()
-	if err != nil {
-		return kind, 0
-	}
-	defer e.Close()
-	d, err := e.Driver(name)
-	if err != nil {
-		return kind, 0
-	}
-	if d.Bus == "" {
-		return d.Name, 0
-	}
-	l, _ := e.Link(name)
-	return d.Name, unit.BitRate(l.Speed) * 1e6
-}
-
 // carrier says whether the cable is in and the other end there.
 func (n *nic) carrier() (bool, error) {
 	l, err := n.nl.LinkByIndex(n.index)
@@ -189,39 +169,6 @@ func (n *nic) frames() (sent, received uint64, err error) {
 	return s.TxPackets, s.RxPackets + s.RxMissedErrors, nil
 }
 
-// describe is the link as METHOD wants it noted: driver, speed, duplex, pause, EEE.
-func (n *nic) describe() string {
-	words := []string{n.Name, n.driver}
-	err := netns.Do(n.Netns, func() error {
-		e, err := ethtool.Open()
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		if l, err := e.Link(n.Name); err == nil && n.speed > 0 {
-			words = append(words, (unit.BitRate(l.Speed) * 1e6).String(), cmp.Or(l.Duplex, "unknown")+" duplex")
-		}
-		if p, err := e.Pause(n.Name); err == nil {
-			words = append(words, "pause rx "+onOff(p.RxPause != 0)+" tx "+onOff(p.TxPause != 0))
-		} else {
-			words = append(words, "pause unknown")
-		}
-		words = append(words, "EEE "+host.EEE(n.Name))
-		return nil
-	})
-	if err != nil {
-		words = append(words, err.Error())
-	}
-	return strings.Join(words, ", ")
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}
-
 // setShield keeps the tester's kernel off the port: what the packet sockets have seen goes no
 // further, and the kernel sends nothing (Linux 6.6). Without it the kernel must at
 // least not forward test frames; the string says which.
@@ -231,7 +178,7 @@ func (n *nic) setShield() (string, error) {
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TCX_DROP
 	})
 	if err != nil {
-		return "", permit("load a BPF program", fmt.Errorf("keep the kernel off %s: %w", n.Name, err))
+		return "", host.Permit("load a BPF program", fmt.Errorf("keep the kernel off %s: %w", n.Name, err))
 	}
 	defer prog.Close()
 	err = netns.Do(n.Netns, func() error {
@@ -248,7 +195,7 @@ func (n *nic) setShield() (string, error) {
 		return "tcx", nil
 	}
 	if !errors.Is(err, ebpf.ErrNotSupported) {
-		return "", permit("attach a BPF program to "+n.Name, fmt.Errorf("keep the kernel off %s: %w", n.Name, err))
+		return "", host.Permit("attach a BPF program to "+n.Name, fmt.Errorf("keep the kernel off %s: %w", n.Name, err))
 	}
 	return "none (" + err.Error() + ")", n.forwardsNothing()
 }
