@@ -27,7 +27,7 @@ const LockPath = "/run/boxdyno.lock"
 // the process ends, however it ends. wait is told once, before waiting, who
 // holds it ("pid 123").
 func Lock(ctx context.Context, wait func(holder string)) (unlock func(), err error) {
-	return lockFile(ctx, lockPath("/run", "/var/run", "/tmp"), wait)
+	return LockFile(ctx, lockPath("/run", "/var/run", "/tmp"), wait)
 }
 
 // lockPath is the lock in the first of dirs that exists. They are fixed, because
@@ -83,7 +83,8 @@ func squatted(f *os.File) error {
 	return &Missing{What: "the lock of whoever measures", Hint: fmt.Sprintf("%s is not a file of root or of this user: remove it", f.Name())}
 }
 
-func lockFile(ctx context.Context, path string, wait func(holder string)) (func(), error) {
+// LockFile is Lock for another file, which is made where it does not exist.
+func LockFile(ctx context.Context, path string, wait func(holder string)) (func(), error) {
 	f, err := openLock(path)
 	if errors.As(err, new(*Missing)) {
 		return nil, err

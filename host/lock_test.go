@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		startAndHang(os.Args[2])
 	}
 	if path := os.Getenv(lockChild); path != "" {
-		if _, err := lockFile(context.Background(), path, nil); err != nil {
+		if _, err := LockFile(context.Background(), path, nil); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -70,14 +70,14 @@ func brief(t *testing.T) context.Context {
 
 func TestLockContention(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lockFile(context.Background(), path, func(string) { t.Error("the first waits") })
+	unlock, err := LockFile(context.Background(), path, func(string) { t.Error("the first waits") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := make(chan string, 10)
 	second := make(chan error, 1)
 	go func() {
-		unlock, err := lockFile(context.Background(), path, func(holder string) { told <- holder })
+		unlock, err := LockFile(context.Background(), path, func(holder string) { told <- holder })
 		if err == nil {
 			unlock()
 		}
@@ -107,13 +107,13 @@ func TestLockContention(t *testing.T) {
 
 func TestLockObeysContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lockFile(context.Background(), path, nil)
+	unlock, err := LockFile(context.Background(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
 	start := time.Now()
-	if _, err := lockFile(brief(t), path, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+	if _, err := LockFile(brief(t), path, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 }
@@ -121,18 +121,18 @@ func TestLockObeysContext(t *testing.T) {
 // A second unlock must not take the lock from who got it in between.
 func TestUnlockTwice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := lockFile(context.Background(), path, nil)
+	first, err := LockFile(context.Background(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first()
-	second, err := lockFile(brief(t), path, nil)
+	second, err := LockFile(brief(t), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second()
 	first()
-	if _, err := lockFile(brief(t), path, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := LockFile(brief(t), path, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the second unlock freed another's lock: %v", err)
 	}
 }
@@ -141,14 +141,14 @@ func TestLockOfTheKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	cmd := holder(t, path)
 	who := ""
-	if _, err := lockFile(brief(t), path, func(holder string) { who = holder }); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := LockFile(brief(t), path, func(holder string) { who = holder }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("two processes hold the lock: %v", err)
 	}
 	if want := fmt.Sprintf("pid %d", cmd.Process.Pid); who != want {
 		t.Errorf("told %q, want %q", who, want)
 	}
 	kill(cmd)
-	unlock, err := lockFile(brief(t), path, nil)
+	unlock, err := LockFile(brief(t), path, nil)
 	if err != nil {
 		t.Fatalf("the killed still holds it: %v", err)
 	}
@@ -182,13 +182,13 @@ func TestLockOfAnotherUser(t *testing.T) {
 	}
 	// In a folder that everybody writes to, anybody could have put it there, and hold it.
 	var missing *Missing
-	if _, err := lockFile(brief(t), path, nil); !errors.As(err, &missing) || !strings.Contains(err.Error(), path) {
+	if _, err := LockFile(brief(t), path, nil); !errors.As(err, &missing) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a file that another user put into a folder of everybody's: %v", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := lockFile(brief(t), path, nil)
+	unlock, err := LockFile(brief(t), path, nil)
 	if err != nil {
 		t.Fatalf("root cannot lock it: %v", err)
 	}
@@ -198,7 +198,7 @@ func TestLockOfAnotherUser(t *testing.T) {
 // Who may not measure can neither hold the lock nor learn that by a riddle.
 func TestLockIsPrivate(t *testing.T) {
 	path := filepath.Join(shared(t), "lock")
-	unlock, err := lockFile(brief(t), path, nil)
+	unlock, err := LockFile(brief(t), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestLockIsPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var missing *Missing
-	if _, err := lockFile(brief(t), path, nil); !errors.As(err, &missing) || !strings.Contains(err.Error(), path) {
+	if _, err := LockFile(brief(t), path, nil); !errors.As(err, &missing) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a lock that cannot be opened: %v", err)
 	}
 }
@@ -244,7 +244,7 @@ func TestLockPath(t *testing.T) {
 	if info, err := os.Stat("/run"); err == nil && (lockPath("/run", "/tmp") != LockPath || info.Mode()&0o002 != 0) {
 		t.Errorf("%s is not LockPath, or everybody writes to its folder (%v)", lockPath("/run", "/tmp"), info.Mode())
 	}
-	if _, err := lockFile(brief(t), filepath.Join(gone, "lock"), nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := LockFile(brief(t), filepath.Join(gone, "lock"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a lock in no directory: %v", err)
 	}
 }

@@ -12,17 +12,21 @@ import (
 	"sync"
 	"time"
 
+	"boxdyno/agent"
 	"boxdyno/host"
+	"boxdyno/internal/version"
 	"boxdyno/ledger"
+	"boxdyno/link"
+	"boxdyno/link/hub"
 	"boxdyno/result"
 )
 
-// A pair is a wire2 whose box runs this program, so that the ledger has its places:
+// A pair is a wire2 whose box runs our agent, so that the ledger has its places:
 //
 //	tester                        DUT                           tester
 //	port_a ====== cable ======| dut_a      dut_b |====== cable ====== port_b
-//	   |                      | boxdyno call     |                  (or no second cable:
-//	   +----- ssh, JSON ------| reads counters   |                   the DUT is a sensor)
+//	   |                      | boxdyno-agent    |                  (or no second cable:
+//	   +----- ssh, NATS ------| reads counters   |                   the DUT is a sensor)
 //
 // The control connection must not go by the cables under load: the address that
 // ssh takes is the box's own on another network.
@@ -32,29 +36,38 @@ type pair struct {
 	dut                   [2]string
 }
 
-func newPair() Topology { return &pair{wire2: defaultWire(), program: "boxdyno"} }
+func newPair() Topology { return &pair{wire2: defaultWire(), program: link.Name} }
 
 func (p *pair) Flags(fs *flag.FlagSet) {
 	p.wire2.Flags(fs)
 	fs.StringVar(&p.ssh, "ssh", "", "DUT as the program ssh takes it, such as root@box or a Host of its configuration")
 	fs.StringVar(&p.command, "ssh_command", "", "words of a command that runs a program on the DUT, in place of ssh")
-	fs.StringVar(&p.program, "program", p.program, "boxdyno on the DUT, as its shell takes it, such as sudo -n boxdyno")
+	fs.StringVar(&p.program, "program", p.program, "the agent on the DUT, as its shell takes it, such as sudo -n boxdyno-agent")
 	for i, x := range endNames {
 		fs.StringVar(&p.dut[i], "dut_"+x, "", "the DUT's interface at the other end of port_"+x+"'s cable")
 	}
 }
 
-// argv is the command whose standard streams are those of "boxdyno call" on the DUT,
-// and what that place is called.
-func (p *pair) argv() (name string, argv []string, err error) {
+// agent is how the agent on the DUT is reached.
+func (p *pair) agent() (hub.Agent, error) {
+	a := hub.Agent{Name: "the DUT", Version: version.Version()}
 	switch {
 	case p.command != "":
-		return "the DUT", append(append(strings.Fields(p.command), strings.Fields(p.program)...), "call"), nil
+		a.Argv = append(append(strings.Fields(p.command), strings.Fields(p.program)...), "serve")
 	case p.ssh != "":
-		// A connection that is cut is noticed within 10 s.
-		return p.ssh, []string{"ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2", "--", p.ssh, p.program + " call"}, nil
+		a.Name, a.Argv = p.ssh, SSH(p.ssh, p.program+" serve")
+	default:
+		return a, errors.New("the DUT is not named: add --box NAME, or --set ssh=user@box")
 	}
-	return "", nil, errors.New("the DUT is not named: add --set ssh=user@box")
+	return a, nil
+}
+
+// SSH is the command that runs a line in the shell of dest. The user's configuration, keys
+// and jump hosts count; it asks nothing, and refuses a host that is not known. A
+// connection that is cut is noticed within 10 s.
+func SSH(dest, line string) []string {
+	return []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
+		"-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=2", "--", dest, line}
 }
 
 // wires are the ends that have a cable to the DUT.
@@ -75,7 +88,7 @@ func (p *pair) wires() ([]wireEnd, error) {
 
 // Sketch implements Topology: it does not ask the DUT.
 func (p *pair) Sketch() (*Testbed, error) {
-	if _, _, err := p.argv(); err != nil {
+	if _, err := p.agent(); err != nil {
 		return nil, err
 	}
 	ends, err := p.wires()
@@ -91,7 +104,7 @@ const clockReadings = 32
 // Build needs what wire2's does, here; on the DUT the ledger's privileges. Whatever
 // is not there, here or there, is a *host.Missing.
 func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
-	name, argv, err := p.argv()
+	at, err := p.agent()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +115,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.check(ends); err != nil {
 		return nil, err
 	}
-	remote, err := host.Dial(ctx, name, argv...)
+	remote, err := hub.Dial(ctx, at)
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +126,15 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 			err = errors.Join(err, undo.close())
 		}
 	}()
-	var there identity
-	if err := remote.Call(ctx, callIdentify, identifyArgs{p.dut[:len(ends)]}, &there); err != nil {
+	if _, err := agent.Hold.Call(ctx, remote, agent.HoldArgs{Boot: (&host.Local{}).Identify().BootID}); err != nil {
+		return nil, err
+	}
+	there, err := agent.Identify.Call(ctx, remote, agent.IdentifyArgs{Ports: p.dut[:len(ends)]})
+	if err != nil {
 		return nil, err
 	}
 	if len(there.Ports) != len(ends) {
-		return nil, fmt.Errorf("boxdyno on %s answers for %d of %d ports: install this version there", name, len(there.Ports), len(ends))
+		return nil, fmt.Errorf("the agent on %s answers for %d of %d ports: install this version there", at.Name, len(there.Ports), len(ends))
 	}
 	clock, err := remote.Clock(ctx, clockReadings)
 	if err != nil {
@@ -144,7 +160,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Path = func(from, to int, loop bool) ledger.Path { return w.path(from, to, loop, dutLabel, p.dut) }
 	tb.Settings = append(tb.Settings,
-		result.Pair{Key: "dut", Value: name},
+		result.Pair{Key: "dut", Value: at.Name},
 		result.Pair{Key: "dut_clock_offset", Value: fmt.Sprintf("%v, at most %v off", clock.Offset, clock.Error)},
 		result.Pair{Key: "dut_version", Value: remote.Hello.Version})
 	links := tb.Observe
@@ -152,8 +168,8 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		kv := links()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		var now identity
-		if err := remote.Call(ctx, callIdentify, identifyArgs{p.dut[:len(ends)]}, &now); err != nil {
+		now, err := agent.Identify.Call(ctx, remote, agent.IdentifyArgs{Ports: p.dut[:len(ends)]})
+		if err != nil {
 			return append(kv, result.Pair{Key: "dut_state", Value: err.Error()})
 		}
 		for _, s := range now.Environment {
@@ -168,11 +184,11 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	return w.engine(ctx, tb)
 }
 
-const dutLabel = "dut"
+const dutLabel = agent.Label
 
 // remoteDUT is the DUT's own counters, read there.
 type remoteDUT struct {
-	remote *host.Remote
+	remote *link.Conn
 	ends   []*wiredEnd
 }
 
@@ -190,34 +206,33 @@ func (d *remoteDUT) Count(context.Context) (terms []result.Term, _ error) {
 
 // Open opens the ledger of the paths there.
 func (d *remoteDUT) Open(ctx context.Context, paths []ledger.Path, bare bool) (ledger.RemoteBook, error) {
-	args := openArgs{Bare: bare}
+	args := agent.LedgerArgs{Bare: bare}
 	for _, p := range paths {
-		rp := remotePath{Name: p.Name}
+		rp := agent.Path{Name: p.Name}
 		for _, h := range p.Hops {
-			rp.Hops = append(rp.Hops, remoteHop{Place: h.Place, Host: h.Port.Host, Port: h.Port.Name, Mine: h.Host == nil})
+			rp.Hops = append(rp.Hops, agent.Hop{Place: h.Place, Host: h.Port.Host, Port: h.Port.Name, Mine: h.Host == nil})
 		}
 		args.Paths = append(args.Paths, rp)
 	}
-	b := &remoteBook{remote: d.remote}
-	if err := d.remote.Call(ctx, callOpen, args, &b.id); err != nil {
+	id, err := agent.LedgerOpen.Call(ctx, d.remote, args)
+	if err != nil {
 		return nil, err
 	}
-	return b, nil
+	return &remoteBook{d.remote, id}, nil
 }
 
 type remoteBook struct {
-	remote *host.Remote
+	remote *link.Conn
 	id     int
 }
 
 // Read reads every counter there.
-func (b *remoteBook) Read(ctx context.Context) (r ledger.Reading, err error) {
-	err = b.remote.Call(ctx, callRead, b.id, &r)
-	return r, err
+func (b *remoteBook) Read(ctx context.Context) (ledger.Reading, error) {
+	return agent.LedgerRead.Call(ctx, b.remote, b.id)
 }
 
 func (b *remoteBook) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = b.remote.Call(ctx, callClose, b.id, nil) // it ends with the connection, too
+	_, _ = agent.LedgerClose.Call(ctx, b.remote, b.id) // it ends with the connection, too
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,21 +15,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/agent"
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
+	"boxdyno/internal/version"
 	"boxdyno/ledger"
+	"boxdyno/link"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
 
 // The DUT's end of the tests below.
 func TestPairChild(t *testing.T) {
-	if os.Getenv("LAB_TEST_PAIR") == "" {
+	in, out := link.Streams()
+	var err error
+	switch os.Getenv("LAB_TEST_PAIR") {
+	case "":
 		return // it is a child of others
+	case "none":
+		err = link.Serve(context.Background(), in, out, version.Version(), func(string) link.Handler {
+			return func(context.Context, *link.Request) (any, error) { return struct{}{}, nil }
+		})
+	default:
+		err = agent.Serve(context.Background(), in, out, os.Getenv("LAB_TEST_PAIR"), version.Version(), func(string) {})
 	}
-	if err := ServeCalls(context.Background(), os.Stdin, os.Stdout, "test"); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -40,7 +51,7 @@ func TestPairChild(t *testing.T) {
 func (b bench) pair() *pair {
 	return &pair{
 		wire2: *b.wire(), dut: [2]string{"i0", "i1"},
-		command: "nsenter --net=" + b.box.Netns, program: "env LAB_TEST_PAIR=1 " + os.Args[0] + " -test.run=^TestPairChild$",
+		command: "nsenter --net=" + b.box.Netns, program: "env LAB_TEST_PAIR=" + b.folder + " " + os.Args[0] + " -test.run=^TestPairChild$",
 	}
 }
 
@@ -70,7 +81,7 @@ func TestPairHasTheDUTsPlaces(t *testing.T) {
 		t.Errorf("%+v", tb.Machines)
 	}
 	seen := append(tb.Settings, tb.Observe()...)
-	if !strings.Contains(result.Get(seen, "dut_clock_offset"), "off") || result.Get(seen, "dut_version") != "test" || !strings.Contains(result.Get(seen, "dut_link_i0"), "veth") {
+	if !strings.Contains(result.Get(seen, "dut_clock_offset"), "off") || result.Get(seen, "dut_version") != version.Version() || !strings.Contains(result.Get(seen, "dut_link_i0"), "veth") {
 		t.Errorf("%v", seen)
 	}
 	if a := offer(t, tb, hasIPv6(), 20_000, 2000); hasIPv6() && (a.Received != 4000 || a.Unexplained != 0) {
@@ -81,15 +92,15 @@ func TestPairHasTheDUTsPlaces(t *testing.T) {
 // What ssh is called with: a name that begins with a dash is no option of it.
 func TestPairCommand(t *testing.T) {
 	p := newPair().(*pair)
-	p.ssh, p.program = "pi@box", "sudo -n boxdyno"
-	name, argv, err := p.argv()
-	if want := "ssh -T -o ServerAliveInterval=5 -o ServerAliveCountMax=2 -- pi@box|sudo -n boxdyno call"; err != nil || name != "pi@box" ||
-		strings.Join(argv[:len(argv)-1], " ")+"|"+argv[len(argv)-1] != want {
-		t.Errorf("%s, %q, %v", name, argv, err)
+	p.ssh, p.program = "pi@box", "sudo -n boxdyno-agent"
+	a, err := p.agent()
+	if got := strings.Join(a.Argv, "|"); err != nil || a.Name != "pi@box" || !strings.HasSuffix(got, "|--|pi@box|sudo -n boxdyno-agent serve") ||
+		!strings.Contains(got, "|StrictHostKeyChecking=yes|") || !strings.Contains(got, "|BatchMode=yes|") {
+		t.Errorf("%+v, %v", a, err)
 	}
 	p.command = "ip netns exec box"
-	if _, argv, _ := p.argv(); strings.Join(argv, "|") != "ip|netns|exec|box|sudo|-n|boxdyno|call" {
-		t.Errorf("%q", argv)
+	if a, _ := p.agent(); strings.Join(a.Argv, "|") != "ip|netns|exec|box|sudo|-n|boxdyno-agent|serve" {
+		t.Errorf("%q", a.Argv)
 	}
 }
 
@@ -252,21 +263,8 @@ func answering(t *testing.T) (pids []int) {
 func TestPairWithoutPorts(t *testing.T) {
 	b := newBench(t)
 	b.box.sh(t, router)
+	b.folder = "none"
 	p := b.pair()
-	p.command, p.program = "sh "+filepath.Join(t.TempDir(), "dut"), "x"
-	script := fmt.Sprintf(`n=0
-while read -r line; do
-n=$((n+1))
-case $line in
-*hello*) echo "{\"id\":$n,\"reply\":{\"protocol\":%d,\"version\":\"test\"}}" ;;
-*clock*) echo "{\"id\":$n,\"reply\":0}" ;;
-*) echo "{\"id\":$n,\"reply\":{\"ports\":[]}}" ;;
-esac
-done
-`, host.CallProtocol)
-	if err := os.WriteFile(strings.Fields(p.command)[1], []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	tb, err := p.Build(t.Context())
 	if err == nil {
 		tb.Close()

@@ -31,12 +31,15 @@ import (
 // A bench is a tester's namespace with ports e0 and e1, and a stranger's with i0
 // and i1 at the other ends of their cables. The stranger is a kernel as anybody
 // configures it; the code under test knows nothing of it.
-type bench struct{ tester, box *space }
+type bench struct {
+	tester, box *space
+	folder      string // of the agent on box
+}
 
 func newBench(t *testing.T) bench {
 	t.Helper()
 	testutil.Privileged(t)
-	var b bench
+	b := bench{folder: t.TempDir()}
 	for _, s := range []**space{&b.tester, &b.box} {
 		var err error
 		if *s, err = newSpace("bench", nil); err != nil {

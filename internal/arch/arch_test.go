@@ -46,7 +46,10 @@ var table = map[string]string{
 	"ledger":                       "host result internal/ethtool internal/netns",
 	"tune":                         "host result internal/ethtool internal/netns internal/yaml internal/files internal/caps",
 	"telemetry":                    "unit host result ledger internal/ethtool internal/netns internal/caps internal/guard",
-	"lab":                          "unit host frame engine ledger result internal/ethtool internal/netns internal/caps internal/guard",
+	"agent":                        "host ledger link result tune",
+	"cmd/boxdyno-agent":            "agent host internal/version link",
+	"internal/version":             "",
+	"lab":                          "agent internal/version link link/hub unit host frame engine ledger result internal/ethtool internal/netns internal/caps internal/guard",
 	"procedure":                    "engine frame host internal/files internal/guard internal/limit lab ledger result search stat subject subject/capture subject/catalog subject/cipher subject/compute subject/detector subject/disk subject/ids subject/stress subject/tunnel subject/userland unit",
 	"verdict":                      "unit result",
 	"runner":                       "engine host internal/files internal/schema internal/yaml lab procedure result search stat subject subject/capture subject/catalog subject/userland telemetry tune unit verdict",
@@ -67,7 +70,7 @@ var table = map[string]string{
 	"internal/yaml":                "",
 	"internal/testutil":            "internal/netns",
 	"internal/snapshot":            "internal/ethtool internal/netns",
-	"internal/cli":                 "engine examples frame host internal/ethtool internal/files internal/guard internal/schema internal/yaml lab ledger report report/tui result runner store subject subject/capture subject/catalog telemetry tune unit",
+	"internal/cli":                 "engine examples frame host internal/ethtool internal/files internal/guard internal/schema internal/version internal/yaml lab link ledger report report/tui result runner store subject subject/capture subject/catalog telemetry tune unit",
 	"cmd/boxdyno":                  "internal/cli subject/catalog",
 	"script/testcount":             "",
 	"script/man":                   "internal/cli",
@@ -173,6 +176,37 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s may import %s and does not: strike it", pkg, a)
 			}
 		}
+	}
+}
+
+// The agent is small: what only a tester needs is not in it.
+func TestAgentReachesNoReport(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t, false) {
+		imports[s.pkg] = append(imports[s.pkg], s.imports()...)
+	}
+	seen := map[string]bool{}
+	var walk func(pkg, via string)
+	walk = func(pkg, via string) {
+		if seen[pkg] {
+			return
+		}
+		seen[pkg] = true
+		for _, i := range imports[pkg] {
+			for _, no := range []string{"boxdyno/lab", "boxdyno/link/hub", "boxdyno/report", "boxdyno/store", "boxdyno/reference", "boxdyno/runner", "boxdyno/procedure",
+				"github.com/nats-io/nats-server/v2", "github.com/spf13/cobra", "charm.land/bubbletea/v2", "github.com/parquet-go/parquet-go"} {
+				if i == no || strings.HasPrefix(i, no+"/") {
+					t.Errorf("the agent reaches %s by %s", i, via+" > "+pkg)
+				}
+			}
+			if p, ours := strings.CutPrefix(i, "boxdyno/"); ours {
+				walk(p, via+" > "+pkg)
+			}
+		}
+	}
+	walk("cmd/boxdyno-agent", "")
+	if !seen["agent"] {
+		t.Error("the agent's own package was not seen")
 	}
 }
 

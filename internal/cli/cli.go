@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/internal/guard"
+	"boxdyno/internal/version"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
@@ -49,29 +49,8 @@ const exitCodes = `0    done, and passed where something was judged
 
 Where several hold, the worst is returned: 5, then 4, 3, 1.`
 
-// version is set when a release is built (-ldflags "-X boxdyno/internal/cli.version=...").
-var version = ""
-
 // Version is that of this program.
-func Version() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && !strings.Contains(v, s.Value[:min(12, len(s.Value))]) {
-			v += "-" + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return v
-}
+func Version() string { return version.Version() }
 
 // An app is one call of the program.
 type app struct {
@@ -234,7 +213,7 @@ Exit codes:
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
-	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.schema(), a.versionCommand(), a.call(),
+	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.schema(), a.versionCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

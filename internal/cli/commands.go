@@ -11,6 +11,7 @@ import (
 
 	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
+	"boxdyno/link"
 	"boxdyno/runner"
 	"boxdyno/subject/capture"
 )
@@ -62,7 +63,7 @@ func commandsOf(p runner.Plan) (commands []string) {
 	for _, key := range []string{"ssh_command", "ssh", "program"} {
 		if s := p.Lab.Get(key); s != nil {
 			for _, w := range s.Values {
-				if w.Text != "" && !(key == "program" && w.Text == "boxdyno") {
+				if w.Text != "" && !(key == "program" && w.Text == link.Name) {
 					quote(key, w.Text)
 				}
 			}

@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,9 +14,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"boxdyno/agent"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
+	"boxdyno/link"
 	"boxdyno/result"
 )
 
@@ -24,7 +27,12 @@ func TestWireChild(t *testing.T) {
 	if os.Getenv("CLI_TEST_CALL") == "" {
 		return // it is a child of others
 	}
-	os.Exit(Main(context.Background(), []string{"call"}, os.Stdout, os.Stderr))
+	in, out := link.Streams()
+	if err := agent.Serve(context.Background(), in, out, os.Getenv("CLI_TEST_CALL"), Version(), func(string) {}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // stranger wires a namespace with ports e0 and e1 to one with a router that polices
@@ -112,7 +120,7 @@ func TestWireFindsAKnownLimit(t *testing.T) {
 				"--set", "netns=" + tester.Path(), "--set", "port_a=e0", "--set", "port_b=e1"}
 			if c.lab == "pair" {
 				args = append(args, "--set", "dut_a=i0", "--set", "dut_b=i1", "--set", "ssh_command=nsenter --net="+box.Path(),
-					"--set", "program=env CLI_TEST_CALL=1 "+os.Args[0]+" -test.run=^TestWireChild$")
+					"--set", "program=env CLI_TEST_CALL="+t.TempDir()+" "+os.Args[0]+" -test.run=^TestWireChild$")
 			}
 			var out bytes.Buffer
 			if code := Main(t.Context(), args, &out, &out); code != exitOK {

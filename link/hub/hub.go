@@ -189,14 +189,15 @@ func start(a Agent) (*process, error) {
 	return p, nil
 }
 
-// heard ends a stream that says nothing for link.Silence.
-type heard struct{ *os.File }
+// heard ends a stream that says nothing for link.Silence. The file is not embedded: its
+// WriteTo would read past Read.
+type heard struct{ f *os.File }
 
 func (h heard) Read(b []byte) (int, error) {
-	if err := h.SetReadDeadline(time.Now().Add(link.Silence)); err != nil {
+	if err := h.f.SetReadDeadline(time.Now().Add(link.Silence)); err != nil {
 		return 0, err
 	}
-	return h.File.Read(b)
+	return h.f.Read(b)
 }
 
 // greeting is how long the first line may take: ssh has connected by then, and jump
@@ -207,9 +208,12 @@ const greeting = 30 * time.Second
 func (p *process) greet(a Agent) (hello link.Hello, err error) {
 	refuse := func(format string, args ...any) error {
 		m := &host.Missing{What: fmt.Sprintf(format, args...)}
-		if a.Remedy != nil {
+		switch {
+		case a.Remedy != nil:
 			m.Remedy = [][]string{a.Remedy}
-		} else {
+		case hello.Agent == link.Name:
+			m.Hint = "install this version there: boxdyno box add does"
+		default:
 			m.Hint = "see that " + strings.Join(a.Argv, " ") + " runs by itself and waits for input"
 		}
 		return m

@@ -289,6 +289,22 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
+// A connection that nobody uses stays, by its heartbeats.
+func TestIdle(t *testing.T) {
+	testutil.Long(t)
+	testutil.NoLeaks(t)
+	c := dial(t, "serve")
+	select {
+	case <-c.Ended():
+		t.Error(c.Err())
+	case <-time.After(3 * link.Silence / 2):
+	}
+	var n int
+	if err := c.Call(t.Context(), "double", 4, &n); err != nil || n != 8 {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
 // A box that stops answering is given up within 10 s.
 func TestStopped(t *testing.T) {
 	testutil.Long(t)

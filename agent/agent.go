@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is what runs on a box for a tester: it answers the methods of one table
+// and nothing else. All that a tester asked for ends with its connection, and what it
+// changed is put back. It runs no shell, and writes no file outside its folder.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/link"
+	"boxdyno/tune"
+)
+
+// An Ask is a method's name, with the types of its arguments and of its answer.
+type Ask[A, R any] string
+
+// Call asks the agent at the other end of c. Its errors are those of link.Conn.Call.
+func (m Ask[A, R]) Call(ctx context.Context, c *link.Conn, args A) (reply R, err error) {
+	err = c.Call(ctx, string(m), args, &reply)
+	return reply, err
+}
+
+// The methods.
+const (
+	Identify    Ask[IdentifyArgs, Identity] = "identify"
+	Check       Ask[None, Checked]          = "check"
+	Hold        Ask[HoldArgs, None]         = "hold"
+	LedgerOpen  Ask[LedgerArgs, int]        = "ledger.open"
+	LedgerRead  Ask[int, LedgerReading]     = "ledger.read"
+	LedgerClose Ask[int, None]              = "ledger.close"
+	FilePut     Ask[FileChunk, FileState]   = "file.put"
+)
+
+// None is for methods that take or return nothing.
+type None struct{}
+
+// A Method is a row of Methods.
+type Method struct {
+	Name, Doc string
+	bind      func(*Session) link.Handler
+}
+
+// Methods is all that an agent does.
+func Methods() []Method {
+	return []Method{
+		method(Identify, "the machine, its environment and ports", (*Session).identify),
+		method(Check, "what the agent may do here, and what is missing", (*Session).check),
+		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),
+		method(LedgerOpen, "opens the ledger of paths", (*Session).openLedger),
+		method(LedgerRead, "reads every counter of a ledger", (*Session).readLedger),
+		method(LedgerClose, "closes a ledger", (*Session).closeLedger),
+		method(FilePut, "keeps a part of a file in the agent's folder while the connection lasts", (*Session).putFile),
+	}
+}
+
+func method[A, R any](name Ask[A, R], doc string, f func(*Session, context.Context, A) (R, error)) Method {
+	return Method{string(name), doc, func(s *Session) link.Handler {
+		return func(ctx context.Context, r *link.Request) (any, error) {
+			var args A
+			if err := json.Unmarshal(r.Args, &args); err != nil {
+				return nil, fmt.Errorf("read the arguments of %s: %w", name, err)
+			}
+			return f(s, ctx, args)
+		}
+	}}
+}
+
+// A Session is what one tester has asked for.
+type Session struct {
+	Folder  string // the agent's own; made when it is needed
+	Version string
+
+	mu    sync.Mutex
+	held  bool
+	last  int
+	books map[int]*book
+	files map[string]int64 // octets by digest
+	ends  []func() error   // last first
+}
+
+// atEnd has f called when the connection has ended.
+func (s *Session) atEnd(f func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, f)
+}
+
+// end puts back what was changed and closes what is open. No handler runs any more.
+func (s *Session) end() (all error) {
+	for _, f := range slices.Backward(s.ends) {
+		all = errors.Join(all, f())
+	}
+	return all
+}
+
+// Folder is the agent's own: /var/lib/boxdyno-agent for root, else
+// $XDG_STATE_HOME/boxdyno-agent.
+func Folder() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/" + link.Name, nil
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
+		return filepath.Join(state, link.Name), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find the agent's folder: %w", err)
+	}
+	return filepath.Join(home, ".local", "state", link.Name), nil
+}
+
+// Serve answers one tester on in and out until they end. What an agent that was killed
+// had tuned is put back first; note is told what was.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version string, note func(string)) error {
+	notes, err := tune.New().Recover(ctx, nil)
+	for _, n := range notes {
+		note(n)
+	}
+	if err != nil {
+		note(err.Error()) // the next start tries again
+	}
+	s := &Session{Folder: folder, Version: version, books: map[int]*book{}, files: map[string]int64{}}
+	handlers := map[string]link.Handler{}
+	for _, m := range Methods() {
+		handlers[m.Name] = m.bind(s)
+	}
+	err = link.Serve(ctx, in, out, version, func(name string) link.Handler { return handlers[name] })
+	return errors.Join(err, s.end())
+}
+
+// HoldArgs say who wants the machine for itself.
+type HoldArgs struct {
+	Boot string `json:"boot"` // boot_id of the tester
+}
+
+// patience is how long another tester may take to leave.
+const patience = 3 * time.Second
+
+// hold takes the agent's lock, and the machine's unless the tester stands on this machine
+// and has that itself. Another tester, and another boxdyno here, are a *host.Missing.
+func (s *Session) hold(ctx context.Context, a HoldArgs) (None, error) {
+	s.mu.Lock()
+	held := s.held
+	s.held = true
+	s.mu.Unlock()
+	if held {
+		return None{}, nil
+	}
+	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+		return None{}, host.Permit("make the agent's folder", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	who := ""
+	wait := func(holder string) { who = holder }
+	unlock, err := host.LockFile(ctx, filepath.Join(s.Folder, "lock"), wait)
+	if err == nil {
+		s.atEnd(func() error { unlock(); return nil })
+		if (&host.Local{}).Identify().BootID != a.Boot {
+			if unlock, err = host.Lock(ctx, wait); err == nil {
+				s.atEnd(func() error { unlock(); return nil })
+			}
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = &host.Missing{What: "a box that nobody else measures: another run holds it (" + who + " there)", Hint: "wait for that run to end"}
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.held = false
+		s.mu.Unlock()
+	}
+	return None{}, err
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"net"
+	"os"
+	"runtime"
+
+	"boxdyno/host"
+	"boxdyno/result"
+)
+
+// IdentifyArgs name the ports that are asked about.
+type IdentifyArgs struct {
+	Ports []string `json:"ports,omitempty"`
+}
+
+// An Identity is a machine with the ports asked for.
+type Identity struct {
+	Machine     result.Machine `json:"machine"`
+	Environment []result.Pair  `json:"environment"`
+	Ports       []Port         `json:"ports"` // in the order asked
+}
+
+// A Port is a box's.
+type Port struct {
+	Name string  `json:"name"`
+	MAC  [6]byte `json:"mac"`
+	MTU  int     `json:"mtu"`
+	Link string  `json:"link"` // driver, speed, duplex, pause, EEE
+}
+
+func (s *Session) identify(_ context.Context, a IdentifyArgs) (Identity, error) {
+	local := &host.Local{}
+	id := Identity{Machine: local.Identify(), Environment: local.Environment()}
+	for _, name := range a.Ports {
+		iface, err := net.InterfaceByName(name)
+		if err != nil {
+			return id, &host.Missing{What: "port " + name, Hint: "there is no interface of that name; ip link shows those there are"}
+		}
+		driver, speed := host.Driver(name, "unknown driver")
+		p := Port{Name: name, MTU: iface.MTU, Link: host.Port{Name: name}.Link(driver, speed > 0)}
+		copy(p.MAC[:], iface.HardwareAddr)
+		id.Ports = append(id.Ports, p)
+	}
+	return id, nil
+}
+
+// Checked is what an agent may do.
+type Checked struct {
+	Arch    string   `json:"arch"` // of the agent: GOARCH
+	UID     int      `json:"uid"`
+	Folder  string   `json:"folder"`
+	Missing []string `json:"missing,omitempty"` // sentences with their remedies
+}
+
+func (s *Session) check(context.Context, None) (Checked, error) {
+	c := Checked{Arch: runtime.GOARCH, UID: os.Geteuid(), Folder: s.Folder}
+	for _, probe := range []func() error{host.ProbeNamespace, host.ProbeBPF, host.ProbePacket} {
+		if err := probe(); err != nil {
+			c.Missing = append(c.Missing, err.Error())
+		}
+	}
+	return c, nil
+}
