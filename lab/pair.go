@@ -50,24 +50,25 @@ func (p *pair) Flags(fs *flag.FlagSet) {
 
 // agent is how the agent on the DUT is reached.
 func (p *pair) agent() (hub.Agent, error) {
-	a := hub.Agent{Name: "the DUT", Version: version.Version()}
 	switch {
 	case p.command != "":
-		a.Argv = append(append(strings.Fields(p.command), strings.Fields(p.program)...), "serve")
+		return hub.Agent{Name: "the DUT", Version: version.Version(), Argv: append(append(strings.Fields(p.command), strings.Fields(p.program)...), "serve")}, nil
 	case p.ssh != "":
-		a.Name, a.Argv = p.ssh, SSH(p.ssh, p.program+" serve")
-	default:
-		return a, errors.New("the DUT is not named: add --box NAME, or --set ssh=user@box")
+		return reach(p.ssh, p.program), nil
 	}
-	return a, nil
+	return hub.Agent{}, errors.New("the DUT is not named: add --box NAME, or --set ssh=user@box")
 }
 
-// SSH is the command that runs a line in the shell of dest. The user's configuration, keys
-// and jump hosts count; it asks nothing, and refuses a host that is not known. A
-// connection that is cut is noticed within 10 s.
-func SSH(dest, line string) []string {
-	return []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
-		"-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=2", "--", dest, line}
+// reach is the agent that program starts on the box at dest.
+func reach(dest, program string) hub.Agent {
+	return hub.Agent{Name: dest, Version: version.Version(), Argv: SSH(dest, program+" serve")}
+}
+
+// Dial greets the box's agent. Another version than ours is a *host.Missing.
+func (b Box) Dial(ctx context.Context) (*link.Conn, error) {
+	a := reach(b.SSH, b.Program())
+	a.Remedy = []string{"boxdyno", "box", "update", b.Name}
+	return hub.Dial(ctx, a)
 }
 
 // wires are the ends that have a cable to the DUT.

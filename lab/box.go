@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/files"
+	"boxdyno/internal/yaml"
+	"boxdyno/result"
+)
+
+// A Box is a machine at the other end of a cable, as boxes.yaml keeps it.
+type Box struct {
+	Name   string   `json:"name"`
+	SSH    string   `json:"ssh"`              // as ssh takes it: "pi@box", or a Host of its configuration
+	Become string   `json:"become,omitempty"` // words before the agent's path: "sudo -n"
+	Agent  string   `json:"agent"`            // the agent's path there
+	Arch   string   `json:"arch"`             // GOARCH
+	Cables []string `json:"cables,omitempty"` // "eth1=eth0": a port here and the box's
+}
+
+// Program is the agent as the box's shell takes it.
+func (b Box) Program() string { return strings.TrimSpace(b.Become + " " + b.Agent) }
+
+// Settings are topology pair's parameters for the box.
+func (b Box) Settings() (out []result.Pair) {
+	out = []result.Pair{{Key: "ssh", Value: b.SSH}, {Key: "program", Value: b.Program()}}
+	for i, c := range b.Cables {
+		here, there, _ := strings.Cut(c, "=")
+		out = append(out, result.Pair{Key: "port_" + endNames[i], Value: here}, result.Pair{Key: "dut_" + endNames[i], Value: there})
+	}
+	return out
+}
+
+var (
+	boxName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	boxWords  = regexp.MustCompile(`^[A-Za-z0-9@%:/._\[\]+ -]*$`) // nothing that a shell, or a list of values, takes apart
+	boxCable  = regexp.MustCompile(`^[^\s=,/]{1,15}=[^\s=,/]{1,15}$`)
+	boxFields = []string{"ssh", "become", "agent", "arch", "cables"}
+)
+
+// Check says what is wrong with a box's description.
+func (b Box) Check() error {
+	switch {
+	case !boxName.MatchString(b.Name):
+		return fmt.Errorf("box name %q: letters, digits, dots and dashes only, at most 63", b.Name)
+	case b.SSH == "" || strings.HasPrefix(b.SSH, "-") || strings.Contains(b.SSH, " ") || !boxWords.MatchString(b.SSH):
+		return fmt.Errorf("box %s: ssh destination %q is not one: want user@host, or a Host of ssh's configuration", b.Name, b.SSH)
+	case !boxWords.MatchString(b.Become):
+		return fmt.Errorf("box %s: become %q has signs of a shell: want words such as sudo -n", b.Name, b.Become)
+	case !strings.HasPrefix(b.Agent, "/") || strings.Contains(b.Agent, " ") || !boxWords.MatchString(b.Agent):
+		return fmt.Errorf("box %s: the agent's path %q is not an absolute one of plain letters", b.Name, b.Agent)
+	case len(b.Cables) > len(endNames):
+		return fmt.Errorf("box %s: it has %d cables, at most %d are used", b.Name, len(b.Cables), len(endNames))
+	}
+	for _, c := range b.Cables {
+		if !boxCable.MatchString(c) {
+			return fmt.Errorf("box %s: cable %q: want PORT=PORT, this machine's and the box's, such as eth1=eth0", b.Name, c)
+		}
+	}
+	return nil
+}
+
+// Boxes reads boxes.yaml, in the order of its names; a file that does not exist has none.
+func Boxes(path string) ([]Box, error) {
+	data, err := files.Read(path, yaml.MaxSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the boxes: %w", err)
+	}
+	root, err := yaml.Parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := root.Only("the file of boxes", "boxes"); err != nil {
+		return nil, err
+	}
+	all := root.Get("boxes")
+	if all == nil {
+		return nil, nil
+	}
+	if err := all.Want(yaml.Map, "boxes"); err != nil {
+		return nil, err
+	}
+	var boxes []Box
+	for _, f := range all.Map {
+		if err := f.Value.Only("box "+f.Key, boxFields...); err != nil {
+			return nil, err
+		}
+		b := Box{Name: f.Key}
+		for key, to := range map[string]*string{"ssh": &b.SSH, "become": &b.Become, "agent": &b.Agent, "arch": &b.Arch} {
+			if n := f.Value.Get(key); n != nil {
+				words, err := n.Texts(key)
+				if err != nil {
+					return nil, err
+				}
+				*to = strings.Join(words, " ")
+			}
+		}
+		if n := f.Value.Get("cables"); n != nil {
+			if b.Cables, err = n.Texts("cables"); err != nil {
+				return nil, err
+			}
+		}
+		if err := b.Check(); err != nil {
+			return nil, f.Value.Pos.Errorf("%w", err)
+		}
+		boxes = append(boxes, b)
+	}
+	slices.SortFunc(boxes, func(a, b Box) int { return cmp.Compare(a.Name, b.Name) })
+	return boxes, nil
+}
+
+// EditBoxes changes boxes.yaml: edit has what it holds, and what it returns is written
+// whole. Others wait meanwhile.
+func EditBoxes(path string, owner *files.Owner, edit func([]Box) ([]Box, error)) error {
+	folder, err := files.MakeFolder(filepath.Dir(path), owner)
+	if err != nil {
+		return fmt.Errorf("keep the boxes: %w", err)
+	}
+	defer folder.Close()
+	lock, err := folder.Append("."+filepath.Base(path)+".lock", true)
+	if err != nil {
+		return fmt.Errorf("keep the boxes: %w", err)
+	}
+	defer lock.Close()
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the boxes: lock %s: %w", lock.Name(), err)
+	}
+	boxes, err := Boxes(path)
+	if err != nil {
+		return err
+	}
+	if boxes, err = edit(boxes); err != nil {
+		return err
+	}
+	slices.SortFunc(boxes, func(a, b Box) int { return cmp.Compare(a.Name, b.Name) })
+	text := "boxes:\n"
+	for _, b := range boxes {
+		if err := b.Check(); err != nil {
+			return err
+		}
+		text += fmt.Sprintf("  %q:\n    ssh: %q\n    become: %q\n    agent: %q\n    arch: %q\n    cables: [", b.Name, b.SSH, b.Become, b.Agent, b.Arch)
+		for i, c := range b.Cables {
+			text += []string{"", ", "}[min(i, 1)] + fmt.Sprintf("%q", c)
+		}
+		text += "]\n"
+	}
+	if len(boxes) == 0 {
+		text = "boxes: {}\n"
+	}
+	err = folder.Replace(filepath.Base(path), func(f *os.File) error {
+		_, err := f.WriteString(text)
+		return errors.Join(err, f.Chmod(0o600))
+	})
+	if err != nil {
+		return fmt.Errorf("keep the boxes: %w", err)
+	}
+	return nil
+}
