@@ -70,7 +70,7 @@ var table = map[string]string{
 	"internal/yaml":                "",
 	"internal/testutil":            "internal/netns",
 	"internal/snapshot":            "internal/ethtool internal/netns",
-	"internal/cli":                 "engine examples frame host internal/ethtool internal/files internal/guard internal/schema internal/version internal/yaml lab link ledger report report/tui result runner store subject subject/capture subject/catalog telemetry tune unit",
+	"internal/cli":                 "agent engine examples frame host internal/ethtool internal/files internal/guard internal/schema internal/version internal/yaml lab link ledger report report/tui result runner store subject subject/capture subject/catalog telemetry tune unit",
 	"cmd/boxdyno":                  "internal/cli subject/catalog",
 	"script/testcount":             "",
 	"script/man":                   "internal/cli",

@@ -35,6 +35,7 @@ func documents(s string) (n int) {
 func TestJSONOfErrors(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
 	run, cut, text, plan := filepath.Join(dir, "run"), filepath.Join(dir, "cut"), filepath.Join(dir, "text"), filepath.Join(dir, "plan.yaml")
 	b, err := result.Create(run, result.Run{Schema: result.Schema, ID: "x"})
 	if err == nil {
@@ -61,6 +62,10 @@ func TestJSONOfErrors(t *testing.T) {
 		"tune apply":  {"tune apply", "tune apply x", "tune apply router --port gone0", "tune apply gone.yaml"},
 		"tune status": {"tune status x"},
 		"tune export": {"tune export", "tune export x", "tune export router --port gone0 --out " + text + "/x", "tune export gone.yaml"},
+		"box add":     {"box add", "box add x", "box add x --ssh -x", "box add x --ssh y --cable z", "box add x --ssh gone.invalid"},
+		"box check":   {"box check", "box check gone"},
+		"box ls":      {"box ls x"},
+		"box update":  {"box update", "box update gone"},
 		"tune ablate": {"tune ablate x", "tune ablate router --procedure x", "tune ablate router --out " + text + "/x", "tune ablate gone.yaml"},
 	}
 	var walk func(cmd *cobra.Command, name string)

@@ -30,7 +30,7 @@ import (
 // measureFlags are those that run and qualify share.
 type measureFlags struct {
 	set             []string
-	lab             string
+	lab, box        string
 	quick, standard bool
 	repeat, seed    string
 	budget          string
@@ -47,6 +47,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.set, "set", nil, "`key=value[,value...]`: a parameter of the procedure, else of the lab, else a key of the plan; several values are an axis")
 	fs.StringVar(&f.lab, "lab", "", "`topology` to measure in (boxdyno list topologies)")
+	fs.StringVar(&f.box, "box", "", "`NAME` of the box to measure, in topology pair with its cables (boxdyno box ls)")
 	fs.BoolVar(&f.quick, "quick", false, "short trials, with their deviations stated (the default)")
 	fs.BoolVar(&f.standard, "standard", false, "trials as long as the standards ask")
 	exclusive(cmd, "quick", "standard")
@@ -68,6 +69,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 		}
 		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	})
+	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
 	_ = cmd.RegisterFlagCompletionFunc("lab", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
 		for _, s := range a.plugins.Labs {
@@ -86,6 +88,11 @@ func (f *measureFlags) addTune(cmd *cobra.Command) {
 func (f *measureFlags) apply(a *app, p *runner.Plan) error {
 	if f.lab != "" {
 		p.SetLab(f.lab, "--lab")
+	}
+	if f.box != "" {
+		if err := f.measure(a, p); err != nil {
+			return err
+		}
 	}
 	preset := map[bool]string{f.quick: "quick", f.standard: "standard"}[true]
 	if preset != "" {
@@ -137,7 +144,7 @@ report goes to standard output; the run is kept and can be reported again.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if resume != "" {
-			for _, other := range []string{"set", "lab", "quick", "standard", "repeat", "seed", "budget", "out", "tune", "telemetry", "collectors", "meter", "reading", "dry-run"} {
+			for _, other := range []string{"set", "lab", "box", "quick", "standard", "repeat", "seed", "budget", "out", "tune", "telemetry", "collectors", "meter", "reading", "dry-run"} {
 				if cmd.Flags().Changed(other) {
 					return fmt.Errorf("--resume takes everything from the run in %s: leave out --%s", resume, other)
 				}

@@ -4,36 +4,19 @@ package cli
 
 import (
 	"bytes"
-	"context"
-	"fmt"
-	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
-	"boxdyno/agent"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
-	"boxdyno/link"
 	"boxdyno/result"
 )
-
-// The DUT's end of topology pair.
-func TestWireChild(t *testing.T) {
-	if os.Getenv("CLI_TEST_CALL") == "" {
-		return // it is a child of others
-	}
-	in, out := link.Streams()
-	if err := agent.Serve(context.Background(), in, out, os.Getenv("CLI_TEST_CALL"), Version(), func(string) {}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
 
 // stranger wires a namespace with ports e0 and e1 to one with a router that polices
 // at 20 kframe/s, as anybody would configure it.
@@ -119,8 +102,13 @@ func TestWireFindsAKnownLimit(t *testing.T) {
 			args := []string{"run", "forward", "--lab", c.lab, "--quick", "--quiet", "--out", dir,
 				"--set", "netns=" + tester.Path(), "--set", "port_a=e0", "--set", "port_b=e1"}
 			if c.lab == "pair" {
-				args = append(args, "--set", "dut_a=i0", "--set", "dut_b=i1", "--set", "ssh_command=nsenter --net="+box.Path(),
-					"--set", "program=env CLI_TEST_CALL="+t.TempDir()+" "+os.Args[0]+" -test.run=^TestWireChild$")
+				know, _ := sshBox(t, box.Path())
+				know()
+				var out bytes.Buffer
+				if code := Main(t.Context(), []string{"box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH), "--cable", "e0=i0", "--cable", "e1=i1"}, &out, &out); code != exitOK {
+					t.Fatalf("exit code %d: %s", code, out.Bytes())
+				}
+				args = []string{"run", "forward", "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "netns=" + tester.Path()}
 			}
 			var out bytes.Buffer
 			if code := Main(t.Context(), args, &out, &out); code != exitOK {
