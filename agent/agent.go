@@ -130,6 +130,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 	if err != nil {
 		note(err.Error()) // the next start tries again
 	}
+	sweep(folder)
 	s := &Session{Folder: folder, Version: version, books: map[int]*book{}, files: map[string]int64{}}
 	handlers := map[string]link.Handler{}
 	for _, m := range Methods() {

@@ -3,14 +3,17 @@
 package agent
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +136,69 @@ func TestHold(t *testing.T) {
 	first.Close()
 	if _, err := Hold.Call(t.Context(), second, args); err != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// A tester of the test below: it holds a box and sends it a file, and then does nothing.
+func TestTesterChild(t *testing.T) {
+	folder := os.Getenv("AGENT_TEST_TESTER")
+	if folder == "" {
+		return // it is a child of others
+	}
+	c := dial(t, folder)
+	if _, err := Hold.Call(t.Context(), c, HoldArgs{Boot: (&host.Local{}).Identify().BootID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Put(t.Context(), c, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// A tester that is killed leaves nothing on the box but the lock's file, and an agent that
+// is killed leaves nothing past its next start.
+func TestKilled(t *testing.T) {
+	testutil.NoLeaks(t)
+	folder := filepath.Join(t.TempDir(), "agent")
+	tester := exec.Command(os.Args[0], "-test.run=^TestTesterChild$")
+	tester.Env = append(os.Environ(), "AGENT_TEST_TESTER="+folder)
+	out, err := tester.StdoutPipe()
+	if err == nil {
+		err = tester.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if names := left(t, folder); len(names) != 2 {
+		t.Fatalf("%q, want a lock and the files of one agent", names)
+	}
+	if err := tester.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = tester.Wait() // it was killed
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if names := left(t, folder); len(names) == 1 && names[0] == "lock" {
+			break
+		} else if time.Since(begin) > 5*time.Second {
+			t.Fatalf("%q stay", names)
+		}
+	}
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(folder, filesPrefix+strconv.Itoa(gone.Process.Pid)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(t, folder).Close(); err != nil {
+		t.Error(err)
+	}
+	if names := left(t, folder); len(names) != 1 {
+		t.Errorf("%q stay", names)
 	}
 }
 

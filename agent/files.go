@@ -12,6 +12,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -65,6 +67,19 @@ func Put(ctx context.Context, c *link.Conn, f io.ReadSeeker) (path string, err e
 	return state.Path, err
 }
 
+const filesPrefix = "files-" // and the agent's process id
+
+// sweep removes the files that agents left which were killed.
+func sweep(folder string) {
+	entries, _ := os.ReadDir(folder) // there may be none yet
+	for _, e := range entries {
+		pid, err := strconv.Atoi(strings.TrimPrefix(e.Name(), filesPrefix))
+		if err == nil && pid > 0 && strings.HasPrefix(e.Name(), filesPrefix) && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = os.RemoveAll(filepath.Join(folder, e.Name())) // the next start tries again
+		}
+	}
+}
+
 // putFile appends a part. Files are named for their digest; they go when the connection
 // ends.
 func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
@@ -77,7 +92,7 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dir := filepath.Join(s.Folder, fmt.Sprintf("files-%d", os.Getpid()))
+	dir := filepath.Join(s.Folder, filesPrefix+strconv.Itoa(os.Getpid()))
 	if len(s.files) == 0 {
 		if err := os.MkdirAll(s.Folder, 0o700); err != nil {
 			return FileState{}, host.Permit("make the agent's folder", err)
