@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestBoxes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config", "boxes.yaml")
+	if all, err := Boxes(path); err != nil || all != nil {
+		t.Errorf("%v, %v", all, err)
+	}
+	want := []Box{
+		{Name: "nuc", SSH: "root@192.168.1.9", Agent: "/var/lib/boxdyno-agent/boxdyno-agent", Arch: "amd64", Cables: []string{"eth1=enp1s0", "eth2=enp2s0"}},
+		{Name: "pi5", SSH: "pi@pi5.lan", Become: "sudo -n", Agent: "/home/pi/a", Arch: "arm64"},
+	}
+	var all sync.WaitGroup
+	for _, b := range want { // none is lost
+		all.Go(func() {
+			if err := EditBoxes(path, nil, func(all []Box) ([]Box, error) { return append(all, b), nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	got, err := Boxes(path)
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v\n%s", err, d)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	for _, bad := range []Box{{Name: "x", SSH: "-oProxyCommand=id", Agent: "/a"}, {Name: "x y", SSH: "a", Agent: "/a"}, {Name: "x", SSH: "a", Become: "sudo; id", Agent: "/a"},
+		{Name: "x", SSH: "a", Agent: "a"}, {Name: "x", SSH: "a", Agent: "/a$(id)"}, {Name: "x", SSH: "a", Agent: "/a", Cables: []string{"eth1"}}} {
+		if err := EditBoxes(path, nil, func(all []Box) ([]Box, error) { return append(all, bad), nil }); err == nil {
+			t.Errorf("%+v is kept", bad)
+		}
+	}
+	for _, text := range []string{"boxes: 7", "boxes: {x: {ssh: a, agent: /a, shell: id}}", "boxes: {x: {ssh: [a, '; id'], agent: /a}}", "other: {}", "boxes: {x: 7}", "boxes: ["} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := Boxes(path); err == nil {
+			t.Errorf("%q is read as %+v", text, all)
+		}
+	}
+}
