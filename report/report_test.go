@@ -74,7 +74,7 @@ func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		make func() (result.Run, []result.Record)
-	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}, {"box", boxRun}} {
+	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"security", securityRun}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}, {"box", boxRun}} {
 		run, recs := c.make()
 		d := summarized(run, recs)
 		for ext, f := range map[string]func(io.Writer) error{
@@ -100,7 +100,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestTextIsNarrowAndPlain(t *testing.T) {
-	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, worksRun, ablationRun, boxRun} {
+	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, securityRun, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, worksRun, ablationRun, boxRun} {
 		run, recs := make()
 		run.Command = nil // a command is never broken
 		var b bytes.Buffer
