@@ -22,13 +22,13 @@ func newBackToBack() Procedure { return &BackToBack{newSuite()} }
 const burstTries = 3
 
 func (p *BackToBack) Estimate() (int, time.Duration) {
-	e := suiteEffortOf(p.preset.value)
+	e := suiteEffortOf(p.preset.Value)
 	const steps = 6
 	return p.estimate(e.bursts*steps, time.Duration(e.bursts*steps)*e.burst/20)
 }
 
 func (p *BackToBack) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.value)
+	e := suiteEffortOf(p.preset.Value)
 	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
 		if !m.can(1) {
 			return nil

@@ -17,6 +17,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/subject"
@@ -33,20 +34,20 @@ import (
 //
 // Each trial starts the subject anew (capture_trial.go).
 type Capture struct {
-	subject word
+	subject param.Word
 	file    string
-	payload count
+	payload param.Count
 	size    frameSize
 	rate    captureRate
-	packets count
+	packets param.Count
 	length  time.Duration
-	burst   count
-	buffer  count
-	method  choice
-	sender  choice
+	burst   param.Count
+	buffer  param.Count
+	method  param.Choice
+	sender  param.Choice
 	window  time.Duration
-	preset  choice
-	search  choice
+	preset  param.Choice
+	search  param.Choice
 
 	specs     subject.Specs // that subject may name
 	options   []result.Pair // what else the subject is told: its flags
@@ -76,18 +77,18 @@ func newCapture() Procedure { return newCaptureOf(catalog.Captures) }
 
 func newCaptureOf(specs subject.Specs) *Capture {
 	return &Capture{
-		subject: word{value: "tcpdump", letters: wordLetters + "+_."},
-		payload: count{0, 0, mostPayload}, rate: captureRate{offeredRate: offeredRate{text: searchRate}},
-		packets: count{0, 0, mostPackets}, burst: count{0, 0, mostBurst}, buffer: count{0, 0, 1 << 30},
-		method: choice{methodOurs, []string{methodOurs, methodPublished}}, sender: choice{generatorEngine, []string{generatorEngine, generatorIperf3}},
-		preset: choice{"quick", presets}, search: choice{asPreset, append([]string{asPreset}, search.Names()...)},
+		subject: param.NewWord("tcpdump", "+_."),
+		payload: param.NewCount(0, 0, mostPayload), rate: captureRate{offeredRate: offeredRate{text: searchRate}},
+		packets: param.NewCount(0, 0, mostPackets), burst: param.NewCount(0, 0, mostBurst), buffer: param.NewCount(0, 0, 1<<30),
+		method: param.NewChoice(methodOurs, []string{methodOurs, methodPublished}), sender: param.NewChoice(generatorEngine, []string{generatorEngine, generatorIperf3}),
+		preset: param.NewPreset(), search: param.NewChoice(asPreset, append([]string{asPreset}, search.Names()...)),
 		specs: specs, service: lab.Listening, readiness: readyPatience,
 		standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
 	}
 }
 
-// A frameSize is a mixFlag that may be 0: not given.
-type frameSize struct{ mixFlag }
+// A frameSize is a FrameMix that may be 0: not given.
+type frameSize struct{ param.FrameMix }
 
 func (f *frameSize) String() string {
 	if f.Name == "" {
@@ -101,7 +102,7 @@ func (f *frameSize) Set(s string) error {
 		f.Mix = frame.Mix{}
 		return nil
 	}
-	return f.mixFlag.Set(s)
+	return f.FrameMix.Set(s)
 }
 
 func (p *Capture) Flags(fs *flag.FlagSet) {
@@ -125,8 +126,8 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 func (p *Capture) mix() frame.Mix {
 	size := unit.FrameSize(64)
 	switch {
-	case p.payload.value > 0:
-		size = unit.FrameSize(p.payload.value + udpOverhead)
+	case p.payload.Value > 0:
+		size = unit.FrameSize(p.payload.Value + udpOverhead)
 	case p.size.Name != "":
 		return p.size.Mix
 	}
@@ -135,14 +136,14 @@ func (p *Capture) mix() frame.Mix {
 
 // framesPerSecond is the rate given.
 func (p *Capture) framesPerSecond() unit.FrameRate {
-	return p.rate.of(p.mix().Mean(), p.payload.value, p.method.value == methodPublished)
+	return p.rate.of(p.mix().Mean(), p.payload.Value, p.method.Value == methodPublished)
 }
 
 // spec is the subject's row.
 func (p *Capture) spec() (subject.Spec, error) {
-	i := slices.IndexFunc(p.specs, func(s subject.Spec) bool { return s.Name == p.subject.value })
+	i := slices.IndexFunc(p.specs, func(s subject.Spec) bool { return s.Name == p.subject.Value })
 	if i < 0 {
-		return subject.Spec{}, fmt.Errorf("subject %s: it captures nothing, or is not known: there are %s", p.subject.value, strings.Join(p.specs.Names(), ", "))
+		return subject.Spec{}, fmt.Errorf("subject %s: it captures nothing, or is not known: there are %s", p.subject.Value, strings.Join(p.specs.Names(), ", "))
 	}
 	return p.specs[i], nil
 }
@@ -163,13 +164,13 @@ func (p *Capture) software() (subject.Subject, error) {
 		}
 		return fs.Set(name, value)
 	}
-	if p.buffer.value > 0 {
-		err = set("buffer", strconv.Itoa(p.buffer.value))
+	if p.buffer.Value > 0 {
+		err = set("buffer", strconv.Itoa(p.buffer.Value))
 	}
 	if p.file != "" {
 		err = errors.Join(err, set("file", p.file))
 	}
-	if p.sender.value == generatorIperf3 {
+	if p.sender.Value == generatorIperf3 {
 		err = errors.Join(err, set("filter", iperfFilter))
 	}
 	for _, o := range p.options {
@@ -180,29 +181,29 @@ func (p *Capture) software() (subject.Subject, error) {
 
 // Needs implements Needing: iperf3 sends over sockets of both ends' kernels.
 func (p *Capture) Needs() (need lab.Capability, service string) {
-	if p.sender.value == generatorIperf3 {
+	if p.sender.Value == generatorIperf3 {
 		need = lab.OwnPorts
 	}
 	return need, ""
 }
 
 func (p *Capture) Check(bed *lab.Testbed) error {
-	if p.payload.value > 0 && p.size.Name != "" {
-		return fmt.Errorf("payload_size %d and frame_size %s: give one of them", p.payload.value, p.size.Name)
+	if p.payload.Value > 0 && p.size.Name != "" {
+		return fmt.Errorf("payload_size %d and frame_size %s: give one of them", p.payload.Value, p.size.Name)
 	}
 	if err := p.mix().Signed(false); err != nil {
 		return err
 	}
-	if p.packets.value > 0 && p.length > 0 {
-		return fmt.Errorf("packets %d and duration %v: give one of them", p.packets.value, p.length)
+	if p.packets.Value > 0 && p.length > 0 {
+		return fmt.Errorf("packets %d and duration %v: give one of them", p.packets.Value, p.length)
 	}
 	if p.length != 0 && (p.length < 10*time.Millisecond || p.length > 24*time.Hour) {
 		return fmt.Errorf("duration %v: want 10ms to 24h, or 0s", p.length)
 	}
-	if p.rate.searched() && (p.packets.value > 0 || p.length > 0) {
+	if p.rate.searched() && (p.packets.Value > 0 || p.length > 0) {
 		return fmt.Errorf("rate search: how long it offers a rate is the search's to say: leave packets and duration out")
 	}
-	if p.rate.layer == layerPayload && p.payload.value == 0 {
+	if p.rate.layer == layerPayload && p.payload.Value == 0 {
 		return fmt.Errorf("rate %s: it is of UDP payload: give payload_size", &p.rate)
 	}
 	if err := p.checkPublished(); err != nil {
@@ -228,14 +229,14 @@ func (p *Capture) Check(bed *lab.Testbed) error {
 
 // checkPublished says what method and window do not allow.
 func (p *Capture) checkPublished() error {
-	if p.method.value != methodPublished {
+	if p.method.Value != methodPublished {
 		if p.window != 0 {
 			return fmt.Errorf("window %v: only method %s has one", p.window, methodPublished)
 		}
 		return nil
 	}
 	switch {
-	case p.payload.value == 0:
+	case p.payload.Value == 0:
 		return fmt.Errorf("method %s: it counts UDP payload: give payload_size", methodPublished)
 	case p.rate.bits == 0 || p.rate.layer == layerLine:
 		return fmt.Errorf("method %s: its rates are in bit/s of UDP payload: give a rate such as 2Mbps", methodPublished)
@@ -252,21 +253,21 @@ func (p *Capture) checkPublished() error {
 func (p *Capture) checkIperf3() error {
 	const name = "generator " + generatorIperf3
 	switch {
-	case p.sender.value != generatorIperf3:
+	case p.sender.Value != generatorIperf3:
 		return nil
-	case p.payload.value == 0:
+	case p.payload.Value == 0:
 		return fmt.Errorf("%s: give payload_size", name)
 	case p.rate.searched():
 		return fmt.Errorf("%s: its pace is not exact enough for a search: give a rate", name)
-	case p.burst.value > 1:
-		return fmt.Errorf("%s: burst %d: its own are all that it sends", name, p.burst.value)
+	case p.burst.Value > 1:
+		return fmt.Errorf("%s: burst %d: its own are all that it sends", name, p.burst.Value)
 	}
 	return nil
 }
 
 // watched is method published's window, 0 without.
 func (p *Capture) watched() time.Duration {
-	if p.method.value != methodPublished {
+	if p.method.Value != methodPublished {
 		return 0
 	}
 	if p.window == 0 {
@@ -287,18 +288,18 @@ func captureEffortOf(preset string) captureEffort {
 
 // loadOf is the load that the parameters describe, at a rate.
 func (p *Capture) loadOf(rate unit.FrameRate) engine.Load {
-	l := engine.Load{Rate: rate, Count: uint64(p.packets.value)}
-	if p.burst.value > 1 {
-		l.Pattern, l.Burst = engine.Bursts, p.burst.value
+	l := engine.Load{Rate: rate, Count: uint64(p.packets.Value)}
+	if p.burst.Value > 1 {
+		l.Pattern, l.Burst = engine.Bursts, p.burst.Value
 	}
 	switch {
 	case l.Count > 0:
 	case p.length > 0:
 		l.Duration = p.length
-	case p.method.value == methodPublished:
+	case p.method.Value == methodPublished:
 		l.Duration = publishedLength
 	default:
-		l.Duration = captureEffortOf(p.preset.value).trial
+		l.Duration = captureEffortOf(p.preset.Value).trial
 	}
 	return l
 }
@@ -312,9 +313,9 @@ func lasts(l engine.Load) time.Duration {
 }
 
 func (p *Capture) searching() search.Preset {
-	name := p.search.value
+	name := p.search.Value
 	if name == asPreset {
-		name = p.preset.value
+		name = p.preset.Value
 	}
 	s, _ := search.Get(name) // the parameters' values are names of searches
 	return s
@@ -325,7 +326,7 @@ func (p *Capture) searching() search.Preset {
 const captureAround = 3 * time.Second
 
 func (p *Capture) Estimate() (int, time.Duration) {
-	e := captureEffortOf(p.preset.value)
+	e := captureEffortOf(p.preset.Value)
 	if !p.rate.searched() {
 		return 1, max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
 	}
@@ -336,7 +337,7 @@ func (p *Capture) Estimate() (int, time.Duration) {
 	if p.rate.overload {
 		n, d = 0, 0
 	}
-	if p.rate.overload || p.preset.value != "quick" {
+	if p.rate.overload || p.preset.Value != "quick" {
 		n += climbed + counted
 		d += (climbed + counted) * max(e.trial, overloadLeast)
 	}
@@ -349,11 +350,11 @@ func (p *Capture) Once() (key string, trials int, d time.Duration) {
 		return "", 0, 0
 	}
 	l := p.loadOf(p.framesPerSecond())
-	return fmt.Sprint("empty-box", p.mix().Name, l, p.sender.value), 1, lasts(l)
+	return fmt.Sprint("empty-box", p.mix().Name, l, p.sender.Value), 1, lasts(l)
 }
 
 func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
-	m := &capturePoint{Capture: p, env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
+	m := &capturePoint{Capture: p, env: env, effort: captureEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}, emptied: -1}
 	m.pause = m.rest
 	s, err := p.software()
 	if err != nil {
@@ -365,7 +366,7 @@ func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	} else if err != nil {
 		return Outcome{Status: result.Failed, Reason: m.said(err)}, nil
 	}
-	self, err := selfTest(ctx, env, p.mix(), false, false, effortOf(p.preset.value))
+	self, err := selfTest(ctx, env, p.mix(), false, false, effortOf(p.preset.Value))
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -410,10 +411,10 @@ func (p *Capture) Visits() int {
 // said is an error of the subject's in one sentence.
 func (p *Capture) said(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	if strings.Contains(text, p.subject.value) {
+	if strings.Contains(text, p.subject.Value) {
 		return text
 	}
-	return p.subject.value + ": " + text
+	return p.subject.Value + ": " + text
 }
 
 // mostAt is how often a load is offered until a trial is valid.

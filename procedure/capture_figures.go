@@ -44,7 +44,7 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 	if t, ok := c.run.(totaller); ok {
 		if n := t.Totals().Captured - c.probed; n >= 0 && n != counted {
 			if counted >= 0 && d.still {
-				o.Warnings = append(o.Warnings, fmt.Sprintf("%s had last said %d frames, and said %d at its end", m.subject.value, counted, n))
+				o.Warnings = append(o.Warnings, fmt.Sprintf("%s had last said %d frames, and said %d at its end", m.subject.Value, counted, n))
 			}
 			counted = n
 		}
@@ -73,24 +73,24 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 		o.Warnings = append(o.Warnings, m.said(errors.New("it did not say how many frames it counted")))
 	}
 	if !d.still {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s still counted %v after the last frame: what it would have counted later is missing", m.subject.value, d.most))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s still counted %v after the last frame: what it would have counted later is missing", m.subject.Value, d.most))
 	}
 	lost := a.Accepted - a.Received
 	o.Status = result.Passed
 	if lost > 0 {
 		o.Status = result.Failed
-		o.Reason = fmt.Sprintf("%s did not count %d of %d frames (%.3g %%)", m.subject.value, lost, a.Accepted, 100*float64(lost)/float64(a.Accepted))
+		o.Reason = fmt.Sprintf("%s did not count %d of %d frames (%.3g %%)", m.subject.Value, lost, a.Accepted, 100*float64(lost)/float64(a.Accepted))
 		for _, t := range a.Drops {
 			o.Reason += fmt.Sprintf("; %d: %s (%s)", t.N, t.Name, t.Place)
 		}
 	}
 	if lost < 0 {
 		o.Status = result.Invalid
-		o.Reason = fmt.Sprintf("%s counted %d frames more than it was sent: others are among them", m.subject.value, -lost)
+		o.Reason = fmt.Sprintf("%s counted %d frames more than it was sent: others are among them", m.subject.Value, -lost)
 	}
 	if behind := float64(d.resting-d.end) / 1e9; m.rate.searched() && lost == 0 && behind > c.blockAge()+lagAllowed(seconds(o.Phases[0])) {
 		o.Status = result.Failed
-		o.Reason = fmt.Sprintf("%s counted every frame, the last %.2g s after it was sent: it does not keep up", m.subject.value, behind)
+		o.Reason = fmt.Sprintf("%s counted every frame, the last %.2g s after it was sent: it does not keep up", m.subject.Value, behind)
 	}
 }
 

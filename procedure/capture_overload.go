@@ -119,7 +119,7 @@ func (m *capturePoint) overload(ctx context.Context) (err error) {
 	}
 	m.out.Values = append(m.out.Values, v)
 	if u, starved := o.last.DUT, o.last.Value("drops_kernel"); u != nil && starved != nil && u.Ran > unevenly && starved.Value > (1-keptUp)*float64(o.last.Account.Accepted) {
-		m.warn("under overload receiving had %.0f %% of the CPU and %s the rest: the kernel did not divide it evenly, as it may with control groups", 100*u.Ran, m.subject.value)
+		m.warn("under overload receiving had %.0f %% of the CPU and %s the rest: the kernel did not divide it evenly, as it may with control groups", 100*u.Ran, m.subject.Value)
 	}
 	return nil
 }

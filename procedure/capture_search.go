@@ -34,7 +34,7 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		return err
 	}
 	if peak == 0 {
-		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any rate tried"
+		m.out.Status, m.out.Reason = result.Failed, m.subject.Value+" counted no frame at any rate tried"
 		return nil
 	}
 	if shared {
@@ -73,7 +73,7 @@ func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
 			m.out.Values = append(m.out.Values, m.interval(name, l))
 		}
 	}
-	if l.Lower == 0 || l.AtCeiling || m.preset.value == "quick" { // rate overload is for that
+	if l.Lower == 0 || l.AtCeiling || m.preset.Value == "quick" { // rate overload is for that
 		return nil
 	}
 	return m.overloads(ctx)

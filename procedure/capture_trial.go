@@ -98,14 +98,14 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 	if m.tx, err = bed.Engine.OpenTransmitter(ctx, []host.Port{bed.Ports[0].Port}, bed.TesterCPU); err != nil {
 		return err
 	}
-	if m.sender.value == generatorIperf3 {
-		if m.iperf3, err = newIperf3(ctx, bed, m.payload.value); err != nil {
+	if m.sender.Value == generatorIperf3 {
+		if m.iperf3, err = newIperf3(ctx, bed, m.payload.Value); err != nil {
 			return err
 		}
 	}
 	// Bare: the tracepoint would see every frame that ends after the subject.
 	if m.book, err = ledger.OpenBare([]ledger.Path{path}, bed.Sources...); err == nil {
-		m.book.Settle = effortOf(m.preset.value).settle
+		m.book.Settle = effortOf(m.preset.Value).settle
 		err = bed.Precede(lab.AtOnce)
 	}
 	return err

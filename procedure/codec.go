@@ -12,19 +12,20 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 )
 
 // A Codec lets programs encode a piece of music that is in no file on a disk.
 type Codec struct {
 	work
-	subject choice
+	subject param.Choice
 	length  time.Duration
 }
 
 func newCodec() Procedure {
 	names := compute.CodecSpecs().Names()
-	return &Codec{work: newWork(), subject: choice{names[0], names}}
+	return &Codec{work: newWork(), subject: param.NewChoice(names[0], names)}
 }
 
 func (p *Codec) Flags(fs *flag.FlagSet) {
@@ -50,7 +51,7 @@ func (p *Codec) music() time.Duration {
 	switch {
 	case p.length > 0:
 		return p.length
-	case p.preset.value == "standard":
+	case p.preset.Value == "standard":
 		return studyMusic
 	}
 	return time.Minute
@@ -62,7 +63,7 @@ const codecSlow = 8
 func (p *Codec) Estimate() (int, time.Duration) { return p.estimate(p.music() / codecSlow) }
 
 func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
-	spec, err := compute.CodecSpecs().Find(p.subject.value)
+	spec, err := compute.CodecSpecs().Find(p.subject.Value)
 	if err != nil {
 		return o, err
 	}

@@ -16,6 +16,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/limit"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -30,14 +31,14 @@ import (
 //
 // The box begins each trial with an empty connection table, where it can be told.
 type Connections struct {
-	service  choice
-	mode     choice
-	rules    count
-	response count
-	rate     count
-	most     count
-	preset   choice
-	search   choice
+	service  param.Choice
+	mode     param.Choice
+	rules    param.Count
+	response param.Count
+	rate     param.Count
+	most     param.Count
+	preset   param.Choice
+	search   param.Choice
 }
 
 const (
@@ -57,10 +58,10 @@ const (
 
 func newConnections() Procedure {
 	return &Connections{
-		service: choice{"route", forwarding}, mode: choice{byRate, []string{byRate, concurrent}},
-		rules: count{0, 0, 100_000}, response: count{1024, 0, engine.MaxObject},
-		rate: count{0, 0, maxRate}, most: count{100_000, 1, 4_000_000},
-		preset: choice{"quick", presets}, search: choice{asPreset, append([]string{asPreset}, search.Names()...)},
+		service: param.NewChoice("route", forwarding), mode: param.NewChoice(byRate, []string{byRate, concurrent}),
+		rules: param.NewCount(0, 0, 100_000), response: param.NewCount(1024, 0, engine.MaxObject),
+		rate: param.NewCount(0, 0, maxRate), most: param.NewCount(100_000, 1, 4_000_000),
+		preset: param.NewPreset(), search: param.NewChoice(asPreset, append([]string{asPreset}, search.Names()...)),
 	}
 }
 
@@ -76,11 +77,11 @@ func (p *Connections) Flags(fs *flag.FlagSet) {
 }
 
 // Needs implements Needing.
-func (p *Connections) Needs() (lab.Capability, string) { return 0, p.service.value }
+func (p *Connections) Needs() (lab.Capability, string) { return 0, p.service.Value }
 
 func (p *Connections) Check(bed *lab.Testbed) error {
-	if p.rules.value != 0 && p.service.value != "filter" {
-		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.value, p.service.value)
+	if p.rules.Value != 0 && p.service.Value != "filter" {
+		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.Value, p.service.Value)
 	}
 	if bed == nil || bed.Engine == nil {
 		return nil
@@ -102,20 +103,20 @@ func connEffortOf(preset string) connEffort {
 }
 
 func (p *Connections) searching() search.Preset {
-	name := p.search.value
+	name := p.search.Value
 	if name == asPreset {
-		name = p.preset.value
+		name = p.preset.Value
 	}
 	s, _ := search.Get(name) // the parameters' values are names of searches
 	return s
 }
 
 func (p *Connections) Estimate() (int, time.Duration) {
-	e, trials, d := connEffortOf(p.preset.value), 1, time.Duration(0)
+	e, trials, d := connEffortOf(p.preset.Value), 1, time.Duration(0)
 	switch {
-	case p.mode.value == concurrent:
-		d = 2*time.Duration(float64(p.most.value)/float64(p.opens())*float64(time.Second)) + e.hold
-	case p.rate.value > 0:
+	case p.mode.Value == concurrent:
+		d = 2*time.Duration(float64(p.most.Value)/float64(p.opens())*float64(time.Second)) + e.hold
+	case p.rate.Value > 0:
 		d = e.trial
 	default:
 		trials, d = p.searching().Estimate()
@@ -124,28 +125,28 @@ func (p *Connections) Estimate() (int, time.Duration) {
 		d += 4*e.overload + 2*s.Rest + 3*s.Overload + e.trial
 	}
 	const around = 150 * time.Millisecond // an empty table, snapshots and settling
-	return trials, d + time.Duration(trials)*(around+effortOf(p.preset.value).settle)
+	return trials, d + time.Duration(trials)*(around+effortOf(p.preset.Value).settle)
 }
 
 // opens is the rate at which mode concurrent opens connections.
 func (p *Connections) opens() int {
-	if p.rate.value > 0 {
-		return p.rate.value
+	if p.rate.Value > 0 {
+		return p.rate.Value
 	}
 	return fastOpen
 }
 
 func (p *Connections) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
-	m := &connPoint{Connections: p, env: env, effort: connEffortOf(p.preset.value), out: Outcome{Status: result.Passed}}
+	m := &connPoint{Connections: p, env: env, effort: connEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}}
 	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
 		return Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	switch {
-	case p.mode.value == concurrent:
+	case p.mode.Value == concurrent:
 		err = m.concurrent(ctx)
-	case p.rate.value > 0:
-		err = m.at(ctx, unit.FrameRate(p.rate.value))
+	case p.rate.Value > 0:
+		err = m.at(ctx, unit.FrameRate(p.rate.Value))
 	default:
 		err = m.highest(ctx)
 	}
@@ -170,8 +171,8 @@ func (m *connPoint) selfTest(ctx context.Context) (invalid string, err error) {
 		m.warn("the tester's own ceiling is not known: topology %s has no two ports that are wired to each other", bed.Topology)
 		return "", nil
 	}
-	key := fmt.Sprintf("self-test/connections/%d/%v", m.response.value, m.effort.selfTest)
-	cfg := []result.Pair{{Key: "connections", Value: "flat-out"}, {Key: "response_size", Value: strconv.Itoa(m.response.value)}}
+	key := fmt.Sprintf("self-test/connections/%d/%v", m.response.Value, m.effort.selfTest)
+	cfg := []result.Pair{{Key: "connections", Value: "flat-out"}, {Key: "response_size", Value: strconv.Itoa(m.response.Value)}}
 	rec, err := m.env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
 		r, err := newConnRig(ctx, bed, m.Connections, true)
 		if err != nil {
@@ -221,7 +222,7 @@ func (m *connPoint) trialFrom(ctx context.Context, rest time.Duration, kind stri
 	}
 	return m.env.Trial(ctx, cfg, func(ctx context.Context) (o Outcome, err error) {
 		if serve := m.env.Bed.Serve; serve != nil {
-			s := lab.Service{Kind: m.service.value, Rules: m.rules.value, Flows: 1, Connections: &lab.Connections{Port: connPort, Ports: connServices}}
+			s := lab.Service{Kind: m.service.Value, Rules: m.rules.Value, Flows: 1, Connections: &lab.Connections{Port: connPort, Ports: connServices}}
 			if err := serve(ctx, s); err != nil {
 				return o, err
 			}
@@ -451,7 +452,7 @@ func (m *connPoint) confirm(ctx context.Context, found unit.FrameRate) (rec resu
 // concurrent opens connections, holds and closes them.
 func (m *connPoint) concurrent(ctx context.Context) error {
 	rec, err := m.trial(ctx, concurrent, 0, connTrial{
-		load: engine.Load{Rate: unit.FrameRate(m.opens()), Count: uint64(m.most.value)}, hold: max(m.effort.hold, 1),
+		load: engine.Load{Rate: unit.FrameRate(m.opens()), Count: uint64(m.most.Value)}, hold: max(m.effort.hold, 1),
 	})
 	if err != nil {
 		return err

@@ -54,17 +54,17 @@ func newConnRig(ctx context.Context, bed *lab.Testbed, p *Connections, loop bool
 	s := engine.ConnSpec{
 		Client: client.Port, Server: server.Port, ClientMAC: client.MAC, GatewayMAC: client.GatewayMAC,
 		ClientAddr: client.Addr4, ServerAddr: server.Addr4, ServerPort: connPort, Services: connServices,
-		Object: p.response.value, MTU: min(client.MTU, server.MTU), Most: mostConns, CPU: bed.TesterCPU,
+		Object: p.response.Value, MTU: min(client.MTU, server.MTU), Most: mostConns, CPU: bed.TesterCPU,
 	}
-	if p.mode.value == concurrent && !loop {
-		s.Most = p.most.value
+	if p.mode.Value == concurrent && !loop {
+		s.Most = p.most.Value
 	}
 	if r.conns, err = engine.OpenConnections(ctx, s); err != nil {
 		return nil, err
 	}
 	r.book, err = ledger.Open([]ledger.Path{bed.Path(0, 1, loop), bed.Path(1, 0, loop)}, bed.Sources...)
 	if err == nil {
-		r.book.Settle = effortOf(p.preset.value).settle
+		r.book.Settle = effortOf(p.preset.Value).settle
 	}
 	return r, err
 }

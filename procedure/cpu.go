@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 	"boxdyno/subject/stress"
 )
@@ -17,18 +18,18 @@ import (
 // A CPU lets programs compute on one, some or all CPUs of this machine.
 type CPU struct {
 	work
-	subject    choice
+	subject    param.Choice
 	length     time.Duration
-	optimise   choice
-	dictionary count
-	primes     count
+	optimise   param.Choice
+	dictionary param.Count
+	primes     param.Count
 }
 
 func newCPU() Procedure {
 	names := compute.CPUSpecs().Names()
 	return &CPU{
-		work: newWork(), subject: choice{"dhrystone", names}, optimise: choice{"O2", compute.OptimiseLevels()},
-		dictionary: count{22, 18, 28}, primes: count{10_000, 3, 1_000_000},
+		work: newWork(), subject: param.NewChoice("dhrystone", names), optimise: param.NewChoice("O2", compute.OptimiseLevels()),
+		dictionary: param.NewCount(22, 18, 28), primes: param.NewCount(10_000, 3, 1_000_000),
 	}
 }
 
@@ -60,14 +61,14 @@ func (p *CPU) Check(bed *lab.Testbed) error {
 const sevenZipPass = 10 * time.Second
 
 func (p *CPU) Estimate() (int, time.Duration) {
-	if p.subject.value == "7-zip" {
+	if p.subject.Value == "7-zip" {
 		return p.estimate(sevenZipPass)
 	}
 	return p.estimate(p.time())
 }
 
 func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
-	spec, err := compute.CPUSpecs().Find(p.subject.value)
+	spec, err := compute.CPUSpecs().Find(p.subject.Value)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -75,13 +76,13 @@ func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
 	j := job{name: spec.Name, computes: true, limit: 10*p.time() + 2*time.Minute}
 	switch s := spec.New().(type) {
 	case *compute.Synthetic:
-		s.For, s.Optimise = p.time(), p.optimise.value
+		s.For, s.Optimise = p.time(), p.optimise.Value
 		j.worker = s
 	case *compute.SevenZip:
-		s.Dictionary = p.dictionary.value
+		s.Dictionary = p.dictionary.Value
 		j.worker, j.limit = s, time.Hour
 	case *compute.Sysbench:
-		s.For, s.Primes = p.time(), p.primes.value
+		s.For, s.Primes = p.time(), p.primes.Value
 		j.worker = s
 	case *compute.StressWork:
 		s.For = p.time()

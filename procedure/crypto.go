@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/cipher"
 )
@@ -20,13 +21,13 @@ import (
 // known answer and rounds.
 type Crypto struct {
 	work
-	path   choice
+	path   param.Choice
 	cipher cipherFlag
-	block  count
+	block  param.Count
 }
 
 func newCrypto() Procedure {
-	p := &Crypto{work: newWork(), path: choice{"openssl", cipher.Paths()}, block: count{0, 0, cipher.MostBlock}}
+	p := &Crypto{work: newWork(), path: param.NewChoice("openssl", cipher.Paths()), block: param.NewCount(0, 0, cipher.MostBlock)}
 	if err := p.cipher.Set("aes-xts-256"); err != nil {
 		panic(err) // a test makes one
 	}
@@ -56,11 +57,11 @@ func (p *Crypto) Flags(fs *flag.FlagSet) {
 
 // subject is the worker for a direction; "": for the first that the path measures.
 func (p *Crypto) subject(direction string) (*cipher.Crypto, error) {
-	s, err := cipher.New(p.path.value)
+	s, err := cipher.New(p.path.Value)
 	if err != nil {
 		return nil, err
 	}
-	s.Cipher, s.Block, s.For = p.cipher.Cipher, p.block.value, p.each()
+	s.Cipher, s.Block, s.For = p.cipher.Cipher, p.block.Value, p.each()
 	if s.Direction = direction; direction == "" {
 		s.Direction = s.Directions()[0]
 	}
@@ -69,7 +70,7 @@ func (p *Crypto) subject(direction string) (*cipher.Crypto, error) {
 
 // each is how long an operation is measured.
 func (p *Crypto) each() time.Duration {
-	if p.preset.value == "quick" {
+	if p.preset.Value == "quick" {
 		return 300 * time.Millisecond
 	}
 	return p.seconds()
@@ -91,11 +92,11 @@ func (p *Crypto) Check(bed *lab.Testbed) error {
 // seconds, RSA makes keys, too.
 func (p *Crypto) longest() time.Duration {
 	each := p.each()
-	if p.path.value == "openssl" || p.path.value == "cryptsetup" {
+	if p.path.Value == "openssl" || p.path.Value == "cryptsetup" {
 		each = max(each, time.Second)
 	}
 	switch {
-	case p.cipher.Algorithm == "rsa" && p.path.value == "botan":
+	case p.cipher.Algorithm == "rsa" && p.path.Value == "botan":
 		return 8*each + 2*time.Second
 	case p.cipher.Algorithm == "rsa":
 		return 10 * each // OpenSSL 3.5 measures it as an encapsulation, too
@@ -132,8 +133,8 @@ func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		if err != nil {
 			return o, err
 		}
-		library := p.path.value == "openssl" || p.path.value == "botan" // the kernel's drivers may wait for another chip
-		one, err := p.run(ctx, env, job{worker: s, name: p.path.value, computes: library, limit: 2*p.longest() + cryptoGrace})
+		library := p.path.Value == "openssl" || p.path.Value == "botan" // the kernel's drivers may wait for another chip
+		one, err := p.run(ctx, env, job{worker: s, name: p.path.Value, computes: library, limit: 2*p.longest() + cryptoGrace})
 		if err != nil {
 			return o, err
 		}
@@ -145,7 +146,7 @@ func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if o.Status == result.Passed && !slices.ContainsFunc(o.Values, func(v result.Value) bool {
 		return slices.ContainsFunc(cipher.Metrics, func(m result.Metric) bool { return m.Name == v.Metric })
 	}) {
-		o.Status, o.Reason = result.Failed, fmt.Sprintf("%s printed no figure of %s", p.path.value, p.cipher.Name)
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("%s printed no figure of %s", p.path.Value, p.cipher.Name)
 	}
 	return o, nil
 }

@@ -15,6 +15,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/internal/limit"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -29,12 +30,12 @@ import (
 // A trial (flood_trial.go) is a frame.Episode: one sender, one schedule, one account.
 type Flood struct {
 	traffic
-	kind    choice
-	port    count
+	kind    param.Choice
+	port    param.Count
 	rate    floodRate
 	benign  offeredRate
-	sources choice
-	sensor  word
+	sources param.Choice
+	sensor  param.Word
 	length  time.Duration
 	may     lossShare
 }
@@ -51,16 +52,16 @@ const leastBenign = 100
 
 func newFlood() Procedure {
 	p := &Flood{
-		traffic: newTraffic(forwarding), kind: choice{value: "syn"}, port: count{0, 0, 65535},
+		traffic: newTraffic(forwarding), kind: param.Choice{Value: "syn"}, port: param.NewCount(0, 0, 65535),
 		rate: floodRate{text: "100k", frames: 100e3}, benign: offeredRate{text: "20Mbps", bits: 20e6},
-		sources: choice{fromNetwork, []string{fromNetwork, fromAnywhere}}, sensor: word{noSensor, wordLetters + "+_."}, may: 0.001,
+		sources: param.NewChoice(fromNetwork, []string{fromNetwork, fromAnywhere}), sensor: param.NewWord(noSensor, "+_."), may: 0.001,
 	}
 	for _, k := range frame.Floods {
-		p.kind.values = append(p.kind.values, k.Name)
+		p.kind.Of = append(p.kind.Of, k.Name)
 	}
-	p.direction.values = []string{lanToWAN, wanToLAN}
+	p.direction.Of = []string{lanToWAN, wanToLAN}
 	p.mix.Mix = frame.Mix{Name: "512", Sizes: []unit.FrameSize{512}}
-	p.flows = count{1, 1, frame.MaxEpisodeFlows}
+	p.flows = param.NewCount(1, 1, frame.MaxEpisodeFlows)
 	return p
 }
 
@@ -128,11 +129,11 @@ func (p *Flood) Check(bed *lab.Testbed) error {
 	if err := t.Check(bed); err != nil {
 		return err
 	}
-	if p.service.value == "nat" && p.direction.value == wanToLAN {
+	if p.service.Value == "nat" && p.direction.Value == wanToLAN {
 		return errors.New("direction wan-to-lan: behind service nat there is nobody to flood: use lan-to-wan, route or filter")
 	}
-	if p.port.value != 0 && !slices.Contains([]string{"syn", "ack", "udp"}, p.kind.value) {
-		return fmt.Errorf("port %d: flood %s has no attacked port: syn, ack and udp have one", p.port.value, p.kind.value)
+	if p.port.Value != 0 && !slices.Contains([]string{"syn", "ack", "udp"}, p.kind.Value) {
+		return fmt.Errorf("port %d: flood %s has no attacked port: syn, ack and udp have one", p.port.Value, p.kind.Value)
 	}
 	if p.benign.searched() {
 		return errors.New("benign search: the benign load is stated, and the flood's rate is searched")
@@ -159,7 +160,7 @@ type floodEffort struct{ before, flood, after, searched time.Duration }
 
 func (p *Flood) effort() floodEffort {
 	e := floodEffort{500 * time.Millisecond, 2 * time.Second, time.Second, time.Second}
-	if p.preset.value == "standard" {
+	if p.preset.Value == "standard" {
 		e = floodEffort{5 * time.Second, 30 * time.Second, 10 * time.Second, 5 * time.Second}
 	}
 	if p.length > 0 {
@@ -180,13 +181,13 @@ func (p *Flood) searching(e floodEffort) search.Preset {
 func (p *Flood) Estimate() (int, time.Duration) {
 	const around = 300 * time.Millisecond // laying the frames out, arming, settling
 	e := p.effort()
-	trials, d := 1, e.before+e.flood+e.after+around+effortOf(p.preset.value).settle
+	trials, d := 1, e.before+e.flood+e.after+around+effortOf(p.preset.Value).settle
 	if p.rate.text == searchRate {
 		n := p.searching(e).Trials
 		trials += n
-		d += time.Duration(n) * (e.before + e.searched + e.after + around + effortOf(p.preset.value).settle)
+		d += time.Duration(n) * (e.before + e.searched + e.after + around + effortOf(p.preset.Value).settle)
 	}
-	return trials + 1, d + effortOf(p.preset.value).selfTest
+	return trials + 1, d + effortOf(p.preset.Value).selfTest
 }
 
 func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
@@ -199,7 +200,7 @@ func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	if substituted != "" {
 		m.out.Warnings = append(m.out.Warnings, substituted)
 	}
-	if p.sensor.value != noSensor {
+	if p.sensor.Value != noSensor {
 		s, err := p.capture().software()
 		if err == nil {
 			err = s.Check(ctx, env.Bed.DUT)

@@ -36,8 +36,8 @@ type floodSensor struct {
 // capture is the subject as procedure capture has it.
 func (p *Flood) capture() *Capture {
 	c := newCaptureOf(catalog.Captures)
-	c.subject.value = p.sensor.value
-	if slices.Contains(udpFloods, p.kind.value) {
+	c.subject.Value = p.sensor.Value
+	if slices.Contains(udpFloods, p.kind.Value) {
 		c.options = []result.Pair{{Key: "filter", Value: fmt.Sprintf("udp[8:4] = %#x", frame.Magic)}}
 	}
 	return c
@@ -45,19 +45,19 @@ func (p *Flood) capture() *Capture {
 
 // Needs implements Needing: a sensor listens.
 func (p *Flood) Needs() (need lab.Capability, service string) {
-	if p.sensor.value != noSensor {
+	if p.sensor.Value != noSensor {
 		need = lab.Listener
 	}
-	return need, p.service.value
+	return need, p.service.Value
 }
 
 // checkSensor refuses what no sensor can do.
 func (p *Flood) checkSensor() error {
-	if p.sensor.value == noSensor {
+	if p.sensor.Value == noSensor {
 		return nil
 	}
 	if p.ipv6() {
-		return fmt.Errorf("sensor %s: it is watched over IPv4 only", p.sensor.value)
+		return fmt.Errorf("sensor %s: it is watched over IPv4 only", p.sensor.Value)
 	}
 	if _, err := p.capture().software(); err != nil {
 		return fmt.Errorf("sensor: %w", err)
@@ -68,7 +68,7 @@ func (p *Flood) checkSensor() error {
 // sense starts the sensor and waits until it counts; nil: there is none. A *subjectError
 // is its fault.
 func (m *floodPoint) sense(ctx context.Context) (_ *floodSensor, err error) {
-	if m.sensor.value == noSensor {
+	if m.sensor.Value == noSensor {
 		return nil, nil
 	}
 	bed := m.env.Bed
@@ -111,7 +111,7 @@ func (s *floodSensor) end(ctx context.Context, o *Outcome, sent int64, last unit
 			counted = n
 		}
 	}
-	name := s.point.subject.value
+	name := s.point.subject.Value
 	switch {
 	case counted < 0:
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s did not say how many frames it counted", name))

@@ -16,6 +16,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -217,7 +218,7 @@ func TestFloodChecks(t *testing.T) {
 	if err := p.Check(nil); err != nil {
 		t.Errorf("as it is by default: %v", err)
 	}
-	if e := (&Flood{traffic: traffic{preset: choice{value: "standard"}}}).effort(); e.flood != 30*time.Second {
+	if e := (&Flood{traffic: traffic{preset: param.Choice{Value: "standard"}}}).effort(); e.flood != 30*time.Second {
 		t.Errorf("the standard floods for %v", e.flood)
 	}
 }

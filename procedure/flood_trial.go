@@ -56,7 +56,7 @@ const (
 var floodPhases = [...]string{frame.BenignBefore: beforeFlood, frame.BenignDuring: duringFlood, frame.BenignAfter: afterFlood}
 
 func (p *Flood) from() int {
-	if p.direction.value == wanToLAN {
+	if p.direction.Value == wanToLAN {
 		return 1
 	}
 	return 0
@@ -64,13 +64,13 @@ func (p *Flood) from() int {
 
 // attack is the flood between two ports.
 func (p *Flood) attack(from, to lab.Port) frame.Flood {
-	f := frame.Flood{Name: p.kind.value, SrcMAC: from.MAC, DstMAC: from.GatewayMAC, Port: uint16(p.port.value)}
+	f := frame.Flood{Name: p.kind.Value, SrcMAC: from.MAC, DstMAC: from.GatewayMAC, Port: uint16(p.port.Value)}
 	own, target := from.Addr4, to.Addr4
 	if p.ipv6() {
 		own, target = from.Addr6, to.Addr6
 	}
 	f.Target = netip.PrefixFrom(target, target.BitLen())
-	if p.sources.value == fromNetwork {
+	if p.sources.Value == fromNetwork {
 		f.Sources = neighbours(own)
 	}
 	return f
@@ -103,12 +103,12 @@ func sink(m engine.Meter) error {
 func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 	bed := m.env.Bed
 	loop, alone := selfTestPorts(bed)
-	cfg := []result.Pair{{Key: "flood", Value: m.kind.value}, {Key: "ip", Value: ipText(m.ipv6())}, {Key: "streams", Value: "1"}}
+	cfg := []result.Pair{{Key: "flood", Value: m.kind.Value}, {Key: "ip", Value: ipText(m.ipv6())}, {Key: "streams", Value: "1"}}
 	if alone {
 		cfg = append(cfg, result.Pair{Key: "path", Value: result.SenderAlone})
 	}
-	e := effortOf(m.preset.value)
-	key := fmt.Sprintf("self-test/flood/%s/ipv%s/%v", m.kind.value, ipText(m.ipv6()), e.selfTest)
+	e := effortOf(m.preset.Value)
+	key := fmt.Sprintf("self-test/flood/%s/ipv%s/%v", m.kind.Value, ipText(m.ipv6()), e.selfTest)
 	return m.env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
 		source, err := frame.NewFlood(m.attack(loop[0], loop[1]))
 		if err != nil {
@@ -142,7 +142,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 	}
 	from, to := m.from(), 1-m.from()
 	m.rig, err = newRig(ctx, bed, rigSpec{
-		ports: bed.Ports, mix: m.mix.Mix, ways: []way{{from, to, m.between(bed.Ports[from], bed.Ports[to])}}, settle: effortOf(m.preset.value).settle,
+		ports: bed.Ports, mix: m.mix.Mix, ways: []way{{from, to, m.between(bed.Ports[from], bed.Ports[to])}}, settle: effortOf(m.preset.Value).settle,
 		drops: true, // the tracepoint would see every frame of the flood that ends
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 			err = errors.Join(err, m.rig.close())
 		}
 	}()
-	if m.service.value == "nat" {
+	if m.service.Value == "nat" {
 		if err := m.openFlows(ctx, bed, m.rig); err != nil {
 			return err
 		}
@@ -395,7 +395,7 @@ func (e *episode) verdict(o *Outcome) {
 	}
 	if lost > float64(e.may) {
 		wrong = append(wrong, fmt.Sprintf("%s of %v benign survived a %s of %v (%d of %d frames were lost, and %s may be)",
-			sharePercent(1-lost), unit.L2(during.Offered, e.mix.Mean()), floodNames[e.kind.value], e.rate, during.Lost, during.Sent, sharePercent(float64(e.may))))
+			sharePercent(1-lost), unit.L2(during.Offered, e.mix.Mean()), floodNames[e.kind.Value], e.rate, during.Lost, during.Sent, sharePercent(float64(e.may))))
 	}
 	if _, ok := e.recovery(); !ok {
 		wrong = append(wrong, fmt.Sprintf("benign frames were still lost %v after the flood had ended", e.effort.after))

@@ -24,7 +24,7 @@ type Forward struct{ traffic }
 
 func newForward() Procedure {
 	p := &Forward{newTraffic(lab.Services)}
-	p.search.values = append(p.search.values, NoSearch)
+	p.search.Of = append(p.search.Of, NoSearch)
 	return p
 }
 
@@ -33,10 +33,10 @@ func newForward() Procedure {
 const NoSearch = "none"
 
 func (p *Forward) Estimate() (int, time.Duration) {
-	e := effortOf(p.preset.value)
+	e := effortOf(p.preset.Value)
 	fill := fillEstimate * (p.searching().Rest + p.searching().Overload)
 	trials, d := 1+fillEstimate+e.overloads, e.warmUp+fill+time.Duration(e.overloads)*e.overload
-	if p.search.value != NoSearch {
+	if p.search.Value != NoSearch {
 		trials, d = p.searching().Estimate()
 		trials += 1 + fillEstimate + visits*e.overloads + 1
 		d += e.warmUp + fill + visits*time.Duration(e.overloads)*e.overload + e.latency
@@ -69,7 +69,7 @@ const mostVisits, visitAsks = 20, 4
 
 // Visits is how often a run comes to a point.
 func (p *Forward) Visits() int {
-	if p.search.value == NoSearch {
+	if p.search.Value == NoSearch {
 		return 1
 	}
 	return visits
@@ -92,7 +92,7 @@ func (m *point) visit(ctx context.Context, n int) (found Outcome, more bool, err
 	if err := m.overload(ctx); err != nil {
 		return found, false, err
 	}
-	if len(m.readings) == 0 || m.traffic.search.value == NoSearch {
+	if len(m.readings) == 0 || m.traffic.search.Value == NoSearch {
 		return m.outcome(), false, nil
 	}
 	if err := m.limits(ctx, n); err != nil {
@@ -137,7 +137,7 @@ func (m *point) limits(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if carried == 0 || dropPlaces[m.service.value] != "" {
+	if carried == 0 || dropPlaces[m.service.Value] != "" {
 		return nil
 	}
 	return m.latency(ctx, carried)

@@ -290,7 +290,7 @@ func TestSandboxBooksClose(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.close()
-			if p.service.value == "nat" {
+			if p.service.Value == "nat" {
 				if err := p.openFlows(ctx, bed, r); err != nil {
 					t.Fatal(err)
 				}
@@ -304,7 +304,7 @@ func TestSandboxBooksClose(t *testing.T) {
 				if a.Unexplained != 0 || !a.Settled || a.Accepted == 0 {
 					t.Errorf("load %+v: account %+v", l, a)
 				}
-				place := dropPlaces[p.service.value]
+				place := dropPlaces[p.service.Value]
 				switch {
 				case place == "" && (a.Received == 0 || o.Load.Forwarded == 0):
 					t.Errorf("load %+v: nothing came through: %+v", l, a)

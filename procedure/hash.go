@@ -11,20 +11,21 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 )
 
 // A Hash lets programs hash a file that is in no memory and on no disk.
 type Hash struct {
 	work
-	subject   choice
-	algorithm choice
-	size      count
+	subject   param.Choice
+	algorithm param.Choice
+	size      param.Count
 }
 
 func newHash() Procedure {
 	names := compute.HashSpecs().Names()
-	return &Hash{work: newWork(), subject: choice{names[0], names}, algorithm: choice{"sha256", compute.DigestAlgorithms()}, size: count{2_000_000_000, 1, math.MaxInt32}}
+	return &Hash{work: newWork(), subject: param.NewChoice(names[0], names), algorithm: param.NewChoice("sha256", compute.DigestAlgorithms()), size: param.NewCount(2_000_000_000, 1, math.MaxInt32)}
 }
 
 func (p *Hash) Flags(fs *flag.FlagSet) {
@@ -41,13 +42,13 @@ func (p *Hash) Check(bed *lab.Testbed) error { return p.check(bed) }
 const hashSlow = 100e6
 
 func (p *Hash) expected() time.Duration {
-	return time.Duration(float64(p.size.value) / hashSlow * float64(time.Second))
+	return time.Duration(float64(p.size.Value) / hashSlow * float64(time.Second))
 }
 
 func (p *Hash) Estimate() (int, time.Duration) { return p.estimate(p.expected() / 2) }
 
 func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
-	spec, err := compute.HashSpecs().Find(p.subject.value)
+	spec, err := compute.HashSpecs().Find(p.subject.Value)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -55,7 +56,7 @@ func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
 	if !ok {
 		return Outcome{}, fmt.Errorf("subject %s does not hash", spec.Name)
 	}
-	d.Algorithm, d.Size = p.algorithm.value, int64(p.size.value)
+	d.Algorithm, d.Size = p.algorithm.Value, int64(p.size.Value)
 	return p.run(ctx, env, job{name: spec.Name, worker: d, computes: true, limit: 10*p.expected() + time.Minute})
 }
 

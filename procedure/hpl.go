@@ -14,6 +14,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 )
 
@@ -24,17 +25,17 @@ import (
 //	grid    P x Q processes, P the largest divisor of their number that is at most Q
 type HPL struct {
 	work
-	order count
-	share count // of memory, in %
-	block count
+	order param.Count
+	share param.Count // of memory, in %
+	block param.Count
 	grid  grid
-	blas  choice
+	blas  param.Choice
 }
 
 func newHPL() Procedure {
 	p := &HPL{
-		work: newWork(), order: count{0, 0, 1_000_000}, share: count{80, 1, 95}, block: count{128, 1, 1024}, grid: grid{text: "auto"},
-		blas: choice{compute.SystemBLAS, compute.BLASNames()},
+		work: newWork(), order: param.NewCount(0, 0, 1_000_000), share: param.NewCount(80, 1, 95), block: param.NewCount(128, 1, 1024), grid: grid{text: "auto"},
+		blas: param.NewChoice(compute.SystemBLAS, compute.BLASNames()),
 	}
 	p.parallel = parallel{text: "all"}
 	return p
@@ -84,7 +85,7 @@ func (p *HPL) Estimate() (int, time.Duration) {
 // problem is what so many processes solve on a machine with so much memory in octets.
 func (p *HPL) problem(processes int, memory uint64) (*compute.HPL, error) {
 	s := compute.NewHPL()
-	s.Block, s.BLAS = p.block.value, p.blas.value
+	s.Block, s.BLAS = p.block.Value, p.blas.Value
 	s.Rows, s.Columns = p.grid.rows, p.grid.columns
 	if s.Rows == 0 {
 		s.Rows, s.Columns = squarest(processes)
@@ -92,22 +93,22 @@ func (p *HPL) problem(processes int, memory uint64) (*compute.HPL, error) {
 	if s.Rows*s.Columns != processes {
 		return nil, fmt.Errorf("grid %s: it has %d processes, and there are %d CPUs (parallel %s)", p.grid.text, s.Rows*s.Columns, processes, p.parallel.text)
 	}
-	if s.Order = p.order.value; s.Order > 0 {
+	if s.Order = p.order.Value; s.Order > 0 {
 		if s.Block > s.Order {
 			return nil, fmt.Errorf("block %d: it is larger than the matrix, whose order is %d", s.Block, s.Order)
 		}
 		return s, nil
 	}
-	octets := float64(memory) * float64(p.share.value) / 100
+	octets := float64(memory) * float64(p.share.Value) / 100
 	if strconv.IntSize == 32 { // a process has 3 GB of addresses, and other things in them
 		octets = min(octets, 2e9*float64(processes))
 	}
 	order := math.Sqrt(octets / 8)
-	if p.preset.value == "quick" {
+	if p.preset.Value == "quick" {
 		order = min(order, 2000*math.Cbrt(float64(processes)))
 	}
 	if s.Order = int(order) / s.Block * s.Block; s.Order == 0 {
-		return nil, fmt.Errorf("block %d: not one of them fits into %d %% of the memory: give a smaller one", s.Block, p.share.value)
+		return nil, fmt.Errorf("block %d: not one of them fits into %d %% of the memory: give a smaller one", s.Block, p.share.Value)
 	}
 	return s, nil
 }
@@ -150,7 +151,7 @@ func (g *grid) Set(s string) error {
 	rows, columns, ok := strings.Cut(s, "x")
 	p, err := strconv.Atoi(rows)
 	q, err2 := strconv.Atoi(columns)
-	if !ok || err != nil || err2 != nil || p < 1 || q < 1 || p > mostCPUs || q > mostCPUs {
+	if !ok || err != nil || err2 != nil || p < 1 || q < 1 || p > param.MostCPUs || q > param.MostCPUs {
 		return fmt.Errorf("%q is neither auto nor rows and columns such as 2x4", s)
 	}
 	*g = grid{fmt.Sprintf("%dx%d", p, q), p, q}

@@ -18,6 +18,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/files"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/subject/ids"
@@ -33,26 +34,26 @@ import (
 //
 // Each trial starts it anew, with traffic made for the trial's rate (ids_traffic.go).
 type IDS struct {
-	subject choice
-	rules   count
+	subject param.Choice
+	rules   param.Count
 	file    string // rulesAuto, rulesGenerated, or a file or folder
 	machine string // folder of the machine's own rules
-	sample  count
-	seed    count
+	sample  param.Count
+	seed    param.Count
 	traffic string
 	attacks ratio
-	flood   choice
+	flood   param.Choice
 	share   ratio
 	rate    offeredRate
 	top     offeredRate
 	idle    offeredRate
 	loss    ratio
 	length  time.Duration
-	runmode choice
-	capture choice
-	threads count
-	ring    count
-	preset  choice
+	runmode param.Choice
+	capture param.Choice
+	threads param.Count
+	ring    param.Count
+	preset  param.Choice
 
 	specs    subject.Specs
 	standing time.Duration // as Capture's, and patience
@@ -86,12 +87,12 @@ func newIDSOf(specs subject.Specs) *IDS {
 		return r
 	}
 	return &IDS{
-		subject: choice{"suricata", specs.Names()}, file: rulesAuto, machine: ids.MachineRules, rules: count{0, 0, mostRules}, sample: count{0, 0, mostRules}, seed: count{1, 0, 1 << 30},
-		traffic: appMix, attacks: ratio{0.1, 0, 1}, flood: choice{noFlood, floods}, share: ratio{0.3, 0.001, 0.999},
+		subject: param.NewChoice("suricata", specs.Names()), file: rulesAuto, machine: ids.MachineRules, rules: param.NewCount(0, 0, mostRules), sample: param.NewCount(0, 0, mostRules), seed: param.NewCount(1, 0, 1<<30),
+		traffic: appMix, attacks: ratio{0.1, 0, 1}, flood: param.NewChoice(noFlood, floods), share: ratio{0.3, 0.001, 0.999},
 		rate: offeredRate{text: searchRate}, top: rate("1Gbps"), idle: rate("20Mbps"), loss: ratio{1e-4, 0, 0.5},
-		runmode: choice{ids.Workers, []string{ids.Workers, ids.AutoFP, ids.Single}},
-		capture: choice{ids.AFPacket, []string{ids.AFPacket, ids.AFXDP}},
-		threads: count{0, 0, 256}, ring: count{ids.DefaultRing, 64, 1 << 18}, preset: choice{"quick", presets},
+		runmode: param.NewChoice(ids.Workers, []string{ids.Workers, ids.AutoFP, ids.Single}),
+		capture: param.NewChoice(ids.AFPacket, []string{ids.AFPacket, ids.AFXDP}),
+		threads: param.NewCount(0, 0, 256), ring: param.NewCount(ids.DefaultRing, 64, 1<<18), preset: param.NewPreset(),
 		specs: specs, standing: time.Second, patience: idsPatience,
 	}
 }
@@ -122,14 +123,14 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 	switch {
 	case p.file == "":
 		return fmt.Errorf("rules_file is empty: want %s, %s, or a file of rules", rulesAuto, rulesGenerated)
-	case p.rules.value > 0 && p.sample.value > 0:
-		return fmt.Errorf("rules %d and rules_sample %d: both say how many rules: give one of them", p.rules.value, p.sample.value)
-	case p.sample.value > 0 && !p.named():
-		return fmt.Errorf("rules_sample %d: it needs a rules_file that they are drawn from: give a file, or use rules", p.sample.value)
+	case p.rules.Value > 0 && p.sample.Value > 0:
+		return fmt.Errorf("rules %d and rules_sample %d: both say how many rules: give one of them", p.rules.Value, p.sample.Value)
+	case p.sample.Value > 0 && !p.named():
+		return fmt.Errorf("rules_sample %d: it needs a rules_file that they are drawn from: give a file, or use rules", p.sample.Value)
 	case p.length != 0 && (p.length < 100*time.Millisecond || p.length > 24*time.Hour):
 		return fmt.Errorf("duration %v: want 100ms to 24h, or 0s", p.length)
-	case p.flood.value != noFlood && p.traffic != appMix:
-		return fmt.Errorf("flood %s: only traffic %s has one beside it", p.flood.value, appMix)
+	case p.flood.Value != noFlood && p.traffic != appMix:
+		return fmt.Errorf("flood %s: only traffic %s has one beside it", p.flood.Value, appMix)
 	}
 	for _, r := range []struct {
 		name string
@@ -158,8 +159,8 @@ func (p *IDS) Check(bed *lab.Testbed) error {
 	if _, err := p.listener("").software(); err != nil {
 		return err
 	}
-	if p.capture.value == ids.AFXDP {
-		return fmt.Errorf("capture %s: Suricata makes a thread for each combined queue of a port, and a veth has none: use capture=%s", p.capture.value, ids.AFPacket)
+	if p.capture.Value == ids.AFXDP {
+		return fmt.Errorf("capture %s: Suricata makes a thread for each combined queue of a port, and a veth has none: use capture=%s", p.capture.Value, ids.AFPacket)
 	}
 	if bed == nil {
 		return nil
@@ -200,14 +201,14 @@ var typical = frame.Mix{Name: "450", Sizes: []unit.FrameSize{450}}
 // listener is the IDS as a capture, with the rules of a file; "": none.
 func (p *IDS) listener(rules string) *Capture {
 	c := newCaptureOf(p.specs)
-	c.subject.value, c.size, c.preset, c.rate.offeredRate = p.subject.value, frameSize{mixFlag{typical}}, p.preset, p.rate
+	c.subject.Value, c.size, c.preset, c.rate.offeredRate = p.subject.Value, frameSize{param.FrameMix{Mix: typical}}, p.preset, p.rate
 	c.standing, c.patience, c.readiness, c.service = p.standing, p.patience, idsReadiness, "route"
 	filter := idsFilter
-	if p.capture.value == ids.AFXDP { // it sees only what comes in, and has no filter
+	if p.capture.Value == ids.AFXDP { // it sees only what comes in, and has no filter
 		c.service, filter = lab.Listening, ""
 	}
 	c.options = []result.Pair{
-		{Key: "rules", Value: rules}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value},
+		{Key: "rules", Value: rules}, {Key: "runmode", Value: p.runmode.Value}, {Key: "capture", Value: p.capture.Value},
 		{Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}, {Key: "filter", Value: filter},
 	}
 	return c
@@ -219,7 +220,7 @@ func (p *IDS) lasts() time.Duration {
 	switch {
 	case p.length > 0:
 		return p.length
-	case p.preset.value == "standard":
+	case p.preset.Value == "standard":
 		return 60 * time.Second
 	}
 	return 2 * time.Second
@@ -244,7 +245,7 @@ func (p *IDS) Estimate() (int, time.Duration) {
 
 func (p *IDS) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	m := &idsPoint{IDS: p, out: Outcome{Status: result.Passed}}
-	m.listen = &capturePoint{Capture: p.listener(""), env: env, effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, emptied: -1}
+	m.listen = &capturePoint{Capture: p.listener(""), env: env, effort: captureEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}, emptied: -1}
 	m.listen.more = m.told
 	m.pause = m.rest
 	defer func() { err = errors.Join(err, m.close()) }()
@@ -288,7 +289,7 @@ func (m *idsPoint) measure(ctx context.Context) error {
 		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)
 		return nil
 	}
-	self, err := selfTest(ctx, env, typical, false, false, effortOf(m.preset.value))
+	self, err := selfTest(ctx, env, typical, false, false, effortOf(m.preset.Value))
 	if err != nil {
 		return err
 	}
@@ -361,10 +362,10 @@ func (p *IDS) writeRules(path string) (set ids.RuleSet, err error) {
 			return set, err
 		}
 	}
-	n, seed := p.rules.value, uint64(p.seed.value)
+	n, seed := p.rules.Value, uint64(p.seed.Value)
 	switch {
 	case p.named():
-		return ids.SampleRules(f, p.file, max(n, p.sample.value), seed)
+		return ids.SampleRules(f, p.file, max(n, p.sample.Value), seed)
 	case p.file == rulesAuto && n > 0:
 		set, err := ids.SampleRules(f, p.machine, n, seed)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ids.ErrTooFewRules) {

@@ -21,7 +21,7 @@ func (p *IDS) searching() search.Preset {
 	d := p.lasts()
 	g := search.Goal{Name: "loss", Loss: unit.LossRatio(p.loss.value), Initial: d, Final: d, Sum: d, Lossy: 1, Width: 0.1}
 	trials := 6
-	if p.preset.value == "standard" {
+	if p.preset.Value == "standard" {
 		g.Width, trials = 0.03, 14
 	}
 	return search.Preset{Name: "ids", Goals: []search.Goal{g}, Trials: trials}
@@ -67,7 +67,7 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
 		return nil
 	case h.peak == 0:
-		m.out.Status, m.out.Reason = result.Failed, m.subject.value+" counted no frame at any load tried, or no trial was valid"
+		m.out.Status, m.out.Reason = result.Failed, m.subject.Value+" counted no frame at any load tried, or no trial was valid"
 		return nil
 	}
 	if err := m.pause(ctx, m.interim()); err != nil {

@@ -200,7 +200,7 @@ func TestIDSRefuses(t *testing.T) {
 		{map[string]string{"traffic": longCapture(t), "idle": "1Gbps", "rate": "10Mbps"}, "at 10.0 Mbit/s"},
 	} {
 		p := newIDSOf([]subject.Spec{{Name: "sensor", Work: capture.Application, New: func() subject.Subject { return &fakeSensor{} }}})
-		p.subject.value = "sensor"
+		p.subject.Value = "sensor"
 		assign(t, p.Flags, c.set)
 		if err := p.Check(nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want a sentence with %q", c.set, err, c.want)

@@ -48,7 +48,7 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 		return p.replay(ctx, rate, d, passes)
 	}
 	base := rate
-	if p.flood.value != noFlood {
+	if p.flood.Value != noFlood {
 		octets, err := p.floodOctets()
 		if err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 	share := p.attacks.value
 	open := func() (*frame.AppMixSource, error) {
 		return frame.NewAppMix(frame.AppMix{
-			Seed: uint64(p.seed.value), Rate: base, Duration: d, AlertShare: &share, ClientMAC: idsClient, ServerMAC: idsServer,
+			Seed: uint64(p.seed.Value), Rate: base, Duration: d, AlertShare: &share, ClientMAC: idsClient, ServerMAC: idsServer,
 		})
 	}
 	mix, err := open()
@@ -74,7 +74,7 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 	for i, a := range frame.Alerts() {
 		t.planted[a.SID] = int64(truth.Alerts[i])
 	}
-	if p.flood.value != noFlood {
+	if p.flood.Value != noFlood {
 		flooded := func(mix *frame.AppMixSource, err error) (frame.Source, error) {
 			if err != nil {
 				return nil, err
@@ -83,7 +83,7 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 			if err != nil {
 				return nil, err
 			}
-			return frame.Blend(mix, flood, math.Round(p.share.value*1000)/1000, uint64(p.seed.value))
+			return frame.Blend(mix, flood, math.Round(p.share.value*1000)/1000, uint64(p.seed.Value))
 		}
 		if t.source, err = flooded(mix, nil); err != nil {
 			return nil, err
@@ -105,7 +105,7 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 const mostStretch = 100.0 // of a mix's times, either way
 
 func (p *IDS) newFlood() (frame.Source, error) {
-	return frame.NewFlood(frame.Flood{Name: p.flood.value, SrcMAC: idsClient, DstMAC: nobody, Target: floodTarget, Seed: uint64(p.seed.value)})
+	return frame.NewFlood(frame.Flood{Name: p.flood.Value, SrcMAC: idsClient, DstMAC: nobody, Target: floodTarget, Seed: uint64(p.seed.Value)})
 }
 
 // floodOctets is the mean length of the flood's frames, with FCS.

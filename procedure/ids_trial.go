@@ -106,7 +106,7 @@ func (m *idsPoint) empty(ctx context.Context, rate unit.BitRate, d time.Duration
 // mixture is the traffic's part of a trial's identity.
 func (m *idsPoint) mixture() []result.Pair {
 	p := m.IDS
-	return []result.Pair{{Key: "traffic", Value: p.traffic}, {Key: "attacks", Value: p.attacks.String()}, {Key: "flood", Value: p.flood.value}, {Key: "flood_share", Value: p.share.String()}, {Key: "seed", Value: p.seed.String()}}
+	return []result.Pair{{Key: "traffic", Value: p.traffic}, {Key: "attacks", Value: p.attacks.String()}, {Key: "flood", Value: p.flood.Value}, {Key: "flood_share", Value: p.share.String()}, {Key: "seed", Value: p.seed.String()}}
 }
 
 // idleTrial finds once a run whether the IDS detects all there is when it has time.
@@ -120,8 +120,8 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	cfg := slices.Concat([]result.Pair{{Key: "subject", Value: p.subject.value}}, m.mixture(),
-		[]result.Pair{{Key: "loss", Value: p.loss.String()}, {Key: "runmode", Value: p.runmode.value}, {Key: "capture", Value: p.capture.value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
+	cfg := slices.Concat([]result.Pair{{Key: "subject", Value: p.subject.Value}}, m.mixture(),
+		[]result.Pair{{Key: "loss", Value: p.loss.String()}, {Key: "runmode", Value: p.runmode.Value}, {Key: "capture", Value: p.capture.Value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
 	key := "ids-idle"
 	for _, c := range cfg {
 		key += "/" + c.Value
@@ -185,7 +185,7 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 	}
 	alerter, ok := run.(ids.Alerter)
 	if !ok {
-		return fmt.Errorf("subject %s: it counts no alerts", m.subject.value)
+		return fmt.Errorf("subject %s: it counts no alerts", m.subject.Value)
 	}
 	alerts, err := alerter.Alerts(ctx)
 	if err != nil {
@@ -214,7 +214,7 @@ func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) er
 	add("detected_ratio", float64(detected)/float64(planted))
 	if missed := planted - detected; o.Status == result.Passed && missed > max(0, lost) {
 		o.Status = result.Failed
-		o.Reason = fmt.Sprintf("%s missed %d of %d attacks, and lost %d of %d frames: %s", m.subject.value, missed, planted, max(0, lost), a.Accepted, keepsUpBlind)
+		o.Reason = fmt.Sprintf("%s missed %d of %d attacks, and lost %d of %d frames: %s", m.subject.Value, missed, planted, max(0, lost), a.Accepted, keepsUpBlind)
 	}
 	return nil
 }
@@ -278,15 +278,15 @@ func (m *idsPoint) tell(o *Outcome, t ids.Totals) {
 		if t.RulesRefused != "" {
 			which = " (sids " + t.RulesRefused + ")"
 		}
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s could not load %d rules%s; the first: %s", m.subject.value, t.RulesFailed, which, t.RulesError))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s could not load %d rules%s; the first: %s", m.subject.Value, t.RulesFailed, which, t.RulesError))
 	}
 	memory := t.FlowMemcap + t.SessionMemcap + t.SegmentMemcap + t.DefragTrackers
 	o.Values = append(o.Values, value("memory_drops", float64(memory)), value("stream_gaps", float64(t.ReassemblyGaps)))
 	if memory > 0 {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s reached its own memory limits %d times: what it did not follow it does not see", m.subject.value, memory))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s reached its own memory limits %d times: what it did not follow it does not see", m.subject.Value, memory))
 	}
 	if t.AlertQueueOverflow > 0 {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%d alerts were left out, for a frame matched more rules than %s keeps for one", t.AlertQueueOverflow, m.subject.value))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d alerts were left out, for a frame matched more rules than %s keeps for one", t.AlertQueueOverflow, m.subject.Value))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/detector"
 	"boxdyno/unit"
@@ -24,31 +25,30 @@ import (
 //	rate none:   trials: synthetic windows, as fast as they go, on some CPUs (infer_offline.go)
 //	rate given:  self-test -> rounds of two trials, without and with the detector (infer_online.go)
 type Infer struct {
-	model   choice
-	runtime choice
-	window  choice
-	batch   count
-	cpus    count
+	model   param.Choice
+	runtime param.Choice
+	window  param.Choice
+	batch   param.Count
+	cpus    param.Count
 	rate    detectorRate
 	size    frameSize
-	buffer  count
+	buffer  param.Count
 	length  time.Duration
-	seed    count
-	preset  choice
+	seed    param.Count
+	preset  param.Choice
 
 	program func(runtime string) (*detector.Detector, error)
 }
 
 const (
-	mostCPUs = 4096
 	mostRing = 1 << 30
 )
 
 func newInfer() Procedure {
 	return &Infer{
-		model: choice{"logistic", detector.Models()}, runtime: choice{detector.Go, detector.Runtimes()}, window: choice{"10", detector.Windows()},
-		batch: count{1, 1, detector.MostBatch}, cpus: count{1, 0, mostCPUs}, rate: detectorRate{offeredRate{text: noRate}},
-		buffer: count{0, 0, mostRing}, seed: count{1, 0, 1 << 30}, preset: choice{"quick", presets}, program: detector.New,
+		model: param.NewChoice("logistic", detector.Models()), runtime: param.NewChoice(detector.Go, detector.Runtimes()), window: param.NewChoice("10", detector.Windows()),
+		batch: param.NewCount(1, 1, detector.MostBatch), cpus: param.NewCount(1, 0, param.MostCPUs), rate: detectorRate{offeredRate{text: noRate}},
+		buffer: param.NewCount(0, 0, mostRing), seed: param.NewCount(1, 0, 1<<30), preset: param.NewPreset(), program: detector.New,
 	}
 }
 
@@ -86,12 +86,12 @@ func (p *Infer) Flags(fs *flag.FlagSet) {
 
 // detector is the subject with the parameters.
 func (p *Infer) detector() (*detector.Detector, error) {
-	d, err := p.program(p.runtime.value)
+	d, err := p.program(p.runtime.Value)
 	if err != nil {
 		return nil, err
 	}
-	d.Model, d.Window, d.Batch, d.Seed, d.For = p.model.value, p.window.value, p.batch.value, uint64(p.seed.value), p.time()
-	d.Buffer = p.buffer.value
+	d.Model, d.Window, d.Batch, d.Seed, d.For = p.model.Value, p.window.Value, p.batch.Value, uint64(p.seed.Value), p.time()
+	d.Buffer = p.buffer.Value
 	return d, nil
 }
 
@@ -100,7 +100,7 @@ func (p *Infer) time() time.Duration {
 	switch {
 	case p.length > 0:
 		return p.length
-	case p.preset.value == "standard":
+	case p.preset.Value == "standard":
 		return 10 * time.Second
 	}
 	return time.Second
@@ -108,7 +108,7 @@ func (p *Infer) time() time.Duration {
 
 // rounds are how often each is measured.
 func (p *Infer) rounds() int {
-	if p.preset.value == "standard" {
+	if p.preset.Value == "standard" {
 		return 10
 	}
 	return 3
@@ -137,16 +137,16 @@ func (p *Infer) Check(bed *lab.Testbed) error {
 		switch {
 		case p.size.Name != "":
 			return fmt.Errorf("frame_size %s: without a rate no frames are sent", p.size.Name)
-		case p.buffer.value != 0:
-			return fmt.Errorf("buffer %d: without a rate there is none", p.buffer.value)
+		case p.buffer.Value != 0:
+			return fmt.Errorf("buffer %d: without a rate there is none", p.buffer.Value)
 		}
-		if bed != nil && p.cpus.value > len(boxCPUs(bed)) {
-			return fmt.Errorf("cpus %d: the box has %d", p.cpus.value, len(boxCPUs(bed)))
+		if bed != nil && p.cpus.Value > len(boxCPUs(bed)) {
+			return fmt.Errorf("cpus %d: the box has %d", p.cpus.Value, len(boxCPUs(bed)))
 		}
 		return nil
 	}
-	if p.cpus.value != 1 {
-		return fmt.Errorf("cpus %d: with a rate the detector runs on the box's receiving CPU", p.cpus.value)
+	if p.cpus.Value != 1 {
+		return fmt.Errorf("cpus %d: with a rate the detector runs on the box's receiving CPU", p.cpus.Value)
 	}
 	return p.capture(nil, nil).Check(bed)
 }

@@ -28,7 +28,7 @@ const mostDiffer = 1e-3
 //	features for a fourth of the time -> model for the time -> end
 func (p *Infer) synthetic(ctx context.Context, env *Env, d *detector.Detector) (o Outcome, err error) {
 	cpus := boxCPUs(env.Bed)
-	if n := p.cpus.value; n > 0 {
+	if n := p.cpus.Value; n > 0 {
 		cpus = cpus[len(cpus)-n:] // interrupts mostly come to the first
 	}
 	var words []string
@@ -166,9 +166,9 @@ func (p *Infer) evaluated(o *Outcome, done []detector.Evaluation) {
 	}
 	o.Status = result.Passed
 	if float64(differ) > mostDiffer*float64(compared) {
-		o.Status, o.Reason = result.Failed, fmt.Sprintf("runtime %s says something else than this program's evaluator for %d of %d windows: it computes another model", p.runtime.value, differ, compared)
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("runtime %s says something else than this program's evaluator for %d of %d windows: it computes another model", p.runtime.Value, differ, compared)
 	}
-	if windows == 0 && p.model.value != "none" {
+	if windows == 0 && p.model.Value != "none" {
 		o.Status, o.Reason = result.Failed, "no window was evaluated in the time given: give a longer duration"
 	}
 }

@@ -25,10 +25,10 @@ func (p *Infer) capture(d, without *watchedDetector) *Capture {
 	spec := func(name string, w *watchedDetector) subject.Spec {
 		return subject.Spec{Name: name, Work: capture.Decode, New: func() subject.Subject { return w }}
 	}
-	c := newCaptureOf([]subject.Spec{spec(p.model.value, d), spec(bare, without)})
-	c.subject.value, c.size, c.rate.offeredRate, c.length, c.preset = p.model.value, p.size, p.rate.offeredRate, p.time(), p.preset
+	c := newCaptureOf([]subject.Spec{spec(p.model.Value, d), spec(bare, without)})
+	c.subject.Value, c.size, c.rate.offeredRate, c.length, c.preset = p.model.Value, p.size, p.rate.offeredRate, p.time(), p.preset
 	if d == nil {
-		c.subject.value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return stress.New() }}}
+		c.subject.Value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return stress.New() }}}
 	}
 	return c
 }
@@ -53,14 +53,14 @@ func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Out
 	plain.Model = detector.Bare
 	with, without := &watchedDetector{Detector: d}, &watchedDetector{Detector: &plain}
 	c := p.capture(with, without)
-	self, err := selfTest(ctx, env, c.mix(), false, false, effortOf(p.preset.value))
+	self, err := selfTest(ctx, env, c.mix(), false, false, effortOf(p.preset.Value))
 	if err != nil {
 		return Outcome{}, err
 	}
 	if self.Status == result.Invalid {
 		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
 	}
-	m := &capturePoint{Capture: c, env: p.env(env, with, without), effort: captureEffortOf(p.preset.value), out: Outcome{Status: result.Passed}, ceiling: self.Ceiling(), emptied: -1}
+	m := &capturePoint{Capture: c, env: p.env(env, with, without), effort: captureEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}, ceiling: self.Ceiling(), emptied: -1}
 	if err := m.open(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -68,12 +68,12 @@ func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Out
 	var pairs []pair
 	for n := range p.rounds() {
 		var one pair
-		names := []string{bare, p.model.value}
+		names := []string{bare, p.model.Value}
 		if n%2 == 1 {
 			slices.Reverse(names)
 		}
 		for _, name := range names {
-			c.subject.value = name
+			c.subject.Value = name
 			rec, err := m.trial(ctx, name, n, c.loadOf(p.inferRate()))
 			if err != nil {
 				return Outcome{}, err

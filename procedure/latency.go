@@ -19,7 +19,7 @@ type Latency struct{ suite }
 func newLatency() Procedure { return &Latency{newSuite()} }
 
 func (p *Latency) Estimate() (int, time.Duration) {
-	e := suiteEffortOf(p.preset.value)
+	e := suiteEffortOf(p.preset.Value)
 	return p.estimate(e.latencies, time.Duration(e.latencies)*e.latency)
 }
 
@@ -29,7 +29,7 @@ var quantiles = []struct {
 }{{"latency_p50_s", 0.5}, {"latency_p90_s", 0.9}, {"latency_p99_s", 0.99}, {"latency_p999_s", 0.999}, {"latency_max_s", 1}}
 
 func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.value)
+	e := suiteEffortOf(p.preset.Value)
 	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
 		if !m.can(carried) {
 			return nil

@@ -29,11 +29,11 @@ const (
 
 func (p *LossCurve) Estimate() (int, time.Duration) {
 	const trials = 22 // from five times the throughput
-	return p.estimate(trials, trials*suiteEffortOf(p.preset.value).loss)
+	return p.estimate(trials, trials*suiteEffortOf(p.preset.Value).loss)
 }
 
 func (p *LossCurve) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.value)
+	e := suiteEffortOf(p.preset.Value)
 	return p.run(ctx, env, func(m *point, _ unit.FrameRate) error {
 		if !m.can(1) {
 			return nil

@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/compute"
 )
@@ -23,16 +24,16 @@ import (
 //	each round:  4 KiB, a trial | 8 KiB, a trial | ... | the largest, a trial
 type Memory struct {
 	work
-	subject  choice
+	subject  param.Choice
 	size     octets
-	optimise choice
+	optimise param.Choice
 
 	each time.Duration // how long a kernel runs; 0: as preset says
 }
 
 func newMemory() Procedure {
 	names := compute.MemorySpecs().Names()
-	return &Memory{work: newWork(), subject: choice{names[0], names}, optimise: choice{"O3", compute.OptimiseLevels()}}
+	return &Memory{work: newWork(), subject: param.NewChoice(names[0], names), optimise: param.NewChoice("O3", compute.OptimiseLevels())}
 }
 
 func (p *Memory) Flags(fs *flag.FlagSet) {
@@ -73,20 +74,20 @@ func (p *Memory) sized(h *host.Local, cpus []int) (size int64, by []result.Pair)
 	switch {
 	case cache > 0:
 		by = []result.Pair{{Key: "last_level_cache", Value: strconv.FormatInt(cache, 10)}}
-	case p.size == 0 && p.subject.value != "memory-bandwidth":
+	case p.size == 0 && p.subject.Value != "memory-bandwidth":
 		cache, by = assumedCache, []result.Pair{{Key: "last_level_cache", Value: fmt.Sprintf("not told, %d assumed", assumedCache)}}
 	}
 	switch {
 	case p.size > 0:
 		return int64(p.size), by
-	case p.subject.value == "memory-bandwidth":
+	case p.subject.Value == "memory-bandwidth":
 		size = studyBuffer
 		if half := int64(h.MemoryAvailable() / 2); half > 0 && half < size {
 			for size = compute.LeastMemory; size*2 <= half; size *= 2 {
 			}
 		}
 		return size, by
-	case p.subject.value == "memory-stream":
+	case p.subject.Value == "memory-stream":
 		return max(cachesForSize*cache, streamLeast), by
 	}
 	return max(cachesForSize*cache, latencyLeast*int64(len(cpus))), by
@@ -97,7 +98,7 @@ func (p *Memory) sized(h *host.Local, cpus []int) (size int64, by []result.Pair)
 func (p *Memory) sets(largest int64) (sets []int64) {
 	for s := int64(compute.LeastMemory); s < largest; s *= 2 {
 		sets = append(sets, s)
-		if p.preset.value == "standard" && s+s/2 < largest {
+		if p.preset.Value == "standard" && s+s/2 < largest {
 			sets = append(sets, s+s/2)
 		}
 	}
@@ -112,7 +113,7 @@ func (p *Memory) kernel() time.Duration {
 	switch {
 	case p.each > 0:
 		return p.each
-	case p.subject.value == "memory-latency":
+	case p.subject.Value == "memory-latency":
 		return p.seconds() / 10
 	}
 	return p.seconds()
@@ -127,7 +128,7 @@ const (
 )
 
 func (p *Memory) Estimate() (int, time.Duration) {
-	switch p.subject.value {
+	switch p.subject.Value {
 	case "memory-stream":
 		return p.estimate(streamTakes)
 	case "memory-latency":
@@ -138,7 +139,7 @@ func (p *Memory) Estimate() (int, time.Duration) {
 }
 
 func (p *Memory) Run(ctx context.Context, env *Env) (o Outcome, err error) {
-	spec, err := compute.MemorySpecs().Find(p.subject.value)
+	spec, err := compute.MemorySpecs().Find(p.subject.Value)
 	if err != nil {
 		return o, err
 	}
@@ -152,13 +153,13 @@ func (p *Memory) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		return o, err
 	}
 	size, by := p.sized(local, cpus)
-	m.Copies, m.For, m.Optimise = len(cpus), p.kernel(), p.optimise.value
+	m.Copies, m.For, m.Optimise = len(cpus), p.kernel(), p.optimise.Value
 	m.Size = share(size, m.Copies)
 	by = append([]result.Pair{{Key: "size_of_each", Value: strconv.FormatInt(m.Size, 10)}}, by...)
 	// A pass of a loaded machine over a large buffer takes its time.
 	limit := 10*p.kernel() + 5*time.Minute + time.Duration(size/10e6)*time.Second
 	j := job{name: spec.Name, worker: memoryWorker{m, by}, limit: limit, computes: true, mean: []string{"load_latency_s", "lock_s"}}
-	if p.subject.value != "memory-latency" {
+	if p.subject.Value != "memory-latency" {
 		return p.run(ctx, env, j)
 	}
 	return p.walk(ctx, env, j, m, by)

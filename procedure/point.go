@@ -39,7 +39,7 @@ type point struct {
 }
 
 func newPoint(p *traffic, env *Env, record recording) *point {
-	m := &point{traffic: p, env: env, effort: effortOf(p.preset.value), out: Outcome{Status: result.Passed}, record: record}
+	m := &point{traffic: p, env: env, effort: effortOf(p.preset.Value), out: Outcome{Status: result.Passed}, record: record}
 	if w := p.unrouted(env.Bed); w != "" {
 		m.out.Warnings = append(m.out.Warnings, w)
 	}
@@ -49,7 +49,7 @@ func newPoint(p *traffic, env *Env, record recording) *point {
 // selfTest finds the tester's ceiling; where it is invalid, so is the point, for
 // the reason it returns.
 func (m *point) selfTest(ctx context.Context) (invalid string, err error) {
-	rec, err := selfTest(ctx, m.env, m.mix.Mix, m.ipv6(), m.direction.value == both, m.effort)
+	rec, err := selfTest(ctx, m.env, m.mix.Mix, m.ipv6(), m.direction.Value == both, m.effort)
 	if err == nil && rec.Status == result.Invalid {
 		invalid = "the self-test is invalid: " + rec.Reason
 	} else if err == nil {
@@ -70,7 +70,7 @@ func (m *point) enter(ctx context.Context) (err error) {
 	if m.rig, err = m.open(ctx, bed, m.effort.settle); err != nil {
 		return err
 	}
-	if m.service.value == "nat" {
+	if m.service.Value == "nat" {
 		err = m.openFlows(ctx, bed, m.rig)
 	}
 	if err != nil {
@@ -149,7 +149,7 @@ func (m *point) carryOut(ctx context.Context, record recording, from outset, kin
 // judge decides a trial of a drop service, which is right when every frame ended
 // where it should; the others are verdict.Validity's.
 func (m *point) judge(o *Outcome) {
-	place := dropPlaces[m.service.value]
+	place := dropPlaces[m.service.Value]
 	if place == "" {
 		return
 	}
@@ -162,7 +162,7 @@ func (m *point) judge(o *Outcome) {
 
 // missed is how many frames did not end where the service should end them.
 func (m *point) missed(a *result.Account) int64 {
-	if place := dropPlaces[m.service.value]; place != "" {
+	if place := dropPlaces[m.service.Value]; place != "" {
 		return a.Accepted - a.DroppedAt(place)
 	}
 	return a.Lost()
@@ -197,7 +197,7 @@ func (m *point) overload(ctx context.Context) error {
 		if a := rec.Load.Arrivals; a != nil && !a.Falling {
 			steady = a.Steady
 		}
-		if place := dropPlaces[m.service.value]; place != "" {
+		if place := dropPlaces[m.service.Value]; place != "" {
 			steady = 0
 			traffic := rec.Phases[0]
 			rate = float64(rec.Account.DroppedAt(place)) / time.Duration(traffic.End-traffic.Begin).Seconds()
@@ -230,7 +230,7 @@ func (m *point) outcome() Outcome {
 	if m.stamina.unsettled && !m.stamina.lossless && rate.Bound == result.Exactly {
 		rate.Bound = result.AtMost
 	}
-	if dropPlaces[m.service.value] != "" {
+	if dropPlaces[m.service.Value] != "" {
 		rate.Metric = "drop_rate_fps"
 		out.Values = append(slices.Clip(out.Values), rate, value("forwarding_rate_fps", 0))
 	} else {

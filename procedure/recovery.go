@@ -23,12 +23,12 @@ func newRecovery() Procedure { return &Recovery{newSuite()} }
 const overloadBy = 1.1
 
 func (p *Recovery) Estimate() (int, time.Duration) {
-	e := suiteEffortOf(p.preset.value)
+	e := suiteEffortOf(p.preset.Value)
 	return p.estimate(e.recoveries, time.Duration(e.recoveries)*(e.over+e.then))
 }
 
 func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.value)
+	e := suiteEffortOf(p.preset.Value)
 	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
 		if !m.can(carried) {
 			return nil

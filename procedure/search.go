@@ -21,9 +21,9 @@ const asPreset = "preset"
 // searching is the search that the parameters ask for; without one, that of the
 // preset, by which overloads go all the same.
 func (p *traffic) searching() search.Preset {
-	name := p.search.value
+	name := p.search.Value
 	if name == asPreset || name == NoSearch {
-		name = p.preset.value
+		name = p.preset.Value
 	}
 	s, _ := search.Get(name) // the parameters' values are names of searches
 	return s

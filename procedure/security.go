@@ -15,6 +15,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -34,7 +35,7 @@ type Security struct {
 
 func newSecurity() Procedure {
 	p := &Security{newSuite(), loadFlag{share: 0.8}}
-	p.service = choice{"filter", []string{"filter"}}
+	p.service = param.NewChoice("filter", []string{"filter"})
 	return p
 }
 
@@ -81,7 +82,7 @@ const leastSustained = 1000
 // Check refuses what suite does, and both directions at once: a sender has two
 // streams.
 func (p *Security) Check(bed *lab.Testbed) error {
-	if p.direction.value == both {
+	if p.direction.Value == both {
 		return errors.New("direction both: security is measured one way at a time")
 	}
 	return p.suite.Check(bed)
@@ -96,7 +97,7 @@ func (p *Security) Upon() string {
 }
 
 func (p *Security) Estimate() (int, time.Duration) {
-	e := securityEffortOf(p.preset.value)
+	e := securityEffortOf(p.preset.Value)
 	return p.estimate(1, e.initialise+2*e.ramp+e.sustain)
 }
 
@@ -154,7 +155,7 @@ func (p *Security) Run(ctx context.Context, env *Env) (Outcome, error) {
 		if err := p.block(ctx, m); err != nil {
 			return err
 		}
-		e := securityEffortOf(p.preset.value)
+		e := securityEffortOf(p.preset.Value)
 		rec, err := m.env.Trial(ctx, []result.Pair{
 			{Key: "trial", Value: "phases"}, {Key: "rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: e.sustain.String()},
 		}, func(ctx context.Context) (Outcome, error) { return p.phases(ctx, m, e, rate) })
@@ -204,7 +205,7 @@ func (p *Security) block(ctx context.Context, m *point) error {
 		}
 	}
 	from, to := 0, 1
-	if p.direction.value == wanToLAN {
+	if p.direction.Value == wanToLAN {
 		from, to = 1, 0
 	}
 	good := p.between(bed.Ports[from], bed.Ports[to])

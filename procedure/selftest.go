@@ -13,6 +13,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -20,14 +21,14 @@ import (
 // SelfTest is the tester alone, port to port without the DUT: the ceiling that
 // every figure is held against (METHOD rule 1).
 type SelfTest struct {
-	mix    mixFlag
-	ip     choice
+	mix    param.FrameMix
+	ip     param.Choice
 	both   bool
-	preset choice
+	preset param.Choice
 }
 
 func newSelfTest() Procedure {
-	return &SelfTest{mix: mixFlag{frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}}, ip: choice{"4", ipVersions}, preset: choice{"quick", presets}}
+	return &SelfTest{mix: param.FrameMix{Mix: frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}}, ip: param.NewChoice("4", ipVersions), preset: param.NewPreset()}
 }
 
 func (p *SelfTest) Flags(fs *flag.FlagSet) {
@@ -38,11 +39,11 @@ func (p *SelfTest) Flags(fs *flag.FlagSet) {
 }
 
 func (p *SelfTest) Check(bed *lab.Testbed) error {
-	if err := p.mix.Signed(p.ip.value == "6"); err != nil || bed == nil {
+	if err := p.mix.Signed(p.ip.Value == "6"); err != nil || bed == nil {
 		return err
 	}
 	ports, _ := selfTestPorts(bed)
-	return fits(p.mix.Mix, p.ip.value == "6", ports)
+	return fits(p.mix.Mix, p.ip.Value == "6", ports)
 }
 
 // fits says why ports cannot carry the mix.
@@ -59,11 +60,11 @@ func fits(mix frame.Mix, ipv6 bool, ports []lab.Port) error {
 }
 
 func (p *SelfTest) Estimate() (int, time.Duration) {
-	return 1, effortOf(p.preset.value).selfTest
+	return 1, effortOf(p.preset.Value).selfTest
 }
 
 func (p *SelfTest) Run(ctx context.Context, env *Env) (Outcome, error) {
-	rec, err := selfTest(ctx, env, p.mix.Mix, p.ip.value == "6", p.both, effortOf(p.preset.value))
+	rec, err := selfTest(ctx, env, p.mix.Mix, p.ip.Value == "6", p.both, effortOf(p.preset.Value))
 	if err != nil {
 		return Outcome{}, err
 	}

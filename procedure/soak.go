@@ -13,6 +13,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/subject/stress"
@@ -26,23 +27,22 @@ import (
 //
 // Temperatures, clocks and power meanwhile are the telemetry's, in the trial's digests.
 type Soak struct {
-	class        word
-	stressors    word
+	class        param.Word
+	stressors    param.Word
 	each         time.Duration
 	pathological bool
-	preset       choice
+	preset       param.Choice
 
 	grace time.Duration // that a stressor may take to end after its time
 }
 
 func newSoak() Procedure {
-	return &Soak{class: word{value: allStressors, letters: wordLetters}, stressors: word{value: ofTheClass, letters: wordLetters + "+"}, preset: choice{"quick", presets}, grace: 20 * time.Second}
+	return &Soak{class: param.NewWord(allStressors, ""), stressors: param.NewWord(ofTheClass, "+"), preset: param.NewPreset(), grace: 20 * time.Second}
 }
 
 const (
 	allStressors = "all"
 	ofTheClass   = "class"
-	wordLetters  = "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 	// startRoom is what the disk of temporary files must have, leastRoom what every
 	// stressor must leave of it.
@@ -60,19 +60,6 @@ const (
 	soakAround = 250 * time.Millisecond
 )
 
-// A word is a parameter of free text made of some letters.
-type word struct{ value, letters string }
-
-func (w *word) String() string { return w.value }
-
-func (w *word) Set(s string) error {
-	if s == "" || strings.Trim(s, w.letters) != "" {
-		return fmt.Errorf("%q is not made of small letters, digits and hyphens", s)
-	}
-	w.value = s
-	return nil
-}
-
 func (p *Soak) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.class, "class", "`class` of stressors: all, or one of stress-ng's, such as cpu, memory, vm, io, filesystem, network, os")
 	fs.Var(&p.stressors, "stressors", "`names` of stressors joined by +, whatever their class; class: those of the class")
@@ -85,11 +72,11 @@ func (p *Soak) Check(bed *lab.Testbed) error {
 	if p.each != 0 && (p.each < time.Second || p.each > 24*time.Hour || p.each%time.Second != 0) {
 		return fmt.Errorf("each %v: want whole seconds from 1s to 24h", p.each)
 	}
-	if p.stressors.value != ofTheClass && p.class.value != allStressors {
-		return fmt.Errorf("class %s and stressors %s: give one of them", p.class.value, p.stressors.value)
+	if p.stressors.Value != ofTheClass && p.class.Value != allStressors {
+		return fmt.Errorf("class %s and stressors %s: give one of them", p.class.Value, p.stressors.Value)
 	}
-	if slices.Contains(strings.Split(p.stressors.value, "+"), "") {
-		return fmt.Errorf("stressors %s: a name is empty", p.stressors.value)
+	if slices.Contains(strings.Split(p.stressors.Value, "+"), "") {
+		return fmt.Errorf("stressors %s: a name is empty", p.stressors.Value)
 	}
 	if bed == nil {
 		return nil
@@ -100,14 +87,14 @@ func (p *Soak) Check(bed *lab.Testbed) error {
 
 // list is the stressors to come, in stress-ng's order.
 func (p *Soak) list(ctx context.Context) ([]string, error) {
-	if p.stressors.value == ofTheClass {
-		return stress.Stressors(ctx, p.class.value)
+	if p.stressors.Value == ofTheClass {
+		return stress.Stressors(ctx, p.class.Value)
 	}
 	all, err := stress.Stressors(ctx, allStressors)
 	if err != nil {
 		return nil, err
 	}
-	names := strings.Split(p.stressors.value, "+")
+	names := strings.Split(p.stressors.Value, "+")
 	for _, n := range names {
 		if !slices.Contains(all, n) {
 			return nil, fmt.Errorf("stressors: this stress-ng has no stressor %q: stress-ng --stressors lists them", n)
@@ -120,7 +107,7 @@ func (p *Soak) time() time.Duration {
 	switch {
 	case p.each > 0:
 		return p.each
-	case p.preset.value == "standard":
+	case p.preset.Value == "standard":
 		return time.Minute
 	}
 	return 2 * time.Second
@@ -134,9 +121,9 @@ var usual = map[string]int{
 }
 
 func (p *Soak) Estimate() (int, time.Duration) {
-	n := usual[p.class.value]
-	if p.stressors.value != ofTheClass {
-		n = strings.Count(p.stressors.value, "+") + 1
+	n := usual[p.class.Value]
+	if p.stressors.Value != ofTheClass {
+		n = strings.Count(p.stressors.Value, "+") + 1
 	} else if names, err := p.list(context.Background()); err == nil {
 		n = len(names)
 	}
@@ -179,7 +166,7 @@ func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 			switch {
 			case died != "":
 				return Outcome{Status: result.Failed, Reason: died}, nil
-			case out && p.stressors.value == ofTheClass && !p.pathological:
+			case out && p.stressors.Value == ofTheClass && !p.pathological:
 				return Outcome{Status: result.Skipped, Reason: "left out: " + why}, nil
 			case !limited && slices.Contains(hungry, name):
 				return Outcome{Status: result.Skipped, Reason: "left out: it takes all memory there is, and no control group can limit it here"}, nil

@@ -15,6 +15,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/disk"
 	"boxdyno/unit"
@@ -30,14 +31,14 @@ import (
 //
 // dm-crypt works in the kernel's threads, so that no process tree has its CPU time.
 type Storage struct {
-	device  choice
-	cipher  choice
-	keySize count
-	size    count // MiB
-	block   count // octets
-	jobs    count
-	depth   count
-	preset  choice
+	device  param.Choice
+	cipher  param.Choice
+	keySize param.Count
+	size    param.Count // MiB
+	block   param.Count // octets
+	jobs    param.Count
+	depth   param.Count
+	preset  param.Choice
 }
 
 // storageCiphers are cryptsetup's names, and the sizes of key in bits.
@@ -76,8 +77,8 @@ func newStorage() Procedure {
 		names = append(names, c.name)
 	}
 	return &Storage{
-		device: choice{"zram", []string{"zram", "loop"}}, cipher: choice{"aes-xts", names}, keySize: count{0, 0, 512},
-		size: count{64, 8, 1 << 16}, block: count{4096, 4096, 1 << 20}, jobs: count{1, 0, 256}, depth: count{16, 1, 256}, preset: choice{"quick", presets},
+		device: param.NewChoice("zram", []string{"zram", "loop"}), cipher: param.NewChoice("aes-xts", names), keySize: param.NewCount(0, 0, 512),
+		size: param.NewCount(64, 8, 1<<16), block: param.NewCount(4096, 4096, 1<<20), jobs: param.NewCount(1, 0, 256), depth: param.NewCount(16, 1, 256), preset: param.NewPreset(),
 	}
 }
 
@@ -93,8 +94,8 @@ func (p *Storage) Flags(fs *flag.FlagSet) {
 }
 
 func (p *Storage) Check(bed *lab.Testbed) error {
-	if p.block.value%disk.SectorSize != 0 {
-		return fmt.Errorf("block %d: want a multiple of %d octets, which are encrypted at once", p.block.value, disk.SectorSize)
+	if p.block.Value%disk.SectorSize != 0 {
+		return fmt.Errorf("block %d: want a multiple of %d octets, which are encrypted at once", p.block.Value, disk.SectorSize)
 	}
 	_, _, err := p.key()
 	return err
@@ -106,10 +107,10 @@ func (p *Storage) key() (spec string, bits int, err error) {
 		name, spec string
 		keys       []int
 	}) bool {
-		return c.name == p.cipher.value
+		return c.name == p.cipher.Value
 	})
 	c := storageCiphers[i] // the parameter takes no other
-	bits = p.keySize.value
+	bits = p.keySize.Value
 	if bits == 0 {
 		bits = c.keys[len(c.keys)-1]
 	}
@@ -124,14 +125,14 @@ func (p *Storage) key() (spec string, bits int, err error) {
 }
 
 func (p *Storage) each() time.Duration {
-	if p.preset.value == "standard" {
+	if p.preset.Value == "standard" {
 		return 30 * time.Second
 	}
 	return time.Second
 }
 
 func (p *Storage) Estimate() (int, time.Duration) {
-	n := roundsOf(p.preset.value) * len(storagePatterns) * 2
+	n := param.Rounds(p.preset.Value) * len(storagePatterns) * 2
 	return n + 1, time.Duration(n)*(p.each()+500*time.Millisecond) + 5*time.Second
 }
 
@@ -144,7 +145,7 @@ func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	size := uint64(p.size.value) << 20
+	size := uint64(p.size.Value) << 20
 	bare, err := p.bare(size + disk.DataOffset)
 	if err != nil {
 		return o, err
@@ -198,7 +199,7 @@ func storageNeeds(ctx context.Context) (cfg []result.Pair, err error) {
 }
 
 func (p *Storage) bare(size uint64) (*disk.Disk, error) {
-	if p.device.value == "loop" {
+	if p.device.Value == "loop" {
 		return disk.NewLoop(size)
 	}
 	// Random octets do not compress: zram takes as much memory as they are, and a little.
@@ -217,17 +218,17 @@ type storageSide struct {
 // measure is the rounds.
 func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, proven []result.Value, bare, volume string) (o Outcome, err error) {
 	all := map[string][]float64{}
-	for n := range roundsOf(p.preset.value) {
+	for n := range param.Rounds(p.preset.Value) {
 		for _, pattern := range storagePatterns {
 			sides := []storageSide{{"plain", bare, disk.DataOffset}, {"luks2", volume, 0}}
 			if n%2 == 1 { // a drift of the machine is on both
 				slices.Reverse(sides)
 			}
 			for _, on := range sides {
-				f := disk.Fio{Device: on.path, Pattern: pattern.name, Block: sequentialBlock, Depth: p.depth.value, Jobs: p.jobs.value,
-					Offset: on.offset, Size: uint64(p.size.value) << 20, For: p.each(), CPUs: env.Bed.CPUs}
+				f := disk.Fio{Device: on.path, Pattern: pattern.name, Block: sequentialBlock, Depth: p.depth.Value, Jobs: p.jobs.Value,
+					Offset: on.offset, Size: uint64(p.size.Value) << 20, For: p.each(), CPUs: env.Bed.CPUs}
 				if pattern.random {
-					f.Block = p.block.value
+					f.Block = p.block.Value
 				}
 				if f.Jobs == 0 {
 					f.Jobs = len(env.Bed.CPUs)

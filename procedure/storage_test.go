@@ -34,7 +34,7 @@ func TestStorageCheck(t *testing.T) {
 	}
 	for _, c := range storageCiphers {
 		p := newStorage().(*Storage)
-		p.cipher.value = c.name
+		p.cipher.Value = c.name
 		if spec, bits, err := p.key(); err != nil || spec != c.spec || bits != c.keys[len(c.keys)-1] {
 			t.Errorf("%s: %s %d %v", c.name, spec, bits, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 )
 
@@ -20,13 +21,13 @@ import (
 //
 //	offloads set -> [iperf3 server at right | client at left] x trials
 type Stream struct {
-	protocol    choice
-	offloads    choice
-	connections count
-	payload     count
+	protocol    param.Choice
+	offloads    param.Choice
+	connections param.Count
+	payload     param.Count
 	length      time.Duration
-	trials      count
-	preset      choice
+	trials      param.Count
+	preset      param.Choice
 	userland    userlandChoice
 }
 
@@ -38,8 +39,8 @@ const (
 )
 
 func newStream() Procedure {
-	return &Stream{protocol: choice{"tcp", []string{"tcp", "udp"}}, offloads: choice{"off", offOn}, connections: count{1, 1, mostConnections},
-		payload: count{streamPayload, 16, 65507}, trials: count{0, 0, 1000}, preset: choice{"quick", presets}, userland: newUserland()}
+	return &Stream{protocol: param.NewChoice("tcp", []string{"tcp", "udp"}), offloads: param.NewChoice("off", offOn), connections: param.NewCount(1, 1, mostConnections),
+		payload: param.NewCount(streamPayload, 16, 65507), trials: param.NewCount(0, 0, 1000), preset: param.NewPreset(), userland: newUserland()}
 }
 
 // Flags implements Procedure.
@@ -63,9 +64,9 @@ func streamEffort(preset string) (trials int, length time.Duration) {
 }
 
 func (p *Stream) effort() (trials int, length time.Duration) {
-	trials, length = streamEffort(p.preset.value)
-	if p.trials.value > 0 {
-		trials = p.trials.value
+	trials, length = streamEffort(p.preset.Value)
+	if p.trials.Value > 0 {
+		trials = p.trials.Value
 	}
 	if p.length > 0 {
 		length = p.length
@@ -101,7 +102,7 @@ func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if err := bed.Gateways.Ends[0].Host.Has("iperf3"); err != nil {
 		return o, err
 	}
-	if err := bed.Gateways.Offloads(p.offloads.value == "on"); err != nil {
+	if err := bed.Gateways.Offloads(p.offloads.Value == "on"); err != nil {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, bed.Gateways.Offloads(false)) }()
@@ -109,8 +110,8 @@ func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		return o, err
 	}
 	trials, length := p.effort()
-	s := stream{from: bed.Gateways.Ends[0], to: bed.Gateways.Ends[1], udp: p.protocol.value == "udp", connections: p.connections.value,
-		length: length, payload: p.payload.value}
+	s := stream{from: bed.Gateways.Ends[0], to: bed.Gateways.Ends[1], udp: p.protocol.Value == "udp", connections: p.connections.Value,
+		length: length, payload: p.payload.Value}
 	var told streamsTold
 	for n := range trials {
 		if err := told.next(ctx, env.Trial, "stream", n, s, nil); err != nil {

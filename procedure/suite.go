@@ -85,7 +85,7 @@ func signed(mix frame.Mix, ipv6 bool) (frame.Mix, string) {
 // estimate adds what every trial takes beside its traffic.
 func (p *suite) estimate(trials int, traffic time.Duration) (int, time.Duration) {
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
-	return trials, traffic + time.Duration(trials)*(around+effortOf(p.preset.value).settle)
+	return trials, traffic + time.Duration(trials)*(around+effortOf(p.preset.Value).settle)
 }
 
 // run has f measure what it will of a point whose throughput is known; carried is

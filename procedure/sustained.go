@@ -48,7 +48,7 @@ const (
 // than trials of the search can bear, it is measured twice, and the lesser counts: a
 // machine that is slower for a while looks like a bucket that is empty.
 func (m *point) fill(ctx context.Context) error {
-	if dropPlaces[m.service.value] != "" {
+	if dropPlaces[m.service.Value] != "" {
 		return nil
 	}
 	p := m.searching()

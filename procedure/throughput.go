@@ -20,7 +20,7 @@ func newThroughput() Procedure { return &Throughput{newSuite()} }
 const throughputOverloads = 3
 
 func (p *Throughput) Estimate() (int, time.Duration) {
-	e := effortOf(p.preset.value)
+	e := effortOf(p.preset.Value)
 	s := p.searching()
 	trials, d := s.Estimate()
 	n := throughputOverloads * e.overloads

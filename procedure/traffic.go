@@ -12,6 +12,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -20,15 +21,15 @@ import (
 // A traffic is what frames are offered and what the DUT does to them: the
 // parameters that procedures of a box with two ports share.
 type traffic struct {
-	service   choice
-	direction choice
-	mix       mixFlag
-	rules     count
-	flows     count
-	networks  choice
-	ip        choice
-	preset    choice
-	search    choice // a search's name, or asPreset
+	service   param.Choice
+	direction param.Choice
+	mix       param.FrameMix
+	rules     param.Count
+	flows     param.Count
+	networks  param.Choice
+	ip        param.Choice
+	preset    param.Choice
+	search    param.Choice // a search's name, or asPreset
 	ramp      time.Duration
 }
 
@@ -40,15 +41,15 @@ const (
 
 func newTraffic(services []string) traffic {
 	return traffic{
-		service:   choice{"route", services},
-		direction: choice{lanToWAN, []string{lanToWAN, wanToLAN, both}},
-		mix:       mixFlag{frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}},
-		rules:     count{0, 0, 100_000},
-		flows:     count{1, 1, frame.MaxFlows},
-		networks:  choice{"1", []string{"1", strconv.Itoa(frame.MaxNetworks)}},
-		ip:        choice{"4", ipVersions},
-		preset:    choice{"quick", presets},
-		search:    choice{asPreset, append([]string{asPreset}, search.Names()...)},
+		service:   param.NewChoice("route", services),
+		direction: param.NewChoice(lanToWAN, []string{lanToWAN, wanToLAN, both}),
+		mix:       param.FrameMix{Mix: frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}},
+		rules:     param.NewCount(0, 0, 100_000),
+		flows:     param.NewCount(1, 1, frame.MaxFlows),
+		networks:  param.NewChoice("1", []string{"1", strconv.Itoa(frame.MaxNetworks)}),
+		ip:        param.NewChoice("4", ipVersions),
+		preset:    param.NewPreset(),
+		search:    param.NewChoice(asPreset, append([]string{asPreset}, search.Names()...)),
 	}
 }
 
@@ -68,11 +69,11 @@ func (p *traffic) Flags(fs *flag.FlagSet) {
 	fs.DurationVar(&p.ramp, "ramp", p.ramp, "how `long` the load grows before each trial of the search; the load after a standing start is measured too; 0s: only that")
 }
 
-func (p *traffic) ipv6() bool { return p.ip.value == "6" }
+func (p *traffic) ipv6() bool { return p.ip.Value == "6" }
 
 // toNetworks is how many networks frames go to.
 func (p *traffic) toNetworks() int {
-	if p.networks.value == "1" {
+	if p.networks.Value == "1" {
 		return 1
 	}
 	return frame.MaxNetworks
@@ -80,21 +81,21 @@ func (p *traffic) toNetworks() int {
 
 // between is the point's frames from one port to another.
 func (p *traffic) between(from, to lab.Port) frame.Spec {
-	s := between(from, to, p.mix.Mix, p.flows.value, p.ipv6())
+	s := between(from, to, p.mix.Mix, p.flows.Value, p.ipv6())
 	s.Networks = p.toNetworks()
 	return s
 }
 
 // asked is what the DUT is to do.
 func (p *traffic) asked() lab.Service {
-	return lab.Service{Kind: p.service.value, Rules: p.rules.value, Flows: p.flows.value, Networks: p.toNetworks()}
+	return lab.Service{Kind: p.service.Value, Rules: p.rules.Value, Flows: p.flows.Value, Networks: p.toNetworks()}
 }
 
 // dropPlaces is where each drop service is meant to end every frame.
 var dropPlaces = map[string]result.Place{"drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
 
 // Needs implements Needing.
-func (p *traffic) Needs() (lab.Capability, string) { return 0, p.service.value }
+func (p *traffic) Needs() (lab.Capability, string) { return 0, p.service.Value }
 
 func (p *traffic) Check(bed *lab.Testbed) error {
 	if err := p.mix.Signed(p.ipv6()); err != nil {
@@ -103,34 +104,34 @@ func (p *traffic) Check(bed *lab.Testbed) error {
 	switch {
 	case p.ramp != 0 && (p.ramp < leastRamp || p.ramp > mostRamp):
 		return fmt.Errorf("ramp %v: want 0s, or %v to %v", p.ramp, leastRamp, mostRamp)
-	case p.ramp > 0 && dropPlaces[p.service.value] != "":
-		return fmt.Errorf("ramp %v: service %s throws every frame away: use route, filter or nat", p.ramp, p.service.value)
-	case p.ramp > 0 && p.search.value == NoSearch:
+	case p.ramp > 0 && dropPlaces[p.service.Value] != "":
+		return fmt.Errorf("ramp %v: service %s throws every frame away: use route, filter or nat", p.ramp, p.service.Value)
+	case p.ramp > 0 && p.search.Value == NoSearch:
 		return fmt.Errorf("ramp %v: it is of the search's trials, and search=none asks for none", p.ramp)
 	}
-	if p.rules.value != 0 && p.service.value != "filter" {
-		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.value, p.service.value)
+	if p.rules.Value != 0 && p.service.Value != "filter" {
+		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.Value, p.service.Value)
 	}
-	if p.service.value == "nat" {
+	if p.service.Value == "nat" {
 		if p.ipv6() {
 			return fmt.Errorf("service nat: masquerade is measured over IPv4 only")
 		}
-		if p.flows.value > maxNATFlows {
-			return fmt.Errorf("flows %d: service nat takes 1 to %d", p.flows.value, maxNATFlows)
+		if p.flows.Value > maxNATFlows {
+			return fmt.Errorf("flows %d: service nat takes 1 to %d", p.flows.Value, maxNATFlows)
 		}
 		if p.toNetworks() > 1 {
-			return fmt.Errorf("networks %s: with service nat frames from wan go to the one address that it masquerades with: use route or filter", p.networks.value)
+			return fmt.Errorf("networks %s: with service nat frames from wan go to the one address that it masquerades with: use route or filter", p.networks.Value)
 		}
 	}
-	if dropPlaces[p.service.value] != "" && p.direction.value == both {
-		return fmt.Errorf("direction both: service %s is measured one way at a time", p.service.value)
+	if dropPlaces[p.service.Value] != "" && p.direction.Value == both {
+		return fmt.Errorf("direction both: service %s is measured one way at a time", p.service.Value)
 	}
 	if bed == nil {
 		return nil
 	}
 	if p.toNetworks() > 1 {
 		if err := apart(bed, p.ipv6()); err != nil {
-			return fmt.Errorf("networks %s: %w", p.networks.value, err)
+			return fmt.Errorf("networks %s: %w", p.networks.Value, err)
 		}
 	}
 	return fits(p.mix.Mix, p.ipv6(), bed.Ports)
@@ -154,7 +155,7 @@ func (p *traffic) unrouted(bed *lab.Testbed) string {
 	if p.toNetworks() == 1 || bed.Serve != nil {
 		return ""
 	}
-	return fmt.Sprintf("topology %s sets no routes: the box must route the %s networks of each side to the tester by itself, or their frames are lost", bed.Topology, p.networks.value)
+	return fmt.Sprintf("topology %s sets no routes: the box must route the %s networks of each side to the tester by itself, or their frames are lost", bed.Topology, p.networks.Value)
 }
 
 // open lays out the streams of the direction and opens the rig.
@@ -162,16 +163,16 @@ func (p *traffic) open(ctx context.Context, bed *lab.Testbed, settle time.Durati
 	lan, wan := bed.Ports[0], bed.Ports[1]
 	forth := way{0, 1, p.between(lan, wan)}
 	back := way{1, 0, p.between(wan, lan)}
-	if p.service.value == "nat" {
+	if p.service.Value == "nat" {
 		// From the wan, only answers to flows get through: they go to the DUT's
 		// own address, at the port that masquerade kept.
 		back.frames.Dst, back.frames.Answer = wan.Gateway4, true
 		back.frames.SrcPort, back.frames.DstPort = frame.Port, frame.FirstPort
 	}
-	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, both: {forth, back}}[p.direction.value]
+	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, both: {forth, back}}[p.direction.Value]
 	return newRig(ctx, bed, rigSpec{
 		ports: bed.Ports, mix: p.mix.Mix, ways: ways, settle: settle,
-		drops: dropPlaces[p.service.value] != "",
+		drops: dropPlaces[p.service.Value] != "",
 	})
 }
 
@@ -190,8 +191,8 @@ func (p *traffic) openFlows(ctx context.Context, bed *lab.Testbed, r *rig) error
 		out = m
 	}
 	smallest := frame.Mix{Sizes: []unit.FrameSize{frame.Smallest(false)}}
-	opening := engine.Stream{ID: id, Frames: between(bed.Ports[0], bed.Ports[1], smallest, p.flows.value, false)}
-	flows := uint64(p.flows.value)
+	opening := engine.Stream{ID: id, Frames: between(bed.Ports[0], bed.Ports[1], smallest, p.flows.Value, false)}
+	flows := uint64(p.flows.Value)
 	var arrived uint64
 	for range tries {
 		if err := out.Arm(ctx, false, id); err != nil {

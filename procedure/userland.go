@@ -9,25 +9,26 @@ import (
 	"strings"
 
 	"boxdyno/host"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/userland"
 )
 
 // A userlandChoice is whose programs a procedure lets work.
-type userlandChoice struct{ choice }
+type userlandChoice struct{ param.Choice }
 
 func newUserland() userlandChoice {
-	return userlandChoice{choice{userland.Native, userland.Names()}}
+	return userlandChoice{param.NewChoice(userland.Native, userland.Names())}
 }
 
 // flag declares the parameter.
 func (u *userlandChoice) flag(fs *flag.FlagSet) {
-	fs.Var(&u.choice, "userland", "whose programs work: native: the machine's; 32-bit: those of 32 bit beside a kernel of 64")
+	fs.Var(&u.Choice, "userland", "whose programs work: native: the machine's; 32-bit: those of 32 bit beside a kernel of 64")
 }
 
 // local is this machine with the userland's programs.
 func (u *userlandChoice) local(ctx context.Context) (*host.Local, error) {
-	of, err := userland.Named(ctx, u.value)
+	of, err := userland.Named(ctx, u.Value)
 	return &host.Local{Userland: of}, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/subject/tunnel"
@@ -30,13 +31,13 @@ import (
 // The networks' own route is taken away before the tunnel comes up: what a tunnel does
 // not carry is lost, and never passes in the clear.
 type VPN struct {
-	tunnel      choice
-	cipher      choice
-	offloads    choice
-	kind        choice // of traffic
-	connections count
-	trials      count // of streams
-	handshakes  count
+	tunnel      param.Choice
+	cipher      param.Choice
+	offloads    param.Choice
+	kind        param.Choice // of traffic
+	connections param.Count
+	trials      param.Count // of streams
+	handshakes  param.Count
 	userland    userlandChoice // of what is a program
 	frames      traffic        // of it frame_size, preset and search
 }
@@ -49,13 +50,13 @@ const (
 
 func newVPN() Procedure {
 	p := &VPN{
-		tunnel:   choice{"wireguard", append([]string{noTunnel}, tunnel.Names()...)},
-		cipher:   choice{tunnel.DefaultCipher, append([]string{tunnel.DefaultCipher}, tunnel.Ciphers()...)},
-		offloads: choice{"off", offOn}, kind: choice{both, []string{both, trafficTCP, trafficUDP}},
-		connections: count{1, 1, mostConnections}, trials: count{0, 0, 1000}, handshakes: count{0, 0, 10_000}, userland: newUserland(), frames: newTraffic([]string{"route"}),
+		tunnel:   param.NewChoice("wireguard", append([]string{noTunnel}, tunnel.Names()...)),
+		cipher:   param.NewChoice(tunnel.DefaultCipher, append([]string{tunnel.DefaultCipher}, tunnel.Ciphers()...)),
+		offloads: param.NewChoice("off", offOn), kind: param.NewChoice(both, []string{both, trafficTCP, trafficUDP}),
+		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: newUserland(), frames: newTraffic([]string{"route"}),
 	}
-	p.frames.mix = mixFlag{frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
-	p.frames.search.values = append(p.frames.search.values, NoSearch)
+	p.frames.mix = param.FrameMix{Mix: frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
+	p.frames.search.Of = append(p.frames.search.Of, NoSearch)
 	return p
 }
 
@@ -74,8 +75,8 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.frames.search, "search", "udp: how the highest load without loss is found; preset: the search of the preset's name; none: it is not")
 }
 
-func (p *VPN) tcp() bool { return p.kind.value != trafficUDP }
-func (p *VPN) udp() bool { return p.kind.value != trafficTCP }
+func (p *VPN) tcp() bool { return p.kind.Value != trafficUDP }
+func (p *VPN) udp() bool { return p.kind.Value != trafficTCP }
 
 // mostDatagram is what a tunnel's datagrams, of packets of its MTU, do not exceed.
 const mostDatagram = 1500
@@ -86,10 +87,10 @@ const largest = unit.FrameSize(tunnel.MTU + 14 + unit.FCS)
 // named is the tunnel of the parameters, nil for none; an error says that it lacks the cipher.
 func (p *VPN) named() (*tunnel.Tunnel, error) {
 	switch {
-	case p.tunnel.value != noTunnel:
-		return tunnel.New(p.tunnel.value, p.cipher.value)
-	case p.cipher.value != tunnel.DefaultCipher:
-		return nil, fmt.Errorf("cipher %s: tunnel none enciphers nothing", p.cipher.value)
+	case p.tunnel.Value != noTunnel:
+		return tunnel.New(p.tunnel.Value, p.cipher.Value)
+	case p.cipher.Value != tunnel.DefaultCipher:
+		return nil, fmt.Errorf("cipher %s: tunnel none enciphers nothing", p.cipher.Value)
 	}
 	return nil, nil
 }
@@ -108,7 +109,7 @@ func (p *VPN) Check(bed *lab.Testbed) error {
 			return err
 		}
 	}
-	if bed == nil || p.tunnel.value == noTunnel {
+	if bed == nil || p.tunnel.Value == noTunnel {
 		return nil
 	}
 	for _, port := range bed.Ports {
@@ -122,9 +123,9 @@ func (p *VPN) Check(bed *lab.Testbed) error {
 // vpnHandshakes is how often a preset makes a new session.
 func (p *VPN) sessions() int {
 	switch {
-	case p.handshakes.value > 0:
-		return p.handshakes.value
-	case p.frames.preset.value == "standard":
+	case p.handshakes.Value > 0:
+		return p.handshakes.Value
+	case p.frames.preset.Value == "standard":
 		return 30
 	}
 	return 5
@@ -132,9 +133,9 @@ func (p *VPN) sessions() int {
 
 // streams is how often a stream is sent, and how long.
 func (p *VPN) streams() (trials int, length time.Duration) {
-	trials, length = streamEffort(p.frames.preset.value)
-	if p.trials.value > 0 {
-		trials = p.trials.value
+	trials, length = streamEffort(p.frames.preset.Value)
+	if p.trials.Value > 0 {
+		trials = p.trials.Value
 	}
 	return trials, length
 }
@@ -146,7 +147,7 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 	if tunnel, err := p.named(); err == nil && tunnel != nil {
 		up += tunnel.Settles()
 	}
-	if p.tunnel.value == noTunnel {
+	if p.tunnel.Value == noTunnel {
 		sides = 1
 	}
 	if p.tcp() {
@@ -159,11 +160,11 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 		}
 	}
 	if p.udp() {
-		e := vpnEffort(p.frames.preset.value)
+		e := vpnEffort(p.frames.preset.Value)
 		s := p.frames.searching()
 		n := sides*(e.overloads+1) + 4
 		each := 2*(s.Rest+s.Overload) + time.Duration(sides)*(e.warmUp+time.Duration(e.overloads)*e.overload) + e.latency + up*time.Duration((sides-1)*(e.overloads+1)/2)
-		if p.frames.search.value != NoSearch {
+		if p.frames.search.Value != NoSearch {
 			more, longer := p.frames.searching().Estimate()
 			n, each = n+more, each+longer
 		}
@@ -217,7 +218,7 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 			return m.out, err
 		}
 	}
-	if err := bed.Gateways.Offloads(p.offloads.value == "on"); err != nil {
+	if err := bed.Gateways.Offloads(p.offloads.Value == "on"); err != nil {
 		return m.out, err
 	}
 	defer func() {

@@ -19,7 +19,7 @@ import (
 // it is up.
 func (m *vpnPoint) streamed(ctx context.Context) error {
 	trials, length := m.streams()
-	s := stream{from: m.env.Bed.Gateways.Ends[0], to: m.env.Bed.Gateways.Ends[1], connections: m.connections.value, length: length, payload: streamPayload}
+	s := stream{from: m.env.Bed.Gateways.Ends[0], to: m.env.Bed.Gateways.Ends[1], connections: m.connections.Value, length: length, payload: streamPayload}
 	var daemons func() (result.Usage, error)
 	if m.tunnel != nil {
 		daemons = func() (result.Usage, error) { return m.up.Usage() }
@@ -99,7 +99,7 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 
 // selfTested is the tester's ceiling.
 func (m *vpnPoint) selfTested(ctx context.Context) error {
-	rec, err := selfTest(ctx, m.env, m.frames.mix.Mix, false, false, effortOf(m.frames.preset.value))
+	rec, err := selfTest(ctx, m.env, m.frames.mix.Mix, false, false, effortOf(m.frames.preset.Value))
 	if err == nil && rec.Status == result.Invalid {
 		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+rec.Reason
 	}
@@ -109,7 +109,7 @@ func (m *vpnPoint) selfTested(ctx context.Context) error {
 // point is the UDP of one side, whose trials record carries out.
 func (m *vpnPoint) point(ctx context.Context, record recording) (*point, error) {
 	q := newPoint(&m.frames, m.env, record)
-	q.effort = vpnEffort(m.frames.preset.value)
+	q.effort = vpnEffort(m.frames.preset.Value)
 	_, err := q.selfTest(ctx) // it is valid, or this would not be measured
 	return q, err
 }
@@ -194,7 +194,7 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 		q.out.Warnings = append(q.out.Warnings, sharedPlacement)
 		return nil
 	}
-	if m.frames.search.value == NoSearch {
+	if m.frames.search.Value == NoSearch {
 		return nil
 	}
 	overload := unit.FrameRate(spread("forwarding_rate_fps", q.rates()).Value)

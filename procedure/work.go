@@ -15,6 +15,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/unit"
@@ -35,8 +36,8 @@ import (
 // the run goes on. Watts are telemetry's, in the trial's digests.
 type work struct {
 	parallel parallel
-	coreType count
-	preset   choice
+	coreType param.Count
+	preset   param.Choice
 	userland userlandChoice // whose programs work, where the procedure declares it
 }
 
@@ -64,7 +65,7 @@ type job struct {
 }
 
 func newWork() work {
-	return work{parallel: parallel{text: "1", n: 1}, coreType: count{0, 0, 15}, preset: choice{"quick", presets}, userland: newUserland()}
+	return work{parallel: parallel{text: "1", n: 1}, coreType: param.NewCount(0, 0, 15), preset: param.NewPreset(), userland: newUserland()}
 }
 
 // flags declares the parameters that all such procedures have.
@@ -97,30 +98,22 @@ func (w *work) cpus(h *host.Local, allowed []int) ([]int, error) {
 		return allowed, nil
 	}
 	types := h.CoreTypes(allowed)
-	if w.coreType.value >= len(types) {
-		return nil, fmt.Errorf("core_type %d: the types of core of this machine are counted from 0 to %d", w.coreType.value, len(types)-1)
+	if w.coreType.Value >= len(types) {
+		return nil, fmt.Errorf("core_type %d: the types of core of this machine are counted from 0 to %d", w.coreType.Value, len(types)-1)
 	}
-	t := types[w.coreType.value]
+	t := types[w.coreType.Value]
 	if w.parallel.n > len(t.CPUs) {
-		return nil, fmt.Errorf("parallel %d: boxdyno may use %d CPUs of core type %d", w.parallel.n, len(t.CPUs), w.coreType.value)
+		return nil, fmt.Errorf("parallel %d: boxdyno may use %d CPUs of core type %d", w.parallel.n, len(t.CPUs), w.coreType.Value)
 	}
 	return slices.Sorted(slices.Values(t.CPUs[:w.parallel.n])), nil
 }
 
 // rounds is how often the work is measured at a point.
-func (w *work) rounds() int { return roundsOf(w.preset.value) }
-
-// roundsOf is how often a preset measures what a program does.
-func roundsOf(preset string) int {
-	if preset == "standard" {
-		return 10
-	}
-	return 3
-}
+func (w *work) rounds() int { return param.Rounds(w.preset.Value) }
 
 // seconds is how long a program that runs for a time shall run in a round.
 func (w *work) seconds() time.Duration {
-	if w.preset.value == "standard" {
+	if w.preset.Value == "standard" {
 		return 10 * time.Second
 	}
 	return time.Second
@@ -433,8 +426,8 @@ func (p *parallel) Set(s string) error {
 		}
 	} else if s != "all" {
 		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 || n > mostCPUs {
-			return fmt.Errorf("%q is neither a number from 1 to %d, nor all, nor CPUs such as cpu0+2-3", s, mostCPUs)
+		if err != nil || n < 1 || n > param.MostCPUs {
+			return fmt.Errorf("%q is neither a number from 1 to %d, nor all, nor CPUs such as cpu0+2-3", s, param.MostCPUs)
 		}
 		set.n = n
 	}
