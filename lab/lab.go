@@ -13,6 +13,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
+	"boxdyno/subject"
 	"boxdyno/unit"
 )
 
@@ -71,6 +72,7 @@ type Testbed struct {
 	Engine    engine.Backend
 	Tried     []engine.Tried
 	DUT       *host.Local      // nil: a black box, or a machine that is not this one
+	Subjects  subject.Machine  // that subjects run on; nil: DUT, or this machine
 	DUTPorts  []string         // of DUT on the paths, as it calls them
 	Services  []string         // those that Serve can set up
 	Settings  []result.Pair    // how it was built, for the record
@@ -105,6 +107,14 @@ type Testbed struct {
 	Rest func(d time.Duration)
 	// Close takes everything down; it may be called more than once.
 	Close func() error
+}
+
+// Machine is where subjects run.
+func (tb *Testbed) Machine() subject.Machine {
+	if tb.Subjects != nil {
+		return tb.Subjects
+	}
+	return subject.Here{Host: tb.DUT}
 }
 
 // A GatewayPair is the two ends of a way between two networks.

@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -50,6 +51,7 @@ type Capture struct {
 	search  param.Choice
 
 	specs     subject.Specs // that subject may name
+	known     string        // the name that other machines know them by; "": their own
 	options   []result.Pair // what else the subject is told: its flags
 	service   string        // of the DUT's lan port
 	standing  time.Duration // a count that has not moved for so long has come to rest
@@ -149,12 +151,12 @@ func (p *Capture) spec() (subject.Spec, error) {
 }
 
 // software is the subject with the parameters that it has.
-func (p *Capture) software() (subject.Subject, error) {
+func (p *Capture) software() (s subject.Named, err error) {
 	spec, err := p.spec()
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	s := spec.New()
+	s = subject.Named{Name: cmp.Or(p.known, spec.Name), Subject: spec.New()}
 	fs := flag.NewFlagSet(spec.Name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	s.Flags(fs)
@@ -216,7 +218,7 @@ func (p *Capture) Check(bed *lab.Testbed) error {
 	if err != nil {
 		return err
 	}
-	if v, ok := s.(interface{ Valid() error }); ok {
+	if v, ok := s.Subject.(interface{ Valid() error }); ok {
 		if err := v.Valid(); err != nil {
 			return err
 		}
@@ -361,7 +363,7 @@ func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		return Outcome{}, err
 	}
 	var missing *host.Missing
-	if err := s.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+	if err := env.Bed.Machine().Check(ctx, s); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
 		return Outcome{}, err
 	} else if err != nil {
 		return Outcome{Status: result.Failed, Reason: m.said(err)}, nil

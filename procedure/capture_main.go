@@ -4,9 +4,6 @@ package procedure
 
 import (
 	"context"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"boxdyno/result"
@@ -16,10 +13,15 @@ import (
 // A mainProcess is a subject's first process alone, without its children, as the
 // published study watched it.
 type mainProcess struct {
-	pid    int
+	run    mainUser
 	since  time.Time
 	before time.Duration
 	known  bool
+}
+
+// A mainUser tells what its main process used since its start (host.Process.Main).
+type mainUser interface {
+	Main() (cpu time.Duration, peak uint64, ok bool)
 }
 
 // A mainUse is what it used over the window.
@@ -30,43 +32,15 @@ type mainUse struct {
 	known  bool
 }
 
-// clockTicks is USER_HZ, which is 100 on every architecture that boxdyno runs on.
-const clockTicks = 100
-
 // mainOf begins the window; a subject that does not tell its process is not known.
 func mainOf(r subject.Running) mainProcess {
-	p, ok := r.(interface{ PID() int })
+	p, ok := r.(mainUser)
 	if !ok {
 		return mainProcess{}
 	}
-	m := mainProcess{pid: p.PID(), since: time.Now()}
-	m.before, m.known = mainCPU(m.pid)
+	m := mainProcess{run: p, since: time.Now()}
+	m.before, _, m.known = p.Main()
 	return m
-}
-
-// mainCPU is utime and stime of proc_pid_stat(5).
-func mainCPU(pid int) (time.Duration, bool) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	_, after, ok := strings.Cut(string(data), ") ") // the name may hold blanks
-	f := strings.Fields(after)
-	if err != nil || !ok || len(f) < 13 {
-		return 0, false
-	}
-	user, err := strconv.ParseUint(f[11], 10, 64)
-	system, err2 := strconv.ParseUint(f[12], 10, 64)
-	return time.Duration(user+system) * time.Second / clockTicks, err == nil && err2 == nil
-}
-
-// mainPeak is VmHWM of proc_pid_status(5) in octets.
-func mainPeak(pid int) uint64 {
-	data, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	for l := range strings.Lines(string(data)) {
-		if f := strings.Fields(l); len(f) == 3 && f[0] == "VmHWM:" {
-			n, _ := strconv.ParseUint(f[1], 10, 64)
-			return n << 10
-		}
-	}
-	return 0
 }
 
 // over waits for what is left of the window and reads what the process used in it.
@@ -82,8 +56,8 @@ func (m mainProcess) over(ctx context.Context, c *capturing, left time.Duration)
 	if !m.known {
 		return u, nil
 	}
-	now, ok := mainCPU(m.pid)
-	return mainUse{cpu: now - m.before, window: time.Since(m.since), memory: mainPeak(m.pid), known: ok}, nil
+	now, peak, ok := m.run.Main()
+	return mainUse{cpu: now - m.before, window: time.Since(m.since), memory: peak, known: ok}, nil
 }
 
 func (u mainUse) values() (vs []result.Value) {

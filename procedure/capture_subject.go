@@ -36,14 +36,14 @@ type tally struct {
 }
 
 // begin starts the subject and waits until it counts.
-func (m *capturePoint) begin(ctx context.Context, l engine.Load, dir string) (_ *capturing, err error) {
+func (m *capturePoint) begin(ctx context.Context, l engine.Load) (_ *capturing, err error) {
 	s, err := m.software()
 	if err != nil {
 		return nil, err
 	}
 	bed := m.env.Bed
 	c := &capturing{started: time.Now()}
-	c.run, err = s.Start(ctx, subject.Env{Host: bed.DUT, Port: m.dut, CPUs: bed.DUTCPUs, Dir: dir, Rate: max(l.Rate, m.intended)})
+	c.run, err = bed.Machine().Start(ctx, s, subject.Env{Port: m.dut, CPUs: bed.DUTCPUs, Rate: max(l.Rate, m.intended)})
 	var missing *host.Missing
 	switch {
 	case errors.As(err, &missing):

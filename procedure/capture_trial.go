@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -323,12 +322,7 @@ func fault(format string, args ...any) error { return &subjectError{fmt.Errorf(f
 
 // capture is one trial. A *subjectError is the subject's fault.
 func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o Outcome, err error) {
-	dir, err := host.MakeScratch()
-	if err != nil {
-		return o, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c, err := m.begin(ctx, l, dir)
+	c, err := m.begin(ctx, l)
 	if err != nil {
 		return o, err
 	}

@@ -203,7 +203,7 @@ func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	if p.sensor.Value != noSensor {
 		s, err := p.capture().software()
 		if err == nil {
-			err = s.Check(ctx, env.Bed.DUT)
+			err = env.Bed.Machine().Check(ctx, s)
 		}
 		if err != nil {
 			return Outcome{}, err

@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"boxdyno/engine"
 	"boxdyno/frame"
-	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/subject"
@@ -30,7 +28,6 @@ var udpFloods = []string{"udp", "dns", "ntp", "fragments"}
 type floodSensor struct {
 	point *capturePoint
 	run   *capturing
-	dir   string
 }
 
 // capture is the subject as procedure capture has it.
@@ -79,22 +76,18 @@ func (m *floodPoint) sense(ctx context.Context) (_ *floodSensor, err error) {
 		stream: engine.Stream{ID: captureStream, Lane: from, Frames: between(bed.Ports[from], bed.Ports[to], smallest, 1, false)},
 	}
 	s := &floodSensor{point: p}
-	if s.dir, err = host.MakeScratch(); err != nil {
+	if s.run, err = p.begin(ctx, engine.Load{Rate: m.benignRate()}); err != nil {
 		return nil, err
-	}
-	if s.run, err = p.begin(ctx, engine.Load{Rate: m.benignRate()}, s.dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return s, nil
 }
 
 // end stops the sensor, and adds to o what it saw of so many benign frames, the last of
 // which left at an instant.
-func (s *floodSensor) end(ctx context.Context, o *Outcome, sent int64, last unit.Instant) (err error) {
+func (s *floodSensor) end(ctx context.Context, o *Outcome, sent int64, last unit.Instant) error {
 	if s == nil {
 		return nil
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
 	d, err := s.run.drain(ctx, last, sent, s.point.standing, drainMost)
 	if err != nil {
 		return errors.Join(err, s.point.end(ctx, s.run))

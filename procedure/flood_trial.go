@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"os"
 	"strconv"
 	"time"
 
@@ -209,7 +208,7 @@ func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.
 	})
 	if err != nil {
 		if sensor != nil {
-			err = errors.Join(err, sensor.point.end(ctx, sensor.run), os.RemoveAll(sensor.dir))
+			err = errors.Join(err, sensor.point.end(ctx, sensor.run))
 		}
 		return o, err
 	}

@@ -14,6 +14,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
+	"boxdyno/subject"
 	"boxdyno/subject/detector"
 	"boxdyno/unit"
 )
@@ -177,7 +178,7 @@ func (p *Infer) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
 	}
 	var missing *host.Missing
-	if err := d.Check(ctx, env.Bed.DUT); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+	if err := env.Bed.Machine().Check(ctx, subject.Named{Name: d.Row(), Subject: d}); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
 		return Outcome{}, err
 	} else if err != nil {
 		return Outcome{Status: result.Failed, Reason: oneSentence(err)}, nil

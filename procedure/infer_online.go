@@ -21,29 +21,18 @@ const bare = "bare" // the capture without features and model
 
 // capture is procedure capture with the detector and the bare capture as its subjects;
 // it lends its trial.
-func (p *Infer) capture(d, without *watchedDetector) *Capture {
-	spec := func(name string, w *watchedDetector) subject.Spec {
+func (p *Infer) capture(d, without *detector.Detector) *Capture {
+	spec := func(name string, w *detector.Detector) subject.Spec {
 		return subject.Spec{Name: name, Work: capture.Decode, New: func() subject.Subject { return w }}
 	}
 	c := newCaptureOf([]subject.Spec{spec(p.model.Value, d), spec(bare, without)})
 	c.subject.Value, c.size, c.rate.offeredRate, c.length, c.preset = p.model.Value, p.size, p.rate.offeredRate, p.time(), p.preset
-	if d == nil {
+	if d != nil {
+		c.known = d.Row()
+	} else {
 		c.subject.Value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return stress.New() }}}
 	}
 	return c
-}
-
-// A watchedDetector keeps what it started last.
-type watchedDetector struct {
-	*detector.Detector
-	run *detector.Detecting
-}
-
-// Start implements subject.Subject.
-func (w *watchedDetector) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
-	r, err := w.Detector.Start(ctx, e)
-	w.run, _ = r.(*detector.Detecting)
-	return r, err
 }
 
 // live measures the drops that the detector adds to a capture: rounds of two trials at
@@ -51,8 +40,7 @@ func (w *watchedDetector) Start(ctx context.Context, e subject.Env) (subject.Run
 func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Outcome, err error) {
 	plain := *d
 	plain.Model = detector.Bare
-	with, without := &watchedDetector{Detector: d}, &watchedDetector{Detector: &plain}
-	c := p.capture(with, without)
+	c := p.capture(d, &plain)
 	self, err := selfTest(ctx, env, c.mix(), false, false, effortOf(p.preset.Value))
 	if err != nil {
 		return Outcome{}, err
@@ -60,7 +48,14 @@ func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Out
 	if self.Status == result.Invalid {
 		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
 	}
-	m := &capturePoint{Capture: c, env: p.env(env, with, without), effort: captureEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}, ceiling: self.Ceiling(), emptied: -1}
+	m := &capturePoint{Capture: c, env: p.env(env), effort: captureEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}, ceiling: self.Ceiling(), emptied: -1}
+	m.more = func(_ context.Context, o *Outcome, run subject.Running) error {
+		if r, ok := run.(interface{ Detections() detector.Detections }); ok && c.subject.Value != bare {
+			took, told := seconds(o.Phases[0])+seconds(o.Phases[1]), r.Detections()
+			o.Values = append(o.Values, value("detected_windows_per_s", float64(told.Windows)/took), value("model_wait_share", told.Model.Seconds()/took))
+		}
+		return nil
+	}
 	if err := m.open(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -92,20 +87,15 @@ func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Out
 	return p.added(pairs, env.Bed.Placement), nil
 }
 
-// env is e whose trials have the figures that Infer declares, the detector's own among
-// them.
-func (p *Infer) env(e *Env, with, without *watchedDetector) *Env {
+// env is e whose trials have the figures that Infer declares.
+func (p *Infer) env(e *Env) *Env {
 	mine := *e
 	mine.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 		return e.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
-			with.run, without.run = nil, nil
 			o, err := f(ctx)
-			o.Values = slices.DeleteFunc(o.Values, func(v result.Value) bool { return !slices.Contains(trialFigures, v.Metric) })
-			if with.run != nil && err == nil && len(o.Phases) == 2 {
-				took := seconds(o.Phases[0]) + seconds(o.Phases[1])
-				told := with.run.Detections()
-				o.Values = append(o.Values, value("detected_windows_per_s", float64(told.Windows)/took), value("model_wait_share", told.Model.Seconds()/took))
-			}
+			o.Values = slices.DeleteFunc(o.Values, func(v result.Value) bool {
+				return !slices.ContainsFunc(inferMetrics, func(m result.Metric) bool { return m.Name == v.Metric })
+			})
 			return o, err
 		})
 	}

@@ -49,7 +49,7 @@ var table = map[string]string{
 	"agent":                        "host ledger link result tune",
 	"cmd/boxdyno-agent":            "agent host internal/version link",
 	"internal/version":             "",
-	"lab":                          "agent internal/files internal/version internal/yaml link link/hub unit host frame engine ledger result internal/ethtool internal/netns internal/caps internal/guard",
+	"lab":                          "agent internal/files internal/version internal/yaml link link/hub unit host frame engine ledger result subject internal/ethtool internal/netns internal/caps internal/guard",
 	"procedure":                    "engine frame host internal/files internal/guard internal/limit lab ledger procedure/internal/param result search stat subject subject/capture subject/catalog subject/cipher subject/compute subject/detector subject/disk subject/ids subject/stress subject/tunnel subject/userland unit",
 	"procedure/internal/param":     "frame",
 	"verdict":                      "unit result",

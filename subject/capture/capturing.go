@@ -263,8 +263,8 @@ func (r *Capturing) lookAtMemory() uint64 {
 	return r.memory
 }
 
-// PID is the program's own process, without its children.
-func (r *Capturing) PID() int { return r.Process.PID }
+// Main is host.Process.Main of the program itself.
+func (r *Capturing) Main() (cpu time.Duration, peak uint64, ok bool) { return r.Process.Main() }
 
 // Done is closed once it and all its children are gone.
 func (r *Capturing) Done() <-chan struct{} { return r.Process.Done() }

@@ -73,6 +73,9 @@ func Runtimes() (names []string) {
 	return names
 }
 
+// Row is the name of its row in Specs.
+func (d *Detector) Row() string { return runtimePrefix + d.runtime.name }
+
 // Models are the models that a Detector can have.
 func Models() []string { return append(slices.Clone(infer.Models), infer.None) }
 
@@ -110,6 +113,7 @@ func (d *Detector) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&d.Window, "window", d.Window, "`window` of frames: 10 of them, or 1s")
 	fs.IntVar(&d.Batch, "batch", d.Batch, "`windows` that are evaluated in one call")
 	fs.Uint64Var(&d.Seed, "seed", d.Seed, "`number` that the model's parameters are made from")
+	fs.IntVar(&d.Buffer, "buffer", d.Buffer, "`octets` of the port's ring; 0: 16 MiB")
 	fs.DurationVar(&d.For, "for", d.For, "how `long`, where there is no port")
 }
 
@@ -144,7 +148,7 @@ func (d *Detector) evaluates() bool {
 	return d.runtime.python && d.Model != Bare && d.Model != infer.None
 }
 
-func (d *Detector) venv() made.Venv { return made.Venv{Name: runtimePrefix + d.runtime.name} }
+func (d *Detector) venv() made.Venv { return made.Venv{Name: d.Row()} }
 
 // Check implements Subject.
 func (d *Detector) Check(context.Context, *host.Local) error {
@@ -170,7 +174,7 @@ func (d *Detector) Start(ctx context.Context, e subject.Env) (subject.Running, e
 	}
 	r := &Detecting{}
 	c := capture.New(&capture.Tool{
-		Name: runtimePrefix + d.runtime.name, Work: model, Filters: []string{capture.DefaultFilter}, Lag: capture.LibpcapLag,
+		Name: d.Row(), Work: model, Filters: []string{capture.DefaultFilter}, Lag: capture.LibpcapLag,
 		Argv: func(_ *capture.Capture, e capture.Place) ([]string, error) { return d.argv(e.Port.Name) },
 		Said: func(*capture.Capture, subject.Env) (capture.Parser, capture.Parser) { return r.parse, nil },
 	})

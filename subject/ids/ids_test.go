@@ -144,7 +144,7 @@ func TestSuricataCounts(t *testing.T) {
 	})
 	sent := unit.Now()
 	subjecttest.Eventually(t, "it knows that nothing is left", func() bool { return r.WorkedOff(sent) })
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", r.PID()))
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", r.Process.PID))
 	if err != nil {
 		t.Fatal(err)
 	}
