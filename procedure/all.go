@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 )
 
@@ -32,7 +33,7 @@ var All = withBeside([]Spec{
 	{
 		Name: "throughput", Needs: lab.Ports, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: burstsDeviation,
 		Doc:   "highest load without loss, and the forwarding rate under overload beside it",
-		Names: suiteNames, Metrics: slices.Concat(throughputMetrics, metrics("standing_start_fps")), Joules: forwardJoules, New: newThroughput,
+		Names: suiteNames, Metrics: slices.Concat(throughputMetrics, metrics.List(forwardMetrics).Pick("standing_start_fps")), Joules: forwardJoules, New: newThroughput,
 	},
 	{
 		Name: "latency", Needs: lab.Ports, Standard: "RFC 2544 section 26.2", Deviation: "software times every frame; figures are percentiles of all, not the delay of one tagged frame",

@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 )
@@ -93,4 +94,4 @@ func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	return p.run(ctx, env, job{name: spec.Name, worker: c, limit: 4*p.music() + time.Minute, computes: true, mean: []string{"encode_s", "encoded_bytes", "encoded_bps"}})
 }
 
-var codecMetrics = slices.Concat(grouped("Encoding music from and to memory, on this machine's CPUs", compute.CodecMetrics), grouped("What codec took, all copies together", workMetrics))
+var codecMetrics = slices.Concat(metrics.Grouped("Encoding music from and to memory, on this machine's CPUs", compute.CodecMetrics), metrics.Grouped("What codec took, all copies together", workMetrics))

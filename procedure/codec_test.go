@@ -38,7 +38,7 @@ func TestCodec(t *testing.T) {
 		t.Errorf("%v octets are %v bit/s", octets, rate)
 	}
 	for _, v := range o.Values {
-		if len(pick(codecMetrics, v.Metric)) == 0 {
+		if !declares(codecMetrics, v.Metric) {
 			t.Errorf("%s is not declared", v.Metric)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 	"boxdyno/subject/stress"
@@ -93,4 +94,4 @@ func (p *CPU) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, j)
 }
 
-var cpuMetrics = slices.Concat(grouped("Computing, on this machine's CPUs", slices.Concat(compute.SyntheticMetrics, compute.SevenZipMetrics, compute.SysbenchMetrics, stress.Metrics)), grouped("What cpu took, all copies together", workMetrics))
+var cpuMetrics = slices.Concat(metrics.Grouped("Computing, on this machine's CPUs", slices.Concat(compute.SyntheticMetrics, compute.SevenZipMetrics, compute.SysbenchMetrics, stress.Metrics)), metrics.Grouped("What cpu took, all copies together", workMetrics))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 )
@@ -60,4 +61,4 @@ func (p *Hash) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.run(ctx, env, job{name: spec.Name, worker: d, computes: true, limit: 10*p.expected() + time.Minute})
 }
 
-var hashMetrics = slices.Concat(grouped("Hashing zeros from memory, on this machine's CPUs", compute.DigestMetrics), grouped("What hash took, all copies together", workMetrics))
+var hashMetrics = slices.Concat(metrics.Grouped("Hashing zeros from memory, on this machine's CPUs", compute.DigestMetrics), metrics.Grouped("What hash took, all copies together", workMetrics))

@@ -27,7 +27,7 @@ func TestHash(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	for _, v := range o.Values {
-		if len(pick(hashMetrics, v.Metric)) == 0 {
+		if !declares(hashMetrics, v.Metric) {
 			t.Errorf("%s is not declared", v.Metric)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 )
@@ -158,4 +159,4 @@ func (g *grid) Set(s string) error {
 	return nil
 }
 
-var hplMetrics = slices.Concat(grouped("Solving a dense system of linear equations (HPL), on this machine's CPUs", compute.HPLMetrics), grouped("What hpl took, all copies together", workMetrics))
+var hplMetrics = slices.Concat(metrics.Grouped("Solving a dense system of linear equations (HPL), on this machine's CPUs", compute.HPLMetrics), metrics.Grouped("What hpl took, all copies together", workMetrics))

@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
@@ -206,24 +207,12 @@ var inferMetrics = append([]result.Metric{
 	{Name: "cpu_added_per_frame_s", Label: "a frame", Group: "What a detector takes: CPU of its model a window, CPU above the capture alone a frame", Unit: "s", Better: -1, Help: "CPU time for each frame counted, of the detector's whole process tree, less that of the capture without features and model"},
 	{Name: "detected_windows_per_s", Label: "windows", Unit: "1/s", Better: 1, Help: "windows a second that were evaluated while there was work"},
 	{Name: "model_wait_share", Label: "waits", Share: true, Unit: "1", Better: -1, Help: "share of that time for which the detector waited for its model"},
-}, pick(captureMetrics, trialFigures...)...)
+}, metrics.List(captureMetrics).Pick(trialFigures...)...)
 
 // trialFigures are those of capture that trials with a rate have.
 var trialFigures = []string{
 	"capture_offered_fps", "frames_offered", "frames_counted", "frames_lag", "drain_s", "frames_lost", "uncounted_ratio", "drops_before", "drops_kernel", "frames_unexplained",
 	"subject_cpu_per_frame_s", "subject_memory_bytes", "startup_s",
-}
-
-// pick are the metrics of those names.
-func pick(all []result.Metric, names ...string) (out []result.Metric) {
-	for _, name := range names {
-		for _, m := range all {
-			if m.Name == name {
-				out = append(out, m)
-			}
-		}
-	}
-	return out
 }
 
 // inferRate is the load given.

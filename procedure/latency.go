@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -105,6 +106,6 @@ func (m *point) warn(format string, args ...any) {
 	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
 }
 
-var latencyMetrics = append(metrics("latency_load_fps", "latency_p50_s", "latency_p99_s", "latency_max_s"),
+var latencyMetrics = append(metrics.List(forwardMetrics).Pick("latency_load_fps", "latency_p50_s", "latency_p99_s", "latency_max_s"),
 	result.Metric{Name: "latency_p90_s", Label: "p90", Unit: "s", Better: -1, Help: "the same, 90th percentile"},
 	result.Metric{Name: "latency_p999_s", Label: "p99.9", Unit: "s", Better: -1, Help: "the same, 99.9th percentile"})

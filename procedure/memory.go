@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/compute"
@@ -240,7 +241,7 @@ func (o *octets) Set(text string) error {
 	return nil
 }
 
-var memoryMetrics = slices.Concat(grouped("Memory, by this machine's CPUs", compute.MemoryMetrics), []result.Metric{
+var memoryMetrics = slices.Concat(metrics.Grouped("Memory, by this machine's CPUs", compute.MemoryMetrics), []result.Metric{
 	{Name: "memory_latency_s", Label: "load, largest set", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "time of a load that must wait for the load before it, over the largest working set: translation of addresses included"},
 	{Name: "cache_latency_s", Label: "load, 4 KiB", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "the same over the smallest, 4 KiB, which the nearest cache holds"},
-}, grouped("What memory took, all copies together", workMetrics))
+}, metrics.Grouped("What memory took, all copies together", workMetrics))

@@ -5,6 +5,7 @@ package procedure
 import (
 	"slices"
 
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -39,28 +40,14 @@ var forwardMetrics = []result.Metric{
 	{Name: "steal_ratio", Unit: "1", Better: -1, Help: "largest share of CPU time that the hypervisor took in a trial"},
 }
 
-// metric is a declared one, by name.
-func metric(name string) result.Metric {
-	for _, ms := range [][]result.Metric{forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, soakMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics, cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, hplMetrics, cryptoMetrics, streamMetrics, vpnMetrics, storageMetrics} {
-		if i := slices.IndexFunc(ms, func(m result.Metric) bool { return m.Name == name }); i >= 0 {
-			return ms[i]
-		}
-	}
-	panic("procedure: there is no metric " + name)
-}
+// declared are the metrics of all procedures of this package.
+var declared = metrics.List(slices.Concat(forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, soakMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics, cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, hplMetrics, cryptoMetrics, streamMetrics, vpnMetrics, storageMetrics))
 
-func value(name string, v float64) result.Value {
-	return result.Value{Metric: name, Unit: metric(name).Unit, Value: v}
-}
+func value(name string, v float64) result.Value { return declared.Value(name, v) }
 
 // spread is the median of vs with least and greatest as its interval; vs is not
 // empty.
-func spread(metric string, vs []float64) result.Value {
-	s := slices.Sorted(slices.Values(vs))
-	v := value(metric, (s[(len(s)-1)/2]+s[len(s)/2])/2)
-	v.Lo, v.Hi, v.N = &s[0], &s[len(s)-1], len(s)
-	return v
-}
+func spread(metric string, vs []float64) result.Value { return declared.Spread(metric, vs) }
 
 // average is the mean of vs with the same interval.
 func average(metric string, vs []float64) result.Value {
@@ -70,13 +57,4 @@ func average(metric string, vs []float64) result.Value {
 		v.Value += x / float64(len(vs))
 	}
 	return v
-}
-
-// grouped are metrics whose table has the title.
-func grouped(title string, metrics []result.Metric) []result.Metric {
-	out := slices.Clone(metrics)
-	if i := slices.IndexFunc(out, func(m result.Metric) bool { return m.Label != "" }); i >= 0 {
-		out[i].Group = title
-	}
-	return out
 }

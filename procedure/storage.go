@@ -15,6 +15,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/disk"
@@ -318,7 +319,7 @@ var storageMetrics = func() (ms []result.Metric) {
 		if p.figure == "octet_rate" {
 			pattern = append(pattern, result.Metric{Name: "luks2_" + p.name + "_bps", Unit: "bit/s", Better: 1, Help: "luks2_" + p.name + "_octet_rate in bits, as a link is rated"})
 		}
-		ms = append(ms, grouped("An encrypted disk, "+p.label+": fio through dm-crypt (LUKS2), and without", pattern)...)
+		ms = append(ms, metrics.Grouped("An encrypted disk, "+p.label+": fio through dm-crypt (LUKS2), and without", pattern)...)
 	}
 	return ms
 }()

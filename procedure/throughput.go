@@ -4,10 +4,9 @@ package procedure
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"boxdyno/result"
+	"boxdyno/procedure/internal/metrics"
 )
 
 // Throughput is RFC 2544 section 26.1, with the forwarding rate under overload
@@ -41,14 +40,6 @@ func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
 	})
 }
 
-var throughputMetrics = metrics("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
+var throughputMetrics = metrics.List(forwardMetrics).Pick("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
 	"pdr_0_1pct_fps", "pdr_0_5pct_fps",
 	"forwarding_rate_fps", "forwarding_rate_bps", "burst_frames", "burst_time_s", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")
-
-// metrics are some of forward's.
-func metrics(names ...string) (ms []result.Metric) {
-	for _, n := range names {
-		ms = append(ms, forwardMetrics[slices.IndexFunc(forwardMetrics, func(m result.Metric) bool { return m.Name == n })])
-	}
-	return ms
-}

@@ -10,6 +10,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/internal/limit"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -225,7 +226,7 @@ func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) er
 	return nil
 }
 
-var vpnMetrics = slices.Concat(some(streamMetrics, "goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s"), []result.Metric{
+var vpnMetrics = slices.Concat(metrics.List(streamMetrics).Pick("goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s"), []result.Metric{
 	{Name: "startup_s", Label: "start", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "s", Better: -1, Help: "from the start of the tunnel's first program or device until a packet has passed each way: median and range"},
 	{Name: "handshake_s", Label: "handshake", Interval: "range", Unit: "s", Better: -1, Help: "from the end of the old session (OpenVPN: the start of a new client) until a packet has passed the new one: median and range"},
 	{Name: "baseline_goodput_bps", Label: "without, bit/s", Group: "Streams: payload that arrives, and without the tunnel", Unit: "bit/s", Better: 1, Help: "goodput_bps without the tunnel, in turn with it"},
@@ -236,14 +237,4 @@ var vpnMetrics = slices.Concat(some(streamMetrics, "goodput_bps", "sent_bps", "r
 	{Name: "baseline_forwarding_fps", Label: "frame/s, without", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},
 	{Name: "forwarding_share", Unit: "1", Better: 1, Help: "forwarding_rate_fps as a share of the same without the tunnel"},
 }, throughputMetrics,
-	metrics("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))
-
-// some are those of the names.
-func some(ms []result.Metric, names ...string) (out []result.Metric) {
-	for _, m := range ms {
-		if slices.Contains(names, m.Name) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
+	metrics.List(forwardMetrics).Pick("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))

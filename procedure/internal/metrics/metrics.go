@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics makes values of the metrics that procedures declare.
+package metrics
+
+import (
+	"slices"
+
+	"boxdyno/result"
+)
+
+// A List is the metrics that procedures of a package declare.
+type List []result.Metric
+
+// Value returns v as the metric of that name, in its unit. It panics where ms has none.
+func (ms List) Value(name string, v float64) result.Value {
+	return result.Value{Metric: name, Unit: ms.Pick(name)[0].Unit, Value: v}
+}
+
+// Spread returns the median of vs as that metric, with least and greatest as its
+// interval. It panics where vs is empty.
+func (ms List) Spread(name string, vs []float64) result.Value {
+	s := slices.Sorted(slices.Values(vs))
+	v := ms.Value(name, (s[(len(s)-1)/2]+s[len(s)/2])/2)
+	v.Lo, v.Hi, v.N = &s[0], &s[len(s)-1], len(s)
+	return v
+}
+
+// Pick returns the metrics of those names, in their order. It panics where ms lacks one.
+func (ms List) Pick(names ...string) (out []result.Metric) {
+	for _, name := range names {
+		i := slices.IndexFunc(ms, func(m result.Metric) bool { return m.Name == name })
+		if i < 0 {
+			panic("procedure: there is no metric " + name)
+		}
+		out = append(out, ms[i])
+	}
+	return out
+}
+
+// Grouped returns metrics whose table has the title.
+func Grouped(title string, metrics []result.Metric) []result.Metric {
+	out := slices.Clone(metrics)
+	if i := slices.IndexFunc(out, func(m result.Metric) bool { return m.Label != "" }); i >= 0 {
+		out[i].Group = title
+	}
+	return out
+}
