@@ -3,6 +3,7 @@
 package host
 
 import (
+	"slices"
 	"time"
 
 	"boxdyno/internal/netns"
@@ -19,6 +20,15 @@ const (
 // guests, which no steal time tells. It takes about a millisecond of each CPU, so
 // not while something is measured.
 func Speed(cpus ...int) ([]float64, error) { return timed(0, speedRounds, count, cpus) }
+
+// Slowest is the Speed of the slowest of cpus; false where it is not known.
+func Slowest(cpus ...int) (float64, bool) {
+	speeds, err := Speed(cpus...)
+	if err != nil || len(speeds) == 0 {
+		return 0, false
+	}
+	return slices.Min(speeds), true
+}
 
 // timed is how many rounds of loop each of cpus makes in a second, the best of
 // speedRepeats, or of as many as fit into span.

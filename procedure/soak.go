@@ -228,7 +228,7 @@ func (p *Soak) one(ctx context.Context, cpus []int, s *stress.Stress) (o Outcome
 		return o, &host.Missing{What: fmt.Sprintf("room for temporary files: %s has %sB, and %sB is the least", os.TempDir(), unit.SI(float64(room)), unit.SI(startRoom)),
 			Hint: "name a folder of another file system in the environment variable TMPDIR"}
 	}
-	if v, ok := slowest(cpus); ok {
+	if v, ok := host.Slowest(cpus...); ok {
 		o.Values = append(o.Values, value("loop_before_rps", v))
 	}
 	begin := unit.Now()
@@ -238,7 +238,7 @@ func (p *Soak) one(ctx context.Context, cpus []int, s *stress.Stress) (o Outcome
 	}
 	ended, stall, why := p.watch(ctx, run, s.For)
 	o.Phases = []result.Phase{{Name: "stress", Begin: begin, End: unit.Now()}}
-	if v, ok := slowest(cpus); ok { // before it has cooled down
+	if v, ok := host.Slowest(cpus...); ok { // before it has cooled down
 		o.Values = append(o.Values, value("loop_after_rps", v))
 	}
 	o.Values = append(o.Values, value("standstill_s", stall.Seconds()))
@@ -301,15 +301,6 @@ func (p *Soak) watch(ctx context.Context, run *stress.Stressing, length time.Dur
 			}
 		}
 	}
-}
-
-// slowest is the speed of the slowest CPU in rounds of a counted loop a second.
-func slowest(cpus []int) (float64, bool) {
-	speeds, err := host.Speed(cpus...)
-	if err != nil || len(speeds) == 0 {
-		return 0, false
-	}
-	return slices.Min(speeds), true
 }
 
 var soakMetrics = append([]result.Metric{

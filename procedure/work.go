@@ -273,7 +273,7 @@ func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outco
 			err = errors.Join(err, r.Stop(end))
 		}
 	}()
-	if v, ok := slowest(cpus); ok {
+	if v, ok := host.Slowest(cpus...); ok {
 		o.Values = append(o.Values, value("loop_before_rps", v))
 	}
 	for _, on := range places {
@@ -306,7 +306,7 @@ func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outco
 	}
 	end := unit.Now()
 	o.Phases = []result.Phase{{Name: "work", Begin: begin, End: end}}
-	hot, isHot := slowest(cpus) // before they have cooled down
+	hot, isHot := host.Slowest(cpus...) // before they have cooled down
 	var copies []result.Copy
 	var took, memory float64
 	for i, r := range runs {
