@@ -15,8 +15,8 @@ const burstsDeviation = "frames from 50 kframe/s on leave in bursts of what fall
 // suiteNames name a point of the suite's procedures.
 var suiteNames = []string{"service", "direction", "frame_size"}
 
-// All is every procedure.
-var All = withBeside([]Spec{
+// Own are the procedures of this package. catalog.All has every one.
+var Own = []Spec{
 	{
 		Name: "forward", Needs: lab.Ports, Standard: "RFC 2544, RFC 2285",
 		Deviation: burstsDeviation + "; latency is measured with single frames",
@@ -102,6 +102,10 @@ var All = withBeside([]Spec{
 		Doc:   "a flooded box: how much benign traffic survives, what becomes of the flood, and when the box recovers",
 		Names: []string{"service", "kind", "rate", "benign", "frame_size"}, Metrics: floodMetrics, New: newFlood,
 	},
+}
+
+// Rest are those after them.
+var Rest = []Spec{
 	{
 		Name: "crypto", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
 		Deviation: "if a program cannot compute a cipher for a given key, crypto checks the known answer of its parts, or none (known_answer in the record)",
@@ -168,4 +172,4 @@ var All = withBeside([]Spec{
 		Doc:   "a tunnel between two gateways of this machine, beside the path without it: TCP by iperf3, exact UDP without loss, handshakes, CPU a megabit",
 		Names: []string{"tunnel", "cipher", "offloads", "traffic", "frame_size"}, Metrics: vpnMetrics, Joules: vpnJoules, New: newVPN,
 	},
-})
+}

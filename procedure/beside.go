@@ -22,7 +22,7 @@ import (
 
 // A Beside is how a point's DUT is loaded apart from the procedure's own load: by a
 // program that runs beside its trials, and by being heated through before them. Every
-// procedure that loads a DUT has it as parameters (withBeside); what they ask for is
+// procedure that loads a DUT has it as parameters (WithBeside); what they ask for is
 // done by Surroundings.
 type Beside struct {
 	Load SideLoad
@@ -337,8 +337,9 @@ type surrounded struct {
 	beside Beside
 }
 
-// withBeside gives those parameters to every procedure that loads a DUT.
-func withBeside(specs []Spec) []Spec {
+// WithBeside returns specs with those parameters for every procedure that loads a DUT.
+func WithBeside(specs []Spec) []Spec {
+	specs = slices.Clone(specs)
 	for i := range specs {
 		if s := &specs[i]; !s.Alone {
 			inner := s.New

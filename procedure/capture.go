@@ -412,7 +412,7 @@ func (p *Capture) Visits() int {
 
 // said is an error of the subject's in one sentence.
 func (p *Capture) said(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := Sentence(err)
 	if strings.Contains(text, p.subject.Value) {
 		return text
 	}

@@ -77,7 +77,7 @@ func (m *capturePoint) begin(ctx context.Context, l engine.Load) (_ *capturing, 
 
 // end stops the subject, however ctx stands.
 func (m *capturePoint) end(ctx context.Context, c *capturing) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), StopPatience)
 	defer stop()
 	return c.run.Stop(ctx)
 }

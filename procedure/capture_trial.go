@@ -65,7 +65,6 @@ const (
 	probePause    = 100 * time.Millisecond
 	readingPause  = 20 * time.Millisecond // subjects tell at 10 Hz
 	drainMost     = 30 * time.Second
-	stopPatience  = 30 * time.Second
 )
 
 // open is closed by close.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strings"
 	"time"
 
 	"boxdyno/host"
@@ -182,15 +181,13 @@ func (p *Infer) Run(ctx context.Context, env *Env) (Outcome, error) {
 	if err := env.Bed.Machine().Check(ctx, subject.Named{Name: d.Row(), Subject: d}); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
 		return Outcome{}, err
 	} else if err != nil {
-		return Outcome{Status: result.Failed, Reason: oneSentence(err)}, nil
+		return Outcome{Status: result.Failed, Reason: Sentence(err)}, nil
 	}
 	if p.offline() {
 		return p.synthetic(ctx, env, d)
 	}
 	return p.live(ctx, env, d)
 }
-
-func oneSentence(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 var inferMetrics = append([]result.Metric{
 	{Name: "windows_per_s", Label: "windows", Group: "A detector as a load, without frames: features and model, the model alone, features of one frame", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "without a rate: windows a second, features and model, all CPUs together, from the two times below"},

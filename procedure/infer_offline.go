@@ -73,7 +73,7 @@ func (p *Infer) synthetic(ctx context.Context, env *Env, d *detector.Detector) (
 func (p *Infer) evaluate(ctx context.Context, env *Env, d *detector.Detector, cpus []int) (o Outcome, err error) {
 	var runs []*detector.Evaluating
 	defer func() {
-		end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		end, stop := context.WithTimeout(context.WithoutCancel(ctx), StopPatience)
 		defer stop()
 		for _, r := range runs {
 			err = errors.Join(err, r.Stop(end))
@@ -83,7 +83,7 @@ func (p *Infer) evaluate(ctx context.Context, env *Env, d *detector.Detector, cp
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
-		o.Status, o.Reason = result.Failed, oneSentence(err)
+		o.Status, o.Reason = result.Failed, Sentence(err)
 		return o, nil
 	}
 	started := time.Now()

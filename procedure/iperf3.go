@@ -233,7 +233,7 @@ func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error))
 		return o, cmp.Or(ctx.Err(), err)
 	}
 	if err != nil {
-		return Outcome{Status: result.Failed, Reason: oneSentence(err)}, nil
+		return Outcome{Status: result.Failed, Reason: Sentence(err)}, nil
 	}
 	o = Outcome{Status: result.Passed, Usage: got.Usage, Phases: []result.Phase{{Name: "stream", Begin: got.Begin, End: got.End}}}
 	if got.By != "" {

@@ -38,7 +38,7 @@ func LoadPhase(phases []result.Phase) *result.Phase {
 	return nil
 }
 
-const megabit, mebibyte, gigabyte = 1e6, 1 << 20, 1e9
+const mebibyte, gigabyte = 1 << 20, 1e9
 
 // trialKind is the value of a trial's key "trial".
 func trialKind(r result.Record) string { return result.Get(r.Config, "trial") }
@@ -103,15 +103,15 @@ func ofSubject(per string, amount func(trial result.Record) float64) []Joule {
 
 var (
 	captureJoules = ofSubject("frame", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })
-	idsJoules     = ofSubject("inspected megabit", func(trial result.Record) float64 {
-		return float64(unit.L2(trial.Load.Forwarded, trial.Load.MeanSize)) / megabit
+	idsJoules     = ofSubject("inspected 1e6", func(trial result.Record) float64 {
+		return float64(unit.L2(trial.Load.Forwarded, trial.Load.MeanSize)) / 1e6
 	})
 	connectionJoules = ofSubject("connection", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })
 )
 
-// worked is a Joule of a metric that is a rate of work, a unit of which is so many of
-// the metric's. Where is the key and value of the trials' identity; none: any.
-func worked(metric, per string, unit float64, when string, where ...result.Pair) Joule {
+// Worked is a Joule of a metric that is a rate of work, a unit of which is so many of
+// the metric's. when says which trials, in words. where is the key and value of the trials' identity; none: any.
+func Worked(metric, per string, unit float64, when string, where ...result.Pair) Joule {
 	return Joule{Per: per, When: when, Rate: func(_, trial result.Record) float64 {
 		v := trial.Value(metric)
 		other := func(p result.Pair) bool { return result.Get(trial.Config, p.Key) != p.Value }
@@ -123,31 +123,31 @@ func worked(metric, per string, unit float64, when string, where ...result.Pair)
 }
 
 var (
-	streamJoules = []Joule{worked("goodput_bps", "gigabyte", 8*gigabyte, "while streams ran")}
+	streamJoules = []Joule{Worked("goodput_bps", "gigabyte", 8*gigabyte, "while streams ran")}
 	vpnJoules    = append([]Joule{
-		worked("goodput_bps", "tunnel gigabyte", 8*gigabyte, "while streams ran", result.Pair{Key: "trial", Value: "stream"}),
-		worked("goodput_bps", "gigabyte", 8*gigabyte, "without the tunnel", result.Pair{Key: "trial", Value: "stream without"}),
+		Worked("goodput_bps", "tunnel gigabyte", 8*gigabyte, "while streams ran", result.Pair{Key: "trial", Value: "stream"}),
+		Worked("goodput_bps", "gigabyte", 8*gigabyte, "without the tunnel", result.Pair{Key: "trial", Value: "stream without"}),
 	}, forwardJoules[0])
 	cryptoJoules = []Joule{
-		worked("encrypt_bytes_per_s", "encrypted MiB", mebibyte, "while it encrypted"),
-		worked("decrypt_bytes_per_s", "decrypted MiB", mebibyte, "while it decrypted"),
+		Worked("encrypt_bytes_per_s", "encrypted MiB", mebibyte, "while it encrypted"),
+		Worked("decrypt_bytes_per_s", "decrypted MiB", mebibyte, "while it decrypted"),
 	}
 	storageJoules = []Joule{
-		worked("luks2_write_octet_rate", "encrypted MiB", mebibyte, "while it was written"),
-		worked("luks2_read_octet_rate", "decrypted MiB", mebibyte, "while it was read"),
-		worked("plain_write_octet_rate", "MiB", mebibyte, "written without encryption"),
-		worked("plain_read_octet_rate", "MiB", mebibyte, "read without encryption"),
+		Worked("luks2_write_octet_rate", "encrypted MiB", mebibyte, "while it was written"),
+		Worked("luks2_read_octet_rate", "decrypted MiB", mebibyte, "while it was read"),
+		Worked("plain_write_octet_rate", "MiB", mebibyte, "written without encryption"),
+		Worked("plain_read_octet_rate", "MiB", mebibyte, "read without encryption"),
 	}
 	cpuJoules = []Joule{
-		worked("dhrystones_per_s", "million Dhrystones", 1e6, ""), worked("whetstones_per_s", "million Whetstone instructions", 1e6, ""),
-		worked("sysbench_events_per_s", "event", 1, ""), worked("bogo_ops_rate", "bogo operation", 1, ""),
+		Worked("dhrystones_per_s", "million Dhrystones", 1e6, ""), Worked("whetstones_per_s", "million Whetstone instructions", 1e6, ""),
+		Worked("sysbench_events_per_s", "event", 1, ""), Worked("bogo_ops_rate", "bogo operation", 1, ""),
 	}
-	hashJoules   = []Joule{worked("hash_rate", "gigabyte", gigabyte, "")}
+	hashJoules   = []Joule{Worked("hash_rate", "gigabyte", gigabyte, "")}
 	memoryJoules = []Joule{
-		worked("memory_write_rate", "gigabyte", gigabyte, ""), worked("memory_read_rate", "gigabyte", gigabyte, ""), worked("memory_copy_rate", "gigabyte", gigabyte, ""),
+		Worked("memory_write_rate", "gigabyte", gigabyte, ""), Worked("memory_read_rate", "gigabyte", gigabyte, ""), Worked("memory_copy_rate", "gigabyte", gigabyte, ""),
 	}
-	codecJoules = []Joule{worked("codec_speed", "second of music", 1, "")}
-	hplJoules   = []Joule{{Per: "GFLOP", Rate: worked("hpl_rate", "", 1e9, "").Rate, Within: func(trial result.Record) float64 {
+	codecJoules = []Joule{Worked("codec_speed", "second of music", 1, "")}
+	hplJoules   = []Joule{{Per: "GFLOP", Rate: Worked("hpl_rate", "", 1e9, "").Rate, Within: func(trial result.Record) float64 {
 		if v := trial.Value("hpl_s"); v != nil { // hpcc's other tests ran before it
 			return v.Value
 		}

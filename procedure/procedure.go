@@ -8,6 +8,7 @@ import (
 	"flag"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"boxdyno/lab"
@@ -86,6 +87,12 @@ type Outcome struct {
 	// as long as the longest visit so far.
 	Next time.Duration
 }
+
+// Sentence is what err says, for an Outcome's Reason: one line.
+func Sentence(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// StopPatience is how long what a procedure started may take to stop.
+const StopPatience = 30 * time.Second
 
 // An Env is where a procedure runs.
 type Env struct {

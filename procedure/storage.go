@@ -157,7 +157,7 @@ func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
-		o.Status, o.Reason = result.Failed, oneSentence(err)
+		o.Status, o.Reason = result.Failed, Sentence(err)
 		return o, nil
 	}
 	defer func() { err = errors.Join(volume.Close(), err) }() // before the disk
@@ -166,7 +166,7 @@ func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		known, err := volume.Prove(bare.Path, spec)
 		o.Status = result.Passed
 		if err != nil {
-			o.Status, o.Reason = result.Failed, oneSentence(err)
+			o.Status, o.Reason = result.Failed, Sentence(err)
 		}
 		o.Values = []result.Value{value("storage_known_answer", map[bool]float64{true: 1}[known])}
 		return o, nil
@@ -278,7 +278,7 @@ func storageTrial(ctx context.Context, f disk.Fio, metric string, random bool) (
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
-		o.Status, o.Reason = result.Failed, oneSentence(err)
+		o.Status, o.Reason = result.Failed, Sentence(err)
 		return o, nil
 	}
 	o.Status = result.Passed

@@ -70,7 +70,7 @@ func newSuiteBench(t *testing.T, topology string, bedSet map[string]string) *sui
 func (b *suiteBench) run(name string, set map[string]string) Outcome {
 	b.t.Helper()
 	var p Procedure
-	for _, s := range All {
+	for _, s := range Own {
 		if s.Name == name {
 			p = s.New()
 		}

@@ -297,7 +297,7 @@ func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(contex
 			if errors.As(err, &missing) || ctx.Err() != nil {
 				return Outcome{}, err
 			}
-			m.failed = oneSentence(err)
+			m.failed = Sentence(err)
 			return Outcome{Status: result.Failed, Reason: m.failed}, nil
 		}
 		o, err := f(ctx)
@@ -307,7 +307,7 @@ func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(contex
 		}
 		if m.up != nil {
 			if gone := m.up.Ended(); gone != nil && err == nil {
-				m.failed = "the tunnel went down: " + oneSentence(gone)
+				m.failed = "the tunnel went down: " + Sentence(gone)
 				o.Status, o.Reason = result.Failed, m.failed
 			}
 		}
@@ -374,7 +374,7 @@ func (m *vpnPoint) down(ctx context.Context) error {
 	if m.up == nil {
 		return nil
 	}
-	end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), StopPatience)
 	defer stop()
 	up := m.up
 	m.up = nil

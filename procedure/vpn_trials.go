@@ -76,7 +76,7 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 				return o, ctx.Err()
 			}
 			if err != nil {
-				o.Status, o.Reason = result.Failed, oneSentence(err)
+				o.Status, o.Reason = result.Failed, Sentence(err)
 				return o, nil
 			}
 			took = append(took, d.Seconds())

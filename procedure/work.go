@@ -253,7 +253,7 @@ func refused(ctx context.Context, err error) (Outcome, error) {
 	if errors.As(err, &missing) || ctx.Err() != nil {
 		return Outcome{}, err
 	}
-	return Outcome{Status: result.Failed, Reason: oneSentence(err)}, nil
+	return Outcome{Status: result.Failed, Reason: Sentence(err)}, nil
 }
 
 // round is a trial.
@@ -267,7 +267,7 @@ func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outco
 	}
 	var runs []*subject.Working
 	defer func() {
-		end, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		end, stop := context.WithTimeout(context.WithoutCancel(ctx), StopPatience)
 		defer stop()
 		for _, r := range runs {
 			err = errors.Join(err, r.Stop(end))

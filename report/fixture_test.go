@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"boxdyno/procedure"
+	"boxdyno/procedure/catalog"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -330,7 +330,7 @@ func hostile() (result.Run, []result.Record) {
 
 // summarized is a run's document, with what this binary's procedures declare.
 func summarized(run result.Run, recs []result.Record) Document {
-	for _, s := range procedure.All {
+	for _, s := range catalog.All {
 		run.Procedures = append(run.Procedures, s.Declaration())
 	}
 	return Summarize(run, recs)

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"boxdyno/procedure"
+	"boxdyno/procedure/catalog"
 )
 
 // restated counts, for each file of a folder, the string literals that are a procedure's
@@ -25,7 +25,7 @@ func restated(t *testing.T, folders ...string) map[string]int {
 	t.Helper()
 	names := map[string]bool{}
 	metrics := map[string]bool{}
-	for _, s := range procedure.All {
+	for _, s := range catalog.All {
 		names[s.Name] = true
 		for _, m := range s.Metrics {
 			metrics[m.Name] = true

@@ -13,6 +13,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/procedure/catalog"
 	"boxdyno/result"
 	"boxdyno/telemetry"
 )
@@ -26,7 +27,7 @@ type Catalogue struct {
 
 // Plugins is the catalogue of this binary.
 func Plugins() Catalogue {
-	return Catalogue{Procedures: procedure.All, Labs: lab.All, Collectors: telemetry.All}
+	return Catalogue{Procedures: catalog.All, Labs: lab.All, Collectors: telemetry.All}
 }
 
 // Declare fills in what run's procedures declare of their rows, where a run of before did

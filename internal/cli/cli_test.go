@@ -25,6 +25,7 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	procedures "boxdyno/procedure/catalog"
 	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -212,7 +213,7 @@ func (a all) Build(ctx context.Context) (*lab.Testbed, error) {
 // IMIX each way, and are 10 Mbit/s.
 func TestQualify(t *testing.T) {
 	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == "mem" })
-	c := runner.Catalogue{Procedures: procedure.All, Labs: []lab.Spec{{Name: "sandbox", Doc: "memory", Offers: lab.All[i].Offers, Services: lab.Services, New: func() lab.Topology { return all{lab.All[i].New()} }}}}
+	c := runner.Catalogue{Procedures: procedures.All, Labs: []lab.Spec{{Name: "sandbox", Doc: "memory", Offers: lab.All[i].Offers, Services: lab.Services, New: func() lab.Topology { return all{lab.All[i].New()} }}}}
 	dir := t.TempDir()
 	args := []string{"qualify", "firewall", "--quick", "--set", "capacity=20k", "--set", "ceiling=60k"}
 

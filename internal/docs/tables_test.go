@@ -24,6 +24,7 @@ import (
 	"boxdyno/internal/cli"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/procedure/catalog"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
@@ -103,7 +104,7 @@ func sameParameters(t *testing.T, where, text string, params []runner.Param) {
 }
 
 func TestProcedures(t *testing.T) {
-	for _, spec := range procedure.All {
+	for _, spec := range catalog.All {
 		p := named(t, "docs/"+spec.Name+".md")
 		sameParameters(t, p.name, p.section(t, "Parameters"), runner.Params(spec.New()))
 		where := p.name + ", Figures"
@@ -203,10 +204,10 @@ func TestPresets(t *testing.T) {
 		}
 	}
 
-	i := slices.IndexFunc(procedure.All, func(s procedure.Spec) bool { return s.Name == "self-test" })
+	i := slices.IndexFunc(catalog.All, func(s procedure.Spec) bool { return s.Name == "self-test" })
 	self := named(t, "docs/self-test.md").section(t, "Parameters")
 	for column, preset := range runner.Presets {
-		s := procedure.All[i].New()
+		s := catalog.All[i].New()
 		flags := flag.NewFlagSet("", flag.ContinueOnError)
 		s.Flags(flags)
 		if err := flags.Set("preset", preset); err != nil {
