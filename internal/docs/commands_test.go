@@ -198,7 +198,7 @@ func (c *caller) command(argv []string) {
 	}
 	name, args := argv[0], argv[1:]
 	switch {
-	case name == "boxdyno" || name == "bin/boxdyno":
+	case name == "boxdyno" || name == "bin/boxdyno" || name == "dist/boxdyno-amd64":
 		c.boxdyno(args)
 	case strings.HasPrefix(name, "script/"):
 		c.script(name, args)
@@ -226,7 +226,7 @@ func (c *caller) boxdyno(args []string) {
 	has := func(s string) bool { return slices.Contains(args, s) }
 	left := c.left()
 	switch {
-	case left && args[0] != "run":
+	case left && (args[0] != "run" || has("--box")): // no plan without that box
 		c.flags(args)
 	case args[0] == "send" || args[0] == "replay" || args[0] == "meter":
 		c.traffic(args)
