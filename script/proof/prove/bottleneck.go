@@ -79,7 +79,7 @@ func names(ctx context.Context, binary, dir string, trials int, page string) (fa
 				was = append(was, fmt.Sprintf("%s %d", c, count[c]))
 			}
 		}
-		fmt.Fprintf(&b, "| %s (`%s`) | %s | %s |\n", p.name, strings.Join(p.set, " "), p.want, strings.Join(was, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.name, p.want, strings.Join(was, ", "))
 	}
 	fmt.Printf("\n%s\n", b.String())
 	if page == "" {
