@@ -14,6 +14,7 @@ const (
 	Tunable                            // the DUT's settings are this machine's: a recipe can be applied to them
 	Loadable                           // the DUT shares this machine: it can be heated, or run a load beside
 	OwnPorts                           // the DUT's ports are nobody else's, and its kernel answers at them
+	Subjects                           // programs under load can run on the DUT
 )
 
 // Capabilities are all: a word for each, and what a topology has that offers it.
@@ -29,6 +30,7 @@ var Capabilities = []struct {
 	{Tunable, "tunable", "a DUT on this machine that a recipe can be applied to"},
 	{Loadable, "loadable", "a DUT on this machine that can be loaded or heated"},
 	{OwnPorts, "own-ports", "ports of the DUT that nobody else uses"},
+	{Subjects, "subjects", "a DUT on this machine that programs can run on"},
 }
 
 // Words are those of the capabilities in c.

@@ -115,10 +115,11 @@ func (p *Infer) rounds() int {
 	return 3
 }
 
-// Needs implements Needing: with a rate the detector listens.
+// Needs implements Needing: with a rate the detector listens, too.
 func (p *Infer) Needs() (need lab.Capability, service string) {
+	need = lab.Subjects
 	if !p.offline() {
-		need = lab.Listener
+		need |= lab.Listener
 	}
 	return need, ""
 }

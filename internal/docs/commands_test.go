@@ -20,6 +20,7 @@ import (
 	"boxdyno/internal/cli"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
+	"boxdyno/lab"
 )
 
 // short is how long a privileged run may take to be executed, and not only
@@ -80,7 +81,11 @@ func TestCommands(t *testing.T) {
 			c := caller{t: t, root: root(t)}
 			t.Chdir(t.TempDir())
 			t.Setenv("XDG_STATE_HOME", t.TempDir())
+			t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 			t.Setenv("SUDO_UID", "")
+			if slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, " --box ") }) {
+				c.box()
+			}
 			for _, line := range lines {
 				c.line = line
 				c.command(words(t, line))
@@ -241,7 +246,7 @@ func (c *caller) boxdyno(args []string) {
 			Seconds float64
 		}
 		dry := append(slices.Clone(args), "--dry-run", "--json")
-		if slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
+		if has("--box") || slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
 			if !privileged() {
 				c.unprivileged++
 				return
@@ -269,6 +274,18 @@ func (c *caller) boxdyno(args []string) {
 		case code != 0:
 			c.t.Errorf("%s: exit code %d", c.line, code)
 		}
+	}
+}
+
+// box keeps the box of the pages that measure one, as box add does.
+func (c *caller) box() {
+	c.t.Helper()
+	path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "boxdyno", "boxes.yaml")
+	err := lab.EditBoxes(path, nil, func(boxes []lab.Box) ([]lab.Box, error) {
+		return append(boxes, lab.Box{Name: "pi5", SSH: "pi@pi5.lan", Become: "sudo -n", Agent: "/var/lib/boxdyno-agent/boxdyno-agent", Arch: "arm64", Cables: []string{"eth1=eth0", "eth2=eth1"}}), nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
 	}
 }
 
