@@ -38,6 +38,7 @@ var All = []Spec{
 	queueLength,
 	mtu,
 	promiscuous,
+	linkState,
 	qdisc,
 	governor,
 	minFrequency,

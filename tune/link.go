@@ -59,6 +59,20 @@ var (
 			return command("ip link set dev " + port + " promisc " + value), nil
 		},
 	}
+	// linkState is put back to down only where it was down.
+	linkState = Spec{
+		Name: "link", Doc: "the port is set up, as somebody does who uses it", Values: "up",
+		Scope: PerPort, Check: oneOf("up"),
+		Read: readLink(func(l netlink.Link) string {
+			return map[bool]string{true: "up", false: "down"}[l.Attrs().RawFlags&unix.IFF_UP != 0]
+		}),
+		Write: writeLink(func(l netlink.Link, v string) error {
+			if v == "up" {
+				return netlink.LinkSetUp(l)
+			}
+			return netlink.LinkSetDown(l)
+		}),
+	}
 	// qdisc is the kind at the port's root. The kernel's default has no handle; one
 	// with a handle is somebody's, with parameters that could not be put back.
 	qdisc = Spec{
