@@ -122,6 +122,7 @@ func (l *Local) Command(ctx context.Context, argv ...string) (*exec.Cmd, error) 
 var packages = map[string]string{
 	"nft": "nftables", "ip": "iproute2", "cc": "gcc", "7zz": "7zip", "opusenc": "opus-tools", "opusdec": "opus-tools", "oggenc": "vorbis-tools", "oggdec": "vorbis-tools",
 	"mpirun": "openmpi-bin", "sha1sum": "coreutils", "sha256sum": "coreutils", "b2sum": "coreutils",
+	"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client",
 }
 
 // Program is the path of a program: of PATH, else of /usr/sbin or /sbin, which an
