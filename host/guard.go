@@ -34,8 +34,29 @@ type Need struct {
 // or "shares a link with br0, which carries your own connection from 192.0.2.7". The
 // caller's own connection comes before all else. It is that of SSH, or any other TCP
 // connection that a process holds from which this one descends.
-func (p Port) Needed() (use Need, err error) {
-	sessions := sessions(os.DirFS("/"), os.Getpid())
+func (p Port) Needed() (use Need, err error) { return p.neededBy(sessions(os.DirFS("/"), os.Getpid())) }
+
+// A Connection is one of TCP between this machine and another.
+type Connection struct {
+	Peer  netip.Addr `json:"peer"`
+	Local netip.Addr `json:"local"`
+}
+
+// Connections are those over which this program was called, as far as they can be seen.
+func Connections() (all []Connection) {
+	for _, s := range sessions(os.DirFS("/"), os.Getpid()) {
+		all = append(all, Connection{Peer: s.peer, Local: s.local})
+	}
+	return all
+}
+
+// Carries says whether a connection goes by the port, or by what shares a link with it.
+func (p Port) Carries(c Connection) (bool, error) {
+	use, err := p.neededBy([]session{{peer: c.Peer, local: c.Local}})
+	return use.Own, err
+}
+
+func (p Port) neededBy(sessions []session) (use Need, err error) {
 	names := []string{p.Name}
 	var routes []route
 	held := map[string]bool{} // interfaces with an address of a session
@@ -116,8 +137,8 @@ func needed(routes []route, name string, sessions []session, holds bool) (use Ne
 
 // Used says who else uses the port: what Needed does, and besides a bridge or bond that
 // it belongs to, an interface that stands on it, an address that is not link-local, or
-// a packet socket.
-func (p Port) Used() (use Need, err error) {
+// a packet socket. Addresses in the networks given do not count.
+func (p Port) Used(but ...netip.Prefix) (use Need, err error) {
 	if use, err = p.Needed(); err != nil || use.Why != "" {
 		return use, err
 	}
@@ -147,7 +168,8 @@ func (p Port) Used() (use Need, err error) {
 			return fmt.Errorf("list the addresses of %s: %w", p.Name, err)
 		}
 		for _, addr := range addrs {
-			if !addr.IP.IsLinkLocalUnicast() { // its kernel gives itself those
+			a, _ := netip.AddrFromSlice(addr.IP)
+			if !a.IsLinkLocalUnicast() && !slices.ContainsFunc(but, func(n netip.Prefix) bool { return n.Contains(a.Unmap()) }) { // its kernel gives itself those
 				use = Need{Why: "has the address " + addr.IPNet.String(), Remedy: []string{"ip", "address", "del", addr.IPNet.String(), "dev", p.Name}}
 				return nil
 			}
@@ -302,10 +324,13 @@ func together(links []netlink.Link, index int, name string) []string {
 	return names
 }
 
+// Benchmarks are the networks for benchmarks (RFC 2544, 5180).
+var Benchmarks = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("2001:2::/48")}
+
 // aside are the networks for benchmarks, documentation and providers' own use,
 // which lead nowhere (RFC 2544, 5180, 5737, 3849, 9637, 6598).
 var aside = []netip.Prefix{
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("2001:2::/48"),
+	Benchmarks[0], Benchmarks[1],
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("3fff::/20"), netip.MustParsePrefix("100.64.0.0/10"),
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("240.0.0.0/4"),
