@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/cables"
 	"boxdyno/link"
 	"boxdyno/tune"
 )
@@ -33,13 +34,17 @@ func (m Ask[A, R]) Call(ctx context.Context, c *link.Conn, args A) (reply R, err
 
 // The methods.
 const (
-	Identify    Ask[IdentifyArgs, Identity] = "identify"
-	Check       Ask[None, Checked]          = "check"
-	Hold        Ask[HoldArgs, None]         = "hold"
-	LedgerOpen  Ask[LedgerArgs, int]        = "ledger.open"
-	LedgerRead  Ask[int, LedgerReading]     = "ledger.read"
-	LedgerClose Ask[int, None]              = "ledger.close"
-	FilePut     Ask[FileChunk, FileState]   = "file.put"
+	Identify    Ask[IdentifyArgs, Identity]  = "identify"
+	Check       Ask[None, Checked]           = "check"
+	Hold        Ask[HoldArgs, None]          = "hold"
+	LedgerOpen  Ask[LedgerArgs, int]         = "ledger.open"
+	LedgerRead  Ask[int, LedgerReading]      = "ledger.read"
+	LedgerClose Ask[int, None]               = "ledger.close"
+	FilePut     Ask[FileChunk, FileState]    = "file.put"
+	CablesOpen  Ask[CablesArgs, CablesState] = "cables.open"
+	CablesSend  Ask[None, None]              = "cables.send"
+	CablesSee   Ask[None, CablesState]       = "cables.see"
+	CablesClose Ask[None, None]              = "cables.close"
 )
 
 // None is for methods that take or return nothing.
@@ -61,6 +66,10 @@ func Methods() []Method {
 		method(LedgerRead, "reads every counter of a ledger", (*Session).readLedger),
 		method(LedgerClose, "closes a ledger", (*Session).closeLedger),
 		method(FilePut, "keeps a part of a file in the agent's folder while the connection lasts", (*Session).putFile),
+		method(CablesOpen, "listens for marks on every port, and sets up free ports that are down", (*Session).openCables),
+		method(CablesSend, "sends a mark from each free port", (*Session).sendCables),
+		method(CablesSee, "the ports, and the marks that came in", (*Session).seeCables),
+		method(CablesClose, "ends the search, and sets ports down again", (*Session).closeCables),
 	}
 }
 
@@ -81,12 +90,13 @@ type Session struct {
 	Folder  string // the agent's own; made when it is needed
 	Version string
 
-	mu    sync.Mutex
-	held  bool
-	last  int
-	books map[int]*book
-	files map[string]int64 // octets by digest
-	ends  []func() error   // last first
+	mu     sync.Mutex
+	held   bool
+	last   int
+	books  map[int]*book
+	search *cables.Search   // nil: no cables are looked for
+	files  map[string]int64 // octets by digest
+	ends   []func() error   // last first
 }
 
 // atEnd has f called when the connection has ended.

@@ -95,12 +95,12 @@ func (a *app) box() *cobra.Command {
 		Long: `A box runs boxdyno-agent, which boxdyno reaches with the program ssh. Your ssh
 configuration, keys and jump hosts count. ssh must need no password, and the host key
 must be known. Boxes are kept in $XDG_CONFIG_HOME/boxdyno/boxes.yaml.`,
-		Example: `  boxdyno box add pi5 --ssh pi@pi5.lan --become "sudo -n" --cable eth1=eth0
-  boxdyno box check pi5
+		Example: `  boxdyno box add pi5 --ssh pi@pi5.lan --become "sudo -n"
+  sudo boxdyno box cables pi5
   sudo boxdyno run forward --box pi5`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(a.boxAdd(), a.boxList(), a.boxCheck(), a.boxUpdate(), a.boxRemove())
+	cmd.AddCommand(a.boxAdd(), a.boxList(), a.boxCheck(), a.boxCables(), a.boxUpdate(), a.boxRemove())
 	return cmd
 }
 
@@ -342,7 +342,7 @@ func (f *measureFlags) measure(a *app, p *runner.Plan) error {
 		return err
 	}
 	if len(b.Cables) == 0 && !slices.ContainsFunc(f.set, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
-		return &runner.PlanError{At: "--box", Err: fmt.Errorf("no cable to %s is known: add the box anew with --cable PORT=PORT, or name the ports with --set port_a=PORT --set dut_a=PORT", b.Name)}
+		return &runner.PlanError{At: "--box", Err: fmt.Errorf("no cable to %s is known: run boxdyno box cables %[1]s, or name the ports with --set port_a=PORT --set dut_a=PORT", b.Name)}
 	}
 	p.SetLab(pair, "--box")
 	for _, s := range b.Settings() {

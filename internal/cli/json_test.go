@@ -65,6 +65,7 @@ func TestJSONOfErrors(t *testing.T) {
 		"box add":     {"box add", "box add x", "box add x --ssh -x", "box add x --ssh y --cable z", "box add x --ssh gone.invalid"},
 		"box check":   {"box check", "box check gone"},
 		"box ls":      {"box ls x"},
+		"box cables":  {"box cables", "box cables gone"},
 		"box update":  {"box update", "box update gone"},
 		"tune ablate": {"tune ablate x", "tune ablate router --procedure x", "tune ablate router --out " + text + "/x", "tune ablate gone.yaml"},
 	}

@@ -15,7 +15,7 @@ import (
 
 // recovering are the commands that change or measure this machine: what a process
 // that died had tuned is put back before they begin.
-var recovering = []string{"run", "qualify", "send", "replay", "meter", "doctor", "watch", "apply", "revert", "ablate"}
+var recovering = []string{"run", "qualify", "send", "replay", "meter", "doctor", "watch", "cables", "apply", "revert", "ablate"}
 
 // recoverTuning does that. What cannot be put back is said, and the command goes on: the
 // next one tries again.

@@ -38,7 +38,7 @@ const longest = 900 // s
 var notRun = []struct{ pattern, why string }{
 	{`--lab wire2 `, "needs a box between two ports"},
 	{`--lab pair `, "needs a box with boxdyno, and ssh to it"},
-	{`boxdyno(-amd64)? box (add|check|update|rm)\b`, "needs a box, and ssh to it"},
+	{`boxdyno(-amd64)? box (add|cables|check|update|rm)\b`, "needs a box, and ssh to it"},
 	{` --box `, "needs a box, and ssh to it"},
 	{`^script/release$`, "builds eight programs, which takes minutes"},
 	{`boxdyno tune (apply|revert)\b`, "changes the machine's settings"},
