@@ -104,29 +104,18 @@ var Own = []Spec{
 	},
 }
 
+// CryptoSpec is the row of crypto.
+var CryptoSpec = Spec{
+	Name: "crypto", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
+	Deviation: "if a program cannot compute a cipher for a given key, crypto checks the known answer of its parts, or none (known_answer in the record)",
+	Quick:     "operations of crypto are measured for 0.3 s (openssl and cryptsetup: 1 s) and 3 times, not for 10 s and 10 times",
+	Doc:       "ciphers and asymmetric schemes by the kernel, cryptsetup, OpenSSL and Botan: octets and operations a second, on one CPU or all",
+	Names:     []string{"path", "cipher", "parallel"},
+	Metrics:   cryptoMetrics, Joules: cryptoJoules, New: newCrypto,
+}
+
 // Rest are those after them.
 var Rest = []Spec{
-	{
-		Name: "crypto", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Deviation: "if a program cannot compute a cipher for a given key, crypto checks the known answer of its parts, or none (known_answer in the record)",
-		Quick:     "operations of crypto are measured for 0.3 s (openssl and cryptsetup: 1 s) and 3 times, not for 10 s and 10 times",
-		Doc:       "ciphers and asymmetric schemes by the kernel, cryptsetup, OpenSSL and Botan: octets and operations a second, on one CPU or all",
-		Names:     []string{"path", "cipher", "parallel"},
-		Metrics:   cryptoMetrics, Joules: cryptoJoules, New: newCrypto,
-	},
-	{
-		Name: "storage", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Deviation: "storage uses a disk in memory or a file, never the box's own disks",
-		Quick:     "each pattern of storage runs for 1 s, 3 times, not for 30 s and 10 times",
-		Doc:       "an encrypted disk: fio through dm-crypt (LUKS2) on zram or a loop device, and on the same disk without encryption",
-		Names:     []string{"device", "cipher", "key_size"}, Metrics: storageMetrics, Joules: storageJoules, New: newStorage,
-	},
-	{
-		Name: "soak", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
-		Doc:   "this machine under stress-ng, one stressor at a time on all CPUs: which pass, fail or stop it, and how fast they run",
-		Names: []string{"class"}, Metrics: soakMetrics, New: newSoak,
-	},
 	{
 		Name: "cpu", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
 		Deviation: "figures of several copies are the sum of their own reports",

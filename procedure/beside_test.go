@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"boxdyno/host"
+	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
 )
@@ -60,7 +61,7 @@ func TestBesideCheck(t *testing.T) {
 		}
 		return cfg
 	}
-	fake(t) // a stress-ng
+	testutil.FakeStress(t) // a stress-ng
 	mine, err := lab.AllowedCPUs()
 	if err != nil {
 		t.Fatal(err)

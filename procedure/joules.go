@@ -132,12 +132,6 @@ var (
 		Worked("encrypt_bytes_per_s", "encrypted MiB", mebibyte, "while it encrypted"),
 		Worked("decrypt_bytes_per_s", "decrypted MiB", mebibyte, "while it decrypted"),
 	}
-	storageJoules = []Joule{
-		Worked("luks2_write_octet_rate", "encrypted MiB", mebibyte, "while it was written"),
-		Worked("luks2_read_octet_rate", "decrypted MiB", mebibyte, "while it was read"),
-		Worked("plain_write_octet_rate", "MiB", mebibyte, "written without encryption"),
-		Worked("plain_read_octet_rate", "MiB", mebibyte, "read without encryption"),
-	}
 	cpuJoules = []Joule{
 		Worked("dhrystones_per_s", "million Dhrystones", 1e6, ""), Worked("whetstones_per_s", "million Whetstone instructions", 1e6, ""),
 		Worked("sysbench_events_per_s", "event", 1, ""), Worked("bogo_ops_rate", "bogo operation", 1, ""),

@@ -142,8 +142,8 @@ func TestLoadBeside(t *testing.T) {
 
 // A load that does not live through a trial makes it invalid, whatever came of it.
 func TestLoadBesideThatEnds(t *testing.T) {
-	testutil.Timed(t) // the stressor must end while the load warms up
-	fake(t)           // its stressor good ends at once, and cpu is none of its own
+	testutil.Timed(t)      // the stressor must end while the load warms up
+	testutil.FakeStress(t) // its stressor good ends at once, and cpu is none of its own
 	s, _, _ := newBeside(t, nil)
 	if err := s.Prepare(t.Context(), of("cpu:1", "0")); err == nil || !strings.Contains(err.Error(), "beside cpu:1") || s.load != nil {
 		t.Errorf("a load that ends at once: %v", err)

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"boxdyno/procedure"
+	"boxdyno/procedure/soak"
+	"boxdyno/procedure/storage"
 )
 
 // All is every procedure.
-var All = procedure.WithBeside(slices.Concat(procedure.Own, procedure.Rest))
+var All = procedure.WithBeside(slices.Concat(procedure.Own, []procedure.Spec{procedure.CryptoSpec, storage.Spec, soak.Spec}, procedure.Rest))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+// Package soak is the procedure that loads this machine with stress-ng, one stressor at a
+// time on all CPUs.
+package soak
 
 import (
 	"context"
@@ -13,12 +15,22 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/subject/stress"
 	"boxdyno/unit"
 )
+
+// Spec is the procedure's row.
+var Spec = procedure.Spec{
+	Name: "soak", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
+	Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
+	Doc:   "this machine under stress-ng, one stressor at a time on all CPUs: which pass, fail or stop it, and how fast they run",
+	Names: []string{"class"}, Metrics: declared, New: newSoak,
+}
 
 // Soak lets stress-ng's stressors loose on this machine, one after the other, each on
 // all CPUs, and says which it passed.
@@ -36,7 +48,7 @@ type Soak struct {
 	grace time.Duration // that a stressor may take to end after its time
 }
 
-func newSoak() Procedure {
+func newSoak() procedure.Procedure {
 	return &Soak{class: param.NewWord(allStressors, ""), stressors: param.NewWord(ofTheClass, "+"), preset: param.NewPreset(), grace: 20 * time.Second}
 }
 
@@ -138,7 +150,7 @@ var leftOut = map[string]string{
 // hungry take memory until there is no more.
 var hungry = []string{"bigheap", "brk", "dev-shm", "malloc", "memfd", "mlock", "mmapmany", "ramfs", "resources", "secretmem", "shm", "shm-sysv", "stack", "tmpfs"}
 
-func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+func (p *Soak) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 	names, err := p.list(ctx)
 	if err != nil {
 		return o, err
@@ -161,15 +173,15 @@ func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	for _, name := range names {
 		cfg := []result.Pair{{Key: "stressor", Value: name}, {Key: "stress_ng", Value: version}}
 		died := p.died(env, cfg)
-		rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
 			why, out := leftOut[name]
 			switch {
 			case died != "":
-				return Outcome{Status: result.Failed, Reason: died}, nil
+				return procedure.Outcome{Status: result.Failed, Reason: died}, nil
 			case out && p.stressors.Value == ofTheClass && !p.pathological:
-				return Outcome{Status: result.Skipped, Reason: "left out: " + why}, nil
+				return procedure.Outcome{Status: result.Skipped, Reason: "left out: " + why}, nil
 			case !limited && slices.Contains(hungry, name):
-				return Outcome{Status: result.Skipped, Reason: "left out: it takes all memory there is, and no control group can limit it here"}, nil
+				return procedure.Outcome{Status: result.Skipped, Reason: "left out: it takes all memory there is, and no control group can limit it here"}, nil
 			}
 			return p.one(ctx, env.Bed.CPUs, &stress.Stress{Stressor: name, Workers: len(env.Bed.CPUs), For: p.time(), Memory: limit, Pathological: p.pathological})
 		})
@@ -189,8 +201,8 @@ func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		}
 	}
 	o.Values = []result.Value{
-		value("stressors_passed", float64(passed)), value("stressors_failed", float64(failed)),
-		value("stressors_skipped", float64(skipped)), value("stressors_known", float64(known)),
+		declared.Value("stressors_passed", float64(passed)), declared.Value("stressors_failed", float64(failed)),
+		declared.Value("stressors_skipped", float64(skipped)), declared.Value("stressors_known", float64(known)),
 	}
 	switch {
 	case failed > 0:
@@ -206,7 +218,7 @@ func (p *Soak) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 // died says that the machine went down while the trial to come ran in an earlier part
 // of the run; "" where it did not. One that was killed together with boxdyno, the
 // machine being up since, runs once more.
-func (p *Soak) died(env *Env, cfg []result.Pair) string {
+func (p *Soak) died(env *procedure.Env, cfg []result.Pair) string {
 	if env.Unfinished == nil {
 		return ""
 	}
@@ -223,13 +235,13 @@ func (p *Soak) died(env *Env, cfg []result.Pair) string {
 const clockSlack = 2 * time.Second
 
 // one lets a stressor run, and watches it.
-func (p *Soak) one(ctx context.Context, cpus []int, s *stress.Stress) (o Outcome, err error) {
+func (p *Soak) one(ctx context.Context, cpus []int, s *stress.Stress) (o procedure.Outcome, err error) {
 	if room, err := host.Free(os.TempDir()); err == nil && room < startRoom {
 		return o, &host.Missing{What: fmt.Sprintf("room for temporary files: %s has %sB, and %sB is the least", os.TempDir(), unit.SI(float64(room)), unit.SI(startRoom)),
 			Hint: "name a folder of another file system in the environment variable TMPDIR"}
 	}
 	if v, ok := host.Slowest(cpus...); ok {
-		o.Values = append(o.Values, value("loop_before_rps", v))
+		o.Values = append(o.Values, declared.Value("loop_before_rps", v))
 	}
 	begin := unit.Now()
 	run, err := s.Run(ctx, subject.Env{CPUs: cpus})
@@ -239,9 +251,9 @@ func (p *Soak) one(ctx context.Context, cpus []int, s *stress.Stress) (o Outcome
 	ended, stall, why := p.watch(ctx, run, s.For)
 	o.Phases = []result.Phase{{Name: "stress", Begin: begin, End: unit.Now()}}
 	if v, ok := host.Slowest(cpus...); ok { // before it has cooled down
-		o.Values = append(o.Values, value("loop_after_rps", v))
+		o.Values = append(o.Values, declared.Value("loop_after_rps", v))
 	}
-	o.Values = append(o.Values, value("standstill_s", stall.Seconds()))
+	o.Values = append(o.Values, declared.Value("standstill_s", stall.Seconds()))
 	if stall > noticeStall {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("the machine stalled for %.1f s", stall.Seconds()))
 	}
@@ -303,7 +315,7 @@ func (p *Soak) watch(ctx context.Context, run *stress.Stressing, length time.Dur
 	}
 }
 
-var soakMetrics = append([]result.Metric{
+var declared = metrics.List(append([]result.Metric{
 	{Name: "stressors_passed", Unit: "1", Better: 1, Exact: true, Help: "stressors that ran to their end without a failure and finished at least one operation"},
 	{Name: "stressors_failed", Unit: "1", Better: -1, Exact: true, Help: "stressors that failed, hung, or took the machine down"},
 	{Name: "stressors_skipped", Unit: "1", Exact: true, Help: "stressors that this machine or stress-ng does not let run, that tested nothing, or that were left out"},
@@ -311,4 +323,4 @@ var soakMetrics = append([]result.Metric{
 	{Name: "loop_before_rps", Unit: "1/s", Better: 1, Help: "clock before a stressor: rounds a second of a counted loop, on the slowest CPU"},
 	{Name: "loop_after_rps", Unit: "1/s", Better: 1, Help: "the same just after it, still hot"},
 	{Name: "standstill_s", Unit: "s", Better: -1, Help: "longest time for which boxdyno, which wants to run every 20 ms, did not: that of a stressor's turns on the CPUs too"},
-}, stress.Metrics...)
+}, stress.Metrics...))

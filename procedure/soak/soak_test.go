@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package soak
 
 import (
 	"context"
 	"errors"
 	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,68 +14,13 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
-	"boxdyno/subject/catalog"
 )
-
-func TestMain(m *testing.M) {
-	catalog.Main()
-	os.Exit(m.Run())
-}
-
-// fakeStress is a stress-ng of a class with a stressor for each way to end.
-const fakeStress = `#!/bin/sh
-case "$1" in
---version) echo "stress-ng, version 9.9.9 (fake)"; exit;;
---stressors) echo "fails good hangs idle refused uprobe"; exit;;
---class) echo "class 'cpu' stressors: fails good hangs idle refused uprobe"; exit;;
---hangs) trap '' INT TERM; sleep 1000 & sleep 1000 & echo $! >> "$FAKE_PIDS"; wait; wait; wait; exit;;
---fails) echo "stress-ng: fail:  [7] fails: 2 is not 3" >&2; exit 2;;
---refused) echo "stress-ng: info:  [7] refused stressor will be skipped, it does not like it here" >&2; exit 0;;
---uprobe) echo "stress-ng: info:  [7] uprobe: cannot set uprobe_event: errno=2" >&2; exit 3;;
-esac
-touch left-behind
-ops=40; [ "$1" = --idle ] && ops=0
-printf -- '---\n\nmetrics:\n    - stressor: x\n      bogo-ops: %s\n      bogo-ops-per-second-real-time: 20.5\n\n...\n' $ops
-`
-
-// fake puts fakeStress before all programs, and its temporary files apart.
-func fake(t *testing.T) (temporary string) {
-	t.Helper()
-	dir, temporary := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "stress-ng"), []byte(fakeStress), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	t.Setenv("TMPDIR", temporary)
-	t.Setenv("FAKE_PIDS", filepath.Join(dir, "pids"))
-	return temporary
-}
-
-// soakEnv runs trials at once; unfinished is the record of a stressor that an earlier
-// part of the run began.
-func soakEnv(recs *[]result.Record, unfinished *result.Record) *Env {
-	stressor := func(cfg []result.Pair) string { return result.Get(cfg, "stressor") }
-	return &Env{
-		Bed: &lab.Testbed{Topology: lab.Here, CPUs: []int{0}},
-		Unfinished: func(cfg []result.Pair) *result.Record {
-			if unfinished == nil || stressor(cfg) != stressor(unfinished.Config) {
-				return nil
-			}
-			return unfinished
-		},
-		Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-			o, err := f(ctx)
-			r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings}
-			*recs = append(*recs, r)
-			return r, err
-		},
-	}
-}
 
 func testSoak(t *testing.T, set ...string) *Soak {
 	t.Helper()
-	p := newSoak().(*Soak)
+	p := Spec.New().(*Soak)
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	p.Flags(fs)
 	for _, s := range set {
@@ -92,13 +36,13 @@ func testSoak(t *testing.T, set ...string) *Soak {
 // Each way to end is told from the others, and the survey goes on after all of them.
 func TestSoak(t *testing.T) {
 	testutil.NoLeaks(t)
-	temporary := fake(t)
+	temporary := testutil.FakeStress(t)
 	var recs []result.Record
 	p := testSoak(t, "class=cpu", "each=1s")
 	if n, d := p.Estimate(); n != 6 || d < 6*time.Second || d > 10*time.Second {
 		t.Errorf("an estimate of %d trials in %v for 6 stressors of 1 s", n, d)
 	}
-	o, err := p.Run(t.Context(), soakEnv(&recs, nil))
+	o, err := p.Run(t.Context(), roomtest.Env(&recs, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,12 +109,12 @@ func TestSoak(t *testing.T) {
 
 func TestSoakIsInterrupted(t *testing.T) {
 	testutil.NoLeaks(t)
-	temporary := fake(t)
+	temporary := testutil.FakeStress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	var recs []result.Record
 	p := testSoak(t, "stressors=hangs+good", "each=1h")
-	_, err := p.Run(ctx, soakEnv(&recs, nil))
+	_, err := p.Run(ctx, roomtest.Env(&recs, nil))
 	if !errors.Is(err, context.Canceled) || len(recs) > 1 {
 		t.Errorf("%v after %d trials", err, len(recs))
 	}
@@ -182,7 +126,7 @@ func TestSoakIsInterrupted(t *testing.T) {
 // A stressor that the machine went down in is not run again; one that was killed
 // together with boxdyno is.
 func TestSoakSaysWhereTheBoxDied(t *testing.T) {
-	fake(t)
+	testutil.FakeStress(t)
 	booted, err := host.Booted()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +137,7 @@ func TestSoakSaysWhereTheBoxDied(t *testing.T) {
 	}{{booted.Add(-time.Minute), result.Failed}, {booted.Add(time.Second), result.Passed}} {
 		var recs []result.Record
 		was := &result.Record{Config: []result.Pair{{Key: "stressor", Value: "good"}}, Start: c.start, Status: result.Running}
-		o, err := testSoak(t, "stressors=good+idle", "each=1s").Run(t.Context(), soakEnv(&recs, was))
+		o, err := testSoak(t, "stressors=good+idle", "each=1s").Run(t.Context(), roomtest.Env(&recs, was))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +166,7 @@ func TestSoakCheck(t *testing.T) {
 		{[]string{"stressors=good+"}, nil, "empty"},
 		{[]string{"stressors=nonsense"}, here, `no stressor "nonsense"`},
 	} {
-		fake(t)
+		testutil.FakeStress(t)
 		err := testSoak(t, c.set...).Check(c.bed)
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.set, err, c.want)

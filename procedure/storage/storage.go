@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+// Package storage is the procedure that measures an encrypted disk, and the same disk
+// without encryption.
+package storage
 
 import (
 	"context"
@@ -15,12 +17,22 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/disk"
 	"boxdyno/unit"
 )
+
+// Spec is the procedure's row.
+var Spec = procedure.Spec{
+	Name: "storage", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
+	Deviation: "storage uses a disk in memory or a file, never the box's own disks",
+	Quick:     "each pattern of storage runs for 1 s, 3 times, not for 30 s and 10 times",
+	Doc:       "an encrypted disk: fio through dm-crypt (LUKS2) on zram or a loop device, and on the same disk without encryption",
+	Names:     []string{"device", "cipher", "key_size"}, Metrics: declared, Joules: joules, New: newStorage,
+}
 
 // Storage lets fio write to and read from a disk in memory or of a file, once through
 // dm-crypt (LUKS2) and once without, in turn.
@@ -72,7 +84,7 @@ const (
 	storagePatience = 60 * time.Second // for a fio that does not end
 )
 
-func newStorage() Procedure {
+func newStorage() procedure.Procedure {
 	var names []string
 	for _, c := range storageCiphers {
 		names = append(names, c.name)
@@ -137,7 +149,7 @@ func (p *Storage) Estimate() (int, time.Duration) {
 	return n + 1, time.Duration(n)*(p.each()+500*time.Millisecond) + 5*time.Second
 }
 
-func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+func (p *Storage) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 	spec, bits, err := p.key()
 	if err != nil {
 		return o, err
@@ -157,18 +169,18 @@ func (p *Storage) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
-		o.Status, o.Reason = result.Failed, Sentence(err)
+		o.Status, o.Reason = result.Failed, procedure.Sentence(err)
 		return o, nil
 	}
 	defer func() { err = errors.Join(volume.Close(), err) }() // before the disk
 	cfg = append(cfg, result.Pair{Key: "cipher_spec", Value: spec}, result.Pair{Key: "key_bits", Value: strconv.Itoa(bits)})
-	rec, err := env.Trial(ctx, append(slices.Clone(cfg), result.Pair{Key: "trial", Value: "known-answer"}), func(context.Context) (o Outcome, err error) {
+	rec, err := env.Trial(ctx, append(slices.Clone(cfg), result.Pair{Key: "trial", Value: "known-answer"}), func(context.Context) (o procedure.Outcome, err error) {
 		known, err := volume.Prove(bare.Path, spec)
 		o.Status = result.Passed
 		if err != nil {
-			o.Status, o.Reason = result.Failed, Sentence(err)
+			o.Status, o.Reason = result.Failed, procedure.Sentence(err)
 		}
-		o.Values = []result.Value{value("storage_known_answer", map[bool]float64{true: 1}[known])}
+		o.Values = []result.Value{declared.Value("storage_known_answer", map[bool]float64{true: 1}[known])}
 		return o, nil
 	})
 	if err != nil {
@@ -217,7 +229,7 @@ type storageSide struct {
 }
 
 // measure is the rounds.
-func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, proven []result.Value, bare, volume string) (o Outcome, err error) {
+func (p *Storage) measure(ctx context.Context, env *procedure.Env, cfg []result.Pair, proven []result.Value, bare, volume string) (o procedure.Outcome, err error) {
 	all := map[string][]float64{}
 	for n := range param.Rounds(p.preset.Value) {
 		for _, pattern := range storagePatterns {
@@ -235,7 +247,7 @@ func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, prov
 					f.Jobs = len(env.Bed.CPUs)
 				}
 				id := append(slices.Clone(cfg), result.Pair{Key: "trial", Value: on.name}, result.Pair{Key: "pattern", Value: pattern.name}, result.Pair{Key: "n", Value: strconv.Itoa(n)})
-				rec, err := env.Trial(ctx, id, func(ctx context.Context) (Outcome, error) {
+				rec, err := env.Trial(ctx, id, func(ctx context.Context) (procedure.Outcome, error) {
 					return storageTrial(ctx, f, on.name+"_"+pattern.metric, pattern.random)
 				})
 				if err != nil {
@@ -252,50 +264,50 @@ func (p *Storage) measure(ctx context.Context, env *Env, cfg []result.Pair, prov
 		}
 	}
 	o.Status, o.Values = result.Passed, proven
-	for _, m := range storageMetrics {
+	for _, m := range declared {
 		if vs := all[m.Name]; len(vs) > 0 {
-			o.Values = append(o.Values, spread(m.Name, vs))
+			o.Values = append(o.Values, declared.Spread(m.Name, vs))
 		}
 	}
 	for _, name := range []string{"write", "read"} {
 		if v := all["luks2_"+name+"_octet_rate"]; len(v) > 0 {
-			o.Values = append(o.Values, value("luks2_"+name+"_bps", 8*spread("luks2_"+name+"_octet_rate", v).Value))
+			o.Values = append(o.Values, declared.Value("luks2_"+name+"_bps", 8*declared.Spread("luks2_"+name+"_octet_rate", v).Value))
 		}
 	}
 	for _, pattern := range storagePatterns {
 		plain, crypted := all["plain_"+pattern.metric], all["luks2_"+pattern.metric]
 		if len(plain) > 0 && len(crypted) > 0 {
-			o.Values = append(o.Values, value("luks2_"+pattern.name+"_share", spread("luks2_"+pattern.metric, crypted).Value/spread("plain_"+pattern.metric, plain).Value))
+			o.Values = append(o.Values, declared.Value("luks2_"+pattern.name+"_share", declared.Spread("luks2_"+pattern.metric, crypted).Value/declared.Spread("plain_"+pattern.metric, plain).Value))
 		}
 	}
 	return o, nil
 }
 
-func storageTrial(ctx context.Context, f disk.Fio, metric string, random bool) (o Outcome, err error) {
+func storageTrial(ctx context.Context, f disk.Fio, metric string, random bool) (o procedure.Outcome, err error) {
 	begin := unit.Now()
 	end, err := f.Run(ctx, storagePatience)
 	if err != nil {
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
-		o.Status, o.Reason = result.Failed, Sentence(err)
+		o.Status, o.Reason = result.Failed, procedure.Sentence(err)
 		return o, nil
 	}
 	o.Status = result.Passed
 	o.Phases = []result.Phase{{Name: "fio", Begin: begin, End: unit.Now()}}
 	o.Usage = []result.Usage{end.Usage}
 	if !random {
-		o.Values = []result.Value{value(metric, end.Rate)}
+		o.Values = []result.Value{declared.Value(metric, end.Rate)}
 		return o, nil
 	}
-	o.Values = []result.Value{value(metric, end.IOPS)}
+	o.Values = []result.Value{declared.Value(metric, end.IOPS)}
 	if end.P99 > 0 {
-		o.Values = append(o.Values, value(strings.TrimSuffix(metric, "iops")+"p99_s", end.P99))
+		o.Values = append(o.Values, declared.Value(strings.TrimSuffix(metric, "iops")+"p99_s", end.P99))
 	}
 	return o, nil
 }
 
-var storageMetrics = func() (ms []result.Metric) {
+var declared = func() (ms metrics.List) {
 	ms = []result.Metric{{Name: "storage_known_answer", Unit: "1", Help: "1: boxdyno computed the answer from text and key; 0: the text was encrypted and read back, because boxdyno cannot compute this cipher"}}
 	disks := []struct{ name, words, label string }{{"luks2", "the disk through dm-crypt (LUKS2)", "encrypted"}, {"plain", "the disk without encryption", "without"}}
 	for _, p := range []struct{ name, figure, words, label, unit string }{
@@ -323,3 +335,11 @@ var storageMetrics = func() (ms []result.Metric) {
 	}
 	return ms
 }()
+
+// joules are what octets cost.
+var joules = []procedure.Joule{
+	procedure.Worked("luks2_write_octet_rate", "encrypted MiB", 1<<20, "while it was written"),
+	procedure.Worked("luks2_read_octet_rate", "decrypted MiB", 1<<20, "while it was read"),
+	procedure.Worked("plain_write_octet_rate", "MiB", 1<<20, "written without encryption"),
+	procedure.Worked("plain_read_octet_rate", "MiB", 1<<20, "read without encryption"),
+}
