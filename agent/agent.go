@@ -20,6 +20,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/cables"
 	"boxdyno/link"
+	"boxdyno/subject"
 	"boxdyno/tune"
 )
 
@@ -58,7 +59,7 @@ type Method struct {
 
 // Methods is all that an agent does.
 func Methods() []Method {
-	return []Method{
+	return append(subjectMethods(), []Method{
 		method(Identify, "the machine, its environment and ports", (*Session).identify),
 		method(Check, "what the agent may do here, and what is missing", (*Session).check),
 		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),
@@ -70,17 +71,21 @@ func Methods() []Method {
 		method(CablesSend, "sends a mark from each free port", (*Session).sendCables),
 		method(CablesSee, "the ports, and the marks that came in", (*Session).seeCables),
 		method(CablesClose, "ends the search, and sets ports down again", (*Session).closeCables),
-	}
+	}...)
 }
 
 func method[A, R any](name Ask[A, R], doc string, f func(*Session, context.Context, A) (R, error)) Method {
+	return streaming(name, doc, func(s *Session, ctx context.Context, _ *link.Request, a A) (R, error) { return f(s, ctx, a) })
+}
+
+func streaming[A, R any](name Ask[A, R], doc string, f func(*Session, context.Context, *link.Request, A) (R, error)) Method {
 	return Method{string(name), doc, func(s *Session) link.Handler {
 		return func(ctx context.Context, r *link.Request) (any, error) {
 			var args A
 			if err := json.Unmarshal(r.Args, &args); err != nil {
 				return nil, fmt.Errorf("read the arguments of %s: %w", name, err)
 			}
-			return f(s, ctx, args)
+			return f(s, ctx, r, args)
 		}
 	}}
 }
@@ -97,6 +102,10 @@ type Session struct {
 	search *cables.Search   // nil: no cables are looked for
 	files  map[string]int64 // octets by digest
 	ends   []func() error   // last first
+
+	whole    map[string]bool // of files, those that are whole
+	specs    subject.Specs
+	subjects map[int]*running
 }
 
 // atEnd has f called when the connection has ended.
@@ -130,9 +139,14 @@ func Folder() (string, error) {
 	return filepath.Join(home, ".local", "state", link.Name), nil
 }
 
-// Serve answers one tester on in and out until they end. What an agent that was killed
-// had tuned is put back first; note is told what was.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version string, note func(string)) error {
+// ownFolder makes the agent's folder.
+func (s *Session) ownFolder() error {
+	return host.Permit("make the agent's folder", os.MkdirAll(s.Folder, 0o700))
+}
+
+// Serve answers one tester on in and out until they end; subjects are those that it may
+// run. What an agent that was killed had tuned is put back first; note is told what was.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version string, subjects subject.Specs, note func(string)) error {
 	notes, err := tune.New().Recover(ctx, nil)
 	for _, n := range notes {
 		note(n)
@@ -140,14 +154,21 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 	if err != nil {
 		note(err.Error()) // the next start tries again
 	}
+	if err := host.Sweep(); err != nil {
+		note(err.Error())
+	}
 	sweep(folder)
-	s := &Session{Folder: folder, Version: version, books: map[int]*book{}, files: map[string]int64{}}
+	s := newSession(folder, version, subjects)
 	handlers := map[string]link.Handler{}
 	for _, m := range Methods() {
 		handlers[m.Name] = m.bind(s)
 	}
 	err = link.Serve(ctx, in, out, version, func(name string) link.Handler { return handlers[name] })
 	return errors.Join(err, s.end())
+}
+
+func newSession(folder, version string, subjects subject.Specs) *Session {
+	return &Session{Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{}}
 }
 
 // HoldArgs say who wants the machine for itself.
@@ -168,8 +189,8 @@ func (s *Session) hold(ctx context.Context, a HoldArgs) (None, error) {
 	if held {
 		return None{}, nil
 	}
-	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
-		return None{}, host.Permit("make the agent's folder", err)
+	if err := s.ownFolder(); err != nil {
+		return None{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

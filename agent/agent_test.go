@@ -22,6 +22,7 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/link"
 	"boxdyno/link/hub"
+	"boxdyno/subject/catalog"
 )
 
 // The agent of the tests below.
@@ -31,7 +32,7 @@ func TestAgentChild(t *testing.T) {
 		return // it is a child of others
 	}
 	in, out := link.Streams()
-	if err := Serve(context.Background(), in, out, folder, "test", func(string) {}); err != nil {
+	if err := Serve(context.Background(), in, out, folder, "test", catalog.All, func(string) {}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -232,7 +233,7 @@ func FuzzMethods(f *testing.F) {
 			return
 		}
 		parent := t.TempDir()
-		s := &Session{Folder: filepath.Join(parent, "agent"), books: map[int]*book{}, files: map[string]int64{}}
+		s := newSession(filepath.Join(parent, "agent"), "test", catalog.All)
 		h := all[n].bind(s)
 		if reply, err := h(t.Context(), &link.Request{Args: json.RawMessage(args)}); err == nil {
 			if _, err := json.Marshal(reply); err != nil {

@@ -69,6 +69,10 @@ func Put(ctx context.Context, c *link.Conn, f io.ReadSeeker) (path string, err e
 
 const filesPrefix = "files-" // and the agent's process id
 
+func (s *Session) filesDir() string {
+	return filepath.Join(s.Folder, filesPrefix+strconv.Itoa(os.Getpid()))
+}
+
 // sweep removes the files that agents left which were killed.
 func sweep(folder string) {
 	entries, _ := os.ReadDir(folder) // there may be none yet
@@ -92,10 +96,10 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dir := filepath.Join(s.Folder, filesPrefix+strconv.Itoa(os.Getpid()))
+	dir := s.filesDir()
 	if len(s.files) == 0 {
-		if err := os.MkdirAll(s.Folder, 0o700); err != nil {
-			return FileState{}, host.Permit("make the agent's folder", err)
+		if err := s.ownFolder(); err != nil {
+			return FileState{}, err
 		}
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return FileState{}, host.Permit("make the agent's folder", err)
@@ -146,6 +150,7 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 		delete(s.files, a.SHA256)
 		return FileState{}, errors.New("keep a file: its SHA-256 is another than was said: it changed on the way")
 	}
+	s.whole[filepath.Base(name)] = true
 	state.Path = name
 	return state, nil
 }

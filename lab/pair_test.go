@@ -24,6 +24,7 @@ import (
 	"boxdyno/ledger"
 	"boxdyno/link"
 	"boxdyno/result"
+	"boxdyno/subject/catalog"
 	"boxdyno/unit"
 )
 
@@ -39,7 +40,7 @@ func TestPairChild(t *testing.T) {
 			return func(context.Context, *link.Request) (any, error) { return struct{}{}, nil }
 		})
 	default:
-		err = agent.Serve(context.Background(), in, out, os.Getenv("LAB_TEST_PAIR"), version.Version(), func(string) {})
+		err = agent.Serve(context.Background(), in, out, os.Getenv("LAB_TEST_PAIR"), version.Version(), catalog.All, func(string) {})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -58,6 +58,12 @@ type Subject interface {
 	Start(ctx context.Context, e Env) (Running, error)
 }
 
+// A Reader has parameters that name files, which it reads where it runs.
+type Reader interface {
+	// Files are the names of those parameters; empty values name none.
+	Files() []string
+}
+
 // A Running is a subject's process tree. Where it has counters of its own it is a
 // Counter, where it ends by itself and has figures a Bencher.
 type Running interface {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 
@@ -16,6 +17,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/version"
 	"boxdyno/link"
+	"boxdyno/subject/catalog"
 )
 
 const usage = `usage: boxdyno-agent serve [--folder DIR] | --version
@@ -27,7 +29,10 @@ it by ssh: see boxdyno box --help. --folder is the agent's own
 Exit codes: 0 done, 2 usage, 3 a privilege is missing, 5 another failure, 130 interrupted.
 `
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	catalog.Main()
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	switch {
@@ -46,12 +51,15 @@ func run(args []string) int {
 		folder, err = args[2], nil
 	}
 	if err == nil {
+		err = errors.Join(os.Setenv("TMPDIR", folder), os.Setenv("XDG_CACHE_HOME", filepath.Join(folder, "cache"))) // what subjects write
+	}
+	if err == nil {
 		// A tester that is gone must not end the agent before settings are put back.
 		signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		in, out := link.Streams()
-		err = agent.Serve(ctx, in, out, folder, version.Version(), func(s string) { fmt.Fprintln(os.Stderr, link.Name+":", s) })
+		err = agent.Serve(ctx, in, out, folder, version.Version(), catalog.All, func(s string) { fmt.Fprintln(os.Stderr, link.Name+":", s) })
 		if err == nil && ctx.Err() != nil {
 			return 130
 		}

@@ -189,6 +189,9 @@ func (s *IDS) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&s.Filter, "filter", s.Filter, "`expression` of pcap-filter(7) that frames must match; empty: every frame")
 }
 
+// Files implements subject.Reader.
+func (s *IDS) Files() []string { return []string{"rules"} }
+
 var (
 	runModes     = []string{Workers, AutoFP, Single}
 	captureModes = []string{AFPacket, AFXDP}

@@ -247,10 +247,13 @@ func (s *Sensing) decoded(n int64, at unit.Instant) {
 }
 
 // WorkedOff says whether it has decoded all that its sockets had taken at an instant.
-func (s *Sensing) WorkedOff(at unit.Instant) bool {
+func (s *Sensing) WorkedOff(at unit.Instant) bool { return s.WorkedOffAt() >= at }
+
+// WorkedOffAt is the latest such instant; 0: none is known.
+func (s *Sensing) WorkedOffAt() unit.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.takenAt >= at
+	return s.takenAt
 }
 
 // Progress implements subject.Progresser.
