@@ -22,6 +22,8 @@ type Identity struct {
 	Machine     result.Machine `json:"machine"`
 	Environment []result.Pair  `json:"environment"`
 	Ports       []Port         `json:"ports"` // in the order asked
+	// Control are the connections by which the tester reaches the box, as the box sees them.
+	Control []host.Connection `json:"control,omitempty"`
 }
 
 // A Port is a box's.
@@ -30,11 +32,14 @@ type Port struct {
 	MAC  [6]byte `json:"mac"`
 	MTU  int     `json:"mtu"`
 	Link string  `json:"link"` // driver, speed, duplex, pause, EEE
+	// Control is why the port carries the tester's connection: "carries your own connection
+	// from 192.0.2.7"; "": it does not.
+	Control string `json:"control,omitempty"`
 }
 
 func (s *Session) identify(_ context.Context, a IdentifyArgs) (Identity, error) {
 	local := &host.Local{}
-	id := Identity{Machine: local.Identify(), Environment: local.Environment()}
+	id := Identity{Machine: local.Identify(), Environment: local.Environment(), Control: host.Connections()}
 	for _, name := range a.Ports {
 		iface, err := net.InterfaceByName(name)
 		if err != nil {
@@ -43,6 +48,13 @@ func (s *Session) identify(_ context.Context, a IdentifyArgs) (Identity, error) 
 		driver, speed := host.Driver(name, "unknown driver")
 		p := Port{Name: name, MTU: iface.MTU, Link: host.Port{Name: name}.Link(driver, speed > 0)}
 		copy(p.MAC[:], iface.HardwareAddr)
+		use, err := host.Port{Name: name}.Needed()
+		if err != nil {
+			return id, err
+		}
+		if use.Own {
+			p.Control = use.Why
+		}
 		id.Ports = append(id.Ports, p)
 	}
 	return id, nil

@@ -141,6 +141,9 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.apart(at.Name, ends, there); err != nil {
+		return nil, err
+	}
 	w, err := p.open(ctx, ends)
 	if err != nil {
 		return nil, err
@@ -183,6 +186,29 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	}
 	tb.Close = sync.OnceValue(undo.close)
 	return w.engine(ctx, tb)
+}
+
+// apart refuses cables under load that carry the control connection, at either end.
+func (p *pair) apart(box string, ends []wireEnd, there agent.Identity) error {
+	refuse := func(what string) error {
+		return &host.Missing{What: "a control connection on another network than the load: " + what, Hint: "reach the box by a network of its own, or measure other ports"}
+	}
+	for i, e := range ends {
+		if c := there.Ports[i].Control; c != "" {
+			return refuse(fmt.Sprintf("%s of %s %s", there.Ports[i].Name, box, c))
+		}
+		for _, c := range there.Control {
+			port := host.Port{Netns: p.netns, Name: e.port}
+			carries, err := port.Carries(host.Connection{Peer: c.Local, Local: c.Peer})
+			if err != nil {
+				return err
+			}
+			if carries {
+				return refuse(fmt.Sprintf("%s of this machine carries the connection to %s", e.port, box))
+			}
+		}
+	}
+	return nil
 }
 
 const dutLabel = agent.Label

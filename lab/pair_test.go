@@ -194,6 +194,31 @@ func TestPairRefuses(t *testing.T) {
 	}
 }
 
+// The control connection goes by no cable under load, as seen from either end.
+func TestPairKeepsControlApart(t *testing.T) {
+	for _, c := range []struct{ name, connection, want string }{
+		{"there", "198.18.0.9 40000 192.0.2.1 22", "i0 of the DUT carries your own connection from 198.18.0.9"},
+		{"here", "203.0.113.9 40000 192.0.2.1 22", "e0 of this machine carries the connection to the DUT"},
+		{"apart", "203.0.113.9 40000 203.0.113.1 22", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.box.sh(t, router)
+			b.tester.sh(t, "ip address add 192.0.2.7/24 dev e0")
+			t.Setenv("SSH_CONNECTION", c.connection) // of the agent; this process keeps its own
+			p := b.pair()
+			p.force = true
+			tb, err := p.Build(t.Context())
+			if err == nil {
+				tb.Close()
+			}
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v does not say %q", err, c.want)
+			}
+		})
+	}
+}
+
 // A connection that dies ends the trial with a sentence; nothing is left there.
 func TestPairLosesItsDUT(t *testing.T) {
 	b := newBench(t)
