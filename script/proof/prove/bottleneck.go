@@ -47,8 +47,8 @@ var bottlenecks = []planted{
 
 // names plants every bottleneck, looks at trials overload trials of each, and
 // returns how many were not named right in most of them. The table goes to
-// standard output and, between its marks, into page ("": nowhere).
-func names(ctx context.Context, binary, dir string, trials int, page string) (failed int, err error) {
+// standard output.
+func names(ctx context.Context, binary, dir string, trials int) (failed int, err error) {
 	var b strings.Builder
 	b.WriteString("| planted | should be named | was named, of its trials |\n|---|---|---|\n")
 	for i, p := range bottlenecks {
@@ -82,10 +82,7 @@ func names(ctx context.Context, binary, dir string, trials int, page string) (fa
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.name, p.want, strings.Join(was, ", "))
 	}
 	fmt.Printf("\n%s\n", b.String())
-	if page == "" {
-		return failed, nil
-	}
-	return failed, between(page, "<!-- confusion table: script/prove --page -->\n", "<!-- end -->", b.String())
+	return failed, nil
 }
 
 // overloads runs forward until it has finished so many overload trials, and
@@ -153,18 +150,4 @@ func overloadsIn(out string) (n int) {
 		}
 	}
 	return n
-}
-
-// between replaces what stands between two marks in a file.
-func between(file, from, to, text string) error {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(data), from)
-	_, after, ok2 := strings.Cut(rest, to)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no table between %q and %q", file, strings.TrimSpace(from), to)
-	}
-	return os.WriteFile(file, []byte(before+from+text+to+after), 0o644)
 }

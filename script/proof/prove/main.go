@@ -44,7 +44,6 @@ func main() {
 	flag.IntVar(&n.observed, "observed", 600, "pairs of trials with and without telemetry, whose forwarding rates must agree")
 	flag.IntVar(&n.rules, "rules", 3, "seeds with which generated rules must cost Suricata what real ones do (needs "+realRules+")")
 	disturber := flag.Bool("disturb", false, "be those programs")
-	page := flag.String("page", "", "the documentation page that the table of bottlenecks is written into")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random moments")
 	flag.Parse()
 	if *disturber {
@@ -52,13 +51,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := prove(ctx, n, *page, *seed); err != nil {
+	if err := prove(ctx, n, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "prove:", err)
 		os.Exit(1)
 	}
 }
 
-func prove(ctx context.Context, n times, page string, seed uint64) error {
+func prove(ctx context.Context, n times, seed uint64) error {
 	dir, err := os.MkdirTemp("", "boxdyno-prove-")
 	if err != nil {
 		return err
@@ -79,7 +78,7 @@ func prove(ctx context.Context, n times, page string, seed uint64) error {
 		{n.runs, func(k int) (int, error) { return repeatability(ctx, binary, dir, k) }},
 		{n.kills, func(k int) (int, error) { return killed(ctx, binary, dir, k, seed) }},
 		{n.compares, func(k int) (int, error) { return compares(ctx, binary, dir, k, seed) }},
-		{n.bottlenecks, func(k int) (int, error) { return names(ctx, binary, dir, k, page) }},
+		{n.bottlenecks, func(k int) (int, error) { return names(ctx, binary, dir, k) }},
 		{n.suites, func(k int) (int, error) { return suites(ctx, binary, dir, k) }},
 		{n.limits, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "quick", k) }},
 		{n.csit, func(k int) (int, error) { return limitsFound(ctx, binary, dir, "csit", k) }},
