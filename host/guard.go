@@ -87,19 +87,25 @@ func (p Port) neededBy(sessions []session) (use Need, err error) {
 	if err != nil {
 		return Need{}, fmt.Errorf("find out whether %s carries anything else: %w", p.Name, err)
 	}
+	return foremost(p.Name, names, func(name string) Need { return needed(routes, name, sessions, held[name]) }), nil
+}
+
+// foremost is the use that counts of a port and what shares a link with it, the port
+// first: the caller's own connection before all else.
+func foremost(port string, names []string, of func(name string) Need) (use Need) {
 	for _, name := range names {
-		found := needed(routes, name, sessions, held[name])
-		if found.Why != "" && name != p.Name {
+		found := of(name)
+		if found.Why != "" && name != port {
 			found.Why = "shares a link with " + name + ", which " + found.Why
 		}
 		if found.Own {
-			return found, nil
+			return found
 		}
 		if use.Why == "" {
 			use = found
 		}
 	}
-	return use, nil
+	return use
 }
 
 // wide is the longest prefix of a route that counts as a default route. VPNs set

@@ -85,6 +85,21 @@ func TestNeededPorts(t *testing.T) {
 	}
 }
 
+// The caller's own connection comes before all else, whatever shares the link.
+func TestForemostUse(t *testing.T) {
+	uses := map[string]Need{"eth0": {Why: "carries the default route"}, "br0": {Why: "carries your own connection", Own: true}, "eth9": {}}
+	of := func(name string) Need { return uses[name] }
+	if got := foremost("eth0", []string{"eth0", "eth9", "br0"}, of); !got.Own || got.Why != "shares a link with br0, which carries your own connection" {
+		t.Errorf("%+v", got)
+	}
+	if got := foremost("eth0", []string{"eth0", "eth9"}, of); got.Own || got.Why != "carries the default route" {
+		t.Errorf("%+v", got)
+	}
+	if got := foremost("eth9", []string{"eth9"}, of); got.Why != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A default route may come in parts.
 func TestSplitDefaultRoutes(t *testing.T) {
 	for prefix, want := range map[string]bool{
