@@ -152,7 +152,7 @@ func (r *TelemetryReader) Next() (Batch, error) {
 		r.line++
 		line := r.in.Bytes()
 		if b, ok := parseBatch(line); ok {
-			if b.First+len(b.Values) > len(r.Head.Series) {
+			if b.First > len(r.Head.Series)-len(b.Values) { // a sum may wrap
 				return Batch{}, fmt.Errorf("%s line %d holds values of series %d to %d, and the head before it has %d", r.name, r.line, b.First, b.First+len(b.Values)-1, len(r.Head.Series))
 			}
 			if err := b.check(); err != nil {

@@ -200,7 +200,10 @@ func TestTelemetryGarbage(t *testing.T) {
 		`{"at_ns":5,"first":0,"values":[x]}`:    "line 2 is not telemetry",
 		`{"schema":9,"series":[]}`:              "line 2 has schema 9",
 		`{}`:                                    "line 2 is neither a batch nor a head",
-		strings.Repeat("x", maxLine+2):          "after line 1",
+		`{"at_ns":5,"first":9223372036854775807,"values":[1,2]}`: "line 2",
+		`{"at_ns":9223372036854775807,"first":0,"values":[1]}`:   "line 2 is not telemetry: at_ns of 9223372036854775807",
+		`{"schema":1,"rate_hz":1e-9,"series":[]}`:                "line 2 is not a head of telemetry: rate_hz of 1e-09",
+		strings.Repeat("x", maxLine+2):                           "after line 1",
 	} {
 		dir := t.TempDir()
 		b, err := Create(dir, Run{Schema: Schema})
