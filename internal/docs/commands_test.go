@@ -231,7 +231,7 @@ func (c *caller) boxdyno(args []string) {
 	has := func(s string) bool { return slices.Contains(args, s) }
 	left := c.left()
 	switch {
-	case left && (args[0] != "run" || has("--box")): // no plan without that box
+	case left && args[0] != "run":
 		c.flags(args)
 	case args[0] == "send" || args[0] == "replay" || args[0] == "meter":
 		c.traffic(args)
