@@ -104,51 +104,8 @@ var Own = []Spec{
 	},
 }
 
-// CryptoSpec is the row of crypto.
-var CryptoSpec = Spec{
-	Name: "crypto", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-	Deviation: "if a program cannot compute a cipher for a given key, crypto checks the known answer of its parts, or none (known_answer in the record)",
-	Quick:     "operations of crypto are measured for 0.3 s (openssl and cryptsetup: 1 s) and 3 times, not for 10 s and 10 times",
-	Doc:       "ciphers and asymmetric schemes by the kernel, cryptsetup, OpenSSL and Botan: octets and operations a second, on one CPU or all",
-	Names:     []string{"path", "cipher", "parallel"},
-	Metrics:   cryptoMetrics, Joules: cryptoJoules, New: newCrypto,
-}
-
 // Rest are those after them.
 var Rest = []Spec{
-	{
-		Name: "cpu", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Deviation: "figures of several copies are the sum of their own reports",
-		Quick:     "each program of cpu runs for 1 s, 3 times, not for 10 s and 10 times",
-		Doc:       "this machine computing: Dhrystone, Whetstone, 7-Zip, sysbench and stressors of stress-ng on one, some or all CPUs, or on each type of core",
-		Names:     []string{"subject", "parallel", "core_type"}, Metrics: cpuMetrics, Joules: cpuJoules, New: newCPU,
-	},
-	{
-		Name: "hash", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Quick: "each function of hash is measured 3 times, not 10 times",
-		Doc:   "this machine hashing: SHA-1, SHA-256 and BLAKE2b over 2 GB in memory, by OpenSSL and coreutils, on one, some or all CPUs",
-		Names: []string{"subject", "algorithm", "parallel", "core_type"}, Metrics: hashMetrics, Joules: hashJoules, New: newHash,
-	},
-	{
-		Name: "memory", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Deviation: "memory-stream is a source of our own after STREAM's published kernels: its figures are those of a variant of the STREAM benchmark; figures of several copies are the sum of their own reports",
-		Quick:     "kernels of memory run for 1 s, those of its latency for 0.1 s, 3 times, not for 10 s, 1 s and 10 times; working sets are the powers of two",
-		Doc:       "this machine's memory on one, some or all CPUs: write, read and copy rates of a locked buffer, STREAM, and latency by working set",
-		Names:     []string{"subject", "parallel", "core_type"}, Metrics: memoryMetrics, Joules: memoryJoules, New: newMemory,
-	},
-	{
-		Name: "codec", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Quick: "codec encodes 60 s of music 3 times, not 8 min 10 times",
-		Doc:   "this machine encoding generated music in memory by LAME, FLAC, Opus and Vorbis, on one, some or all CPUs",
-		Names: []string{"subject", "parallel", "core_type"}, Metrics: codecMetrics, Joules: codecJoules, New: newCodec,
-	},
-	{
-		Name: "hpl", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
-		Deviation: "HPL is the last of hpcc's tests, and the others are in no figure; it solves a system 3 times, with one process of one thread for each CPU",
-		Quick:     "hpl's matrix has an order of at most 2000 times the cube root of the processes, whatever memory_share is",
-		Doc:       "this machine solving a dense system of linear equations: HPL over MPI on all or some CPUs, with an installed BLAS",
-		Names:     []string{"blas", "parallel"}, Metrics: hplMetrics, Joules: hplJoules, New: newHPL,
-	},
 	{
 		Name: "stream", Needs: lab.TwoGateways, Lab: lab.Gateways, Alone: true,
 		Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",

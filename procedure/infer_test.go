@@ -86,10 +86,6 @@ func TestInferOffline(t *testing.T) {
 	}
 }
 
-func declares(ms []result.Metric, name string) bool {
-	return slices.ContainsFunc(ms, func(m result.Metric) bool { return m.Name == name })
-}
-
 func has(vs []result.Value, metric string) bool {
 	return (&result.Record{Values: vs}).Value(metric) != nil
 }
@@ -187,7 +183,7 @@ func TestInferOnline(t *testing.T) {
 			t.Errorf("%s: it waited for its model for %v", kind, wait)
 		}
 		for _, v := range r.Values {
-			if !declares(inferMetrics, v.Metric) {
+			if !slices.ContainsFunc(inferMetrics, func(m result.Metric) bool { return m.Name == v.Metric }) {
 				t.Errorf("%s is not declared", v.Metric)
 			}
 		}

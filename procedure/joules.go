@@ -128,23 +128,4 @@ var (
 		Worked("goodput_bps", "tunnel gigabyte", 8*gigabyte, "while streams ran", result.Pair{Key: "trial", Value: "stream"}),
 		Worked("goodput_bps", "gigabyte", 8*gigabyte, "without the tunnel", result.Pair{Key: "trial", Value: "stream without"}),
 	}, forwardJoules[0])
-	cryptoJoules = []Joule{
-		Worked("encrypt_bytes_per_s", "encrypted MiB", mebibyte, "while it encrypted"),
-		Worked("decrypt_bytes_per_s", "decrypted MiB", mebibyte, "while it decrypted"),
-	}
-	cpuJoules = []Joule{
-		Worked("dhrystones_per_s", "million Dhrystones", 1e6, ""), Worked("whetstones_per_s", "million Whetstone instructions", 1e6, ""),
-		Worked("sysbench_events_per_s", "event", 1, ""), Worked("bogo_ops_rate", "bogo operation", 1, ""),
-	}
-	hashJoules   = []Joule{Worked("hash_rate", "gigabyte", gigabyte, "")}
-	memoryJoules = []Joule{
-		Worked("memory_write_rate", "gigabyte", gigabyte, ""), Worked("memory_read_rate", "gigabyte", gigabyte, ""), Worked("memory_copy_rate", "gigabyte", gigabyte, ""),
-	}
-	codecJoules = []Joule{Worked("codec_speed", "second of music", 1, "")}
-	hplJoules   = []Joule{{Per: "GFLOP", Rate: Worked("hpl_rate", "", 1e9, "").Rate, Within: func(trial result.Record) float64 {
-		if v := trial.Value("hpl_s"); v != nil { // hpcc's other tests ran before it
-			return v.Value
-		}
-		return 0
-	}}}
 )

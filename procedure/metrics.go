@@ -41,7 +41,7 @@ var forwardMetrics = []result.Metric{
 }
 
 // declared are the metrics of all procedures of this package.
-var declared = metrics.List(slices.Concat(forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics, cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, hplMetrics, cryptoMetrics, streamMetrics, vpnMetrics))
+var declared = metrics.List(slices.Concat(forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics, streamMetrics, vpnMetrics))
 
 func value(name string, v float64) result.Value { return declared.Value(name, v) }
 

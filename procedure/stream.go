@@ -28,7 +28,7 @@ type Stream struct {
 	length      time.Duration
 	trials      param.Count
 	preset      param.Choice
-	userland    userlandChoice
+	userland    param.Userland
 }
 
 var offOn = []string{"off", "on"}
@@ -40,7 +40,7 @@ const (
 
 func newStream() Procedure {
 	return &Stream{protocol: param.NewChoice("tcp", []string{"tcp", "udp"}), offloads: param.NewChoice("off", offOn), connections: param.NewCount(1, 1, mostConnections),
-		payload: param.NewCount(streamPayload, 16, 65507), trials: param.NewCount(0, 0, 1000), preset: param.NewPreset(), userland: newUserland()}
+		payload: param.NewCount(streamPayload, 16, 65507), trials: param.NewCount(0, 0, 1000), preset: param.NewPreset(), userland: param.NewUserland()}
 }
 
 // Flags implements Procedure.
@@ -52,7 +52,7 @@ func (p *Stream) Flags(fs *flag.FlagSet) {
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` a trial sends, in whole seconds; 0s: as preset says")
 	fs.Var(&p.trials, "trials", "how `often`; 0: as preset says")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
-	p.userland.flag(fs)
+	p.userland.Declare(fs)
 }
 
 // streamEffort is how often a preset streams, and how long.
@@ -93,11 +93,11 @@ func (p *Stream) Estimate() (int, time.Duration) {
 
 // Run implements Procedure.
 func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
-	local, err := p.userland.local(ctx)
+	local, err := p.userland.Local(ctx)
 	if err != nil {
 		return o, err
 	}
-	env = p.userland.env(env, local)
+	env = atGateways(env, local)
 	bed := env.Bed
 	if err := bed.Gateways.Ends[0].Host.Has("iperf3"); err != nil {
 		return o, err

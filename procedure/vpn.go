@@ -38,7 +38,7 @@ type VPN struct {
 	connections param.Count
 	trials      param.Count // of streams
 	handshakes  param.Count
-	userland    userlandChoice // of what is a program
+	userland    param.Userland // of what is a program
 	frames      traffic        // of it frame_size, preset and search
 }
 
@@ -53,7 +53,7 @@ func newVPN() Procedure {
 		tunnel:   param.NewChoice("wireguard", append([]string{noTunnel}, tunnel.Names()...)),
 		cipher:   param.NewChoice(tunnel.DefaultCipher, append([]string{tunnel.DefaultCipher}, tunnel.Ciphers()...)),
 		offloads: param.NewChoice("off", offOn), kind: param.NewChoice(both, []string{both, trafficTCP, trafficUDP}),
-		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: newUserland(), frames: newTraffic([]string{"route"}),
+		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: param.NewUserland(), frames: newTraffic([]string{"route"}),
 	}
 	p.frames.mix = param.FrameMix{Mix: frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
 	p.frames.search.Of = append(p.frames.search.Of, NoSearch)
@@ -69,7 +69,7 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.connections, "connections", "tcp: `how many` at once")
 	fs.Var(&p.trials, "trials", "tcp: how `often` a stream is sent, with the tunnel and without; 0: as preset says")
 	fs.Var(&p.handshakes, "handshakes", "tcp: how `often` a new session is made; 0: as preset says")
-	p.userland.flag(fs)
+	p.userland.Declare(fs)
 	fs.Var(&p.frames.mix, "frame_size", "udp: `octets` with FCS of what goes into the tunnel, or a mix such as 64:7+594:4")
 	fs.Var(&p.frames.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.frames.search, "search", "udp: how the highest load without loss is found; preset: the search of the preset's name; none: it is not")
@@ -206,11 +206,11 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	if err != nil {
 		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
 	}
-	local, err := p.userland.local(ctx)
+	local, err := p.userland.Local(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
-	env = p.userland.env(env, local)
+	env = atGateways(env, local)
 	m := &vpnPoint{VPN: p, env: env, tunnel: tunnel, out: Outcome{Status: result.Passed}}
 	bed := env.Bed
 	if m.tunnel != nil {

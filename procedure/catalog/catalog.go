@@ -7,9 +7,12 @@ import (
 	"slices"
 
 	"boxdyno/procedure"
+	"boxdyno/procedure/compute"
 	"boxdyno/procedure/soak"
 	"boxdyno/procedure/storage"
 )
 
 // All is every procedure.
-var All = procedure.WithBeside(slices.Concat(procedure.Own, []procedure.Spec{procedure.CryptoSpec, storage.Spec, soak.Spec}, procedure.Rest))
+var All = procedure.WithBeside(slices.Concat(procedure.Own, []procedure.Spec{
+	compute.CryptoSpec, storage.Spec, soak.Spec, compute.CPUSpec, compute.HashSpec, compute.MemorySpec, compute.CodecSpec, compute.HPLSpec,
+}, procedure.Rest))

@@ -5,6 +5,9 @@ package roomtest
 
 import (
 	"context"
+	"flag"
+	"slices"
+	"testing"
 
 	"boxdyno/lab"
 	"boxdyno/procedure"
@@ -29,5 +32,48 @@ func Env(recs *[]result.Record, unfinished *result.Record) *procedure.Env {
 			*recs = append(*recs, r)
 			return r, err
 		},
+	}
+}
+
+// Assign sets parameters of what flags declares.
+func Assign(t testing.TB, flags func(*flag.FlagSet), set map[string]string) {
+	t.Helper()
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	flags(fs)
+	for k, v := range set {
+		if err := fs.Set(k, v); err != nil {
+			t.Fatal(k, err)
+		}
+	}
+}
+
+// Figure is o's value of the metric, without which the test fails.
+func Figure(t testing.TB, o procedure.Outcome, metric string) result.Value {
+	t.Helper()
+	for _, v := range o.Values {
+		if v.Metric == metric {
+			return v
+		}
+	}
+	t.Fatalf("there is no %s in %+v, %s %s %v", metric, o.Values, o.Status, o.Reason, o.Warnings)
+	return result.Value{}
+}
+
+// Measured is the figure of an outcome; the test is skipped where that is invalid.
+func Measured(t testing.TB, o procedure.Outcome, metric string) float64 {
+	t.Helper()
+	if o.Status == result.Invalid {
+		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	return Figure(t, o, metric).Value
+}
+
+// Declared fails the test for each value of o that is none of the metrics.
+func Declared(t testing.TB, o procedure.Outcome, metrics []result.Metric) {
+	t.Helper()
+	for _, v := range o.Values {
+		if !slices.ContainsFunc(metrics, func(m result.Metric) bool { return m.Name == v.Metric }) {
+			t.Errorf("%s is not declared", v.Metric)
+		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
 
@@ -28,12 +30,12 @@ echo "+DT:AES-128-CBC:1:16384" >&2
 echo "+R:$n:AES-128-CBC:0.500000" >&2
 `
 
-func cryptoOf(t *testing.T, set map[string]string) (Outcome, []result.Record, error) {
+func cryptoOf(t *testing.T, set map[string]string) (procedure.Outcome, []result.Record, error) {
 	t.Helper()
 	p := newCrypto()
-	assign(t, p.Flags, set)
+	roomtest.Assign(t, p.Flags, set)
 	var recs []result.Record
-	o, err := p.Run(t.Context(), soakEnv(&recs, nil))
+	o, err := p.Run(t.Context(), roomtest.Env(&recs, nil))
 	return o, recs, err
 }
 
@@ -59,10 +61,10 @@ func TestCrypto(t *testing.T) {
 	if err != nil || o.Status != result.Passed || len(recs) != 8 {
 		t.Fatalf("%s %s, %d trials, %v", o.Status, o.Reason, len(recs), err)
 	}
-	if e, d := measuredOf(t, o, "encrypt_bytes_per_s"), measuredOf(t, o, "decrypt_bytes_per_s"); e != 1000*16384*2 || d != 3*e {
+	if e, d := roomtest.Measured(t, o, "encrypt_bytes_per_s"), roomtest.Measured(t, o, "decrypt_bytes_per_s"); e != 1000*16384*2 || d != 3*e {
 		t.Errorf("%v and %v octets/s", e, d)
 	}
-	if measuredOf(t, o, "copies") != 1 || len(o.Copies) != 1 || len(o.Copies[0].Values) != 2 {
+	if roomtest.Measured(t, o, "copies") != 1 || len(o.Copies) != 1 || len(o.Copies[0].Values) != 2 {
 		t.Errorf("%+v, %+v", o.Values, o.Copies)
 	}
 	ids := map[string]bool{}
@@ -114,7 +116,7 @@ func TestCryptoByTheKernel(t *testing.T) {
 	case err != nil || o.Status != result.Passed:
 		t.Fatalf("%s %q, %v", o.Status, o.Reason, err)
 	}
-	if measuredOf(t, o, "encrypt_bytes_per_s") <= 0 || measuredOf(t, o, "decrypt_bytes_per_s") <= 0 {
+	if roomtest.Measured(t, o, "encrypt_bytes_per_s") <= 0 || roomtest.Measured(t, o, "decrypt_bytes_per_s") <= 0 {
 		t.Errorf("%+v", o.Values)
 	}
 }
@@ -130,7 +132,7 @@ func TestCryptoParameters(t *testing.T) {
 		{map[string]string{"path": "botan", "block": "4096"}, ""},
 	} {
 		p := newCrypto()
-		assign(t, p.Flags, c.set)
+		roomtest.Assign(t, p.Flags, c.set)
 		if err := p.Check(nil); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v: %v", c.set, err)
 		}
@@ -140,7 +142,7 @@ func TestCryptoParameters(t *testing.T) {
 	}
 	for _, path := range []string{"openssl", "botan"} {
 		p := newCrypto()
-		assign(t, p.Flags, map[string]string{"path": path, "cipher": "rsa-4096"})
+		roomtest.Assign(t, p.Flags, map[string]string{"path": path, "cipher": "rsa-4096"})
 		if n, d := p.Estimate(); n != 4 || d <= 0 || d.Minutes() > 3 {
 			t.Errorf("%s: %d trials in %v", path, n, d)
 		}

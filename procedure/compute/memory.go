@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"context"
@@ -12,11 +12,21 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/compute"
 )
+
+// MemorySpec is the row of memory.
+var MemorySpec = procedure.Spec{
+	Name: "memory", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
+	Deviation: "memory-stream is a source of our own after STREAM's published kernels: its figures are those of a variant of the STREAM benchmark; figures of several copies are the sum of their own reports",
+	Quick:     "kernels of memory run for 1 s, those of its latency for 0.1 s, 3 times, not for 10 s, 1 s and 10 times; working sets are the powers of two",
+	Doc:       "this machine's memory on one, some or all CPUs: write, read and copy rates of a locked buffer, STREAM, and latency by working set",
+	Names:     []string{"subject", "parallel", "core_type"}, Metrics: memoryMetrics, Joules: memoryJoules, New: newMemory,
+}
 
 // Memory measures this machine's memory: its bandwidth over a locked buffer, STREAM, and
 // the time of a load against the working set, which is a trial for each working set:
@@ -32,7 +42,7 @@ type Memory struct {
 	each time.Duration // how long a kernel runs; 0: as preset says
 }
 
-func newMemory() Procedure {
+func newMemory() procedure.Procedure {
 	names := compute.MemorySpecs().Names()
 	return &Memory{work: newWork(), subject: param.NewChoice(names[0], names), optimise: param.NewChoice("O3", compute.OptimiseLevels())}
 }
@@ -40,7 +50,7 @@ func newMemory() Procedure {
 func (p *Memory) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`program` that measures: memory-bandwidth writes, reads and copies a locked buffer, memory-latency walks through working sets, memory-stream is STREAM")
 	p.work.flags(fs)
-	p.userland.flag(fs)
+	p.userland.Declare(fs)
 	fs.Var(&p.size, "size", "`octets` of all copies together: the locked buffer, the largest working sets, or each STREAM array; 0: a buffer of 2 GB or half of the available memory, else 4 times the last-level cache")
 	fs.Var(&p.optimise, "optimise", "the compiler's `level`")
 }
@@ -139,7 +149,7 @@ func (p *Memory) Estimate() (int, time.Duration) {
 	return p.estimate(3*p.kernel() + bandwidthAround)
 }
 
-func (p *Memory) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+func (p *Memory) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 	spec, err := compute.MemorySpecs().Find(p.subject.Value)
 	if err != nil {
 		return o, err
@@ -178,7 +188,7 @@ func (w memoryWorker) Identify(ctx context.Context, h *host.Local) ([]result.Pai
 }
 
 // walk measures the latency of each working set in turn, round after round.
-func (p *Memory) walk(ctx context.Context, env *Env, j job, largest *compute.Memory, by []result.Pair) (Outcome, error) {
+func (p *Memory) walk(ctx context.Context, env *procedure.Env, j job, largest *compute.Memory, by []result.Pair) (procedure.Outcome, error) {
 	s, o, err := p.begin(ctx, env, j)
 	if err != nil || o.Status != result.Passed {
 		return o, err
@@ -215,14 +225,14 @@ func (p *Memory) walk(ctx context.Context, env *Env, j job, largest *compute.Mem
 		}
 	}
 	if len(last) > 0 {
-		o.Values = append(o.Values, spread("memory_latency_s", last))
+		o.Values = append(o.Values, declared.Spread("memory_latency_s", last))
 	}
 	if len(first) > 0 {
-		o.Values = append(o.Values, spread("cache_latency_s", first))
+		o.Values = append(o.Values, declared.Spread("cache_latency_s", first))
 	}
 	o.Values = append(o.Values, around.values()...)
 	if invalid > 0 {
-		o.without(invalid, p.rounds()*len(sets))
+		without(&o, invalid, p.rounds()*len(sets))
 	}
 	return o, nil
 }
@@ -245,3 +255,8 @@ var memoryMetrics = slices.Concat(metrics.Grouped("Memory, by this machine's CPU
 	{Name: "memory_latency_s", Label: "load, largest set", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "time of a load that must wait for the load before it, over the largest working set: translation of addresses included"},
 	{Name: "cache_latency_s", Label: "load, 4 KiB", Interval: "range", Heads: true, Unit: "s", Better: -1, Help: "the same over the smallest, 4 KiB, which the nearest cache holds"},
 }, metrics.Grouped("What memory took, all copies together", workMetrics))
+
+// memoryJoules are what joules are spent on.
+var memoryJoules = []procedure.Joule{
+	procedure.Worked("memory_write_rate", "gigabyte", 1e9, ""), procedure.Worked("memory_read_rate", "gigabyte", 1e9, ""), procedure.Worked("memory_copy_rate", "gigabyte", 1e9, ""),
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"context"
@@ -14,10 +14,21 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
+	"boxdyno/result"
 	"boxdyno/subject/compute"
 )
+
+// HPLSpec is the row of hpl.
+var HPLSpec = procedure.Spec{
+	Name: "hpl", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
+	Deviation: "HPL is the last of hpcc's tests, and the others are in no figure; it solves a system 3 times, with one process of one thread for each CPU",
+	Quick:     "hpl's matrix has an order of at most 2000 times the cube root of the processes, whatever memory_share is",
+	Doc:       "this machine solving a dense system of linear equations: HPL over MPI on all or some CPUs, with an installed BLAS",
+	Names:     []string{"blas", "parallel"}, Metrics: hplMetrics, Joules: hplJoules, New: newHPL,
+}
 
 // An HPL solves a dense system of linear equations on this machine's CPUs, a process on
 // each:
@@ -33,7 +44,7 @@ type HPL struct {
 	blas  param.Choice
 }
 
-func newHPL() Procedure {
+func newHPL() procedure.Procedure {
 	p := &HPL{
 		work: newWork(), order: param.NewCount(0, 0, 1_000_000), share: param.NewCount(80, 1, 95), block: param.NewCount(128, 1, 1024), grid: grid{text: "auto"},
 		blas: param.NewChoice(compute.SystemBLAS, compute.BLASNames()),
@@ -121,15 +132,15 @@ func squarest(n int) (p, q int) {
 	return p, n / p
 }
 
-func (p *HPL) Run(ctx context.Context, env *Env) (Outcome, error) {
+func (p *HPL) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
 	local := &host.Local{}
 	cpus, err := p.cpus(local, env.Bed.CPUs)
 	if err != nil {
-		return Outcome{}, err
+		return procedure.Outcome{}, err
 	}
 	s, err := p.problem(len(cpus), local.Identify().Memory)
 	if err != nil {
-		return Outcome{}, err
+		return procedure.Outcome{}, err
 	}
 	// No board is as slow as 10 Mflop/s a process; and what swaps will not end.
 	slowest := time.Duration(2.0 / 3.0 * math.Pow(float64(s.Order), 3) / (10e6 * float64(len(cpus))) * 1e9)
@@ -160,3 +171,11 @@ func (g *grid) Set(s string) error {
 }
 
 var hplMetrics = slices.Concat(metrics.Grouped("Solving a dense system of linear equations (HPL), on this machine's CPUs", compute.HPLMetrics), metrics.Grouped("What hpl took, all copies together", workMetrics))
+
+// hplJoules are what joules are spent on.
+var hplJoules = []procedure.Joule{{Per: "GFLOP", Rate: procedure.Worked("hpl_rate", "", 1e9, "").Rate, Within: func(trial result.Record) float64 {
+	if v := trial.Value("hpl_s"); v != nil { // hpcc's other tests ran before it
+		return v.Value
+	}
+	return 0
+}}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"context"
@@ -12,10 +12,19 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/subject/compute"
 )
+
+// CodecSpec is the row of codec.
+var CodecSpec = procedure.Spec{
+	Name: "codec", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
+	Quick: "codec encodes 60 s of music 3 times, not 8 min 10 times",
+	Doc:   "this machine encoding generated music in memory by LAME, FLAC, Opus and Vorbis, on one, some or all CPUs",
+	Names: []string{"subject", "parallel", "core_type"}, Metrics: codecMetrics, Joules: codecJoules, New: newCodec,
+}
 
 // A Codec lets programs encode a piece of music that is in no file on a disk.
 type Codec struct {
@@ -24,7 +33,7 @@ type Codec struct {
 	length  time.Duration
 }
 
-func newCodec() Procedure {
+func newCodec() procedure.Procedure {
 	names := compute.CodecSpecs().Names()
 	return &Codec{work: newWork(), subject: param.NewChoice(names[0], names)}
 }
@@ -32,7 +41,7 @@ func newCodec() Procedure {
 func (p *Codec) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`program` that encodes")
 	p.work.flags(fs)
-	p.userland.flag(fs)
+	p.userland.Declare(fs)
 	fs.DurationVar(&p.length, "length", p.length, "how `long` the music is, in whole seconds; 0s: as preset says")
 }
 
@@ -63,7 +72,7 @@ const codecSlow = 8
 
 func (p *Codec) Estimate() (int, time.Duration) { return p.estimate(p.music() / codecSlow) }
 
-func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+func (p *Codec) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 	spec, err := compute.CodecSpecs().Find(p.subject.Value)
 	if err != nil {
 		return o, err
@@ -72,7 +81,7 @@ func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 	if !ok {
 		return o, fmt.Errorf("subject %s does not encode", spec.Name)
 	}
-	local, err := p.userland.local(ctx)
+	local, err := p.userland.Local(ctx)
 	if err != nil {
 		return o, err
 	}
@@ -95,3 +104,6 @@ func (p *Codec) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 }
 
 var codecMetrics = slices.Concat(metrics.Grouped("Encoding music from and to memory, on this machine's CPUs", compute.CodecMetrics), metrics.Grouped("What codec took, all copies together", workMetrics))
+
+// codecJoules are what joules are spent on.
+var codecJoules = []procedure.Joule{procedure.Worked("codec_speed", "second of music", 1, "")}

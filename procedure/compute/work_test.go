@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"context"
@@ -15,31 +15,11 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
-	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 	"boxdyno/subject"
 )
-
-// soakEnv runs trials at once; unfinished is the record of a stressor that an earlier
-// part of the run began.
-func soakEnv(recs *[]result.Record, unfinished *result.Record) *Env {
-	stressor := func(cfg []result.Pair) string { return result.Get(cfg, "stressor") }
-	return &Env{
-		Bed: &lab.Testbed{Topology: lab.Here, CPUs: []int{0}},
-		Unfinished: func(cfg []result.Pair) *result.Record {
-			if unfinished == nil || stressor(cfg) != stressor(unfinished.Config) {
-				return nil
-			}
-			return unfinished
-		},
-		Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-			o, err := f(ctx)
-			r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings}
-			*recs = append(*recs, r)
-			return r, err
-		},
-	}
-}
 
 // A shellWorker is a script of the shell that prints a number.
 type shellWorker struct {
@@ -74,17 +54,17 @@ func (s shellWorker) Start(ctx context.Context, e subject.Env) (subject.Running,
 		if w.Elapsed <= 0 {
 			return nil, errors.New("it took no time")
 		}
-		return []result.Value{value("dhrystones_per_s", v), value("loop_before_rps", v), value("whetstones_per_s", v)}, nil
+		return []result.Value{declared.Value("dhrystones_per_s", v), declared.Value("loop_before_rps", v), declared.Value("whetstones_per_s", v)}, nil
 	}}.Start(ctx, e)
 }
 
 // workRun runs a work of the worker with the parameters.
-func workRun(t *testing.T, j job, set map[string]string) (Outcome, []result.Record, error) {
+func workRun(t *testing.T, j job, set map[string]string) (procedure.Outcome, []result.Record, error) {
 	t.Helper()
 	w := newWork()
-	assign(t, w.flags, set)
+	roomtest.Assign(t, w.flags, set)
 	var recs []result.Record
-	o, err := w.run(t.Context(), soakEnv(&recs, nil), j)
+	o, err := w.run(t.Context(), roomtest.Env(&recs, nil), j)
 	return o, recs, err
 }
 
@@ -98,8 +78,8 @@ func TestWork(t *testing.T) {
 	if got := result.Get(recs[0].Config, "trial") + " " + result.Get(recs[3].Config, "trial") + " " + result.Get(recs[1].Config, "version") + " " + result.Get(recs[1].Config, "on_cpus"); got != "known-answer 3 1.0_of_today 0" {
 		t.Errorf("the trials say %q", got)
 	}
-	v := figure(t, o, "dhrystones_per_s")
-	if v.Value != 21 || v.N != 3 || *v.Lo != 21 || measuredOf(t, o, "copies") != 1 || measuredOf(t, o, "work_s") <= 0 || measuredOf(t, o, "loop_after_rps") <= 0 {
+	v := roomtest.Figure(t, o, "dhrystones_per_s")
+	if v.Value != 21 || v.N != 3 || *v.Lo != 21 || roomtest.Measured(t, o, "copies") != 1 || roomtest.Measured(t, o, "work_s") <= 0 || roomtest.Measured(t, o, "loop_after_rps") <= 0 {
 		t.Errorf("%+v", o.Values)
 	}
 	if len(o.Usage) != 1 || o.Usage[0].Subject != "a script" || len(o.Copies) != 1 || o.Copies[0].Values[0].Value != 21 {
@@ -121,7 +101,7 @@ func TestWorkCopies(t *testing.T) {
 			t.Errorf("%s is %v, want %v", own[i].Metric, own[i].Value, want)
 		}
 	}
-	if len(o.Copies) != 3 || measuredOf(t, o, "copies") != 3 {
+	if len(o.Copies) != 3 || roomtest.Measured(t, o, "copies") != 3 {
 		t.Errorf("%+v", o.Copies)
 	}
 	j.together = true
@@ -157,7 +137,7 @@ func TestWorkStarved(t *testing.T) {
 		if err != nil || o.Status != c.status || !strings.HasPrefix(o.Reason, c.reason) || !strings.HasPrefix(strings.Join(o.Warnings, ""), c.warning) || (c.warning == "") != (o.Warnings == nil) {
 			t.Errorf("%s: %s %q %q, %v", c.name, o.Status, o.Reason, o.Warnings, err)
 		}
-		if c.status == result.Passed && figure(t, o, "dhrystones_per_s").N != map[bool]int{true: 2, false: 3}[c.name == "once"] {
+		if c.status == result.Passed && roomtest.Figure(t, o, "dhrystones_per_s").N != map[bool]int{true: 2, false: 3}[c.name == "once"] {
 			t.Errorf("%s: %+v", c.name, o.Values)
 		}
 	}
@@ -194,7 +174,7 @@ func TestWorkGoesWrong(t *testing.T) {
 	time.AfterFunc(200*time.Millisecond, cancel)
 	var recs []result.Record
 	w := newWork()
-	if _, err := w.run(ctx, soakEnv(&recs, nil), job{name: "script", limit: time.Minute, worker: shellWorker{script: "sleep 1000"}}); !errors.Is(err, context.Canceled) {
+	if _, err := w.run(ctx, roomtest.Env(&recs, nil), job{name: "script", limit: time.Minute, worker: shellWorker{script: "sleep 1000"}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
@@ -259,7 +239,7 @@ func TestWorkParameters(t *testing.T) {
 		{"cpu7", "0", "CPU 7 is not one of those", ""},
 	} {
 		w := newWork()
-		assign(t, w.flags, map[string]string{"parallel": c.parallel, "core_type": c.core})
+		roomtest.Assign(t, w.flags, map[string]string{"parallel": c.parallel, "core_type": c.core})
 		got, err := w.cpus(&host.Local{Root: os.DirFS(t.TempDir())}, []int{0, 1, 2, 3})
 		if c.want == "" && (err != nil || host.Words(got) != c.cpus) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, %v", c, got, err)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+// Package compute has the procedures that let programs compute on this machine: its CPUs,
+// its memory, and ciphers on each path to them.
+package compute
 
 import (
 	"cmp"
@@ -15,6 +17,8 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
@@ -38,7 +42,7 @@ type work struct {
 	parallel parallel
 	coreType param.Count
 	preset   param.Choice
-	userland userlandChoice // whose programs work, where the procedure declares it
+	userland param.Userland // whose programs work, where the procedure declares it
 }
 
 // A job is what is done.
@@ -65,7 +69,7 @@ type job struct {
 }
 
 func newWork() work {
-	return work{parallel: parallel{text: "1", n: 1}, coreType: param.NewCount(0, 0, 15), preset: param.NewPreset(), userland: newUserland()}
+	return work{parallel: parallel{text: "1", n: 1}, coreType: param.NewCount(0, 0, 15), preset: param.NewPreset(), userland: param.NewUserland()}
 }
 
 // flags declares the parameters that all such procedures have.
@@ -130,7 +134,7 @@ func (w *work) estimate(d time.Duration) (int, time.Duration) {
 
 // run measures j. Its outcome has the median of the rounds for every figure, with least
 // and greatest as its interval.
-func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) {
+func (w *work) run(ctx context.Context, env *procedure.Env, j job) (o procedure.Outcome, err error) {
 	s, o, err := w.begin(ctx, env, j)
 	if err != nil || o.Status != result.Passed {
 		return o, err
@@ -155,13 +159,13 @@ func (w *work) run(ctx context.Context, env *Env, j job) (o Outcome, err error) 
 	}
 	o.Values = all.values()
 	if invalid > 0 {
-		o.without(invalid, times)
+		without(&o, invalid, times)
 	}
 	return o, nil
 }
 
 // without says that so many rounds were invalid, for o.Reason, and are in no figure.
-func (o *Outcome) without(invalid, rounds int) {
+func without(o *procedure.Outcome, invalid, rounds int) {
 	switch {
 	case o.Status == result.Passed && invalid == rounds:
 		o.Status = result.Invalid
@@ -180,8 +184,8 @@ type session struct {
 
 // begin checks and identifies j's program, and lets it prove itself. Where the outcome is
 // not passed there is nothing to measure.
-func (w *work) begin(ctx context.Context, env *Env, j job) (s session, o Outcome, err error) {
-	local, err := w.userland.local(ctx)
+func (w *work) begin(ctx context.Context, env *procedure.Env, j job) (s session, o procedure.Outcome, err error) {
+	local, err := w.userland.Local(ctx)
 	if err == nil {
 		err = j.worker.Check(ctx, local)
 	}
@@ -201,14 +205,14 @@ func (w *work) begin(ctx context.Context, env *Env, j job) (s session, o Outcome
 	for _, p := range of {
 		s.of = append(s.of, result.Pair{Key: p.Key, Value: strings.Join(strings.Fields(p.Value), "_")})
 	}
-	s.of = append(s.of, programsOf(local)...)
-	rec, err := env.Trial(ctx, s.config("known-answer"), func(ctx context.Context) (Outcome, error) {
+	s.of = append(s.of, param.ProgramsOf(local)...)
+	rec, err := env.Trial(ctx, s.config("known-answer"), func(ctx context.Context) (procedure.Outcome, error) {
 		if err := j.worker.Prove(ctx, local); err != nil {
 			return refused(ctx, err)
 		}
-		return Outcome{Status: result.Passed}, nil
+		return procedure.Outcome{Status: result.Passed}, nil
 	})
-	return s, Outcome{Status: rec.Status, Reason: rec.Reason}, err
+	return s, procedure.Outcome{Status: rec.Status, Reason: rec.Reason}, err
 }
 
 func (s *session) config(trial string, more ...result.Pair) []result.Pair {
@@ -217,8 +221,8 @@ func (s *session) config(trial string, more ...result.Pair) []result.Pair {
 
 // round is the trial of round n, which is counted from 0; more tells it from others of the
 // same round.
-func (s *session) round(ctx context.Context, env *Env, j job, n int, more ...result.Pair) (result.Record, error) {
-	return env.Trial(ctx, s.config(strconv.Itoa(n+1), more...), func(ctx context.Context) (Outcome, error) { return j.round(ctx, s.local, s.cpus) })
+func (s *session) round(ctx context.Context, env *procedure.Env, j job, n int, more ...result.Pair) (result.Record, error) {
+	return env.Trial(ctx, s.config(strconv.Itoa(n+1), more...), func(ctx context.Context) (procedure.Outcome, error) { return j.round(ctx, s.local, s.cpus) })
 }
 
 // A rounds is the figures of several rounds, in the order in which they came first.
@@ -241,23 +245,23 @@ func (r *rounds) add(vs []result.Value) {
 
 func (r *rounds) values() (vs []result.Value) {
 	for _, m := range r.order {
-		vs = append(vs, spread(m, r.all[m]))
+		vs = append(vs, declared.Spread(m, r.all[m]))
 	}
 	return vs
 }
 
 // refused is what becomes of a point whose program cannot run or does not compute what
 // it should: a *host.Missing skips it.
-func refused(ctx context.Context, err error) (Outcome, error) {
+func refused(ctx context.Context, err error) (procedure.Outcome, error) {
 	var missing *host.Missing
 	if errors.As(err, &missing) || ctx.Err() != nil {
-		return Outcome{}, err
+		return procedure.Outcome{}, err
 	}
-	return Outcome{Status: result.Failed, Reason: Sentence(err)}, nil
+	return procedure.Outcome{Status: result.Failed, Reason: procedure.Sentence(err)}, nil
 }
 
 // round is a trial.
-func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outcome, err error) {
+func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o procedure.Outcome, err error) {
 	places := [][]int{cpus}
 	if !j.together {
 		places = nil
@@ -267,14 +271,14 @@ func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outco
 	}
 	var runs []*subject.Working
 	defer func() {
-		end, stop := context.WithTimeout(context.WithoutCancel(ctx), StopPatience)
+		end, stop := context.WithTimeout(context.WithoutCancel(ctx), procedure.StopPatience)
 		defer stop()
 		for _, r := range runs {
 			err = errors.Join(err, r.Stop(end))
 		}
 	}()
 	if v, ok := host.Slowest(cpus...); ok {
-		o.Values = append(o.Values, value("loop_before_rps", v))
+		o.Values = append(o.Values, declared.Value("loop_before_rps", v))
 	}
 	for _, on := range places {
 		r, err := j.worker.Start(ctx, subject.Env{Host: local, CPUs: on})
@@ -323,18 +327,18 @@ func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o Outco
 		}
 	}
 	if isHot {
-		o.Values = append(o.Values, value("loop_after_rps", hot))
+		o.Values = append(o.Values, declared.Value("loop_after_rps", hot))
 	}
 	own := j.sum(copies)
 	o.Values = append(o.Values, own...)
 	if !j.together {
 		o.Copies = copies
 	}
-	o.Values = append(o.Values, value("copies", float64(len(cpus))), value("work_s", float64(end-begin)/1e9))
+	o.Values = append(o.Values, declared.Value("copies", float64(len(cpus))), declared.Value("work_s", float64(end-begin)/1e9))
 	if len(o.Usage) == len(runs) {
-		o.Values = append(o.Values, value("work_cpu_s", took))
+		o.Values = append(o.Values, declared.Value("work_cpu_s", took))
 		if memory > 0 {
-			o.Values = append(o.Values, value("subject_memory_bytes", memory))
+			o.Values = append(o.Values, declared.Value("subject_memory_bytes", memory))
 		}
 	}
 	o.Status = result.Passed
@@ -444,3 +448,6 @@ var workMetrics = []result.Metric{
 	{Name: "loop_before_rps", Unit: "1/s", Better: 1, Help: "clock before a round: rounds a second of a counted loop, on the slowest of the CPUs"},
 	{Name: "loop_after_rps", Unit: "1/s", Better: 1, Help: "the same just after it, still hot"},
 }
+
+// declared are the metrics of all procedures of this room.
+var declared = metrics.List(slices.Concat(cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, hplMetrics, cryptoMetrics))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"context"
@@ -11,10 +11,21 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/cipher"
 )
+
+// CryptoSpec is the row of crypto.
+var CryptoSpec = procedure.Spec{
+	Name: "crypto", Needs: lab.OwnMachine, Lab: lab.Here, Alone: true,
+	Deviation: "if a program cannot compute a cipher for a given key, crypto checks the known answer of its parts, or none (known_answer in the record)",
+	Quick:     "operations of crypto are measured for 0.3 s (openssl and cryptsetup: 1 s) and 3 times, not for 10 s and 10 times",
+	Doc:       "ciphers and asymmetric schemes by the kernel, cryptsetup, OpenSSL and Botan: octets and operations a second, on one CPU or all",
+	Names:     []string{"path", "cipher", "parallel"},
+	Metrics:   cryptoMetrics, Joules: cryptoJoules, New: newCrypto,
+}
 
 // Crypto measures a cipher or an asymmetric scheme on one path by which this machine can
 // compute it. Where the path measures encryption and decryption one by one, each has its
@@ -26,7 +37,7 @@ type Crypto struct {
 	block  param.Count
 }
 
-func newCrypto() Procedure {
+func newCrypto() procedure.Procedure {
 	p := &Crypto{work: newWork(), path: param.NewChoice("openssl", cipher.Paths()), block: param.NewCount(0, 0, cipher.MostBlock)}
 	if err := p.cipher.Set("aes-xts-256"); err != nil {
 		panic(err) // a test makes one
@@ -120,13 +131,13 @@ func (p *Crypto) Estimate() (int, time.Duration) {
 const cryptoGrace = 2 * time.Minute
 
 // Run implements Procedure.
-func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+func (p *Crypto) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 	first, err := p.subject("")
 	if err != nil {
 		return o, err
 	}
 	if err := first.Lacks(); err != nil {
-		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
+		return procedure.Outcome{Status: result.Skipped, Reason: err.Error()}, nil
 	}
 	for _, direction := range first.Directions() {
 		s, err := p.subject(direction)
@@ -153,7 +164,7 @@ func (p *Crypto) Run(ctx context.Context, env *Env) (o Outcome, err error) {
 
 // bothWays is the outcome of two directions: of figures that both have, such as time and
 // memory, those of the first stay.
-func bothWays(a, b Outcome) Outcome {
+func bothWays(a, b procedure.Outcome) procedure.Outcome {
 	if a.Status == "" {
 		return b
 	}
@@ -177,3 +188,9 @@ func bothWays(a, b Outcome) Outcome {
 }
 
 var cryptoMetrics = slices.Concat(cipher.Metrics, workMetrics)
+
+// cryptoJoules are what joules are spent on.
+var cryptoJoules = []procedure.Joule{
+	procedure.Worked("encrypt_bytes_per_s", "encrypted MiB", 1<<20, "while it encrypted"),
+	procedure.Worked("decrypt_bytes_per_s", "decrypted MiB", 1<<20, "while it decrypted"),
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 	"boxdyno/subject/compute"
 )
@@ -18,10 +19,10 @@ import (
 func TestCPU(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	p := newCPU().(*CPU)
-	assign(t, p.Flags, map[string]string{"subject": "dhrystone", "parallel": "cpu0", "optimise": "O1"})
+	roomtest.Assign(t, p.Flags, map[string]string{"subject": "dhrystone", "parallel": "cpu0", "optimise": "O1"})
 	p.length = 300 * time.Millisecond // its memory is sampled
 	var recs []result.Record
-	o, err := p.Run(t.Context(), soakEnv(&recs, nil))
+	o, err := p.Run(t.Context(), roomtest.Env(&recs, nil))
 	var missing *host.Missing
 	if errors.As(err, &missing) {
 		t.Skip(missing)
@@ -32,17 +33,13 @@ func TestCPU(t *testing.T) {
 	if result.Get(recs[1].Config, "flags") != "-O1" || result.Get(recs[1].Config, "compiler") == "" {
 		t.Errorf("%v", recs[1].Config)
 	}
-	if rate, dmips := measuredOf(t, o, "dhrystones_per_s"), measuredOf(t, o, "dmips"); rate <= 0 || rate/dmips < 1756 || rate/dmips > 1758 {
+	if rate, dmips := roomtest.Measured(t, o, "dhrystones_per_s"), roomtest.Measured(t, o, "dmips"); rate <= 0 || rate/dmips < 1756 || rate/dmips > 1758 {
 		t.Errorf("%v runs a second are %v DMIPS", rate, dmips)
 	}
-	if memory := measuredOf(t, o, "subject_memory_bytes"); memory > 4<<20 {
+	if memory := roomtest.Measured(t, o, "subject_memory_bytes"); memory > 4<<20 {
 		t.Errorf("a program of some hundred KB had %v octets", memory)
 	}
-	for _, v := range o.Values {
-		if !declares(cpuMetrics, v.Metric) {
-			t.Errorf("%s is not declared", v.Metric)
-		}
-	}
+	roomtest.Declared(t, o, cpuMetrics)
 }
 
 func TestCPUParameters(t *testing.T) {
@@ -56,7 +53,7 @@ func TestCPUParameters(t *testing.T) {
 		{map[string]string{"parallel": "2"}, "may use 1 CPUs"},
 	} {
 		p := newCPU()
-		assign(t, p.Flags, c.set)
+		roomtest.Assign(t, p.Flags, c.set)
 		if err := p.Check(here); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.set, err, c.want)
 		}
@@ -64,7 +61,7 @@ func TestCPUParameters(t *testing.T) {
 	names := compute.CPUSpecs().Names()
 	for _, name := range names {
 		p := newCPU()
-		assign(t, p.Flags, map[string]string{"subject": name})
+		roomtest.Assign(t, p.Flags, map[string]string{"subject": name})
 		if n, d := p.Estimate(); n != 4 || d > 3*time.Minute {
 			t.Errorf("%s: %d trials in %v", name, n, d)
 		}

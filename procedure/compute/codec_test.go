@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
 
@@ -18,9 +19,9 @@ import (
 func TestCodec(t *testing.T) {
 	testutil.NoLeaks(t)
 	p := newCodec().(*Codec)
-	assign(t, p.Flags, map[string]string{"subject": "flac", "parallel": "cpu0", "length": "1s"})
+	roomtest.Assign(t, p.Flags, map[string]string{"subject": "flac", "parallel": "cpu0", "length": "1s"})
 	var recs []result.Record
-	o, err := p.Run(t.Context(), soakEnv(&recs, nil))
+	o, err := p.Run(t.Context(), roomtest.Env(&recs, nil))
 	var missing *host.Missing
 	if errors.As(err, &missing) {
 		t.Skip(missing)
@@ -34,21 +35,17 @@ func TestCodec(t *testing.T) {
 			t.Errorf("1 s of music at %v times real time took %v s", speed, took)
 		}
 	}
-	if octets, rate := measuredOf(t, o, "encoded_bytes"), measuredOf(t, o, "encoded_bps"); octets < 1000 || rate != 8*octets {
+	if octets, rate := roomtest.Measured(t, o, "encoded_bytes"), roomtest.Measured(t, o, "encoded_bps"); octets < 1000 || rate != 8*octets {
 		t.Errorf("%v octets are %v bit/s", octets, rate)
 	}
-	for _, v := range o.Values {
-		if !declares(codecMetrics, v.Metric) {
-			t.Errorf("%s is not declared", v.Metric)
-		}
-	}
+	roomtest.Declared(t, o, codecMetrics)
 }
 
 func TestCodecParameters(t *testing.T) {
 	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0}}
 	for length, right := range map[string]bool{"0s": true, "8m": true, "1500ms": false, "2h": false, "-1s": false} {
 		p := newCodec()
-		assign(t, p.Flags, map[string]string{"length": length})
+		roomtest.Assign(t, p.Flags, map[string]string{"length": length})
 		if err := p.Check(here); (err == nil) != right || err != nil && !strings.Contains(err.Error(), "want whole seconds from 1s to 1h0m0s") {
 			t.Errorf("length %s: %v", length, err)
 		}

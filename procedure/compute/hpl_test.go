@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/roomtest"
 )
 
 // The problem follows from processes and memory, or is the one that is given.
@@ -35,7 +36,7 @@ func TestHPLProblem(t *testing.T) {
 		{nil, 4, 10_000, 0, 0, 0, "not one of them fits"},
 	} {
 		p := newHPL().(*HPL)
-		assign(t, p.Flags, c.set)
+		roomtest.Assign(t, p.Flags, c.set)
 		s, err := p.problem(c.processes, c.memory)
 		if c.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), c.wrong) {
@@ -65,17 +66,17 @@ func TestHPLParameters(t *testing.T) {
 	if n, d := p.Estimate(); n != 4 || d > 3*time.Minute {
 		t.Errorf("%d trials in %v", n, d)
 	}
-	assign(t, p.Flags, map[string]string{"grid": "1x2"})
+	roomtest.Assign(t, p.Flags, map[string]string{"grid": "1x2"})
 	if err := p.Check(here); err == nil || !strings.Contains(err.Error(), "2 processes, and there are 1 CPUs") {
 		t.Error(err)
 	}
-	if _, err := p.Run(t.Context(), soakEnv(nil, nil)); err == nil {
+	if _, err := p.Run(t.Context(), roomtest.Env(nil, nil)); err == nil {
 		t.Error("a grid of two processes ran on one CPU")
 	}
 	q := newHPL().(*HPL)
-	assign(t, q.Flags, map[string]string{"order": "900000"})
+	roomtest.Assign(t, q.Flags, map[string]string{"order": "900000"})
 	var missing *host.Missing
-	if _, err := q.Run(t.Context(), soakEnv(nil, nil)); !errors.As(err, &missing) {
+	if _, err := q.Run(t.Context(), roomtest.Env(nil, nil)); !errors.As(err, &missing) {
 		t.Errorf("a matrix of 6.5 TB: %v", err)
 	}
 	for _, m := range hplMetrics {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package compute
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -14,13 +15,15 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
 
 func testMemory(t *testing.T, set map[string]string) *Memory {
 	t.Helper()
 	p := newMemory().(*Memory)
-	assign(t, p.Flags, set)
+	roomtest.Assign(t, p.Flags, set)
 	p.each = 2 * time.Millisecond
 	return p
 }
@@ -33,7 +36,7 @@ func TestMemory(t *testing.T) {
 	for name, metric := range map[string]string{"memory-bandwidth": "memory_copy_rate", "memory-stream": "stream_triad_rate"} {
 		p := testMemory(t, map[string]string{"subject": name, "size": "1050000", "optimise": "O2", "parallel": "cpu0"})
 		var recs []result.Record
-		o, err := p.Run(t.Context(), soakEnv(&recs, nil))
+		o, err := p.Run(t.Context(), roomtest.Env(&recs, nil))
 		var missing *host.Missing
 		if errors.As(err, &missing) {
 			t.Skip(missing)
@@ -44,17 +47,13 @@ func TestMemory(t *testing.T) {
 		if c := recs[1].Config; result.Get(c, "flags") != "-O2" || result.Get(c, "bits") == "" || result.Get(c, "size_of_each") != "1048576" {
 			t.Errorf("%s: %v", name, c)
 		}
-		if v := figure(t, o, metric); v.Value <= 0 || v.N != 3 || v.Unit != "B/s" {
+		if v := roomtest.Figure(t, o, metric); v.Value <= 0 || v.N != 3 || v.Unit != "B/s" {
 			t.Errorf("%s: %+v", name, v)
 		}
-		if name == "memory-bandwidth" && measuredOf(t, o, "locked_bytes") != 1<<20 {
+		if name == "memory-bandwidth" && roomtest.Measured(t, o, "locked_bytes") != 1<<20 {
 			t.Errorf("%+v", o.Values)
 		}
-		for _, v := range o.Values {
-			if !declares(memoryMetrics, v.Metric) {
-				t.Errorf("%s is not declared", v.Metric)
-			}
-		}
+		roomtest.Declared(t, o, memoryMetrics)
 	}
 }
 
@@ -64,7 +63,7 @@ func TestMemoryLatency(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	p := testMemory(t, map[string]string{"subject": "memory-latency", "size": "20000", "parallel": "cpu0"})
 	var recs []result.Record
-	o, err := p.Run(t.Context(), soakEnv(&recs, nil))
+	o, err := p.Run(t.Context(), roomtest.Env(&recs, nil))
 	var missing *host.Missing
 	if errors.As(err, &missing) {
 		t.Skip(missing)
@@ -79,17 +78,13 @@ func TestMemoryLatency(t *testing.T) {
 	if got := strings.Join(sets, " "); got != "1:4096 1:8192 1:16384 2:4096 2:8192 2:16384 3:4096 3:8192 3:16384" {
 		t.Errorf("the trials are %s", got)
 	}
-	if v := figure(t, o, "memory_latency_s"); v.Value <= 0 || v.N != 3 {
+	if v := roomtest.Figure(t, o, "memory_latency_s"); v.Value <= 0 || v.N != 3 {
 		t.Errorf("%+v", v)
 	}
-	if v := figure(t, o, "cache_latency_s"); v.Value <= 0 || v.N != 3 || measuredOf(t, o, "copies") != 1 {
+	if v := roomtest.Figure(t, o, "cache_latency_s"); v.Value <= 0 || v.N != 3 || roomtest.Measured(t, o, "copies") != 1 {
 		t.Errorf("%+v", o.Values)
 	}
-	for _, v := range o.Values {
-		if !declares(memoryMetrics, v.Metric) || v.Metric == "load_latency_s" {
-			t.Errorf("%s is not declared, or is of a trial", v.Metric)
-		}
-	}
+	roomtest.Declared(t, o, slices.DeleteFunc(slices.Clone(memoryMetrics), func(m result.Metric) bool { return m.Name == "load_latency_s" })) // which is of a trial
 }
 
 // Trials in which a walk did not have its CPU are in no figure.
@@ -107,12 +102,12 @@ func TestMemoryLatencyWithoutItsCPU(t *testing.T) {
 	} {
 		p := testMemory(t, map[string]string{"subject": "memory-latency", "size": "8192", "parallel": "cpu0"})
 		var recs []result.Record
-		env := soakEnv(&recs, nil)
+		env := roomtest.Env(&recs, nil)
 		trial := env.Trial
-		env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-			return trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+		env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+			return trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
 				if c.spoiled(cfg) {
-					return Outcome{Status: result.Invalid, Reason: "something else ran there"}, nil
+					return procedure.Outcome{Status: result.Invalid, Reason: "something else ran there"}, nil
 				}
 				return f(ctx)
 			})
@@ -129,7 +124,7 @@ func TestMemoryLatencyWithoutItsCPU(t *testing.T) {
 			if len(o.Values) != 0 || o.Reason != "something else ran there" {
 				t.Errorf("%q, %v", o.Reason, o.Values)
 			}
-		} else if v := figure(t, o, "memory_latency_s"); v.N != c.n || len(o.Warnings) != 1 || !strings.HasPrefix(o.Warnings[0], "1 of 6 rounds were invalid") || figure(t, o, "cache_latency_s").N != 3 {
+		} else if v := roomtest.Figure(t, o, "memory_latency_s"); v.N != c.n || len(o.Warnings) != 1 || !strings.HasPrefix(o.Warnings[0], "1 of 6 rounds were invalid") || roomtest.Figure(t, o, "cache_latency_s").N != 3 {
 			t.Errorf("%+v, %v", v, o.Warnings)
 		}
 	}
@@ -141,7 +136,7 @@ func TestMemoryIsMissing(t *testing.T) {
 	p := testMemory(t, map[string]string{"size": fmt.Sprint(int64(1) << 45)})
 	var recs []result.Record
 	var missing *host.Missing
-	if _, err := p.Run(t.Context(), soakEnv(&recs, nil)); !errors.As(err, &missing) || len(recs) != 0 || missing.Remedy == nil && !strings.Contains(err.Error(), "give a smaller --set size") {
+	if _, err := p.Run(t.Context(), roomtest.Env(&recs, nil)); !errors.As(err, &missing) || len(recs) != 0 || missing.Remedy == nil && !strings.Contains(err.Error(), "give a smaller --set size") {
 		t.Errorf("%v after %d trials", err, len(recs))
 	}
 }
@@ -196,7 +191,7 @@ func TestMemorySizes(t *testing.T) {
 func TestMemoryParameters(t *testing.T) {
 	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0, 1}}
 	p := newMemory()
-	assign(t, p.Flags, map[string]string{"size": "8191", "parallel": "all"})
+	roomtest.Assign(t, p.Flags, map[string]string{"size": "8191", "parallel": "all"})
 	if err := p.Check(here); err == nil || !strings.Contains(err.Error(), "want 4096 octets at least for each of 2 copies") {
 		t.Errorf("%v", err)
 	}
@@ -207,7 +202,7 @@ func TestMemoryParameters(t *testing.T) {
 	}
 	for name, trials := range map[string]int{"memory-bandwidth": 4, "memory-latency": 58, "memory-stream": 4} {
 		p := newMemory()
-		assign(t, p.Flags, map[string]string{"subject": name})
+		roomtest.Assign(t, p.Flags, map[string]string{"subject": name})
 		if n, d := p.Estimate(); n != trials || d > 3*time.Minute {
 			t.Errorf("%s: %d trials in %v", name, n, d)
 		}
