@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"boxdyno/host"
@@ -27,10 +28,33 @@ import (
 // An Ask is a method's name, with the types of its arguments and of its answer.
 type Ask[A, R any] string
 
-// Call asks the agent at the other end of c. Its errors are those of link.Conn.Call.
+// mostAnswer is more than an answer has, octets: parts of it are kept in records.
+const mostAnswer = 1 << 20
+
+// answering is how long an agent that is there may take for an answer. Subjects read
+// thousands of rules meanwhile.
+var answering = 10 * time.Minute
+
+// Call asks the agent at the other end of c. Its errors are those of link.Conn.Call; an
+// answer that is too long, or takes too long, is one too.
 func (m Ask[A, R]) Call(ctx context.Context, c *link.Conn, args A) (reply R, err error) {
-	err = c.Call(ctx, string(m), args, &reply)
-	return reply, err
+	late := fmt.Errorf("%s has not answered %s for %v", c.Name, string(m), answering)
+	ctx, cancel := context.WithTimeoutCause(ctx, answering, late)
+	defer cancel()
+	var text json.RawMessage
+	if err = c.Call(ctx, string(m), args, &text); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == late {
+			err = late
+		}
+		return reply, err
+	}
+	if len(text) > mostAnswer {
+		return reply, fmt.Errorf("%s answered %s with %d octets, at most %d are taken", c.Name, string(m), len(text), mostAnswer)
+	}
+	if err = json.Unmarshal(text, &reply); err != nil {
+		return reply, fmt.Errorf("%s answered %s with what cannot be read: %w", c.Name, string(m), err)
+	}
+	return reply, nil
 }
 
 // The methods.
@@ -139,9 +163,24 @@ func Folder() (string, error) {
 	return filepath.Join(home, ".local", "state", link.Name), nil
 }
 
-// ownFolder makes the agent's folder.
+// ownFolder makes the agent's folder. One that others may write to, or that another user
+// has put there, is a *host.Missing.
 func (s *Session) ownFolder() error {
-	return host.Permit("make the agent's folder", os.MkdirAll(s.Folder, 0o700))
+	err := os.MkdirAll(s.Folder, 0o700)
+	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} { // a link, and what it leads to
+		var info os.FileInfo
+		if err == nil {
+			info, err = look(s.Folder)
+		}
+		if err != nil {
+			return host.Permit("make the agent's folder", err)
+		}
+		uid := int(info.Sys().(*syscall.Stat_t).Uid)
+		if uid != 0 && uid != os.Geteuid() || info.IsDir() && info.Mode()&0o022 != 0 {
+			return &host.Missing{What: "a folder of the agent's own: others may write to " + s.Folder, Hint: "remove it, or give another --folder"}
+		}
+	}
+	return nil
 }
 
 // Serve answers one tester on in and out until they end; subjects are those that it may

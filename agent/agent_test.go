@@ -192,7 +192,7 @@ func TestKilled(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(folder, filesPrefix+strconv.Itoa(gone.Process.Pid)), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(folder, filesPrefix()+strconv.Itoa(gone.Process.Pid)), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := dial(t, folder).Close(); err != nil {

@@ -52,33 +52,44 @@ func Put(ctx context.Context, c *link.Conn, f io.ReadSeeker) (path string, err e
 	}
 	part := FileChunk{SHA256: hex.EncodeToString(h.Sum(nil)), Size: size}
 	state, err := FilePut.Call(ctx, c, part)
+	have := min(max(state.Have, 0), size) // it may be sent already
 	if err == nil && state.Path == "" {
-		_, err = f.Seek(state.Have, io.SeekStart)
+		_, err = f.Seek(have, io.SeekStart)
 	}
 	buf := make([]byte, chunk)
 	for err == nil && state.Path == "" {
+		if state.Have != have {
+			return "", fmt.Errorf("send a file to %s: it has %d octets where %d were sent", c.Name, state.Have, have)
+		}
 		n, rerr := io.ReadFull(f, buf)
 		if n == 0 {
 			return "", fmt.Errorf("send a file to %s: it became shorter meanwhile (%v)", c.Name, rerr)
 		}
-		part.Offset, part.Data = state.Have, buf[:n]
+		part.Offset, part.Data = have, buf[:n]
+		have += int64(n)
 		state, err = FilePut.Call(ctx, c, part)
 	}
 	return state.Path, err
 }
 
-const filesPrefix = "files-" // and the agent's process id
+// filesPrefix and a process ID are the name of an agent's files. The number in it is that
+// of the agent's process namespace: agents of others cannot be seen, and may live.
+func filesPrefix() string {
+	space, _ := os.Readlink("/proc/self/ns/pid") // pid:[4026531836]; "": all are taken for one
+	return "files-" + strings.Trim(space, "pid:[]") + "-"
+}
 
 func (s *Session) filesDir() string {
-	return filepath.Join(s.Folder, filesPrefix+strconv.Itoa(os.Getpid()))
+	return filepath.Join(s.Folder, filesPrefix()+strconv.Itoa(os.Getpid()))
 }
 
 // sweep removes the files that agents left which were killed.
 func sweep(folder string) {
 	entries, _ := os.ReadDir(folder) // there may be none yet
 	for _, e := range entries {
-		pid, err := strconv.Atoi(strings.TrimPrefix(e.Name(), filesPrefix))
-		if err == nil && pid > 0 && strings.HasPrefix(e.Name(), filesPrefix) && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		number, ours := strings.CutPrefix(e.Name(), filesPrefix())
+		pid, err := strconv.Atoi(number)
+		if ours && err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			_ = os.RemoveAll(filepath.Join(folder, e.Name())) // the next start tries again
 		}
 	}
@@ -94,6 +105,7 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 	case a.Size < 0 || a.Size > mostFile:
 		return FileState{}, fmt.Errorf("keep a file: it has %d octets, at most %d are kept", a.Size, int64(mostFile))
 	}
+	a.SHA256 = hex.EncodeToString(sum) // in one way of writing
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	dir := s.filesDir()
@@ -101,7 +113,8 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 		if err := s.ownFolder(); err != nil {
 			return FileState{}, err
 		}
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		// What stands there already is of an agent that had this process ID.
+		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 			return FileState{}, host.Permit("make the agent's folder", err)
 		}
 		s.ends = append(s.ends, func() error { return os.RemoveAll(dir) })
@@ -113,7 +126,7 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 			return FileState{}, &host.Missing{What: fmt.Sprintf("room for a file of %d MB in %s", a.Size>>20, s.Folder), Hint: "free space on that disk"}
 		}
 	}
-	name := filepath.Join(dir, hex.EncodeToString(sum))
+	name := filepath.Join(dir, a.SHA256)
 	state := FileState{Have: have}
 	if len(a.Data) > 0 {
 		if a.Offset != have || have+int64(len(a.Data)) > a.Size {
@@ -150,7 +163,7 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 		delete(s.files, a.SHA256)
 		return FileState{}, errors.New("keep a file: its SHA-256 is another than was said: it changed on the way")
 	}
-	s.whole[filepath.Base(name)] = true
+	s.whole[a.SHA256] = true
 	state.Path = name
 	return state, nil
 }

@@ -9,12 +9,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"boxdyno/internal/files"
 	"boxdyno/internal/guard"
 	"boxdyno/link"
 	"boxdyno/result"
@@ -58,7 +58,7 @@ func (m Machine) describe(ctx context.Context, s subject.Named) (a SubjectArgs, 
 
 // send brings a file to the box and returns its digest.
 func (m Machine) send(ctx context.Context, name string) (sum string, err error) {
-	f, err := os.Open(name)
+	f, err := files.Open(name)
 	if err != nil {
 		return "", err
 	}
@@ -283,7 +283,7 @@ func said(text string) error {
 	if text == "" {
 		return nil
 	}
-	return errors.New(text)
+	return errors.New(link.Cut(text, 1000))
 }
 
 // A farIDS is an IDS on a box.

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,6 +41,8 @@ const (
 
 	window     = 64  // items of a stream that may be on their way
 	mostAtOnce = 256 // calls that one box answers side by side
+
+	mostRemedies = 8 // commands of one error
 )
 
 // Subjects. The box may publish replyTo alone, and hear toBox alone.
@@ -109,6 +112,10 @@ func (e *remoteError) Unwrap() error { return e.is }
 func (e *wireError) err(where string) error {
 	for _, s := range []*string{&e.Text, &e.What, &e.Hint} {
 		*s = Cut(*s, 1000)
+	}
+	e.Remedy = e.Remedy[:min(len(e.Remedy), mostRemedies)]
+	for i, words := range e.Remedy {
+		e.Remedy[i] = strings.Fields(Cut(strings.Join(words, " "), 1000))
 	}
 	switch e.Kind {
 	case "missing":

@@ -18,6 +18,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add("reply.1", []byte(`{"reply":7,"done":true}`))
 	f.Add("reply.1", []byte(`{"error":{"kind":"missing","what":"a","remedy":[["b"],[]],"hint":"c"},"done":true}`))
 	f.Add("reply.1", []byte(`{"error":{"kind":"other","text":"`+strings.Repeat("long ", 2000)+`"}}`))
+	f.Add("reply.1", []byte(`{"error":{"kind":"missing","what":"a","remedy":[["`+strings.Repeat("rm ", 9000)+`"]`+strings.Repeat(`,["b"]`, 9000)+`]},"done":true}`))
 	f.Add("reply.18446744073709551616", []byte("null"))
 	f.Add("reply.1", []byte("\x1b[2J\xff"))
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
@@ -26,7 +27,7 @@ func FuzzReplies(f *testing.F) {
 		select {
 		case e := <-c.calls[1]:
 			if e.Error != nil {
-				if err := e.Error.err("box"); len(err.Error()) > 5000+len(data) {
+				if err := e.Error.err("box"); len(err.Error()) > 11_200 {
 					t.Errorf("%d octets", len(err.Error()))
 				}
 			}

@@ -46,7 +46,7 @@ var table = map[string]string{
 	"ledger":                       "host result internal/ethtool internal/netns",
 	"tune":                         "host result internal/ethtool internal/netns internal/yaml internal/files internal/caps",
 	"telemetry":                    "unit host result ledger internal/ethtool internal/netns internal/caps internal/guard",
-	"agent":                        "host internal/cables internal/guard ledger link result subject subject/capture subject/detector subject/ids tune unit",
+	"agent":                        "host internal/cables internal/files internal/guard ledger link result subject subject/capture subject/detector subject/ids tune unit",
 	"cmd/boxdyno-agent":            "agent host internal/version link subject/catalog",
 	"internal/version":             "",
 	"lab":                          "agent internal/files internal/version internal/yaml link link/hub unit host frame engine ledger result internal/ethtool internal/netns internal/caps internal/guard subject internal/cables",

@@ -204,6 +204,9 @@ func (h heard) Read(b []byte) (int, error) {
 // hosts before it.
 const greeting = 30 * time.Second
 
+// firstLine is how long it may take of one that says a little now and then.
+var firstLine = greeting + link.Silence
+
 // greet reads the agent's first line.
 func (p *process) greet(a Agent) (hello link.Hello, err error) {
 	refuse := func(format string, args ...any) error {
@@ -218,6 +221,8 @@ func (p *process) greet(a Agent) (hello link.Hello, err error) {
 		}
 		return m
 	}
+	late := guard.After(firstLine, func() { p.stdout.Close() })
+	defer late.Stop()
 	var line []byte
 	for begin := time.Now(); ; {
 		part, err := p.from.ReadSlice('\n')
@@ -227,6 +232,9 @@ func (p *process) greet(a Agent) (hello link.Hello, err error) {
 		}
 		if err == nil && len(line) < link.MaxHello {
 			break
+		}
+		if errors.Is(err, os.ErrClosed) {
+			return hello, refuse("boxdyno-agent on %s (its first line does not end within %v)", a.Name, firstLine)
 		}
 		if err == nil || errors.Is(err, bufio.ErrBufferFull) {
 			err = errors.New("its first line does not end")

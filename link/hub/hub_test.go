@@ -105,6 +105,14 @@ func TestAgentChild(t *testing.T) {
 		fmt.Println("Welcome to the box!")
 	case "endless":
 		io.Copy(os.Stdout, zeros{})
+	case "drip":
+		for {
+			fmt.Print(" ")
+			time.Sleep(50 * time.Millisecond)
+		}
+	case "banner": // of ssh, and of a shell's start
+		fmt.Fprintln(os.Stderr, "Welcome!\x1b[2J")
+		hello(link.Protocol, "v0")
 	case "dead":
 		fmt.Fprintln(os.Stderr, "Connection refused")
 		os.Exit(255)
@@ -323,6 +331,7 @@ func TestDialRefuses(t *testing.T) {
 	for how, want := range map[string]string{
 		"protocol": "it has v1 (protocol 1)",
 		"version":  "it has v0 (protocol 2), and this machine v1",
+		"banner":   "it has v0 (protocol 2), and this machine v1",
 		"babble":   `something else: "Welcome to the box!"`,
 		"endless":  "does not end",
 		"dead":     "Connection refused (exit status 255)",
@@ -338,6 +347,18 @@ func TestDialRefuses(t *testing.T) {
 	}
 	if _, err := Dial(t.Context(), box("nonsense")); err == nil {
 		t.Error("nonsense is taken for an agent")
+	}
+}
+
+// A first line that comes octet by octet is given up, too.
+func TestFirstLineIsTimed(t *testing.T) {
+	testutil.NoLeaks(t)
+	was := firstLine
+	firstLine = 500 * time.Millisecond
+	defer func() { firstLine = was }()
+	var missing *host.Missing
+	if _, err := Dial(t.Context(), box("drip")); !errors.As(err, &missing) || !strings.Contains(err.Error(), "does not end") {
+		t.Errorf("%v", err)
 	}
 }
 
