@@ -119,11 +119,16 @@ func TestAgentChild(t *testing.T) {
 	case "nonsense": // greets, and then says what no NATS client does
 		hello(link.Protocol, "v1")
 		fmt.Print("GET / HTTP/1.1\r\n\r\n")
-	case "intruder": // wants to hear what is not for the box
+	case "listener", "caller": // wants to hear what is not for the box, or to call
 		hello(link.Protocol, "v1")
 		in := bufio.NewReader(os.Stdin)
 		in.ReadString('\n') // INFO
-		fmt.Print("CONNECT {\"verbose\":false}\r\nSUB > 1\r\nPUB box.call.double reply.1 1\r\n1\r\nPUB reply.0 2\r\n{}\r\n")
+		fmt.Print("CONNECT {\"verbose\":false}\r\nPUB reply.0 2\r\n{}\r\n")
+		if how == "listener" {
+			fmt.Print("SUB > 1\r\n")
+		} else {
+			fmt.Print("PUB box.call.double reply.1 1\r\n1\r\n")
+		}
 		for {
 			line, err := in.ReadString('\n')
 			if err != nil {
@@ -131,6 +136,7 @@ func TestAgentChild(t *testing.T) {
 			}
 			if strings.HasPrefix(line, "MSG") || strings.HasPrefix(line, "-ERR") {
 				fmt.Fprint(os.Stderr, line)
+				os.Exit(9)
 			}
 			if strings.HasPrefix(line, "PING") {
 				fmt.Print("PONG\r\n")
@@ -365,13 +371,20 @@ func TestFirstLineIsTimed(t *testing.T) {
 // The box hears only what is said to it, and cannot call anybody.
 func TestIntruder(t *testing.T) {
 	testutil.NoLeaks(t)
-	if c, err := Dial(t.Context(), box("intruder")); err == nil {
-		if err := c.Call(t.Context(), "double", 1, nil); err == nil || !strings.Contains(err.Error(), "hears no calls") && !strings.Contains(err.Error(), "Permissions Violation") {
-			t.Errorf("%v", err)
+	for how, want := range map[string]string{"listener": `Permissions Violation for Subscription to ">"`, "caller": `Permissions Violation for Publish to "box.call.double"`} {
+		c, err := Dial(t.Context(), box(how))
+		if err == nil {
+			select {
+			case <-c.Ended():
+				err = c.Err()
+			case <-time.After(5 * time.Second):
+				t.Errorf("%s: the server lets it", how)
+			}
+			c.Close()
 		}
-		c.Close()
-	} else if !strings.Contains(err.Error(), "Permissions Violation") {
-		t.Errorf("%v", err)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", how, err)
+		}
 	}
 }
 
