@@ -103,7 +103,7 @@ func ofSubject(per string, amount func(trial result.Record) float64) []Joule {
 
 var (
 	captureJoules = ofSubject("frame", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })
-	idsJoules     = ofSubject("inspected 1e6", func(trial result.Record) float64 {
+	idsJoules     = ofSubject("inspected megabit", func(trial result.Record) float64 {
 		return float64(unit.L2(trial.Load.Forwarded, trial.Load.MeanSize)) / 1e6
 	})
 	connectionJoules = ofSubject("connection", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })

@@ -60,3 +60,14 @@ func TestAllTellTheirVisits(t *testing.T) {
 		}
 	}
 }
+
+// What joules are spent on is shown as it is declared.
+func TestJoulesAreOfWords(t *testing.T) {
+	for _, s := range All {
+		for _, j := range s.Joules {
+			if strings.Trim(j.Per, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ") != "" || j.Per == "" || j.Rate == nil {
+				t.Errorf("%s: joules for each %q", s.Name, j.Per)
+			}
+		}
+	}
+}
