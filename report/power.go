@@ -139,11 +139,11 @@ func metered(run result.Run, rows []Row, recs []result.Record) (out []string) {
 	})
 	for _, s := range run.Series {
 		meter, covers := result.Get(s.Labels, "meter"), result.Get(s.Labels, "covers")
-		if covers == "" || s.Unit != "W" && s.Unit != "J" || counted(meter) {
+		if covers == "" || s.Unit != "W" && s.Unit != "J" || counted(meter) && !s.OfTester() {
 			continue
 		}
 		why := "too few of its readings fell into trials whose work can be counted: make trials longer"
-		if tester && covers != "wall" && covers != "command" {
+		if s.OfTester() || tester && covers != "wall" && covers != "command" {
 			why = "it measures the tester, and the box is another machine"
 		}
 		out = append(out, fmt.Sprintf("No joules by %s, which covers the %s: %s.", meter, covers, why))

@@ -51,8 +51,12 @@ type sensed struct {
 	scale           float64
 }
 
-// sense says what is drawn of a series. Several answers are added up by row and name.
+// sense says what is drawn of a series: of the tester's nothing, where it is another
+// machine than the DUT. Several answers are added up by row and name.
 func sense(s result.Series) (out []sensed) {
+	if s.OfTester() {
+		return nil
+	}
 	label := func(key string) string { return result.Get(s.Labels, key) }
 	say := func(kind, row, name string, order float64) {
 		out = append(out, sensed{kind, row, name, order, 1})

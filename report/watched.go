@@ -67,7 +67,7 @@ func watched(run result.Run, recs []result.Record) *Watched {
 			}
 			seen = true
 			s := run.Series[d.Series]
-			if s.Name == "node_cpu_seconds_total" {
+			if s.Name == "node_cpu_seconds_total" && !s.OfTester() {
 				cpus.add(r, s, d)
 			}
 			for _, x := range sense(s) {
@@ -125,7 +125,7 @@ type usedCPU struct {
 func (u *usedCPUs) add(r result.Record, s result.Series, d result.Digest) {
 	mode := result.Get(s.Labels, "mode")
 	cpu, kind := result.Get(s.Labels, "cpu"), result.Get(r.Config, "trial")
-	if r.Status == result.Invalid || u.tester[cpu] {
+	if r.Status == result.Invalid || u.tester[cpu] && result.Get(s.Labels, result.MachineLabel) == "" {
 		return
 	}
 	i := slices.IndexFunc(u.list, func(c *usedCPU) bool { return c.cpu == cpu && c.point == r.Parent && c.kind == kind })

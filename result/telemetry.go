@@ -25,6 +25,17 @@ type Series struct {
 	Help    string      `json:"help"`
 }
 
+// The label MachineLabel stands where tester and DUT are different machines: its value is
+// MachineTester or MachineDUT.
+const (
+	MachineLabel  = "machine"
+	MachineTester = "tester"
+	MachineDUT    = "dut"
+)
+
+// OfTester says whether the series tells of the tester, and the DUT is another machine.
+func (s Series) OfTester() bool { return Get(s.Labels, MachineLabel) == MachineTester }
+
 // Same says whether t is the same series, perhaps with another help.
 func (s Series) Same(t Series) bool {
 	return s.Name == t.Name && s.Unit == t.Unit && s.Counter == t.Counter && slices.Equal(s.Labels, t.Labels)

@@ -50,9 +50,9 @@ type powerMeter struct {
 }
 
 // isMeter says whether joules may come from s. A typed power is none, and a plug's own
-// count of energy is coarser than its power.
+// count of energy is coarser than its power. The tester's tell nothing of another machine.
 func isMeter(s result.Series) bool {
-	return (s.Unit == "W" || s.Unit == "J") && result.Get(s.Labels, "covers") != ""
+	return (s.Unit == "W" || s.Unit == "J") && result.Get(s.Labels, "covers") != "" && !s.OfTester()
 }
 
 // read takes v, which p's collector returned at an instant.

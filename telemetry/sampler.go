@@ -42,6 +42,8 @@ const (
 type Options struct {
 	Specs  []Spec          // nil: All
 	Names  []string        // of collectors; nil: those by default
+	Beside []Spec          // read besides, whatever Names says: collectors of another machine
+	Of     string          // value of the label machine of all series but those of Beside and Given; "": no label
 	Rate   float64         // Hz, MinRate to MaxRate; 0: DefaultRate
 	CPUs   []int           // that the sampler's threads keep to; nil: any
 	Origin unit.Instant    // instants of samples count from here
@@ -132,28 +134,17 @@ func Start(ctx context.Context, m *Machine, o Options) (*Sampler, error) {
 	if o.Warn == nil {
 		o.Warn = func(string) {}
 	}
-	specs, err := Choose(o.Specs, o.Names)
-	if err != nil {
-		return nil, err
-	}
 	s := &Sampler{o: o, interval: unit.Instant(1e9 / o.Rate), series: slices.Clone(o.Known), fresh: true}
 	s.own = &observer{other: s.writerCPU.Load, last: math.NaN()}
 	s.ask = make(chan func())
-	for _, spec := range specs {
-		c, err := spec.New(ctx, m)
-		if err != nil && (slices.Contains(o.Names, spec.Name) || m.Ask.wants(spec.Name)) {
-			return nil, errors.Join(fmt.Errorf("collector %s: %w", spec.Name, err), s.closeParts())
-		}
-		if err != nil {
-			s.absent = append(s.absent, fmt.Sprintf("%s: %v", spec.Name, err))
-			if !errors.Is(err, ErrAbsent) {
-				o.Warn(fmt.Sprintf("telemetry has no %s: %v", spec.Name, err))
-			}
-			continue
-		}
-		s.add(spec, c)
+	all, absent, err := collectors(ctx, m, o)
+	if err != nil {
+		return nil, err
 	}
-	s.add(Spec{Name: "observer", Every: 1}, s.own)
+	s.absent = absent
+	for _, x := range append(all, collecting{Spec{Name: "observer", Every: 1}, s.own}) {
+		s.add(x.spec, x.c)
+	}
 	s.latest = make([]float64, len(s.series))
 	for i := range s.latest {
 		s.latest[i] = math.NaN()
@@ -164,6 +155,50 @@ func Start(ctx context.Context, m *Machine, o Options) (*Sampler, error) {
 	}
 	s.do(func() { s.sample(everything) })
 	return s, nil
+}
+
+// A collecting is a collector that is open.
+type collecting struct {
+	spec Spec
+	c    Collector
+}
+
+// collectors opens those that o asks for; absent are the others, with why. An error leaves
+// none open.
+func collectors(ctx context.Context, m *Machine, o Options) (all []collecting, absent []string, err error) {
+	specs, err := Choose(o.Specs, o.Names)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, spec := range append(specs, o.Beside...) {
+		c, err := spec.New(ctx, m)
+		switch {
+		case err == nil:
+			all = append(all, collecting{spec, c})
+			if a, ok := c.(interface{ Absent() []string }); ok {
+				absent = append(absent, a.Absent()...)
+			}
+		case i >= len(specs) || slices.Contains(o.Names, spec.Name) || m.Ask.wants(spec.Name):
+			err = fmt.Errorf("collector %s: %w", spec.Name, err)
+			for _, x := range all {
+				err = errors.Join(err, shut(x.c))
+			}
+			return nil, nil, err
+		default:
+			absent = append(absent, fmt.Sprintf("%s: %v", spec.Name, err))
+			if !errors.Is(err, ErrAbsent) {
+				o.Warn(fmt.Sprintf("telemetry has no %s: %v", spec.Name, err))
+			}
+		}
+	}
+	return all, absent, nil
+}
+
+func shut(c Collector) error {
+	if x, ok := c.(io.Closer); ok {
+		return x.Close()
+	}
+	return nil
 }
 
 // Choose is the specs that names asks for: nil those by default, "all" all of them.
@@ -186,6 +221,9 @@ func Choose(specs []Spec, names []string) (out []Spec, err error) {
 // add gives c's series their place: the one that they had, or a new one.
 func (s *Sampler) add(spec Spec, c Collector) {
 	list := c.Series()
+	if s.o.Of != "" && !slices.Contains(given, spec.Name) && !slices.ContainsFunc(s.o.Beside, func(b Spec) bool { return b.Name == spec.Name }) {
+		list = Label(list, s.o.Of)
+	}
 	p := &part{name: spec.Name, c: c, values: make([]float64, len(list)), written: make([]float64, len(list))}
 	if spec.Every > 1 {
 		p.every = unit.Instant(spec.Every) * 1e8
@@ -485,9 +523,7 @@ func (s *Sampler) Close() (result.Telemetry, error) {
 
 func (s *Sampler) closeParts() (err error) {
 	for _, p := range s.parts {
-		if c, ok := p.c.(io.Closer); ok {
-			err = errors.Join(err, c.Close())
-		}
+		err = errors.Join(err, shut(p.c))
 	}
 	return err
 }

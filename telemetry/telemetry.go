@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"boxdyno/host"
@@ -94,6 +95,14 @@ func (a Ask) wants(name string) bool {
 		return a.Reading != ""
 	}
 	return false
+}
+
+// given are the collectors that read what the user gave, which may measure any machine.
+var given = []string{"meter", "plug", "reading"}
+
+// Given are those of specs that read what the user gave, which may measure any machine.
+func Given(specs []Spec) []Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(s Spec) bool { return !slices.Contains(given, s.Name) })
 }
 
 func (m *Machine) pollEvery(own time.Duration) time.Duration { return cmp.Or(m.polls, own) }

@@ -10,7 +10,7 @@ import (
 	"boxdyno/unit"
 )
 
-// throttled says what held this machine's clock down while a trial ran, with clock and
+// throttled says what held the DUT's clock down while a trial ran, with clock and
 // temperature as evidence; "" where nothing shows that. A low clock alone is none: a
 // governor may have asked for it. Flags of what has occurred may be older than the trial.
 func throttled(series []result.Series, digests []result.Digest) string {
@@ -29,6 +29,9 @@ func throttled(series []result.Series, digests []result.Digest) string {
 			continue
 		}
 		s := series[d.Series]
+		if s.OfTester() {
+			continue
+		}
 		label := func(key string) string { return result.Get(s.Labels, key) }
 		switch s.Name {
 		case "boxdyno_rpi_throttled":
