@@ -22,6 +22,7 @@ import (
 	"boxdyno/internal/cables"
 	"boxdyno/link"
 	"boxdyno/subject"
+	"boxdyno/telemetry"
 	"boxdyno/tune"
 )
 
@@ -59,17 +60,20 @@ func (m Ask[A, R]) Call(ctx context.Context, c *link.Conn, args A) (reply R, err
 
 // The methods.
 const (
-	Identify    Ask[IdentifyArgs, Identity]  = "identify"
-	Check       Ask[None, Checked]           = "check"
-	Hold        Ask[HoldArgs, None]          = "hold"
-	LedgerOpen  Ask[LedgerArgs, int]         = "ledger.open"
-	LedgerRead  Ask[int, LedgerReading]      = "ledger.read"
-	LedgerClose Ask[int, None]               = "ledger.close"
-	FilePut     Ask[FileChunk, FileState]    = "file.put"
-	CablesOpen  Ask[CablesArgs, CablesState] = "cables.open"
-	CablesSend  Ask[None, None]              = "cables.send"
-	CablesSee   Ask[None, CablesState]       = "cables.see"
-	CablesClose Ask[None, None]              = "cables.close"
+	Identify       Ask[IdentifyArgs, Identity]         = "identify"
+	Check          Ask[None, Checked]                  = "check"
+	Hold           Ask[HoldArgs, None]                 = "hold"
+	LedgerOpen     Ask[LedgerArgs, int]                = "ledger.open"
+	LedgerRead     Ask[int, LedgerReading]             = "ledger.read"
+	LedgerClose    Ask[int, None]                      = "ledger.close"
+	FilePut        Ask[FileChunk, FileState]           = "file.put"
+	CablesOpen     Ask[CablesArgs, CablesState]        = "cables.open"
+	CablesSend     Ask[None, None]                     = "cables.send"
+	CablesSee      Ask[None, CablesState]              = "cables.see"
+	CablesClose    Ask[None, None]                     = "cables.close"
+	TelemetryOpen  Ask[TelemetryArgs, TelemetryOpened] = "telemetry.open"
+	TelemetryRead  Ask[None, TelemetryReading]         = "telemetry.read"
+	TelemetryClose Ask[None, None]                     = "telemetry.close"
 )
 
 // None is for methods that take or return nothing.
@@ -95,6 +99,9 @@ func Methods() []Method {
 		method(CablesSend, "sends a mark from each free port", (*Session).sendCables),
 		method(CablesSee, "the ports, and the marks that came in", (*Session).seeCables),
 		method(CablesClose, "ends the search, and sets ports down again", (*Session).closeCables),
+		method(TelemetryOpen, "opens collectors of telemetry", (*Session).openTelemetry),
+		method(TelemetryRead, "reads every series of telemetry", (*Session).readTelemetry),
+		method(TelemetryClose, "closes the collectors", (*Session).closeTelemetry),
 	}...)
 }
 
@@ -119,13 +126,16 @@ type Session struct {
 	Folder  string // the agent's own; made when it is needed
 	Version string
 
-	mu     sync.Mutex
-	held   bool
-	last   int
-	books  map[int]*book
-	search *cables.Search   // nil: no cables are looked for
-	files  map[string]int64 // octets by digest
-	ends   []func() error   // last first
+	mu       sync.Mutex
+	held     bool
+	last     int
+	books    map[int]*book
+	search   *cables.Search    // nil: no cables are looked for
+	files    map[string]int64  // octets by digest
+	lasting  context.Context   // ends with the session
+	reader   *telemetry.Reader // nil: no telemetry is open
+	warnings []string          // of its collectors
+	ends     []func() error    // last first
 
 	whole    map[string]bool // of files, those that are whole
 	specs    subject.Specs

@@ -14,6 +14,7 @@ import (
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/telemetry"
 	"boxdyno/unit"
 )
 
@@ -100,6 +101,9 @@ type Testbed struct {
 	// State reads how the DUT is set up: rules, tables, queues; nil where nobody can
 	// look into it.
 	State func(ctx context.Context) ([]result.Pair, error)
+	// Watch is the DUT's telemetry as a collector here: those of its collectors that are
+	// named, or those by default; nil where the DUT is this machine, or tells nothing.
+	Watch func(names []string, warn func(string)) telemetry.Spec
 	// Traffic is told right before a trial's traffic and right after it; nil: nobody
 	// wants to know.
 	Traffic func(begins bool)

@@ -19,6 +19,7 @@ import (
 	"boxdyno/link"
 	"boxdyno/link/hub"
 	"boxdyno/result"
+	"boxdyno/telemetry"
 )
 
 // A pair is a wire2 whose box runs our agent, so that the ledger has its places:
@@ -167,6 +168,9 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		result.Pair{Key: "dut", Value: at.Name},
 		result.Pair{Key: "dut_clock_offset", Value: fmt.Sprintf("%v, at most %v off", clock.Offset, clock.Error)},
 		result.Pair{Key: "dut_version", Value: remote.Hello.Version})
+	tb.Watch = func(names []string, warn func(string)) telemetry.Spec {
+		return WatchBox(remote, names, result.MachineDUT, warn)
+	}
 	links := tb.Observe
 	tb.Observe = func() []result.Pair {
 		kv := links()

@@ -105,6 +105,12 @@ func (c *Conn) Err() error {
 	return c.gone
 }
 
+// Octets are those of all messages so far, without what ssh adds.
+func (c *Conn) Octets() (sent, received uint64) {
+	s := c.nc.Stats()
+	return s.OutBytes, s.InBytes
+}
+
 // Close ends the connection, and with it what runs there for it. It may be called more
 // than once.
 func (c *Conn) Close() error { return c.close() }

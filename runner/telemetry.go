@@ -245,9 +245,12 @@ func allowedCPUs() (cpus []int) {
 }
 
 // Start starts telemetry of bed as a run does: of its namespaces, on the CPUs where it
-// disturbs least. What w says stands in o's place.
+// disturbs least. A DUT that is another machine is read beside. What w says stands in o's place.
 func (w Watching) Start(ctx context.Context, bed *lab.Testbed, o telemetry.Options) (*telemetry.Sampler, error) {
 	o.Names, o.Rate, o.CPUs = w.Collectors, w.Rate, samplerCPUs(bed, allowedCPUs())
+	if bed.Watch != nil {
+		o.Of, o.Beside = result.MachineTester, []telemetry.Spec{bed.Watch(w.Collectors, o.Warn)}
+	}
 	return telemetry.Start(ctx, &telemetry.Machine{Spaces: spaces(bed), Ask: w.Ask()}, o)
 }
 

@@ -10,6 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"boxdyno/agent"
+	"boxdyno/host"
+	"boxdyno/internal/guard"
+	"boxdyno/lab"
+	"boxdyno/link"
+	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/telemetry"
 	"boxdyno/unit"
@@ -51,14 +57,16 @@ func (f *telemetryFlags) apply(set func(key, text, at string) error) error {
 
 func (a *app) watch() *cobra.Command {
 	var f telemetryFlags
-	var rate, length string
+	var rate, length, box string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Show what this machine says of itself: CPUs, temperatures, clocks, power, drops",
+		Short: "Show what a machine says of itself: CPUs, temperatures, clocks, power, drops",
 		Long: `Watch reads this machine's own counters and sensors again and again, until Ctrl-C
 (exit code 0) or for a time. It reads what a run keeps as its telemetry, at the same
 cost. What the machine lacks is left out; without root there is less to read.
+
+--box watches a box that boxdyno box add has added, by its agent.
 
 On a terminal it is a view of cores, ports, drops by place, heat, clock, power and
 memory with how they went, until q; ? explains it. NO_COLOR is obeyed. Elsewhere it
@@ -70,6 +78,7 @@ first+1...; null is absent; what has not changed is left out for up to a second.
 They are printed once a second.`,
 		Example: `  boxdyno watch
   sudo boxdyno watch --for 10s
+  boxdyno watch --box pi5
   boxdyno watch --json --rate 2 --collectors cpu,thermal --for 1s`,
 		Args: cobra.NoArgs,
 	}
@@ -77,6 +86,8 @@ They are printed once a second.`,
 	fs := cmd.Flags()
 	fs.StringVar(&rate, "rate", "", fmt.Sprintf("samples a second, %d to %d `Hz` (default %d)", telemetry.MinRate, telemetry.MaxRate, telemetry.DefaultRate))
 	fs.StringVar(&length, "for", "", "end after `seconds`, or 5s, 2m (default: not before Ctrl-C)")
+	fs.StringVar(&box, "box", "", "`NAME` of the box to watch (boxdyno box ls; default: this machine)")
+	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var w runner.Watching
@@ -104,14 +115,47 @@ They are printed once a second.`,
 				ctx, stop = context.WithTimeout(ctx, duration)
 				defer stop()
 			}
-			return a.watching(ctx, w, asJSON)
+			if box != "" {
+				return a.watchBox(ctx, box, w, asJSON)
+			}
+			return a.watching(ctx, w, nil, (&host.Local{}).Identify(), asJSON)
 		})(cmd, nil)
 	}
 	return cmd
 }
 
-// watching watches this machine until ctx ends, which is no failure.
-func (a *app) watching(ctx context.Context, w runner.Watching, asJSON bool) error {
+// watchBox watches a box until ctx ends. A connection that ends before is an error. What
+// meters power is asked here: its user has put it at the box.
+func (a *app) watchBox(ctx context.Context, name string, w runner.Watching, asJSON bool) (err error) {
+	b, err := findBox(name)
+	if err != nil {
+		return err
+	}
+	c, err := b.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	id, err := agent.Identify.Call(ctx, c, agent.IdentifyArgs{})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	guard.Go(func() {
+		select {
+		case <-c.Ended():
+			stop()
+		case <-ctx.Done():
+		}
+	})
+	err = a.watching(ctx, w, c, id.Machine, asJSON)
+	return errors.Join(err, c.Err())
+}
+
+// watching watches a machine, this one or the box behind c, until ctx ends, which is no
+// failure.
+func (a *app) watching(ctx context.Context, w runner.Watching, c *link.Conn, machine result.Machine, asJSON bool) error {
 	o := telemetry.Options{
 		Specs: a.plugins.Collectors, Names: w.Collectors, Rate: w.Rate,
 		Origin: unit.Now(), Start: time.Now(), Warn: func(text string) { a.note("%s", text) },
@@ -121,6 +165,10 @@ func (a *app) watching(ctx context.Context, w runner.Watching, asJSON bool) erro
 	if screen != nil && !asJSON {
 		o.Warn = said.add // a line on standard error would go through the screen
 		defer said.tell(a)
+	}
+	if c != nil {
+		o.Specs, o.Names = telemetry.Given(a.plugins.Collectors), nil
+		o.Beside = []telemetry.Spec{lab.WatchBox(c, w.Collectors, "", o.Warn)}
 	}
 	broken := make(chan struct{})
 	if asJSON {
@@ -145,7 +193,7 @@ func (a *app) watching(ctx context.Context, w runner.Watching, asJSON bool) erro
 		case <-broken:
 		}
 	case screen != nil:
-		err = show(ctx, s, w.Rate, screen, &said)
+		err = show(ctx, s, machine, w.Rate, screen, &said)
 	default:
 		err = a.lines(ctx, s)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"boxdyno/host"
 	"boxdyno/report/tui"
+	"boxdyno/result"
 	"boxdyno/telemetry"
 	"boxdyno/unit"
 )
@@ -32,8 +32,7 @@ func (a *app) screen() *os.File {
 }
 
 // show is the terminal view of what s reads.
-func show(ctx context.Context, s *telemetry.Sampler, rate float64, screen *os.File, said *warnings) error {
-	m := (&host.Local{}).Identify()
+func show(ctx context.Context, s *telemetry.Sampler, m result.Machine, rate float64, screen *os.File, said *warnings) error {
 	machine := m.Name
 	if m.Board != "" && m.Board != m.Name {
 		machine += ", " + m.Board
