@@ -105,6 +105,8 @@ func TestAgentChild(t *testing.T) {
 		fmt.Println("Welcome to the box!")
 	case "endless":
 		io.Copy(os.Stdout, zeros{})
+	case "other":
+		fmt.Printf("{\"agent\":\"other\",\"protocol\":%d,\"version\":\"v1\"}\n", link.Protocol)
 	case "drip":
 		for {
 			fmt.Print(" ")
@@ -144,10 +146,10 @@ func TestAgentChild(t *testing.T) {
 		}
 	case "flood": // sends items without end to a call that asked for one answer
 		hello(link.Protocol, "v1")
-		fmt.Print("CONNECT {\"verbose\":false}\r\nPUB reply.0 2\r\n{}\r\n")
+		fmt.Print("CONNECT {\"verbose\":false}\r\nSUB box.> 1\r\nPUB reply.0 2\r\n{}\r\n")
 		go func() { io.Copy(io.Discard, os.Stdin); os.Exit(0) }()
 		for {
-			if _, err := fmt.Print("PUB reply.1 10\r\n{\"item\":12}\r\n"); err != nil {
+			if _, err := fmt.Print("PUB reply.1 11\r\n{\"item\":12}\r\n"); err != nil {
 				os.Exit(0)
 			}
 		}
@@ -337,6 +339,7 @@ func TestDialRefuses(t *testing.T) {
 	for how, want := range map[string]string{
 		"protocol": "it has v1 (protocol 1)",
 		"version":  "it has v0 (protocol 2), and this machine v1",
+		"other":    "something else",
 		"banner":   "it has v0 (protocol 2), and this machine v1",
 		"babble":   `something else: "Welcome to the box!"`,
 		"endless":  "does not end",
@@ -388,13 +391,17 @@ func TestIntruder(t *testing.T) {
 	}
 }
 
-// A box that sends without end ends its own connection, and nothing else.
+// A box that sends without end ends its own connection, and nothing else: neither a call
+// nor a stream waits for it, or keeps what it sends.
 func TestFlood(t *testing.T) {
 	testutil.NoLeaks(t)
-	c := dial(t, "flood")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := c.Call(ctx, "double", 1, nil); err == nil || ctx.Err() != nil {
+	if err := dial(t, "flood").Call(ctx, "double", 1, nil); err == nil || ctx.Err() != nil {
+		t.Errorf("%v", err)
+	}
+	slow := func(json.RawMessage, uint64) error { time.Sleep(10 * time.Millisecond); return nil }
+	if err := dial(t, "flood").Stream(ctx, "double", 1, nil, slow); err == nil || !strings.Contains(err.Error(), "sends more than it was asked for") {
 		t.Errorf("%v", err)
 	}
 }
