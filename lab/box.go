@@ -46,7 +46,8 @@ func (b Box) Settings() (out []result.Pair) {
 var (
 	boxName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 	boxWords  = regexp.MustCompile(`^[A-Za-z0-9@%:/._\[\]+ -]*$`) // nothing that a shell, or a list of values, takes apart
-	boxCable  = regexp.MustCompile(`^[^\s=,/]{1,15}=[^\s=,/]{1,15}$`)
+	boxCable  = regexp.MustCompile(`^[^\s[:cntrl:]=,/]{1,15}=[^\s[:cntrl:]=,/]{1,15}$`)
+	boxArch   = regexp.MustCompile(`^[a-z0-9]{0,16}$`)
 	boxFields = []string{"ssh", "become", "agent", "arch", "cables"}
 )
 
@@ -61,6 +62,8 @@ func (b Box) Check() error {
 		return fmt.Errorf("box %s: become %q has signs of a shell: want words such as sudo -n", b.Name, b.Become)
 	case !strings.HasPrefix(b.Agent, "/") || strings.Contains(b.Agent, " ") || !boxWords.MatchString(b.Agent):
 		return fmt.Errorf("box %s: the agent's path %q is not an absolute one of plain letters", b.Name, b.Agent)
+	case !boxArch.MatchString(b.Arch):
+		return fmt.Errorf("box %s: arch %q is none of Go's, such as arm64", b.Name, b.Arch)
 	case len(b.Cables) > len(endNames):
 		return fmt.Errorf("box %s: it has %d cables, at most %d are used", b.Name, len(b.Cables), len(endNames))
 	}

@@ -3,12 +3,19 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/files"
+	"boxdyno/internal/yaml"
 )
 
 func TestBoxes(t *testing.T) {
@@ -36,18 +43,37 @@ func TestBoxes(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	for _, bad := range []Box{{Name: "x", SSH: "-oProxyCommand=id", Agent: "/a"}, {Name: "x y", SSH: "a", Agent: "/a"}, {Name: "x", SSH: "a", Become: "sudo; id", Agent: "/a"},
+	for _, bad := range []Box{{Name: "x", SSH: "-oProxyCommand=id", Agent: "/a"}, {Name: "x", SSH: "-F/tmp/x", Agent: "/a"}, {Name: "x", SSH: "a", Agent: "/a", Arch: "arm64\x1b[2J"},
+		{Name: "x", SSH: "a", Agent: "/a", Cables: []string{"eth1=e\x1b[2J"}}, {Name: "x", SSH: "a", Agent: "/a", Cables: []string{"a=b", "a=b", "a=b"}}, {Name: "x\x1b[2J", SSH: "a", Agent: "/a"}, {Name: "x y", SSH: "a", Agent: "/a"}, {Name: "x", SSH: "a", Become: "sudo; id", Agent: "/a"},
 		{Name: "x", SSH: "a", Agent: "a"}, {Name: "x", SSH: "a", Agent: "/a$(id)"}, {Name: "x", SSH: "a", Agent: "/a", Cables: []string{"eth1"}}} {
 		if err := EditBoxes(path, nil, func(all []Box) ([]Box, error) { return append(all, bad), nil }); err == nil {
 			t.Errorf("%+v is kept", bad)
 		}
 	}
-	for _, text := range []string{"boxes: 7", "boxes: {x: {ssh: a, agent: /a, shell: id}}", "boxes: {x: {ssh: [a, '; id'], agent: /a}}", "other: {}", "boxes: {x: 7}", "boxes: ["} {
+	for _, text := range []string{"boxes: {x: {ssh: a, agent: /a, arch: \"\\e[2J\"}}", "boxes: {\"\\e[2J\": {ssh: a, agent: /a}}", "a: &a [b, b]\nboxes: {x: {ssh: *a, agent: /a}}", strings.Repeat("#", yaml.MaxSize) + "\n#", "boxes: 7", "boxes: {x: {ssh: a, agent: /a, shell: id}}", "boxes: {x: {ssh: [a, '; id'], agent: /a}}", "other: {}", "boxes: {x: 7}", "boxes: ["} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := Boxes(path); err == nil {
-			t.Errorf("%q is read as %+v", text, all)
+			t.Errorf("%.80q is read as %+v", text, all)
+		}
+	}
+	for what, plant := range map[string]func() error{
+		"FIFO":      func() error { return unix.Mkfifo(path, 0o600) },
+		"/dev/zero": func() error { return os.Symlink("/dev/zero", path) },
+	} {
+		if err := errors.Join(os.Remove(path), plant()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { _, err := Boxes(path); ended <- err }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, files.ErrNotRegular) {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: it is still being read after 10 s", what)
 		}
 	}
 }

@@ -42,8 +42,18 @@ func boxesFile() (string, error) {
 	return filepath.Join(config, "boxdyno", "boxes.yaml"), nil
 }
 
-func boxes() ([]lab.Box, error) {
+// ownBoxes is boxesFile, of which a stranger's is refused: it says where ssh connects, and
+// as what.
+func ownBoxes() (string, error) {
 	path, err := boxesFile()
+	if uid, strange := foreign(path); err == nil && strange {
+		err = &runner.PlanError{Err: fmt.Errorf("%s belongs to user %d, who would say where ssh connects: make it your own, or set XDG_CONFIG_HOME", path, uid)}
+	}
+	return path, err
+}
+
+func boxes() ([]lab.Box, error) {
+	path, err := ownBoxes()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +61,7 @@ func boxes() ([]lab.Box, error) {
 }
 
 func editBoxes(edit func([]lab.Box) ([]lab.Box, error)) error {
-	path, err := boxesFile()
+	path, err := ownBoxes()
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -226,11 +227,14 @@ func TestCommandsOfOthers(t *testing.T) {
 	}
 	mine := write("mine.yaml", "name: mine\nwork: count\ncommand: [/tmp/evil, now]\n")
 	const lab = "lab: mem\nprocedures: [forward]\n"
+	const pair = "lab: {use: pair, ssh: box, dut_a: i0, port_a: lo%s}\nprocedures: [forward]\n"
 	for name, want := range map[string]string{
 		write("meter.yaml", lab+"telemetry: {meter: /tmp/evil --now}\n"):                          `"/tmp/evil --now" (meter)`,
 		write("ssh.yaml", "lab: {use: pair, ssh_command: /tmp/evil -x}\nprocedures: [forward]\n"): `"/tmp/evil -x" (ssh_command)`,
+		write("box.yaml", fmt.Sprintf(pair, "")):                                                  `"box" (ssh)`,
+		write("program.yaml", fmt.Sprintf(pair, ", program: evil --now")):                         `"evil --now" (program)`,
 		write("own.yaml", "procedures: [{use: capture, subject: own, file: "+mine+"}]\n"):         `"/tmp/evil now"`,
-		write("harmless.yaml", lab): "",
+		write("harmless.yaml", lab):                                                               "",
 	} {
 		args := []string{"run", name, "--dry-run"}
 		code, _, errw := call(context.Background(), runner.Plugins(), args...)
@@ -246,6 +250,24 @@ func TestCommandsOfOthers(t *testing.T) {
 			t.Errorf("%s, of who called sudo: %q", name, errw)
 		}
 		t.Setenv("SUDO_UID", "")
+	}
+	// Their role.
+	role := write("role.yaml", "name: x\ndescription: x\nlink_rate: 1Gbps\ncriteria: [{text: x, metric: throughput_fps, min: link_rate}]\n"+
+		"quick: {plan: {lab: mem, procedures: [forward], telemetry: {meter: /tmp/evil}}}\nstandard: {plan: {lab: mem, procedures: [forward]}}\n")
+	if code, _, errw := call(context.Background(), runner.Plugins(), "qualify", role, "--dry-run"); code != exitUsage || !strings.Contains(errw, `"/tmp/evil" (meter)`) {
+		t.Errorf("exit code %d, %q", code, errw)
+	}
+	// Their boxes.
+	config := filepath.Join(dir, "config")
+	if err := os.MkdirAll(filepath.Join(config, "boxdyno"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write("config/boxdyno/boxes.yaml", "boxes: {x: {ssh: evil, agent: /a, cables: [eth1=eth0]}}\n")
+	t.Setenv("XDG_CONFIG_HOME", config)
+	for _, args := range []string{"run forward --box x --dry-run", "box check x", "box update x", "box rm x", "box ls"} {
+		if code, _, errw := call(context.Background(), runner.Plugins(), strings.Fields(args)...); code != exitUsage || !strings.Contains(errw, "boxes.yaml belongs to user 12345") {
+			t.Errorf("%s: exit code %d, %q", args, code, errw)
+		}
 	}
 	// A description of theirs in a command of one's own.
 	if code, _, errw := call(context.Background(), runner.Plugins(), "run", "capture", "--dry-run", "--set", "subject=own", "--set", "file="+mine); code != exitUsage || !strings.Contains(errw, `"/tmp/evil now"`) {
