@@ -22,6 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
@@ -456,6 +457,27 @@ func TestPrintedNames(t *testing.T) {
 	}
 	if got, want := b.String(), `µ\u009b`+"\U0001F600\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// So do settings of a journal.
+func TestPrintedSettings(t *testing.T) {
+	const evil = "\x1b]0;title\a\u009b31m\u202ex"
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	journal := filepath.Join(state, "boxdyno", "tune", "00000000000000000001-1.journal")
+	quoted, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("EVIL", string(quoted), "BOOT", (&host.Local{}).Identify().BootID).Replace(
+		`{"begin":{"schema":1,"recipe":EVIL,"by":"hand","boot":"BOOT","pid":1}}` + "\n" + `{"set":{"n":0,"knob":"txqueuelen","port":EVIL,"old":EVIL,"new":EVIL}}` + "\n" + `{"hold":"x"}` + "\n")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(journal), 0o755), os.WriteFile(journal, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errw := call(t.Context(), runner.Plugins(), "tune", "status")
+	if s := out + errw; code != exitOK || strings.ContainsAny(s, "\x1b\a\u009b\u202e") || !strings.Contains(out, `\u001b]0;title`) {
+		t.Errorf("exit code %d, %q, %q", code, out, errw)
 	}
 }
 
