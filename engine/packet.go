@@ -155,7 +155,7 @@ const etherHeader, etherTag = 14, 4
 // without FCS, tag of them its tag's.
 func (l *packetLane) fits(octets, tag int) error {
 	if most := l.mtu + etherHeader + tag; octets > most {
-		return fmt.Errorf("frames of %d octets with FCS are too long for port %s, whose MTU of %d takes %d: leave longer ones out, cut them, or raise the MTU",
+		return fmt.Errorf("frames of %d octets with FCS are too long for port %s (its MTU of %d takes %d): omit or cut them, or raise the MTU",
 			octets+unit.FCS, l.port.Name, l.mtu, most+unit.FCS)
 	}
 	return nil

@@ -74,7 +74,7 @@ const longestGap = 1 << 46
 func (r *reel) holds(speed float64) error {
 	r.speed = speed
 	if asked := float64(r.gap) / speed; speed > 0 && asked > longestGap {
-		return fmt.Errorf("transmit: two frames of the source are %.0f h apart at %v times its own times, and backend xdp waits %.0f h at most: use a higher multiplier, or backend packet",
+		return fmt.Errorf("transmit: two frames of the source are %.0f h apart (multiplier %v), and backend xdp waits %.0f h at most: use a higher multiplier, or backend packet",
 			asked/3.6e12, speed, float64(longestGap)/3.6e12)
 	}
 	return nil

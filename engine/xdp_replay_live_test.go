@@ -225,7 +225,7 @@ func TestXDPReplayRefusesWhatCannotBe(t *testing.T) {
 	}
 	// A schedule cannot look ahead further than it counts.
 	far := plainSource(2, uint64(1e15), 60)
-	if _, err := tx.Transmit(context.Background(), Load{Speed: 1, Passes: 1}, Stream{ID: 1, Source: far}); err == nil || !strings.Contains(err.Error(), "278 h apart at 1 times") {
+	if _, err := tx.Transmit(context.Background(), Load{Speed: 1, Passes: 1}, Stream{ID: 1, Source: far}); err == nil || !strings.Contains(err.Error(), "278 h apart (multiplier 1)") {
 		t.Errorf("frames that are 11 days apart: %v", err)
 	}
 	if _, err := tx.Transmit(context.Background(), Load{Speed: 1e6, Passes: 1, Duration: 20 * time.Millisecond}, Stream{ID: 1, Source: far}); err != nil {

@@ -315,7 +315,7 @@ func (s *TemplateSource) settle(scale float64) error {
 		underWay += t.cps * float64(t.lasts()) / 1e9
 	}
 	if underWay*scale > mostUnderWay || rate*scale*float64(s.origin)/1e9 > mostPast {
-		return fmt.Errorf("%sflows a second, the longest of %v, are %sflows under way at once: ask for fewer by cps or by less traffic, or for shorter ones by ipg and rtt",
+		return fmt.Errorf("%sflows a second, the longest of %v, are %sflows at once: ask for fewer (cps, less traffic), or for shorter ones (ipg, rtt)",
 			unit.SI(rate*scale), time.Duration(s.origin), unit.SI(underWay*scale))
 	}
 	s.end = s.origin + uint64(s.duration)

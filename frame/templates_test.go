@@ -363,7 +363,7 @@ func TestTemplateRefusals(t *testing.T) {
 		"address":   {"- duration: 1\n" + strings.Replace(generator, "16.0.0.1\"", "here\"", 1) + info, "rates.yaml:4:20: clients_start"},
 		"spread":    {"- duration: 1\n" + strings.Replace(generator, "seq", "normal", 1) + info, "seq or random"},
 		"versions":  {"- duration: 1\n" + strings.NewReplacer("16.0.0.", "2001:2::", "48.0.0.", "2001:3::").Replace(generator) + info, "packets of IPv4"},
-		"too many":  {"- duration: 1\n" + generator + "  cap_info:\n   - {name: a.pcap, cps: 1}\n   - {name: slow.pcap, cps: 1e9, ipg: 1e9}\n", "1.00 Gflows a second, the longest of 16m40s, are 1.00 Tflows under way at once"},
+		"too many":  {"- duration: 1\n" + generator + "  cap_info:\n   - {name: a.pcap, cps: 1}\n   - {name: slow.pcap, cps: 1e9, ipg: 1e9}\n", "1.00 Gflows a second, the longest of 16m40s, are 1.00 Tflows at once"},
 		"list":      {"- 1\n- 2\n", "must be a map"},
 	} {
 		path := writeRates(t, dir, c.text)

@@ -87,7 +87,7 @@ var boards = []driver{
 	{
 		name:   "smsc95xx", // Raspberry Pi 1, 2, 3B
 		source: "drivers/net/usb/smsc95xx.c: smsc95xx_rx_fixup, smsc95xx_ethtool_ops; usbnet.c: rx_complete, rx_process, usbnet_skb_return",
-		note: "There are no statistics for ethtool -S, and frames for which the chip's FIFO had no room are in no counter at all: they stay unexplained. " +
+		note: "There are no statistics for ethtool -S. Frames for which the chip's FIFO had no room are in no counter: they stay unexplained. " +
 			"dropped and errors of ip -s count the same damaged frames.",
 		unread: []unread{
 			{"rx_errors", "", "damaged frames (rx_crc_errors has those with a bad FCS) and USB transfers that failed: one carries many frames"},

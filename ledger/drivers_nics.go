@@ -121,7 +121,7 @@ var nics = []driver{
 	{
 		name:   "virtio_net",
 		source: "drivers/net/virtio_net.c: virtnet_rq_stats_desc, virtnet_get_strings, virtnet_stats, receive_buf, receive_small_xdp, receive_mergeable",
-		note: "A frame for which the ring had no room never reaches the machine: its host counts it, in tx_dropped of the tap or in vhost's own. " +
+		note: "A frame for which the ring had no room never reaches the machine: its host counts it (tx_dropped of the tap, or vhost). " +
 			"Older kernels name queues rx_queue_0_drops, newer ones rx0_drops.",
 		meanings: []meaning{
 			{dir: receives, counter: "ethtool rx*_drops", name: "receive failed in the driver, or XDP drop"},

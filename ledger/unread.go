@@ -15,8 +15,8 @@ import (
 
 // everyUnread are those of every port.
 var everyUnread = []unread{
-	{"rx_dropped", "", "it adds to what the driver threw away what the kernel did before a protocol saw it: a full CPU backlog (softnet.dropped has that too), a protocol that nobody handles"},
-	{"tx_dropped", "", "it adds to what the driver threw away what the kernel did before it"},
+	{"rx_dropped", "", "a sum of what the driver and the kernel dropped before a protocol saw it: a full CPU backlog (also in softnet.dropped), an unhandled protocol"},
+	{"tx_dropped", "", "a sum of what the driver and the kernel before it dropped"},
 	{"rx_nohandler", "", "frames for a port that is not the active one of a bond"},
 }
 

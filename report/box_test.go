@@ -96,7 +96,7 @@ func TestBox(t *testing.T) {
 	if len(d.Skipped) != 4 || d.Skipped[0].Points[0] != "cpu, sysbench, 1 CPU" || !strings.Contains(d.Skipped[0].Reason, "apt-get install -y sysbench") {
 		t.Errorf("skipped: %+v", d.Skipped)
 	}
-	if d.Bottleneck != nil || !strings.Contains(d.Caveat, "two boxes would each carry more") {
+	if d.Bottleneck != nil || !strings.Contains(d.Caveat, "Two boxes would each carry more") {
 		t.Errorf("bottleneck %v, caveat %q", d.Bottleneck, d.Caveat)
 	}
 	got := text(t, d)

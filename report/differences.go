@@ -148,7 +148,7 @@ func notesOf(sides []Side, c Comparison, points [][]sample, keys []string) (out 
 	}
 	for _, other := range c.Sides[1:] {
 		if apart(c.Sides[0], other) {
-			out = append(out, fmt.Sprintf("%s and %s were measured one after the other: what changed in between, such as heat or a neighbour's load, looks like a difference of the boxes; several runs of each in turn do not have that", c.Sides[0].Name, other.Name))
+			out = append(out, fmt.Sprintf("%s and %s were measured one after the other: a change in between, such as heat, looks like a difference of the boxes; measure several runs of each in turn", c.Sides[0].Name, other.Name))
 		}
 	}
 	for _, other := range c.Sides[1:] {

@@ -436,7 +436,7 @@ func caveat(d Document) string {
 		s = "Measured on links in memory: this shows that the procedure works, and says nothing about a box."
 	}
 	if d.Kind != "sandbox" && d.Kind != "memory" && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Tunnel != nil && r.Verdict != result.Skipped }) {
-		s = strings.TrimSpace(s + " Streams and tunnels were measured between network namespaces of this machine, which does the work of both ends: two boxes would each carry more, and no NIC took part.")
+		s = strings.TrimSpace(s + " Streams and tunnels were measured between network namespaces of this machine, which does the work of both ends. Two boxes would each carry more, and no NIC took part.")
 	}
 	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections == nil })
 	if d.Placement == "shared" && only {

@@ -196,6 +196,6 @@ func boards(d Document, all []studied) []string {
 			here = cmp.Or(m.CPU, here)
 		}
 	}
-	return []string{fmt.Sprintf("The study's board is a Raspberry Pi 3B, and here it is %s: by the study's own method the main process took %.2g times the published share of CPU (median of %s, %.2g to %.2g).",
+	return []string{fmt.Sprintf("The study's board is a Raspberry Pi 3B, and here it is %s. By the study's own method the main process took %.2g times the published share of CPU (median of %s, %.2g to %.2g).",
 		here, middle(ratio), count(len(ratio), "point"), slices.Min(ratio), slices.Max(ratio))}
 }

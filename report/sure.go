@@ -111,7 +111,7 @@ func sure(d Document, recs []result.Record) []string {
 		}
 		out = append(out, fmt.Sprintf("Before "+of+" the CPUs ran at %s or more of the fastest that they were seen at.", percent(slowest)))
 	} else if slow > 0 {
-		out = append(out, fmt.Sprintf("Before %d of %s a CPU ran at less than %s of the fastest that it was seen at, at the least at %s: heat, power, or another virtual machine on its core.",
+		out = append(out, fmt.Sprintf("Before %d of %s a CPU ran below %s of its fastest speed seen, at worst at %s: heat, power, or another virtual machine on its core.",
 			slow, count(looked, "trial"), percent(verdict.SlowCPU), percent(slowest)))
 	}
 	if stalls > 0 {

@@ -8,7 +8,7 @@ import "boxdyno/internal/ethtool"
 // ethtool-netlink.rst). With autoneg on, rx and tx are what the port advertises;
 // most drivers negotiate the link anew for it.
 var pause = fielded(Spec{
-	Name: "pause", Doc: "whether the port asks its peer to wait (rx full: tx=on), and waits when asked (rx=on): with it a full box slows its sender down instead of losing frames",
+	Name: "pause", Doc: "whether the port asks its peer to wait (tx=on), and waits when asked (rx=on): a full box then slows its sender down instead of losing frames",
 	Values: "autoneg=on|off rx=on|off tx=on|off",
 	Export: linkFields(map[string]string{"autoneg": "AutoNegotiationFlowControl", "rx": "RxFlowControl", "tx": "TxFlowControl"}),
 }, func(p *ethtool.Pause) []field {

@@ -32,7 +32,7 @@ var rules = []rule{
 	{result.XDP, "sent back", CauseXDP, "an XDP program on %s sent them back or could not", "Look at the XDP program on that port (bpftool net)."},
 	{result.XDP, "policer", CausePolicer, "a policer on %s let no more in: its rate is the limit", "Raise the policer's rate or burst, or take it away; what it lets through says nothing about the box."},
 	{result.XDP, "", CauseXDP, "an XDP program on %s dropped them", "Look at the XDP program on that port (bpftool net)."},
-	{result.Softnet, "", CauseRing, "the backlog of a CPU overflowed: frames were handed to it (by RPS, or by a port without receive queues of its own) faster than it takes them", "Raise net.core.netdev_max_backlog, or spread the work over more CPUs (rps_cpus)."},
+	{result.Softnet, "", CauseRing, "the backlog of a CPU overflowed: RPS, or a port without receive queues, handed it frames faster than it takes them", "Raise net.core.netdev_max_backlog, or spread the work over more CPUs (rps_cpus)."},
 	{result.TC, "planted loss", CausePlantedLoss, "loss that was planted on %s took them, whatever the load", "Take the planted loss away (dut.loss)."},
 	{result.TC, "", CauseTC, "a tc filter on %s dropped them", "Look at the filters of that port (tc -s filter show)."},
 	{result.Conntrack, "", CauseConntrack, "connection tracking refused them: its table is full, or it could not add an entry", "Raise net.netfilter.nf_conntrack_max, or exempt from tracking what needs no state (notrack)."},

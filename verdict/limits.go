@@ -115,7 +115,7 @@ func ofTester(c Case, lost bool) (Limit, bool) {
 	}
 	if l.Intended == 0 && a.Accepted > 0 && result.Get(c.Environment, "placement") == "shared" {
 		return Limit{Cause: CauseShared,
-			Sentence: fmt.Sprintf("Every one of %d frames arrived that were sent as fast as it went (%s): the DUT works on the tester's CPU and throttles it, and the two together take all of its time.", a.Accepted, rate(r, l.Offered)),
+			Sentence: fmt.Sprintf("All %d frames arrived, sent at full speed (%s). The DUT works on the tester's CPU, and the two together take all of its time.", a.Accepted, rate(r, l.Offered)),
 			Next:     "Give the DUT's receive work a CPU of its own (placement split)."}, true
 	}
 	if l.Intended == 0 && a.Accepted > 0 {

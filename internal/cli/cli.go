@@ -198,8 +198,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "boxdyno",
 		Short: "Measure what a network-security box carries",
-		Long: `boxdyno puts a router, firewall or sensor on the rollers: it loads the box until
-it can no more, and reports what it carries, what limits it, and where every frame went.
+		Long: `boxdyno measures what a router, firewall or sensor carries without loss, and what
+limits it. It accounts for every frame.
 
 Exit codes:
 ` + exitCodes,

@@ -35,9 +35,9 @@ func (a *app) compare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare RUN[,RUN...] RUN[,RUN...]...",
 		Short: "Compare runs: effects with intervals, and ~ where there is none",
-		Long: `Compare matches the points of runs by procedure and settings, and says of each
-figure how it differs from that of the first RUN, with an interval, whether that is
-more than chance, and what else is not the same. Names joined by commas are one side:
+		Long: `Compare matches the points of runs by procedure and settings. It prints how each
+figure differs from that of the first RUN, with an interval, and whether that is more
+than chance. It also lists what else differs. Names joined by commas are one side:
 several runs of the same, best measured in turn with those of the other side. RUN is a
 run's folder, its name at the default place, or last. It needs no root and works on any
 machine. The exit code is 0 whatever the difference is, and 4 where no configuration

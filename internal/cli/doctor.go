@@ -30,9 +30,9 @@ func (a *app) doctor() *cobra.Command {
 and prints the command that supplies what is missing. A line marked * is needed
 for qualify firewall; where one of them fails the exit code is 3.
 
---install runs those commands: firewall for what is needed, subjects for the
-programs that are put under load, or the name of one of them, width for programs of 32
-bit in a folder of their own (debootstrap), all for everything but those.
+--install runs those commands. firewall installs what is needed, subjects the
+programs that are put under load (or name one of them), width 32-bit programs in a
+folder of their own (debootstrap), all everything but those.
 Subjects in Python get virtual environments of their own in boxdyno's cache folder.`,
 		Example: "  sudo boxdyno doctor\n  sudo boxdyno doctor --install firewall\n  sudo boxdyno doctor --install scapy",
 		Args:    cobra.NoArgs,

@@ -122,8 +122,8 @@ func (a *app) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run PLAN|PROCEDURE",
 		Short: "Run a plan, or one procedure with its defaults",
-		Long: `Run measures what a plan says: a YAML file, the name of a plan that comes with
-boxdyno (boxdyno list plans), or a procedure (boxdyno list procedures). The text
+		Long: `Run measures by a plan: a YAML file, a plan that comes with boxdyno (boxdyno list
+plans), or a procedure (boxdyno list procedures). The text
 report goes to standard output; the run is kept and can be reported again.`,
 		Example: `  sudo boxdyno run forward --set frame_size=64,imix --set direction=both --repeat 3
   sudo boxdyno run forward --set service=filter --set rules=10,1000 --standard
@@ -187,9 +187,8 @@ output, a page is written beside the run. ROLE is one of boxdyno list roles, or 
 file of your own like those in runner/roles.
 
 Criteria that speak of the link's rate ask for 1 Gbit/s; --link-rate asks for
-another one. Of role firewall it changes what is asked, not what is measured: to
-keep the tester itself below a rate, set the lab's link_rate (--set
-link_rate=100Mbps). Role probe measures at that rate. Of software that is compared,
+another one. Of role firewall it changes what is asked, not what is measured. To
+keep the tester itself below a rate, use --set link_rate=100Mbps. Role probe measures at that rate. Of software that is compared,
 what is not installed is left out, and named.
 
 Exit codes:

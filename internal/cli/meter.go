@@ -31,10 +31,9 @@ func (a *app) meter() *cobra.Command {
 		Use:   "meter -i INTERFACE",
 		Short: "Count what arrives at a port: frames, loss, order, gaps",
 		Long: `Meter counts the frames that arrive at a port until Ctrl-C (exit code 0) or for a
-duration. Signed frames (boxdyno send) are told apart by their stream and carry a
-sequence number, so that what is missing, doubled or out of order is known
-without asking the sender: start the meter before it, on the same machine or on
-another. All other frames are counted together as foreign.
+duration. Signed frames (boxdyno send) carry a stream and a sequence number, by which the
+meter counts missing, duplicate and reordered frames. Start the meter before the
+sender, on the same machine or on another. All other frames are counted together as foreign.
 
 Frames with a signature end in the meter; foreign ones go on to the machine,
 unless --sink.`,

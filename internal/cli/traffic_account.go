@@ -311,7 +311,7 @@ func (acc *sentAccount) warn() (all []string) {
 		say("%s counted %s less than were handed to it", acc.Port.Name, plural64(n-acc.Wire.Frames, "frame"))
 	}
 	if gone := acc.Accepted.MeanSize - acc.Wire.MeanSize; acc.Port.Driver == "veth" && acc.Wire.Frames > 0 && math.Abs(gone-14) < 1 {
-		say("%s counts frames without their Ethernet header, as a veth does whose other end has an XDP program: bit rates of wire are 14 octets a frame too low", acc.Port.Name)
+		say("%s counts frames without their Ethernet header (its other end has an XDP program): bit rates of wire are 14 octets a frame too low", acc.Port.Name)
 	}
 	return all
 }

@@ -140,9 +140,9 @@ func receivedOf(port *trafficPort, p *portFlags, f *meterFlags, backend string, 
 		s.LossRatio, s.Runs = lossRatio(s.Missing, r.Span), runsOf(r, armed)
 		switch {
 		case len(r.Runs) == engine.MaxRuns:
-			acc.Warnings = append(acc.Warnings, fmt.Sprintf("stream %d began anew %d times or more, and later runs are counted as the last one's duplicates: start the meter again, and give senders that run at once --stream numbers of their own", r.Stream, len(r.Runs)-1))
+			acc.Warnings = append(acc.Warnings, fmt.Sprintf("stream %d began anew %d times or more, so later runs count as duplicates: start the meter again, and give simultaneous senders different --stream numbers", r.Stream, len(r.Runs)-1))
 		case s.Missing < 0:
-			acc.Warnings = append(acc.Warnings, fmt.Sprintf("stream %d has more frames than sequence numbers: senders share the stream, or one of few frames began anew unseen, so start the meter again before each", r.Stream))
+			acc.Warnings = append(acc.Warnings, fmt.Sprintf("stream %d has more frames than sequence numbers: senders share the stream, or one began anew unseen; start the meter again before each", r.Stream))
 		}
 		acc.Streams = append(acc.Streams, s)
 	}

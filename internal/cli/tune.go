@@ -71,8 +71,8 @@ func (a *app) tune() *cobra.Command {
 		Short: "Change settings by a recipe, and put them back",
 		Long: `Tune turns knobs: rings, offloads, queues, buffers, the CPUs' clocks. A recipe is an
 ordered list of them (boxdyno list recipes, boxdyno list knobs, or a YAML file of
-your own). Before a knob is turned its old value is in a journal on the disk, so
-that revert, or after a crash the next command, puts every value back.`,
+your own). Before a knob is turned its old value is written to a journal on the disk.
+Revert, or after a crash the next command, puts every value back.`,
 		Example: `  boxdyno tune show sensor-pi5 --port eth0
   sudo boxdyno tune apply sensor-pi5 --port eth0
   boxdyno tune status
@@ -257,8 +257,8 @@ func (a *app) tuneExport() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "export RECIPE", Short: "Write the files that keep a recipe over a reboot", Args: needs("RECIPE", recipeNeed),
-		Long: `Export prints what keeps a recipe over a reboot of a machine with systemd: a file for
-sysctl.d, a .link file for each port, and a oneshot service for the rest. --out DIR
+		Long: `Export prints files that keep a recipe over a reboot of a machine with systemd. They
+are one for sysctl.d, a .link file for each port, and a oneshot service. --out DIR
 writes them below a folder: look at them, then copy them to /, and run
 systemctl enable on the service. A port that is here is known by its permanent MAC
 address in them.`,

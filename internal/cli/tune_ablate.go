@@ -24,8 +24,8 @@ func (a *app) tuneAblate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ablate RECIPE", Short: "Find out which knobs of a recipe help, and by how much",
 		Long: `Ablate measures with the whole recipe, with nothing of it, with all but each knob, and
-with each knob alone, in shuffled order and as often as it takes to tell an effect from
-chance. It prints the effect of each knob with its interval, ~ where there is none, and
+with each knob alone. The order is shuffled, and repeats tell an effect from chance. It
+prints the effect of each knob with its interval, ~ where there is none, and
 the best subset, which it also keeps as a recipe; the page has the plot. Every part is
 applied through the journal and put back after each visit to a point. A knob that
 cannot be turned here is named and not tested.

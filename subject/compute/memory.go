@@ -124,7 +124,7 @@ func (m *Memory) refused(text string) error {
 			Hint: fmt.Sprintf("run it with sudo, or raise the limit with ulimit -l %d", (m.Size+1023)/1024),
 		}
 	case r.Bits == 32:
-		return fmt.Errorf("a 32-bit program cannot %s %s: it has addresses for 4 GiB, with a 32-bit kernel for about 3 GiB, and the most that this one could %s in one piece is %s; a 64-bit userland can", verb, m.asked(), verb, octetsText(uint64(r.Greatest)))
+		return fmt.Errorf("a 32-bit program cannot %s %s: it has addresses for 4 GiB at most, and could %s %s in one piece; a 64-bit userland can", verb, m.asked(), verb, octetsText(uint64(r.Greatest)))
 	}
 	return &host.Missing{
 		What: fmt.Sprintf("memory: the kernel refused %s (%s), and the most that a program could %s in one piece is %s", m.asked(), r.Refused, verb, octetsText(uint64(r.Greatest))),

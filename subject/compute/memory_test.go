@@ -208,7 +208,7 @@ func TestMemoryOf32Bits(t *testing.T) {
 	m := memoryOf(t, "memory-bandwidth")
 	m.Size = 3_500_000_000
 	err := m.refused(`{"refused": "Cannot allocate memory", "bits": 32, "greatest": 2932867072, "allowed": 8388608}`)
-	if errors.As(err, &missing) || err == nil || !strings.Contains(err.Error(), "a 32-bit program cannot lock 3.50 GB") || !strings.Contains(err.Error(), "in one piece is 2.93 GB") {
+	if errors.As(err, &missing) || err == nil || !strings.Contains(err.Error(), "a 32-bit program cannot lock 3.50 GB") || !strings.Contains(err.Error(), "could lock 2.93 GB in one piece") {
 		t.Errorf("with 32 bits: %v", err)
 	}
 	s := memoryOf(t, "memory-stream")
