@@ -10,7 +10,7 @@ import (
 	"boxdyno/result"
 )
 
-const burstsDeviation = "frames from 50 kframe/s on leave in bursts of what falls due within 40 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"
+const BurstsDeviation = "frames from 50 kframe/s on leave in bursts of what falls due within 40 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"
 
 // suiteNames name a point of the suite's procedures.
 var suiteNames = []string{"service", "direction", "frame_size"}
@@ -19,10 +19,10 @@ var suiteNames = []string{"service", "direction", "frame_size"}
 var Own = []Spec{
 	{
 		Name: "forward", Needs: lab.Ports, Standard: "RFC 2544, RFC 2285",
-		Deviation: burstsDeviation + "; latency is measured with single frames",
+		Deviation: BurstsDeviation + "; latency is measured with single frames",
 		Doc:       "the box as a router: highest load without loss, forwarding rate under overload, latency, and where frames were lost",
 		Names:     []string{"service", "direction", "frame_size"},
-		Metrics:   forwardMetrics, Joules: forwardJoules, New: newForward,
+		Metrics:   ForwardMetrics, Joules: ForwardJoules, New: newForward,
 	},
 	{
 		Name: "self-test", Needs: lab.Ports, Standard: "RFC 2544", Alone: true,
@@ -31,9 +31,9 @@ var Own = []Spec{
 		Metrics: []result.Metric{ceilingMetric}, New: newSelfTest,
 	},
 	{
-		Name: "throughput", Needs: lab.Ports, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: burstsDeviation,
+		Name: "throughput", Needs: lab.Ports, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: BurstsDeviation,
 		Doc:   "highest load without loss, and the forwarding rate under overload beside it",
-		Names: suiteNames, Metrics: slices.Concat(throughputMetrics, metrics.List(forwardMetrics).Pick("standing_start_fps")), Joules: forwardJoules, New: newThroughput,
+		Names: suiteNames, Metrics: slices.Concat(ThroughputMetrics, metrics.List(ForwardMetrics).Pick("standing_start_fps")), Joules: ForwardJoules, New: newThroughput,
 	},
 	{
 		Name: "latency", Needs: lab.Ports, Standard: "RFC 2544 section 26.2", Deviation: "software times every frame; figures are percentiles of all, not the delay of one tagged frame",
@@ -101,21 +101,5 @@ var Own = []Spec{
 		Quick: "a flood lasts 2 s, after 0.5 s and before 1 s without it, not 30 s, 5 s and 10 s",
 		Doc:   "a flooded box: how much benign traffic survives, what becomes of the flood, and when the box recovers",
 		Names: []string{"service", "kind", "rate", "benign", "frame_size"}, Metrics: floodMetrics, New: newFlood,
-	},
-}
-
-// Rest are those after them.
-var Rest = []Spec{
-	{
-		Name: "stream", Needs: lab.TwoGateways, Lab: lab.Gateways, Alone: true,
-		Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
-		Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",
-		Names: []string{"protocol", "offloads", "connections"}, Metrics: streamMetrics, Joules: streamJoules, New: newStream,
-	},
-	{
-		Name: "vpn", Needs: lab.TwoGateways, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: burstsDeviation, Lab: lab.Gateways, Alone: true,
-		Quick: "streams through a tunnel are sent 3 times for 1 s and handshakes made 5 times, not 10 times for 10 s and 30 times",
-		Doc:   "a tunnel between two gateways of this machine, beside the path without it: TCP by iperf3, exact UDP without loss, handshakes, CPU a megabit",
-		Names: []string{"tunnel", "cipher", "offloads", "traffic", "frame_size"}, Metrics: vpnMetrics, Joules: vpnJoules, New: newVPN,
 	},
 }

@@ -6,8 +6,8 @@ import "boxdyno/unit"
 
 // ask is the load, each stream's, that the criteria which this point decides ask for;
 // 0: none does.
-func (m *point) ask() (load unit.FrameRate) {
-	mean, streams := m.mix.Mean(), m.streams()
+func (m *Point) ask() (load unit.FrameRate) {
+	mean, streams := m.Mix.Mean(), m.streams()
 	for _, c := range m.env.Criteria {
 		if c.Min == nil || *c.Min <= 0 {
 			continue

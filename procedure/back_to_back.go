@@ -22,14 +22,14 @@ func newBackToBack() Procedure { return &BackToBack{newSuite()} }
 const burstTries = 3
 
 func (p *BackToBack) Estimate() (int, time.Duration) {
-	e := suiteEffortOf(p.preset.Value)
+	e := suiteEffortOf(p.Preset.Value)
 	const steps = 6
 	return p.estimate(e.bursts*steps, time.Duration(e.bursts*steps)*e.burst/20)
 }
 
 func (p *BackToBack) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.Value)
-	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
+	e := suiteEffortOf(p.Preset.Value)
+	return p.run(ctx, env, func(m *Point, carried unit.FrameRate) error {
 		if !m.can(1) {
 			return nil
 		}
@@ -58,7 +58,7 @@ func (p *BackToBack) Run(ctx context.Context, env *Env) (Outcome, error) {
 				if load.Count >= 64 { // of shorter ones the rate is not known well
 					rates = append(rates, float64(rec.Load.Offered))
 				}
-				m.out.Load, m.out.Account = rec.Load, rec.Account
+				m.Out.Load, m.Out.Account = rec.Load, rec.Account
 			}
 			if s.over() {
 				lengths, guess = append(lengths, float64(s.clean)), s.clean
@@ -66,7 +66,7 @@ func (p *BackToBack) Run(ctx context.Context, env *Env) (Outcome, error) {
 			}
 		}
 		if len(lengths) == 0 {
-			m.out.Status, m.out.Reason = result.Invalid, "no burst could be sent as asked, for the tester was held up"
+			m.Out.Status, m.Out.Reason = result.Invalid, "no burst could be sent as asked, for the tester was held up"
 			return nil
 		}
 		if len(lengths) < e.bursts {

@@ -89,11 +89,11 @@ func TestSandboxTokenBucket(t *testing.T) {
 		t.Run(fmt.Sprint(burst), func(t *testing.T) {
 			b := newSuiteBench(t, "sandbox", map[string]string{"dut.policer": fmt.Sprint(int(rate)), "dut.policer_burst": fmt.Sprint(burst)})
 			p := newSuite()
-			r, err := p.open(t.Context(), b.bed, 0)
+			r, err := p.Open(t.Context(), b.bed, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.close()
+			defer r.Close()
 			for _, count := range []uint64{burst, 5 * burst} {
 				time.Sleep(time.Duration(float64(burst) / rate * 1.1e9)) // it is full again
 				o, err := r.trial(t.Context(), engine.Load{Count: count}, false)

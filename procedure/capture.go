@@ -368,7 +368,7 @@ func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	} else if err != nil {
 		return Outcome{Status: result.Failed, Reason: m.said(err)}, nil
 	}
-	self, err := selfTest(ctx, env, p.mix(), false, false, effortOf(p.preset.Value))
+	self, err := TesterCeiling(ctx, env, p.mix(), false, false, EffortOf(p.preset.Value))
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -13,12 +13,12 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/iperf"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -42,8 +42,6 @@ const (
 	// its greeting, and the engine's probes, which go to the same port.
 	iperfFilter   = "udp dst port 9"
 	iperfGreeting = 1 // datagrams
-
-	iperfAround = 15 * time.Second // for its start, its handshakes and its end
 )
 
 // newIperf3 gives the tester's port its address, which close takes away: the engine
@@ -72,7 +70,7 @@ func (g *iperf3) close() error {
 
 // transmit offers l, of which it knows rate, count and duration.
 func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport, err error) {
-	ctx, stop := context.WithTimeout(ctx, lasts(l)+iperfAround)
+	ctx, stop := context.WithTimeout(ctx, lasts(l)+iperf.Around)
 	defer stop()
 	server, err := g.serve(ctx)
 	if err != nil {
@@ -102,7 +100,7 @@ func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport
 
 // serve starts a server for one client and waits until it listens.
 func (g *iperf3) serve(ctx context.Context) (*host.Process, error) {
-	return serveIperf3(ctx, g.server, g.port.Gateway4, frame.Port, g.serverCPUs)
+	return iperf.Serve(ctx, g.server, g.port.Gateway4, frame.Port, g.serverCPUs)
 }
 
 // readIperf3 reads what a client says at its end, at the instant now: the datagrams it

@@ -103,7 +103,7 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 	}
 	// Bare: the tracepoint would see every frame that ends after the subject.
 	if m.book, err = ledger.OpenBare([]ledger.Path{path}, bed.Sources...); err == nil {
-		m.book.Settle = effortOf(m.preset.Value).settle
+		m.book.Settle = EffortOf(m.preset.Value).Settle
 		err = bed.Precede(lab.AtOnce)
 	}
 	return err

@@ -125,7 +125,7 @@ func (p *Connections) Estimate() (int, time.Duration) {
 		d += 4*e.overload + 2*s.Rest + 3*s.Overload + e.trial
 	}
 	const around = 150 * time.Millisecond // an empty table, snapshots and settling
-	return trials, d + time.Duration(trials)*(around+effortOf(p.preset.Value).settle)
+	return trials, d + time.Duration(trials)*(around+EffortOf(p.preset.Value).Settle)
 }
 
 // opens is the rate at which mode concurrent opens connections.

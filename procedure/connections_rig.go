@@ -64,7 +64,7 @@ func newConnRig(ctx context.Context, bed *lab.Testbed, p *Connections, loop bool
 	}
 	r.book, err = ledger.Open([]ledger.Path{bed.Path(0, 1, loop), bed.Path(1, 0, loop)}, bed.Sources...)
 	if err == nil {
-		r.book.Settle = effortOf(p.preset.Value).settle
+		r.book.Settle = EffortOf(p.preset.Value).Settle
 	}
 	return r, err
 }

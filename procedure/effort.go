@@ -13,19 +13,20 @@ func ipText(ipv6 bool) string {
 	return "4"
 }
 
-// An effort is how long and how often a preset measures.
-type effort struct {
+// An Effort is how long and how often a preset measures.
+type Effort struct {
 	selfTest  time.Duration
-	warmUp    time.Duration
-	overload  time.Duration
-	overloads int // a visit
-	latency   time.Duration
-	settle    time.Duration // least wait after traffic
+	WarmUp    time.Duration
+	Overload  time.Duration
+	Overloads int // a visit
+	Latency   time.Duration
+	Settle    time.Duration // least wait after traffic
 }
 
-func effortOf(preset string) effort {
+// EffortOf is that of quick or standard.
+func EffortOf(preset string) Effort {
 	if preset == "standard" {
-		return effort{selfTest: 10 * time.Second, warmUp: 5 * time.Second, overload: 10 * time.Second, overloads: 2, latency: 20 * time.Second, settle: 2 * time.Second}
+		return Effort{selfTest: 10 * time.Second, WarmUp: 5 * time.Second, Overload: 10 * time.Second, Overloads: 2, Latency: 20 * time.Second, Settle: 2 * time.Second}
 	}
-	return effort{selfTest: 200 * time.Millisecond, warmUp: 100 * time.Millisecond, overload: 50 * time.Millisecond, overloads: 2, latency: 100 * time.Millisecond}
+	return Effort{selfTest: 200 * time.Millisecond, WarmUp: 100 * time.Millisecond, Overload: 50 * time.Millisecond, Overloads: 2, Latency: 100 * time.Millisecond}
 }

@@ -29,7 +29,7 @@ import (
 //
 // A trial (flood_trial.go) is a frame.Episode: one sender, one schedule, one account.
 type Flood struct {
-	traffic
+	Traffic
 	kind    param.Choice
 	port    param.Count
 	rate    floodRate
@@ -52,7 +52,7 @@ const leastBenign = 100
 
 func newFlood() Procedure {
 	p := &Flood{
-		traffic: newTraffic(forwarding), kind: param.Choice{Value: "syn"}, port: param.NewCount(0, 0, 65535),
+		Traffic: NewTraffic(forwarding), kind: param.Choice{Value: "syn"}, port: param.NewCount(0, 0, 65535),
 		rate: floodRate{text: "100k", frames: 100e3}, benign: offeredRate{text: "20Mbps", bits: 20e6},
 		sources: param.NewChoice(fromNetwork, []string{fromNetwork, fromAnywhere}), sensor: param.NewWord(noSensor, "+_."), may: 0.001,
 	}
@@ -60,7 +60,7 @@ func newFlood() Procedure {
 		p.kind.Of = append(p.kind.Of, k.Name)
 	}
 	p.direction.Of = []string{lanToWAN, wanToLAN}
-	p.mix.Mix = frame.Mix{Name: "512", Sizes: []unit.FrameSize{512}}
+	p.Mix.Mix = frame.Mix{Name: "512", Sizes: []unit.FrameSize{512}}
 	p.flows = param.NewCount(1, 1, frame.MaxEpisodeFlows)
 	return p
 }
@@ -109,7 +109,7 @@ func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.port, "port", "attacked `port` of syn, ack and udp; 0: 443, of udp any")
 	fs.Var(&p.sources, "sources", "where the flood comes from: network (addresses of the sender's own side) or any (spoofed; a reverse-path filter drops them)")
 	fs.Var(&p.benign, "benign", "benign `load` in layer-2 bit/s (20Mbps) or in frame/s (5k), UDP, all the time")
-	fs.Var(&p.mix, "frame_size", "`octets` with FCS of benign frames, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
+	fs.Var(&p.Mix, "frame_size", "`octets` with FCS of benign frames, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
 	fs.Var(&p.flows, "flows", "UDP `flows` that benign frames belong to in turn")
 	fs.Var(&p.service, "service", "what the box does: route, filter or nat")
 	fs.Var(&p.direction, "direction", "which way both go")
@@ -118,14 +118,14 @@ func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.sensor, "sensor", "`name` of software that captures on the box's port and counts benign frames (boxdyno list subjects), or none")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` the flood lasts; 0s: as preset says")
 	fs.Var(&p.may, "benign_loss", "`share` of the benign frames that may be lost during the flood")
-	fs.Var(&p.preset, "preset", "quick or standard: how long")
+	fs.Var(&p.Preset, "preset", "quick or standard: how long")
 }
 
 // Check refuses what suite does, rates that phases are too short for, and what would
 // flood the box itself.
 func (p *Flood) Check(bed *lab.Testbed) error {
-	t := p.traffic
-	t.mix.Mix, _ = signed(p.mix.Mix, p.ipv6())
+	t := p.Traffic
+	t.Mix.Mix, _ = signed(p.Mix.Mix, p.ipv6())
 	if err := t.Check(bed); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (p *Flood) Check(bed *lab.Testbed) error {
 // benignRate is the benign frames a second.
 func (p *Flood) benignRate() unit.FrameRate {
 	if p.benign.bits > 0 {
-		return unit.FrameRate(float64(p.benign.bits) / 8 / p.mix.Mean())
+		return unit.FrameRate(float64(p.benign.bits) / 8 / p.Mix.Mean())
 	}
 	return p.benign.frames
 }
@@ -160,7 +160,7 @@ type floodEffort struct{ before, flood, after, searched time.Duration }
 
 func (p *Flood) effort() floodEffort {
 	e := floodEffort{500 * time.Millisecond, 2 * time.Second, time.Second, time.Second}
-	if p.preset.Value == "standard" {
+	if p.Preset.Value == "standard" {
 		e = floodEffort{5 * time.Second, 30 * time.Second, 10 * time.Second, 5 * time.Second}
 	}
 	if p.length > 0 {
@@ -181,21 +181,21 @@ func (p *Flood) searching(e floodEffort) search.Preset {
 func (p *Flood) Estimate() (int, time.Duration) {
 	const around = 300 * time.Millisecond // laying the frames out, arming, settling
 	e := p.effort()
-	trials, d := 1, e.before+e.flood+e.after+around+effortOf(p.preset.Value).settle
+	trials, d := 1, e.before+e.flood+e.after+around+EffortOf(p.Preset.Value).Settle
 	if p.rate.text == searchRate {
 		n := p.searching(e).Trials
 		trials += n
-		d += time.Duration(n) * (e.before + e.searched + e.after + around + effortOf(p.preset.Value).settle)
+		d += time.Duration(n) * (e.before + e.searched + e.after + around + EffortOf(p.Preset.Value).Settle)
 	}
-	return trials + 1, d + effortOf(p.preset.Value).selfTest
+	return trials + 1, d + EffortOf(p.Preset.Value).selfTest
 }
 
 func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	if env.Bed.Placement == "shared" {
-		return Outcome{Status: result.Skipped, Reason: sharedPlacement}, nil
+		return Outcome{Status: result.Skipped, Reason: SharedPlacement}, nil
 	}
-	mix, substituted := signed(p.mix.Mix, p.ipv6())
-	p.mix.Mix = mix
+	mix, substituted := signed(p.Mix.Mix, p.ipv6())
+	p.Mix.Mix = mix
 	m := &floodPoint{Flood: p, env: env, effort: p.effort(), out: Outcome{Status: result.Passed}}
 	if substituted != "" {
 		m.out.Warnings = append(m.out.Warnings, substituted)
@@ -221,7 +221,7 @@ func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 	if err := m.open(ctx); err != nil {
 		return Outcome{}, err
 	}
-	defer func() { err = errors.Join(err, m.rig.close()) }()
+	defer func() { err = errors.Join(err, m.rig.Close()) }()
 	switch p.rate.text {
 	case searchRate:
 		err = m.highest(ctx)
@@ -242,7 +242,7 @@ const lineShare = 0.9
 func (m *floodPoint) line() unit.FrameRate {
 	rate := m.ceiling*lineShare - m.benignRate()
 	if link := m.env.Bed.Ports[m.from()].Link; link > 0 {
-		left := float64(link) - float64(unit.L1(m.benignRate(), m.mix.Mean()))
+		left := float64(link) - float64(unit.L1(m.benignRate(), m.Mix.Mean()))
 		rate = min(rate, unit.FrameRate(left/8/(m.mean+unit.Overhead)))
 	}
 	return max(1, unit.FrameRate(math.Floor(float64(rate))))

@@ -218,7 +218,7 @@ func TestFloodChecks(t *testing.T) {
 	if err := p.Check(nil); err != nil {
 		t.Errorf("as it is by default: %v", err)
 	}
-	if e := (&Flood{traffic: traffic{preset: param.Choice{Value: "standard"}}}).effort(); e.flood != 30*time.Second {
+	if e := (&Flood{Traffic: Traffic{Preset: param.Choice{Value: "standard"}}}).effort(); e.flood != 30*time.Second {
 		t.Errorf("the standard floods for %v", e.flood)
 	}
 }

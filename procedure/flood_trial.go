@@ -106,7 +106,7 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 	if alone {
 		cfg = append(cfg, result.Pair{Key: "path", Value: result.SenderAlone})
 	}
-	e := effortOf(m.preset.Value)
+	e := EffortOf(m.Preset.Value)
 	key := fmt.Sprintf("self-test/flood/%s/ipv%s/%v", m.kind.Value, ipText(m.ipv6()), e.selfTest)
 	return m.env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
 		source, err := frame.NewFlood(m.attack(loop[0], loop[1]))
@@ -114,11 +114,11 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 			return o, err
 		}
 		defer source.Close()
-		r, err := newRig(ctx, bed, rigSpec{ports: loop, loop: !alone, mix: m.mix.Mix, ways: []way{{0, 1, between(loop[0], loop[1], m.mix.Mix, 1, m.ipv6())}}, settle: e.settle, drops: true})
+		r, err := newRig(ctx, bed, rigSpec{ports: loop, loop: !alone, mix: m.Mix.Mix, ways: []way{{0, 1, between(loop[0], loop[1], m.Mix.Mix, 1, m.ipv6())}}, settle: e.Settle, drops: true})
 		if err != nil {
 			return o, err
 		}
-		defer r.close()
+		defer r.Close()
 		if err := sink(r.meters[0]); err != nil {
 			return o, err
 		}
@@ -141,7 +141,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 	}
 	from, to := m.from(), 1-m.from()
 	m.rig, err = newRig(ctx, bed, rigSpec{
-		ports: bed.Ports, mix: m.mix.Mix, ways: []way{{from, to, m.between(bed.Ports[from], bed.Ports[to])}}, settle: effortOf(m.preset.Value).settle,
+		ports: bed.Ports, mix: m.Mix.Mix, ways: []way{{from, to, m.between(bed.Ports[from], bed.Ports[to])}}, settle: EffortOf(m.Preset.Value).Settle,
 		drops: true, // the tracepoint would see every frame of the flood that ends
 	})
 	if err != nil {
@@ -149,7 +149,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, m.rig.close())
+			err = errors.Join(err, m.rig.Close())
 		}
 	}()
 	if m.service.Value == "nat" {
@@ -264,7 +264,7 @@ func (e *episode) tell(o *Outcome, s *floodSampler) {
 	o.Load.Intended = e.rate + e.benignRate()
 	o.Load.Offered = unit.FrameRate((flood + benign) / flooded)
 	o.Load.Peak = o.Load.Offered
-	o.Load.MeanSize = (flood*e.mean + benign*e.mix.Mean()) / (flood + benign)
+	o.Load.MeanSize = (flood*e.mean + benign*e.Mix.Mean()) / (flood + benign)
 	arrived := float64(e.seen.Foreign) + float64(arrivedAll(e.seen.Streams[frame.BenignDuring]))
 	o.Load.Forwarded = unit.FrameRate(arrived / flooded)
 	o.KPIs, o.Samples = e.kpis(), s.phased(e.begins)
@@ -357,8 +357,8 @@ func (e *episode) figures(o *Outcome, s *floodSampler) (vs []result.Value) {
 		value("flood_offered_fps", flood), value("flood_offered_bps", flood*8*e.mean),
 		value("flood_forwarded_fps", float64(k.BadArrived)/e.seconds(frame.BenignDuring)),
 		value("flood_sent", float64(k.BadSent)), value("flood_arrived", float64(k.BadArrived)),
-		value("benign_offered_fps", float64(k.Offered)), value("benign_offered_bps", float64(unit.L2(k.Offered, e.mix.Mean()))),
-		value("benign_forwarded_bps", float64(unit.L2(k.Forwarded, e.mix.Mean()))),
+		value("benign_offered_fps", float64(k.Offered)), value("benign_offered_bps", float64(unit.L2(k.Offered, e.Mix.Mean()))),
+		value("benign_forwarded_bps", float64(unit.L2(k.Forwarded, e.Mix.Mean()))),
 		value("benign_sent", float64(k.Sent)),
 		value("benign_lost_before", float64(o.KPIs[frame.BenignBefore].Lost)), value("benign_lost", float64(k.Lost)), value("benign_lost_after", float64(o.KPIs[frame.BenignAfter].Lost)),
 	)
@@ -394,7 +394,7 @@ func (e *episode) verdict(o *Outcome) {
 	}
 	if lost > float64(e.may) {
 		wrong = append(wrong, fmt.Sprintf("%s of %v benign survived a %s of %v (%d of %d frames were lost, and %s may be)",
-			sharePercent(1-lost), unit.L2(during.Offered, e.mix.Mean()), floodNames[e.kind.Value], e.rate, during.Lost, during.Sent, sharePercent(float64(e.may))))
+			sharePercent(1-lost), unit.L2(during.Offered, e.Mix.Mean()), floodNames[e.kind.Value], e.rate, during.Lost, during.Sent, sharePercent(float64(e.may))))
 	}
 	if _, ok := e.recovery(); !ok {
 		wrong = append(wrong, fmt.Sprintf("benign frames were still lost %v after the flood had ended", e.effort.after))

@@ -20,11 +20,11 @@ import (
 //
 // with self-test and warm-up before the first; the last ends the search and
 // measures latency at half the throughput or less.
-type Forward struct{ traffic }
+type Forward struct{ Traffic }
 
 func newForward() Procedure {
-	p := &Forward{newTraffic(lab.Services)}
-	p.search.Of = append(p.search.Of, NoSearch)
+	p := &Forward{NewTraffic(lab.Services)}
+	p.Search.Of = append(p.Search.Of, NoSearch)
 	return p
 }
 
@@ -33,23 +33,23 @@ func newForward() Procedure {
 const NoSearch = "none"
 
 func (p *Forward) Estimate() (int, time.Duration) {
-	e := effortOf(p.preset.Value)
-	fill := fillEstimate * (p.searching().Rest + p.searching().Overload)
-	trials, d := 1+fillEstimate+e.overloads, e.warmUp+fill+time.Duration(e.overloads)*e.overload
-	if p.search.Value != NoSearch {
-		trials, d = p.searching().Estimate()
-		trials += 1 + fillEstimate + visits*e.overloads + 1
-		d += e.warmUp + fill + visits*time.Duration(e.overloads)*e.overload + e.latency
+	e := EffortOf(p.Preset.Value)
+	fill := fillEstimate * (p.Searching().Rest + p.Searching().Overload)
+	trials, d := 1+fillEstimate+e.Overloads, e.WarmUp+fill+time.Duration(e.Overloads)*e.Overload
+	if p.Search.Value != NoSearch {
+		trials, d = p.Searching().Estimate()
+		trials += 1 + fillEstimate + visits*e.Overloads + 1
+		d += e.WarmUp + fill + visits*time.Duration(e.Overloads)*e.Overload + e.Latency
 		more, longer := p.standingEstimate(trials)
 		trials, d = trials+more, d+longer
 	}
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
-	return trials, d + time.Duration(trials)*(around+e.settle)
+	return trials, d + time.Duration(trials)*(around+e.Settle)
 }
 
 func (p *Forward) Run(ctx context.Context, env *Env) (Outcome, error) {
-	m := newPoint(&p.traffic, env, env.Trial)
-	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
+	m := NewPoint(&p.Traffic, env, env.Trial)
+	if invalid, err := m.TesterCeiling(ctx); err != nil || invalid != "" {
 		return Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
 	for n := 0; ; n++ {
@@ -69,86 +69,86 @@ const mostVisits, visitAsks = 20, 4
 
 // Visits is how often a run comes to a point.
 func (p *Forward) Visits() int {
-	if p.search.Value == NoSearch {
+	if p.Search.Value == NoSearch {
 		return 1
 	}
 	return visits
 }
 
 // visit is the nth time; more says that another one has something to do.
-func (m *point) visit(ctx context.Context, n int) (found Outcome, more bool, err error) {
+func (m *Point) visit(ctx context.Context, n int) (found Outcome, more bool, err error) {
 	if err := m.enter(ctx); err != nil {
 		return found, false, err
 	}
-	defer func() { err = errors.Join(err, m.rig.close()) }()
+	defer func() { err = errors.Join(err, m.Rig.Close()) }()
 	if n == 0 {
-		if err := m.warmUp(ctx); err != nil {
+		if err := m.WarmUp(ctx); err != nil {
 			return found, false, err
 		}
-		if err := m.fill(ctx); err != nil {
+		if err := m.Fill(ctx); err != nil {
 			return found, false, err
 		}
 	}
-	if err := m.overload(ctx); err != nil {
+	if err := m.Overload(ctx); err != nil {
 		return found, false, err
 	}
-	if len(m.readings) == 0 || m.traffic.search.Value == NoSearch {
-		return m.outcome(), false, nil
+	if len(m.Readings) == 0 || m.Traffic.Search.Value == NoSearch {
+		return m.Outcome(), false, nil
 	}
 	if err := m.limits(ctx, n); err != nil {
 		return found, false, err
 	}
-	found = m.outcome()
-	found.Extra = n+1 >= visits && n+1 < mostVisits && m.search != nil && m.search.Open()
+	found = m.Outcome()
+	found.Extra = n+1 >= visits && n+1 < mostVisits && m.Search != nil && m.Search.Open()
 	return found, n+1 < visits || found.Extra, nil
 }
 
 // limits does visit n's part of the search, where the placement lets a load be
 // offered that the DUT cannot take; at the last visit it ends with latency.
-func (m *point) limits(ctx context.Context, n int) error {
+func (m *Point) limits(ctx context.Context, n int) error {
 	last := n+1 == visits
 	if m.env.Bed.Placement == "shared" {
 		if last {
-			m.out.Warnings = append(m.out.Warnings, sharedPlacement)
+			m.Out.Warnings = append(m.Out.Warnings, SharedPlacement)
 		}
 		return nil
 	}
-	if m.search == nil {
-		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)); err != nil {
+	if m.Search == nil {
+		if err := m.Begin(unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
 			return err
 		}
 	}
 	if n >= visits {
-		m.search.More += visitAsks
-		_, err := m.search.Seek(ctx, -1)
+		m.Search.More += visitAsks
+		_, err := m.Search.Seek(ctx, -1)
 		return err
 	}
-	steps := (m.search.Trials + visits - 1) / visits
+	steps := (m.Search.Trials + visits - 1) / visits
 	switch {
 	case last:
 		steps = -1
 	case n == 0: // enough for bounds that a verdict may be read from
 		steps += steps / 2
 	}
-	if _, err := m.search.Seek(ctx, steps); err != nil || !last {
+	if _, err := m.Search.Seek(ctx, steps); err != nil || !last {
 		return err
 	}
-	carried, err := m.standing(ctx, m.search.Limit())
+	carried, err := m.standing(ctx, m.Search.Limit())
 	if err != nil {
 		return err
 	}
 	if carried == 0 || dropPlaces[m.service.Value] != "" {
 		return nil
 	}
-	return m.latency(ctx, carried)
+	return m.Latency(ctx, carried)
 }
 
-// latency measures one-way delay, frame by frame, at half of throughput (each
+// Latency measures one-way delay, frame by frame, at half of throughput (each
 // stream's), or at the first half of that which the tester can offer so.
-func (m *point) latency(ctx context.Context, throughput unit.FrameRate) error {
+func (m *Point) Latency(ctx context.Context, throughput unit.FrameRate) error {
 	for n := range 3 {
-		load := engine.Load{Rate: throughput / unit.FrameRate(int(2)<<n), Duration: m.effort.latency, Alone: true}
-		rec, err := m.trial(ctx, "latency", n, load, true)
+		load := engine.Load{Rate: throughput / unit.FrameRate(int(2)<<n), Duration: m.Effort.Latency, Alone: true}
+		rec, err := m.Trial(ctx, "latency", n, load, true)
 		if err != nil {
 			return err
 		}
@@ -156,15 +156,15 @@ func (m *point) latency(ctx context.Context, throughput unit.FrameRate) error {
 			continue
 		}
 		if rec.Status == result.Failed {
-			m.out.Warnings = append(m.out.Warnings, "in the latency trial, below the throughput: "+rec.Reason)
+			m.Out.Warnings = append(m.Out.Warnings, "in the latency trial, below the throughput: "+rec.Reason)
 		}
 		h := rec.Load.Latency
 		m.add(value("latency_p50_s", h.Quantile(0.5)), value("latency_p99_s", h.Quantile(0.99)),
 			value("latency_max_s", h.Quantile(1)), value("latency_load_fps", float64(rec.Load.Offered)))
 		return nil
 	}
-	m.out.Warnings = append(m.out.Warnings, "no latency: the tester could not offer single frames on time at a half, a quarter or an eighth of the throughput")
+	m.Out.Warnings = append(m.Out.Warnings, "no latency: the tester could not offer single frames on time at a half, a quarter or an eighth of the throughput")
 	return nil
 }
 
-func (m *point) add(vs ...result.Value) { m.out.Values = append(m.out.Values, vs...) }
+func (m *Point) add(vs ...result.Value) { m.Out.Values = append(m.Out.Values, vs...) }

@@ -134,7 +134,7 @@ func figure(t *testing.T, o Outcome, metric string) result.Value {
 
 // One frame makes no rate.
 func TestLinkTooSlowForARate(t *testing.T) {
-	for _, direction := range []string{lanToWAN, both} {
+	for _, direction := range []string{lanToWAN, BothWays} {
 		out, recs := bench(t, "mem", map[string]string{"link_rate": "1bps"}, map[string]string{"direction": direction})
 		if out.Status != result.Invalid || !strings.Contains(out.Reason, "needs 2 frames") {
 			t.Errorf("%s: %s: %s", direction, out.Status, out.Reason)
@@ -248,11 +248,11 @@ func TestForwardToNetworksOfAnotherBox(t *testing.T) {
 			if err := p.Check(&other); err != nil {
 				t.Errorf("IPv%s, networks %s: %v", ip, networks, err)
 			}
-			if w := newPoint(&p.traffic, &Env{Bed: &other}, nil).out.Warnings; (len(w) > 0) != many {
+			if w := NewPoint(&p.Traffic, &Env{Bed: &other}, nil).Out.Warnings; (len(w) > 0) != many {
 				t.Errorf("networks %s, and nobody sets routes: warnings %q", networks, w)
 			}
 			other.Serve = func(context.Context, lab.Service) error { return nil }
-			if w := newPoint(&p.traffic, &Env{Bed: &other}, nil).out.Warnings; len(w) > 0 {
+			if w := NewPoint(&p.Traffic, &Env{Bed: &other}, nil).Out.Warnings; len(w) > 0 {
 				t.Errorf("networks %s: warnings %q", networks, w)
 			}
 		}
@@ -285,11 +285,11 @@ func TestSandboxBooksClose(t *testing.T) {
 			if err := bed.Serve(ctx, p.asked()); err != nil {
 				t.Fatal(err)
 			}
-			r, err := p.open(ctx, bed, 0)
+			r, err := p.Open(ctx, bed, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.close()
+			defer r.Close()
 			if p.service.Value == "nat" {
 				if err := p.openFlows(ctx, bed, r); err != nil {
 					t.Fatal(err)

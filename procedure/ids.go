@@ -289,7 +289,7 @@ func (m *idsPoint) measure(ctx context.Context) error {
 		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)
 		return nil
 	}
-	self, err := selfTest(ctx, env, typical, false, false, effortOf(m.preset.Value))
+	self, err := TesterCeiling(ctx, env, typical, false, false, EffortOf(m.preset.Value))
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Out
 	plain := *d
 	plain.Model = detector.Bare
 	c := p.capture(d, &plain)
-	self, err := selfTest(ctx, env, c.mix(), false, false, effortOf(p.preset.Value))
+	self, err := TesterCeiling(ctx, env, c.mix(), false, false, EffortOf(p.preset.Value))
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -38,8 +38,6 @@ func LoadPhase(phases []result.Phase) *result.Phase {
 	return nil
 }
 
-const mebibyte, gigabyte = 1 << 20, 1e9
-
 // trialKind is the value of a trial's key "trial".
 func trialKind(r result.Record) string { return result.Get(r.Config, "trial") }
 
@@ -59,8 +57,8 @@ func framesDone(trial result.Record) float64 {
 	return 0
 }
 
-// forwardJoules are those of procedures that offer frames and search the throughput.
-var forwardJoules = []Joule{
+// ForwardJoules are those of procedures that offer frames and search the throughput.
+var ForwardJoules = []Joule{
 	{Per: "frame", When: "under overload", Rate: func(_, trial result.Record) float64 {
 		if trialKind(trial) != "overload" || trial.Status == result.Invalid {
 			return 0
@@ -121,11 +119,3 @@ func Worked(metric, per string, unit float64, when string, where ...result.Pair)
 		return v.Value / unit
 	}}
 }
-
-var (
-	streamJoules = []Joule{Worked("goodput_bps", "gigabyte", 8*gigabyte, "while streams ran")}
-	vpnJoules    = append([]Joule{
-		Worked("goodput_bps", "tunnel gigabyte", 8*gigabyte, "while streams ran", result.Pair{Key: "trial", Value: "stream"}),
-		Worked("goodput_bps", "gigabyte", 8*gigabyte, "without the tunnel", result.Pair{Key: "trial", Value: "stream without"}),
-	}, forwardJoules[0])
-)

@@ -20,7 +20,7 @@ type Latency struct{ suite }
 func newLatency() Procedure { return &Latency{newSuite()} }
 
 func (p *Latency) Estimate() (int, time.Duration) {
-	e := suiteEffortOf(p.preset.Value)
+	e := suiteEffortOf(p.Preset.Value)
 	return p.estimate(e.latencies, time.Duration(e.latencies)*e.latency)
 }
 
@@ -30,8 +30,8 @@ var quantiles = []struct {
 }{{"latency_p50_s", 0.5}, {"latency_p90_s", 0.9}, {"latency_p99_s", 0.99}, {"latency_p999_s", 0.999}, {"latency_max_s", 1}}
 
 func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.Value)
-	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
+	e := suiteEffortOf(p.Preset.Value)
+	return p.run(ctx, env, func(m *Point, carried unit.FrameRate) error {
 		if !m.can(carried) {
 			return nil
 		}
@@ -60,10 +60,10 @@ func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
 				delays[i] = append(delays[i], rec.Load.Latency.Quantile(q.q))
 			}
 			loads, batch = append(loads, float64(rec.Load.Offered)), max(batch, rec.Load.Batch)
-			m.out.Load, m.out.Account = rec.Load, rec.Account
+			m.Out.Load, m.Out.Account = rec.Load, rec.Account
 		}
 		if len(loads) == 0 {
-			m.out.Status, m.out.Reason = result.Invalid, "every latency trial is invalid: "+invalid
+			m.Out.Status, m.Out.Reason = result.Invalid, "every latency trial is invalid: "+invalid
 			return nil
 		}
 		for i, q := range quantiles {
@@ -84,28 +84,28 @@ func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
 }
 
 // can says whether there is a throughput to start from; if not, the outcome says why.
-func (m *point) can(carried unit.FrameRate) bool {
+func (m *Point) can(carried unit.FrameRate) bool {
 	why := m.unable()
 	switch {
 	case m.env.Bed.Placement == "shared":
-		m.out.Status, m.out.Reason = result.Skipped, why
+		m.Out.Status, m.Out.Reason = result.Skipped, why
 	case why != "":
-		m.out.Status, m.out.Reason = result.Invalid, why
-	case carried == 0 && m.search.Limit().Lower > 0:
-		m.out.Status, m.out.Reason = result.Invalid, "no load without loss from a standing start was confirmed, and these trials begin so"
+		m.Out.Status, m.Out.Reason = result.Invalid, why
+	case carried == 0 && m.Search.Limit().Lower > 0:
+		m.Out.Status, m.Out.Reason = result.Invalid, "no load without loss from a standing start was confirmed, and these trials begin so"
 	case carried == 0:
-		m.limit(&m.out)    // says why
-		m.out.Values = nil // which are throughput's
+		m.limit(&m.Out)    // says why
+		m.Out.Values = nil // which are throughput's
 	default:
 		return true
 	}
 	return false
 }
 
-func (m *point) warn(format string, args ...any) {
-	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
+func (m *Point) warn(format string, args ...any) {
+	m.Out.Warnings = append(m.Out.Warnings, fmt.Sprintf(format, args...))
 }
 
-var latencyMetrics = append(metrics.List(forwardMetrics).Pick("latency_load_fps", "latency_p50_s", "latency_p99_s", "latency_max_s"),
+var latencyMetrics = append(metrics.List(ForwardMetrics).Pick("latency_load_fps", "latency_p50_s", "latency_p99_s", "latency_max_s"),
 	result.Metric{Name: "latency_p90_s", Label: "p90", Unit: "s", Better: -1, Help: "the same, 90th percentile"},
 	result.Metric{Name: "latency_p999_s", Label: "p99.9", Unit: "s", Better: -1, Help: "the same, 99.9th percentile"})

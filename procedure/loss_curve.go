@@ -29,17 +29,17 @@ const (
 
 func (p *LossCurve) Estimate() (int, time.Duration) {
 	const trials = 22 // from five times the throughput
-	return p.estimate(trials, trials*suiteEffortOf(p.preset.Value).loss)
+	return p.estimate(trials, trials*suiteEffortOf(p.Preset.Value).loss)
 }
 
 func (p *LossCurve) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.Value)
-	return p.run(ctx, env, func(m *point, _ unit.FrameRate) error {
+	e := suiteEffortOf(p.Preset.Value)
+	return p.run(ctx, env, func(m *Point, _ unit.FrameRate) error {
 		if !m.can(1) {
 			return nil
 		}
 		top, paced := m.highest()
-		least := min(top, unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)/m.streams()) * lossFloor
+		least := min(top, unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)/m.streams()) * lossFloor
 		rate := top
 		if !paced {
 			rate = 0 // flat out
@@ -95,13 +95,13 @@ func (c *lossCurve) add(rec result.Record) {
 	}
 }
 
-func (c *lossCurve) outcome(m *point) {
+func (c *lossCurve) outcome(m *Point) {
 	switch {
 	case c.highest == 0:
-		m.out.Status, m.out.Reason = result.Invalid, "every trial of the loss curve is invalid, for the tester was held up"
+		m.Out.Status, m.Out.Reason = result.Invalid, "every trial of the loss curve is invalid, for the tester was held up"
 		return
 	case c.clean < 2:
-		m.out.Status, m.out.Reason = result.Failed, "frames were lost down to the lowest load tried"
+		m.Out.Status, m.Out.Reason = result.Failed, "frames were lost down to the lowest load tried"
 	}
 	highest, ratio := value("loss_highest_fps", c.highest), value("loss_ratio", c.ratio)
 	highest.N = c.trials - c.invalid

@@ -149,33 +149,6 @@ func TestIDSBeyondMemory(t *testing.T) {
 	}
 }
 
-// What a tunnel's gateways swallow at first is no throughput of it.
-func TestVPNBeyondMemory(t *testing.T) {
-	const rate = 20e3
-	b := newSuiteBench(t, "mem", map[string]string{"capacity": "0", "ceiling": "80000", "dut.policer": fmt.Sprint(int(rate)), "dut.policer_burst": "2000"})
-	b.bed.Gateways = &lab.GatewayPair{Direct: func(bool) error { return nil }}
-	p := newVPN().(*VPN)
-	assign(t, p.Flags, map[string]string{"tunnel": "none", "traffic": "udp"})
-	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-		o, err := f(ctx)
-		return judgedRecord(cfg, o), err
-	}
-	env := &Env{Bed: b.bed, Log: slog.New(slog.DiscardHandler), Trial: trial}
-	env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-		return trial(ctx, cfg, f)
-	}
-	m := &vpnPoint{VPN: p, env: env, out: Outcome{Status: result.Passed}}
-	if err := m.forwarded(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if v := figure(t, m.out, "throughput_fps"); math.Abs(v.Value/rate-1) > 0.01 {
-		t.Errorf("throughput %v of a bucket of %v: %v", v.Value, rate, m.out.Warnings)
-	}
-	if v := figure(t, m.out, "burst_frames"); math.Abs(v.Value/2000-1) > 0.1 {
-		t.Errorf("a bucket of 2000 frames is found as %v", v.Value)
-	}
-}
-
 // judgedRecord is a trial's record as the runner would have it.
 func judgedRecord(cfg []result.Pair, o Outcome) result.Record {
 	r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Warnings: o.Warnings}

@@ -16,7 +16,7 @@ const referenceLink unit.BitRate = 1e9
 
 var ceilingMetric = result.Metric{Name: "ceiling_fps", Unit: "frame/s", Better: 1, Help: "what the tester alone carries from port to port, all streams together"}
 
-var forwardMetrics = []result.Metric{
+var ForwardMetrics = []result.Metric{
 	{Name: "throughput_fps", Label: "frame/s", Group: "Without loss (throughput)", Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "highest load without loss (RFC 2544), all streams together; the interval ends at the load from which on every trial lost frames"},
 	{Name: "throughput_bps", Label: "bit/s", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
 	{Name: "throughput_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included, for each direction"},
@@ -41,7 +41,7 @@ var forwardMetrics = []result.Metric{
 }
 
 // declared are the metrics of all procedures of this package.
-var declared = metrics.List(slices.Concat(forwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics, streamMetrics, vpnMetrics))
+var declared = metrics.List(slices.Concat(ForwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics))
 
 func value(name string, v float64) result.Value { return declared.Value(name, v) }
 

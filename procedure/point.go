@@ -16,94 +16,99 @@ import (
 	"boxdyno/unit"
 )
 
-// A point is one traffic being measured.
-type point struct {
-	*traffic
+// A Recording carries out a trial (Env.Trial).
+type Recording func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+
+// A Point is one traffic being measured.
+type Point struct {
+	*Traffic
 	env    *Env
-	rig    *rig
-	effort effort
-	search *limit.Hunt // nil before the first visit's overload
-	out    Outcome     // without the figures under overload
+	Rig    *rig
+	Effort Effort
+	Search *limit.Hunt // nil before the first visit's overload
+	Out    Outcome     // without the figures under overload
 	stalls, longest,
 	unexplained int64
 	steal     float64
-	ceiling   unit.FrameRate
-	readings  []underLoad // of the overload trials that are valid
+	Ceiling   unit.FrameRate
+	Readings  []underLoad // of the overload trials that are valid
 	offered   []float64   // in them
 	overloads int         // so far
 	stamina   stamina
 	invalid   string // why the last one was not
 	leaked    int64  // frames that a drop service let through
 
-	record recording // of the trials that a throughput needs
+	record Recording // of the trials that a throughput needs
 }
 
-func newPoint(p *traffic, env *Env, record recording) *point {
-	m := &point{traffic: p, env: env, effort: effortOf(p.preset.Value), out: Outcome{Status: result.Passed}, record: record}
+// NewPoint returns the point of p in env, whose trials record carries out.
+func NewPoint(p *Traffic, env *Env, record Recording) *Point {
+	m := &Point{Traffic: p, env: env, Effort: EffortOf(p.Preset.Value), Out: Outcome{Status: result.Passed}, record: record}
 	if w := p.unrouted(env.Bed); w != "" {
-		m.out.Warnings = append(m.out.Warnings, w)
+		m.Out.Warnings = append(m.Out.Warnings, w)
 	}
 	return m
 }
 
-// selfTest finds the tester's ceiling; where it is invalid, so is the point, for
+// TesterCeiling finds the tester's ceiling; where it is invalid, so is the point, for
 // the reason it returns.
-func (m *point) selfTest(ctx context.Context) (invalid string, err error) {
-	rec, err := selfTest(ctx, m.env, m.mix.Mix, m.ipv6(), m.direction.Value == both, m.effort)
+func (m *Point) TesterCeiling(ctx context.Context) (invalid string, err error) {
+	rec, err := TesterCeiling(ctx, m.env, m.Mix.Mix, m.ipv6(), m.direction.Value == BothWays, m.Effort)
 	if err == nil && rec.Status == result.Invalid {
 		invalid = "the self-test is invalid: " + rec.Reason
 	} else if err == nil {
-		m.ceiling = rec.Ceiling()
+		m.Ceiling = rec.Ceiling()
 	}
 	return invalid, err
 }
 
 // enter has the DUT do the point's service and opens the rig, which the caller
 // closes.
-func (m *point) enter(ctx context.Context) (err error) {
+func (m *Point) enter(ctx context.Context) (err error) {
 	bed := m.env.Bed
 	if bed.Serve != nil {
 		if err := bed.Serve(ctx, m.asked()); err != nil {
 			return err
 		}
 	}
-	if m.rig, err = m.open(ctx, bed, m.effort.settle); err != nil {
+	if m.Rig, err = m.Open(ctx, bed, m.Effort.Settle); err != nil {
 		return err
 	}
 	if m.service.Value == "nat" {
-		err = m.openFlows(ctx, bed, m.rig)
+		err = m.openFlows(ctx, bed, m.Rig)
 	}
 	if err != nil {
-		m.rig.close()
+		m.Rig.Close()
 	}
 	return err
 }
 
-func (m *point) warmUp(ctx context.Context) error {
-	_, err := m.trial(ctx, "warm-up", 0, engine.Load{Rate: m.linkRate(), Duration: m.effort.warmUp}, false)
+// WarmUp offers as much as there is, in a trial that is in no figure.
+func (m *Point) WarmUp(ctx context.Context) error {
+	_, err := m.Trial(ctx, "warm-up", 0, engine.Load{Rate: m.LinkRate(), Duration: m.Effort.WarmUp}, false)
 	return err
 }
 
-// linkRate is line rate for each stream where the link's rate is stated, else 0:
+// LinkRate is line rate for each stream where the link's rate is stated, else 0:
 // flat out.
-func (m *point) linkRate() unit.FrameRate {
+func (m *Point) LinkRate() unit.FrameRate {
 	if link := m.env.Bed.Ports[0].Link; link > 0 {
-		return unit.LineRate(link, m.mix.Mean())
+		return unit.LineRate(link, m.Mix.Mean())
 	}
 	return 0
 }
 
-// trial runs one trial of the point and keeps what all of them have in common.
-func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+// Trial runs one trial of the point and keeps what all of them have in common.
+func (m *Point) Trial(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
 	return m.carryOut(ctx, m.record, outset{}, kind, n, l, timing)
 }
 
 // trialFrom is trial, without timing, that starts so.
-func (m *point) trialFrom(ctx context.Context, from outset, kind string, n int, l engine.Load) (result.Record, error) {
+func (m *Point) trialFrom(ctx context.Context, from outset, kind string, n int, l engine.Load) (result.Record, error) {
 	return m.carryOut(ctx, m.record, from, kind, n, l, false)
 }
 
-func (m *point) carryOut(ctx context.Context, record recording, from outset, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+func (m *Point) carryOut(ctx context.Context, record Recording, from outset, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
 	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}}
 	if from.rest > 0 {
 		cfg = append(cfg, result.Pair{Key: "rest", Value: from.rest.String()})
@@ -125,9 +130,9 @@ func (m *point) carryOut(ctx context.Context, record recording, from outset, kin
 		if err := resting(ctx, m.env.Bed, from.rest); err != nil {
 			return Outcome{}, err
 		}
-		o, err := m.rig.gently(ctx, from.ramp, l, timing)
+		o, err := m.Rig.gently(ctx, from.ramp, l, timing)
 		if err == nil {
-			o.Ceiling = m.ceiling
+			o.Ceiling = m.Ceiling
 			m.judge(&o)
 		}
 		return o, err
@@ -148,7 +153,7 @@ func (m *point) carryOut(ctx context.Context, record recording, from outset, kin
 
 // judge decides a trial of a drop service, which is right when every frame ended
 // where it should; the others are verdict.Validity's.
-func (m *point) judge(o *Outcome) {
+func (m *Point) judge(o *Outcome) {
 	place := dropPlaces[m.service.Value]
 	if place == "" {
 		return
@@ -161,7 +166,7 @@ func (m *point) judge(o *Outcome) {
 }
 
 // missed is how many frames did not end where the service should end them.
-func (m *point) missed(a *result.Account) int64 {
+func (m *Point) missed(a *result.Account) int64 {
 	if place := dropPlaces[m.service.Value]; place != "" {
 		return a.Accepted - a.DroppedAt(place)
 	}
@@ -179,12 +184,12 @@ func useless(rec result.Record) string {
 	return ""
 }
 
-// overload offers as much as there is, in the trials of a visit, and keeps the
+// Overload offers as much as there is, in the trials of a visit, and keeps the
 // rates at which the service was done, all streams together.
-func (m *point) overload(ctx context.Context) error {
+func (m *Point) Overload(ctx context.Context) error {
 	d, times := m.overloadFor()
 	for range times {
-		rec, err := m.trial(ctx, "overload", m.overloads, engine.Load{Rate: m.linkRate(), Duration: d}, false)
+		rec, err := m.Trial(ctx, "overload", m.overloads, engine.Load{Rate: m.LinkRate(), Duration: d}, false)
 		if err != nil {
 			return err
 		}
@@ -192,7 +197,7 @@ func (m *point) overload(ctx context.Context) error {
 		if m.invalid = useless(rec); m.invalid != "" {
 			continue
 		}
-		m.out.Account, m.out.Load = rec.Account, rec.Load
+		m.Out.Account, m.Out.Load = rec.Account, rec.Load
 		rate, steady := float64(rec.Load.Forwarded), time.Duration(0)
 		if a := rec.Load.Arrivals; a != nil && !a.Falling {
 			steady = a.Steady
@@ -203,30 +208,30 @@ func (m *point) overload(ctx context.Context) error {
 			rate = float64(rec.Account.DroppedAt(place)) / time.Duration(traffic.End-traffic.Begin).Seconds()
 			m.leaked += rec.Account.Received
 		}
-		m.readings, m.offered = append(m.readings, underLoad{rate, steady}), append(m.offered, float64(rec.Load.Offered))
+		m.Readings, m.offered = append(m.Readings, underLoad{rate, steady}), append(m.offered, float64(rec.Load.Offered))
 	}
 	return nil
 }
 
-// outcome is what the visits so far found.
-func (m *point) outcome() Outcome {
-	out := m.out
-	rates := m.rates()
+// Outcome is what the visits so far found.
+func (m *Point) Outcome() Outcome {
+	out := m.Out
+	rates := m.Rates()
 	if len(rates) == 0 {
 		out.Status, out.Reason = result.Invalid, "every trial under overload is invalid: "+m.invalid
 		return out
 	}
 	out.Values, out.Warnings = nil, slices.Clip(out.Warnings)
 	carried, bound := 0.0, result.Exactly
-	if m.search != nil {
+	if m.Search != nil {
 		l := m.limit(&out)
 		if carried = float64(l.Lower * m.streams()); l.AtCeiling {
 			bound = result.AtLeast
 		}
 	}
-	out.Values = append(out.Values, m.out.Values...)
+	out.Values = append(out.Values, m.Out.Values...)
 	rate := spread("forwarding_rate_fps", rates)
-	rate.Bound = m.bound(rate.Value)
+	rate.Bound = m.Bound(rate.Value)
 	if m.stamina.unsettled && !m.stamina.lossless && rate.Bound == result.Exactly {
 		rate.Bound = result.AtMost
 	}
@@ -234,11 +239,11 @@ func (m *point) outcome() Outcome {
 		rate.Metric = "drop_rate_fps"
 		out.Values = append(slices.Clip(out.Values), rate, value("forwarding_rate_fps", 0))
 	} else {
-		bits := value("forwarding_rate_bps", float64(unit.L2(unit.FrameRate(rate.Value), m.mix.Mean())))
+		bits := value("forwarding_rate_bps", float64(unit.L2(unit.FrameRate(rate.Value), m.Mix.Mean())))
 		bits.Bound = rate.Bound
 		out.Values = append(slices.Clip(out.Values), rate, bits)
 	}
-	out.Values = append(out.Values, spread("offered_fps", m.offered), value("ceiling_fps", float64(m.ceiling)),
+	out.Values = append(out.Values, spread("offered_fps", m.offered), value("ceiling_fps", float64(m.Ceiling)),
 		value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
 	burst, told := m.burst(carried, bound)
 	out.Values = append(out.Values, burst...)
@@ -256,13 +261,13 @@ func (m *point) outcome() Outcome {
 	return out
 }
 
-// bound is ">=" for a rate so near the tester's ceiling that it may be the
+// Bound is ">=" for a rate so near the tester's ceiling that it may be the
 // tester's own (METHOD rule 1), and where both share a CPU (rule 16).
-func (m *point) bound(rate float64) result.Bound {
-	if rate > float64(m.ceiling)/1.2 || m.env.Bed.Placement == "shared" {
+func (m *Point) Bound(rate float64) result.Bound {
+	if rate > float64(m.Ceiling)/1.2 || m.env.Bed.Placement == "shared" {
 		return result.AtLeast
 	}
 	return result.Exactly
 }
 
-func (m *point) streams() unit.FrameRate { return unit.FrameRate(len(m.rig.streams)) }
+func (m *Point) streams() unit.FrameRate { return unit.FrameRate(len(m.Rig.streams)) }

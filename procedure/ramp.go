@@ -107,11 +107,11 @@ func (r *rig) afterRamp(sent []engine.TxReport, seen []engine.MeterReport) ([]en
 // standing finds what the box carries from a standing start, after a rest, of what it
 // carries after a ramp, and tells of the difference. It returns the least load of both,
 // each stream's; without a ramp gentle's.
-func (m *point) standing(ctx context.Context, gentle search.Limit) (unit.FrameRate, error) {
+func (m *Point) standing(ctx context.Context, gentle search.Limit) (unit.FrameRate, error) {
 	if m.ramp == 0 || gentle.Lower == 0 {
 		return gentle.Lower, nil
 	}
-	p := m.searching()
+	p := m.Searching()
 	s, err := search.New(p.Name, gentle.Lower, gentle.Lower)
 	if err != nil {
 		return 0, err
@@ -129,23 +129,23 @@ func (m *point) standing(ctx context.Context, gentle search.Limit) (unit.FrameRa
 	case l.Lower > 0:
 		m.add(m.interval("standing_start_fps", l))
 		if !same && float64(l.Lower) < float64(gentle.Lower)*(1-p.Goals[0].Width) {
-			m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%s, from a standing start %v", carried, l.Lower*m.streams()))
+			m.Out.Warnings = append(m.Out.Warnings, fmt.Sprintf("%s, from a standing start %v", carried, l.Lower*m.streams()))
 		}
 	case l.Clean == 0 && l.Lossy > 0:
-		m.out.Warnings = append(m.out.Warnings, carried+", from a standing start no load that was tried")
+		m.Out.Warnings = append(m.Out.Warnings, carried+", from a standing start no load that was tried")
 	default:
-		m.out.Warnings = append(m.out.Warnings, "what a standing start carries could not be confirmed")
+		m.Out.Warnings = append(m.Out.Warnings, "what a standing start carries could not be confirmed")
 	}
 	return l.Lower, nil
 }
 
 // standingEstimate is about what the ramps of a search of so many trials, and the search
 // from standing starts, take.
-func (p *traffic) standingEstimate(trials int) (more int, d time.Duration) {
+func (p *Traffic) standingEstimate(trials int) (more int, d time.Duration) {
 	if p.ramp == 0 {
 		return 0, 0
 	}
-	s := p.searching()
+	s := p.Searching()
 	more, d = s.Estimate()
 	return more, d + time.Duration(more)*s.Rest + time.Duration(trials)*p.ramp
 }

@@ -23,19 +23,19 @@ func newRecovery() Procedure { return &Recovery{newSuite()} }
 const overloadBy = 1.1
 
 func (p *Recovery) Estimate() (int, time.Duration) {
-	e := suiteEffortOf(p.preset.Value)
+	e := suiteEffortOf(p.Preset.Value)
 	return p.estimate(e.recoveries, time.Duration(e.recoveries)*(e.over+e.then))
 }
 
 func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
-	e := suiteEffortOf(p.preset.Value)
-	return p.run(ctx, env, func(m *point, carried unit.FrameRate) error {
+	e := suiteEffortOf(p.Preset.Value)
+	return p.run(ctx, env, func(m *Point, carried unit.FrameRate) error {
 		if !m.can(carried) {
 			return nil
 		}
 		// Where a box has no sharp limit, 110 % of its throughput need not be an overload.
 		top, _ := m.highest()
-		over := min(top, overloadBy*max(carried, unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)))
+		over := min(top, overloadBy*max(carried, unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)))
 		load := engine.Load{Rate: over, After: e.over, Then: carried / 2, Duration: e.over + e.then}
 		var times []float64
 		invalid, lossless, lost := "", 0, ""
@@ -56,19 +56,19 @@ func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
 				lost = fmt.Sprintf("frames were still lost %v after the load had dropped", e.then)
 			default:
 				times = append(times, v.Value)
-				m.out.Load, m.out.Account = rec.Load, rec.Account
+				m.Out.Load, m.Out.Account = rec.Load, rec.Account
 			}
 		}
 		m.add(value("recovery_overload_fps", float64(over*m.streams())), value("recovery_load_fps", float64(load.Then*m.streams())))
 		switch {
 		case lost != "":
-			m.out.Status, m.out.Reason = result.Failed, lost
+			m.Out.Status, m.Out.Reason = result.Failed, lost
 		case len(times) > 0:
 			m.add(average("recovery_s", times))
 		case lossless > 0:
-			m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no recovery to measure: %d trials at %v, the highest overload that the tester could offer or 110 %% of what the box carries, lost nothing", lossless, over)
+			m.Out.Status, m.Out.Reason = result.Invalid, fmt.Sprintf("no recovery to measure: %d trials at %v, the highest overload that the tester could offer or 110 %% of what the box carries, lost nothing", lossless, over)
 		default:
-			m.out.Status, m.out.Reason = result.Invalid, "every recovery trial is invalid: "+invalid
+			m.Out.Status, m.Out.Reason = result.Invalid, "every recovery trial is invalid: "+invalid
 		}
 		if n := e.recoveries - len(times); n > 0 && len(times) > 0 {
 			m.warn("%d of %d recovery trials do not count: they were invalid, or lost nothing", n, e.recoveries)
@@ -88,12 +88,12 @@ func recoveryConfig(n int, l engine.Load) []result.Pair {
 
 // recover overloads the box, has the load drop, and finds when the last frame
 // arrived before which others were missing.
-func (m *point) recover(ctx context.Context, l engine.Load) (Outcome, error) {
-	o, sent, seen, err := m.rig.offer(ctx, l, true)
+func (m *Point) recover(ctx context.Context, l engine.Load) (Outcome, error) {
+	o, sent, seen, err := m.Rig.offer(ctx, l, true)
 	if err != nil {
 		return o, err
 	}
-	o.Ceiling = m.ceiling
+	o.Ceiling = m.Ceiling
 	var last time.Duration
 	for i, tx := range sent {
 		rx := seen[i].Streams[0]

@@ -56,7 +56,7 @@ func newRig(ctx context.Context, bed *lab.Testbed, s rigSpec) (_ *rig, err error
 	r := &rig{bed: bed, backend: bed.Engine.Name(), mean: s.mix.Mean()}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.close())
+			err = errors.Join(err, r.Close())
 		}
 	}()
 	// A lane for every port, so that answers' flows can be opened from the other side.
@@ -100,8 +100,8 @@ func (r *rig) meterAt(i int) engine.Meter {
 	return nil
 }
 
-// close may be called more than once.
-func (r *rig) close() error {
+// Close may be called more than once.
+func (r *rig) Close() error {
 	var err error
 	defer func() { *r = rig{} }()
 	if r.book != nil {

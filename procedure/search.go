@@ -18,48 +18,48 @@ import (
 // asPreset has the search follow the parameter preset.
 const asPreset = "preset"
 
-// searching is the search that the parameters ask for; without one, that of the
+// Searching is the search that the parameters ask for; without one, that of the
 // preset, by which overloads go all the same.
-func (p *traffic) searching() search.Preset {
-	name := p.search.Value
+func (p *Traffic) Searching() search.Preset {
+	name := p.Search.Value
 	if name == asPreset || name == NoSearch {
-		name = p.preset.Value
+		name = p.Preset.Value
 	}
 	s, _ := search.Get(name) // the parameters' values are names of searches
 	return s
 }
 
-// begin sets the search's range by the rate under overload.
-func (m *point) begin(overload unit.FrameRate) error {
+// Begin sets the search's range by the rate under overload.
+func (m *Point) Begin(overload unit.FrameRate) error {
 	// A box may carry somewhat more than it forwards under overload; one that
 	// forwards nothing then may carry anything.
 	each := overload / m.streams()
-	top := m.ceiling / m.streams()
-	if s := m.sustained(); s.Rate > 0 && s.Memory < 2 {
+	top := m.Ceiling / m.streams()
+	if s := m.Sustained(); s.Rate > 0 && s.Memory < 2 {
 		// With room for one frame it depends on the gaps of an overload how many pass: half
 		// of what passes at the limit, at least.
 		top = min(top, each*2.05)
 	} else if each > 0 {
 		top = min(top, each*1.25)
 	}
-	if link := m.linkRate(); link > 0 {
+	if link := m.LinkRate(); link > 0 {
 		top = min(top, link)
 	}
 	ask := m.ask()
-	if ask*1.01 <= m.ceiling/m.streams() && (m.linkRate() == 0 || ask <= m.linkRate()) {
-		top = max(top, min(ask*1.01, cmp.Or(m.linkRate(), ask*1.01)))
+	if ask*1.01 <= m.Ceiling/m.streams() && (m.LinkRate() == 0 || ask <= m.LinkRate()) {
+		top = max(top, min(ask*1.01, cmp.Or(m.LinkRate(), ask*1.01)))
 	}
-	p := m.searching()
-	guess := min(m.sustained().First(each, p.Goals[0].Final, p.Goals[0].Width), top)
+	p := m.Searching()
+	guess := min(m.Sustained().First(each, p.Goals[0].Final, p.Goals[0].Width), top)
 	s, err := search.New(p.Name, top, guess)
 	s.Ask = ask
-	m.search = m.hunt(s, "search", outset{ramp: m.ramp})
+	m.Search = m.hunt(s, "search", outset{ramp: m.ramp})
 	return err
 }
 
 // hunt is a search whose trials of this kind begin so.
-func (m *point) hunt(s search.Search, kind string, from outset) *limit.Hunt {
-	return &limit.Hunt{Search: s, Sustained: m.sustained, Offer: func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+func (m *Point) hunt(s search.Search, kind string, from outset) *limit.Hunt {
+	return &limit.Hunt{Search: s, Sustained: m.Sustained, Offer: func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
 		rec, err := m.trialFrom(ctx, from, kind, n, engine.Load{Rate: step.Rate, Duration: step.Duration})
 		now, lag := m.saw(rec)
 		return now, lag, err
@@ -67,7 +67,7 @@ func (m *point) hunt(s search.Search, kind string, from outset) *limit.Hunt {
 }
 
 // saw is what a search is told of a trial.
-func (m *point) saw(rec result.Record) (now search.Seen, lag time.Duration) {
+func (m *Point) saw(rec result.Record) (now search.Seen, lag time.Duration) {
 	now.Valid = rec.Status != result.Invalid
 	if rec.Load == nil || rec.Account == nil {
 		return now, 0
@@ -120,10 +120,10 @@ func keptOff(rec result.Record) float64 {
 }
 
 // limit puts what the search has found so far into o, and returns the throughput's.
-func (m *point) limit(o *Outcome) search.Limit {
-	l := m.search.Interim()
+func (m *Point) limit(o *Outcome) search.Limit {
+	l := m.Search.Interim()
 	switch {
-	case l.Lower == 0 && !m.search.Ended:
+	case l.Lower == 0 && !m.Search.Ended:
 		o.Warnings = append(o.Warnings, "no throughput yet: the search has found no load without loss so far")
 		return l
 	case l.Clean+l.Lossy == 0:
@@ -147,7 +147,7 @@ func (m *point) limit(o *Outcome) search.Limit {
 		}
 		return v
 	}
-	streams, mean := m.streams(), m.mix.Mean()
+	streams, mean := m.streams(), m.Mix.Mean()
 	link := m.env.Bed.Ports[0].Link
 	if link == 0 {
 		link = referenceLink
@@ -173,9 +173,9 @@ func (m *point) limit(o *Outcome) search.Limit {
 
 // pdrs keeps the highest loads at a stated loss ratio, as far as the search looked
 // for them and confirmed them.
-func (m *point) pdrs(o *Outcome) {
+func (m *Point) pdrs(o *Outcome) {
 	metrics := map[unit.LossRatio]string{0.001: "pdr_0_1pct_fps", 0.005: "pdr_0_5pct_fps"}
-	for _, l := range m.search.Limits() {
+	for _, l := range m.Search.Limits() {
 		if metric := metrics[l.Goal.Loss]; metric != "" && l.Lower > 0 {
 			o.Values = append(o.Values, m.interval(metric, l))
 		}
@@ -183,9 +183,9 @@ func (m *point) pdrs(o *Outcome) {
 }
 
 // interval is a limit of all streams together, from its lower to its upper bound.
-func (m *point) interval(metric string, l search.Limit) result.Value {
+func (m *Point) interval(metric string, l search.Limit) result.Value {
 	v := interval(metric, l, float64(m.streams()))
-	v.Bound = cmp.Or(v.Bound, m.bound(v.Value))
+	v.Bound = cmp.Or(v.Bound, m.Bound(v.Value))
 	return v
 }
 

@@ -82,7 +82,7 @@ const leastSustained = 1000
 // Check refuses what suite does, and both directions at once: a sender has two
 // streams.
 func (p *Security) Check(bed *lab.Testbed) error {
-	if p.direction.Value == both {
+	if p.direction.Value == BothWays {
 		return errors.New("direction both: security is measured one way at a time")
 	}
 	return p.suite.Check(bed)
@@ -97,7 +97,7 @@ func (p *Security) Upon() string {
 }
 
 func (p *Security) Estimate() (int, time.Duration) {
-	e := securityEffortOf(p.preset.Value)
+	e := securityEffortOf(p.Preset.Value)
 	return p.estimate(1, e.initialise+2*e.ramp+e.sustain)
 }
 
@@ -147,7 +147,7 @@ func (e securityEffort) stages(rate unit.FrameRate) (all []stage) {
 }
 
 func (p *Security) Run(ctx context.Context, env *Env) (Outcome, error) {
-	return p.at(ctx, env, func(m *point) error {
+	return p.at(ctx, env, func(m *Point) error {
 		rate, err := p.sustain(ctx, m)
 		if err != nil || rate == 0 {
 			return err
@@ -155,25 +155,25 @@ func (p *Security) Run(ctx context.Context, env *Env) (Outcome, error) {
 		if err := p.block(ctx, m); err != nil {
 			return err
 		}
-		e := securityEffortOf(p.preset.Value)
+		e := securityEffortOf(p.Preset.Value)
 		rec, err := m.env.Trial(ctx, []result.Pair{
 			{Key: "trial", Value: "phases"}, {Key: "rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: e.sustain.String()},
 		}, func(ctx context.Context) (Outcome, error) { return p.phases(ctx, m, e, rate) })
 		if err != nil {
 			return err
 		}
-		m.out.Status, m.out.Reason, m.out.Values, m.out.Load, m.out.Account = rec.Status, rec.Reason, rec.Values, rec.Load, rec.Account
-		m.out.Warnings = append(m.out.Warnings, rec.Warnings...)
+		m.Out.Status, m.Out.Reason, m.Out.Values, m.Out.Load, m.Out.Account = rec.Status, rec.Reason, rec.Values, rec.Load, rec.Account
+		m.Out.Warnings = append(m.Out.Warnings, rec.Warnings...)
 		return nil
 	})
 }
 
 // sustain is the load of the sustain phase; where there is none, 0, and the
 // outcome says why.
-func (p *Security) sustain(ctx context.Context, m *point) (unit.FrameRate, error) {
+func (p *Security) sustain(ctx context.Context, m *Point) (unit.FrameRate, error) {
 	if p.load.rate > 0 {
 		if m.env.Bed.Placement == "shared" {
-			m.out.Status, m.out.Reason = result.Skipped, sharedPlacement
+			m.Out.Status, m.Out.Reason = result.Skipped, SharedPlacement
 			return 0, nil
 		}
 		return p.load.rate, nil
@@ -184,7 +184,7 @@ func (p *Security) sustain(ctx context.Context, m *point) (unit.FrameRate, error
 	}
 	rate := carried * unit.FrameRate(p.load.share)
 	if rate < leastSustained {
-		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("%v is too little to measure with: %v of a throughput of %v", rate, &p.load, carried)
+		m.Out.Status, m.Out.Reason = result.Failed, fmt.Sprintf("%v is too little to measure with: %v of a throughput of %v", rate, &p.load, carried)
 		return 0, nil
 	}
 	return rate, nil
@@ -192,9 +192,9 @@ func (p *Security) sustain(ctx context.Context, m *point) (unit.FrameRate, error
 
 // block has the DUT block known-bad frames, and opens the rig anew with those
 // beside the good ones.
-func (p *Security) block(ctx context.Context, m *point) error {
+func (p *Security) block(ctx context.Context, m *Point) error {
 	bed := m.env.Bed
-	if err := m.rig.close(); err != nil {
+	if err := m.Rig.Close(); err != nil {
 		return err
 	}
 	if bed.Serve != nil {
@@ -211,24 +211,24 @@ func (p *Security) block(ctx context.Context, m *point) error {
 	good := p.between(bed.Ports[from], bed.Ports[to])
 	bad := good
 	bad.SrcPort, bad.Flows = frame.BadPort, min(good.Flows, frame.BadPorts)
-	r, err := newRig(ctx, bed, rigSpec{ports: bed.Ports, mix: p.mix.Mix, ways: []way{{from, to, good}, {from, to, bad}}, settle: m.effort.settle})
+	r, err := newRig(ctx, bed, rigSpec{ports: bed.Ports, mix: p.Mix.Mix, ways: []way{{from, to, good}, {from, to, bad}}, settle: m.Effort.Settle})
 	if err == nil {
-		m.rig = r
+		m.Rig = r
 	}
 	return err
 }
 
 // phases is the trial: the stages one after another, with samples.
-func (p *Security) phases(ctx context.Context, m *point, e securityEffort, rate unit.FrameRate) (Outcome, error) {
+func (p *Security) phases(ctx context.Context, m *Point, e securityEffort, rate unit.FrameRate) (Outcome, error) {
 	stages := e.stages(rate)
 	var parts [][]engine.TxReport
 	var s *sampler
-	o, _, seen, err := m.rig.account(ctx, true, func(ctx context.Context) (l engine.Load, sent []engine.TxReport, err error) {
-		s = startSampler(ctx, m.rig.meters[0], e.sample, m.env.Bed.Kind == "memory")
+	o, _, seen, err := m.Rig.account(ctx, true, func(ctx context.Context) (l engine.Load, sent []engine.TxReport, err error) {
+		s = startSampler(ctx, m.Rig.meters[0], e.sample, m.env.Bed.Kind == "memory")
 		defer func() { err = errors.Join(err, s.stop(ctx)) }()
 		for _, st := range stages {
 			s.begin(ctx, st.phase)
-			part, err := m.rig.tx.Transmit(ctx, engine.Load{Rate: st.rate / m.streams(), Duration: st.lasts}, m.rig.streams...)
+			part, err := m.Rig.tx.Transmit(ctx, engine.Load{Rate: st.rate / m.streams(), Duration: st.lasts}, m.Rig.streams...)
 			if err != nil {
 				return l, nil, err
 			}
@@ -240,7 +240,7 @@ func (p *Security) phases(ctx context.Context, m *point, e securityEffort, rate 
 	if err != nil {
 		return o, err
 	}
-	o.Ceiling, o.Samples = m.ceiling, s.samples
+	o.Ceiling, o.Samples = m.Ceiling, s.samples
 	o.Load.Streams = 1 // both go the same way
 	o.KPIs = kpis(stages, parts, seen[0].Streams, s.delays)
 	o.Phases = nil
@@ -313,7 +313,7 @@ func arrivedOf(runs []engine.RxRun, sent engine.TxReport) (n int64) {
 }
 
 // verdict decides the trial, and makes its figures.
-func (p *Security) verdict(m *point, o *Outcome) {
+func (p *Security) verdict(m *Point, o *Outcome) {
 	k := o.KPIs[slices.IndexFunc(o.KPIs, func(k result.KPI) bool { return k.Phase == sustained })]
 	var sent, arrived int64
 	for _, k := range o.KPIs {

@@ -60,11 +60,11 @@ func fits(mix frame.Mix, ipv6 bool, ports []lab.Port) error {
 }
 
 func (p *SelfTest) Estimate() (int, time.Duration) {
-	return 1, effortOf(p.preset.Value).selfTest
+	return 1, EffortOf(p.preset.Value).selfTest
 }
 
 func (p *SelfTest) Run(ctx context.Context, env *Env) (Outcome, error) {
-	rec, err := selfTest(ctx, env, p.mix.Mix, p.ip.Value == "6", p.both, effortOf(p.preset.Value))
+	rec, err := TesterCeiling(ctx, env, p.mix.Mix, p.ip.Value == "6", p.both, EffortOf(p.preset.Value))
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -83,9 +83,9 @@ func selfTestPorts(bed *lab.Testbed) (ports []lab.Port, alone bool) {
 	return bed.Loop, false
 }
 
-// selfTest measures, once a run for each mix, IP version and number of streams,
+// TesterCeiling measures, once a run for each mix, IP version and number of streams,
 // what tester port to tester port carries flat out.
-func selfTest(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool, e effort) (result.Record, error) {
+func TesterCeiling(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool, e Effort) (result.Record, error) {
 	streams := 1
 	if both {
 		streams = 2
@@ -104,11 +104,11 @@ func selfTest(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool, e e
 		if both {
 			ways = append(ways, way{1, 0, between(loop[1], loop[0], mix, 1, ipv6)})
 		}
-		r, err := newRig(ctx, env.Bed, rigSpec{ports: loop, loop: !alone, mix: mix, ways: ways, settle: e.settle})
+		r, err := newRig(ctx, env.Bed, rigSpec{ports: loop, loop: !alone, mix: mix, ways: ways, settle: e.Settle})
 		if err != nil {
 			return o, err
 		}
-		defer r.close()
+		defer r.Close()
 		return r.trial(ctx, engine.Load{Duration: e.selfTest}, false)
 	})
 }

@@ -23,12 +23,12 @@ import (
 // take the records of that search (Env.Shared).
 //
 //	self-test -> service set -> [warm-up -> overload -> search -> overload] -> the procedure's own trials
-type suite struct{ traffic }
+type suite struct{ Traffic }
 
 // forwarding are the services that let test frames through.
 var forwarding = []string{"route", "filter", "nat"}
 
-func newSuite() suite { return suite{newTraffic(forwarding)} }
+func newSuite() suite { return suite{NewTraffic(forwarding)} }
 
 // Upon is the throughput: all start from it.
 func (*suite) Upon() string { return "throughput" }
@@ -63,8 +63,8 @@ func suiteEffortOf(preset string) suiteEffort {
 // Check takes frames that are too small to be signed over IPv6: the smallest
 // signed one stands for them.
 func (p *suite) Check(bed *lab.Testbed) error {
-	t := p.traffic
-	t.mix.Mix, _ = signed(p.mix.Mix, p.ipv6())
+	t := p.Traffic
+	t.Mix.Mix, _ = signed(p.Mix.Mix, p.ipv6())
 	return t.Check(bed)
 }
 
@@ -85,73 +85,73 @@ func signed(mix frame.Mix, ipv6 bool) (frame.Mix, string) {
 // estimate adds what every trial takes beside its traffic.
 func (p *suite) estimate(trials int, traffic time.Duration) (int, time.Duration) {
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
-	return trials, traffic + time.Duration(trials)*(around+effortOf(p.preset.Value).settle)
+	return trials, traffic + time.Duration(trials)*(around+EffortOf(p.Preset.Value).Settle)
 }
 
 // run has f measure what it will of a point whose throughput is known; carried is
 // each stream's from a standing start, and 0 where none was confirmed.
-func (p *suite) run(ctx context.Context, env *Env, f func(m *point, carried unit.FrameRate) error) (Outcome, error) {
-	return p.at(ctx, env, func(m *point) error {
+func (p *suite) run(ctx context.Context, env *Env, f func(m *Point, carried unit.FrameRate) error) (Outcome, error) {
+	return p.at(ctx, env, func(m *Point) error {
 		carried, err := m.throughput(ctx)
 		if err != nil {
 			return err
 		}
-		m.out.Values = nil // which are throughput's
+		m.Out.Values = nil // which are throughput's
 		return f(m, carried)
 	})
 }
 
 // at has f measure what it will of a point, in which the rig is open.
-func (p *suite) at(ctx context.Context, env *Env, f func(m *point) error) (_ Outcome, err error) {
-	mix, substituted := signed(p.mix.Mix, p.ipv6())
-	p.mix.Mix = mix
-	m := newPoint(&p.traffic, env, func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+func (p *suite) at(ctx context.Context, env *Env, f func(m *Point) error) (_ Outcome, err error) {
+	mix, substituted := signed(p.Mix.Mix, p.ipv6())
+	p.Mix.Mix = mix
+	m := NewPoint(&p.Traffic, env, func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
 		return env.Shared(ctx, "throughput", cfg, f)
 	})
 	if substituted != "" {
-		m.out.Warnings = append(m.out.Warnings, substituted)
+		m.Out.Warnings = append(m.Out.Warnings, substituted)
 	}
-	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
+	if invalid, err := m.TesterCeiling(ctx); err != nil || invalid != "" {
 		return Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
 	if err := m.enter(ctx); err != nil {
 		return Outcome{}, err
 	}
-	defer func() { err = errors.Join(err, m.rig.close()) }()
+	defer func() { err = errors.Join(err, m.Rig.Close()) }()
 	if err := f(m); err != nil {
 		return Outcome{}, err
 	}
-	return m.out, nil
+	return m.Out, nil
 }
 
 // own is a trial of the procedure's own, beside those of the throughput.
-func (m *point) own(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
+func (m *Point) own(ctx context.Context, kind string, n int, l engine.Load, timing bool) (result.Record, error) {
 	return m.carryOut(ctx, m.env.Trial, outset{}, kind, n, l, timing)
 }
 
 // throughput searches the highest load without loss, and measures the rate under
 // overload before and after; or takes both from the records of the run. It returns what
 // each stream carries from a standing start. With placement shared there is no search.
-func (m *point) throughput(ctx context.Context) (carried unit.FrameRate, err error) {
-	if err := m.warmUp(ctx); err != nil {
+func (m *Point) throughput(ctx context.Context) (carried unit.FrameRate, err error) {
+	if err := m.WarmUp(ctx); err != nil {
 		return 0, err
 	}
-	if err := m.fill(ctx); err != nil {
+	if err := m.Fill(ctx); err != nil {
 		return 0, err
 	}
 	for range 2 {
-		if err := m.overload(ctx); err != nil {
+		if err := m.Overload(ctx); err != nil {
 			return 0, err
 		}
 	}
-	if len(m.readings) == 0 {
+	if len(m.Readings) == 0 {
 		return 0, nil
 	}
 	if m.env.Bed.Placement != "shared" {
-		if err := m.begin(unit.FrameRate(spread("forwarding_rate_fps", m.rates()).Value)); err != nil {
+		if err := m.Begin(unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
 			return 0, err
 		}
-		l, err := limit.Find(ctx, m.search)
+		l, err := limit.Find(ctx, m.Search)
 		if err != nil {
 			return 0, err
 		}
@@ -159,29 +159,29 @@ func (m *point) throughput(ctx context.Context) (carried unit.FrameRate, err err
 			return 0, err
 		}
 	}
-	return carried, m.overload(ctx)
+	return carried, m.Overload(ctx)
 }
 
 // unable says why nothing but the rate under overload can be measured; "" where
 // more can.
-func (m *point) unable() string {
+func (m *Point) unable() string {
 	switch {
-	case len(m.readings) == 0:
+	case len(m.Readings) == 0:
 		return "every trial under overload is invalid: " + m.invalid
 	case m.env.Bed.Placement == "shared":
-		return sharedPlacement
+		return SharedPlacement
 	}
 	return ""
 }
 
-const sharedPlacement = "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost"
+const SharedPlacement = "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost"
 
 // highest is the highest load that each stream can be offered: line rate where
 // the link's is stated and the tester reaches it (then it is paced), else what
 // the tester was measured to send under overload.
-func (m *point) highest() (rate unit.FrameRate, paced bool) {
+func (m *Point) highest() (rate unit.FrameRate, paced bool) {
 	rate = unit.FrameRate(spread("offered_fps", m.offered).Value) / m.streams()
-	if line := m.linkRate(); line > 0 && line*0.98 <= rate {
+	if line := m.LinkRate(); line > 0 && line*0.98 <= rate {
 		return line, true
 	}
 	return rate, false

@@ -43,15 +43,15 @@ const (
 	restMore     = 2   // times
 )
 
-// fill offers as much as there is to a box at rest, until what arrives is steady for as
+// Fill offers as much as there is to a box at rest, until what arrives is steady for as
 // long as it was not before, and measures what passed beyond that. Where it is more
 // than trials of the search can bear, it is measured twice, and the lesser counts: a
 // machine that is slower for a while looks like a bucket that is empty.
-func (m *point) fill(ctx context.Context) error {
+func (m *Point) Fill(ctx context.Context) error {
 	if dropPlaces[m.service.Value] != "" {
 		return nil
 	}
-	p := m.searching()
+	p := m.Searching()
 	d, rest, invalid, rests := p.Overload, p.Rest, 0, 0
 	again := func(longer time.Duration) bool {
 		longer = min(longer, p.Longest)
@@ -60,7 +60,7 @@ func (m *point) fill(ctx context.Context) error {
 		return more
 	}
 	for n := 0; n < fills && invalid < fillTries; n++ {
-		rec, err := m.trialFrom(ctx, outset{rest: rest}, "fill", n, engine.Load{Rate: m.linkRate(), Duration: d})
+		rec, err := m.trialFrom(ctx, outset{rest: rest}, "fill", n, engine.Load{Rate: m.LinkRate(), Duration: d})
 		if err != nil {
 			return err
 		}
@@ -86,8 +86,8 @@ func (m *point) fill(ctx context.Context) error {
 		case keeps && m.missed(rec.Account) <= 0 && again(2*d): // its queue is not full yet
 			continue
 		}
-		m.readings = append(m.readings, underLoad{rate, a.Steady})
-		m.out.Account, m.out.Load = rec.Account, rec.Load
+		m.Readings = append(m.Readings, underLoad{rate, a.Steady})
+		m.Out.Account, m.Out.Load = rec.Account, rec.Load
 		m.offered = append(m.offered, float64(rec.Load.Offered))
 		s.settled = max(s.settled, a.Settled)
 		if s.lossless = !keeps; s.lossless {
@@ -100,16 +100,16 @@ func (m *point) fill(ctx context.Context) error {
 			continue
 		}
 		s.beyond = append(s.beyond, beyond)
-		if len(s.beyond) == 2 || !m.sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
+		if len(s.beyond) == 2 || !m.Sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
 			break
 		}
 	}
 	return nil
 }
 
-// sustained is what the search goes by, of each stream.
-func (m *point) sustained() search.Sustained {
-	s := search.Sustained{Longest: m.searching().Longest}
+// Sustained is what the search goes by, of each stream.
+func (m *Point) Sustained() search.Sustained {
+	s := search.Sustained{Longest: m.Searching().Longest}
 	if len(m.stamina.beyond) == 0 || m.stamina.lossless {
 		return s
 	}
@@ -119,15 +119,15 @@ func (m *point) sustained() search.Sustained {
 	return s
 }
 
-// rates are the rates under overload: those that are sustained, or all where none is.
-func (m *point) rates() (out []float64) {
-	for _, r := range m.readings {
+// Rates are the rates under overload: those that are sustained, or all where none is.
+func (m *Point) Rates() (out []float64) {
+	for _, r := range m.Readings {
 		if r.steady > 0 {
 			out = append(out, r.rate)
 		}
 	}
 	if len(out) == 0 {
-		for _, r := range m.readings {
+		for _, r := range m.Readings {
 			out = append(out, r.rate)
 		}
 	}
@@ -137,13 +137,13 @@ func (m *point) rates() (out []float64) {
 // forwards is the median of the sustained rates, each of which counts for as long as it
 // was steady. One of few frames, of which each is a thousandth and more, does not count
 // beside one that is twice as long.
-func (m *point) forwards() float64 {
+func (m *Point) forwards() float64 {
 	const frames = 1000
 	longest := time.Duration(0)
-	for _, r := range m.readings {
+	for _, r := range m.Readings {
 		longest = max(longest, r.steady)
 	}
-	rs := slices.DeleteFunc(slices.Clone(m.readings), func(r underLoad) bool {
+	rs := slices.DeleteFunc(slices.Clone(m.Readings), func(r underLoad) bool {
 		return r.steady*2 <= longest && r.rate*r.steady.Seconds() < frames
 	})
 	slices.SortFunc(rs, func(a, b underLoad) int { return cmp.Compare(a.rate, b.rate) })
@@ -161,22 +161,22 @@ func (m *point) forwards() float64 {
 
 // overloadFor is how long an overload of a visit is: long enough for the box to be
 // filled, and for its frames to make a rate.
-func (m *point) overloadFor() (d time.Duration, times int) {
+func (m *Point) overloadFor() (d time.Duration, times int) {
 	const frames = 200
-	d, times = m.effort.overload, m.effort.overloads
+	d, times = m.Effort.Overload, m.Effort.Overloads
 	if rate := m.forwards(); rate > 0 {
 		d = max(d, time.Duration(frames/rate*1e9))
 	}
-	p := m.searching()
-	if large := len(m.stamina.beyond) > 1 && m.sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width); large || m.stamina.settled > m.effort.overload/4 {
+	p := m.Searching()
+	if large := len(m.stamina.beyond) > 1 && m.Sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width); large || m.stamina.settled > m.Effort.Overload/4 {
 		// A stall of the tester leaves part of a bucket for later: so many of its frames
 		// must be few beside those of the rate.
 		d = max(d, m.stamina.settled*2+p.Overload)
 	}
-	if longest := m.searching().Longest; longest > 0 {
-		d = min(d, max(longest, m.effort.overload))
+	if longest := m.Searching().Longest; longest > 0 {
+		d = min(d, max(longest, m.Effort.Overload))
 	}
-	if d >= 4*m.effort.overload {
+	if d >= 4*m.Effort.Overload {
 		times = 1
 	}
 	return d.Round(time.Millisecond), times
@@ -184,9 +184,9 @@ func (m *point) overloadFor() (d time.Duration, times int) {
 
 // burst is the figures of the box's memory, where it is more than the search has to
 // bear; told says what they mean, "" where there are none.
-func (m *point) burst(carried float64, bound result.Bound) (vs []result.Value, told string) {
-	s, p := m.stamina, m.searching()
-	if len(s.beyond) < 2 || !m.sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
+func (m *Point) burst(carried float64, bound result.Bound) (vs []result.Value, told string) {
+	s, p := m.stamina, m.Searching()
+	if len(s.beyond) < 2 || !m.Sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
 		return nil, ""
 	}
 	v := spread("burst_frames", s.beyond)
@@ -210,7 +210,7 @@ func boundText(b result.Bound) string {
 }
 
 // short says what the overloads were too short to know; "" where it is nothing.
-func (m *point) short() string {
+func (m *Point) short() string {
 	s := m.stamina
 	switch {
 	case s.unsettled && s.longest > 0 && !s.lossless:

@@ -19,27 +19,27 @@ func newThroughput() Procedure { return &Throughput{newSuite()} }
 const throughputOverloads = 3
 
 func (p *Throughput) Estimate() (int, time.Duration) {
-	e := effortOf(p.preset.Value)
-	s := p.searching()
+	e := EffortOf(p.Preset.Value)
+	s := p.Searching()
 	trials, d := s.Estimate()
-	n := throughputOverloads * e.overloads
+	n := throughputOverloads * e.Overloads
 	more, longer := p.standingEstimate(trials)
-	return p.estimate(trials+1+fillEstimate+n+more, longer+d+e.warmUp+fillEstimate*(s.Rest+s.Overload)+time.Duration(n)*e.overload)
+	return p.estimate(trials+1+fillEstimate+n+more, longer+d+e.WarmUp+fillEstimate*(s.Rest+s.Overload)+time.Duration(n)*e.Overload)
 }
 
 func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
-	return p.at(ctx, env, func(m *point) error {
+	return p.at(ctx, env, func(m *Point) error {
 		if _, err := m.throughput(ctx); err != nil {
 			return err
 		}
-		if m.search == nil && len(m.readings) > 0 {
-			m.out.Warnings = append(m.out.Warnings, sharedPlacement)
+		if m.Search == nil && len(m.Readings) > 0 {
+			m.Out.Warnings = append(m.Out.Warnings, SharedPlacement)
 		}
-		m.out = m.outcome()
+		m.Out = m.Outcome()
 		return nil
 	})
 }
 
-var throughputMetrics = metrics.List(forwardMetrics).Pick("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
+var ThroughputMetrics = metrics.List(ForwardMetrics).Pick("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
 	"pdr_0_1pct_fps", "pdr_0_5pct_fps",
 	"forwarding_rate_fps", "forwarding_rate_bps", "burst_frames", "burst_time_s", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")

@@ -18,61 +18,62 @@ import (
 	"boxdyno/unit"
 )
 
-// A traffic is what frames are offered and what the DUT does to them: the
+// A Traffic is what frames are offered and what the DUT does to them: the
 // parameters that procedures of a box with two ports share.
-type traffic struct {
+type Traffic struct {
 	service   param.Choice
 	direction param.Choice
-	mix       param.FrameMix
+	Mix       param.FrameMix
 	rules     param.Count
 	flows     param.Count
 	networks  param.Choice
 	ip        param.Choice
-	preset    param.Choice
-	search    param.Choice // a search's name, or asPreset
+	Preset    param.Choice
+	Search    param.Choice // a search's name, or asPreset
 	ramp      time.Duration
 }
 
 const (
 	lanToWAN = "lan-to-wan"
 	wanToLAN = "wan-to-lan"
-	both     = "both"
+	BothWays = "both"
 )
 
-func newTraffic(services []string) traffic {
-	return traffic{
+// NewTraffic returns the traffic by default, with a choice of the services.
+func NewTraffic(services []string) Traffic {
+	return Traffic{
 		service:   param.NewChoice("route", services),
-		direction: param.NewChoice(lanToWAN, []string{lanToWAN, wanToLAN, both}),
-		mix:       param.FrameMix{Mix: frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}},
+		direction: param.NewChoice(lanToWAN, []string{lanToWAN, wanToLAN, BothWays}),
+		Mix:       param.FrameMix{Mix: frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}},
 		rules:     param.NewCount(0, 0, 100_000),
 		flows:     param.NewCount(1, 1, frame.MaxFlows),
 		networks:  param.NewChoice("1", []string{"1", strconv.Itoa(frame.MaxNetworks)}),
 		ip:        param.NewChoice("4", ipVersions),
-		preset:    param.NewPreset(),
-		search:    param.NewChoice(asPreset, append([]string{asPreset}, search.Names()...)),
+		Preset:    param.NewPreset(),
+		Search:    param.NewChoice(asPreset, append([]string{asPreset}, search.Names()...)),
 	}
 }
 
 // maxNATFlows is what one public address can map with ports to spare.
 const maxNATFlows = 10_000
 
-func (p *traffic) Flags(fs *flag.FlagSet) {
+func (p *Traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.service, "service", "what the box does to frames: forward them (route, filter, nat) or throw them away (drop-*)")
 	fs.Var(&p.direction, "direction", "which way frames go; both: each way at once")
-	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
+	fs.Var(&p.Mix, "frame_size", "`octets` with FCS, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
 	fs.Var(&p.rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
 	fs.Var(&p.networks, "networks", "destination `networks`, in turn, each with its own route in the box (RFC 2544 section 12)")
 	fs.Var(&p.ip, "ip", "IP version")
-	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
-	fs.Var(&p.search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
+	fs.Var(&p.Preset, "preset", "quick or standard: how long, how often")
+	fs.Var(&p.Search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
 	fs.DurationVar(&p.ramp, "ramp", p.ramp, "how `long` the load grows before each trial of the search; the load after a standing start is measured too; 0s: only that")
 }
 
-func (p *traffic) ipv6() bool { return p.ip.Value == "6" }
+func (p *Traffic) ipv6() bool { return p.ip.Value == "6" }
 
 // toNetworks is how many networks frames go to.
-func (p *traffic) toNetworks() int {
+func (p *Traffic) toNetworks() int {
 	if p.networks.Value == "1" {
 		return 1
 	}
@@ -80,14 +81,14 @@ func (p *traffic) toNetworks() int {
 }
 
 // between is the point's frames from one port to another.
-func (p *traffic) between(from, to lab.Port) frame.Spec {
-	s := between(from, to, p.mix.Mix, p.flows.Value, p.ipv6())
+func (p *Traffic) between(from, to lab.Port) frame.Spec {
+	s := between(from, to, p.Mix.Mix, p.flows.Value, p.ipv6())
 	s.Networks = p.toNetworks()
 	return s
 }
 
 // asked is what the DUT is to do.
-func (p *traffic) asked() lab.Service {
+func (p *Traffic) asked() lab.Service {
 	return lab.Service{Kind: p.service.Value, Rules: p.rules.Value, Flows: p.flows.Value, Networks: p.toNetworks()}
 }
 
@@ -95,10 +96,10 @@ func (p *traffic) asked() lab.Service {
 var dropPlaces = map[string]result.Place{"drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
 
 // Needs implements Needing.
-func (p *traffic) Needs() (lab.Capability, string) { return 0, p.service.Value }
+func (p *Traffic) Needs() (lab.Capability, string) { return 0, p.service.Value }
 
-func (p *traffic) Check(bed *lab.Testbed) error {
-	if err := p.mix.Signed(p.ipv6()); err != nil {
+func (p *Traffic) Check(bed *lab.Testbed) error {
+	if err := p.Mix.Signed(p.ipv6()); err != nil {
 		return err
 	}
 	switch {
@@ -106,7 +107,7 @@ func (p *traffic) Check(bed *lab.Testbed) error {
 		return fmt.Errorf("ramp %v: want 0s, or %v to %v", p.ramp, leastRamp, mostRamp)
 	case p.ramp > 0 && dropPlaces[p.service.Value] != "":
 		return fmt.Errorf("ramp %v: service %s throws every frame away: use route, filter or nat", p.ramp, p.service.Value)
-	case p.ramp > 0 && p.search.Value == NoSearch:
+	case p.ramp > 0 && p.Search.Value == NoSearch:
 		return fmt.Errorf("ramp %v: it is of the search's trials, and search=none asks for none", p.ramp)
 	}
 	if p.rules.Value != 0 && p.service.Value != "filter" {
@@ -123,7 +124,7 @@ func (p *traffic) Check(bed *lab.Testbed) error {
 			return fmt.Errorf("networks %s: with service nat frames from wan go to the one address that it masquerades with: use route or filter", p.networks.Value)
 		}
 	}
-	if dropPlaces[p.service.Value] != "" && p.direction.Value == both {
+	if dropPlaces[p.service.Value] != "" && p.direction.Value == BothWays {
 		return fmt.Errorf("direction both: service %s is measured one way at a time", p.service.Value)
 	}
 	if bed == nil {
@@ -134,7 +135,7 @@ func (p *traffic) Check(bed *lab.Testbed) error {
 			return fmt.Errorf("networks %s: %w", p.networks.Value, err)
 		}
 	}
-	return fits(p.mix.Mix, p.ipv6(), bed.Ports)
+	return fits(p.Mix.Mix, p.ipv6(), bed.Ports)
 }
 
 // apart wants the networks of one side to be none of the other's.
@@ -151,15 +152,15 @@ func apart(bed *lab.Testbed, ipv6 bool) error {
 
 // unrouted says, where the box cannot be told its routes, that it must have them; ""
 // where nothing is to be said.
-func (p *traffic) unrouted(bed *lab.Testbed) string {
+func (p *Traffic) unrouted(bed *lab.Testbed) string {
 	if p.toNetworks() == 1 || bed.Serve != nil {
 		return ""
 	}
 	return fmt.Sprintf("topology %s sets no routes: the box must route the %s networks of each side to the tester by itself, or their frames are lost", bed.Topology, p.networks.Value)
 }
 
-// open lays out the streams of the direction and opens the rig.
-func (p *traffic) open(ctx context.Context, bed *lab.Testbed, settle time.Duration) (*rig, error) {
+// Open lays out the streams of the direction and opens the rig.
+func (p *Traffic) Open(ctx context.Context, bed *lab.Testbed, settle time.Duration) (*rig, error) {
 	lan, wan := bed.Ports[0], bed.Ports[1]
 	forth := way{0, 1, p.between(lan, wan)}
 	back := way{1, 0, p.between(wan, lan)}
@@ -169,9 +170,9 @@ func (p *traffic) open(ctx context.Context, bed *lab.Testbed, settle time.Durati
 		back.frames.Dst, back.frames.Answer = wan.Gateway4, true
 		back.frames.SrcPort, back.frames.DstPort = frame.Port, frame.FirstPort
 	}
-	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, both: {forth, back}}[p.direction.Value]
+	ways := map[string][]way{lanToWAN: {forth}, wanToLAN: {back}, BothWays: {forth, back}}[p.direction.Value]
 	return newRig(ctx, bed, rigSpec{
-		ports: bed.Ports, mix: p.mix.Mix, ways: ways, settle: settle,
+		ports: bed.Ports, mix: p.Mix.Mix, ways: ways, settle: settle,
 		drops: dropPlaces[p.service.Value] != "",
 	})
 }
@@ -179,7 +180,7 @@ func (p *traffic) open(ctx context.Context, bed *lab.Testbed, settle time.Durati
 // openFlows sends a frame of every flow from lan until all of them have come out
 // of the DUT at wan, for answers to a flow that is not open would be refused, and
 // block its port. The DUT keeps flows for longer than a trial lasts.
-func (p *traffic) openFlows(ctx context.Context, bed *lab.Testbed, r *rig) error {
+func (p *Traffic) openFlows(ctx context.Context, bed *lab.Testbed, r *rig) error {
 	const id, rate, tries = 0xffff, 20_000, 10
 	out := r.meterAt(1)
 	if out == nil {

@@ -10,9 +10,11 @@ import (
 	"boxdyno/procedure/compute"
 	"boxdyno/procedure/soak"
 	"boxdyno/procedure/storage"
+	"boxdyno/procedure/tunnel"
 )
 
 // All is every procedure.
 var All = procedure.WithBeside(slices.Concat(procedure.Own, []procedure.Spec{
 	compute.CryptoSpec, storage.Spec, soak.Spec, compute.CPUSpec, compute.HashSpec, compute.MemorySpec, compute.CodecSpec, compute.HPLSpec,
-}, procedure.Rest))
+	tunnel.StreamSpec, tunnel.VPNSpec,
+}))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/result"
@@ -76,4 +77,33 @@ func Declared(t testing.TB, o procedure.Outcome, metrics []result.Metric) {
 			t.Errorf("%s is not declared", v.Metric)
 		}
 	}
+}
+
+// Build builds a topology with the parameters, until the test ends. The machine is locked
+// meanwhile, but for topology mem: some counters are the machine's.
+func Build(t testing.TB, name string, set map[string]string) *lab.Testbed {
+	t.Helper()
+	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no topology %s", name)
+	}
+	if name != "mem" {
+		unlock, err := host.Lock(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(unlock)
+	}
+	top := lab.All[i].New()
+	Assign(t, top.Flags, set)
+	bed, err := top.Build(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return bed
 }

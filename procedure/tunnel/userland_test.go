@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package tunnel
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
 
 // atOnce runs trials at once, on a testbed of nothing.
-func atOnce(recs *[]result.Record) *Env {
-	return &Env{Bed: &lab.Testbed{}, Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+func atOnce(recs *[]result.Record) *procedure.Env {
+	return &procedure.Env{Bed: &lab.Testbed{}, Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		o, err := f(ctx)
 		*recs = append(*recs, result.Record{Config: cfg, Status: o.Status})
 		return (*recs)[len(*recs)-1], err
@@ -26,8 +28,8 @@ func atOnce(recs *[]result.Record) *Env {
 func TestUserlandIsMissing(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var recs []result.Record
-	for _, p := range []Procedure{newStream(), newVPN()} {
-		assign(t, p.Flags, map[string]string{"userland": "32-bit"})
+	for _, p := range []procedure.Procedure{newStream(), newVPN()} {
+		roomtest.Assign(t, p.Flags, map[string]string{"userland": "32-bit"})
 		var missing *host.Missing
 		if _, err := p.Run(t.Context(), atOnce(&recs)); !errors.As(err, &missing) || !strings.Contains(err.Error(), "programs of 32 bit") || len(recs) > 0 {
 			t.Errorf("%T: %v", p, err)
@@ -45,7 +47,7 @@ func TestUserlandEnv(t *testing.T) {
 	}
 	of := &host.Userland{Name: "i386", Root: t.TempDir()}
 	in := atGateways(env, &host.Local{Userland: of})
-	if _, err := in.Trial(t.Context(), []result.Pair{{Key: "trial", Value: "1"}}, func(context.Context) (Outcome, error) { return Outcome{Status: result.Passed}, nil }); err != nil {
+	if _, err := in.Trial(t.Context(), []result.Pair{{Key: "trial", Value: "1"}}, func(context.Context) (procedure.Outcome, error) { return procedure.Outcome{Status: result.Passed}, nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got := result.Get(recs[0].Config, "programs"); got != "i386" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package tunnel
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/internal/limit"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 	"boxdyno/search"
@@ -41,7 +42,7 @@ func (m *vpnPoint) streamed(ctx context.Context) error {
 	})
 	for _, name := range []string{"goodput_bps", "cpu_per_mbit_s"} {
 		if vs := without.all[name]; len(vs) > 0 {
-			v := spread(name, vs)
+			v := figures.Spread(name, vs)
 			v.Metric = "baseline_" + name
 			m.out.Values = append(m.out.Values, v)
 		}
@@ -63,7 +64,7 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 		return nil
 	}
 	cfg := []result.Pair{{Key: "trial", Value: "handshakes"}, {Key: "n", Value: strconv.Itoa(m.sessions())}}
-	rec, err := m.through(ctx, cfg, func(ctx context.Context) (o Outcome, err error) {
+	rec, err := m.through(ctx, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
 		if !m.up.Handshakes() {
 			o.Status, o.Reason = result.Skipped, "the tunnel's keys are given, so there is no handshake to measure"
 			return o, nil
@@ -76,12 +77,12 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 				return o, ctx.Err()
 			}
 			if err != nil {
-				o.Status, o.Reason = result.Failed, Sentence(err)
+				o.Status, o.Reason = result.Failed, procedure.Sentence(err)
 				return o, nil
 			}
 			took = append(took, d.Seconds())
 		}
-		o.Status, o.Values = result.Passed, []result.Value{spread("handshake_s", took)}
+		o.Status, o.Values = result.Passed, []result.Value{figures.Spread("handshake_s", took)}
 		o.Phases = []result.Phase{{Name: "handshakes", Begin: begin, End: unit.Now()}}
 		return o, nil
 	})
@@ -100,7 +101,7 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 
 // selfTested is the tester's ceiling.
 func (m *vpnPoint) selfTested(ctx context.Context) error {
-	rec, err := selfTest(ctx, m.env, m.frames.mix.Mix, false, false, effortOf(m.frames.preset.Value))
+	rec, err := procedure.TesterCeiling(ctx, m.env, m.frames.Mix.Mix, false, false, procedure.EffortOf(m.frames.Preset.Value))
 	if err == nil && rec.Status == result.Invalid {
 		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+rec.Reason
 	}
@@ -108,10 +109,10 @@ func (m *vpnPoint) selfTested(ctx context.Context) error {
 }
 
 // point is the UDP of one side, whose trials record carries out.
-func (m *vpnPoint) point(ctx context.Context, record recording) (*point, error) {
-	q := newPoint(&m.frames, m.env, record)
-	q.effort = vpnEffort(m.frames.preset.Value)
-	_, err := q.selfTest(ctx) // it is valid, or this would not be measured
+func (m *vpnPoint) point(ctx context.Context, record procedure.Recording) (*procedure.Point, error) {
+	q := procedure.NewPoint(&m.frames, m.env, record)
+	q.Effort = vpnEffort(m.frames.Preset.Value)
+	_, err := q.TesterCeiling(ctx) // it is valid, or this would not be measured
 	return q, err
 }
 
@@ -131,33 +132,33 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 	if bed.Placement == "split" {
 		m.cpus = slices.DeleteFunc(slices.Clone(bed.CPUs), func(c int) bool { return c == bed.TesterCPU })
 	}
-	if q.rig, err = m.frames.open(ctx, bed, q.effort.settle); err != nil {
+	if q.Rig, err = m.frames.Open(ctx, bed, q.Effort.Settle); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, q.rig.close()) }()
-	bare.rig = q.rig
-	overloads := q.effort.overloads
-	q.effort.overloads = 1 // a turn
-	load := engine.Load{Rate: q.linkRate(), Duration: q.effort.overload}
+	defer func() { err = errors.Join(err, q.Rig.Close()) }()
+	bare.Rig = q.Rig
+	overloads := q.Effort.Overloads
+	q.Effort.Overloads = 1 // a turn
+	load := engine.Load{Rate: q.LinkRate(), Duration: q.Effort.Overload}
 	var without []float64
 	err = m.turns(overloads, func(n int, tunnel bool) error {
 		if tunnel {
 			if n == 0 {
-				if err := q.warmUp(ctx); err != nil {
+				if err := q.WarmUp(ctx); err != nil {
 					return err
 				}
-				if err := q.fill(ctx); err != nil {
+				if err := q.Fill(ctx); err != nil {
 					return err
 				}
 			}
-			return q.overload(ctx)
+			return q.Overload(ctx)
 		}
 		if n == 0 {
-			if _, err := bare.trial(ctx, "warm-up without", 0, engine.Load{Rate: load.Rate, Duration: q.effort.warmUp}, false); err != nil {
+			if _, err := bare.Trial(ctx, "warm-up without", 0, engine.Load{Rate: load.Rate, Duration: q.Effort.WarmUp}, false); err != nil {
 				return err
 			}
 		}
-		rec, err := bare.trial(ctx, "overload without", n, load, false)
+		rec, err := bare.Trial(ctx, "overload without", n, load, false)
 		if err == nil && rec.Status != result.Invalid && rec.Load != nil {
 			without = append(without, float64(rec.Load.Forwarded))
 		}
@@ -167,14 +168,14 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 		return err
 	}
 	if len(without) > 0 {
-		v := spread("baseline_forwarding_fps", without)
-		v.Bound = bare.bound(v.Value)
+		v := figures.Spread("baseline_forwarding_fps", without)
+		v.Bound = bare.Bound(v.Value)
 		m.out.Values = append(m.out.Values, v)
 	}
 	if err := m.searched(ctx, q, without); err != nil {
 		return err
 	}
-	o := q.outcome()
+	o := q.Outcome()
 	m.out.Values = append(m.out.Values, o.Values...)
 	m.out.Warnings = addNew(m.out.Warnings, o.Warnings)
 	m.out.Account, m.out.Load = o.Account, o.Load
@@ -187,41 +188,41 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 // searched is the highest load without loss, and the latency there. A tunnel may carry
 // many times what it forwards under overload, in which its programs starve beside the
 // work of receiving; it carries no more than the gateways do without it.
-func (m *vpnPoint) searched(ctx context.Context, q *point, without []float64) error {
-	if len(q.readings) == 0 {
+func (m *vpnPoint) searched(ctx context.Context, q *procedure.Point, without []float64) error {
+	if len(q.Readings) == 0 {
 		return nil
 	}
 	if m.env.Bed.Placement == "shared" {
-		q.out.Warnings = append(q.out.Warnings, sharedPlacement)
+		q.Out.Warnings = append(q.Out.Warnings, procedure.SharedPlacement)
 		return nil
 	}
-	if m.frames.search.Value == NoSearch {
+	if m.frames.Search.Value == procedure.NoSearch {
 		return nil
 	}
-	overload := unit.FrameRate(spread("forwarding_rate_fps", q.rates()).Value)
-	if err := q.begin(overload); err != nil {
+	overload := unit.FrameRate(figures.Spread("forwarding_rate_fps", q.Rates()).Value)
+	if err := q.Begin(overload); err != nil {
 		return err
 	}
 	if len(without) > 0 {
-		top := min(q.ceiling, 1.25*unit.FrameRate(slices.Max(without)))
-		if link := q.linkRate(); link > 0 {
+		top := min(q.Ceiling, 1.25*unit.FrameRate(slices.Max(without)))
+		if link := q.LinkRate(); link > 0 {
 			top = min(top, link)
 		}
-		top = max(top, q.search.Max)
-		p := m.frames.searching()
-		guess := q.sustained().First(overload, p.Goals[0].Final, p.Goals[0].Width)
+		top = max(top, q.Search.Max)
+		p := m.frames.Searching()
+		guess := q.Sustained().First(overload, p.Goals[0].Final, p.Goals[0].Width)
 		s, err := search.New(p.Name, top, min(guess, top))
 		if err != nil {
 			return err
 		}
-		q.search.Search = s
+		q.Search.Search = s
 	}
-	l, err := limit.Find(ctx, q.search)
+	l, err := limit.Find(ctx, q.Search)
 	if err != nil {
 		return err
 	}
 	if l.Lower > 0 {
-		return q.latency(ctx, l.Lower)
+		return q.Latency(ctx, l.Lower)
 	}
 	return nil
 }
@@ -236,5 +237,13 @@ var vpnMetrics = slices.Concat(metrics.List(streamMetrics).Pick("goodput_bps", "
 	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that the tunnel's programs at both ends had"},
 	{Name: "baseline_forwarding_fps", Label: "frame/s, without", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},
 	{Name: "forwarding_share", Unit: "1", Better: 1, Help: "forwarding_rate_fps as a share of the same without the tunnel"},
-}, throughputMetrics,
-	metrics.List(forwardMetrics).Pick("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))
+}, procedure.ThroughputMetrics,
+	metrics.List(procedure.ForwardMetrics).Pick("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))
+
+var vpnJoules = append([]procedure.Joule{
+	procedure.Worked("goodput_bps", "tunnel gigabyte", 8*1e9, "while streams ran", result.Pair{Key: "trial", Value: "stream"}),
+	procedure.Worked("goodput_bps", "gigabyte", 8*1e9, "without the tunnel", result.Pair{Key: "trial", Value: "stream without"}),
+}, procedure.ForwardJoules[0])
+
+// figures are the metrics of all procedures of this room.
+var figures = metrics.List(slices.Concat(streamMetrics, vpnMetrics))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+// Package tunnel has the procedures that measure between two gateways of this machine: the
+// way itself, and tunnels over it.
+package tunnel
 
 import (
 	"context"
@@ -14,12 +16,21 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
 )
+
+// VPNSpec is the row of vpn.
+var VPNSpec = procedure.Spec{
+	Name: "vpn", Needs: lab.TwoGateways, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: procedure.BurstsDeviation, Lab: lab.Gateways, Alone: true,
+	Quick: "streams through a tunnel are sent 3 times for 1 s and handshakes made 5 times, not 10 times for 10 s and 30 times",
+	Doc:   "a tunnel between two gateways of this machine, beside the path without it: TCP by iperf3, exact UDP without loss, handshakes, CPU a megabit",
+	Names: []string{"tunnel", "cipher", "offloads", "traffic", "frame_size"}, Metrics: vpnMetrics, Joules: vpnJoules, New: newVPN,
+}
 
 // VPN measures a tunnel between two gateways, and the way without it, in turn:
 //
@@ -38,8 +49,8 @@ type VPN struct {
 	connections param.Count
 	trials      param.Count // of streams
 	handshakes  param.Count
-	userland    param.Userland // of what is a program
-	frames      traffic        // of it frame_size, preset and search
+	userland    param.Userland    // of what is a program
+	frames      procedure.Traffic // of it frame_size, preset and search
 }
 
 const (
@@ -48,15 +59,15 @@ const (
 	trafficUDP = "udp"
 )
 
-func newVPN() Procedure {
+func newVPN() procedure.Procedure {
 	p := &VPN{
 		tunnel:   param.NewChoice("wireguard", append([]string{noTunnel}, tunnel.Names()...)),
 		cipher:   param.NewChoice(tunnel.DefaultCipher, append([]string{tunnel.DefaultCipher}, tunnel.Ciphers()...)),
-		offloads: param.NewChoice("off", offOn), kind: param.NewChoice(both, []string{both, trafficTCP, trafficUDP}),
-		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: param.NewUserland(), frames: newTraffic([]string{"route"}),
+		offloads: param.NewChoice("off", offOn), kind: param.NewChoice(procedure.BothWays, []string{procedure.BothWays, trafficTCP, trafficUDP}),
+		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: param.NewUserland(), frames: procedure.NewTraffic([]string{"route"}),
 	}
-	p.frames.mix = param.FrameMix{Mix: frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
-	p.frames.search.Of = append(p.frames.search.Of, NoSearch)
+	p.frames.Mix = param.FrameMix{Mix: frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
+	p.frames.Search.Of = append(p.frames.Search.Of, procedure.NoSearch)
 	return p
 }
 
@@ -70,9 +81,9 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.trials, "trials", "tcp: how `often` a stream is sent, with the tunnel and without; 0: as preset says")
 	fs.Var(&p.handshakes, "handshakes", "tcp: how `often` a new session is made; 0: as preset says")
 	p.userland.Declare(fs)
-	fs.Var(&p.frames.mix, "frame_size", "udp: `octets` with FCS of what goes into the tunnel, or a mix such as 64:7+594:4")
-	fs.Var(&p.frames.preset, "preset", "quick or standard: how long, how often")
-	fs.Var(&p.frames.search, "search", "udp: how the highest load without loss is found; preset: the search of the preset's name; none: it is not")
+	fs.Var(&p.frames.Mix, "frame_size", "udp: `octets` with FCS of what goes into the tunnel, or a mix such as 64:7+594:4")
+	fs.Var(&p.frames.Preset, "preset", "quick or standard: how long, how often")
+	fs.Var(&p.frames.Search, "search", "udp: how the highest load without loss is found; preset: the search of the preset's name; none: it is not")
 }
 
 func (p *VPN) tcp() bool { return p.kind.Value != trafficUDP }
@@ -99,10 +110,10 @@ func (p *VPN) named() (*tunnel.Tunnel, error) {
 // it: of axes of tunnels and ciphers, not all pairs are there.
 func (p *VPN) Check(bed *lab.Testbed) error {
 	if p.udp() {
-		if p.frames.mix.Name == frame.IMIX.Name {
+		if p.frames.Mix.Name == frame.IMIX.Name {
 			return fmt.Errorf("frame_size imix: its frames of 1518 octets do not fit into a tunnel, which takes %d: give a mix such as 64:7+594:4+%d:1", largest, largest)
 		}
-		if m := slices.Max(p.frames.mix.Sizes); m > largest {
+		if m := slices.Max(p.frames.Mix.Sizes); m > largest {
 			return fmt.Errorf("frame_size %d: a tunnel takes frames of up to %d octets (its MTU is %d)", m, largest, tunnel.MTU)
 		}
 		if err := p.frames.Check(bed); err != nil {
@@ -125,7 +136,7 @@ func (p *VPN) sessions() int {
 	switch {
 	case p.handshakes.Value > 0:
 		return p.handshakes.Value
-	case p.frames.preset.Value == "standard":
+	case p.frames.Preset.Value == "standard":
 		return 30
 	}
 	return 5
@@ -133,7 +144,7 @@ func (p *VPN) sessions() int {
 
 // streams is how often a stream is sent, and how long.
 func (p *VPN) streams() (trials int, length time.Duration) {
-	trials, length = streamEffort(p.frames.preset.Value)
+	trials, length = streamEffort(p.frames.Preset.Value)
 	if p.trials.Value > 0 {
 		trials = p.trials.Value
 	}
@@ -160,16 +171,16 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 		}
 	}
 	if p.udp() {
-		e := vpnEffort(p.frames.preset.Value)
-		s := p.frames.searching()
-		n := sides*(e.overloads+1) + 4
-		each := 2*(s.Rest+s.Overload) + time.Duration(sides)*(e.warmUp+time.Duration(e.overloads)*e.overload) + e.latency + up*time.Duration((sides-1)*(e.overloads+1)/2)
-		if p.frames.search.Value != NoSearch {
-			more, longer := p.frames.searching().Estimate()
+		e := vpnEffort(p.frames.Preset.Value)
+		s := p.frames.Searching()
+		n := sides*(e.Overloads+1) + 4
+		each := 2*(s.Rest+s.Overload) + time.Duration(sides)*(e.WarmUp+time.Duration(e.Overloads)*e.Overload) + e.Latency + up*time.Duration((sides-1)*(e.Overloads+1)/2)
+		if p.frames.Search.Value != procedure.NoSearch {
+			more, longer := p.frames.Searching().Estimate()
 			n, each = n+more, each+longer
 		}
 		trials += n
-		d += each + time.Duration(n)*(around+e.settle)
+		d += each + time.Duration(n)*(around+e.Settle)
 	}
 	return trials, d
 }
@@ -178,9 +189,9 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 // thousand packets and more, which come out once it has ended.
 const leastOverload = time.Second
 
-func vpnEffort(preset string) effort {
-	e := effortOf(preset)
-	e.overload = max(e.overload, leastOverload)
+func vpnEffort(preset string) procedure.Effort {
+	e := procedure.EffortOf(preset)
+	e.Overload = max(e.Overload, leastOverload)
 	return e
 }
 
@@ -190,28 +201,28 @@ var errTunnel = errors.New("the tunnel failed")
 // A vpnPoint is one tunnel being measured.
 type vpnPoint struct {
 	*VPN
-	env     *Env
+	env     *procedure.Env
 	tunnel  *tunnel.Tunnel    // nil: none
 	up      *tunnel.Tunneling // nil: it is down
 	cpus    []int             // for its programs; nil: any
 	upOn    []int             // cpus when it came up
 	startup []float64
 	failed  string
-	out     Outcome
+	out     procedure.Outcome
 }
 
 // Run implements Procedure.
-func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
+func (p *VPN) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome, err error) {
 	tunnel, err := p.named()
 	if err != nil {
-		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
+		return procedure.Outcome{Status: result.Skipped, Reason: err.Error()}, nil
 	}
 	local, err := p.userland.Local(ctx)
 	if err != nil {
-		return Outcome{}, err
+		return procedure.Outcome{}, err
 	}
 	env = atGateways(env, local)
-	m := &vpnPoint{VPN: p, env: env, tunnel: tunnel, out: Outcome{Status: result.Passed}}
+	m := &vpnPoint{VPN: p, env: env, tunnel: tunnel, out: procedure.Outcome{Status: result.Passed}}
 	bed := env.Bed
 	if m.tunnel != nil {
 		if err := m.tunnel.Check(ctx, bed.Gateways.Ends[0].Host); err != nil {
@@ -254,7 +265,7 @@ func (p *VPN) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		}
 	}
 	if len(m.startup) > 0 {
-		m.out.Values = append(m.out.Values, spread("startup_s", m.startup))
+		m.out.Values = append(m.out.Values, figures.Spread("startup_s", m.startup))
 	}
 	m.relate()
 	return m.out, nil
@@ -278,10 +289,10 @@ func (m *vpnPoint) turns(n int, do func(n int, with bool) error) error {
 }
 
 // without is Env.Trial with the networks' own way and no tunnel.
-func (m *vpnPoint) without(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-	return m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+func (m *vpnPoint) without(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+	return m.env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
 		if err := errors.Join(m.down(ctx), m.env.Bed.Gateways.Direct(true)); err != nil {
-			return Outcome{}, err
+			return procedure.Outcome{}, err
 		}
 		return f(ctx)
 	})
@@ -289,25 +300,25 @@ func (m *vpnPoint) without(ctx context.Context, cfg []result.Pair, f func(contex
 
 // through is Env.Trial with the tunnel up. A tunnel that does not come up, or is gone
 // at the trial's end, fails the trial and the point.
-func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+	rec, err := m.env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
 		fresh, err := m.open(ctx)
 		if err != nil {
 			var missing *host.Missing
 			if errors.As(err, &missing) || ctx.Err() != nil {
-				return Outcome{}, err
+				return procedure.Outcome{}, err
 			}
-			m.failed = Sentence(err)
-			return Outcome{Status: result.Failed, Reason: m.failed}, nil
+			m.failed = procedure.Sentence(err)
+			return procedure.Outcome{Status: result.Failed, Reason: m.failed}, nil
 		}
 		o, err := f(ctx)
 		if fresh {
-			o.Values = append(o.Values, value("startup_s", m.up.Startup.Seconds()))
+			o.Values = append(o.Values, figures.Value("startup_s", m.up.Startup.Seconds()))
 			o.Warnings = append(o.Warnings, "cipher "+m.up.Cipher+" by "+m.up.Driver)
 		}
 		if m.up != nil {
 			if gone := m.up.Ended(); gone != nil && err == nil {
-				m.failed = "the tunnel went down: " + Sentence(gone)
+				m.failed = "the tunnel went down: " + procedure.Sentence(gone)
 				o.Status, o.Reason = result.Failed, m.failed
 			}
 		}
@@ -330,11 +341,11 @@ func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(contex
 }
 
 // settled is through with a tunnel that is as it is in use, and not as after a handshake.
-func (m *vpnPoint) settled(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-	return m.through(ctx, cfg, func(ctx context.Context) (Outcome, error) {
+func (m *vpnPoint) settled(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+	return m.through(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
 		if m.up != nil {
 			if err := m.up.Settle(ctx); err != nil {
-				return Outcome{}, err
+				return procedure.Outcome{}, err
 			}
 		}
 		return f(ctx)
@@ -374,7 +385,7 @@ func (m *vpnPoint) down(ctx context.Context) error {
 	if m.up == nil {
 		return nil
 	}
-	end, stop := context.WithTimeout(context.WithoutCancel(ctx), StopPatience)
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), procedure.StopPatience)
 	defer stop()
 	up := m.up
 	m.up = nil
@@ -390,9 +401,9 @@ func (m *vpnPoint) relate() {
 		return nil
 	}
 	if with, without := find("goodput_bps"), find("baseline_goodput_bps"); with != nil && without != nil && without.Value > 0 {
-		m.out.Values = append(m.out.Values, value("goodput_share", with.Value/without.Value))
+		m.out.Values = append(m.out.Values, figures.Value("goodput_share", with.Value/without.Value))
 	}
 	if with, without := find("forwarding_rate_fps"), find("baseline_forwarding_fps"); with != nil && without != nil && without.Value > 0 {
-		m.out.Values = append(m.out.Values, value("forwarding_share", with.Value/without.Value))
+		m.out.Values = append(m.out.Values, figures.Value("forwarding_share", with.Value/without.Value))
 	}
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package tunnel
 
 import (
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -19,13 +20,16 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
+	"boxdyno/verdict"
 )
 
 // set makes a procedure with parameters.
-func set(t *testing.T, p Procedure, params ...string) Procedure {
+func set(t *testing.T, p procedure.Procedure, params ...string) procedure.Procedure {
 	t.Helper()
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	p.Flags(fs)
@@ -81,7 +85,7 @@ func TestVPNLacksCipher(t *testing.T) {
 		if err := p.Check(nil); err != nil {
 			t.Errorf("%s: %v", params, err)
 		}
-		if o, err := p.Run(t.Context(), &Env{}); err != nil || o.Status != result.Skipped || o.Reason != want {
+		if o, err := p.Run(t.Context(), &procedure.Env{}); err != nil || o.Status != result.Skipped || o.Reason != want {
 			t.Errorf("%s: %+v, %v", params, o, err)
 		}
 	}
@@ -125,7 +129,7 @@ func TestStreamReportIsBounded(t *testing.T) {
 }
 
 // gatewaysEnv runs trials at once between two gateways.
-func gatewaysEnv(t *testing.T, recs *[]result.Record) *Env {
+func gatewaysEnv(t *testing.T, recs *[]result.Record) *procedure.Env {
 	t.Helper()
 	testutil.Privileged(t)
 	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == lab.Gateways })
@@ -138,7 +142,7 @@ func gatewaysEnv(t *testing.T, recs *[]result.Record) *Env {
 			t.Error(err)
 		}
 	})
-	return &Env{Bed: bed, Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+	return &procedure.Env{Bed: bed, Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		o, err := f(ctx)
 		r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Usage: o.Usage, Warnings: o.Warnings}
 		*recs = append(*recs, r)
@@ -279,4 +283,38 @@ func TestStreamWindow(t *testing.T) {
 			t.Errorf("udp %v: the machine was busy for %g s, and iperf3 alone for %v", udp, got.Busy, own)
 		}
 	}
+}
+
+// What a tunnel's gateways swallow at first is no throughput of it.
+func TestVPNBeyondMemory(t *testing.T) {
+	const rate = 20e3
+	bed := roomtest.Build(t, "mem", map[string]string{"capacity": "0", "ceiling": "80000", "dut.policer": fmt.Sprint(int(rate)), "dut.policer_burst": "2000"})
+	bed.Gateways = &lab.GatewayPair{Direct: func(bool) error { return nil }}
+	p := newVPN().(*VPN)
+	roomtest.Assign(t, p.Flags, map[string]string{"tunnel": "none", "traffic": "udp"})
+	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		o, err := f(ctx)
+		return judgedRecord(cfg, o), err
+	}
+	env := &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial}
+	env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		return trial(ctx, cfg, f)
+	}
+	m := &vpnPoint{VPN: p, env: env, out: procedure.Outcome{Status: result.Passed}}
+	if err := m.forwarded(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := roomtest.Figure(t, m.out, "throughput_fps"); math.Abs(v.Value/rate-1) > 0.01 {
+		t.Errorf("throughput %v of a bucket of %v: %v", v.Value, rate, m.out.Warnings)
+	}
+	if v := roomtest.Figure(t, m.out, "burst_frames"); math.Abs(v.Value/2000-1) > 0.1 {
+		t.Errorf("a bucket of 2000 frames is found as %v", v.Value)
+	}
+}
+
+// judgedRecord is a trial's record as the runner would have it.
+func judgedRecord(cfg []result.Pair, o procedure.Outcome) result.Record {
+	r := result.Record{Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Warnings: o.Warnings}
+	r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
+	return r
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package tunnel
 
 import (
 	"context"
@@ -12,9 +12,18 @@ import (
 	"time"
 
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 )
+
+// StreamSpec is the row of stream.
+var StreamSpec = procedure.Spec{
+	Name: "stream", Needs: lab.TwoGateways, Lab: lab.Gateways, Alone: true,
+	Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
+	Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",
+	Names: []string{"protocol", "offloads", "connections"}, Metrics: streamMetrics, Joules: streamJoules, New: newStream,
+}
 
 // Stream measures iperf3 between two namespaces of this machine, with the offloads of
 // the cable between them off or on:
@@ -38,7 +47,7 @@ const (
 	streamPayload   = 1400 // octets of a datagram where none are given: they fit into every tunnel
 )
 
-func newStream() Procedure {
+func newStream() procedure.Procedure {
 	return &Stream{protocol: param.NewChoice("tcp", []string{"tcp", "udp"}), offloads: param.NewChoice("off", offOn), connections: param.NewCount(1, 1, mostConnections),
 		payload: param.NewCount(streamPayload, 16, 65507), trials: param.NewCount(0, 0, 1000), preset: param.NewPreset(), userland: param.NewUserland()}
 }
@@ -92,7 +101,7 @@ func (p *Stream) Estimate() (int, time.Duration) {
 }
 
 // Run implements Procedure.
-func (p *Stream) Run(ctx context.Context, env *Env) (o Outcome, err error) {
+func (p *Stream) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 	local, err := p.userland.Local(ctx)
 	if err != nil {
 		return o, err
@@ -138,14 +147,11 @@ func (s spreads) add(r result.Record) {
 func (s spreads) values(metrics []result.Metric) (vs []result.Value) {
 	for _, m := range metrics {
 		if len(s[m.Name]) > 0 {
-			vs = append(vs, spread(m.Name, s[m.Name]))
+			vs = append(vs, figures.Spread(m.Name, s[m.Name]))
 		}
 	}
 	return vs
 }
-
-// recording carries out a trial (Env.Trial).
-type recording func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 
 // A streamsTold is what several trials of a stream told.
 type streamsTold struct {
@@ -155,9 +161,9 @@ type streamsTold struct {
 }
 
 // next is trial n.
-func (t *streamsTold) next(ctx context.Context, record recording, kind string, n int, s stream, daemons func() (result.Usage, error)) error {
+func (t *streamsTold) next(ctx context.Context, record procedure.Recording, kind string, n int, s stream, daemons func() (result.Usage, error)) error {
 	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}, {Key: "duration", Value: s.length.String()}}
-	rec, err := record(ctx, cfg, func(ctx context.Context) (Outcome, error) { return s.trial(ctx, daemons) })
+	rec, err := record(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) { return s.trial(ctx, daemons) })
 	if err != nil {
 		return err
 	}
@@ -190,3 +196,5 @@ var streamMetrics = []result.Metric{
 	{Name: "datagrams_lost_ratio", Label: "lost", Share: true, Unit: "1", Better: -1, Help: "udp: share of the payload sent that the receiver had not read at its end"},
 	{Name: "cpu_per_mbit_s", Label: "CPU", Group: "What streams cost: CPU time of the whole machine a megabit, and without the tunnel", Unit: "s", Better: -1, Help: "CPU time of the whole machine while the connection stood, iperf3's own at both ends among it, for a megabit that arrived"},
 }
+
+var streamJoules = []procedure.Joule{procedure.Worked("goodput_bps", "gigabyte", 8*1e9, "while streams ran")}

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package tunnel
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
 	"boxdyno/host"
-	"boxdyno/internal/guard"
 	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/iperf"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -58,9 +56,9 @@ func (s stream) run(ctx context.Context) (got streamed, err error) {
 	if err := s.from.Host.Has("iperf3"); err != nil {
 		return got, err
 	}
-	limited, stop := context.WithTimeout(ctx, s.length+iperfAround)
+	limited, stop := context.WithTimeout(ctx, s.length+iperf.Around)
 	defer stop()
-	server, err := serveIperf3(limited, s.to.Host, s.to.Net.Addr(), streamPort, nil)
+	server, err := iperf.Serve(limited, s.to.Host, s.to.Net.Addr(), streamPort, nil)
 	if err != nil {
 		return got, fmt.Errorf("iperf3's server: %w", err)
 	}
@@ -85,7 +83,7 @@ func (s stream) run(ctx context.Context) (got streamed, err error) {
 		case ctx.Err() != nil:
 			return got, ctx.Err()
 		case limited.Err() != nil:
-			return got, fmt.Errorf("iperf3 hung: it did not end within %v and was killed", s.length+iperfAround)
+			return got, fmt.Errorf("iperf3 hung: it did not end within %v and was killed", s.length+iperf.Around)
 		case said.Len() == 0 && wrong.Len() == 0:
 			return got, err
 		case said.Len() == 0:
@@ -220,7 +218,7 @@ const userHz = 100
 
 // trial is the stream as a trial, with what the whole machine and the daemons behind
 // it (nil: none) spent meanwhile.
-func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error)) (o Outcome, err error) {
+func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error)) (o procedure.Outcome, err error) {
 	var spent result.Usage
 	if daemons != nil {
 		if spent, err = daemons(); err != nil {
@@ -233,13 +231,13 @@ func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error))
 		return o, cmp.Or(ctx.Err(), err)
 	}
 	if err != nil {
-		return Outcome{Status: result.Failed, Reason: Sentence(err)}, nil
+		return procedure.Outcome{Status: result.Failed, Reason: procedure.Sentence(err)}, nil
 	}
-	o = Outcome{Status: result.Passed, Usage: got.Usage, Phases: []result.Phase{{Name: "stream", Begin: got.Begin, End: got.End}}}
+	o = procedure.Outcome{Status: result.Passed, Usage: got.Usage, Phases: []result.Phase{{Name: "stream", Begin: got.Begin, End: got.End}}}
 	if got.By != "" {
 		o.Warnings = append(o.Warnings, got.By)
 	}
-	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
+	add := func(name string, v float64) { o.Values = append(o.Values, figures.Value(name, v)) }
 	add("goodput_bps", got.Received)
 	add("sent_bps", got.Sent)
 	if s.udp {
@@ -273,38 +271,4 @@ func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error))
 		add("subject_memory_bytes", float64(now.PeakMemory))
 	}
 	return o, nil
-}
-
-// serveIperf3 starts a server for one client and waits until it listens.
-func serveIperf3(ctx context.Context, at *host.Local, address netip.Addr, port int, cpus []int) (*host.Process, error) {
-	out, in := io.Pipe() // read to its end: a server whose words nobody takes ends
-	p, err := at.Start(ctx, host.Cmd{Argv: []string{"iperf3", "--server", "--one-off", "--bind", address.String(), "--port", strconv.Itoa(port), "--forceflush"}, Stdout: in, Stderr: in, CPUs: cpus})
-	if err != nil {
-		return nil, err
-	}
-	guard.Go(func() { <-p.Done(); in.Close() })
-	listens, ended := make(chan struct{}), make(chan string, 1)
-	guard.Go(func() {
-		var said []string
-		listening := false
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if !listening && strings.Contains(lines.Text(), "Server listening") {
-				listening = true
-				close(listens)
-			}
-			if !listening {
-				said = append(said, lines.Text())
-			}
-		}
-		ended <- strings.Join(said, " ")
-	})
-	select {
-	case <-listens:
-		return p, nil
-	case s := <-ended:
-		err = fmt.Errorf("it did not listen: %s", s)
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return nil, errors.Join(err, p.Kill())
 }

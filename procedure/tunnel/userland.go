@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package procedure
+package tunnel
 
 import (
 	"context"
 	"slices"
 
 	"boxdyno/host"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 )
 
 // atGateways is e with local's userland at its gateways, and the name of its programs in
 // every trial.
-func atGateways(e *Env, local *host.Local) *Env {
+func atGateways(e *procedure.Env, local *host.Local) *procedure.Env {
 	if local.Userland == nil {
 		return e
 	}
@@ -26,7 +27,7 @@ func atGateways(e *Env, local *host.Local) *Env {
 	}
 	bed.Gateways = &pair
 	in.Bed = &bed
-	in.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
+	in.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return e.Trial(ctx, slices.Concat(cfg, param.ProgramsOf(local)), f)
 	}
 	return &in
