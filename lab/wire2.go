@@ -163,8 +163,8 @@ func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
 	}
 	cpu := cpus[len(cpus)-1]
 	tb := &Testbed{Topology: name, Kind: "real", TesterCPU: cpu, CPUs: []int{cpu}}
-	if len(ends) == 2 { // the box does what it was configured for, which the record can only repeat
-		tb.Services = wiredServices
+	if len(ends) == 2 {
+		tb.Services, tb.AsIs = wiredServices, true
 	}
 	for _, e := range ends {
 		tb.Ports = append(tb.Ports, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: e.port}, Link: w.rate,

@@ -45,8 +45,7 @@ func (w *wired) testbed(name string) *Testbed {
 			Addr6: mine.net6.Addr().Next(), Gateway6: other.net6.Addr().Next()})
 	}
 	if len(tb.Ports) == 2 {
-		// The box does what it was configured for, which the record can only repeat.
-		tb.Services = wiredServices
+		tb.Services, tb.AsIs = wiredServices, true
 		if tb.Loop == nil {
 			tb.Warnings = append(tb.Warnings, "no two ports of the tester are wired to each other, so the ceiling is what its sender offers into the box; what its meter can take beyond that is not known: give loop_a and loop_b")
 		}

@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,6 +62,88 @@ func served(pt Point, p procedure.Procedure, bed *lab.Testbed) error {
 		return planErrorf(pt.at, "%s: service %s: topology %s has %s", pt.Procedure, service, bed.Topology, has)
 	}
 	return nil
+}
+
+// Offered leaves out of a resolved plan what its topologies cannot do, and says why: one
+// sentence for each procedure and service. A box that does what it was configured for is
+// measured with the first service that the plan names. Where nothing would be left, the plan
+// stays as it is, so that it is refused with the reason.
+func (p Plan) Offered(c Catalogue) (_ Plan, left []string, err error) {
+	var kept []Entry
+	first := ""
+	for _, e := range p.Procedures {
+		services := []Word{{}}
+		if s := e.Get("service"); s != nil {
+			services = s.Values
+		}
+		var here []Word
+		for _, w := range services {
+			why, err := p.lacking(c, e.serving(w), w.Text != cmp.Or(first, w.Text))
+			switch {
+			case err != nil:
+				return p, nil, err
+			case why == "":
+				here, first = append(here, w), cmp.Or(first, w.Text)
+			case !slices.Contains(left, why):
+				left = append(left, why)
+			}
+		}
+		if len(here) > 0 {
+			kept = append(kept, e.serving(here...))
+		}
+	}
+	if len(kept) == 0 {
+		return p, nil, nil
+	}
+	p.Procedures = kept
+	return p, left, nil
+}
+
+// serving is e with these services; one without a name is no service.
+func (e Entry) serving(services ...Word) Entry {
+	if s := e.Get("service"); s != nil {
+		with := *s
+		with.Values = services
+		e.Set = slices.Clone(e.Set)
+		e.put(with)
+	}
+	return e
+}
+
+// lacking says in a sentence what e's topology has not that e needs; "" if it has all.
+// another is set where e asks for another service than those before it.
+func (p Plan) lacking(c Catalogue, e Entry, another bool) (string, error) {
+	p.Procedures = []Entry{e}
+	points, err := p.Points(c)
+	if err != nil {
+		return "", err
+	}
+	pt := points[0]
+	proc, err := pt.procedure(c)
+	if err != nil {
+		return "", err
+	}
+	spec, err := c.procedure(pt.Procedure, pt.at)
+	if err != nil {
+		return "", err
+	}
+	bed, err := c.sketch(pt.lab)
+	if err != nil {
+		return "", err
+	}
+	var refused *PlanError
+	err = c.runsOn(pt, spec, proc)
+	if err == nil {
+		err = served(pt, proc, bed)
+	}
+	if errors.As(err, &refused) {
+		return refused.Err.Error(), nil
+	}
+	if another && bed.AsIs {
+		_, service := needs(spec, proc)
+		return fmt.Sprintf("%s with service %s: the box of topology %s is measured as it is configured", pt.Procedure, service, bed.Topology), nil
+	}
+	return "", err
 }
 
 // TuneRunsOn refuses a recipe for a plan with a topology whose DUT is not this machine's,

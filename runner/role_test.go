@@ -234,3 +234,53 @@ func TestInstalled(t *testing.T) {
 		t.Errorf("the plan itself has %d", n)
 	}
 }
+
+// A role on a box behind cables measures what that topology can do, and names the rest.
+func TestOffered(t *testing.T) {
+	role, err := FindRole("firewall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Plugins()
+	offered := func(topology string, set ...string) (services []string, left []string) {
+		t.Helper()
+		p, _, _, err := role.Plan("quick")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.SetLab(topology, "--lab")
+		for _, s := range set {
+			if err := p.Set(c, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p, err = p.Resolve(c); err == nil {
+			p, left, err = p.Offered(c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range p.Procedures {
+			for _, w := range e.Get("service").Values {
+				services = append(services, w.Text)
+			}
+		}
+		return services, left
+	}
+	all := []string{"route", "filter", "nat", "drop-xdp", "drop-tc", "drop-nft"}
+	if services, left := offered("sandbox"); !slices.Equal(services, all) || len(left) != 0 {
+		t.Errorf("sandbox: %v, left %q", services, left)
+	}
+	if services, left := offered("mem"); !slices.Equal(services, []string{"route", "filter", "drop-xdp", "drop-tc", "drop-nft"}) || len(left) != 1 || !strings.Contains(left[0], "service nat, and topology mem has none") {
+		t.Errorf("mem: %v, left %q", services, left)
+	}
+	ends := []string{"port_a=veth0", "port_b=veth1"}
+	path := testutil.Cable{A: "veth0", B: "veth1"}.Make(t)
+	services, left := offered("wire2", append(ends, "netns="+path)...)
+	if !slices.Equal(services, []string{"route"}) || len(left) != 5 || !strings.Contains(strings.Join(left, "\n"), "forward with service nat: the box of topology wire2 is measured as it is configured") {
+		t.Errorf("wire2: %v, left %q", services, left)
+	}
+	if services, left := offered("here"); !slices.Equal(services, all) || left != nil {
+		t.Errorf("here, where nothing is left: %v, %q", services, left)
+	}
+}

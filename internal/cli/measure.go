@@ -316,6 +316,13 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 	if err != nil {
 		return err
 	}
+	if header.Role != "" {
+		var left []string
+		if p, left, err = p.Offered(a.plugins); err != nil {
+			return err
+		}
+		header.NotMeasured = append(header.NotMeasured, left...)
+	}
 	recipe, err := tuning(f.tune)
 	if err != nil {
 		return err
