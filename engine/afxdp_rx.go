@@ -303,6 +303,9 @@ func (m *afxdpMeter) Read(ctx context.Context) (MeterReport, error) {
 	}
 	r := sumReports(reports)
 	r.Stamps = stampedBy(stamped, read)
+	if !m.port.redirect.generic {
+		r.Unhanded = r.Drops
+	}
 	err := m.port.redirect.count(&r)
 	return r, cmp.Or(failed, err)
 }

@@ -137,6 +137,7 @@ type MeterReport struct {
 	Foreign       uint64       // frames that are not of the armed streams
 	ForeignOctets uint64       // theirs, with FCS
 	Drops         uint64       // frames that the meter itself lost; 0 for xdp, which has no buffer to overflow
+	Unhanded      uint64       // of Drops, frames that a driver's XDP could not hand to the meter's full socket: the driver may count them, too
 	First, Last   unit.Instant // of any frame; without timing, xdp's Last (each stream's, too) may be up to 63 frames early
 	Marks         []Mark       // of all armed streams' frames, in the order of time, at most 10 ms apart while frames arrive; the latest 16,384 of a receive CPU
 	Stamps        string       // what took the times, and the floor of its clock: "software, XDP program (floor 50 ns)"...

@@ -28,6 +28,7 @@ type term struct {
 	passed  bool
 	always  bool
 	bits    int
+	handed  bool
 	unless  string
 	lacking string
 	order   int // of checkpoints along the path
@@ -41,7 +42,8 @@ func portTerms(at int, d driver, dir direction, h Hop, far *Hop) (terms []term) 
 		if m.dir != dir || m.at != "" && m.at != h.Place {
 			continue
 		}
-		t := term{scope: ofPort, at: at, counter: m.counter, passed: m.passed, always: m.always, bits: m.bits, unless: m.unless, lacking: m.lacking}
+		t := term{scope: ofPort, at: at, counter: m.counter, passed: m.passed, always: m.always, bits: m.bits, unless: m.unless, lacking: m.lacking,
+			handed: m.handed && h.Place == result.MeterAt}
 		t.Term = result.Term{Place: m.place, Host: h.Host.Label, Name: m.name, Link: h.Port.Name,
 			From: h.Port.Name + " " + strings.TrimPrefix(m.counter, driversOwn)}
 		if t.Place == "" {
@@ -176,7 +178,12 @@ func (b *Book) account(after snapshot, e Ends) result.Account {
 		a.InFlight += int64(r.Queued - b.before.remotes[i].Queued)
 	}
 	slices.SortStableFunc(moved, func(x, y term) int { return x.order - y.order })
+	unhanded := int64(e.Unhanded)
 	for _, t := range moved {
+		if t.handed { // the meter tells of these itself
+			n := max(min(t.N, unhanded), 0)
+			t.N, unhanded = t.N-n, unhanded-n
+		}
 		switch {
 		case t.passed && (t.N != 0 || t.always):
 			a.Passed = append(a.Passed, t.Term)

@@ -34,6 +34,7 @@ type meaning struct {
 	unless  string // left out where this counter of the same port is a term: that counts the same frames
 	lacking string // left out where the port has this counter, another term that counts the same frames
 	bits    int    // of the counter, where it wraps: 16, 32; 0: 64
+	handed  bool   // of a meter's port: it counts what XDP could not hand to the meter's socket, too
 	limit   string // why it may count less than was lost, in a sentence
 }
 
@@ -78,7 +79,7 @@ var veth = driver{
 	source: "drivers/net/veth.c: veth_xmit, veth_forward_skb, veth_xdp_xmit, veth_get_stats64, veth_get_ethtool_stats",
 	meanings: []meaning{
 		{dir: sends, counter: "tx_dropped", place: result.DUTNIC, name: "receive ring full", far: "meter ring full"},
-		{dir: receives, counter: "ethtool rx_queue_*_drops", name: ReceiveFailed},
+		{dir: receives, counter: "ethtool rx_queue_*_drops", name: ReceiveFailed, handed: true},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_drops", place: result.XDP, name: XDPDrop},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx", place: result.XDP, name: "sent back by XDP"},
 		{dir: receives, at: result.DUTNIC, counter: "ethtool rx_queue_*_xdp_tx_errors", place: result.XDP, name: "XDP could not send back", unless: "tx_dropped"},

@@ -60,9 +60,10 @@ type Source interface {
 // Ends is what tester and meter say of the whole trial, all streams together.
 // Accepted includes the frames that a full receive ring behind the tester's veth
 // did not take (tx_dropped of its port): they are the DUT's loss. LocalDrops are
-// the meter's own losses.
+// the meter's own losses; Unhanded are those of them that XDP could not hand to the meter's
+// socket, which some drivers count among their own.
 // Duplicate is the part of Received that had come before.
-type Ends struct{ Intended, Accepted, Refused, NotSent, Received, Duplicate, LocalDrops uint64 }
+type Ends struct{ Intended, Accepted, Refused, NotSent, Received, Duplicate, LocalDrops, Unhanded uint64 }
 
 const (
 	readGap       = 20 * time.Millisecond // between two reads that must be equal

@@ -267,3 +267,25 @@ func TestWrap(t *testing.T) {
 		t.Errorf("want 12 at the qdisc:\n%s", describe(a))
 	}
 }
+
+// What a full AF_XDP socket of the meter did not take is booked once, though the driver of
+// its veth counts it, too; what else that driver lost stays.
+func TestFramesThatXDPCouldNotHandOver(t *testing.T) {
+	for _, x := range []struct{ driver, unhanded, failed, overrun int64 }{{880, 880, 0, 880}, {900, 880, 20, 880}, {880, 0, 880, 880}} {
+		b := paperBook(false)
+		b.before = emptySnapshot()
+		now := emptySnapshot()
+		for _, s := range []snapshot{b.before, now} {
+			s.add("p1/ethtool rx_queue_*_drops", 0)
+		}
+		now.add("p1/ethtool rx_queue_*_drops", uint64(x.driver))
+		a := b.account(now, Ends{Accepted: 1000, Received: 100, LocalDrops: uint64(x.overrun), Unhanded: uint64(x.unhanded)})
+		got := map[string]int64{}
+		for _, d := range a.Drops {
+			got[d.Name] += d.N
+		}
+		if got[ReceiveFailed] != x.failed || got["meter overrun"] != x.overrun {
+			t.Errorf("%+v: %s", x, describe(a))
+		}
+	}
+}

@@ -158,6 +158,7 @@ func (r *rig) account(ctx context.Context, timing bool, transmit func(context.Co
 			}
 			seen = append(seen, rep)
 			e.LocalDrops += rep.Drops
+			e.Unhanded += rep.Unhanded
 			if r.foreign {
 				e.Received += rep.Foreign
 			}
