@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procedure holds the procedures that measure a DUT, one file each.
+// Package procedure is what a procedure is, what it is given, and what it finds. A procedure
+// is one file of a room below this package, and a line of the table in catalog:
+//
+//	catalog  the table
+//	   |
+//	compute  soak  storage  tunnel  rooms, by what a user measures
+//	   |
+//	procedure                       Procedure, Env, Spec, Outcome; what surrounds a trial (Beside)
+//
+// Procedures that offer frames to a box have no rooms yet, and are files of this package.
+// Rooms share internal/param (kinds of parameters), internal/metrics (values of declared
+// metrics), and in tests internal/roomtest.
 package procedure
 
 import (
