@@ -77,7 +77,7 @@ func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 	if c.Optional && math.IsNaN(least) { // no point has the figure
 		why := strings.TrimPrefix(strings.TrimPrefix(worst.Text, "not decided: "), "not measured: ")
 		if c.Metric == result.HottestMetric {
-			why = "no sensor told it"
+			why = "no sensor reports it"
 		}
 		return Finding{Criterion: c, Status: result.Skipped, Text: "not measured: " + why}, least
 	}
