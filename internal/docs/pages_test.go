@@ -222,7 +222,7 @@ func TestREADMEShowsOutput(t *testing.T) {
 	if !ok || !end {
 		t.Fatal("README.md has no place for the output: <!-- output:begin --> and <!-- output:end -->")
 	}
-	for _, want := range []string{"```", "qualify firewall --quick", " asked (route, both, IMIX)", "unexplained", "](docs/page.png)"} {
+	for _, want := range []string{"```", "qualify sensor --quick", " Mbit/s asked", "unexplained", "](docs/page.png)"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("README.md shows no %q between its marks: put a real run's text and the picture of its page there", want)
 		}
