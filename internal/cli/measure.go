@@ -322,6 +322,9 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 			return err
 		}
 		header.NotMeasured = append(header.NotMeasured, left...)
+		for _, l := range left {
+			a.note("left out: %s", l)
+		}
 	}
 	recipe, err := tuning(f.tune)
 	if err != nil {
