@@ -13,6 +13,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
+	"boxdyno/service"
 	"boxdyno/subject"
 	"boxdyno/telemetry"
 	"boxdyno/unit"
@@ -30,27 +31,13 @@ type Port struct {
 }
 
 // A Service is what the DUT does to frames: plain data.
-type Service struct {
-	Kind  string // one of Services
-	Rules int    // filter: rules before the one that matches
-	Flows int    // nat: flows to expect
-	Block bool   // filter: throw known-bad frames away (frame.BadPort)
-
-	// Networks is how many networks of each side the DUT has a route of its own to
-	// (frame.Network), 2 to frame.MaxNetworks; 0 or 1: the connected one alone.
-	Networks int
-
-	// Connections are TCP connections from lan that are let through, each anew: the
-	// connection table is empty. filter tracks them; nil: frames of UDP.
-	Connections *Connections
-}
+type Service = service.Service
 
 // Connections are to so many TCP ports from Port on.
-type Connections struct{ Port, Ports int }
+type Connections = service.Connections
 
-// Services are the kinds: plain routing; nft rules before the match; masquerade
-// towards wan; and throwing every test frame away in XDP, tc or nft.
-var Services = []string{"route", "filter", "nat", "drop-xdp", "drop-tc", "drop-nft"}
+// Services are the kinds.
+var Services = service.Kinds
 
 // wiredServices are those that a box behind cables may be configured for; memServices are
 // those of the DUT in memory.

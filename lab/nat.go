@@ -9,35 +9,19 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"boxdyno/internal/netns"
+	"boxdyno/service"
 )
 
-// maxNATFlows is what one address of the DUT takes with room to spare; up to
-// frame.FlowPorts flows have ports of their own.
-const maxNATFlows = 10_000
-
-func checkNAT(s Service) error {
-	if s.Flows < 1 || s.Flows > maxNATFlows {
-		return fmt.Errorf("flows %d: want 1 to %d", s.Flows, maxNATFlows)
-	}
-	return nil
-}
-
 // setNAT masquerades what leaves by wan. Flows keep their source port, for no
-// two of maxNATFlows have the same; so answers go to the DUT's address on wan
+// two of those that are taken have the same; so answers go to the DUT's address on wan
 // and the flow's port. An answer to a flow that nobody opened from lan is for the
 // DUT itself, and takes the port: that flow gets another one if it is opened
 // later. So open first.
 //
 // Entries outlive any pause between trials (600 s), so that a flow once opened
 // stays open until the next Serve.
-func setNAT(v *services, ctx context.Context, _ Service) error {
-	err := v.nft(ctx, fmt.Sprintf(`table inet boxdyno {
-	chain postrouting {
-		type nat hook postrouting priority srcnat; policy accept;
-		oifname %q masquerade
-	}
-}
-`, sides[1].dut))
+func setNAT(v *services, ctx context.Context, s Service) error {
+	err := v.nft(ctx, service.Rules(s, sides[1].dut))
 	if err != nil {
 		return err
 	}

@@ -14,13 +14,6 @@ import (
 	"boxdyno/frame"
 )
 
-func checkNetworks(n int) error {
-	if n < 0 || n > frame.MaxNetworks {
-		return fmt.Errorf("networks %d: want 0 to %d", n, frame.MaxNetworks)
-	}
-	return nil
-}
-
 // route has the DUT route n networks of each side's destinations (frame.Network),
 // each by a route of its own, with the tester's first address as the next hop: a
 // permanent neighbour. A network that the port's own prefix is stays with it. With n

@@ -37,41 +37,35 @@ type services struct {
 	rules      int
 }
 
-// A service is a way to set up a Service and to take it down again; clear also
+// A serving is a way to set up a Service and to take it down again; clear also
 // clears what set left half done, and may be called again.
-type service struct {
+type serving struct {
 	kind  string
-	check func(Service) error // nil: nothing to check
 	set   func(*services, context.Context, Service) error
 	clear func(*services, context.Context) error
 }
 
-var allServices = []service{
-	{"route", nil, nil, nil},
-	{"filter", checkFilter, setFilter, clearNFT},
-	{"nat", checkNAT, setNAT, clearNAT},
-	{"drop-xdp", nil, setDropXDP, clearDropXDP},
-	{"drop-tc", nil, setDropTC, clearDropTC},
-	{"drop-nft", nil, setDropNFT, clearNFT},
-	{Listening, nil, setListen, clearListen},
+var allServices = []serving{
+	{"route", nil, nil},
+	{"filter", setFilter, clearNFT},
+	{"nat", setNAT, clearNAT},
+	{"drop-xdp", setDropXDP, clearDropXDP},
+	{"drop-tc", setDropTC, clearDropTC},
+	{"drop-nft", setDropNFT, clearNFT},
+	{Listening, setListen, clearListen},
 }
 
 // serve is Testbed.Serve. If it fails, the DUT routes. An unknown kind or a
 // number out of range is an error before anything changes; a missing nft is a
 // *host.Missing.
 func (v *services) serve(ctx context.Context, s Service) error {
-	i := slices.IndexFunc(allServices, func(k service) bool { return k.kind == s.Kind })
+	i := slices.IndexFunc(allServices, func(k serving) bool { return k.kind == s.Kind })
 	if i < 0 {
 		return fmt.Errorf("service %q: want one of %s", s.Kind, strings.Join(Services, ", "))
 	}
 	k := allServices[i]
-	if k.check != nil {
-		if err := k.check(s); err != nil {
-			return fmt.Errorf("service %s: %w", s.Kind, err)
-		}
-	}
-	if err := checkNetworks(s.Networks); err != nil {
-		return fmt.Errorf("service %s: %w", s.Kind, err)
+	if err := s.Check(); err != nil {
+		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
+	"boxdyno/service"
 )
 
 // A way is where a burst of frames goes. Frames are built here by hand, because
@@ -303,21 +302,6 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// However many there are, rules before the match are for other valid ports.
-func TestFilterRules(t *testing.T) {
-	testutil.Computed(t)
-	rules := regexp.MustCompile(`udp dport (\d+) counter name (\w+)`).FindAllStringSubmatch(filterRules(Service{Rules: maxRules, Block: true}), -1)
-	if len(rules) != maxRules+1 {
-		t.Fatalf("%d rules, want %d and the match", len(rules), maxRules)
-	}
-	for i, r := range rules {
-		port, _ := strconv.Atoi(r[1])
-		if match := i == maxRules; match != (port == frame.Port) || match != (r[2] == "matched") || port < 1 || port > 65535 {
-			t.Fatalf("rule %d is for port %d and counts %s", i, port, r[2])
-		}
-	}
-}
-
 // Rules before the match are tried and do not match; one of them that did would
 // say so.
 func TestFilterTriesRules(t *testing.T) {
@@ -436,8 +420,8 @@ func TestServeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []Service{
-		{Kind: ""}, {Kind: "bridge"}, {Kind: "filter", Rules: -1}, {Kind: "filter", Rules: maxRules + 1},
-		{Kind: "nat"}, {Kind: "nat", Flows: maxNATFlows + 1},
+		{Kind: ""}, {Kind: "bridge"}, {Kind: "filter", Rules: -1}, {Kind: "filter", Rules: service.MaxRules + 1},
+		{Kind: "nat"}, {Kind: "nat", Flows: service.MaxNATFlows + 1},
 	} {
 		if err := tb.Serve(t.Context(), s); err == nil {
 			t.Errorf("%+v was not refused", s)
