@@ -25,8 +25,6 @@ type FieldSpec struct {
 	headed bool
 }
 
-func (f FieldSpec) String() string { return f.text }
-
 type fieldKind uint8
 
 const (

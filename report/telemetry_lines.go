@@ -93,8 +93,6 @@ func sense(s result.Series) (out []sensed) {
 		say("temperature", "", sensorName(s), order)
 	case "boxdyno_rpi_arm_clock_hertz":
 		say("clock", "", "measured by the firmware", 0)
-	case "boxdyno_cpu_clock_hertz":
-		say("clock", "", "measured by a counted loop\x00"+label("cpu"), 1)
 	case "node_cpu_frequency_hertz":
 		say("clock", "", "said by the hardware\x00"+label("cpu"), 2)
 	case "node_cpu_scaling_frequency_hertz":

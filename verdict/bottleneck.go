@@ -204,22 +204,3 @@ func limitsOf(c Case) (out []Limit) {
 	}
 	return out
 }
-
-// Bottleneck names what limited one trial, in a sentence, with the terms of its
-// ledger that show it, largest first; "" where nothing was lost, and a sentence
-// that says so where the cause is not known (then the terms are the checkpoints
-// that frames went by). Limits says more.
-func Bottleneck(r result.Record) (sentence string, evidence []result.Term) {
-	if l := limitsOf(Case{Record: r}); len(l) > 0 {
-		return l[0].Sentence, l[0].Evidence
-	}
-	return "", nil
-}
-
-// Next is what to try about Bottleneck, in a sentence; "" where nothing was lost.
-func Next(r result.Record) string {
-	if l := limitsOf(Case{Record: r}); len(l) > 0 {
-		return l[0].Next
-	}
-	return ""
-}

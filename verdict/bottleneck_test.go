@@ -62,17 +62,17 @@ func TestBottleneckOfEachCause(t *testing.T) {
 		{result.MeterAt, "meter ring full", "the tester, not the box", "CPU of its own"},
 	} {
 		r := lossy("route", term(c.place, c.name, 900), term(result.NFT, "other", 100))
-		s, evidence := Bottleneck(r)
+		s, evidence := bottleneck(r)
 		if c.place == result.NFT {
 			r = lossy("route", term(c.place, c.name, 1000))
-			s, evidence = Bottleneck(r)
+			s, evidence = bottleneck(r)
 		} else if !strings.HasPrefix(s, "900 of 1000 lost frames (90 %) ended in "+string(c.place)+" ("+c.name+"): ") {
 			t.Errorf("%s %s: %q", c.place, c.name, s)
 		}
 		if !strings.Contains(s, c.means) || len(evidence) != 1 || evidence[0].Place != c.place {
 			t.Errorf("%s %s: %q %v, want %q", c.place, c.name, s, evidence, c.means)
 		}
-		if next := Next(r); !strings.Contains(next, c.next) || !strings.HasSuffix(next, ".") {
+		if next := whatNext(r); !strings.Contains(next, c.next) || !strings.HasSuffix(next, ".") {
 			t.Errorf("%s %s: next %q, want %q", c.place, c.name, next, c.next)
 		}
 	}
@@ -95,18 +95,18 @@ func TestRulesAreWhole(t *testing.T) {
 
 func TestBottleneckEvidence(t *testing.T) {
 	r := lossy("route", term(result.Routing, "no route", 300), term(result.DUTNIC, "receive ring full", 350), term(result.Routing, "larger than the MTU", 310))
-	s, evidence := Bottleneck(r)
+	s, evidence := bottleneck(r)
 	if want := []result.Term{r.Account.Drops[2], r.Account.Drops[0]}; !reflect.DeepEqual(evidence, want) {
 		t.Errorf("evidence %v, want the place's terms, largest first: %v", evidence, want)
 	}
 	if !strings.HasPrefix(s, "610 of 960 lost frames (63.5 %) ended in routing (larger than the MTU)") {
 		t.Errorf("%q", s)
 	}
-	if _, again := Bottleneck(r); !reflect.DeepEqual(evidence, again) || r.Account.Drops[0].Name != "no route" {
-		t.Error("Bottleneck changes the ledger")
+	if _, again := bottleneck(r); !reflect.DeepEqual(evidence, again) || r.Account.Drops[0].Name != "no route" {
+		t.Error("limitsOf changes the ledger")
 	}
 	bare := lossy("route", result.Term{Place: result.DUTNIC, Name: "receive ring full", N: 5})
-	if s, _ := Bottleneck(bare); !strings.Contains(s, "a port of the DUT") {
+	if s, _ := bottleneck(bare); !strings.Contains(s, "a port of the DUT") {
 		t.Errorf("a term without port: %q", s)
 	}
 }
@@ -118,8 +118,8 @@ func TestBottleneckOfNothing(t *testing.T) {
 		"more received than sent":          trial(func(_ *result.Record, _ *result.Load, a *result.Account) { a.Received++ }),
 		"a drop service that drops it all": lossy("drop-nft", term(result.NFT, "nft drop_unwanted", 1e6)),
 	} {
-		s, evidence := Bottleneck(r)
-		if next := Next(r); s != "" || evidence != nil || next != "" {
+		s, evidence := bottleneck(r)
+		if next := whatNext(r); s != "" || evidence != nil || next != "" {
 			t.Errorf("%s: %q %v %q", name, s, evidence, next)
 		}
 	}
@@ -128,7 +128,7 @@ func TestBottleneckOfNothing(t *testing.T) {
 // What a drop service throws away in its place is no loss; what ends before it is.
 func TestBottleneckOfADropService(t *testing.T) {
 	r := lossy("drop-tc", term(result.DUTNIC, "receive ring full", 100), term(result.TC, "tc drop", 999_900))
-	if s, _ := Bottleneck(r); !strings.HasPrefix(s, "100 of 100 lost frames (100 %) ended in dut nic") {
+	if s, _ := bottleneck(r); !strings.HasPrefix(s, "100 of 100 lost frames (100 %) ended in dut nic") {
 		t.Errorf("%q", s)
 	}
 }
@@ -138,12 +138,27 @@ func TestBottleneckUnknown(t *testing.T) {
 	r.Account.Received -= 900
 	r.Account.Unexplained = 900
 	r.Account.Passed = []result.Term{term(result.Routing, "received by IPv4", 5)}
-	s, evidence := Bottleneck(r)
-	if !strings.Contains(s, "is not known: 900 are in no counter") || !reflect.DeepEqual(evidence, r.Account.Passed) || !strings.Contains(Next(r), "checkpoints") {
-		t.Errorf("%q %v %q", s, evidence, Next(r))
+	s, evidence := bottleneck(r)
+	if !strings.Contains(s, "is not known: 900 are in no counter") || !reflect.DeepEqual(evidence, r.Account.Passed) || !strings.Contains(whatNext(r), "checkpoints") {
+		t.Errorf("%q %v %q", s, evidence, whatNext(r))
 	}
 	r.Account.Unexplained = 50
-	if s, _ := Bottleneck(r); strings.Contains(s, "not known") {
+	if s, _ := bottleneck(r); strings.Contains(s, "not known") {
 		t.Errorf("most is known: %q", s)
 	}
+}
+
+// bottleneck is the first limit that a trial's lost frames show.
+func bottleneck(r result.Record) (sentence string, evidence []result.Term) {
+	if l := limitsOf(Case{Record: r}); len(l) > 0 {
+		return l[0].Sentence, l[0].Evidence
+	}
+	return "", nil
+}
+
+func whatNext(r result.Record) string {
+	if l := limitsOf(Case{Record: r}); len(l) > 0 {
+		return l[0].Next
+	}
+	return ""
 }

@@ -127,12 +127,6 @@ func (w *Window) Add(p *Packet) {
 	w.dportMix.add(d >> 32)
 }
 
-// Packets is how many it has.
-func (w *Window) Packets() int { return w.n }
-
-// First is when its first packet arrived, s; 0 of an empty one.
-func (w *Window) First() float64 { return w.first }
-
 // clockTick is the resolution of arrivals, s: what takes less takes no time.
 const clockTick = 1e-9
 
