@@ -45,7 +45,7 @@ const (
 	connHeader = 14 + 20 + 20
 )
 
-// The states of bpf/conn.c's connections.
+// The states of bpf/conn.h's connections.
 const (
 	connNone = iota
 	connOpening
