@@ -55,8 +55,21 @@ func byCode(t *testing.T, where, text string) map[string][]string {
 			rows[name] = there[i]
 		}
 	}
+	if m := allRows.FindStringSubmatch(text); m != nil {
+		for _, cells := range named(t, "docs/"+m[1]).under(t, m[2]) {
+			for _, name := range codes(cells[0]) {
+				if rows[name] != nil {
+					t.Fatalf("%s: %s has a row here and in %s", where, name, m[1])
+				}
+				rows[name] = cells
+			}
+		}
+	}
 	return rows
 }
+
+// A paragraph "All are those of" another page stands for all of that page's rows.
+var allRows = regexp.MustCompile(`(?m)^All are those of \[[^]]*\]\(([\w-]+\.md)#([\w-]+)\)\.$`)
 
 // A paragraph of names "are those of", or "is that of", another page stands for that page's rows.
 var sharedRows = regexp.MustCompile("(?m)^(`.*) (?:are those|is that) of \\[[^]]*\\]\\(([\\w-]+\\.md)#([\\w-]+)\\)")
