@@ -325,15 +325,6 @@ func TestCapturePace(t *testing.T) {
 // one that a program in the driver counts ends there, and is not lost.
 func TestCaptureCountsOnceWhatXDPTakes(t *testing.T) {
 	testutil.Privileged(t)
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("needs the go command, which builds the subject")
-	}
-	program := filepath.Join(t.TempDir(), "boxdyno")
-	if out, err := exec.Command("go", "build", "-o", program, "boxdyno/cmd/boxdyno").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	capture.Program = program
-	t.Cleanup(func() { capture.Program = "" })
 	bed := build(t, "sandbox", nil)
 	for _, c := range []struct {
 		subject, rate string

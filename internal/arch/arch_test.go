@@ -29,7 +29,7 @@ var table = map[string]string{
 	"search":                       "unit",
 	"stat":                         "",
 	"subject":                      "host result subject/internal/program unit",
-	"subject/capture":              "host internal/files internal/guard internal/yaml result subject subject/internal/made subject/internal/program unit",
+	"subject/capture":              "engine host internal/files internal/guard internal/yaml result subject subject/internal/made subject/internal/program unit",
 	"subject/ids":                  "host internal/files internal/guard subject subject/capture unit",
 	"subject/detector":             "host internal/infer result subject subject/capture subject/internal/made subject/internal/program",
 	"subject/tunnel":               "host internal/guard result subject subject/internal/program",

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,20 +43,6 @@ func captureOf(t *testing.T, name string) *Capture {
 	return nil
 }
 
-// ours builds boxdyno, whose meters are subjects.
-func ours(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("needs the go command, which builds the subject")
-	}
-	program := filepath.Join(t.TempDir(), "boxdyno")
-	if out, err := exec.Command("go", "build", "-o", program, "boxdyno/cmd/boxdyno").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	Program = program
-	t.Cleanup(func() { Program = "" })
-}
-
 // Every subject that is installed sees each frame that is sent to its port, or says
 // that it was dropped, at a low rate and in a burst, and leaves nothing behind.
 func TestSubjectsCount(t *testing.T) {
@@ -70,9 +55,6 @@ func TestSubjectsCount(t *testing.T) {
 			testutil.NoLeaks(t)
 			compiled(t, spec.Name)
 			from, to := subjecttest.Pair(t)
-			if slices.Contains([]*Tool{&afPacket, &afXDP, &xdp}, c.Tool) {
-				ours(t)
-			}
 			var missing *host.Missing
 			if err := c.Check(t.Context(), nil); errors.As(err, &missing) {
 				t.Skip(missing)

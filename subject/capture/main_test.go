@@ -11,5 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	subject.Main()
+	Main()
 	os.Exit(m.Run())
 }

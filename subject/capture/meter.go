@@ -3,64 +3,173 @@
 package capture
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
-	"strings"
+	"os/signal"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"boxdyno/engine"
+	"boxdyno/host"
 	"boxdyno/subject"
+	"boxdyno/unit"
 )
 
-// Program is the boxdyno whose meters are put under load; "": this process's own
-// program. Tests set it.
-var Program string
-
-// Our own meters run like any other program: "boxdyno meter" as a child. af_packet counts
-// frames of UDP, as others with that filter do; xdp and af_xdp those with the engine's
-// signature, their loss and order too; of an Env's foreign traffic all count all frames.
+// Our own meters run like any other program: as a child, this program once more.
+// af_packet counts frames of UDP, as others with that filter do; xdp and af_xdp those
+// with the engine's signature; of an Env's foreign traffic all count all frames.
 var (
-	afPacket = meterTool("af_packet", "packet", PacketBuffer, "this program's meter over a TPACKET_V3 ring (boxdyno meter --backend packet --count-udp)")
-	xdp      = meterTool("xdp", "xdp", AsItIs, "this program's meter in an XDP program (boxdyno meter --backend xdp); signed frames end there")
-	afXDP    = meterTool("af_xdp", "afxdp", AsItIs, "this program's meter over AF_XDP sockets (boxdyno meter --backend afxdp); signed frames end there")
+	afPacket = meterTool("af_packet", "packet", PacketBuffer, "this program's meter over a TPACKET_V3 ring (as boxdyno meter --backend packet --count-udp)")
+	xdp      = meterTool("xdp", "xdp", AsItIs, "this program's meter in an XDP program (as boxdyno meter --backend xdp); signed frames end there")
+	afXDP    = meterTool("af_xdp", "afxdp", AsItIs, "this program's meter over AF_XDP sockets (as boxdyno meter --backend afxdp); signed frames end there")
 )
 
-// meterStreams are those that are counted: a procedure's, and the highest number for
-// the frames with which it tries whether a subject counts.
-const meterStreams = "0-14,65535"
+// The streams that are counted: a procedure's, and the highest number for the frames
+// with which it tries whether a subject counts.
+const (
+	meterStreams = 15
+	meterProbes  = 1<<16 - 1
+)
 
 // PacketBuffer is the ring of backend packet.
 const PacketBuffer = 16 << 20
 
+// A metering is what a child meters.
+type metering struct {
+	Backend, Port string
+	UDP           bool // frames of UDP, without a look into them
+	All           bool // frames without a signature, too
+}
+
+// A meterLine is what a child prints, ten times a second and at its end.
+type meterLine struct {
+	Clock float64 `json:"clock_s"` // since it listens
+	Count *uint64 `json:"count"`
+	Drops *uint64 `json:"drops,omitempty"` // by the kernel; at its end
+}
+
 func meterTool(name, backend string, buffer uint64, doc string) Tool {
-	plain := func(c *Capture, e subject.Env) bool {
-		return backend == "packet" && c.Filter == DefaultFilter && !e.Foreign
-	}
 	return Tool{
 		Name: name, Work: Count, doc: doc, Fixed: buffer, Unseen: backend != "packet", redirected: backend == "afxdp", ends: backend == "xdp", prompt: true, Filters: []string{DefaultFilter, ""},
 		Argv: func(c *Capture, e Place) ([]string, error) {
-			program := Program
-			if program == "" {
-				var err error
-				if program, err = os.Executable(); err != nil {
-					return nil, err
-				}
+			udp := backend == "packet" && c.Filter == DefaultFilter && !e.Foreign
+			text, err := json.Marshal(metering{Backend: backend, Port: e.Port.Name, UDP: udp, All: e.Foreign || c.Filter == "" || udp})
+			if err != nil {
+				return nil, err
 			}
-			what := []string{"--streams", meterStreams}
-			if plain(c, e.Env) {
-				what = []string{"--count-udp"}
-			}
-			if backend != "packet" {
-				what = append(what, "--force") // the port is the testbed's, and has an address
-			}
-			return append([]string{program, "meter", "-i", e.Port.Name, "--backend", backend, "--json", "--stats", "0.1"}, what...), nil
+			self, err := os.Executable()
+			return []string{self, meterWord, string(text)}, err
 		},
-		Said: func(c *Capture, e subject.Env) (Parser, Parser) {
-			return parseMeter(e.Foreign || c.Filter == "" || plain(c, e)), parseListening
-		},
+		Said: func(*Capture, subject.Env) (Parser, Parser) { return parseMeter, nil },
 	}
 }
 
-// parseListening reads the meter's standard error.
-func parseListening(line string) Told {
+// parseMeter reads what a meter's child prints.
+func parseMeter(line string) Told {
 	s := Nothing
-	s.Ready = strings.HasPrefix(line, "listening on ")
+	var l meterLine
+	if err := json.Unmarshal([]byte(line), &l); err != nil || l.Count == nil || *l.Count > 1<<62 || l.Drops != nil && *l.Drops > 1<<62 || !(l.Clock >= 0 && l.Clock < 1e9) {
+		s.Garbage = true
+		return s
+	}
+	s.Ready, s.Counted, s.clock = true, int64(*l.Count), time.Duration(l.Clock*1e9)
+	if l.Drops != nil {
+		s.Kernel = int64(*l.Drops)
+	}
 	return s
+}
+
+// meterWord is the first argument of a meter's child, a metering the second.
+const meterWord = "count-frames"
+
+// Main does the work of a meter's child where this process is one, and then does not
+// return.
+func Main() {
+	if len(os.Args) != 3 || os.Args[1] != meterWord {
+		return
+	}
+	var m metering
+	err := json.Unmarshal([]byte(os.Args[2]), &m)
+	if err == nil {
+		err = m.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run meters until SIGINT.
+func (m metering) run() (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
+	defer stop()
+	b, err := engine.Open(m.Backend)
+	if err != nil {
+		return err
+	}
+	open := b.OpenMeter
+	if s, ok := b.(engine.Sparer); ok {
+		open = s.OpenSparing
+	}
+	meter, err := open(ctx, host.Port{Name: m.Port})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, meter.Close()) }()
+	ids := []uint16{meterProbes}
+	for n := range uint16(meterStreams) {
+		ids = append(ids, n)
+	}
+	if m.UDP {
+		c, ok := meter.(engine.PlainCounter)
+		if !ok {
+			return fmt.Errorf("backend %s has no filter for UDP", m.Backend)
+		}
+		if err := c.CountUDP(); err != nil {
+			return err
+		}
+		ids = nil
+	}
+	if err := meter.Arm(ctx, false, ids...); err != nil {
+		return err
+	}
+	begin := unit.Now()
+	out := json.NewEncoder(os.Stdout)
+	tell := func(last bool) error {
+		now := unit.Now()
+		rep, err := meter.Read(context.WithoutCancel(ctx))
+		if err != nil && len(rep.Streams) < len(ids) {
+			return err
+		}
+		n := uint64(0)
+		if m.All {
+			n = rep.Foreign
+		}
+		for _, s := range rep.Streams {
+			n += s.Frames
+		}
+		l := meterLine{Clock: time.Duration(now - begin).Seconds(), Count: &n}
+		if last || err != nil {
+			l.Drops = &rep.Drops
+		}
+		return errors.Join(err, out.Encode(l))
+	}
+	t := time.NewTicker(AskPause)
+	defer t.Stop()
+	for err == nil {
+		if err = tell(false); err != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return tell(true)
+		case <-t.C:
+		}
+	}
+	return err
 }

@@ -40,7 +40,7 @@ func TestParsers(t *testing.T) {
 		{"dumpcap.txt", parseDumpcap, Totals{Captured: 3000, Kernel: 0, Own: 0, Port: 0}},
 		{"dumpcap-drops.txt", parseDumpcap, Totals{Captured: 1320, Kernel: 18680, Own: 0, Port: 0}},
 		{"tshark.txt", parseTshark, Totals{Captured: -1, Kernel: 0, Own: -1, Port: -1}},
-		{"meter.jsonl", parseMeter(false), Totals{Captured: 3000, Kernel: 0, Own: -1, Port: -1}},
+		{"meter.jsonl", parseMeter, Totals{Captured: 3000, Kernel: 0, Own: -1, Port: -1}},
 		{"count.jsonl", ParseCounter, Totals{Captured: 3000, Kernel: 0, Own: -1, Port: 0}},
 	} {
 		data, err := os.ReadFile(filepath.Join("testdata", c.file))
@@ -53,7 +53,7 @@ func TestParsers(t *testing.T) {
 			if got := r.Totals(); got != c.want || r.wrong != nil {
 				t.Errorf("%s in pieces of %d: %+v, %v; want %+v", c.file, piece, got, r.wrong, c.want)
 			}
-			if ready := c.file == "meter.jsonl"; r.ready == ready {
+			if !r.ready {
 				t.Errorf("%s: ready is %v", c.file, r.ready)
 			}
 		}
@@ -70,7 +70,7 @@ func TestParsers(t *testing.T) {
 	if s := parseTshark("17 packets dropped from lan"); s.Kernel != 17 {
 		t.Errorf("%+v", s)
 	}
-	if s := parseMeter(true)(`{"type":"interval","frames":9,"foreign":4}`); s.more != 9 {
+	if s := parseMeter(`{"clock_s":0.5,"count":9}`); s.Counted != 9 || s.clock != 5e8 || s.Kernel != -1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -113,7 +113,7 @@ func FuzzTold(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	parsers := []Parser{parseTcpdump, parseDumpcap, parseDumpcapDrops, parseTshark, ParseCounter, parseListening, parseMeter(true), parseMeter(false), o.parse, parseZeek}
+	parsers := []Parser{parseTcpdump, parseDumpcap, parseDumpcapDrops, parseTshark, ParseCounter, parseMeter, o.parse, parseZeek}
 	f.Fuzz(func(t *testing.T, text string) {
 		var z zeekStats
 		var n snortStats

@@ -24,11 +24,12 @@ var Captures = slices.Concat(capture.Specs(), ids.Specs())
 var All = slices.Concat(stress.Specs(), ids.Specs(), capture.Specs(), detector.Specs(), compute.CPUSpecs(), compute.HashSpecs(), compute.MemorySpecs(), compute.CodecSpecs(), compute.SolverSpecs(), cipher.Specs(), tunnel.Specs())
 
 // Main does the work of this process where it was started as the keeper of a subject,
-// as a Command's gate, or as a Detector's child, and then does not return. Every program calls it before
-// anything else.
+// as a Command's gate, or as the child of a
+// Detector or meter, and then does not return. Every program calls it before anything else.
 func Main() {
 	subject.Main()
 	disk.KeeperMain()
 	detector.Main()
+	capture.Main()
 	cipher.Main()
 }
