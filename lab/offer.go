@@ -8,7 +8,7 @@ type Capability uint
 const (
 	Ports       Capability = 1 << iota // ports that the tester sends from and receives at
 	KernelPorts                        // ports of a kernel, which XDP programs can be attached to
-	Listener                           // a port of the DUT is this machine's, and software there can listen on it
+	Listener                           // software can listen on a port of the DUT, which is this machine's or has the agent
 	TwoGateways                        // a way between two gateways of this machine
 	OwnMachine                         // the DUT is all of this machine
 	Tunable                            // the DUT's settings are this machine's: a recipe can be applied to them
@@ -24,7 +24,7 @@ var Capabilities = []struct {
 }{
 	{Ports, "ports", "ports to offer frames at"},
 	{KernelPorts, "kernel-ports", "ports of a kernel"},
-	{Listener, "listener", "a port of the DUT on this machine that software can listen on"},
+	{Listener, "listener", "a port of the DUT that software can listen on"},
 	{TwoGateways, "two-gateways", "two gateways on this machine"},
 	{OwnMachine, "own-machine", "this whole machine as the DUT"},
 	{Tunable, "tunable", "a DUT on this machine that a recipe can be applied to"},

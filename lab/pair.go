@@ -162,6 +162,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	}
 	tb := w.testbed("pair")
 	tb.Machines = []result.Machine{there.Machine}
+	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Path = func(from, to int, loop bool) ledger.Path { return w.path(from, to, loop, dutLabel, p.dut) }
 	tb.Settings = append(tb.Settings,

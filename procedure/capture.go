@@ -363,7 +363,7 @@ func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		return Outcome{}, err
 	}
 	var missing *host.Missing
-	if err := env.Bed.Machine().Check(ctx, s); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+	if err := env.Bed.Machine().Check(ctx, s); errors.As(err, &missing) || errors.Is(err, subject.ErrLost) || err != nil && ctx.Err() != nil {
 		return Outcome{}, err
 	} else if err != nil {
 		return Outcome{Status: result.Failed, Reason: m.said(err)}, nil

@@ -303,7 +303,7 @@ func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.L
 func (m *capturePoint) carryOut(ctx context.Context, l engine.Load) (Outcome, error) {
 	o, err := m.capture(ctx, l)
 	var broken *subjectError
-	if errors.As(err, &broken) && ctx.Err() == nil {
+	if errors.As(err, &broken) && !errors.Is(err, subject.ErrLost) && ctx.Err() == nil {
 		o.Status, o.Reason, o.Load, o.Account, o.Values = result.Failed, m.said(broken.err), nil, nil, nil
 		return o, nil
 	}

@@ -133,7 +133,7 @@ func (s *floodSensor) end(ctx context.Context, o *Outcome, sent int64, last unit
 // broken is what a sensor that failed makes of a trial; false: it was not the sensor.
 func (m *floodPoint) broken(err error) (Outcome, bool) {
 	var fault *subjectError
-	if !errors.As(err, &fault) {
+	if !errors.As(err, &fault) || errors.Is(err, subject.ErrLost) {
 		return Outcome{}, false
 	}
 	return Outcome{Status: result.Failed, Reason: m.capture().said(fault.err)}, true

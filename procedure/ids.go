@@ -283,7 +283,7 @@ func (m *idsPoint) measure(ctx context.Context) error {
 		return err
 	}
 	var missing *host.Missing
-	if err := env.Bed.Machine().Check(ctx, s); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+	if err := env.Bed.Machine().Check(ctx, s); errors.As(err, &missing) || errors.Is(err, subject.ErrLost) || err != nil && ctx.Err() != nil {
 		return err
 	} else if err != nil {
 		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)

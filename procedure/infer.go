@@ -179,7 +179,7 @@ func (p *Infer) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return Outcome{Status: result.Skipped, Reason: err.Error()}, nil
 	}
 	var missing *host.Missing
-	if err := env.Bed.Machine().Check(ctx, subject.Named{Name: d.Row(), Subject: d}); errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+	if err := env.Bed.Machine().Check(ctx, subject.Named{Name: d.Row(), Subject: d}); errors.As(err, &missing) || errors.Is(err, subject.ErrLost) || err != nil && ctx.Err() != nil {
 		return Outcome{}, err
 	} else if err != nil {
 		return Outcome{Status: result.Failed, Reason: Sentence(err)}, nil

@@ -97,10 +97,11 @@ func TesterCeiling(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool
 	}
 	key := fmt.Sprintf("self-test/%s/ipv%s/%d/%v", mix.Name, ipText(ipv6), streams, e.selfTest)
 	return env.Once(ctx, key, cfg, func(ctx context.Context) (o Outcome, err error) {
-		if len(loop) != 2 {
+		last := len(loop) - 1
+		if last < 0 || both && last == 0 {
 			return o, fmt.Errorf("self-test: topology %s has no two ports to send between: %w", env.Bed.Topology, host.ErrNotSupported)
 		}
-		ways := []way{{0, 1, between(loop[0], loop[1], mix, 1, ipv6)}}
+		ways := []way{{0, last, between(loop[0], loop[last], mix, 1, ipv6)}}
 		if both {
 			ways = append(ways, way{1, 0, between(loop[1], loop[0], mix, 1, ipv6)})
 		}
@@ -113,14 +114,22 @@ func TesterCeiling(ctx context.Context, env *Env, mix frame.Mix, ipv6, both bool
 	})
 }
 
-// between is frames from one port to another, through whatever stands between.
+// between is frames from one port to another, through whatever stands between; from a
+// port to itself, they are to the box at its cable.
 func between(from, to lab.Port, mix frame.Mix, flows int, ipv6 bool) frame.Spec {
 	s := frame.Spec{
 		Sizes: mix.Sizes, Flows: flows, SrcMAC: from.MAC, DstMAC: from.GatewayMAC,
 		Src: from.Addr4, Dst: to.Addr4, SrcPort: frame.FirstPort, DstPort: frame.Port,
 	}
+	toBox := from.Port == to.Port
+	if toBox {
+		s.Dst = from.Gateway4
+	}
 	if ipv6 {
 		s.Src, s.Dst = from.Addr6, to.Addr6
+		if toBox {
+			s.Dst = from.Gateway6
+		}
 	}
 	return s
 }
