@@ -175,17 +175,39 @@ type Spec struct {
 	Lab       string         // topology where the plan names none; "": the first of lab.All
 	Alone     bool           // nothing may run beside its trials (Beside)
 	Metrics   []result.Metric
-	Joules    []Joule // what joules are spent on; nil: nothing that can be counted
+	Trials    *result.Trials // nil: no table has the trials
+	Joules    []Joule        // what joules are spent on; nil: nothing that can be counted
 	New       func() Procedure
+}
+
+// zeros are words for a parameter's 0 that is no quantity, of all procedures or of one.
+var zeros = map[string]string{
+	"rules": "none", "ids rules": "", "ids rules_sample": "as rules", "threads": "all", "cpus": "all", "jobs": "all CPUs",
+	"payload_size": "-", "packets": "-", "capture frame_size": "-", "burst": "-", "port": "-",
+	"buffer": "default", "size": "default", "block": "default", "order": "default", "key_size": "longest",
+	"connections rate": "by mode", "trials": "by preset", "handshakes": "by preset",
 }
 
 // Declaration is what the procedure's rows are shown by. Rows always tell the parameters
 // that name a point, and others where they are not the default.
 func (s Spec) Declaration() result.Procedure {
-	p := result.Procedure{Name: s.Name, Metrics: s.Metrics}
+	p := result.Procedure{Name: s.Name, Metrics: s.Metrics, Trials: s.Trials}
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	s.New().Flags(fs)
-	axis := func(f *flag.Flag, usual string) { p.Axes = append(p.Axes, result.Axis{Name: f.Name, Default: usual}) }
+	axis := func(f *flag.Flag, usual string) {
+		a := result.Axis{Name: f.Name, Default: usual}
+		if of, _ := flag.UnquoteUsage(f); of == "octets" {
+			a.Unit = "B"
+		}
+		word, own := zeros[s.Name+" "+f.Name]
+		if !own {
+			word = zeros[f.Name]
+		}
+		if word != "" {
+			a.Words = []result.Pair{{Key: "0", Value: word}}
+		}
+		p.Axes = append(p.Axes, a)
+	}
 	for _, name := range s.Names {
 		if f := fs.Lookup(name); f.DefValue == "0" || f.DefValue == "1" {
 			axis(f, f.DefValue)

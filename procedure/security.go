@@ -385,14 +385,14 @@ var delayMetrics = []struct {
 }
 
 var securityMetrics = []result.Metric{
-	{Name: "sustain_offered_fps", Unit: "frame/s", Help: "good frames offered in the sustain phase, plus as many known-bad ones; interval: least to greatest sample"},
-	{Name: "sustain_forwarded_fps", Unit: "frame/s", Better: 1, Help: "those that came out of the box"},
-	{Name: "sustain_loss_ratio", Unit: "1", Better: -1, Help: "share of them that was lost"},
-	{Name: "sustain_latency_min_s", Unit: "s", Better: -1, Help: "one-way delay in the sustain phase, sender's program to meter's program, software stamps: least"},
-	{Name: "sustain_latency_mean_s", Unit: "s", Better: -1, Help: "the same, mean"},
-	{Name: "sustain_latency_p99_s", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
-	{Name: "sustain_latency_max_s", Unit: "s", Better: -1, Help: "the same, greatest"},
-	{Name: "known_bad_sent", Unit: "frame", Exact: true, Help: "known-bad frames that were sent, in all phases"},
-	{Name: "known_bad_blocked", Unit: "frame", Exact: true, Help: "frames that the box's rules threw away, by their own counter; absent where nobody can look into the box"},
-	{Name: "known_bad_arrived", Unit: "frame", Better: -1, Exact: true, Help: "known-bad frames that came through: there must be none"},
+	{Name: "sustain_offered_fps", Label: "offered", Group: "Load sustained: good frames of a firewall, and their delay; offered and forwarded in frame/s", Unit: "frame/s", Help: "good frames offered in the sustain phase, plus as many known-bad ones; interval: least to greatest sample"},
+	{Name: "sustain_forwarded_fps", Label: "forwarded", Interval: "samples", Heads: true, Unit: "frame/s", Better: 1, Help: "those that came out of the box"},
+	{Name: "sustain_loss_ratio", Label: "lost", Share: true, Unit: "1", Better: -1, Help: "share of them that was lost"},
+	{Name: "sustain_latency_min_s", Label: "delay", Unit: "s", Better: -1, Help: "one-way delay in the sustain phase, sender's program to meter's program, software stamps: least"},
+	{Name: "sustain_latency_mean_s", Label: "mean", Unit: "s", Better: -1, Help: "the same, mean"},
+	{Name: "sustain_latency_p99_s", Label: "p99", Unit: "s", Better: -1, Help: "the same, 99th percentile"},
+	{Name: "sustain_latency_max_s", Label: "max", Interval: "samples", Unit: "s", Better: -1, Help: "the same, greatest"},
+	{Name: "known_bad_sent", Label: "sent", Group: "Known-bad frames, which a firewall must block: of all phases", Unit: "frame", Exact: true, Help: "known-bad frames that were sent, in all phases"},
+	{Name: "known_bad_blocked", Label: "blocked", Unit: "frame", Exact: true, Help: "frames that the box's rules threw away, by their own counter; absent where nobody can look into the box"},
+	{Name: "known_bad_arrived", Label: "came through", Heads: true, Unit: "frame", Better: -1, Exact: true, Help: "known-bad frames that came through: there must be none"},
 }

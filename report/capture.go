@@ -258,14 +258,6 @@ func (c *Capture) load() string {
 	return strings.Join(words, ", ")
 }
 
-// time is a duration, "-" where there is none.
-func (f *Figure) time() string {
-	if f == nil {
-		return "-"
-	}
-	return seconds(&f.Value)
-}
-
 // summary is the row in a sentence's second half.
 func (c *Capture) summary() string {
 	var parts []string

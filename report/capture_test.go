@@ -74,10 +74,10 @@ func TestCaptureTables(t *testing.T) {
 	d := summarized(run, recs)
 	got := text(t, d)
 	for _, want := range []string{
-		"tcpdump 148 20Mbps ours 0 13 000 13 000 13 000 0",
-		"scapy 148 20Mbps ours 0 13 000 2 400", "scapy 148 20Mbps ours 0 400 ms 10 600",
-		"scapy 148 20Mbps ours 0 0 9 000 0 1 600",
-		"tcpdump 0 search 412 k 412–431 k 428 kframe/s 477 k",
+		"tcpdump 148 B 20Mbps ours - 13 000 13 000 13 000 0",
+		"scapy 148 B 20Mbps ours - 13 000 2 400", "scapy 148 B 20Mbps ours - 400 ms 10 600",
+		"scapy 148 B 20Mbps ours - 0 9 000 0 1 600",
+		"tcpdump - search 412 k 412–431 k 428 kframe/s 477 k",
 		"CPU 5.1 % - 2.4 %", "memory 68359 KB - 67228 KB", "counted 1000 - 339.0",
 		"20 % is one saturated core",
 		"missing the program tshark: run apt-get install -y tshark",

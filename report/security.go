@@ -47,47 +47,6 @@ func securityOf(p result.Record, trials []result.Record, at func(metric string) 
 	return s
 }
 
-// table is the KPIs of RFC 9411, a line a phase; the sustained one's with the least
-// and the greatest of its samples.
-func (s *Security) table(name string) table {
-	t := table{title: name + ": phases with their rates in frame/s, least to greatest delay, known-bad frames sent and passed; of sustain the samples' least and greatest", head: []string{"phase", "offered", "forwarded", "lost", "delay", "mean", "p99", "max", "bad", "passed"}}
-	for i := range t.head {
-		t.right = append(t.right, i > 0)
-	}
-	for _, k := range s.Phases {
-		cells := []string{k.Phase, si(ptr(float64(k.Offered)), ""), si(ptr(float64(k.Forwarded)), ""), thousands(k.Lost)}
-		if d := k.Delay; d != nil {
-			cells = append(cells, seconds(&d.Min), seconds(&d.Mean), seconds(&d.P99), seconds(&d.Max))
-		} else {
-			cells = append(cells, "-", "-", "-", "-")
-		}
-		t.add(append(cells, si(ptr(float64(k.BadSent)), ""), thousands(k.BadArrived))...)
-		if k.Phase != "sustain" {
-			continue
-		}
-		for _, end := range []struct {
-			name string
-			of   func(f *Figure) *float64
-		}{{"  least", func(f *Figure) *float64 { return f.Lo }}, {"  greatest", func(f *Figure) *float64 { return f.Hi }}} {
-			line := []string{end.name}
-			for i, f := range []*Figure{s.Offered, s.Forwarded, s.Loss, s.DelayMin, s.DelayMean, s.DelayP99, s.DelayMax} {
-				switch {
-				case f == nil || end.of(f) == nil:
-					line = append(line, "-")
-				case i < 2:
-					line = append(line, si(end.of(f), ""))
-				case i == 2:
-					line = append(line, share(end.of(f)))
-				default:
-					line = append(line, seconds(end.of(f)))
-				}
-			}
-			t.add(append(line, "", "")...)
-		}
-	}
-	return t
-}
-
 // summary is the row in a sentence's second half.
 func (s *Security) summary() string {
 	text := fmt.Sprintf("%s of %s good frames forwarded under sustained load, %s lost", quantity(s.Forwarded.Value, "frame/s", ""), quantity(s.Offered.Value, "frame/s", ""), percent(s.Loss.Value))

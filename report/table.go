@@ -5,8 +5,10 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"boxdyno/result"
@@ -35,7 +37,8 @@ type Column struct {
 	Share    bool        `json:"share,omitempty"`    // 1 is the whole
 	Help     string      `json:"help,omitempty"`
 
-	bare bool // the table's title names the unit
+	bare  bool // the table's title names the unit
+	exact bool // its counts are shown in full
 }
 
 // A Cell is an axis's value or a figure. Text is how it reads, "-" where nothing was
@@ -48,6 +51,9 @@ type Cell struct {
 	Hi       *float64     `json:"hi,omitempty"`
 	N        int          `json:"n,omitempty"` // trials behind it
 	Bound    result.Bound `json:"bound,omitempty"`
+
+	usual  bool // of an axis: a word for what is usual
+	number bool // of an axis
 }
 
 // A Note stands under a table; rows that it touches carry its mark.
@@ -66,6 +72,11 @@ type tableRow struct {
 	notes         []string        // may be told as one with those of other rows
 	exact         []string        // may not
 }
+
+const (
+	ceilingFPS = "ceiling_fps"
+	frameSize  = "frame_size"
+)
 
 // bursts is in the sentence on a box's memory, which is of one row's figures.
 const bursts = " without end, and bursts of "
@@ -91,7 +102,7 @@ func tabled(id string, repeats []result.Record) tableRow {
 }
 
 // tables are those of the document's rows, in their order.
-func (d *Document) tables(run result.Run, told []tableRow) []Table {
+func (d *Document) tables(run result.Run, told []tableRow, trials map[string][]result.Record) []Table {
 	var rows []tableRow
 	for _, row := range d.Rows {
 		i := slices.IndexFunc(told, func(t tableRow) bool { return t.id == row.ID })
@@ -101,6 +112,7 @@ func (d *Document) tables(run result.Run, told []tableRow) []Table {
 		r := told[i]
 		if r.figures[dropRate] != nil {
 			delete(r.figures, forwardingRate) // 0 is what such a service is for
+			delete(r.figures, ceilingFPS)     // beside it
 		}
 		r.exact = row.remarks()
 		for _, n := range append(d.own(row), row.unexplained()...) {
@@ -115,7 +127,8 @@ func (d *Document) tables(run result.Run, told []tableRow) []Table {
 		}
 		rows = append(rows, r)
 	}
-	return buildTables(declared(run, rows), rows)
+	procedures := declared(run, rows)
+	return append(buildTables(procedures, rows), d.partTables(run, procedures, trials)...)
 }
 
 // declared are the procedures' declarations, by name. A procedure of which the run keeps
@@ -263,10 +276,13 @@ func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out [
 
 // axesOf are the parameters that rows of a table tell: those whose values differ, or are
 // not the usual ones.
-func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []string) {
+func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []result.Axis) {
+	has := func(name string) bool {
+		return slices.ContainsFunc(out, func(a result.Axis) bool { return a.Name == name })
+	}
 	for _, r := range rows {
-		if r.procedure != rows[0].procedure && !slices.Contains(out, procedureColumn) {
-			out = append(out, procedureColumn)
+		if r.procedure != rows[0].procedure && !has(procedureColumn) {
+			out = append(out, result.Axis{Name: procedureColumn})
 		}
 	}
 	for _, r := range rows {
@@ -275,24 +291,28 @@ func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []stri
 				v := result.Get(o.config, a.Name)
 				return v != "" && v != a.Default
 			}
-			if !slices.Contains(out, a.Name) && slices.ContainsFunc(rows, told) {
-				out = append(out, a.Name)
+			if !has(a.Name) && slices.ContainsFunc(rows, told) {
+				out = append(out, a)
 			}
 		}
 	}
 	return out
 }
 
-func makeTable(title string, metrics []result.Metric, axes []string, rows []tableRow) Table {
+func makeTable(title string, metrics []result.Metric, axes []result.Axis, rows []tableRow) Table {
 	t := Table{Title: clipTo(title, 160)}
 	for _, a := range axes {
-		t.Columns = append(t.Columns, Column{Name: a, Label: clip(strings.ReplaceAll(a, "_", " "))})
+		label := strings.ReplaceAll(a.Name, "_", " ")
+		if a.Name == frameSize {
+			label = "frames"
+		}
+		t.Columns = append(t.Columns, Column{Name: a.Name, Label: clip(label)})
 	}
 	for _, m := range metrics {
 		if !slices.ContainsFunc(rows, func(r tableRow) bool { return r.figures[m.Name] != nil }) {
 			continue
 		}
-		c := Column{Name: m.Name, Label: clip(m.Label), Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help, bare: strings.HasSuffix(title, " in "+string(m.Unit))}
+		c := Column{Name: m.Name, Label: clip(m.Label), Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help, exact: m.Exact, bare: strings.HasSuffix(title, " in "+string(m.Unit))}
 		if slices.ContainsFunc(rows, func(r tableRow) bool { return m.Interval != "" && c.cell(r.figures[m.Name]).Interval != "" }) {
 			c.Interval = clip(m.Interval)
 		}
@@ -313,7 +333,7 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 	}
 	for i, r := range rows {
 		var cells []Cell
-		for _, c := range t.Columns {
+		for k, c := range t.Columns {
 			switch {
 			case c.Metric:
 				cells = append(cells, c.cell(r.figures[c.Name]))
@@ -322,19 +342,35 @@ func makeTable(title string, metrics []result.Metric, axes []string, rows []tabl
 			case c.Name == procedureColumn:
 				cells = append(cells, Cell{Text: clip(r.procedure)})
 			default:
-				text := cmp.Or(result.Get(r.config, c.Name), "-")
-				switch {
-				case path.IsAbs(text):
-					text = path.Base(text)
-				case c.Name == "frame_size" && text != "0":
-					text = frameWords(text)
-				}
-				cells = append(cells, Cell{Text: clipTo(text, 80)})
+				cells = append(cells, axisCell(axes[k], result.Get(r.config, c.Name)))
 			}
 		}
 		t.Rows, t.IDs = append(t.Rows, cells), append(t.IDs, r.id)
 	}
 	return t
+}
+
+// axisCell is a parameter's value in words.
+func axisCell(a result.Axis, value string) Cell {
+	n, err := strconv.ParseFloat(value, 64)
+	c := Cell{Text: cmp.Or(value, "-"), number: err == nil && n != 0}
+	switch word := result.Get(a.Words, value); {
+	case word != "":
+		c.Text, c.usual = word, true
+	case path.IsAbs(value):
+		c.Text = path.Base(value)
+	case a.Name == frameSize && value != "0":
+		c.Text, c.number = frameWords(value), false
+	case c.number && n >= 1e6 && a.Unit != "":
+		c.Text = unit.SI(n) + string(a.Unit)
+	case c.number && n >= 10000 && n == math.Trunc(n):
+		c.Text = thousands(int64(n))
+	}
+	if c.number && n < 1e6 && a.Unit != "" {
+		c.Text += " " + string(a.Unit)
+	}
+	c.Text = clipTo(c.Text, 80)
+	return c
 }
 
 // cell is a figure as the column tells it.
@@ -345,12 +381,14 @@ func (c Column) cell(f *Figure) Cell {
 	cell := Cell{Value: &f.Value, Lo: f.Lo, Hi: f.Hi, N: f.N, Bound: f.Bound}
 	switch {
 	case c.Share:
-		cell.Text = f.signedShare()
+		if cell.Text = f.signedShare(); f.Value < 1 && f.Value > 0.999 {
+			cell.Text = survived(f.Value)
+		}
 		if s := f.shares(); s != "-" {
 			cell.Interval = s
 		}
 		return cell
-	case c.Unit == "1" && f.Value == float64(int64(f.Value)) && f.Bound == result.Exactly:
+	case (c.exact || c.Unit == "1") && f.Value == float64(int64(f.Value)) && f.Bound == result.Exactly:
 		cell.Text = thousands(int64(f.Value))
 	default:
 		cell.Text = f.si(c.suffix())
@@ -374,7 +412,7 @@ func (c Column) suffix() string {
 
 // drawn says whether a procedure's own tables show the row.
 func (r *Row) drawn() bool {
-	return r.Security != nil || r.Soak != nil || r.Crypto != nil || r.Flood != nil
+	return r.Soak != nil || r.Crypto != nil
 }
 
 // remarks are what is said of the row beside its warnings.

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -41,6 +42,11 @@ func (t Table) folded() (out []table) {
 		part = append(part, i)
 	}
 	flush()
+	for i := range out {
+		if len(out) > 1 {
+			out[i].title += fmt.Sprintf(" (%d of %d)", i+1, len(out))
+		}
+	}
 	for _, n := range t.Notes {
 		out[len(out)-1].notes = append(out[len(out)-1].notes, note{n.Mark, n.Text})
 	}
@@ -83,9 +89,9 @@ func (t Table) joined(wide int) Table {
 			switch {
 			case !axis(c):
 				cells = append(cells, r[i])
-			case text == "on" || text == "off" || text != "" && text != "0" && strings.Trim(text, "0123456789.") == "":
+			case text == "on" || text == "off" || r[i].number:
 				words = append(words, c.Label+" "+text)
-			case !slices.Contains([]string{"", "-", "0", "none", "default"}, text):
+			case !r[i].usual && !slices.Contains([]string{"", "-", "0", "none", "default"}, text):
 				words = append(words, text)
 			}
 		}

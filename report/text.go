@@ -89,10 +89,8 @@ func tables(d Document) []table {
 		return d.Ablation.tables()
 	}
 	cryptos := newCryptoTables()
-	floods := newFloodTables()
 	energies := newEnergyTables(d.Kind)
 	noted := &notes{}
-	var phased []*table // of security, one a row
 	var soaked []table
 	for _, r := range d.Rows {
 		if d.Powers != nil && r.Verdict == result.Skipped {
@@ -104,14 +102,6 @@ func tables(d Document) []table {
 		own := d.own(r)
 		if r.Verdict != result.Passed {
 			own = append([]string{unpassed(r)}, own...)
-		}
-		if r.Security != nil {
-			t := r.Security.table(r.Name)
-			for _, s := range own {
-				t.notes = append(t.notes, note{"note", s})
-			}
-			phased = append(phased, &t)
-			continue
 		}
 		if r.Soak != nil {
 			ts := r.Soak.tables(r.Name)
@@ -128,10 +118,6 @@ func tables(d Document) []table {
 			cryptos.add(r, noted.of, own)
 			continue
 		}
-		if r.Flood != nil {
-			floods.add(r, noted.of, own)
-			continue
-		}
 	}
 	for _, r := range d.Rows {
 		energies.add(r, noted.of)
@@ -140,7 +126,7 @@ func tables(d Document) []table {
 	for _, t := range d.Tables {
 		out = append(out, t.folded()...)
 	}
-	for _, t := range slices.Concat(curves(d.Rows), []*table{publishedTable(d.Rows, noted.of)}, cryptos.all(), []*table{floods.survival, floods.delay}, floods.phases, phased, energies.all()) {
+	for _, t := range slices.Concat(curves(d.Rows), []*table{publishedTable(d.Rows, noted.of)}, cryptos.all(), energies.all()) {
 		if len(t.rows) == 0 {
 			continue
 		}

@@ -76,11 +76,11 @@ func TestWorksTables(t *testing.T) {
 	d := summarized(run, recs)
 	got := text(t, d)
 	for _, want := range []string{
-		"dhrystone 1 O0 10000 5.00 M/s",
-		"sysbench 1 20000 400/s",
-		"memory-bandwidth 0 3.40 GB/s 3.33–3.50 G 4.10 GB/s", "memory-bandwidth 0 2.20 GB/s",
-		"memory-bandwidth 3500000000 -", "a 32-bit program cannot lock 3.50 GB",
-		"memory-latency 0 142 ns 139–146 n 2.20 ns",
+		"dhrystone 1 O0 10 000 5.00 M/s",
+		"sysbench 1 20 000 400/s",
+		"memory-bandwidth default 3.40 GB/s 3.33–3.50 G 4.10 GB/s", "memory-bandwidth default 2.20 GB/s",
+		"memory-bandwidth 3.50 GB -", "a 32-bit program cannot lock 3.50 GB",
+		"memory-latency default 142 ns 139–146 n 2.20 ns",
 		"memory-latency, 1 CPU 4 KiB 2.22 ns", "48 KiB 3.13 ns", "64 MiB 143 ns",
 		"4.00 GB/s 3.92–4.12 G a d",
 		"flac 210 206–216 286 ms 280–294 m 6.10 MB 5.98–6.28 M",

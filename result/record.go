@@ -62,13 +62,23 @@ type Metric struct {
 type Procedure struct {
 	Name    string   `json:"name"`
 	Axes    []Axis   `json:"axes,omitempty"`
-	Metrics []Metric `json:"metrics"` // in the order of the columns
+	Metrics []Metric `json:"metrics"`          // in the order of the columns
+	Trials  *Trials  `json:"trials,omitempty"` // nil: a point's trials are in no table
 }
 
 // An Axis is a parameter whose values tell rows apart.
 type Axis struct {
-	Name    string `json:"name"`
-	Default string `json:"default,omitempty"` // told only where a row has another; "": always told
+	Name    string      `json:"name"`
+	Default string      `json:"default,omitempty"` // told only where a row has another; "": always told
+	Unit    unit.Symbol `json:"unit,omitempty"`    // of a number
+	Words   []Pair      `json:"words,omitempty"`   // of values that are no quantity, such as a 0 for "as usual"
+}
+
+// Trials declares the table of a point's trials, a row each.
+type Trials struct {
+	Axis    string   `json:"axis"`    // what tells them apart: a key of their configuration
+	Title   string   `json:"title"`   // behind the point's name
+	Metrics []Metric `json:"metrics"` // of the trials' values and of what their programs, sensors and meters say
 }
 
 // A Bound says whether a value is the thing itself or a limit of it.

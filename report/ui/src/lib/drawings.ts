@@ -21,9 +21,7 @@ import { serviceName } from "./data";
 import Books from "./parts/Books.svelte";
 import CaptureRows from "./parts/CaptureRows.svelte";
 import CryptoRows from "./parts/CryptoRows.svelte";
-import FloodRows from "./parts/FloodRows.svelte";
 import LatencyPair from "./parts/LatencyPair.svelte";
-import SecurityRows from "./parts/SecurityRows.svelte";
 import StressorRows from "./parts/StressorRows.svelte";
 import Study from "./parts/Study.svelte";
 import Table from "./parts/Table.svelte";
@@ -46,8 +44,6 @@ interface Part {
   of?: (r: Row) => unknown;
   /** One part for each of these; absent: one for all. */
   each?: (r: Row) => string;
-  /** Only rows that no table of the document has. */
-  unlisted?: true;
   takes?: (rows: Row[]) => Row[];
   /** Whether rows are enough to draw. */
   enough?: (rows: Row[], doc: Document) => boolean;
@@ -77,9 +73,7 @@ const parts: Part[] = [
   { draws: Stressors, of: (r) => r.soak, each: id },
   { draws: StressorRows, of: (r) => r.soak, each: id },
   { draws: Phases, of: (r) => r.security, each: id },
-  { draws: SecurityRows, of: (r) => r.security, unlisted: true },
   { draws: FloodTime, of: (r) => r.flood, each: id },
-  { draws: FloodRows, of: (r) => r.flood, unlisted: true },
   { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
   { draws: CaptureRows, of: (r) => r.capture?.published?.length },
   { draws: IDSLoads, of: (r) => r.ids?.loads?.length },
@@ -116,9 +110,8 @@ export function drawn(doc: Document, records: Record[]): Shown[] {
 function partsOf(doc: Document, records: Record[]): { draws: Component<any>; given: Given }[] {
   // Of a box's powers: what was skipped stands in a list of its own.
   const told = (doc.rows ?? []).filter((r) => !doc.powers || r.verdict !== "skipped");
-  const listed = new Set(doc.tables?.flatMap((t) => t.ids ?? []));
   const rowsOf = (p: Part) => {
-    const rows = told.filter((r) => !(p.unlisted && listed.has(r.id)) && (!p.metrics || p.metrics.some((m) => r.figures?.[m])) && (!p.of || p.of(r)));
+    const rows = told.filter((r) => (!p.metrics || p.metrics.some((m) => r.figures?.[m])) && (!p.of || p.of(r)));
     return p.takes ? p.takes(rows) : rows;
   };
   return neighbours(parts).flatMap((ps) => {
