@@ -365,17 +365,3 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 	}
 	return more, nil
 }
-
-// came is what became of a longer trial; carried says whether no more was lost than may
-// be.
-func came(rec result.Record, carried bool) limit.Came {
-	switch {
-	case rec.Status != result.Passed && rec.Status != result.Failed:
-		return limit.Invalid
-	case carried:
-		return limit.Carried
-	case disturbed(rec):
-		return limit.Disturbed
-	}
-	return limit.Lost
-}

@@ -50,8 +50,6 @@ const (
 	connPort     = 8000
 	connServices = 256
 	maxRate      = 5_000_000
-	// confirmations are the longer trials that a rate found may take.
-	confirmations = 5
 	// fastOpen is how fast connections are opened to see how many there can be.
 	fastOpen = 20_000
 )

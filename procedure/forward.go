@@ -7,7 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"boxdyno/engine"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -27,10 +26,6 @@ func newForward() Procedure {
 	p.Search.Of = append(p.Search.Of, NoSearch)
 	return p
 }
-
-// NoSearch is the value of forward's parameter search that leaves a point with the rate
-// under overload, at one visit: the quickest figure that repeats.
-const NoSearch = "none"
 
 func (p *Forward) Estimate() (int, time.Duration) {
 	e := EffortOf(p.Preset.Value)
@@ -53,7 +48,7 @@ func (p *Forward) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
 	for n := 0; ; n++ {
-		found, more, err := m.visit(ctx, n)
+		found, more, err := visit(ctx, m, n)
 		if err != nil || !more || !env.Pause(found) {
 			return found, err
 		}
@@ -75,8 +70,8 @@ func (p *Forward) Visits() int {
 	return visits
 }
 
-// visit is the nth time; more says that another one has something to do.
-func (m *Point) visit(ctx context.Context, n int) (found Outcome, more bool, err error) {
+// visit is the nth time at m; more says that another one has something to do.
+func visit(ctx context.Context, m *Point, n int) (found Outcome, more bool, err error) {
 	if err := m.enter(ctx); err != nil {
 		return found, false, err
 	}
@@ -95,7 +90,7 @@ func (m *Point) visit(ctx context.Context, n int) (found Outcome, more bool, err
 	if len(m.Readings) == 0 || m.Traffic.Search.Value == NoSearch {
 		return m.Outcome(), false, nil
 	}
-	if err := m.limits(ctx, n); err != nil {
+	if err := limits(ctx, m, n); err != nil {
 		return found, false, err
 	}
 	found = m.Outcome()
@@ -105,7 +100,7 @@ func (m *Point) visit(ctx context.Context, n int) (found Outcome, more bool, err
 
 // limits does visit n's part of the search, where the placement lets a load be
 // offered that the DUT cannot take; at the last visit it ends with latency.
-func (m *Point) limits(ctx context.Context, n int) error {
+func limits(ctx context.Context, m *Point, n int) error {
 	last := n+1 == visits
 	if m.env.Bed.Placement == "shared" {
 		if last {
@@ -142,29 +137,3 @@ func (m *Point) limits(ctx context.Context, n int) error {
 	}
 	return m.Latency(ctx, carried)
 }
-
-// Latency measures one-way delay, frame by frame, at half of throughput (each
-// stream's), or at the first half of that which the tester can offer so.
-func (m *Point) Latency(ctx context.Context, throughput unit.FrameRate) error {
-	for n := range 3 {
-		load := engine.Load{Rate: throughput / unit.FrameRate(int(2)<<n), Duration: m.Effort.Latency, Alone: true}
-		rec, err := m.Trial(ctx, "latency", n, load, true)
-		if err != nil {
-			return err
-		}
-		if rec.Status == result.Invalid || rec.Load == nil || rec.Load.Latency == nil || rec.Load.Latency.Total() == 0 {
-			continue
-		}
-		if rec.Status == result.Failed {
-			m.Out.Warnings = append(m.Out.Warnings, "in the latency trial, below the throughput: "+rec.Reason)
-		}
-		h := rec.Load.Latency
-		m.add(value("latency_p50_s", h.Quantile(0.5)), value("latency_p99_s", h.Quantile(0.99)),
-			value("latency_max_s", h.Quantile(1)), value("latency_load_fps", float64(rec.Load.Offered)))
-		return nil
-	}
-	m.Out.Warnings = append(m.Out.Warnings, "no latency: the tester could not offer single frames on time at a half, a quarter or an eighth of the throughput")
-	return nil
-}
-
-func (m *Point) add(vs ...result.Value) { m.Out.Values = append(m.Out.Values, vs...) }

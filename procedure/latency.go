@@ -4,7 +4,6 @@ package procedure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"boxdyno/engine"
@@ -81,29 +80,6 @@ func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
 		}
 		return nil
 	})
-}
-
-// can says whether there is a throughput to start from; if not, the outcome says why.
-func (m *Point) can(carried unit.FrameRate) bool {
-	why := m.unable()
-	switch {
-	case m.env.Bed.Placement == "shared":
-		m.Out.Status, m.Out.Reason = result.Skipped, why
-	case why != "":
-		m.Out.Status, m.Out.Reason = result.Invalid, why
-	case carried == 0 && m.Search.Limit().Lower > 0:
-		m.Out.Status, m.Out.Reason = result.Invalid, "no load without loss from a standing start was confirmed, and these trials begin so"
-	case carried == 0:
-		m.limit(&m.Out)    // says why
-		m.Out.Values = nil // which are throughput's
-	default:
-		return true
-	}
-	return false
-}
-
-func (m *Point) warn(format string, args ...any) {
-	m.Out.Warnings = append(m.Out.Warnings, fmt.Sprintf(format, args...))
 }
 
 var latencyMetrics = append(metrics.List(ForwardMetrics).Pick("latency_load_fps", "latency_p50_s", "latency_p99_s", "latency_max_s"),

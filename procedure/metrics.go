@@ -50,6 +50,11 @@ var ForwardMetrics = []result.Metric{
 	{Name: "steal_ratio", Unit: "1", Better: -1, Help: "largest share of CPU time that the hypervisor took in a trial"},
 }
 
+// ThroughputMetrics are those of a point whose throughput is searched.
+var ThroughputMetrics = metrics.List(ForwardMetrics).Pick("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
+	"pdr_0_1pct_fps", "pdr_0_5pct_fps",
+	"forwarding_rate_fps", "forwarding_rate_bps", "burst_frames", "burst_time_s", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")
+
 // declared are the metrics of all procedures of this package.
 var declared = metrics.List(slices.Concat(ForwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics))
 

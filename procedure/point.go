@@ -271,3 +271,28 @@ func (m *Point) Bound(rate float64) result.Bound {
 }
 
 func (m *Point) streams() unit.FrameRate { return unit.FrameRate(len(m.Rig.streams)) }
+
+// can says whether there is a throughput to start from; if not, the outcome says why.
+func (m *Point) can(carried unit.FrameRate) bool {
+	why := m.unable()
+	switch {
+	case m.env.Bed.Placement == "shared":
+		m.Out.Status, m.Out.Reason = result.Skipped, why
+	case why != "":
+		m.Out.Status, m.Out.Reason = result.Invalid, why
+	case carried == 0 && m.Search.Limit().Lower > 0:
+		m.Out.Status, m.Out.Reason = result.Invalid, "no load without loss from a standing start was confirmed, and these trials begin so"
+	case carried == 0:
+		m.limit(&m.Out)    // says why
+		m.Out.Values = nil // which are throughput's
+	default:
+		return true
+	}
+	return false
+}
+
+func (m *Point) add(vs ...result.Value) { m.Out.Values = append(m.Out.Values, vs...) }
+
+func (m *Point) warn(format string, args ...any) {
+	m.Out.Warnings = append(m.Out.Warnings, fmt.Sprintf(format, args...))
+}

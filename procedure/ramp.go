@@ -16,6 +16,9 @@ import (
 	"boxdyno/unit"
 )
 
+// rampSteps are the steps of a load that rises or falls gently.
+const rampSteps = 5
+
 // An outset is how a trial begins: after a rest, and with a load that grows for ramp
 // before the trial's own. Zero is at once, with the full load.
 type outset struct{ rest, ramp time.Duration }

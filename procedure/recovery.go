@@ -41,7 +41,7 @@ func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
 		invalid, lossless, lost := "", 0, ""
 		for n := range e.recoveries {
 			rec, err := m.env.Trial(ctx, recoveryConfig(n, load), func(ctx context.Context) (Outcome, error) {
-				return m.recover(ctx, load)
+				return recovered(ctx, m, load)
 			})
 			if err != nil {
 				return err
@@ -86,9 +86,9 @@ func recoveryConfig(n int, l engine.Load) []result.Pair {
 	}
 }
 
-// recover overloads the box, has the load drop, and finds when the last frame
+// recovered overloads the box, has the load drop, and finds when the last frame
 // arrived before which others were missing.
-func (m *Point) recover(ctx context.Context, l engine.Load) (Outcome, error) {
+func recovered(ctx context.Context, m *Point, l engine.Load) (Outcome, error) {
 	o, sent, seen, err := m.Rig.offer(ctx, l, true)
 	if err != nil {
 		return o, err

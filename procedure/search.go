@@ -203,3 +203,24 @@ func interval(metric string, l search.Limit, factor float64) result.Value {
 	}
 	return v
 }
+
+// NoSearch is the value of forward's parameter search that leaves a point with the rate
+// under overload, at one visit: the quickest figure that repeats.
+const NoSearch = "none"
+
+// confirmations are the longer trials that a rate found may take.
+const confirmations = 5
+
+// came is what became of a longer trial; carried says whether no more was lost than may
+// be.
+func came(rec result.Record, carried bool) limit.Came {
+	switch {
+	case rec.Status != result.Passed && rec.Status != result.Failed:
+		return limit.Invalid
+	case carried:
+		return limit.Carried
+	case disturbed(rec):
+		return limit.Disturbed
+	}
+	return limit.Lost
+}

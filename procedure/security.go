@@ -114,7 +114,6 @@ func securityEffortOf(preset string) securityEffort {
 }
 
 const (
-	rampSteps = 5
 	// initialShare is the load while both ends learn where they are, as a share of
 	// what is sustained.
 	initialShare = 0.01

@@ -5,8 +5,6 @@ package procedure
 import (
 	"context"
 	"time"
-
-	"boxdyno/procedure/internal/metrics"
 )
 
 // Throughput is RFC 2544 section 26.1, with the forwarding rate under overload
@@ -39,7 +37,3 @@ func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {
 		return nil
 	})
 }
-
-var ThroughputMetrics = metrics.List(ForwardMetrics).Pick("throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share",
-	"pdr_0_1pct_fps", "pdr_0_5pct_fps",
-	"forwarding_rate_fps", "forwarding_rate_bps", "burst_frames", "burst_time_s", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")
