@@ -20,14 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The afxdp backend: AF_XDP sockets, one a queue, whose memory the port (or, in
-// copy mode, the kernel) reads and writes. It works on every Ethernet port whose
-// driver runs XDP programs, also where that is no redirect target, and needs
-// CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, CAP_IPC_LOCK for more memory than
-// RLIMIT_MEMLOCK, and Linux 5.9.
-//
-// A queue has one socket, which a meter and a transmitter of the same port share:
-// they use rings of their own in it.
+// The afxdp backend: one AF_XDP socket a queue, which a meter and a transmitter of
+// the port share with rings of their own. It works on every Ethernet port whose driver
+// runs XDP programs. It needs Linux 5.9, CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and
+// CAP_IPC_LOCK for more memory than RLIMIT_MEMLOCK.
 type afxdp struct {
 	busy  time.Duration // busy polling; 0: none
 	modes []bool        // zero-copy? in the order in which they are tried

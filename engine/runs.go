@@ -10,14 +10,9 @@ import (
 	"boxdyno/unit"
 )
 
-// A sender that is started anew numbers its frames from 0 again. The signature
-// has no room for a number of the run, but its time says enough: in one run a
-// frame with a lower number was never sent later than one with a higher number,
-// however late it comes or however often. So a lower number that was sent later,
-// or long before the run began (by another machine's clock), is a new run's.
-//
-// MaxRuns are told apart; frames of later ones count as duplicates and as
-// reordered.
+// MaxRuns is how many runs of a restarted sender are told apart; frames of later ones
+// count as duplicates and as reordered. A new run is known by its times: within a run
+// no frame with a lower number was sent later than one with a higher number.
 const MaxRuns = 16
 
 const (

@@ -32,12 +32,10 @@ type blend struct {
 	ran         int    // of them, already in a window
 }
 
-// Blend is a source of base's frames with frames of flood between them: share of
-// all frames, 0.001 to 0.999 in steps of 0.001, is the flood's, exactly so over
-// any 1000 frames of a pass one after the other; where among them, seed says. The
-// base's times stay, and flood's frames are spread evenly between them; flood's
-// own times count for nothing. Classes, draws and fields are those of base, then
-// flood's; together they must fit (MaxClasses, MaxDraws, MaxFields). A pass is one
+// Blend is a source of base's frames at their times, with frames of flood spread evenly
+// between them. In any 1000 frames of a pass exactly the share (0.001 to 0.999 in steps
+// of 0.001) is the flood's; seed decides where. Classes, draws and fields are base's,
+// then flood's, and must fit together (MaxClasses, MaxDraws, MaxFields). A pass is one
 // over base; the flood goes on from pass to pass. Close closes both.
 func Blend(base, flood Source, share float64, seed uint64) (Source, error) {
 	k := int(math.Round(share * blendPeriod))

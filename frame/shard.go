@@ -15,13 +15,11 @@ type Sharder interface {
 	Shard(i, n int) Source
 }
 
-// Shard is part i of n of a source: the flows whose hash, which both directions
-// share, falls on i. Each of n transmitters gets a part, and the parts need
-// sources of their own, made from the same input and seed. Frames of fragments go
-// by their datagram, those without IP by their MACs, and those of a class with
-// draws take turns. Synthetic sources and floods are whole in every part, with
-// other numbers in every stream. Where the source knows the frames of a pass,
-// Shard reads one to know the part's. The part closes source.
+// Shard is part i of n of a source: the flows whose hash (of both directions) falls on i.
+// Each part needs a source of its own, made from the same input and seed, and closes it.
+// Fragments go by their datagram, frames without IP by their MACs, and frames of a class
+// with draws take turns. Synthetic sources and floods are whole in every part. Where the
+// source knows the frames of a pass, Shard reads one pass.
 func Shard(source Source, i, n int) (Source, error) {
 	if n < 1 || i < 0 || i >= n {
 		return nil, fmt.Errorf("part %d of %d of a source: want 0 to %d", i, n, n-1)

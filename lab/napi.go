@@ -19,13 +19,9 @@ import (
 )
 
 // ownCPU moves the receive work of a veth port that is up and has an XDP program
-// to a CPU of its own: its NAPI becomes a kernel thread, pinned there. It
-// returns the thread's id. It needs CAP_SYS_ADMIN, CAP_SYS_NICE and to be
-// allowed to write root's files; ErrNotSupported before Linux 5.12 or where the
-// thread cannot be seen (in a process namespace).
-//
-// RPS (rps_cpus) would leave the receive ring, XDP and the making of the skb to
-// the sender's CPU, and lose frames in a second queue, the CPU's backlog.
+// to a pinned NAPI thread, and returns the thread's id. RPS would move the stack only.
+// It needs CAP_SYS_ADMIN, CAP_SYS_NICE and write access to root's files;
+// ErrNotSupported before Linux 5.12 or where the thread is not visible.
 func (s *space) ownCPU(port string, cpu int) (tid int, err error) {
 	const tries = 20
 	for try := range tries {

@@ -12,14 +12,10 @@ import (
 	"boxdyno/service"
 )
 
-// setNAT masquerades what leaves by wan. Flows keep their source port, for no
-// two of those that are taken have the same; so answers go to the DUT's address on wan
-// and the flow's port. An answer to a flow that nobody opened from lan is for the
-// DUT itself, and takes the port: that flow gets another one if it is opened
-// later. So open first.
-//
-// Entries outlive any pause between trials (600 s), so that a flow once opened
-// stays open until the next Serve.
+// setNAT masquerades what leaves by wan. Flows keep their source port, so answers go
+// to the DUT's address on wan and the flow's port. Open a flow from lan before its
+// answers come: an early answer takes the port, and the flow gets another one.
+// Entries last 600 s, longer than any pause between trials.
 func setNAT(v *services, ctx context.Context, s Service) error {
 	err := v.nft(ctx, service.Rules(s, sides[1].dut))
 	if err != nil {
