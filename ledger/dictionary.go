@@ -67,13 +67,10 @@ const ReceiveFailed = "receive failed in the driver"
 // XDPDrop names the frames that a port's XDP program dropped.
 const XDPDrop = "XDP drop"
 
-// veth: a full receive ring (256 frames a queue) counts in tx_dropped of the
-// sending port, and, where the frame was redirected by XDP, again in rx_dropped
-// of the receiving port and in xdp_xmit_errors of the sending one: only
-// tx_dropped counts all. It also counts what the port's own XDP program could not
-// send back. A port without a ring delivers through the backlog of a CPU, whose
-// drops tx_dropped counts too. XDP programs of the meter drop what they counted:
-// only the DUT's drop frames. Frames that XDP redirected go on elsewhere.
+// veth: only tx_dropped of the sending port has all drops of a full receive ring, of
+// the backlog of a port without a ring, and of what the port's own XDP program could
+// not send back. rx_dropped and xdp_xmit_errors repeat a part. XDP drops count for the
+// DUT only, because the meter's program drops what it counted.
 var veth = driver{
 	name: "veth", buffers: true,
 	source: "drivers/net/veth.c: veth_xmit, veth_forward_skb, veth_xdp_xmit, veth_get_stats64, veth_get_ethtool_stats",
@@ -136,13 +133,10 @@ type stackMeaning struct {
 }
 
 // stack is the DUT's network stack in the order in which a frame meets it.
-//
 // Not read, because they would count twice: InCsumErrors (in InHdrErrors),
 // Ip6.InTooBigErrors (in FragFails), conntrack's insert_failed (in drop) and
-// early_drop (connections, not frames), rt_cache's in_no_route (machine-wide, in
-// InNoRoutes, and also counts refusing routes), in_martian_src (in
-// IPReversePathFilter). ForwDatagrams counts before the forward hook and before
-// a packet proves larger than the MTU.
+// early_drop (connections), rt_cache's in_no_route (in InNoRoutes), in_martian_src
+// (in IPReversePathFilter), and ForwDatagrams, which counts before the MTU check.
 var stack = []stackMeaning{
 	{place: result.Softnet, counter: "softnet.dropped", name: "CPU backlog full", machine: true, bits: 32},
 	{place: result.Conntrack, counter: "conntrack.drop", name: "refused by connection tracking", bits: 32},

@@ -15,13 +15,10 @@ const (
 	sumOf = "a sum"
 )
 
-// boards are the drivers of ports that are built into small boards.
-//
-// Two things hold for all of them. rx_dropped of ip -s is never only the driver's:
-// the kernel adds what it drops itself before a protocol has seen the frame (full
-// CPU backlog, nobody handles the protocol: net/core/dev.c, dev_get_stats,
-// enqueue_to_backlog, __netif_receive_skb_core), which ethtool -S does not have.
-// And sums count again what their parts count.
+// boards are the drivers of ports that are built into small boards. rx_dropped of ip -s
+// is never only the driver's: the kernel adds frames that it dropped before a protocol
+// saw them (net/core/dev.c, dev_get_stats), which ethtool -S does not have.
+// Sums count again what their parts count.
 var boards = []driver{
 	{
 		name:   "macb", // Raspberry Pi 5 (RP1), Zynq, SAMA5, SiFive

@@ -59,14 +59,11 @@ type Applied struct {
 	j *journal // nil: nothing had to be changed
 }
 
-// Apply turns a recipe's knobs in their order and says what became of each. What the
-// machine does not have, refuses or rounds is a Problem of its Setting, and the rest
-// goes on; with Strict it is a *StrictError, and what had been set is put back.
-// Other errors are of the journal or of ctx; then too everything is put back.
-//
-// It may be called again for the same ports once the Applied was reverted. It needs
-// CAP_NET_ADMIN, for sysfs of a namespace CAP_SYS_ADMIN, and to be allowed to write
-// root's files.
+// Apply turns a recipe's knobs in their order and returns what became of each. What the
+// machine lacks, refuses or rounds is a Problem of its Setting; with Strict it is a
+// *StrictError. On every error all is put back. Call it again for the same ports only
+// once the Applied was reverted. It needs CAP_NET_ADMIN, CAP_SYS_ADMIN for sysfs of a
+// namespace, and write access to root's files.
 func (t *Tuner) Apply(ctx context.Context, r Recipe, on On, o Options) (*Applied, []result.Setting, error) {
 	turns, err := t.turns(r, on)
 	if err != nil {

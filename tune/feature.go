@@ -13,12 +13,10 @@ import (
 )
 
 // feature is one offload: one of the kernel's features, or several that belong
-// together (ethtool -k, -K; FEATURES_GET of ethtool-netlink.rst).
-//
-// A feature is asked for and is in force; the two differ while another one that it
-// needs is off. Its value says both, so that what was only asked for is put back
-// as such: "on", "off", "off, asked on", "on, asked off". Features of a group that
-// differ stand one by one: "tx-tcp-segmentation=on tx-tcp6-segmentation=off".
+// together (ethtool -k, -K). A feature may be asked for and not in force while another
+// one that it needs is off. Its value says both: "on", "off", "off, asked on", "on,
+// asked off". Features of a group that differ stand one by one:
+// "tx-tcp-segmentation=on tx-tcp6-segmentation=off".
 func feature(name, doc, link string, kernel ...string) Spec {
 	return Spec{
 		Name: name, Doc: doc, Values: "on, off", Scope: PerPort, Check: oneOf("on", "off"),

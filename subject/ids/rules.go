@@ -63,14 +63,11 @@ const MachineRules = "/var/lib/suricata/rules"
 // ErrTooFewRules says that a file has fewer enabled rules than were asked for.
 var ErrTooFewRules = errors.New("too few rules")
 
-// SampleRules writes n of the enabled rules of a file, plain or gzip, drawn with the seed,
-// in the file's order; n 0: all. Of a folder it takes all files *.rules together, in the
-// order of their names; without any, the error is fs.ErrNotExist. A rule that only matches where another one has set a
-// flowbit would cost less, and see nothing, without that other: so the rules that set the
-// flowbits of drawn ones are among the n, in place of others (Needed); a rule whose chain
-// does not fit into n is passed over, so that fewer than n may come of a file where every
-// rule has one. With equal seeds a larger sample has nearly all of a smaller one. Disabled
-// rules are not drawn. Errors name the file and what to do.
+// SampleRules writes n of the enabled rules of a file (plain or gzip) or of a folder's
+// *.rules, drawn with the seed, in their order; n 0: all. The rules that set the flowbits
+// of drawn ones are among the n (Needed); a rule whose chain does not fit is passed over,
+// so fewer than n may come. With equal seeds a larger sample has nearly all of a smaller
+// one. The error is fs.ErrNotExist for a folder without rules.
 func SampleRules(w io.Writer, file string, n int, seed uint64) (RuleSet, error) {
 	data, err := readRules(file)
 	if err != nil {
