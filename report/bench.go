@@ -15,14 +15,11 @@ import (
 	"boxdyno/result"
 )
 
-// Bench writes the points of runs in the Go benchmark format, which benchstat
-// reads: one line a repeat, and the machine and the plan as configuration.
-// Invalid points are left out. A figure that is a bound has a unit of its own,
-// so that it is never taken for an exact one. What only one run has (its name,
-// date and seed) stands in comments: benchstat makes a table for each
-// configuration.
-//
-// https://go.dev/design/14313-benchmark-format
+// Bench writes the points of runs in the Go benchmark format
+// (https://go.dev/design/14313-benchmark-format): one line a repeat, with machine and
+// plan as configuration. Invalid points are left out, and bounds have a unit of their
+// own. What only one run has (name, date, seed) is a comment: benchstat makes a table
+// for each configuration.
 func Bench(w io.Writer, runs ...Kept) error {
 	return BenchSides(w, []Side{{Runs: runs}})
 }

@@ -10,14 +10,11 @@ import (
 	"boxdyno/result"
 )
 
-// A schedule says which point of a run is visited next. It is pure: it knows no clock,
-// and the same visits lead to the same order.
-//
-// Without a budget every point has its turn, then every point that is not over has
-// another one. With a budget the order is that of value: points that may decide a
-// criterion which is open; points without a visit; points whose interval is wide for
-// the visits that it had. A point whose last visit was spoilt waits for as many visits of
-// others as it had itself. A point is left out whose next visit would not end in time.
+// A schedule decides which point of a run is visited next, by its visits alone. Without
+// a budget every point has its turn, again and again. With a budget points of an open
+// criterion come first, then points without a visit, then those with the widest interval
+// for their visits. A point whose last visit was disturbed waits for as many visits of
+// others as it had. A point whose next visit would not end in time is left out.
 type schedule struct {
 	budget time.Duration // 0: none
 	slots  []slot        // of the run's points, in the plan's order

@@ -8,13 +8,10 @@ import (
 	"boxdyno/unit"
 )
 
-// A Sustained is what is known of a box beside its search: what it does without
-// end, and how much it does beyond that before it shows. One judge for all
-// procedures: frames, packets, transactions or alerts are all events here.
-//
-// A bucket that is full at first, a queue and a ring let a trial pass that could not
-// go on. So a load above Rate counts as carried only where so much passed that
-// memory cannot be why. Zero knows nothing, and judges nothing.
+// A Sustained is what is known of a box beside its search: what it does without end, and
+// its memory, in events (frames, transactions or alerts). A full bucket, a queue and a
+// ring let a trial pass that could not go on. So a load above Rate counts as carried
+// only if memory cannot be the reason. Zero knows nothing, and judges nothing.
 type Sustained struct {
 	Rate    unit.FrameRate // events a second of an overload that has filled the box; 0: not known
 	Memory  float64        // events that pass beyond Rate x time, once, from rest

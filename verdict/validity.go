@@ -24,12 +24,10 @@ const (
 	headroom    = 1.2       // the self-test's ceiling over a figure that is surely the box's own
 )
 
-// Validity decides one trial by METHOD.md's rules: invalid where the tester could
-// not do its part, else passed or failed by the frames that were lost. A trial
-// whose procedure has set passed or failed (a box that shall throw frames away)
-// is only overridden by invalid; skipped, aborted and running stay. Runner calls
-// it before a search sees the record. ceiling is the self-test's, 0 where none
-// was made; it only explains. The reason is "" where the trial passed, or the
+// Validity decides one trial: invalid where the tester failed, else passed or failed by
+// the frames that were lost. A status set by the procedure is only overridden by invalid
+// (passed, failed) or stays (skipped, aborted, running). The ceiling of the self-test, 0
+// if there is none, only explains. The reason is "" where the trial passed, or the
 // procedure's own.
 func Validity(r result.Record, ceiling unit.FrameRate) (result.Status, string) {
 	switch r.Status {
