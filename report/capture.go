@@ -99,14 +99,8 @@ func captureOf(p result.Record, at func(metric string) *Figure) *Capture {
 	c := &Capture{
 		Subject: result.Get(p.Config, "subject"), Payload: number("payload_size"), Rate: result.Get(p.Config, "rate"),
 		Packets: number("packets"), Lasts: result.Get(p.Config, "duration"), Burst: number("burst"), Buffer: number("buffer"), Method: result.Get(p.Config, "method"),
-
-		Lossless: at("lossless_fps"), LosslessBPS: at("lossless_bps"), LosslessL1: at("lossless_l1_bps"), Thousandth: at("counted_0_1pct_fps"), FiveOfThem: at("counted_0_5pct_fps"), Overload: at("counting_overload_fps"),
-		Offered: at("capture_offered_fps"), Sent: at("frames_offered"), Counted: at("frames_counted"), AtEnd: at("frames_at_end"), Lag: at("frames_lag"), Drain: at("drain_s"), Lost: at("frames_lost"),
-		Before: at("drops_before"), Kernel: at("drops_kernel"), Own: at("drops_subject"), Unexplained: at("frames_unexplained"),
-		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Host: at("host_cpu_per_frame_s"), Above: at("host_cpu_above_per_frame_s"),
-		Memory: at("subject_memory_bytes"), Processes: at("subject_processes"), Startup: at("startup_s"), First: at("first_frame_s"),
-		MainShare: at("main_cpu_share"), MainMemory: at("main_memory_bytes"),
 	}
+	fill(c, at)
 	if file := result.Get(p.Config, "file"); c.Subject == "own" && file != "" {
 		c.Subject += " " + filepath.Base(file)
 	}

@@ -60,14 +60,10 @@ func connectionsOf(p result.Record, trials []result.Record, at func(metric strin
 		return nil
 	}
 	c := &Connections{
-		Mode:  result.Get(p.Config, "mode"),
-		Found: at("connections_cps"), Overload: at("connections_overload_cps"), Ceiling: at("connections_ceiling_cps"),
-		Offered: at("connections_offered_cps"), Complete: at("connections_complete_cps"),
-		Opened: at("connections_opened"), Held: at("connections_concurrent"), Failed: at("connections_failed"),
-		HandshakeP50: at("handshake_p50_s"), HandshakeP99: at("handshake_p99_s"),
-		OctetP50: at("ttfb_p50_s"), OctetP99: at("ttfb_p99_s"), OctetMax: at("ttfb_max_s"), Goodput: at("goodput_bps"),
-		Entries: at("conntrack_entries"), Most: at("conntrack_most"), Gave: gave(trials),
+		Mode: result.Get(p.Config, "mode"),
+		Gave: gave(trials),
 	}
+	fill(c, at)
 	c.ResponseSize, _ = strconv.Atoi(result.Get(p.Config, "response_size"))
 	c.Rate, _ = strconv.Atoi(result.Get(p.Config, "rate"))
 	return c

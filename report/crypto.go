@@ -56,9 +56,8 @@ func cryptoOf(p result.Record, trials []result.Record, at func(metric string) *F
 	get := func(key string) string { return result.Get(p.Config, key) }
 	c := &Crypto{
 		Path: get("path"), Cipher: get("cipher"), Parallel: get("parallel"), Block: strings.TrimPrefix(get("block"), "0"),
-		Streams: at("copies"), Encrypt: at("encrypt_bytes_per_s"), Decrypt: at("decrypt_bytes_per_s"), Sign: at("signs_per_s"), Verify: at("verifies_per_s"),
-		Agree: at("agreements_per_s"), Keygen: at("keygens_per_s"), Encapsulate: at("encapsulations_per_s"), Decapsulate: at("decapsulations_per_s"),
 	}
+	fill(c, at)
 	for _, t := range trials {
 		c.Driver = cmp.Or(result.Get(t.Config, "driver"), c.Driver)
 		c.Features = cmp.Or(result.Get(t.Config, "cpu_features"), c.Features)

@@ -55,13 +55,10 @@ func floodOf(p result.Record, trials []result.Record, at func(metric string) *Fi
 	}
 	f := &Flood{
 		Kind: result.Get(p.Config, "kind"), Rate: result.Get(p.Config, "rate"), Benign: result.Get(p.Config, "benign"), Sources: result.Get(p.Config, "sources"),
-		Borne: at("flood_borne_fps"), Survival: at("benign_survival_ratio"), Recovery: at("flood_recovery_s"),
-		Offered: at("flood_offered_fps"), Forwarded: at("flood_forwarded_fps"), Sent: at("flood_sent"), Arrived: at("flood_arrived"),
-		Load: at("benign_offered_bps"), Delay: at("benign_latency_p99_s"), Before: at("benign_latency_before_p99_s"), CPU: at("flood_cpu_ratio"),
-		Entries: at("conntrack_entries"), Most: at("conntrack_most"), Failed: at("conntrack_insert_failed"), Evicted: at("conntrack_early_drop"),
 	}
+	fill(f, at)
 	if name := result.Get(p.Config, "sensor"); name != "none" {
-		f.Sensor, f.Seen, f.Missed = name, at("sensor_seen_ratio"), at("sensor_missed")
+		f.Sensor = name
 	}
 	for _, t := range trials {
 		if result.Get(t.Config, "trial") == floodProcedure && len(t.KPIs) > 0 {

@@ -78,12 +78,8 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 	get := func(key string) string { return result.Get(p.Config, key) }
 	s := &IDS{
 		Subject: get("subject"), Rules: get("rules") + " generated", Traffic: get("traffic"), Rate: get("rate"), Lasts: get("duration"), Ring: get("ring"),
-		Limit: at("ids_rate_bps"), LimitFPS: at("ids_rate_fps"), Idle: at("idle_detected_ratio"), Blind: at("blind_bps"),
-		Offered: at("capture_offered_bps"), Sent: at("frames_offered"), Lost: at("frames_lost"), Before: at("drops_before"), Kernel: at("drops_kernel"), Own: at("drops_subject"), Unexplained: at("frames_unexplained"),
-		Planted: at("attacks_planted"), Detected: at("attacks_detected"), Ratio: at("detected_ratio"), MemoryDrops: at("memory_drops"),
-		Loaded: at("rules_loaded"), Failed: at("rules_failed"), Startup: at("startup_s"), Memory: at("subject_memory_bytes"),
-		CPU: at("subject_cpu_per_frame_s"), Share: at("subject_cpu_share"), Host: at("host_cpu_per_frame_s"), Above: at("host_cpu_above_per_frame_s"),
 	}
+	fill(s, at)
 	n, file := get("rules"), get("rules_file")
 	s.asked = n
 	if file == "auto" {

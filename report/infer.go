@@ -62,12 +62,8 @@ func inferOf(p result.Record, at func(metric string) *Figure) *Infer {
 	i := &Infer{
 		Model: result.Get(p.Config, "model"), Runtime: result.Get(p.Config, "runtime"), Window: result.Get(p.Config, "window"),
 		Batch: number("batch"), CPUs: number("cpus"), Buffer: number("buffer"),
-		Windows: at("windows_per_s"), Each: at("window_s"), ModelTime: at("model_s"), ModelCPU: at("model_cpu_s"), Features: at("features_per_frame_s"),
-		Compared: at("outputs_compared"), Differ: at("outputs_differ"),
-		Offered: at("capture_offered_fps"), Bare: at("bare_lost_ratio"), Lost: at("detector_lost_ratio"), Added: at("drops_added_ratio"),
-		CPUAdded: at("cpu_added_per_frame_s"), Detected: at("detected_windows_per_s"), Waits: at("model_wait_share"), Drain: at("drain_s"),
-		Memory: at("subject_memory_bytes"), Startup: at("startup_s"),
 	}
+	fill(i, at)
 	if rate := result.Get(p.Config, "rate"); rate != "none" {
 		i.Rate, i.FrameSize = rate, strings.TrimPrefix(result.Get(p.Config, "frame_size"), "0")
 	}

@@ -35,10 +35,9 @@ func securityOf(p result.Record, trials []result.Record, at func(metric string) 
 		return nil
 	}
 	s := &Security{
-		Load: result.Get(p.Config, "load"), Offered: at("sustain_offered_fps"), Forwarded: at("sustain_forwarded_fps"), Loss: at("sustain_loss_ratio"),
-		DelayMin: at("sustain_latency_min_s"), DelayMean: at("sustain_latency_mean_s"), DelayP99: at("sustain_latency_p99_s"), DelayMax: at("sustain_latency_max_s"),
-		BadSent: at("known_bad_sent"), Blocked: at("known_bad_blocked"), Arrived: at("known_bad_arrived"),
+		Load: result.Get(p.Config, "load"),
 	}
+	fill(s, at)
 	for _, t := range trials {
 		if len(t.KPIs) > 0 {
 			s.Phases = t.KPIs

@@ -3,6 +3,9 @@
 package report
 
 import (
+	"reflect"
+	"strings"
+
 	"boxdyno/result"
 )
 
@@ -34,4 +37,24 @@ func figuresOf(values []result.Value) map[string]*Figure {
 		out[v.Metric] = &Figure{Value: v.Value, Lo: v.Lo, Hi: v.Hi, N: max(v.N, 1), Bound: v.Bound}
 	}
 	return out
+}
+
+// fill puts figures into the fields of the block, a pointer to a struct, that are named in
+// JSON for a metric.
+func fill(block any, at func(metric string) *Figure) {
+	v := reflect.ValueOf(block).Elem()
+	for i := range v.NumField() {
+		if !v.Field(i).CanSet() {
+			continue
+		}
+		metric, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		switch p := v.Field(i).Addr().Interface().(type) {
+		case **Figure:
+			*p = at(metric)
+		case **float64:
+			if f := at(metric); f != nil {
+				*p = &f.Value
+			}
+		}
+	}
 }

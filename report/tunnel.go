@@ -46,13 +46,12 @@ func tunnelOf(p result.Record, at func(metric string) *Figure) *Tunnel {
 		return nil
 	}
 	get := func(key string) string { return result.Get(p.Config, key) }
-	return &Tunnel{
+	t := &Tunnel{
 		Tunnel: cmp.Or(get("tunnel"), "none"), Cipher: strings.TrimPrefix(get("cipher"), "default"), Offloads: get("offloads"),
 		Protocol: cmp.Or(get("protocol"), "tcp"), Connections: get("connections"), Userland: strings.TrimPrefix(get("userland"), "native"),
-		Goodput: at("goodput_bps"), Baseline: at("baseline_goodput_bps"), Share: at("goodput_share"), CPU: at("cpu_per_mbit_s"),
-		BaselineCPU: at("baseline_cpu_per_mbit_s"), DaemonCPU: at("daemon_cpu_per_mbit_s"), Lost: at("datagrams_lost_ratio"),
-		Handshake: at("handshake_s"), Startup: at("startup_s"), BareForwarded: at("baseline_forwarding_fps"),
 	}
+	fill(t, at)
+	return t
 }
 
 // tunnelOrder is that of rows; what is not listed comes last.
