@@ -4,10 +4,20 @@ package cli
 
 import (
 	"bytes"
+	"net"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -48,6 +58,7 @@ func runBox(t *testing.T, tester *netns.Namespace, words ...string) []result.Rec
 // A capture on a box at one cable counts every frame, and the box's counters are in the
 // same books.
 func TestBoxCaptures(t *testing.T) {
+	testutil.Long(t)
 	testutil.Alone(t)
 	tester, _ := oneCable(t)
 	points := 0
@@ -70,5 +81,151 @@ func TestBoxCaptures(t *testing.T) {
 	}
 	if points != 1 {
 		t.Errorf("%d points", points)
+	}
+}
+
+// An IDS on a box gets its rules from the tester, and tells what it detected.
+func TestBoxDetects(t *testing.T) {
+	testutil.Alone(t)
+	if err := host.Has("suricata"); err != nil {
+		t.Skip(err)
+	}
+	tester, _ := oneCable(t)
+	points := 0
+	for _, r := range runBox(t, tester, "ids", "--set", "rate=10Mbps", "--set", "idle=5Mbps", "--set", "rules=50", "--set", "duration=1s") {
+		a := r.Account
+		if a == nil || r.Procedure != "ids" {
+			continue
+		}
+		if a.Accepted == 0 || a.Received != a.Accepted || a.Unexplained != 0 || r.Status == result.Failed {
+			t.Errorf("%s: %s %s: %+v", r.ID, r.Status, r.Reason, a)
+		}
+		if r.Parent == "" {
+			points++
+			if v := r.Value("rules_loaded"); v == nil || v.Value < 50 {
+				t.Errorf("rules: %+v", v)
+			}
+			if v := r.Value("detected_ratio"); v == nil || v.Value != 1 {
+				t.Errorf("detected: %+v", v)
+			}
+		}
+	}
+	if points != 1 {
+		t.Errorf("%d points", points)
+	}
+}
+
+// plant has every second frame that comes in at a port dropped by an XDP program.
+func plant(t *testing.T, ns *netns.Namespace, port string) {
+	t.Helper()
+	counts, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { counts.Close() })
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
+		asm.LoadMapPtr(asm.R1, counts.FD()), asm.FnMapLookupElem.Call(),
+		asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */),
+		asm.JEq.Imm(asm.R1, 0, "out"),
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.DWord), asm.Add.Imm(asm.R2, 1), asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord),
+		asm.And.Imm(asm.R2, 1), asm.Sub.Reg(asm.R0, asm.R2), // 1: XDP_DROP
+		asm.Return().WithSymbol("out"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	err = netns.Do(ns.Path(), func() error {
+		l, err := net.InterfaceByName(port)
+		if err != nil {
+			return err
+		}
+		at, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: l.Index})
+		if err == nil {
+			t.Cleanup(func() { at.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Frames that end in the box before the software are found where they end.
+func TestBoxLosesBeforeTheSubject(t *testing.T) {
+	testutil.Alone(t)
+	tester, box := oneCable(t)
+	plant(t, box, "i0")
+	trials := 0
+	for _, r := range runBox(t, tester, "capture", "--set", "subject=af_packet", "--set", "rate=2k", "--set", "packets=1000") {
+		a := r.Account
+		if a == nil || r.Procedure != "capture" || r.Parent == "" {
+			continue
+		}
+		trials++
+		lost := a.DroppedAt(result.XDP)
+		if lost < a.Accepted/2-2 || lost > a.Accepted/2+2 || a.Received != a.Accepted-lost || a.Unexplained != 0 || r.Status == result.Passed {
+			t.Errorf("%s: %s %s: %+v", r.ID, r.Status, r.Reason, a)
+		}
+	}
+	if trials == 0 {
+		t.Error("no trials")
+	}
+}
+
+// An agent that is killed while its subject runs aborts the trial; nothing is left of the
+// subject, and --resume goes on.
+func TestBoxBreaksWithASubject(t *testing.T) {
+	testutil.Alone(t)
+	tester, box := oneCable(t)
+	const agent = "/var/lib/boxdyno-agent/boxdyno-agent "
+	dir := filepath.Join(t.TempDir(), "run")
+	var out bytes.Buffer
+	ended := make(chan int)
+	go func() {
+		ended <- Main(t.Context(), []string{"run", "capture", "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "subject=af_packet", "--set", "rate=1k", "--set", "duration=3s", "--set", "netns=" + tester.Path()}, &out, &out)
+	}()
+	for begin := time.Now(); len(inside(t, box.Path(), agent+"count-frames")) == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 60*time.Second {
+			t.Fatalf("no subject: %s", out.Bytes())
+		}
+	}
+	time.Sleep(time.Second) // it is in its trial
+	for _, pid := range inside(t, box.Path(), agent+"serve") {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := <-ended; code != exitOther || !strings.Contains(out.String(), "the connection to testbox ended") {
+		t.Fatalf("exit code %d: %s", code, out.Bytes())
+	}
+	for begin := time.Now(); len(inside(t, box.Path(), agent)) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("something of the agent is still there")
+		}
+	}
+	statuses := func() (all []result.Status) {
+		_, recs, err := result.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range recs {
+			if r.Procedure == "capture" {
+				all = append(all, r.Status)
+			}
+		}
+		return all
+	}
+	if before := statuses(); !slices.Contains(before, result.Aborted) || slices.Contains(before, result.Failed) {
+		t.Errorf("%q", before)
+	}
+	out.Reset()
+	if code := Main(t.Context(), []string{"run", "--resume", dir, "--quiet"}, &out, &out); code != exitOK && code != exitInvalid {
+		t.Fatalf("exit code %d: %s", code, out.Bytes())
+	}
+	if after := statuses(); !slices.Contains(after, result.Passed) && !slices.Contains(after, result.Invalid) {
+		t.Errorf("%q", after)
 	}
 }
