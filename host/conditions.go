@@ -44,29 +44,29 @@ func some(v string, _ Use) bool { n, _ := strconv.Atoi(strings.TrimSuffix(v, " M
 // Conditions are looked for before a run and after it.
 var Conditions = []Condition{
 	{"full duplex", " duplex", is("half"),
-		"port $1 runs at half duplex: frames wait for each other and collide", "let both ends negotiate (ethtool -s $1 autoneg on)"},
+		"port $1 runs at half duplex: frames collide", "let both ends negotiate (ethtool -s $1 autoneg on)"},
 	{"link speed", " speed", func(v string, u Use) bool { r, err := unit.ParseBitRate(v); return err == nil && r < u.LinkRate },
-		"port $1 runs at $2, slower than the plan's link_rate", "look at the cable, at the other end and at what $1 offers (ethtool $1)"},
+		"port $1 runs at $2, slower than the plan's link_rate", "check the cable and both ends (ethtool $1)"},
 	{"energy-efficient Ethernet", " EEE", func(v string, u Use) bool { return v == "on" && u.Latency },
 		"port $1 lets its link sleep between frames (EEE), which adds to every delay", "ethtool --set-eee $1 eee off"},
 	{"pause frames", " pause", func(v string, u Use) bool {
 		return u.Load && (strings.Contains(v, "rx on") || strings.Contains(v, "tx on"))
 	},
-		"port $1 obeys or sends pause frames ($2): the box can slow the tester down instead of losing frames", "ethtool -A $1 autoneg off rx off tx off"},
+		"port $1 obeys or sends pause frames ($2): the box can slow the tester down", "ethtool -A $1 autoneg off rx off tx off"},
 	{"port for the test alone", " also", func(v string, _ Use) bool { return v != "" },
 		"port $1 is not the test's alone: it $2", "measure over another port"},
 	{"governor", "governor", is("powersave"),
 		"the governor is $2: clocks may stay low, or follow the load late", "cpupower frequency-set -g performance"},
 	{"never throttled (x86)", "throttle events", some,
-		"CPUs slowed down for heat $2 times since the machine was started", "look after its cooling, and measure again from a cold start"},
+		"CPUs slowed down for heat $2 times since boot", "improve its cooling, and measure from a cold start"},
 	{"package never throttled (x86)", "package throttle events", some,
-		"the processor slowed down for heat or power $2 times since the machine was started", "look after its cooling and its power limits, and measure again from a cold start"},
+		"the processor slowed down for heat or power $2 times since boot", "check its cooling and power limits, and measure from a cold start"},
 	{"never throttled (Raspberry Pi)", "throttle flags", is("now", "occurred"),
-		"the firmware says: $2", "give it a supply and a cable that carry enough and a fan, and start it anew, which clears what has occurred"},
+		"the firmware says: $2", "use a stronger supply and a fan, and reboot"},
 	{"swap not in use", "swap used", some,
-		"$2 of swap are in use: memory is short, and a page that comes back stalls whoever waits for it", "end what takes the memory, then swapoff -a"},
+		"$2 of swap are in use: memory is short, and pages that come back stall programs", "free memory, then swapoff -a"},
 	{"interrupts stay where they are", "irqbalance", func(v string, _ Use) bool { return v == "running" },
-		"irqbalance runs: it may move the ports' interrupts to other CPUs in the middle of a trial", "systemctl stop irqbalance"},
+		"irqbalance runs: it may move interrupts during a trial", "systemctl stop irqbalance"},
 	{"power supply", "power supply", is("discharging", "offline"),
 		"the machine may run from its battery ($2), which limits its clocks", "connect the mains"},
 	{"supply of a Raspberry Pi 5", "power supply", func(v string, _ Use) bool {
@@ -74,9 +74,9 @@ var Conditions = []Condition{
 		n, err := strconv.Atoi(strings.TrimSuffix(rest, " mA"))
 		return ok && err == nil && n < 5000
 	},
-		"the power supply $2, and the board wants 5000 mA: USB is limited, and under load its voltage may fall", "use a supply of 5 V and 5 A"},
+		"the power supply $2, and the board wants 5000 mA: its voltage may fall under load", "use a supply of 5 V and 5 A"},
 	{"one width", "width", is("kernel 64 bit, programs 32 bit"),
-		"the kernel has 64 bit and the programs have 32: ciphers and programs are slower than the board could run them", "install the distribution's edition of 64 bit"},
+		"the kernel has 64 bit and the programs have 32: they are slower than the board allows", "install the distribution's 64-bit edition"},
 }
 
 // A Concern is a condition that holds.

@@ -90,7 +90,7 @@ func TestConditions(t *testing.T) {
 		}
 	}
 	k := Concerns([]result.Pair{{Key: "eth7 speed", Value: "100 Mbit/s"}}, Use{LinkRate: unit.BitRate(1e9)})
-	if len(k) != 1 || k[0].String() != "port eth7 runs at 100 Mbit/s, slower than the plan's link_rate; if you can: look at the cable, at the other end and at what eth7 offers (ethtool eth7)" {
+	if len(k) != 1 || k[0].String() != "port eth7 runs at 100 Mbit/s, slower than the plan's link_rate; if you can: check the cable and both ends (ethtool eth7)" {
 		t.Errorf("%v", k)
 	}
 }
