@@ -9,10 +9,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/files"
 )
 
 // A frame with an 802.1Q tag may be 4 octets longer, as ports carry it; one with
@@ -69,5 +74,29 @@ func TestCaptureEnds(t *testing.T) {
 	file := makePcap(le, magicMicro, linkEthernet, 1e6, record{data: ether(60)})
 	if _, err := OpenCaptureReader(bytes.NewReader(file), "f", CaptureOptions{Context: ctx}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a file: %v", err)
+	}
+}
+
+// A FIFO is no capture, and no file of rates; nothing waits for it.
+func TestCaptureIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "templates.yaml")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, open := range map[string]func() error{
+		"a capture": func() error { _, err := OpenCapture(fifo, CaptureOptions{}); return err },
+		"rates":     func() error { _, err := OpenTemplates(fifo, TemplateOptions{}); return err },
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- open() }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, files.ErrNotRegular) {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: it waits", what)
+		}
 	}
 }

@@ -30,8 +30,13 @@ func TestFIFOsAreRefused(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", state)
 	fifo, bundle, journals := filepath.Join(dir, "fifo.yaml"), filepath.Join(dir, "bundle"), filepath.Join(state, "boxdyno", "tune")
 	journal := filepath.Join(journals, "00000000000000000001-1.journal")
-	err := errors.Join(os.Mkdir(bundle, 0o755), os.MkdirAll(journals, 0o755))
-	for _, name := range []string{fifo, filepath.Join(bundle, result.RunFile), journal} {
+	half := filepath.Join(dir, "half")
+	b, err := result.Create(half, result.Run{Schema: result.Schema, ID: "x"})
+	if err == nil {
+		err = errors.Join(b.Close(), os.Remove(filepath.Join(half, result.TrialsFile)))
+	}
+	err = errors.Join(err, os.Mkdir(bundle, 0o755), os.MkdirAll(journals, 0o755))
+	for _, name := range []string{fifo, filepath.Join(bundle, result.RunFile), filepath.Join(half, result.TrialsFile), journal} {
 		err = errors.Join(err, unix.Mkfifo(name, 0o644))
 	}
 	if err != nil {
@@ -44,11 +49,13 @@ func TestFIFOsAreRefused(t *testing.T) {
 		"run ids --dry-run --set rules_file=" + fifo,
 		"tune status",
 		"tune show " + fifo,
-		"replay -i lo " + fifo,
-		"send -i lo --templates " + fifo,
 		"report " + bundle,
 		"compare " + bundle + " " + bundle,
 		"run --resume " + bundle,
+		"report " + half,
+		"run --resume " + half,
+		"meter -i lo --netns " + fifo,
+		"tune show latency --port lo --netns " + fifo,
 	} {
 		said := make(chan string, 1)
 		go func() {
@@ -60,7 +67,16 @@ func TestFIFOsAreRefused(t *testing.T) {
 		}()
 		select {
 		case s := <-said:
-			if !strings.Contains(s, "it is not a regular file") {
+			// The journal is a note before each error.
+			_, failure, _ := strings.Cut(s, "boxdyno: ")
+			if args == "tune status" {
+				failure = s
+			}
+			want := "it is not a regular file"
+			if strings.Contains(args, "--netns") {
+				want = "invalid argument"
+			}
+			if !strings.Contains(failure, want) {
 				t.Errorf("%s: %q", args, s)
 			}
 		case <-time.After(10 * time.Second):

@@ -167,7 +167,7 @@ func onThread(f func() error) (err error) {
 }
 
 func enter(path string) error {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // it may be a FIFO
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("network namespace %s is gone: %w", path, err)
 	}

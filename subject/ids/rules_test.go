@@ -14,6 +14,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/files"
 )
 
 const ruleFile = `# a comment, in which alert is a word
@@ -260,4 +265,30 @@ func FuzzSampleRules(f *testing.F) {
 			t.Errorf("%v of %d, %+v", chosen, n, set)
 		}
 	})
+}
+
+// A FIFO is no file of rules, in a folder neither; nothing waits for it.
+func TestRulesAreFiles(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "x.rules")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, read := range map[string]func() error{
+		"read":     func() error { _, err := readRules(fifo); return err },
+		"a folder": func() error { _, err := readRules(dir); return err },
+		"checked":  func() error { return CheckRules(fifo) },
+		"readable": func() error { return readableRules(fifo) },
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- read() }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, files.ErrNotRegular) {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: it waits", what)
+		}
+	}
 }
