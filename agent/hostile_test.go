@@ -5,6 +5,8 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +22,9 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/link"
 	"boxdyno/link/hub"
+	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/capture"
 	"boxdyno/subject/catalog"
 )
 
@@ -207,5 +211,34 @@ func TestSweepIsOfThisNamespace(t *testing.T) {
 	sweep(folder)
 	if names := left(t, folder); len(names) != 1 || names[0] != others {
 		t.Errorf("%q stay, want %q", names, others)
+	}
+}
+
+// A tester opens no more than a box can bear, and runs no command of a file that it sent.
+func TestSessionIsBounded(t *testing.T) {
+	s := newSession(filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
+	for i := range mostBooks {
+		s.books[i] = nil
+	}
+	if _, err := s.openLedger(t.Context(), LedgerArgs{}); err == nil || !strings.Contains(err.Error(), "too many ledgers") {
+		t.Error(err)
+	}
+	for i := range mostSubjects {
+		s.subjects[i] = nil
+	}
+	if _, err := s.startSubject(t.Context(), SubjectArgs{Name: "tcpdump"}); err == nil || !strings.Contains(err.Error(), "too many subjects") {
+		t.Error(err)
+	}
+	clear(s.subjects)
+	text := "name: x\nwork: count\ncommand: [/bin/true]\ncount: '(\\d+)'\n"
+	sum := sha256.Sum256([]byte(text))
+	part := FileChunk{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Data: []byte(text)}
+	if state, err := s.putFile(t.Context(), part); err != nil || state.Path == "" {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	for _, a := range []SubjectArgs{{Name: capture.Own, Files: []result.Pair{{Key: "file", Value: part.SHA256}}}, {Name: capture.Own, Options: []result.Pair{{Key: "file", Value: "/tmp/own.yaml"}}}} {
+		if _, err := s.startSubject(t.Context(), a); err == nil || !strings.Contains(err.Error(), "runs no commands") {
+			t.Error(err)
+		}
 	}
 }

@@ -27,7 +27,7 @@ func FuzzReplies(f *testing.F) {
 		select {
 		case e := <-c.calls[1]:
 			if e.Error != nil {
-				if err := e.Error.err("box"); len(err.Error()) > 11_200 {
+				if err := e.Error.err("box"); len(err.Error()) > map[bool]int{false: 1100, true: 10_200}[e.Error.Kind == "missing"] {
 					t.Errorf("%d octets", len(err.Error()))
 				}
 			}

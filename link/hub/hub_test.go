@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -284,6 +285,37 @@ func TestCancel(t *testing.T) {
 	}
 	if n != 0 {
 		t.Errorf("%d still wait", n)
+	}
+}
+
+// A box answers so many calls side by side, and no more.
+func TestCallsAreBounded(t *testing.T) {
+	testutil.NoLeaks(t)
+	c := dial(t, "serve")
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan error, 300)
+	var all sync.WaitGroup
+	for range 300 {
+		all.Go(func() {
+			if err := c.Call(ctx, "waits", nil, nil); !errors.Is(err, context.Canceled) {
+				refused <- err
+			}
+		})
+	}
+	for range 300 - 256 {
+		select {
+		case err := <-refused:
+			if err == nil || !strings.Contains(err.Error(), "256 calls are answered already") {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("300 calls are answered side by side")
+		}
+	}
+	cancel()
+	all.Wait()
+	if len(refused) > 0 {
+		t.Errorf("%d more are refused", len(refused))
 	}
 }
 
