@@ -21,6 +21,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/cables"
 	"boxdyno/link"
+	"boxdyno/service"
 	"boxdyno/subject"
 	"boxdyno/telemetry"
 	"boxdyno/tune"
@@ -74,6 +75,9 @@ const (
 	TelemetryOpen  Ask[TelemetryArgs, TelemetryOpened] = "telemetry.open"
 	TelemetryRead  Ask[None, TelemetryReading]         = "telemetry.read"
 	TelemetryClose Ask[None, None]                     = "telemetry.close"
+	ServiceManage  Ask[ManageArgs, ManageReply]        = "service.manage"
+	ServiceSet     Ask[service.Service, None]          = "service.set"
+	ServiceClose   Ask[None, None]                     = "service.close"
 )
 
 // None is for methods that take or return nothing.
@@ -102,6 +106,9 @@ func Methods() []Method {
 		method(TelemetryOpen, "opens collectors of telemetry", (*Session).openTelemetry),
 		method(TelemetryRead, "reads every series of telemetry", (*Session).readTelemetry),
 		method(TelemetryClose, "closes the collectors", (*Session).closeTelemetry),
+		method(ServiceManage, "sets ports, addresses and forwarding up for services, until the connection ends", (*Session).manage),
+		method(ServiceSet, "serves one service on these ports", (*Session).setService),
+		method(ServiceClose, "puts the ports back", (*Session).unmanage),
 	}...)
 }
 
@@ -130,6 +137,7 @@ type Session struct {
 	held     bool
 	last     int
 	books    map[int]*book
+	machine  *service.Machine  // nil: no ports are set up for services
 	search   *cables.Search    // nil: no cables are looked for
 	files    map[string]int64  // octets by digest
 	lasting  context.Context   // ends with the session

@@ -35,7 +35,7 @@ type world struct {
 
 // New is the Tuner of this machine, with its journals where Dirs says.
 func New() *Tuner {
-	return &Tuner{dirs: Dirs(), find: Find, disk: real{}, world: world{self, alive, identity, locate, portIndex, time.Now}}
+	return &Tuner{dirs: Dirs(), find: findAny, disk: real{}, world: world{self, alive, identity, locate, portIndex, time.Now}}
 }
 
 // Options of Apply.

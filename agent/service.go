@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"boxdyno/service"
+)
+
+// ManageArgs are the ports that are set up for services.
+type ManageArgs struct {
+	Ports []service.Port `json:"ports"`
+}
+
+// ManageReply is what could not be set up, in sentences.
+type ManageReply struct {
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+var errNotManaged = errors.New("no ports are set up for services")
+
+// manage sets ports up until the connection ends.
+func (s *Session) manage(ctx context.Context, a ManageArgs) (ManageReply, error) {
+	if len(a.Ports) < 1 || len(a.Ports) > 2 {
+		return ManageReply{}, errors.New("services need one port or two")
+	}
+	for _, p := range a.Ports {
+		if len(p.Hops) != len(p.Addresses) {
+			return ManageReply{}, errors.New("each address needs a hop of the tester")
+		}
+	}
+	s.mu.Lock()
+	busy := s.machine != nil
+	s.mu.Unlock()
+	if busy {
+		return ManageReply{}, errors.New("ports are set up for services already")
+	}
+	m, err := service.Manage(ctx, "", a.Ports, "agent")
+	if err != nil {
+		return ManageReply{}, err
+	}
+	s.atEnd(m.Close)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.machine = m
+	return ManageReply{m.Warnings}, nil
+}
+
+func (s *Session) setService(ctx context.Context, a service.Service) (None, error) {
+	s.mu.Lock()
+	m := s.machine
+	s.mu.Unlock()
+	if m == nil {
+		return None{}, errNotManaged
+	}
+	return None{}, m.Set(ctx, a)
+}
+
+func (s *Session) unmanage(context.Context, None) (None, error) {
+	s.mu.Lock()
+	m := s.machine
+	s.machine = nil
+	s.mu.Unlock()
+	if m == nil {
+		return None{}, errNotManaged
+	}
+	return None{}, m.Close()
+}
