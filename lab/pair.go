@@ -3,11 +3,13 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +21,9 @@ import (
 	"boxdyno/link"
 	"boxdyno/link/hub"
 	"boxdyno/result"
+	"boxdyno/service"
 	"boxdyno/telemetry"
+	"boxdyno/tune"
 )
 
 // A pair is a wire2 whose box runs our agent, so that the ledger has its places:
@@ -35,15 +39,25 @@ type pair struct {
 	wire2
 	ssh, command, program string
 	dut                   [2]string
+	services              string // managed; asIs, "": the box is configured
 }
 
-func newPair() Topology { return &pair{wire2: defaultWire(), program: link.Name} }
+func newPair() Topology { return &pair{wire2: defaultWire(), program: link.Name, services: managed} }
+
+const (
+	managed = "managed"
+	asIs    = "as-is"
+)
+
+// manages says whether the agent sets the box up. A bridge is nobody's to configure.
+func (p *pair) manages() bool { return p.services == managed && p.box == boxRoutes }
 
 func (p *pair) Flags(fs *flag.FlagSet) {
 	p.wire2.Flags(fs)
 	fs.StringVar(&p.ssh, "ssh", "", "DUT as the program ssh takes it, such as root@box or a Host of its configuration")
 	fs.StringVar(&p.command, "ssh_command", "", "words of a command that runs a program on the DUT, in place of ssh")
 	fs.StringVar(&p.program, "program", p.program, "the agent on the DUT, as its shell takes it, such as sudo -n boxdyno-agent")
+	fs.Var(oneOf{&p.services, []string{managed, asIs}}, "services", "managed: the agent sets addresses, forwarding and services of the DUT, and puts them back; as-is: the DUT is configured")
 	for i, x := range endNames {
 		fs.StringVar(&p.dut[i], "dut_"+x, "", "the DUT's interface at the other end of port_"+x+"'s cable")
 	}
@@ -97,7 +111,63 @@ func (p *pair) Sketch() (*Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.sketch("pair", ends)
+	tb, err := p.sketch("pair", ends)
+	if err == nil {
+		p.offer(tb)
+	}
+	return tb, err
+}
+
+// offer has tb offer the services that the agent can set.
+func (p *pair) offer(tb *Testbed) {
+	if p.manages() && len(tb.Ports) == 2 {
+		tb.Services = service.Managed
+	}
+}
+
+// manage sets the tester's ports and the box up, and returns what was left out.
+func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, undo *cleanup) (warnings []string, err error) {
+	var names []string
+	args := agent.ManageArgs{}
+	for i, e := range ends {
+		names = append(names, e.port)
+		args.Ports = append(args.Ports, service.Port{Name: p.dut[i], Addresses: []netip.Prefix{theirs(e.gateway4, sides[i].net4), theirs(e.gateway6, sides[i].net6)},
+			Hops: []netip.Addr{e.address4, e.address6}})
+	}
+	up := tune.Recipe{Name: "links", Steps: []tune.Step{{Knob: "link", Target: tune.ForPorts, Value: "up"}}}
+	applied, _, err := tune.New().Apply(ctx, up, tune.On{Host: &host.Local{Netns: p.netns}, Ports: names}, tune.Options{By: "run"})
+	if err != nil {
+		return nil, err
+	}
+	undo.add(func() error { _, err := applied.Revert(context.Background(), tune.Revert{}); return err })
+	if !p.manages() {
+		return nil, nil
+	}
+	reply, err := agent.ServiceManage.Call(ctx, remote, args)
+	if err != nil {
+		return nil, err
+	}
+	undo.add(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := agent.ServiceClose.Call(ctx, remote, agent.None{})
+		if remote.Err() != nil {
+			return nil // it puts everything back by itself
+		}
+		return err
+	})
+	return reply.Warnings, nil
+}
+
+// theirs is the box's address a, with the prefix of the side's network if it is in that.
+func theirs(a netip.Addr, side netip.Prefix) netip.Prefix {
+	switch {
+	case side.Contains(a):
+		return netip.PrefixFrom(a, side.Bits())
+	case a.Is4():
+		return netip.PrefixFrom(a, 24)
+	}
+	return netip.PrefixFrom(a, 64)
 }
 
 // clockReadings are enough for one of them to go undisturbed.
@@ -145,6 +215,10 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.apart(at.Name, ends, there); err != nil {
 		return nil, err
 	}
+	warnings, err := p.manage(ctx, remote, ends, &undo)
+	if err != nil {
+		return nil, err
+	}
 	w, err := p.open(ctx, ends)
 	if err != nil {
 		return nil, err
@@ -161,12 +235,24 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		}
 	}
 	tb := w.testbed("pair")
+	p.offer(tb)
+	tb.Warnings = append(tb.Warnings, warnings...)
+	if p.manages() && len(ends) == 2 {
+		tb.Serve = func(ctx context.Context, s Service) error {
+			if s.Kind == Listening { // a port of a card needs nothing for it
+				s.Kind = "route"
+			}
+			_, err := agent.ServiceSet.Call(ctx, remote, s)
+			return err
+		}
+	}
 	tb.Machines = []result.Machine{there.Machine}
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Path = func(from, to int, loop bool) ledger.Path { return w.path(from, to, loop, dutLabel, p.dut) }
 	tb.Settings = append(tb.Settings,
 		result.Pair{Key: "dut", Value: at.Name},
+		result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)},
 		result.Pair{Key: "dut_clock_offset", Value: fmt.Sprintf("%v, at most %v off", clock.Offset, clock.Error)},
 		result.Pair{Key: "dut_version", Value: remote.Hello.Version})
 	tb.Watch = func(names []string, warn func(string)) telemetry.Spec {
