@@ -10,6 +10,7 @@ import (
 	"boxdyno/result"
 )
 
+// BurstsDeviation is the Deviation of procedures that search the throughput.
 const BurstsDeviation = "frames from 50 kframe/s on leave in bursts of what falls due within 40 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"
 
 // suiteNames name a point of the suite's procedures.

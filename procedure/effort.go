@@ -16,10 +16,10 @@ func ipText(ipv6 bool) string {
 // An Effort is how long and how often a preset measures.
 type Effort struct {
 	selfTest  time.Duration
-	WarmUp    time.Duration
-	Overload  time.Duration
-	Overloads int // a visit
-	Latency   time.Duration
+	WarmUp    time.Duration // of the trial before all others
+	Overload  time.Duration // of a trial under overload
+	Overloads int           // a visit
+	Latency   time.Duration // of a latency trial
 	Settle    time.Duration // least wait after traffic
 }
 

@@ -26,6 +26,7 @@ func ceiling(title string) result.Metric {
 	return m
 }
 
+// ForwardMetrics are what a Point finds; procedures pick theirs of them.
 var ForwardMetrics = []result.Metric{
 	{Name: "throughput_fps", Label: "frame/s", Group: "Without loss (throughput)", Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "highest load without loss (RFC 2544), all streams together; the interval ends at the load from which on every trial lost frames"},
 	{Name: "throughput_bps", Label: "bit/s", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},

@@ -23,17 +23,17 @@ type Recording func(ctx context.Context, cfg []result.Pair, f func(context.Conte
 type Point struct {
 	*Traffic
 	env    *Env
-	Rig    *rig
+	Rig    *rig // open while trials run; whoever opened it closes it
 	Effort Effort
 	Search *limit.Hunt // nil before the first visit's overload
 	Out    Outcome     // without the figures under overload
 	stalls, longest,
 	unexplained int64
 	steal     float64
-	Ceiling   unit.FrameRate
-	Readings  []underLoad // of the overload trials that are valid
-	offered   []float64   // in them
-	overloads int         // so far
+	Ceiling   unit.FrameRate // the tester's, of all streams together
+	Readings  []underLoad    // of the overload trials that are valid
+	offered   []float64      // in them
+	overloads int            // so far
 	stamina   stamina
 	invalid   string // why the last one was not
 	leaked    int64  // frames that a drop service let through

@@ -174,6 +174,7 @@ func (m *Point) unable() string {
 	return ""
 }
 
+// SharedPlacement warns of a point where nothing can be searched.
 const SharedPlacement = "tester and DUT share a CPU, so the DUT throttles the tester: only the forwarding rate is reported, and it includes the tester's own cost"
 
 // highest is the highest load that each stream can be offered: line rate where

@@ -23,12 +23,12 @@ import (
 type Traffic struct {
 	service   param.Choice
 	direction param.Choice
-	Mix       param.FrameMix
+	Mix       param.FrameMix // of frame sizes, with FCS
 	rules     param.Count
 	flows     param.Count
 	networks  param.Choice
 	ip        param.Choice
-	Preset    param.Choice
+	Preset    param.Choice // quick or standard
 	Search    param.Choice // a search's name, or asPreset
 	ramp      time.Duration
 }
@@ -36,7 +36,7 @@ type Traffic struct {
 const (
 	lanToWAN = "lan-to-wan"
 	wanToLAN = "wan-to-lan"
-	BothWays = "both"
+	BothWays = "both" // a value of direction
 )
 
 // NewTraffic returns the traffic by default, with a choice of the services.
