@@ -62,17 +62,12 @@ var handlers = map[string]link.Handler{
 				return nil, err
 			}
 		}
-		for { // until there is room again
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(time.Millisecond):
-			}
-			if err := r.Send(ctx, 1000); err != nil {
-				return nil, err
-			}
-			return nil, nil
+		select { // until there is room again
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
 		}
+		return nil, r.Send(ctx, 1000)
 	},
 	"stop": func(context.Context, *link.Request) (any, error) {
 		return nil, syscall.Kill(os.Getpid(), syscall.SIGSTOP)
