@@ -62,6 +62,7 @@ func TestIperf3Refuses(t *testing.T) {
 // control connection is told apart, and the port is left as it was.
 func TestIperf3Sends(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	for _, name := range []string{"iperf3", "ip", "tcpdump"} {
 		if err := host.Has(name); err != nil {
 			t.Skip(err)

@@ -116,6 +116,7 @@ func TestOverloadBegins(t *testing.T) {
 func TestCaptureSearch(t *testing.T) {
 	testutil.Long(t)
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	testutil.TwoCPUs(t)                 // on one, no limit is searched
 	const cost = 500 * time.Microsecond // a sleep takes some 60 us more
 	o, recs := captureBench(t, &fakeSniffer{sleep: cost, stop: new(int)}, map[string]string{"buffer": "65536"})
@@ -133,6 +134,7 @@ func TestCaptureSearch(t *testing.T) {
 func TestCaptureUnderOverload(t *testing.T) {
 	testutil.Long(t)
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	testutil.TwoCPUs(t)
 	const cost = 500e-6 // CPU seconds a frame
 	p := ownProgram(t, `while True:

@@ -37,6 +37,7 @@ func measuredOf(t *testing.T, o Outcome, name string) float64 {
 // A subject that keeps up counts every frame, and the books close.
 func TestCaptureCountsAll(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	for _, set := range []map[string]string{
 		{"payload_size": "148", "rate": "2Mbps", "packets": "1000"},
 		{"frame_size": "64", "rate": "3k", "duration": "300ms"},
@@ -105,6 +106,7 @@ func TestCaptureReplacesInvalidTrials(t *testing.T) {
 // neither for the end of its count nor for lag.
 func TestCaptureWaitsForARareCount(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	o, _ := captureBench(t, &fakeSniffer{rare: 800 * time.Millisecond}, map[string]string{"rate": "3k", "duration": "300ms"})
 	sent, counted := measuredOf(t, o, "frames_offered"), measuredOf(t, o, "frames_counted")
 	if counted != sent || o.Status != result.Passed || len(o.Warnings) != 0 {
@@ -118,6 +120,7 @@ func TestCaptureWaitsForARareCount(t *testing.T) {
 // What ends the frames behind the subject is no loss of it.
 func TestCapturePassesWhatTheStackEnds(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	o, _ := captureBench(t, &fakeSniffer{}, map[string]string{"rate": "2k", "packets": "500"})
 	measuredOf(t, o, "frames_counted")
 	ended := int64(0)
@@ -135,6 +138,7 @@ func TestCapturePassesWhatTheStackEnds(t *testing.T) {
 // unexplained.
 func TestCaptureFindsPlantedLoss(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	t.Run("its own", func(t *testing.T) {
 		o, _ := captureBench(t, &fakeSniffer{skip: 10}, map[string]string{"rate": "2k", "packets": "1000"})
 		if lost, own := measuredOf(t, o, "frames_lost"), measuredOf(t, o, "drops_subject"); lost < 99 || lost > 101 || math.Abs(own-lost) > 1 || o.Status != result.Failed {
@@ -188,6 +192,7 @@ n = 0
 // What a program does not tell of its losses the kernel does, at its socket.
 func TestCaptureReadsSockets(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	p := ownProgram(t, `while True:
     s.recv(2048)
     n += 1
@@ -209,6 +214,7 @@ func TestCaptureReadsSockets(t *testing.T) {
 // A slow subject with room for all of it lags, and loses nothing.
 func TestCaptureTellsLagFromLoss(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	o, _ := captureBench(t, &fakeSniffer{sleep: 2 * time.Millisecond}, map[string]string{"rate": "4k", "packets": "800"})
 	if lost, lag, drain := measuredOf(t, o, "frames_lost"), measuredOf(t, o, "frames_lag"), measuredOf(t, o, "drain_s"); lost != 0 || lag < 200 || drain < 0.5 {
 		t.Errorf("%v lost, %v late, %v s: 800 frames in 0.2 s take it 1.6 s", lost, lag, drain)
@@ -218,6 +224,7 @@ func TestCaptureTellsLagFromLoss(t *testing.T) {
 // A subject that is missing is skipped, one that fails gives one sentence.
 func TestCaptureOfBrokenSubjects(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	bed := build(t, "sandbox", nil)
 	set := map[string]string{"rate": "1k", "packets": "100"}
 	var missing *host.Missing
@@ -325,6 +332,7 @@ func TestCapturePace(t *testing.T) {
 // one that a program in the driver counts ends there, and is not lost.
 func TestCaptureCountsOnceWhatXDPTakes(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	bed := build(t, "sandbox", nil)
 	for _, c := range []struct {
 		subject, rate string

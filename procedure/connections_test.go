@@ -26,6 +26,7 @@ import (
 func connBench(t *testing.T, rules string, set map[string]string) (Outcome, result.Record, *lab.Testbed) {
 	t.Helper()
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	if err := host.Has("nft"); err != nil {
 		t.Skip(err)
 	}

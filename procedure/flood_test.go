@@ -239,6 +239,7 @@ func whatever(b *suiteBench, o Outcome) Outcome {
 // benign one, whose route they share.
 func TestSandboxFlood(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	b := newSuiteBench(t, "sandbox", nil)
 	for _, c := range []struct {
 		set   map[string]string
@@ -273,6 +274,7 @@ func TestSandboxFlood(t *testing.T) {
 // A sensor on the box counts the benign frames alone, and all of them.
 func TestSandboxFloodSensor(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	if _, err := exec.LookPath("tcpdump"); err != nil {
 		t.Skip("tcpdump is not installed: apt-get install -y tcpdump")
 	}
@@ -296,6 +298,7 @@ func TestSandboxFloodSensor(t *testing.T) {
 func TestSandboxFloodOfAFullTable(t *testing.T) {
 	testutil.Long(t)
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	b := newSuiteBench(t, "sandbox", map[string]string{"dut.fault": "conntrack-full"})
 	o := whatever(b, b.run("flood", map[string]string{"rate": "20k", "duration": "200ms"}))
 	r := floodTrial(t, b, o)

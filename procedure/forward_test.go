@@ -27,6 +27,7 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (Outcom
 	t.Helper()
 	if topology != "mem" {
 		testutil.Privileged(t)
+		testutil.Alone(t)
 	}
 	bed := build(t, topology, bedSet)
 	p := newForward()
@@ -164,6 +165,7 @@ func TestForwardWithoutSearch(t *testing.T) {
 }
 
 func TestForwardOfALossyBox(t *testing.T) {
+	testutil.Computed(t)
 	out, _ := bench(t, "mem", map[string]string{"capacity": "1000000", "ceiling": "200000", "loss": "0.01"}, nil)
 	if out.Status != result.Failed || figure(t, out, "throughput_fps").Value != 0 {
 		t.Errorf("%s %s %+v: a box that loses at every load has no throughput", out.Status, out.Reason, out.Values)
@@ -171,6 +173,7 @@ func TestForwardOfALossyBox(t *testing.T) {
 }
 
 func TestForwardAtTheTestersCeiling(t *testing.T) {
+	testutil.Computed(t)
 	out, _ := bench(t, "mem", map[string]string{"capacity": "900000", "ceiling": "200000"}, nil)
 	for _, metric := range []string{"throughput_fps", "forwarding_rate_fps"} {
 		if v := figure(t, out, metric); v.Bound != result.AtLeast {
@@ -180,6 +183,7 @@ func TestForwardAtTheTestersCeiling(t *testing.T) {
 }
 
 func TestForwardAtLineRate(t *testing.T) {
+	testutil.Computed(t)
 	out, recs := bench(t, "mem", map[string]string{"capacity": "900000", "link_rate": "100Mbps"}, nil)
 	v := figure(t, out, "line_rate_share")
 	if math.Abs(v.Value-1) > 0.001 || v.Bound != result.AtLeast {
@@ -193,6 +197,7 @@ func TestForwardAtLineRate(t *testing.T) {
 }
 
 func TestForwardLatency(t *testing.T) {
+	testutil.Computed(t)
 	out, _ := bench(t, "mem", map[string]string{"capacity": "200000", "ceiling": "300000", "delay": "150us"}, nil)
 	// The queue's service time of 5 us comes on top; buckets are a sixteenth wide.
 	if v := figure(t, out, "latency_p50_s").Value; v < 150e-6 || v > 155e-6*17/16 {
@@ -263,6 +268,7 @@ func TestForwardToNetworksOfAnotherBox(t *testing.T) {
 // capacity, whatever the service, the direction and the IP version.
 func TestSandboxBooksClose(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	bed := build(t, "sandbox", nil)
 	for _, set := range []map[string]string{
 		{"service": "route"}, {"service": "route", "direction": "both", "frame_size": "imix", "flows": "1000"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"boxdyno/internal/limit"
+	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/search"
@@ -21,6 +22,7 @@ import (
 
 // What the search found and a longer trial did not bear out is no lower bound.
 func TestIDSLimitIsDoubted(t *testing.T) {
+	testutil.Computed(t)
 	trials := 0
 	lost := []int64{50, 0}
 	env := &Env{Bed: &lab.Testbed{}, Trial: func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
@@ -41,6 +43,7 @@ func TestIDSLimitIsDoubted(t *testing.T) {
 
 // A box that loses a little at every load that was searched is offered less.
 func TestIDSLimitBelowTheSearch(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct {
 		clean int // trial from which on nothing is lost
 		want  float64
@@ -71,6 +74,7 @@ func TestIDSLimitBelowTheSearch(t *testing.T) {
 
 // A longer trial that was disturbed says nothing of the load, unless each one loses.
 func TestIDSLimitDisturbed(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct {
 		clean int // trial from which on nothing is lost
 		want  float64
@@ -158,6 +162,7 @@ func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
 
 // A guess that is not too much gives way to the highest load; the guess's own trial counts.
 func TestIDSGuessTooLow(t *testing.T) {
+	testutil.Computed(t)
 	p := newIDS().(*IDS)
 	p.length, p.top.bits = 400*time.Millisecond, 100e6
 	trial := func(rate, carried float64) result.Record {
@@ -195,6 +200,7 @@ func TestIDSGuessTooLow(t *testing.T) {
 // Whenever a run stops the search of a box with a known limit, the interval that it has
 // found by then holds that limit.
 func TestIDSInterimHoldsTheLimit(t *testing.T) {
+	testutil.Computed(t)
 	const top = 20e6
 	for seed := range uint64(6) {
 		chance := rand.New(rand.NewPCG(seed, 0))

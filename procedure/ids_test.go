@@ -38,6 +38,7 @@ func valueOf(t *testing.T, o Outcome, name string) float64 {
 // What a sensor with a planted fault is said to be.
 func TestIDSKnownSensors(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	bed := build(t, "sandbox", nil)
 	for _, c := range []struct {
 		name   string
@@ -128,6 +129,7 @@ func writeCapture(t *testing.T, s frame.Source) (path string) {
 // What a sensor carries that rests after each frame is about what it counts under overload: conversations come in bursts, and its socket's buffer takes some of them.
 func TestIDSFindsAKnownLimit(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	bed := build(t, "sandbox", nil)
 	s := &fakeSensor{fakeSniffer: fakeSniffer{sleep: 250 * time.Microsecond, buffer: 64 << 10}}
 	o, recs := idsBench(t, bed, s, map[string]string{"rate": "search", "top": "60Mbps", "idle": "1Mbps"})
@@ -146,6 +148,7 @@ func TestIDSFindsAKnownLimit(t *testing.T) {
 // Attacks in a capture are not known: what was seen when idle is what is expected.
 func TestIDSReplaysACapture(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	bed := build(t, "sandbox", nil)
 	half := 0.5
 	s, err := frame.NewAppMix(frame.AppMix{Seed: 3, Rate: 5e6, Duration: 300 * time.Millisecond, AlertShare: &half})

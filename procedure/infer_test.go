@@ -165,6 +165,7 @@ func TestInferAdded(t *testing.T) {
 // stands in the account of its trial.
 func TestInferOnline(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	o, recs := inferRun(t, build(t, "sandbox", nil), map[string]string{"model": "mlp", "rate": "20k", "duration": "100ms"})
 	var order []string
 	for _, r := range recs {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -118,6 +119,7 @@ func TestCaptureBeyondMemory(t *testing.T) {
 
 // The load that an IDS inspects is what goes on without end, whatever its ring swallows.
 func TestIDSBeyondMemory(t *testing.T) {
+	testutil.Computed(t)
 	const rate, top, mean = 10e6, 20e6, 402.8 // octets of a frame of the mix
 	for _, seconds := range []float64{0, 0.1, 0.5, 1} {
 		p := newIDS().(*IDS)
@@ -159,6 +161,7 @@ func judgedRecord(cfg []result.Pair, o Outcome) result.Record {
 // A point whose criterion stays open after its visits asks for more, each with a few
 // trials, and no other does.
 func TestOpenCriterionIsVisitedMore(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct {
 		asked float64
 		open  bool

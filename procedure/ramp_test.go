@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"boxdyno/engine"
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -15,6 +16,7 @@ import (
 // A box that wakes up carries less from a standing start than after a ramp, and both
 // are found; without a ramp the standing start is all that there is.
 func TestRampTellsAStandingStart(t *testing.T) {
+	testutil.Computed(t)
 	const awake, asleep = 40e3, 10e3
 	box := map[string]string{"capacity": "40000", "asleep": "10000", "wake": "100ms", "queue": "16", "ceiling": "100000"}
 	near := func(what string, got, want float64) {

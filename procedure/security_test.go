@@ -218,6 +218,7 @@ func TestSecurityChecks(t *testing.T) {
 // In the sandbox nft throws exactly the known-bad frames away.
 func TestSandboxSecurity(t *testing.T) {
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	testutil.TwoCPUs(t) // on one, no load is sustained
 	for _, set := range []map[string]string{{"load": "20k", "rules": "10"}, {"load": "20k", "ip": "6", "frame_size": "84", "direction": "wan-to-lan", "flows": "5000"}} {
 		t.Run(fmt.Sprint(set), func(t *testing.T) {

@@ -61,6 +61,7 @@ func newSuiteBench(t *testing.T, topology string, bedSet map[string]string) *sui
 	t.Helper()
 	if topology != "mem" {
 		testutil.Privileged(t)
+		testutil.Alone(t)
 	}
 	b := &suiteBench{t: t, bed: build(t, topology, bedSet), once: map[string]result.Record{}, own: map[string]int{}}
 	b.bed.Engine = loggedBackend{b.bed.Engine, &b.sent}
@@ -176,6 +177,7 @@ func TestSuiteOfAKnownBox(t *testing.T) {
 
 // A box that loses at every load has no throughput, no recovery, and a loss curve.
 func TestSuiteOfALossyBox(t *testing.T) {
+	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "200000", "loss": "0.1"})
 	for name, want := range map[string]result.Status{"throughput": result.Failed, "latency": result.Failed, "recovery": result.Failed, "loss-curve": result.Failed} {
 		if o := b.run(name, nil); o.Status != want || o.Reason == "" {
@@ -195,6 +197,7 @@ func TestSuiteOfALossyBox(t *testing.T) {
 
 // A box that the tester cannot overload says so.
 func TestSuiteOfAFastBox(t *testing.T) {
+	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "900000", "ceiling": "100000"})
 	if v := figure(t, b.run("back-to-back", nil), "back_to_back_frames"); v.Bound != result.AtLeast || v.Value != 10_000 {
 		t.Errorf("back-to-back %+v, and 0.1 s at 100 kframe/s is the longest that was tried", v)
@@ -209,6 +212,7 @@ func TestSuiteOfAFastBox(t *testing.T) {
 
 // On a link with a stated rate, bursts and the curve begin at line rate.
 func TestSuiteAtLineRate(t *testing.T) {
+	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "100000", "queue": "300", "link_rate": "100Mbps"})
 	const line = 100e6 / 8 / 84
 	if v := figure(t, b.run("loss-curve", nil), "loss_highest_fps").Value; math.Abs(v/line-1) > 1e-3 {
@@ -221,6 +225,7 @@ func TestSuiteAtLineRate(t *testing.T) {
 
 // Frames too small for IPv6 are substituted, and the outcome says so.
 func TestSuiteSubstitutes(t *testing.T) {
+	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", nil)
 	o := b.run("throughput", map[string]string{"ip": "6", "frame_size": "64"})
 	if !strings.Contains(strings.Join(o.Warnings, "\n"), "84 octets take the place") {

@@ -93,6 +93,7 @@ func TestBesideLoad(t *testing.T) {
 
 // All visits to a heated point come at once; others are visited in turn.
 func TestHeatedPointsAreVisitedOnce(t *testing.T) {
+	testutil.Computed(t)
 	if err := host.Has("stress-ng"); err != nil {
 		t.Skip(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/files"
+	"boxdyno/internal/testutil"
 )
 
 const ruleFile = `# a comment, in which alert is a word
@@ -201,6 +202,7 @@ func TestGenerateRules(t *testing.T) {
 // Generated rules have the statistics of 18,000 rules of the real set that they are
 // calibrated on, few rules as well as many.
 func TestGeneratedRulesAreCalibrated(t *testing.T) {
+	testutil.Computed(t)
 	calibrated := []struct {
 		name string
 		real float64 // mean of a rule
