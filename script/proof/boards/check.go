@@ -28,13 +28,13 @@ var virt = []string{"amd64", "arm64", "armhf", "riscv64"} // all but raspi3b, wh
 // Limits are for a host that has other things to do: a board that hangs is told all
 // the same.
 var allChecks = []boardCheck{
-	{command: boardCommand(4*time.Minute, "boxdyno doctor --json"), read: (*checker).doctor, ci: []string{"arm64", "riscv64"}},
+	{command: boardCommand(4*time.Minute, "boxdyno doctor --json"), read: (*checker).doctor, ci: []string{"arm64"}},
 	{command: boardCommand(4*time.Minute, "boxdyno run self-test --quiet --json --out run"), read: (*checker).bundle},
 	{command: boardCommand(6*time.Minute, "boxdyno run forward --quiet --set frame_size=64 --out forward"), read: (*checker).forward, on: virt},
 	{command: boardCommand(4*time.Minute, "sensors"), read: (*checker).sensors, on: []string{"amd64", "arm64", "raspi3b"}, ci: []string{"arm64"}},
 	{command: boardCommand(time.Minute, "boxdyno watch --json --collectors thermal,hwmon --for 2s"), read: (*checker).thermal, on: []string{"raspi3b"}},
 	{command: boardCommand(4*time.Minute, "cipher.test -test.run ^TestKernelCiphers$ -test.v"), read: unitTests(prefixed("TestKernelCiphers/", provenCiphers)...), on: virt, ci: []string{"arm64"}},
-	{command: boardCommand(6*time.Minute, "boxdyno run crypto --quiet --set path=af-alg,cryptsetup --out crypto"), read: (*checker).crypto, on: []string{"amd64", "arm64"}, ci: []string{"arm64"}, tools: true},
+	{command: boardCommand(6*time.Minute, "boxdyno run crypto --quiet --set path=af-alg,cryptsetup --out crypto"), read: (*checker).crypto, on: []string{"amd64", "arm64"}, tools: true},
 	{command: boardCommand(4*time.Minute, "tunnel.test -test.run ^TestTunnels$/^(wireguard|ipsec)$ -test.v"), read: unitTests("TestTunnels/wireguard", "TestTunnels/ipsec"), on: virt, ci: []string{"arm64"}},
 	{command: boardCommand(4*time.Minute, "tunnel.test -test.run ^TestTunnels$/^(openvpn|openvpn-dco)$ -test.v"), read: unitTests("TestTunnels/openvpn", "TestTunnels/openvpn-dco"), on: []string{"amd64"}, tools: true},
 	{command: boardCommand(10*time.Minute, "boxdyno run vpn --quiet --set tunnel=wireguard,ipsec --set search=none --out vpn"), read: (*checker).vpn, on: []string{"amd64", "arm64"}, tools: true},
