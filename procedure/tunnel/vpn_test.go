@@ -132,6 +132,7 @@ func TestStreamReportIsBounded(t *testing.T) {
 func gatewaysEnv(t *testing.T, recs *[]result.Record) *procedure.Env {
 	t.Helper()
 	testutil.Privileged(t)
+	testutil.Alone(t)
 	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == lab.Gateways })
 	bed, err := lab.All[i].New().Build(t.Context())
 	if err != nil {
