@@ -115,13 +115,12 @@ func (p *Infer) rounds() int {
 	return 3
 }
 
-// Needs implements Needing: with a rate the detector listens, too.
+// Needs implements Needing: with a rate the detector listens.
 func (p *Infer) Needs() (need lab.Capability, service string) {
-	need = lab.Subjects
-	if !p.offline() {
-		need |= lab.Listener
+	if p.offline() {
+		return lab.Subjects, ""
 	}
-	return need, ""
+	return lab.Listener, ""
 }
 
 func (p *Infer) Check(bed *lab.Testbed) error {

@@ -229,3 +229,28 @@ func TestBoxBreaksWithASubject(t *testing.T) {
 		t.Errorf("%q", after)
 	}
 }
+
+// A detector on a box evaluates its windows there.
+func TestBoxInfers(t *testing.T) {
+	testutil.Long(t)
+	testutil.Alone(t)
+	tester, _ := oneCable(t)
+	evaluated := 0
+	for _, r := range runBox(t, tester, "infer", "--set", "rate=2k", "--set", "duration=500ms") {
+		a := r.Account
+		if a == nil || r.Procedure != "infer" || r.Parent == "" {
+			continue
+		}
+		if a.Accepted == 0 || a.Received != a.Accepted || a.Unexplained != 0 || r.Status == result.Failed {
+			t.Errorf("%s: %s %s: %+v", r.ID, r.Status, r.Reason, a)
+		}
+		if v := r.Value("detected_windows_per_s"); v != nil {
+			if evaluated++; v.Value < 50 {
+				t.Errorf("windows: %+v", v)
+			}
+		}
+	}
+	if evaluated != 3 {
+		t.Errorf("%d trials with a model", evaluated)
+	}
+}
