@@ -143,8 +143,8 @@ func TestTopologies(t *testing.T) {
 		}
 		titles = append(titles, title)
 		text := p.section(t, title)
-		if i := strings.Index(text, "\n### "); i >= 0 {
-			text = text[:i]
+		if next := heading.FindStringIndex(text); next != nil {
+			text = text[:next[0]]
 		}
 		sameParameters(t, p.name+", "+title, text, runner.Params(spec.New()))
 	}
