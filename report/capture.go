@@ -270,25 +270,32 @@ func (c *Capture) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// publishedTable lays what was published of the rows' captures beside them.
-func publishedTable(rows []Row, notes func(t *table, texts []string) string) *table {
-	t := &table{title: "Published figures beside this box, by the published method", head: []string{"subject", "frames", "load", "figure", "here", "range", "published", notesColumn}, right: []bool{false, true, false, true, true, true, false, false}}
-	for _, r := range rows {
-		c := r.Capture
-		if c == nil {
+// publishedTables lay what was published of the rows' captures and ciphers beside them.
+func (d *Document) publishedTables() []Table {
+	var rows []tableRow
+	axes := []result.Axis{{Name: "subject"}, {Name: "frames"}, {Name: "load"}, {Name: "figure"}, {Name: "here"}, {Name: "range"}, {Name: "published"}}
+	for _, r := range d.Rows {
+		if r.Capture == nil {
 			continue
 		}
-		for _, p := range c.Published {
-			var texts []string
+		for _, p := range r.Capture.Published {
+			row := tableRow{id: r.ID}
+			for i, v := range []string{r.Capture.Subject, r.Capture.frames(r), r.Capture.load(), publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit)} {
+				row.config = append(row.config, result.Pair{Key: axes[i].Name, Value: v})
+			}
 			for _, s := range []string{p.Note, p.Caution} {
 				if s != "" {
-					texts = append(texts, p.Source+": "+s)
+					row.exact = append(row.exact, p.Source+": "+s)
 				}
 			}
-			t.add(c.Subject, c.frames(r), c.load(), publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit), notes(t, texts))
+			rows = append(rows, row)
 		}
 	}
-	return t
+	out := publishedCiphersTable(d.Rows)
+	if len(rows) > 0 {
+		out = append(out, makeTable("Published figures beside this box, by the published method", nil, axes, rows))
+	}
+	return out
 }
 
 var publishedWords = map[string]string{"cpu_percent_mean": "CPU", "rss_peak_max": "memory", "packets_counted_mean": "counted"}

@@ -78,7 +78,7 @@ func TestCaptureTables(t *testing.T) {
 		"scapy 148 B 20Mbps ours - 13 000 2 400", "scapy 148 B 20Mbps ours - 400 ms 10 600",
 		"scapy 148 B 20Mbps ours - 0 9 000 0 1 600",
 		"tcpdump - search 412 k 412–431 k 428 kframe/s 477 k",
-		"CPU 5.1 % - 2.4 %", "memory 68359 KB - 67228 KB", "counted 1000 - 339.0",
+		"CPU 5.1 % 2.4 %", "memory 68359 KB 67228 KB", "counted 1000 339.0",
 		"20 % is one saturated core",
 		"missing the program tshark: run apt-get install -y tshark",
 		"subject counted",

@@ -175,74 +175,46 @@ func mebi(f *Figure) string {
 	if f == nil {
 		return "-"
 	}
-	return mebiOf(&f.Value)
+	return fmt.Sprintf("%.1f", f.Value/(1<<20))
 }
 
-func mebiOf(v *float64) string {
-	if v == nil {
-		return "-"
+// remarks are what computed it, and what its known answer was of.
+func (c *Crypto) remarks() (out []string) {
+	if c.Driver != "" {
+		out = append(out, "computed by "+c.computes())
 	}
-	return fmt.Sprintf("%.1f", *v/(1<<20))
-}
-
-// A cryptoTables is the tables of crypto.
-type cryptoTables struct {
-	ciphers, published, schemes *table
-	shown                       map[string]bool // ciphers whose published figures are there
-}
-
-func newCryptoTables() *cryptoTables {
-	make := func(title string, cols ...string) *table {
-		t := &table{title: title, head: append([]string{"cipher", "path", "n", "driver"}, cols...), right: []bool{false, false, true, false}}
-		for _, c := range cols {
-			t.right = append(t.right, c != notesColumn)
-		}
-		return t
-	}
-	return &cryptoTables{
-		ciphers:   make("Ciphers, MiB/s of all n streams together", "encrypt", "decrypt", "range", notesColumn),
-		published: &table{title: "The same ciphers on other boxes, as published: MiB/s of one stream, by cryptsetup", head: []string{"cipher", "box", "encrypt", "decrypt", notesColumn}, right: []bool{false, false, true, true, false}},
-		schemes:   make("Asymmetric schemes, operations a second of all n streams together", "sign", "verify", "agree", "keygen", "encapsulate", "decapsulate", notesColumn),
-		shown:     map[string]bool{},
-	}
-}
-
-// add puts r's figures into the table that they belong to, and what was published of a
-// cipher, once, into another.
-func (t *cryptoTables) add(r Row, notes func(t *table, texts []string) string, own []string) {
-	c := r.Crypto
-	streams := "-"
-	if c.Streams != nil {
-		streams = fmt.Sprintf("%.0f", c.Streams.Value)
-	}
-	texts := slices.Clone(own)
 	if c.Proven != "" && c.Proven != c.Cipher {
-		texts = append(texts, "known answer: "+strings.ReplaceAll(c.Proven, "_", " "))
+		out = append(out, "known answer: "+strings.ReplaceAll(c.Proven, "_", " "))
 	}
-	what := c.Cipher
-	if c.Block != "" {
-		what += ", block " + c.Block
-	}
-	id := []string{what, c.Path, streams, cmp.Or(c.computes(), "-")}
-	if c.Sign != nil || c.Verify != nil || c.Agree != nil || c.Keygen != nil || c.Encapsulate != nil || c.Decapsulate != nil {
-		t.schemes.add(slices.Concat(id, []string{c.Sign.si(""), c.Verify.si(""), c.Agree.si(""), c.Keygen.si(""), c.Encapsulate.si(""), c.Decapsulate.si(""), notes(t.schemes, texts)})...)
-		return
-	}
-	spread := "-"
-	if f := c.Encrypt; f != nil && f.Lo != nil && f.Hi != nil && *f.Lo != *f.Hi {
-		spread = mebiOf(f.Lo) + "–" + mebiOf(f.Hi)
-	}
-	t.ciphers.add(slices.Concat(id, []string{mebi(c.Encrypt), mebi(c.Decrypt), spread, notes(t.ciphers, texts)})...)
-	if t.shown[c.Cipher] {
-		return
-	}
-	t.shown[c.Cipher] = len(c.Published) > 0
-	for _, p := range c.Published {
-		t.published.add(c.Cipher, p.Box, mebiOf(p.Encrypt), mebiOf(p.Decrypt), notes(t.published, []string{p.Said}))
-	}
+	return out
 }
 
-func (t *cryptoTables) all() []*table {
-	t.schemes.dropEmpty("agree", "keygen", "encapsulate", "decapsulate")
-	return []*table{t.ciphers, t.published, t.schemes}
+// publishedCiphersTable has what was published of the rows' ciphers, each once.
+func publishedCiphersTable(rows []Row) []Table {
+	var out []tableRow
+	shown := map[string]bool{}
+	var metrics []result.Metric
+	for _, r := range rows {
+		if r.Crypto == nil || shown[r.Crypto.Cipher] {
+			continue
+		}
+		shown[r.Crypto.Cipher] = len(r.Crypto.Published) > 0
+		for _, p := range r.Crypto.Published {
+			figures := map[string]*Figure{}
+			for i, v := range []*float64{p.Encrypt, p.Decrypt} {
+				m := result.Metric{Name: []string{"encrypt", "decrypt"}[i], Label: []string{"encrypted", "decrypted"}[i], Unit: "B/s", Better: 1}
+				if v != nil {
+					figures[m.Name] = &Figure{Value: *v, N: 1}
+				}
+				if len(metrics) < 2 {
+					metrics = append(metrics, m)
+				}
+			}
+			out = append(out, tableRow{id: r.ID, config: []result.Pair{{Key: "cipher", Value: r.Crypto.Cipher}, {Key: "box", Value: p.Box}}, figures: figures, exact: []string{p.Said}})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return []Table{makeTable("The same ciphers on other boxes, as published: one stream, by cryptsetup", metrics, []result.Axis{{Name: "cipher"}, {Name: "box"}}, out)}
 }

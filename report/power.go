@@ -5,12 +5,10 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"boxdyno/result"
-	"boxdyno/unit"
 )
 
 // A Joules is what a unit of work took, by one meter that ran meanwhile.
@@ -78,48 +76,44 @@ func (e Joules) said() string {
 	return s
 }
 
-// An energyTables has a table for each unit of work.
-type energyTables struct {
-	kind string
-	list []*table
-}
-
-func newEnergyTables(kind string) *energyTables { return &energyTables{kind: kind} }
-
-func (t *energyTables) add(r Row, notes func(t *table, texts []string) string) {
-	before := ""
-	for _, e := range r.Energy {
-		title := "Energy for each " + e.Per + ", and what of it is above idle; W while it worked"
-		i := slices.IndexFunc(t.list, func(of *table) bool { return of.title == title })
-		if i < 0 {
-			i = len(t.list)
-			t.list = append(t.list, &table{title: title, head: []string{"what", "covers", "energy", "above idle", "W", "readings", notesColumn}, right: []bool{false, false, true, true, true, true, false}})
-		}
-		to := t.list[i]
-		if head := r.Name + e.Per; head != before {
-			to.add(r.Name, "", "", "", "", "", "")
-			before = head
-		}
-		above := "-"
-		if e.AboveIdle != nil {
-			above = joules(*e.AboveIdle)
-		}
-		texts := []string{e.said()}
-		if t.kind == "sandbox" {
-			texts = append(texts, "tester and box are one machine: the tester's energy is in it")
-		}
-		to.add("  "+cmp.Or(e.When, "while it worked"), e.Covers, joules(e.JoulesPer), above, fmt.Sprintf("%.3g", e.Watts), number(e.Readings), notes(to, texts))
+// energyTables are the rows' energies, a table for each unit of work.
+func (d *Document) energyTables() (out []Table) {
+	metrics := []result.Metric{
+		{Name: "joules_per", Label: "energy", Unit: "J", Better: -1, Help: "energy for each unit of work"},
+		{Name: "joules_per_above_idle", Label: "above idle", Unit: "J", Better: -1, Help: "of it, what the idle machine would not have taken in the same time"},
+		{Name: "power_mean_w", Label: "W", Unit: "W", Help: "mean power while it worked"},
+		{Name: "readings", Label: "readings", Unit: "1", Help: "readings of the meter in the trials"},
 	}
-}
-
-func (t *energyTables) all() []*table { return t.list }
-
-// joules is an energy with its unit; one below zero keeps its sign.
-func joules(v float64) string {
-	if math.Signbit(v) && v != 0 {
-		return "-" + unit.SI(-v) + "J"
+	var units []string
+	rows := map[string][]tableRow{}
+	for _, r := range d.Rows {
+		if d.Powers != nil && r.Verdict == result.Skipped {
+			continue
+		}
+		for _, e := range r.Energy {
+			figures := map[string]*Figure{"readings": {Value: float64(e.Readings), N: e.Trials}}
+			fill := func(name string, v *float64) {
+				if v != nil {
+					figures[name] = &Figure{Value: *v, N: e.Trials}
+				}
+			}
+			fill("joules_per", &e.JoulesPer)
+			fill("joules_per_above_idle", e.AboveIdle)
+			fill("power_mean_w", &e.Watts)
+			if !slices.Contains(units, e.Per) {
+				units = append(units, e.Per)
+			}
+			texts := []string{e.said()}
+			if d.Kind == "sandbox" {
+				texts = append(texts, "tester and box are one machine: the tester's energy is in it")
+			}
+			rows[e.Per] = append(rows[e.Per], tableRow{id: r.ID, config: []result.Pair{{Key: "what", Value: r.Name}, {Key: "when", Value: cmp.Or(e.When, "while it worked")}, {Key: "covers", Value: e.Covers}}, figures: figures, exact: texts})
+		}
 	}
-	return unit.SI(v) + "J"
+	for _, per := range units {
+		out = append(out, makeTable("Energy for each "+per+", and what of it is above idle; W while it worked", metrics, []result.Axis{{Name: "what"}, {Name: "when"}, {Name: "covers"}}, rows[per]))
+	}
+	return out
 }
 
 // metered says what powers were typed in, and which meters ran and are in no figure.
@@ -149,18 +143,4 @@ func metered(run result.Run, rows []Row, recs []result.Record) (out []string) {
 		out = append(out, fmt.Sprintf("No joules by %s, which covers the %s: %s.", meter, covers, why))
 	}
 	return out
-}
-
-// dropEmpty takes the columns of those names out where no row has anything in them.
-func (tb *table) dropEmpty(names ...string) {
-	for _, name := range names {
-		i := slices.Index(tb.head, name)
-		if i < 0 || slices.ContainsFunc(tb.rows, func(row []string) bool { return i < len(row) && row[i] != "-" && row[i] != "" }) {
-			continue
-		}
-		tb.head, tb.right = slices.Delete(slices.Clone(tb.head), i, i+1), slices.Delete(slices.Clone(tb.right), i, i+1)
-		for k, row := range tb.rows {
-			tb.rows[k] = slices.Delete(slices.Clone(row), i, i+1)
-		}
-	}
 }

@@ -38,7 +38,7 @@ func TestEnergyTables(t *testing.T) {
 	got := strings.Join(strings.Fields(text(t, d)), " ")
 	for _, want := range []string{
 		"Energy for each million Dhrystones, and what of it is above idle; W while it worked",
-		"while it worked wall 146 mJ 78.7 mJ 6.5 6 ", "while it worked package 48.7 mJ - 2.17 30 ",
+		"while it worked wall 146 mJ 78.7 mJ 6.50 6 ", "while it worked package 48.7 mJ - 2.17 30 ",
 		"Shelly covers the wall; its documents state no accuracy; 3 W when idle, before the run", "RAPL package-0 covers the package; accuracy 5 %",
 		"A power was typed in: 5.2W idle. It was read in one state, and is in no joules.",
 		"No joules by PMIC rails, which covers the rails: too few of its readings fell into trials whose work can be counted: make trials longer.",
@@ -65,9 +65,6 @@ func TestEnergyOfRepeats(t *testing.T) {
 	got := energyOf([]result.Record{of(6, 2e6, &idle), of(10, 3e6, nil), {Energy: []result.Energy{{Meter: "m", Per: "frame", When: "under overload"}}}})
 	if len(got) != 1 || got[0].JoulesPer != 16/5e6 || *got[0].AboveIdle != 12/5e6 || got[0].Watts != 4 || got[0].Trials != 4 || got[0].Readings != 8 {
 		t.Errorf("%+v", got)
-	}
-	if joules(-2.5e-6) != "-2.50 µJ" || joules(0) != "0 J" && joules(0) != "0.00 J" {
-		t.Errorf("%q %q", joules(-2.5e-6), joules(0))
 	}
 }
 

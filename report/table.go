@@ -104,9 +104,10 @@ func tabled(id string, repeats []result.Record) tableRow {
 // tables are those of the document's rows, in their order.
 func (d *Document) tables(run result.Run, told []tableRow, trials map[string][]result.Record) []Table {
 	var rows []tableRow
+	procedures := declared(run, told)
 	for _, row := range d.Rows {
 		i := slices.IndexFunc(told, func(t tableRow) bool { return t.id == row.ID })
-		if i < 0 || row.drawn() || d.Powers != nil && row.Verdict == result.Skipped {
+		if i < 0 || d.Powers != nil && row.Verdict == result.Skipped {
 			continue
 		}
 		r := told[i]
@@ -122,12 +123,12 @@ func (d *Document) tables(run result.Run, told []tableRow, trials map[string][]r
 				r.notes = append(r.notes, n)
 			}
 		}
-		if row.Verdict != result.Passed {
+		stated := slices.ContainsFunc(trials[row.ID], func(t result.Record) bool { return t.Status == row.Verdict })
+		if row.Verdict != result.Passed && !(stated && procedures[row.Procedure].Trials != nil) { // else its trials say so
 			r.notes = append([]string{unpassed(row)}, r.notes...)
 		}
 		rows = append(rows, r)
 	}
-	procedures := declared(run, rows)
 	return append(buildTables(procedures, rows), d.partTables(run, procedures, trials)...)
 }
 
@@ -410,14 +411,13 @@ func (c Column) suffix() string {
 	return clip(string(c.Unit))
 }
 
-// drawn says whether a procedure's own tables show the row.
-func (r *Row) drawn() bool {
-	return r.Soak != nil || r.Crypto != nil
-}
-
 // remarks are what is said of the row beside its warnings.
 func (r *Row) remarks() (out []string) {
 	switch {
+	case r.Soak != nil:
+		return r.Soak.remarks()
+	case r.Crypto != nil:
+		return r.Crypto.remarks()
 	case r.Work != nil:
 		return r.Work.remarks()
 	case r.Storage != nil:

@@ -12,7 +12,7 @@ import (
 // folded is t in tables of text that are at most width columns wide. Columns that have no
 // room, or that are of other rows, go on in another table.
 func (t Table) folded() (out []table) {
-	if axes := t.axesWide(); axes > width/2 {
+	if axes := t.axesWide(); axes > width/2 && len(t.figures()) > 0 {
 		if j := t.joined(80); j.axesWide() < axes {
 			if over := j.widest() - width; over > 0 {
 				j = t.joined(max(20, 80-over))

@@ -3,7 +3,9 @@
 package report
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"strings"
 
 	"boxdyno/result"
@@ -23,8 +25,92 @@ func (d *Document) partTables(run result.Run, procedures map[string]result.Proce
 				phases = append(phases, tableRow{id: row.ID, config: []result.Pair{{Key: "phase", Value: k.Phase}}, figures: figuresOf(k.Values())})
 			}
 		}
+		out = append(out, stressed(row, procedures[row.Procedure].Trials, run, trials[row.ID])...)
 		if len(phases) > 0 {
 			out = append(out, makeTable(row.Name+": phases; good frames, their delay, unwanted frames; rates in frame/s", result.KPIMetrics, []result.Axis{{Name: "phase"}}, phases))
+		}
+	}
+	out = append(out, curveTables(d.Rows)...)
+	out = append(out, d.publishedTables()...)
+	return append(out, d.energyTables()...)
+}
+
+// stressed is the table of a row's trials, what did not pass first.
+func stressed(row Row, of *result.Trials, run result.Run, trials []result.Record) []Table {
+	if of == nil {
+		return nil
+	}
+	rank := func(t result.Record) int {
+		return index([]string{string(result.Failed), string(result.Running), string(result.Aborted), string(result.Invalid)}, string(t.Status))
+	}
+	trials = slices.DeleteFunc(slices.Clone(trials), func(t result.Record) bool { return result.Get(t.Config, of.Axis) == "" })
+	slices.SortStableFunc(trials, func(a, b result.Record) int { return cmp.Compare(rank(a), rank(b)) })
+	var rows []tableRow
+	for _, t := range trials {
+		r := tableRow{id: row.ID, config: t.Config, figures: trialFigures(run, t, fastestLoop(trials))}
+		switch reason, known := strings.CutPrefix(t.Reason, result.KnownCause); {
+		case known:
+			r.exact = []string{"known cause: " + reason}
+		case t.Status == result.Running:
+			r.exact = []string{"no end was recorded: boxdyno or the machine died in it"}
+		case t.Status != result.Passed:
+			r.exact = []string{strings.TrimSuffix(string(t.Status)+": "+t.Reason, ": ")}
+		}
+		r.exact = append(r.exact, t.Warnings...)
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return []Table{makeTable(row.Name+": "+of.Title, of.Metrics, []result.Axis{{Name: of.Axis}}, rows)}
+}
+
+// fastestLoop is the fastest clock that a counted loop saw in trials; 0 where none did.
+func fastestLoop(trials []result.Record) (fastest float64) {
+	for _, t := range trials {
+		for _, m := range []string{"loop_before_rps", loopAfter} {
+			if v := t.Value(m); v != nil {
+				fastest = max(fastest, v.Value)
+			}
+		}
+	}
+	return fastest
+}
+
+const loopAfter = "loop_after_rps"
+
+// trialFigures are a trial's values, and what its programs, sensors and meters say of it.
+func trialFigures(run result.Run, t result.Record, fastest float64) map[string]*Figure {
+	out := figuresOf(t.Values)
+	set := func(name string, v float64) { out[name] = &Figure{Value: v, N: 1} }
+	most := func(name string, v float64) {
+		if f := out[name]; f == nil || v > f.Value {
+			set(name, v)
+		}
+	}
+	if v := t.Value(loopAfter); v != nil && fastest > 0 {
+		set("clock_share", v.Value/fastest)
+	}
+	for _, u := range t.Usage {
+		set("cpu_s", u.CPU.Seconds())
+		if u.PeakMemory > 0 {
+			set("peak_memory_bytes", float64(u.PeakMemory))
+		}
+	}
+	if e := widest(t.Energy); e != nil {
+		set("power_mean_w", e.Watts())
+	}
+	for _, d := range t.Digests {
+		if d.Series < 0 || d.Series >= len(run.Series) || d.N == 0 {
+			continue
+		}
+		switch name := run.Series[d.Series].Name; {
+		case name == "node_thermal_zone_temp", name == "node_hwmon_temp_celsius":
+			most("temperature_max", d.Max)
+		case strings.HasPrefix(name, "node_cpu_") && strings.HasSuffix(name, "_throttles_total"):
+			most("throttle_events", d.Growth)
+		case name == "boxdyno_rpi_throttled" && !strings.HasSuffix(result.Get(run.Series[d.Series].Labels, "flag"), "occurred"):
+			most("throttle_events", d.Max)
 		}
 	}
 	return out

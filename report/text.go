@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"boxdyno/result"
@@ -82,56 +81,14 @@ func Text(w io.Writer, d Document) (err error) {
 	return b.Flush()
 }
 
-// tables are the figures of all rows, each table at most width columns. The
-// notes of a row stand under the first table that has it.
+// tables are the figures of all rows, each table at most width columns.
 func tables(d Document) []table {
 	if d.Ablation != nil {
 		return d.Ablation.tables()
 	}
-	cryptos := newCryptoTables()
-	energies := newEnergyTables(d.Kind)
-	noted := &notes{}
-	var soaked []table
-	for _, r := range d.Rows {
-		if d.Powers != nil && r.Verdict == result.Skipped {
-			continue // Skipped has them
-		}
-		if slices.ContainsFunc(d.Tables, func(t Table) bool { return slices.Contains(t.IDs, r.ID) }) {
-			continue
-		}
-		own := d.own(r)
-		if r.Verdict != result.Passed {
-			own = append([]string{unpassed(r)}, own...)
-		}
-		if r.Soak != nil {
-			ts := r.Soak.tables(r.Name)
-			for _, s := range own {
-				if r.Reason != "" && strings.HasSuffix(s, r.Reason) || len(ts) == 0 {
-					continue // its stressors say so
-				}
-				ts[0].notes = append(ts[0].notes, note{"note", s})
-			}
-			soaked = append(soaked, ts...)
-			continue
-		}
-		if r.Crypto != nil {
-			cryptos.add(r, noted.of, own)
-			continue
-		}
-	}
-	for _, r := range d.Rows {
-		energies.add(r, noted.of)
-	}
-	out := soaked
+	var out []table
 	for _, t := range d.Tables {
 		out = append(out, t.folded()...)
-	}
-	for _, t := range slices.Concat(curves(d.Rows), []*table{publishedTable(d.Rows, noted.of)}, cryptos.all(), energies.all()) {
-		if len(t.rows) == 0 {
-			continue
-		}
-		noted.write(t)
-		out = append(out, *t)
 	}
 	return out
 }
@@ -159,13 +116,6 @@ func share(v *float64) string {
 		return "-"
 	}
 	return percent(*v)
-}
-
-func number(n int) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprint(n)
 }
 
 func interval(lo, hi *float64) string {

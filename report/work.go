@@ -251,20 +251,3 @@ func (w *Work) remarks() (out []string) {
 	}
 	return out
 }
-
-// curves are the drawings of the rows' trials as tables.
-func curves(rows []Row) (out []*table) {
-	for _, t := range workTables {
-		if t.curve == nil {
-			continue
-		}
-		tb := t.curve.table()
-		for _, r := range rows {
-			if r.Work != nil && r.Work.Procedure == t.procedure && r.Work.Curve != nil {
-				r.Work.Curve.add(tb, r.Work.Setting)
-			}
-		}
-		out = append(out, tb)
-	}
-	return out
-}

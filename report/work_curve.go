@@ -65,20 +65,32 @@ func (c *curveOf) draw(repeats []result.Record, trials map[string][]result.Recor
 	return out
 }
 
-func (c *curveOf) table() *table {
-	return &table{title: c.title, head: []string{"what", c.of, c.what, "range"}, right: []bool{false, true, true, true}}
-}
-
-// add puts the curve into its table, a row a point.
-func (c *WorkCurve) add(to *table, setting string) {
-	for _, p := range c.Points {
-		at := unit.SI(p.At) + string(c.OfUnit)
-		if c.OfUnit == "B" {
-			at = binary(p.At)
+// curveTables are the curves of the rows' trials.
+func curveTables(rows []Row) (out []Table) {
+	for _, t := range workTables {
+		if t.curve == nil {
+			continue
 		}
-		to.add(setting, at, p.Figure.si(string(c.Unit)), p.Figure.interval(""))
-		setting = ""
+		metric := result.Metric{Name: t.curve.metric, Label: t.curve.what, Interval: "range"}
+		var points []tableRow
+		for _, r := range rows {
+			if r.Work == nil || r.Work.Procedure != t.procedure || r.Work.Curve == nil {
+				continue
+			}
+			metric.Unit = r.Work.Curve.Unit
+			for _, p := range r.Work.Curve.Points {
+				at := unit.SI(p.At) + string(t.curve.ofUnit)
+				if t.curve.ofUnit == "B" {
+					at = binary(p.At)
+				}
+				points = append(points, tableRow{id: r.ID, config: []result.Pair{{Key: "what", Value: r.Work.Setting}, {Key: t.curve.of, Value: at}}, figures: map[string]*Figure{t.curve.metric: &p.Figure}})
+			}
+		}
+		if len(points) > 0 {
+			out = append(out, makeTable(t.curve.title, []result.Metric{metric}, []result.Axis{{Name: "what"}, {Name: t.curve.of}}, points))
+		}
 	}
+	return out
 }
 
 // binary is a size as caches have theirs: 48 KiB.

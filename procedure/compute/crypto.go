@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject/cipher"
@@ -187,7 +188,7 @@ func bothWays(a, b procedure.Outcome) procedure.Outcome {
 	return a
 }
 
-var cryptoMetrics = slices.Concat(cipher.Metrics, workMetrics)
+var cryptoMetrics = slices.Concat(cipher.Metrics, metrics.Grouped("What crypto took, all copies together", workMetrics))
 
 // cryptoJoules are what joules are spent on.
 var cryptoJoules = []procedure.Joule{

@@ -30,6 +30,17 @@ var Spec = procedure.Spec{
 	Quick: "each stressor of soak runs for 2 s, not for 60 s: a box that needs minutes to get hot stays cold",
 	Doc:   "this machine under stress-ng, one stressor at a time on all CPUs: which pass, fail or stop it, and how fast they run",
 	Names: []string{"class"}, Metrics: declared, New: newSoak,
+	Trials: &result.Trials{Axis: "stressor", Title: "under stress; bogo operations compare within one version of stress-ng", Metrics: []result.Metric{
+		{Name: "bogo_ops", Label: "bogo-ops", Unit: "1", Help: "operations as the stressor counts them, all workers together"},
+		{Name: "bogo_ops_rate", Label: "a second", Unit: "1", Better: 1, Help: "of them, a second"},
+		{Name: "bogo_ops_cpu_rate", Label: "a CPU second", Unit: "1", Better: 1, Help: "of them, a second of CPU time"},
+		{Name: "cpu_s", Label: "CPU", Unit: "s", Help: "CPU time of the process tree"},
+		{Name: "peak_memory_bytes", Label: "memory", Unit: "B", Help: "most memory of the process tree"},
+		{Name: "clock_share", Label: "clock", Share: true, Unit: "1", Better: 1, Help: "clock just after it, as a share of the fastest of the run: slowest CPU"},
+		{Name: "temperature_max", Label: "°C", Unit: "°C", Better: -1, Help: "hottest sensor"},
+		{Name: "power_mean_w", Label: "W", Unit: "W", Better: -1, Help: "mean power, by the meter that covers most"},
+		{Name: "throttle_events", Label: "throttled", Unit: "1", Better: -1, Help: "times that the clock was lowered for heat, or that a flag of it was seen set"},
+	}},
 }
 
 // Soak lets stress-ng's stressors loose on this machine, one after the other, each on
@@ -316,10 +327,10 @@ func (p *Soak) watch(ctx context.Context, run *stress.Stressing, length time.Dur
 }
 
 var declared = metrics.List(append([]result.Metric{
-	{Name: "stressors_passed", Unit: "1", Better: 1, Exact: true, Help: "stressors that ran to their end without a failure and finished at least one operation"},
-	{Name: "stressors_failed", Unit: "1", Better: -1, Exact: true, Help: "stressors that failed, hung, or took the machine down"},
-	{Name: "stressors_skipped", Unit: "1", Exact: true, Help: "stressors that this machine or stress-ng does not let run, that tested nothing, or that were left out"},
-	{Name: "stressors_known", Unit: "1", Exact: true, Help: "stressors that fail here for a known cause, which is no fault of the box"},
+	{Name: "stressors_passed", Label: "passed", Group: "Stressors of stress-ng", Heads: true, Unit: "1", Better: 1, Exact: true, Help: "stressors that ran to their end without a failure and finished at least one operation"},
+	{Name: "stressors_failed", Label: "failed", Unit: "1", Better: -1, Exact: true, Help: "stressors that failed, hung, or took the machine down"},
+	{Name: "stressors_skipped", Label: "skipped", Unit: "1", Exact: true, Help: "stressors that this machine or stress-ng does not let run, that tested nothing, or that were left out"},
+	{Name: "stressors_known", Label: "known cause", Unit: "1", Exact: true, Help: "stressors that fail here for a known cause, which is no fault of the box"},
 	{Name: "loop_before_rps", Unit: "1/s", Better: 1, Help: "clock before a stressor: rounds a second of a counted loop, on the slowest CPU"},
 	{Name: "loop_after_rps", Unit: "1/s", Better: 1, Help: "the same just after it, still hot"},
 	{Name: "standstill_s", Unit: "s", Better: -1, Help: "longest time for which boxdyno, which wants to run every 20 ms, did not: that of a stressor's turns on the CPUs too"},

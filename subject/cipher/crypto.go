@@ -20,14 +20,14 @@ import (
 
 // Metrics are the figures of a cipher; each program tells some of them.
 var Metrics = []result.Metric{
-	{Name: "encrypt_bytes_per_s", Unit: "B/s", Better: 1, Help: "octets encrypted a second"},
-	{Name: "decrypt_bytes_per_s", Unit: "B/s", Better: 1, Help: "octets decrypted a second"},
-	{Name: "signs_per_s", Unit: "1/s", Better: 1, Help: "signatures made a second"},
-	{Name: "verifies_per_s", Unit: "1/s", Better: 1, Help: "signatures verified a second"},
-	{Name: "agreements_per_s", Unit: "1/s", Better: 1, Help: "shared secrets computed a second from a private and a public key"},
-	{Name: "keygens_per_s", Unit: "1/s", Better: 1, Help: "key pairs made a second"},
-	{Name: "encapsulations_per_s", Unit: "1/s", Better: 1, Help: "shared secrets made and encapsulated a second"},
-	{Name: "decapsulations_per_s", Unit: "1/s", Better: 1, Help: "encapsulated secrets opened a second"},
+	{Name: "encrypt_bytes_per_s", Label: "encrypted", Group: "Ciphers: octets a second, all streams together", Interval: "range", Heads: true, Unit: "B/s", Better: 1, Help: "octets encrypted a second"},
+	{Name: "decrypt_bytes_per_s", Label: "decrypted", Interval: "range", Unit: "B/s", Better: 1, Help: "octets decrypted a second"},
+	{Name: "signs_per_s", Label: "signed", Group: "Asymmetric schemes: operations a second, all streams together", Heads: true, Unit: "1/s", Better: 1, Help: "signatures made a second"},
+	{Name: "verifies_per_s", Label: "verified", Unit: "1/s", Better: 1, Help: "signatures verified a second"},
+	{Name: "agreements_per_s", Label: "agreed", Unit: "1/s", Better: 1, Help: "shared secrets computed a second from a private and a public key"},
+	{Name: "keygens_per_s", Label: "keys made", Unit: "1/s", Better: 1, Help: "key pairs made a second"},
+	{Name: "encapsulations_per_s", Label: "encapsulated", Unit: "1/s", Better: 1, Help: "shared secrets made and encapsulated a second"},
+	{Name: "decapsulations_per_s", Label: "opened", Unit: "1/s", Better: 1, Help: "encapsulated secrets opened a second"},
 }
 
 // Directions of a Crypto. A program that measures all in one go has Both alone.

@@ -19,10 +19,7 @@ import TunnelSizes from "./charts/TunnelSizes.svelte";
 import Work from "./charts/Work.svelte";
 import { serviceName } from "./data";
 import Books from "./parts/Books.svelte";
-import CaptureRows from "./parts/CaptureRows.svelte";
-import CryptoRows from "./parts/CryptoRows.svelte";
 import LatencyPair from "./parts/LatencyPair.svelte";
-import StressorRows from "./parts/StressorRows.svelte";
 import Study from "./parts/Study.svelte";
 import Table from "./parts/Table.svelte";
 
@@ -71,17 +68,14 @@ const parts: Part[] = [
   { draws: Services, metrics: rates, of: forwards, takes: comparable, enough: (rows) => rows.length > 1 },
   { draws: LatencyPair, metrics: ["latency_p50_s"], of: forwards },
   { draws: Stressors, of: (r) => r.soak, each: id },
-  { draws: StressorRows, of: (r) => r.soak, each: id },
   { draws: Phases, of: (r) => r.security, each: id },
   { draws: FloodTime, of: (r) => r.flood, each: id },
   { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
-  { draws: CaptureRows, of: (r) => r.capture?.published?.length },
   { draws: IDSLoads, of: (r) => r.ids?.loads?.length },
   { draws: IDSRules, metrics: ["ids_rate_bps"], of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
   { draws: Work, of: (r) => r.work?.figures?.length, each: procedure },
   { draws: Curves, of: (r) => r.work?.curve?.points?.length, each: procedure },
   { draws: Ciphers, metrics: ["encrypt_bytes_per_s", "decrypt_bytes_per_s"] },
-  { draws: CryptoRows, of: (r) => r.crypto },
   { draws: Tunnels, metrics: ["goodput_bps"], of: (r) => r.tunnel },
   { draws: TunnelSizes, metrics: ["throughput_fps", "forwarding_rate_fps"], of: (r) => r.tunnel, enough: (rows) => differ(rows, size) },
   { draws: Disks, of: (r) => r.storage?.patterns?.length },
