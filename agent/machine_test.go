@@ -108,9 +108,6 @@ func TestSubjectsReadWhatWasSent(t *testing.T) {
 func cabled(t *testing.T, folder string) (c *link.Conn, send func(n int)) {
 	t.Helper()
 	testutil.Privileged(t)
-	if err := host.Has("tcpdump"); err != nil {
-		t.Skip(err)
-	}
 	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +185,7 @@ func TestCaptureThere(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "agent")
 	c, send := cabled(t, folder)
 	m := Machine{c}
-	s := captures(t, "tcpdump")
+	s := captures(t, "af_packet")
 	if err := m.Check(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +209,7 @@ func TestCaptureThere(t *testing.T) {
 		t.Errorf("its main process: %v, %d octets, %v", cpu, peak, ok)
 	}
 	u, err := run.Usage()
-	if err != nil || u.CPU <= 0 || u.Subject != "tcpdump" {
+	if err != nil || u.CPU <= 0 || u.Subject != "af_packet" {
 		t.Errorf("%+v, %v", u, err)
 	}
 	for range 2 {
@@ -241,11 +238,11 @@ func TestCaptureThere(t *testing.T) {
 func TestFaultsThere(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		kill func(t *testing.T, c *link.Conn, tcpdump int)
+		kill func(t *testing.T, c *link.Conn, counter int)
 		lost bool
 	}{
-		{"subject", func(t *testing.T, _ *link.Conn, tcpdump int) {
-			if err := unix.Kill(tcpdump, unix.SIGKILL); err != nil {
+		{"subject", func(t *testing.T, _ *link.Conn, counter int) {
+			if err := unix.Kill(counter, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 		}, false},
@@ -255,14 +252,14 @@ func TestFaultsThere(t *testing.T) {
 			testutil.NoLeaks(t)
 			folder := filepath.Join(t.TempDir(), "agent")
 			conn, _ := cabled(t, folder)
-			run, err := Machine{conn}.Start(t.Context(), captures(t, "tcpdump"), subject.Env{Port: host.Port{Name: "b"}})
+			run, err := Machine{conn}.Start(t.Context(), captures(t, "af_packet"), subject.Env{Port: host.Port{Name: "b"}})
 			if err == nil {
 				err = run.Ready(t.Context())
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			pids := tcpdumps(folder)
+			pids := counters(folder)
 			if len(pids) != 1 {
 				t.Fatalf("%v work in %s", pids, folder)
 			}
@@ -278,19 +275,19 @@ func TestFaultsThere(t *testing.T) {
 			if err := run.Stop(t.Context()); errors.Is(err, subject.ErrLost) != c.lost || !c.lost && err != nil {
 				t.Errorf("%v", err)
 			}
-			await(t, "a subject is left", func() bool { return len(tcpdumps(folder)) == 0 && len(left(t, folder)) == 0 })
+			await(t, "a subject is left", func() bool { return len(counters(folder)) == 0 && len(left(t, folder)) == 0 })
 		})
 	}
 }
 
-// tcpdumps are the processes that work below a folder.
-func tcpdumps(folder string) (pids []int) {
+// counters are the processes that work below a folder.
+func counters(folder string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		cwd, lerr := os.Readlink("/proc/" + e.Name() + "/cwd")
-		comm, _ := os.ReadFile("/proc/" + e.Name() + "/comm")
-		if err == nil && lerr == nil && strings.HasPrefix(cwd, folder+"/") && string(comm) == "tcpdump\n" {
+		words, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		if err == nil && lerr == nil && strings.HasPrefix(cwd, folder+"/") && strings.Contains(string(words), "count-frames") {
 			pids = append(pids, pid)
 		}
 	}
