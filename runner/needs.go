@@ -78,7 +78,7 @@ func (p Plan) Offered(c Catalogue) (_ Plan, left []string, err error) {
 		}
 		var here []Word
 		for _, w := range services {
-			why, err := p.lacking(c, e.serving(w), w.Text != cmp.Or(first, w.Text))
+			why, err := p.lacking(c, e.serving(w), w.Text != "" && w.Text != cmp.Or(first, w.Text))
 			switch {
 			case err != nil:
 				return p, nil, err

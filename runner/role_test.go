@@ -280,6 +280,29 @@ func TestOffered(t *testing.T) {
 	if !slices.Equal(services, []string{"route"}) || len(left) != 5 || !strings.Contains(strings.Join(left, "\n"), "forward with service nat: the box of topology wire2 is measured as it is configured") {
 		t.Errorf("wire2: %v, left %q", services, left)
 	}
+	box := append(ends, "netns="+path, "ssh=box", "dut_a=eth0", "dut_b=eth1")
+	if services, left := offered("pair", box...); !slices.Equal(services, []string{"route", "filter", "nat", "drop-nft"}) || len(left) != 2 || !strings.Contains(strings.Join(left, "\n"), "service drop-xdp") {
+		t.Errorf("pair, which the agent sets up: %v, left %q", services, left)
+	}
+	if services, left := offered("pair", append(box, "services=as-is")...); !slices.Equal(services, []string{"route"}) || len(left) != 5 {
+		t.Errorf("pair, as it is configured: %v, left %q", services, left)
+	}
+	p, err := Parse("p", []byte("procedures: [{use: forward, service: [route, filter]}, {use: self-test}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.SetLab("wire2", "--lab")
+	for _, s := range append(ends, "netns="+path) {
+		if err := p.Set(c, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err = p.Resolve(c); err != nil {
+		t.Fatal(err)
+	}
+	if p, left, err := p.Offered(c); err != nil || len(p.Procedures) != 2 || len(left) != 1 {
+		t.Errorf("a procedure without a service is left out beside one with it: %+v, left %q, %v", p.Procedures, left, err)
+	}
 	if services, left := offered("here"); !slices.Equal(services, all) || left != nil {
 		t.Errorf("here, where nothing is left: %v, %q", services, left)
 	}
