@@ -213,6 +213,7 @@ func (a all) Build(ctx context.Context) (*lab.Testbed, error) {
 // The role judges the box in memory: 20,000 frames a second are not 1 Gbit/s of
 // IMIX each way, and are 10 Mbit/s.
 func TestQualify(t *testing.T) {
+	testutil.Computed(t)
 	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == "mem" })
 	c := runner.Catalogue{Procedures: procedures.All, Labs: []lab.Spec{{Name: "sandbox", Doc: "memory", Offers: lab.All[i].Offers, Services: lab.Services, New: func() lab.Topology { return all{lab.All[i].New()} }}}}
 	dir := t.TempDir()
