@@ -43,10 +43,28 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts in testdata call the program as a person does. They need no
-// privilege: what would need it runs in memory, or is refused.
-func TestScripts(t *testing.T) {
+// privilege: what would need it runs in memory, or is refused. The race detector sees
+// those that measure, send, or differ for an ordinary user.
+var racedScripts = []string{"testdata/mem.txtar", "testdata/privilege.txtar", "testdata/traffic.txtar", "testdata/watch.txtar"}
+
+func TestScripts(t *testing.T) { runScripts(t, racedScripts) }
+
+func TestOtherScripts(t *testing.T) {
+	testutil.Computed(t)
+	all, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := slices.DeleteFunc(slices.Clone(all), func(f string) bool { return slices.Contains(racedScripts, f) })
+	if len(others) != len(all)-len(racedScripts) {
+		t.Errorf("%v has not all of %v", all, racedScripts)
+	}
+	runScripts(t, others)
+}
+
+func runScripts(t *testing.T, files []string) {
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata",
+		Files:         files,
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
