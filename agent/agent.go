@@ -78,6 +78,10 @@ const (
 	ServiceManage  Ask[ManageArgs, ManageReply]        = "service.manage"
 	ServiceSet     Ask[service.Service, None]          = "service.set"
 	ServiceClose   Ask[None, None]                     = "service.close"
+	TuneShow       Ask[TuneArgs, []tune.Change]        = "tune.show"
+	TuneApply      Ask[TuneArgs, TuneApplied]          = "tune.apply"
+	TuneRevert     Ask[TuneRevertArgs, TuneReverted]   = "tune.revert"
+	TuneStatus     Ask[None, TuneStanding]             = "tune.status"
 )
 
 // None is for methods that take or return nothing.
@@ -109,6 +113,10 @@ func Methods() []Method {
 		method(ServiceManage, "sets ports, addresses and forwarding up for services, until the connection ends", (*Session).manage),
 		method(ServiceSet, "serves one service on these ports", (*Session).setService),
 		method(ServiceClose, "puts the ports back", (*Session).unmanage),
+		method(TuneShow, "what a recipe would change", (*Session).showTuning),
+		method(TuneApply, "applies a recipe, until the connection ends or for good", (*Session).applyTuning),
+		method(TuneRevert, "puts back what was applied", (*Session).revertTuning),
+		method(TuneStatus, "what the journals have yet to put back", (*Session).tuningStatus),
 	}...)
 }
 
@@ -137,13 +145,14 @@ type Session struct {
 	held     bool
 	last     int
 	books    map[int]*book
-	machine  *service.Machine  // nil: no ports are set up for services
-	search   *cables.Search    // nil: no cables are looked for
-	files    map[string]int64  // octets by digest
-	lasting  context.Context   // ends with the session
-	reader   *telemetry.Reader // nil: no telemetry is open
-	warnings []string          // of its collectors
-	ends     []func() error    // last first
+	tuned    map[int]*tune.Applied // by TuneApplied.ID
+	machine  *service.Machine      // nil: no ports are set up for services
+	search   *cables.Search        // nil: no cables are looked for
+	files    map[string]int64      // octets by digest
+	lasting  context.Context       // ends with the session
+	reader   *telemetry.Reader     // nil: no telemetry is open
+	warnings []string              // of its collectors
+	ends     []func() error        // last first
 
 	whole    map[string]bool // of files, those that are whole
 	specs    subject.Specs
@@ -225,7 +234,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 }
 
 func newSession(folder, version string, subjects subject.Specs) *Session {
-	return &Session{Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{}}
+	return &Session{Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, tuned: map[int]*tune.Applied{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{}}
 }
 
 // HoldArgs say who wants the machine for itself.

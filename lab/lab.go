@@ -89,6 +89,8 @@ type Testbed struct {
 	// State reads how the DUT is set up: rules, tables, queues; nil where nobody can
 	// look into it.
 	State func(ctx context.Context) ([]result.Pair, error)
+	// Tune applies recipes to the DUT; nil where it is on this machine (DUT), or nobody can.
+	Tune Tuning
 	// Watch is the DUT's telemetry as a collector here: those of its collectors that are
 	// named, or those by default; nil where the DUT is this machine, or tells nothing.
 	Watch func(names []string, warn func(string)) telemetry.Spec

@@ -255,6 +255,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)},
 		result.Pair{Key: "dut_clock_offset", Value: fmt.Sprintf("%v, at most %v off", clock.Offset, clock.Error)},
 		result.Pair{Key: "dut_version", Value: remote.Hello.Version})
+	tb.Tune = TuneBox(remote, p.dut[:len(ends)])
 	tb.Watch = func(names []string, warn func(string)) telemetry.Spec {
 		return WatchBox(remote, names, result.MachineDUT, warn)
 	}

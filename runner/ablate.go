@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"boxdyno/host"
+	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/result"
 	"boxdyno/stat"
@@ -152,7 +153,7 @@ func (x *execution) ablate(ctx context.Context, points []Point) ([]Point, error)
 	if err != nil || a == nil {
 		return points, err
 	}
-	on, err := tuned(x.bed)
+	apply, err := tuned(x.bed)
 	if err != nil {
 		return points, err
 	}
@@ -161,7 +162,7 @@ func (x *execution) ablate(ctx context.Context, points []Point) ([]Point, error)
 		x.run.Recipe, _ = json.Marshal(a.Recipe) // strings only
 		found := &result.Ablation{Metric: a.Metric}
 		var problems []string
-		if r, found.Untested, problems, err = x.turnable(ctx, a.Recipe, on); err != nil {
+		if r, found.Untested, problems, err = x.turnable(ctx, a.Recipe, apply); err != nil {
 			return points, err
 		}
 		for _, p := range problems {
@@ -181,7 +182,7 @@ func (x *execution) ablate(ctx context.Context, points []Point) ([]Point, error)
 			return points, err
 		}
 	}
-	x.parts, x.on = tune.Ablate(r), on
+	x.parts, x.apply = tune.Ablate(r), apply
 	return points, nil
 }
 
@@ -193,14 +194,14 @@ func ablated(r tune.Recipe, i int, reason string) result.Ablated {
 // turnable turns every knob of r alone, and all of them together, and returns those
 // that changed anything, why the others did not, and what of the former is not as asked.
 // Everything is put back.
-func (x *execution) turnable(ctx context.Context, r tune.Recipe, on tune.On) (left tune.Recipe, untested []result.Ablated, problems []string, err error) {
+func (x *execution) turnable(ctx context.Context, r tune.Recipe, apply lab.Tuning) (left tune.Recipe, untested []result.Ablated, problems []string, err error) {
 	left = tune.Recipe{Name: r.Name, Doc: r.Doc}
 	free, fixed := x.free(r)
 	for _, s := range fixed {
 		i := slices.IndexFunc(r.Steps, func(t tune.Step) bool { return t.Knob == s.Knob && t.Target == s.Target })
 		untested = append(untested, ablated(r, i, s.Problem))
 	}
-	whole, err := x.tryOut(ctx, free, on)
+	whole, err := x.tryOut(ctx, free, apply)
 	if err != nil {
 		return left, nil, nil, err
 	}
@@ -208,7 +209,7 @@ func (x *execution) turnable(ctx context.Context, r tune.Recipe, on tune.On) (le
 		if !slices.Contains(free.Steps, s) {
 			continue
 		}
-		alone, err := x.tryOut(ctx, tune.Recipe{Name: r.Name, Steps: []tune.Step{s}}, on)
+		alone, err := x.tryOut(ctx, tune.Recipe{Name: r.Name, Steps: []tune.Step{s}}, apply)
 		if err != nil {
 			return left, nil, nil, err
 		}
@@ -243,12 +244,12 @@ func of(all []result.Setting, s tune.Step) (out []result.Setting) {
 }
 
 // tryOut applies a recipe and puts it back.
-func (x *execution) tryOut(ctx context.Context, r tune.Recipe, on tune.On) ([]result.Setting, error) {
-	applied, settings, err := tune.New().Apply(ctx, r, on, tune.Options{By: "run " + x.o.Header.ID})
+func (x *execution) tryOut(ctx context.Context, r tune.Recipe, apply lab.Tuning) ([]result.Setting, error) {
+	revert, settings, err := apply(ctx, r, "run "+x.o.Header.ID)
 	if err != nil {
 		return nil, fmt.Errorf("apply recipe %s: %w", r.Name, err)
 	}
-	return settings, x.putBack(ctx, applied, r.Name)
+	return settings, x.putBack(ctx, revert, r.Name)
 }
 
 // varied is v's next visit, with v's part of the recipe in force.
@@ -260,18 +261,18 @@ func (x *execution) varied(ctx context.Context, v *visited) (o procedure.Outcome
 	if i < 0 {
 		return o, false, fmt.Errorf("the recipe has no part %q", v.Tune)
 	}
-	applied, settings, err := tune.New().Apply(ctx, x.parts[i], x.on, tune.Options{By: "run " + x.run.ID})
+	revert, settings, err := x.apply(ctx, x.parts[i], "run "+x.run.ID)
 	if err != nil {
 		return o, false, fmt.Errorf("apply recipe %s, %s: %w", x.parts[i].Name, v.Tune, err)
 	}
 	x.tuned = settings
-	defer func() { err = errors.Join(err, x.putBack(ctx, applied, v.Tune)) }()
+	defer func() { err = errors.Join(err, x.putBack(ctx, revert, v.Tune)) }()
 	return v.script.next()
 }
 
 // putBack reverts what was applied.
-func (x *execution) putBack(ctx context.Context, applied *tune.Applied, name string) error {
-	notes, err := applied.Revert(ctx, tune.Revert{})
+func (x *execution) putBack(ctx context.Context, revert func(context.Context) ([]string, error), name string) error {
+	notes, err := revert(ctx)
 	for _, n := range notes {
 		x.o.Notify(Event{Kind: Note, Text: "tuning: " + n})
 	}

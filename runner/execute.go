@@ -40,7 +40,7 @@ type execution struct {
 	beside      *procedure.Surroundings // of trials
 	tuned       []result.Setting        // by the run's recipe, or the part of it that is in force
 	parts       []tune.Recipe           // of the recipe that is taken apart; nil: none is
-	on          tune.On                 // what they are applied to
+	apply       lab.Tuning              // applies them
 	sampler     *telemetry.Sampler      // nil: nothing is watched
 	every       []*visited
 	clock       clock          // of the budget

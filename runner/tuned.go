@@ -27,16 +27,16 @@ func (x *execution) tune(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	on, err := tuned(x.bed)
+	apply, err := tuned(x.bed)
 	if err != nil {
 		return err
 	}
 	left, fixed := x.free(*r)
-	applied, settings, err := tune.New().Apply(ctx, left, on, tune.Options{By: "run " + x.run.ID})
+	revert, settings, err := apply(ctx, left, "run "+x.run.ID)
 	if err != nil {
 		return fmt.Errorf("apply recipe %s: %w", r.Name, err)
 	}
-	x.later(func() error { return x.putBack(ctx, applied, r.Name) })
+	x.later(func() error { return x.putBack(ctx, revert, r.Name) })
 	settings = append(settings, fixed...)
 	x.run.Recipe, _ = json.Marshal(r) // strings only
 	x.run.Settings, x.tuned = settings, settings
@@ -48,10 +48,13 @@ func (x *execution) tune(ctx context.Context) error {
 	return nil
 }
 
-// tuned is what a recipe acts on: the DUT's namespace, and its ports on the paths.
-func tuned(bed *lab.Testbed) (on tune.On, err error) {
-	if bed.DUT == nil || len(bed.DUTPorts) == 0 {
-		return on, &host.Missing{What: "a DUT on this machine, which a recipe could be applied to", Hint: "on another box run boxdyno tune apply there"}
+// tuned applies recipes to the DUT: to its machine, and its ports on the paths.
+func tuned(bed *lab.Testbed) (lab.Tuning, error) {
+	switch {
+	case bed.Tune != nil:
+		return bed.Tune, nil
+	case bed.DUT == nil || len(bed.DUTPorts) == 0:
+		return nil, &host.Missing{What: "a DUT that a recipe could be applied to", Hint: "on another box run boxdyno tune apply there"}
 	}
-	return tune.On{Host: bed.DUT, Ports: bed.DUTPorts}, nil
+	return lab.TuneLocal(tune.On{Host: bed.DUT, Ports: bed.DUTPorts}), nil
 }

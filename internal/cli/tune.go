@@ -24,6 +24,7 @@ import (
 type tuneFlags struct {
 	ports []string
 	netns string
+	box   string // "": this machine
 	json  bool
 }
 
@@ -38,6 +39,9 @@ func (f *tuneFlags) add(cmd *cobra.Command) {
 func (f *tuneFlags) recipe(name string) (r tune.Recipe, on tune.On, err error) {
 	if r, err = tune.FindRecipe(name); err != nil {
 		return r, on, &runner.PlanError{Err: err}
+	}
+	if err := f.onBox(); err != nil {
+		return r, on, err
 	}
 	for _, s := range r.Steps {
 		if s.Target == tune.ForPorts && len(f.ports) == 0 {
@@ -90,16 +94,13 @@ func (a *app) tuneShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show RECIPE", Short: "Say what a recipe would change, and why", Args: needs("RECIPE", recipeNeed),
 		Long:    "Show reads every setting of a recipe and says what it would become, why, and by whose\nadvice. It changes nothing.",
-		Example: "  boxdyno tune show sensor-pi5 --port eth0\n  boxdyno tune show ./mine.yaml --port eth0 --json",
+		Example: "  boxdyno tune show sensor-pi5 --port eth0\n  boxdyno tune show ./mine.yaml --port eth0 --json\n  boxdyno tune show sensor-pi5 --box pi5",
 		RunE: do(func(ctx context.Context, args []string) error {
 			r, on, err := f.recipe(args[0])
 			if err != nil {
 				return err
 			}
-			if err := on.Check(); err != nil {
-				return err
-			}
-			changes, err := tune.New().Show(ctx, r, on)
+			changes, err := f.show(ctx, r, on)
 			if err != nil {
 				return err
 			}
@@ -122,6 +123,7 @@ func (a *app) tuneShow() *cobra.Command {
 		}),
 	}
 	f.add(cmd)
+	boxFlag(cmd, &f.box)
 	return cmd
 }
 
@@ -134,21 +136,13 @@ func (a *app) tuneApply() *cobra.Command {
 machine is started anew. What the machine lacks, refuses or rounds is named, and the
 rest goes on; with --strict nothing of the recipe stands then, and the exit code is 1.
 If it is killed half-way, the next command that needs privileges puts everything back.`,
-		Example: "  sudo boxdyno tune apply sensor-pi5 --port eth0\n  sudo boxdyno tune apply router --port eth0 --port eth1 --strict",
+		Example: "  sudo boxdyno tune apply sensor-pi5 --port eth0\n  sudo boxdyno tune apply router --port eth0 --port eth1 --strict\n  boxdyno tune apply sensor-pi5 --box pi5",
 		RunE: do(func(ctx context.Context, args []string) error {
 			r, on, err := f.recipe(args[0])
 			if err != nil {
 				return err
 			}
-			if err := on.Check(); err != nil {
-				return err
-			}
-			unlock, err := a.measuringLock(ctx)
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			_, settings, err := tune.New().Apply(ctx, r, on, tune.Options{By: "hand", Strict: strict, Hold: true})
+			settings, err := f.apply(ctx, a, r, on, strict)
 			if errors.As(err, new(*tune.StrictError)) {
 				return &failure{exitFailed, err}
 			}
@@ -162,6 +156,7 @@ If it is killed half-way, the next command that needs privileges puts everything
 		}),
 	}
 	f.add(cmd)
+	boxFlag(cmd, &f.box)
 	cmd.Flags().BoolVar(&strict, "strict", false, "all of the recipe or nothing")
 	return cmd
 }
@@ -184,6 +179,7 @@ func (a *app) printSettings(settings []result.Setting) error {
 
 func (a *app) tuneRevert() *cobra.Command {
 	var how tune.Revert
+	var box string
 	cmd := &cobra.Command{
 		Use: "revert", Short: "Put back what was applied", Args: cobra.NoArgs,
 		Long: `Revert puts every old value back, the last first, and goes on after errors. A knob
@@ -192,24 +188,17 @@ that somebody else has turned since stays as it is, and is named with exit code 
 value.`,
 		Example: "  sudo boxdyno tune revert\n  sudo boxdyno tune revert --force",
 		RunE: do(func(ctx context.Context, _ []string) error {
-			unlock, err := a.measuringLock(ctx)
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			n, notes, err := tune.New().Held(ctx, how)
+			notes, err := a.revertHeld(ctx, box, how)
 			for _, note := range notes {
 				a.note("%s", note)
 			}
 			if errors.Is(err, tune.ErrChanged) {
 				return &failure{exitFailed, err}
 			}
-			if err == nil && n == 0 {
-				a.note("nothing is applied")
-			}
 			return err
 		}),
 	}
+	boxFlag(cmd, &box)
 	cmd.Flags().BoolVar(&how.Force, "force", false, "also what somebody else has set since")
 	cmd.Flags().BoolVar(&how.Keep, "keep", false, "leave what somebody else has set since, and forget what it was")
 	exclusive(cmd, "force", "keep")
@@ -218,12 +207,13 @@ value.`,
 
 func (a *app) tuneStatus() *cobra.Command {
 	var asJSON bool
+	var box string
 	cmd := &cobra.Command{
 		Use: "status", Short: "Say what is applied, and whether it still stands", Args: cobra.NoArgs,
 		Long:    "Status lists what a journal has yet to put back: by hand, of a run under way, or left by\na process that died. It changes nothing.",
 		Example: "  boxdyno tune status\n  boxdyno tune status --json",
 		RunE: do(func(ctx context.Context, _ []string) error {
-			all, notes, err := tune.New().Status(ctx)
+			all, notes, err := standing(ctx, box)
 			if err != nil {
 				return err
 			}
@@ -249,6 +239,7 @@ func (a *app) tuneStatus() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	boxFlag(cmd, &box)
 	return cmd
 }
 

@@ -41,7 +41,7 @@ var notRun = []struct{ pattern, why string }{
 	{`boxdyno(-amd64)? box (add|cables|check|update|rm)\b`, "needs a box, and ssh to it"},
 	{` --box `, "needs a box, and ssh to it"},
 	{`^script/release$`, "builds eight programs, which takes minutes"},
-	{`boxdyno tune (apply|revert)\b`, "changes the machine's settings"},
+	{`boxdyno tune (apply|revert|show .* --box|status --box)\b`, "changes the machine's settings"},
 	{`boxdyno tune ablate (router|\./mine\.yaml) --(procedure forward|metric throughput_fps)$`, "changes the machine's settings"},
 	{` --resume `, "needs a run that broke off"},
 	{` --install `, "installs packages"},
