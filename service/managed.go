@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -51,19 +53,20 @@ type Machine struct {
 
 // Manage sets ports of the namespace netns ("": this one) up. It needs CAP_NET_ADMIN and
 // root's files. What IPv4 needs and cannot be had is an error, and then all is as before.
-func Manage(ctx context.Context, path string, ports []Port, by string) (_ *Machine, err error) {
-	m := &Machine{netns: path, ports: ports}
+func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Machine, err error) {
+	m := &Machine{netns: netns, ports: ports}
 	m.close = sync.OnceValue(m.end)
 	step := func(knob, port, value string) tune.Step { return tune.Step{Knob: knob, Target: port, Value: value} }
 	r := tune.Recipe{Name: "services"}
 	v6 := true
 	if len(ports) > 1 {
-		if v6, err = m.unadvertised(); err != nil {
+		why, err := m.against6()
+		if err != nil {
 			return nil, err
 		}
-	}
-	if !v6 {
-		m.Warnings = append(m.Warnings, "IPv6 is left out: a default route of the box came by router advertisement, and forwarding would take it away")
+		if v6 = why == ""; !v6 {
+			m.Warnings = append(m.Warnings, "IPv6 is left out: "+why)
+		}
 	}
 	var names []string
 	for _, p := range ports {
@@ -84,7 +87,7 @@ func Manage(ctx context.Context, path string, ports []Port, by string) (_ *Machi
 		}
 		r.Steps = append(r.Steps, step(tune.ServiceKnob, tune.ForHost, "on"))
 	}
-	applied, settings, err := tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: path}, Ports: names}, tune.Options{By: by})
+	applied, settings, err := tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: netns}, Ports: names}, tune.Options{By: by})
 	if err != nil {
 		return nil, fmt.Errorf("set the box up: %w", err)
 	}
@@ -103,18 +106,35 @@ func Manage(ctx context.Context, path string, ports []Port, by string) (_ *Machi
 	return m, nil
 }
 
-// unadvertised says whether no route came by router advertisement, which a host that
-// forwards IPv6 would lose.
-func (m *Machine) unadvertised() (none bool, err error) {
-	err = netns.Do(m.netns, func() error {
-		all, err := netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: unix.RTPROT_RA}, netlink.RT_FILTER_PROTOCOL)
-		none = len(all) == 0
+// against6 says what the one switch for forwarding IPv6 would take away for good; "":
+// nothing, or it is on already.
+func (m *Machine) against6() (why string, err error) {
+	err = (&host.Local{Netns: m.netns}).View(func(root fs.FS) error {
+		const conf = "proc/sys/net/ipv6/conf/"
+		all, err := fs.ReadFile(root, conf+"all/forwarding")
+		if err != nil || strings.TrimSpace(string(all)) != "0" {
+			return nil // without IPv6 its settings are problems of their own
+		}
+		single, err := fs.Glob(root, conf+"*/forwarding")
+		if err != nil {
+			return err
+		}
+		for _, name := range single {
+			if v, err := fs.ReadFile(root, name); err == nil && strings.TrimSpace(string(v)) != "0" {
+				why = path.Base(path.Dir(name)) + " of the box forwards it alone, and one switch sets all interfaces"
+				return nil
+			}
+		}
+		routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: unix.RTPROT_RA}, netlink.RT_FILTER_PROTOCOL)
+		if len(routes) > 0 {
+			why = "a route of the box came by router advertisement, and forwarding would take it away"
+		}
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("list the routes of IPv6: %w", err)
+		return "", fmt.Errorf("look at the box's IPv6: %w", err)
 	}
-	return none, nil
+	return why, nil
 }
 
 // Set makes the machine do s and nothing else. A missing nft is a *host.Missing.
