@@ -37,6 +37,17 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && slices.Contains([]string{"start", "stop", "reset", "link"}, os.Args[1]) {
+		do := func() error { return lastMain(os.Args[1], os.Args[2:]) }
+		if os.Args[1] == "start" {
+			do = func() error { return startMain(os.Args[2:]) }
+		}
+		if err := do(); err != nil {
+			fmt.Fprintln(os.Stderr, "boards:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var o options
 	flag.BoolVar(&o.describe, "describe", false, "print what the board needs (processor for Go and for Debian, kernel package, QEMU, whether its checks need Go's tests and programs of others, Debian's release where it is another one), or without a board their names")
 	flag.BoolVar(&o.test, "test", false, "run the checks")

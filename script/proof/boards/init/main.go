@@ -63,6 +63,12 @@ func live() error {
 	if err := loopback(); err != nil {
 		problems = append(problems, fmt.Sprintf("set lo up: %v", err))
 	}
+	if j.Root != "" {
+		for _, p := range problems {
+			fmt.Println("init:", p)
+		}
+		return handOver(j.Root)
+	}
 	s, err := openStream(j.Results)
 	if err != nil {
 		return err

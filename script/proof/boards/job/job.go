@@ -17,6 +17,7 @@ import "time"
 const (
 	Path = "/job.json" // where the board finds its Job
 	Out  = "/out"      // where its commands run, and what comes back in the end
+	Seed = "/seed"     // files for the board's disk, by their path there
 
 	// Entries of the stream of results.
 	BootEntry    = "boot.json"
@@ -39,6 +40,7 @@ type Job struct {
 	Modules  []string  // files of kernel modules, in the order in which they are loaded
 	Results  string    // device for the stream of results, as a pattern of names ("/dev/vport*")
 	Commands []Command // one after another, whatever becomes of the one before
+	Root     string    // disk with a distribution: init brings it the files of Seed and hands over to its /sbin/init; "": none
 }
 
 // A Command is run in Out, with no standard input and little of an environment.

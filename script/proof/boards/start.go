@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/script/proof/boards/job"
+)
+
+//go:embed root/init
+var rootInit []byte
+
+// A lasting board has a disk with a distribution and is reached by ssh, until it is stopped:
+//
+//	namespace of the bench                          the board
+//	ssh to 127.0.0.1:PORT ----- user network ------ ssh   sshd
+//	NAME-0 ------------------- tap ---------------- p0
+//	NAME-1 ------------------- tap ---------------- p1
+//	                           datagrams ---------- pN    198.18.10N.1/24, another board's port N has .2
+//
+// QEMU runs in that namespace, where nothing else is. What the board writes to its disk
+// survives a reset and ends with QEMU.
+type lasting struct {
+	board
+	bench, name string
+	nics        []string // models; "e1000e@b" is wired to board b
+	image       string   // of the disk; never written
+	size        []string
+}
+
+const benches = "/run/boxdyno-boards"
+
+var boardName = regexp.MustCompile(`^[a-z][a-z0-9]{0,11}$`) // with "-0" behind it, a port's name of Linux
+
+func (l lasting) dir() string { return filepath.Join(benches, l.bench, l.name) }
+func (l lasting) at(file string) string {
+	return filepath.Join(l.dir(), file)
+}
+
+// startMain boots a board that lasts, and prints how to reach it. It runs in the bench's
+// namespace.
+func startMain(args []string) error {
+	var l lasting
+	var model, deb, cache, init, nics string
+	fs := flag.NewFlagSet("start", flag.ContinueOnError)
+	fs.StringVar(&l.bench, "bench", "", "")
+	fs.StringVar(&l.name, "name", "", "")
+	fs.StringVar(&model, "board", "", "")
+	fs.StringVar(&nics, "nics", "", "")
+	fs.StringVar(&deb, "deb", "", "")
+	fs.StringVar(&cache, "cache", "", "")
+	fs.StringVar(&l.image, "image", "", "")
+	fs.StringVar(&init, "init", "", "")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	begin := time.Now()
+	var err error
+	if l.board, err = find(model); err != nil {
+		return err
+	}
+	if l.card || l.goarch != "amd64" && l.goarch != "arm64" {
+		return fmt.Errorf("board %s has no disk: say amd64 or arm64", model)
+	}
+	l.nics = strings.Fields(nics)
+	l.size = []string{"-smp", "4", "-m", "1536"}
+	if !boardName.MatchString(l.name) {
+		return fmt.Errorf("board name %q: a letter, then letters and digits, at most 12", l.name)
+	}
+	if err := os.Mkdir(l.dir(), 0o700); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("board %s is there already: stop it with script/boards --stop %s", l.name, l.name)
+	} else if err != nil {
+		return err
+	}
+	if err := l.start(deb, cache, init); err != nil {
+		l.stop()
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s is up after %.0f s: %s, 4 CPUs, Debian; its ports:", l.name, time.Since(begin).Seconds(), l.goarch)
+	for i, n := range l.nics {
+		fmt.Fprintf(os.Stderr, " p%d (%s)", i, n)
+	}
+	fmt.Fprintln(os.Stderr)
+	return nil
+}
+
+func (l lasting) start(deb, cache, init string) error {
+	k, err := unpack(deb, cache, "", []string{"virtio_pci", "virtio_blk", "ext4", "crc32c_generic"})
+	if err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	seeds, err := l.keys(port)
+	if err != nil {
+		return err
+	}
+	addresses := ""
+	for i, n := range l.nics {
+		if _, other, wired := strings.Cut(n, "@"); !wired {
+			addresses += "none "
+		} else if l.name < other {
+			addresses += fmt.Sprintf("198.18.%d.1/24 ", 100+i)
+		} else {
+			addresses += fmt.Sprintf("198.18.%d.2/24 ", 100+i)
+		}
+	}
+	seeds = append(seeds,
+		entry{name: "sbin/init", mode: 0o755, data: rootInit},
+		entry{name: "etc/hostname", mode: 0o644, data: []byte(l.name + "\n")},
+		entry{name: "etc/board", mode: 0o644, data: []byte("MODULES='virtio_net e1000e igb tun wireguard nf_tables'\nPORTS='" + addresses + "'\n")})
+	files := []entry{{name: "init", mode: 0o755, from: init}}
+	for _, s := range seeds {
+		s.name = strings.TrimPrefix(job.Seed, "/") + "/" + s.name
+		files = append(files, s)
+	}
+	j := job.Job{Board: l.name, Root: "/dev/vda"}
+	for _, m := range k.modules {
+		to := "modules/" + filepath.Base(m)
+		j.Modules = append(j.Modules, "/"+to)
+		files = append(files, entry{name: to, mode: 0o644, from: m})
+	}
+	data, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	files = append(files, entry{name: strings.TrimPrefix(job.Path, "/"), mode: 0o644, data: data})
+	f, err := os.Create(l.at("initramfs"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(writeInitramfs(f, files), f.Close()); err != nil {
+		return err
+	}
+	args, err := l.qemuArguments(k.image, port)
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command(l.qemu, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("start %s: %w: %s", l.qemu, err, out)
+	}
+	for i, n := range l.nics {
+		if !strings.Contains(n, "@") {
+			if out, err := exec.Command("sh", "-c", fmt.Sprintf("echo 1 >/proc/sys/net/ipv6/conf/%[1]s/disable_ipv6; ip link set %[1]s up", l.tap(i))).CombinedOutput(); err != nil {
+				return fmt.Errorf("set %s up: %w: %s", l.tap(i), err, out)
+			}
+		}
+	}
+	return l.awaitSSH(3 * time.Minute)
+}
+
+func (l lasting) tap(i int) string { return fmt.Sprintf("%s-%d", l.name, i) }
+
+// keys makes the board's host key and the key that it lets in, and the configuration by
+// which ssh reaches it.
+func (l lasting) keys(port int) (seeds []entry, err error) {
+	for _, key := range []string{"host", "id"} {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", l.name, "-f", l.at(key)).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("make a key: %w: %s", err, out)
+		}
+	}
+	public, err := os.ReadFile(l.at("host.pub"))
+	if err != nil {
+		return nil, err
+	}
+	known := fmt.Sprintf("[127.0.0.1]:%d %s", port, public)
+	config := fmt.Sprintf("Host %[1]s\n\tHostName 127.0.0.1\n\tPort %[2]d\n\tUser root\n\tIdentityFile %[3]s\n\tIdentitiesOnly yes\n\tUserKnownHostsFile %[4]s\n", l.name, port, l.at("id"), l.at("known_hosts"))
+	for file, text := range map[string]string{"known_hosts": known, "ssh_config": config} {
+		if err := os.WriteFile(l.at(file), []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return []entry{
+		{name: "root/.ssh/authorized_keys", mode: 0o600, from: l.at("id.pub")},
+		{name: "etc/ssh/ssh_host_ed25519_key", mode: 0o600, from: l.at("host")},
+		{name: "etc/ssh/sshd_config", mode: 0o644, data: []byte("UsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nPrintMotd no\n")},
+	}, nil
+}
+
+// freePort is a TCP port of the namespace's loopback on which nothing listens.
+func freePort() (int, error) {
+	for port := 2201; port < 2300; port++ {
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("no TCP port between 2201 and 2299 is free on 127.0.0.1")
+}
+
+func (l lasting) qemuArguments(kernel string, port int) ([]string, error) {
+	args := append([]string{"-accel", "tcg,thread=multi"}, l.machine...)
+	args = append(args, l.size...)
+	args = append(args, "-nodefaults", "-no-user-config", "-display", "none", "-daemonize", "-name", "board-"+l.name,
+		"-kernel", kernel, "-initrd", l.at("initramfs"), "-append", "console="+l.console+" panic=1 loglevel=4 mitigations=off "+job.Emulated,
+		"-pidfile", l.at("pid"), "-serial", "file:"+l.at("console"), "-qmp", "unix:"+l.at("qmp")+",server=on,wait=off",
+		"-drive", "if=none,id=disk,format=raw,snapshot=on,file="+l.image, "-device", "virtio-blk-pci,drive=disk",
+		"-netdev", fmt.Sprintf("user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22", port), "-device", "virtio-net-pci,netdev=ssh,id=ssh,romfile=,mac=02:00:00:00:00:01")
+	has, err := devices(l.qemu, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range l.nics {
+		model, other, wired := strings.Cut(n, "@")
+		queues, device := 1, model
+		if model == "virtio-net" {
+			device = "virtio-net-pci"
+			if !wired {
+				queues, device = 4, "virtio-net-pci,mq=on,vectors=10"
+			}
+		} else if model != "e1000e" && model != "igb" {
+			return nil, fmt.Errorf("port %q: the models are virtio-net, e1000e and igb", n)
+		} else if !slices.Contains(has, model) {
+			return nil, fmt.Errorf("%s has no %s, which needs QEMU 8.0 or newer: install it from the distribution's backports", l.qemu, model)
+		}
+		netdev := fmt.Sprintf("tap,id=n%d,ifname=%s,script=no,downscript=no,queues=%d", i, l.tap(i), queues)
+		if wired {
+			netdev = fmt.Sprintf("dgram,id=n%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", i, l.at("to-"+other), filepath.Join(benches, l.bench, other, "to-"+l.name))
+		}
+		args = append(args, "-netdev", netdev, "-device", fmt.Sprintf("%s,netdev=n%d,id=p%d,romfile=,mac=02:00:00:00:01:%02x", device, i, i, i))
+	}
+	return args, nil
+}
+
+// awaitSSH waits until the board lets in.
+func (l lasting) awaitSSH(limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for {
+		out, err := exec.Command("ssh", "-F", l.at("ssh_config"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=20", l.name, "true").CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) || !l.alive() {
+			said, _ := os.ReadFile(l.at("console"))
+			return fmt.Errorf("board %s does not answer: ssh says %q; its console ends with:\n%s", l.name, strings.TrimSpace(string(out)), tail(string(said), 20))
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// pid is QEMU's; 0 if it is gone.
+func (l lasting) pid() int {
+	data, err := os.ReadFile(l.at("pid"))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if !strings.Contains(string(line), l.at("pid")) {
+		return 0
+	}
+	return pid
+}
+
+func (l lasting) alive() bool { return l.pid() != 0 }
+
+// stop ends QEMU and removes what the board left here.
+func (l lasting) stop() error {
+	if pid := l.pid(); pid != 0 {
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill() // it may have ended
+		}
+		for begin := time.Now(); l.alive(); time.Sleep(20 * time.Millisecond) {
+			if time.Since(begin) > 10*time.Second {
+				return fmt.Errorf("board %s: QEMU (process %d) does not end", l.name, pid)
+			}
+		}
+	}
+	return os.RemoveAll(l.dir())
+}
