@@ -28,6 +28,11 @@ import (
 func oneCable(t *testing.T) (tester, box *netns.Namespace) {
 	t.Helper()
 	tester, box = stranger(t)
+	for _, ns := range []*netns.Namespace{tester, box} { // its own frames are none of the books
+		if _, err := (&host.Local{Netns: ns.Path()}).Run(t.Context(), "", "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	know, _ := sshBox(t, box.Path())
 	know()
 	var out bytes.Buffer
@@ -115,24 +120,37 @@ func TestBoxDetects(t *testing.T) {
 	}
 }
 
-// plant has every second frame that comes in at a port dropped by an XDP program.
-func plant(t *testing.T, ns *netns.Namespace, port string) {
+// plant has an XDP program drop frames that come in at a port: every second one, or with
+// limit those above so many in each 10 ms.
+func plant(t *testing.T, ns *netns.Namespace, port string, limit int32) {
 	t.Helper()
-	counts, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	counts, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1}) // the window, and frames
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { counts.Close() })
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
+	const drop, pass = 1, 2
+	decide := asm.Instructions{asm.And.Imm(asm.R2, 1), asm.JEq.Imm(asm.R2, 0, "out")}
+	if limit > 0 {
+		decide = asm.Instructions{asm.JLE.Imm(asm.R2, limit, "out")}
+	}
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: slices.Concat(asm.Instructions{
 		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
 		asm.LoadMapPtr(asm.R1, counts.FD()), asm.FnMapLookupElem.Call(),
-		asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R0, 2 /* XDP_PASS */),
-		asm.JEq.Imm(asm.R1, 0, "out"),
-		asm.LoadMem(asm.R2, asm.R1, 0, asm.DWord), asm.Add.Imm(asm.R2, 1), asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord),
-		asm.And.Imm(asm.R2, 1), asm.Sub.Reg(asm.R0, asm.R2), // 1: XDP_DROP
+		asm.Mov.Reg(asm.R6, asm.R0), asm.Mov.Imm(asm.R0, pass),
+		asm.JEq.Imm(asm.R6, 0, "out"),
+		asm.FnKtimeGetNs.Call(), asm.Div.Imm(asm.R0, 10_000_000), asm.Mov.Reg(asm.R7, asm.R0),
+		asm.LoadMem(asm.R2, asm.R6, 8, asm.DWord),
+		asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.JEq.Reg(asm.R3, asm.R7, "count"),
+		asm.StoreMem(asm.R6, 0, asm.R7, asm.DWord),
+	}, map[bool]asm.Instructions{true: {asm.Mov.Imm(asm.R2, 0)}}[limit > 0], asm.Instructions{
+		asm.Add.Imm(asm.R2, 1).WithSymbol("count"), asm.StoreMem(asm.R6, 8, asm.R2, asm.DWord),
+		asm.Mov.Imm(asm.R0, pass),
+	}, decide, asm.Instructions{
+		asm.Mov.Imm(asm.R0, drop),
 		asm.Return().WithSymbol("out"),
-	}})
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +171,39 @@ func plant(t *testing.T, ns *netns.Namespace, port string) {
 	}
 }
 
+// A known limit of the box is found from the counts of software on it.
+func TestBoxLimitsASubject(t *testing.T) {
+	testutil.Long(t)
+	testutil.Alone(t)
+	tester, box := oneCable(t)
+	plant(t, box, "i0", 50) // 5 kframe/s
+	points := 0
+	for _, r := range runBox(t, tester, "capture", "--set", "subject=af_packet", "--set", "rate=search") {
+		if a := r.Account; a != nil && r.Procedure == "capture" && r.Parent != "" && (a.Unexplained < -2 || a.Unexplained > 2 || a.DroppedAt(result.XDP) < a.Accepted-a.Received-2) { // ARP
+			t.Errorf("%s: %+v", r.ID, a)
+		}
+		if r.Procedure != "capture" || r.Parent != "" {
+			continue
+		}
+		if r.Status == result.Invalid {
+			t.Skipf("the tester was held up: %s", r.Reason)
+		}
+		// A sender that is held up and goes on fills a window sooner: it finds less, never more.
+		if v := r.Value("lossless_fps"); v == nil || v.Value > 5050 || v.Value < 2500 {
+			t.Errorf("%s %s: %+v", r.Status, r.Reason, v)
+		}
+		points++
+	}
+	if points != 1 {
+		t.Errorf("%d points", points)
+	}
+}
+
 // Frames that end in the box before the software are found where they end.
 func TestBoxLosesBeforeTheSubject(t *testing.T) {
 	testutil.Alone(t)
 	tester, box := oneCable(t)
-	plant(t, box, "i0")
+	plant(t, box, "i0", 0)
 	trials := 0
 	for _, r := range runBox(t, tester, "capture", "--set", "subject=af_packet", "--set", "rate=2k", "--set", "packets=1000") {
 		a := r.Account
@@ -166,7 +212,8 @@ func TestBoxLosesBeforeTheSubject(t *testing.T) {
 		}
 		trials++
 		lost := a.DroppedAt(result.XDP)
-		if lost < a.Accepted/2-2 || lost > a.Accepted/2+2 || a.Received != a.Accepted-lost || a.Unexplained != 0 || r.Status == result.Passed {
+		if lost < a.Accepted/2-2 || lost > a.Accepted/2+2 || a.Unexplained < -2 || a.Unexplained > 2 || // ARP passes the program, too
+			r.Status == result.Passed {
 			t.Errorf("%s: %s %s: %+v", r.ID, r.Status, r.Reason, a)
 		}
 	}
