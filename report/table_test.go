@@ -44,6 +44,27 @@ func TestForeignTables(t *testing.T) {
 	}
 }
 
+// Phases of any procedure, and trials that one declares, are rows of a table with their notes.
+func TestForeignTrials(t *testing.T) {
+	run, recs := foreignRun()
+	trial := result.Record{ID: "t", Parent: "idle", Procedure: "spin", Status: result.Failed, Reason: "it slipped", Config: []result.Pair{{Key: "shaft", Value: "left"}},
+		Values: []result.Value{{Metric: "wobble", Unit: "1", Value: 7}}, KPIs: []result.KPI{{Phase: "begin", Offered: 2000, Forwarded: 1500, Lost: 12345}}}
+	passed := trial
+	passed.ID, passed.Status, passed.Reason, passed.KPIs, passed.Config = "u", result.Passed, "", nil, []result.Pair{{Key: "shaft", Value: "right"}}
+	recs = append(recs, passed, trial)
+	phases := "phase offered forwarded lost begin 2.00 k 1.50 k 12 345"
+	if got := strings.Join(strings.Fields(text(t, Summarize(run, recs))), " "); !strings.Contains(got, phases) || strings.Contains(got, "left") {
+		t.Errorf("trials that nothing declares:\n%s", got)
+	}
+	run.Procedures = []result.Procedure{{Name: "spin", Metrics: []result.Metric{{Name: "turns_per_s", Label: "speed"}}, Trials: &result.Trials{Axis: "shaft", Title: "each shaft", Metrics: []result.Metric{{Name: "wobble", Label: "wobbles", Unit: "1"}}}}}
+	got := strings.Join(strings.Fields(text(t, Summarize(run, recs))), " ")
+	for _, want := range []string{phases, ": each shaft shaft wobbles notes left 7 a right 7 a: failed: it slipped"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the text lacks %q:\n%s", want, got)
+		}
+	}
+}
+
 // Every row that no drawing has is in some table, with what is said of it: without a
 // declaration, with one of no column, and skipped.
 func TestEveryRowIsShown(t *testing.T) {

@@ -78,6 +78,9 @@ describe("the page", () => {
     assert.match(await line("dns"), /7\.8 %.*450 k/);
     assert.match(plain(await page.textContent("main")), /failed: benign frames were still lost 1s after/);
     assert.equal(await page.locator("table", { hasText: "good frames, their delay" }).count(), doc.rows.length);
+    // Tables stand in the document's order.
+    const shown = await page.locator("[role=region][aria-label]").evaluateAll((els) => els.map((e) => e.getAttribute("aria-label")));
+    assert.deepEqual(shown.filter((s) => doc.tables.some((t) => t.title === s)), doc.tables.map((t) => t.title));
     assert.match(await page.locator("[data-figure=ledger-flow] select").last().locator("option").first().textContent(), /flood 1, \d+ kframe\/s/);
   });
 

@@ -85,15 +85,17 @@ const parts: Part[] = [
 /** What stands on the page. */
 export type Shown = { draws: Component<any>; given: Given } | { draws: Component<any>; given: { doc: Document; table: Listed; folded: boolean; fresh: string[] } };
 
-/** The parts that a document's rows ask for, each table right after the last drawing of one of its rows. */
+/** The parts that a document's rows ask for, each table after the last drawing and the tables before it of its rows' procedures. */
 export function drawn(doc: Document, records: Record[]): Shown[] {
   const shown: Shown[] = partsOf(doc, records);
   const listed = new Set<string>();
+  const kinds = new Map(doc.rows?.map((r) => [r.id, r.procedure]));
   for (const table of doc.tables ?? []) {
     const ids = table.ids ?? [];
     // Secondary: it heads nothing, and its rows stand in tables before it.
     const folded = ids.every((id) => listed.has(id)) && !table.columns?.some((c) => c.heads);
-    const at = shown.findLastIndex((s) => s.draws !== Books && ("table" in s.given ? (s.given.table.ids ?? []) : s.given.rows.map(id)).some((id) => ids.includes(id)));
+    const of = new Set(ids.map((id) => kinds.get(id)));
+    const at = shown.findLastIndex((s) => s.draws !== Books && ("table" in s.given ? (s.given.table.ids ?? []) : s.given.rows.map(id)).some((id) => of.has(kinds.get(id))));
     shown.splice(at < 0 ? shown.length : at + 1, 0, { draws: Table, given: { doc, table, folded, fresh: ids.filter((id) => !listed.has(id)) } });
     for (const id of ids) listed.add(id);
   }
