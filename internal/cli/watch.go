@@ -110,23 +110,18 @@ They are printed once a second.`,
 			}
 		}
 		return do(func(ctx context.Context, _ []string) error {
-			if duration > 0 {
-				var stop context.CancelFunc
-				ctx, stop = context.WithTimeout(ctx, duration)
-				defer stop()
-			}
 			if box != "" {
-				return a.watchBox(ctx, box, w, asJSON)
+				return a.watchBox(ctx, box, w, duration, asJSON)
 			}
-			return a.watching(ctx, w, nil, (&host.Local{}).Identify(), asJSON)
+			return a.watching(ctx, w, nil, (&host.Local{}).Identify(), duration, asJSON)
 		})(cmd, nil)
 	}
 	return cmd
 }
 
-// watchBox watches a box until ctx ends. A connection that ends before is an error. What
-// meters power is asked here: its user has put it at the box.
-func (a *app) watchBox(ctx context.Context, name string, w runner.Watching, asJSON bool) (err error) {
+// watchBox watches a box as watching does, once it is reached. A connection that ends
+// before is an error. What meters power is asked here: its user has put it at the box.
+func (a *app) watchBox(ctx context.Context, name string, w runner.Watching, length time.Duration, asJSON bool) (err error) {
 	b, err := findBox(name)
 	if err != nil {
 		return err
@@ -149,13 +144,13 @@ func (a *app) watchBox(ctx context.Context, name string, w runner.Watching, asJS
 		case <-ctx.Done():
 		}
 	})
-	err = a.watching(ctx, w, c, id.Machine, asJSON)
+	err = a.watching(ctx, w, c, id.Machine, length, asJSON)
 	return errors.Join(err, c.Err())
 }
 
-// watching watches a machine, this one or the box behind c, until ctx ends, which is no
-// failure.
-func (a *app) watching(ctx context.Context, w runner.Watching, c *link.Conn, machine result.Machine, asJSON bool) error {
+// watching watches a machine, this one or the box behind c, until ctx ends or for
+// length (0: without end), which is no failure.
+func (a *app) watching(ctx context.Context, w runner.Watching, c *link.Conn, machine result.Machine, length time.Duration, asJSON bool) error {
 	o := telemetry.Options{
 		Specs: a.plugins.Collectors, Names: w.Collectors, Rate: w.Rate,
 		Origin: unit.Now(), Start: time.Now(), Warn: func(text string) { a.note("%s", text) },
@@ -185,6 +180,11 @@ func (a *app) watching(ctx context.Context, w runner.Watching, c *link.Conn, mac
 	s, err := telemetry.Start(context.WithoutCancel(ctx), &telemetry.Machine{Ask: w.Ask()}, o)
 	if err != nil {
 		return err
+	}
+	if length > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, length)
+		defer stop()
 	}
 	switch {
 	case asJSON:
