@@ -23,11 +23,11 @@ const (
 )
 
 // WatchBox is the collectors of the box behind c as one collector here: names of them
-// (nil: those by default), and the offset of its clock. It reads them when it is read.
-// machine is the value of their label machine; "": none.
+// without what the user gave (telemetry.Own; none: those by default), and the offset of its
+// clock. It reads them when it is read. machine is the value of their label machine; "": none.
 func WatchBox(c *link.Conn, names []string, machine string, warn func(string)) telemetry.Spec {
 	return telemetry.Spec{Name: "box", Doc: "what the box says of itself", New: func(ctx context.Context, _ *telemetry.Machine) (telemetry.Collector, error) {
-		opened, err := agent.TelemetryOpen.Call(ctx, c, agent.TelemetryArgs{Collectors: names})
+		opened, err := agent.TelemetryOpen.Call(ctx, c, agent.TelemetryArgs{Collectors: telemetry.Own(names)})
 		if err != nil {
 			return nil, err
 		}

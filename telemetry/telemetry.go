@@ -105,6 +105,11 @@ func Given(specs []Spec) []Spec {
 	return slices.DeleteFunc(slices.Clone(specs), func(s Spec) bool { return !slices.Contains(given, s.Name) })
 }
 
+// Own are those of names that read a machine's own sensors: what Given names is left out.
+func Own(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(given, n) })
+}
+
 func (m *Machine) pollEvery(own time.Duration) time.Duration { return cmp.Or(m.polls, own) }
 
 func (m *Machine) root() fs.FS {

@@ -32,7 +32,7 @@ func TestWatchBox(t *testing.T) {
 	run(exitOK, "box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH))
 	run(exitUsage, "watch", "--box", "none")
 	run(exitUsage, "watch", "--box", "box", "--collectors", "none")
-	lines := strings.Split(strings.TrimSpace(run(exitOK, "watch", "--box", "box", "--json", "--for", "1.3", "--collectors", "interfaces,cpu")), "\n")
+	lines := strings.Split(strings.TrimSpace(run(exitOK, "watch", "--box", "box", "--json", "--for", "1.3", "--collectors", "interfaces,cpu,reading", "--reading", "5W")), "\n")
 	var head result.TelemetryHead
 	if err := json.Unmarshal([]byte(lines[0]), &head); err != nil {
 		t.Fatal(err)
@@ -46,6 +46,9 @@ func TestWatchBox(t *testing.T) {
 	}
 	if _, ok := seen["node_network_receive_packets_total i0"]; !ok {
 		t.Errorf("the box's port is not among %v", seen)
+	}
+	if _, ok := seen["boxdyno_power_reading_watts "]; !ok {
+		t.Errorf("what was typed in is not among %v", seen)
 	}
 	i, ok := seen["boxdyno_clock_offset_error_seconds "]
 	if !ok {
