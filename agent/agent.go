@@ -224,17 +224,19 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 		note(err.Error())
 	}
 	sweep(folder)
-	s := newSession(folder, version, subjects)
+	lasting, stop := context.WithCancel(ctx)
+	s := newSession(lasting, folder, version, subjects)
 	handlers := map[string]link.Handler{}
 	for _, m := range Methods() {
 		handlers[m.Name] = m.bind(s)
 	}
 	err = link.Serve(ctx, in, out, version, func(name string) link.Handler { return handlers[name] })
+	stop()
 	return errors.Join(err, s.end())
 }
 
-func newSession(folder, version string, subjects subject.Specs) *Session {
-	return &Session{Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, tuned: map[int]*tune.Applied{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{}}
+func newSession(ctx context.Context, folder, version string, subjects subject.Specs) *Session {
+	return &Session{lasting: ctx, Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, tuned: map[int]*tune.Applied{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{}}
 }
 
 // HoldArgs say who wants the machine for itself.

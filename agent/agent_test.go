@@ -233,7 +233,7 @@ func FuzzMethods(f *testing.F) {
 			return
 		}
 		parent := t.TempDir()
-		s := newSession(filepath.Join(parent, "agent"), "test", catalog.All)
+		s := newSession(t.Context(), filepath.Join(parent, "agent"), "test", catalog.All)
 		h := all[n].bind(s)
 		if reply, err := h(t.Context(), &link.Request{Args: json.RawMessage(args)}); err == nil {
 			if _, err := json.Marshal(reply); err != nil {

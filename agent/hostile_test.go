@@ -146,7 +146,7 @@ func TestFilesThatAreNone(t *testing.T) {
 func TestPlantedFolder(t *testing.T) {
 	parent := t.TempDir()
 	folder, away := filepath.Join(parent, "agent"), filepath.Join(parent, "away")
-	session := func() *Session { return newSession(folder, "test", catalog.All) }
+	session := func() *Session { return newSession(t.Context(), folder, "test", catalog.All) }
 	if err := errors.Join(os.Mkdir(folder, 0o700), os.Mkdir(away, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestSweepIsOfThisNamespace(t *testing.T) {
 
 // A tester opens no more than a box can bear, and runs no command of a file that it sent.
 func TestSessionIsBounded(t *testing.T) {
-	s := newSession(filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
+	s := newSession(t.Context(), filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
 	for i := range mostBooks {
 		s.books[i] = nil
 	}

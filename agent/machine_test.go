@@ -45,7 +45,7 @@ func values(s subject.Subject) (all []string) {
 
 // Every subject arrives with the parameters that it was sent with.
 func TestSubjectsAreDescribed(t *testing.T) {
-	s := newSession(filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
+	s := newSession(t.Context(), filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
 	for _, spec := range catalog.All {
 		if spec.Name == capture.Own {
 			continue
@@ -296,7 +296,7 @@ func counters(folder string) (pids []int) {
 
 func TestSubjectsThatAreMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	s := newSession(filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
+	s := newSession(t.Context(), filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
 	a, err := Machine{}.describe(t.Context(), captures(t, "dumpcap"))
 	if err != nil {
 		t.Fatal(err)
