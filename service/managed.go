@@ -96,6 +96,8 @@ func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Mach
 		needed := s.Knob == "link" || strings.Contains(s.Knob, ".ipv4.") || strings.HasPrefix(s.Knob, tune.AddressPrefix) && !strings.Contains(s.Knob[len(tune.AddressPrefix):], ":")
 		text := fmt.Sprintf("%s of %s: %s", s.Knob, s.Target, s.Problem)
 		switch {
+		case s.Knob == tune.ServiceKnob && s.Before == "on":
+			return nil, errors.Join(&host.Missing{What: "a box without a table inet " + tune.ServiceTable + ", or routes of protocol 211, of somebody else", Hint: "rename or remove them there, or give --set services=as-is"}, m.Close())
 		case s.Problem == "":
 		case needed:
 			return nil, errors.Join(fmt.Errorf("set the box up: %s", text), m.Close())

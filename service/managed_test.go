@@ -72,3 +72,29 @@ func TestManageLeavesIPv6(t *testing.T) {
 		})
 	}
 }
+
+// A table of that name is somebody's, and would be replaced for good.
+func TestManageRefusesForeignTable(t *testing.T) {
+	testutil.Privileged(t)
+	if err := host.Has("nft"); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	local := &host.Local{Netns: ns.Path()}
+	if _, err := local.Run(t.Context(), "", "sh", "-ec", "ip link add lan type veth peer name wan; nft add table inet boxdyno"); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Manage(t.Context(), ns.Path(), []Port{{Name: "lan"}, {Name: "wan"}}, "test")
+	if err == nil {
+		t.Error(m.Close())
+		t.Fatal("it is taken")
+	}
+	if out, err := local.Run(t.Context(), "", "sh", "-ec", "nft list ruleset; ip link show lan"); err != nil || !strings.Contains(string(out), "table inet boxdyno") || strings.Contains(string(out), ",UP") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
