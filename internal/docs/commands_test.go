@@ -369,8 +369,14 @@ func (c *caller) script(name string, args []string) {
 		}
 		text = append(text, data...)
 	}
+	if i := slices.Index(args, "--in"); i >= 0 { // a command where the boards are
+		if inside := args[i+1:]; len(inside) > 1 && inside[0] == "boxdyno" {
+			c.flags(inside[1:])
+		}
+		args = args[:i+1]
+	}
 	for _, a := range args {
-		if flag, ok := strings.CutPrefix(a, "--"); ok && !regexp.MustCompile(`flag\.\w+\((&[\w.]+, )?"`+flag+`"|(?m)^(--\w+ \| )?`+a+`\)`).Match(text) {
+		if flag, ok := strings.CutPrefix(a, "--"); ok && !regexp.MustCompile(`flag\.\w+\((&[\w.]+, )?"`+flag+`"|(?m)^\s*(--\w+ \| )*`+a+`( \| --\w+)*\)`).Match(text) {
 			c.t.Errorf("%s: %s has no flag %s", c.line, name, a)
 		}
 	}
