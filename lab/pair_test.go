@@ -133,6 +133,7 @@ func TestPairLeavesItsOwnTalkOut(t *testing.T) {
 func TestPairWithOneCable(t *testing.T) {
 	b := newBench(t)
 	b.box.sh(t, router)
+	b.tester.sh(t, "sysctl -qw net.ipv6.conf.all.disable_ipv6=1") // the account has the test's frames only
 	p := b.pair()
 	p.ends[1].port, p.dut[1] = "", ""
 	tb := built(t, p)

@@ -47,7 +47,6 @@ func newBench(t *testing.T) bench {
 		}
 		t.Cleanup(func() { (*s).close() })
 	}
-	b.tester.sh(t, "sysctl -qw net.ipv6.conf.default.addr_gen_mode=1") // no frames of IPv6's own
 	for i := range 2 {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = fmt.Sprint("e", i)
