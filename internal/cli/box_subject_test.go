@@ -50,7 +50,8 @@ func runBox(t *testing.T, tester *netns.Namespace, words ...string) []result.Rec
 	args := append([]string{"run"}, words...)
 	args = append(args, "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "netns="+tester.Path())
 	var out bytes.Buffer
-	if code := Main(t.Context(), args, &out, &out); code != exitOK && code != exitInvalid {
+	// What the verdict is depends on the machine; the records are looked at.
+	if code := Main(t.Context(), args, &out, &out); code != exitOK && code != exitFailed && code != exitInvalid {
 		t.Fatalf("%q: exit code %d: %s", words, code, out.Bytes())
 	}
 	_, recs, err := result.Open(dir)
@@ -201,6 +202,7 @@ func TestBoxLimitsASubject(t *testing.T) {
 
 // Frames that end in the box before the software are found where they end.
 func TestBoxLosesBeforeTheSubject(t *testing.T) {
+	testutil.Long(t)
 	testutil.Alone(t)
 	tester, box := oneCable(t)
 	plant(t, box, "i0", 0)
