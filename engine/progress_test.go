@@ -93,7 +93,8 @@ func checkSteps(t *testing.T, port int, rep MeterReport, slow, fast unit.FrameRa
 // What the meters on real ports had counted whenever they were read lies between the
 // marks before and after.
 func TestMetersMark(t *testing.T) {
-	testutil.Alone(t) // a frame that came to another CPU is in its next mark
+	testutil.Alone(t)
+	const strays = 16 // frames may come to another CPU, and are in its next mark only (TestMergeMarks)
 	a, b := pair(t)
 	for _, c := range []struct {
 		backend string
@@ -149,7 +150,7 @@ func TestMetersMark(t *testing.T) {
 			}
 			for _, c := range counts {
 				for _, k := range rep.Marks {
-					if k.At < c.from && k.Frames > c.frames || k.At > c.to && k.Frames+1 < c.frames {
+					if k.At < c.from && k.Frames > c.frames || k.At > c.to && k.Frames+1+strays < c.frames {
 						t.Fatalf("between %d and %d the meter had counted %d frames, but the mark at %d says %d", c.from, c.to, c.frames, k.At, k.Frames)
 					}
 				}
