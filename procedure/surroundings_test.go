@@ -61,6 +61,7 @@ func newBeside(t *testing.T, f func() float64) (s *Surroundings, said, warned *[
 // The real stress-ng: each load does what it shall while a trial lasts, goes on to the
 // next one that wants it, and leaves nothing.
 func TestLoadBeside(t *testing.T) {
+	testutil.Timed(t) // starved of CPU time, a load has used none
 	stressInstalled(t)
 	testutil.NoLeaks(t)
 	disk, temporary := t.TempDir(), t.TempDir()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
@@ -17,6 +18,7 @@ import (
 
 // Dhrystone is compiled here, proves itself, and its rounds agree in what they are of.
 func TestCPU(t *testing.T) {
+	testutil.Timed(t) // a program that ends between two samples has no memory
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	p := newCPU().(*CPU)
 	roomtest.Assign(t, p.Flags, map[string]string{"subject": "dhrystone", "parallel": "cpu0", "optimise": "O1"})
