@@ -211,8 +211,11 @@ func (s *server) answer(ctx context.Context, method string, r *Request) (any, er
 	return h(ctx, r)
 }
 
+// silence is Silence of the agent's streams. Tests shorten it.
+var silence = Silence
+
 // stdio makes a connection of two streams. Where they can, they end when nothing goes
-// over them for Silence.
+// over them for silence.
 type stdio struct {
 	in  io.Reader
 	out io.Writer
@@ -223,7 +226,7 @@ type stdio struct {
 
 func (c *stdio) Read(b []byte) (int, error) {
 	if d, ok := c.in.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = d.SetReadDeadline(time.Now().Add(Silence)) // a regular file has none
+		_ = d.SetReadDeadline(time.Now().Add(silence)) // a regular file has none
 	}
 	n, err := c.in.Read(b)
 	if errors.Is(err, io.EOF) {
@@ -242,7 +245,7 @@ func (c *stdio) atEnd() bool {
 
 func (c *stdio) Write(b []byte) (int, error) {
 	if d, ok := c.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = d.SetWriteDeadline(time.Now().Add(Silence))
+		_ = d.SetWriteDeadline(time.Now().Add(silence))
 	}
 	return c.out.Write(b)
 }

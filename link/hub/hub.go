@@ -104,7 +104,7 @@ func newServer() (*server.Server, string, error) {
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "boxdyno", DontListen: true, NoLog: true, NoSigs: true, NoSystemAccount: true,
 		MaxPayload: link.MaxMessage + 4096, MaxConn: 2, MaxSubs: 8,
-		PingInterval: link.Heartbeat, MaxPingsOut: 3, WriteDeadline: link.Silence,
+		PingInterval: link.Heartbeat, MaxPingsOut: 3, WriteDeadline: silence,
 		Users: []*server.User{{Username: testerUser, Password: password}, {Username: boxUser, Password: rand.Text(), Permissions: &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: []string{link.ReplyTo}},
 			Subscribe: &server.SubjectPermission{Allow: []string{link.ToBox}},
@@ -189,15 +189,28 @@ func start(a Agent) (*process, error) {
 	return p, nil
 }
 
-// heard ends a stream that says nothing for link.Silence. The file is not embedded: its
+// silence is link.Silence. Tests shorten it.
+var silence = link.Silence
+
+// heard ends a stream that says nothing for silence. The file is not embedded: its
 // WriteTo would read past Read.
 type heard struct{ f *os.File }
 
 func (h heard) Read(b []byte) (int, error) {
-	if err := h.f.SetReadDeadline(time.Now().Add(link.Silence)); err != nil {
+	if err := h.f.SetReadDeadline(time.Now().Add(silence)); err != nil {
 		return 0, err
 	}
 	return h.f.Read(b)
+}
+
+// read ends a stream that nobody reads for silence.
+type read struct{ w io.Writer }
+
+func (r read) Write(b []byte) (int, error) {
+	if d, ok := r.w.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = d.SetWriteDeadline(time.Now().Add(silence)) // a pipe has one
+	}
+	return r.w.Write(b)
 }
 
 // greeting is how long the first line may take: ssh has connected by then, and jump
@@ -267,7 +280,7 @@ func (p *process) why(err error) string {
 		}
 	default:
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			why = fmt.Sprintf("nothing was heard from it for %v", link.Silence)
+			why = fmt.Sprintf("nothing was heard from it for %v", silence)
 		} else if err != nil && !errors.Is(err, io.EOF) {
 			why = err.Error()
 		}
@@ -287,7 +300,10 @@ func (p *process) bridge(srv net.Conn, c *link.Conn) {
 		_ = p.stdin.Close() // the agent puts back what it changed
 	})
 	p.copies.Go(func() {
-		_, _ = io.Copy(p.stdin, srv) // what ended it is said by the other direction
+		_, err := io.Copy(read{p.stdin}, srv) // what else ended it is said by the other direction
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			c.Fail(fmt.Errorf("the connection to %s ended: it reads nothing of what it was sent %v ago", c.Name, silence))
+		}
 		_ = p.stdin.Close()
 		srv.Close()
 	})

@@ -140,6 +140,16 @@ func TestAgentChild(t *testing.T) {
 				fmt.Print("PONG\r\n")
 			}
 		}
+	case "deaf", "mute": // reads nothing but says that it lives, or reads and says nothing more
+		hello(link.Protocol, "v1")
+		fmt.Print("CONNECT {\"verbose\":false}\r\nSUB box.> 1\r\nPUB reply.0 2\r\n{}\r\n")
+		if how == "deaf" {
+			for range 60 {
+				fmt.Print("PING\r\n")
+				time.Sleep(50 * time.Millisecond)
+			}
+			os.Exit(0)
+		}
 	case "flood": // sends items without end to a call that asked for one answer
 		hello(link.Protocol, "v1")
 		fmt.Print("CONNECT {\"verbose\":false}\r\nSUB box.> 1\r\nPUB reply.0 2\r\n{}\r\n")
@@ -359,6 +369,24 @@ func TestStopped(t *testing.T) {
 		t.Errorf("%v after %v", err, took)
 	}
 	c.Close() // kills it
+}
+
+// A box that reads nothing, and one that says nothing more, are given up while their ends
+// stay open.
+func TestBoxThatStops(t *testing.T) {
+	testutil.NoLeaks(t)
+	was := silence
+	silence = 500 * time.Millisecond
+	defer func() { silence = was }()
+	for how, want := range map[string]string{"deaf": "reads nothing", "mute": "nothing was heard from it for 500ms"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		c := dial(t, how)
+		if err := c.Call(ctx, "echo", strings.Repeat("y", 4<<20), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v does not say %q", how, err, want)
+		}
+		c.Close()
+	}
 }
 
 func TestDialRefuses(t *testing.T) {
