@@ -15,7 +15,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"boxdyno/unit"
@@ -221,6 +223,32 @@ func TestTelemetryGarbage(t *testing.T) {
 	}
 	if _, err := OpenTelemetry(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a run without telemetry: %v", err)
+	}
+}
+
+// A FIFO that nobody writes to or reads is no file of telemetry; nothing waits for it.
+func TestTelemetryThatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	b := create(t, dir)
+	defer b.Close()
+	if err := unix.Mkfifo(filepath.Join(dir, TelemetryFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	head := headLine(t, 1)
+	for what, use := range map[string]func() error{
+		"read":    func() error { _, err := OpenTelemetry(dir); return err },
+		"written": func() error { return b.Sample(head) },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- use() }()
+		select {
+		case err := <-done:
+			if err == nil || !strings.Contains(err.Error(), TelemetryFile) || !strings.Contains(err.Error(), "not a regular file") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: it waits", what)
+		}
 	}
 }
 

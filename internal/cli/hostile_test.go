@@ -29,14 +29,17 @@ func TestFIFOsAreRefused(t *testing.T) {
 	state := filepath.Join(dir, "state")
 	t.Setenv("XDG_STATE_HOME", state)
 	fifo, bundle, journals := filepath.Join(dir, "fifo.yaml"), filepath.Join(dir, "bundle"), filepath.Join(state, "boxdyno", "tune")
-	journal := filepath.Join(journals, "00000000000000000001-1.journal")
-	half := filepath.Join(dir, "half")
-	b, err := result.Create(half, result.Run{Schema: result.Schema, ID: "x"})
-	if err == nil {
-		err = errors.Join(b.Close(), os.Remove(filepath.Join(half, result.TrialsFile)))
+	journal, page := filepath.Join(journals, "00000000000000000001-1.journal"), filepath.Join(dir, "page.html")
+	half, sampled := filepath.Join(dir, "half"), filepath.Join(dir, "sampled")
+	err := errors.Join(os.Mkdir(bundle, 0o755), os.MkdirAll(journals, 0o755))
+	for _, name := range []string{half, sampled} {
+		b, cerr := result.Create(name, result.Run{Schema: result.Schema, ID: "x"})
+		if err = errors.Join(err, cerr); err == nil {
+			err = b.Close()
+		}
 	}
-	err = errors.Join(err, os.Mkdir(bundle, 0o755), os.MkdirAll(journals, 0o755))
-	for _, name := range []string{fifo, filepath.Join(bundle, result.RunFile), filepath.Join(half, result.TrialsFile), journal} {
+	err = errors.Join(err, os.Remove(filepath.Join(half, result.TrialsFile)))
+	for _, name := range []string{fifo, filepath.Join(bundle, result.RunFile), filepath.Join(half, result.TrialsFile), filepath.Join(sampled, result.TelemetryFile), journal} {
 		err = errors.Join(err, unix.Mkfifo(name, 0o644))
 	}
 	if err != nil {
@@ -54,13 +57,16 @@ func TestFIFOsAreRefused(t *testing.T) {
 		"run --resume " + bundle,
 		"report " + half,
 		"run --resume " + half,
+		"report " + sampled + " -o " + filepath.Join(dir, "telemetry.parquet"),
+		"report " + sampled + " -o " + page,
 		"meter -i lo --netns " + fifo,
 		"tune show latency --port lo --netns " + fifo,
 	} {
 		said := make(chan string, 1)
+		noted := args == "tune status" || strings.HasSuffix(args, page) // a page is made without
 		go func() {
 			code, _, errw := call(context.Background(), runner.Plugins(), strings.Fields(args)...)
-			if code == exitOK && args != "tune status" {
+			if code == exitOK && !noted {
 				errw = "exit code 0"
 			}
 			said <- errw
@@ -69,7 +75,7 @@ func TestFIFOsAreRefused(t *testing.T) {
 		case s := <-said:
 			// The journal is a note before each error.
 			_, failure, _ := strings.Cut(s, "boxdyno: ")
-			if args == "tune status" {
+			if noted {
 				failure = s
 			}
 			want := "it is not a regular file"
