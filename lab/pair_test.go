@@ -6,19 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/agent"
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/host"
+	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/internal/version"
 	"boxdyno/ledger"
@@ -126,6 +130,56 @@ func TestPairLeavesItsOwnTalkOut(t *testing.T) {
 	a, err := book.Balance(t.Context(), func(context.Context) (ledger.Ends, error) { return ledger.Ends{}, nil })
 	if err != nil || a.Unexplained != 0 || hasIPv6() && len(a.Drops) == 0 {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// What others say to the DUT by another port, as ssh does on a real box, is in no term,
+// and the books come to rest.
+func TestPairLeavesOthersTalkOut(t *testing.T) {
+	testutil.Alone(t)
+	b := newBench(t)
+	b.box.sh(t, router)
+	control := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "c0"}, PeerName: "c1", PeerNamespace: netlink.NsFd(b.box.ns.Fd())}
+	if err := b.tester.nl.LinkAdd(control); err != nil {
+		t.Fatal(err)
+	}
+	b.tester.sh(t, "ip link set c0 up; ip address add 192.0.2.2/24 dev c0")
+	b.box.sh(t, "ip link set c1 up; ip address add 192.0.2.1/24 dev c1")
+	var talk net.Conn
+	err := netns.Do(b.tester.Netns, func() (err error) {
+		talk, err = net.Dial("udp4", "192.0.2.1:9")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said atomic.Int64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+				if _, err := talk.Write([]byte("hello")); err == nil { // nobody listens: every second one is refused
+					said.Add(1)
+				}
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped; talk.Close() }()
+	tb := built(t, b.pair())
+	before := said.Load()
+	a := offer(t, tb, false, 5000, 2000)
+	if n := said.Load() - before; n < 20 {
+		t.Fatalf("%d packets were said meanwhile: the test shows nothing", n)
+	}
+	if a.Accepted != 4000 || a.Received != a.Accepted || a.Unexplained != 0 || len(a.Drops) != 0 || len(a.Unread) != 0 || !a.Settled {
+		t.Errorf("%+v", a)
+	}
+	if rules := b.box.sh(t, "nft list ruleset"); strings.Contains(rules, "boxdyno_ledger") {
+		t.Error(rules)
 	}
 }
 

@@ -31,7 +31,8 @@ type term struct {
 	handed  bool
 	unless  string
 	lacking string
-	order   int // of checkpoints along the path
+	order   int  // of checkpoints along the path
+	common  bool // a checkpoint that packets of other ports pass, too
 }
 
 // portTerms are the terms of port at, which sends to or receives from the hop
@@ -72,9 +73,12 @@ func portTerms(at int, d driver, dir direction, h Hop, far *Hop) (terms []term) 
 
 // stackTerms are the terms of the DUT's namespace at, and with the first those
 // of the machine. backlog says that a port's peer counts the backlog's drops.
-func stackTerms(at int, label string, backlog bool) (terms []term) {
+func stackTerms(at int, label string, in sharing, backlog bool) (terms []term) {
 	for _, m := range stack {
-		t := term{scope: ofHost, at: at, counter: m.counter, passed: m.passed, bits: m.bits, order: 2 * rank(m.place)}
+		if m.where != anywhere && m.where != in {
+			continue
+		}
+		t := term{scope: ofHost, at: at, counter: m.counter, passed: m.passed, bits: m.bits, order: 2 * rank(m.place), common: m.passed && in == shared}
 		t.Term = result.Term{Place: m.place, Host: label, Name: m.name, From: m.counter}
 		if m.machine {
 			if at > 0 || backlog && m.place == result.Softnet {

@@ -130,7 +130,17 @@ type stackMeaning struct {
 	passed  bool
 	machine bool // of the whole machine, not of the namespace
 	bits    int
+	where   sharing
 }
+
+// A sharing is in which namespaces a counter of the stack is read.
+type sharing int
+
+const (
+	anywhere sharing = iota
+	unshared         // by no packets but those of the paths
+	shared           // by the machine's own connections, too: a box's first namespace
+)
 
 // stack is the DUT's network stack in the order in which a frame meets it.
 // Not read, because they would count twice: InCsumErrors (in InHdrErrors),
@@ -155,10 +165,11 @@ var stack = []stackMeaning{
 	{place: result.Routing, counter: "witness.blackhole", name: "blackhole route"},
 	{place: result.Routing, counter: "witness.prohibit", name: "prohibit route"},
 	{place: result.Routing, counter: "witness.unreachable", name: "unreachable route"},
-	{place: result.Routing, counter: "Ip.InDelivers", name: "delivered to the DUT itself"},
-	{place: result.Routing, counter: "Ip6.InDelivers", name: "delivered to the DUT itself"},
-	{place: result.Routing, counter: "Ip.InUnknownProtos", name: "for the DUT itself, of an unknown protocol"},
-	{place: result.Routing, counter: "Ip6.InUnknownProtos", name: "for the DUT itself, of an unknown protocol"},
+	{place: result.Routing, counter: "nft.delivered", name: "delivered to the DUT itself", where: shared},
+	{place: result.Routing, counter: "Ip.InDelivers", name: "delivered to the DUT itself", where: unshared},
+	{place: result.Routing, counter: "Ip6.InDelivers", name: "delivered to the DUT itself", where: unshared},
+	{place: result.Routing, counter: "Ip.InUnknownProtos", name: "for the DUT itself, of an unknown protocol", where: unshared},
+	{place: result.Routing, counter: "Ip6.InUnknownProtos", name: "for the DUT itself, of an unknown protocol", where: unshared},
 	{place: result.Routing, counter: "Ip.InDiscards", name: "discarded on input"},
 	{place: result.Routing, counter: "Ip6.InDiscards", name: "discarded on input"},
 	{place: result.Routing, counter: "Ip.ForwDatagrams", name: "forwarded by IPv4", passed: true},

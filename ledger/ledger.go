@@ -98,6 +98,10 @@ type stackOf struct {
 	local   *host.Local
 	sockets *sockets // nil for a recorded tree
 	witness *witness // nil where there is none
+
+	sharing    sharing
+	deliveries *deliveries // nil: what it delivers to itself is not counted by port
+	undivided  string      // why, in a shared namespace
 }
 
 // A portOf is one port whose counters are read, each once.
@@ -202,7 +206,10 @@ func (b *Book) find(paths []Path) error {
 		}
 	}
 	for i, h := range b.hosts {
-		b.terms = append(b.terms, stackTerms(i, h.local.Label, backlog)...)
+		b.terms = append(b.terms, stackTerms(i, h.local.Label, h.sharing, backlog)...)
+		if h.sharing == shared {
+			b.countDeliveries(h)
+		}
 	}
 	b.terms = once(b.terms)
 	for _, t := range b.terms {
@@ -224,10 +231,13 @@ func (b *Book) addHost(l *host.Local) error {
 	if slices.ContainsFunc(b.hosts, same) {
 		return nil
 	}
-	h := &stackOf{local: l}
+	h := &stackOf{local: l, sharing: unshared}
 	b.hosts = append(b.hosts, h)
 	if l.Root != nil {
 		return nil
+	}
+	if l.Netns == "" {
+		h.sharing = shared
 	}
 	var err error
 	if h.sockets, err = b.socketsOf(l.Netns); err != nil {
@@ -237,6 +247,20 @@ func (b *Book) addHost(l *host.Local) error {
 		h.witness = openWitness(l.Netns)
 	}
 	return nil
+}
+
+// countDeliveries counts by port what a machine delivers to itself.
+func (b *Book) countDeliveries(h *stackOf) {
+	var ports []int
+	for _, p := range b.ports {
+		if p.port.Netns == h.local.Netns && p.root == nil {
+			ports = append(ports, p.index)
+		}
+	}
+	var err error
+	if h.deliveries, err = countDeliveries(h.local.Netns, h.sockets.route, ports); err != nil {
+		h.undivided = "packets of other ports are among them, and none are counted by port: " + err.Error()
+	}
 }
 
 func (b *Book) addPort(h Hop) (*portOf, int, error) {
@@ -343,7 +367,17 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 				return s, err
 			}
 			for _, n := range list {
-				c[n.key()] += n.packets
+				switch {
+				case !n.ours():
+					c[n.key()] += n.packets
+				case h.deliveries != nil && n.table == h.deliveries.table:
+					c[deliveredByPorts] = n.packets
+				}
+			}
+		}
+		if h.undivided != "" {
+			for _, name := range []string{"Ip.InDelivers", "Ip6.InDelivers"} {
+				s.unread = append(s.unread, result.Unread{Host: h.local.Label, Counter: name, N: int64(c[name]), Why: h.undivided})
 			}
 		}
 		s.hosts = append(s.hosts, c)
@@ -469,6 +503,9 @@ func (b *Book) Close() {
 	for _, h := range b.hosts {
 		if h.witness != nil {
 			h.witness.close()
+		}
+		if h.deliveries != nil {
+			h.deliveries.close()
 		}
 	}
 	for _, s := range b.sockets {

@@ -116,7 +116,7 @@ func paperBook(both bool) *Book {
 		back[0].Place, back[3].Place = result.Tester, result.MeterAt
 		add(back)
 	}
-	b.terms = once(append(b.terms, stackTerms(0, "dut", false)...))
+	b.terms = once(append(b.terms, stackTerms(0, "dut", unshared, false)...))
 	return b
 }
 

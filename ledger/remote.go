@@ -23,6 +23,7 @@ type Tally struct {
 	Always bool        `json:"always,omitempty"` // a checkpoint that is told even if nothing passed
 	Bits   int         `json:"bits,omitempty"`   // of a counter that wraps before 64
 	Order  int         `json:"order"`            // along the path, comparable with this machine's: both have one version
+	Common bool        `json:"common,omitempty"` // a checkpoint that packets of other ports pass, too: those of this reading itself
 }
 
 // A Reading is another machine's counters at one instant.
@@ -66,7 +67,7 @@ func (b *Book) Reading(ctx context.Context) (Reading, error) {
 	}
 	for _, t := range terms {
 		if v, ok := s.of(t)[t.counter]; ok && !s.of(t).has(t.lacking) {
-			r.Tallies = append(r.Tallies, Tally{Term: t.Term, Value: v, Passed: t.passed, Always: t.always, Bits: t.bits, Order: t.order})
+			r.Tallies = append(r.Tallies, Tally{Term: t.Term, Value: v, Passed: t.passed, Always: t.always, Bits: t.bits, Order: t.order, Common: t.common})
 		}
 	}
 	for i := range b.ports {
@@ -108,5 +109,7 @@ func (b *Book) openRemotes(ctx context.Context, paths []Path) error {
 }
 
 func sameReading(a, b Reading) bool {
-	return a.Queued == b.Queued && slices.Equal(a.Tallies, b.Tallies)
+	return a.Queued == b.Queued && slices.EqualFunc(a.Tallies, b.Tallies, func(x, y Tally) bool {
+		return x.Common && y.Common && x.Term == y.Term || x == y
+	})
 }

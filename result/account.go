@@ -43,7 +43,7 @@ type Term struct {
 // whether a term counts them too.
 type Unread struct {
 	Host    string `json:"host"`
-	Port    string `json:"port"`
+	Port    string `json:"port"`    // "": of the whole stack
 	Counter string `json:"counter"` // "rx_dropped" of ip -s, "ethtool rx_fifo_errors" of ethtool -S
 	N       int64  `json:"n"`       // growth
 	Why     string `json:"why"`

@@ -101,7 +101,7 @@ func whereToLook(unread []result.Unread) (text string) {
 	const most = 3
 	grew := slices.SortedStableFunc(slices.Values(unread), func(a, b result.Unread) int { return cmp.Compare(b.N, a.N) })
 	for _, u := range grew[:min(len(grew), most)] {
-		text += fmt.Sprintf("; %s of the %s's %s grew by %d (%s)", u.Counter, u.Host, u.Port, u.N, u.Why)
+		text += fmt.Sprintf("; %s of the %s's %s grew by %d (%s)", u.Counter, u.Host, cmp.Or(u.Port, "stack"), u.N, u.Why)
 	}
 	return text
 }
