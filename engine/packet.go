@@ -135,14 +135,16 @@ func openLane(p host.Port) (_ *packetLane, err error) {
 func (l *packetLane) close() error { return unix.Close(l.fd) }
 
 // dropped is the port's tx_dropped: its driver's drops, among them those of a
-// veth whose peer's ring is full.
+// veth whose peer's ring is full. A tap's are refusals, and 0.
 func (l *packetLane) dropped() (n uint64, err error) {
 	err = netns.Do(l.port.Netns, func() error {
 		s, err := linkStats(l.port.Name)
 		if err != nil {
 			return fmt.Errorf("read the counters of %s: %w", l.port.Name, err)
 		}
-		n = s.TxDropped
+		if !isTap(l.port.Name) {
+			n = s.TxDropped
+		}
 		return nil
 	})
 	return n, err

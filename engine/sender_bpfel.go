@@ -103,6 +103,7 @@ const (
 	senderVarSenderId       = "sender_id"
 	senderVarShift          = "shift"
 	senderVarSlip           = "slip"
+	senderVarTaps           = "taps"
 )
 
 // loadSender returns the embedded CollectionSpec for sender.
@@ -182,6 +183,7 @@ type senderVariableSpecs struct {
 	SenderId       *ebpf.VariableSpec `ebpf:"sender_id"`
 	Shift          *ebpf.VariableSpec `ebpf:"shift"`
 	Slip           *ebpf.VariableSpec `ebpf:"slip"`
+	Taps           *ebpf.VariableSpec `ebpf:"taps"`
 }
 
 // senderObjects contains all objects after they have been loaded into the kernel.
@@ -234,6 +236,7 @@ type senderVariables struct {
 	SenderId       *ebpf.Variable `ebpf:"sender_id"`
 	Shift          *ebpf.Variable `ebpf:"shift"`
 	Slip           *ebpf.Variable `ebpf:"slip"`
+	Taps           *ebpf.Variable `ebpf:"taps"`
 }
 
 // senderPrograms contains all programs after they have been loaded into the kernel.

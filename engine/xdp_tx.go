@@ -54,7 +54,8 @@ func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (
 	if cpu >= 0 {
 		t.cpus = []int{cpu}
 	}
-	for _, p := range lanes {
+	var taps [maxLanes]uint32
+	for i, p := range lanes {
 		if p.Netns != t.netns {
 			return nil, fmt.Errorf("open an xdp transmitter: %s and %s stand in two namespaces", lanes[0].Name, p.Name)
 		}
@@ -64,13 +65,16 @@ func (x *xdp) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (
 				return fmt.Errorf("open a transmitter on %s: %w", p.Name, err)
 			}
 			t.indexes = append(t.indexes, iface.Index)
+			if isTap(p.Name) {
+				taps[i] = uint32(iface.Index)
+			}
 			return nil
 		}); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if t.refusal, err = openRefusalTrace(); err != nil {
+	if t.refusal, err = openRefusalTrace(taps); err != nil {
 		return nil, err
 	}
 	if t.socket, err = namespaceSocket(t.netns); err != nil {
@@ -280,29 +284,33 @@ func loadLive(spec *ebpf.CollectionSpec, prog string, maps map[string]*ebpf.Map)
 	return &liveProgram{coll, coll.Programs[prog], coll.Variables[senderVarSched]}, nil
 }
 
-// A refusalTrace counts redirects that the kernel refuses; it costs nothing
-// where none are. A nil one counts none.
+// A refusalTrace counts redirects that the kernel, or a tap, refuses; it costs nothing
+// where none are and no port is a tap. A nil one counts none.
 type refusalTrace struct {
 	coll  *ebpf.Collection
 	links []link.Link
 }
 
-// openRefusalTrace is nil on a kernel without BTF.
-func openRefusalTrace() (*refusalTrace, error) {
-	r, err := loadRefusalTrace()
+// openRefusalTrace is nil on a kernel without BTF. taps are the indexes of the ports that
+// are taps.
+func openRefusalTrace(taps [maxLanes]uint32) (*refusalTrace, error) {
+	r, err := loadRefusalTrace(taps)
 	if errors.Is(err, host.ErrNotSupported) || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	return r, err
 }
 
-func loadRefusalTrace() (*refusalTrace, error) {
+func loadRefusalTrace(taps [maxLanes]uint32) (*refusalTrace, error) {
 	spec, err := loadSender()
 	if err != nil {
 		return nil, fmt.Errorf("read the refusal trace: %w", err)
 	}
 	delete(spec.Programs, senderProgSend)
-	if !refusesLate() {
+	if err := setVariables(spec, map[string]any{senderVarTaps: taps}); err != nil {
+		return nil, err
+	}
+	if taps == [maxLanes]uint32{} && !refusesLate() {
 		delete(spec.Programs, senderProgDevmapXmit)
 	}
 	coll, err := newCollection(spec, nil)

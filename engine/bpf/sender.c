@@ -205,8 +205,16 @@ int redirect_err(u64 *ctx)
 /*
  * Before Linux 6.3 redirects to a port that takes no frames are refused when a
  * bulk of them is handed to it. Those of live frames come from the loopback of
- * the sender's namespace, which no other program redirects from.
+ * the sender's namespace, which no other program redirects from. A tap drops the
+ * rest of a bulk without an error.
  */
+const volatile u32 taps[MAX_LANES]; /* ifindexes */
+
+static __always_inline bool tap(u32 ifindex)
+{
+	return ifindex == taps[0] || ifindex == taps[1];
+}
+
 SEC("tp_btf/xdp_devmap_xmit")
 int devmap_xmit(u64 *ctx)
 {
@@ -214,7 +222,7 @@ int devmap_xmit(u64 *ctx)
 	struct net_device *to = (struct net_device *)ctx[1];
 	u32 lane = to->ifindex == second_ifindex;
 
-	if ((int)ctx[4] < 0 && from->ifindex == LOOPBACK_IFINDEX)
+	if (((int)ctx[4] < 0 || tap(to->ifindex)) && from->ifindex == LOOPBACK_IFINDEX)
 		redirect_errors[lane & (MAX_LANES - 1)] += (u32)ctx[3];
 	return 0;
 }

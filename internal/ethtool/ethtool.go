@@ -99,7 +99,11 @@ func (s *Socket) Driver(port string) (Driver, error) {
 		}
 		return ""
 	}
-	return Driver{Name: text(i.Driver), Version: text(i.Version), Firmware: text(i.Fw_version), Bus: text(i.Bus_info)}, nil
+	d := Driver{Name: text(i.Driver), Version: text(i.Version), Firmware: text(i.Fw_version), Bus: text(i.Bus_info)}
+	if d.Name == "tun" { // it says "tap"
+		d.Bus = ""
+	}
+	return d, nil
 }
 
 // A Link is what two ends have agreed on.
