@@ -7,7 +7,7 @@ import (
 )
 
 var connectionMetrics = []result.Metric{
-	{Name: "connections_cps", Label: "found", Group: "New TCP connections: without a failed one; complete under overload; the tester's ceiling", Interval: "interval", Heads: true, Unit: "1/s", Better: 1, Help: "highest rate of new connections without a failure, confirmed by a longer trial (RFC 9411 section 7.2); interval up to the rate from which every trial had failures"},
+	{Name: "connections_cps", Label: "found", Group: "New TCP connections: without a failed one; complete under overload; the tester's ceiling", Interval: "interval", Heads: true, Of: "connections_ceiling_cps", Unit: "1/s", Better: 1, Help: "highest rate of new connections without a failure, confirmed by a longer trial (RFC 9411 section 7.2); interval up to the rate from which every trial had failures"},
 	{Name: "connections_overload_cps", Label: "complete", Heads: true, Unit: "1/s", Better: 1, Help: "most connections a second that were complete, whatever failed: at the rate of the ceiling, and half of it as often as most fail"},
 	{Name: "connections_ceiling_cps", Label: "ceiling", Unit: "1/s", Better: 1, Help: "connections a second that the tester makes with itself, port to port"},
 	{Name: "connections_complete_cps", Unit: "1/s", Better: 1, Help: "connections that were complete, from the first SYN to the last one's end; mode concurrent: whose response was whole"},

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/files"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
@@ -392,11 +394,14 @@ func (r *ratio) Set(s string) error {
 	return nil
 }
 
+const attacksTable = "IDS: attacks planted and detected, at the load and idle"
+
 var idsMetrics = append([]result.Metric{
 	{Name: "ids_rate_bps", Label: "found bit/s", Group: "IDS: highest load of which hardly a frame is lost; lowest at which attacks go missing", Interval: "interval", Heads: true, Unit: "bit/s", Better: 1, Help: "rate search: highest load that lost at most the share loss, confirmed by a longer trial, layer 2 with FCS; interval up to the load from which every trial lost more"},
 	{Name: "ids_rate_fps", Label: "frame/s", Unit: "frame/s", Better: 1, Help: "the same in frames"},
 	{Name: "counting_overload_fps", Unit: "frame/s", Better: 1, Help: "rate search: frames that it counted a second at the highest load, where that was too much"},
-	{Name: "attacks_planted", Label: "planted", Group: "IDS: attacks planted and detected, at the load and idle", Unit: "1", Help: "attacks in the traffic, each of which a rule matches once; of a capture: alerts that it raised when idle, for as many passes"},
+	metrics.List(captureTrialMetrics).As("capture_offered_bps", "at bit/s", attacksTable),
+	{Name: "attacks_planted", Label: "planted", Group: attacksTable, Unit: "1", Help: "attacks in the traffic, each of which a rule matches once; of a capture: alerts that it raised when idle, for as many passes"},
 	{Name: "attacks_detected", Label: "detected", Heads: true, Unit: "1", Better: 1, Help: "of them, those that it raised an alert for; never more than were planted, rule by rule"},
 	{Name: "detected_ratio", Label: "share", Share: true, Unit: "1", Better: 1, Help: "attacks_detected of attacks_planted"},
 	{Name: "idle_detected_ratio", Label: "idle", Share: true, Unit: "1", Better: 1, Help: "the same at the idle load"},
@@ -405,4 +410,4 @@ var idsMetrics = append([]result.Metric{
 	{Name: "rules_failed", Label: "refused", Unit: "1", Better: -1, Help: "rules that it could not load, and runs without"},
 	{Name: "memory_drops", Unit: "1", Better: -1, Help: "flows, segments and fragments that it ignored at its own memory limits; no lost frames, but attacks in them are missed"},
 	{Name: "stream_gaps", Unit: "1", Better: -1, Help: "holes in TCP streams that it could not reassemble"},
-}, captureTrialMetrics...)
+}, slices.DeleteFunc(slices.Clone(captureTrialMetrics), func(m result.Metric) bool { return m.Name == "capture_offered_bps" })...)

@@ -189,27 +189,36 @@ func (p *Infer) Run(ctx context.Context, env *Env) (Outcome, error) {
 	return p.live(ctx, env, d)
 }
 
+// Titles of tables.
+const (
+	addedDrops    = "Drops that a detector adds to a capture, and for how long it was behind after the last frame"
+	detectorTakes = "What a detector takes: CPU of its model a window, CPU above the capture alone a frame"
+)
+
 var inferMetrics = append([]result.Metric{
 	{Name: "windows_per_s", Label: "windows", Group: "A detector as a load, without frames: features and model, the model alone, features of one frame", Interval: "range", Heads: true, Unit: "1/s", Better: 1, Help: "without a rate: windows a second, features and model, all CPUs together, from the two times below"},
 	{Name: "window_s", Label: "a window", Heads: true, Unit: "s", Better: -1, Help: "time that a window takes on one CPU: features of its frames, and the model"},
 	{Name: "model_s", Label: "model", Heads: true, Unit: "s", Better: -1, Help: "time that the model takes for a window on one CPU"},
-	{Name: "model_cpu_s", Label: "model CPU", Group: "What a detector takes: CPU of its model a window, CPU above the capture alone a frame", Unit: "s", Better: -1, Help: "CPU time of the same"},
+	{Name: "model_cpu_s", Label: "model CPU", Group: detectorTakes, Unit: "s", Better: -1, Help: "CPU time of the same"},
 	{Name: "features_per_frame_s", Label: "a frame", Group: "A detector as a load, without frames: features and model, the model alone, features of one frame", Unit: "s", Better: -1, Help: "time that features take for a frame on one CPU, always in this program: headers, sums, and at a window's end its features"},
 	{Name: "frames_per_window", Unit: "1", Exact: true, Help: "frames of a synthetic window"},
 	{Name: "outputs_compared", Unit: "1", Exact: true, Help: "synthetic windows whose output was compared with this program's; none for runtime go and for the model that learns"},
 	{Name: "outputs_differ", Unit: "1", Better: -1, Help: "of them, those with another output: the library computes something else"},
-	{Name: "drops_added_ratio", Label: "added", Group: "Drops that a detector adds to a capture", Interval: "range", Heads: true, Share: true, Unit: "1", Better: -1, Help: "with a rate: share of frames lost with the detector, less the share lost without it; median of the rounds, interval is their range; negative if it lost fewer"},
-	{Name: "bare_lost_ratio", Label: "alone", Group: "Drops that a detector adds to a capture", Share: true, Unit: "1", Better: -1, Help: "share of the frames that the same capture lost without features and model"},
+	{Name: "drops_added_ratio", Label: "added", Group: addedDrops, Interval: "range", Heads: true, Share: true, Unit: "1", Better: -1, Help: "with a rate: share of frames lost with the detector, less the share lost without it; median of the rounds, interval is their range; negative if it lost fewer"},
+	{Name: "bare_lost_ratio", Label: "alone", Group: addedDrops, Share: true, Unit: "1", Better: -1, Help: "share of the frames that the same capture lost without features and model"},
 	{Name: "detector_lost_ratio", Label: "with it", Share: true, Unit: "1", Better: -1, Help: "share of the frames that it lost with them"},
-	{Name: "cpu_added_per_frame_s", Label: "a frame", Group: "What a detector takes: CPU of its model a window, CPU above the capture alone a frame", Unit: "s", Better: -1, Help: "CPU time for each frame counted, of the detector's whole process tree, less that of the capture without features and model"},
+	metrics.List(captureMetrics).As("drain_s", "behind", addedDrops),
+	{Name: "cpu_added_per_frame_s", Label: "a frame", Group: detectorTakes, Unit: "s", Better: -1, Help: "CPU time for each frame counted, of the detector's whole process tree, less that of the capture without features and model"},
 	{Name: "detected_windows_per_s", Label: "windows", Unit: "1/s", Better: 1, Help: "windows a second that were evaluated while there was work"},
 	{Name: "model_wait_share", Label: "waits", Share: true, Unit: "1", Better: -1, Help: "share of that time for which the detector waited for its model"},
+	metrics.List(captureMetrics).As("subject_memory_bytes", "memory", detectorTakes),
+	metrics.List(captureMetrics).As("startup_s", "ready", detectorTakes),
 }, metrics.List(captureMetrics).Pick(trialFigures...)...)
 
-// trialFigures are those of capture that trials with a rate have.
+// trialFigures are others of capture that trials with a rate have.
 var trialFigures = []string{
-	"capture_offered_fps", "frames_offered", "frames_counted", "frames_lag", "drain_s", "frames_lost", "uncounted_ratio", "drops_before", "drops_kernel", "frames_unexplained",
-	"subject_cpu_per_frame_s", "subject_memory_bytes", "startup_s",
+	"capture_offered_fps", "frames_offered", "frames_counted", "frames_lag", "frames_lost", "uncounted_ratio", "drops_before", "drops_kernel", "frames_unexplained",
+	"subject_cpu_per_frame_s",
 }
 
 // inferRate is the load given.

@@ -21,14 +21,8 @@ type Citation struct {
 	Text string   `json:"text"`           // what was published, with its number
 	Said string   `json:"said"`           // where, and what must be said beside it
 	Here []string `json:"here,omitempty"` // what was measured here of the same, a row each
-}
 
-func (c Citation) text() string {
-	s := fmt.Sprintf("%s: %s (%s)", c.Box, c.Text, c.Said)
-	if len(c.Here) > 0 {
-		s += "; here " + strings.Join(c.Here, "; ")
-	}
-	return s
+	said []string // the parts of Said
 }
 
 // A cited is which figures of reference stand beside a run, and beside which of its points.
@@ -99,9 +93,31 @@ func replays(f reference.Figure, p result.Record, _ result.Run) bool {
 
 const publishedTitle = "Published of the same experiments"
 
-func published(d Document) (out []string) {
-	for _, c := range d.Published {
-		out = append(out, c.text())
+// citedSentences are published figures in sentences, one for each box and what was measured here
+// beside it. What was said of one figure is not repeated for the next.
+func citedSentences(all []Citation) (out []string) {
+	told := map[string]bool{}
+	for i := 0; i < len(all); {
+		first := all[i]
+		var texts []string
+		for ; i < len(all) && all[i].Box == first.Box && slices.Equal(all[i].Here, first.Here); i++ {
+			var fresh []string
+			for _, s := range all[i].said {
+				if s != "" && !told[s] {
+					fresh, told[s] = append(fresh, s), true
+				}
+			}
+			text := all[i].Text
+			if len(fresh) > 0 {
+				text += " (" + strings.Join(fresh, "; ") + ")"
+			}
+			texts = append(texts, text)
+		}
+		s := first.Box + ": " + strings.Join(texts, "; ")
+		if len(first.Here) > 0 {
+			s += "; here " + strings.Join(first.Here, "; ")
+		}
+		out = append(out, s)
 	}
 	return out
 }
@@ -141,7 +157,7 @@ func citations(run result.Run, points []result.Record) (out []Citation) {
 		}
 		if found {
 			s, _ := reference.SourceOf(f.Source)
-			out = append(out, Citation{Box: f.Subject, Text: citedText(c, f), Said: joined(s.Where, f.Said()), Here: here})
+			out = append(out, Citation{Box: f.Subject, Text: citedText(c, f), Said: joined(s.Where, f.Said()), Here: here, said: []string{s.Where, strings.TrimSpace(f.Note), s.Caution}})
 		}
 	}
 	return out

@@ -54,10 +54,7 @@ func citedRun() (result.Run, []result.Record) {
 // them, and beside no other.
 func TestCitations(t *testing.T) {
 	run, points := citedRun()
-	var all []string
-	for _, c := range citations(run, points) {
-		all = append(all, c.text())
-	}
+	all := citedSentences(citations(run, points))
 	text := strings.Join(all, "\n")
 	for _, want := range []string{
 		"BRIX IoT Core i3, pfSense: 450000 64-byte frames a second by NAT, direction LAN->WAN, frame bytes 64 (", "NAT firewall, sendmmsg/recvmmsg generator", "here >= 783 kframe/s (forward#1)",
@@ -167,7 +164,7 @@ func TestEveryFigureCanAppear(t *testing.T) {
 	run, points := citedRun()
 	var cited []string
 	for _, c := range citations(run, points) {
-		cited = append(cited, c.text())
+		cited = append(cited, fmt.Sprintf("%s: %s (%s)", c.Box, c.Text, c.Said))
 	}
 	count, used := 0, map[string]bool{}
 	for _, f := range reference.Figures() {

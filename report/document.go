@@ -58,6 +58,7 @@ type Document struct {
 	Study *Study `json:"study,omitempty"` // the published comparison of capture software, where its points were measured
 
 	Published []Citation `json:"published,omitempty"` // figures of the same experiments on other boxes
+	Cited     []string   `json:"cited,omitempty"`     // the same in sentences, what is said of several of them once
 
 	Watched  *Watched  `json:"watched,omitempty"`  // what telemetry says of the trials
 	Metered  []string  `json:"metered,omitempty"`  // what must be known of the meters, in sentences

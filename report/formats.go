@@ -253,7 +253,7 @@ func Markdown(w io.Writer, d Document) error {
 		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", md(r.booked()))
 		b.table(r.accounted())
 	}
-	b.list(publishedTitle, published(d))
+	b.list(publishedTitle, d.Cited)
 	b.list("What next", d.Next)
 	b.list("How it was measured", measured(d))
 	b.list("Not measured", d.NotMeasured)

@@ -71,12 +71,12 @@ func TestInferTables(t *testing.T) {
 	got := text(t, d)
 	at := -1
 	for _, want := range []string{
-		"none go 1s none 1 130 k/s - 7.70 µs - 39.0 ns",
-		"logistic go 10 none 1 1.10 M/s 1.08–1.11 M 909 ns 49.0 ns 86.0 ns",
+		"none go 1s 1 130 k/s - 7.70 µs - 39.0 ns",
+		"logistic go 10 1 1.10 M/s 1.08–1.11 M/s 909 ns 49.0 ns 86.0 ns",
 		"logistic go 10 none 1 48.5 ns",
-		"tree onnx 10 none 256 1.00 M",
-		"forest go 10 none 1 273 k",
-		"forest sklearn 10 none 1 435",
+		"tree onnx 10 256 1.00 M",
+		"forest go 10 1 273 k",
+		"forest sklearn 10 1 435",
 		"forest go 10 200k 0.0 % -0.4 % to 1.0 % 0.0 % 0.0 %",
 		"forest sklearn 10 200k 41.2 % 40.8 % to 42.2 % 0.1 % 41.3 %",
 		"143 ns 20.0 k/s",

@@ -116,10 +116,14 @@ func (f *Figure) interval(unit string) string {
 	if f == nil {
 		return "-"
 	}
-	if s := interval(f.Lo, f.Hi); s != "-" {
-		return s + unit
+	s := interval(f.Lo, f.Hi)
+	if s == "-" {
+		return s
 	}
-	return "-"
+	if unit != "" && unit[0] != '/' && s[len(s)-1] <= '9' {
+		s += " "
+	}
+	return s + unit
 }
 
 func (f *Figure) share() string {

@@ -100,7 +100,7 @@ func TestSuiteTables(t *testing.T) {
 		"route lan-to-wan 64 B 1.00 M 20.0 µs 90.0 µs 1.00 ms 40.0 µs 200 µs",
 		"route lan-to-wan 64 B 4.00 M 75.0 % 950 kframe/s 1.05 Mframe/s",
 		"route wan-to-lan 1518 B 350 315–385 3.00 M 120 µs 80.0 µs",
-		"route wan-to-lan IMIX 825 k 375 k 256 µs 230–282 µ",
+		"route wan-to-lan IMIX 825 k 375 k 256 µs 230–282 µs",
 	} {
 		if !fields[want] {
 			t.Errorf("the text has no line %q:\n%s", want, b.String())

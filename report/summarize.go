@@ -94,6 +94,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	lineRates(d.Rows)
 	publishTunnels(d.Rows)
 	d.Published = citations(run, points)
+	d.Cited = citedSentences(d.Published)
 	slices.SortStableFunc(d.Rows, order)
 	d.SharedWarnings = shared(d.Rows)
 

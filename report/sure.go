@@ -44,7 +44,7 @@ func sure(d Document, recs []result.Record) []string {
 	var widest *Row
 	var spread float64
 	least := math.MaxInt
-	lower, upper := 0, 0
+	lower, upper, unconfirmed := 0, 0, 0
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		if r.ThroughputFPS != nil && r.ThroughputFPSHi != nil && *r.ThroughputFPS > 0 {
@@ -61,8 +61,10 @@ func sure(d Document, recs []result.Record) []string {
 		if slices.Contains(bounds, result.AtLeast) {
 			lower++
 		}
-		if slices.Contains(bounds, result.AtMost) {
+		if slices.Contains(bounds[1:], result.AtMost) {
 			upper++
+		} else if r.Bound == result.AtMost {
+			unconfirmed++
 		}
 	}
 	if widest != nil {
@@ -86,6 +88,9 @@ func sure(d Document, recs []result.Record) []string {
 	}
 	if upper > 0 {
 		out = append(out, plural(upper, "row has", "rows have")+" an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less.")
+	}
+	if unconfirmed > 0 {
+		out = append(out, plural(unconfirmed, "row has", "rows have")+" an upper bound (<=): no load was confirmed, and the box carries less than the lowest that it failed.")
 	}
 	var stalls, longest int64
 	var steal float64

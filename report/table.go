@@ -111,6 +111,7 @@ func (d *Document) tables(run result.Run, told []tableRow, trials map[string][]r
 			continue
 		}
 		r := told[i]
+		r.shares(procedures[r.procedure])
 		if r.figures[dropRate] != nil {
 			delete(r.figures, forwardingRate) // 0 is what such a service is for
 			delete(r.figures, ceilingFPS)     // beside it
@@ -180,11 +181,29 @@ func labelled(p result.Procedure) (out []result.Metric) {
 		}
 		group = cmp.Or(m.Group, group)
 		m.Group = group
-		if !slices.ContainsFunc(out, func(o result.Metric) bool { return o.Name == m.Name }) {
-			out = append(out, m)
+		if slices.ContainsFunc(out, func(o result.Metric) bool { return o.Name == m.Name }) {
+			continue
+		}
+		out = append(out, m)
+		for _, o := range p.Metrics {
+			if o.Of == m.Name {
+				out = append(out, result.Metric{Name: shareOf(o), Unit: "1", Label: "of " + m.Label, Group: group, Share: true, Help: o.Name + " as a share of " + m.Name})
+			}
 		}
 	}
 	return out
+}
+
+// shareOf is the name of the column of what share m is of another metric.
+func shareOf(m result.Metric) string { return m.Name + "/" + m.Of }
+
+// shares adds what share figures are of others, where p says so.
+func (r *tableRow) shares(p result.Procedure) {
+	for _, m := range p.Metrics {
+		if part, whole := r.figures[m.Name], r.figures[m.Of]; part != nil && whole != nil && whole.Value > 0 {
+			r.figures[shareOf(m)] = &Figure{Value: part.Value / whole.Value, N: part.N}
+		}
+	}
 }
 
 // naming are the parameters that name the procedure's rows.
@@ -209,9 +228,12 @@ func (g *tableGroup) heads() bool {
 	return slices.ContainsFunc(g.metrics, func(m result.Metric) bool { return m.Heads })
 }
 
-// own says whether a figure of the metric makes a row one of g: a load or a setting does
-// not, beside what heads a page.
-func (g *tableGroup) own(m result.Metric) bool { return m.Heads || m.Better != 0 || !g.heads() }
+// own says whether a figure of the metric makes a row one of g: beside what heads a page, a
+// load or a setting does not, nor what others are a share of.
+func (g *tableGroup) own(m result.Metric) bool {
+	of := slices.ContainsFunc(g.metrics, func(o result.Metric) bool { return o.Of == m.Name })
+	return m.Heads || m.Better != 0 && !of || !g.heads()
+}
 
 func (g *tableGroup) has(id string) bool {
 	return slices.ContainsFunc(g.rows, func(r tableRow) bool { return r.id == id })
@@ -270,9 +292,24 @@ func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out [
 				told[i].notes, told[i].exact = nil, nil
 			}
 		}
-		out = append(out, makeTable(g.title, g.metrics, axesOf(procedures, told), told))
+		title := g.title
+		if slices.ContainsFunc(groups, func(o *tableGroup) bool { return o != g && o.title == g.title && len(o.rows) > 0 }) {
+			title += ": " + kindsOf(told)
+		}
+		out = append(out, makeTable(title, g.metrics, axesOf(procedures, told), told))
 	}
 	return out
+}
+
+// kindsOf are the procedures of rows.
+func kindsOf(rows []tableRow) string {
+	var names []string
+	for _, r := range rows {
+		if !slices.Contains(names, r.procedure) {
+			names = append(names, r.procedure)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // axesOf are the parameters that rows of a table tell: those whose values differ, or are
@@ -394,7 +431,7 @@ func (c Column) cell(f *Figure) Cell {
 	default:
 		cell.Text = f.si(c.suffix())
 	}
-	if s := f.interval(""); s != "-" {
+	if s := f.interval(c.suffix()); s != "-" {
 		cell.Interval = s
 	}
 	return cell

@@ -5,21 +5,75 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // folded is t in tables of text that are at most width columns wide. Columns that have no
-// room, or that are of other rows, go on in another table.
-func (t Table) folded() (out []table) {
+// room, or that are of other rows, go on in another table. Where that saves a table, what
+// all rows share is said once, in a note.
+func (t Table) folded() []table {
+	out := t.narrow().parts()
+	if len(out) > 1 {
+		if fewer := t.factored().narrow().parts(); len(fewer) < len(out) {
+			out = fewer
+		}
+	}
+	for i := range out {
+		if len(out) > 1 {
+			out[i].title += fmt.Sprintf(" (%d of %d)", i+1, len(out))
+		}
+	}
+	return out
+}
+
+// narrow is t with one column for all that tells its rows apart, where that takes more than
+// half of a line.
+func (t Table) narrow() Table {
 	if axes := t.axesWide(); axes > width/2 && len(t.figures()) > 0 {
 		if j := t.joined(80); j.axesWide() < axes {
 			if over := j.widest() - width; over > 0 {
 				j = t.joined(max(20, 80-over))
 			}
-			t = j
+			return j
 		}
 	}
+	return t
+}
+
+// factored is t without the columns of words in which all rows agree: a note says them.
+func (t Table) factored() Table {
+	var same []string
+	keep := func(i int) bool {
+		c := t.Columns[i]
+		if c.Metric || c.Name == notesColumn || len(t.Rows) < 2 {
+			return true
+		}
+		return slices.ContainsFunc(t.Rows, func(r []Cell) bool { return r[i].Text != t.Rows[0][i].Text })
+	}
+	out := t
+	out.Columns, out.Rows = nil, make([][]Cell, len(t.Rows))
+	for i, c := range t.Columns {
+		if !keep(i) {
+			same = append(same, strings.TrimPrefix(c.Label+" "+t.Rows[0][i].Text, "what "))
+			continue
+		}
+		out.Columns = append(out.Columns, c)
+		for k := range t.Rows {
+			out.Rows[k] = append(out.Rows[k], t.Rows[k][i])
+		}
+	}
+	if len(same) == 0 {
+		return t
+	}
+	out.Notes = append([]Note{{"all", strings.Join(same, ", ")}}, t.Notes...)
+	return out
+}
+
+// parts are t's columns of figures in as many tables as they need.
+func (t Table) parts() (out []table) {
 	var part []int // columns of figures
 	bare := make([]bool, len(t.Rows))
 	for k, r := range t.Rows {
@@ -42,15 +96,44 @@ func (t Table) folded() (out []table) {
 		part = append(part, i)
 	}
 	flush()
-	for i := range out {
-		if len(out) > 1 {
-			out[i].title += fmt.Sprintf(" (%d of %d)", i+1, len(out))
-		}
+	if n := t.repeats(); n != "" {
+		out[len(out)-1].notes = append(out[len(out)-1].notes, note{"n", n})
 	}
 	for _, n := range t.Notes {
 		out[len(out)-1].notes = append(out[len(out)-1].notes, note{n.Mark, n.Text})
 	}
 	return out
+}
+
+// repeats says how many measurements are behind each figure with an interval; "" where none has
+// several.
+func (t Table) repeats() string {
+	var counts, labels []string
+	for i, c := range t.Columns {
+		least, most := math.MaxInt, 0
+		for _, r := range t.Rows {
+			if c.Interval != "" && r[i].Value != nil {
+				least, most = min(least, r[i].N), max(most, r[i].N)
+			}
+		}
+		if most > 1 {
+			n := strconv.Itoa(most)
+			if least < most {
+				n = strconv.Itoa(least) + " to " + n
+			}
+			counts, labels = append(counts, n), append(labels, c.Label)
+		}
+	}
+	switch same := slices.Compact(slices.Clone(counts)); {
+	case len(same) == 0:
+		return ""
+	case len(same) == 1:
+		return same[0] + " behind each figure with a range"
+	}
+	for i, n := range counts {
+		labels[i] = n + " behind " + labels[i]
+	}
+	return strings.Join(labels, "; ")
 }
 
 // axesWide is how many columns of text tell the rows apart.

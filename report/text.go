@@ -68,7 +68,7 @@ func Text(w io.Writer, d Document) (err error) {
 		t.head("Where every frame went: " + r.booked())
 		t.table(r.accounted())
 	}
-	t.list(publishedTitle, published(d))
+	t.list(publishedTitle, d.Cited)
 	t.list("What next", d.Next)
 	t.head("How it was measured")
 	for _, s := range measured(d) {

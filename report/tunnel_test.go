@@ -60,7 +60,7 @@ func TestTunnels(t *testing.T) {
 		t.Errorf("published beside a stream: %q", x.Published)
 	}
 	got := text(t, d)
-	for _, want := range []string{"udp on 4 6.00 G", "wireguard-go, offloads off, tcp, 1280 B 800 M 784–816 M", "missing WireGuard in this kernel", "is 10 times as fast"} {
+	for _, want := range []string{"udp on 4 6.00 G", "wireguard-go default 800 M 784–816 M", "missing WireGuard in this kernel", "is 10 times as fast"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -80,7 +80,7 @@ func TestWorkTables(t *testing.T) {
 		"Computing, on this machine's CPUs",
 		"dhrystone 1 12.0 M/s 11.9–12.1 M", "dhrystone 1 1 1.01 s 6.00 MB", "clock after a round: 95.0 %",
 		"dhrystone all 44.5 M/s 44.1–44.9 M", "each copy: 9.00–12.5 M/s Dhrystones", "dhrystone all 4 4.02 s 24.0 MB",
-		"7-zip 1 1.50 G/s 1.49–1.51 G 2.20 G/s",
+		"7-zip 1 1.50 G/s 1.49–1.51 G/s 2.20 G/s",
 		"sysbench 1 -",
 		"run apt-get install -y sysbench",
 		"compiler gcc (Debian 12.2.0-14) 12.2.0, flags -O2",

@@ -55,6 +55,7 @@ type Metric struct {
 	Interval string      `json:"interval,omitempty"` // what the interval is, which has a column of its own; "": it has none
 	Heads    bool        `json:"heads,omitempty"`    // it heads a page
 	Share    bool        `json:"share,omitempty"`    // shown in percent, 1 is the whole
+	Of       string      `json:"of,omitempty"`       // the metric behind whose column stands what share of it this one is; "": none
 }
 
 // A Procedure is what one declares of its rows: a run keeps it, so that every reader can

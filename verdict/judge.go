@@ -194,7 +194,9 @@ func (b bounds) open(most string, limit float64) string {
 func (b bounds) atLeast(least float64) (result.Status, string) {
 	asked := quantity(least, b.unit)
 	switch {
-	case b.lo >= least:
+	case b.lo == least:
+		return result.Passed, b.text() + ", as asked for"
+	case b.lo > least:
 		return result.Passed, fmt.Sprintf("%s, %s the %s asked for", b.text(), above(b.lo, least), asked)
 	case b.ceiling && b.lo >= least*(1-resolution):
 		return result.Passed, fmt.Sprintf("%s without loss, all that the tester could offer and within %s of the %s asked for", quantity(b.lo, b.unit), percent(resolution), asked)
@@ -209,9 +211,9 @@ func (b bounds) atLeast(least float64) (result.Status, string) {
 func (b bounds) atMost(most float64) (result.Status, string) {
 	asked := quantity(most, b.unit)
 	switch {
-	case b.hi <= most && most == 0:
-		return result.Passed, fmt.Sprintf("%s, and no more is allowed", b.text())
-	case b.hi <= most:
+	case b.hi == most:
+		return result.Passed, b.text() + ", and no more is allowed"
+	case b.hi < most:
 		return result.Passed, fmt.Sprintf("%s, %s below the %s allowed", b.text(), margin(b.hi, most), asked)
 	case b.lo > most:
 		return result.Failed, fmt.Sprintf("%s, %s the %s allowed", b.text(), above(b.lo, most), asked)

@@ -46,7 +46,7 @@ func TestJudgeOnePoint(t *testing.T) {
 		text string // part of it
 	}{
 		{"exact, met", least, passed(1.31e9, nil, nil, ""), result.Passed, "1.31 Gbit/s, 31 % above the 1.00 Gbit/s asked for"},
-		{"exact, just met", least, passed(1e9, nil, nil, ""), result.Passed, "0 % above"},
+		{"exact, just met", least, passed(1e9, nil, nil, ""), result.Passed, "1.00 Gbit/s, as asked for"},
 		{"exact, missed", least, passed(0.42e9, nil, nil, ""), result.Failed, "420 Mbit/s, 58 % below the 1.00 Gbit/s asked for"},
 		{"interval, met", least, passed(1.1e9, f(1.1e9), f(1.2e9), ""), result.Passed, "between 1.10 Gbit/s and 1.20 Gbit/s, 10 % above"},
 		{"interval, missed", least, passed(0.4e9, f(0.4e9), f(0.8e9), ""), result.Failed, "between 400 Mbit/s and 800 Mbit/s, 20 % below"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"boxdyno/engine"
 	"boxdyno/internal/limit"
@@ -237,8 +238,18 @@ var vpnMetrics = slices.Concat(metrics.List(streamMetrics).Pick("goodput_bps", "
 	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that the tunnel's programs at both ends had"},
 	{Name: "baseline_forwarding_fps", Label: "frame/s, without", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},
 	{Name: "forwarding_share", Unit: "1", Better: 1, Help: "forwarding_rate_fps as a share of the same without the tunnel"},
-}, procedure.ThroughputMetrics,
-	metrics.List(procedure.ForwardMetrics).Pick("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))
+}, oneWay(slices.Concat(procedure.ThroughputMetrics,
+	metrics.List(procedure.ForwardMetrics).Pick("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))))
+
+// oneWay returns metrics whose tables' titles name the direction of a tunnel's frames.
+func oneWay(ms []result.Metric) []result.Metric {
+	for i := range ms {
+		if ms[i].Group != "" {
+			ms[i].Group = "Frames, lan-to-wan: " + strings.ToLower(ms[i].Group[:1]) + ms[i].Group[1:]
+		}
+	}
+	return ms
+}
 
 var vpnJoules = append([]procedure.Joule{
 	procedure.Worked("goodput_bps", "tunnel gigabyte", 8*1e9, "while streams ran", result.Pair{Key: "trial", Value: "stream"}),

@@ -38,6 +38,13 @@ func (ms List) Pick(names ...string) (out []result.Metric) {
 	return out
 }
 
+// As returns the metric of that name under another label, in the table of that title.
+func (ms List) As(name, label, group string) result.Metric {
+	m := ms.Pick(name)[0]
+	m.Label, m.Group = label, group
+	return m
+}
+
 // Grouped returns metrics whose table has the title.
 func Grouped(title string, metrics []result.Metric) []result.Metric {
 	out := slices.Clone(metrics)

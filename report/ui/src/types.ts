@@ -14,6 +14,7 @@ export interface Document {
   bottleneck?: Bottleneck;
   budget?: Budget;
   caveat?: string;
+  cited?: string[];
   command: string;
   deviations?: string[];
   environment?: Setting[];
@@ -78,6 +79,7 @@ export interface Metric {
   interval?: string;
   label?: string;
   name: string;
+  of?: string;
   share?: boolean;
   unit: string;
 }
@@ -145,6 +147,7 @@ export interface ComparedMetric {
   interval?: string;
   label?: string;
   name: string;
+  of?: string;
   rows: ComparedRow[] | null;
   share?: boolean;
   unit: string;
