@@ -373,8 +373,15 @@ func (m *afxdpMeter) Close() (err error) {
 
 // sumReports is the report of a port whose queues have seen reports.
 func sumReports(reports []MeterReport) MeterReport {
+	var all []arrived
+	for _, r := range reports {
+		c := arrived{marks: r.Marks}
+		for _, s := range r.Streams {
+			c.frames += s.Frames
+		}
+		all = append(all, c)
+	}
 	sum := reports[0]
-	marks := [][]Mark{sum.Marks}
 	for _, r := range reports[1:] {
 		sum.Foreign += r.Foreign
 		sum.ForeignOctets += r.ForeignOctets
@@ -383,9 +390,8 @@ func sumReports(reports []MeterReport) MeterReport {
 		for i := range r.Streams {
 			sum.Streams[i] = sumStreams(sum.Streams[i], r.Streams[i])
 		}
-		marks = append(marks, r.Marks)
 	}
-	sum.Marks = MergeMarks(marks...)
+	sum.Marks = mergeMarks(all...)
 	return sum
 }
 

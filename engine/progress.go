@@ -22,6 +22,9 @@ const (
 	// meter looks at the clock once a tick, so that its marks lie up to a tick
 	// further apart: at most 10 ms.
 	markEvery = unit.Instant(3 * time.Millisecond)
+	// catchUp is the time from a mark within which all frames came that are in no later
+	// mark but the next: markEvery, and the longest tick.
+	catchUp = markEvery + unit.Instant(10*time.Millisecond)
 	// keptMarks is how many of the latest marks a receive CPU keeps, those of all
 	// its streams together.
 	keptMarks = 8 * 2048
@@ -48,33 +51,44 @@ func (p *progress) latest() []Mark {
 	return slices.Clone(p.marks[max(0, len(p.marks)-keptMarks):])
 }
 
-// MergeMarks returns the marks of several streams or ports as one: the sum of
+// arrived is what a stream, a queue or a port has counted: its marks, and all its frames.
+type arrived struct {
+	marks  []Mark
+	frames uint64
+}
+
+func (c arrived) last() unit.Instant { return c.marks[len(c.marks)-1].At }
+
+// mergeMarks returns the marks of several streams, queues or ports as one: the sum of
 // their frames at the instants of all marks, between which each is interpolated.
 // It begins where all that had begun before are known, and ends with the earliest
-// of the last marks of those that were still receiving.
-func MergeMarks(lists ...[]Mark) []Mark {
-	lists = slices.DeleteFunc(slices.Clone(lists), func(l []Mark) bool { return len(l) == 0 })
-	switch len(lists) {
+// of the last marks of those that were still receiving. Of the others it has all frames,
+// those behind their last mark too.
+func mergeMarks(all ...arrived) []Mark {
+	all = slices.DeleteFunc(slices.Clone(all), func(c arrived) bool { return len(c.marks) == 0 })
+	switch len(all) {
 	case 0:
 		return nil
 	case 1:
-		return lists[0]
+		return all[0].marks
 	}
 	var begin, end, last unit.Instant
 	var at []unit.Instant
-	for _, l := range lists {
-		last = max(last, l[len(l)-1].At)
-		if l[0].Frames > 0 { // older marks are lost
-			begin = max(begin, l[0].At)
+	for _, c := range all {
+		last = max(last, c.last())
+		if c.marks[0].Frames > 0 { // older marks are lost
+			begin = max(begin, c.marks[0].At)
 		}
-		for _, m := range l {
+		for _, m := range c.marks {
 			at = append(at, m.At)
 		}
 	}
 	end = last
-	for _, l := range lists {
-		if t := l[len(l)-1].At; last-t < idleAfter {
+	for i, c := range all {
+		if t := c.last(); last-t < idleAfter {
 			end = min(end, t)
+		} else if c.frames > c.marks[len(c.marks)-1].Frames {
+			all[i].marks = append(slices.Clone(c.marks), Mark{t + catchUp, c.frames})
 		}
 	}
 	slices.Sort(at)
@@ -84,8 +98,8 @@ func MergeMarks(lists ...[]Mark) []Mark {
 			continue
 		}
 		sum := 0.0
-		for _, l := range lists {
-			sum += framesAt(l, t)
+		for _, c := range all {
+			sum += framesAt(c.marks, t)
 		}
 		out = append(out, Mark{t, uint64(sum + 0.5)})
 	}
@@ -105,5 +119,6 @@ func framesAt(l []Mark, t unit.Instant) float64 {
 		return float64(l[i-1].Frames)
 	}
 	a, b := l[i-1], l[i]
-	return float64(a.Frames) + float64(int64(b.Frames-a.Frames))*float64(t-a.At)/float64(b.At-a.At)
+	share := min(1, float64(t-a.At)/float64(min(b.At-a.At, catchUp)))
+	return float64(a.Frames) + float64(int64(b.Frames-a.Frames))*share
 }

@@ -14,43 +14,42 @@ import (
 	"boxdyno/unit"
 )
 
-// However frames arrive on several queues, the sum of their marks is no further from
-// the truth than what arrived between two marks of each queue.
+// However frames arrive on several queues, what the sum of their marks says of an instant
+// was true at most catchUp before it or after, also of queues that few frames come to.
 func TestMergeMarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var all []unit.Instant
-		var lists [][]Mark
-		slack := uint64(0)
+		var arrivals []unit.Instant
+		var queues []arrived
 		for range rapid.IntRange(1, 4).Draw(t, "queues") {
 			var p progress
 			gap := rapid.Int64Range(1000, 20e6).Draw(t, "gap")
-			at := unit.Instant(rapid.Int64Range(1, 50e6).Draw(t, "begin"))
+			at := unit.Instant(rapid.Int64Range(1, 500e6).Draw(t, "begin"))
 			frames := rapid.IntRange(1, 300).Draw(t, "frames")
 			for n := range frames {
 				p.note(uint64(n), at)
-				all = append(all, at)
+				arrivals = append(arrivals, at)
 				at += unit.Instant(rapid.Int64Range(1, 2*gap).Draw(t, "next"))
+				if rapid.IntRange(0, 19).Draw(t, "pause") == 0 {
+					at += unit.Instant(200 * time.Millisecond)
+				}
 			}
-			l := p.latest()
-			most := uint64(frames) - l[len(l)-1].Frames
-			for i := range l[1:] {
-				most = max(most, l[i+1].Frames-l[i].Frames)
-			}
-			slack += most + 1
-			lists = append(lists, l)
+			queues = append(queues, arrived{p.latest(), uint64(frames)})
 		}
-		slices.Sort(all)
-		merged := MergeMarks(lists...)
-		if len(merged) == 0 || merged[0].At != all[0] {
-			t.Fatalf("the first frame came at %v: %v", all[0], merged)
+		slices.Sort(arrivals)
+		by := func(t unit.Instant) uint64 {
+			n, _ := slices.BinarySearch(arrivals, t)
+			return uint64(n)
+		}
+		merged := mergeMarks(queues...)
+		if len(merged) == 0 || merged[0].At != arrivals[0] {
+			t.Fatalf("the first frame came at %v: %v", arrivals[0], merged)
 		}
 		for i, m := range merged {
 			if i > 0 && (m.At <= merged[i-1].At || m.Frames < merged[i-1].Frames) {
 				t.Fatalf("marks %d and %d are out of order: %v", i-1, i, merged)
 			}
-			came, _ := slices.BinarySearch(all, m.At)
-			if truth := uint64(came); m.Frames > truth+slack || truth > m.Frames+slack {
-				t.Fatalf("%+v, but %d came before, and the marks are %d apart", m, truth, slack)
+			if before, after := by(m.At-catchUp), by(m.At+catchUp); m.Frames+1 < before || m.Frames > after+1 {
+				t.Fatalf("%+v, but %d came %v before, and %d by as long after", m, before, time.Duration(catchUp), after)
 			}
 		}
 	})
@@ -94,8 +93,7 @@ func checkSteps(t *testing.T, port int, rep MeterReport, slow, fast unit.FrameRa
 // marks before and after.
 func TestMetersMark(t *testing.T) {
 	testutil.Alone(t)
-	const strays = 16 // frames may come to another CPU, and are in its next mark only (TestMergeMarks)
-	a, b := pair(t)
+	a, b := quiet(t) // a frame of the kernel's own has another CPU empty the port for a moment
 	for _, c := range []struct {
 		backend string
 		behind  time.Duration // counts may be so old
@@ -150,7 +148,7 @@ func TestMetersMark(t *testing.T) {
 			}
 			for _, c := range counts {
 				for _, k := range rep.Marks {
-					if k.At < c.from && k.Frames > c.frames || k.At > c.to && k.Frames+1+strays < c.frames {
+					if k.At < c.from && k.Frames > c.frames || k.At > c.to && k.Frames+1 < c.frames {
 						t.Fatalf("between %d and %d the meter had counted %d frames, but the mark at %d says %d", c.from, c.to, c.frames, k.At, k.Frames)
 					}
 				}

@@ -247,12 +247,13 @@ func (t *tally) count(octets int, at unit.Instant) {
 
 func (t *tally) report(drops uint64, stamps string) MeterReport {
 	r := MeterReport{Foreign: t.foreign, ForeignOctets: t.foreignOctets, Drops: drops, First: t.first, Last: t.last, Stamps: stamps}
-	var marks [][]Mark
+	var all []arrived
 	for i := range t.trackers {
-		r.Streams = append(r.Streams, t.trackers[i].report(t.ids[i]))
-		marks = append(marks, t.trackers[i].progress.latest())
+		s := t.trackers[i].report(t.ids[i])
+		r.Streams = append(r.Streams, s)
+		all = append(all, arrived{t.trackers[i].progress.latest(), s.Frames})
 	}
-	r.Marks = MergeMarks(marks...)
+	r.Marks = mergeMarks(all...)
 	if t.hash != nil {
 		r.Hash = t.hash.Sum()
 	}

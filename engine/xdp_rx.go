@@ -207,14 +207,17 @@ func (m *xdpMeter) Read(context.Context) (MeterReport, error) {
 			span(&rep.First, &rep.Last, r.First, r.Last)
 		}
 	}
-	var err error
-	if rep.Marks, err = p.marks(rest); err != nil {
+	all, err := p.marks(rest)
+	if err != nil {
 		return rep, fmt.Errorf("read the meter's marks: %w", err)
 	}
 	var perCPU []meterStream
 	for i, id := range m.streams {
 		if err := p.streams.Lookup(uint32(i), &perCPU); err != nil {
 			return rep, fmt.Errorf("read the meter's stream %d: %w", id, err)
+		}
+		for cpu := range perCPU {
+			all[cpu*MaxStreams+i].frames = perCPU[cpu].Frames
 		}
 		r := sumStream(id, perCPU)
 		if r.Frames != 0 {
@@ -231,11 +234,12 @@ func (m *xdpMeter) Read(context.Context) (MeterReport, error) {
 		}
 		rep.Streams = append(rep.Streams, r)
 	}
+	rep.Marks = mergeMarks(all...)
 	return rep, m.gone()
 }
 
-// marks returns what the CPUs noted; rest is theirs.
-func (p *meterProgram) marks(rest []meterRest) ([]Mark, error) {
+// marks returns what the CPUs noted, MaxStreams of each; rest is theirs.
+func (p *meterProgram) marks(rest []meterRest) ([]arrived, error) {
 	var most uint64
 	for _, r := range rest {
 		most = max(most, r.Marks)
@@ -247,18 +251,17 @@ func (p *meterProgram) marks(rest []meterRest) ([]Mark, error) {
 			return nil, err
 		}
 	}
-	var lists [][]Mark
+	all := make([]arrived, len(rest)*MaxStreams)
 	for cpu, r := range rest {
-		var streams [MaxStreams][]Mark
 		for n := r.Marks - min(r.Marks, keptMarks); n < r.Marks; n++ {
 			m := &pages[n/page%uint64(len(pages))][cpu].Marks[n%page]
 			if i := m.Frames >> 56; i < MaxStreams && m.At != 0 {
-				streams[i] = append(streams[i], Mark{unit.Instant(m.At), m.Frames & (1<<56 - 1)})
+				c := &all[cpu*MaxStreams+int(i)]
+				c.marks = append(c.marks, Mark{unit.Instant(m.At), m.Frames & (1<<56 - 1)})
 			}
 		}
-		lists = append(lists, streams[:]...)
 	}
-	return MergeMarks(lists...), nil
+	return all, nil
 }
 
 // gone says that the port has vanished: its program then hangs on none.
