@@ -19,10 +19,24 @@ import (
 	"boxdyno/lab"
 )
 
-// builtAgent is the agent as script/release builds it.
+// builtAgents is the folder of the agents that were built, made with the first; TestMain
+// removes it.
+var builtAgents string
+
+// builtAgent is the agent as script/release builds it, once for all tests.
 func builtAgent(t *testing.T, arch string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "boxdyno-agent")
+	if builtAgents == "" {
+		dir, err := os.MkdirTemp("", "boxdyno-agents")
+		if err != nil {
+			t.Fatal(err)
+		}
+		builtAgents = dir
+	}
+	file := filepath.Join(builtAgents, "boxdyno-agent-"+arch)
+	if _, err := os.Stat(file); err == nil {
+		return file
+	}
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, "boxdyno/cmd/boxdyno-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOARCH="+arch, "GOARM=7", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -35,11 +35,23 @@ import (
 
 func TestMain(m *testing.M) {
 	catalog.Main()
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tidy{m}, map[string]func(){
 		"boxdyno": func() {
 			os.Exit(Main(Interruptible(context.Background()), os.Args[1:], os.Stdout, os.Stderr))
 		},
 	})
+}
+
+// tidy are the tests, without what they shared.
+type tidy struct{ *testing.M }
+
+func (t tidy) Run() int {
+	code := t.M.Run()
+	if err := os.RemoveAll(builtAgents); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // The scripts in testdata call the program as a person does. They need no
