@@ -7,9 +7,18 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
+
+// BackToBackSpec is the row of back-to-back.
+var BackToBackSpec = Spec{
+	Name: "back-to-back", Needs: lab.Ports, Standard: "RFC 9004",
+	Quick: "back-to-back searches 10 times, not 50, to 2 %, with bursts of 0.1 s at most, not 2 s (RFC 9004, RFC 2544 section 26.4)",
+	Doc:   "longest burst at the highest frame rate without loss, and the box's buffer",
+	Names: suiteNames, Metrics: backToBackMetrics, New: newBackToBack,
+}
 
 // BackToBack is RFC 9004 (which updates RFC 2544 section 26.4): the longest burst
 // at the highest frame rate of which nothing is lost, searched again and again,
@@ -24,12 +33,12 @@ const burstTries = 3
 func (p *BackToBack) Estimate() (int, time.Duration) {
 	e := suiteEffortOf(p.Preset.Value)
 	const steps = 6
-	return p.estimate(e.bursts*steps, time.Duration(e.bursts*steps)*e.burst/20)
+	return p.inAll(e.bursts*steps, time.Duration(e.bursts*steps)*e.burst/20)
 }
 
 func (p *BackToBack) Run(ctx context.Context, env *Env) (Outcome, error) {
 	e := suiteEffortOf(p.Preset.Value)
-	return p.run(ctx, env, func(m *Point, carried unit.FrameRate) error {
+	return p.onThroughput(ctx, env, func(m *Point, carried unit.FrameRate) error {
 		if !m.can(1) {
 			return nil
 		}
@@ -81,11 +90,11 @@ func (p *BackToBack) Run(ctx context.Context, env *Env) (Outcome, error) {
 		if len(rates) == 0 {
 			return nil
 		}
-		rate := spread("burst_rate_fps", rates)
+		rate := rfc2544Figures.Spread("burst_rate_fps", rates)
 		m.add(rate)
 		implied := long.Value * float64(m.streams()) / rate.Value
 		buffer := func(metric string, factor float64) {
-			v := value(metric, implied*factor)
+			v := rfc2544Figures.Value(metric, implied*factor)
 			v.N, v.Bound = long.N, long.Bound
 			m.add(v)
 		}

@@ -26,6 +26,15 @@ import (
 	"boxdyno/unit"
 )
 
+// CaptureSpec is the row of capture.
+var CaptureSpec = Spec{
+	Name: "capture", Needs: lab.Listener, Deviation: "captured frames have nobody's MAC address, as behind a mirror port, and end in the box after the subject's copy",
+	Quick:   "capture offers rates for 1 s, in its search for 0.5 s at least, not for 10 s and 5 s: a buffer takes a larger share of them",
+	Doc:     "software that captures frames: what it counts at a rate, or the highest rate without loss, and its cost to the box",
+	Names:   []string{"subject", "payload_size", "frame_size", "rate"},
+	Metrics: captureMetrics, Joules: captureJoules, New: newCapture,
+}
+
 // Capture measures software that captures frames: a subject listens on the DUT's lan
 // port, on the DUT's CPU, and the tester sends it frames that nobody else wants.
 //
@@ -398,7 +407,7 @@ func (p *Capture) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 // rest lets the run's other points have their turn: what takes a CPU away for a minute
 // then spoils no point whole.
 func (m *capturePoint) rest(ctx context.Context, found Outcome) error {
-	return m.env.rest(ctx, found, m.close, m.open)
+	return pauseClosed(ctx, m.env, found, m.close, m.open)
 }
 
 // Visits implements Paused.

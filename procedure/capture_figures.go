@@ -88,7 +88,7 @@ func (m *capturePoint) settle(ctx context.Context, o *Outcome, c *capturing, d d
 		o.Status = result.Invalid
 		o.Reason = fmt.Sprintf("%s counted %d frames more than it was sent: others are among them", m.subject.Value, -lost)
 	}
-	if behind := float64(d.resting-d.end) / 1e9; m.rate.searched() && lost == 0 && behind > c.blockAge()+lagAllowed(seconds(o.Phases[0])) {
+	if behind := float64(d.resting-d.end) / 1e9; m.rate.searched() && lost == 0 && behind > c.blockAge()+lagAllowed(o.Phases[0].Seconds()) {
 		o.Status = result.Failed
 		o.Reason = fmt.Sprintf("%s counted every frame, the last %.2g s after it was sent: it does not keep up", m.subject.Value, behind)
 	}
@@ -102,10 +102,10 @@ func lagAllowed(traffic float64) float64 { return max(0.05, traffic/100) }
 // figures are the values of a trial whose account is settled.
 func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.TxReport) {
 	a := o.Account
-	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
-	traffic := seconds(o.Phases[0])
+	add := func(name string, v float64) { o.Values = append(o.Values, captureFigures.Value(name, v)) }
+	traffic := o.Phases[0].Seconds()
 	o.Phases = append(o.Phases, result.Phase{Name: "drain", Begin: sent.Last, End: max(d.resting, sent.Last)})
-	took := traffic + seconds(o.Phases[1])
+	took := traffic + o.Phases[1].Seconds()
 
 	add("capture_offered_fps", float64(sent.Offered))
 	add("capture_offered_bps", float64(unit.L2(sent.Offered, m.meanSize())))
@@ -119,7 +119,7 @@ func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.
 		add("frames_lag", float64(a.Received-n))
 		drain := 0.0
 		if a.Received > n {
-			drain = seconds(o.Phases[1])
+			drain = o.Phases[1].Seconds()
 		}
 		add("drain_s", drain)
 	}
@@ -134,7 +134,7 @@ func (m *capturePoint) figures(o *Outcome, c *capturing, d drained, sent engine.
 	rate := float64(worked) / took
 	if fps, ok := c.pace(sent.First, sent.Last); ok && a.Received < a.Accepted {
 		rate = fps
-	} else if (a.Received >= a.Accepted || c.rare() > 0) && seconds(o.Phases[1]) <= c.blockAge() { // a block's age, no lack of speed
+	} else if (a.Received >= a.Accepted || c.rare() > 0) && o.Phases[1].Seconds() <= c.blockAge() { // a block's age, no lack of speed
 		rate = float64(a.Received) / traffic
 	}
 	o.Load.Forwarded = unit.FrameRate(rate)

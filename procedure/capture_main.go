@@ -64,9 +64,9 @@ func (u mainUse) values() (vs []result.Value) {
 	if !u.known {
 		return nil
 	}
-	vs = append(vs, value("main_cpu_share", u.cpu.Seconds()/u.window.Seconds()))
+	vs = append(vs, captureFigures.Value("main_cpu_share", u.cpu.Seconds()/u.window.Seconds()))
 	if u.memory > 0 {
-		vs = append(vs, value("main_memory_bytes", float64(u.memory)))
+		vs = append(vs, captureFigures.Value("main_memory_bytes", float64(u.memory)))
 	}
 	return vs
 }

@@ -5,6 +5,7 @@ package procedure
 import (
 	"slices"
 
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 )
 
@@ -50,3 +51,8 @@ var captureTrialMetrics = []result.Metric{
 	{Name: "host_cpu_per_frame_s", Label: "kernel too", Group: "What a subject costs: CPU a frame, of one CPU, with the kernel's work and above the empty box", Unit: "s", Better: -1, Help: "receive_cpu_s and subject_cpu_s for each frame offered: what capturing costs the box in all"},
 	{Name: "host_cpu_above_per_frame_s", Label: "above", Unit: "s", Better: -1, Help: "the same without what the empty box needs for each frame of the same load; negative where the subject spares the kernel work"},
 }
+
+// captureFigures are the metrics of all procedures of this room.
+var captureFigures = metrics.List(slices.Concat(captureMetrics, idsMetrics))
+
+var captureJoules = ofSubject("frame", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })

@@ -112,7 +112,7 @@ func (m *capturePoint) overload(ctx context.Context) (err error) {
 		m.out.Status, m.out.Reason = result.Passed, "" // that frames are lost there is no failure
 	}
 	s := o.figure()
-	v := value("counting_overload_fps", s.Center)
+	v := captureFigures.Value("counting_overload_fps", s.Center)
 	v.Lo, v.Hi, v.N = &s.Lo, &s.Hi, s.N
 	if !o.peaked && o.kept > len(o.counted)/2 {
 		v.Bound = result.AtLeast

@@ -38,7 +38,7 @@ func (m *capturePoint) highest(ctx context.Context) error {
 		return nil
 	}
 	if shared {
-		m.out.Values = append(m.out.Values, value("counting_overload_fps", peak))
+		m.out.Values = append(m.out.Values, captureFigures.Value("counting_overload_fps", peak))
 		m.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
 		return nil
 	}
@@ -109,7 +109,7 @@ func (m *capturePoint) interim(l search.Limit, c *captureLonger) Outcome {
 	}
 	v, told := m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
 	if c != nil && c.doubt != "" {
-		v, told = value("lossless_fps", float64(c.Lossy)), c.doubt
+		v, told = captureFigures.Value("lossless_fps", float64(c.Lossy)), c.doubt
 		v.N, v.Bound = l.Clean+l.Lossy+c.Valid, result.AtMost
 	}
 	out.Warnings = append(slices.Clip(out.Warnings), "the search was not finished: "+told)
@@ -267,7 +267,7 @@ func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (err error)
 }
 
 func (m *capturePoint) interval(name string, l search.Limit) result.Value {
-	v := interval(name, l, 1)
+	v := captureFigures.Interval(name, l, 1)
 	if m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
 		v.Bound = result.AtLeast
 	}
@@ -276,7 +276,7 @@ func (m *capturePoint) interval(name string, l search.Limit) result.Value {
 
 // scaled is v in another unit, as metric name.
 func scaled(name string, v result.Value, factor float64) result.Value {
-	out := value(name, v.Value*factor)
+	out := captureFigures.Value(name, v.Value*factor)
 	out.N, out.Bound = v.N, v.Bound
 	if v.Lo != nil {
 		low := *v.Lo * factor
@@ -314,12 +314,6 @@ const confirming = 5 * time.Second
 
 // attempts are the longer trials that each rate has which disturbances may have spoiled.
 const attempts = 8
-
-// disturbed says whether a trial lost no more frames than came while something else had
-// the DUT's CPU.
-func disturbed(rec result.Record) bool {
-	return rec.Account != nil && rec.Account.Lost() > 0 && keptOff(rec) >= float64(rec.Account.Lost())
-}
 
 // A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
 type captureLonger struct {

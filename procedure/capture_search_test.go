@@ -65,14 +65,14 @@ func TestCaptureOverload(t *testing.T) {
 				}
 				rec := result.Record{
 					Status: result.Failed, Load: &result.Load{Offered: unit.FrameRate(min(rate, c.offers))}, Account: &result.Account{Accepted: 1000},
-					Values: []result.Value{value("counting_rate_fps", min(rate, c.counts*(1-c.noise*float64(n/2%2)))), value("frames_lost", 10)},
+					Values: []result.Value{captureFigures.Value("counting_rate_fps", min(rate, c.counts*(1-c.noise*float64(n/2%2)))), captureFigures.Value("frames_lost", 10)},
 				}
 				if n == c.disturbed {
 					rec.Values[0].Value /= 10
 				}
 				if short := result.Get(cfg, "duration") == "2s"; c.slow && short {
 					rec.Values[0].Value /= 5
-					rec.Values = append(rec.Values, value("frames_counted", 900), value("frames_lag", 720))
+					rec.Values = append(rec.Values, captureFigures.Value("frames_counted", 900), captureFigures.Value("frames_lag", 720))
 				} else if !c.slow && !short {
 					t.Fatalf("%v", cfg)
 				}
@@ -235,7 +235,7 @@ func TestLossyFrom(t *testing.T) {
 // Frames that are counted long after they were sent are lost to a search.
 func TestCaptureLags(t *testing.T) {
 	m := &capturePoint{Capture: &Capture{}}
-	rec := result.Record{Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000}, Values: []result.Value{value("frames_lag", 400)}}
+	rec := result.Record{Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000}, Values: []result.Value{captureFigures.Value("frames_lag", 400)}}
 	if got := m.saw(rec); got.Loss != 0.4 || !got.Valid || got.Doubt != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -90,7 +90,7 @@ func TestCaptureReplacesInvalidTrials(t *testing.T) {
 		trials := ""
 		m := &capturePoint{Capture: newCaptureOf(nil), env: &Env{Bed: &lab.Testbed{}, Trial: func(_ context.Context, cfg []result.Pair, _ func(context.Context) (Outcome, error)) (result.Record, error) {
 			trials += result.Get(cfg, "n")
-			r := result.Record{Status: result.Passed, Values: []result.Value{value("frames_counted", float64(len(trials)))}}
+			r := result.Record{Status: result.Passed, Values: []result.Value{captureFigures.Value("frames_counted", float64(len(trials)))}}
 			if len(trials) <= c.invalid {
 				r.Status = result.Invalid
 			}

@@ -185,7 +185,7 @@ func (m *capturePoint) emptyAs(ctx context.Context, cfg []result.Pair, l engine.
 		settleAccount(a, nil)
 		o.Status, o.Ceiling = result.Passed, m.ceiling
 		if o.DUT != nil {
-			o.Values = append(o.Values, value("receive_cpu_s", o.DUT.Ran*seconds(o.Phases[0])))
+			o.Values = append(o.Values, captureFigures.Value("receive_cpu_s", o.DUT.Ran*o.Phases[0].Seconds()))
 		}
 		return o, nil
 	})
@@ -198,16 +198,13 @@ func (m *capturePoint) emptyAs(ctx context.Context, cfg []result.Pair, l engine.
 	return nil
 }
 
-// seconds is how long a phase lasted.
-func seconds(p result.Phase) float64 { return float64(p.End-p.Begin) / 1e9 }
-
 // send offers l and closes the box's own books; after is called as soon as the last
 // frame has left, before they are.
 func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx context.Context, end unit.Instant, accepted int64) error) (o Outcome, sent engine.TxReport, err error) {
 	if err := m.book.Begin(ctx); err != nil {
 		return o, sent, err
 	}
-	watch := start(m.env.Bed)
+	watch := watchTraffic(m.env.Bed)
 	sent, err = m.transmit(ctx, l)
 	watch.stop()
 	if err != nil {

@@ -22,6 +22,16 @@ import (
 	"boxdyno/unit"
 )
 
+// ConnectionsSpec is the row of connections.
+var ConnectionsSpec = Spec{
+	Name: "connections", Needs: lab.KernelPorts, Standard: "RFC 9411 sections 7.2 and 7.5",
+	Deviation: "nothing is retransmitted, so a lost frame fails its connection, and none may fail (RFC 9411 allows 0.001 %); one request a connection, over IPv4, with one segment under way at a time; a trial ends after 4194304 connections",
+	Quick:     "each rate of new connections is offered for 0.15 s, the one found for 0.5 s (RFC 9411 section 4.3.4 asks for 300 s)",
+	Doc:       "a stateful box: highest rate of new TCP connections, how many at once, time to first byte, goodput, and what limits it",
+	Names:     []string{"service", "mode", "response_size"},
+	Metrics:   connectionMetrics, Joules: connectionJoules, New: newConnections,
+}
+
 // Connections measures how many TCP connections a second a box takes, and how
 // many at once (RFC 9411 sections 7.2 and 7.5), with ends that need no sockets.
 //
@@ -188,7 +198,7 @@ func (m *connPoint) selfTest(ctx context.Context) (invalid string, err error) {
 	if m.ceiling == 0 {
 		return "the self-test is invalid: of the tester's connections to itself none was complete", nil
 	}
-	m.add(value("connections_ceiling_cps", m.ceiling))
+	m.add(connectionFigures.Value("connections_ceiling_cps", m.ceiling))
 	return "", nil
 }
 
@@ -270,7 +280,7 @@ func (m *connPoint) highest(ctx context.Context) error {
 		m.out.Status, m.out.Reason = result.Failed, "no connection was complete at any rate tried"
 		return nil
 	}
-	v := value("connections_overload_cps", peak)
+	v := connectionFigures.Value("connections_overload_cps", peak)
 	v.Bound = m.bound(peak)
 	m.add(v)
 	if m.env.Bed.Placement == "shared" {
@@ -411,7 +421,7 @@ func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error
 		if doubt != "" {
 			l.Lower, l.AtCeiling = rec.Load.Offered, false
 		}
-		v := interval("connections_cps", l, 1)
+		v := connectionFigures.Interval("connections_cps", l, 1)
 		v.N += n
 		v.Bound = cmp.Or(v.Bound, m.bound(v.Value))
 		m.add(v)

@@ -3,6 +3,7 @@
 package procedure
 
 import (
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 )
 
@@ -38,3 +39,8 @@ var connectionMetrics = []result.Metric{
 	{Name: "conntrack_early_drop", Unit: "1", Better: -1, Help: "entries evicted to make room for others (early_drop)"},
 	{Name: "conntrack_invalid", Unit: "1", Better: -1, Help: "packets that fit no connection (invalid)"},
 }
+
+// connectionFigures are the metrics of this room's procedure.
+var connectionFigures = metrics.List(connectionMetrics)
+
+var connectionJoules = ofSubject("connection", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })

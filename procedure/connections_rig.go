@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"boxdyno/engine"
@@ -96,7 +95,7 @@ func (r *connRig) trial(ctx context.Context, t connTrial) (o Outcome, err error)
 	if err := r.book.Begin(ctx); err != nil {
 		return o, err
 	}
-	watch := start(r.bed)
+	watch := watchTraffic(r.bed)
 	sent, err := r.conns.Open(ctx, t.load)
 	if err != nil {
 		return o, err
@@ -131,16 +130,16 @@ func (r *connRig) trial(ctx context.Context, t connTrial) (o Outcome, err error)
 	watch.tell(ctx, &o, sent.First, sent.Last)
 	o.Values = connValues(seen, sent, t.hold > 0)
 	if t.hold > 0 {
-		o.Values = append(o.Values, value("connections_concurrent", float64(held.Open)))
+		o.Values = append(o.Values, connectionFigures.Value("connections_concurrent", float64(held.Open)))
 	}
 	if tracked {
-		o.Values = append(o.Values, trackedValues(after.Since(before))...)
+		o.Values = append(o.Values, trackedValues(connectionFigures, after.Since(before))...)
 	}
 	o.Status, o.Reason = result.Passed, ""
 	if failed := seen.Failed(); failed > 0 {
 		o.Status = result.Failed
 		o.Reason = fmt.Sprintf("%d of %d connections failed (%s)", failed, seen.Opened, seen.Failures())
-		if gave := gave(after.Since(before), tracked, &account); gave != "" {
+		if gave := refusedBy(after.Since(before), tracked, &account); gave != "" {
 			o.Reason += "; " + gave
 		}
 	}
@@ -193,17 +192,17 @@ func completeRate(seen engine.ConnReport, held bool) float64 {
 
 func connValues(seen engine.ConnReport, sent engine.TxReport, held bool) []result.Value {
 	vs := []result.Value{
-		value("connections_complete_cps", completeRate(seen, held)),
-		value("connections_offered_cps", float64(sent.Offered)),
+		connectionFigures.Value("connections_complete_cps", completeRate(seen, held)),
+		connectionFigures.Value("connections_offered_cps", float64(sent.Offered)),
 	}
 	if seen.Handshake.Total() > 0 {
-		vs = append(vs, value("handshake_p50_s", seen.Handshake.Quantile(0.5)), value("handshake_p99_s", seen.Handshake.Quantile(0.99)))
+		vs = append(vs, connectionFigures.Value("handshake_p50_s", seen.Handshake.Quantile(0.5)), connectionFigures.Value("handshake_p99_s", seen.Handshake.Quantile(0.99)))
 	}
 	if seen.TTFB.Total() > 0 {
-		vs = append(vs, value("ttfb_p50_s", seen.TTFB.Quantile(0.5)), value("ttfb_p99_s", seen.TTFB.Quantile(0.99)), value("ttfb_max_s", seen.TTFB.Quantile(1)))
+		vs = append(vs, connectionFigures.Value("ttfb_p50_s", seen.TTFB.Quantile(0.5)), connectionFigures.Value("ttfb_p99_s", seen.TTFB.Quantile(0.99)), connectionFigures.Value("ttfb_max_s", seen.TTFB.Quantile(1)))
 	}
 	if end := max(seen.LastWhole, seen.LastSYN); end > seen.First {
-		vs = append(vs, value("goodput_bps", float64(seen.Octets)*8e9/float64(end-seen.First)))
+		vs = append(vs, connectionFigures.Value("goodput_bps", float64(seen.Octets)*8e9/float64(end-seen.First)))
 	}
 	for _, v := range []struct {
 		name string
@@ -214,38 +213,7 @@ func connValues(seen engine.ConnReport, sent engine.TxReport, held bool) []resul
 		{"failed_unclosed", seen.Unclosed}, {"failed_reset", seen.Reset}, {"connections_open", seen.Open},
 		{"syns_at_server", seen.Server.Opened}, {"stray_segments", seen.Stray + seen.Disorder + seen.Server.Stray},
 	} {
-		vs = append(vs, value(v.name, float64(v.n)))
+		vs = append(vs, connectionFigures.Value(v.name, float64(v.n)))
 	}
-	return append(vs, value("connections_unexplained", float64(seen.Unexplained())))
-}
-
-func trackedValues(c ledger.Conntrack) []result.Value {
-	return []result.Value{
-		value("conntrack_entries", float64(c.Entries)), value("conntrack_most", float64(c.Most)),
-		value("conntrack_insert_failed", float64(c.InsertFailed)), value("conntrack_drop", float64(c.Drop)),
-		value("conntrack_early_drop", float64(c.EarlyDrop)), value("conntrack_invalid", float64(c.Invalid)),
-	}
-}
-
-// gave says what the box refused or lost, by its own counters; "" where none
-// tells.
-func gave(c ledger.Conntrack, tracked bool, a *result.Account) string {
-	var why []string
-	if tracked {
-		if c.Drop > c.InsertFailed && c.Entries >= c.Most {
-			why = append(why, fmt.Sprintf("the connection table is full: %d of %d entries, and %d packets were refused", c.Entries, c.Most, c.Drop-c.InsertFailed))
-		}
-		if c.InsertFailed > 0 {
-			why = append(why, fmt.Sprintf("%d connections found no place in the connection table (insert_failed)", c.InsertFailed))
-		}
-		if c.EarlyDrop > 0 {
-			why = append(why, fmt.Sprintf("%d connections were evicted from the table for others (early_drop)", c.EarlyDrop))
-		}
-	}
-	for _, d := range a.Drops {
-		if d.Place != result.Conntrack || !tracked {
-			why = append(why, fmt.Sprintf("%d frames: %s (%s, %s)", d.N, d.Name, d.Place, d.From))
-		}
-	}
-	return strings.Join(why, "; ")
+	return append(vs, connectionFigures.Value("connections_unexplained", float64(seen.Unexplained())))
 }

@@ -141,7 +141,7 @@ func TestWhatGave(t *testing.T) {
 		{ledger.Conntrack{Entries: 99, Most: 100, EarlyDrop: 2}, "2 connections were evicted from the table for others (early_drop)"},
 		{ledger.Conntrack{}, ""},
 	} {
-		if got := gave(c.c, true, &result.Account{}); got != c.want {
+		if got := refusedBy(c.c, true, &result.Account{}); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.c, got, c.want)
 		}
 	}

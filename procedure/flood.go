@@ -21,6 +21,14 @@ import (
 	"boxdyno/unit"
 )
 
+// FloodSpec is the row of flood.
+var FloodSpec = Spec{
+	Name: "flood", Needs: lab.Ports,
+	Quick: "a flood lasts 2 s, after 0.5 s and before 1 s without it, not 30 s, 5 s and 10 s",
+	Doc:   "a flooded box: how much benign traffic survives, what becomes of the flood, and when the box recovers",
+	Names: []string{"service", "kind", "rate", "benign", "frame_size"}, Metrics: floodMetrics, New: newFlood,
+}
+
 // Flood is what a box still does for benign traffic while it is flooded, and when it
 // is back: benign frames cross the box all the time, and in their midst a flood does.
 //
@@ -305,7 +313,7 @@ func (m *floodPoint) highest(ctx context.Context) error {
 	if err := m.at(ctx, l.Lower); err != nil {
 		return err
 	}
-	v := interval("flood_borne_fps", l, 1)
+	v := floodFigures.Interval("flood_borne_fps", l, 1)
 	if v.Value > float64(m.ceiling)/1.2 {
 		v.Bound = result.AtLeast
 	}

@@ -115,7 +115,7 @@ func (s *floodSensor) end(ctx context.Context, o *Outcome, sent int64, last unit
 	case !d.still:
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s still counted %v after the last frame: what it would have counted later is missing", name, d.most))
 	}
-	o.Values = append(o.Values, value("sensor_seen_ratio", float64(counted)/float64(max(sent, 1))), value("sensor_missed", float64(sent-counted)))
+	o.Values = append(o.Values, floodFigures.Value("sensor_seen_ratio", float64(counted)/float64(max(sent, 1))), floodFigures.Value("sensor_missed", float64(sent-counted)))
 	if c, ok := s.run.run.(subject.Counter); ok {
 		terms, err := c.Count(ctx)
 		if err != nil {
@@ -125,7 +125,7 @@ func (s *floodSensor) end(ctx context.Context, o *Outcome, sent int64, last unit
 		for _, t := range terms {
 			own += t.N
 		}
-		o.Values = append(o.Values, value("sensor_dropped", float64(own)))
+		o.Values = append(o.Values, floodFigures.Value("sensor_dropped", float64(own)))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/lab"
 	"boxdyno/ledger"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -220,9 +221,9 @@ func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.
 		return o, err
 	}
 	if tracked {
-		o.Values = append(o.Values, trackedValues(after.Since(before))...)
+		o.Values = append(o.Values, trackedValues(floodFigures, after.Since(before))...)
 		if o.Status == result.Failed && o.Account != nil {
-			if why := gave(after.Since(before), true, &result.Account{}); why != "" {
+			if why := refusedBy(after.Since(before), true, &result.Account{}); why != "" {
 				o.Reason += "; " + why
 			}
 		}
@@ -325,7 +326,7 @@ func (e *episode) recovery() (v result.Value, known bool) {
 	rx := e.seen.Streams[frame.BenignAfter]
 	end := e.begins[frame.BenignAfter]
 	if uint64(arrivedAll(rx)) == e.counts[frame.BenignAfter] {
-		v := value("flood_recovery_s", 1/float64(e.benignRate()))
+		v := floodFigures.Value("flood_recovery_s", 1/float64(e.benignRate()))
 		v.Bound = result.AtMost
 		return v, true
 	}
@@ -336,13 +337,13 @@ func (e *episode) recovery() (v result.Value, known bool) {
 	if rx.Span < e.counts[frame.BenignAfter] || back > (1-steady)*e.seconds(frame.BenignAfter) {
 		return v, false
 	}
-	return value("flood_recovery_s", back), true
+	return floodFigures.Value("flood_recovery_s", back), true
 }
 
 func (e *episode) figures(o *Outcome, s *floodSampler) (vs []result.Value) {
 	k := o.KPIs[frame.BenignDuring]
 	share := func(k result.KPI) float64 { return 1 - float64(k.Lost)/math.Max(float64(k.Sent), 1) }
-	survival := value("benign_survival_ratio", share(k))
+	survival := floodFigures.Value("benign_survival_ratio", share(k))
 	for _, x := range o.Samples {
 		if x.Phase == duringFlood && x.Sent > 0 && x.Begin >= k.Begin && x.End <= k.End {
 			if survival.N++; survival.N == 1 {
@@ -354,13 +355,13 @@ func (e *episode) figures(o *Outcome, s *floodSampler) (vs []result.Value) {
 	}
 	flood := float64(k.BadSent) / e.seconds(frame.BenignDuring)
 	vs = append(vs, survival,
-		value("flood_offered_fps", flood), value("flood_offered_bps", flood*8*e.mean),
-		value("flood_forwarded_fps", float64(k.BadArrived)/e.seconds(frame.BenignDuring)),
-		value("flood_sent", float64(k.BadSent)), value("flood_arrived", float64(k.BadArrived)),
-		value("benign_offered_fps", float64(k.Offered)), value("benign_offered_bps", float64(unit.L2(k.Offered, e.Mix.Mean()))),
-		value("benign_forwarded_bps", float64(unit.L2(k.Forwarded, e.Mix.Mean()))),
-		value("benign_sent", float64(k.Sent)),
-		value("benign_lost_before", float64(o.KPIs[frame.BenignBefore].Lost)), value("benign_lost", float64(k.Lost)), value("benign_lost_after", float64(o.KPIs[frame.BenignAfter].Lost)),
+		floodFigures.Value("flood_offered_fps", flood), floodFigures.Value("flood_offered_bps", flood*8*e.mean),
+		floodFigures.Value("flood_forwarded_fps", float64(k.BadArrived)/e.seconds(frame.BenignDuring)),
+		floodFigures.Value("flood_sent", float64(k.BadSent)), floodFigures.Value("flood_arrived", float64(k.BadArrived)),
+		floodFigures.Value("benign_offered_fps", float64(k.Offered)), floodFigures.Value("benign_offered_bps", float64(unit.L2(k.Offered, e.Mix.Mean()))),
+		floodFigures.Value("benign_forwarded_bps", float64(unit.L2(k.Forwarded, e.Mix.Mean()))),
+		floodFigures.Value("benign_sent", float64(k.Sent)),
+		floodFigures.Value("benign_lost_before", float64(o.KPIs[frame.BenignBefore].Lost)), floodFigures.Value("benign_lost", float64(k.Lost)), floodFigures.Value("benign_lost_after", float64(o.KPIs[frame.BenignAfter].Lost)),
 	)
 	if v, ok := e.recovery(); ok {
 		vs = append(vs, v)
@@ -370,13 +371,13 @@ func (e *episode) figures(o *Outcome, s *floodSampler) (vs []result.Value) {
 		k      result.KPI
 	}{{"benign_latency_before_p99_s", o.KPIs[frame.BenignBefore]}, {"benign_latency_p99_s", k}} {
 		if d.k.Delay != nil {
-			vs = append(vs, value(d.metric, d.k.Delay.P99))
+			vs = append(vs, floodFigures.Value(d.metric, d.k.Delay.P99))
 		}
 	}
 	if busy, ok := s.busy(e.begins[frame.BenignDuring], e.begins[frame.BenignAfter]); ok {
-		vs = append(vs, value("flood_cpu_ratio", busy))
+		vs = append(vs, floodFigures.Value("flood_cpu_ratio", busy))
 	}
-	return append(vs, value("ceiling_fps", float64(e.ceiling)))
+	return append(vs, floodFigures.Value("ceiling_fps", float64(e.ceiling)))
 }
 
 // floodNames are the kinds in a reader's words.
@@ -441,3 +442,6 @@ var floodMetrics = []result.Metric{
 	{Name: "conntrack_invalid", Unit: "1", Better: -1, Help: "packets that fit no connection (invalid)"},
 	ceiling(underFlood),
 }
+
+// floodFigures are the metrics of this room's procedure.
+var floodFigures = metrics.List(floodMetrics)

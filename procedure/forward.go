@@ -12,6 +12,15 @@ import (
 	"boxdyno/unit"
 )
 
+// ForwardSpec is the row of forward.
+var ForwardSpec = Spec{
+	Name: "forward", Needs: lab.Ports, Standard: "RFC 2544, RFC 2285",
+	Deviation: BurstsDeviation + "; latency is measured with single frames",
+	Doc:       "the box as a router: highest load without loss, forwarding rate under overload, latency, and where frames were lost",
+	Names:     []string{"service", "direction", "frame_size"},
+	Metrics:   ForwardMetrics, Joules: ForwardJoules, New: newForward,
+}
+
 // Forward measures the DUT as a router, one service, direction and frame size at
 // a time. Each of a run's visits to a point goes
 //
@@ -109,7 +118,7 @@ func limits(ctx context.Context, m *Point, n int) error {
 		return nil
 	}
 	if m.Search == nil {
-		if err := m.Begin(unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
+		if err := m.Begin(unit.FrameRate(rfc2544Figures.Spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,15 @@ import (
 	"boxdyno/unit"
 )
 
+// IDSSpec is the row of ids.
+var IDSSpec = Spec{
+	Name: "ids", Needs: lab.Listener, Deviation: "the IDS's traffic has nobody's MAC addresses, as behind a mirror port, and ends in the box after its copy",
+	Quick:   "ids offers loads for 2 s, not for 60 s, in a search of few trials: a limit set by memory, which fills slowly, is not seen",
+	Doc:     "intrusion detection on the box: highest load with hardly a frame lost, and whether it still detects every planted attack",
+	Names:   []string{"subject", "rules", "rules_file", "traffic", "rate"},
+	Metrics: idsMetrics, Joules: idsJoules, New: newIDS,
+}
+
 // IDS measures intrusion detection: it listens on the DUT's lan port as behind a mirror
 // port, the tester replays traffic in which it knows every attack, and both its losses
 // and what it detects are counted.
@@ -343,7 +352,7 @@ func (m *idsPoint) close() error {
 
 // rest lets the run's other points have their turn.
 func (m *idsPoint) rest(ctx context.Context, found Outcome) error {
-	return m.listen.env.rest(ctx, found, m.close, func(ctx context.Context) error {
+	return pauseClosed(ctx, m.listen.env, found, m.close, func(ctx context.Context) error {
 		if err := m.install(); err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func TestIDSLimitDisturbed(t *testing.T) {
 			r := result.Record{Status: result.Passed, Load: &result.Load{}, Account: &result.Account{Accepted: 1000, Received: 1000}, DUT: &result.DUTWork{Waited: 0.02}}
 			if trials < c.clean {
 				r.Status, r.Account.Received, r.Account.Drops = result.Failed, 990, []result.Term{{Place: result.DUTNIC, N: 10}}
-				r.Values = []result.Value{value("detected_ratio", 0.9), value("capture_offered_bps", 100e6)}
+				r.Values = []result.Value{captureFigures.Value("detected_ratio", 0.9), captureFigures.Value("capture_offered_bps", 100e6)}
 			}
 			trials++
 			return r, nil
@@ -107,7 +107,7 @@ func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
 	overload := func(rate float64, lost int64, d time.Duration) result.Record {
 		return result.Record{
 			Status: result.Failed, Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000 - lost},
-			Values: []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", 300)}, Phases: []result.Phase{{End: unit.Instant(d)}},
+			Values: []result.Value{captureFigures.Value("capture_offered_bps", rate), captureFigures.Value("counting_rate_fps", 300)}, Phases: []result.Phase{{End: unit.Instant(d)}},
 		}
 	}
 	const ms = time.Millisecond
@@ -170,7 +170,7 @@ func TestIDSGuessTooLow(t *testing.T) {
 		return result.Record{
 			Status: result.Passed, Load: &result.Load{Offered: unit.FrameRate(rate / 3600)},
 			Account: &result.Account{Accepted: all, Received: int64(all * min(1, carried/rate))},
-			Values:  []result.Value{value("capture_offered_bps", rate)}, Phases: []result.Phase{{End: unit.Instant(p.length)}},
+			Values:  []result.Value{captureFigures.Value("capture_offered_bps", rate)}, Phases: []result.Phase{{End: unit.Instant(p.length)}},
 		}
 	}
 	var rates []float64
@@ -225,7 +225,7 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 			if rate > known {
 				r.Status, r.Account.Received = result.Failed, int64(all*known/rate)
 			}
-			r.Values = []result.Value{value("capture_offered_bps", rate), value("counting_rate_fps", min(rate, known)/3600)}
+			r.Values = []result.Value{captureFigures.Value("capture_offered_bps", rate), captureFigures.Value("counting_rate_fps", min(rate, known)/3600)}
 			return r, nil
 		}
 		if seed%2 == 1 { // a point at a rate that was given came before

@@ -132,7 +132,7 @@ const tooMuch = 0.05
 func (m *idsPoint) note(now search.Seen, rec result.Record) {
 	h := m.found
 	if v := rec.Value("counting_rate_fps"); v != nil && len(h.seen) == 0 && float64(now.Rate) == h.top && now.Valid && now.Loss >= tooMuch {
-		m.out.Values = append(m.out.Values, value("counting_overload_fps", v.Value))
+		m.out.Values = append(m.out.Values, captureFigures.Value("counting_overload_fps", v.Value))
 	}
 	h.seen = append(h.seen, now)
 	if now.Valid && now.Loss <= unit.LossRatio(m.loss.value) && rec.Load != nil && (h.carried.Load == nil || rec.Load.Offered > h.carried.Load.Offered) {
@@ -176,7 +176,7 @@ func (m *idsPoint) interim() Outcome {
 		}
 		o.Status, o.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(h.lowest()))
 		if l.Upper > 0 {
-			v := value("ids_rate_bps", float64(l.Upper))
+			v := captureFigures.Value("ids_rate_bps", float64(l.Upper))
 			v.N, v.Bound = l.Lossy, result.AtMost
 			o.Values = append(o.Values, v)
 		}
@@ -203,7 +203,7 @@ func (m *idsPoint) addRate(l search.Limit, rate float64, n int) {
 	if ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean())); l.AtCeiling || ceiling > 0 && rate > ceiling/1.2 {
 		v.Bound = result.AtLeast
 	}
-	fps := value("ids_rate_fps", rate/8/m.listen.mean)
+	fps := captureFigures.Value("ids_rate_fps", rate/8/m.listen.mean)
 	fps.Bound = v.Bound
 	m.out.Values = append(m.out.Values, v, fps)
 }

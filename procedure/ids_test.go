@@ -251,7 +251,7 @@ func TestIDSSearchIsOfFrames(t *testing.T) {
 	rec := result.Record{
 		Status: result.Failed, Reason: "suricata missed 1 of 9 attacks, and lost 0 of 1000 frames: " + keepsUpBlind,
 		Load: &result.Load{Offered: 1000}, Account: &result.Account{Accepted: 1000, Received: 1000},
-		Values: []result.Value{value("frames_lag", 700), value("capture_offered_bps", 4e6)},
+		Values: []result.Value{captureFigures.Value("frames_lag", 700), captureFigures.Value("capture_offered_bps", 4e6)},
 	}
 	if now := m.saw(search.Step{Rate: 4e6}, rec); now.Loss != 0 || now.Offered != 4e6 || !now.Valid {
 		t.Errorf("blind: %+v", now)

@@ -172,7 +172,7 @@ const keepsUpBlind = "it keeps up and does not see"
 // told adds what the IDS detected in the trial at hand, and judges it: a share of the
 // frames may be lost, and an IDS that keeps up and does not see is none.
 func (m *idsPoint) told(ctx context.Context, o *Outcome, run subject.Running) error {
-	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
+	add := func(name string, v float64) { o.Values = append(o.Values, captureFigures.Value(name, v)) }
 	a := o.Account
 	lost := a.Accepted - a.Received
 	o.Warnings = append(o.Warnings, m.traffic.notes...)
@@ -271,7 +271,7 @@ func (m *idsPoint) tally(o *Outcome, alerts map[int]int64) {
 // tell adds the IDS's own figures.
 func (m *idsPoint) tell(o *Outcome, t ids.Totals) {
 	if t.RulesLoaded >= 0 {
-		o.Values = append(o.Values, value("rules_loaded", float64(t.RulesLoaded)), value("rules_failed", float64(max(0, t.RulesFailed))))
+		o.Values = append(o.Values, captureFigures.Value("rules_loaded", float64(t.RulesLoaded)), captureFigures.Value("rules_failed", float64(max(0, t.RulesFailed))))
 	}
 	if t.RulesFailed > 0 {
 		which := ""
@@ -281,7 +281,7 @@ func (m *idsPoint) tell(o *Outcome, t ids.Totals) {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s could not load %d rules%s; the first: %s", m.subject.Value, t.RulesFailed, which, t.RulesError))
 	}
 	memory := t.FlowMemcap + t.SessionMemcap + t.SegmentMemcap + t.DefragTrackers
-	o.Values = append(o.Values, value("memory_drops", float64(memory)), value("stream_gaps", float64(t.ReassemblyGaps)))
+	o.Values = append(o.Values, captureFigures.Value("memory_drops", float64(memory)), captureFigures.Value("stream_gaps", float64(t.ReassemblyGaps)))
 	if memory > 0 {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s reached its own memory limits %d times: what it did not follow it does not see", m.subject.Value, memory))
 	}
@@ -319,13 +319,17 @@ func (m *idsPoint) outcome() Outcome {
 		o.Status, o.Reason = result.Failed, m.listen.failed
 	}
 	if v := m.idle.Value("detected_ratio"); v != nil && m.idle.Status != result.Invalid {
-		o.Values = append(o.Values, value("idle_detected_ratio", v.Value))
+		o.Values = append(o.Values, captureFigures.Value("idle_detected_ratio", v.Value))
 	}
 	if m.blind > 0 {
-		o.Values = append(o.Values, value("blind_bps", m.blind))
+		o.Values = append(o.Values, captureFigures.Value("blind_bps", m.blind))
 	}
 	if m.idle.Status == result.Failed && o.Status == result.Passed {
 		o.Status, o.Reason = result.Failed, "at the idle load: "+m.idle.Reason
 	}
 	return o
 }
+
+var idsJoules = ofSubject("inspected megabit", func(trial result.Record) float64 {
+	return float64(unit.L2(trial.Load.Forwarded, trial.Load.MeanSize)) / 1e6
+})

@@ -19,6 +19,15 @@ import (
 	"boxdyno/unit"
 )
 
+// InferSpec is the row of infer.
+var InferSpec = Spec{
+	Name: "infer", Lab: lab.Here, Alone: true,
+	Deviation: "infer's models have parameters from a seed, not learned ones, and complete trees: their output means nothing, and a pruned tree costs less",
+	Quick:     "trials of infer last 1 s and are repeated 3 times, not 10 s and 10 times",
+	Doc:       "a detector as a load: features and a model for windows of frames, their cost, and the drops that they add to a capture",
+	Names:     []string{"model", "runtime", "window", "rate"}, Metrics: inferMetrics, New: newInfer,
+}
+
 // Infer measures what a detector costs the box: features of windows of frames, and a
 // model that is evaluated for each window. The model's parameters are made from a seed:
 // it is a load, and detects nothing.
@@ -223,3 +232,6 @@ var trialFigures = []string{
 
 // inferRate is the load given.
 func (p *Infer) inferRate() unit.FrameRate { return p.capture(nil, nil).framesPerSecond() }
+
+// inferFigures are the metrics of this room's procedure.
+var inferFigures = metrics.List(inferMetrics)

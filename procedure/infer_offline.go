@@ -60,7 +60,7 @@ func (p *Infer) synthetic(ctx context.Context, env *Env, d *detector.Detector) (
 	}
 	for _, m := range inferMetrics {
 		if vs := all[m.Name]; len(vs) > 0 {
-			o.Values = append(o.Values, spread(m.Name, vs))
+			o.Values = append(o.Values, inferFigures.Spread(m.Name, vs))
 		}
 	}
 	if o.Status == "" {
@@ -122,9 +122,9 @@ func (p *Infer) evaluate(ctx context.Context, env *Env, d *detector.Detector, cp
 	o.Phases = []result.Phase{{Name: "evaluate", Begin: begin, End: unit.Now()}}
 	p.evaluated(&o, done)
 	if memory > 0 {
-		o.Values = append(o.Values, value("subject_memory_bytes", memory))
+		o.Values = append(o.Values, inferFigures.Value("subject_memory_bytes", memory))
 	}
-	o.Values = append(o.Values, value("startup_s", ready.Seconds()))
+	o.Values = append(o.Values, inferFigures.Value("startup_s", ready.Seconds()))
 	return o, nil
 }
 
@@ -151,7 +151,7 @@ func (p *Infer) evaluated(o *Outcome, done []detector.Evaluation) {
 		windows += e.Windows
 		compared, differ = compared+e.Compared, differ+e.Differ
 	}
-	add := func(name string, v float64) { o.Values = append(o.Values, value(name, v)) }
+	add := func(name string, v float64) { o.Values = append(o.Values, inferFigures.Value(name, v)) }
 	add("windows_per_s", rate)
 	add("window_s", window)
 	if windows > 0 {

@@ -51,8 +51,8 @@ func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Out
 	m := &capturePoint{Capture: c, env: p.env(env), effort: captureEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}, ceiling: self.Ceiling(), emptied: -1}
 	m.more = func(_ context.Context, o *Outcome, run subject.Running) error {
 		if r, ok := run.(interface{ Detections() detector.Detections }); ok && c.subject.Value != bare {
-			took, told := seconds(o.Phases[0])+seconds(o.Phases[1]), r.Detections()
-			o.Values = append(o.Values, value("detected_windows_per_s", float64(told.Windows)/took), value("model_wait_share", told.Model.Seconds()/took))
+			took, told := o.Phases[0].Seconds()+o.Phases[1].Seconds(), r.Detections()
+			o.Values = append(o.Values, inferFigures.Value("detected_windows_per_s", float64(told.Windows)/took), inferFigures.Value("model_wait_share", told.Model.Seconds()/took))
 		}
 		return nil
 	}
@@ -133,7 +133,7 @@ func (p *Infer) added(pairs []pair, placement string) (o Outcome) {
 	}
 	for _, m := range inferMetrics {
 		if vs := all[m.Name]; len(vs) > 0 {
-			o.Values = append(o.Values, spread(m.Name, vs))
+			o.Values = append(o.Values, inferFigures.Spread(m.Name, vs))
 		}
 	}
 	valid := len(all["drops_added_ratio"])
@@ -149,12 +149,12 @@ func (p *Infer) added(pairs []pair, placement string) (o Outcome) {
 		if pairs[len(pairs)-1].with.Status != result.Invalid {
 			o.Reason = "no round had two valid trials: " + pairs[len(pairs)-1].without.Reason
 		}
-	case spread("drops_added_ratio", all["drops_added_ratio"]).Value > 0:
+	case inferFigures.Spread("drops_added_ratio", all["drops_added_ratio"]).Value > 0:
 		o.Status = result.Failed
-		o.Reason = fmt.Sprintf("the detector does not keep up with %v: it adds drops of %.3g %% of the frames to those of the capture alone", unit.FrameRate(p.inferRate()), 100*spread("drops_added_ratio", all["drops_added_ratio"]).Value)
-	case len(all["drain_s"]) > 0 && spread("drain_s", all["drain_s"]).Value > blockAge+p.time().Seconds()/20:
+		o.Reason = fmt.Sprintf("the detector does not keep up with %v: it adds drops of %.3g %% of the frames to those of the capture alone", unit.FrameRate(p.inferRate()), 100*inferFigures.Spread("drops_added_ratio", all["drops_added_ratio"]).Value)
+	case len(all["drain_s"]) > 0 && inferFigures.Spread("drain_s", all["drain_s"]).Value > blockAge+p.time().Seconds()/20:
 		o.Status = result.Failed
-		o.Reason = fmt.Sprintf("the detector does not keep up with %v: it counts every frame, the last %.2g s after it was sent", unit.FrameRate(p.inferRate()), spread("drain_s", all["drain_s"]).Value)
+		o.Reason = fmt.Sprintf("the detector does not keep up with %v: it counts every frame, the last %.2g s after it was sent", unit.FrameRate(p.inferRate()), inferFigures.Spread("drain_s", all["drain_s"]).Value)
 	default:
 		o.Status = result.Passed
 	}

@@ -135,7 +135,7 @@ func TestInferFigures(t *testing.T) {
 // count.
 func TestInferAdded(t *testing.T) {
 	rec := func(s result.Status, lost, cpu, drain float64) result.Record {
-		return result.Record{Status: s, Reason: "the tester was slow", Load: &result.Load{}, Values: []result.Value{value("uncounted_ratio", lost), value("subject_cpu_per_frame_s", cpu), value("drain_s", drain)}}
+		return result.Record{Status: s, Reason: "the tester was slow", Load: &result.Load{}, Values: []result.Value{inferFigures.Value("uncounted_ratio", lost), inferFigures.Value("subject_cpu_per_frame_s", cpu), inferFigures.Value("drain_s", drain)}}
 	}
 	good := func(before, after float64) pair {
 		return pair{rec(result.Failed, before, 1e-7, 0), rec(result.Failed, after, 4e-7, 0)}

@@ -7,10 +7,19 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/lab"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
+
+// LatencySpec is the row of latency.
+var LatencySpec = Spec{
+	Name: "latency", Needs: lab.Ports, Standard: "RFC 2544 section 26.2", Deviation: "software times every frame; figures are percentiles of all, not the delay of one tagged frame",
+	Quick: "latency is measured 5 times 0.1 s, not 20 times 120 s (RFC 2544 section 26.2)",
+	Doc:   "one-way delay at the throughput: percentiles, from repeated trials",
+	Names: suiteNames, Metrics: latencyMetrics, New: newLatency,
+}
 
 // Latency is RFC 2544 section 26.2: one-way delay at the throughput, several
 // times. Every frame is stamped.
@@ -20,7 +29,7 @@ func newLatency() Procedure { return &Latency{newSuite()} }
 
 func (p *Latency) Estimate() (int, time.Duration) {
 	e := suiteEffortOf(p.Preset.Value)
-	return p.estimate(e.latencies, time.Duration(e.latencies)*e.latency)
+	return p.inAll(e.latencies, time.Duration(e.latencies)*e.latency)
 }
 
 var quantiles = []struct {
@@ -30,7 +39,7 @@ var quantiles = []struct {
 
 func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
 	e := suiteEffortOf(p.Preset.Value)
-	return p.run(ctx, env, func(m *Point, carried unit.FrameRate) error {
+	return p.onThroughput(ctx, env, func(m *Point, carried unit.FrameRate) error {
 		if !m.can(carried) {
 			return nil
 		}
@@ -66,9 +75,9 @@ func (p *Latency) Run(ctx context.Context, env *Env) (Outcome, error) {
 			return nil
 		}
 		for i, q := range quantiles {
-			m.add(spread(q.metric, delays[i]))
+			m.add(rfc2544Figures.Spread(q.metric, delays[i]))
 		}
-		m.add(spread("latency_load_fps", loads))
+		m.add(rfc2544Figures.Spread("latency_load_fps", loads))
 		if !alone {
 			m.warn("the tester cannot offer single frames at the throughput: they left in bursts of up to %d and waited for each other", batch)
 		}

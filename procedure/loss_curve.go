@@ -7,9 +7,18 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
+
+// LossCurveSpec is the row of loss-curve.
+var LossCurveSpec = Spec{
+	Name: "loss-curve", Needs: lab.Ports, Standard: "RFC 2544 section 26.3",
+	Quick: "each load of the loss curve is offered for 50 ms (RFC 2544 section 24 asks for 60 s)",
+	Doc:   "share of frames lost against the load, from the highest downwards to two clean trials",
+	Names: suiteNames, Metrics: lossCurveMetrics, New: newLossCurve,
+}
 
 // LossCurve is RFC 2544 section 26.3: the share of frames lost at the highest
 // load that the tester or the link has, and at ever lower ones, until two trials
@@ -29,17 +38,17 @@ const (
 
 func (p *LossCurve) Estimate() (int, time.Duration) {
 	const trials = 22 // from five times the throughput
-	return p.estimate(trials, trials*suiteEffortOf(p.Preset.Value).loss)
+	return p.inAll(trials, trials*suiteEffortOf(p.Preset.Value).loss)
 }
 
 func (p *LossCurve) Run(ctx context.Context, env *Env) (Outcome, error) {
 	e := suiteEffortOf(p.Preset.Value)
-	return p.run(ctx, env, func(m *Point, _ unit.FrameRate) error {
+	return p.onThroughput(ctx, env, func(m *Point, _ unit.FrameRate) error {
 		if !m.can(1) {
 			return nil
 		}
 		top, paced := m.highest()
-		least := min(top, unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)/m.streams()) * lossFloor
+		least := min(top, unit.FrameRate(rfc2544Figures.Spread("forwarding_rate_fps", m.Rates()).Value)/m.streams()) * lossFloor
 		rate := top
 		if !paced {
 			rate = 0 // flat out
@@ -103,18 +112,18 @@ func (c *lossCurve) outcome(m *Point) {
 	case c.clean < 2:
 		m.Out.Status, m.Out.Reason = result.Failed, "frames were lost down to the lowest load tried"
 	}
-	highest, ratio := value("loss_highest_fps", c.highest), value("loss_ratio", c.ratio)
+	highest, ratio := rfc2544Figures.Value("loss_highest_fps", c.highest), rfc2544Figures.Value("loss_ratio", c.ratio)
 	highest.N = c.trials - c.invalid
 	m.add(highest, ratio)
 	if c.clean == 2 {
-		free := value("loss_free_fps", c.free)
+		free := rfc2544Figures.Value("loss_free_fps", c.free)
 		if c.lossy == 0 {
 			free.Bound = result.AtLeast
 		}
 		m.add(free)
 	}
 	if c.lossy > 0 {
-		m.add(value("loss_onset_fps", c.lossy))
+		m.add(rfc2544Figures.Value("loss_onset_fps", c.lossy))
 	}
 	if c.invalid > 0 {
 		m.warn("%d of %d trials of the loss curve were invalid and are not in it", c.invalid, c.trials)

@@ -56,21 +56,5 @@ var ThroughputMetrics = metrics.List(ForwardMetrics).Pick("throughput_fps", "thr
 	"pdr_0_1pct_fps", "pdr_0_5pct_fps",
 	"forwarding_rate_fps", "forwarding_rate_bps", "burst_frames", "burst_time_s", "offered_fps", "ceiling_fps", "stalls", "longest_stall_s", "steal_ratio")
 
-// declared are the metrics of all procedures of this package.
-var declared = metrics.List(slices.Concat(ForwardMetrics, latencyMetrics, lossCurveMetrics, backToBackMetrics, recoveryMetrics, securityMetrics, connectionMetrics, captureMetrics, idsMetrics, inferMetrics, floodMetrics))
-
-func value(name string, v float64) result.Value { return declared.Value(name, v) }
-
-// spread is the median of vs with least and greatest as its interval; vs is not
-// empty.
-func spread(metric string, vs []float64) result.Value { return declared.Spread(metric, vs) }
-
-// average is the mean of vs with the same interval.
-func average(metric string, vs []float64) result.Value {
-	v := spread(metric, vs)
-	v.Value = 0
-	for _, x := range vs {
-		v.Value += x / float64(len(vs))
-	}
-	return v
-}
+// pointFigures are the metrics of points and of the tester alone.
+var pointFigures = metrics.List(append(slices.Clip(ForwardMetrics), ceilingMetric))

@@ -27,7 +27,7 @@ func TestRestClosesMeanwhile(t *testing.T) {
 			did = append(did, "pause")
 			return c.more
 		}}
-		err := env.rest(t.Context(), Outcome{Reason: "so far"}, func() error {
+		err := pauseClosed(t.Context(), env, Outcome{Reason: "so far"}, func() error {
 			did = append(did, "close")
 			return c.closes
 		}, func(context.Context) error {

@@ -230,21 +230,21 @@ func (m *Point) Outcome() Outcome {
 		}
 	}
 	out.Values = append(out.Values, m.Out.Values...)
-	rate := spread("forwarding_rate_fps", rates)
+	rate := pointFigures.Spread("forwarding_rate_fps", rates)
 	rate.Bound = m.Bound(rate.Value)
 	if m.stamina.unsettled && !m.stamina.lossless && rate.Bound == result.Exactly {
 		rate.Bound = result.AtMost
 	}
 	if dropPlaces[m.service.Value] != "" {
 		rate.Metric = "drop_rate_fps"
-		out.Values = append(slices.Clip(out.Values), rate, value("forwarding_rate_fps", 0))
+		out.Values = append(slices.Clip(out.Values), rate, pointFigures.Value("forwarding_rate_fps", 0))
 	} else {
-		bits := value("forwarding_rate_bps", float64(unit.L2(unit.FrameRate(rate.Value), m.Mix.Mean())))
+		bits := pointFigures.Value("forwarding_rate_bps", float64(unit.L2(unit.FrameRate(rate.Value), m.Mix.Mean())))
 		bits.Bound = rate.Bound
 		out.Values = append(slices.Clip(out.Values), rate, bits)
 	}
-	out.Values = append(out.Values, spread("offered_fps", m.offered), value("ceiling_fps", float64(m.Ceiling)),
-		value("stalls", float64(m.stalls)), value("longest_stall_s", float64(m.longest)/1e9), value("steal_ratio", m.steal))
+	out.Values = append(out.Values, pointFigures.Spread("offered_fps", m.offered), pointFigures.Value("ceiling_fps", float64(m.Ceiling)),
+		pointFigures.Value("stalls", float64(m.stalls)), pointFigures.Value("longest_stall_s", float64(m.longest)/1e9), pointFigures.Value("steal_ratio", m.steal))
 	burst, told := m.burst(carried, bound)
 	out.Values = append(out.Values, burst...)
 	for _, w := range []string{told, m.short()} {

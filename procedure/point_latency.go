@@ -26,8 +26,8 @@ func (m *Point) Latency(ctx context.Context, throughput unit.FrameRate) error {
 			m.Out.Warnings = append(m.Out.Warnings, "in the latency trial, below the throughput: "+rec.Reason)
 		}
 		h := rec.Load.Latency
-		m.add(value("latency_p50_s", h.Quantile(0.5)), value("latency_p99_s", h.Quantile(0.99)),
-			value("latency_max_s", h.Quantile(1)), value("latency_load_fps", float64(rec.Load.Offered)))
+		m.add(pointFigures.Value("latency_p50_s", h.Quantile(0.5)), pointFigures.Value("latency_p99_s", h.Quantile(0.99)),
+			pointFigures.Value("latency_max_s", h.Quantile(1)), pointFigures.Value("latency_load_fps", float64(rec.Load.Offered)))
 		return nil
 	}
 	m.Out.Warnings = append(m.Out.Warnings, "no latency: the tester could not offer single frames on time at a half, a quarter or an eighth of the throughput")

@@ -147,23 +147,6 @@ type Env struct {
 	Once func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 }
 
-// rest is Pause with what a point has open closed meanwhile; a *leftError where the run
-// does not come back.
-func (e *Env) rest(ctx context.Context, found Outcome, close func() error, open func(context.Context) error) error {
-	if err := close(); err != nil {
-		return err
-	}
-	if !e.Pause(found) {
-		return &leftError{found}
-	}
-	return open(ctx)
-}
-
-// A leftError ends a procedure that the run does not come back to, with what it was told.
-type leftError struct{ found Outcome }
-
-func (*leftError) Error() string { return "the run does not come back to the point" }
-
 // A Spec is a row of All.
 type Spec struct {
 	Name, Doc string

@@ -9,9 +9,19 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
+
+// RecoverySpec is the row of recovery.
+var RecoverySpec = Spec{
+	Name: "recovery", Needs: lab.Ports, Standard: "RFC 2544 section 26.5",
+	Deviation: "recovery follows an overload of 110 % of the higher of throughput and forwarding rate: without a sharp limit the first may be no overload",
+	Quick:     "the overload before recovery lasts 0.2 s, not 60 s (RFC 2544 section 26.5)",
+	Doc:       "how long frames are still lost after an overload of 110 % has dropped to 50 %",
+	Names:     suiteNames, Metrics: recoveryMetrics, New: newRecovery,
+}
 
 // Recovery is RFC 2544 section 26.5: how long after an overload has ended frames
 // are still lost.
@@ -24,18 +34,18 @@ const overloadBy = 1.1
 
 func (p *Recovery) Estimate() (int, time.Duration) {
 	e := suiteEffortOf(p.Preset.Value)
-	return p.estimate(e.recoveries, time.Duration(e.recoveries)*(e.over+e.then))
+	return p.inAll(e.recoveries, time.Duration(e.recoveries)*(e.over+e.then))
 }
 
 func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
 	e := suiteEffortOf(p.Preset.Value)
-	return p.run(ctx, env, func(m *Point, carried unit.FrameRate) error {
+	return p.onThroughput(ctx, env, func(m *Point, carried unit.FrameRate) error {
 		if !m.can(carried) {
 			return nil
 		}
 		// Where a box has no sharp limit, 110 % of its throughput need not be an overload.
 		top, _ := m.highest()
-		over := min(top, overloadBy*max(carried, unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)))
+		over := min(top, overloadBy*max(carried, unit.FrameRate(rfc2544Figures.Spread("forwarding_rate_fps", m.Rates()).Value)))
 		load := engine.Load{Rate: over, After: e.over, Then: carried / 2, Duration: e.over + e.then}
 		var times []float64
 		invalid, lossless, lost := "", 0, ""
@@ -59,7 +69,7 @@ func (p *Recovery) Run(ctx context.Context, env *Env) (Outcome, error) {
 				m.Out.Load, m.Out.Account = rec.Load, rec.Account
 			}
 		}
-		m.add(value("recovery_overload_fps", float64(over*m.streams())), value("recovery_load_fps", float64(load.Then*m.streams())))
+		m.add(rfc2544Figures.Value("recovery_overload_fps", float64(over*m.streams())), rfc2544Figures.Value("recovery_load_fps", float64(load.Then*m.streams())))
 		switch {
 		case lost != "":
 			m.Out.Status, m.Out.Reason = result.Failed, lost
@@ -102,7 +112,7 @@ func recovered(ctx context.Context, m *Point, l engine.Load) (Outcome, error) {
 		}
 		last = max(last, time.Duration(rx.Gap-tx.Changed))
 	}
-	o.Values = []result.Value{value("recovery_s", last.Seconds())}
+	o.Values = []result.Value{rfc2544Figures.Value("recovery_s", last.Seconds())}
 	return o, nil
 }
 

@@ -143,7 +143,7 @@ func (r *rig) account(ctx context.Context, timing bool, transmit func(context.Co
 	if err := r.book.Begin(ctx); err != nil {
 		return o, nil, nil, err
 	}
-	watch := start(r.bed)
+	watch := watchTraffic(r.bed)
 	l, sent, err := transmit(ctx)
 	if err != nil {
 		return o, nil, nil, err

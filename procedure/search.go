@@ -138,7 +138,7 @@ func (m *Point) limit(o *Outcome) search.Limit {
 	}
 	t := m.interval("throughput_fps", l)
 	scaled := func(metric string, f func(unit.FrameRate) float64) result.Value {
-		v := value(metric, f(unit.FrameRate(t.Value)))
+		v := pointFigures.Value(metric, f(unit.FrameRate(t.Value)))
 		low := v.Value
 		v.Lo, v.N, v.Bound = &low, t.N, t.Bound
 		if t.Hi != nil {
@@ -184,23 +184,8 @@ func (m *Point) pdrs(o *Outcome) {
 
 // interval is a limit of all streams together, from its lower to its upper bound.
 func (m *Point) interval(metric string, l search.Limit) result.Value {
-	v := interval(metric, l, float64(m.streams()))
+	v := pointFigures.Interval(metric, l, float64(m.streams()))
 	v.Bound = cmp.Or(v.Bound, m.Bound(v.Value))
-	return v
-}
-
-// interval is a limit, times factor, from its lower to its upper bound.
-func interval(metric string, l search.Limit, factor float64) result.Value {
-	v := value(metric, float64(l.Lower)*factor)
-	low := v.Value
-	v.Lo, v.N = &low, l.Clean+l.Lossy
-	if l.Upper > 0 {
-		high := float64(l.Upper) * factor
-		v.Hi = &high
-	}
-	if l.AtCeiling {
-		v.Bound = result.AtLeast
-	}
 	return v
 }
 
@@ -223,4 +208,10 @@ func came(rec result.Record, carried bool) limit.Came {
 		return limit.Disturbed
 	}
 	return limit.Lost
+}
+
+// disturbed says whether a trial lost no more frames than came while something else had
+// the DUT's CPU.
+func disturbed(rec result.Record) bool {
+	return rec.Account != nil && rec.Account.Lost() > 0 && keptOff(rec) >= float64(rec.Account.Lost())
 }

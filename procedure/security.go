@@ -15,10 +15,20 @@ import (
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
+
+// SecuritySpec is the row of security.
+var SecuritySpec = Spec{
+	Name: "security", Needs: lab.Ports, Standard: "RFC 9411 section 4.3.4",
+	Deviation: "the phases of RFC 9411 offer UDP frames, not HTTP and HTTPS transactions; the source port marks known-bad traffic, not its content",
+	Quick:     "the load of security is sustained for 3 s, not 300 s, after a ramp of 0.5 s (RFC 9411 section 4.3.4)",
+	Doc:       "a firewall under sustained load in RFC 9411's phases: forwarding rate, loss, latency, and whether it still blocks what it must",
+	Names:     []string{"service", "direction", "frame_size"}, Metrics: securityMetrics, New: newSecurity,
+}
 
 // Security is RFC 9411's load profile (section 4.3.4) at a box that filters, and
 // whether it still blocks what it must while it is loaded: every second frame is
@@ -98,7 +108,7 @@ func (p *Security) Upon() string {
 
 func (p *Security) Estimate() (int, time.Duration) {
 	e := securityEffortOf(p.Preset.Value)
-	return p.estimate(1, e.initialise+2*e.ramp+e.sustain)
+	return p.inAll(1, e.initialise+2*e.ramp+e.sustain)
 }
 
 // A securityEffort is how long the phases last.
@@ -328,12 +338,12 @@ func (p *Security) verdict(m *Point, o *Outcome) {
 		o.Status = result.Passed
 	}
 	o.Values = p.figures(k, o.Samples)
-	o.Values = append(o.Values, value("known_bad_sent", float64(sent)), value("known_bad_arrived", float64(arrived)))
+	o.Values = append(o.Values, securityFigures.Value("known_bad_sent", float64(sent)), securityFigures.Value("known_bad_arrived", float64(arrived)))
 	if m.env.Bed.Serve == nil { // nobody can look into the box
 		return
 	}
 	blocked := o.Account.DroppedAt(result.NFT)
-	o.Values = append(o.Values, value("known_bad_blocked", float64(blocked)))
+	o.Values = append(o.Values, securityFigures.Value("known_bad_blocked", float64(blocked)))
 	if blocked != sent {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("the rules threw %d frames away, and %d known-bad ones were sent: the ledger says where the others ended", blocked, sent))
 	}
@@ -347,7 +357,7 @@ func (p *Security) figures(k result.KPI, samples []result.KPI) (vs []result.Valu
 		if !ok {
 			return
 		}
-		v := value(metric, x)
+		v := securityFigures.Value(metric, x)
 		for _, s := range samples {
 			if x, ok := of(s); ok && s.Phase == sustained && s.Begin >= k.Begin && s.End <= k.End {
 				if v.N++; v.N == 1 {
@@ -395,3 +405,6 @@ var securityMetrics = []result.Metric{
 	{Name: "known_bad_blocked", Label: "blocked", Unit: "frame", Exact: true, Help: "frames that the box's rules threw away, by their own counter; absent where nobody can look into the box"},
 	{Name: "known_bad_arrived", Label: "came through", Heads: true, Unit: "frame", Better: -1, Exact: true, Help: "known-bad frames that came through: there must be none"},
 }
+
+// securityFigures are the metrics of this room's procedure.
+var securityFigures = metrics.List(securityMetrics)

@@ -33,33 +33,6 @@ func newSuite() suite { return suite{NewTraffic(forwarding)} }
 // Upon is the throughput: all start from it.
 func (*suite) Upon() string { return "throughput" }
 
-// A suiteEffort is how long and how often the suite's procedures measure.
-type suiteEffort struct {
-	latencies  int
-	latency    time.Duration
-	loss       time.Duration // of each load of the curve
-	bursts     int           // times that the longest burst is searched
-	burst      time.Duration // the longest burst that is tried
-	width      float64       // to which share of itself a burst is found
-	recoveries int
-	over, then time.Duration // recovery: of the overload, and of what follows
-}
-
-func suiteEffortOf(preset string) suiteEffort {
-	if preset == "quick" {
-		return suiteEffort{
-			latencies: 5, latency: 100 * time.Millisecond, loss: 50 * time.Millisecond,
-			bursts: 10, burst: 100 * time.Millisecond, width: 0.02,
-			recoveries: 3, over: 200 * time.Millisecond, then: 100 * time.Millisecond,
-		}
-	}
-	return suiteEffort{
-		latencies: 20, latency: 2 * time.Minute, loss: time.Minute,
-		bursts: 50, burst: 2 * time.Second, width: 0.005,
-		recoveries: 5, over: time.Minute, then: time.Minute,
-	}
-}
-
 // Check takes frames that are too small to be signed over IPv6: the smallest
 // signed one stands for them.
 func (p *suite) Check(bed *lab.Testbed) error {
@@ -82,15 +55,15 @@ func signed(mix frame.Mix, ipv6 bool) (frame.Mix, string) {
 	return out, fmt.Sprintf("frames of %d octets take the place of smaller ones: over IPv%s they are the smallest that hold a signature", least, ipText(ipv6))
 }
 
-// estimate adds what every trial takes beside its traffic.
-func (p *suite) estimate(trials int, traffic time.Duration) (int, time.Duration) {
+// inAll adds what every trial takes beside its traffic.
+func (p *suite) inAll(trials int, traffic time.Duration) (int, time.Duration) {
 	const around = 60 * time.Millisecond // arming, snapshots and settling of a trial
 	return trials, traffic + time.Duration(trials)*(around+EffortOf(p.Preset.Value).Settle)
 }
 
-// run has f measure what it will of a point whose throughput is known; carried is
+// onThroughput has f measure what it will of a point whose throughput is known; carried is
 // each stream's from a standing start, and 0 where none was confirmed.
-func (p *suite) run(ctx context.Context, env *Env, f func(m *Point, carried unit.FrameRate) error) (Outcome, error) {
+func (p *suite) onThroughput(ctx context.Context, env *Env, f func(m *Point, carried unit.FrameRate) error) (Outcome, error) {
 	return p.at(ctx, env, func(m *Point) error {
 		carried, err := m.throughput(ctx)
 		if err != nil {
@@ -148,7 +121,7 @@ func (m *Point) throughput(ctx context.Context) (carried unit.FrameRate, err err
 		return 0, nil
 	}
 	if m.env.Bed.Placement != "shared" {
-		if err := m.Begin(unit.FrameRate(spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
+		if err := m.Begin(unit.FrameRate(pointFigures.Spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
 			return 0, err
 		}
 		l, err := limit.Find(ctx, m.Search)
@@ -181,7 +154,7 @@ const SharedPlacement = "tester and DUT share a CPU, so the DUT throttles the te
 // the link's is stated and the tester reaches it (then it is paced), else what
 // the tester was measured to send under overload.
 func (m *Point) highest() (rate unit.FrameRate, paced bool) {
-	rate = unit.FrameRate(spread("offered_fps", m.offered).Value) / m.streams()
+	rate = unit.FrameRate(pointFigures.Spread("offered_fps", m.offered).Value) / m.streams()
 	if line := m.LinkRate(); line > 0 && line*0.98 <= rate {
 		return line, true
 	}

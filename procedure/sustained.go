@@ -189,10 +189,10 @@ func (m *Point) burst(carried float64, bound result.Bound) (vs []result.Value, t
 	if len(s.beyond) < 2 || !m.Sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
 		return nil, ""
 	}
-	v := spread("burst_frames", s.beyond)
+	v := pointFigures.Spread("burst_frames", s.beyond)
 	v.Value = slices.Min(s.beyond)
 	rate := m.forwards()
-	t := value("burst_time_s", v.Value/rate)
+	t := pointFigures.Value("burst_time_s", v.Value/rate)
 	if !s.rested {
 		v.Bound, t.Bound = result.AtLeast, result.AtLeast
 	}

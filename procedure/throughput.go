@@ -4,8 +4,19 @@ package procedure
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"boxdyno/lab"
+	"boxdyno/procedure/internal/metrics"
 )
+
+// ThroughputSpec is the row of throughput.
+var ThroughputSpec = Spec{
+	Name: "throughput", Needs: lab.Ports, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: BurstsDeviation,
+	Doc:   "highest load without loss, and the forwarding rate under overload beside it",
+	Names: suiteNames, Metrics: slices.Concat(ThroughputMetrics, metrics.List(ForwardMetrics).Pick("standing_start_fps")), Joules: ForwardJoules, New: newThroughput,
+}
 
 // Throughput is RFC 2544 section 26.1, with the forwarding rate under overload
 // (RFC 2285) beside it.
@@ -22,7 +33,7 @@ func (p *Throughput) Estimate() (int, time.Duration) {
 	trials, d := s.Estimate()
 	n := throughputOverloads * e.Overloads
 	more, longer := p.standingEstimate(trials)
-	return p.estimate(trials+1+fillEstimate+n+more, longer+d+e.WarmUp+fillEstimate*(s.Rest+s.Overload)+time.Duration(n)*e.Overload)
+	return p.inAll(trials+1+fillEstimate+n+more, longer+d+e.WarmUp+fillEstimate*(s.Rest+s.Overload)+time.Duration(n)*e.Overload)
 }
 
 func (p *Throughput) Run(ctx context.Context, env *Env) (Outcome, error) {

@@ -217,3 +217,6 @@ func (p *Traffic) openFlows(ctx context.Context, bed *lab.Testbed, r *rig) error
 	}
 	return fmt.Errorf("open %d flows: the DUT let %d of their first frames through", flows, arrived)
 }
+
+// BurstsDeviation is the Deviation of procedures that search the throughput.
+const BurstsDeviation = "frames from 50 kframe/s on leave in bursts of what falls due within 40 µs, at most 32, not one by one; what a stall of the tester delayed is made up at 9/8 of the rate"

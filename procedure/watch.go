@@ -17,7 +17,7 @@ import (
 // A watch is what the CPUs of this machine do while a trial's traffic runs, and
 // how the DUT is set up where frames were lost. What cannot be read is left out.
 //
-//	start -> Transmit -> stop -> settle -> tell
+//	watchTraffic -> Transmit -> stop -> settle -> tell
 //
 // The kernel counts a running thread's time up to its last tick or pause, so that
 // of the DUT's threads is read after the settle time, in which they have nothing
@@ -30,7 +30,8 @@ type watch struct {
 	ok            bool
 }
 
-func start(bed *lab.Testbed) *watch {
+// watchTraffic begins to watch, before a trial's traffic.
+func watchTraffic(bed *lab.Testbed) *watch {
 	w := &watch{bed: bed}
 	if bed.Traffic != nil {
 		bed.Traffic(true)

@@ -14,7 +14,7 @@ func TestTrafficIsTold(t *testing.T) {
 	for _, kind := range []string{"sandbox", "memory"} {
 		var told []bool
 		bed := &lab.Testbed{Kind: kind, Traffic: func(begins bool) { told = append(told, begins) }}
-		w := start(bed)
+		w := watchTraffic(bed)
 		if !slices.Equal(told, []bool{true}) {
 			t.Errorf("%s: before the traffic it is told %v", kind, told)
 		}

@@ -109,6 +109,9 @@ type Phase struct {
 	End   unit.Instant `json:"end_ns"`
 }
 
+// Seconds is how long the phase lasted.
+func (p Phase) Seconds() float64 { return float64(p.End-p.Begin) / 1e9 }
+
 // A KPI is how a box did in a stretch of a trial (RFC 9411): a whole phase, or one
 // sample of it. Frames that it must forward are told from known-bad ones, which it
 // must block.

@@ -58,7 +58,7 @@ var table = map[string]string{
 	"procedure/internal/iperf":     "host internal/guard",
 	"procedure/storage":            "host lab procedure procedure/internal/metrics procedure/internal/param result subject/disk unit",
 	"procedure/internal/roomtest":  "host lab procedure result",
-	"procedure/internal/metrics":   "result",
+	"procedure/internal/metrics":   "result search",
 	"procedure/internal/param":     "frame host result subject/userland",
 	"service":                      "frame host internal/netns tune",
 	"verdict":                      "unit result",

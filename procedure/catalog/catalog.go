@@ -4,8 +4,6 @@
 package catalog
 
 import (
-	"slices"
-
 	"boxdyno/procedure"
 	"boxdyno/procedure/compute"
 	"boxdyno/procedure/soak"
@@ -14,7 +12,9 @@ import (
 )
 
 // All is every procedure.
-var All = procedure.WithBeside(slices.Concat(procedure.Own, []procedure.Spec{
+var All = procedure.WithBeside([]procedure.Spec{
+	procedure.ForwardSpec, procedure.SelfTestSpec, procedure.ThroughputSpec, procedure.LatencySpec, procedure.LossCurveSpec, procedure.BackToBackSpec, procedure.RecoverySpec,
+	procedure.SecuritySpec, procedure.ConnectionsSpec, procedure.CaptureSpec, procedure.IDSSpec, procedure.InferSpec, procedure.FloodSpec,
 	compute.CryptoSpec, storage.Spec, soak.Spec, compute.CPUSpec, compute.HashSpec, compute.MemorySpec, compute.CodecSpec, compute.HPLSpec,
 	tunnel.StreamSpec, tunnel.VPNSpec,
-}))
+})

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"boxdyno/result"
+	"boxdyno/search"
 )
 
 // A List is the metrics that procedures of a package declare.
@@ -23,6 +24,22 @@ func (ms List) Spread(name string, vs []float64) result.Value {
 	s := slices.Sorted(slices.Values(vs))
 	v := ms.Value(name, (s[(len(s)-1)/2]+s[len(s)/2])/2)
 	v.Lo, v.Hi, v.N = &s[0], &s[len(s)-1], len(s)
+	return v
+}
+
+// Interval returns a limit, times factor, as that metric, from its lower to its upper
+// bound. It panics where ms has none of that name.
+func (ms List) Interval(name string, l search.Limit, factor float64) result.Value {
+	v := ms.Value(name, float64(l.Lower)*factor)
+	low := v.Value
+	v.Lo, v.N = &low, l.Clean+l.Lossy
+	if l.Upper > 0 {
+		high := float64(l.Upper) * factor
+		v.Hi = &high
+	}
+	if l.AtCeiling {
+		v.Bound = result.AtLeast
+	}
 	return v
 }
 
