@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 
-	"boxdyno/engine"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
@@ -31,17 +29,17 @@ func checkBucket(t *testing.T, b *suiteBench, rate, burst, tolerance float64) {
 			t.Errorf("bucket of %v and %v frames: %s is %v, and %v is true", rate, burst, what, got, want)
 		}
 	}
-	bursts := b.run("back-to-back", nil)
+	bursts := b.run(BackToBackSpec, nil)
 	load := figure(t, bursts, "burst_rate_fps").Value
 	near("back-to-back", figure(t, bursts, "back_to_back_frames").Value, bucketPasses(rate, burst, load), tolerance)
 
-	through := b.run("throughput", nil)
+	through := b.run(ThroughputSpec, nil)
 	v := figure(t, through, "throughput_fps")
 	if most := rate + burst/0.1; v.Hi == nil || *v.Lo > most*(1+tolerance) || *v.Hi < rate*(1-tolerance) {
 		t.Errorf("bucket of %v and %v frames: throughput %+v", rate, burst, v)
 	}
 
-	b.run("loss-curve", nil)
+	b.run(LossCurveSpec, nil)
 	lossy := 0
 	for _, r := range b.recs {
 		if result.Get(r.Config, "trial") != "loss-curve" || r.Status == result.Invalid {
@@ -62,7 +60,7 @@ func checkBucket(t *testing.T, b *suiteBench, rate, burst, tolerance float64) {
 	}
 
 	// A bucket keeps no frame: as soon as the load is below its rate none is lost.
-	recovery := b.run("recovery", nil)
+	recovery := b.run(RecoverySpec, nil)
 	if recovery.Status != result.Passed {
 		t.Errorf("recovery: %s: %s", recovery.Status, recovery.Reason)
 	} else if v := figure(t, recovery, "recovery_s").Value; v > 1e-3 {
@@ -77,46 +75,6 @@ func TestSuiteOfATokenBucket(t *testing.T) {
 		t.Run(fmt.Sprint(burst), func(t *testing.T) {
 			b := newSuiteBench(t, "mem", map[string]string{"capacity": "0", "ceiling": "1000000", "dut.policer": "187000", "dut.policer_burst": fmt.Sprint(burst)})
 			checkBucket(t, b, 187e3, burst, 0.04)
-		})
-	}
-}
-
-// In the sandbox a bucket lets a burst of its size through, and of longer ones no
-// more than its rate brings meanwhile, whatever else a busy machine loses.
-func TestSandboxTokenBucket(t *testing.T) {
-	const rate = 50e3
-	for _, burst := range []uint64{200, 2000} {
-		t.Run(fmt.Sprint(burst), func(t *testing.T) {
-			b := newSuiteBench(t, "sandbox", map[string]string{"dut.policer": fmt.Sprint(int(rate)), "dut.policer_burst": fmt.Sprint(burst)})
-			p := newSuite()
-			r, err := p.Open(t.Context(), b.bed, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			for _, count := range []uint64{burst, 5 * burst} {
-				time.Sleep(time.Duration(float64(burst) / rate * 1.1e9)) // it is full again
-				o, err := r.trial(t.Context(), engine.Load{Count: count}, false)
-				if err != nil {
-					t.Fatal(err)
-				}
-				a, policed := o.Account, int64(0)
-				for _, d := range a.Drops {
-					if d.Name == "policer" {
-						policed += d.N
-					}
-				}
-				took := time.Duration(o.Phases[1].End - o.Phases[0].Begin).Seconds()
-				most := int64(float64(burst) + rate*took + 1)
-				switch {
-				case a.Unexplained != 0:
-					t.Errorf("%d frames: %+v", count, a)
-				case count == burst && policed != 0:
-					t.Errorf("of %d frames, as many as the bucket holds, the policer dropped %d", count, policed)
-				case count > burst && (a.Received > most || policed == 0 && a.Lost() == 0):
-					t.Errorf("of %d frames %d came through, and the bucket has at most %d in %v s; the policer dropped %d", count, a.Received, most, took, policed)
-				}
-			}
 		})
 	}
 }

@@ -36,7 +36,7 @@ func connBench(t *testing.T, rules string, set map[string]string) (Outcome, resu
 			t.Fatal(err)
 		}
 	}
-	out := b.run("connections", set)
+	out := b.run(ConnectionsSpec, set)
 	return out, b.recs[len(b.recs)-1], b.bed
 }
 

@@ -61,7 +61,7 @@ func TestFloodOfASmallBox(t *testing.T) {
 	testutil.Computed(t)
 	for _, c := range []struct{ kind, ip string }{{"syn", "4"}, {"udp", "6"}, {"fragments", "4"}, {"dns", "4"}} {
 		b := newSuiteBench(t, "mem", map[string]string{"capacity": "200000", "delay": "100us"})
-		o := b.run("flood", map[string]string{"kind": c.kind, "ip": c.ip, "rate": "371k", "benign": "5037", "flows": "50", "duration": "1s", "frame_size": "imix"})
+		o := b.run(FloodSpec, map[string]string{"kind": c.kind, "ip": c.ip, "rate": "371k", "benign": "5037", "flows": "50", "duration": "1s", "frame_size": "imix"})
 		r := floodTrial(t, b, o)
 		want := 200e3 / 376e3
 		survived, through := figure(t, o, "benign_survival_ratio"), figure(t, o, "flood_arrived").Value/figure(t, o, "flood_sent").Value
@@ -97,7 +97,7 @@ func TestFloodThatRulesStop(t *testing.T) {
 		})
 		return err
 	}
-	o := b.run("flood", map[string]string{"rate": "90k", "duration": "500ms", "direction": wanToLAN, "service": "filter"})
+	o := b.run(FloodSpec, map[string]string{"rate": "90k", "duration": "500ms", "direction": wanToLAN, "service": "filter"})
 	r := floodTrial(t, b, o)
 	if o.Status != result.Passed || figure(t, o, "benign_survival_ratio").Value != 1 || figure(t, o, "flood_arrived").Value != 0 {
 		t.Errorf("%s: %s: %+v", o.Status, o.Reason, o.Values)
@@ -114,16 +114,16 @@ func TestFloodThatRulesStop(t *testing.T) {
 // the flood's.
 func TestFloodThatSaysNothing(t *testing.T) {
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "0", "ceiling": "200k"})
-	o := b.run("flood", map[string]string{"rate": "300k", "duration": "500ms"})
+	o := b.run(FloodSpec, map[string]string{"rate": "300k", "duration": "500ms"})
 	if o.Status != result.Invalid || !strings.Contains(o.Reason, "the tester offered") || !strings.Contains(o.Reason, "its ceiling is 200 kframe/s") {
 		t.Errorf("%s: %s", o.Status, o.Reason)
 	}
-	o = b.run("flood", map[string]string{"rate": "line", "duration": "500ms"})
+	o = b.run(FloodSpec, map[string]string{"rate": "line", "duration": "500ms"})
 	if v := figure(t, o, "flood_offered_fps").Value; o.Status != result.Passed || math.Abs(v/(0.9*200e3-4883)-1) > 0.01 {
 		t.Errorf("%s: %s: line is %v of a ceiling of 200 kframe/s", o.Status, o.Reason, v)
 	}
 	b = newSuiteBench(t, "mem", map[string]string{"capacity": "0", "lose_every": "50"})
-	o = b.run("flood", map[string]string{"rate": "20k", "duration": "500ms"})
+	o = b.run(FloodSpec, map[string]string{"rate": "20k", "duration": "500ms"})
 	floodTrial(t, b, o)
 	if o.Status != result.Failed || !strings.Contains(o.Reason, "were lost before the flood began") || !strings.Contains(o.Reason, "still lost 1s after") {
 		t.Errorf("%s: %s", o.Status, o.Reason)
@@ -139,7 +139,7 @@ func TestFloodThatSaysNothing(t *testing.T) {
 func TestFloodSearch(t *testing.T) {
 	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "150000", "ceiling": "500k"})
-	o := b.run("flood", map[string]string{"rate": "search", "duration": "200ms", "benign": "10k", "benign_loss": "0.01"})
+	o := b.run(FloodSpec, map[string]string{"rate": "search", "duration": "200ms", "benign": "10k", "benign_loss": "0.01"})
 	v := figure(t, o, "flood_borne_fps")
 	if o.Status != result.Passed || v.Value > 145e3 || v.Value < 128e3 || v.Hi == nil || *v.Hi < 139e3 || *v.Hi > 155e3 {
 		t.Errorf("%s: %s: %+v, and 140000 is true", o.Status, o.Reason, v)
@@ -148,7 +148,7 @@ func TestFloodSearch(t *testing.T) {
 		t.Errorf("the last trial is %v", r.Config)
 	}
 	b = newSuiteBench(t, "mem", map[string]string{"capacity": "0", "ceiling": "300k"})
-	o = b.run("flood", map[string]string{"rate": "search", "duration": "200ms"})
+	o = b.run(FloodSpec, map[string]string{"rate": "search", "duration": "200ms"})
 	if v := figure(t, o, "flood_borne_fps"); o.Status != result.Passed || v.Bound != result.AtLeast || v.Value < 250e3 {
 		t.Errorf("%s: %s: a box without a limit bears %+v", o.Status, o.Reason, v)
 	}
@@ -251,7 +251,7 @@ func TestSandboxFlood(t *testing.T) {
 	} {
 		c.set["rate"], c.set["duration"] = "20k", "200ms"
 		b.recs = nil
-		o := whatever(b, b.run("flood", c.set))
+		o := whatever(b, b.run(FloodSpec, c.set))
 		r := floodTrial(t, b, o)
 		var named, others float64
 		for _, d := range r.Account.Drops {
@@ -280,7 +280,7 @@ func TestSandboxFloodSensor(t *testing.T) {
 	}
 	b := newSuiteBench(t, "sandbox", nil)
 	for _, kind := range []string{"syn", "dns"} {
-		o := whatever(b, b.run("flood", map[string]string{"rate": "5k", "duration": "200ms", "sensor": "tcpdump", "service": "filter", "kind": kind}))
+		o := whatever(b, b.run(FloodSpec, map[string]string{"rate": "5k", "duration": "200ms", "sensor": "tcpdump", "service": "filter", "kind": kind}))
 		r := floodTrial(t, b, o)
 		// What a stall of the machine lost on the way did not come to the socket.
 		most := float64(r.Account.DroppedAt(result.DUTNIC)) + figure(t, o, "sensor_dropped").Value
@@ -300,7 +300,7 @@ func TestSandboxFloodOfAFullTable(t *testing.T) {
 	testutil.Privileged(t)
 	testutil.Alone(t)
 	b := newSuiteBench(t, "sandbox", map[string]string{"dut.fault": "conntrack-full"})
-	o := whatever(b, b.run("flood", map[string]string{"rate": "20k", "duration": "200ms"}))
+	o := whatever(b, b.run(FloodSpec, map[string]string{"rate": "20k", "duration": "200ms"}))
 	r := floodTrial(t, b, o)
 	if n := r.Account.DroppedAt(result.Conntrack); float64(n) < figure(t, o, "flood_sent").Value/2 || figure(t, o, "conntrack_drop").Value < float64(n) {
 		t.Errorf("connection tracking refused %d frames: %+v", n, o)

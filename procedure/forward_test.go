@@ -9,13 +9,9 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 
-	"boxdyno/engine"
-	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/result"
@@ -56,47 +52,6 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (Outcom
 	return out, recs
 }
 
-func build(t *testing.T, name string, set map[string]string) *lab.Testbed {
-	t.Helper()
-	for _, s := range lab.All {
-		if s.Name != name {
-			continue
-		}
-		if name != "mem" { // some counters are the machine's: other packages' tests must wait
-			unlock, err := host.Lock(context.Background(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(unlock)
-		}
-		top := s.New()
-		assign(t, top.Flags, set)
-		bed, err := top.Build(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := bed.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return bed
-	}
-	t.Fatalf("there is no topology %s", name)
-	return nil
-}
-
-func assign(t *testing.T, flags func(*flag.FlagSet), set map[string]string) {
-	t.Helper()
-	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	flags(fs)
-	for k, v := range set {
-		if err := fs.Set(k, v); err != nil {
-			t.Fatal(k, err)
-		}
-	}
-}
-
 // A box in memory with a known limit is measured right.
 func TestForwardFindsTheLimit(t *testing.T) {
 	testutil.Computed(t)
@@ -120,17 +75,6 @@ func TestForwardFindsTheLimit(t *testing.T) {
 			}
 		}
 	}
-}
-
-func figure(t *testing.T, o Outcome, metric string) result.Value {
-	t.Helper()
-	for _, v := range o.Values {
-		if v.Metric == metric {
-			return v
-		}
-	}
-	t.Fatalf("there is no %s in %+v, %s %s %v", metric, o.Values, o.Status, o.Reason, o.Warnings)
-	return result.Value{}
 }
 
 // One frame makes no rate.
@@ -264,69 +208,6 @@ func TestForwardToNetworksOfAnotherBox(t *testing.T) {
 	}
 }
 
-// In the sandbox every frame is accounted for, at a low load and far above
-// capacity, whatever the service, the direction and the IP version.
-func TestSandboxBooksClose(t *testing.T) {
-	testutil.Privileged(t)
-	testutil.Alone(t)
-	bed := build(t, "sandbox", nil)
-	for _, set := range []map[string]string{
-		{"service": "route"}, {"service": "route", "direction": "both", "frame_size": "imix", "flows": "1000"},
-		{"service": "route", "direction": "wan-to-lan", "frame_size": "1518", "flows": "1000000"},
-		{"service": "route", "ip": "6", "frame_size": "84", "direction": "both"},
-		{"service": "route", "networks": "256"}, {"service": "route", "networks": "256", "ip": "6", "frame_size": "84", "direction": "both"},
-		{"service": "filter", "networks": "256", "direction": "wan-to-lan", "frame_size": "imix", "flows": "1000"},
-		{"service": "filter", "rules": "0"}, {"service": "filter", "rules": "1000"},
-		{"service": "nat", "flows": "10000"}, {"service": "nat", "flows": "100", "direction": "wan-to-lan"},
-		{"service": "nat", "flows": "1000", "direction": "both"},
-		{"service": "drop-xdp"}, {"service": "drop-tc", "direction": "wan-to-lan"}, {"service": "drop-nft"},
-	} {
-		t.Run(fmt.Sprint(set), func(t *testing.T) {
-			p := newForward().(*Forward)
-			assign(t, p.Flags, set)
-			if err := p.Check(bed); err != nil {
-				t.Fatal(err)
-			}
-			ctx := context.Background()
-			if err := bed.Serve(ctx, p.asked()); err != nil {
-				t.Fatal(err)
-			}
-			r, err := p.Open(ctx, bed, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			if p.service.Value == "nat" {
-				if err := p.openFlows(ctx, bed, r); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, l := range []engine.Load{{Rate: 5000, Duration: 40 * time.Millisecond}, {Duration: 40 * time.Millisecond}} {
-				o, err := r.trial(ctx, l, l.Rate > 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				a := o.Account
-				if a.Unexplained != 0 || !a.Settled || a.Accepted == 0 {
-					t.Errorf("load %+v: account %+v", l, a)
-				}
-				place := dropPlaces[p.service.Value]
-				switch {
-				case place == "" && (a.Received == 0 || o.Load.Forwarded == 0):
-					t.Errorf("load %+v: nothing came through: %+v", l, a)
-				case place != "" && (a.Received != 0 || a.DroppedAt(place) == 0):
-					t.Errorf("load %+v: not thrown away in %s: %+v", l, place, a)
-				case l.Rate == 0 && o.Load.Forwarded > o.Load.Offered*1.01:
-					t.Errorf("load %+v: %v forwarded of %v offered", l, o.Load.Forwarded, o.Load.Offered)
-				}
-				if o.Load.Broken+o.Load.Duplicate != 0 {
-					t.Errorf("load %+v: %d broken, %d duplicate", l, o.Load.Broken, o.Load.Duplicate)
-				}
-			}
-		})
-	}
-}
-
 // Where the DUT shares the tester's CPU, no throughput is claimed.
 func TestSharedPlacementClaimsNoThroughput(t *testing.T) {
 	out, recs := bench(t, "sandbox", map[string]string{"placement": "shared"}, nil)
@@ -344,20 +225,3 @@ func TestSharedPlacementClaimsNoThroughput(t *testing.T) {
 		}
 	}
 }
-
-func TestMergeHistograms(t *testing.T) {
-	a := &result.Histogram{Upper: []float64{1, 3, 5}, Count: []uint64{1, 2, 3}}
-	b := &result.Histogram{Upper: []float64{2, 3}, Count: []uint64{7, 8}}
-	want := &result.Histogram{Upper: []float64{1, 2, 3, 5}, Count: []uint64{1, 7, 10, 3}}
-	for _, got := range []*result.Histogram{merge(a, b), merge(b, a)} {
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("merged %+v, want %+v", got, want)
-		}
-	}
-	if merge(nil, a) != a || merge(a, nil) != a {
-		t.Error("nil is not empty")
-	}
-}
-
-// goOn is the pause of a run that has no other points, and a budget.
-func goOn(Outcome) bool { return true }

@@ -109,7 +109,7 @@ func TestSecurity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newSuiteBench(t, "mem", map[string]string{"capacity": "200000", "delay": "100us"})
-			o := b.run("security", set)
+			o := b.run(SecuritySpec, set)
 			if o.Status != result.Passed || len(o.Warnings) > 1 {
 				t.Fatalf("%s: %s %v", o.Status, o.Reason, o.Warnings)
 			}
@@ -147,7 +147,7 @@ func TestSecurityOfALeakyBox(t *testing.T) {
 		s.Block = false
 		return serve(ctx, s)
 	}
-	o := b.run("security", map[string]string{"load": "50k"})
+	o := b.run(SecuritySpec, map[string]string{"load": "50k"})
 	checkPhases(t, b, o)
 	want := fmt.Sprintf("%.0f of %.0f known-bad frames came through", figure(t, o, "known_bad_arrived").Value, figure(t, o, "known_bad_sent").Value)
 	if o.Status != result.Failed || o.Reason != want || figure(t, o, "known_bad_arrived").Value == 0 || figure(t, o, "known_bad_blocked").Value != 0 {
@@ -173,7 +173,7 @@ func TestSecurityOfALossyBox(t *testing.T) {
 		{map[string]string{"lose_every": "200001"}, "100k", result.Passed, 1.0 / 200001},
 	} {
 		b := newSuiteBench(t, "mem", c.bed)
-		o := b.run("security", map[string]string{"load": c.load})
+		o := b.run(SecuritySpec, map[string]string{"load": c.load})
 		r := checkPhases(t, b, o)
 		if o.Status != c.want {
 			t.Errorf("%v: %s: %s", c, o.Status, o.Reason)
@@ -226,7 +226,7 @@ func TestSandboxSecurity(t *testing.T) {
 				testutil.Long(t)
 			}
 			b := newSuiteBench(t, "sandbox", nil)
-			o := b.run("security", set)
+			o := b.run(SecuritySpec, set)
 			r := checkPhases(t, b, o)
 			sent, arrived := figure(t, o, "known_bad_sent").Value, figure(t, o, "known_bad_arrived").Value
 			if arrived != 0 || sent == 0 {

@@ -3,111 +3,15 @@
 package procedure
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
-	"boxdyno/engine"
-	"boxdyno/host"
 	"boxdyno/internal/testutil"
-	"boxdyno/lab"
 	"boxdyno/result"
-	"boxdyno/verdict"
 )
-
-// A bench of suite procedures shares what the runner lets them share.
-type suiteBench struct {
-	t    *testing.T
-	bed  *lab.Testbed
-	recs []result.Record
-	once map[string]result.Record
-	own  map[string]int // trials that were really carried out, by procedure
-	sent []transmitted
-}
-
-// A transmitted is a load and what became of it.
-type transmitted struct {
-	load    engine.Load
-	reports []engine.TxReport
-}
-
-// A loggedBackend keeps what its transmitters report.
-type loggedBackend struct {
-	engine.Backend
-	sent *[]transmitted
-}
-
-func (l loggedBackend) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (engine.Transmitter, error) {
-	t, err := l.Backend.OpenTransmitter(ctx, lanes, cpu)
-	return loggedTransmitter{t, l.sent}, err
-}
-
-type loggedTransmitter struct {
-	engine.Transmitter
-	sent *[]transmitted
-}
-
-func (l loggedTransmitter) Transmit(ctx context.Context, load engine.Load, streams ...engine.Stream) ([]engine.TxReport, error) {
-	reports, err := l.Transmitter.Transmit(ctx, load, streams...)
-	*l.sent = append(*l.sent, transmitted{load, reports})
-	return reports, err
-}
-
-func newSuiteBench(t *testing.T, topology string, bedSet map[string]string) *suiteBench {
-	t.Helper()
-	if topology != "mem" {
-		testutil.Privileged(t)
-		testutil.Alone(t)
-	}
-	b := &suiteBench{t: t, bed: build(t, topology, bedSet), once: map[string]result.Record{}, own: map[string]int{}}
-	b.bed.Engine = loggedBackend{b.bed.Engine, &b.sent}
-	return b
-}
-
-func (b *suiteBench) run(name string, set map[string]string) Outcome {
-	b.t.Helper()
-	var p Procedure
-	for _, s := range Own {
-		if s.Name == name {
-			p = s.New()
-		}
-	}
-	assign(b.t, p.Flags, set)
-	if err := p.Check(b.bed); err != nil {
-		b.t.Fatal(err)
-	}
-	trial := func(parent string) func(context.Context, []result.Pair, func(context.Context) (Outcome, error)) (result.Record, error) {
-		return func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-			o, err := f(ctx)
-			if err != nil {
-				return result.Record{}, err
-			}
-			r := result.Record{Parent: parent, Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, KPIs: o.KPIs, Samples: o.Samples, Warnings: o.Warnings}
-			r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
-			b.recs = append(b.recs, r)
-			b.own[parent]++
-			return r, nil
-		}
-	}
-	cached := func(ctx context.Context, parent string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error) {
-		key := fmt.Sprint(parent, set, cfg)
-		if r, ok := b.once[key]; ok {
-			return r, nil
-		}
-		r, err := trial(parent)(ctx, cfg, f)
-		b.once[key] = r
-		return r, err
-	}
-	out, err := p.Run(b.t.Context(), &Env{Bed: b.bed, Log: slog.New(slog.DiscardHandler), Trial: trial(name), Shared: cached, Once: cached})
-	if err != nil {
-		b.t.Fatal(name, err)
-	}
-	return out
-}
 
 // All procedures of the suite agree about a box of known capacity and queue, and
 // search its throughput once.
@@ -117,10 +21,10 @@ func TestSuiteOfAKnownBox(t *testing.T) {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			b := newSuiteBench(t, "mem", map[string]string{"capacity": fmt.Sprint(c.capacity), "queue": fmt.Sprint(c.queue), "ceiling": fmt.Sprint(c.ceiling)})
 			outs := map[string]Outcome{}
-			for _, name := range []string{"back-to-back", "throughput", "latency", "loss-curve", "recovery"} {
-				outs[name] = b.run(name, nil)
-				if o := outs[name]; o.Status != result.Passed {
-					t.Fatalf("%s: %s: %s", name, o.Status, o.Reason)
+			for _, spec := range []Spec{BackToBackSpec, ThroughputSpec, LatencySpec, LossCurveSpec, RecoverySpec} {
+				outs[spec.Name] = b.run(spec, nil)
+				if o := outs[spec.Name]; o.Status != result.Passed {
+					t.Fatalf("%s: %s: %s", spec.Name, o.Status, o.Reason)
 				}
 			}
 			searched := 0
@@ -179,12 +83,12 @@ func TestSuiteOfAKnownBox(t *testing.T) {
 func TestSuiteOfALossyBox(t *testing.T) {
 	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "200000", "loss": "0.1"})
-	for name, want := range map[string]result.Status{"throughput": result.Failed, "latency": result.Failed, "recovery": result.Failed, "loss-curve": result.Failed} {
-		if o := b.run(name, nil); o.Status != want || o.Reason == "" {
-			t.Errorf("%s: %s: %s", name, o.Status, o.Reason)
+	for _, spec := range []Spec{ThroughputSpec, LatencySpec, RecoverySpec, LossCurveSpec} {
+		if o := b.run(spec, nil); o.Status != result.Failed || o.Reason == "" {
+			t.Errorf("%s: %s: %s", spec.Name, o.Status, o.Reason)
 		}
 	}
-	o := b.run("loss-curve", nil)
+	o := b.run(LossCurveSpec, nil)
 	if v := figure(t, o, "loss_ratio").Value; math.Abs(v-0.8) > 0.05 {
 		t.Errorf("loss ratio %v", v)
 	}
@@ -199,13 +103,13 @@ func TestSuiteOfALossyBox(t *testing.T) {
 func TestSuiteOfAFastBox(t *testing.T) {
 	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "900000", "ceiling": "100000"})
-	if v := figure(t, b.run("back-to-back", nil), "back_to_back_frames"); v.Bound != result.AtLeast || v.Value != 10_000 {
+	if v := figure(t, b.run(BackToBackSpec, nil), "back_to_back_frames"); v.Bound != result.AtLeast || v.Value != 10_000 {
 		t.Errorf("back-to-back %+v, and 0.1 s at 100 kframe/s is the longest that was tried", v)
 	}
-	if v := figure(t, b.run("loss-curve", nil), "loss_free_fps"); v.Bound != result.AtLeast {
+	if v := figure(t, b.run(LossCurveSpec, nil), "loss_free_fps"); v.Bound != result.AtLeast {
 		t.Errorf("loss-free at %+v", v)
 	}
-	if o := b.run("recovery", nil); o.Status != result.Invalid || !strings.Contains(o.Reason, "lost nothing") {
+	if o := b.run(RecoverySpec, nil); o.Status != result.Invalid || !strings.Contains(o.Reason, "lost nothing") {
 		t.Errorf("recovery: %s: %s", o.Status, o.Reason)
 	}
 }
@@ -215,10 +119,10 @@ func TestSuiteAtLineRate(t *testing.T) {
 	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", map[string]string{"capacity": "100000", "queue": "300", "link_rate": "100Mbps"})
 	const line = 100e6 / 8 / 84
-	if v := figure(t, b.run("loss-curve", nil), "loss_highest_fps").Value; math.Abs(v/line-1) > 1e-3 {
+	if v := figure(t, b.run(LossCurveSpec, nil), "loss_highest_fps").Value; math.Abs(v/line-1) > 1e-3 {
 		t.Errorf("the loss curve begins at %v, and line rate is %v", v, line)
 	}
-	if v := figure(t, b.run("back-to-back", nil), "back_to_back_frames").Value; math.Abs(v/(300*line/(line-100e3))-1) > 0.04 {
+	if v := figure(t, b.run(BackToBackSpec, nil), "back_to_back_frames").Value; math.Abs(v/(300*line/(line-100e3))-1) > 0.04 {
 		t.Errorf("back-to-back %v", v)
 	}
 }
@@ -227,7 +131,7 @@ func TestSuiteAtLineRate(t *testing.T) {
 func TestSuiteSubstitutes(t *testing.T) {
 	testutil.Computed(t)
 	b := newSuiteBench(t, "mem", nil)
-	o := b.run("throughput", map[string]string{"ip": "6", "frame_size": "64"})
+	o := b.run(ThroughputSpec, map[string]string{"ip": "6", "frame_size": "64"})
 	if !strings.Contains(strings.Join(o.Warnings, "\n"), "84 octets take the place") {
 		t.Errorf("%v", o.Warnings)
 	}

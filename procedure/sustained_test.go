@@ -75,7 +75,7 @@ func judged(t *testing.T, b memoryBox, out Outcome, within float64) (off float64
 func TestSlowBoxWithASmallBucket(t *testing.T) {
 	b := memoryBox{kind: "policer", rate: 2743, ceiling: 4437, bucket: 8, policed: true}
 	bench := newSuiteBench(t, "mem", b.set())
-	if off, _ := judged(t, b, bench.run("throughput", nil), 0.01); math.Abs(off) > 0.01 {
+	if off, _ := judged(t, b, bench.run(ThroughputSpec, nil), 0.01); math.Abs(off) > 0.01 {
 		t.Errorf("%v: off by %.4f", b, off)
 	}
 }
