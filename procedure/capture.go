@@ -98,24 +98,6 @@ func newCaptureOf(specs subject.Specs) *Capture {
 	}
 }
 
-// A frameSize is a FrameMix that may be 0: not given.
-type frameSize struct{ param.FrameMix }
-
-func (f *frameSize) String() string {
-	if f.Name == "" {
-		return "0"
-	}
-	return f.Name
-}
-
-func (f *frameSize) Set(s string) error {
-	if s == "0" {
-		f.Mix = frame.Mix{}
-		return nil
-	}
-	return f.FrameMix.Set(s)
-}
-
 func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`name` of the software: boxdyno list subjects has them")
 	fs.StringVar(&p.file, "file", p.file, "`file` that describes a subject of your own, for subject own")

@@ -53,6 +53,6 @@ var captureTrialMetrics = []result.Metric{
 }
 
 // captureFigures are the metrics of all procedures of this room.
-var captureFigures = metrics.List(slices.Concat(captureMetrics, idsMetrics))
+var captureFigures = metrics.List(slices.Concat(captureMetrics, idsMetrics, SensorMetrics))
 
 var captureJoules = ofSubject("frame", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })

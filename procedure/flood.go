@@ -209,7 +209,7 @@ func (p *Flood) Run(ctx context.Context, env *Env) (_ Outcome, err error) {
 		m.out.Warnings = append(m.out.Warnings, substituted)
 	}
 	if p.sensor.Value != noSensor {
-		s, err := p.capture().software()
+		s, err := p.newSensor().Software()
 		if err == nil {
 			err = env.Bed.Machine().Check(ctx, s)
 		}

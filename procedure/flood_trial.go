@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -173,7 +174,7 @@ func (m *floodPoint) trial(ctx context.Context, kind string, n int, rate unit.Fr
 	}
 	return m.env.Trial(ctx, cfg, func(ctx context.Context) (Outcome, error) {
 		o, err := m.flood(ctx, rate, lasts)
-		if failed, ok := m.broken(err); ok && ctx.Err() == nil {
+		if failed, ok := m.newSensor().Broken(err); ok && ctx.Err() == nil {
 			return failed, nil
 		}
 		return o, err
@@ -202,14 +203,14 @@ func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.
 		s = sampleFlood(ctx, bed, m.rig.meters[0], m.effort.before+lasts+m.effort.after)
 		l = engine.Load{Speed: 1, Passes: 1} // a flood that the tester cannot send takes longer
 		if sensor != nil {
-			defer sensor.run.follow(ctx)()
+			defer sensor.Follow(ctx)()
 		}
 		sent, err = m.rig.tx.Transmit(ctx, l, m.rig.streams...)
 		return l, sent, errors.Join(err, s.stop(ctx))
 	})
 	if err != nil {
 		if sensor != nil {
-			err = errors.Join(err, sensor.point.end(ctx, sensor.run))
+			err = errors.Join(err, sensor.Stop(ctx))
 		}
 		return o, err
 	}
@@ -217,8 +218,10 @@ func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.
 	e := episode{floodPoint: m, rate: rate, lasts: lasts, source: source, sent: sent[0], seen: seen[0]}
 	e.tell(&o, s)
 	benign := e.counts[frame.BenignBefore] + e.counts[frame.BenignDuring] + e.counts[frame.BenignAfter]
-	if err := sensor.end(ctx, &o, int64(benign), sent[0].Last); err != nil {
-		return o, err
+	if sensor != nil {
+		if err := sensor.End(ctx, &o, int64(benign), sent[0].Last); err != nil {
+			return o, err
+		}
 	}
 	if tracked {
 		o.Values = append(o.Values, trackedValues(floodFigures, after.Since(before))...)
@@ -412,7 +415,7 @@ func (e *episode) verdict(o *Outcome) {
 
 const underFlood = "Under flood: the share of the benign frames that survived; flood and ceiling in frame/s"
 
-var floodMetrics = []result.Metric{
+var floodMetrics = slices.Concat([]result.Metric{
 	{Name: "flood_borne_fps", Label: "bears", Group: underFlood, Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "rate search: highest flood that loses at most benign_loss of the benign frames, also in a longer trial; interval up to the lowest rate that lost more"},
 	{Name: "benign_survival_ratio", Label: "survived", Share: true, Interval: "samples", Heads: true, Unit: "1", Better: 1, Help: "share of the benign frames sent during the flood that crossed the box; interval: least to greatest sample"},
 	{Name: "flood_recovery_s", Label: "back after", Heads: true, Unit: "s", Better: -1, Help: "from the flood's last frame to the last benign frame before which others were missing; <=: none was missing, and this is the gap between benign frames; absent if they were missing to the end"},
@@ -431,9 +434,7 @@ var floodMetrics = []result.Metric{
 	{Name: "benign_latency_before_p99_s", Label: "before", Group: "Benign frames' delay (p99) before a flood and during it, and the receive threads' share of a CPU", Unit: "s", Better: -1, Help: "one-way delay of benign frames before the flood, sender's program to meter's program, software stamps: 99th percentile"},
 	{Name: "benign_latency_p99_s", Label: "during", Unit: "s", Better: -1, Help: "the same during the flood"},
 	{Name: "flood_cpu_ratio", Label: "CPU", Share: true, Unit: "1", Better: -1, Help: "time that the threads which receive the box's frames ran during the flood (threaded NAPI; placement split): 1 is a whole CPU"},
-	{Name: "sensor_seen_ratio", Label: "seen", Group: "A sensor beside a flood: benign frames of all phases that it counted", Share: true, Unit: "1", Better: 1, Help: "share of the benign frames of all phases that the sensor counted"},
-	{Name: "sensor_missed", Label: "missed", Unit: "1", Better: -1, Help: "benign frames of all phases that it did not count, whether they came as far as its socket or not"},
-	{Name: "sensor_dropped", Label: "dropped there", Unit: "1", Better: -1, Help: "of them, those that it says were dropped at its socket or by itself"},
+}, SensorMetrics, []result.Metric{
 	{Name: "conntrack_entries", Label: "entries", Group: "The connection table of a flooded box, at the end", Unit: "1", Help: "entries in the box's connection table at the end; where it tracks connections"},
 	{Name: "conntrack_most", Label: "most", Unit: "1", Help: "entries that the table takes (nf_conntrack_max)"},
 	{Name: "conntrack_insert_failed", Label: "no place", Unit: "1", Better: -1, Help: "connections that found no place in the table (insert_failed)"},
@@ -441,7 +442,7 @@ var floodMetrics = []result.Metric{
 	{Name: "conntrack_early_drop", Label: "evicted", Unit: "1", Better: -1, Help: "entries evicted to make room for others (early_drop)"},
 	{Name: "conntrack_invalid", Unit: "1", Better: -1, Help: "packets that fit no connection (invalid)"},
 	ceiling(underFlood),
-}
+})
 
 // floodFigures are the metrics of this room's procedure.
 var floodFigures = metrics.List(floodMetrics)

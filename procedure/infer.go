@@ -158,7 +158,7 @@ func (p *Infer) Check(bed *lab.Testbed) error {
 	if p.cpus.Value != 1 {
 		return fmt.Errorf("cpus %d: with a rate the detector runs on the box's receiving CPU", p.cpus.Value)
 	}
-	return p.capture(nil, nil).Check(bed)
+	return p.noDetector().Check(bed)
 }
 
 // boxCPUs are those that the box's programs may use.
@@ -175,7 +175,7 @@ func (p *Infer) Estimate() (int, time.Duration) {
 		return p.rounds(), time.Duration(p.rounds()) * (p.time() + p.time()/share + around)
 	}
 	n := 2 * p.rounds()
-	return n, time.Duration(n) * (p.time() + captureAround)
+	return n, time.Duration(n) * p.noDetector().Estimate()
 }
 
 func (p *Infer) Run(ctx context.Context, env *Env) (Outcome, error) {
@@ -231,7 +231,7 @@ var trialFigures = []string{
 }
 
 // inferRate is the load given.
-func (p *Infer) inferRate() unit.FrameRate { return p.capture(nil, nil).framesPerSecond() }
+func (p *Infer) inferRate() unit.FrameRate { return p.noDetector().Rate() }
 
 // inferFigures are the metrics of this room's procedure.
 var inferFigures = metrics.List(inferMetrics)

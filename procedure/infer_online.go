@@ -19,20 +19,22 @@ import (
 
 const bare = "bare" // the capture without features and model
 
-// capture is procedure capture with the detector and the bare capture as its subjects;
-// it lends its trial.
-func (p *Infer) capture(d, without *detector.Detector) *Capture {
+// loan is capture's trial with the detector and the bare capture as its subjects.
+func (p *Infer) loan(d, without *detector.Detector) *Loan {
 	spec := func(name string, w *detector.Detector) subject.Spec {
 		return subject.Spec{Name: name, Work: capture.Decode, New: func() subject.Subject { return w }}
 	}
-	c := newCaptureOf([]subject.Spec{spec(p.model.Value, d), spec(bare, without)})
-	c.subject.Value, c.size, c.rate.offeredRate, c.length, c.preset = p.model.Value, p.size, p.rate.offeredRate, p.time(), p.preset
-	if d != nil {
-		c.known = d.Row()
-	} else {
-		c.subject.Value, c.specs = bare, []subject.Spec{{Name: bare, New: func() subject.Subject { return stress.New() }}}
-	}
-	return c
+	return NewLoan([]subject.Spec{spec(p.model.Value, d), spec(bare, without)}, d.Row(), p.terms())
+}
+
+// terms are the load of trials with a rate.
+func (p *Infer) terms() Terms {
+	return Terms{Size: p.size, Rate: p.rate.offeredRate, Length: p.time(), Preset: p.preset}
+}
+
+// noDetector is a loan for what the load alone says.
+func (p *Infer) noDetector() *Loan {
+	return NewLoan([]subject.Spec{{Name: bare, New: func() subject.Subject { return stress.New() }}}, "", p.terms())
 }
 
 // live measures the drops that the detector adds to a capture: rounds of two trials at
@@ -40,26 +42,17 @@ func (p *Infer) capture(d, without *detector.Detector) *Capture {
 func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Outcome, err error) {
 	plain := *d
 	plain.Model = detector.Bare
-	c := p.capture(d, &plain)
-	self, err := TesterCeiling(ctx, env, c.mix(), false, false, EffortOf(p.preset.Value))
-	if err != nil {
-		return Outcome{}, err
-	}
-	if self.Status == result.Invalid {
-		return Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
-	}
-	m := &capturePoint{Capture: c, env: p.env(env), effort: captureEffortOf(p.preset.Value), out: Outcome{Status: result.Passed}, ceiling: self.Ceiling(), emptied: -1}
-	m.more = func(_ context.Context, o *Outcome, run subject.Running) error {
-		if r, ok := run.(interface{ Detections() detector.Detections }); ok && c.subject.Value != bare {
+	l := p.loan(d, &plain)
+	l.More = func(o *Outcome, name string, run subject.Running) {
+		if r, ok := run.(interface{ Detections() detector.Detections }); ok && name != bare {
 			took, told := o.Phases[0].Seconds()+o.Phases[1].Seconds(), r.Detections()
 			o.Values = append(o.Values, inferFigures.Value("detected_windows_per_s", float64(told.Windows)/took), inferFigures.Value("model_wait_share", told.Model.Seconds()/took))
 		}
-		return nil
 	}
-	if err := m.open(ctx); err != nil {
-		return Outcome{}, err
+	if invalid, err := l.Open(ctx, p.env(env)); err != nil || invalid != "" {
+		return Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
-	defer func() { err = errors.Join(err, m.close()) }()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	var pairs []pair
 	for n := range p.rounds() {
 		var one pair
@@ -68,13 +61,12 @@ func (p *Infer) live(ctx context.Context, env *Env, d *detector.Detector) (_ Out
 			slices.Reverse(names)
 		}
 		for _, name := range names {
-			c.subject.Value = name
-			rec, err := m.trial(ctx, name, n, c.loadOf(p.inferRate()))
+			rec, failed, err := l.Trial(ctx, name, n)
 			if err != nil {
 				return Outcome{}, err
 			}
-			if m.failed != "" {
-				return m.out, nil
+			if failed != nil {
+				return *failed, nil
 			}
 			if name == bare {
 				one.without = rec
