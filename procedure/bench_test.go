@@ -187,3 +187,12 @@ func (b swallower) env() *Env {
 
 // figureOf is a figure as a record has it.
 func figureOf(metric string, v float64) result.Value { return result.Value{Metric: metric, Value: v} }
+
+// measuredOf is a figure of the outcome, which must be valid.
+func measuredOf(t *testing.T, o Outcome, name string) float64 {
+	t.Helper()
+	if o.Status == result.Invalid {
+		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	return figure(t, o, name).Value
+}

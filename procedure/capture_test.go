@@ -25,15 +25,6 @@ import (
 	"boxdyno/unit"
 )
 
-// measuredOf is a figure of the outcome, which must be valid.
-func measuredOf(t *testing.T, o Outcome, name string) float64 {
-	t.Helper()
-	if o.Status == result.Invalid {
-		t.Skipf("the tester was held up: %s", o.Reason)
-	}
-	return figure(t, o, name).Value
-}
-
 // A subject that keeps up counts every frame, and the books close.
 func TestCaptureCountsAll(t *testing.T) {
 	testutil.Privileged(t)
