@@ -3,15 +3,19 @@
 // Package procedure is what a procedure is, what it is given, and what it finds. A procedure
 // is one file of a room below this package, and a line of the table in catalog:
 //
-//	catalog  the table
+//	catalog                                    the table
 //	   |
-//	compute  soak  storage  tunnel  rooms, by what a user measures
+//	rfc2544  connections  security  flood      rooms that offer frames to a box
+//	capture <- infer                           to software that listens
+//	tunnel                                     between two gateways
+//	compute  soak  storage                     rooms that use this machine alone
 //	   |
-//	procedure                       Procedure, Env, Spec, Outcome; what surrounds a trial (Beside)
+//	internal/trial                             one trial of frames, and its account
+//	   |
+//	procedure                                  Procedure, Env, Spec, Outcome; Beside
 //
-// Procedures that offer frames to a box have no rooms yet, and are files of this package.
 // Rooms share internal/param (kinds of parameters), internal/metrics (values of declared
-// metrics), and in tests internal/roomtest.
+// metrics), and in tests internal/roomtest. Flood has a sensor of capture's.
 package procedure
 
 import (
@@ -147,7 +151,11 @@ type Env struct {
 	Once func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 }
 
-// A Spec is a row of All.
+// NoSearch is the value of forward's parameter search that leaves a point with the rate
+// under overload, at one visit: the quickest figure that repeats.
+const NoSearch = "none"
+
+// A Spec is a row of catalog.All.
 type Spec struct {
 	Name, Doc string
 	Standard  string         // what it follows, "RFC 2544"

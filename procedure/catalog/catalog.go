@@ -5,7 +5,13 @@ package catalog
 
 import (
 	"boxdyno/procedure"
+	"boxdyno/procedure/capture"
 	"boxdyno/procedure/compute"
+	"boxdyno/procedure/connections"
+	"boxdyno/procedure/flood"
+	"boxdyno/procedure/infer"
+	"boxdyno/procedure/rfc2544"
+	"boxdyno/procedure/security"
 	"boxdyno/procedure/soak"
 	"boxdyno/procedure/storage"
 	"boxdyno/procedure/tunnel"
@@ -13,8 +19,8 @@ import (
 
 // All is every procedure.
 var All = procedure.WithBeside([]procedure.Spec{
-	procedure.ForwardSpec, procedure.SelfTestSpec, procedure.ThroughputSpec, procedure.LatencySpec, procedure.LossCurveSpec, procedure.BackToBackSpec, procedure.RecoverySpec,
-	procedure.SecuritySpec, procedure.ConnectionsSpec, procedure.CaptureSpec, procedure.IDSSpec, procedure.InferSpec, procedure.FloodSpec,
+	rfc2544.ForwardSpec, rfc2544.SelfTestSpec, rfc2544.ThroughputSpec, rfc2544.LatencySpec, rfc2544.LossCurveSpec, rfc2544.BackToBackSpec, rfc2544.RecoverySpec,
+	security.SecuritySpec, connections.ConnectionsSpec, capture.CaptureSpec, capture.IDSSpec, infer.InferSpec, flood.FloodSpec,
 	compute.CryptoSpec, storage.Spec, soak.Spec, compute.CPUSpec, compute.HashSpec, compute.MemorySpec, compute.CodecSpec, compute.HPLSpec,
 	tunnel.StreamSpec, tunnel.VPNSpec,
 })

@@ -14,6 +14,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
+	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
 )
 
@@ -161,7 +162,7 @@ type streamsTold struct {
 }
 
 // next is trial n.
-func (t *streamsTold) next(ctx context.Context, record procedure.Recording, kind string, n int, s stream, daemons func() (result.Usage, error)) error {
+func (t *streamsTold) next(ctx context.Context, record trial.Recording, kind string, n int, s stream, daemons func() (result.Usage, error)) error {
 	cfg := []result.Pair{{Key: "trial", Value: kind}, {Key: "n", Value: strconv.Itoa(n)}, {Key: "duration", Value: s.length.String()}}
 	rec, err := record(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) { return s.trial(ctx, daemons) })
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
+	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/subject/tunnel"
@@ -26,7 +27,7 @@ import (
 
 // VPNSpec is the row of vpn.
 var VPNSpec = procedure.Spec{
-	Name: "vpn", Needs: lab.TwoGateways, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: procedure.BurstsDeviation, Lab: lab.Gateways, Alone: true,
+	Name: "vpn", Needs: lab.TwoGateways, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: trial.BurstsDeviation, Lab: lab.Gateways, Alone: true,
 	Quick: "streams through a tunnel are sent 3 times for 1 s and handshakes made 5 times, not 10 times for 10 s and 30 times",
 	Doc:   "a tunnel between two gateways of this machine, beside the path without it: TCP by iperf3, exact UDP without loss, handshakes, CPU a megabit",
 	Names: []string{"tunnel", "cipher", "offloads", "traffic", "frame_size"}, Metrics: vpnMetrics, Joules: vpnJoules, New: newVPN,
@@ -49,8 +50,8 @@ type VPN struct {
 	connections param.Count
 	trials      param.Count // of streams
 	handshakes  param.Count
-	userland    param.Userland    // of what is a program
-	frames      procedure.Traffic // of it frame_size, preset and search
+	userland    param.Userland // of what is a program
+	frames      trial.Traffic  // of it frame_size, preset and search
 }
 
 const (
@@ -63,8 +64,8 @@ func newVPN() procedure.Procedure {
 	p := &VPN{
 		tunnel:   param.NewChoice("wireguard", append([]string{noTunnel}, tunnel.Names()...)),
 		cipher:   param.NewChoice(tunnel.DefaultCipher, append([]string{tunnel.DefaultCipher}, tunnel.Ciphers()...)),
-		offloads: param.NewChoice("off", offOn), kind: param.NewChoice(procedure.BothWays, []string{procedure.BothWays, trafficTCP, trafficUDP}),
-		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: param.NewUserland(), frames: procedure.NewTraffic([]string{"route"}),
+		offloads: param.NewChoice("off", offOn), kind: param.NewChoice(trial.BothWays, []string{trial.BothWays, trafficTCP, trafficUDP}),
+		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: param.NewUserland(), frames: trial.NewTraffic([]string{"route"}),
 	}
 	p.frames.Mix = param.FrameMix{Mix: frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
 	p.frames.Search.Of = append(p.frames.Search.Of, procedure.NoSearch)
@@ -189,8 +190,8 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 // thousand packets and more, which come out once it has ended.
 const leastOverload = time.Second
 
-func vpnEffort(preset string) procedure.Effort {
-	e := procedure.EffortOf(preset)
+func vpnEffort(preset string) trial.Effort {
+	e := trial.EffortOf(preset)
 	e.Overload = max(e.Overload, leastOverload)
 	return e
 }

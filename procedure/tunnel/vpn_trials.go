@@ -13,6 +13,7 @@ import (
 	"boxdyno/internal/limit"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
+	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -102,7 +103,7 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 
 // selfTested is the tester's ceiling.
 func (m *vpnPoint) selfTested(ctx context.Context) error {
-	rec, err := procedure.TesterCeiling(ctx, m.env, m.frames.Mix.Mix, false, false, procedure.EffortOf(m.frames.Preset.Value))
+	rec, err := trial.TesterCeiling(ctx, m.env, m.frames.Mix.Mix, false, false, trial.EffortOf(m.frames.Preset.Value))
 	if err == nil && rec.Status == result.Invalid {
 		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+rec.Reason
 	}
@@ -110,8 +111,8 @@ func (m *vpnPoint) selfTested(ctx context.Context) error {
 }
 
 // point is the UDP of one side, whose trials record carries out.
-func (m *vpnPoint) point(ctx context.Context, record procedure.Recording) (*procedure.Point, error) {
-	q := procedure.NewPoint(&m.frames, m.env, record)
+func (m *vpnPoint) point(ctx context.Context, record trial.Recording) (*trial.Point, error) {
+	q := trial.NewPoint(&m.frames, m.env, record)
 	q.Effort = vpnEffort(m.frames.Preset.Value)
 	_, err := q.TesterCeiling(ctx) // it is valid, or this would not be measured
 	return q, err
@@ -189,12 +190,12 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 // searched is the highest load without loss, and the latency there. A tunnel may carry
 // many times what it forwards under overload, in which its programs starve beside the
 // work of receiving; it carries no more than the gateways do without it.
-func (m *vpnPoint) searched(ctx context.Context, q *procedure.Point, without []float64) error {
+func (m *vpnPoint) searched(ctx context.Context, q *trial.Point, without []float64) error {
 	if len(q.Readings) == 0 {
 		return nil
 	}
 	if m.env.Bed.Placement == "shared" {
-		q.Out.Warnings = append(q.Out.Warnings, procedure.SharedPlacement)
+		q.Out.Warnings = append(q.Out.Warnings, trial.SharedPlacement)
 		return nil
 	}
 	if m.frames.Search.Value == procedure.NoSearch {
@@ -238,8 +239,8 @@ var vpnMetrics = slices.Concat(metrics.List(streamMetrics).Pick("goodput_bps", "
 	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that the tunnel's programs at both ends had"},
 	{Name: "baseline_forwarding_fps", Label: "frame/s, without", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},
 	{Name: "forwarding_share", Unit: "1", Better: 1, Help: "forwarding_rate_fps as a share of the same without the tunnel"},
-}, oneWay(slices.Concat(procedure.ThroughputMetrics,
-	metrics.List(procedure.ForwardMetrics).Pick("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))))
+}, oneWay(slices.Concat(trial.ThroughputMetrics,
+	metrics.List(trial.ForwardMetrics).Pick("latency_p50_s", "latency_p99_s", "latency_max_s", "latency_load_fps"))))
 
 // oneWay returns metrics whose tables' titles name the direction of a tunnel's frames.
 func oneWay(ms []result.Metric) []result.Metric {
@@ -254,7 +255,7 @@ func oneWay(ms []result.Metric) []result.Metric {
 var vpnJoules = append([]procedure.Joule{
 	procedure.Worked("goodput_bps", "tunnel gigabyte", 8*1e9, "while streams ran", result.Pair{Key: "trial", Value: "stream"}),
 	procedure.Worked("goodput_bps", "gigabyte", 8*1e9, "without the tunnel", result.Pair{Key: "trial", Value: "stream without"}),
-}, procedure.ForwardJoules[0])
+}, trial.ForwardJoules[0])
 
 // figures are the metrics of all procedures of this room.
 var figures = metrics.List(slices.Concat(streamMetrics, vpnMetrics))

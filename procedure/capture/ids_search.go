@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"boxdyno/internal/limit"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/trial"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// searching is the search of an IDS's limit: each trial starts it anew, so there are few
+// of them, and the interval is wide.
+func (p *IDS) searching() search.Preset {
+	d := p.lasts()
+	g := search.Goal{Name: "loss", Loss: unit.LossRatio(p.loss.value), Initial: d, Final: d, Sum: d, Lossy: 1, Width: 0.1}
+	trials := 6
+	if p.preset.Value == "standard" {
+		g.Width, trials = 0.03, 14
+	}
+	return search.Preset{Name: "ids", Goals: []search.Goal{g}, Trials: trials}
+}
+
+// An idsHunt is what the search of a limit has found.
+type idsHunt struct {
+	tried     int     // trials of the descent
+	rate      float64 // bit/s of its next one
+	invalid   bool    // its last one was
+	guess     bool    // its next one is: the highest follows if that is not too much
+	rests     limit.Rests
+	top, peak float64 // bit/s: nothing is to be found above top; hardly anything was lost below peak
+	seen      []search.Seen
+	carried   result.Record // the highest load so far of which no more was lost than is allowed
+}
+
+// hunt searches the highest load of which no more than the allowed share is lost. A run
+// may end it after each trial until the longer ones:
+//
+//	descend (from first, until hardly a frame is lost) -> search -> fill -> limit (longer, at the load found)
+func (m *idsPoint) hunt(ctx context.Context) (err error) {
+	top := float64(m.IDS.top.Bits)
+	if c := float64(unit.L2(m.listen.ceiling, typical.Mean())); c > 0 {
+		top = min(top, c)
+	}
+	first := m.first(top)
+	h := &idsHunt{rate: first, guess: first < top, top: top}
+	m.found = h
+	for more := true; more; {
+		if more, err = m.descend(ctx); err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		if err := m.pause(ctx, m.interim()); err != nil {
+			return err
+		}
+	}
+	switch {
+	case m.listen.env.Bed.Placement == "shared":
+		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
+		return nil
+	case h.peak == 0:
+		m.out.Status, m.out.Reason = result.Failed, m.subject.Value+" counted no frame at any load tried, or no trial was valid"
+		return nil
+	}
+	if err := m.pause(ctx, m.interim()); err != nil {
+		return err
+	}
+	s, err := search.Of(m.searching(), unit.FrameRate(h.top), unit.FrameRate(min(h.peak, h.top)))
+	if err != nil {
+		return err
+	}
+	found := &limit.Hunt{Search: s, Offer: func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		now, err := m.offer(ctx, "search", n, step)
+		return now, 0, err
+	}}
+	for !found.Ended {
+		if _, err := found.Seek(ctx, 1); err != nil {
+			return err
+		}
+		so := m.interim()
+		if found.Ended { // what buffers swallow, the empty box and a longer trial, each for twice as long
+			so.Next = 3*2*m.lasts() + 3*idsAround
+		}
+		if err := m.pause(ctx, so); err != nil {
+			return err
+		}
+	}
+	return m.limit(ctx, found.Limit(), h.lowest())
+}
+
+// first is the load in bit/s that the descent begins with: top, or somewhat above the
+// most that other points of the run have inspected of a load that was too much.
+func (m *idsPoint) first(top float64) float64 {
+	if m.listen.env.Akin == nil {
+		return top
+	}
+	guess := 0.0
+	for _, rec := range m.listen.env.Akin("rate", "duration", "idle", "top", "loss", "preset") {
+		offered, now := offeredBits(rec), m.saw(search.Step{}, rec)
+		if len(rec.Phases) == 0 || !now.Valid || offered > top*aboveTop || now.Loss < max(tooMuch, unit.LossRatio(m.loss.value)) {
+			continue
+		}
+		if d := time.Duration(rec.Phases[0].End - rec.Phases[0].Begin).Round(m.lasts() / 10); d >= m.lasts() {
+			guess = max(guess, offered*(1-float64(now.Loss)))
+		}
+	}
+	if guess == 0 {
+		return top
+	}
+	return min(top, overGuess*guess)
+}
+
+const (
+	// overGuess is the next load of a descent, as a multiple of what was inspected.
+	overGuess = 1.2
+	// aboveTop is how far a load asked for at the top may have been offered above it.
+	aboveTop = 1.01
+)
+
+// tooMuch is the share of the frames that a load must lose for the search to begin below it.
+const tooMuch = 0.05
+
+// note keeps what a trial says.
+func (m *idsPoint) note(now search.Seen, rec result.Record) {
+	h := m.found
+	if v := rec.Value("counting_rate_fps"); v != nil && len(h.seen) == 0 && float64(now.Rate) == h.top && now.Valid && now.Loss >= tooMuch {
+		m.out.Values = append(m.out.Values, figures.Value("counting_overload_fps", v.Value))
+	}
+	h.seen = append(h.seen, now)
+	if now.Valid && now.Loss <= unit.LossRatio(m.loss.value) && rec.Load != nil && (h.carried.Load == nil || rec.Load.Offered > h.carried.Load.Offered) {
+		h.carried = rec
+	}
+}
+
+// lowest is the lowest load so far, in bit/s.
+func (h *idsHunt) lowest() unit.FrameRate {
+	lowest := unit.FrameRate(h.top)
+	for _, t := range h.seen {
+		lowest = min(lowest, t.Rate)
+	}
+	return lowest
+}
+
+// offer carries out one trial of the hunt, and notes what it says.
+func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.Step) (search.Seen, error) {
+	rec, err := m.trial(ctx, kind, n, unit.BitRate(step.Rate), step.Duration)
+	if err != nil {
+		return search.Seen{}, err
+	}
+	now := m.saw(step, rec)
+	m.note(now, rec)
+	return now, nil
+}
+
+// interim is the point's outcome if the run comes to it no more.
+func (m *idsPoint) interim() procedure.Outcome {
+	h := m.found
+	s, err := search.Of(m.searching(), unit.FrameRate(m.IDS.top.Bits), 0)
+	if err != nil || h == nil {
+		return m.outcome()
+	}
+	l := s.Limit(h.seen)
+	if l.Lower == 0 {
+		o := m.outcome()
+		if l.Lossy == 0 {
+			o.Status, o.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials were invalid or in doubt", l.Invalid)
+			return o
+		}
+		o.Status, o.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(h.lowest()))
+		if l.Upper > 0 {
+			v := figures.Value("ids_rate_bps", float64(l.Upper))
+			v.N, v.Bound = l.Lossy, result.AtMost
+			o.Values = append(o.Values, v)
+		}
+		return o
+	}
+	found, told := m.out, m.listen.out
+	defer func() { m.out, m.listen.out = found, told }()
+	m.out.Values, m.listen.out.Values = slices.Clone(found.Values), slices.Clone(told.Values)
+	m.listen.out.Warnings = slices.Clone(told.Warnings)
+	m.take(h.carried)
+	m.listen.warn("the search was not finished: no longer trial confirmed %v", unit.BitRate(l.Lower))
+	m.addRate(l, float64(l.Lower), l.Clean+l.Lossy)
+	return m.outcome()
+}
+
+// addRate adds the figure of a limit: rate in bit/s, by n trials.
+func (m *idsPoint) addRate(l search.Limit, rate float64, n int) {
+	v := m.listen.interval("ids_rate_bps", l)
+	v.N = n
+	if v.Value != rate {
+		v.Value, v.Lo = rate, &rate
+	}
+	v.Bound = result.Exactly // interval compares with the ceiling in frames
+	if ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean())); l.AtCeiling || ceiling > 0 && rate > ceiling/1.2 {
+		v.Bound = result.AtLeast
+	}
+	fps := figures.Value("ids_rate_fps", rate/8/m.listen.mean)
+	fps.Bound = v.Bound
+	m.out.Values = append(m.out.Values, v, fps)
+}
+
+// saw is what the search, whose loads are in bit/s here, is told of a trial: whether it
+// keeps up. What it does not see is no frame lost, nor one that it counted late.
+func (m *idsPoint) saw(step search.Step, rec result.Record) search.Seen {
+	now := m.listen.saw(rec)
+	now.Step = step
+	if strings.HasSuffix(rec.Reason, keepsUpBlind) && rec.Account.Lost() <= 0 {
+		now.Loss = 0
+	}
+	now.Offered = unit.FrameRate(offeredBits(rec))
+	return now
+}
+
+// descend offers the next load of the descent: less as long as the twentieth is lost, and
+// the highest where the first, which was a guess, was not too much.
+func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
+	const most = 8
+	h := m.found
+	rate := h.rate
+	begin := time.Now()
+	now, err := m.offer(ctx, "descend", h.tried, search.Step{Rate: unit.FrameRate(rate), Duration: m.lasts()})
+	if err != nil {
+		return false, err
+	}
+	if !now.Valid && time.Since(begin) >= m.lasts() { // not replayed
+		if err := h.rests.Rest(ctx); err != nil {
+			return false, err
+		}
+	}
+	h.tried++
+	if !now.Valid || now.Offered == 0 {
+		if h.invalid = !h.invalid; !h.invalid { // twice: it is beyond the tester
+			h.top, h.rate, h.guess = rate, rate/2, false
+		}
+		return h.tried < most, nil
+	}
+	guess := h.guess
+	h.invalid, h.guess = false, false
+	lost := float64(now.Loss)
+	h.peak = max(h.peak, rate*(1-lost))
+	if lost < tooMuch {
+		h.rate = h.top
+		return guess, nil
+	}
+	h.top, h.rate = rate, min(max(overGuess*rate*(1-lost), rate/8), rate/1.5)
+	return h.tried < most, nil
+}
+
+// fill finds what the IDS inspects without end, and what buffers swallow beside, by the
+// last load of the descent that was too much, offered once more for twice as long.
+func (m *idsPoint) fill(ctx context.Context) (s search.Sustained, err error) {
+	h := m.found
+	if h == nil {
+		return s, nil
+	}
+	i := slices.IndexFunc(h.seen, func(t search.Seen) bool {
+		return t.Valid && t.Loss >= trial.FillLoses && float64(t.Rate) == h.top
+	})
+	if i < 0 {
+		return s, nil
+	}
+	passed := func(t search.Seen) float64 {
+		return float64(t.Offered) * (1 - float64(t.Loss)) * t.Duration.Seconds()
+	}
+	short := h.seen[i]
+	long, err := m.offer(ctx, "fill", 0, search.Step{Rate: short.Rate, Duration: 2 * short.Duration})
+	if err != nil || !long.Valid || long.Loss < trial.FillLoses {
+		return s, err
+	}
+	return search.Between(passed(short), short.Duration, passed(long), long.Duration, longestIDS*m.lasts()), nil
+}
+
+// longestIDS is how many times as long a trial of ids is at most for what buffers swallow.
+const longestIDS = 6
+
+// idsAttempts are attempts of ids, whose trials last.
+const idsAttempts = 3
+
+// limit keeps what the search found, and measures there for longer. Below lowest nothing
+// was tried: a box that loses a little at each load down to there is offered less.
+func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameRate) error {
+	if l.Clean+l.Lossy == 0 {
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
+		return nil
+	}
+	s, err := m.fill(ctx)
+	if err != nil {
+		return err
+	}
+	c := limit.Longer{Sustained: s, Least: 2 * m.lasts(), Attempts: idsAttempts, Budget: 3, OfInvalid: 1}
+	c.Begin(l.Lower)
+	n, doubted := l.Clean+l.Lossy, c.Rate < l.Lower*trial.Swallowed
+	if doubted {
+		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(c.Rate))
+		l.Upper, l.AtCeiling = l.Lower, false
+	}
+	if l.Lower == 0 {
+		c.Budget, c.Rate = 8, lowest*limit.StepDown
+		l.AtCeiling, doubted = false, true
+	}
+	for more := true; more; {
+		rate, valid := c.Rate, c.Valid
+		if err := m.empty(ctx, unit.BitRate(rate), c.Lasts); err != nil {
+			return err
+		}
+		rec, err := m.trial(ctx, "limit", c.Trials, unit.BitRate(rate), c.Lasts)
+		if err != nil {
+			return err
+		}
+		became := trial.Came(rec, rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted))
+		more = c.Next(became)
+		if c.Valid > valid {
+			m.missed(rec)
+		}
+		switch {
+		case !more:
+			if m.take(rec); became != limit.Carried {
+				return nil
+			}
+			m.addRate(l, float64(rate), n+c.Valid)
+		case c.Valid == valid:
+			l.Invalid++
+		default:
+			if !doubted {
+				m.listen.warn("the search ended at %v, and a longer trial did not confirm it: %s", unit.BitRate(l.Lower), rec.Reason)
+			}
+			doubted, l.Upper, l.AtCeiling = true, rate, false
+		}
+	}
+	if l.Invalid > 0 {
+		m.listen.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/unit"
+)
+
+// An idsTraffic is what one trial sends.
+type idsTraffic struct {
+	source  frame.Source
+	load    engine.Load
+	frames  uint64 // of all passes
+	octets  uint64 // theirs, with FCS
+	passes  uint64
+	planted map[int]int64 // attacks by the sid of their rule; nil: none are known
+	notes   []string      // what was changed or left out of a capture
+}
+
+func (t *idsTraffic) mean() float64 { return float64(t.octets) / float64(t.frames) }
+
+// Frames come from two stations that are nobody's, so that the IDS can tell them from
+// what the DUT's port itself says.
+var (
+	idsClient = [6]byte{0x02, 0xbd, 0, 0, 1, 1}
+	idsServer = [6]byte{0x02, 0xbd, 0, 0, 1, 2}
+)
+
+// floodTarget is what a flood among the traffic is aimed at.
+var floodTarget = netip.MustParsePrefix("198.19.0.2/32")
+
+const idsFilter = "ether src 02:bd:00:00:01:01 or ether src 02:bd:00:00:01:02"
+
+// make is traffic of a rate, in all, for about d, of a capture so many passes at least;
+// the caller closes its source.
+func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, passes uint64) (*idsTraffic, error) {
+	if p.traffic != appMix {
+		return p.replay(ctx, rate, d, passes)
+	}
+	base := rate
+	if p.flood.Value != noFlood {
+		octets, err := p.floodOctets()
+		if err != nil {
+			return nil, err
+		}
+		of := p.share.value * octets
+		base = unit.BitRate(float64(rate) * (1 - p.share.value) * typical.Mean() / ((1-p.share.value)*typical.Mean() + of))
+	}
+	share := p.attacks.value
+	open := func() (*frame.AppMixSource, error) {
+		return frame.NewAppMix(frame.AppMix{
+			Seed: uint64(p.seed.Value), Rate: base, Duration: d, AlertShare: &share, ClientMAC: idsClient, ServerMAC: idsServer,
+		})
+	}
+	mix, err := open()
+	if err != nil {
+		return nil, err
+	}
+	truth := mix.Truth()
+	if truth.Frames == 0 {
+		return nil, fmt.Errorf("at %v the application mix has no frame within %v: give a higher rate, or a longer duration", rate, d)
+	}
+	t := &idsTraffic{source: mix, passes: 1, frames: truth.Frames, octets: truth.Octets, planted: map[int]int64{}}
+	for i, a := range frame.Alerts() {
+		t.planted[a.SID] = int64(truth.Alerts[i])
+	}
+	if p.flood.Value != noFlood {
+		flooded := func(mix *frame.AppMixSource, err error) (frame.Source, error) {
+			if err != nil {
+				return nil, err
+			}
+			flood, err := p.newFlood()
+			if err != nil {
+				return nil, err
+			}
+			return frame.Blend(mix, flood, math.Round(p.share.value*1000)/1000, uint64(p.seed.Value))
+		}
+		if t.source, err = flooded(mix, nil); err != nil {
+			return nil, err
+		}
+		if t.frames, t.octets, _, err = countPass(ctx, func() (frame.Source, error) { return flooded(open()) }); err != nil {
+			return nil, err
+		}
+	}
+	// A mix of some seconds is within some percent of its rate; its times are stretched
+	// to be on it.
+	speed := float64(rate) / (float64(t.octets) * 8 / d.Seconds())
+	t.load = engine.Load{Speed: min(max(speed, 1/mostStretch), mostStretch), Passes: 1}
+	if t.load.Speed != speed {
+		t.notes = append(t.notes, fmt.Sprintf("the mix of %v comes to %.3g times the rate, which is more than its times are stretched by: another load was offered; give a longer duration", d, 1/speed))
+	}
+	return t, nil
+}
+
+const mostStretch = 100.0 // of a mix's times, either way
+
+func (p *IDS) newFlood() (frame.Source, error) {
+	return frame.NewFlood(frame.Flood{Name: p.flood.Value, SrcMAC: idsClient, DstMAC: nobody, Target: floodTarget, Seed: uint64(p.seed.Value)})
+}
+
+// floodOctets is the mean length of the flood's frames, with FCS.
+func (p *IDS) floodOctets() (float64, error) {
+	s, err := p.newFlood()
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	w := newWindow()
+	if err := s.Fill(w); err != nil && err != io.EOF {
+		return 0, err
+	}
+	return float64(octetsOf(w)) / float64(w.Len()), nil
+}
+
+// longestPass bounds a trial: passes over a capture are whole, for nobody knows which
+// attacks are in a part.
+const longestPass = 10 * time.Minute
+
+func passTime(octets uint64, rate unit.BitRate) time.Duration {
+	return time.Duration(float64(octets) * 8 / float64(rate) * 1e9)
+}
+
+type longPassError struct {
+	name string
+	rate unit.BitRate
+	pass time.Duration
+}
+
+func (e *longPassError) Error() string {
+	return fmt.Sprintf("%s: a pass takes %v at %v, and %v is the most: replay a part of it, or give higher loads", e.name, e.pass.Round(time.Second), e.rate, longestPass)
+}
+
+// replay is passes over a capture, as many as fill about d, and least of them at least.
+func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration, least uint64) (*idsTraffic, error) {
+	open := func() (frame.Source, error) {
+		return frame.OpenCapture(p.traffic, frame.CaptureOptions{
+			Longest: longestFrame, LongFrames: frame.Cut, Context: ctx,
+			Rewrite: frame.Rewriter{SrcMAC: idsClient, DstMAC: idsServer},
+		})
+	}
+	t := &idsTraffic{}
+	frames, octets, notes, err := countPass(ctx, open)
+	if err != nil {
+		return nil, fmt.Errorf("replay %s: %w", p.traffic, err)
+	}
+	if pass := passTime(octets, rate); pass > longestPass {
+		return nil, &longPassError{p.traffic, rate, pass}
+	}
+	t.passes = max(least, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(octets))))
+	t.frames, t.octets, t.notes = frames*t.passes, octets*t.passes, notes
+	t.load = engine.Load{Bits: rate, Passes: t.passes, Unique: t.passes > 1}
+	t.source, err = open()
+	return t, err
+}
+
+const longestFrame = 1514 // without FCS
+
+func newWindow() *frame.Window {
+	return &frame.Window{Blob: make([]byte, 1<<20), Entries: make([]frame.Entry, 1<<13)}
+}
+
+func octetsOf(w *frame.Window) (n uint64) {
+	for _, e := range w.Entries[:w.Len()] {
+		n += uint64(max(e.Len, 60)) + unit.FCS
+	}
+	return n
+}
+
+// countPass runs through a pass of a source: its frames, their octets with FCS, and its notes.
+func countPass(ctx context.Context, open func() (frame.Source, error)) (frames, octets uint64, notes []string, err error) {
+	s, err := open()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer s.Close()
+	for w := newWindow(); ; w.Reset() {
+		if err := ctx.Err(); err != nil {
+			return 0, 0, nil, err
+		}
+		end := s.Fill(w)
+		if end != nil && end != io.EOF {
+			return 0, 0, nil, end
+		}
+		frames += uint64(w.Len())
+		octets += octetsOf(w)
+		if end == io.EOF {
+			break
+		}
+	}
+	if frames == 0 {
+		return 0, 0, nil, errors.New("it has no frames")
+	}
+	return frames, octets, s.Notes(), nil
+}

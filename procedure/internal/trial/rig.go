@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trial is one trial of frames, and the points whose trials they are.
+//
+//	Point, Suite       what a box forwards: fill -> overload -> search -> the room's own trials
+//	   |
+//	Rig                one trial: meters armed -> books begun -> load -> settle -> account
+//	   |
+//	WatchTraffic       what the CPUs do meanwhile
+//
+// Beside them stand Traffic (parameters of frames and of the box's service), TesterCeiling
+// (the tester alone), Filling (what a box without a course of arrivals does without end),
+// and Came, LateFor, KeptOff (what a trial's record means to a search). Every room that
+// offers frames is built of these.
+package trial
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/ledger"
+	"boxdyno/procedure"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Rig is what the trials of one point share: streams, an open transmitter,
+// meters and paths. One trial goes
+//
+//	meters armed -> Book.Begin -> Transmit -> settle, Book.Balance (reads the meters) -> Outcome
+type Rig struct {
+	bed     *lab.Testbed
+	backend string
+	mean    float64 // frame size, octets with FCS
+	Streams []engine.Stream
+	TX      engine.Transmitter
+	Meters  []engine.Meter // one a receiving port
+	to      []int          // the ports they are on
+	Arms    [][]uint16     // streams that each meter counts
+	Paths   []ledger.Path
+	book    *ledger.Book
+	Foreign bool              // frames without a signature are the load's, too
+	lead    []engine.TxReport // of the trial's ramp
+}
+
+// A Way is one stream's: from one port to another.
+type Way struct {
+	From, To int
+	Frames   frame.Spec
+}
+
+// A RigSpec is what a rig is opened for.
+type RigSpec struct {
+	Ports  []lab.Port // bed.Ports or bed.Loop
+	Loop   bool       // it is bed.Loop
+	Mix    frame.Mix
+	Ways   []Way         // stream i+1 goes way i
+	Settle time.Duration // least wait after traffic before counters are read
+	Drops  bool          // the DUT is told to throw frames away
+}
+
+// NewRig opens a rig, which needs the testbed's privileges. The caller closes it.
+func NewRig(ctx context.Context, bed *lab.Testbed, s RigSpec) (_ *Rig, err error) {
+	r := &Rig{bed: bed, backend: bed.Engine.Name(), mean: s.Mix.Mean()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	// A lane for every port, so that answers' flows can be opened from the other side.
+	lanes := make([]host.Port, len(s.Ports))
+	for i, p := range s.Ports {
+		lanes[i] = p.Port
+	}
+	for i, w := range s.Ways {
+		id := uint16(i + 1)
+		r.Streams = append(r.Streams, engine.Stream{ID: id, Frames: w.Frames, Lane: w.From})
+		if j := slices.Index(r.to, w.To); j >= 0 { // from the same port: there are two
+			r.Arms[j] = append(r.Arms[j], id)
+			continue
+		}
+		r.Paths = append(r.Paths, bed.Path(w.From, w.To, s.Loop))
+		m, err := bed.Engine.OpenMeter(ctx, s.Ports[w.To].Port)
+		if err != nil {
+			return nil, err
+		}
+		r.Meters, r.to = append(r.Meters, m), append(r.to, w.To)
+		r.Arms = append(r.Arms, []uint16{id})
+	}
+	if r.TX, err = bed.Engine.OpenTransmitter(ctx, lanes, bed.TesterCPU); err != nil {
+		return nil, err
+	}
+	open := ledger.Open
+	if s.Drops {
+		open = ledger.OpenBare
+	}
+	if r.book, err = open(r.Paths, bed.Sources...); err == nil {
+		r.book.Settle, r.book.Virtual = s.Settle, bed.Kind == "memory"
+	}
+	return r, err
+}
+
+// meterAt is the meter on port i, nil where the rig has none.
+func (r *Rig) meterAt(i int) engine.Meter {
+	if n := slices.Index(r.to, i); n >= 0 {
+		return r.Meters[n]
+	}
+	return nil
+}
+
+// Close may be called more than once.
+func (r *Rig) Close() error {
+	var err error
+	defer func() { *r = Rig{} }()
+	if r.book != nil {
+		r.book.Close()
+	}
+	if r.TX != nil {
+		err = r.TX.Close()
+	}
+	for _, m := range r.Meters {
+		err = errors.Join(err, m.Close())
+	}
+	return err
+}
+
+// trial offers l and accounts for every frame of it. The verdict is left to
+// verdict.Validity.
+func (r *Rig) trial(ctx context.Context, l engine.Load, timing bool) (procedure.Outcome, error) {
+	o, _, _, err := r.Offer(ctx, l, timing)
+	return o, err
+}
+
+// Offer is trial with what the tester's ends reported.
+func (r *Rig) Offer(ctx context.Context, l engine.Load, timing bool) (procedure.Outcome, []engine.TxReport, []engine.MeterReport, error) {
+	return r.Account(ctx, timing, func(ctx context.Context) (engine.Load, []engine.TxReport, error) {
+		sent, err := r.TX.Transmit(ctx, l, r.Streams...)
+		return l, sent, err
+	})
+}
+
+// Account accounts for every frame that transmit sends, which says what load that
+// was.
+func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Context) (engine.Load, []engine.TxReport, error)) (o procedure.Outcome, sent []engine.TxReport, seen []engine.MeterReport, err error) {
+	r.lead = nil
+	for i, m := range r.Meters {
+		if err := m.Arm(ctx, timing, r.Arms[i]...); err != nil {
+			return o, nil, nil, err
+		}
+	}
+	if err := r.book.Begin(ctx); err != nil {
+		return o, nil, nil, err
+	}
+	watch := WatchTraffic(r.bed)
+	l, sent, err := transmit(ctx)
+	if err != nil {
+		return o, nil, nil, err
+	}
+	watch.Stop()
+	books, err := r.book.Balance(ctx, func(ctx context.Context) (e ledger.Ends, err error) {
+		seen = seen[:0]
+		for _, m := range r.Meters {
+			rep, err := m.Read(ctx)
+			if err != nil {
+				return e, err
+			}
+			seen = append(seen, rep)
+			e.LocalDrops += rep.Drops
+			e.Unhanded += rep.Unhanded
+			if r.Foreign {
+				e.Received += rep.Foreign
+			}
+			for _, s := range rep.Streams {
+				e.Received += s.Frames + s.Broken
+				e.Duplicate += s.Duplicate
+			}
+		}
+		for _, t := range slices.Concat(r.lead, sent) {
+			e.Intended += t.Intended
+			e.Accepted += t.Accepted
+			e.Refused += t.Refused
+			e.NotSent += t.NotSent
+		}
+		return e, nil
+	})
+	if err != nil {
+		return o, nil, nil, err
+	}
+	own, ramp := r.afterRamp(sent, seen)
+	o = procedure.Outcome{Account: &books, Load: r.load(l, sent, own)}
+	begin, end := span(sent)
+	o.Load.Ramp = ramp
+	o.Phases = []result.Phase{{Name: "traffic", Begin: begin, End: end}, {Name: "settle", Begin: end, End: unit.Now()}}
+	watch.Tell(ctx, &o, begin, end)
+	return o, sent, seen, nil
+}
+
+func span(sent []engine.TxReport) (begin, end unit.Instant) {
+	for i, t := range sent {
+		if i == 0 || t.First < begin {
+			begin = t.First
+		}
+		end = max(end, t.Last)
+	}
+	return begin, end
+}
+
+// leastFrames are the fewest of a stream that make a rate.
+const leastFrames = 2
+
+func (r *Rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterReport) *result.Load {
+	out := &result.Load{
+		MeanSize: r.mean, Streams: len(r.Streams), Backend: r.backend,
+		Intended: l.Mean() * unit.FrameRate(len(r.Streams)),
+	}
+	few := false
+	for _, t := range sent {
+		few = few || t.Accepted < leastFrames
+		out.Offered += t.Offered
+		out.Peak += t.Peak
+		out.Batch = t.Batch
+		// Lanes share a schedule and a thread: each reports the same stalls.
+		out.Late = max(out.Late, int64(t.Late))
+		out.Stalls = max(out.Stalls, int64(t.Stalls))
+		out.LongestStall = max(out.LongestStall, int64(t.LongestStall))
+	}
+	begin, end := span(sent)
+	var frames uint64
+	var late int64
+	for _, m := range seen {
+		if r.Foreign {
+			frames += m.Foreign
+			end = max(end, m.Last)
+		} else {
+			out.Foreign += int64(m.Foreign)
+		}
+		out.MeterDrops += int64(m.Drops)
+		for _, s := range m.Streams {
+			frames += s.Frames - s.Duplicate
+			end = max(end, s.Last)
+			out.Reordered += int64(s.Reordered)
+			out.Duplicate += int64(s.Duplicate)
+			out.Broken += int64(s.Broken)
+			late += int64(s.Late)
+			out.Latency = Merge(out.Latency, s.Latency)
+			out.Gaps = Merge(out.Gaps, s.Gaps)
+		}
+	}
+	out.LateLost = max(0, out.Late-late) // a duplicate arrives twice
+	if d := end - begin; d > 0 && !few {
+		out.Forwarded = unit.FrameRate(float64(frames) * 1e9 / float64(d))
+	}
+	if rate, a := arrivals(l, sent, seen); a != nil && !r.Foreign {
+		out.Forwarded, out.Arrivals = rate, a
+	}
+	return out
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"boxdyno/engine"
+	"boxdyno/internal/limit"
+	"boxdyno/procedure"
+	"boxdyno/result"
+	"boxdyno/search"
+	"boxdyno/unit"
+)
+
+// AsPreset has the search follow the parameter preset.
+const AsPreset = "preset"
+
+// Searching is the search that the parameters ask for; without one, that of the
+// preset, by which overloads go all the same.
+func (p *Traffic) Searching() search.Preset {
+	name := p.Search.Value
+	if name == AsPreset || name == procedure.NoSearch {
+		name = p.Preset.Value
+	}
+	s, _ := search.Get(name) // the parameters' values are names of searches
+	return s
+}
+
+// Begin sets the search's range by the rate under overload.
+func (m *Point) Begin(overload unit.FrameRate) error {
+	// A box may carry somewhat more than it forwards under overload; one that
+	// forwards nothing then may carry anything.
+	each := overload / m.Streams()
+	top := m.Ceiling / m.Streams()
+	if s := m.Sustained(); s.Rate > 0 && s.Memory < 2 {
+		// With room for one frame it depends on the gaps of an overload how many pass: half
+		// of what passes at the limit, at least.
+		top = min(top, each*2.05)
+	} else if each > 0 {
+		top = min(top, each*1.25)
+	}
+	if link := m.LinkRate(); link > 0 {
+		top = min(top, link)
+	}
+	ask := m.ask()
+	if ask*1.01 <= m.Ceiling/m.Streams() && (m.LinkRate() == 0 || ask <= m.LinkRate()) {
+		top = max(top, min(ask*1.01, cmp.Or(m.LinkRate(), ask*1.01)))
+	}
+	p := m.Searching()
+	guess := min(m.Sustained().First(each, p.Goals[0].Final, p.Goals[0].Width), top)
+	s, err := search.New(p.Name, top, guess)
+	s.Ask = ask
+	m.Search = m.hunt(s, "search", outset{ramp: m.ramp})
+	return err
+}
+
+// hunt is a search whose trials of this kind begin so.
+func (m *Point) hunt(s search.Search, kind string, from outset) *limit.Hunt {
+	return &limit.Hunt{Search: s, Sustained: m.Sustained, Offer: func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		rec, err := m.trialFrom(ctx, from, kind, n, engine.Load{Rate: step.Rate, Duration: step.Duration})
+		now, lag := m.saw(rec)
+		return now, lag, err
+	}}
+}
+
+// saw is what a search is told of a trial.
+func (m *Point) saw(rec result.Record) (now search.Seen, lag time.Duration) {
+	now.Valid = rec.Status != result.Invalid
+	if rec.Load == nil || rec.Account == nil {
+		return now, 0
+	}
+	now.Offered = rec.Load.Offered / m.Streams()
+	if a := rec.Load.Arrivals; a != nil {
+		lag = a.Lag
+	}
+	lost, accepted := m.missed(rec.Account), rec.Account.Accepted
+	if rec.Load.Ramp != nil {
+		lost, accepted = result.LostOf(rec.Load, rec.Account)
+	}
+	if lost += rec.Load.Broken; lost > 0 {
+		now.Loss = unit.LossRatio(float64(lost) / float64(accepted))
+		late, kept := LateFor(rec), KeptOff(rec)
+		now.Doubt = unit.LossRatio((late + kept) / float64(accepted))
+		now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(accepted))
+	}
+	return now, lag
+}
+
+// LateFor is how many frames were held up. Late frames are made up at 9/8 of the rate, so
+// that nine are late for one that was.
+func LateFor(rec result.Record) float64 { return float64(rec.Load.Late) / 8 }
+
+// KeptOff is how many of the frames that a full receive ring lost came while something
+// else had the CPU that the DUT's threads were ready to run on: a program, or the
+// hypervisor. What the ring may have lost of a ramp is none of them.
+func KeptOff(rec result.Record) float64 {
+	if rec.DUT == nil || rec.Account == nil {
+		return 0
+	}
+	var ring int64
+	for _, t := range rec.Account.Drops {
+		if t.Place == result.DUTNIC {
+			ring += t.N
+		}
+	}
+	stolen := 0.0
+	for _, c := range rec.CPUs {
+		if c.Role == "dut" {
+			stolen = max(stolen, c.Steal)
+		}
+	}
+	_, accepted := result.LostOf(rec.Load, rec.Account)
+	if rec.Load != nil && rec.Load.Ramp != nil {
+		ring = max(0, ring-rec.Load.Ramp.Lost)
+	}
+	return min(float64(ring), (rec.DUT.Waited+stolen)*float64(accepted))
+}
+
+// limit puts what the search has found so far into o, and returns the throughput's.
+func (m *Point) limit(o *procedure.Outcome) search.Limit {
+	l := m.Search.Interim()
+	switch {
+	case l.Lower == 0 && !m.Search.Ended:
+		o.Warnings = append(o.Warnings, "no throughput yet: the search has found no load without loss so far")
+		return l
+	case l.Clean+l.Lossy == 0:
+		o.Status, o.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid or in doubt, for the tester was held up", l.Invalid)
+		return l
+	case l.Clean == 0 && l.Invalid == 0:
+		o.Status, o.Reason = result.Failed, "frames were lost at every load tried"
+	case l.Lower == 0:
+		o.Status, o.Reason = result.Invalid, fmt.Sprintf("no throughput: no load without loss could be confirmed in %d trials, of which %d were clean, %d lost frames and %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Clean, l.Lossy, l.Invalid)
+		m.pdrs(o)
+		return l
+	}
+	t := m.interval("throughput_fps", l)
+	scaled := func(metric string, f func(unit.FrameRate) float64) result.Value {
+		v := figures.Value(metric, f(unit.FrameRate(t.Value)))
+		low := v.Value
+		v.Lo, v.N, v.Bound = &low, t.N, t.Bound
+		if t.Hi != nil {
+			high := f(unit.FrameRate(*t.Hi))
+			v.Hi = &high
+		}
+		return v
+	}
+	streams, mean := m.Streams(), m.Mix.Mean()
+	link := m.Env.Bed.Ports[0].Link
+	if link == 0 {
+		link = referenceLink
+	}
+	o.Values = append(o.Values, t,
+		scaled("throughput_bps", func(r unit.FrameRate) float64 { return float64(unit.L2(r, mean)) }),
+		scaled("throughput_l1_bps", func(r unit.FrameRate) float64 { return float64(unit.L1(r/streams, mean)) }),
+		scaled("line_rate_share", func(r unit.FrameRate) float64 { return float64(r / streams / unit.LineRate(link, mean)) }),
+	)
+	m.pdrs(o)
+	if l.Interim {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("the throughput's bounds are interim: the search was not over after %d trials", l.Clean+l.Lossy+l.Invalid))
+	} else if l.Inversions > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("no sharp limit: frames were lost in %d trials at or below a load that another trial, as long or longer, carried without loss", l.Inversions))
+	} else if !l.Sharp && !l.AtCeiling {
+		o.Warnings = append(o.Warnings, "no sharp limit: the bounds lie wider apart than the search asks")
+	}
+	if l.Invalid > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d trials of the search were invalid or in doubt and do not count", l.Invalid))
+	}
+	return l
+}
+
+// pdrs keeps the highest loads at a stated loss ratio, as far as the search looked
+// for them and confirmed them.
+func (m *Point) pdrs(o *procedure.Outcome) {
+	metrics := map[unit.LossRatio]string{0.001: "pdr_0_1pct_fps", 0.005: "pdr_0_5pct_fps"}
+	for _, l := range m.Search.Limits() {
+		if metric := metrics[l.Goal.Loss]; metric != "" && l.Lower > 0 {
+			o.Values = append(o.Values, m.interval(metric, l))
+		}
+	}
+}
+
+// interval is a limit of all streams together, from its lower to its upper bound.
+func (m *Point) interval(metric string, l search.Limit) result.Value {
+	v := figures.Interval(metric, l, float64(m.Streams()))
+	v.Bound = cmp.Or(v.Bound, m.Bound(v.Value))
+	return v
+}
+
+// Confirmations are the longer trials that a rate found may take.
+const Confirmations = 5
+
+// Came is what became of a longer trial; carried says whether no more was lost than may
+// be.
+func Came(rec result.Record, carried bool) limit.Came {
+	switch {
+	case rec.Status != result.Passed && rec.Status != result.Failed:
+		return limit.Invalid
+	case carried:
+		return limit.Carried
+	case Disturbed(rec):
+		return limit.Disturbed
+	}
+	return limit.Lost
+}
+
+// Disturbed says whether a trial lost no more frames than came while something else had
+// the DUT's CPU.
+func Disturbed(rec result.Record) bool {
+	return rec.Account != nil && rec.Account.Lost() > 0 && KeptOff(rec) >= float64(rec.Account.Lost())
+}

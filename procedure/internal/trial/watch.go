@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A watch is what the CPUs of this machine do while a trial's traffic runs, and
+// how the DUT is set up where frames were lost. What cannot be read is left out.
+//
+//	watchTraffic -> Transmit -> stop -> settle -> tell
+//
+// The kernel counts a running thread's time up to its last tick or pause, so that
+// of the DUT's threads is read after the settle time, in which they have nothing
+// to do.
+type watch struct {
+	bed           *lab.Testbed
+	before, after host.CPUs
+	begin         time.Time
+	window        time.Duration // between them
+	ok            bool
+}
+
+// WatchTraffic begins to watch, before a trial's traffic.
+func WatchTraffic(bed *lab.Testbed) *watch {
+	w := &watch{bed: bed}
+	if bed.Traffic != nil {
+		bed.Traffic(true)
+	}
+	if bed.Kind == "memory" {
+		return w
+	}
+	var err error
+	w.before, err = host.CPUsHere(bed.Threads...)
+	w.ok, w.begin = err == nil, time.Now()
+	return w
+}
+
+// Stop is called when the traffic is over.
+func (w *watch) Stop() {
+	if w.ok {
+		var err error
+		w.after, err = host.CPUsHere()
+		w.ok, w.window = err == nil, time.Since(w.begin)
+	}
+	if w.bed.Traffic != nil {
+		w.bed.Traffic(false)
+	}
+}
+
+// work is what the DUT's share of this machine's CPUs did in took seconds of
+// traffic; nil where it is not known, or cannot be told from the tester's.
+func (w *watch) work(cpus []result.CPU, took float64) *result.DUTWork {
+	if n := len(w.bed.Threads); n > 0 {
+		now, err := host.CPUsHere(w.bed.Threads...)
+		if err != nil {
+			return nil
+		}
+		ran, waited := now.Threads(w.before)
+		return &result.DUTWork{Threads: n, Ran: ran.Seconds() / took, Waited: waited.Seconds() / took}
+	}
+	var d *result.DUTWork
+	for _, c := range cpus {
+		if c.Role == "dut" {
+			if d == nil {
+				d = &result.DUTWork{}
+			}
+			d.Ran += c.SoftIRQ * w.window.Seconds() / took
+		}
+	}
+	return d
+}
+
+// Tell adds to o what was seen of traffic that lasted from begin to end.
+func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.Instant) {
+	if w.ok {
+		o.CPUs = w.after.Since(w.before)
+		for i := range o.CPUs {
+			c := &o.CPUs[i]
+			switch dut := slices.Contains(w.bed.DUTCPUs, c.CPU); {
+			case dut && c.CPU == w.bed.TesterCPU:
+				c.Role = "tester and dut"
+			case dut:
+				c.Role = "dut"
+			case c.CPU == w.bed.TesterCPU:
+				c.Role = "tester"
+			}
+		}
+		if took := float64(end-begin) / 1e9; took > 0 {
+			o.DUT = w.work(o.CPUs, took)
+		}
+	}
+	if w.bed.State == nil || o.Account == nil || o.Account.Lost() <= 0 {
+		return
+	}
+	state, err := w.bed.State(ctx)
+	if err != nil {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("how the DUT is set up is not known: %v", err))
+		return
+	}
+	if o.DUT == nil {
+		o.DUT = &result.DUTWork{}
+	}
+	o.DUT.State = state
+}
