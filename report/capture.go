@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,7 +116,8 @@ func (c *Capture) published() (out []Published) {
 	if c.Method != methodPublished || c.Payload == 0 || err != nil {
 		return nil
 	}
-	for _, f := range studyFigures(c.Subject, c.Payload, c.Packets, float64(rate)/1e6) {
+	mbit := float64(rate) / 1e6
+	for _, f := range slices.Concat(studyFigures(c.Subject, c.Payload, c.Packets, mbit), c.earlier(mbit)) {
 		var here *Figure
 		scale := 1.0
 		switch f.Metric {
@@ -125,8 +127,18 @@ func (c *Capture) published() (out []Published) {
 			here, scale = c.MainMemory, 1.0/1024
 		case "packets_counted_mean":
 			here = c.Counted
+		case "iperf3_packets":
+			here = c.Sent
+		case "iperf3_bytes":
+			here, scale = c.Sent, float64(c.Payload)/octets[f.Unit]
+		case "iperf3_rate":
+			here, scale = c.Offered, float64(c.Payload)*8/1e6
+		case "iperf3_duration":
+			if c.Sent != nil && c.Offered != nil && c.Offered.Value > 0 {
+				here = &Figure{Value: c.Sent.Value / c.Offered.Value}
+			}
 		default:
-			continue // what the sender said
+			continue
 		}
 		p := Published{Source: f.Source, Metric: f.Metric, Value: f.Value, Unit: f.Unit, Note: f.Note}
 		if s, ok := reference.SourceOf(f.Source); ok {
@@ -141,6 +153,15 @@ func (c *Capture) published() (out []Published) {
 		out = append(out, p)
 	}
 	return out
+}
+
+// earlier are the figures of the study's earlier try: UDP for 10 s from another machine,
+// in iperf3's own payloads there.
+func (c *Capture) earlier(mbit float64) []reference.Figure {
+	if c.Packets > 0 || c.Payload != 1448 {
+		return nil
+	}
+	return reference.Of("capture_10s", cmp.Or(publishedAs[c.Subject], c.Subject), reference.Level{Factor: "scenario", Value: "Remote server UDP " + strconv.FormatFloat(mbit, 'g', -1, 64) + "Mb/sec"})
 }
 
 const uncounted = "uncounted_ratio"
@@ -298,7 +319,13 @@ func (d *Document) publishedTables() []Table {
 	return out
 }
 
-var publishedWords = map[string]string{"cpu_percent_mean": "CPU", "rss_peak_max": "memory", "packets_counted_mean": "counted"}
+// octets are those of a unit that payload was published in.
+var octets = map[string]float64{"KiB": 1 << 10, "MiB": 1 << 20}
+
+var publishedWords = map[string]string{
+	"cpu_percent_mean": "CPU", "rss_peak_max": "memory", "packets_counted_mean": "counted",
+	"iperf3_packets": "sent", "iperf3_bytes": "payload sent", "iperf3_rate": "payload offered", "iperf3_duration": "sent for",
+}
 
 // decimal is a figure in the unit that it was published in.
 func decimal(v *float64, sym string) string {

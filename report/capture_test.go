@@ -102,8 +102,8 @@ func TestCaptureTables(t *testing.T) {
 			}
 		}
 	}
-	if published != 3 {
-		t.Errorf("%d published figures: CPU, memory and count", published)
+	if published != 6 {
+		t.Errorf("%d published figures: CPU, memory, count, and three of the sender", published)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"boxdyno/reference"
@@ -70,17 +71,33 @@ func cryptoOf(p result.Record, trials []result.Record, at func(metric string) *F
 }
 
 // publishedCiphers are a cipher's figures of cryptsetup's benchmark on boxes of one node:
-// those of the study, or where it has none, of the raw results behind it.
-func publishedCiphers(cipher string) []PublishedCipher {
-	if out := publishedIn(cipher, "hawthorne2020", "stackframe46"); len(out) > 1 {
-		return out
+// those of the study, and of the raw results behind it what the study leaves out.
+func publishedCiphers(cipher string) (out []PublishedCipher) {
+	for _, source := range []string{"hawthorne2020", "stackframe46", "cryptopi-raw"} {
+		for _, p := range publishedIn(cipher, source) {
+			i := slices.IndexFunc(out, p.repeats)
+			if i < 0 {
+				out = append(out, p)
+				continue
+			}
+			if q := &out[i]; q.Encrypt == nil && p.Encrypt != nil || q.Decrypt == nil && p.Decrypt != nil {
+				q.Encrypt, q.Decrypt = cmp.Or(q.Encrypt, p.Encrypt), cmp.Or(q.Decrypt, p.Decrypt)
+				q.Said += "; " + p.Said
+			}
+		}
 	}
-	return publishedIn(cipher, "cryptopi-raw", "stackframe46")
+	return out
 }
 
-func publishedIn(cipher string, sources ...string) (out []PublishedCipher) {
+// repeats says whether p is of o's box, or is o's figures with the box's system named too.
+func (p PublishedCipher) repeats(o PublishedCipher) bool {
+	same := func(a, b *float64) bool { return a != nil && b != nil && *a == *b }
+	return p.Box == o.Box || strings.HasPrefix(p.Box, o.Box+" (") && same(p.Encrypt, o.Encrypt) && same(p.Decrypt, o.Decrypt)
+}
+
+func publishedIn(cipher, source string) (out []PublishedCipher) {
 	for _, f := range reference.Of("", "", reference.Level{Factor: "algorithm", Value: cipher}) {
-		if f.Unit != "MiB/s" || f.Metric != "throughput" || !slices.Contains(sources, f.Source) {
+		if f.Unit != "MiB/s" || f.Metric != "throughput" || f.Source != source {
 			continue
 		}
 		if strings.Contains(f.Note, "nodes=") && !strings.Contains(f.Note+";", "nodes=1;") {
@@ -90,14 +107,10 @@ func publishedIn(cipher string, sources ...string) (out []PublishedCipher) {
 		if s, ok := reference.SourceOf(f.Source); ok {
 			where = s.Where
 		}
-		said := where
-		if s := strings.TrimPrefix(f.Said(), where+"; "); s != "" {
-			said += ": " + s
-		}
 		i := slices.IndexFunc(out, func(p PublishedCipher) bool { return p.Box == f.Subject })
 		if i < 0 {
 			i = len(out)
-			out = append(out, PublishedCipher{Box: f.Subject, Said: said})
+			out = append(out, PublishedCipher{Box: f.Subject, Said: joined(where, strings.TrimPrefix(f.Said(), where+"; "))})
 		}
 		v := ptr(f.Value * (1 << 20))
 		switch f.Level("direction") {
@@ -108,6 +121,20 @@ func publishedIn(cipher string, sources ...string) (out []PublishedCipher) {
 		}
 	}
 	return out
+}
+
+// publishedCPU is what the study says of a box's processor; "" where it says nothing.
+func publishedCPU(box string) string {
+	var words []string
+	for _, f := range reference.Of("", box) {
+		switch f.Metric {
+		case "cores", "core_speed":
+			words = append(words, strconv.FormatFloat(f.Value, 'f', -1, 64)+" "+f.Unit)
+		case "aes_instructions":
+			words = append(words, []string{"no AES", "AES"}[min(int(f.Value), 1)])
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // orderCrypto puts the paths of a cipher side by side.
@@ -210,11 +237,11 @@ func publishedCiphersTable(rows []Row) []Table {
 					metrics = append(metrics, m)
 				}
 			}
-			out = append(out, tableRow{id: r.ID, config: []result.Pair{{Key: "cipher", Value: r.Crypto.Cipher}, {Key: "box", Value: p.Box}}, figures: figures, exact: []string{p.Said}})
+			out = append(out, tableRow{id: r.ID, config: []result.Pair{{Key: "cipher", Value: r.Crypto.Cipher}, {Key: "box", Value: p.Box}, {Key: "its CPU", Value: cmp.Or(publishedCPU(p.Box), "-")}}, figures: figures, exact: []string{p.Said}})
 		}
 	}
 	if len(out) == 0 {
 		return nil
 	}
-	return []Table{makeTable("The same ciphers on other boxes, as published: one stream, by cryptsetup", metrics, []result.Axis{{Name: "cipher"}, {Name: "box"}}, out)}
+	return []Table{makeTable("The same ciphers on other boxes, as published: one stream, by cryptsetup", metrics, []result.Axis{{Name: "cipher"}, {Name: "box"}, {Name: "its CPU"}}, out)}
 }
