@@ -3,6 +3,7 @@
 package search
 
 import (
+	"math"
 	"time"
 
 	"boxdyno/unit"
@@ -42,6 +43,11 @@ func Between(short float64, d time.Duration, long float64, longer, longest time.
 		s.Rate, s.Memory = unit.FrameRate(rate), max(0, short-rate*d.Seconds())
 	}
 	return s
+}
+
+// Near says whether s and o are of the same rate, as far as overloads can tell.
+func (s Sustained) Near(o Sustained) bool {
+	return s.Rate > 0 && math.Abs(float64(o.Rate/s.Rate-1)) <= sustainedTo
 }
 
 // Explains says whether memory may be why n events passed in d.

@@ -33,6 +33,7 @@ type Hunt struct {
 	lasted []time.Duration
 	lag    []time.Duration
 	rests  Rests
+	by     search.Sustained // what judged the trials when the search ended
 }
 
 // Find takes h to its end and returns what it found of the first goal.
@@ -45,8 +46,10 @@ func Find(ctx context.Context, h *Hunt) (search.Limit, error) {
 // the search is not over.
 func (h *Hunt) Seek(ctx context.Context, steps int) (more bool, err error) {
 	for ; ; steps-- {
-		step, more := h.Search.Next(h.Seen())
+		by := h.knows()
+		step, more := h.Search.Next(h.judged(by))
 		if h.Ended = !more; h.Ended || steps == 0 {
+			h.by = by
 			return more, nil
 		}
 		if err := h.offer(ctx, step); err != nil {
@@ -98,16 +101,29 @@ func (r *Rests) Rest(ctx context.Context) error {
 }
 
 // Seen are the trials so far, judged by what is known of the box now.
-func (h *Hunt) Seen() []search.Seen {
+func (h *Hunt) Seen() []search.Seen { return h.judged(h.knows()) }
+
+// knows is what is known of the box. Hardly another rate turns no trial once the search has
+// ended: none that follows could settle it.
+func (h *Hunt) knows() (s search.Sustained) {
+	if h.Sustained == nil {
+		return s
+	}
+	if s = h.Sustained(); h.Ended && s.Near(h.by) {
+		return h.by
+	}
+	return s
+}
+
+func (h *Hunt) judged(by search.Sustained) []search.Seen {
 	if h.Sustained == nil {
 		return h.raw
 	}
-	s := h.Sustained()
 	judged := make([]search.Seen, len(h.raw))
 	for i, t := range h.raw {
-		judged[i] = s.Judge(t, h.lasted[i], h.lag[i])
+		judged[i] = by.Judge(t, h.lasted[i], h.lag[i])
 	}
-	return s.Told(judged, h.raw)
+	return by.Told(judged, h.raw)
 }
 
 // Limit is what the trials so far say of the first goal.

@@ -76,6 +76,32 @@ func TestSustained(t *testing.T) {
 	}
 }
 
+// A rate that is hardly another one, once the search has ended, turns no trial that was as
+// near to it; a rate that is another one does.
+func TestSustainedAtTheEnd(t *testing.T) {
+	known := search.Sustained{Rate: 1e5, Memory: 1e6, Longest: time.Second}
+	h := hunt(t, 2e5, func(int) bool { return false })
+	h.Sustained, h.Guess = func() search.Sustained { return known }, 1e5
+	offer := h.Offer
+	h.Offer = func(ctx context.Context, n int, step search.Step) (search.Seen, time.Duration, error) {
+		seen, lag, err := offer(ctx, n, step)
+		seen.Offered *= 0.999 // trials have whole frames
+		return seen, lag, err
+	}
+	found, err := Find(t.Context(), h)
+	if err != nil || found.Lower <= known.Rate {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	known.Rate = 0.9997e5
+	if _, err := h.Seek(t.Context(), -1); err != nil || h.Limit() != found {
+		t.Errorf("%+v, %v, before %+v", h.Limit(), err, found)
+	}
+	known.Rate = 0.98e5
+	if l := h.Limit(); l.Lower > 0.982e5 {
+		t.Errorf("the box does 98 kframe/s without end, and %+v is carried", l)
+	}
+}
+
 // A trial that fails ends the hunt; an invalid one that took its time is rested after.
 func TestFails(t *testing.T) {
 	failure := errors.New("failed")
