@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,8 +51,6 @@ type Command struct {
 type Worked struct {
 	Stdout, Stderr string        // the first 64 KiB of each
 	Elapsed        time.Duration // from its start to its end, loading of the program included
-	User, System   time.Duration // CPU time of it and its children, of those that it waited for
-	PeakMemory     uint64        // most memory that one process of it had, in bytes
 }
 
 // A Working is a Command that stands at its start until Begin, so that several begin
@@ -175,13 +174,7 @@ func (w *Working) Wait(ctx context.Context) ([]result.Value, error) {
 	if err := w.failed(); err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	told := w.told
-	w.mu.Unlock()
-	vs, err := w.program.Read(Worked{
-		Stdout: w.stdout.String(), Stderr: w.stderr.String(), Elapsed: told.Elapsed,
-		User: told.User, System: told.System, PeakMemory: told.PeakMemory,
-	})
+	vs, err := w.program.Read(Worked{Stdout: w.stdout.String(), Stderr: w.stderr.String(), Elapsed: w.Elapsed()})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.program.Name, err)
 	}
@@ -211,30 +204,18 @@ func (w *Working) Elapsed() time.Duration {
 
 // failed says why it ended without having worked; it has ended.
 func (w *Working) failed() error {
-	err := w.process.Wait(context.Background())
+	err := w.process.Wait(context.Background()) // all that it said is read then
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last := program.LastLine(cmp.Or(strings.TrimSpace(w.stderr.String()), w.stdout.String()))
-	var exit *host.Exit
-	switch {
-	case w.process.OOMKills() > 0:
-		return fmt.Errorf("%s was killed by the kernel: the memory that it may have was used up", w.program.Name)
-	case errors.As(err, &exit):
-		how := &host.Exit{Name: w.program.Name, Code: exit.Code, Signal: exit.Signal}
-		if w.told != nil && w.told.Signal != 0 {
-			how.Signal = unix.Signal(w.told.Signal)
-		}
-		err = how
-		if last != "" {
-			err = fmt.Errorf("%w; it said %q", err, last)
-		}
-		return err
-	case err != nil:
-		return err
-	case w.told == nil:
-		return fmt.Errorf("%s ended without having worked", w.program.Name)
+	signal := syscall.Signal(0)
+	if w.told != nil {
+		signal = syscall.Signal(w.told.Signal)
 	}
-	return nil
+	err = program.Failed(w.process, err, w.program.Name, program.LastLine(cmp.Or(strings.TrimSpace(w.stderr.String()), w.stdout.String())), signal)
+	if err == nil && w.told == nil {
+		err = fmt.Errorf("%s ended without having worked", w.program.Name)
+	}
+	return err
 }
 
 // Usage implements Running.

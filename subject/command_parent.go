@@ -36,11 +36,10 @@ const gateWord = "work-gate"
 const gateMark = "boxdyno work-gate "
 
 type worked struct {
-	Elapsed    time.Duration `json:"elapsed_ns"`
-	User       time.Duration `json:"user_ns"`
-	System     time.Duration `json:"system_ns"`
-	PeakMemory uint64        `json:"peak_memory_bytes"`
-	Signal     int           `json:"signal,omitempty"` // that ended it
+	Elapsed time.Duration `json:"elapsed_ns"`
+	User    time.Duration `json:"user_ns"`
+	System  time.Duration `json:"system_ns"`
+	Signal  int           `json:"signal,omitempty"` // that ended it
 }
 
 func parseWorked(line string) (w worked, ok bool) {
@@ -80,9 +79,6 @@ func gate(u *host.Userland, argv []string) (code int, err error) {
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return 1, err
-	}
-	if r, ok := c.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		took.PeakMemory = uint64(r.Maxrss) << 10
 	}
 	took.User, took.System = c.ProcessState.UserTime(), c.ProcessState.SystemTime()
 	code = c.ProcessState.ExitCode()

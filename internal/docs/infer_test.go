@@ -5,13 +5,14 @@ package docs
 import (
 	"testing"
 
+	"boxdyno/internal/infer"
 	"boxdyno/subject/detector"
 )
 
 // The page has every feature, and every model with the runtimes that have it.
 func TestInfer(t *testing.T) {
 	p := named(t, "docs/infer.md")
-	sameNames(t, p.name+", Features", byCode(t, p.name, p.section(t, "Features")), detector.Features())
+	sameNames(t, p.name+", Features", byCode(t, p.name, p.section(t, "Features")), infer.Names[:])
 	models := byCode(t, p.name, p.section(t, "Models"))
 	sameNames(t, p.name+", Models", models, detector.Models())
 	for name, cells := range models {

@@ -178,11 +178,7 @@ func quoted(all []string) string {
 // Start implements Subject. The program runs in the Env's namespace and listens to
 // its port, which must be up.
 func (c *Capture) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
-	r, err := c.Run(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return c.Run(ctx, e)
 }
 
 // Run is Start with what only captures have.

@@ -5,7 +5,6 @@ package capture
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -343,13 +342,7 @@ func (r *Capturing) Ended() error {
 		return nil
 	}
 	err := r.Process.Wait(context.Background()) // it has ended
-	var exit *host.Exit
-	switch {
-	case r.Process.OOMKills() > 0:
-		return fmt.Errorf("%s was killed by the kernel: the memory that it may have was used up", r.Name)
-	case errors.As(err, &exit):
-		return fmt.Errorf("%w%s", &host.Exit{Name: r.Name, Code: exit.Code, Signal: exit.Signal}, r.lastWords())
-	case err != nil:
+	if err := program.Failed(r.Process, err, r.Name, program.LastLine(r.Log.String()), 0); err != nil {
 		return err
 	}
 	return fmt.Errorf("%s ended by itself, without an error%s", r.Name, r.lastWords())

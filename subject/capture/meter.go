@@ -16,6 +16,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/subject"
+	"boxdyno/subject/internal/program"
 	"boxdyno/unit"
 )
 
@@ -57,12 +58,7 @@ func meterTool(name, backend string, buffer uint64, doc string) Tool {
 		Name: name, Work: Count, doc: doc, Fixed: buffer, Unseen: backend != "packet", redirected: backend == "afxdp", ends: backend == "xdp", prompt: true, Filters: []string{DefaultFilter, ""},
 		Argv: func(c *Capture, e Place) ([]string, error) {
 			udp := backend == "packet" && c.Filter == DefaultFilter && !e.Foreign
-			text, err := json.Marshal(metering{Backend: backend, Port: e.Port.Name, UDP: udp, All: e.Foreign || c.Filter == "" || udp})
-			if err != nil {
-				return nil, err
-			}
-			self, err := os.Executable()
-			return []string{self, meterWord, string(text)}, err
+			return program.Child(meterWord, metering{Backend: backend, Port: e.Port.Name, UDP: udp, All: e.Foreign || c.Filter == "" || udp})
 		},
 		Said: func(*Capture, subject.Env) (Parser, Parser) { return parseMeter, nil },
 	}
@@ -88,24 +84,10 @@ const meterWord = "count-frames"
 
 // Main does the work of a meter's child where this process is one, and then does not
 // return.
-func Main() {
-	if len(os.Args) != 3 || os.Args[1] != meterWord {
-		return
-	}
-	var m metering
-	err := json.Unmarshal([]byte(os.Args[2]), &m)
-	if err == nil {
-		err = m.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Main() { program.ChildMain(meterWord, (*metering).run) }
 
 // run meters until SIGINT.
-func (m metering) run() (err error) {
+func (m *metering) run() (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
 	defer stop()
 	b, err := engine.Open(m.Backend)

@@ -3,7 +3,6 @@
 package cipher
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,8 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,22 +50,14 @@ var afAlgPath = cryptoPath{
 	},
 	prove: func(_ context.Context, _ *host.Local, c Cipher) error { return afAlgProve(c) },
 	argv: func(s *Crypto) ([]string, error) {
-		text, err := json.Marshal(algWork{Cipher: s.Cipher.Name, Direction: s.Direction, For: s.For, Block: s.Octets()})
-		if err != nil {
-			return nil, err
-		}
-		program, err := os.Executable()
-		return []string{program, algWord, string(text)}, err
+		return program.Child(algWord, algWork{Cipher: s.Cipher.Name, Direction: s.Direction, For: s.For, Block: s.Octets()})
 	},
 	read: func(s *Crypto, w subject.Worked) ([]result.Value, error) {
 		rate, err := parseAlgDone(w.Stdout)
 		if err != nil {
 			return nil, err
 		}
-		if s.Direction == Decrypt {
-			return []result.Value{cryptoValue("decrypt_bytes_per_s", rate)}, nil
-		}
-		return []result.Value{cryptoValue("encrypt_bytes_per_s", rate)}, nil
+		return s.rate(rate), nil
 	},
 }
 
@@ -131,24 +120,9 @@ func afAlgIdentify(_ context.Context, h *host.Local, c Cipher) ([]result.Pair, e
 	return identity(h, d)
 }
 
-// kernelDriver is the one of a cipher in /proc/crypto that the kernel takes: of those
-// that are not internal and did not fail their self-test the one of highest priority.
+// kernelDriver is the one of a cipher in /proc/crypto that the kernel takes.
 func kernelDriver(text string, alg algName) (string, error) {
-	best, driver := -1, ""
-	for block := range strings.SplitSeq(text, "\n\n") {
-		keys := map[string]string{}
-		for line := range strings.Lines(block) {
-			if k, v, ok := strings.Cut(line, ":"); ok {
-				keys[strings.TrimSpace(k)] = strings.TrimSpace(v)
-			}
-		}
-		priority, err := strconv.Atoi(keys["priority"])
-		cipher := keys["type"] == alg.kind || alg.kind == "skcipher" && keys["type"] == "lskcipher"
-		if err != nil || !cipher || keys["name"] != alg.name || keys["internal"] == "yes" || cmp.Or(keys["selftest"], "passed") != "passed" || priority <= best {
-			continue
-		}
-		best, driver = priority, keys["driver"]
-	}
+	driver := program.KernelDriver(text, alg.kind, alg.name)
 	if driver == "" {
 		return "", fmt.Errorf("/proc/crypto names no driver of %s", alg.name)
 	}
@@ -214,21 +188,7 @@ type algDone struct {
 }
 
 // Main is the child's work where this process is one, and then does not return.
-func Main() {
-	if len(os.Args) != 3 || os.Args[1] != algWord {
-		return
-	}
-	var w algWork
-	err := json.Unmarshal([]byte(os.Args[2]), &w)
-	if err == nil {
-		err = w.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Main() { program.ChildMain(algWord, (*algWork).run) }
 
 func (w *algWork) run() error {
 	c, err := Parse(w.Cipher)

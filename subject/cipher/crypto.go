@@ -195,17 +195,22 @@ func (s *Crypto) Start(ctx context.Context, e subject.Env) (subject.Running, err
 	if err != nil {
 		return nil, err
 	}
-	w, err := subject.Command{Name: s.path.name, Argv: argv, Read: func(w subject.Worked) ([]result.Value, error) { return s.path.read(s, w) }}.Start(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	return subject.Command{Name: s.path.name, Argv: argv, Read: func(w subject.Worked) ([]result.Value, error) { return s.path.read(s, w) }}.Start(ctx, e)
 }
 
 // cryptoValue is one of Metrics.
 func cryptoValue(metric string, v float64) result.Value {
 	i := slices.IndexFunc(Metrics, func(m result.Metric) bool { return m.Name == metric })
 	return result.Value{Metric: metric, Unit: Metrics[i].Unit, Value: v}
+}
+
+// rate is the figure of the one direction that was measured.
+func (s *Crypto) rate(octets float64) []result.Value {
+	metric := "encrypt_bytes_per_s"
+	if s.Direction == Decrypt {
+		metric = "decrypt_bytes_per_s"
+	}
+	return []result.Value{cryptoValue(metric, octets)}
 }
 
 // cryptoFeatures are the words of /proc/cpuinfo for instructions that ciphers use.

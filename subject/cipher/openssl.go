@@ -56,10 +56,7 @@ var opensslPath = cryptoPath{
 		if err != nil {
 			return nil, err
 		}
-		if s.Direction == Decrypt {
-			return []result.Value{cryptoValue("decrypt_bytes_per_s", rate)}, nil
-		}
-		return []result.Value{cryptoValue("encrypt_bytes_per_s", rate)}, nil
+		return s.rate(rate), nil
 	},
 }
 

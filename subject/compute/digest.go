@@ -6,11 +6,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -139,11 +136,10 @@ func (d *Digest) compare(printed, want, of string) error {
 
 // Start implements Subject.
 func (d *Digest) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
-	fd, err := unix.MemfdCreate("zeros", unix.MFD_CLOEXEC)
+	zeros, err := memoryFile("zeros")
 	if err != nil {
-		return nil, fmt.Errorf("make a file in memory: %w", err)
+		return nil, err
 	}
-	zeros := os.NewFile(uintptr(fd), "zeros")
 	if err := zeros.Truncate(d.Size); err != nil {
 		zeros.Close()
 		return nil, fmt.Errorf("make a file of %d octets in memory: %w", d.Size, err)

@@ -3,8 +3,6 @@
 package detector
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"os/signal"
 	"time"
@@ -31,21 +29,7 @@ type detection struct {
 
 // Main does the work of a Detector's child where this process is one, and then
 // does not return.
-func Main() {
-	if len(os.Args) != 3 || os.Args[1] != detectWord {
-		return
-	}
-	var d detection
-	err := json.Unmarshal([]byte(os.Args[2]), &d)
-	if err == nil {
-		err = d.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Main() { program.ChildMain(detectWord, (*detection).run) }
 
 func (d *detection) run() error {
 	if d.Port != "" {

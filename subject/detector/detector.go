@@ -10,7 +10,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,10 +17,10 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/infer"
-	"boxdyno/result"
 	"boxdyno/subject"
 	"boxdyno/subject/capture"
 	"boxdyno/subject/internal/made"
+	"boxdyno/subject/internal/program"
 )
 
 // model is what its subjects do (Spec.Work).
@@ -81,9 +80,6 @@ func Models() []string { return append(slices.Clone(infer.Models), infer.None) }
 
 // Windows are the windows that it can have.
 func Windows() []string { return slices.Clone(infer.Kinds) }
-
-// Features are the names of a window's features.
-func Features() []string { return slices.Clone(infer.Names[:]) }
 
 // New is one with its defaults. The runtime is of Runtimes.
 func New(name string) (*Detector, error) {
@@ -166,11 +162,7 @@ func (d *Detector) Check(context.Context, *host.Local) error {
 // *Evaluating.
 func (d *Detector) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
 	if e.Port.Name == "" {
-		r, err := d.Evaluate(ctx, e)
-		if err != nil {
-			return nil, err
-		}
-		return r, nil
+		return d.Evaluate(ctx, e)
 	}
 	r := &Detecting{}
 	c := capture.New(&capture.Tool{
@@ -194,12 +186,7 @@ func (d *Detector) argv(port string) ([]string, error) {
 			return nil, err
 		}
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	program, err := os.Executable()
-	return []string{program, detectWord, string(text)}, err
+	return program.Child(detectWord, o)
 }
 
 // A Detecting is a Detector that listens to a port: a Capturing that counts datagrams
@@ -235,9 +222,6 @@ func (r *Detecting) parse(line string) capture.Told {
 	}
 	return s
 }
-
-// Count implements Counter. All that it dropped, the kernel did.
-func (r *Detecting) Count(ctx context.Context) ([]result.Term, error) { return r.Capturing.Count(ctx) }
 
 // Installs implements Installer.
 func (d *Detector) Installs(remedy []string) func(context.Context, subject.Runner) error {

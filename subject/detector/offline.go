@@ -142,22 +142,14 @@ func (r *Evaluating) failed() error {
 	err := r.process.Wait(context.Background())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var exit *host.Exit
-	switch last := program.LastLine(r.log.String()); {
-	case r.wrong != nil:
+	if r.wrong != nil {
 		return r.wrong
-	case r.process.OOMKills() > 0:
-		return fmt.Errorf("%s was killed by the kernel: the memory that it may have was used up", r.name)
-	case errors.As(err, &exit) && last != "":
-		return fmt.Errorf("%w; it said %q", &host.Exit{Name: r.name, Code: exit.Code, Signal: exit.Signal}, last)
-	case errors.As(err, &exit):
-		return &host.Exit{Name: r.name, Code: exit.Code, Signal: exit.Signal}
-	case err != nil:
-		return err
-	case r.end == nil:
-		return fmt.Errorf("%s ended without figures", r.name)
 	}
-	return nil
+	err = program.Failed(r.process, err, r.name, program.LastLine(r.log.String()), 0)
+	if err == nil && r.end == nil {
+		err = fmt.Errorf("%s ended without figures", r.name)
+	}
+	return err
 }
 
 // Usage implements Running.

@@ -258,11 +258,7 @@ func readableRules(name string) error {
 
 // Start implements Subject.
 func (s *IDS) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
-	r, err := s.Run(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return s.Run(ctx, e)
 }
 
 // Run is Start with what only an IDS has.

@@ -113,12 +113,7 @@ func readRules(file string) ([]byte, error) {
 	if isFolder(file) {
 		return readFolder(file)
 	}
-	f, err := files.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return limited(f, file)
+	return files.Read(file, mostRuleFile)
 }
 
 // CheckRules returns what keeps SampleRules from opening a file or folder of rules.
@@ -148,12 +143,7 @@ func readFolder(dir string) (all []byte, err error) {
 		return nil, fmt.Errorf("%s has no file *.rules: %w", dir, fs.ErrNotExist)
 	}
 	for _, name := range names {
-		f, err := files.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		data, err := limited(f, name)
-		f.Close()
+		data, err := files.Read(name, mostRuleFile)
 		if err != nil {
 			return nil, err
 		}
@@ -164,20 +154,15 @@ func readFolder(dir string) (all []byte, err error) {
 	return all, nil
 }
 
-func limited(r io.Reader, file string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, mostRuleFile+1))
-	if err == nil && len(data) > mostRuleFile {
-		err = fmt.Errorf("%s has more than %d MiB", file, mostRuleFile>>20)
-	}
-	return data, err
-}
-
 func unpack(data []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	out, err := limited(z, "what is in it")
+	out, err := io.ReadAll(io.LimitReader(z, mostRuleFile+1))
+	if err == nil && len(out) > mostRuleFile {
+		err = fmt.Errorf("what is in it has more than %d MiB", mostRuleFile>>20)
+	}
 	return out, errors.Join(err, z.Close())
 }
 

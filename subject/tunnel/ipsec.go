@@ -3,6 +3,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -18,6 +18,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/subject"
+	"boxdyno/subject/internal/program"
 )
 
 // ipsec is ESP in tunnel mode in the kernel, with keys that are given, as ip xfrm sets
@@ -163,30 +164,10 @@ func openIPsec(_ context.Context, r *Tunneling) error {
 			return e.Host.View(func(fs.FS) error { return ignore(unix.ESRCH, netlink.RouteDel(route)) })
 		})
 	}
-	r.Driver = "kernel " + aeadDriver(espAlgorithms[r.Cipher].name)
+	name := espAlgorithms[r.Cipher].name
+	drivers, _ := os.ReadFile("/proc/crypto") // else the name has to do
+	r.Driver = "kernel " + cmp.Or(program.KernelDriver(string(drivers), "aead", name), name)
 	return nil
-}
-
-// aeadDriver is the driver of highest priority that /proc/crypto has of an AEAD once it
-// is in use; its name where the kernel does not say.
-func aeadDriver(name string) string {
-	data, err := os.ReadFile("/proc/crypto")
-	if err != nil {
-		return name
-	}
-	best, most := name, -1
-	for block := range strings.SplitSeq(string(data), "\n\n") {
-		f := map[string]string{}
-		for line := range strings.Lines(block) {
-			k, v, _ := strings.Cut(line, ":")
-			f[strings.TrimSpace(k)] = strings.TrimSpace(v)
-		}
-		var priority int
-		if _, err := fmt.Sscan(f["priority"], &priority); err == nil && f["name"] == name && f["driver"] != "" && priority > most {
-			best, most = f["driver"], priority
-		}
-	}
-	return best
 }
 
 func ignore(what, err error) error {

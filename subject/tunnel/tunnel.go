@@ -117,11 +117,7 @@ func (t *Tunnel) Settles() time.Duration { return t.kind.settles }
 
 // Start implements Subject: a *Tunneling.
 func (t *Tunnel) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
-	r, err := t.Open(ctx, e.Ends, e.CPUs)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return t.Open(ctx, e.Ends, e.CPUs)
 }
 
 // Open starts the tunnel between two gateways, its programs on cpus (nil: any). The
