@@ -44,84 +44,43 @@ func newCPUFreq(ctx context.Context, m *Machine) (Collector, error) {
 	return p.found()
 }
 
-// residency is stats/time_in_state of each policy: a line a frequency in kHz and
+// newResidency reads stats/time_in_state of each policy: a line a frequency in kHz and
 // a time in units of 10 ms (Documentation/cpu-freq/cpufreq-stats.rst).
-type residency struct {
-	series   []result.Series
-	policies []*file
-	lines    []int
+func newResidency(_ context.Context, m *Machine) (Collector, error) {
+	c, root := &files{}, m.root()
+	var errs []error
+	for _, dir := range numbered(root, "sys/devices/system/cpu/cpufreq/policy*") {
+		errs = append(errs, c.add(root, dir+"/stats/time_in_state", func(data []byte) (series []result.Series, _ func([]byte, []float64) error, err error) {
+			for line := range bytes.Lines(data) {
+				khz, _, ok := timeInState(line)
+				if !ok {
+					return nil, nil, fmt.Errorf("%q is not a frequency and a time", bytes.TrimSpace(line))
+				}
+				series = append(series, result.Series{Name: "boxdyno_cpufreq_seconds_total", Unit: "s", Counter: true,
+					Labels: []result.Pair{{Key: "policy", Value: strings.TrimPrefix(path.Base(dir), "policy")}, {Key: "frequency", Value: strconv.FormatFloat(khz*1e3, 'f', 0, 64)}},
+					Help:   "time that the policy's CPUs were at a clock, in Hz"})
+			}
+			return series, parseResidency, nil
+		}))
+	}
+	return c.done(errors.Join(errs...))
 }
 
-func newResidency(_ context.Context, m *Machine) (Collector, error) {
-	root := m.root()
-	r := &residency{}
-	for _, dir := range numbered(root, "sys/devices/system/cpu/cpufreq/policy*") {
-		f, err := open(root, dir+"/stats/time_in_state")
-		if err != nil {
-			continue
+func parseResidency(data []byte, dst []float64) error {
+	for line := range bytes.Lines(data) {
+		_, seconds, ok := timeInState(line)
+		if !ok || len(dst) == 0 {
+			break
 		}
-		data, err := f.read()
-		if err != nil {
-			_ = f.Close()
-			continue
-		}
-		n := 0
-		for line := range bytes.Lines(data) {
-			khz, _, ok := timeInState(line)
-			if !ok {
-				_ = f.Close()
-				return nil, fmt.Errorf("%s/stats/time_in_state: %q is not a frequency and a time", dir, bytes.TrimSpace(line))
-			}
-			r.series = append(r.series, result.Series{Name: "boxdyno_cpufreq_seconds_total", Unit: "s", Counter: true,
-				Labels: []result.Pair{{Key: "policy", Value: strings.TrimPrefix(path.Base(dir), "policy")}, {Key: "frequency", Value: strconv.FormatFloat(khz*1e3, 'f', 0, 64)}},
-				Help:   "time that the policy's CPUs were at a clock, in Hz"})
-			n++
-		}
-		r.policies, r.lines = append(r.policies, f), append(r.lines, n)
+		dst[0], dst = seconds, dst[1:]
 	}
-	if len(r.series) == 0 {
-		return nil, errors.Join(ErrAbsent, r.Close())
-	}
-	return r, nil
+	return nil
 }
 
 func timeInState(line []byte) (khz, seconds float64, ok bool) {
 	a, b, found := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 	khz, seconds = parseNumber(a), parseNumber(b)/100
 	return khz, seconds, found && !math.IsNaN(khz+seconds)
-}
-
-// Series implements Collector.
-func (r *residency) Series() []result.Series { return r.series }
-
-// Read implements Collector.
-func (r *residency) Read(dst []float64) error {
-	fill(dst, math.NaN())
-	for i, f := range r.policies {
-		mine := dst[:r.lines[i]]
-		dst = dst[len(mine):]
-		data, err := f.read()
-		if err != nil {
-			continue // its CPUs are offline
-		}
-		for line := range bytes.Lines(data) {
-			_, seconds, ok := timeInState(line)
-			if !ok || len(mine) == 0 {
-				break
-			}
-			mine[0], mine = seconds, mine[1:]
-		}
-	}
-	return nil
-}
-
-// Close implements io.Closer.
-func (r *residency) Close() error {
-	var errs []error
-	for _, f := range r.policies {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // newThrottles counts how often an x86 core or package was held down for its

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"io/fs"
 	"math"
 	"slices"
@@ -72,9 +71,8 @@ func statName(name string) string {
 // driverStats is the collector of ethtool -S: what drivers count themselves, by
 // names of their own.
 type driverStats struct {
-	series []result.Series
-	tools  []*tool
-	ports  []*driverPort
+	held
+	ports []*driverPort
 }
 
 // A driverPort is one interface with counters of its driver.
@@ -101,7 +99,7 @@ func newDriverStats(_ context.Context, m *Machine) (Collector, error) {
 		if err != nil {
 			return err
 		}
-		c.tools = append(c.tools, t)
+		c.closers = append(c.closers, t)
 		ports, err := listPorts()
 		if err != nil {
 			return err
@@ -113,11 +111,8 @@ func newDriverStats(_ context.Context, m *Machine) (Collector, error) {
 		}
 		return nil
 	})
-	if err == nil && len(c.series) == 0 {
-		err = ErrAbsent
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
+	if err := c.held.done(err); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -175,9 +170,6 @@ func (d *driverPort) arrange(names []string) {
 	}
 }
 
-// Series implements Collector.
-func (c *driverStats) Series() []result.Series { return c.series }
-
 // Read implements Collector. An interface that is gone is absent.
 func (c *driverStats) Read(dst []float64) error {
 	fill(dst, math.NaN())
@@ -227,15 +219,6 @@ func (d *driverPort) take(values []uint64, dst []float64) {
 			dst[i] = d.counts[i].next(values[at])
 		}
 	}
-}
-
-// Close implements io.Closer.
-func (c *driverStats) Close() error {
-	var errs []error
-	for _, t := range c.tools {
-		errs = append(errs, t.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // newDriverFiles reads those of a recorded tree, ethtool/NAME: what ethtool -S

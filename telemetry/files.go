@@ -10,6 +10,8 @@ import (
 	"math"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"boxdyno/host"
 	"boxdyno/result"
 )
@@ -17,7 +19,7 @@ import (
 // files is a Collector of files of proc and sys, each with the parser of its
 // series.
 type files struct {
-	series  []result.Series
+	held
 	sources []source
 }
 
@@ -43,7 +45,7 @@ func (c *files) add(root fs.FS, name string, begin func(data []byte) ([]result.S
 		return err
 	}
 	data, err := f.read()
-	if errors.Is(err, errors.ErrUnsupported) { // pressure stall information that is switched off
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EBUSY) { // pressure stall information that is switched off, a CPU that is
 		return f.Close()
 	}
 	var series []result.Series
@@ -61,23 +63,17 @@ func (c *files) add(root fs.FS, name string, begin func(data []byte) ([]result.S
 		return f.Close()
 	}
 	c.series = append(c.series, series...)
-	c.sources = append(c.sources, source{f, len(series), parse})
+	c.sources, c.closers = append(c.sources, source{f, len(series), parse}), append(c.closers, f)
 	return nil
 }
 
 // done is the collector, ErrAbsent where there is nothing to read, or err.
 func (c *files) done(err error) (Collector, error) {
-	if err == nil && len(c.series) == 0 {
-		err = ErrAbsent
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
+	if err := c.held.done(err); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
-
-// Series implements Collector.
-func (c *files) Series() []result.Series { return c.series }
 
 // Read implements Collector. One file that cannot be read is absent; if none can, it
 // is an error.
@@ -103,15 +99,6 @@ func (c *files) Read(dst []float64) error {
 		return nil
 	}
 	return last
-}
-
-// Close implements io.Closer.
-func (c *files) Close() error {
-	var errs []error
-	for _, p := range c.sources {
-		errs = append(errs, p.file.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // one is the New of a collector that is one file of the machine.

@@ -123,11 +123,13 @@ func newInterfaces(_ context.Context, m *Machine) (Collector, error) {
 		if l.tool, err = openTool(); err != nil {
 			return err
 		}
+		c.closers = append(c.closers, l.tool)
 		filter := make([]byte, 12) // struct if_stats_msg
 		binary.NativeEndian.PutUint32(filter[8:], 1<<(unix.IFLA_STATS_LINK_64-1))
 		if l.dumper, err = openDumper(unix.RTM_GETSTATS, filter); err != nil {
 			return err
 		}
+		c.closers = append(c.closers, l.dumper)
 		l.each = l.message
 		for i := range ports {
 			p := &ports[i]
@@ -148,12 +150,9 @@ func newInterfaces(_ context.Context, m *Machine) (Collector, error) {
 
 // interfaces is the collector: the links of each namespace.
 type interfaces struct {
-	series []result.Series
+	held
 	spaces []*links
 }
-
-// Series implements Collector.
-func (c *interfaces) Series() []result.Series { return c.series }
 
 // Read implements Collector.
 func (c *interfaces) Read(dst []float64) error {
@@ -164,20 +163,6 @@ func (c *interfaces) Read(dst []float64) error {
 		}
 	}
 	return nil
-}
-
-// Close implements io.Closer.
-func (c *interfaces) Close() error {
-	var errs []error
-	for _, l := range c.spaces {
-		if l.tool != nil {
-			errs = append(errs, l.tool.Close())
-		}
-		if l.dumper != nil {
-			errs = append(errs, l.dumper.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // links is one namespace's. The kernel's answer has no names but indices, so each

@@ -36,11 +36,11 @@ var usualMeter = meterTimes{again: time.Second, quiet: 10 * time.Second, stale: 
 // meter is a command that prints watts: one a line for as long as it runs, or one
 // for each call.
 type meter struct {
-	series []result.Series
-	last   *latest
-	stop   context.CancelFunc
-	done   chan struct{}
-	first  chan struct{} // closed at the first reading or failure
+	held
+	last  *latest
+	stop  context.CancelFunc
+	done  chan struct{}
+	first chan struct{} // closed at the first reading or failure
 }
 
 // newMeter waits for the first reading; a command that gives none is an error.
@@ -65,10 +65,10 @@ func startMeter(ctx context.Context, argv []string, t meterTimes) (Collector, er
 	name := filepath.Base(argv[0])
 	labels := meterLabels(name, coversCommand, "")
 	c := &meter{
-		series: []result.Series{
+		held: held{series: []result.Series{
 			{Name: "boxdyno_power_watts", Labels: labels, Unit: "W", Help: "power, as the command " + name + " prints it"},
 			ageSeries(labels),
-		},
+		}},
 		last: newLatest("the meter's command "+name, 1, t.stale), done: make(chan struct{}), first: make(chan struct{}),
 	}
 	ctx, c.stop = context.WithCancel(ctx)
@@ -179,9 +179,6 @@ func (c *meter) once(ctx context.Context, argv []string, quiet time.Duration, re
 	}
 	return errors.New("it ended without a reading")
 }
-
-// Series implements Collector.
-func (c *meter) Series() []result.Series { return c.series }
 
 // Read implements Collector.
 func (c *meter) Read(dst []float64) (err error) {

@@ -302,7 +302,7 @@ func TestMeter(t *testing.T) {
 			closed(t, c)
 		})
 	}
-	if got := prom((&meter{series: collect(t, &Machine{Ask: Ask{Meter: shell("echo 1")}}, newMeter).Series()}).Series()[0]); got != `boxdyno_power_watts{meter="sh",covers="command"}` {
+	if got := prom(collect(t, &Machine{Ask: Ask{Meter: shell("echo 1")}}, newMeter).Series()[0]); got != `boxdyno_power_watts{meter="sh",covers="command"}` {
 		t.Errorf("the series is %s", got)
 	}
 }

@@ -45,7 +45,7 @@ var plugKinds = []struct {
 
 // plug is a smart plug that measures what flows through it, asked once a second.
 type plug struct {
-	series []result.Series
+	held
 	fields []func(reply) float64
 	poll   *poll
 	client *plugClient
@@ -104,6 +104,7 @@ func startPlug(ctx context.Context, address string, every, timeout, stale time.D
 		}
 		return nil
 	})
+	p.closers = []io.Closer{p.poll}
 	return p, nil
 }
 
@@ -119,9 +120,6 @@ const plugMean = 2 * time.Second
 // Measured implements dated.
 func (p *plug) Measured(int) (unit.Instant, time.Duration) { return p.poll.measured(), plugMean }
 
-// Series implements Collector.
-func (p *plug) Series() []result.Series { return p.series }
-
 // Read implements Collector.
 func (p *plug) Read(dst []float64) (err error) {
 	n := len(p.fields)
@@ -131,7 +129,7 @@ func (p *plug) Read(dst []float64) (err error) {
 
 // Close implements io.Closer.
 func (p *plug) Close() error {
-	err := p.poll.Close()
+	err := p.held.Close()
 	p.client.http.CloseIdleConnections()
 	return err
 }

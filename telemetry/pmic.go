@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -78,9 +79,8 @@ func RailsPower(rails []Rail) (watts float64, n int) {
 
 // pmic is a Raspberry Pi 5's rails.
 type pmic struct {
-	series []result.Series
-	poll   *poll
-	box    mailbox
+	held
+	poll *poll
 }
 
 const pmicEvery = time.Second
@@ -101,7 +101,7 @@ func startPMIC(ctx context.Context, box mailbox) (Collector, error) {
 		}
 		return nil, errors.Join(err, box.Close())
 	}
-	c := &pmic{box: box}
+	c := &pmic{}
 	_, n := RailsPower(rails)
 	if n > 0 {
 		c.series = append(c.series, result.Series{Name: "boxdyno_power_watts", Unit: "W", Labels: meterLabels("PMIC rails", coversRails, ""),
@@ -141,6 +141,7 @@ func startPMIC(ctx context.Context, box mailbox) (Collector, error) {
 		}
 		return nil
 	})
+	c.closers = []io.Closer{c.poll, box}
 	return c, nil
 }
 
@@ -152,14 +153,8 @@ func readRails(box mailbox) ([]Rail, error) {
 	return ParseRails(s)
 }
 
-// Series implements Collector.
-func (c *pmic) Series() []result.Series { return c.series }
-
 // Read implements Collector.
 func (c *pmic) Read(dst []float64) error { _, err := c.poll.read(dst); return err }
 
 // Measured implements dated.
 func (c *pmic) Measured(int) (unit.Instant, time.Duration) { return c.poll.measured(), conversion }
-
-// Close implements io.Closer.
-func (c *pmic) Close() error { return errors.Join(c.poll.Close(), c.box.Close()) }

@@ -156,7 +156,7 @@ func sysFile(root fs.FS, name string) string {
 		return ""
 	}
 	defer f.Close()
-	data, err := f.read()
+	data, err := f.read() // not fs.ReadFile: Go would wait for ever for a driver that says EAGAIN
 	if err != nil {
 		return ""
 	}

@@ -5,7 +5,6 @@ package telemetry
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -66,9 +65,11 @@ func newQueues(_ context.Context, m *Machine) (Collector, error) {
 		if q.tool, err = openTool(); err != nil {
 			return err
 		}
+		c.closers = append(c.closers, q.tool)
 		if q.dumper, err = openDumper(unix.RTM_GETQDISC, make([]byte, tcMessage)); err != nil {
 			return err
 		}
+		c.closers = append(c.closers, q.dumper)
 		q.each = q.message
 		for i := range ports {
 			if p := &ports[i]; p.watched() && !p.loopback {
@@ -77,18 +78,15 @@ func newQueues(_ context.Context, m *Machine) (Collector, error) {
 		}
 		return nil
 	})
-	if err == nil && len(c.series) == 0 {
-		err = ErrAbsent
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
+	if err := c.held.done(err); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
 // queues is the collector.
 type queues struct {
-	series []result.Series
+	held
 	spaces []*queuesOf
 }
 
@@ -127,9 +125,6 @@ func (c *queues) add(q *queuesOf, s Space, p *port, owner result.Place) {
 		Help: "frames dropped by programs and rules of tc"})
 }
 
-// Series implements Collector.
-func (c *queues) Series() []result.Series { return c.series }
-
 // Read implements Collector.
 func (c *queues) Read(dst []float64) error {
 	fill(dst, math.NaN())
@@ -147,20 +142,6 @@ func (c *queues) Read(dst []float64) error {
 		}
 	}
 	return nil
-}
-
-// Close implements io.Closer.
-func (c *queues) Close() error {
-	var errs []error
-	for _, q := range c.spaces {
-		if q.tool != nil {
-			errs = append(errs, q.tool.Close())
-		}
-		if q.dumper != nil {
-			errs = append(errs, q.dumper.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // message takes one discipline: struct tcmsg and attributes.

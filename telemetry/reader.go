@@ -5,8 +5,6 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -81,19 +79,7 @@ func (r *Reader) Read(dst []float64) error {
 			if p.every > 0 {
 				p.due = now + p.every - 1e8/2
 			}
-			for i := range p.values {
-				p.values[i] = math.NaN()
-			}
-			if err := p.call(); err != nil {
-				for i := range p.values {
-					p.values[i] = math.NaN()
-				}
-				p.due = now + unit.Instant(failedFor)
-				if !p.failed {
-					p.failed = true
-					r.warn(fmt.Sprintf("collector %s failed, and is absent where it does: %v", p.name, err))
-				}
-			}
+			p.refresh(now, r.warn)
 		}
 		copy(dst[p.first:], p.values)
 	}

@@ -14,8 +14,8 @@ import (
 // state of the box at one moment, so its series is a constant with a name of its own:
 // no power under load, and no joules, come from it.
 type reading struct {
-	series []result.Series
-	watts  float64
+	held
+	watts float64
 }
 
 // newReading needs nothing of the machine.
@@ -31,7 +31,7 @@ func newReading(_ context.Context, m *Machine) (Collector, error) {
 	if state != "" {
 		labels = append(labels, result.Pair{Key: "state", Value: state})
 	}
-	return &reading{watts: watts, series: []result.Series{{Name: "boxdyno_power_reading_watts", Labels: labels, Unit: "W", Help: "power that a person read off a meter and typed in: a constant, in no joules"}}}, nil
+	return &reading{watts: watts, held: held{series: []result.Series{{Name: "boxdyno_power_reading_watts", Labels: labels, Unit: "W", Help: "power that a person read off a meter and typed in: a constant, in no joules"}}}}, nil
 }
 
 // parseReading reads "5.2W", or "5.2W idle": what follows the power says in which
@@ -49,9 +49,6 @@ func parseReading(text string) (watts float64, state string, err error) {
 	}
 	return watts, strings.TrimSpace(state), nil
 }
-
-// Series implements Collector.
-func (r *reading) Series() []result.Series { return r.series }
 
 // Read implements Collector.
 func (r *reading) Read(dst []float64) error { dst[0] = r.watts; return nil }

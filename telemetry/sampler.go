@@ -78,7 +78,8 @@ type Sampler struct {
 
 	sampler, writer *netns.Thread
 	ask             chan func()
-	full, empty     chan []byte // lines to write, and buffers that are written
+	warn            func(string) // of a collector, from another goroutine
+	full, empty     chan []byte  // lines to write, and buffers that are written
 
 	mu      sync.Mutex // of what follows, and of the parts' at
 	latest  []float64
@@ -137,6 +138,7 @@ func Start(ctx context.Context, m *Machine, o Options) (*Sampler, error) {
 	s := &Sampler{o: o, interval: unit.Instant(1e9 / o.Rate), series: slices.Clone(o.Known), fresh: true}
 	s.own = &observer{other: s.writerCPU.Load, last: math.NaN()}
 	s.ask = make(chan func())
+	s.warn = func(text string) { guard.Go(func() { o.Warn(text) }) }
 	all, absent, err := collectors(ctx, m, o)
 	if err != nil {
 		return nil, err
@@ -146,9 +148,7 @@ func Start(ctx context.Context, m *Machine, o Options) (*Sampler, error) {
 		s.add(x.spec, x.c)
 	}
 	s.latest = make([]float64, len(s.series))
-	for i := range s.latest {
-		s.latest[i] = math.NaN()
-	}
+	fill(s.latest, math.NaN())
 	s.tallies.init(s.series, s.interval/2)
 	if err := s.start(); err != nil {
 		return nil, errors.Join(err, s.closeParts())
@@ -384,7 +384,7 @@ func (s *Sampler) sample(older unit.Instant) {
 		if p.every > 0 {
 			p.due = at + p.every - s.interval/2
 		}
-		s.read(p, at)
+		p.refresh(at, s.warn)
 		for _, m := range p.meters {
 			m.read(p, p.values[m.series-p.first], at)
 		}
@@ -419,19 +419,15 @@ func (s *Sampler) patience() unit.Instant {
 	return unit.Instant(s.o.Every)
 }
 
-// read fills p's values. A collector that fails is absent for a second.
-func (s *Sampler) read(p *part, at unit.Instant) {
-	for i := range p.values {
-		p.values[i] = math.NaN()
-	}
+// refresh fills p's values. A collector that fails is absent for a second.
+func (p *part) refresh(at unit.Instant, warn func(string)) {
+	fill(p.values, math.NaN())
 	if err := p.call(); err != nil {
-		for i := range p.values {
-			p.values[i] = math.NaN()
-		}
+		fill(p.values, math.NaN())
 		p.due = at + unit.Instant(failedFor)
 		if !p.failed {
 			p.failed = true
-			guard.Go(func() { s.o.Warn(fmt.Sprintf("collector %s failed, and is absent where it does: %v", p.name, err)) })
+			warn(fmt.Sprintf("collector %s failed, and is absent where it does: %v", p.name, err))
 		}
 	}
 }

@@ -43,16 +43,7 @@ func parseNumber(data []byte) float64 {
 
 // sysText is the first line of a file, "" where there is none.
 func sysText(root fs.FS, name string) string {
-	f, err := open(root, name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	data, err := f.read() // not fs.ReadFile: Go would wait for ever for a driver that says EAGAIN
-	if err != nil {
-		return ""
-	}
-	s, _, _ := strings.Cut(string(data), "\n")
+	s, _, _ := strings.Cut(sysFile(root, name), "\n")
 	return strings.TrimSpace(s)
 }
 
@@ -84,7 +75,7 @@ const (
 
 // A group is sensors of one device and its series, read in the tick.
 type group struct {
-	series  []result.Series
+	held
 	sensors []sensor
 	mean    time.Duration // that powers are means over
 	factors [][2]int      // of the series behind those of sensors, by index
@@ -96,7 +87,7 @@ func (g *group) add(root fs.FS, name string, scale float64, s result.Series) err
 	if err != nil {
 		return err
 	}
-	g.series, g.sensors = append(g.series, s), append(g.sensors, sensor{f, scale})
+	g.series, g.sensors, g.closers = append(g.series, s), append(g.sensors, sensor{f, scale}), append(g.closers, f)
 	return nil
 }
 
@@ -111,9 +102,6 @@ func (g *group) product(a, b string, s result.Series) {
 	}
 }
 
-// Series implements Collector.
-func (g *group) Series() []result.Series { return g.series }
-
 // Read implements Collector.
 func (g *group) Read(dst []float64) error {
 	for i, s := range g.sensors {
@@ -125,19 +113,10 @@ func (g *group) Read(dst []float64) error {
 	return nil
 }
 
-// Close implements io.Closer.
-func (g *group) Close() error {
-	var errs []error
-	for _, s := range g.sensors {
-		errs = append(errs, s.file.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // polled is devices that are each asked in a goroutine of their own: one that
 // hangs does not hold up the others.
 type polled struct {
-	series []result.Series
+	held
 	polls  []*poll
 	groups []*group
 }
@@ -147,21 +126,17 @@ func (p *polled) add(ctx context.Context, who string, every time.Duration, g *gr
 		return
 	}
 	p.series, p.groups = append(p.series, g.series...), append(p.groups, g)
-	p.polls = append(p.polls, startPoll(ctx, who, len(g.series), every, sensorStale, func(_ context.Context, dst []float64) error {
-		return g.Read(dst)
-	}))
+	one := startPoll(ctx, who, len(g.series), every, sensorStale, func(_ context.Context, dst []float64) error { return g.Read(dst) })
+	p.polls, p.closers = append(p.polls, one), append(p.closers, one, g)
 }
 
 // found is the collector, or ErrAbsent if no device was added.
 func (p *polled) found() (Collector, error) {
-	if len(p.series) == 0 {
-		return nil, ErrAbsent
+	if err := p.done(nil); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
-
-// Series implements Collector.
-func (p *polled) Series() []result.Series { return p.series }
 
 // Read implements Collector.
 func (p *polled) Read(dst []float64) error {
@@ -185,13 +160,4 @@ func (p *polled) Measured(i int) (unit.Instant, time.Duration) {
 		i -= len(g.series)
 	}
 	return 0, 0
-}
-
-// Close implements io.Closer.
-func (p *polled) Close() error {
-	var errs []error
-	for i, one := range p.polls {
-		errs = append(errs, one.Close(), p.groups[i].Close())
-	}
-	return errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -32,6 +33,35 @@ import (
 type Collector interface {
 	Series() []result.Series
 	Read(dst []float64) error
+}
+
+// held is what collectors have in common: their series, and what they hold open.
+type held struct {
+	series  []result.Series
+	closers []io.Closer
+}
+
+// Series implements Collector.
+func (h *held) Series() []result.Series { return h.series }
+
+// Close implements io.Closer.
+func (h *held) Close() error {
+	var errs []error
+	for _, c := range h.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// done is err, or ErrAbsent where there are no series; then nothing is held any more.
+func (h *held) done(err error) error {
+	if err == nil && len(h.series) == 0 {
+		err = ErrAbsent
+	}
+	if err != nil {
+		err = errors.Join(err, h.Close())
+	}
+	return err
 }
 
 // A Spec is a row of All. New returns ErrAbsent where the machine has nothing for

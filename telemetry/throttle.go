@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"strconv"
@@ -131,9 +132,8 @@ func (t *throttle) Close() error {
 
 // rpi is a Raspberry Pi's throttle flags and the clock that its firmware measures.
 type rpi struct {
-	series []result.Series
-	poll   *poll
-	source *throttle
+	held
+	poll *poll
 }
 
 func newThrottle(ctx context.Context, m *Machine) (Collector, error) {
@@ -148,7 +148,7 @@ func startThrottle(ctx context.Context, source *throttle) (Collector, error) {
 	if _, err := source.ask(); err != nil {
 		return nil, errors.Join(fmt.Errorf("throttle flags: %w", err), source.Close())
 	}
-	r := &rpi{source: source}
+	r := &rpi{}
 	for _, b := range ThrottleBits {
 		r.series = append(r.series, result.Series{Name: "boxdyno_rpi_throttled", Labels: []result.Pair{{Key: "flag", Value: b.Word}}, Unit: "1",
 			Help: "1 where the Raspberry Pi's firmware sets the flag (get_throttled); what has occurred did so since the boot"})
@@ -175,6 +175,7 @@ func startThrottle(ctx context.Context, source *throttle) (Collector, error) {
 		}
 		return nil
 	})
+	r.closers = []io.Closer{r.poll, source}
 	return r, nil
 }
 
@@ -192,11 +193,5 @@ func measuredClock(box mailbox) (float64, error) {
 	return hz, nil
 }
 
-// Series implements Collector.
-func (r *rpi) Series() []result.Series { return r.series }
-
 // Read implements Collector.
 func (r *rpi) Read(dst []float64) error { _, err := r.poll.read(dst); return err }
-
-// Close implements io.Closer.
-func (r *rpi) Close() error { return errors.Join(r.poll.Close(), r.source.Close()) }
