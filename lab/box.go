@@ -129,7 +129,7 @@ func Boxes(path string) ([]Box, error) {
 
 // EditBoxes changes boxes.yaml: edit has what it holds, and what it returns is written
 // whole. Others wait meanwhile.
-func EditBoxes(path string, owner *files.Owner, edit func([]Box) ([]Box, error)) error {
+func EditBoxes(path string, owner *files.Owner, edit func([]Box) []Box) error {
 	folder, err := files.MakeFolder(filepath.Dir(path), owner)
 	if err != nil {
 		return fmt.Errorf("keep the boxes: %w", err)
@@ -150,9 +150,7 @@ func EditBoxes(path string, owner *files.Owner, edit func([]Box) ([]Box, error))
 	if err != nil {
 		return err
 	}
-	if boxes, err = edit(boxes); err != nil {
-		return err
-	}
+	boxes = edit(boxes)
 	slices.SortFunc(boxes, func(a, b Box) int { return cmp.Compare(a.Name, b.Name) })
 	text := "boxes:\n"
 	for _, b := range boxes {

@@ -7,11 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,18 +23,9 @@ import (
 
 // boxesFile is where boxes are kept: under sudo its caller's.
 func boxesFile() (string, error) {
-	config := os.Getenv("XDG_CONFIG_HOME")
-	if config == "" {
-		home, err := os.UserHomeDir()
-		if o := sudoer(); o != nil {
-			if u, uerr := user.LookupId(strconv.Itoa(o.UID)); uerr == nil && u.HomeDir != "" {
-				home, err = u.HomeDir, nil
-			}
-		}
-		if err != nil {
-			return "", fmt.Errorf("find the file of boxes: %w; set XDG_CONFIG_HOME", err)
-		}
-		config = filepath.Join(home, ".config")
+	config, err := userFolder("XDG_CONFIG_HOME", ".config")
+	if err != nil {
+		return "", fmt.Errorf("find the file of boxes: %w; set XDG_CONFIG_HOME", err)
 	}
 	return filepath.Join(config, "boxdyno", "boxes.yaml"), nil
 }
@@ -60,7 +48,7 @@ func boxes() ([]lab.Box, error) {
 	return lab.Boxes(path)
 }
 
-func editBoxes(edit func([]lab.Box) ([]lab.Box, error)) error {
+func editBoxes(edit func([]lab.Box) []lab.Box) error {
 	path, err := ownBoxes()
 	if err != nil {
 		return err
@@ -131,6 +119,33 @@ func (a *app) installAgent(ctx context.Context, b *lab.Box, file string) (err er
 	}
 	a.note("installing %s on %s as %s", file, b.SSH, b.Agent)
 	return b.Install(ctx, file)
+}
+
+// bring installs the agent on b, has edit change the boxes if it answers, and prints it.
+func (a *app) bring(ctx context.Context, b *lab.Box, file string, json bool, edit func([]lab.Box) []lab.Box) error {
+	if err := a.installAgent(ctx, b, file); err != nil {
+		return err
+	}
+	s, err := a.stateOf(ctx, *b)
+	if err == nil {
+		err = editBoxes(edit)
+	}
+	if err != nil {
+		return err
+	}
+	return a.show(s, json)
+}
+
+// changing is an edit of the box of that name.
+func changing(name string, change func(*lab.Box)) func([]lab.Box) []lab.Box {
+	return func(all []lab.Box) []lab.Box {
+		for i := range all {
+			if all[i].Name == name {
+				change(&all[i])
+			}
+		}
+		return all
+	}
 }
 
 // A boxState is what box check prints.
@@ -208,20 +223,9 @@ dist, where script/release puts it. A box of that name is replaced.`,
 		if err := try.Check(); err != nil {
 			return &runner.PlanError{Err: err}
 		}
-		if err := a.installAgent(ctx, &b, file); err != nil {
-			return err
-		}
-		s, err := a.stateOf(ctx, b)
-		if err != nil {
-			return err
-		}
-		err = editBoxes(func(all []lab.Box) ([]lab.Box, error) {
-			return append(slices.DeleteFunc(all, func(x lab.Box) bool { return x.Name == b.Name }), b), nil
+		return a.bring(ctx, &b, file, json, func(all []lab.Box) []lab.Box {
+			return append(slices.DeleteFunc(all, func(x lab.Box) bool { return x.Name == b.Name }), b)
 		})
-		if err != nil {
-			return err
-		}
-		return a.show(s, json)
 	})
 	fs := cmd.Flags()
 	fs.StringVar(&b.SSH, "ssh", "", "the box as ssh takes it: `user@host`, or a Host of its configuration")
@@ -289,25 +293,7 @@ func (a *app) boxUpdate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.installAgent(ctx, &b, file); err != nil {
-				return err
-			}
-			s, err := a.stateOf(ctx, b)
-			if err != nil {
-				return err
-			}
-			err = editBoxes(func(all []lab.Box) ([]lab.Box, error) {
-				for i := range all {
-					if all[i].Name == b.Name {
-						all[i].Agent, all[i].Arch = b.Agent, b.Arch
-					}
-				}
-				return all, nil
-			})
-			if err != nil {
-				return err
-			}
-			return a.show(s, json)
+			return a.bring(ctx, &b, file, json, changing(b.Name, func(x *lab.Box) { x.Agent, x.Arch = b.Agent, b.Arch }))
 		}),
 	}
 	cmd.Flags().StringVar(&file, "agent", "", "`FILE` of the agent, where it is elsewhere")
@@ -332,8 +318,8 @@ func (a *app) boxRemove() *cobra.Command {
 					return fmt.Errorf("%w; --keep forgets the box alone", err)
 				}
 			}
-			return editBoxes(func(all []lab.Box) ([]lab.Box, error) {
-				return slices.DeleteFunc(all, func(x lab.Box) bool { return x.Name == b.Name }), nil
+			return editBoxes(func(all []lab.Box) []lab.Box {
+				return slices.DeleteFunc(all, func(x lab.Box) bool { return x.Name == b.Name })
 			})
 		}),
 	}

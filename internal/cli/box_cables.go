@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -44,15 +45,7 @@ cables found are kept for --box. It needs root here and there.`,
 			}
 			if len(found.Cables) > 0 {
 				b.Keep(found.Cables)
-				err := editBoxes(func(all []lab.Box) ([]lab.Box, error) {
-					for i := range all {
-						if all[i].Name == b.Name {
-							all[i].Cables = b.Cables
-						}
-					}
-					return all, nil
-				})
-				if err != nil {
+				if err := editBoxes(changing(b.Name, func(x *lab.Box) { x.Cables = b.Cables })); err != nil {
 					return err
 				}
 			}
@@ -80,7 +73,11 @@ func (a *app) showCables(b lab.Box, found cables.Found, asJSON, dry bool) error 
 	} else {
 		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 		for _, c := range found.Cables {
-			fmt.Fprintf(w, "%v\t%s\n", c, linkOf(found.Here, c.Here))
+			link := ""
+			if i := slices.IndexFunc(found.Here, func(p cables.Port) bool { return p.Name == c.Here }); i >= 0 {
+				link = found.Here[i].Link
+			}
+			fmt.Fprintf(w, "%v\t%s\n", c, link)
 		}
 		for _, side := range []struct {
 			name  string
@@ -107,13 +104,4 @@ func (a *app) showCables(b lab.Box, found cables.Found, asJSON, dry bool) error 
 	}
 	a.note("%s: kept %s", b.Name, strings.Join(b.Cables, ", "))
 	return nil
-}
-
-func linkOf(ports []cables.Port, name string) string {
-	for _, p := range ports {
-		if p.Name == name {
-			return p.Link
-		}
-	}
-	return ""
 }

@@ -33,20 +33,26 @@ func sudoer() *files.Owner {
 
 // runsDir is where runs are kept by default.
 func runsDir() (string, error) {
-	state := os.Getenv("XDG_STATE_HOME")
-	if state == "" {
-		home, err := os.UserHomeDir()
-		if o := sudoer(); o != nil {
-			if u, uerr := user.LookupId(strconv.Itoa(o.UID)); uerr == nil && u.HomeDir != "" {
-				home, err = u.HomeDir, nil
-			}
-		}
-		if err != nil {
-			return "", fmt.Errorf("find a place for the run: %w; give --out", err)
-		}
-		state = filepath.Join(home, ".local", "state")
+	dir, err := userFolder("XDG_STATE_HOME", ".local/state")
+	if err != nil {
+		return "", fmt.Errorf("find a place for the run: %w; give --out", err)
 	}
-	return filepath.Join(state, "boxdyno", "runs"), nil
+	return filepath.Join(dir, "boxdyno", "runs"), nil
+}
+
+// userFolder is the folder that a variable of the XDG base directories names, or that
+// below the home of the user, under sudo of the caller.
+func userFolder(variable, below string) (string, error) {
+	if dir := os.Getenv(variable); dir != "" {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if o := sudoer(); o != nil {
+		if u, uerr := user.LookupId(strconv.Itoa(o.UID)); uerr == nil && u.HomeDir != "" {
+			home, err = u.HomeDir, nil
+		}
+	}
+	return filepath.Join(home, below), err
 }
 
 // newDir is the default folder of a run that begins now. It does not exist yet.
@@ -97,8 +103,10 @@ func findRun(name string) (string, error) {
 	return "", fmt.Errorf("there is no run %s, neither here nor in %s", name, runs)
 }
 
-func holdsRun(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, result.RunFile))
+func holdsRun(dir string) bool { return holds(dir, result.RunFile) }
+
+func holds(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
 	return err == nil
 }
 

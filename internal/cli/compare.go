@@ -97,15 +97,10 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
-			if out == "" || out == "-" {
-				_, err = a.out.Write(b.Bytes())
-			} else {
-				err = writeFile(out, sudoer(), b.Bytes())
+			if err := a.deliver(out, b.Bytes()); err != nil || len(slower) == 0 {
+				return err
 			}
-			if err == nil && len(slower) > 0 {
-				err = &failure{exitFailed, fmt.Errorf("slower: %s", strings.Join(slower, "; "))}
-			}
-			return err
+			return &failure{exitFailed, fmt.Errorf("slower: %s", strings.Join(slower, "; "))}
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.md, .csv, .json, .bench or .txt; - is standard output")

@@ -58,7 +58,7 @@ func (a *app) dryRun(p runner.Plan, points []runner.Point, asJSON bool) error {
 	return err
 }
 
-func plural(n int, noun string) string {
+func plural[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

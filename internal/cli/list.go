@@ -120,6 +120,19 @@ func (a *app) listed(kind string) (out []listed, err error) {
 	return out, nil
 }
 
+// completing completes the names in lists of these kinds.
+func (a *app) completing(also cobra.ShellCompDirective, kinds ...string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+		for _, kind := range kinds {
+			all, _ := a.listed(kind) // of one that cannot be read: nothing
+			for _, l := range all {
+				names = append(names, l.Name+"\t"+l.Doc)
+			}
+		}
+		return names, also
+	}
+}
+
 // services says what the DUT does to frames.
 var services = map[string]string{
 	"route":    "forwards by its routing table",

@@ -70,13 +70,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	})
 	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
-	_ = cmd.RegisterFlagCompletionFunc("lab", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		for _, s := range a.plugins.Labs {
-			names = append(names, s.Name+"\t"+s.Doc)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("lab", a.completing(cobra.ShellCompDirectiveNoFileComp, "topologies"))
 }
 
 // addTune is of run and qualify alone: tune ablate has its recipe.
@@ -130,17 +124,8 @@ report goes to standard output; the run is kept and can be reported again.`,
   boxdyno run forward-64B-ndr --dry-run
   boxdyno run forward --lab mem               in memory, without root
   sudo boxdyno run --resume ~/.local/state/boxdyno/runs/20260101-120000-forward`,
-		Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			for _, s := range a.plugins.Procedures {
-				names = append(names, s.Name+"\t"+s.Doc)
-			}
-			for _, p := range examples.All() {
-				names = append(names, p.Name+"\t"+p.Doc)
-			}
-			return names, cobra.ShellCompDirectiveDefault
-		},
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completing(cobra.ShellCompDirectiveDefault, "procedures", "plans"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if resume != "" {
@@ -432,7 +417,7 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 		}
 		return &failure{exit, fmt.Errorf("%w; finished trials are kept, and boxdyno run --resume %s goes on", err, s.dir)}
 	}
-	if sampled(s.dir) { // of an earlier part, too
+	if holds(s.dir, result.TelemetryFile) { // of an earlier part, too
 		name := filepath.Join(s.dir, store.ParquetFile)
 		if _, perr := store.WriteParquet(s.dir, name, s.owner); perr != nil {
 			a.note("! %v; the samples are in %s", perr, result.TelemetryFile)

@@ -42,7 +42,7 @@ unless --sink.`,
   sudo boxdyno meter -i eth1 --timing --streams 0,1 --stats 5`,
 		Args: cobra.NoArgs,
 	}
-	p.add(cmd, "listen on")
+	p.add(a, cmd, "listen on")
 	fs := cmd.Flags()
 	fs.StringVar(&f.streams, "streams", fmt.Sprintf("0-%d", engine.MaxStreams-1), fmt.Sprintf("`numbers` of the streams to count, at most %d of them", engine.MaxStreams))
 	fs.StringVar(&p.duration, "duration", "", "end after `seconds`, or 5s, 2m (default: not before Ctrl-C)")
@@ -123,7 +123,7 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 		return err
 	}
 	armed := unit.Now()
-	line := newTicker(a, port, p, every)
+	line := newTicker(a, p, every)
 	line.loss = "missing"
 	until := "Ctrl-C"
 	if duration > 0 {
@@ -161,7 +161,7 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 		return min(d.Seconds()/duration.Seconds(), 1)
 	}
 	err = line.watch(waiting.Done(), portCounts{}, read, share)
-	line.end()
+	line.clear()
 	if _, failed := read(); failed != nil { // what it last said is better than nothing
 		err = cmp.Or(err, failed)
 	}

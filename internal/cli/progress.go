@@ -23,25 +23,53 @@ import (
 // elsewhere a line for each point. It uses no colour, so NO_COLOR changes
 // nothing.
 type progress struct {
-	w     io.Writer
+	liveLine
 	quiet bool
-	width int // of the terminal; 0: none
 
 	mu     sync.Mutex
 	last   runner.Event
 	since  time.Time // of the last event
 	said   time.Time // when the last line of a point was printed
 	rate   string    // what the last trial forwarded
-	drawn  bool
 	ticker *time.Ticker
 	done   chan struct{}
+}
+
+// A liveLine is a line of a terminal that is drawn anew.
+type liveLine struct {
+	w     io.Writer
+	width int // of the terminal; 0: none
+	drawn bool
+}
+
+// put draws s, as much of it as there is room for.
+func (l *liveLine) put(s string) {
+	if len(s) >= l.width {
+		s = s[:max(l.width-1, 0)]
+	}
+	fmt.Fprint(l.w, "\r\x1b[K"+s)
+	l.drawn = true
+}
+
+func (l *liveLine) clear() {
+	if l.drawn {
+		fmt.Fprint(l.w, "\r\x1b[K")
+		l.drawn = false
+	}
+}
+
+// barOf draws the share that is done.
+func barOf(share float64) string {
+	const cells = 12
+	full := int(cells * share)
+	return fmt.Sprintf("[%s%s] %.0f %%", strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*share)
 }
 
 // seldom is how often points that pause are told of where lines stay.
 const seldom = 5 * time.Second
 
 func newProgress(w io.Writer, quiet bool) *progress {
-	p := &progress{w: w, quiet: quiet}
+	p := &progress{liveLine: liveLine{w: w}, quiet: quiet}
 	if !quiet {
 		p.width = terminalWidth(w)
 	}
@@ -92,13 +120,6 @@ func (p *progress) stop() {
 	defer p.mu.Unlock()
 	p.clear()
 	p.last.Point = ""
-}
-
-func (p *progress) clear() {
-	if p.drawn {
-		fmt.Fprint(p.w, "\r\x1b[K")
-		p.drawn = false
-	}
 }
 
 // say prints a line of its own.
@@ -180,9 +201,7 @@ func (p *progress) draw() {
 	if p.width == 0 || e.Point == "" {
 		return
 	}
-	const cells = 12
-	full := int(cells * e.Share)
-	s := fmt.Sprintf("[%s%s] %.0f %%", strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*e.Share)
+	s := barOf(e.Share)
 	left := e.Left - time.Since(p.since)
 	if left > 0 {
 		s += ", " + about(left) + " left"
@@ -196,10 +215,5 @@ func (p *progress) draw() {
 	} else if e.Text != "" {
 		s += " " + e.Text
 	}
-	s = report.Printable(oneLine(s))
-	if len(s) >= p.width {
-		s = s[:max(p.width-1, 0)]
-	}
-	fmt.Fprint(p.w, "\r\x1b[K"+s)
-	p.drawn = true
+	p.put(report.Printable(oneLine(s)))
 }

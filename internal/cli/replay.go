@@ -45,7 +45,7 @@ Ctrl-C ends it with the account of what was sent (exit code 130).`,
   sudo boxdyno replay -i eth1 --rate 500Mbps --duration 60 --loop 0 a.pcapng b.pcapng`,
 		Args: needs("FILE...", "give a capture"),
 	}
-	p.add(cmd, "send to")
+	p.add(a, cmd, "send to")
 	l.add(cmd, &p)
 	fs := cmd.Flags()
 	fs.Float64VarP(&l.multiplier, "multiplier", "x", 0, "the captures' own times, `N` times as fast")

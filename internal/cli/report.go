@@ -28,8 +28,8 @@ import (
 
 // formats are the kinds of file that report writes, by extension.
 var formats = map[string]func(w io.Writer, runs []report.Kept) error{
-	".txt":   each("\n", report.Text),
-	".md":    each("\n", report.Markdown),
+	".txt":   each(report.Text),
+	".md":    each(report.Markdown),
 	".csv":   func(w io.Writer, runs []report.Kept) error { return report.CSV(w, runs...) },
 	".bench": func(w io.Writer, runs []report.Kept) error { return report.Bench(w, runs...) },
 	".json": func(w io.Writer, runs []report.Kept) error {
@@ -52,11 +52,11 @@ var formats = map[string]func(w io.Writer, runs []report.Kept) error{
 	},
 }
 
-func each(between string, f func(io.Writer, report.Document) error) func(io.Writer, []report.Kept) error {
+func each(f func(io.Writer, report.Document) error) func(io.Writer, []report.Kept) error {
 	return func(w io.Writer, runs []report.Kept) error {
 		for i, r := range runs {
 			if i > 0 {
-				if _, err := io.WriteString(w, between); err != nil {
+				if _, err := io.WriteString(w, "\n"); err != nil {
 					return err
 				}
 			}
@@ -127,11 +127,7 @@ finished run holds already.`,
 			if err := formats[ext](&b, runs); err != nil {
 				return fmt.Errorf("report: %w", err)
 			}
-			if out == "" || out == "-" {
-				_, err := a.out.Write(b.Bytes())
-				return err
-			}
-			return writeFile(out, sudoer(), b.Bytes())
+			return a.deliver(out, b.Bytes())
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .bench, .txt or .parquet; - is standard output")
@@ -154,7 +150,7 @@ func (a *app) samples(names []string, out string) error {
 	}
 	cut, err := store.WriteParquet(dir, out, sudoer())
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !sampled(dir):
+	case errors.Is(err, fs.ErrNotExist) && !holds(dir, result.TelemetryFile):
 		return fmt.Errorf("%s has no telemetry: the run was made without, or ended before the first sample", dir)
 	case err != nil:
 		return err
@@ -162,12 +158,6 @@ func (a *app) samples(names []string, out string) error {
 		a.note("! the telemetry lacks its end: the run was killed, or still goes on")
 	}
 	return nil
-}
-
-// sampled says whether the run in dir has telemetry.
-func sampled(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, result.TelemetryFile))
-	return err == nil
 }
 
 // openRun reads a run by its folder, its name, or last.
@@ -214,6 +204,15 @@ func (a *app) writeReport(name, dir string, o *files.Owner, run result.Run, k re
 		return fmt.Errorf("report: %w", err)
 	}
 	return writeFile(name, o, b.Bytes())
+}
+
+// deliver writes to the file that --output names; "", "-": to standard output.
+func (a *app) deliver(out string, data []byte) error {
+	if out == "" || out == "-" {
+		_, err := a.out.Write(data)
+		return err
+	}
+	return writeFile(out, sudoer(), data)
 }
 
 func writeFile(name string, o *files.Owner, data []byte) error {

@@ -61,7 +61,7 @@ Ctrl-C ends it with the account of what was sent (exit code 130).`,
   sudo boxdyno send -i eth1 --apps --flood udp --flood-share 0.2 --rate 1Gbps`,
 		Args: cobra.NoArgs,
 	}
-	p.add(cmd, "send to")
+	p.add(a, cmd, "send to")
 	l.add(cmd, &p)
 	f.add(cmd)
 	fs := cmd.Flags()

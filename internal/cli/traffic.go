@@ -35,7 +35,7 @@ type portFlags struct {
 	forceFlags
 }
 
-func (f *portFlags) add(cmd *cobra.Command, doing string) {
+func (f *portFlags) add(a *app, cmd *cobra.Command, doing string) {
 	fs := cmd.Flags()
 	fs.StringVarP(&f.port, "intf1", "i", "", "`interface` to "+doing)
 	fs.StringVar(&f.netns, "netns", "", "network namespace of the interface: its `name`, or a path such as /proc/123/ns/net")
@@ -50,16 +50,7 @@ func (f *portFlags) add(cmd *cobra.Command, doing string) {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
-	_ = cmd.RegisterFlagCompletionFunc("backend", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		for _, s := range engine.All {
-			names = append(names, s.Name+"\t"+s.Doc)
-			for _, m := range s.Modes {
-				names = append(names, s.Name+"/"+m.Name+"\t"+m.Doc)
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("backend", a.completing(cobra.ShellCompDirectiveNoFileComp, "backends"))
 }
 
 // interval is how often a line is printed; 0: never.
@@ -328,7 +319,7 @@ func (f *loadFlags) cpuList(l engine.Load) ([]int, error) {
 		}
 	}
 	if l.Count > 0 && l.Count < uint64(len(cpus)) {
-		return nil, fmt.Errorf("--cpus %s: %s cannot be divided among them", f.cpus, plural64(l.Count, "frame"))
+		return nil, fmt.Errorf("--cpus %s: %s cannot be divided among them", f.cpus, plural(l.Count, "frame"))
 	}
 	return cpus, nil
 }

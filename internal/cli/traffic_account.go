@@ -40,18 +40,11 @@ func newAmount(frames, octets uint64, fps float64, link unit.BitRate) amount {
 }
 
 func (a amount) String() string {
-	s := plural64(a.Frames, "frame")
+	s := plural(a.Frames, "frame")
 	if a.FPS > 0 {
 		s += fmt.Sprintf(", %v, %v (L2), %v (L1), %.1f %% of line rate", unit.FrameRate(a.FPS), unit.BitRate(a.L2), unit.BitRate(a.L1), 100*a.LineRateShare)
 	}
 	return s
-}
-
-func plural64(n uint64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // A portRecord is the port of an account.
@@ -169,10 +162,10 @@ func (s *sender) asked(o *offer) asked {
 		a.Text += ", late frames shift the schedule"
 	}
 	if l.Count > 0 {
-		a.Text += ", " + plural64(l.Count, "frame")
+		a.Text += ", " + plural(l.Count, "frame")
 	}
 	if l.Passes > 0 {
-		a.Text += ", " + strings.Replace(plural64(l.Passes, "pass"), "passs", "passes", 1)
+		a.Text += ", " + strings.Replace(plural(l.Passes, "pass"), "passs", "passes", 1)
 	}
 	switch {
 	case l.Duration >= endless:
@@ -192,7 +185,7 @@ func (s *sender) account(o *offer, reports []engine.TxReport, wire portCounts, i
 		Asked: s.asked(o), Dropped: wire.dropped, Probed: s.probed,
 	}
 	if s.probed > 0 {
-		o.notes = append(o.notes, fmt.Sprintf("%s of Ethernet type 0x88b5 left before the first, to find a backend, in no amount here (this kernel cannot be asked; --backend sends none)", plural64(s.probed, "probe frame")))
+		o.notes = append(o.notes, fmt.Sprintf("%s of Ethernet type 0x88b5 left before the first, to find a backend, in no amount here (this kernel cannot be asked; --backend sends none)", plural(s.probed, "probe frame")))
 	}
 	if s.cpus[0] >= 0 {
 		acc.CPUs = s.cpus
@@ -305,10 +298,10 @@ func (acc *sentAccount) warn() (all []string) {
 		say("%.1f %% of the load that was asked was offered: %s", 100*share, why)
 	}
 	if acc.Accepted.Frames == 0 && acc.Refused > 0 {
-		say("%s took none of the %s that backend %s handed to it: choose another backend", acc.Port.Name, plural64(acc.Refused, "frame"), acc.Backend)
+		say("%s took none of the %s that backend %s handed to it: choose another backend", acc.Port.Name, plural(acc.Refused, "frame"), acc.Backend)
 	}
 	if n := acc.Accepted.Frames; acc.Wire.Frames < n {
-		say("%s counted %s less than were handed to it", acc.Port.Name, plural64(n-acc.Wire.Frames, "frame"))
+		say("%s counted %s less than were handed to it", acc.Port.Name, plural(n-acc.Wire.Frames, "frame"))
 	}
 	if gone := acc.Accepted.MeanSize - acc.Wire.MeanSize; acc.Port.Driver == "veth" && acc.Wire.Frames > 0 && math.Abs(gone-14) < 1 {
 		say("%s counts frames without their Ethernet header (its other end has an XDP program): bit rates of wire are 14 octets a frame too low", acc.Port.Name)
@@ -350,7 +343,7 @@ func (acc sentAccount) text(w io.Writer) error {
 	var b rows
 	ask := acc.Asked.Text
 	if acc.Asked.Frames > 0 && !strings.Contains(ask, " frame") {
-		ask += ": " + plural64(acc.Asked.Frames, "frame")
+		ask += ": " + plural(acc.Asked.Frames, "frame")
 	}
 	b.add("asked", "%s", ask)
 	b.add("accepted", "%v", acc.Accepted)
@@ -362,7 +355,7 @@ func (acc sentAccount) text(w io.Writer) error {
 		unsent = "still to come"
 	}
 	b.add("refused", "%d; %d dropped by the port; %d %s", acc.Refused, acc.Dropped, acc.NotSent, unsent)
-	late := fmt.Sprintf("%d; stalled for more than %s %s", acc.Late, shortTime(engine.StallFloor.Seconds()), plural64(acc.Stalls, "time"))
+	late := fmt.Sprintf("%d; stalled for more than %s %s", acc.Late, shortTime(engine.StallFloor.Seconds()), plural(acc.Stalls, "time"))
 	if acc.Stalls > 0 {
 		late += ", at the longest for " + shortTime(acc.LongestStall)
 	}
@@ -371,11 +364,11 @@ func (acc sentAccount) text(w io.Writer) error {
 		b.add("passes", "%d complete", acc.Passes)
 	}
 	if acc.Starved > 0 {
-		b.add("starved", "the sender waited %s for its source", plural64(acc.Starved, "time"))
+		b.add("starved", "the sender waited %s for its source", plural(acc.Starved, "time"))
 	}
 	if len(acc.Streams) > 1 {
 		for _, s := range acc.Streams {
-			b.add(fmt.Sprintf("stream %d", s.Stream), "CPU %d: %s, %v", s.CPU, plural64(s.Accepted, "frame"), unit.FrameRate(s.FPS))
+			b.add(fmt.Sprintf("stream %d", s.Stream), "CPU %d: %s, %v", s.CPU, plural(s.Accepted, "frame"), unit.FrameRate(s.FPS))
 		}
 	}
 	b.times("gaps", acc.Gaps)

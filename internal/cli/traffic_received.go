@@ -150,7 +150,7 @@ func receivedOf(port *trafficPort, p *portFlags, f *meterFlags, backend string, 
 		acc.Warnings = append(acc.Warnings, "no hash: backend "+backend+" sees this port's queues apart; take --backend packet")
 	}
 	if rep.Drops > 0 {
-		acc.Warnings = append(acc.Warnings, "the meter itself lost "+plural64(rep.Drops, "frame")+": what is missing is not the link's alone")
+		acc.Warnings = append(acc.Warnings, "the meter itself lost "+plural(rep.Drops, "frame")+": what is missing is not the link's alone")
 	}
 	return acc
 }
@@ -161,11 +161,11 @@ func (acc receivedAccount) text(w io.Writer) error {
 	b.add("", "mean frame %.1f octets with FCS; %s", acc.Total.MeanSize, acc.Port.lineRate())
 	timed, latency := false, false
 	for _, s := range acc.Streams {
-		b.add(fmt.Sprintf("stream %d", s.Stream), "%s, %v, %v (L2)", plural64(s.Frames, "frame"), unit.FrameRate(s.FPS), unit.BitRate(s.L2))
+		b.add(fmt.Sprintf("stream %d", s.Stream), "%s, %v, %v (L2)", plural(s.Frames, "frame"), unit.FrameRate(s.FPS), unit.BitRate(s.L2))
 		b.add("", "%d missing (%.3g %%), %d duplicate, %d reordered, %d broken", s.Missing, 100*s.LossRatio, s.Duplicate, s.Reordered, s.Broken)
 		for i, r := range s.Runs {
 			b.add("", "run %d of the sender, %.2f–%.2f s: %s, %d missing (%.3g %%), %d duplicate, %d reordered",
-				i+1, r.From, r.To, plural64(r.Frames, "frame"), r.Missing, 100*r.LossRatio, r.Duplicate, r.Reordered)
+				i+1, r.From, r.To, plural(r.Frames, "frame"), r.Missing, 100*r.LossRatio, r.Duplicate, r.Reordered)
 		}
 		for _, t := range []struct {
 			name string
@@ -179,7 +179,7 @@ func (acc receivedAccount) text(w io.Writer) error {
 		}
 	}
 	b.add("foreign", "%v", acc.Foreign)
-	b.add("meter", "lost %s itself; listened for %.2f s", plural64(acc.Drops, "frame"), acc.Seconds)
+	b.add("meter", "lost %s itself; listened for %.2f s", plural(acc.Drops, "frame"), acc.Seconds)
 	if timed {
 		b.add("clock", "%s", acc.Stamps)
 		if !latency {
@@ -196,4 +196,4 @@ func (acc receivedAccount) text(w io.Writer) error {
 	return err
 }
 
-func inFrames(n float64) string { return plural64(uint64(n), "frame") }
+func inFrames(n float64) string { return plural(uint64(n), "frame") }

@@ -185,7 +185,7 @@ func (s *sender) run(ctx context.Context, o *offer) error {
 	if err != nil {
 		return err
 	}
-	line := newTicker(s.app, s.port, s.flags, s.every)
+	line := newTicker(s.app, s.flags, s.every)
 	header := s.header(o)
 	if s.begun {
 		header = ""
@@ -195,7 +195,7 @@ func (s *sender) run(ctx context.Context, o *offer) error {
 		return err
 	}
 	reports, err := s.transmit(ctx, lanes, o, line, before)
-	line.end()
+	line.clear()
 	interrupted := ctx.Err() != nil
 	accepted := uint64(0)
 	for _, r := range reports {

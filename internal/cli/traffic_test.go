@@ -33,7 +33,7 @@ func parsed(args string, timed bool) (engine.Load, error) {
 	var l loadFlags
 	var p portFlags
 	cmd := &cobra.Command{Use: "x", Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true}
-	p.add(cmd, "send to")
+	p.add(&app{}, cmd, "send to")
 	l.add(cmd, &p)
 	cmd.Flags().Float64VarP(&l.multiplier, "multiplier", "x", 0, "")
 	cmd.Flags().BoolVar(&l.unique, "unique-ip", false, "")
@@ -318,7 +318,7 @@ func TestReceivedAccount(t *testing.T) {
 func TestTicker(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		var out, errw strings.Builder
-		k := &ticker{out: &out, err: &errw, asJSON: asJSON, every: 60 * time.Millisecond, width: 60, loss: "dropped"}
+		k := &ticker{liveLine: liveLine{w: &errw, width: 60}, out: &out, asJSON: asJSON, every: 60 * time.Millisecond, loss: "dropped"}
 		if err := k.begin("header"); err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +332,7 @@ func TestTicker(t *testing.T) {
 		if err := k.watch(done, portCounts{frames: 100}, read, func(uint64, time.Duration) float64 { return 0.25 }); err != nil {
 			t.Fatal(err)
 		}
-		k.end()
+		k.clear()
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		want := map[bool]int{false: 5, true: 3}[asJSON] // header, head, two whole intervals and the rest
 		if len(lines) != want && len(lines) != want-1 {
@@ -350,7 +350,7 @@ func TestTicker(t *testing.T) {
 			t.Errorf("the lines end at %d frames of %d", k.last.frames, 100+10*reads)
 		}
 	}
-	k := &ticker{out: io.Discard, err: io.Discard, every: time.Millisecond}
+	k := &ticker{liveLine: liveLine{w: io.Discard}, out: io.Discard, every: time.Millisecond}
 	broken := errors.New("gone")
 	if err := k.watch(make(chan struct{}), portCounts{}, func() (portCounts, error) { return portCounts{}, broken }, nil); err != broken {
 		t.Errorf("a port that is gone: %v", err)
@@ -361,7 +361,7 @@ func TestTicker(t *testing.T) {
 // often: they are whole numbers of its steps.
 func TestTickerSteps(t *testing.T) {
 	for _, every := range []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond, time.Second, 7 * time.Second} {
-		k := &ticker{every: every, width: 80}
+		k := &ticker{liveLine: liveLine{width: 80}, every: every}
 		if step := k.step(); step > live || every%step > time.Microsecond {
 			t.Errorf("a line every %v, drawn every %v", every, step)
 		}
@@ -369,7 +369,7 @@ func TestTickerSteps(t *testing.T) {
 			t.Errorf("without a terminal: every %v", k.step())
 		}
 	}
-	if k := (&ticker{width: 80}); k.step() != live {
+	if k := (&ticker{liveLine: liveLine{width: 80}}); k.step() != live {
 		t.Errorf("a live line alone every %v", k.step())
 	}
 	if k := (&ticker{}); k.step() != time.Second {

@@ -16,15 +16,13 @@ import (
 // a terminal one live line on standard error. With --json and --stats there is
 // one object a line, with --json alone one document at the end.
 type ticker struct {
-	out, err io.Writer
+	liveLine // on standard error
+	out      io.Writer
 	asJSON   bool
 	every    time.Duration // 0: no lines
-	width    int           // of the terminal; 0: no live line
-	port     *trafficPort
-	loss     string // what the last column counts
+	loss     string        // what the last column counts
 
 	begun    time.Time
-	drawn    bool
 	printed  bool       // the table's head
 	last     portCounts // at the end of the last line
 	seen     portCounts // that were read last
@@ -34,8 +32,8 @@ type ticker struct {
 // live is how often the live line is drawn.
 const live = 200 * time.Millisecond
 
-func newTicker(a *app, p *trafficPort, f *portFlags, every time.Duration) *ticker {
-	t := &ticker{out: a.out, err: a.live, asJSON: f.json, every: every, port: p, loss: "dropped"}
+func newTicker(a *app, f *portFlags, every time.Duration) *ticker {
+	t := &ticker{liveLine: liveLine{w: a.live}, out: a.out, asJSON: f.json, every: every, loss: "dropped"}
 	if !a.quiet {
 		t.width = terminalWidth(a.live)
 	}
@@ -153,31 +151,16 @@ func (t *ticker) draw(d portCounts, over time.Duration, share float64, at time.D
 	if t.width == 0 {
 		return
 	}
-	const cells = 12
 	s := fmt.Sprintf("%.0f s", at.Seconds())
 	if share > 0 {
-		full := int(cells * share)
-		s = fmt.Sprintf("[%s%s] %.0f %%", strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*share)
+		s = barOf(share)
 		if share < 1 {
 			s += ", " + about(time.Duration(float64(at)*(1-share)/share)) + " left"
 		}
 	}
 	s += fmt.Sprintf(", %v, %v, %d %s", unit.FrameRate(float64(d.frames)/over.Seconds()), unit.BitRate(float64(8*d.octets)/over.Seconds()), int64(d.dropped), t.loss)
-	if len(s) >= t.width {
-		s = s[:max(t.width-1, 0)]
-	}
-	fmt.Fprint(t.err, "\r\x1b[K"+s)
-	t.drawn = true
+	t.put(s)
 }
-
-func (t *ticker) clear() {
-	if t.drawn {
-		fmt.Fprint(t.err, "\r\x1b[K")
-		t.drawn = false
-	}
-}
-
-func (t *ticker) end() { t.clear() }
 
 // print prints an account: text, one document, or the last of the lines.
 func (t *ticker) print(acc interface{ text(io.Writer) error }) error {

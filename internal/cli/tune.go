@@ -28,11 +28,11 @@ type tuneFlags struct {
 	json  bool
 }
 
-func (f *tuneFlags) add(cmd *cobra.Command) {
+func (f *tuneFlags) add(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.ports, "port", nil, "`interface` that {port} in the recipe stands for; may be given again")
 	cmd.Flags().StringVar(&f.netns, "netns", "", "network `namespace` of the ports: its name, or a path")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	cmd.ValidArgsFunction = recipeNames
+	cmd.ValidArgsFunction = a.completing(cobra.ShellCompDirectiveDefault, "recipes")
 }
 
 // recipe finds what is to be applied, and to what.
@@ -122,7 +122,7 @@ func (a *app) tuneShow() *cobra.Command {
 			return nil
 		}),
 	}
-	f.add(cmd)
+	f.add(a, cmd)
 	boxFlag(cmd, &f.box)
 	return cmd
 }
@@ -155,7 +155,7 @@ If it is killed half-way, the next command that needs privileges puts everything
 			return a.printSettings(settings)
 		}),
 	}
-	f.add(cmd)
+	f.add(a, cmd)
 	boxFlag(cmd, &f.box)
 	cmd.Flags().BoolVar(&strict, "strict", false, "all of the recipe or nothing")
 	return cmd
@@ -298,7 +298,7 @@ address in them.`,
 			return nil
 		}),
 	}
-	f.add(cmd)
+	f.add(a, cmd)
 	cmd.Flags().StringVar(&out, "out", "", "`folder` to write them below")
 	return cmd
 }

@@ -47,7 +47,7 @@ Exit codes:
 	fs.StringVar(&metric, "metric", "", "`figure` that knobs are judged by (default the forwarding rate under overload)")
 	fs.StringVar(&f.report, "report", "", "`FILE.html` for the page (default report.html in the run's folder)")
 	fs.StringVar(&resume, "resume", "", "go on with the run in `folder`; finished points are not measured again")
-	cmd.ValidArgsFunction = recipeNames
+	cmd.ValidArgsFunction = a.completing(cobra.ShellCompDirectiveDefault, "recipes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if resume != "" && len(args) > 0 {
 			return fmt.Errorf("--resume takes the recipe from the run in %s: leave out %s", resume, args[0])
@@ -113,16 +113,6 @@ func (a *app) ablate(ctx context.Context, recipe, procedure, metric string, f me
 		return a.dryRun(p, points, f.json)
 	}
 	return a.fresh(ctx, p, "ablate-"+r.Name, f, runner.Options{Ablate: &runner.Ablation{Recipe: r, Metric: metric}})
-}
-
-// recipeNames completes recipes, besides files.
-func recipeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	all, _ := tune.Recipes()
-	var names []string
-	for _, r := range all {
-		names = append(names, r.Name+"\t"+r.Doc)
-	}
-	return names, cobra.ShellCompDirectiveDefault
 }
 
 // bestFile is the best subset of an ablation, beside its run.

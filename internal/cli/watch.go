@@ -33,13 +33,7 @@ func (f *telemetryFlags) add(a *app, cmd *cobra.Command) {
 	fs.StringVar(&f.meter, "meter", "", "`command` that prints watts, one value a line for as long as it runs, or once")
 	fs.StringVar(&f.plug, "plug", "", "`URL` of a smart plug that meters the box's power")
 	fs.StringVar(&f.reading, "reading", "", "`power` read off a meter, such as 5.2W")
-	_ = cmd.RegisterFlagCompletionFunc("collectors", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		for _, s := range a.plugins.Collectors {
-			names = append(names, s.Name+"\t"+s.Doc)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("collectors", a.completing(cobra.ShellCompDirectiveNoFileComp, "collectors"))
 }
 
 // apply changes w as the flags say, and nothing else.

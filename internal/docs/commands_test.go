@@ -282,8 +282,8 @@ func (c *caller) boxdyno(args []string) {
 func (c *caller) box() {
 	c.t.Helper()
 	path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "boxdyno", "boxes.yaml")
-	err := lab.EditBoxes(path, nil, func(boxes []lab.Box) ([]lab.Box, error) {
-		return append(boxes, lab.Box{Name: "pi5", SSH: "pi@pi5.lan", Become: "sudo -n", Agent: "/var/lib/boxdyno-agent/boxdyno-agent", Arch: "arm64", Cables: []string{"eth1=eth0", "eth2=eth1"}}), nil
+	err := lab.EditBoxes(path, nil, func(boxes []lab.Box) []lab.Box {
+		return append(boxes, lab.Box{Name: "pi5", SSH: "pi@pi5.lan", Become: "sudo -n", Agent: "/var/lib/boxdyno-agent/boxdyno-agent", Arch: "arm64", Cables: []string{"eth1=eth0", "eth2=eth1"}})
 	})
 	if err != nil {
 		c.t.Fatal(err)
