@@ -133,6 +133,17 @@ func (w *wired) again(ctx context.Context, greet bool) error {
 	return w.meet(ctx)
 }
 
+// amid is again between trials, where a link that stays away is no prerequisite that the
+// point lacks: the run ends, and a resumed one measures the point.
+func (w *wired) amid(ctx context.Context) error {
+	err := w.again(ctx, false)
+	var missing *host.Missing
+	if errors.As(err, &missing) {
+		err = fmt.Errorf("%w: %s: %s, then go on with run --resume", ledger.ErrLink, missing.What, missing.Hint)
+	}
+	return err
+}
+
 // steadyLinks is a backend whose ends are there once their links are up: some
 // drivers reset theirs when an XDP program comes.
 type steadyLinks struct {
@@ -145,7 +156,7 @@ func (s *steadyLinks) OpenMeter(ctx context.Context, p host.Port) (engine.Meter,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.wired.again(ctx, false); err != nil {
+	if err := s.wired.amid(ctx); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
@@ -156,7 +167,7 @@ func (s *steadyLinks) OpenTransmitter(ctx context.Context, lanes []host.Port, cp
 	if err != nil {
 		return nil, err
 	}
-	if err := s.wired.again(ctx, false); err != nil {
+	if err := s.wired.amid(ctx); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil

@@ -119,12 +119,13 @@ type portOf struct {
 
 // A snapshot is every counter at one instant.
 type snapshot struct {
-	machine counters
-	hosts   []counters // as Book.hosts
-	ports   []counters // as Book.ports
-	sources []result.Term
-	remotes []Reading       // as Book.remotes
-	unread  []result.Unread // of ports, with their values
+	machine  counters
+	hosts    []counters // as Book.hosts
+	ports    []counters // as Book.ports
+	sources  []result.Term
+	remotes  []Reading       // as Book.remotes
+	carriers []Link          // of ports that are no recorded tree's
+	unread   []result.Unread // of ports, with their values
 }
 
 // Open finds every counter on paths, those of a port, of a namespace and of the
@@ -331,6 +332,13 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 			return s, fmt.Errorf("read the counters of %s: %w", p.port.Name, err)
 		}
 		s.unread = append(s.unread, p.unreadOf(all)...)
+		if p.root == nil {
+			l, err := p.link()
+			if err != nil {
+				return s, fmt.Errorf("port %s: %w", p.port.Name, err)
+			}
+			s.carriers = append(s.carriers, l)
+		}
 		if p.root == nil && (p.want["clsact drops"] || p.want["qdisc drops"]) {
 			q := queues[p.sockets]
 			if q == nil {
@@ -397,7 +405,8 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 // address), then asks for the ends and makes the account: a meter read earlier
 // would miss what was still under way. While frames are missing it goes on
 // reading, and asking for the ends, up to those 2 s. Counters that do not come to
-// rest make an account that is not Settled, not an error.
+// rest make an account that is not Settled, not an error. A link that was lost since Begin
+// is ErrLink.
 func (b *Book) Balance(ctx context.Context, ends func(context.Context) (Ends, error)) (result.Account, error) {
 	for start := time.Now(); ; {
 		a, err := b.balance(ctx, ends)
@@ -417,6 +426,9 @@ func (b *Book) Balance(ctx context.Context, ends func(context.Context) (Ends, er
 
 func (b *Book) balance(ctx context.Context, ends func(context.Context) (Ends, error)) (result.Account, error) {
 	after, settled, err := b.settle(ctx)
+	if err == nil {
+		err = held(b.before.links(), after.links())
+	}
 	if err != nil {
 		return result.Account{}, err
 	}

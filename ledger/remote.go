@@ -33,6 +33,7 @@ type Reading struct {
 	Waiting bool    `json:"waiting"` // for somebody's address
 
 	Unread []result.Unread `json:"unread,omitempty"` // counters that are no term; N is the value
+	Links  []Link          `json:"links,omitempty"`
 }
 
 // A Remote is a further source that stands on the paths itself: a machine whose
@@ -73,7 +74,7 @@ func (b *Book) Reading(ctx context.Context) (Reading, error) {
 	for i := range b.ports {
 		r.Queued += s.ports[i][queued]
 	}
-	r.Unread = s.unread
+	r.Unread, r.Links = s.unread, s.carriers
 	return r, nil
 }
 
