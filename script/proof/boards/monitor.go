@@ -25,7 +25,15 @@ func lastMain(what string, args []string) error {
 	case what == "stop":
 		return l.stop()
 	case what == "reset":
-		return l.monitor("system_reset", nil)
+		begin := time.Now()
+		if err := l.monitor("system_reset", nil); err != nil {
+			return err
+		}
+		if err := l.awaitSSH(3 * time.Minute); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "%s is back after %.0f s\n", l.name, time.Since(begin).Seconds())
+		return nil
 	case what == "link" && len(args) == 4 && (args[3] == "on" || args[3] == "off"):
 		if _, err := strconv.Atoi(args[2]); err != nil {
 			return fmt.Errorf("link: %q is no number of a port", args[2])
@@ -39,7 +47,7 @@ func lastMain(what string, args []string) error {
 func (l lasting) monitor(command string, arguments any) error {
 	c, err := net.Dial("unix", l.at("qmp"))
 	if err != nil {
-		return fmt.Errorf("reach QEMU: %w", err)
+		return fmt.Errorf("reach QEMU, which a board behind virtual cables has not: %w", err)
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

@@ -77,6 +77,9 @@ func startMain(args []string) error {
 		return fmt.Errorf("board %s has no disk: say amd64 or arm64", model)
 	}
 	l.nics = strings.Fields(nics)
+	if l.cabled() && slices.ContainsFunc(l.nics, func(n string) bool { return n != cabled }) {
+		return fmt.Errorf("ports %s: a board has either virtual cables or NICs of QEMU", nics)
+	}
 	l.size = []string{"-smp", "4", "-m", "1536"}
 	if !boardName.MatchString(l.name) {
 		return fmt.Errorf("board name %q: a letter, then letters and digits, at most 12", l.name)
@@ -86,11 +89,20 @@ func startMain(args []string) error {
 	} else if err != nil {
 		return err
 	}
-	if err := l.start(deb, cache, init); err != nil {
+	if l.cabled() {
+		err = l.startCabled()
+	} else {
+		err = l.start(deb, cache, init)
+	}
+	if err != nil {
 		l.stop()
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%s is up after %.0f s: %s, 4 CPUs, Debian; its ports:", l.name, time.Since(begin).Seconds(), l.goarch)
+	what := l.goarch + ", 4 CPUs, Debian"
+	if l.cabled() {
+		what = "a network namespace of this machine"
+	}
+	fmt.Fprintf(os.Stderr, "%s is up after %.0f s: %s; its ports:", l.name, time.Since(begin).Seconds(), what)
 	for i, n := range l.nics {
 		fmt.Fprintf(os.Stderr, " p%d (%s)", i, n)
 	}
@@ -107,9 +119,17 @@ func (l lasting) start(deb, cache, init string) error {
 	if err != nil {
 		return err
 	}
-	seeds, err := l.keys(port)
+	public, err := l.keys()
 	if err != nil {
 		return err
+	}
+	if err := l.reachable(fmt.Sprintf("[127.0.0.1]:%d", port), fmt.Sprintf("HostName 127.0.0.1\n\tPort %d", port), public); err != nil {
+		return err
+	}
+	seeds := []entry{
+		{name: "root/.ssh/authorized_keys", mode: 0o600, from: l.at("id.pub")},
+		{name: "etc/ssh/ssh_host_ed25519_key", mode: 0o600, from: l.at("host")},
+		{name: "etc/ssh/sshd_config", mode: 0o644, data: []byte("UsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nPrintMotd no\n")},
 	}
 	addresses := ""
 	for i, n := range l.nics {
@@ -157,40 +177,39 @@ func (l lasting) start(deb, cache, init string) error {
 	}
 	for i, n := range l.nics {
 		if !strings.Contains(n, "@") {
-			if out, err := exec.Command("sh", "-c", fmt.Sprintf("echo 1 >/proc/sys/net/ipv6/conf/%[1]s/disable_ipv6; ip link set %[1]s up", l.tap(i))).CombinedOutput(); err != nil {
-				return fmt.Errorf("set %s up: %w: %s", l.tap(i), err, out)
+			if err := l.set(i); err != nil {
+				return err
 			}
 		}
 	}
 	return l.awaitSSH(3 * time.Minute)
 }
 
+// set sets this end of a cable up; this machine's kernel sends nothing of its own into it.
+func (l lasting) set(i int) error {
+	if out, err := exec.Command("sh", "-c", fmt.Sprintf("echo 1 >/proc/sys/net/ipv6/conf/%[1]s/disable_ipv6; ip link set %[1]s up", l.tap(i))).CombinedOutput(); err != nil {
+		return fmt.Errorf("set %s up: %w: %s", l.tap(i), err, out)
+	}
+	return nil
+}
+
 func (l lasting) tap(i int) string { return fmt.Sprintf("%s-%d", l.name, i) }
 
-// keys makes the board's host key and the key that it lets in, and the configuration by
-// which ssh reaches it.
-func (l lasting) keys(port int) (seeds []entry, err error) {
+// keys makes the board's host key, which is public, and the key that it lets in.
+func (l lasting) keys() (public []byte, err error) {
 	for _, key := range []string{"host", "id"} {
 		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", l.name, "-f", l.at(key)).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("make a key: %w: %s", err, out)
 		}
 	}
-	public, err := os.ReadFile(l.at("host.pub"))
-	if err != nil {
-		return nil, err
-	}
-	known := fmt.Sprintf("[127.0.0.1]:%d %s", port, public)
-	config := fmt.Sprintf("Host %[1]s\n\tHostName 127.0.0.1\n\tPort %[2]d\n\tUser root\n\tIdentityFile %[3]s\n\tIdentitiesOnly yes\n\tUserKnownHostsFile %[4]s\n", l.name, port, l.at("id"), l.at("known_hosts"))
-	for file, text := range map[string]string{"known_hosts": known, "ssh_config": config} {
-		if err := os.WriteFile(l.at(file), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	return []entry{
-		{name: "root/.ssh/authorized_keys", mode: 0o600, from: l.at("id.pub")},
-		{name: "etc/ssh/ssh_host_ed25519_key", mode: 0o600, from: l.at("host")},
-		{name: "etc/ssh/sshd_config", mode: 0o644, data: []byte("UsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nPrintMotd no\n")},
-	}, nil
+	return os.ReadFile(l.at("host.pub"))
+}
+
+// reachable writes the configuration by which ssh reaches the board: it goes there by way,
+// and knows the public key under a name.
+func (l lasting) reachable(known, way string, public []byte) error {
+	config := fmt.Sprintf("Host %[1]s\n\t%[2]s\n\tUser root\n\tIdentityFile %[3]s\n\tIdentitiesOnly yes\n\tUserKnownHostsFile %[4]s\n", l.name, way, l.at("id"), l.at("known_hosts"))
+	return errors.Join(os.WriteFile(l.at("known_hosts"), fmt.Appendf(nil, "%s %s", known, public), 0o600), os.WriteFile(l.at("ssh_config"), []byte(config), 0o600))
 }
 
 // freePort is a TCP port of the namespace's loopback on which nothing listens.
@@ -210,7 +229,7 @@ func (l lasting) qemuArguments(kernel string, port int) ([]string, error) {
 		"-kernel", kernel, "-initrd", l.at("initramfs"), "-append", "console="+l.console+" panic=1 loglevel=4 mitigations=off "+job.Emulated,
 		"-pidfile", l.at("pid"), "-serial", "file:"+l.at("console"), "-qmp", "unix:"+l.at("qmp")+",server=on,wait=off",
 		"-drive", "if=none,id=disk,format=raw,snapshot=on,file="+l.image, "-device", "virtio-blk-pci,drive=disk",
-		"-netdev", fmt.Sprintf("user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22", port), "-device", "virtio-net-pci,netdev=ssh,id=ssh,romfile=,mac=02:00:00:00:00:01")
+		"-netdev", fmt.Sprintf("user,id=ssh,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:%d-:22", port), "-device", "virtio-net-pci,netdev=ssh,id=ssh,romfile=,mac=02:00:00:00:00:01")
 	has, err := devices(l.qemu, nil)
 	if err != nil {
 		return nil, err
@@ -245,7 +264,7 @@ func (l lasting) awaitSSH(limit time.Duration) error {
 		if err == nil {
 			return nil
 		}
-		if time.Now().After(deadline) || !l.alive() {
+		if time.Now().After(deadline) || !l.cabled() && !l.alive() {
 			said, _ := os.ReadFile(l.at("console"))
 			return fmt.Errorf("board %s does not answer: ssh says %q; its console ends with:\n%s", l.name, strings.TrimSpace(string(out)), tail(string(said), 20))
 		}
@@ -279,6 +298,11 @@ func (l lasting) stop() error {
 			if time.Since(begin) > 10*time.Second {
 				return fmt.Errorf("board %s: QEMU (process %d) does not end", l.name, pid)
 			}
+		}
+	}
+	if _, err := os.Stat("/run/netns/" + l.namespace()); err == nil {
+		if err := ip("netns", "del", l.namespace()); err != nil {
+			return err
 		}
 	}
 	return os.RemoveAll(l.dir())
