@@ -5,7 +5,8 @@
 // were killed leave nothing and go on where they were, whether compare tells a
 // slower box from the same one, whether planted bottlenecks are named, whether the
 // suite agrees with what it must find, whether known limits are found, whether
-// telemetry disturbs, and whether generated rules cost what real ones do.
+// telemetry disturbs, whether generated rules cost what real ones do, and what boxes
+// behind emulated NICs do.
 // script/prove sets up and runs it as root.
 package main
 
@@ -17,12 +18,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, rules int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, rules, killBox int
 }
 
 func main() {
@@ -39,10 +41,14 @@ func main() {
 	flag.IntVar(&n.memoriesCSIT, "memories-csit", 100, "the same with search csit")
 	flag.IntVar(&n.disturbed, "disturbed", 200, "times that a known limit is searched while other programs take the CPUs now and then")
 	flag.IntVar(&n.killTune, "kill-tune", 100, "times that tune apply, tune revert, run --tune and tune ablate are killed at random moments")
+	flag.IntVar(&n.killBox, "kill-box", 100, "times that the tester or the agent of a run on a box is killed at random moments")
 	flag.IntVar(&n.ablations, "ablations", 2, "ablations of a recipe with planted knobs, with route and nat in turn, which must be judged right")
 	flag.IntVar(&n.captures, "captures", 5, "times that each installed program that captures is overloaded, after its highest rate was searched")
 	flag.IntVar(&n.observed, "observed", 600, "pairs of trials with and without telemetry, whose forwarding rates must agree")
 	flag.IntVar(&n.rules, "rules", 3, "seeds with which generated rules must cost Suricata what real ones do (needs "+realRules+")")
+	models := flag.String("boards", "", "models of ports of script/boards, with commas, on which a box does every row; nothing else is proven then")
+	arch := flag.String("board-arch", "amd64", "processor of those boards")
+	rows := flag.String("board-rows", "", "rows of that table, with commas; all by default")
 	disturber := flag.Bool("disturb", false, "be those programs")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random moments")
 	flag.Parse()
@@ -51,10 +57,29 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := prove(ctx, n, *seed); err != nil {
+	var err error
+	if *models != "" {
+		err = proveBoards(ctx, *arch, strings.Split(*models, ","), strings.FieldsFunc(*rows, func(r rune) bool { return r == ',' }))
+	} else {
+		err = prove(ctx, n, *seed)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "prove:", err)
 		os.Exit(1)
 	}
+}
+
+func proveBoards(ctx context.Context, arch string, models, rows []string) error {
+	dir, err := os.MkdirTemp("", "boxdyno-prove-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	failed, err := onBoards(ctx, dir, arch, models, rows)
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d cells do not work, or have unexplained frames", failed)
+	}
+	return err
 }
 
 func prove(ctx context.Context, n times, seed uint64) error {
@@ -86,6 +111,7 @@ func prove(ctx context.Context, n times, seed uint64) error {
 		{n.memories, func(k int) (int, error) { return memories(ctx, binary, dir, "quick", k, 500e3, 0.01, seed) }},
 		{n.memoriesCSIT, func(k int) (int, error) { return memories(ctx, binary, dir, "csit", k, 50e3, 0.005, seed) }},
 		{n.killTune, func(k int) (int, error) { return tuneKilled(ctx, binary, dir, k, seed) }},
+		{n.killBox, func(k int) (int, error) { return boxKilled(ctx, dir, k, seed) }},
 		{n.ablations, func(k int) (int, error) { return ablated(ctx, binary, dir, k) }},
 		{n.captures, func(k int) (int, error) { return captures(ctx, binary, dir, k) }},
 		{n.observed, func(k int) (int, error) { return observed(ctx, binary, dir, k, seed) }},

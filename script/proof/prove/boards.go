@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/result"
+)
+
+// A boardRow is something that a box with two cables must do. Its loads are small:
+// a board is emulated, and its speed means nothing.
+type boardRow struct {
+	name string
+	run  []string // after "boxdyno run"; nil: a recipe is applied and reverted
+}
+
+var boardRows = []boardRow{
+	{"capture", []string{"capture", "--set", "subject=af_packet", "--set", "rate=500", "--set", "duration=2s"}},
+	{"ids", []string{"ids", "--set", "rules=50", "--set", "rate=1Mbps", "--set", "idle=500kbps", "--set", "duration=2s"}},
+	{"tune", nil},
+	{"route", []string{"forward", "--set", "service=route", "--set", "link_rate=2Mbps"}},
+	{"filter", []string{"forward", "--set", "service=filter", "--set", "rules=10", "--set", "link_rate=2Mbps"}},
+	{"nat", []string{"forward", "--set", "service=nat", "--set", "link_rate=2Mbps"}},
+	{"flood", []string{"flood", "--set", "rate=500", "--set", "benign=100", "--set", "link_rate=2Mbps"}},
+	{"connections", []string{"connections", "--set", "service=nat", "--set", "rate=20"}},
+}
+
+// cellLimit is how long a cell may take.
+const cellLimit = 150 * time.Second
+
+// onBoards starts a board for each model of ports, has it do every row by the product's
+// own commands, and prints a table row for each. It returns how many cells do not work,
+// or have frames whose end no counter names.
+func onBoards(ctx context.Context, dir, arch string, models, rows []string) (failed int, err error) {
+	for _, name := range rows {
+		if !slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.name == name }) && !slices.ContainsFunc(boardFaults, func(f boardFault) bool { return f.name == name }) {
+			return 0, fmt.Errorf("there is no row %q", name)
+		}
+	}
+	fmt.Printf("| ports | row | wall | seen |\n|---|---|---|---|\n")
+	for _, model := range models {
+		n, err := onBoard(ctx, filepath.Join(dir, model), arch, model, rows)
+		if failed += n; err != nil {
+			return failed, err
+		}
+	}
+	return failed, nil
+}
+
+const (
+	boardBench = "prove"
+	cables     = "veth" // a namespace of this machine behind virtual cables, not emulated
+)
+
+// board calls script/boards, in a bench of its own.
+func board(ctx context.Context, args ...string) (stdout string, err error) {
+	cmd := exec.CommandContext(ctx, "script/boards", args...)
+	cmd.Env = append(os.Environ(), "BENCH="+boardBench)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 15 * time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("%w: %s", err, last(errs.String()))
+	}
+	return out.String(), err
+}
+
+func onBoard(ctx context.Context, dir, arch, model string, rows []string) (failed int, err error) {
+	const name = "p"
+	begin := time.Now()
+	if _, err := board(ctx, "--start", name, "--arch", arch, "--nic", model, "--nic", model); err != nil {
+		return 0, fmt.Errorf("start a board with %s: %w", model, err)
+	}
+	defer func() {
+		_, stopped := board(context.WithoutCancel(ctx), "--stop", name)
+		err = errors.Join(err, stopped)
+	}()
+	kind := "emulated " + arch
+	if model == cables {
+		kind = "namespace"
+	}
+	line := func(row, seen string) {
+		fmt.Printf("| %s, %s | %s | %.0f s | %s |\n", model, kind, row, time.Since(begin).Seconds(), seen)
+	}
+	line("start", "up")
+	for _, words := range [][]string{{"box", "add", name, "--ssh", name}, {"box", "cables", name}} {
+		begin = time.Now()
+		if _, err := board(ctx, append([]string{"--in", "boxdyno"}, words...)...); err != nil {
+			return failed, fmt.Errorf("%s: %w", strings.Join(words, " "), err)
+		}
+		line(strings.Join(words[:2], " "), "works")
+	}
+	cell := func(row string, try func(context.Context) (string, bool)) {
+		if ctx.Err() != nil || len(rows) > 0 && !slices.Contains(rows, row) {
+			return
+		}
+		begin = time.Now()
+		limited, cancel := context.WithTimeout(ctx, cellLimit)
+		defer cancel()
+		seen, works := try(limited)
+		if line(row, seen); !works {
+			failed++
+		}
+	}
+	for _, r := range boardRows {
+		cell(r.name, func(ctx context.Context) (string, bool) {
+			if r.run == nil {
+				return tunedBoard(ctx, name)
+			}
+			return ranOnBoard(ctx, name, filepath.Join(dir, r.name), r)
+		})
+	}
+	for _, f := range boardFaults {
+		if model == cables {
+			break
+		}
+		cell(f.name, func(ctx context.Context) (string, bool) {
+			return boardFaulty(ctx, name, filepath.Join(dir, f.name), f)
+		})
+	}
+	return failed, ctx.Err()
+}
+
+func ranOnBoard(ctx context.Context, name, out string, r boardRow) (seen string, works bool) {
+	args := slices.Concat([]string{"--in", "boxdyno", "run"}, r.run, []string{"--box", name, "--quick", "--quiet", "--out", out})
+	_, err := board(ctx, args...)
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 && exit.ExitCode() != 4) {
+		return last(err.Error()), false
+	}
+	_, recs, err := result.Open(out)
+	if err != nil {
+		return err.Error(), false
+	}
+	return boardCell(recs)
+}
+
+// boardCell is what records of a run say of a box: whether each point was measured, and
+// whether its books close.
+func boardCell(recs []result.Record) (seen string, works bool) {
+	var reasons []string
+	var frames, least, most int64
+	points, trials, open := 0, 0, 0
+	for _, r := range recs {
+		if r.Procedure == "self-test" {
+			continue
+		}
+		if r.Parent == "" {
+			points++
+			if r.Status != result.Passed && r.Status != result.Failed {
+				reasons = append(reasons, fmt.Sprintf("%s: %s", r.Status, r.Reason))
+			}
+			continue
+		}
+		if a := r.Account; a != nil && r.Status != result.Invalid {
+			trials++
+			frames += a.Accepted
+			least, most = min(least, a.Unexplained), max(most, a.Unexplained)
+			if a.Unexplained != 0 {
+				open++
+			}
+		}
+	}
+	switch {
+	case points == 0:
+		reasons = append(reasons, "nothing was measured")
+	case open > 0:
+		reasons = append(reasons, fmt.Sprintf("unexplained %d to %d in %d of %d trials, %d frames", least, most, open, trials, frames))
+	}
+	if reasons != nil {
+		return last(strings.Join(reasons, "; ")), false
+	}
+	return "works; unexplained 0 of " + strconv.FormatInt(frames, 10), true
+}
+
+// boardSettings print what a recipe may have changed on a board.
+const boardSettings = "for p in p0 p1; do for o in -g -c -l -k -a; do ethtool $o $p 2>&1; done; grep . /sys/class/net/$p/queues/*/*_cpus; ip -d link show $p; done; sysctl net.core; ps -eo comm | grep irqbalance || true"
+
+// tunedBoard applies a recipe to a board's port and reverts it. All settings are then as
+// before.
+func tunedBoard(ctx context.Context, name string) (seen string, works bool) {
+	settings := func() string {
+		out, err := board(ctx, "--in", "ssh", name, boardSettings)
+		return fmt.Sprint(out, err)
+	}
+	before := settings()
+	if _, err := board(ctx, "--in", "boxdyno", "tune", "apply", "sensor-pi5", "--box", name, "--port", "p0"); err != nil {
+		return "apply: " + err.Error(), false
+	}
+	amid := settings()
+	if _, err := board(ctx, "--in", "boxdyno", "tune", "revert", "--box", name); err != nil {
+		return "revert: " + err.Error(), false
+	}
+	changed, left := differing(before, amid), differing(before, settings())
+	if changed == 0 || left > 0 {
+		return fmt.Sprintf("%d lines of settings changed, %d are left", changed, left), false
+	}
+	return fmt.Sprintf("works; %d lines of settings changed, all are back", changed), true
+}
+
+func differing(a, b string) (n int) {
+	was := strings.Split(a, "\n")
+	for i, line := range strings.Split(b, "\n") {
+		if i >= len(was) || was[i] != line {
+			n++
+		}
+	}
+	return n
+}
