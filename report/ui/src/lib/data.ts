@@ -13,6 +13,9 @@ export function read(): PageData | null {
 
 export const get = (pairs: Pair[] | null, key: string): string => pairs?.find((p) => p.key === key)?.value ?? "";
 
+/** A number of o by the name that the document has for it. */
+export const at = (o: object, name: string | undefined): number | undefined => (o as { [name: string]: number | undefined })[name ?? ""];
+
 export const kind = (r: Record): string => get(r.config, "trial");
 
 /** The trials of a point, in the order in which they ran. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { Component } from "svelte";
-import type { Document, Record, Row, Table as Listed } from "../types";
+import type { Document, Figure, Record, Row, Table as Listed } from "../types";
 import Bursts from "./charts/Bursts.svelte";
 import Ciphers from "./charts/Ciphers.svelte";
 import Curves from "./charts/Curves.svelte";
@@ -17,7 +17,7 @@ import Stressors from "./charts/Stressors.svelte";
 import Tunnels from "./charts/Tunnels.svelte";
 import TunnelSizes from "./charts/TunnelSizes.svelte";
 import Work from "./charts/Work.svelte";
-import { serviceName } from "./data";
+import { get, serviceName } from "./data";
 import Books from "./parts/Books.svelte";
 import LatencyPair from "./parts/LatencyPair.svelte";
 import Study from "./parts/Study.svelte";
@@ -31,13 +31,24 @@ export interface Given {
   row: Row; // the first of them
   service: string; // its
   procedure: string; // its
+  asks: Asks;
+  of: Of;
 }
+
+/** Metrics that a component asks for, by the names that it has for them. */
+export type Asks = { [what: string]: string };
+
+/** A row's figure of what a component asks for. */
+export type Of = (r: Row, what: string) => Figure | undefined;
 
 /** What draws or lists rows, and of which. */
 interface Part {
   draws: Component<any>;
-  /** Metrics of which a row must have one; absent: any row. */
-  metrics?: string[];
+  /** Metrics that it draws, of which a row must have one. */
+  asks?: Asks;
+  /** Metrics that it draws where there are some. */
+  also?: Asks;
+  /** What a row must have besides. */
   of?: (r: Row) => unknown;
   /** One part for each of these; absent: one for all. */
   each?: (r: Row) => string;
@@ -46,12 +57,22 @@ interface Part {
   enough?: (rows: Row[], doc: Document) => boolean;
 }
 
-const rates = ["throughput_fps", "forwarding_rate_fps", "drop_rate_fps"];
+const rates = { limit: "throughput_fps", overload: "forwarding_rate_fps", dropped: "drop_rate_fps" };
+const delays = { p50: "latency_p50_s", p99: "latency_p99_s", max: "latency_max_s" };
+const ciphers = { encrypted: "encrypt_bytes_per_s", decrypted: "decrypt_bytes_per_s" };
+const streams = { without: "baseline_goodput_bps", share: "goodput_share", cpu: "cpu_per_mbit_s", cpuWithout: "baseline_cpu_per_mbit_s" };
+
+/** Metrics of the figures that head the page. */
+export const heads: Asks = { ...rates, limitBits: "throughput_bps", overloadBits: "forwarding_rate_bps", ...ciphers, goodput: "goodput_bps", computed: "dmips" };
+
+/** Whether a row's limit was searched, or another rate was measured in its place. */
+export const searched = (r: Row): boolean => Object.values(rates).some((m) => r.figures?.[m]);
 const differ = (rows: Row[], of: (r: Row) => string) => new Set(rows.map(of)).size > 1;
 const size = (r: Row) => r.frame_size;
 const id = (r: Row) => r.id;
 const procedure = (r: Row) => r.procedure;
-const forwards = (r: Row) => !(r.suite || r.security || r.connections || r.soak || r.capture || r.ids || r.infer || r.work || r.crypto || r.tunnel || r.storage || r.flood);
+const has = (key: string) => (r: Row) => get(r.settings ?? null, key);
+const service = has("service"), tunnel = has("offloads");
 
 /** Rows of the frame size and direction at which most services can be compared. */
 function comparable(rows: Row[]): Row[] {
@@ -61,23 +82,23 @@ function comparable(rows: Row[]): Row[] {
 
 /** In the page's order. */
 const parts: Part[] = [
-  { draws: RateBySize, metrics: rates, of: forwards, each: serviceName, enough: (rows) => differ(rows, size) },
-  { draws: LatencyBySize, metrics: ["latency_p50_s"], of: (r) => r.suite, each: serviceName },
-  { draws: LossCurve, of: (r) => r.procedure === "loss-curve", each: serviceName },
-  { draws: Bursts, metrics: ["back_to_back_frames", "recovery_s"], each: serviceName },
-  { draws: Services, metrics: rates, of: forwards, takes: comparable, enough: (rows) => rows.length > 1 },
-  { draws: LatencyPair, metrics: ["latency_p50_s"], of: forwards },
+  { draws: RateBySize, asks: rates, also: { limitBits: "throughput_bps", overloadBits: "forwarding_rate_bps", ceiling: "ceiling_fps" }, of: service, each: serviceName, enough: (rows) => differ(rows, size) },
+  { draws: LatencyBySize, asks: delays, also: { load: "latency_load_fps" }, of: (r) => r.suite?.latency?.length, each: serviceName },
+  { draws: LossCurve, asks: { lost: "loss_ratio" }, also: { limit: rates.limit }, each: serviceName },
+  { draws: Bursts, asks: { burst: "back_to_back_frames", recovery: "recovery_s" }, also: { rate: "burst_rate_fps", buffer: "buffer_time_s", corrected: "buffer_time_corrected_s" }, each: serviceName },
+  { draws: Services, asks: rates, also: { ceiling: "ceiling_fps" }, of: service, takes: comparable, enough: (rows) => rows.length > 1 },
+  { draws: LatencyPair, asks: delays, also: { load: "latency_load_fps", limit: rates.limit }, of: (r) => service(r) && !r.suite },
   { draws: Stressors, of: (r) => r.soak, each: id },
   { draws: Phases, of: (r) => r.security, each: id },
   { draws: FloodTime, of: (r) => r.flood, each: id },
   { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
-  { draws: IDSLoads, of: (r) => r.ids?.loads?.length },
-  { draws: IDSRules, metrics: ["ids_rate_bps"], of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
+  { draws: IDSLoads, also: { detected: "detected_ratio" }, of: (r) => r.ids?.loads?.length },
+  { draws: IDSRules, asks: { limit: "ids_rate_bps" }, also: { rules: "rules_loaded" }, of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
   { draws: Work, of: (r) => r.work?.figures?.length, each: procedure },
   { draws: Curves, of: (r) => r.work?.curve?.points?.length, each: procedure },
-  { draws: Ciphers, metrics: ["encrypt_bytes_per_s", "decrypt_bytes_per_s"] },
-  { draws: Tunnels, metrics: ["goodput_bps"], of: (r) => r.tunnel },
-  { draws: TunnelSizes, metrics: ["throughput_fps", "forwarding_rate_fps"], of: (r) => r.tunnel, enough: (rows) => differ(rows, size) },
+  { draws: Ciphers, asks: ciphers },
+  { draws: Tunnels, asks: { goodput: "goodput_bps" }, also: streams, of: tunnel },
+  { draws: TunnelSizes, asks: { limit: rates.limit, overload: rates.overload }, also: { without: "baseline_forwarding_fps" }, of: tunnel, enough: (rows) => differ(rows, size) },
   { draws: Disks, of: (r) => r.storage?.patterns?.length },
   { draws: Books, of: (r) => r.stalls !== undefined || r.ledger },
 ];
@@ -102,12 +123,15 @@ export function drawn(doc: Document, records: Record[]): Shown[] {
   return shown;
 }
 
+/** Gives a component its figures. */
+export const figureOf = (asks: Asks): Of => (r, what) => r.figures?.[asks[what] ?? ""];
+
 /** In order: what belongs to one service, procedure or row stands together. */
 function partsOf(doc: Document, records: Record[]): { draws: Component<any>; given: Given }[] {
   // Of a box's powers: what was skipped stands in a list of its own.
   const told = (doc.rows ?? []).filter((r) => !doc.powers || r.verdict !== "skipped");
   const rowsOf = (p: Part) => {
-    const rows = told.filter((r) => (!p.metrics || p.metrics.some((m) => r.figures?.[m])) && (!p.of || p.of(r)));
+    const rows = told.filter((r) => (!p.asks || Object.values(p.asks).some((m) => r.figures?.[m])) && (!p.of || p.of(r)));
     return p.takes ? p.takes(rows) : rows;
   };
   return neighbours(parts).flatMap((ps) => {
@@ -115,8 +139,9 @@ function partsOf(doc: Document, records: Record[]): { draws: Component<any>; giv
     return [...new Set(told.map(each))].flatMap((key) =>
       ps.flatMap((p) => {
         const rows = rowsOf(p).filter((r) => each(r) === key);
+        const asks = { ...p.asks, ...p.also };
         if (!rows.length || (p.enough && !p.enough(rows, doc))) return [];
-        return [{ draws: p.draws, given: { doc, records, rows, row: rows[0]!, service: serviceName(rows[0]!), procedure: rows[0]!.procedure } }];
+        return [{ draws: p.draws, given: { doc, records, rows, row: rows[0]!, service: serviceName(rows[0]!), procedure: rows[0]!.procedure, asks, of: figureOf(asks) } }];
       }),
     );
   });
