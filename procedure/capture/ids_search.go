@@ -31,14 +31,10 @@ func (p *IDS) searching() search.Preset {
 
 // An idsHunt is what the search of a limit has found.
 type idsHunt struct {
-	tried     int     // trials of the descent
-	rate      float64 // bit/s of its next one
-	invalid   bool    // its last one was
-	guess     bool    // its next one is: the highest follows if that is not too much
-	rests     limit.Rests
-	top, peak float64 // bit/s: nothing is to be found above top; hardly anything was lost below peak
-	seen      []search.Seen
-	carried   result.Record // the highest load so far of which no more was lost than is allowed
+	limit.Descent // loads are in bit/s
+	rests         limit.Rests
+	seen          []search.Seen
+	carried       result.Record // the highest load so far of which no more was lost than is allowed
 }
 
 // hunt searches the highest load of which no more than the allowed share is lost. A run
@@ -51,7 +47,9 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 		top = min(top, c)
 	}
 	first := m.first(top)
-	h := &idsHunt{rate: first, guess: first < top, top: top}
+	h := &idsHunt{Descent: limit.Descent{Rate: first, Guess: first < top, Top: top, Most: 8, Twice: true, Lower: func(rate, carried float64) float64 {
+		return min(max(overGuess*carried, rate/8), rate/1.5)
+	}}}
 	m.found = h
 	for more := true; more; {
 		if more, err = m.descend(ctx); err != nil {
@@ -68,14 +66,14 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 	case m.listen.env.Bed.Placement == "shared":
 		m.listen.warn("%s", "tester and DUT share a CPU, so the DUT throttles the tester: no limit is searched")
 		return nil
-	case h.peak == 0:
+	case h.Peak == 0:
 		m.out.Status, m.out.Reason = result.Failed, m.subject.Value+" counted no frame at any load tried, or no trial was valid"
 		return nil
 	}
 	if err := m.pause(ctx, m.interim()); err != nil {
 		return err
 	}
-	s, err := search.Of(m.searching(), unit.FrameRate(h.top), unit.FrameRate(min(h.peak, h.top)))
+	s, err := search.Of(m.searching(), unit.FrameRate(h.Top), unit.FrameRate(min(h.Peak, h.Top)))
 	if err != nil {
 		return err
 	}
@@ -133,7 +131,7 @@ const tooMuch = 0.05
 // note keeps what a trial says.
 func (m *idsPoint) note(now search.Seen, rec result.Record) {
 	h := m.found
-	if v := rec.Value("counting_rate_fps"); v != nil && len(h.seen) == 0 && float64(now.Rate) == h.top && now.Valid && now.Loss >= tooMuch {
+	if v := rec.Value("counting_rate_fps"); v != nil && len(h.seen) == 0 && float64(now.Rate) == h.Top && now.Valid && now.Loss >= tooMuch {
 		m.out.Values = append(m.out.Values, figures.Value("counting_overload_fps", v.Value))
 	}
 	h.seen = append(h.seen, now)
@@ -144,7 +142,7 @@ func (m *idsPoint) note(now search.Seen, rec result.Record) {
 
 // lowest is the lowest load so far, in bit/s.
 func (h *idsHunt) lowest() unit.FrameRate {
-	lowest := unit.FrameRate(h.top)
+	lowest := unit.FrameRate(h.Top)
 	for _, t := range h.seen {
 		lowest = min(lowest, t.Rate)
 	}
@@ -225,11 +223,9 @@ func (m *idsPoint) saw(step search.Step, rec result.Record) search.Seen {
 // descend offers the next load of the descent: less as long as the twentieth is lost, and
 // the highest where the first, which was a guess, was not too much.
 func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
-	const most = 8
 	h := m.found
-	rate := h.rate
 	begin := time.Now()
-	now, err := m.offer(ctx, "descend", h.tried, search.Step{Rate: unit.FrameRate(rate), Duration: m.lasts()})
+	now, err := m.offer(ctx, "descend", h.Tried, search.Step{Rate: unit.FrameRate(h.Rate), Duration: m.lasts()})
 	if err != nil {
 		return false, err
 	}
@@ -238,23 +234,10 @@ func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	h.tried++
 	if !now.Valid || now.Offered == 0 {
-		if h.invalid = !h.invalid; !h.invalid { // twice: it is beyond the tester
-			h.top, h.rate, h.guess = rate, rate/2, false
-		}
-		return h.tried < most, nil
+		return h.Next(false, false, 0), nil
 	}
-	guess := h.guess
-	h.invalid, h.guess = false, false
-	lost := float64(now.Loss)
-	h.peak = max(h.peak, rate*(1-lost))
-	if lost < tooMuch {
-		h.rate = h.top
-		return guess, nil
-	}
-	h.top, h.rate = rate, min(max(overGuess*rate*(1-lost), rate/8), rate/1.5)
-	return h.tried < most, nil
+	return h.Next(true, now.Loss < tooMuch, h.Rate*(1-float64(now.Loss))), nil
 }
 
 // fill finds what the IDS inspects without end, and what buffers swallow beside, by the
@@ -265,7 +248,7 @@ func (m *idsPoint) fill(ctx context.Context) (s search.Sustained, err error) {
 		return s, nil
 	}
 	i := slices.IndexFunc(h.seen, func(t search.Seen) bool {
-		return t.Valid && t.Loss >= trial.FillLoses && float64(t.Rate) == h.top
+		return t.Valid && t.Loss >= trial.FillLoses && float64(t.Rate) == h.Top
 	})
 	if i < 0 {
 		return s, nil

@@ -181,29 +181,29 @@ func lags(rec result.Record) bool {
 // twentieth: a box that is flooded may leave its subjects hardly any time. peak is the
 // most that was counted a second, top a rate above which a search need not look.
 func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err error) {
-	const most = 10
 	top = float64(m.ceiling)
-	rate := top
-	for n := range most {
-		rec, err := m.offer(ctx, "descend", n, m.short(unit.FrameRate(rate), 0))
+	d := limit.Descent{Rate: top, Top: top, Most: 10, Lower: func(rate, counted float64) float64 {
+		return max(min(4*counted, rate/2), rate/8)
+	}}
+	for more := true; more; {
+		rec, err := m.offer(ctx, "descend", d.Tried, m.short(unit.FrameRate(d.Rate), 0))
 		if err != nil {
 			return 0, 0, err
 		}
-		counted := 0.0
-		if v := rec.Value("counting_rate_fps"); v != nil && rec.Load != nil && rec.Account != nil {
-			counted = v.Value
-			peak = max(peak, counted)
-			if rec.Status != result.Invalid && rec.Account.Lost() < rec.Account.Accepted/20 && !lags(rec) {
-				peak = max(peak, float64(rec.Load.Offered))
-				break
-			}
-			if rec.Status != result.Invalid {
-				top = rate
-			}
+		v := rec.Value("counting_rate_fps")
+		if v == nil || rec.Load == nil || rec.Account == nil {
+			more = d.Next(false, false, 0)
+			continue
 		}
-		rate = max(min(4*counted, rate/2), rate/8)
+		valid := rec.Status != result.Invalid
+		enough := valid && rec.Account.Lost() < rec.Account.Accepted/20 && !lags(rec)
+		carried := v.Value
+		if enough {
+			carried = max(carried, float64(rec.Load.Offered))
+		}
+		more = d.Next(valid, enough, carried)
 	}
-	return top, min(peak, top), nil
+	return d.Top, min(d.Peak, d.Top), nil
 }
 
 // conclude fills the subject's buffers, and offers a longer trial at the rate found, or at

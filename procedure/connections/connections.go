@@ -345,28 +345,21 @@ func saw(rec result.Record) search.Seen {
 // fail: a box that is flooded with SYNs may complete hardly any. peak is the most
 // that were complete a second, top a rate above which a search need not look.
 func (m *connPoint) descend(ctx context.Context) (top, peak float64, err error) {
-	const mostHalves = 12
-	top = m.ceiling
-	if top == 0 {
-		top = maxRate
-	}
-	rate := top
-	for n := range mostHalves {
-		rec, err := m.trial(ctx, "overload", n, connTrial{load: engine.Load{Rate: unit.FrameRate(rate), Duration: m.effort.overload}})
+	top = cmp.Or(m.ceiling, maxRate)
+	d := limit.Descent{Rate: top, Top: top, Most: 12, Lower: func(rate, _ float64) float64 { return rate / 2 }}
+	for more := true; more; {
+		rec, err := m.trial(ctx, "overload", d.Tried, connTrial{load: engine.Load{Rate: unit.FrameRate(d.Rate), Duration: m.effort.overload}})
 		if err != nil {
 			return 0, 0, err
 		}
 		opened, failed, complete := rec.Value("connections_opened"), rec.Value("connections_failed"), rec.Value("connections_complete_cps")
-		if opened != nil && failed != nil && complete != nil {
-			peak = max(peak, complete.Value)
-			if failed.Value < opened.Value/20 {
-				break
-			}
-			top = rate
+		if opened == nil || failed == nil || complete == nil {
+			more = d.Next(false, false, 0)
+		} else {
+			more = d.Next(true, failed.Value < opened.Value/20, complete.Value)
 		}
-		rate /= 2
 	}
-	return top, min(peak, top), nil
+	return d.Top, min(d.Peak, d.Top), nil
 }
 
 // fill finds what the box takes without end, and how many connections beyond that
