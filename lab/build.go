@@ -27,12 +27,15 @@ const (
 )
 
 func addLinkFlags(fs *flag.FlagSet, mtu *int, rate *unit.BitRate) {
-	fs.Var(within{mtu, minMTU, maxMTU}, "mtu", "MTU of every link, octets")
-	fs.Func("link_rate", "layer-1 bit rate that loads may not exceed, such as 1Gbps; by default the tester's ceiling limits",
-		func(s string) (err error) {
-			*rate, err = unit.ParseBitRate(s)
-			return err
-		})
+	fs.Var(within(mtu, minMTU, maxMTU), "mtu", "MTU of every link, octets")
+	addRateFlag(fs, rate, "the tester's ceiling limits")
+}
+
+func addRateFlag(fs *flag.FlagSet, rate *unit.BitRate, otherwise string) {
+	fs.Func("link_rate", "layer-1 bit rate that loads may not exceed, such as 1Gbps; by default "+otherwise, func(s string) (err error) {
+		*rate, err = unit.ParseBitRate(s)
+		return err
+	})
 }
 
 func linkSettings(mtu int, rate unit.BitRate) []result.Pair {
@@ -48,48 +51,52 @@ func linkSettings(mtu int, rate unit.BitRate) []result.Pair {
 	return kv
 }
 
-// oneOf is a flag whose value is one of words.
-type oneOf struct {
-	p     *string
-	words []string
+// A parsed is a flag whose value parse reads and text writes.
+type parsed[T any] struct {
+	p     *T
+	text  func(T) string
+	parse func(string) (T, error)
 }
 
-func (f oneOf) String() string {
+// String implements flag.Value; "" of the zero parsed.
+func (f parsed[T]) String() string {
 	if f.p == nil {
 		return ""
 	}
-	return *f.p
+	return f.text(*f.p)
 }
 
-func (f oneOf) Set(s string) error {
-	if !slices.Contains(f.words, s) {
-		return fmt.Errorf("want %s", strings.Join(f.words, " or "))
+// Set implements flag.Value.
+func (f parsed[T]) Set(s string) error {
+	v, err := f.parse(s)
+	if err == nil {
+		*f.p = v
 	}
-	*f.p = s
-	return nil
+	return err
+}
+
+// oneOf is a flag whose value is one of words.
+func oneOf(p *string, words ...string) parsed[string] {
+	return parsed[string]{p, func(s string) string { return s }, func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", fmt.Errorf("want %s", strings.Join(words, " or "))
+		}
+		return s, nil
+	}}
 }
 
 // within is a flag whose value is an integer from lo to hi.
-type within struct {
-	p      *int
-	lo, hi int
+func within(p *int, lo, hi int) parsed[int] {
+	return parsed[int]{p, strconv.Itoa, func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < lo || n > hi {
+			return 0, fmt.Errorf("want %d to %d", lo, hi)
+		}
+		return n, nil
+	}}
 }
 
-func (f within) String() string {
-	if f.p == nil {
-		return ""
-	}
-	return strconv.Itoa(*f.p)
-}
-
-func (f within) Set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < f.lo || n > f.hi {
-		return fmt.Errorf("want %d to %d", f.lo, f.hi)
-	}
-	*f.p = n
-	return nil
-}
+func plainFloat[T ~float64](v T) string { return strconv.FormatFloat(float64(v), 'f', -1, 64) }
 
 // A cleanup takes down what was built, last first.
 type cleanup []func() error

@@ -65,16 +65,8 @@ func half(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Masked().Addr().AsSlice(), Mask: net.CIDRMask(p.Bits()+1, p.Addr().BitLen())}
 }
 
-func (v *services) nets(side int) (nets []netip.Prefix) {
-	nets = append(nets, sides[side].net4)
-	if hasIPv6() {
-		nets = append(nets, sides[side].net6)
-	}
-	return nets
-}
-
 func setBlackhole(v *services, _ context.Context) error {
-	for _, p := range v.nets(1) {
+	for _, p := range sides[1].nets() {
 		if err := v.dut.nl.RouteAdd(&netlink.Route{Dst: half(p), Type: unix.RTN_BLACKHOLE}); err != nil {
 			return err
 		}

@@ -10,10 +10,10 @@ import (
 )
 
 func setFilter(v *services, ctx context.Context, s Service) error {
-	if s.Connections != nil {
-		return v.setStateful(ctx, s)
+	if err := v.nft(ctx, service.Rules(s, "")); err != nil || s.Connections == nil {
+		return err
 	}
-	return v.nft(ctx, service.Rules(s, ""))
+	return v.forget()
 }
 
 // setDropNFT throws test frames away where firewalls commonly do first: in

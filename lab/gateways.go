@@ -44,7 +44,7 @@ type gateways struct {
 func newGateways() Topology { return &gateways{mtu: defaultMTU} }
 
 func (g *gateways) Flags(fs *flag.FlagSet) {
-	fs.Var(oneOf{&g.placement, []string{split, shared}}, "placement",
+	fs.Var(oneOf(&g.placement, split, shared), "placement",
 		"split (the gateways' work on a CPU of its own) or shared; by default split where two CPUs may be used")
 	addLinkFlags(fs, &g.mtu, &g.rate)
 }

@@ -40,13 +40,13 @@ func newMem() Topology {
 
 func (m *mem) Flags(fs *flag.FlagSet) {
 	c := &m.cfg
-	fs.Var(frameRate{&c.Capacity}, "capacity", "frames that the DUT forwards, both directions together, such as 200k; 0: no limit")
+	fs.Var(frameRate(&c.Capacity), "capacity", "frames that the DUT forwards, both directions together, such as 200k; 0: no limit")
 	fs.IntVar(&c.Queue, "queue", c.Queue, "frames that may be in the DUT at once; 0: 256")
 	fs.DurationVar(&c.Wake, "wake", c.Wake, "how long the DUT takes to wake up; it falls asleep after 5 ms without a frame")
-	fs.Var(frameRate{&c.Asleep}, "asleep", "frames that it forwards meanwhile, such as 50k")
-	fs.Var(frameRate{&c.Ceiling}, "ceiling", "frames that the tester can send, such as 1M; 0: 1M")
+	fs.Var(frameRate(&c.Asleep), "asleep", "frames that it forwards meanwhile, such as 50k")
+	fs.Var(frameRate(&c.Ceiling), "ceiling", "frames that the tester can send, such as 1M; 0: 1M")
 	fs.DurationVar(&c.Delay, "delay", c.Delay, "from the DUT to the meter")
-	fs.Var(ratio{&c.Loss}, "loss", "ratio of frames that are lost at random on their way to the DUT, 0 to 1")
+	fs.Var(ratio(&c.Loss), "loss", "ratio of frames that are lost at random on their way to the DUT, 0 to 1")
 	fs.Uint64Var(&c.Seed, "loss_seed", c.Seed, "seed of that chance")
 	fs.Uint64Var(&c.LoseEvery, "lose_every", c.LoseEvery, "each Nth frame is lost on its way to the DUT; 0: none")
 	fs.Uint64Var(&c.DuplicateEvery, "duplicate_every", c.DuplicateEvery, "each Nth frame arrives twice; 0: none")
@@ -57,41 +57,24 @@ func (m *mem) Flags(fs *flag.FlagSet) {
 }
 
 // ratio is a flag whose value lies in [0, 1].
-type ratio struct{ r *unit.LossRatio }
-
-func (f ratio) String() string {
-	if f.r == nil {
-		return ""
-	}
-	return strconv.FormatFloat(float64(*f.r), 'f', -1, 64)
-}
-
-func (f ratio) Set(s string) error {
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(v >= 0 && v <= 1) {
-		return fmt.Errorf("%q is not a ratio from 0 to 1", s)
-	}
-	*f.r = unit.LossRatio(v)
-	return nil
+func ratio(p *unit.LossRatio) parsed[unit.LossRatio] {
+	return parsed[unit.LossRatio]{p, plainFloat[unit.LossRatio], func(s string) (unit.LossRatio, error) {
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(v >= 0 && v <= 1) {
+			return 0, fmt.Errorf("%q is not a ratio from 0 to 1", s)
+		}
+		return unit.LossRatio(v), nil
+	}}
 }
 
 // frameRate is a flag whose value is a frame rate or 0.
-type frameRate struct{ r *unit.FrameRate }
-
-func (f frameRate) String() string {
-	if f.r == nil {
-		return ""
-	}
-	return strconv.FormatFloat(float64(*f.r), 'f', -1, 64)
-}
-
-func (f frameRate) Set(s string) (err error) {
-	if s == "0" {
-		*f.r = 0
-		return nil
-	}
-	*f.r, err = unit.ParseFrameRate(s)
-	return err
+func frameRate(p *unit.FrameRate) parsed[unit.FrameRate] {
+	return parsed[unit.FrameRate]{p, plainFloat[unit.FrameRate], func(s string) (unit.FrameRate, error) {
+		if s == "0" {
+			return 0, nil
+		}
+		return unit.ParseFrameRate(s)
+	}}
 }
 
 var memDrops = map[string]result.Place{"route": "", "filter": "", "drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}

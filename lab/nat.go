@@ -36,11 +36,19 @@ func clearNAT(v *services, ctx context.Context) error {
 	if err := clearNFT(v, ctx); err != nil {
 		return err
 	}
-	if err := v.dut.nl.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
-		return fmt.Errorf("empty the connection table: %w", err)
+	if err := v.forget(); err != nil {
+		return err
 	}
 	if v.plant.Fault == "conntrack-full" {
 		return v.fillConntrack()
+	}
+	return nil
+}
+
+// forget empties the table of connections.
+func (v *services) forget() error {
+	if err := v.dut.nl.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		return fmt.Errorf("empty the connection table: %w", err)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -25,11 +24,7 @@ func (v *services) route(n int) error {
 	side := -1
 	return v.eachPort(func(index int) error {
 		side++
-		nets := []netip.Prefix{sides[side].net4}
-		if hasIPv6() {
-			nets = append(nets, sides[side].net6)
-		}
-		for _, own := range nets {
+		for _, own := range sides[side].nets() {
 			hop := own.Addr().Next()
 			for i := range n {
 				to := frame.Network(hop, i).Masked()

@@ -36,6 +36,20 @@ func switchOffloads(ends [2]end, on bool) error {
 // offloadsOn switches on those of cableOffloads that the port has. It runs in the
 // port's namespace.
 func offloadsOn(name string) error {
+	return offloads(name, true, func(feature string, _ ethtool.Feature) bool { return slices.Contains(cableOffloads, feature) })
+}
+
+// offloadsOff switches off all that can be switched, so that a frame on a link
+// is a frame: whole, with its checksum, never merged. It runs in the link's
+// namespace.
+func offloadsOff(name string) error {
+	// Without highdma frames would be copied where memory lies high.
+	return offloads(name, false, func(feature string, f ethtool.Feature) bool { return f.Requested && feature != "highdma" })
+}
+
+// offloads switches the features that can be switched and are chosen, and sees that they
+// are.
+func offloads(name string, on bool, chosen func(feature string, f ethtool.Feature) bool) error {
 	e, err := ethtool.Open()
 	if err != nil {
 		return err
@@ -45,21 +59,21 @@ func offloadsOn(name string) error {
 	if err != nil {
 		return err
 	}
-	on := map[string]bool{}
-	for feature, state := range features {
-		if state.Available && !state.NeverChanged && slices.Contains(cableOffloads, feature) {
-			on[feature] = true
+	set := map[string]bool{}
+	for feature, f := range features {
+		if f.Available && !f.NeverChanged && chosen(feature, f) {
+			set[feature] = on
 		}
 	}
-	if err := e.SetFeatures(name, on); err != nil {
+	if err := e.SetFeatures(name, set); err != nil {
 		return err
 	}
 	if features, err = e.Features(name); err != nil {
 		return err
 	}
-	for feature := range on {
-		if !features[feature].Active {
-			return fmt.Errorf("%s stays off", feature)
+	for feature := range set {
+		if features[feature].Active != on {
+			return fmt.Errorf("%s stays %s", feature, map[bool]string{true: "off", false: "on"}[on])
 		}
 	}
 	return nil

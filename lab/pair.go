@@ -57,7 +57,7 @@ func (p *pair) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&p.ssh, "ssh", "", "DUT as the program ssh takes it, such as root@box or a Host of its configuration")
 	fs.StringVar(&p.command, "ssh_command", "", "words of a command that runs a program on the DUT, in place of ssh")
 	fs.StringVar(&p.program, "program", p.program, "the agent on the DUT, as its shell takes it, such as sudo -n boxdyno-agent")
-	fs.Var(oneOf{&p.services, []string{managed, asIs}}, "services", "managed: the agent sets addresses, forwarding and services of the DUT, and puts them back; as-is: the DUT is configured")
+	fs.Var(oneOf(&p.services, managed, asIs), "services", "managed: the agent sets addresses, forwarding and services of the DUT, and puts them back; as-is: the DUT is configured")
 	for i, x := range endNames {
 		fs.StringVar(&p.dut[i], "dut_"+x, "", "the DUT's interface at the other end of port_"+x+"'s cable")
 	}

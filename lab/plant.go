@@ -51,24 +51,24 @@ const (
 
 func (p *Plant) flags(fs *flag.FlagSet) {
 	p.policerFlags(fs)
-	fs.Var(bitRate{&p.Shaper}, "dut.shaper", "plants a limit: layer-2 bit/s that each port of the DUT sends at most, such as 100Mbps (tbf); 0: none")
-	fs.Var(within{&p.ShaperBurst, 0, maxOctets}, "dut.shaper_burst", "octets that the shaper lets pass at once; 0: 1 ms of its rate, at least two frames")
-	fs.Var(within{&p.ShaperQueue, 0, maxOctets}, "dut.shaper_queue", "octets that wait in the shaper; 0: 10 ms of its rate, at least two frames")
+	fs.Var(bitRate(&p.Shaper), "dut.shaper", "plants a limit: layer-2 bit/s that each port of the DUT sends at most, such as 100Mbps (tbf); 0: none")
+	fs.Var(within(&p.ShaperBurst, 0, maxOctets), "dut.shaper_burst", "octets that the shaper lets pass at once; 0: 1 ms of its rate, at least two frames")
+	fs.Var(within(&p.ShaperQueue, 0, maxOctets), "dut.shaper_queue", "octets that wait in the shaper; 0: 10 ms of its rate, at least two frames")
 	fs.Var(&p.Loss, "dut.loss", "plants loss at each DUT port's input: every:1000, burst:10/100000 (10 in a row of each 100000) or random:0.001; none: none")
 	fs.Uint64Var(&p.LossSeed, "dut.loss_seed", 1, "seed of random:")
 	var docs []string
 	for _, f := range faults {
 		docs = append(docs, f.name+": "+f.doc)
 	}
-	fs.Var(wholeRate{&p.Rule}, "dut.rule", "plants a limit: frames a second above which an nftables rule drops what each DUT port forwards; 0: none")
-	fs.Var(within{&p.RuleBurst, 0, maxBurst}, "dut.rule_burst", "frames that the rule lets pass at once; 0: 1 ms of its rate")
+	fs.Var(wholeRate(&p.Rule), "dut.rule", "plants a limit: frames a second above which an nftables rule drops what each DUT port forwards; 0: none")
+	fs.Var(within(&p.RuleBurst, 0, maxBurst), "dut.rule_burst", "frames that the rule lets pass at once; 0: 1 ms of its rate")
 	p.Fault = "none"
-	fs.Var(oneOf{&p.Fault, faultNames()}, "dut.fault", "plants a fault, to see it named: "+strings.Join(docs, "; "))
+	fs.Var(oneOf(&p.Fault, faultNames()...), "dut.fault", "plants a fault, to see it named: "+strings.Join(docs, "; "))
 }
 
 func (p *Plant) policerFlags(fs *flag.FlagSet) {
-	fs.Var(wholeRate{&p.Policer}, "dut.policer", "plants a limit: frames a second that each DUT port accepts, such as 187k (token bucket); 0: none")
-	fs.Var(within{&p.PolicerBurst, 0, maxBurst}, "dut.policer_burst", "frames that the policer's bucket holds; 0: 1 ms of its rate")
+	fs.Var(wholeRate(&p.Policer), "dut.policer", "plants a limit: frames a second that each DUT port accepts, such as 187k (token bucket); 0: none")
+	fs.Var(within(&p.PolicerBurst, 0, maxBurst), "dut.policer_burst", "frames that the policer's bucket holds; 0: 1 ms of its rate")
 }
 
 // bucket is the policer's burst in frames.
@@ -128,12 +128,12 @@ func (p Plant) planted(mtu int) (out []string) {
 func (p Plant) settings(mtu int) (kv []result.Pair) {
 	add := func(key, value string) { kv = append(kv, result.Pair{Key: key, Value: value}) }
 	if p.Policer > 0 {
-		add("dut.policer", strconv.FormatFloat(float64(p.Policer), 'f', -1, 64))
+		add("dut.policer", plainFloat(p.Policer))
 		add("dut.policer_burst", strconv.Itoa(p.bucket()))
 	}
 	if p.Shaper > 0 {
 		burst, queue := p.shaperSizes(mtu)
-		add("dut.shaper", strconv.FormatFloat(float64(p.Shaper), 'f', -1, 64))
+		add("dut.shaper", plainFloat(p.Shaper))
 		add("dut.shaper_burst", strconv.Itoa(burst))
 		add("dut.shaper_queue", strconv.Itoa(queue))
 	}
@@ -142,7 +142,7 @@ func (p Plant) settings(mtu int) (kv []result.Pair) {
 		add("dut.loss_seed", strconv.FormatUint(p.LossSeed, 10))
 	}
 	if p.Rule > 0 {
-		add("dut.rule", strconv.FormatFloat(float64(p.Rule), 'f', -1, 64))
+		add("dut.rule", plainFloat(p.Rule))
 		add("dut.rule_burst", strconv.Itoa(p.ruleBucket()))
 	}
 	if p.Fault != "" && p.Fault != "none" {
@@ -198,38 +198,29 @@ func (l *LossPattern) Set(s string) error {
 }
 
 // wholeRate is a flag whose value is a whole frame rate or 0.
-type wholeRate struct{ r *unit.FrameRate }
-
-func (f wholeRate) String() string { return frameRate(f).String() }
-
-func (f wholeRate) Set(s string) error {
-	if err := (frameRate(f)).Set(s); err != nil {
-		return err
+func wholeRate(p *unit.FrameRate) parsed[unit.FrameRate] {
+	f := frameRate(p)
+	parse := f.parse
+	f.parse = func(s string) (unit.FrameRate, error) {
+		v, err := parse(s)
+		if err == nil && (float64(v) != math.Trunc(float64(v)) || v > maxPoliced) {
+			err = fmt.Errorf("frame rate %q: want a whole number of frame/s up to %.0f", s, maxPoliced)
+		}
+		return v, err
 	}
-	if v := float64(*f.r); v != math.Trunc(v) || v > maxPoliced {
-		return fmt.Errorf("frame rate %q: want a whole number of frame/s up to %.0f", s, maxPoliced)
-	}
-	return nil
+	return f
 }
 
 // bitRate is a flag whose value is a bit rate or 0.
-type bitRate struct{ r *unit.BitRate }
-
-func (f bitRate) String() string {
-	if f.r == nil {
-		return ""
-	}
-	return strconv.FormatFloat(float64(*f.r), 'f', -1, 64)
-}
-
-func (f bitRate) Set(s string) (err error) {
-	if s == "0" {
-		*f.r = 0
-		return nil
-	}
-	*f.r, err = unit.ParseBitRate(s)
-	if err == nil && (*f.r < 8000 || *f.r > 1e12) {
-		err = fmt.Errorf("bit rate %q: want 8 kbit/s to 1 Tbit/s", s)
-	}
-	return err
+func bitRate(p *unit.BitRate) parsed[unit.BitRate] {
+	return parsed[unit.BitRate]{p, plainFloat[unit.BitRate], func(s string) (unit.BitRate, error) {
+		if s == "0" {
+			return 0, nil
+		}
+		v, err := unit.ParseBitRate(s)
+		if err == nil && (v < 8000 || v > 1e12) {
+			err = fmt.Errorf("bit rate %q: want 8 kbit/s to 1 Tbit/s", s)
+		}
+		return v, err
+	}}
 }

@@ -55,7 +55,7 @@ type sandbox struct {
 func newSandbox() Topology { return &sandbox{mtu: defaultMTU} }
 
 func (s *sandbox) Flags(fs *flag.FlagSet) {
-	fs.Var(oneOf{&s.placement, []string{split, shared}}, "placement",
+	fs.Var(oneOf(&s.placement, split, shared), "placement",
 		"split (the DUT's work on a CPU of its own) or shared; by default split where two CPUs may be used")
 	addLinkFlags(fs, &s.mtu, &s.rate)
 	s.plant.flags(fs)
@@ -66,6 +66,14 @@ type side struct {
 	tester, dut       string // the ends' names
 	testerMAC, dutMAC [6]byte
 	net4, net6        netip.Prefix // the DUT's; the tester's addresses follow it
+}
+
+// nets are the DUT's networks there, of IPv6 where the kernel has that.
+func (s side) nets() []netip.Prefix {
+	if !hasIPv6() {
+		return []netip.Prefix{s.net4}
+	}
+	return []netip.Prefix{s.net4, s.net6}
 }
 
 var sides = [2]side{
@@ -222,11 +230,7 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 // addresses gives the DUT's end of a side its own, and the tester's as permanent
 // neighbours.
 func (s *space) addresses(sd side) error {
-	nets := []netip.Prefix{sd.net4}
-	if hasIPv6() {
-		nets = append(nets, sd.net6)
-	}
-	for _, n := range nets {
+	for _, n := range sd.nets() {
 		if err := s.address(sd.dut, n, testerHosts, sd.testerMAC); err != nil {
 			return err
 		}

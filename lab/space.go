@@ -15,7 +15,6 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/caps"
-	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
 )
 
@@ -101,41 +100,6 @@ func cable(a, b end, mtu int) error {
 	for _, e := range []end{a, b} {
 		if err := netns.Do(e.at.Netns, func() error { return offloadsOff(e.name) }); err != nil {
 			return fmt.Errorf("switch offloads of %s off: %w", e.name, err)
-		}
-	}
-	return nil
-}
-
-// offloadsOff switches off all that can be switched, so that a frame on a link
-// is a frame: whole, with its checksum, never merged. It runs in the link's
-// namespace.
-func offloadsOff(name string) error {
-	e, err := ethtool.Open()
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	features, err := e.Features(name)
-	if err != nil {
-		return err
-	}
-	off := map[string]bool{}
-	for feature, state := range features {
-		// Without highdma frames would be copied where memory lies high.
-		if state.Available && !state.NeverChanged && state.Requested && feature != "highdma" {
-			off[feature] = false
-		}
-	}
-	if err := e.SetFeatures(name, off); err != nil {
-		return err
-	}
-	features, err = e.Features(name)
-	if err != nil {
-		return err
-	}
-	for feature := range off {
-		if features[feature].Active {
-			return fmt.Errorf("%s stays on", feature)
 		}
 	}
 	return nil

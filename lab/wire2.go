@@ -76,48 +76,34 @@ func (w *wire2) Flags(fs *flag.FlagSet) {
 		e, x := &w.ends[i], endNames[i]
 		other := endNames[1-i]
 		fs.StringVar(&e.port, "port_"+x, "", "interface that the box is wired to, such as eth1; not that of port_"+other)
-		fs.Var(address{&e.address4, true}, "address_"+x, "first IPv4 address of the tester at port_"+x)
-		fs.Var(address{&e.gateway4, true}, "gateway_"+x, "the box's IPv4 address there")
-		fs.Var(address{&e.address6, false}, "address6_"+x, "first IPv6 address of the tester at port_"+x)
-		fs.Var(address{&e.gateway6, false}, "gateway6_"+x, "the box's IPv6 address there")
+		fs.Var(address(&e.address4, true), "address_"+x, "first IPv4 address of the tester at port_"+x)
+		fs.Var(address(&e.gateway4, true), "gateway_"+x, "the box's IPv4 address there")
+		fs.Var(address(&e.address6, false), "address6_"+x, "first IPv6 address of the tester at port_"+x)
+		fs.Var(address(&e.gateway6, false), "gateway6_"+x, "the box's IPv6 address there")
 		fs.StringVar(&w.loop[i], "loop_"+x, "", "interface that is wired to that of loop_"+other+", for the self-test")
 	}
-	fs.Var(oneOf{&w.box, []string{boxRoutes, boxBridge}}, "box", "router, or bridge (a switch, or a firewall that is none's gateway)")
+	fs.Var(oneOf(&w.box, boxRoutes, boxBridge), "box", "router, or bridge (a switch, or a firewall that is none's gateway)")
 	fs.StringVar(&w.netns, "netns", "", "network namespace that the ports are in, as a path; by default this one")
 	fs.BoolVar(&w.force, "force", false, "use ports that others use, and addresses that are public")
 	fs.BoolVar(&w.own, "force_own_connection", false, "use ports that others use, even that of your own connection")
-	addRateFlag(fs, &w.rate)
-}
-
-func addRateFlag(fs *flag.FlagSet, rate *unit.BitRate) {
-	fs.Func("link_rate", "layer-1 bit rate that loads may not exceed, such as 1Gbps; by default the links' own, where they say",
-		func(s string) (err error) {
-			*rate, err = unit.ParseBitRate(s)
-			return err
-		})
+	addRateFlag(fs, &w.rate, "the links' own, where they say")
 }
 
 // address is a flag whose value is an IP address of one version.
-type address struct {
-	a  *netip.Addr
-	v4 bool
-}
-
-func (f address) String() string {
-	if f.a == nil || !f.a.IsValid() {
-		return ""
+func address(p *netip.Addr, v4 bool) parsed[netip.Addr] {
+	text := func(a netip.Addr) string {
+		if !a.IsValid() {
+			return ""
+		}
+		return a.String()
 	}
-	return f.a.String()
-}
-
-func (f address) Set(s string) error {
-	a, err := netip.ParseAddr(s)
-	version := map[bool]string{true: "IPv4", false: "IPv6"}[f.v4]
-	if err != nil || a.Is4() != f.v4 || a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() {
-		return fmt.Errorf("%q is no %s address", s, version)
-	}
-	*f.a = a
-	return nil
+	return parsed[netip.Addr]{p, text, func(s string) (netip.Addr, error) {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Is4() != v4 || a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() {
+			return a, fmt.Errorf("%q is no %s address", s, map[bool]string{true: "IPv4", false: "IPv6"}[v4])
+		}
+		return a, nil
+	}}
 }
 
 // check refuses parameters that contradict each other.
