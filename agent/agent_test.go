@@ -41,7 +41,7 @@ func TestAgentChild(t *testing.T) {
 
 func dial(t *testing.T, folder string) *link.Conn {
 	t.Helper()
-	c, err := hub.Dial(t.Context(), hub.Agent{Name: "box", Version: "test", Argv: []string{"env", "AGENT_TEST=" + folder, os.Args[0], "-test.run=^TestAgentChild$"}})
+	c, err := hub.Dial(t.Context(), link.Agent{Name: "box", Version: "test", Argv: []string{"env", "AGENT_TEST=" + folder, os.Args[0], "-test.run=^TestAgentChild$"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestHostileChild(t *testing.T) {
 
 func hostile(t *testing.T, answer string) *link.Conn {
 	t.Helper()
-	c, err := hub.Dial(t.Context(), hub.Agent{Name: "box", Version: "test", Argv: []string{"env", "AGENT_TEST_HOSTILE=" + answer, os.Args[0], "-test.run=^TestHostileChild$"}})
+	c, err := hub.Dial(t.Context(), link.Agent{Name: "box", Version: "test", Argv: []string{"env", "AGENT_TEST_HOSTILE=" + answer, os.Args[0], "-test.run=^TestHostileChild$"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func cabled(t *testing.T, folder string) (c *link.Conn, send func(n int)) {
 	copy(frame, []byte{2, 0xbd, 0, 0, 0, 0xff, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 198, 18, 0, 2, 198, 18, 0, 1})
 	binary.BigEndian.PutUint16(frame[36:], 9)
 	binary.BigEndian.PutUint16(frame[38:], 26)
-	c, err = hub.Dial(t.Context(), hub.Agent{Name: "box", Version: "test", Argv: []string{"nsenter", "--net=" + ns.Path(), "env", "AGENT_TEST=" + folder, os.Args[0], "-test.run=^TestAgentChild$"}})
+	c, err = hub.Dial(t.Context(), link.Agent{Name: "box", Version: "test", Argv: []string{"nsenter", "--net=" + ns.Path(), "env", "AGENT_TEST=" + folder, os.Args[0], "-test.run=^TestAgentChild$"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"boxdyno/agent"
 	"boxdyno/host"
 	"boxdyno/internal/cables"
+	"boxdyno/link"
 )
 
 const (
@@ -23,14 +24,9 @@ const (
 )
 
 // FindCables finds which ports in the namespace netns ("": this one) are wired to which of
-// the box; Faults compare them with those that were known. With look nothing is sent or
+// the box behind c; Faults compare them with those that were known. With look nothing is sent or
 // changed, and no cable is found. It needs CAP_NET_ADMIN and CAP_NET_RAW, here and there.
-func (b Box) FindCables(ctx context.Context, netns string, look bool) (found cables.Found, err error) {
-	c, err := b.Dial(ctx)
-	if err != nil {
-		return found, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+func (b Box) FindCables(ctx context.Context, c *link.Conn, netns string, look bool) (found cables.Found, err error) {
 	if look {
 		here, err := cables.Ports(netns)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/ledger"
+	"boxdyno/link"
 	"boxdyno/result"
 	"boxdyno/service"
 	"boxdyno/subject"
@@ -129,6 +130,9 @@ type Topology interface {
 	Sketch() (*Testbed, error)
 	Build(ctx context.Context) (*Testbed, error)
 }
+
+// A Dialling topology reaches an agent by a link.Dial, which it is given before Build.
+type Dialling interface{ DialBy(dial link.Dial) }
 
 // A Spec is a row of All.
 type Spec struct {

@@ -19,7 +19,6 @@ import (
 	"boxdyno/internal/version"
 	"boxdyno/ledger"
 	"boxdyno/link"
-	"boxdyno/link/hub"
 	"boxdyno/result"
 	"boxdyno/service"
 	"boxdyno/telemetry"
@@ -40,7 +39,11 @@ type pair struct {
 	ssh, command, program string
 	dut                   [2]string
 	services              string // managed; asIs, "": the box is configured
+	dial                  link.Dial
 }
+
+// DialBy implements Dialling.
+func (p *pair) DialBy(dial link.Dial) { p.dial = dial }
 
 func newPair() Topology { return &pair{wire2: defaultWire(), program: link.Name, services: managed} }
 
@@ -64,26 +67,26 @@ func (p *pair) Flags(fs *flag.FlagSet) {
 }
 
 // agent is how the agent on the DUT is reached.
-func (p *pair) agent() (hub.Agent, error) {
+func (p *pair) agent() (link.Agent, error) {
 	switch {
 	case p.command != "":
-		return hub.Agent{Name: "the DUT", Version: version.Version(), Argv: append(append(strings.Fields(p.command), strings.Fields(p.program)...), "serve")}, nil
+		return link.Agent{Name: "the DUT", Version: version.Version(), Argv: append(append(strings.Fields(p.command), strings.Fields(p.program)...), "serve")}, nil
 	case p.ssh != "":
 		return reach(p.ssh, p.program), nil
 	}
-	return hub.Agent{}, errors.New("the DUT is not named: add --box NAME, or --set ssh=user@box")
+	return link.Agent{}, errors.New("the DUT is not named: add --box NAME, or --set ssh=user@box")
 }
 
 // reach is the agent that program starts on the box at dest.
-func reach(dest, program string) hub.Agent {
-	return hub.Agent{Name: dest, Version: version.Version(), Argv: SSH(dest, program+" serve")}
+func reach(dest, program string) link.Agent {
+	return link.Agent{Name: dest, Version: version.Version(), Argv: SSH(dest, program+" serve")}
 }
 
-// Dial greets the box's agent. Another version than ours is a *host.Missing.
-func (b Box) Dial(ctx context.Context) (*link.Conn, error) {
+// Reach is how the box's agent is reached, for a link.Dial.
+func (b Box) Reach() link.Agent {
 	a := reach(b.SSH, b.Program())
 	a.Remedy = []string{"boxdyno", "box", "update", b.Name}
-	return hub.Dial(ctx, a)
+	return a
 }
 
 // wires are the ends that have a cable to the DUT.
@@ -187,7 +190,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.check(ends); err != nil {
 		return nil, err
 	}
-	remote, err := hub.Dial(ctx, at)
+	remote, err := p.dial(ctx, at)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/snapshot"
 	"boxdyno/internal/testutil"
-	"boxdyno/link/hub"
 	"boxdyno/result"
 	"boxdyno/service"
 )
@@ -133,7 +132,7 @@ func TestPairManagedIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := hub.Dial(t.Context(), at)
+	again, err := p.dial(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,18 @@ type Conn struct {
 	gone  error // set before ended is closed
 }
 
+// An Agent is where a box's agent is, and how it is reached.
+type Agent struct {
+	Name    string   // what errors call that place: "user@box"
+	Argv    []string // the command whose standard streams are those of "boxdyno-agent serve"
+	Version string   // that it must have; "": any
+	Remedy  []string // the command that installs this version there; nil: none is known
+}
+
+// A Dial greets the agent of a. ctx is for that alone. Another version than a's is a
+// *host.Missing. hub.Dial is one.
+type Dial func(ctx context.Context, a Agent) (*Conn, error)
+
 // Talk makes a Conn of a connection to the server. user and password are those of the
 // server's tester. stop ends what carries the box's connection; Close calls it.
 func Talk(name string, hello Hello, conn net.Conn, user, password string, stop func() error) (*Conn, error) {

@@ -12,6 +12,8 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/link"
+	"boxdyno/link/hub"
 	"boxdyno/procedure"
 	"boxdyno/procedure/catalog"
 	"boxdyno/result"
@@ -23,11 +25,12 @@ type Catalogue struct {
 	Procedures []procedure.Spec
 	Labs       []lab.Spec
 	Collectors []telemetry.Spec
+	Dial       link.Dial // that topologies reach boxes by
 }
 
 // Plugins is the catalogue of this binary.
 func Plugins() Catalogue {
-	return Catalogue{Procedures: catalog.All, Labs: lab.All, Collectors: telemetry.All}
+	return Catalogue{Procedures: catalog.All, Labs: lab.All, Collectors: telemetry.All, Dial: hub.Dial}
 }
 
 // Declare fills in what run's procedures declare of their rows, where a run of before did

@@ -240,6 +240,9 @@ func (c Catalogue) topology(e Entry) (lab.Topology, error) {
 		return nil, err
 	}
 	t := spec.New()
+	if d, ok := t.(lab.Dialling); ok {
+		d.DialBy(c.Dial)
+	}
 	fs := flags(t)
 	for _, s := range e.Set {
 		if err := apply(fs, []result.Pair{{Key: s.Key, Value: s.Values[0].Text}}); err != nil {

@@ -18,6 +18,7 @@ import (
 	"boxdyno/agent"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/link/hub"
 	"boxdyno/runner"
 )
 
@@ -161,7 +162,7 @@ type boxState struct {
 
 func (a *app) stateOf(ctx context.Context, b lab.Box) (s boxState, err error) {
 	s.Box = b
-	c, err := b.Dial(ctx)
+	c, err := hub.Dial(ctx, b.Reach())
 	if err != nil {
 		return s, err
 	}

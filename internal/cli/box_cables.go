@@ -14,6 +14,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/cables"
 	"boxdyno/lab"
+	"boxdyno/link"
 )
 
 func (a *app) boxCables() *cobra.Command {
@@ -39,7 +40,11 @@ cables found are kept for --box. It needs root here and there.`,
 				return err
 			}
 			defer unlock()
-			found, err := b.FindCables(ctx, netns, dry)
+			var found cables.Found
+			err = withBox(ctx, b.Name, false, func(c *link.Conn) (err error) {
+				found, err = b.FindCables(ctx, c, netns, dry)
+				return err
+			})
 			if err != nil {
 				return err
 			}

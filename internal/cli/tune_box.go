@@ -14,6 +14,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/link"
+	"boxdyno/link/hub"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/tune"
@@ -53,7 +54,7 @@ func withBox(ctx context.Context, name string, hold bool, f func(*link.Conn) err
 	if err != nil {
 		return err
 	}
-	c, err := b.Dial(ctx)
+	c, err := hub.Dial(ctx, b.Reach())
 	if err != nil {
 		return err
 	}

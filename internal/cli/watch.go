@@ -15,6 +15,7 @@ import (
 	"boxdyno/internal/guard"
 	"boxdyno/lab"
 	"boxdyno/link"
+	"boxdyno/link/hub"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/telemetry"
@@ -120,7 +121,7 @@ func (a *app) watchBox(ctx context.Context, name string, w runner.Watching, leng
 	if err != nil {
 		return err
 	}
-	c, err := b.Dial(ctx)
+	c, err := hub.Dial(ctx, b.Reach())
 	if err != nil {
 		return err
 	}

@@ -30,14 +30,6 @@ import (
 	"boxdyno/link"
 )
 
-// An Agent is where a box's agent is, and how it is reached.
-type Agent struct {
-	Name    string   // what errors call that place: "user@box"
-	Argv    []string // the command whose standard streams are those of "boxdyno-agent serve"
-	Version string   // that it must have; "": any
-	Remedy  []string // the command that installs this version there; nil: none is known
-}
-
 const (
 	testerUser = "tester"
 	boxUser    = "box"
@@ -49,7 +41,7 @@ const (
 
 // Dial starts the command and greets the agent. ctx is for that alone. Another version or
 // protocol than ours, and a program that does not answer, are a *host.Missing.
-func Dial(ctx context.Context, a Agent) (_ *link.Conn, err error) {
+func Dial(ctx context.Context, a link.Agent) (_ *link.Conn, err error) {
 	p, err := start(a)
 	if err != nil {
 		return nil, err
@@ -137,7 +129,7 @@ type process struct {
 	greeted atomic.Bool
 }
 
-func start(a Agent) (*process, error) {
+func start(a link.Agent) (*process, error) {
 	path, err := host.Program(a.Argv[0])
 	if err != nil {
 		return nil, err
@@ -221,7 +213,7 @@ const greeting = 30 * time.Second
 var firstLine = greeting + link.Silence
 
 // greet reads the agent's first line.
-func (p *process) greet(a Agent) (hello link.Hello, err error) {
+func (p *process) greet(a link.Agent) (hello link.Hello, err error) {
 	refuse := func(format string, args ...any) error {
 		m := &host.Missing{What: fmt.Sprintf(format, args...)}
 		switch {

@@ -168,8 +168,8 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-func box(how string) Agent {
-	return Agent{Name: "user@box", Version: "v1", Argv: []string{"env", "HUB_TEST=" + how, os.Args[0], "-test.run=^TestAgentChild$"}}
+func box(how string) link.Agent {
+	return link.Agent{Name: "user@box", Version: "v1", Argv: []string{"env", "HUB_TEST=" + how, os.Args[0], "-test.run=^TestAgentChild$"}}
 }
 
 func dial(t *testing.T, how string) *link.Conn {
@@ -406,7 +406,7 @@ func TestDialRefuses(t *testing.T) {
 			t.Errorf("%s: %v does not say %q", how, err, want)
 		}
 	}
-	if _, err := Dial(t.Context(), Agent{Name: "box", Argv: []string{"no-such-program"}}); !errors.As(err, new(*host.Missing)) {
+	if _, err := Dial(t.Context(), link.Agent{Name: "box", Argv: []string{"no-such-program"}}); !errors.As(err, new(*host.Missing)) {
 		t.Errorf("%v", err)
 	}
 	if _, err := Dial(t.Context(), box("nonsense")); err == nil {
