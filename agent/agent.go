@@ -64,6 +64,7 @@ const (
 	Identify       Ask[IdentifyArgs, Identity]         = "identify"
 	Check          Ask[None, Checked]                  = "check"
 	Hold           Ask[HoldArgs, None]                 = "hold"
+	Busy           Ask[time.Duration, float64]         = "busy"
 	LedgerOpen     Ask[LedgerArgs, int]                = "ledger.open"
 	LedgerRead     Ask[int, LedgerReading]             = "ledger.read"
 	LedgerClose    Ask[int, None]                      = "ledger.close"
@@ -93,12 +94,13 @@ type Method struct {
 	bind      func(*Session) link.Handler
 }
 
-// Methods is all that an agent does.
+// Methods is all that an agent does, beside what Serve is given.
 func Methods() []Method {
 	return append(subjectMethods(), []Method{
 		method(Identify, "the machine, its environment and ports", (*Session).identify),
 		method(Check, "what the agent may do here, and what is missing", (*Session).check),
 		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),
+		method(Busy, "the share of the CPUs that is busy for a time, at most 10 s", (*Session).busy),
 		method(LedgerOpen, "opens the ledger of paths", (*Session).openLedger),
 		method(LedgerRead, "reads every counter of a ledger", (*Session).readLedger),
 		method(LedgerClose, "closes a ledger", (*Session).closeLedger),
@@ -118,6 +120,11 @@ func Methods() []Method {
 		method(TuneRevert, "puts back what was applied", (*Session).revertTuning),
 		method(TuneStatus, "what the journals have yet to put back", (*Session).tuningStatus),
 	}...)
+}
+
+// More is a method that no Session has, for Serve: f answers it.
+func More[A, R any](name Ask[A, R], doc string, f func(context.Context, *link.Request, A) (R, error)) Method {
+	return streaming(name, doc, func(_ *Session, ctx context.Context, r *link.Request, a A) (R, error) { return f(ctx, r, a) })
 }
 
 func method[A, R any](name Ask[A, R], doc string, f func(*Session, context.Context, A) (R, error)) Method {
@@ -210,9 +217,10 @@ func (s *Session) ownFolder() error {
 	return nil
 }
 
-// Serve answers one tester on in and out until they end; subjects are those that it may
-// run. What an agent that was killed had tuned is put back first; note is told what was.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version string, subjects subject.Specs, note func(string)) error {
+// Serve answers one tester on in and out until they end, by Methods and more; subjects are
+// those that it may run. What an agent that was killed had tuned is put back first; note is
+// told what was.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version string, subjects subject.Specs, note func(string), more ...Method) error {
 	notes, err := tune.New().Recover(ctx, nil)
 	for _, n := range notes {
 		note(n)
@@ -227,7 +235,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 	lasting, stop := context.WithCancel(ctx)
 	s := newSession(lasting, folder, version, subjects)
 	handlers := map[string]link.Handler{}
-	for _, m := range Methods() {
+	for _, m := range append(Methods(), more...) {
 		handlers[m.Name] = m.bind(s)
 	}
 	err = link.Serve(ctx, in, out, version, func(name string) link.Handler { return handlers[name] })

@@ -4,17 +4,21 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
+	"time"
 
 	"boxdyno/host"
 	"boxdyno/result"
+	"boxdyno/telemetry"
 )
 
 // IdentifyArgs name the ports that are asked about.
 type IdentifyArgs struct {
 	Ports []string `json:"ports,omitempty"`
+	Clock bool     `json:"clock,omitempty"` // the environment has the measured clock and the throttle flags, too
 }
 
 // An Identity is a machine with the ports asked for.
@@ -40,6 +44,13 @@ type Port struct {
 func (s *Session) identify(_ context.Context, a IdentifyArgs) (Identity, error) {
 	local := &host.Local{}
 	id := Identity{Machine: local.Identify(), Environment: local.Environment(), Control: host.Connections()}
+	if a.Clock {
+		cpus, err := host.AllowedCPUs()
+		if err != nil {
+			return id, err
+		}
+		id.Environment = append(id.Environment, telemetry.Settings(cpus...)...)
+	}
 	for _, name := range a.Ports {
 		iface, err := net.InterfaceByName(name)
 		if err != nil {
@@ -58,6 +69,14 @@ func (s *Session) identify(_ context.Context, a IdentifyArgs) (Identity, error) 
 		id.Ports = append(id.Ports, p)
 	}
 	return id, nil
+}
+
+// busy is the share of all CPUs that something else than waiting has for a time.
+func (s *Session) busy(ctx context.Context, d time.Duration) (share float64, err error) {
+	if d <= 0 || d > 10*time.Second {
+		return 0, fmt.Errorf("busy for %v: want up to 10s", d)
+	}
+	return (&host.Local{}).Busy(ctx, d)
 }
 
 // Checked is what an agent may do.

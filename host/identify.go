@@ -4,6 +4,7 @@ package host
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -312,6 +314,24 @@ func (l *Local) Running() (int, error) {
 
 // CPUTime is the time of all CPUs since boot, in ticks.
 type CPUTime struct{ Total, Idle, Steal uint64 }
+
+// Busy is the share of all CPUs' time, within d from now, that was not idle.
+func (l *Local) Busy(ctx context.Context, d time.Duration) (share float64, err error) {
+	before, err := l.CPUTime()
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(d):
+	}
+	now, err := l.CPUTime()
+	if err == nil {
+		share, _ = now.Since(before)
+	}
+	return share, err
+}
 
 // CPUTime reads proc/stat. Idle includes waiting for disks.
 func (l *Local) CPUTime() (CPUTime, error) {

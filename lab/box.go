@@ -33,9 +33,13 @@ type Box struct {
 // Program is the agent as the box's shell takes it.
 func (b Box) Program() string { return strings.TrimSpace(b.Become + " " + b.Agent) }
 
-// Settings are topology pair's parameters for the box.
-func (b Box) Settings() (out []result.Pair) {
-	out = []result.Pair{{Key: "ssh", Value: b.SSH}, {Key: "program", Value: b.Program()}}
+// Settings are the parameters by which topologies pair and there reach the box.
+func (b Box) Settings() []result.Pair {
+	return []result.Pair{{Key: "ssh", Value: b.SSH}, {Key: "program", Value: b.Program()}}
+}
+
+// Wired are topology pair's parameters for the box's cables.
+func (b Box) Wired() (out []result.Pair) {
 	for i, c := range b.Cables {
 		here, there, _ := strings.Cut(c, "=")
 		out = append(out, result.Pair{Key: "port_" + endNames[i], Value: here}, result.Pair{Key: "dut_" + endNames[i], Value: there})

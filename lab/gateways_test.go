@@ -68,7 +68,7 @@ func TestGateways(t *testing.T) {
 // The work of either way is on the DUT's CPU.
 func TestGatewaysSplit(t *testing.T) {
 	testutil.Privileged(t)
-	cpus, err := AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	if err != nil || len(cpus) < 2 {
 		t.Skip("needs two CPUs")
 	}

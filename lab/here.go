@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 
+	"boxdyno/host"
 	"boxdyno/ledger"
 )
 
@@ -15,13 +16,14 @@ import (
 //	no ports
 type here struct{}
 
-func newHere() Topology { return here{} }
+// NewHere returns topology here.
+func NewHere() Topology { return here{} }
 
 func (here) Flags(*flag.FlagSet) {}
 
 // Sketch implements Topology.
 func (here) Sketch() (*Testbed, error) {
-	cpus, err := AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	return &Testbed{Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus}, err
 }
 

@@ -20,6 +20,9 @@ import (
 	"boxdyno/unit"
 )
 
+// Pair is the name of the topology whose DUT is a box with the agent, behind cables.
+const Pair = "pair"
+
 // A Port is an end that the tester drives, and what stands at the other end of
 // its cable.
 type Port struct {
@@ -92,6 +95,8 @@ type Testbed struct {
 	State func(ctx context.Context) ([]result.Pair, error)
 	// Tune applies recipes to the DUT; nil where it is on this machine (DUT), or nobody can.
 	Tune Tuning
+	// Far is the DUT where that carries out procedures itself; nil: this machine does.
+	Far *Far
 	// Watch is the DUT's telemetry as a collector here: those of its collectors that are
 	// named, or those by default; nil where the DUT is this machine, or tells nothing.
 	Watch func(names []string, warn func(string)) telemetry.Spec
@@ -102,6 +107,14 @@ type Testbed struct {
 	Rest func(d time.Duration)
 	// Close takes everything down; it may be called more than once.
 	Close func() error
+}
+
+// A Far is a box whose agent carries out procedures; this machine keeps the records. The
+// first of the testbed's Machines is the box.
+type Far struct {
+	Conn        *link.Conn
+	Environment func() []result.Pair                                        // the box's; why it does not answer is dut_state
+	Busy        func(ctx context.Context, d time.Duration) (float64, error) // host.Local.Busy there
 }
 
 // Machine is where subjects run.

@@ -32,7 +32,7 @@ func (l *loop) Flags(fs *flag.FlagSet) { addLinkFlags(fs, &l.mtu, &l.rate) }
 
 // Sketch implements Topology.
 func (l *loop) Sketch() (*Testbed, error) {
-	cpus, err := AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ const (
 	KernelPorts                        // ports of a kernel, which XDP programs can be attached to
 	Listener                           // software can listen on a port of the DUT, which is this machine's or has the agent
 	TwoGateways                        // a way between two gateways of this machine
-	OwnMachine                         // the DUT is all of this machine
+	OwnMachine                         // the DUT is all of a machine
 	Tunable                            // a recipe can be applied to the DUT's settings
 	Loadable                           // the DUT shares this machine: it can be heated, or run a load beside
 	OwnPorts                           // the DUT's ports are nobody else's, and its kernel answers at them
@@ -26,7 +26,7 @@ var Capabilities = []struct {
 	{KernelPorts, "kernel-ports", "ports of a kernel"},
 	{Listener, "listener", "a port of the DUT that software can listen on"},
 	{TwoGateways, "two-gateways", "two gateways on this machine"},
-	{OwnMachine, "own-machine", "this whole machine as the DUT"},
+	{OwnMachine, "own-machine", "a whole machine as the DUT"},
 	{Tunable, "tunable", "a DUT that a recipe can be applied to"},
 	{Loadable, "loadable", "a DUT on this machine that can be loaded or heated"},
 	{OwnPorts, "own-ports", "ports of the DUT that nobody else uses"},

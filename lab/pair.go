@@ -10,13 +10,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
 	"boxdyno/agent"
 	"boxdyno/host"
-	"boxdyno/internal/version"
 	"boxdyno/ledger"
 	"boxdyno/link"
 	"boxdyno/result"
@@ -36,16 +34,12 @@ import (
 // ssh takes is the box's own on another network.
 type pair struct {
 	wire2
-	ssh, command, program string
-	dut                   [2]string
-	services              string // managed; asIs, "": the box is configured
-	dial                  link.Dial
+	reached
+	dut      [2]string
+	services string // managed; asIs, "": the box is configured
 }
 
-// DialBy implements Dialling.
-func (p *pair) DialBy(dial link.Dial) { p.dial = dial }
-
-func newPair() Topology { return &pair{wire2: defaultWire(), program: link.Name, services: managed} }
+func newPair() Topology { return &pair{wire2: defaultWire(), reached: newReached(), services: managed} }
 
 const (
 	managed = "managed"
@@ -57,36 +51,11 @@ func (p *pair) manages() bool { return p.services == managed && p.box == boxRout
 
 func (p *pair) Flags(fs *flag.FlagSet) {
 	p.wire2.Flags(fs)
-	fs.StringVar(&p.ssh, "ssh", "", "DUT as the program ssh takes it, such as root@box or a Host of its configuration")
-	fs.StringVar(&p.command, "ssh_command", "", "words of a command that runs a program on the DUT, in place of ssh")
-	fs.StringVar(&p.program, "program", p.program, "the agent on the DUT, as its shell takes it, such as sudo -n boxdyno-agent")
+	p.reached.Flags(fs)
 	fs.Var(oneOf(&p.services, managed, asIs), "services", "managed: the agent sets addresses, forwarding and services of the DUT, and puts them back; as-is: the DUT is configured")
 	for i, x := range endNames {
 		fs.StringVar(&p.dut[i], "dut_"+x, "", "the DUT's interface at the other end of port_"+x+"'s cable")
 	}
-}
-
-// agent is how the agent on the DUT is reached.
-func (p *pair) agent() (link.Agent, error) {
-	switch {
-	case p.command != "":
-		return link.Agent{Name: "the DUT", Version: version.Version(), Argv: append(append(strings.Fields(p.command), strings.Fields(p.program)...), "serve")}, nil
-	case p.ssh != "":
-		return reach(p.ssh, p.program), nil
-	}
-	return link.Agent{}, errors.New("the DUT is not named: add --box NAME, or --set ssh=user@box")
-}
-
-// reach is the agent that program starts on the box at dest.
-func reach(dest, program string) link.Agent {
-	return link.Agent{Name: dest, Version: version.Version(), Argv: SSH(dest, program+" serve")}
-}
-
-// Reach is how the box's agent is reached, for a link.Dial.
-func (b Box) Reach() link.Agent {
-	a := reach(b.SSH, b.Program())
-	a.Remedy = []string{"boxdyno", "box", "update", b.Name}
-	return a
 }
 
 // wires are the ends that have a cable to the DUT.
@@ -114,7 +83,7 @@ func (p *pair) Sketch() (*Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	tb, err := p.sketch("pair", ends)
+	tb, err := p.sketch(Pair, ends)
 	if err == nil {
 		p.offer(tb)
 	}
@@ -190,18 +159,14 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.check(ends); err != nil {
 		return nil, err
 	}
-	remote, err := p.dial(ctx, at)
-	if err != nil {
-		return nil, err
-	}
 	var undo cleanup
-	undo.add(remote.Close)
+	remote, err := p.hold(ctx, at, &undo)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, undo.close())
 		}
 	}()
-	if _, err := agent.Hold.Call(ctx, remote, agent.HoldArgs{Boot: (&host.Local{}).Identify().BootID}); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	there, err := agent.Identify.Call(ctx, remote, agent.IdentifyArgs{Ports: p.dut[:len(ends)]})
@@ -237,7 +202,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 			}
 		}
 	}
-	tb := w.testbed("pair")
+	tb := w.testbed(Pair)
 	p.offer(tb)
 	tb.Warnings = append(tb.Warnings, warnings...)
 	if p.manages() && len(ends) == 2 {
@@ -253,11 +218,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Path = func(from, to int, loop bool) ledger.Path { return w.path(from, to, loop, dutLabel, p.dut) }
-	tb.Settings = append(tb.Settings,
-		result.Pair{Key: "dut", Value: at.Name},
-		result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)},
-		result.Pair{Key: "dut_clock_offset", Value: fmt.Sprintf("%v, at most %v off", clock.Offset, clock.Error)},
-		result.Pair{Key: "dut_version", Value: remote.Hello.Version})
+	tb.Settings = append(append(tb.Settings, result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)}), farSettings(at, remote, clock)...)
 	tb.Tune = TuneBox(remote, p.dut[:len(ends)])
 	tb.Watch = func(names []string, warn func(string)) telemetry.Spec {
 		return WatchBox(remote, names, result.MachineDUT, warn)

@@ -57,7 +57,7 @@ func TestPairChild(t *testing.T) {
 func (b bench) pair() *pair {
 	return &pair{
 		wire2: *b.wire(), dut: [2]string{"i0", "i1"},
-		dial: hub.Dial, command: "nsenter --net=" + b.box.Netns, program: "env LAB_TEST_PAIR=" + b.folder + " " + os.Args[0] + " -test.run=^TestPairChild$",
+		reached: reached{dial: hub.Dial, command: "nsenter --net=" + b.box.Netns, program: "env LAB_TEST_PAIR=" + b.folder + " " + os.Args[0] + " -test.run=^TestPairChild$"},
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"boxdyno/host"
 	"boxdyno/result"
 )
@@ -71,7 +69,7 @@ func buildPlaced(want string, build func(place) (*Testbed, error)) (*Testbed, er
 
 // placed is the place that is tried first on this machine.
 func placed(want string) (place, error) {
-	cpus, err := AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	if err != nil {
 		return place{}, err
 	}
@@ -111,20 +109,4 @@ func coreOf(sys fs.FS, cpu int) string {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
-}
-
-// AllowedCPUs are those that this process may use, in ascending order. It asks
-// for the main thread, because others may be pinned.
-func AllowedCPUs() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
-		return nil, fmt.Errorf("read the CPUs that this process may use: %w", err)
-	}
-	var cpus []int
-	for c := range len(set) * 64 {
-		if set.IsSet(c) {
-			cpus = append(cpus, c)
-		}
-	}
-	return cpus, nil
 }

@@ -143,7 +143,7 @@ func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
 	if err := w.check(ends); err != nil {
 		return nil, err
 	}
-	cpus, err := AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 			err = host.Permit("use the ports", errors.Join(err, out.undo.close()))
 		}
 	}()
-	cpus, err := AllowedCPUs()
+	cpus, err := host.AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}

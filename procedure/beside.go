@@ -312,7 +312,7 @@ func (b *Beside) check(bed *lab.Testbed) error {
 		return fmt.Errorf("beside_cpus %s: the tester sends from CPU %d of this machine: a load there slows the tester, not the box: name others", &b.CPUs, bed.TesterCPU)
 	}
 	if len(b.CPUs.list) > 0 {
-		there, err := lab.AllowedCPUs()
+		there, err := host.AllowedCPUs()
 		if err != nil {
 			return err
 		}

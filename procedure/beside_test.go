@@ -62,7 +62,7 @@ func TestBesideCheck(t *testing.T) {
 		return cfg
 	}
 	testutil.FakeStress(t) // a stress-ng
-	mine, err := lab.AllowedCPUs()
+	mine, err := host.AllowedCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}

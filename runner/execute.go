@@ -17,6 +17,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/procedure/far"
 	"boxdyno/result"
 	"boxdyno/telemetry"
 	"boxdyno/tune"
@@ -210,6 +211,9 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 				}
 				env := x.env(v, bed)
 				env.Pause = x.pause(v, pause)
+				if bed.Far != nil {
+					return far.Run(ctx, bed.Far.Conn, v.Procedure, v.Params, env)
+				}
 				return p.Run(ctx, env)
 			})
 		})

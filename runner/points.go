@@ -254,6 +254,9 @@ func Costs(c Catalogue, points []Point, bed *lab.Testbed) (each []Estimate, err 
 		if err := served(pt, p, bed); err != nil {
 			return each, err
 		}
+		if bed.Topology == lab.There {
+			bed = nil // the box is asked once it is reached
+		}
 		if err := p.Check(bed); err != nil {
 			var missing *host.Missing
 			if errors.As(err, &missing) {

@@ -18,7 +18,10 @@ import (
 
 // surroundings are the machine's settings and those of the testbed's ports.
 func surroundings(bed *lab.Testbed) []result.Pair {
-	env := machineSettings(bed.CPUs)
+	if bed.Far != nil {
+		return bed.Far.Environment()
+	}
+	env := append((&host.Local{}).Environment(), telemetry.Settings(bed.CPUs...)...)
 	var seen []string
 	for _, p := range portsOf(bed) {
 		kv, err := p.Settings()
@@ -27,21 +30,6 @@ func surroundings(bed *lab.Testbed) []result.Pair {
 		}
 		seen = append(seen, p.Name)
 		env = append(env, kv...)
-	}
-	return env
-}
-
-func machineSettings(cpus []int) []result.Pair {
-	env := (&host.Local{}).Environment()
-	if hz, err := host.Clock(0, cpus...); err == nil && len(hz) > 0 {
-		env = append(env, result.Pair{Key: "clock measured", Value: host.Clocks(hz)})
-	}
-	if bits, err := telemetry.Throttled(&telemetry.Machine{}); err == nil {
-		words := telemetry.ThrottleWords(bits)
-		if len(words) == 0 {
-			words = []string{"none"}
-		}
-		env = append(env, result.Pair{Key: "throttle flags", Value: strings.Join(words, ", ")})
 	}
 	return env
 }
@@ -100,7 +88,7 @@ func (x *execution) concerns(env []result.Pair, when string) {
 // any run.
 func doctorSettings() (out []Diagnosis) {
 	local := &host.Local{}
-	env := machineSettings([]int{0})
+	env := append(local.Environment(), telemetry.Settings(0)...)
 	for _, name := range local.Ports() {
 		if kv, err := (host.Port{Name: name}).Settings(); err == nil {
 			env = append(env, kv...)

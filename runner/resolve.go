@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -221,6 +222,36 @@ func (p *Plan) labName(c Catalogue) string {
 		name, first = spec.Lab, false
 	}
 	return cmp.Or(name, DefaultLab)
+}
+
+// WholeMachine says whether all that the plan measures needs a whole machine and no frames,
+// but for entries with a topology of their own.
+func (p *Plan) WholeMachine(c Catalogue) bool {
+	whole := false
+	for _, e := range p.Procedures {
+		spec, err := c.procedure(e.Use, e.at)
+		switch {
+		case e.Lab != "":
+		case err != nil || spec.Needs&lab.OwnMachine == 0:
+			return false
+		default:
+			whole = true
+		}
+	}
+	return whole
+}
+
+// WithoutOwnLabs leaves out entries that are measured in a topology of their own, which this
+// machine would be, and says why.
+func (p Plan) WithoutOwnLabs() (_ Plan, left []string) {
+	p.Procedures = slices.Clone(p.Procedures)
+	p.Procedures = slices.DeleteFunc(p.Procedures, func(e Entry) bool {
+		if text := fmt.Sprintf("%s in topology %s: that is this machine, not the box", e.Use, e.Lab); e.Lab != "" && !slices.Contains(left, text) {
+			left = append(left, text)
+		}
+		return e.Lab != ""
+	})
+	return p, left
 }
 
 func sorted(set map[string]bool) (names []string) {

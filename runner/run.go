@@ -16,6 +16,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/procedure/far"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/tune"
@@ -175,12 +176,18 @@ func (x *execution) build(ctx context.Context, points []Point) error {
 	if _, err := Check(x.o.Catalogue, points, x.bed); err != nil {
 		return err
 	}
+	if err := x.fits(ctx, points); err != nil {
+		return err
+	}
 	x.beside = procedure.NewSurroundings(x.bed)
 	if !x.measures() {
 		return nil
 	}
 	waits := time.Now()
-	release, err := host.Lock(ctx, func(holder string) { x.o.Notify(Event{Kind: Waiting, Text: holder}) })
+	release := func() {} // who carries out a box's own procedures has it to itself
+	if x.bed.Far == nil {
+		release, err = host.Lock(ctx, func(holder string) { x.o.Notify(Event{Kind: Waiting, Text: holder}) })
+	}
 	if err != nil {
 		return err
 	}
@@ -189,15 +196,35 @@ func (x *execution) build(ctx context.Context, points []Point) error {
 	return nil
 }
 
+// fits asks a box that carries the points out whether their parameters fit it.
+func (x *execution) fits(ctx context.Context, points []Point) error {
+	if x.bed.Far == nil {
+		return nil
+	}
+	for _, pt := range points {
+		var missing *host.Missing
+		switch err := far.Check(ctx, x.bed.Far.Conn, pt.Procedure, pt.Params); {
+		case err == nil:
+		case errors.As(err, &missing), x.bed.Far.Conn.Err() != nil, ctx.Err() != nil:
+			return fmt.Errorf("%s: %w", pt.ID, err)
+		default:
+			return &PlanError{At: pt.at, Err: fmt.Errorf("%s: %w", pt.ID, err)}
+		}
+	}
+	return nil
+}
+
 // settle learns how fast and how busy the machine is before anything is loaded.
 func (x *execution) settle(ctx context.Context) {
 	if x.measures() {
 		x.idle(ctx, "before")
-		x.steady = steady{virtual: x.run.Machines[0].Virtual != "", running: (&host.Local{}).Running}
-		if cpus := x.bed.CPUs; len(cpus) > 0 {
-			x.steady.speed = func() ([]float64, error) { return host.Speed(cpus...) }
+		if x.bed.Far == nil {
+			x.steady = steady{virtual: x.run.Machines[0].Virtual != "", running: (&host.Local{}).Running}
+			if cpus := x.bed.CPUs; len(cpus) > 0 {
+				x.steady.speed = func() ([]float64, error) { return host.Speed(cpus...) }
+			}
+			x.steady.learn(ctx)
 		}
-		x.steady.learn(ctx)
 	}
 	x.later(x.leave)
 	x.beside.Say = func(text string) { x.o.Notify(Event{Kind: Preparing, Text: text}) }
@@ -255,8 +282,11 @@ func (c Catalogue) topology(e Entry) (lab.Topology, error) {
 // header fills in what is said once, and finds the run's origin.
 func (x *execution) header() {
 	run, p := &x.run, x.plan
-	local := &host.Local{}
-	machine := local.Identify()
+	machine := (&host.Local{}).Identify()
+	others := x.bed.Machines
+	if x.bed.Far != nil {
+		machine, others = others[0], others[1:]
+	}
 	if x.bed.Kind == "sandbox" && machine.Kind == "real" {
 		machine.Kind = "sandbox"
 	}
@@ -283,7 +313,7 @@ func (x *execution) header() {
 		x.origin = unit.Now()
 		run.Schema = result.Schema
 		run.Start = now
-		run.Machines = append([]result.Machine{machine}, x.bed.Machines...)
+		run.Machines = append([]result.Machine{machine}, others...)
 		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.PresetsUsed()
 		if machine.Kind == "emulated" && run.Kind != "memory" {
 			run.Kind = machine.Kind
@@ -429,21 +459,11 @@ func (x *execution) warn(text string) {
 
 // idle warns where the machine is busy with something else.
 func (x *execution) idle(ctx context.Context, when string) {
-	local := &host.Local{}
-	before, err := local.CPUTime()
-	if err != nil {
-		return // no /proc/stat, no answer
+	look := (&host.Local{}).Busy
+	if x.bed.Far != nil {
+		look = x.bed.Far.Busy
 	}
-	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(idleWindow):
-	}
-	now, err := local.CPUTime()
-	if err != nil {
-		return
-	}
-	if busy, _ := now.Since(before); busy > idleLimit {
+	if busy, err := look(ctx, idleWindow); err == nil && busy > idleLimit { // no answer, no warning
 		x.warn(fmt.Sprintf("the machine was not idle %s the run: its CPUs were %.1f %% busy, and idle is at most %.1f %%", when, 100*busy, 100*idleLimit))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/version"
 	"boxdyno/link"
+	"boxdyno/procedure/far"
 	"boxdyno/subject/catalog"
 )
 
@@ -59,7 +60,7 @@ func run(args []string) int {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		in, out := link.Streams()
-		err = agent.Serve(ctx, in, out, folder, version.Version(), catalog.All, func(s string) { fmt.Fprintln(os.Stderr, link.Name+":", s) })
+		err = agent.Serve(ctx, in, out, folder, version.Version(), catalog.All, func(s string) { fmt.Fprintln(os.Stderr, link.Name+":", s) }, far.Methods()...)
 		if err == nil && ctx.Err() != nil {
 			return 130
 		}

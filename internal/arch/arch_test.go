@@ -47,11 +47,12 @@ var table = map[string]string{
 	"tune":                         "host result internal/ethtool internal/netns internal/yaml internal/files internal/caps",
 	"telemetry":                    "unit host result ledger internal/ethtool internal/netns internal/caps internal/guard",
 	"agent":                        "host internal/cables internal/files internal/guard ledger link result subject subject/capture subject/detector subject/ids tune unit telemetry service",
-	"cmd/boxdyno-agent":            "agent host internal/version link subject/catalog",
+	"cmd/boxdyno-agent":            "agent host internal/version link procedure/far subject/catalog",
 	"internal/version":             "",
 	"lab":                          "agent internal/files internal/version internal/yaml link unit host frame engine ledger result internal/ethtool internal/netns internal/caps internal/guard subject internal/cables telemetry service tune",
 	"procedure":                    "host lab result subject subject/stress unit",
-	"procedure/catalog":            "procedure procedure/capture procedure/compute procedure/connections procedure/flood procedure/infer procedure/rfc2544 procedure/security procedure/soak procedure/storage procedure/tunnel",
+	"procedure/catalog":            "procedure procedure/capture procedure/connections procedure/far procedure/flood procedure/infer procedure/rfc2544 procedure/security procedure/tunnel",
+	"procedure/far":                "agent host internal/guard lab link procedure procedure/compute procedure/soak procedure/storage result",
 	"procedure/rfc2544":            "engine frame lab procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result unit",
 	"procedure/connections":        "engine host internal/limit lab ledger procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result search unit",
 	"procedure/security":           "engine frame internal/guard lab procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result unit",
@@ -69,7 +70,7 @@ var table = map[string]string{
 	"procedure/internal/param":     "frame host result subject/userland unit",
 	"service":                      "frame host internal/netns tune",
 	"verdict":                      "unit result",
-	"runner":                       "engine host internal/files internal/schema internal/yaml lab link link/hub procedure procedure/catalog result search stat subject subject/capture subject/catalog subject/userland telemetry tune unit verdict",
+	"runner":                       "engine host internal/files internal/schema internal/yaml lab link link/hub procedure procedure/catalog procedure/far result search stat subject subject/capture subject/catalog subject/userland telemetry tune unit verdict",
 	"report":                       "unit result stat verdict reference",
 	"store":                        "result internal/files",
 	"reference":                    "",
@@ -211,7 +212,7 @@ func TestAgentReachesNoReport(t *testing.T) {
 		}
 		seen[pkg] = true
 		for _, i := range imports[pkg] {
-			for _, no := range []string{"boxdyno/lab", "boxdyno/link/hub", "boxdyno/report", "boxdyno/store", "boxdyno/reference", "boxdyno/runner", "boxdyno/procedure",
+			for _, no := range []string{"boxdyno/link/hub", "boxdyno/report", "boxdyno/store", "boxdyno/reference", "boxdyno/runner", "boxdyno/procedure/catalog",
 				"github.com/nats-io/nats-server/v2", "github.com/spf13/cobra", "charm.land/bubbletea/v2", "github.com/parquet-go/parquet-go"} {
 				if i == no || strings.HasPrefix(i, no+"/") {
 					t.Errorf("the agent reaches %s by %s", i, via+" > "+pkg)

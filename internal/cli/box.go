@@ -330,19 +330,22 @@ func (a *app) boxRemove() *cobra.Command {
 
 // measure has the plan measure the box.
 func (f *measureFlags) measure(a *app, p *runner.Plan) error {
-	const pair = "pair"
-	if f.lab != "" && f.lab != pair {
-		return &runner.PlanError{At: "--box", Err: fmt.Errorf("a box is measured in topology %s: leave out --lab %s", pair, f.lab)}
-	}
 	b, err := findBox(f.box)
 	if err != nil {
 		return err
 	}
-	if len(b.Cables) == 0 && !slices.ContainsFunc(f.set, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
+	name, settings := lab.Pair, slices.Concat(b.Settings(), b.Wired())
+	if p.WholeMachine(a.plugins) {
+		name, settings = lab.There, b.Settings()
+	}
+	if f.lab != "" && f.lab != name {
+		return &runner.PlanError{At: "--box", Err: fmt.Errorf("the box is measured in topology %s: leave out --lab %s", name, f.lab)}
+	}
+	if name == lab.Pair && len(b.Cables) == 0 && !slices.ContainsFunc(f.set, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
 		return &runner.PlanError{At: "--box", Err: fmt.Errorf("no cable to %s is known: run boxdyno box cables %[1]s, or name the ports with --set port_a=PORT --set dut_a=PORT", b.Name)}
 	}
-	p.SetLab(pair, "--box")
-	for _, s := range b.Settings() {
+	p.SetLab(name, "--box")
+	for _, s := range settings {
 		if err := p.Set(a.plugins, s.Key+"="+s.Value); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.set, "set", nil, "`key=value[,value...]`: a parameter of the procedure, else of the lab, else a key of the plan; several values are an axis")
 	fs.StringVar(&f.lab, "lab", "", "`topology` to measure in (boxdyno list topologies)")
-	fs.StringVar(&f.box, "box", "", "`NAME` of the box to measure, in topology pair with its cables (boxdyno box ls)")
+	fs.StringVar(&f.box, "box", "", "`NAME` of the box to measure: in topology pair with its cables, or what needs no frames in topology there (boxdyno box ls)")
 	fs.BoolVar(&f.quick, "quick", false, "short trials, with their deviations stated (the default)")
 	fs.BoolVar(&f.standard, "standard", false, "trials as long as the standards ask")
 	exclusive(cmd, "quick", "standard")
@@ -291,6 +291,14 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 	}
 	if err := f.apply(a, &p); err != nil {
 		return err
+	}
+	if f.box != "" {
+		var left []string
+		p, left = p.WithoutOwnLabs()
+		header.NotMeasured = append(header.NotMeasured, left...)
+		for _, l := range left {
+			a.note("left out: %s", l)
+		}
 	}
 	if !f.allow { // of --set, too
 		if err := ownCommands(p, ""); err != nil {

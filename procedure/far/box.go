@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package far
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"boxdyno/agent"
+	"boxdyno/lab"
+	"boxdyno/link"
+	"boxdyno/procedure"
+	"boxdyno/result"
+)
+
+// Methods are the agent's, for one tester.
+func Methods() []agent.Method {
+	b := &box{}
+	return []agent.Method{
+		agent.More(checkMethod, "whether a procedure's parameters fit this machine", b.check),
+		agent.More(runMethod, "carries out a procedure that loads this machine; its trials are the tester's", b.run),
+		agent.More(answerMethod, "answers what the procedure asked for", b.answered),
+	}
+}
+
+// A box is the agent's end.
+type box struct {
+	mu      sync.Mutex
+	answers chan answer // nil: no procedure is carried out
+}
+
+// bed is this machine as the DUT.
+func bed(ctx context.Context) (*lab.Testbed, error) { return lab.NewHere().Build(ctx) }
+
+func (b *box) check(ctx context.Context, _ *link.Request, a procedureArgs) (none agent.None, err error) {
+	p, err := a.made()
+	if err != nil {
+		return none, err
+	}
+	machine, err := bed(ctx)
+	if err != nil {
+		return none, err
+	}
+	return none, p.Check(machine)
+}
+
+func (b *box) answered(ctx context.Context, _ *link.Request, a answer) (none agent.None, err error) {
+	b.mu.Lock()
+	answers := b.answers
+	b.mu.Unlock()
+	select {
+	case answers <- a: // nil takes none
+		return none, nil
+	default:
+		return none, errors.New("no procedure waits for an answer")
+	}
+}
+
+func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none agent.None, err error) {
+	p, err := a.made()
+	if err != nil {
+		return none, err
+	}
+	machine, err := bed(ctx)
+	if err != nil {
+		return none, err
+	}
+	answers := make(chan answer, 1)
+	b.mu.Lock()
+	busy := b.answers != nil
+	if !busy {
+		b.answers = answers
+	}
+	b.mu.Unlock()
+	if busy {
+		return none, errors.New("a procedure is carried out already")
+	}
+	defer func() {
+		b.mu.Lock()
+		b.answers = nil
+		b.mu.Unlock()
+	}()
+	ask := func(ctx context.Context, i item) (a answer, err error) {
+		if err := req.Send(ctx, i); err != nil {
+			return a, err
+		}
+		select {
+		case a = <-answers:
+		case <-ctx.Done():
+			return a, ctx.Err()
+		}
+		if a.Error != "" {
+			err = errors.New(a.Error)
+		}
+		return a, err
+	}
+	env := &procedure.Env{Bed: machine, Log: slog.New(slog.DiscardHandler)}
+	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		a, err := ask(ctx, item{Kind: trialItem, Config: cfg})
+		if err == nil && a.Go {
+			o, ferr := f(ctx)
+			a, err = ask(ctx, item{Kind: outcomeItem, Outcome: &o, Failure: fails(ferr)})
+		}
+		if err == nil && a.Record == nil {
+			err = errors.New("the tester answers without a record")
+		}
+		if err != nil {
+			return result.Record{}, err
+		}
+		return *a.Record, nil
+	}
+	env.Unfinished = func(cfg []result.Pair) *result.Record {
+		a, err := ask(ctx, item{Kind: unfinishedItem, Config: cfg})
+		if err != nil || a.Record == nil {
+			return nil
+		}
+		a.Record.Start = time.Now().Add(-a.Age) // by this machine's clock
+		return a.Record
+	}
+	env.Pause = func(found procedure.Outcome) bool {
+		a, err := ask(ctx, item{Kind: pauseItem, Outcome: &found})
+		return err == nil && a.Go
+	}
+	o, err := p.Run(ctx, env)
+	if err != nil {
+		return none, err
+	}
+	return none, req.Send(ctx, item{Kind: outcomeItem, Outcome: &o})
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package far
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"boxdyno/internal/guard"
+	"boxdyno/link"
+	"boxdyno/procedure"
+	"boxdyno/result"
+)
+
+// Check asks the box behind c whether a procedure's parameters fit it. What the box lacks is
+// a *host.Missing.
+func Check(ctx context.Context, c *link.Conn, name string, params []result.Pair) error {
+	_, err := checkMethod.Call(ctx, c, procedureArgs{name, params})
+	return err
+}
+
+// mostTrials are more than a procedure of a whole machine has.
+const mostTrials = 10_000
+
+// Run has the box behind c carry out a procedure. Its trials are env's; instants in their
+// outcomes are of this machine's clock. It returns once the procedure has ended there, or at
+// once if ctx or the connection has.
+func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, env *procedure.Env) (o procedure.Outcome, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := &tester{conn: c, env: env, items: make(chan item)}
+	guard.Go(func() {
+		defer close(t.items)
+		t.end = c.Stream(ctx, string(runMethod), procedureArgs{name, params}, nil, func(raw json.RawMessage, _ uint64) error {
+			var i item
+			if err := json.Unmarshal(raw, &i); err != nil {
+				return fmt.Errorf("%s sent of %s what cannot be read: %w", c.Name, name, err)
+			}
+			select {
+			case t.items <- i:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	trials := 0
+	var first error // of a trial, after which the procedure ends
+	for i := range t.items {
+		switch i.Kind {
+		case trialItem:
+			if trials++; trials > mostTrials {
+				err = fmt.Errorf("%s asks for more than %d trials of %s", c.Name, mostTrials, name)
+				break
+			}
+			rec, terr := t.trial(ctx, i.Config)
+			if terr != nil {
+				first = terr
+				if c.Err() == nil {
+					err = t.answer(ctx, answer{Error: terr.Error()})
+				}
+				break
+			}
+			rec.Digests = nil // the procedure reads none
+			err = t.answer(ctx, answer{Record: &rec})
+		case unfinishedItem:
+			a := answer{Record: env.Unfinished(i.Config)}
+			if a.Record != nil {
+				a.Age = time.Since(a.Record.Start)
+			}
+			err = t.answer(ctx, a)
+		case pauseItem:
+			err = t.answer(ctx, answer{Go: env.Pause(found(i))})
+		case outcomeItem:
+			o = found(i)
+			continue
+		default:
+			err = fmt.Errorf("%s asks for %q", c.Name, link.Cut(i.Kind, 40))
+		}
+		if err != nil {
+			cancel()
+			for range t.items {
+			}
+			break
+		}
+	}
+	return o, cmp.Or(first, err, t.end)
+}
+
+// A tester is this end of a procedure.
+type tester struct {
+	conn  *link.Conn
+	env   *procedure.Env
+	items chan item // closed when the procedure has ended
+	end   error     // how
+}
+
+func (t *tester) answer(ctx context.Context, a answer) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	_, err := answerMethod.Call(ctx, t.conn, a)
+	return err
+}
+
+// clockReadings are taken anew for each trial: clocks drift apart.
+const clockReadings = 8
+
+// trial lets the box carry out a trial of env's.
+func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, error) {
+	return t.env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
+		clock, err := t.conn.Clock(ctx, clockReadings)
+		if err == nil {
+			err = t.answer(ctx, answer{Go: true})
+		}
+		if err != nil {
+			return procedure.Outcome{}, err
+		}
+		select {
+		case i, more := <-t.items:
+			switch {
+			case !more && t.end != nil:
+				return procedure.Outcome{}, t.end
+			case !more:
+				return procedure.Outcome{}, fmt.Errorf("the procedure ended on %s in a trial", t.conn.Name)
+			case i.Kind != outcomeItem:
+				return procedure.Outcome{}, fmt.Errorf("%s asks for %q in a trial", t.conn.Name, link.Cut(i.Kind, 40))
+			}
+			return here(found(i), clock), i.Failure.err(t.conn.Name)
+		case <-ctx.Done():
+			return procedure.Outcome{}, ctx.Err()
+		}
+	})
+}
+
+func found(i item) procedure.Outcome {
+	if i.Outcome == nil {
+		return procedure.Outcome{}
+	}
+	return *i.Outcome
+}
+
+// here is o with the instants of this machine.
+func here(o procedure.Outcome, clock link.ClockOffset) procedure.Outcome {
+	for i := range o.Phases {
+		p := &o.Phases[i]
+		p.Begin, p.End = clock.Here(p.Begin), clock.Here(p.End)
+	}
+	for _, ks := range [][]result.KPI{o.KPIs, o.Samples} {
+		for i := range ks {
+			ks[i].Begin, ks[i].End = clock.Here(ks[i].Begin), clock.Here(ks[i].End)
+		}
+	}
+	return o
+}
