@@ -304,6 +304,24 @@ func TestWireSelfTestPorts(t *testing.T) {
 	}
 }
 
+// A cable that is pulled between two trials ends the run, so that it can be resumed; a
+// point that lacked a prerequisite would count as measured.
+func TestWireUnplugged(t *testing.T) {
+	testutil.Long(t)
+	b := newBench(t)
+	b.box.sh(t, router)
+	tb := built(t, b.wire())
+	b.box.sh(t, "ip link set i1 down")
+	m, err := tb.Engine.OpenMeter(t.Context(), tb.Path(0, 1, false).Hops[3].Port)
+	if err == nil {
+		m.Close()
+	}
+	var missing *host.Missing
+	if !errors.Is(err, ledger.ErrLink) || errors.As(err, &missing) || !strings.Contains(err.Error(), "e1") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Whoever cannot be loaded is refused in a sentence that names port and remedy.
 func TestWireRefuses(t *testing.T) {
 	for i, c := range []struct {

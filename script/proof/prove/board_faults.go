@@ -67,7 +67,7 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 		return said
 	}
 	before := state()
-	cmd := exec.CommandContext(ctx, "script/boards", "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--set", "service=nat", "--set", "link_rate=2Mbps", "--out", out)
+	cmd := exec.CommandContext(ctx, "script/boards", "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--set", "service=nat", "--set", "link_rate=300kbps", "--out", out)
 	cmd.Env = append(os.Environ(), "BENCH="+boardBench)
 	var said bytes.Buffer
 	cmd.Stderr = &said

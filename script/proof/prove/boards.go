@@ -26,13 +26,13 @@ type boardRow struct {
 }
 
 var boardRows = []boardRow{
-	{"capture", []string{"capture", "--set", "subject=af_packet", "--set", "rate=500", "--set", "duration=2s"}},
-	{"ids", []string{"ids", "--set", "rules=50", "--set", "rate=1Mbps", "--set", "idle=500kbps", "--set", "duration=2s"}},
+	{"capture", []string{"capture", "--set", "subject=af_packet", "--set", "rate=200", "--set", "duration=2s"}},
+	{"ids", []string{"ids", "--set", "rules=50", "--set", "rate=400kbps", "--set", "idle=200kbps", "--set", "duration=2s"}},
 	{"tune", nil},
-	{"route", []string{"forward", "--set", "service=route", "--set", "link_rate=2Mbps"}},
-	{"filter", []string{"forward", "--set", "service=filter", "--set", "rules=10", "--set", "link_rate=2Mbps"}},
-	{"nat", []string{"forward", "--set", "service=nat", "--set", "link_rate=2Mbps"}},
-	{"flood", []string{"flood", "--set", "rate=500", "--set", "benign=100", "--set", "link_rate=2Mbps"}},
+	{"route", []string{"forward", "--set", "service=route", "--set", "link_rate=300kbps"}},
+	{"filter", []string{"forward", "--set", "service=filter", "--set", "rules=10", "--set", "link_rate=300kbps"}},
+	{"nat", []string{"forward", "--set", "service=nat", "--set", "link_rate=300kbps"}},
+	{"flood", []string{"flood", "--set", "rate=200", "--set", "benign=100", "--set", "link_rate=2Mbps"}},
 	{"connections", []string{"connections", "--set", "service=nat", "--set", "rate=20"}},
 }
 
@@ -152,7 +152,7 @@ func ranOnBoard(ctx context.Context, name, out string, r boardRow) (seen string,
 func boardCell(recs []result.Record) (seen string, works bool) {
 	var reasons []string
 	var frames, least, most int64
-	points, trials, open := 0, 0, 0
+	points, trials, open, invalid := 0, 0, 0, ""
 	for _, r := range recs {
 		if r.Procedure == "self-test" {
 			continue
@@ -164,7 +164,9 @@ func boardCell(recs []result.Record) (seen string, works bool) {
 			}
 			continue
 		}
-		if a := r.Account; a != nil && r.Status != result.Invalid {
+		if r.Status == result.Invalid {
+			invalid = r.Reason
+		} else if a := r.Account; a != nil {
 			trials++
 			frames += a.Accepted
 			least, most = min(least, a.Unexplained), max(most, a.Unexplained)
@@ -176,6 +178,8 @@ func boardCell(recs []result.Record) (seen string, works bool) {
 	switch {
 	case points == 0:
 		reasons = append(reasons, "nothing was measured")
+	case reasons == nil && trials == 0:
+		reasons = append(reasons, "no trial is valid: "+invalid)
 	case open > 0:
 		reasons = append(reasons, fmt.Sprintf("unexplained %d to %d in %d of %d trials, %d frames", least, most, open, trials, frames))
 	}

@@ -24,6 +24,7 @@ func TestBoardCell(t *testing.T) {
 		{[]result.Record{point(result.Passed), trial(result.Failed, 0), trial(result.Invalid, 7)}, "works; unexplained 0 of 5"},
 		{[]result.Record{point(result.Failed), trial(result.Passed, -2), trial(result.Passed, 0)}, "unexplained -2 to 0 in 1 of 2 trials, 10 frames"},
 		{[]result.Record{point(result.Invalid)}, "invalid: why"},
+		{[]result.Record{point(result.Passed), {Procedure: "forward", Parent: "p", Status: result.Invalid, Reason: "late"}}, "no trial is valid: late"},
 		{[]result.Record{{Procedure: "self-test", Status: result.Passed}}, "nothing was measured"},
 	} {
 		if got, works := boardCell(c.recs); got != c.want || works != (c.want[0] == 'w') {

@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // How often each proof repeats what it looks at; 0 leaves it out.
@@ -55,7 +57,7 @@ func main() {
 	if *disturber {
 		disturb()
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	var err error
 	if *models != "" {
