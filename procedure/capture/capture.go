@@ -40,7 +40,7 @@ var CaptureSpec = procedure.Spec{
 	Quick:   "capture offers rates for 1 s, in its search for 0.5 s at least, not for 10 s and 5 s: a buffer takes a larger share of them",
 	Doc:     "software that captures frames: what it counts at a rate, or the highest rate without loss, and its cost to the box",
 	Names:   []string{"subject", "payload_size", "frame_size", "rate"},
-	Metrics: CaptureMetrics, Joules: captureJoules, New: newCapture,
+	Metrics: Metrics, Joules: captureJoules, New: newCapture,
 }
 
 // Capture measures software that captures frames: a subject listens on the DUT's lan

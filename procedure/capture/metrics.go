@@ -10,7 +10,7 @@ import (
 	"boxdyno/result"
 )
 
-var CaptureMetrics = slices.Concat([]result.Metric{
+var Metrics = slices.Concat([]result.Metric{
 	{Name: "lossless_fps", Label: "found frame/s", Group: "Capture: highest rate of which every frame is counted, a thousandth and five are not; counted a second under overload", Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which every frame was counted, confirmed by a longer trial; interval up to the rate from which every trial lost frames"},
 	{Name: "lossless_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-2 bits, FCS included"},
 	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
@@ -54,6 +54,6 @@ var captureTrialMetrics = []result.Metric{
 }
 
 // figures are the metrics of all procedures of this room.
-var figures = metrics.List(slices.Concat(CaptureMetrics, idsMetrics, SensorMetrics))
+var figures = metrics.List(slices.Concat(Metrics, idsMetrics, SensorMetrics))
 
 var captureJoules = trial.OfSubject("frame", func(trial result.Record) float64 { return float64(trial.Load.Forwarded) })

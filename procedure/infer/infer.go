@@ -223,13 +223,13 @@ var inferMetrics = append([]result.Metric{
 	{Name: "drops_added_ratio", Label: "added", Group: addedDrops, Interval: "range", Heads: true, Share: true, Unit: "1", Better: -1, Help: "with a rate: share of frames lost with the detector, less the share lost without it; median of the rounds, interval is their range; negative if it lost fewer"},
 	{Name: "bare_lost_ratio", Label: "alone", Group: addedDrops, Share: true, Unit: "1", Better: -1, Help: "share of the frames that the same capture lost without features and model"},
 	{Name: "detector_lost_ratio", Label: "with it", Share: true, Unit: "1", Better: -1, Help: "share of the frames that it lost with them"},
-	metrics.List(capture.CaptureMetrics).As("drain_s", "behind", addedDrops),
+	metrics.List(capture.Metrics).As("drain_s", "behind", addedDrops),
 	{Name: "cpu_added_per_frame_s", Label: "a frame", Group: detectorTakes, Unit: "s", Better: -1, Help: "CPU time for each frame counted, of the detector's whole process tree, less that of the capture without features and model"},
 	{Name: "detected_windows_per_s", Label: "windows", Unit: "1/s", Better: 1, Help: "windows a second that were evaluated while there was work"},
 	{Name: "model_wait_share", Label: "waits", Share: true, Unit: "1", Better: -1, Help: "share of that time for which the detector waited for its model"},
-	metrics.List(capture.CaptureMetrics).As("subject_memory_bytes", "memory", detectorTakes),
-	metrics.List(capture.CaptureMetrics).As("startup_s", "ready", detectorTakes),
-}, metrics.List(capture.CaptureMetrics).Pick(trialFigures...)...)
+	metrics.List(capture.Metrics).As("subject_memory_bytes", "memory", detectorTakes),
+	metrics.List(capture.Metrics).As("startup_s", "ready", detectorTakes),
+}, metrics.List(capture.Metrics).Pick(trialFigures...)...)
 
 // trialFigures are others of capture that trials with a rate have.
 var trialFigures = []string{
