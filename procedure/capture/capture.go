@@ -50,7 +50,7 @@ var CaptureSpec = procedure.Spec{
 //	rate search:   self-test -> ceiling, lowered -> search -> trial at the limit [-> overload]
 //	rate overload: self-test -> overload
 //
-// Each trial starts the subject anew (capture_trial.go).
+// Each trial starts the subject anew (trial.go).
 type Capture struct {
 	subject param.Word
 	file    string
@@ -384,10 +384,10 @@ func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outc
 	} else {
 		err = m.at(ctx, "rate", p.loadOf(p.framesPerSecond()))
 	}
-	var left *trial.LeftError
+	var left *leftError
 	switch {
 	case errors.As(err, &left):
-		return left.Found, nil
+		return left.found, nil
 	case errors.Is(err, errSubject):
 		err = nil
 	}
@@ -397,7 +397,7 @@ func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outc
 // rest lets the run's other points have their turn: what takes a CPU away for a minute
 // then spoils no point whole.
 func (m *capturePoint) rest(ctx context.Context, found procedure.Outcome) error {
-	return trial.PauseClosed(ctx, m.env, found, m.close, m.open)
+	return pauseClosed(ctx, m.env, found, m.close, m.open)
 }
 
 // Visits implements Paused.

@@ -263,11 +263,11 @@ func (p *IDS) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome,
 	m.pause = m.rest
 	defer func() { err = errors.Join(err, m.close()) }()
 	err = m.measure(ctx)
-	var left *trial.LeftError
+	var left *leftError
 	var long *longPassError
 	switch {
 	case errors.As(err, &left):
-		return left.Found, nil
+		return left.found, nil
 	case errors.As(err, &long):
 		m.listen.failed, err = "traffic: "+long.Error(), nil
 	case errors.Is(err, errSubject):
@@ -354,7 +354,7 @@ func (m *idsPoint) close() error {
 
 // rest lets the run's other points have their turn.
 func (m *idsPoint) rest(ctx context.Context, found procedure.Outcome) error {
-	return trial.PauseClosed(ctx, m.listen.env, found, m.close, func(ctx context.Context) error {
+	return pauseClosed(ctx, m.listen.env, found, m.close, func(ctx context.Context) error {
 		if err := m.install(); err != nil {
 			return err
 		}

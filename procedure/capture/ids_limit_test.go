@@ -16,7 +16,6 @@ import (
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
-	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
 	"boxdyno/search"
 	"boxdyno/unit"
@@ -142,9 +141,9 @@ func TestIDSSearchBeginsFromOtherPoints(t *testing.T) {
 		var o procedure.Outcome
 		m.pause = func(_ context.Context, found procedure.Outcome) error {
 			o = found
-			return &trial.LeftError{Found: found}
+			return &leftError{found}
 		}
-		var left *trial.LeftError
+		var left *leftError
 		if err := m.hunt(t.Context()); !errors.As(err, &left) {
 			t.Fatal(err)
 		}

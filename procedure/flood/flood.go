@@ -44,7 +44,7 @@ var FloodSpec = procedure.Spec{
 //	rate given:   self-test of the flood -> a trial
 //	rate search:  self-test of the flood -> search -> a trial at the limit
 //
-// A trial (flood_trial.go) is a frame.Episode: one sender, one schedule, one account.
+// A trial (trial.go) is a frame.Episode: one sender, one schedule, one account.
 type Flood struct {
 	trial.Traffic
 	kind    param.Choice

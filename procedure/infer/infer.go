@@ -39,8 +39,8 @@ var InferSpec = procedure.Spec{
 // model that is evaluated for each window. The model's parameters are made from a seed:
 // it is a load, and detects nothing.
 //
-//	rate none:   trials: synthetic windows, as fast as they go, on some CPUs (infer_offline.go)
-//	rate given:  self-test -> rounds of two trials, without and with the detector (infer_online.go)
+//	rate none:   trials: synthetic windows, as fast as they go, on some CPUs (offline.go)
+//	rate given:  self-test -> rounds of two trials, without and with the detector (online.go)
 type Infer struct {
 	model   param.Choice
 	runtime param.Choice

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package trial
+package capture
 
 import (
 	"context"
@@ -29,15 +29,15 @@ func TestRestClosesMeanwhile(t *testing.T) {
 			did = append(did, "pause")
 			return c.more
 		}}
-		err := PauseClosed(t.Context(), env, procedure.Outcome{Reason: "so far"}, func() error {
+		err := pauseClosed(t.Context(), env, procedure.Outcome{Reason: "so far"}, func() error {
 			did = append(did, "close")
 			return c.closes
 		}, func(context.Context) error {
 			did = append(did, "open")
 			return nil
 		})
-		var left *LeftError
-		if gone := errors.As(err, &left); gone == c.more && c.closes == nil || gone && left.Found.Reason != "so far" || !errors.Is(err, c.closes) && c.closes != nil {
+		var left *leftError
+		if gone := errors.As(err, &left); gone == c.more && c.closes == nil || gone && left.found.Reason != "so far" || !errors.Is(err, c.closes) && c.closes != nil {
 			t.Errorf("more %v: %v", c.more, err)
 		}
 		if !slices.Equal(did, c.want) {
