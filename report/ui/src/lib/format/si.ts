@@ -14,17 +14,20 @@ export function split(v: number): [string, string] {
   return [(v < 0 ? "−" : "") + x.toFixed(digits), name];
 }
 
+// A prefix and a unit behind a number: " Mbit/s", "/s".
+const behind = (prefix: string, unit: string): string => (prefix || (unit && !unit.startsWith("/")) ? " " : "") + prefix + unit;
+
 /** "1.26 Mframe/s"; absent figures are a dash. Parts do not break apart. */
 export function si(v: number | undefined | null, unit = "", bound = ""): string {
   if (v === undefined || v === null) return "–";
   const [x, p] = split(v);
-  return `${bound === ">=" ? "≥ " : bound === "<=" ? "≤ " : ""}${x}${p + unit ? " " + p + unit : ""}`;
+  return `${bound === ">=" ? "≥ " : bound === "<=" ? "≤ " : ""}${x}${behind(p, unit)}`;
 }
 
 /** A tick of an axis: as few digits as it takes. */
 export function tick(v: number, unit = ""): string {
   const [x, p] = split(v);
-  return `${Number(x)}${p + unit ? " " + p + unit : ""}`;
+  return `${Number(x)}${behind(p, unit)}`;
 }
 
 /** "1.17–1.19 M" */
