@@ -78,9 +78,6 @@ func (b *boxed) say(name, text string) { b.powers = append(b.powers, Power{name,
 // wellKnown are figures that stand first, in words.
 var wellKnown = []string{"DMIPS"}
 
-// powerNames are what procedures of work are called among a box's powers.
-var powerNames = map[string]string{"cpu": "Computing", "hash": "Hashing", "memory": "Memory", "codec": "Encoding", "hpl": "Linpack"}
-
 // work is a procedure's programs on one CPU, and how many times as much all CPUs do.
 func (b *boxed) work(t workTable) {
 	type pair struct {

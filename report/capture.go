@@ -16,73 +16,12 @@ import (
 	"boxdyno/unit"
 )
 
-// A Capture is what procedure capture found at a row; a figure that was not measured is
-// nil. All but those of the search are of one trial: that at the limit, or at the rate
-// given.
-type Capture struct {
-	Subject string `json:"subject"`
-	Payload int    `json:"payload_size,omitempty"` // octets of UDP payload that were asked for; 0: a frame size was
-	Rate    string `json:"rate"`                   // as it was given; "search": none was
-	Packets int    `json:"packets,omitempty"`      // that were asked for; 0: a duration was
-	Lasts   string `json:"duration,omitempty"`     // that was asked for; "0s": as the preset says
-	Burst   int    `json:"burst,omitempty"`        // frames back to back; 0: equal gaps
-	Buffer  int    `json:"buffer,omitempty"`       // octets; 0: the subject's own
-	Method  string `json:"method"`                 // ours, published
-
-	Lossless    *Figure `json:"lossless_fps,omitempty"` // highest rate of which every frame was counted
-	LosslessBPS *Figure `json:"lossless_bps,omitempty"` // layer 2
-	LosslessL1  *Figure `json:"lossless_l1_bps,omitempty"`
-	Thousandth  *Figure `json:"counted_0_1pct_fps,omitempty"`
-	FiveOfThem  *Figure `json:"counted_0_5pct_fps,omitempty"`
-	Overload    *Figure `json:"counting_overload_fps,omitempty"`
-
-	Offered     *Figure `json:"capture_offered_fps,omitempty"`
-	Sent        *Figure `json:"frames_offered,omitempty"`
-	Counted     *Figure `json:"frames_counted,omitempty"`
-	AtEnd       *Figure `json:"frames_at_end,omitempty"` // when the last frame had left
-	Lag         *Figure `json:"frames_lag,omitempty"`
-	Drain       *Figure `json:"drain_s,omitempty"`
-	Lost        *Figure `json:"frames_lost,omitempty"`
-	Before      *Figure `json:"drops_before,omitempty"`
-	Kernel      *Figure `json:"drops_kernel,omitempty"`
-	Own         *Figure `json:"drops_subject,omitempty"`
-	Unexplained *Figure `json:"frames_unexplained,omitempty"`
-
-	CPU       *Figure `json:"subject_cpu_per_frame_s,omitempty"` // of the whole process tree
-	Share     *Figure `json:"subject_cpu_share,omitempty"`
-	Host      *Figure `json:"host_cpu_per_frame_s,omitempty"` // with the kernel's receive work
-	Above     *Figure `json:"host_cpu_above_per_frame_s,omitempty"`
-	Memory    *Figure `json:"subject_memory_bytes,omitempty"`
-	Processes *Figure `json:"subject_processes,omitempty"`
-	Startup   *Figure `json:"startup_s,omitempty"`
-	First     *Figure `json:"first_frame_s,omitempty"`
-
-	MainShare  *Figure `json:"main_cpu_share,omitempty"` // method published: of the main process alone
-	MainMemory *Figure `json:"main_memory_bytes,omitempty"`
-
-	Published []Published `json:"published,omitempty"` // figures of the same subject, payload and rate
-}
-
-// A Published is a published figure beside what was measured here the same way.
-type Published struct {
-	Source  string   `json:"source"`
-	Metric  string   `json:"metric"`
-	Value   float64  `json:"value"`
-	Unit    string   `json:"unit"`
-	Here    *float64 `json:"here,omitempty"` // in the same unit
-	Lo      *float64 `json:"lo,omitempty"`
-	Hi      *float64 `json:"hi,omitempty"`
-	Note    string   `json:"note,omitempty"`    // what is known to be wrong or unfair in it
-	Caution string   `json:"caution,omitempty"` // and in all figures of its source
-}
-
 const (
-	captureProcedure = "capture"
-	methodPublished  = "published"
-	searched         = "search"
-	overloaded       = "overload"
-	payloadIn        = 46          // a frame's octets beside UDP payload
-	emptyBox         = "empty-box" // parent of the trials without a subject
+	methodPublished = "published"
+	searched        = "search"
+	overloaded      = "overload"
+	payloadIn       = 46          // a frame's octets beside UDP payload
+	emptyBox        = "empty-box" // parent of the trials without a subject
 )
 
 // publishedAs are subjects that were published under another name.
@@ -162,32 +101,6 @@ func (c *Capture) earlier(mbit float64) []reference.Figure {
 		return nil
 	}
 	return reference.Of("capture_10s", cmp.Or(publishedAs[c.Subject], c.Subject), reference.Level{Factor: "scenario", Value: "Remote server UDP " + strconv.FormatFloat(mbit, 'g', -1, 64) + "Mb/sec"})
-}
-
-const uncounted = "uncounted_ratio"
-
-// figure is the value of a metric that a role asks for, and its unit; none where there
-// is none.
-func (c *Capture) figure(metric string) (float64, unit.Symbol) {
-	switch {
-	case c == nil:
-	case metric == uncounted && c.Lost != nil && c.Sent != nil && c.Sent.Value > 0:
-		return c.Lost.Value / c.Sent.Value, "1"
-	case metric == "lossless_l1_bps" && c.LosslessL1 != nil:
-		return c.LosslessL1.Value, "bit/s"
-	}
-	return 0, none
-}
-
-// say adds to have what a criterion may say of the row.
-func (c *Capture) say(have map[string]string) {
-	if c == nil {
-		return
-	}
-	for key, n := range map[string]int{"payload_size": c.Payload, "packets": c.Packets, "burst": c.Burst, "buffer": c.Buffer} {
-		have[key] = strconv.Itoa(n)
-	}
-	have["subject"], have["rate"], have["duration"], have["method"] = c.Subject, c.Rate, c.Lasts, c.Method
 }
 
 // orderCapture puts small payloads first, then low rates, then subjects by name.

@@ -36,14 +36,14 @@ type cited struct {
 var cites = []cited{
 	{source: "sweclockers-brix", experiment: "forward_64B", words: map[string]string{
 		"pps": "%s 64-byte frames a second by NAT", "pps_at_least": "at least %s 64-byte frames a second", "derived_rate": "%s Gbit/s, derived from frames of 64 octets",
-	}, ours: "forwarding_rate_fps", beside: func(f reference.Figure, p result.Record, _ result.Run) bool {
+	}, ours: forwardingRate, beside: func(f reference.Figure, p result.Record, _ result.Run) bool {
 		way, size := f.Level("direction"), result.Get(p.Config, "frame_size")
 		large := f.Level("frame_bytes") == "1514" // without FCS
 		return forwards(p) && (large && size == "1518" || !large && size == "64") && (way == "" || strings.ToUpper(strings.ReplaceAll(result.Get(p.Config, "direction"), "-to-", "->")) == way)
 	}},
 	{source: "sweclockers-brix", experiment: "power", words: map[string]string{"power_wall_low": "%s W or more at the wall under load", "power_wall_high": "%s W or less at the wall under load"},
 		beside: func(_ reference.Figure, p result.Record, _ result.Run) bool { return forwards(p) && len(p.Energy) > 0 }},
-	{source: "croce-pi4", experiment: "tc_drop", words: map[string]string{"line_rate": "%s 64-byte frames a second, dropped in tc"}, ours: "drop_rate_fps",
+	{source: "croce-pi4", experiment: "tc_drop", words: map[string]string{"line_rate": "%s 64-byte frames a second, dropped in tc"}, ours: dropRate,
 		beside: func(_ reference.Figure, p result.Record, _ result.Run) bool {
 			return result.Get(p.Config, "service") == "drop-tc" && result.Get(p.Config, "frame_size") == "64"
 		}},
@@ -54,7 +54,7 @@ var cites = []cited{
 	{source: "itsec-pi5", experiment: "tcpreplay", words: map[string]string{
 		"rate": "%s Mbit/s replayed to it", "practical_max_low": "%s Mbit/s or more are the practical limit of 1 GbE", "practical_max_high": "%s Mbit/s or less are the practical limit of 1 GbE",
 		"duration": "the replay took %s s",
-	}, ours: "ids_rate_bps", beside: sensor},
+	}, ours: idsRate, beside: sensor},
 	{source: "itsec-pi5", experiment: "irq", words: map[string]string{"interrupts": "%s interrupts of its port, all on one CPU"}, beside: sensor},
 	{source: "itsec-pi5", experiment: "tuning", words: map[string]string{"ring": "its rings were set to %s descriptors", "value": "set to %s"},
 		beside: func(f reference.Figure, _ result.Record, run result.Run) bool {
@@ -65,7 +65,7 @@ var cites = []cited{
 	{source: "imeusp-10", experiment: "capture_syn_flood_10s", words: map[string]string{
 		"cpu_percent_mean": "%s %% of its CPU time under a SYN flood", "rss_peak_max": "%s KB under a SYN flood", "packets_counted_mean": "%s frames counted of a SYN flood", "packets_on_wire_wireshark_mean": "%s frames of a SYN flood were sent",
 	}, beside: func(f reference.Figure, p result.Record, _ result.Run) bool {
-		return p.Procedure == "flood" && result.Get(p.Config, "kind") == "syn" && reference.Same(f.Subject, cmp.Or(publishedAs[result.Get(p.Config, "sensor")], result.Get(p.Config, "sensor")))
+		return p.Procedure == floodProcedure && result.Get(p.Config, "kind") == "syn" && reference.Same(f.Subject, cmp.Or(publishedAs[result.Get(p.Config, "sensor")], result.Get(p.Config, "sensor")))
 	}},
 	{source: "hawthorne2020", experiment: "table2_power", words: map[string]string{"power_wall": "%s W at the wall"}, beside: encrypts},
 	{source: "hawthorne2020", experiment: "text_power", words: map[string]string{"power_wall_cryptsetup": "%s W at the wall under cryptsetup", "power_wall": "%s W at the wall"}, beside: encrypts},
@@ -75,7 +75,7 @@ var cites = []cited{
 
 // forwards says whether frames go through p's box.
 func forwards(p result.Record) bool {
-	return (p.Procedure == "forward" || p.Procedure == "throughput") && slices.Contains([]string{"route", "filter", "nat"}, result.Get(p.Config, "service"))
+	return slices.Contains(forwarding, p.Procedure) && slices.Contains([]string{"route", "filter", "nat"}, result.Get(p.Config, "service"))
 }
 
 // encrypts says whether a meter ran while p's box computed ciphers.

@@ -126,9 +126,6 @@ func (c Comparison) Slower(least float64) (out []string) {
 // figure of any.
 var ErrNothingValid = errors.New("nothing can be compared: no configuration has a valid figure on both sides")
 
-// ofTester are metrics that tell of the tester and of what disturbed it.
-var ofTester = []string{"ceiling_fps", "offered_fps", "stalls", "longest_stall_s", "steal_ratio", "loop_before_rps", "loop_after_rps"}
-
 // notable is the difference that a row without one is asked how many repeats
 // would find.
 const notable = 0.05

@@ -13,36 +13,6 @@ import (
 	"boxdyno/unit"
 )
 
-// A Connections is what procedure connections found at a row; a figure that was not
-// measured is nil. Rates are in connections/s.
-type Connections struct {
-	Mode         string `json:"mode"`           // rate, concurrent
-	ResponseSize int    `json:"response_size"`  // octets, beside the HTTP header
-	Rate         int    `json:"rate,omitempty"` // that was given, connections/s; 0: searched, or the procedure's own
-
-	Found    *Figure `json:"connections_cps,omitempty"`          // highest rate of which none failed; nil where a rate was given
-	Overload *Figure `json:"connections_overload_cps,omitempty"` // most that were complete, whatever failed
-	Ceiling  *Figure `json:"connections_ceiling_cps,omitempty"`  // of the tester, by its self-test
-
-	Offered      *Figure `json:"connections_offered_cps,omitempty"` // in the trial that all that follows is of
-	Complete     *Figure `json:"connections_complete_cps,omitempty"`
-	Opened       *Figure `json:"connections_opened,omitempty"`
-	Held         *Figure `json:"connections_concurrent,omitempty"` // mode concurrent
-	Failed       *Figure `json:"connections_failed,omitempty"`
-	HandshakeP50 *Figure `json:"handshake_p50_s,omitempty"` // SYN to SYN-ACK
-	HandshakeP99 *Figure `json:"handshake_p99_s,omitempty"`
-	OctetP50     *Figure `json:"ttfb_p50_s,omitempty"` // SYN to the response's first octet
-	OctetP99     *Figure `json:"ttfb_p99_s,omitempty"`
-	OctetMax     *Figure `json:"ttfb_max_s,omitempty"`
-	Goodput      *Figure `json:"goodput_bps,omitempty"`
-	Entries      *Figure `json:"conntrack_entries,omitempty"` // of the box's connection table
-	Most         *Figure `json:"conntrack_most,omitempty"`    // that it takes
-
-	Gave []string `json:"gave,omitempty"` // what the box's counters say of the trials in which connections failed, in clauses
-}
-
-const connectionsProcedure = "connections"
-
 // orderConnections puts rates before what is held, and small responses first.
 func orderConnections(a, b *Connections) int {
 	if a == nil || b == nil {
@@ -81,12 +51,12 @@ func gave(trials []result.Record) (out []string) {
 			}
 			return 0
 		}
-		if !fit(t) || count("connections_failed") == 0 {
+		if !fit(t) || count(failedCount) == 0 {
 			continue
 		}
-		full = full || count("conntrack_drop") > count("conntrack_insert_failed") && count("conntrack_entries") >= count("conntrack_most")
-		unplaced = unplaced || count("conntrack_insert_failed") > 0
-		evicted = evicted || count("conntrack_early_drop") > 0
+		full = full || count(tableRefused) > count(tableFull) && count(tableEntries) >= count(tableMost)
+		unplaced = unplaced || count(tableFull) > 0
+		evicted = evicted || count(tableEvicted) > 0
 		if t.Account == nil {
 			continue
 		}

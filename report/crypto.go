@@ -14,41 +14,6 @@ import (
 	"boxdyno/result"
 )
 
-// A Crypto is what procedure crypto found at a row; a figure that the path does not have
-// is nil.
-type Crypto struct {
-	Path     string `json:"path"`
-	Cipher   string `json:"cipher"`
-	Parallel string `json:"parallel"` // streams that worked at once, as it was given
-	Block    string `json:"block,omitempty"`
-	Driver   string `json:"driver,omitempty"`       // or library
-	Features string `json:"cpu_features,omitempty"` // that it may use
-	Proven   string `json:"known_answer,omitempty"`
-
-	Streams     *Figure `json:"copies,omitempty"`
-	Encrypt     *Figure `json:"encrypt_bytes_per_s,omitempty"`
-	Decrypt     *Figure `json:"decrypt_bytes_per_s,omitempty"`
-	Sign        *Figure `json:"signs_per_s,omitempty"`
-	Verify      *Figure `json:"verifies_per_s,omitempty"`
-	Agree       *Figure `json:"agreements_per_s,omitempty"`
-	Keygen      *Figure `json:"keygens_per_s,omitempty"`
-	Encapsulate *Figure `json:"encapsulations_per_s,omitempty"`
-	Decapsulate *Figure `json:"decapsulations_per_s,omitempty"`
-
-	Published []PublishedCipher `json:"published_ciphers,omitempty"` // the same cipher on other boxes
-}
-
-// A PublishedCipher is a published pair of figures, in octets a second; nil where it was
-// not published.
-type PublishedCipher struct {
-	Box     string   `json:"box"`
-	Encrypt *float64 `json:"encrypt_bytes_per_s,omitempty"`
-	Decrypt *float64 `json:"decrypt_bytes_per_s,omitempty"`
-	Said    string   `json:"said"` // where it was published, and what must be said beside it
-}
-
-const cryptoProcedure = "crypto"
-
 // cryptoOf is nil for rows of other procedures.
 func cryptoOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Crypto {
 	if p.Procedure != cryptoProcedure {

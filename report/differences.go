@@ -186,8 +186,8 @@ func apart(a, b ComparedSide) bool {
 // and the load at which latency was measured.
 func atOtherLoads(sides []Side, points [][]sample, keys []string) (out []string) {
 	for _, c := range []struct{ metric, words string }{
-		{"ceiling_fps", "the tester's own ceiling"},
-		{"latency_load_fps", "the load at which latency was measured"},
+		{ceilingFPS, "the tester's own ceiling"},
+		{latencyLoad, "the load at which latency was measured"},
 	} {
 		most, worst := 0.0, ""
 		for _, key := range keys {

@@ -12,37 +12,6 @@ import (
 	"boxdyno/result"
 )
 
-// A Flood is what procedure flood found at a row; a figure that was not measured is nil.
-// With several repeats the phases are those of the typical one.
-type Flood struct {
-	Kind    string       `json:"kind"`
-	Rate    string       `json:"rate"`    // as it was given; "line", "search"
-	Benign  string       `json:"benign"`  // as it was given
-	Sources string       `json:"sources"` // network, any
-	Phases  []result.KPI `json:"phases,omitempty"`
-
-	Borne     *Figure `json:"flood_borne_fps,omitempty"`       // highest rate of the flood that the benign traffic survived
-	Survival  *Figure `json:"benign_survival_ratio,omitempty"` // interval: of the samples
-	Recovery  *Figure `json:"flood_recovery_s,omitempty"`      // nil: the box was not back
-	Offered   *Figure `json:"flood_offered_fps,omitempty"`
-	Forwarded *Figure `json:"flood_forwarded_fps,omitempty"`
-	Sent      *Figure `json:"flood_sent,omitempty"`
-	Arrived   *Figure `json:"flood_arrived,omitempty"`
-	Load      *Figure `json:"benign_offered_bps,omitempty"` // during the flood
-	Delay     *Figure `json:"benign_latency_p99_s,omitempty"`
-	Before    *Figure `json:"benign_latency_before_p99_s,omitempty"` // the same, before the flood
-	CPU       *Figure `json:"flood_cpu_ratio,omitempty"`
-	Sensor    string  `json:"sensor,omitempty"` // that listened; "": none
-	Seen      *Figure `json:"sensor_seen_ratio,omitempty"`
-	Missed    *Figure `json:"sensor_missed,omitempty"`
-	Entries   *Figure `json:"conntrack_entries,omitempty"`
-	Most      *Figure `json:"conntrack_most,omitempty"`
-	Failed    *Figure `json:"conntrack_insert_failed,omitempty"`
-	Evicted   *Figure `json:"conntrack_early_drop,omitempty"`
-}
-
-const floodProcedure = "flood"
-
 // floodWords are kinds in a reader's words.
 var floodWords = map[string]string{
 	"syn": "SYN flood", "ack": "ACK flood", "udp": "UDP flood", "icmp": "ICMP flood", "dns": "DNS amplification", "ntp": "NTP amplification", "fragments": "flood of fragments",

@@ -192,15 +192,15 @@ func words(f verdict.Finding) string {
 	}
 	is := figureOf(v.Value, v.Unit)
 	switch {
-	case c.Metric == "rules_loaded" && c.Min != nil:
+	case c.Metric == rulesLoaded && c.Min != nil:
 		return "Loads " + unit.Grouped(v.Value, 0) + " of the " + unit.Grouped(*c.Min, 0) + " rules asked"
-	case c.Metric == "detected_ratio" && c.Min != nil:
+	case c.Metric == detectedShare && c.Min != nil:
 		return "Detects " + percent(v.Value) + " of the planted attacks, " + percent(*c.Min) + " asked"
-	case c.Metric == "idle_detected_ratio" && c.Min != nil:
+	case c.Metric == detectedIdle && c.Min != nil:
 		return "Detects " + percent(v.Value) + " of the planted attacks when idle, " + percent(*c.Min) + " asked"
 	case c.Metric == result.HottestMetric && c.Max != nil:
 		return "Its hottest sensor reads " + is + ", at most " + most + " allowed"
-	case c.Metric == "storage_known_answer":
+	case c.Metric == knownAnswer:
 		return map[bool]string{true: "What lies on the disk is right", false: "What lies on the disk is wrong"}[v.Value >= 1]
 	case least != "" && most != "":
 		return is + ", " + least + " to " + most + " asked"

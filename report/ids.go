@@ -14,60 +14,8 @@ import (
 	"boxdyno/unit"
 )
 
-// An IDS is what procedure ids found at a row; a figure that was not measured is nil.
-// All but those of the search, of the idle load and Blind are of one trial: that at the
-// limit, or at the rate given.
-type IDS struct {
-	Subject string `json:"subject"`
-	asked   string // number of rules; empty: all of a file, or so many as were drawn
-	Rules   string `json:"rules"`           // in words, beside those of the planted attacks: "1000 generated", "rules.gz"
-	Traffic string `json:"traffic"`         // "appmix", or the name of a capture file; with the flood in it
-	Flood   string `json:"flood,omitempty"` // kind; "": none
-	Rate    string `json:"rate"`            // as it was given; "search": none was
-	Lasts   string `json:"duration,omitempty"`
-	Ring    string `json:"ring,omitempty"` // frames that a thread's ring has room for
-
-	Limit    *Figure `json:"ids_rate_bps,omitempty"` // highest load of which hardly a frame was lost
-	LimitFPS *Figure `json:"ids_rate_fps,omitempty"`
-	Idle     *Figure `json:"idle_detected_ratio,omitempty"`
-	Blind    *Figure `json:"blind_bps,omitempty"` // lowest load at which attacks were missed
-
-	Offered     *Figure `json:"capture_offered_bps,omitempty"`
-	Sent        *Figure `json:"frames_offered,omitempty"`
-	Lost        *Figure `json:"frames_lost,omitempty"`
-	Before      *Figure `json:"drops_before,omitempty"`
-	Kernel      *Figure `json:"drops_kernel,omitempty"`
-	Own         *Figure `json:"drops_subject,omitempty"`
-	Unexplained *Figure `json:"frames_unexplained,omitempty"`
-	Planted     *Figure `json:"attacks_planted,omitempty"`
-	Detected    *Figure `json:"attacks_detected,omitempty"`
-	Ratio       *Figure `json:"detected_ratio,omitempty"`
-	MemoryDrops *Figure `json:"memory_drops,omitempty"`
-
-	Loaded  *Figure `json:"rules_loaded,omitempty"`
-	Failed  *Figure `json:"rules_failed,omitempty"`
-	Startup *Figure `json:"startup_s,omitempty"`
-	Memory  *Figure `json:"subject_memory_bytes,omitempty"`
-	CPU     *Figure `json:"subject_cpu_per_frame_s,omitempty"`
-	Share   *Figure `json:"subject_cpu_share,omitempty"`
-	Host    *Figure `json:"host_cpu_per_frame_s,omitempty"`
-	Above   *Figure `json:"host_cpu_above_per_frame_s,omitempty"`
-
-	Loads []IDSLoad `json:"loads,omitempty"` // of the row's valid trials, in order of load
-}
-
-// An IDSLoad is one trial of an IDS.
-type IDSLoad struct {
-	ID       string   `json:"id"`
-	Offered  float64  `json:"offered_bps"` // layer 2
-	Lost     float64  `json:"lost_ratio"`
-	Planted  int      `json:"planted,omitempty"`        // attacks; 0: not known
-	Detected *float64 `json:"detected_ratio,omitempty"` // of them
-}
-
 const (
-	idsProcedure = "ids"
-	idleIDS      = "ids-idle" // parent of the trials at the idle load
+	idleIDS = "ids-idle" // parent of the trials at the idle load
 )
 
 // idsOf is nil for rows of other procedures.
@@ -81,14 +29,13 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 	}
 	fill(s, at)
 	n, file := get("rules"), get("rules_file")
-	s.asked = n
 	if file == "auto" {
 		file = usedRules(trials)
 	}
 	switch {
 	case file != "" && file != "generated":
 		if n == "0" {
-			s.asked, n = "", get("rules_sample")
+			n = get("rules_sample")
 		}
 		s.Rules = filepath.Base(file)
 		if n != "" && n != "0" {
@@ -106,12 +53,12 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 		s.Traffic += fmt.Sprintf(" + %s %.3g %%", flood, share*100)
 	}
 	for _, t := range trials {
-		offered := t.Value("capture_offered_bps")
+		offered := t.Value(offeredBits)
 		if !fit(t) || offered == nil || t.Account == nil || t.Account.Accepted == 0 {
 			continue
 		}
 		l := IDSLoad{ID: t.ID, Offered: offered.Value, Lost: float64(max(0, t.Account.Lost())) / float64(t.Account.Accepted)}
-		if v, n := t.Value("detected_ratio"), t.Value("attacks_planted"); v != nil && n != nil {
+		if v, n := t.Value(detectedShare), t.Value(attacksPlanted); v != nil && n != nil {
 			l.Detected, l.Planted = ptr(v.Value), int(n.Value)
 		}
 		s.Loads = append(s.Loads, l)

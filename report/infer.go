@@ -13,43 +13,6 @@ import (
 	"boxdyno/unit"
 )
 
-// An Infer is what procedure infer found at a row; a figure that was not measured is
-// nil. Those of the first group are of rows without a rate, those of the second of rows
-// with one.
-type Infer struct {
-	Model   string `json:"model"`
-	Runtime string `json:"runtime"`
-	Window  string `json:"window"`
-	Batch   int    `json:"batch"`
-	CPUs    int    `json:"cpus"`           // that evaluated; 0: all of the box's
-	Rate    string `json:"rate,omitempty"` // as it was given; "": none was
-	Buffer  int    `json:"buffer,omitempty"`
-
-	FrameSize string `json:"frame_size,omitempty"` // of rows with a rate, as it was given; "": 64
-
-	Windows   *Figure `json:"windows_per_s,omitempty"`
-	Each      *Figure `json:"window_s,omitempty"`
-	ModelTime *Figure `json:"model_s,omitempty"`
-	ModelCPU  *Figure `json:"model_cpu_s,omitempty"`
-	Features  *Figure `json:"features_per_frame_s,omitempty"`
-	Compared  *Figure `json:"outputs_compared,omitempty"`
-	Differ    *Figure `json:"outputs_differ,omitempty"`
-
-	Offered  *Figure `json:"capture_offered_fps,omitempty"`
-	Bare     *Figure `json:"bare_lost_ratio,omitempty"` // the capture alone
-	Lost     *Figure `json:"detector_lost_ratio,omitempty"`
-	Added    *Figure `json:"drops_added_ratio,omitempty"`
-	CPUAdded *Figure `json:"cpu_added_per_frame_s,omitempty"`
-	Detected *Figure `json:"detected_windows_per_s,omitempty"`
-	Waits    *Figure `json:"model_wait_share,omitempty"`
-	Drain    *Figure `json:"drain_s,omitempty"`
-
-	Memory  *Figure `json:"subject_memory_bytes,omitempty"`
-	Startup *Figure `json:"startup_s,omitempty"`
-}
-
-const inferProcedure = "infer"
-
 // inferOf is nil for rows of other procedures.
 func inferOf(p result.Record, at func(metric string) *Figure) *Infer {
 	if p.Procedure != inferProcedure {

@@ -3,12 +3,10 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"boxdyno/result"
-	"boxdyno/unit"
 )
 
 // warmed are points with the highest temperature that telemetry read while their
@@ -103,36 +101,4 @@ func (c *Capture) missed() string {
 		return fmt.Sprintf("every one of %s frames was counted", thousands(int64(c.Sent.Value)))
 	}
 	return fmt.Sprintf("%s of %s were not", thousands(int64(c.Lost.Value)), thousands(int64(c.Sent.Value)))
-}
-
-// figure is the value of a metric that a role asks for, and its unit; none where there
-// is none.
-func (s *IDS) figure(metric string) (float64, unit.Symbol) {
-	if s == nil {
-		return 0, none
-	}
-	if metric == uncounted && s.Lost != nil && s.Sent != nil && s.Sent.Value > 0 {
-		return s.Lost.Value / s.Sent.Value, "1"
-	}
-	for name, f := range map[string]*Figure{"idle_detected_ratio": s.Idle, "detected_ratio": s.Ratio, "rules_loaded": s.Loaded} {
-		if name == metric && f != nil {
-			return f.Value, "1"
-		}
-	}
-	if metric == "ids_rate_bps" && s.Limit != nil {
-		return s.Limit.Value, "bit/s"
-	}
-	return 0, none
-}
-
-// say adds to have what a criterion may say of the row.
-func (s *IDS) say(have map[string]string) {
-	if s == nil {
-		return
-	}
-	have["subject"], have["rate"], have["duration"], have["traffic"], have["ring"] = s.Subject, s.Rate, s.Lasts, s.Traffic, s.Ring
-	have["flood"] = cmp.Or(s.Flood, "none")
-	if s.asked != "" {
-		have["rules"] = s.asked
-	}
 }

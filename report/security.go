@@ -9,29 +9,10 @@ import (
 	"boxdyno/result"
 )
 
-// A Security is what procedure security found at a row. With several repeats the
-// phases are those of the typical one.
-type Security struct {
-	Load      string       `json:"load"`                        // share of the throughput, "80%", or frame/s
-	Phases    []result.KPI `json:"phases,omitempty"`            // of load, in order
-	Offered   *Figure      `json:"sustain_offered_fps"`         // frames to forward
-	Forwarded *Figure      `json:"sustain_forwarded_fps"`       // of them
-	Loss      *Figure      `json:"sustain_loss_ratio"`          // of them
-	DelayMin  *Figure      `json:"sustain_latency_min_s"`       // of them
-	DelayMean *Figure      `json:"sustain_latency_mean_s"`      //
-	DelayP99  *Figure      `json:"sustain_latency_p99_s"`       //
-	DelayMax  *Figure      `json:"sustain_latency_max_s"`       //
-	BadSent   *Figure      `json:"known_bad_sent"`              // frames to block, in all phases
-	Blocked   *Figure      `json:"known_bad_blocked,omitempty"` // by the box's rules; nil where nobody can look into it
-	Arrived   *Figure      `json:"known_bad_arrived"`           // of them
-}
-
-const securityProcedure = "security"
-
 // securityOf is nil for rows of other procedures, and where the phases were not
 // reached.
 func securityOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Security {
-	if p.Procedure != securityProcedure || at("known_bad_sent") == nil {
+	if p.Procedure != securityProcedure || at(knownBadSent) == nil {
 		return nil
 	}
 	s := &Security{

@@ -273,31 +273,19 @@ const none unit.Symbol = "\x00"
 
 // figure is the row's value of a metric and its unit; none where it has none.
 func (r *Row) figure(metric string) (float64, unit.Symbol) {
-	for _, m := range []struct {
-		name string
-		v    *float64
-		sym  unit.Symbol
-	}{
-		{"throughput_fps", r.ThroughputFPS, "frame/s"}, {"throughput_bps", r.ThroughputBPS, "bit/s"}, {"throughput_l1_bps", r.ThroughputL1BPS, "bit/s"},
-		{"forwarding_rate_fps", r.ForwardingFPS, "frame/s"}, {"forwarding_rate_bps", r.ForwardingBPS, "bit/s"}, {"drop_rate_fps", r.DropFPS, "frame/s"},
-		{"line_rate_share", r.LineRateShare, "1"}, {"latency_p50_s", r.LatencyP50, "s"}, {"latency_p99_s", r.LatencyP99, "s"}, {"latency_max_s", r.LatencyMax, "s"},
-	} {
-		if m.name == metric && m.v != nil {
-			return *m.v, m.sym
-		}
+	f := r.found.figures[metric]
+	if f == nil {
+		return 0, none
 	}
-	if r.IDS != nil {
-		return r.IDS.figure(metric)
-	}
-	return r.Capture.figure(metric)
+	i := slices.IndexFunc(r.found.measured, func(m result.Metric) bool { return m.Name == metric })
+	return f.Value, r.found.measured[i].Unit
 }
 
+// holds says whether the row's parameters are those that a criterion names.
 func (r *Row) holds(where []result.Pair) bool {
-	have := map[string]string{"service": r.Service, "direction": r.Direction, "frame_size": r.FrameSize,
-		"rules": strconv.Itoa(r.Rules), "flows": strconv.Itoa(r.Flows), "networks": strconv.Itoa(max(r.Networks, 1)), "ip": strconv.Itoa(r.IP), "procedure": r.Procedure}
-	r.Capture.say(have)
-	r.IDS.say(have)
-	return !slices.ContainsFunc(where, func(p result.Pair) bool { return have[p.Key] != p.Value })
+	return !slices.ContainsFunc(where, func(p result.Pair) bool {
+		return p.Value != result.Get(r.found.config, p.Key) && !(p.Key == procedureColumn && p.Value == r.Procedure)
+	})
 }
 
 // summary is what was found at the row that is compared most: plain routing of

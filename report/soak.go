@@ -10,42 +10,6 @@ import (
 	"boxdyno/result"
 )
 
-// A Soak is what procedure soak found at a row: of several repeats, in the last one.
-type Soak struct {
-	Class     string     `json:"class"`
-	Version   string     `json:"stress_ng,omitempty"` // of stress-ng
-	Passed    int        `json:"passed"`
-	Failed    int        `json:"failed"`
-	Skipped   int        `json:"skipped"`
-	Known     int        `json:"known"`               // failed for a known cause, which is no fault of the box
-	Broken    string     `json:"broken_at,omitempty"` // stressor that ran when the run broke off
-	Meter     string     `json:"meter,omitempty"`     // of the watts: the one that covers most
-	Stressors []Stressor `json:"stressors,omitempty"` // in the order in which they ran
-}
-
-// A Stressor is how the box did under one of stress-ng's; what was not measured is
-// absent.
-type Stressor struct {
-	Name    string        `json:"name"`
-	Verdict result.Status `json:"verdict"`
-	Known   bool          `json:"known,omitempty"` // skipped because it fails for a known cause, which Reason says
-	Reason  string        `json:"reason,omitempty"`
-
-	Ops         *float64 `json:"bogo_ops,omitempty"`
-	Rate        *float64 `json:"bogo_ops_rate,omitempty"`     // a second
-	CPURate     *float64 `json:"bogo_ops_cpu_rate,omitempty"` // a second of CPU time
-	Clock       *float64 `json:"clock_share,omitempty"`       // just after it, of the fastest measured in the run: slowest CPU
-	CPU         *float64 `json:"cpu_s,omitempty"`             // time of its whole process tree
-	Memory      *float64 `json:"peak_memory_bytes,omitempty"` // of the same
-	Temperature *float64 `json:"temperature_max,omitempty"`   // hottest sensor, °C
-	Watts       *float64 `json:"power_mean_w,omitempty"`
-	Throttled   *float64 `json:"throttle_events,omitempty"` // or times that a flag was seen set
-	Standstill  *float64 `json:"standstill_s,omitempty"`
-	Warnings    []string `json:"warnings,omitempty"`
-}
-
-const soakProcedure = "soak"
-
 // soakOf is nil for rows of other procedures.
 func soakOf(run result.Run, p result.Record, trials []result.Record) *Soak {
 	if p.Procedure != soakProcedure {

@@ -7,32 +7,7 @@ import (
 	"strings"
 
 	"boxdyno/result"
-	"boxdyno/unit"
 )
-
-// A Storage is what procedure storage found at a row.
-type Storage struct {
-	Device   string           `json:"device"`
-	Cipher   string           `json:"cipher"`
-	Bits     string           `json:"key_bits,omitempty"`
-	Spec     string           `json:"cipher_spec,omitempty"` // cryptsetup's name of it
-	Programs string           `json:"programs,omitempty"`    // "fio 3.33, cryptsetup 2.6.1"
-	Proven   *bool            `json:"proven,omitempty"`      // false: boxdyno could not compute the answer itself
-	Patterns []StoragePattern `json:"patterns"`
-}
-
-// A StoragePattern is one of fio's, on the disk without and with encryption.
-type StoragePattern struct {
-	Pattern  string      `json:"pattern"`
-	Unit     unit.Symbol `json:"unit"` // B/s, or requests: 1/s
-	Plain    *Figure     `json:"plain,omitempty"`
-	LUKS2    *Figure     `json:"luks2,omitempty"`
-	Share    *Figure     `json:"share,omitempty"`
-	PlainP99 *Figure     `json:"plain_p99_s,omitempty"`
-	LUKS2P99 *Figure     `json:"luks2_p99_s,omitempty"`
-}
-
-const storageProcedure = "storage"
 
 var storagePatterns = []struct {
 	name, figure string
@@ -57,7 +32,7 @@ func storageOf(repeats []result.Record, all map[string][]result.Record) *Storage
 			s.Programs = fio + ", cryptsetup " + result.Get(t.Config, "cryptsetup")
 		}
 	}
-	if v := at("storage_known_answer"); v != nil {
+	if v := at(knownAnswer); v != nil {
 		s.Proven = ptr(v.Value == 1)
 	}
 	for _, k := range storagePatterns {

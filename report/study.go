@@ -94,7 +94,7 @@ func studiedOf(recs []result.Record) (s studied, ok bool) {
 		return s, false
 	}
 	for _, r := range recs {
-		if r.Status != result.Invalid && r.Value("frames_counted") != nil {
+		if r.Status != result.Invalid && r.Value(framesCounted) != nil {
 			s.recs = append(s.recs, r)
 		}
 	}
@@ -138,9 +138,9 @@ type studyMetric struct {
 }
 
 var studyMetrics = []studyMetric{
-	{"CPU", "%", "cpu_percent_mean", "subject_cpu_share", "main_cpu_share", 100},
-	{"memory", "KB", "rss_peak_max", "subject_memory_bytes", "main_memory_bytes", 1.0 / 1024},
-	{"counted", "packets", "packets_counted_mean", "frames_counted", "frames_counted", 1},
+	{"CPU", "%", "cpu_percent_mean", cpuShare, mainShare, 100},
+	{"memory", "KB", "rss_peak_max", memoryPeak, mainMemory, 1.0 / 1024},
+	{"counted", "packets", "packets_counted_mean", framesCounted, framesCounted, 1},
 }
 
 // studyOf is nil where no point of the study was measured by the published method.
@@ -218,7 +218,7 @@ func panelOf(m studyMetric, all []studied) StudyPanel {
 			p.Points = append(p.Points, StudyPoint{Subject: s.subject, Payload: s.payload, Kind: kindStudy, Value: f.Value, N: studyRepeats, Note: f.Note})
 		}
 		sent := strconv.Itoa(s.payload)
-		if vs := s.values("frames_offered"); m.name == "counted" && len(vs) > 0 && !known[sent] {
+		if vs := s.values(framesOffered); m.name == "counted" && len(vs) > 0 && !known[sent] {
 			known[sent] = true
 			p.Sent = append(p.Sent, StudyPoint{Payload: s.payload, Value: stat.Summarize(vs).Center, N: len(vs)})
 		}

@@ -84,7 +84,7 @@ func windowFor(r result.Record) float64 {
 // childrenOf is what the main process alone leaves out: at least that of CPU time, for the
 // window goes on when there is no more to count.
 func childrenOf(subject string, points []studied) []string {
-	processes := each(points, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, "subject_processes") })
+	processes := each(points, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, processCount) })
 	if len(processes) == 0 {
 		return nil
 	}
@@ -102,10 +102,10 @@ func childrenOf(subject string, points []studied) []string {
 		})
 	}
 	var parts []string
-	if cpu := left("subject_cpu_s", "main_cpu_share", true); len(cpu) > 0 {
+	if cpu := left(cpuTime, mainShare, true); len(cpu) > 0 {
 		parts = append(parts, percent(max(middle(cpu), 0))+" of its CPU time")
 	}
-	if memory := left("subject_memory_bytes", "main_memory_bytes", false); len(memory) > 0 {
+	if memory := left(memoryPeak, mainMemory, false); len(memory) > 0 {
 		parts = append(parts, percent(max(middle(memory), 0))+" of its memory")
 	}
 	if len(parts) == 0 {
@@ -118,8 +118,8 @@ func childrenOf(subject string, points []studied) []string {
 // windowOf is what a fixed window does to a share of CPU.
 func windowOf(subject string, points []studied) []string {
 	ratio := each(points, func(_ studied, r result.Record) (float64, bool) {
-		during, ok := valueOf(r, "subject_cpu_share")
-		over, ok2 := valueOf(r, "main_cpu_share")
+		during, ok := valueOf(r, cpuShare)
+		over, ok2 := valueOf(r, mainShare)
 		return during / over, ok && ok2 && over > 0
 	})
 	window := each(points, func(_ studied, r result.Record) (float64, bool) { return windowFor(r), true })
@@ -135,15 +135,15 @@ func lateOf(subject string, points []studied) []string {
 	share := func(part string) []float64 {
 		return each(points, func(_ studied, r result.Record) (float64, bool) {
 			v, ok := valueOf(r, part)
-			sent, ok2 := valueOf(r, "frames_offered")
+			sent, ok2 := valueOf(r, framesOffered)
 			return v / sent, ok && ok2 && sent > 0
 		})
 	}
-	lag, lost := share("frames_lag"), share("frames_lost")
+	lag, lost := share(framesLate), share(framesLost)
 	if len(lag) == 0 || len(lost) == 0 {
 		return nil
 	}
-	drain := each(points, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, "drain_s") })
+	drain := each(points, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, drainTime) })
 	if slices.Max(lag) <= 0 && slices.Max(lost) <= 0 {
 		return []string{subject + " had counted every frame when the last one had left."}
 	}
@@ -167,7 +167,7 @@ func controlPackets(subjects []string, all []studied) []string {
 		return nil
 	}
 	here := "no frame but the engine's is counted"
-	if control := each(all, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, "control_frames") }); len(control) > 0 {
+	if control := each(all, func(_ studied, r result.Record) (float64, bool) { return valueOf(r, controlFrames) }); len(control) > 0 {
 		here = fmt.Sprintf("iperf3 sent %.0f frames beside its datagrams (%.0f to %.0f), and none of them is counted", middle(control), slices.Min(control), slices.Max(control))
 	}
 	return []string{fmt.Sprintf("The study counts %.0f packets more than were asked for (%.0f to %.0f, where it counts all): iperf3's control connection is among them. Here %s.",
@@ -179,7 +179,7 @@ func boards(d Document, all []studied) []string {
 	var ratio []float64
 	for _, s := range all {
 		for _, f := range s.figures() {
-			if vs := s.values("main_cpu_share"); f.Metric == "cpu_percent_mean" && len(vs) > 0 && f.Value > 0 {
+			if vs := s.values(mainShare); f.Metric == "cpu_percent_mean" && len(vs) > 0 && f.Value > 0 {
 				mean, _ := meanOf(vs)
 				ratio = append(ratio, 100*mean/f.Value)
 			}

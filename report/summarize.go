@@ -22,12 +22,6 @@ var (
 	directions = []string{"lan-to-wan", "wan-to-lan", "both"}
 )
 
-const (
-	selfTest       = "self-test"
-	forwardingRate = "forwarding_rate_fps"
-	dropRate       = "drop_rate_fps"
-)
-
 // Summarize makes the document of a run from its records: trials (with a
 // Parent) and points (without). It invents nothing: what no record holds is
 // absent.
@@ -88,8 +82,9 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		}
 		row.Energy = energyOf(group)
 		row.Warnings = append(row.Warnings, course(group, recs)...)
+		row.found = tabled(row.ID, group)
 		d.Rows = append(d.Rows, row)
-		told = append(told, tabled(row.ID, group))
+		told = append(told, row.found)
 	}
 	lineRates(d.Rows)
 	publishTunnels(d.Rows)
@@ -188,22 +183,23 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	r.Tune = result.Get(p.Config, result.TuneKey)
 	r.Beside = besideWords(p.Config)
 	get := func(metric string) figure { return merge(metric, valid) }
-	r.Security = securityOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
-	r.Connections = connectionsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
-	if r.Capture = captureOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Capture != nil && r.Capture.Payload > 0 {
+	at := func(metric string) *Figure { return get(metric).figure() }
+	r.Security = securityOf(p, trials[p.ID], at)
+	r.Connections = connectionsOf(p, trials[p.ID], at)
+	if r.Capture = captureOf(p, at); r.Capture != nil && r.Capture.Payload > 0 {
 		r.FrameSize = ""
 	}
-	r.IDS = idsOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
-	if r.Tunnel = tunnelOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Tunnel != nil && result.Get(p.Config, "traffic") == "tcp" {
+	r.IDS = idsOf(p, trials[p.ID], at)
+	if r.Tunnel = tunnelOf(p, at); r.Tunnel != nil && result.Get(p.Config, "traffic") == "tcp" {
 		r.FrameSize = ""
 	} else if r.Tunnel != nil && r.FrameSize != "" {
 		r.Direction = "lan-to-wan"
 	}
-	if r.Infer = inferOf(p, func(metric string) *Figure { return get(metric).figure() }); r.Infer != nil {
+	if r.Infer = inferOf(p, at); r.Infer != nil {
 		r.FrameSize = r.Infer.FrameSize
 	}
-	r.Crypto = cryptoOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
-	r.Flood = floodOf(p, trials[p.ID], func(metric string) *Figure { return get(metric).figure() })
+	r.Crypto = cryptoOf(p, trials[p.ID], at)
+	r.Flood = floodOf(p, trials[p.ID], at)
 	r.Name = name(r)
 	if r.Connections == nil && r.IDS == nil {
 		r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
@@ -219,22 +215,14 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		}
 	}
 
-	t := get("throughput_fps")
-	r.ThroughputFPS, r.ThroughputFPSLo, r.ThroughputFPSHi, r.ThroughputN = t.value, t.lo, t.hi, t.n
-	r.ThroughputBPS, r.ThroughputL1BPS = get("throughput_bps").value, get("throughput_l1_bps").value
-	r.LineRateShare = get("line_rate_share").value
-	f := get(forwardingRate)
-	r.ForwardingFPS, r.ForwardingFPSLo, r.ForwardingFPSHi, r.ForwardingN, r.ForwardingBound = f.value, f.lo, f.hi, f.n, f.bound
-	r.ForwardingBPS = get("forwarding_rate_bps").value
-	drop := get(dropRate)
-	r.DropFPS, r.DropFPSLo, r.DropFPSHi, r.DropN, r.DropBound = drop.value, drop.lo, drop.hi, drop.n, drop.bound
-	r.OfferedFPS, r.CeilingFPS = get("offered_fps").value, get("ceiling_fps").value
-	r.LatencyP50, r.LatencyP99, r.LatencyMax = get("latency_p50_s").value, get("latency_p99_s").value, get("latency_max_s").value
-	r.LatencyLoadFPS = get("latency_load_fps").value
-	r.Suite = suiteOf(r.Procedure, get)
-	r.StealRatio = get("steal_ratio").value
+	fill(&r, at)
+	t, f, drop := get(throughput), get(forwardingRate), get(dropRate)
+	r.ThroughputFPSLo, r.ThroughputFPSHi, r.ThroughputN = t.lo, t.hi, t.n
+	r.ForwardingFPSLo, r.ForwardingFPSHi, r.ForwardingN, r.ForwardingBound = f.lo, f.hi, f.n, f.bound
+	r.DropFPSLo, r.DropFPSHi, r.DropN, r.DropBound = drop.lo, drop.hi, drop.n, drop.bound
+	r.Suite = suiteOf(r.Procedure, at)
 	r.Stalls = whole(get("stalls").value, 1)
-	r.LongestStallNS = whole(get("longest_stall_s").value, 1e9)
+	r.LongestStallNS = whole(get(longestStall).value, 1e9)
 	switch {
 	case t.value != nil:
 		r.Bound = t.bound
@@ -264,7 +252,7 @@ func typical(points []result.Record) result.Record {
 }
 
 func overload(p result.Record) float64 {
-	for _, m := range []string{forwardingRate, dropRate, "throughput_fps", "connections_cps", "connections_complete_cps", "lossless_fps", "counting_rate_fps", "flood_borne_fps", "benign_survival_ratio"} {
+	for _, m := range orderedBy {
 		if v := p.Value(m); v != nil {
 			return v.Value
 		}
@@ -327,7 +315,7 @@ func meanSize(size string, p result.Record, trials []result.Record) float64 {
 }
 
 func selfTestOf(r result.Record) SelfTest {
-	s := SelfTest{Name: "self-test", Verdict: r.Status, Reason: r.Reason, Warnings: r.Warnings}
+	s := SelfTest{Name: selfTest, Verdict: r.Status, Reason: r.Reason, Warnings: r.Warnings}
 	var words []string
 	for _, p := range r.Config {
 		if p.Key == "frame_size" {
@@ -344,10 +332,10 @@ func selfTestOf(r result.Record) SelfTest {
 		s.Name = strings.Join(words, ", ")
 	}
 	if r.OfConnections() {
-		if v := r.Value("connections_complete_cps"); v != nil {
+		if v := r.Value(completeRate); v != nil {
 			s.CeilingCPS = &v.Value
 		}
-	} else if v := r.Value("ceiling_fps"); v != nil {
+	} else if v := r.Value(ceilingFPS); v != nil {
 		s.CeilingFPS = &v.Value
 	} else if r.Load != nil {
 		s.CeilingFPS = ptr(float64(r.Ceiling()))

@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -74,8 +75,7 @@ type tableRow struct {
 }
 
 const (
-	ceilingFPS = "ceiling_fps"
-	frameSize  = "frame_size"
+	frameSize = "frame_size"
 )
 
 // bursts is in the sentence on a box's memory, which is of one row's figures.
@@ -111,6 +111,7 @@ func (d *Document) tables(run result.Run, told []tableRow, trials map[string][]r
 			continue
 		}
 		r := told[i]
+		r.figures = maps.Clone(r.figures)
 		r.shares(procedures[r.procedure])
 		if r.figures[dropRate] != nil {
 			delete(r.figures, forwardingRate) // 0 is what such a service is for

@@ -68,7 +68,7 @@ func stressed(row Row, of *result.Trials, run result.Run, trials []result.Record
 // fastestLoop is the fastest clock that a counted loop saw in trials; 0 where none did.
 func fastestLoop(trials []result.Record) (fastest float64) {
 	for _, t := range trials {
-		for _, m := range []string{"loop_before_rps", loopAfter} {
+		for _, m := range []string{loopBefore, loopAfter} {
 			if v := t.Value(m); v != nil {
 				fastest = max(fastest, v.Value)
 			}
@@ -76,8 +76,6 @@ func fastestLoop(trials []result.Record) (fastest float64) {
 	}
 	return fastest
 }
-
-const loopAfter = "loop_after_rps"
 
 // trialFigures are a trial's values, and what its programs, sensors and meters say of it.
 func trialFigures(run result.Run, t result.Record, fastest float64) map[string]*Figure {

@@ -265,10 +265,10 @@ func refused(run result.Run) string {
 // loops are the counted loops before and after trials.
 func loops(recs []result.Record) (marks []Mark) {
 	for _, r := range recs {
-		if v := r.Value("loop_before_rps"); v != nil {
+		if v := r.Value(loopBefore); v != nil {
 			marks = append(marks, Mark{r.Begin, v.Value})
 		}
-		if v := r.Value("loop_after_rps"); v != nil {
+		if v := r.Value(loopAfter); v != nil {
 			marks = append(marks, Mark{r.End, v.Value})
 		}
 	}

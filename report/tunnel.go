@@ -11,35 +11,6 @@ import (
 	"boxdyno/result"
 )
 
-// A Tunnel is what procedures vpn and stream found at a row; a figure that was not
-// measured is nil. Those of UDP are in the row itself.
-type Tunnel struct {
-	Tunnel      string `json:"tunnel"` // none: the cable between the gateways, and every row of stream
-	Cipher      string `json:"cipher,omitempty"`
-	Offloads    string `json:"offloads"`
-	Protocol    string `json:"protocol"`
-	Connections string `json:"connections"`        // at once
-	Userland    string `json:"userland,omitempty"` // of the programs; "": the machine's own
-
-	Goodput       *Figure `json:"goodput_bps,omitempty"`
-	Baseline      *Figure `json:"baseline_goodput_bps,omitempty"`
-	Share         *Figure `json:"goodput_share,omitempty"`
-	CPU           *Figure `json:"cpu_per_mbit_s,omitempty"`
-	BaselineCPU   *Figure `json:"baseline_cpu_per_mbit_s,omitempty"`
-	DaemonCPU     *Figure `json:"daemon_cpu_per_mbit_s,omitempty"`
-	Lost          *Figure `json:"datagrams_lost_ratio,omitempty"`
-	Handshake     *Figure `json:"handshake_s,omitempty"`
-	Startup       *Figure `json:"startup_s,omitempty"`
-	BareForwarded *Figure `json:"baseline_forwarding_fps,omitempty"`
-
-	Published string `json:"published,omitempty"` // a figure of the same experiment, with its note
-}
-
-const (
-	vpnProcedure    = "vpn"
-	streamProcedure = "stream"
-)
-
 // tunnelOf is nil for rows of other procedures.
 func tunnelOf(p result.Record, at func(metric string) *Figure) *Tunnel {
 	if p.Procedure != vpnProcedure && p.Procedure != streamProcedure {

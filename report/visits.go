@@ -24,7 +24,7 @@ const overloadTrial = "overload"
 // share what disturbed them, so that they are one sample together, their median:
 // one for each time the run came to the point.
 func visitRates(metric, point string, recs []result.Record) (rates []float64) {
-	if metric != "forwarding_rate_fps" && metric != "drop_rate_fps" {
+	if metric != forwardingRate && metric != dropRate {
 		return nil
 	}
 	var visit []float64
@@ -49,7 +49,7 @@ func visitRates(metric, point string, recs []result.Record) (rates []float64) {
 
 // overloadRate is what one overload trial says of metric.
 func overloadRate(metric string, r result.Record) (float64, bool) {
-	if metric == "forwarding_rate_fps" {
+	if metric == forwardingRate {
 		if r.Load == nil {
 			return 0, false
 		}
@@ -69,14 +69,14 @@ func course(repeats, recs []result.Record) (out []string) {
 	if len(repeats) > 0 && (repeats[0].Procedure == connectionsProcedure || repeats[0].Procedure == captureProcedure || repeats[0].Procedure == idsProcedure || repeats[0].Procedure == floodProcedure) {
 		return nil // its overload trials are at different rates
 	}
-	metric := "forwarding_rate_fps"
-	if slices.ContainsFunc(repeats, func(p result.Record) bool { return p.Value("drop_rate_fps") != nil }) {
-		metric = "drop_rate_fps"
+	metric := forwardingRate
+	if slices.ContainsFunc(repeats, func(p result.Record) bool { return p.Value(dropRate) != nil }) {
+		metric = dropRate
 	}
 	var visits, limits []float64
 	for _, p := range repeats {
 		visits = append(visits, visitRates(metric, p.ID, recs)...)
-		if v := p.Value("throughput_fps"); v != nil && fit(p) {
+		if v := p.Value(throughput); v != nil && fit(p) {
 			limits = append(limits, v.Value)
 		}
 	}

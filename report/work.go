@@ -7,39 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"boxdyno/reference"
 	"boxdyno/result"
-	"boxdyno/unit"
 )
-
-// A Work is what a procedure that lets programs work on this machine's CPUs found at a
-// row.
-type Work struct {
-	Procedure string       `json:"procedure"`
-	Title     string       `json:"title"`   // of the procedure's table
-	Setting   string       `json:"setting"` // what tells the row from others: "dhrystone, 1 copy"
-	Program   string       `json:"program"` // the same without how many CPUs: "dhrystone"
-	CPUs      string       `json:"cpus"`    // "1 CPU", "all CPUs", "CPU 0+2-3"
-	Copies    *Figure      `json:"copies,omitempty"`
-	Of        []string     `json:"of,omitempty"` // what its figures are of: "compiler gcc_12", as the trials say
-	Figures   []WorkFigure `json:"figures"`
-	CPU       *Figure      `json:"work_cpu_s,omitempty"`
-	Memory    *Figure      `json:"subject_memory_bytes,omitempty"`
-	Clock     *float64     `json:"clock_share,omitempty"` // just after the work, of before it, in the round where it fell most
-	Curve     *WorkCurve   `json:"curve,omitempty"`
-
-	Published []PublishedWork `json:"published,omitempty"` // of the same experiment on other boxes
-}
-
-// A WorkFigure is one of a program's own.
-type WorkFigure struct {
-	Metric  string      `json:"metric"`
-	What    string      `json:"what"` // the metric in words
-	Unit    unit.Symbol `json:"unit"`
-	Figure  Figure      `json:"figure"`
-	Slowest *float64    `json:"slowest_copy,omitempty"` // of several copies, in the last round
-	Fastest *float64    `json:"fastest_copy,omitempty"`
-}
 
 // A workTable is how a procedure's rows are shown.
 type workTable struct {
@@ -50,52 +19,6 @@ type workTable struct {
 	words     map[string]string // of metrics that are shown, in words
 	curve     *curveOf          // what its trials draw; nil: nothing
 	published []publication     // what was published of the same experiment
-}
-
-// workTables has a row for each such procedure.
-var workTables = []workTable{
-	{
-		procedure: "cpu", title: "Computing, on this machine's CPUs", keys: []string{"subject", "core_type", "duration", "optimise", "dictionary", "primes", "userland"}, leave: []string{"-", "0", "0s", "O2", "22", "10000", "native"},
-		words: map[string]string{
-			"dhrystones_per_s": "Dhrystones", "dmips": "DMIPS", "whetstones_per_s": "Whetstone instructions", "compress_ips": "compression", "decompress_ips": "decompression",
-			"sysbench_events_per_s": "events", "bogo_ops_rate": "bogo operations",
-		},
-		published: []publication{{source: "croce-pi4", box: "Pi 4", when: []result.Pair{{Key: "subject", Value: "dhrystone"}}, words: "Dhrystone under 32 and 64 bit"}},
-	},
-	{
-		procedure: "hash", title: "Hashing zeros from memory, on this machine's CPUs", keys: []string{"subject", "algorithm", "core_type", "size", "userland"}, leave: []string{"-", "-", "0", "2000000000", "native"},
-		words:     map[string]string{"hash_rate": "hashed"},
-		published: []publication{{source: "croce-pi4", experiment: "sha1", metric: "file_size", when: []result.Pair{{Key: "algorithm", Value: "sha1"}}, words: "SHA-1 of %g GB of zeros in a file under 32 and 64 bit"}},
-	},
-	{
-		procedure: "memory", title: "Memory, by this machine's CPUs", keys: []string{"subject", "core_type", "size", "optimise", "userland"}, leave: []string{"-", "0", "0", "O3", "native"},
-		words: map[string]string{
-			"memory_write_rate": "written", "memory_read_rate": "read", "memory_copy_rate": "copied", "memory_latency_s": "load, largest set", "cache_latency_s": "load, 4 KiB",
-			"stream_copy_rate": "STREAM copy", "stream_scale_rate": "STREAM scale", "stream_add_rate": "STREAM add", "stream_triad_rate": "STREAM triad",
-		},
-		curve: &curveOf{title: "Time of a load that waits for the one before it, against the working set", key: "working_set", of: "working set", ofUnit: "B", metric: "load_latency_s", what: "a load"},
-		published: []publication{
-			{source: "croce-pi4", experiment: "ram", metric: "buffer", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "memory under 32 and 64 bit over a locked buffer of %g GB"},
-			{source: "croce-pi4", experiment: "ram", metric: "max_mlock_buffer_ok", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "%g GB could be locked under 64 bit"},
-		},
-	},
-	{
-		procedure: "codec", title: "Encoding music from and to memory, on this machine's CPUs", keys: []string{"subject", "core_type", "length", "userland"}, leave: []string{"-", "0", "0s", "native"},
-		words: map[string]string{"codec_speed": "times real time", "encode_s": "to encode", "encoded_bytes": "came out"},
-		published: []publication{
-			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "flac_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "flac"}}, words: "FLAC encodes %g %% faster under 64 than under 32 bit"},
-			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "lame_mp3_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "lame"}}, words: "LAME encodes %g %% faster under 64 than under 32 bit"},
-		},
-	},
-	{
-		procedure: "hpl", title: "Solving a dense system of linear equations (HPL), on this machine's CPUs", keys: []string{"blas", "order", "block", "grid", "core_type"}, leave: []string{"-", "0", "128", "auto", "0"},
-		words: map[string]string{"hpl_rate": "HPL"},
-		// Sums over the nodes of a cluster are not comparable.
-		published: []publication{{
-			source: "hawthorne2020", experiment: "text_hpl", metric: "gflops", levels: []reference.Level{{Factor: "nodes", Value: "1"}},
-			words: "%g Gflop/s by one node, with an N, an NB and a BLAS of its own", ours: "hpl_rate", factor: 1e9,
-		}},
-	},
 }
 
 // computes says whether a procedure times programs, and has no tester.
@@ -112,7 +35,7 @@ func workOf(repeats []result.Record, trials map[string][]result.Record) *Work {
 		return nil
 	}
 	t := workTables[i]
-	w := &Work{Procedure: p.Procedure, Title: t.title, CPUs: parallelWords(result.Get(p.Config, "parallel")), Copies: at("copies"), CPU: at("work_cpu_s"), Memory: at("subject_memory_bytes"), Figures: []WorkFigure{}}
+	w := &Work{Procedure: p.Procedure, Title: t.title, CPUs: parallelWords(result.Get(p.Config, "parallel")), Copies: at("copies"), CPU: at(workTime), Memory: at(memoryPeak), Figures: []WorkFigure{}}
 	var words []string
 	for k, key := range t.keys {
 		if v := result.Get(p.Config, key); v != "" && v != t.leave[k] {
@@ -185,7 +108,7 @@ func parallelWords(v string) string {
 // sense takes what trials say of the clock, and what their programs are.
 func (w *Work) sense(trials []result.Record) {
 	for _, t := range trials {
-		before, after := t.Value("loop_before_rps"), t.Value("loop_after_rps")
+		before, after := t.Value(loopBefore), t.Value(loopAfter)
 		if before != nil && after != nil && before.Value > 0 {
 			if share := after.Value / before.Value; w.Clock == nil || share < *w.Clock {
 				w.Clock = ptr(share)

@@ -11,23 +11,6 @@ import (
 	"boxdyno/unit"
 )
 
-// A WorkCurve is a figure of a work's trials against what they were told apart by.
-type WorkCurve struct {
-	Of     string      `json:"of"`      // "working set"
-	OfUnit unit.Symbol `json:"of_unit"` // "B"
-	Metric string      `json:"metric"`
-	What   string      `json:"what"` // the metric in words: "a load"
-	Unit   unit.Symbol `json:"unit"`
-	Points []WorkPoint `json:"points"` // from the least At to the greatest
-}
-
-// A WorkPoint is the figure at a place of a WorkCurve: the median of the rounds with least
-// and greatest as its interval.
-type WorkPoint struct {
-	At     float64 `json:"at"`
-	Figure Figure  `json:"figure"`
-}
-
 // A curveOf is which trials draw a curve.
 type curveOf struct {
 	title        string

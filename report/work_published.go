@@ -11,15 +11,6 @@ import (
 	"boxdyno/result"
 )
 
-// A PublishedWork is what was published of the same experiment on another box.
-type PublishedWork struct {
-	Box    string  `json:"box"`
-	Metric string  `json:"metric,omitempty"` // that it can be laid beside; "": it says something else
-	Value  float64 `json:"value,omitempty"`  // in the metric's unit
-	Text   string  `json:"text"`             // what was published, with its number
-	Said   string  `json:"said"`             // where, and what must be said beside it
-}
-
 func (p PublishedWork) text() string {
 	return fmt.Sprintf("published of a %s: %s (%s)", p.Box, p.Text, p.Said)
 }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"boxdyno/reference"
+	"boxdyno/result"
+)
+
+// This file names the procedures and metrics that sentences and orders of report speak of.
+// Beside the fields of blocks.go, no other file does.
+
+const (
+	captureProcedure     = "capture"
+	connectionsProcedure = "connections"
+	cryptoProcedure      = "crypto"
+	floodProcedure       = "flood"
+	idsProcedure         = "ids"
+	inferProcedure       = "infer"
+	securityProcedure    = "security"
+	soakProcedure        = "soak"
+	storageProcedure     = "storage"
+	vpnProcedure         = "vpn"
+	streamProcedure      = "stream"
+)
+
+const (
+	selfTest       = "self-test"
+	throughput     = "throughput_fps"
+	forwardingRate = "forwarding_rate_fps"
+	dropRate       = "drop_rate_fps"
+	offeredRate    = "offered_fps"
+	ceilingFPS     = "ceiling_fps"
+	latencyLoad    = "latency_load_fps"
+	idsRate        = "ids_rate_bps"
+	workTime       = "work_cpu_s"
+	uncounted      = "uncounted_ratio"
+	stealShare     = "steal_ratio"
+	longestStall   = "longest_stall_s"
+	loopBefore     = "loop_before_rps"
+	loopAfter      = "loop_after_rps"
+	rulesLoaded    = "rules_loaded"
+	detectedShare  = "detected_ratio"
+	detectedIdle   = "idle_detected_ratio"
+	attacksPlanted = "attacks_planted"
+	offeredBits    = "capture_offered_bps"
+	knownAnswer    = "storage_known_answer"
+	framesOffered  = "frames_offered"
+	framesCounted  = "frames_counted"
+	framesLate     = "frames_lag"
+	framesLost     = "frames_lost"
+	drainTime      = "drain_s"
+	controlFrames  = "control_frames"
+	processCount   = "subject_processes"
+	cpuTime        = "subject_cpu_s"
+	cpuShare       = "subject_cpu_share"
+	mainShare      = "main_cpu_share"
+	memoryPeak     = "subject_memory_bytes"
+	mainMemory     = "main_memory_bytes"
+	failedCount    = "connections_failed"
+	completeRate   = "connections_complete_cps"
+	tableRefused   = "conntrack_drop"
+	tableFull      = "conntrack_insert_failed"
+	tableEntries   = "conntrack_entries"
+	tableMost      = "conntrack_most"
+	tableEvicted   = "conntrack_early_drop"
+	knownBadSent   = "known_bad_sent"
+)
+
+// forwarding are procedures whose frames go through the box.
+var forwarding = []string{"forward", "throughput"}
+
+// orderedBy are the rates by which repeats of a point are ordered: the first that it has.
+var orderedBy = []string{forwardingRate, dropRate, throughput, "connections_cps", completeRate, "lossless_fps", "counting_rate_fps", "flood_borne_fps", "benign_survival_ratio"}
+
+// ofTester are metrics that tell of the tester and of what disturbed it.
+var ofTester = []string{ceilingFPS, offeredRate, "stalls", longestStall, stealShare, loopBefore, loopAfter}
+
+// suiteProcedures are RFC 2544's, in its order.
+var suiteProcedures = []string{"throughput", "latency", "loss-curve", "back-to-back", "recovery"}
+
+// powerNames are what procedures of work are called among a box's powers.
+var powerNames = map[string]string{"cpu": "Computing", "hash": "Hashing", "memory": "Memory", "codec": "Encoding", "hpl": "Linpack"}
+
+// workTables has a row for each such procedure.
+var workTables = []workTable{
+	{
+		procedure: "cpu", title: "Computing, on this machine's CPUs", keys: []string{"subject", "core_type", "duration", "optimise", "dictionary", "primes", "userland"}, leave: []string{"-", "0", "0s", "O2", "22", "10000", "native"},
+		words: map[string]string{
+			"dhrystones_per_s": "Dhrystones", "dmips": "DMIPS", "whetstones_per_s": "Whetstone instructions", "compress_ips": "compression", "decompress_ips": "decompression",
+			"sysbench_events_per_s": "events", "bogo_ops_rate": "bogo operations",
+		},
+		published: []publication{{source: "croce-pi4", box: "Pi 4", when: []result.Pair{{Key: "subject", Value: "dhrystone"}}, words: "Dhrystone under 32 and 64 bit"}},
+	},
+	{
+		procedure: "hash", title: "Hashing zeros from memory, on this machine's CPUs", keys: []string{"subject", "algorithm", "core_type", "size", "userland"}, leave: []string{"-", "-", "0", "2000000000", "native"},
+		words:     map[string]string{"hash_rate": "hashed"},
+		published: []publication{{source: "croce-pi4", experiment: "sha1", metric: "file_size", when: []result.Pair{{Key: "algorithm", Value: "sha1"}}, words: "SHA-1 of %g GB of zeros in a file under 32 and 64 bit"}},
+	},
+	{
+		procedure: "memory", title: "Memory, by this machine's CPUs", keys: []string{"subject", "core_type", "size", "optimise", "userland"}, leave: []string{"-", "0", "0", "O3", "native"},
+		words: map[string]string{
+			"memory_write_rate": "written", "memory_read_rate": "read", "memory_copy_rate": "copied", "memory_latency_s": "load, largest set", "cache_latency_s": "load, 4 KiB",
+			"stream_copy_rate": "STREAM copy", "stream_scale_rate": "STREAM scale", "stream_add_rate": "STREAM add", "stream_triad_rate": "STREAM triad",
+		},
+		curve: &curveOf{title: "Time of a load that waits for the one before it, against the working set", key: "working_set", of: "working set", ofUnit: "B", metric: "load_latency_s", what: "a load"},
+		published: []publication{
+			{source: "croce-pi4", experiment: "ram", metric: "buffer", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "memory under 32 and 64 bit over a locked buffer of %g GB"},
+			{source: "croce-pi4", experiment: "ram", metric: "max_mlock_buffer_ok", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "%g GB could be locked under 64 bit"},
+		},
+	},
+	{
+		procedure: "codec", title: "Encoding music from and to memory, on this machine's CPUs", keys: []string{"subject", "core_type", "length", "userland"}, leave: []string{"-", "0", "0s", "native"},
+		words: map[string]string{"codec_speed": "times real time", "encode_s": "to encode", "encoded_bytes": "came out"},
+		published: []publication{
+			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "flac_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "flac"}}, words: "FLAC encodes %g %% faster under 64 than under 32 bit"},
+			{source: "phoronix-2022-pi400", experiment: "audio_encoding", levels: []reference.Level{{Factor: "codec", Value: "lame_mp3_encode"}}, metric: "gain_64_over_32", when: []result.Pair{{Key: "subject", Value: "lame"}}, words: "LAME encodes %g %% faster under 64 than under 32 bit"},
+		},
+	},
+	{
+		procedure: "hpl", title: "Solving a dense system of linear equations (HPL), on this machine's CPUs", keys: []string{"blas", "order", "block", "grid", "core_type"}, leave: []string{"-", "0", "128", "auto", "0"},
+		words: map[string]string{"hpl_rate": "HPL"},
+		// Sums over the nodes of a cluster are not comparable.
+		published: []publication{{
+			source: "hawthorne2020", experiment: "text_hpl", metric: "gflops", levels: []reference.Level{{Factor: "nodes", Value: "1"}},
+			words: "%g Gflop/s by one node, with an N, an NB and a BLAS of its own", ours: "hpl_rate", factor: 1e9,
+		}},
+	},
+}
