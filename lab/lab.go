@@ -100,9 +100,6 @@ type Testbed struct {
 	// Watch is the DUT's telemetry as a collector here: those of its collectors that are
 	// named, or those by default; nil where the DUT is this machine, or tells nothing.
 	Watch func(names []string, warn func(string)) telemetry.Spec
-	// Traffic is told right before a trial's traffic and right after it; nil: nobody
-	// wants to know.
-	Traffic func(begins bool)
 	// Rest lets time pass in a testbed whose time is its own; nil: it passes by itself.
 	Rest func(d time.Duration)
 	// Close takes everything down; it may be called more than once.

@@ -114,6 +114,10 @@ type Env struct {
 	Bed *lab.Testbed
 	Log *slog.Logger
 
+	// Traffic is told right before a trial's traffic and right after it; nil: nobody wants
+	// to know.
+	Traffic func(begins bool)
+
 	// Criteria are those of the run that this point decides. A procedure that searches a
 	// limit tries the load that they ask for first.
 	Criteria []result.Criterion

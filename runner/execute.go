@@ -270,6 +270,9 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 		return r, err
 	}
 	env := &procedure.Env{Bed: bed, Log: x.o.Log, Criteria: x.criteria(v)}
+	if x.sampler != nil {
+		env.Traffic = x.sampler.Traffic
+	}
 	id := func(cfg []result.Pair) string { return fmt.Sprintf("%s/%d%s", v.ID, v.trials+1, words(cfg)) }
 	env.Unfinished = func(cfg []result.Pair) *result.Record {
 		i, ok := x.at[id(cfg)]

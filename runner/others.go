@@ -81,9 +81,6 @@ func (x *execution) tell(bed *lab.Testbed) error {
 			x.run.Backend = append(slices.Clip(x.run.Backend), result.Pair{Key: bed.Topology + " " + p.Key, Value: p.Value})
 		}
 	}
-	if x.sampler != nil {
-		bed.Traffic = x.sampler.Traffic
-	}
 	for _, w := range bed.Warnings {
 		x.warn("topology " + bed.Topology + ": " + w)
 	}

@@ -292,7 +292,6 @@ func (x *execution) watch(ctx context.Context) error {
 	use := s.Use()
 	use.Reading = w.Reading
 	x.run.Telemetry = append(slices.Clone(x.run.Telemetry), use)
-	x.bed.Traffic = s.Traffic
 	x.flushWarnings()
 	header = x.write()
 	close(written)
@@ -303,12 +302,6 @@ func (x *execution) watch(ctx context.Context) error {
 func (x *execution) unwatch() {
 	if x.sampler == nil {
 		return
-	}
-	x.bed.Traffic = nil
-	for _, a := range x.others {
-		if a.bed != nil {
-			a.bed.Traffic = nil
-		}
 	}
 	use, err := x.sampler.Close()
 	x.sampler = nil

@@ -206,7 +206,7 @@ func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx c
 	if err := m.book.Begin(ctx); err != nil {
 		return o, sent, err
 	}
-	watch := trial.WatchTraffic(m.env.Bed)
+	watch := trial.WatchTraffic(m.env)
 	sent, err = m.transmit(ctx, l)
 	watch.Stop()
 	if err != nil {

@@ -189,7 +189,7 @@ func (m *connPoint) selfTest(ctx context.Context) (invalid string, err error) {
 	key := fmt.Sprintf("self-test/connections/%d/%v", m.response.Value, m.effort.selfTest)
 	cfg := []result.Pair{{Key: "connections", Value: "flat-out"}, {Key: "response_size", Value: strconv.Itoa(m.response.Value)}}
 	rec, err := m.env.Once(ctx, key, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
-		r, err := newConnRig(ctx, bed, m.Connections, true)
+		r, err := newConnRig(ctx, m.env, m.Connections, true)
 		if err != nil {
 			return o, err
 		}
@@ -246,7 +246,7 @@ func (m *connPoint) trialFrom(ctx context.Context, rest time.Duration, kind stri
 			return o, err
 		}
 		if m.rig == nil {
-			if m.rig, err = newConnRig(ctx, m.env.Bed, m.Connections, false); err != nil {
+			if m.rig, err = newConnRig(ctx, m.env, m.Connections, false); err != nil {
 				return o, err
 			}
 		}

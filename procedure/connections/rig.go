@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"boxdyno/engine"
-	"boxdyno/lab"
 	"boxdyno/ledger"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/trial"
@@ -24,7 +23,7 @@ import (
 // The account is of frames, both ways at once: those that both ends made and
 // those that came to them. The connections' own books are among the values.
 type connRig struct {
-	bed   *lab.Testbed
+	env   *procedure.Env
 	conns *engine.Connections
 	book  *ledger.Book
 	name  string
@@ -40,12 +39,13 @@ type connTrial struct {
 // mostConns is how many connections a trial of mode rate may have: 96 MB of state.
 const mostConns = 4 << 20
 
-func newConnRig(ctx context.Context, bed *lab.Testbed, p *Connections, loop bool) (_ *connRig, err error) {
+func newConnRig(ctx context.Context, env *procedure.Env, p *Connections, loop bool) (_ *connRig, err error) {
+	bed := env.Bed
 	ports := bed.Ports
 	if loop {
 		ports = bed.Loop
 	}
-	r := &connRig{bed: bed, name: bed.Engine.Name()}
+	r := &connRig{env: env, name: bed.Engine.Name()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -82,10 +82,10 @@ func (r *connRig) close() error {
 
 // table is the box's connection table; false: it has none, or nobody can look.
 func (r *connRig) table() (ledger.Conntrack, bool) {
-	if r.bed.DUT == nil {
+	if r.env.Bed.DUT == nil {
 		return ledger.Conntrack{}, false
 	}
-	c, err := ledger.ReadConntrack(r.bed.DUT)
+	c, err := ledger.ReadConntrack(r.env.Bed.DUT)
 	return c, err == nil
 }
 
@@ -97,7 +97,7 @@ func (r *connRig) trial(ctx context.Context, t connTrial) (o procedure.Outcome, 
 	if err := r.book.Begin(ctx); err != nil {
 		return o, err
 	}
-	watch := trial.WatchTraffic(r.bed)
+	watch := trial.WatchTraffic(r.env)
 	sent, err := r.conns.Open(ctx, t.load)
 	if err != nil {
 		return o, err

@@ -119,7 +119,7 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 			return o, err
 		}
 		defer source.Close()
-		r, err := trial.NewRig(ctx, bed, trial.RigSpec{Ports: loop, Loop: !alone, Mix: m.Mix.Mix, Ways: []trial.Way{{From: 0, To: 1, Frames: trial.Between(loop[0], loop[1], m.Mix.Mix, 1, m.IPv6())}}, Settle: e.Settle, Drops: true})
+		r, err := trial.NewRig(ctx, m.env, trial.RigSpec{Ports: loop, Loop: !alone, Mix: m.Mix.Mix, Ways: []trial.Way{{From: 0, To: 1, Frames: trial.Between(loop[0], loop[1], m.Mix.Mix, 1, m.IPv6())}}, Settle: e.Settle, Drops: true})
 		if err != nil {
 			return o, err
 		}
@@ -145,7 +145,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 		}
 	}
 	from, to := m.from(), 1-m.from()
-	m.rig, err = trial.NewRig(ctx, bed, trial.RigSpec{
+	m.rig, err = trial.NewRig(ctx, m.env, trial.RigSpec{
 		Ports: bed.Ports, Mix: m.Mix.Mix, Ways: []trial.Way{{From: from, To: to, Frames: m.Between(bed.Ports[from], bed.Ports[to])}}, Settle: trial.EffortOf(m.Preset.Value).Settle,
 		Drops: true, // the tracepoint would see every frame of the flood that ends
 	})

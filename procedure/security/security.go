@@ -226,7 +226,7 @@ func (p *Security) block(ctx context.Context, m *trial.Point) error {
 	good := p.Between(bed.Ports[from], bed.Ports[to])
 	bad := good
 	bad.SrcPort, bad.Flows = frame.BadPort, min(good.Flows, frame.BadPorts)
-	r, err := trial.NewRig(ctx, bed, trial.RigSpec{Ports: bed.Ports, Mix: p.Mix.Mix, Ways: []trial.Way{{From: from, To: to, Frames: good}, {From: from, To: to, Frames: bad}}, Settle: m.Effort.Settle})
+	r, err := trial.NewRig(ctx, m.Env, trial.RigSpec{Ports: bed.Ports, Mix: p.Mix.Mix, Ways: []trial.Way{{From: from, To: to, Frames: good}, {From: from, To: to, Frames: bad}}, Settle: m.Effort.Settle})
 	if err == nil {
 		m.Rig = r
 	}

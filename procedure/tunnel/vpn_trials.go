@@ -134,7 +134,7 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 	if bed.Placement == "split" {
 		m.cpus = slices.DeleteFunc(slices.Clone(bed.CPUs), func(c int) bool { return c == bed.TesterCPU })
 	}
-	if q.Rig, err = m.frames.Open(ctx, bed, q.Effort.Settle); err != nil {
+	if q.Rig, err = m.frames.Open(ctx, m.env, q.Effort.Settle); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, q.Rig.Close()) }()

@@ -46,7 +46,7 @@ func TesterCeiling(ctx context.Context, env *procedure.Env, mix frame.Mix, ipv6,
 		if both {
 			ways = append(ways, Way{1, 0, Between(loop[1], loop[0], mix, 1, ipv6)})
 		}
-		r, err := NewRig(ctx, env.Bed, RigSpec{Ports: loop, Loop: !alone, Mix: mix, Ways: ways, Settle: e.Settle})
+		r, err := NewRig(ctx, env, RigSpec{Ports: loop, Loop: !alone, Mix: mix, Ways: ways, Settle: e.Settle})
 		if err != nil {
 			return o, err
 		}

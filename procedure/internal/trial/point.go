@@ -72,7 +72,7 @@ func (m *Point) Enter(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if m.Rig, err = m.Open(ctx, bed, m.Effort.Settle); err != nil {
+	if m.Rig, err = m.Open(ctx, m.Env, m.Effort.Settle); err != nil {
 		return err
 	}
 	if m.Service.Value == "nat" {

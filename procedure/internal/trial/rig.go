@@ -35,7 +35,7 @@ import (
 //
 //	meters armed -> Book.Begin -> Transmit -> settle, Book.Balance (reads the meters) -> Outcome
 type Rig struct {
-	bed     *lab.Testbed
+	env     *procedure.Env
 	backend string
 	mean    float64 // frame size, octets with FCS
 	Streams []engine.Stream
@@ -66,8 +66,9 @@ type RigSpec struct {
 }
 
 // NewRig opens a rig, which needs the testbed's privileges. The caller closes it.
-func NewRig(ctx context.Context, bed *lab.Testbed, s RigSpec) (_ *Rig, err error) {
-	r := &Rig{bed: bed, backend: bed.Engine.Name(), mean: s.Mix.Mean()}
+func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err error) {
+	bed := env.Bed
+	r := &Rig{env: env, backend: bed.Engine.Name(), mean: s.Mix.Mean()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
@@ -157,7 +158,7 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	if err := r.book.Begin(ctx); err != nil {
 		return o, nil, nil, err
 	}
-	watch := WatchTraffic(r.bed)
+	watch := WatchTraffic(r.env)
 	l, sent, err := transmit(ctx)
 	if err != nil {
 		return o, nil, nil, err

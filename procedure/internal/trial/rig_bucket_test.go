@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/roomtest"
 )
 
@@ -19,7 +20,7 @@ func TestSandboxTokenBucket(t *testing.T) {
 		t.Run(fmt.Sprint(burst), func(t *testing.T) {
 			b := roomtest.NewBench(t, "sandbox", map[string]string{"dut.policer": fmt.Sprint(int(rate)), "dut.policer_burst": fmt.Sprint(burst)})
 			p := NewSuite()
-			r, err := p.Open(t.Context(), b.Bed, 0)
+			r, err := p.Open(t.Context(), &procedure.Env{Bed: b.Bed}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

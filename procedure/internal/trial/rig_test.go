@@ -12,6 +12,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
@@ -43,7 +44,7 @@ func TestSandboxBooksClose(t *testing.T) {
 			if err := bed.Serve(ctx, p.Asked()); err != nil {
 				t.Fatal(err)
 			}
-			r, err := p.Open(ctx, bed, 0)
+			r, err := p.Open(ctx, &procedure.Env{Bed: bed}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

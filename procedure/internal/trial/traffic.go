@@ -162,7 +162,8 @@ func (p *Traffic) unrouted(bed *lab.Testbed) string {
 }
 
 // Open lays out the streams of the direction and opens the rig.
-func (p *Traffic) Open(ctx context.Context, bed *lab.Testbed, settle time.Duration) (*Rig, error) {
+func (p *Traffic) Open(ctx context.Context, env *procedure.Env, settle time.Duration) (*Rig, error) {
+	bed := env.Bed
 	lan, wan := bed.Ports[0], bed.Ports[1]
 	forth := Way{0, 1, p.Between(lan, wan)}
 	back := Way{1, 0, p.Between(wan, lan)}
@@ -173,7 +174,7 @@ func (p *Traffic) Open(ctx context.Context, bed *lab.Testbed, settle time.Durati
 		back.Frames.SrcPort, back.Frames.DstPort = frame.Port, frame.FirstPort
 	}
 	ways := map[string][]Way{LanToWAN: {forth}, WanToLAN: {back}, BothWays: {forth, back}}[p.Direction.Value]
-	return NewRig(ctx, bed, RigSpec{
+	return NewRig(ctx, env, RigSpec{
 		Ports: bed.Ports, Mix: p.Mix.Mix, Ways: ways, Settle: settle,
 		Drops: DropPlaces[p.Service.Value] != "",
 	})

@@ -24,6 +24,7 @@ import (
 // of the DUT's threads is read after the settle time, in which they have nothing
 // to do.
 type watch struct {
+	env           *procedure.Env
 	bed           *lab.Testbed
 	before, after host.CPUs
 	begin         time.Time
@@ -32,10 +33,11 @@ type watch struct {
 }
 
 // WatchTraffic begins to watch, before a trial's traffic.
-func WatchTraffic(bed *lab.Testbed) *watch {
-	w := &watch{bed: bed}
-	if bed.Traffic != nil {
-		bed.Traffic(true)
+func WatchTraffic(env *procedure.Env) *watch {
+	bed := env.Bed
+	w := &watch{env: env, bed: bed}
+	if env.Traffic != nil {
+		env.Traffic(true)
 	}
 	if bed.Kind == "memory" {
 		return w
@@ -53,8 +55,8 @@ func (w *watch) Stop() {
 		w.after, err = host.CPUsHere()
 		w.ok, w.window = err == nil, time.Since(w.begin)
 	}
-	if w.bed.Traffic != nil {
-		w.bed.Traffic(false)
+	if w.env.Traffic != nil {
+		w.env.Traffic(false)
 	}
 }
 

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"boxdyno/lab"
+	"boxdyno/procedure"
 )
 
-// Whoever watches the testbed is told when traffic begins and when it is over.
+// Whoever watches the machines is told when traffic begins and when it is over.
 func TestTrafficIsTold(t *testing.T) {
 	for _, kind := range []string{"sandbox", "memory"} {
 		var told []bool
-		bed := &lab.Testbed{Kind: kind, Traffic: func(begins bool) { told = append(told, begins) }}
-		w := WatchTraffic(bed)
+		env := &procedure.Env{Bed: &lab.Testbed{Kind: kind}, Traffic: func(begins bool) { told = append(told, begins) }}
+		w := WatchTraffic(env)
 		if !slices.Equal(told, []bool{true}) {
 			t.Errorf("%s: before the traffic it is told %v", kind, told)
 		}
