@@ -200,6 +200,19 @@ func TestRatesOverStretches(t *testing.T) {
 	}
 }
 
+// A gauge that goes for good in a trial, as those of a box whose connection ended, has
+// the value that it had.
+func TestGaugeThatGoes(t *testing.T) {
+	var all tallies
+	all.init([]result.Series{{Name: "y"}}, 50e6)
+	all.add(0, []float64{7}, 0, false)
+	all.open(true)
+	all.add(0, []float64{math.NaN()}, 100e6, false)
+	if ds := all.digests(); len(ds) != 1 || ds[0].Mean != 7 {
+		t.Errorf("%+v", ds)
+	}
+}
+
 // A written file holds what was read, and the series of a resumed run keep their
 // places.
 func TestWrite(t *testing.T) {

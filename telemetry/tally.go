@@ -171,8 +171,11 @@ func (t *tallies) digests() (out []result.Digest) {
 			if a.n == 0 {
 				continue
 			}
-			if d.Mean = a.last; a.span > 0 {
+			switch d.Mean = a.last; {
+			case a.span > 0:
 				d.Mean = a.sum / float64(a.span)
+			case math.IsNaN(a.last): // it was there, and is not any more
+				d.Mean = (d.Min + d.Max) / 2
 			}
 			d.Mean = min(max(d.Mean, d.Min), d.Max)
 		}
