@@ -292,6 +292,7 @@ func (x *execution) header() {
 	}
 	x.environment = len(run.Environments)
 	env := x.settings()
+	const emulated = "emulated"
 	now := time.Now()
 	if x.o.Resume {
 		x.origin = resumedOrigin(x.recs, unit.Now(), now.Sub(run.Start))
@@ -315,8 +316,8 @@ func (x *execution) header() {
 		run.Start = now
 		run.Machines = append([]result.Machine{machine}, others...)
 		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.PresetsUsed()
-		if machine.Kind == "emulated" && run.Kind != "memory" {
-			run.Kind = machine.Kind
+		if slices.ContainsFunc(run.Machines, func(m result.Machine) bool { return m.Kind == emulated }) && run.Kind != "memory" {
+			run.Kind = emulated
 		}
 		run.Plan, _ = json.Marshal(p) // strings and numbers only
 		for _, e := range p.Procedures {
