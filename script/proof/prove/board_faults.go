@@ -67,7 +67,7 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 		return said
 	}
 	before := state()
-	cmd := exec.CommandContext(ctx, "script/boards", "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--set", "service=nat", "--set", "link_rate=300kbps", "--out", out)
+	cmd := exec.CommandContext(ctx, "script/boards", "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--set", "service=nat", "--set", "search=none", "--set", "link_rate=300kbps", "--out", out)
 	cmd.Env = append(os.Environ(), "BENCH="+boardBench)
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -76,7 +76,7 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for lines := 0; lines < 8; time.Sleep(20 * time.Millisecond) {
+	for lines := 0; lines < 6; time.Sleep(20 * time.Millisecond) {
 		trials, _ := os.ReadFile(filepath.Join(out, result.TrialsFile))
 		lines = bytes.Count(trials, []byte("\n"))
 		select {

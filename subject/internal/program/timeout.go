@@ -14,9 +14,9 @@ import (
 const (
 	VersionPatience    = 5 * time.Second  // for a program that says its version
 	CryptsetupPatience = 60 * time.Second // for one that formats, opens or closes a volume
-	// readyPatience is how long a program may take to be ready, where the caller sets
-	// no limit: pyshark on a small board takes tens of seconds.
-	ReadyPatience = 60 * time.Second
+	// ReadyPatience is how long a program may take to be ready, where the caller sets
+	// no limit: Suricata with 1000 rules takes more than a minute on a slow board.
+	ReadyPatience = 5 * time.Minute
 	// stopGrace is how long a program may take to say its last after it was told to
 	// end.
 	StopGrace = 5 * time.Second
