@@ -213,8 +213,10 @@ func words(f verdict.Finding) string {
 // undecided is why a criterion has no figure.
 func undecided(f verdict.Finding) string {
 	why := strings.TrimSuffix(f.Chosen(), ".")
-	if _, text, found := strings.Cut(why, ": not measured: "); found { // "tcpdump: not measured: ..."
-		why = text
+	for _, p := range []string{": not measured: ", ": not decided: "} { // "tcpdump: not measured: ..."
+		if _, text, found := strings.Cut(why, p); found {
+			why = text
+		}
 	}
 	for _, p := range []string{"not decided: ", "not measured: ", "the measurement is invalid: ", "no throughput: "} {
 		why = strings.TrimPrefix(why, p)
@@ -310,15 +312,18 @@ func lead(begin, text, tail string) string {
 	return text + tail
 }
 
-// shorten cuts a text that is too long: before a clause, else between two words.
+// shorten cuts a text that is too long: before a clause or a parenthesis, else between two
+// words.
 func shorten(s string) string {
 	runes := []rune(s)
 	if len(runes) <= headlineMost {
 		return s
 	}
 	cut := string(runes[:headlineMost-3])
-	if i := strings.LastIndex(cut, ", "); i > headlineMost/2 {
-		return cut[:i]
+	for _, end := range []string{", ", " ("} {
+		if i := strings.LastIndex(cut, end); i > headlineMost/2 && strings.Count(cut[:i], "(") == strings.Count(cut[:i], ")") {
+			return cut[:i]
+		}
 	}
 	if i := strings.LastIndexByte(cut, ' '); i > headlineMost/2 {
 		cut = cut[:i]

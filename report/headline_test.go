@@ -32,6 +32,8 @@ func TestHeadline(t *testing.T) {
 	invalid.Status, invalid.Reason = result.Invalid, "the self-test is invalid: of 100 frames sent from one tester port to the other none arrived, and this goes on and on"
 	held := routePoint()
 	held.Status, held.Reason = result.Invalid, "no throughput: all 19 trials of the search were invalid or in doubt, for the tester was held up"
+	busy := routePoint()
+	busy.Status, busy.Reason = result.Invalid, "the tester offered 118 kframe/s of 270 kframe/s (43.60 %, and 99 % is the least), and the hypervisor took CPU time"
 	for _, x := range []struct {
 		name string
 		r    result.Record
@@ -50,6 +52,7 @@ func TestHeadline(t *testing.T) {
 		{"the tester's end", routePoint(l1(626e6, nil, ">=")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked, all that the tester offers"},
 		{"nothing confirmed", routePoint(l1(0, ptr(2e9), "")), "not decided", "Not decided: no load confirmed without loss, 1.00 Gbit/s asked"},
 		{"invalid", invalid, "not decided", "Not decided: the self-test is invalid: of 100 frames sent from one tester port to the..."},
+		{"the tester is busy", busy, "not decided", "Not decided: the tester offered 118 kframe/s of 270 kframe/s"},
 		{"held up", held, "not decided", "Not decided: all 19 trials of the search were invalid or in doubt"},
 		{"no such point", result.Record{ID: "x", Parent: "y"}, "not decided", "Not decided: the run has no such point"},
 	} {
@@ -57,6 +60,10 @@ func TestHeadline(t *testing.T) {
 		if d.Sentence != x.want || verdictWord(d) != x.word {
 			t.Errorf("%s: %s %q, want %s %q", x.name, verdictWord(d), d.Sentence, x.word, x.want)
 		}
+	}
+	f := verdict.Finding{Criterion: gig, Text: "ring 2048: not decided: the measurement is invalid: " + busy.Reason + "."}
+	if got := shorten(undecided(f)); got != "Not decided: the tester offered 118 kframe/s of 270 kframe/s" {
+		t.Errorf("of one of several: %q", got)
 	}
 }
 
