@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"boxdyno/engine"
 	"boxdyno/host"
@@ -208,9 +209,14 @@ Exit codes:
   sudo boxdyno run forward --set frame_size=64,imix
   boxdyno report last -o page.html`,
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		PersistentPreRunE: a.recoverTuning,
-		Args:              cobra.NoArgs,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			if err := noneEmpty(cmd); err != nil {
+				return err
+			}
+			return a.recoverTuning(cmd, args)
+		},
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
 	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.box(), a.schema(), a.versionCommand(),
@@ -236,6 +242,17 @@ func needs(what, how string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// noneEmpty refuses options that are empty: --box "$BOX" without that variable would be
+// this machine.
+func noneEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && f.Value.Type() == "string" && strings.TrimSpace(f.Value.String()) == "" {
+			err = fmt.Errorf("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // exclusive refuses two flags together, in words.
