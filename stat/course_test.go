@@ -5,6 +5,7 @@ package stat
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,24 @@ func TestMannKendallApproximation(t *testing.T) {
 	}
 	if slope, p := drift([]float64{3, 3, 3, 3}); slope != 0 || p != 1 {
 		t.Errorf("equal samples: %v, %v", slope, p)
+	}
+}
+
+// Of very many samples some are looked at, and the drift is that of a sample all the same.
+func TestDriftOfMany(t *testing.T) {
+	vs := make([]float64, 3*mostPaired+7)
+	for i := range vs {
+		vs[i] = 100 + 0.5*float64(i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	slope, p := drift(vs)
+	runtime.ReadMemStats(&after)
+	if !near(slope, 0.5, 1e-12) || p > 1e-9 {
+		t.Errorf("slope %v, p %v", slope, p)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+		t.Errorf("%d octets for %d samples", n, len(vs))
 	}
 }
 
