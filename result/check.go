@@ -4,6 +4,7 @@ package result
 
 import (
 	"fmt"
+	"slices"
 
 	"boxdyno/unit"
 )
@@ -48,6 +49,9 @@ func (r Run) check() error {
 
 // check says what of a record is out of bounds.
 func (r Record) check() error {
+	if !slices.Contains([]Status{"", Running, Passed, Failed, Invalid, Skipped, Aborted}, r.Status) {
+		return fmt.Errorf("there is no verdict %.40q", r.Status)
+	}
 	for _, v := range r.Values {
 		if v.N < 0 || v.N > mostTrials {
 			return fmt.Errorf("value %q: n of %d is not from 0 to %d", v.Metric, v.N, mostTrials)

@@ -16,6 +16,7 @@ func TestOutOfBounds(t *testing.T) {
 		{`{"schema":%}`, `{"id":"a","values":[{"metric":"m","value":1,"n":-1}]}`, `n of -1`},
 		{`{"schema":%}`, `{"id":"a","begin_ns":9223372036854775807}`, "an instant of 9223372036854775807 ns"},
 		{`{"schema":%}`, `{"id":"a","load":{"latency":{"upper_s":[],"count":[1]}}}`, "0 upper edges and 1 counts"},
+		{`{"schema":%}`, `{"id":"a","verdict":"exploded"}`, `there is no verdict "exploded"`},
 		{`{"schema":%,"telemetry":[{"rate_hz":1e300}]}`, ``, "run.json is not a run: telemetry: rate_hz of 1e+300"},
 		{`{"schema":%,"telemetry":[{"rate_hz":10,"to_ns":-9223372036854775808}]}`, ``, "telemetry: an instant of -9223372036854775808"},
 		{`{"schema":%,"telemetry":[{"rate_hz":10}]}`, `{"id":"a","values":[{"metric":"m","value":1,"n":7}]}`, ""},

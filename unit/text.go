@@ -84,10 +84,10 @@ func scaled(s string) (float64, error) {
 		}
 	}
 	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(v > 0) || math.IsInf(v, 0) {
+	if v *= factor; err != nil || !(v > 0) || math.IsInf(v, 0) {
 		return 0, strconv.ErrSyntax
 	}
-	return v * factor, nil
+	return v, nil
 }
 
 // Grouped prints v with commas and at least so many digits; 0: whole.

@@ -44,7 +44,7 @@ func TestParseRates(t *testing.T) {
 			t.Errorf("ParseBitRate(%q) = %v, %v", s, got, err)
 		}
 	}
-	for _, s := range []string{"", "k", "-1", "0", "1x", "Inf", "NaN", "1e400"} {
+	for _, s := range []string{"", "k", "-1", "0", "1x", "Inf", "NaN", "1e400", "1e300G"} {
 		if _, err := ParseFrameRate(s); err == nil {
 			t.Errorf("ParseFrameRate(%q) was taken", s)
 		}
