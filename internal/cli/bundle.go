@@ -63,8 +63,11 @@ func newDir(what string, now time.Time) (string, error) {
 	}
 	base := filepath.Join(runs, now.Format("20060102-150405")+"-"+what)
 	for n, dir := 2, base; ; n++ {
-		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		switch _, err := os.Lstat(dir); {
+		case errors.Is(err, fs.ErrNotExist):
 			return dir, nil
+		case err != nil:
+			return "", fmt.Errorf("find a place for the run: %w; give --out", err)
 		}
 		dir = fmt.Sprintf("%s-%d", base, n)
 	}

@@ -91,6 +91,28 @@ func TestFIFOsAreRefused(t *testing.T) {
 	}
 }
 
+// Where the default place for runs cannot be looked into, a run ends at once and says so.
+func TestNoPlaceForRuns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_STATE_HOME", file)
+	ended := make(chan string, 1)
+	go func() {
+		_, _, errw := call(context.Background(), runner.Plugins(), "run", "throughput", "--lab", "mem", "--quiet")
+		ended <- errw
+	}()
+	select {
+	case errw := <-ended:
+		if !strings.Contains(errw, "give --out") || strings.Count(errw, "\n") != 1 {
+			t.Errorf("%q", errw)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it looks for a place without end")
+	}
+}
+
 // A report that cannot be written to its end leaves the file as it was, and nothing
 // beside it.
 func TestReportIsReplacedWhole(t *testing.T) {
