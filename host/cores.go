@@ -19,7 +19,7 @@ type CoreType struct {
 // CoreTypes are the kinds of cores among cpus, the most capable first: of Intel's
 // hybrids as the kernel's two counters of events tell them, of Arm's big.LITTLE by the
 // CPU part. Two cores of one kind that differ in their highest clock are one type.
-func (l *Local) CoreTypes(cpus []int) []CoreType { return coreTypes(l.root(), cpus) }
+func (l *Local) CoreTypes(cpus []int) []CoreType { return coreTypes(l.Files(), cpus) }
 
 func coreTypes(root fs.FS, cpus []int) (types []CoreType) {
 	kind := map[int]string{}
@@ -92,10 +92,12 @@ func capacity(root fs.FS, cpu int) float64 {
 	return 0
 }
 
+// mostCPUs is more than any kernel is built for.
+const mostCPUs = 8192
+
 // ParseCPUs reads a list of CPUs as the kernel writes it, "0-3,8"; what is no list is
 // nil.
 func ParseCPUs(list string) (cpus []int) {
-	const most = 1 << 16
 	for _, part := range strings.Split(list, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		if !isRange {
@@ -103,7 +105,7 @@ func ParseCPUs(list string) (cpus []int) {
 		}
 		a, err := strconv.Atoi(strings.TrimSpace(from))
 		b, err2 := strconv.Atoi(strings.TrimSpace(to))
-		if err != nil || err2 != nil || a < 0 || b < a || b > most {
+		if err != nil || err2 != nil || a < 0 || b < a || b >= mostCPUs {
 			return nil
 		}
 		for c := a; c <= b; c++ {

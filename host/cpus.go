@@ -29,7 +29,7 @@ type CPUs struct {
 }
 
 // CPUs reads the counters of all CPUs and of the threads; about 0.2 ms.
-func (l *Local) CPUs(threads ...int) (CPUs, error) { return readCPUs(l.root(), threads) }
+func (l *Local) CPUs(threads ...int) (CPUs, error) { return readCPUs(l.Files(), threads) }
 
 // CPUsHere is CPUs of the machine that this process runs on.
 func CPUsHere(threads ...int) (CPUs, error) { return readCPUs(os.DirFS("/"), threads) }
@@ -49,13 +49,9 @@ func readCPUs(root fs.FS, threads []int) (CPUs, error) {
 		if err != nil {
 			continue // the sum
 		}
-		var t [8]uint64
-		for i := range t {
-			if t[i], err = strconv.ParseUint(f[1+i], 10, 64); err != nil {
-				return c, fmt.Errorf("read CPU times: %w", err)
-			}
+		if c.ticks[cpu], err = ticksOf(f); err != nil {
+			return c, err
 		}
-		c.ticks[cpu] = t
 	}
 	if len(c.ticks) == 0 {
 		return c, fmt.Errorf("read CPU times: /proc/stat names no CPU")

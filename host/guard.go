@@ -196,26 +196,26 @@ func listener(index int) (why string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("list packet sockets: %w", err)
 	}
-	inode := boundSocket(string(text), index)
-	if inode == "" {
+	inodes := PacketSockets(text, index)
+	if inodes == nil {
 		return "", nil
 	}
-	if who := socketHolder(inode); who != "" {
+	if who := socketHolder(inodes[0]); who != "" {
 		return "is listened to by " + who, nil
 	}
-	return "is listened to by a packet socket (inode " + inode + ")", nil
+	return "is listened to by a packet socket (inode " + inodes[0] + ")", nil
 }
 
-// boundSocket returns the inode of a socket that is bound to a port in
-// /proc/net/packet; "" if there is none.
-func boundSocket(text string, index int) string {
-	for line := range strings.Lines(text) {
+// PacketSockets are the inodes of the sockets of text, a namespace's /proc/net/packet, that
+// receive from the port of that index (proc(5), net/packet/af_packet.c: packet_seq_show).
+func PacketSockets(text []byte, index int) (inodes []string) {
+	for line := range strings.Lines(string(text)) {
 		// sk RefCnt Type Proto Iface R Rmem User Inode
 		if f := strings.Fields(line); len(f) == 9 && f[4] == strconv.Itoa(index) && f[5] == "1" {
-			return f[8]
+			inodes = append(inodes, f[8])
 		}
 	}
-	return ""
+	return inodes
 }
 
 // socketHolder is the process that has a socket, "dhclient (pid 812)"; "" where it cannot

@@ -192,14 +192,14 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-func TestBoundSocket(t *testing.T) {
+func TestPacketSockets(t *testing.T) {
 	const text = `sk               RefCnt Type Proto  Iface R Rmem   User   Inode
 000000003b2f3c2f 3      3    0003   7     1 0      0      41234
 00000000aa2f3c2f 3      3    0003   0     1 0      0      41235
 00000000bb2f3c2f 3      3    0000   8     0 0      0      41236
 `
-	for index, want := range map[int]string{7: "41234", 8: "", 1: ""} {
-		if got := boundSocket(text, index); got != want {
+	for index, want := range map[int][]string{7: {"41234"}, 8: nil, 1: nil} {
+		if got := PacketSockets([]byte(text), index); !slices.Equal(got, want) {
 			t.Errorf("port %d: %q, want %q", index, got, want)
 		}
 	}

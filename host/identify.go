@@ -3,7 +3,6 @@
 package host
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io/fs"
@@ -27,7 +26,7 @@ func (l *Local) Identify() result.Machine {
 	if l.Root == nil {
 		hypervisor = signature()
 	}
-	m := identify(l.root(), hypervisor)
+	m := identify(l.Files(), hypervisor)
 	m.Userland = runtime.GOARCH
 	if l.Root != nil {
 		return m
@@ -40,7 +39,8 @@ func (l *Local) Identify() result.Machine {
 	return m
 }
 
-func (l *Local) root() fs.FS {
+// Files are those of the host that are the same in all its network namespaces.
+func (l *Local) Files() fs.FS {
 	if l.Root != nil {
 		return l.Root
 	}
@@ -83,15 +83,7 @@ func identify(root fs.FS, hypervisor string) result.Machine {
 		m.Board = strings.TrimSpace(line(root, "sys/class/dmi/id/sys_vendor") + " " + line(root, "sys/class/dmi/id/product_name"))
 	}
 	cpuinfo(root, &m)
-	if f, err := root.Open("proc/meminfo"); err == nil {
-		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan(); {
-			if rest, ok := strings.CutPrefix(s.Text(), "MemTotal:"); ok {
-				kib, _ := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-				m.Memory = kib * 1024
-			}
-		}
-	}
+	m.Memory = meminfo(root, "MemTotal")
 	if m.Virtual == "" {
 		m.Virtual = line(root, "sys/hypervisor/type")
 	}
@@ -193,7 +185,7 @@ func nics(root fs.FS) (out []string) {
 // Environment is what else decides a figure and may change while a run lasts, in
 // a fixed order. A setting that this machine does not have is left out.
 func (l *Local) Environment() []result.Pair {
-	env := environment(l.root())
+	env := environment(l.Files())
 	if s := synchronised(); l.Root == nil && s != "" {
 		env = append(env, result.Pair{Key: "clock synchronised", Value: s})
 	}
@@ -296,7 +288,7 @@ func mitigations(root fs.FS) string {
 // Running is how many threads of the machine run or are ready to, the caller's
 // included, at this instant (proc/loadavg).
 func (l *Local) Running() (int, error) {
-	data, err := fs.ReadFile(l.root(), "proc/loadavg") // "0.20 0.18 0.12 1/80 11206"
+	data, err := fs.ReadFile(l.Files(), "proc/loadavg") // "0.20 0.18 0.12 1/80 11206"
 	if err != nil {
 		return 0, fmt.Errorf("read how many threads run: %w", err)
 	}
@@ -336,7 +328,7 @@ func (l *Local) Busy(ctx context.Context, d time.Duration) (share float64, err e
 // CPUTime reads proc/stat. Idle includes waiting for disks.
 func (l *Local) CPUTime() (CPUTime, error) {
 	var t CPUTime
-	data, err := fs.ReadFile(l.root(), "proc/stat")
+	data, err := fs.ReadFile(l.Files(), "proc/stat")
 	if err != nil {
 		return t, fmt.Errorf("read CPU times: %w", err)
 	}
@@ -345,17 +337,20 @@ func (l *Local) CPUTime() (CPUTime, error) {
 	if len(f) < 9 || f[0] != "cpu" {
 		return t, fmt.Errorf("read CPU times: /proc/stat begins with %q", first)
 	}
-	for i, s := range f[1:9] { // user nice system idle iowait irq softirq steal; guest is in user
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return t, fmt.Errorf("read CPU times: %w", err)
-		}
+	ticks, err := ticksOf(f)
+	for _, n := range ticks {
 		t.Total += n
-		switch i {
-		case 3, 4:
-			t.Idle += n
-		case 7:
-			t.Steal += n
+	}
+	t.Idle, t.Steal = ticks[3]+ticks[4], ticks[7]
+	return t, err
+}
+
+// ticksOf are those of a line of proc/stat: user nice system idle iowait irq softirq
+// steal; guest is in user.
+func ticksOf(f []string) (t [8]uint64, err error) {
+	for i := range t {
+		if t[i], err = strconv.ParseUint(f[1+i], 10, 64); err != nil {
+			return t, fmt.Errorf("read CPU times: %w", err)
 		}
 	}
 	return t, nil

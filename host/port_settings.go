@@ -125,7 +125,7 @@ func onOff(v uint32) string {
 
 // Ports are the names of interfaces that have a device behind them.
 func (l *Local) Ports() (names []string) {
-	for _, n := range nics(l.root()) {
+	for _, n := range nics(l.Files()) {
 		name, _, _ := strings.Cut(n, " ")
 		names = append(names, name)
 	}

@@ -17,19 +17,22 @@ import (
 // (MemAvailable of proc/meminfo); 0: not known.
 func (l *Local) MemoryAvailable() (n uint64) {
 	_ = l.View(func(root fs.FS) error {
-		text, err := fs.ReadFile(root, "proc/meminfo")
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemAvailable:" {
-				kib, _ := strconv.ParseUint(f[1], 10, 64)
-				n = kib << 10
-			}
-		}
+		n = meminfo(root, "MemAvailable")
 		return nil
 	})
 	return n
+}
+
+// meminfo is one of proc/meminfo, in octets; 0 where there is none.
+func meminfo(root fs.FS, key string) uint64 {
+	text, _ := fs.ReadFile(root, "proc/meminfo")
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == key+":" {
+			kib, _ := strconv.ParseUint(f[1], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
 }
 
 // LimitsMemory says whether Cmd.Memory is held here, which takes a memory controller

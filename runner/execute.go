@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
@@ -440,7 +438,8 @@ func (x *execution) call(ctx context.Context, id string, f func(context.Context)
 	return f(ctx)
 }
 
-// A meter of what the machine and this process spent while a trial lasted.
+// A meter of what the machine and this process spent while a trial lasted: in user space,
+// as its time in the kernel is the load itself.
 type spent struct {
 	cpu host.CPUTime
 	own time.Duration
@@ -449,7 +448,7 @@ type spent struct {
 
 func measure() spent {
 	cpu, err := (&host.Local{}).CPUTime()
-	own, _ := observer()
+	own, _, _ := host.Own()
 	return spent{cpu: cpu, own: own, ok: err == nil}
 }
 
@@ -458,16 +457,6 @@ func (s spent) until() (steal float64, cpu time.Duration, memory uint64) {
 	if now, err := (&host.Local{}).CPUTime(); err == nil && s.ok {
 		_, steal = now.Since(s.cpu)
 	}
-	cpu, memory = observer()
+	cpu, _, memory = host.Own()
 	return steal, cpu - s.own, memory
-}
-
-// observer is this process's time in user space (that in the kernel is the load
-// itself) and the most memory that it has had.
-func observer() (cpu time.Duration, memory uint64) {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0, 0
-	}
-	return time.Duration(u.Utime.Nano()), uint64(u.Maxrss) << 10
 }

@@ -6,7 +6,8 @@ import (
 	"bytes"
 	"io/fs"
 	"slices"
-	"strings"
+
+	"boxdyno/host"
 )
 
 // mostCPUs is more than Linux can have.
@@ -22,24 +23,10 @@ func cpuOf(b, prefix []byte) (int, bool) {
 	return int(n), ok && n < mostCPUs
 }
 
-// cpuList reads one of sys/devices/system/cpu, such as "0-3,6"; none where there is
-// none. "present" are the CPUs that could be on, "online" those that are.
-func cpuList(root fs.FS, name string) (list []int) {
-	for _, r := range strings.Split(sysText(root, "sys/devices/system/cpu/"+name), ",") {
-		from, to, ranged := strings.Cut(r, "-")
-		if !ranged {
-			to = from
-		}
-		a, ok := decimal([]byte(from))
-		b, ok2 := decimal([]byte(to))
-		if !ok || !ok2 || b >= mostCPUs {
-			return nil
-		}
-		for ; a <= b; a++ {
-			list = append(list, int(a))
-		}
-	}
-	return list
+// cpuList reads one of sys/devices/system/cpu; none where there is none. "present" are
+// the CPUs that could be on, "online" those that are.
+func cpuList(root fs.FS, name string) []int {
+	return host.ParseCPUs(sysText(root, "sys/devices/system/cpu/"+name))
 }
 
 // cpuIndex is CPUs and, for each number, where it stands in the list; -1: nowhere.

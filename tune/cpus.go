@@ -8,26 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"boxdyno/host"
 )
 
-// maxCPUs is more than any kernel here is built for.
-const maxCPUs = 8192
-
 // parseCPUs reads the kernel's lists of CPUs, "0-3,8".
-func parseCPUs(list string) (cpus []int, err error) {
-	for _, w := range strings.Split(list, ",") {
-		first, last, ranged := strings.Cut(w, "-")
-		if !ranged {
-			last = first
-		}
-		a, err1 := strconv.Atoi(first)
-		b, err2 := strconv.Atoi(last)
-		if err1 != nil || err2 != nil || a < 0 || b < a || b >= maxCPUs {
-			return nil, fmt.Errorf("%q is no list of CPUs, such as 0-3", list)
-		}
-		for ; a <= b; a++ {
-			cpus = append(cpus, a)
-		}
+func parseCPUs(list string) ([]int, error) {
+	cpus := host.ParseCPUs(list)
+	if cpus == nil {
+		return nil, fmt.Errorf("%q is no list of CPUs, such as 0-3", list)
 	}
 	slices.Sort(cpus)
 	return slices.Compact(cpus), nil

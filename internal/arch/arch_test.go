@@ -89,7 +89,7 @@ var table = map[string]string{
 	"internal/yaml":                "",
 	"internal/testutil":            "internal/netns",
 	"internal/snapshot":            "internal/ethtool internal/netns",
-	"internal/cli":                 "agent engine examples frame host internal/cables internal/ethtool internal/files internal/guard internal/schema internal/version internal/yaml lab link link/hub ledger report report/tui result runner store subject subject/capture subject/catalog telemetry tune unit",
+	"internal/cli":                 "agent engine examples frame host internal/cables internal/files internal/guard internal/schema internal/version internal/yaml lab link link/hub ledger report report/tui result runner store subject subject/capture subject/catalog telemetry tune unit",
 	"cmd/boxdyno":                  "internal/cli subject/catalog",
 	"script/testcount":             "",
 	"script/man":                   "internal/cli",

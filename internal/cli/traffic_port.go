@@ -18,7 +18,6 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/host"
-	"boxdyno/internal/ethtool"
 	"boxdyno/unit"
 )
 
@@ -68,7 +67,7 @@ func (f *portFlags) openPort() (*trafficPort, error) {
 		}
 		p.index, p.mtu = iface.Index, iface.MTU
 		copy(p.mac[:], iface.HardwareAddr)
-		p.describe()
+		p.driver, p.link = host.Driver(p.Name, "")
 		return nil
 	})
 	if errors.Is(err, fs.ErrPermission) {
@@ -103,27 +102,6 @@ func namespacePath(s string) (string, error) {
 		return "", usage(fmt.Errorf("--netns: there is no network namespace %s: ip netns shows those with names", s))
 	}
 	return path, nil
-}
-
-// describe asks the driver; what it does not know stays empty. A virtual link has
-// no bus, and the speed it claims is none (a veth says 10 Gbit/s and carries more).
-func (p *trafficPort) describe() {
-	e, err := ethtool.Open()
-	if err != nil {
-		return
-	}
-	defer e.Close()
-	d, err := e.Driver(p.Name)
-	if err != nil {
-		return
-	}
-	p.driver = d.Name
-	if d.Bus == "" {
-		return
-	}
-	if l, err := e.Link(p.Name); err == nil {
-		p.link = unit.BitRate(l.Speed) * 1e6
-	}
 }
 
 // lineRate is what shares of line rate are of, and where it comes from.

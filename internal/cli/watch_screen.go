@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/host"
 	"boxdyno/report/tui"
 	"boxdyno/result"
 	"boxdyno/telemetry"
@@ -41,21 +41,13 @@ func show(ctx context.Context, s *telemetry.Sampler, m result.Machine, rate floa
 	return tui.Run(ctx, tui.Options{
 		Series: s.Series(), Machine: machine, Kernel: "Linux " + m.Kernel + " " + m.Machine, Rate: cmp.Or(rate, telemetry.DefaultRate), ASCII: !blockElements(os.Getenv),
 		Look: func() tui.Look {
-			l := tui.Look{At: unit.Now() - begin, Warnings: said.all(), CPU: used()}
+			user, system, _ := host.Own()
+			l := tui.Look{At: unit.Now() - begin, Warnings: said.all(), CPU: user + system}
 			l.Batches, l.Gaps, l.Longest = s.Look()
 			return l
 		},
 		Input: os.Stdin, Output: screen,
 	})
-}
-
-// used is the CPU time of this process so far.
-func used() time.Duration {
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
-		return 0
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // blockElements says whether the terminal can show U+2581 to U+2588: the Linux

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/host"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -18,8 +20,8 @@ var hostRoot = os.DirFS("/")
 // A heldSocket is a packet socket, by a descriptor that a process has of it.
 type heldSocket struct{ pid, fd int }
 
-// packetSockets are those of the processes that receive from the port with that index
-// (proc(5), net/packet/af_packet.c: packet_seq_show). root is that of the machine.
+// packetSockets are those of the processes that receive from the port with that index.
+// root is that of the machine.
 func packetSockets(root fs.FS, pids []int, index int) (found []heldSocket) {
 	held := map[string]heldSocket{} // by the socket, as links name it
 	for _, pid := range pids {
@@ -40,13 +42,8 @@ func packetSockets(root fs.FS, pids []int, index int) (found []heldSocket) {
 		if err != nil {
 			continue
 		}
-		for line := range strings.Lines(string(text)) {
-			// sk RefCnt Type Proto Iface R Rmem User Inode
-			f := strings.Fields(line)
-			if len(f) != 9 || f[4] != strconv.Itoa(index) || f[5] != "1" {
-				continue
-			}
-			if s, ok := held[fmt.Sprintf("socket:[%s]", f[8])]; ok {
+		for _, inode := range host.PacketSockets(text, index) {
+			if s, ok := held["socket:["+inode+"]"]; ok {
 				found = append(found, s)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -105,11 +104,7 @@ func afAlgIdentify(_ context.Context, h *host.Local, c Cipher) ([]result.Pair, e
 		return nil, err
 	}
 	defer s.Close()
-	root := h.Root
-	if root == nil {
-		root = os.DirFS("/")
-	}
-	data, err := fs.ReadFile(root, "proc/crypto")
+	data, err := fs.ReadFile(h.Files(), "proc/crypto")
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -249,10 +248,6 @@ func cpuFeatures(root fs.FS) (string, error) {
 
 // identity is the driver and the CPU's features.
 func identity(h *host.Local, driver string) ([]result.Pair, error) {
-	root := h.Root
-	if root == nil {
-		root = os.DirFS("/")
-	}
-	features, err := cpuFeatures(root)
+	features, err := cpuFeatures(h.Files())
 	return []result.Pair{{Key: "driver", Value: driver}, {Key: "cpu_features", Value: features}}, err
 }

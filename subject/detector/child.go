@@ -7,8 +7,7 @@ import (
 	"os/signal"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"boxdyno/host"
 	"boxdyno/internal/infer"
 	"boxdyno/subject/internal/program"
 )
@@ -136,7 +135,7 @@ func (d *detection) features(frames []infer.Frame, e *Evaluation) {
 // evaluate has this program's evaluator go over the windows again and again.
 func (d *detection) evaluate(m *infer.Detector, windows []infer.Vector, e *Evaluation) {
 	o := builtin{Detector: m}
-	before := cpuTime()
+	user, system, _ := host.Own()
 	begin := time.Now()
 	took := time.Duration(0)
 	for at := 0; took < d.For; took = time.Since(begin) {
@@ -147,14 +146,6 @@ func (d *detection) evaluate(m *infer.Detector, windows []infer.Vector, e *Evalu
 			at = 0
 		}
 	}
-	e.Seconds, e.CPU = took.Seconds(), (cpuTime() - before).Seconds()
-}
-
-// cpuTime is what this process has used.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	u, s, _ := host.Own()
+	e.Seconds, e.CPU = took.Seconds(), (u - user + s - system).Seconds()
 }

@@ -3,6 +3,7 @@
 package ids
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -175,24 +176,8 @@ func exists(name string) bool {
 
 // onlineCPUs are those of the machine, as Suricata counts them.
 func onlineCPUs() int {
-	text, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return runtime.NumCPU()
-	}
-	n := 0
-	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
-		from, to, ranged := strings.Cut(part, "-")
-		if !ranged {
-			to = from
-		}
-		a, err1 := strconv.Atoi(from)
-		z, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || z < a {
-			return runtime.NumCPU()
-		}
-		n += z - a + 1
-	}
-	return max(n, 1)
+	text, _ := os.ReadFile("/sys/devices/system/cpu/online")
+	return cmp.Or(len(host.ParseCPUs(string(text))), runtime.NumCPU())
 }
 
 var suricataVersion = regexp.MustCompile(`This is Suricata version (\d+)\.\S+`)
