@@ -55,12 +55,11 @@ var apps = [...]app{
 
 // A planner writes down who says what in a flow.
 type planner struct {
-	f     *flow
-	u     float64 // quantile of the size of what is transferred
-	alert int     // index of alerts; -1: none
-	mtu   int
-	pcg   rand.PCG
-	r     *rand.Rand
+	f   *flow
+	u   float64 // quantile of the size of what is transferred
+	mtu int
+	pcg rand.PCG
+	r   *rand.Rand
 }
 
 const (
@@ -77,7 +76,7 @@ const (
 func (p *planner) begin(f *flow, seed, k uint64, u float64, a, alert int) {
 	p.pcg.Seed(seed, k)
 	p.r = rand.New(&p.pcg)
-	p.f, p.u, p.alert = f, u, alert
+	p.f, p.u = f, u
 	*f = flow{ends: f.ends, v6: f.v6, app: uint8(a), alert: int8(alert), k: k, msgs: f.msgs[:0], window: 10, quick: [2]int{quickACKs, quickACKs}}
 	f.rng = max(p.r.Uint64(), 1)
 	f.salt = p.r.Uint32()

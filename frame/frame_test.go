@@ -13,6 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+var protocols = []Protocol{UDP, TCP, ICMP}
+
 func spec(v6 bool, flows int, answer bool, sizes ...unit.FrameSize) Spec {
 	s := Spec{
 		Sizes: sizes, Flows: flows, Answer: answer, SrcMAC: [6]byte{2, 1}, DstMAC: [6]byte{2, 2},
@@ -218,7 +220,7 @@ func FuzzParse(f *testing.F) {
 		}
 		buf := make([]byte, 200)
 		f.Add(buf[:b.Build(3, buf)])
-		for _, protocol := range Protocols {
+		for _, protocol := range protocols {
 			s := synthetic(v6, func(s *Synthetic) { s.Protocol, s.VLANs = protocol, []VLAN{{1, 1}, {2, 2}} })
 			d := s.draft(128)
 			d.seal()

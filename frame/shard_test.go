@@ -53,7 +53,7 @@ func draftedFlows(v6 bool) []draft {
 		flow := r.IntN(500)
 		s := synthetic(v6)
 		s.Unsigned = true
-		s.Protocol = Protocols[flow%3]
+		s.Protocol = protocols[flow%3]
 		s.SrcPort = FirstPort + uint16(flow)
 		s.Src = s.Src.Next()
 		if flow%3 == 2 { // echoes are told apart by address

@@ -22,9 +22,6 @@ const (
 	ICMP Protocol = "icmp" // echo requests; ICMPv6 over IPv6
 )
 
-// Protocols are all of them.
-var Protocols = []Protocol{UDP, TCP, ICMP}
-
 // A Synthetic describes frames of one header stack, with a payload of zeros; it
 // is plain data.
 type Synthetic struct {

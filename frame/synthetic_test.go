@@ -72,7 +72,7 @@ func TestSyntheticGolden(t *testing.T) {
 	var b strings.Builder
 	for _, tags := range []string{"", "100:5", "200:1,100:5"} {
 		for _, v6 := range []bool{false, true} {
-			for _, protocol := range Protocols {
+			for _, protocol := range protocols {
 				s := synthetic(v6, func(s *Synthetic) {
 					s.Protocol = protocol
 					if tags != "" {

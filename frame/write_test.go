@@ -77,7 +77,7 @@ func synthetic(v6 bool, mutate ...func(*Synthetic)) Synthetic {
 // anySynthetic draws header stacks, flows and fields that go together.
 func anySynthetic(t *rapid.T) Synthetic {
 	s := synthetic(rapid.Bool().Draw(t, "v6"))
-	s.Protocol = rapid.SampledFrom(Protocols).Draw(t, "protocol")
+	s.Protocol = rapid.SampledFrom(protocols).Draw(t, "protocol")
 	s.VLANs = []VLAN{{200, 3}, {4095, 7}}[:rapid.IntRange(0, 2).Draw(t, "tags")]
 	s.Unsigned = rapid.Bool().Draw(t, "unsigned")
 	s.Flows = rapid.SampledFrom([]int{0, 1, 2, 1000, FlowPorts, FlowPorts + 1, MaxFlows}).Draw(t, "flows")

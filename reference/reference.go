@@ -69,9 +69,6 @@ type Source struct {
 // Figures are all, in the file's order; the slice is shared and must not be changed.
 func Figures() []Figure { return figures() }
 
-// Sources are all, in the file's order; the slice is shared and must not be changed.
-func Sources() []Source { return sources() }
-
 // SourceOf is the source of that ID.
 func SourceOf(id string) (Source, bool) {
 	i := slices.IndexFunc(sources(), func(s Source) bool { return s.ID == id })

@@ -34,7 +34,7 @@ func TestFigures(t *testing.T) {
 	if len(Figures()) < 1000 {
 		t.Errorf("%d figures", len(Figures()))
 	}
-	for _, s := range Sources() {
+	for _, s := range sources() {
 		if !used[s.ID] || s.What == "" || s.Where == "" {
 			t.Errorf("source %+v: it has no figures (%v), or does not say what and where", s, used[s.ID])
 		}

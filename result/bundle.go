@@ -82,12 +82,9 @@ func holdsRun(dir string) error {
 	return fmt.Errorf("%s already holds a run: give another --out, or --resume %s", dir, dir)
 }
 
-// Resume opens the bundle in dir for appending. A last line that SIGKILL cut
-// short is removed. A run that still goes on is ErrInUse.
-func Resume(dir string) (*Bundle, Run, []Record, error) { return ResumeFor(nil, dir) }
-
-// ResumeFor is Resume for an owner of what is made.
-func ResumeFor(o *files.Owner, dir string) (*Bundle, Run, []Record, error) {
+// Resume opens the bundle in dir for appending, for an owner of what is made. A last line
+// that SIGKILL cut short is removed. A run that still goes on is ErrInUse.
+func Resume(o *files.Owner, dir string) (*Bundle, Run, []Record, error) {
 	run, err := openRun(dir)
 	if err != nil {
 		return nil, run, nil, err

@@ -203,7 +203,7 @@ func TestCutLine(t *testing.T) {
 	if err != nil || !slices.Equal(brief(recs), []string{"a passed", "b running"}) {
 		t.Fatalf("cut: %q, %v", brief(recs), err)
 	}
-	b, run, recs, err := Resume(dir)
+	b, run, recs, err := Resume(nil, dir)
 	if err != nil || run.ID != "r1" || len(recs) != 2 {
 		t.Fatalf("resume: %v, %v, %v", run, recs, err)
 	}
@@ -223,7 +223,7 @@ func TestBrokenLine(t *testing.T) {
 	_, _, err := Open(dir)
 	refused(t, "open", err, name+" line 2 ")
 	before, _ := os.ReadFile(name)
-	_, _, _, err = Resume(dir)
+	_, _, _, err = Resume(nil, dir)
 	refused(t, "resume", err, name+" line 2 ")
 	if after, _ := os.ReadFile(name); !bytes.Equal(before, after) {
 		t.Errorf("resume changed what it could not read: %q", after)
@@ -234,7 +234,7 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	_, _, err := Open(dir)
 	refused(t, "no run", err, dir, RunFile)
-	_, _, _, err = Resume(dir)
+	_, _, _, err = Resume(nil, dir)
 	refused(t, "resume no run", err, dir, RunFile)
 	if names, _ := os.ReadDir(dir); len(names) != 0 {
 		t.Errorf("left behind: %v", names)
@@ -359,13 +359,13 @@ func TestCutAnywhere(t *testing.T) {
 		if _, got, err := Open(dir); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("cut at %d of %d: %+v, want %+v: %v", cut, size, got, want, err)
 		}
-		if _, _, _, err := Resume(dir); !errors.Is(err, ErrInUse) {
+		if _, _, _, err := Resume(nil, dir); !errors.Is(err, ErrInUse) {
 			t.Fatalf("resumed while it goes on: %v", err)
 		}
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again, _, got, err := Resume(dir)
+		again, _, got, err := Resume(nil, dir)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("resumed: %+v, want %+v: %v", got, want, err)
 		}

@@ -174,7 +174,7 @@ func TestTelemetryCutAnywhere(t *testing.T) {
 		if err != nil || len(at) < 2*kept || len(at) > 2*kept+2 || wasCut == atEnd {
 			t.Fatalf("cut after %d octets: %d batches of %d whole members, cut %v (%v)", cut, len(at), kept, wasCut, err)
 		}
-		b, _, _, err = Resume(dir)
+		b, _, _, err = Resume(nil, dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,11 +3,7 @@
 package search
 
 import (
-	"cmp"
-	"slices"
 	"time"
-
-	"boxdyno/unit"
 )
 
 // A class is what the trials at a load make of it.
@@ -50,28 +46,4 @@ func (g Goal) classify(at []Seen, full, sum time.Duration) class {
 		return lowerBound
 	}
 	return undecided
-}
-
-// conditional is the conditional throughput of a load, as offered: what it
-// forwarded in the best of its full-length trials, leaving out the share that may
-// exceed the goal (RFC 9971 section 6.2); 0 where there are too few of them.
-func (g Goal) conditional(trials []Seen, load unit.FrameRate) (forwarded unit.FrameRate) {
-	var at []Seen
-	sum := time.Duration(0)
-	for _, t := range trials {
-		if t.Rate == load && t.Duration >= g.Final {
-			at = append(at, t)
-			sum += t.Duration
-		}
-	}
-	slices.SortStableFunc(at, func(a, b Seen) int { return cmp.Compare(a.Loss, b.Loss) })
-	remaining := sum.Seconds() * (1 - g.Exceed)
-	for _, t := range at {
-		if remaining <= 1e-9 {
-			break
-		}
-		forwarded = unit.FrameRate(t.forwarded())
-		remaining -= t.Duration.Seconds()
-	}
-	return forwarded
 }

@@ -26,9 +26,6 @@ type Limit struct {
 	// were lossy as the goal asks for. Else the lowest load that RFC 9971
 	// classifies as an upper bound.
 	Upper unit.FrameRate
-	// Conditional is the conditional throughput at Lower (RFC 9971 section 4.8):
-	// what was forwarded there; 0 where there is no Lower.
-	Conditional unit.FrameRate
 	// AtCeiling: no trial that counts was lossy, up to the highest load worth offering or
 	// to one that the tester could not offer.
 	AtCeiling bool
@@ -125,9 +122,6 @@ func (s Search) limit(g Goal, history []Seen) Limit {
 			l.Lower, l.Upper = l.Upper, l.Lower
 			l.Inversions++
 		}
-	}
-	if l.Lower > 0 {
-		l.Conditional = g.conditional(v.all, v.lo)
 	}
 	atWall := v.wall < inf && float64(v.wall-v.lo) <= max(blur, g.Width)*float64(v.wall)
 	l.AtCeiling = l.Lower > 0 && len(v.lossy) == 0 && (v.lo >= s.Max || atWall)

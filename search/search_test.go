@@ -173,9 +173,6 @@ func holds(t *rapid.T, l Limit, h []Seen) {
 	if l.Sharp && (l.Inversions > 0 || l.Lower == 0 || l.Upper == 0 || float64(l.Upper-l.Lower) > g.Width*float64(l.Upper)) {
 		t.Fatalf("sharp: %+v", l)
 	}
-	if (l.Conditional > 0) != (l.Lower > 0) && g.Loss == 0 && l.Lower == 0 {
-		t.Fatalf("conditional throughput: %+v", l)
-	}
 }
 
 // scan is the slow twin of one bound: every load from the floor upwards, 1 %

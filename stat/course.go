@@ -18,8 +18,7 @@ const CourseLevel = 0.01
 type Course struct {
 	// Drift is the Theil-Sen estimate of how far the level went from the first
 	// sample to the last, as a share of the median; 0 where there is no drift.
-	Drift  float64
-	DriftP float64 // Mann-Kendall, two-sided; 1 for fewer than 3 samples
+	Drift float64
 	// Changes are the indexes of samples from which on the level is another one.
 	Changes  []int
 	Outliers []int // indexes of samples far from all others; they are kept
@@ -28,12 +27,11 @@ type Course struct {
 // Along looks at finite samples in the order of time, which have a positive
 // median. The same samples always give the same answer.
 func Along(samples []float64) Course {
-	c := Course{DriftP: 1, Outliers: Outliers(samples)}
+	c := Course{Outliers: Outliers(samples)}
 	if len(samples) < 3 {
 		return c
 	}
 	slope, p := drift(samples)
-	c.DriftP = p
 	if p <= CourseLevel {
 		c.Drift = slope * float64(len(samples)-1) / median(slices.Sorted(slices.Values(samples)))
 	}

@@ -20,9 +20,6 @@ type (
 	// LossRatio is lost/offered, in [0, 1] (RFC 1242 frame loss rate / 100 %).
 	LossRatio float64
 
-	// Watts is electrical power.
-	Watts float64
-
 	// Instant is nanoseconds of CLOCK_MONOTONIC: absolute inside a process, from
 	// the run's origin in a record. It is not time.Time, whose JSON drops the
 	// monotonic reading; a board without an RTC steps its wall clock in mid-run.

@@ -380,7 +380,7 @@ func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 		}
 	}
 	owner := sudoer()
-	b, header, done, err := result.ResumeFor(owner, dir)
+	b, header, done, err := result.Resume(owner, dir)
 	if errors.Is(err, result.ErrInUse) {
 		return &host.Missing{What: "a run that has ended in " + dir, Hint: "another boxdyno is measuring it; wait until that has finished, or stop it"}
 	}
