@@ -22,16 +22,11 @@ import (
 	"boxdyno/unit"
 )
 
-// The way of a frame, for each queue of the port:
-//
-//	redirect (XDP)       armed stream? stamps, gives to the queue's socket; else Foreign, stack
-//	socket (kernel)      copies, or the NIC has written to the UMEM; no room: Drops
-//	queue's thread       parse, sequence, histograms; gives the memory back
-//
-// Arrival is when the XDP program ran; without metadata from the driver, when the
-// thread read the ring. Each queue judges sequences for itself: between queues
-// there is no order. While it hashes, all frames but those of neighbours go to the
-// sockets, and not to the stack.
+// An afxdpMeter has an XDP program stamp frames of the armed stream and give them to the
+// queue's socket, which a thread a queue reads. Arrival is when the XDP program ran; without
+// metadata from the driver, when the thread read the ring. Each queue judges sequences for
+// itself: between queues there is no order. While it hashes, all frames but those of
+// neighbours go to the sockets, and not to the stack.
 type afxdpMeter struct {
 	backend *afxdp
 	port    *afxdpPort

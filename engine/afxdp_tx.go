@@ -18,17 +18,11 @@ import (
 	"boxdyno/unit"
 )
 
-// The way of a frame, up to the flush that of the packet backend (packet_tx.go):
-//
-//	feed, pace, build, stamp     on the sender's thread
-//	UMEM, TX ring                copied; no room: waits for completions
-//	sendto                       copy mode: the kernel sends the ring's frames, in the call; failed: EBUSY
-//	                             zero-copy: wakes the driver, where it sleeps
-//	port                         driver; tx_dropped
-//	Completion ring              the memory is free again
-//
-// A port that drops a frame answers EBUSY, and what its driver has counted in
-// tx_dropped was accepted, as with sendmmsg.
+// An afxdpTransmitter is the packet backend's (packet_tx.go) up to the flush, which copies
+// frames into the UMEM and waits for completions where there is no room. In copy mode the
+// kernel sends the ring's frames within sendto(2); in zero-copy mode that wakes the driver,
+// where it sleeps. A port that drops a frame answers EBUSY, and what its driver has counted
+// in tx_dropped was accepted, as with sendmmsg.
 type afxdpTransmitter struct {
 	packetTransmitter
 	backend *afxdp

@@ -79,18 +79,11 @@ func (c MemConfig) Check() error {
 	return nil
 }
 
-// A Memory is the memory backend: real frames over wires in memory, in virtual
-// time, so that a second of load takes as long as its frames take to make.
-//
-//	feed (a goroutine) fills windows from a stream's source
-//	Transmit (the caller's goroutine) builds and stamps a frame when it is due
-//	  -> wire to the DUT   lost on purpose
-//	  -> DUT               policer; queue full; capacity; the service's drop
-//	  -> wire to the meter delay, reordering, duplication
-//	  -> meter             parses and counts
-//
-// It needs no privilege, is safe for concurrent use, and carries one Transmit at
-// a time; another waits.
+// A Memory is the memory backend: real frames over wires in memory, in virtual time, so that
+// a second of load takes as long as its frames take to make. Transmit builds a frame when it
+// is due; the wire to the DUT, the DUT and the wire to the meter lose, delay, reorder and
+// double it as MemConfig says. It needs no privilege, is safe for concurrent use, and carries
+// one Transmit at a time; another waits.
 type Memory struct {
 	cfg     MemConfig
 	service uint64 // one frame's share of the DUT, 1/65536 ns

@@ -12,24 +12,13 @@ import (
 	"boxdyno/unit"
 )
 
-// A pace is the open-loop schedule of a load's streams, and what became of it.
-// Frame k of a stream is due at origin + due(k), a function of k alone, whatever
-// happened to the frames before:
-//
-//	Constant    k / rate
-//	Bursts      (k without the rest modulo Burst) / rate
-//	Poisson     arrivals of a Poisson process; where the frames in all are known,
-//	            of one with just that many, so that the mean is exact
-//	Bits        octets of the frames before, by the bit rate
-//	Speed       the entry's time / Speed; a pass begins a mean gap after the last
-//
-// Frames that are due together, or that the sender's moderation puts together,
-// are a group, which leaves as one. A group that is held up has the next one wait
-// for 8/9 of the schedule's gap between them (MakeUp: no burst, and the mean
-// comes right again) or for the whole gap (Shift: the origin moves).
-//
-// A pace reads no clock and is not safe for concurrent use. The programs in BPF
-// keep a schedule of their own (bpf/pace.h).
+// A pace is the open-loop schedule of a load's streams, and what became of it. Frame k of a
+// stream is due at origin + due(k), whatever happened to the frames before. Frames that are
+// due together, or that the sender's moderation puts together, are a group, which leaves as
+// one. A group that is held up has the next one wait for 8/9 of the schedule's gap (MakeUp:
+// no burst, and the mean comes right again) or for all of it (Shift: the origin moves).
+// It reads no clock and is not safe for concurrent use. The programs in BPF keep a schedule
+// of their own (bpf/pace.h).
 type pace struct {
 	load   Load
 	flat   bool

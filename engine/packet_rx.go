@@ -23,17 +23,12 @@ import (
 	"boxdyno/unit"
 )
 
-// The way of a frame:
-//
-//	port, kernel's receive path
-//	ring (kernel)        copied and stamped; no room: Drops
-//	meter's goroutine    a block at a time: tag back in its place, parse, sequence, histograms; hands the block back
-//
-// Arrival is when the kernel copied the frame into the ring, by CLOCK_REALTIME,
-// turned into CLOCK_MONOTONIC by the clocks' distance at the reading of its
-// block: right to some 100 ns, unless the real-time clock is set in the time that
-// a block may take to fill. The time of the driver and of softirq is in the
-// latency. A timed meter has the NIC stamp frames instead, where it can (nicClock).
+// A packetMeter takes frames from a ring that the kernel fills, a block at a time. Arrival is
+// when the kernel copied the frame into the ring, by CLOCK_REALTIME, turned into
+// CLOCK_MONOTONIC by the clocks' distance at the reading of its block: right to some 100 ns,
+// unless the real-time clock is set in the time that a block may take to fill. The time of
+// the driver and of softirq is in the latency. A timed meter has the NIC stamp frames instead,
+// where it can (nicClock).
 type packetMeter struct {
 	port   string
 	index  int // of the port

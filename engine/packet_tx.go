@@ -22,20 +22,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// The way of a frame, all of it on the sender's thread:
-//
-//	feed         the source's next frame, in its window       Starved, Passes
-//	pace         due? else sleep, and spin the last 100 us    NotSent, Late
-//	build, stamp into the stream's next buffer; a frame that does not vary leaves
-//	             from where it lies in its window
-//	sendmmsg     a lane's frames at once, past the qdisc      failed: ENOBUFS, EAGAIN
-//	port         driver, in the same call                     tx_dropped
-//
-// A port that drops a frame answers ENOBUFS. Where its driver has counted it in
-// tx_dropped (a veth whose peer's ring or backlog is full) the port did take it,
-// and the ledger finds it there: only what failed beyond tx_dropped's growth was
-// refused. sendmmsg hides the error of a frame that fails behind others, so such
-// a frame is not tried again: it may have been dropped already.
+// A packetTransmitter feeds, paces, builds and stamps frames on the sender's thread, and has
+// sendmmsg(2) hand a lane's to the driver at once, past the qdisc. A port that drops a frame
+// answers ENOBUFS. Where its driver has counted it in tx_dropped (a veth whose peer's ring or
+// backlog is full) the port did take it: only what failed beyond tx_dropped's growth was
+// refused. sendmmsg hides the error of a frame that fails behind others, so such a frame is
+// not tried again: it may have been dropped already.
 type packetTransmitter struct {
 	lanes []*packetLane
 	netns string

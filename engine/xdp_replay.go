@@ -66,16 +66,10 @@ func checkLive(n int) error {
 	return &TooLongError{n, above - 1}
 }
 
-// replay offers a stream of a source:
-//
-//	Transmit (goroutine)     has the source fill windows (xdp_reel.go), sets up state and schedule
-//	sender thread            one bpf(2) call for the whole load, ended by a signal
-//	bpf/replay.c (kernel)    due? all octets, fields, pass, signature; counts frames, octets, passes
-//	Transmit, if not whole   has windows that were sent filled anew
-//	redirect, port's driver  as for specs (xdp_tx.go)
-//
-// A source whose pass does not fit into memory is left where its last window was
-// filled to: as far as 64 MiB beyond the last frame sent.
+// replay offers a stream of a source, whose windows it has filled (xdp_reel.go), with one
+// bpf(2) call for the whole load, which a signal ends; bpf/replay.c makes the frames. A source
+// whose pass does not fit into memory has windows that were sent filled anew, and is left
+// where its last one was filled to: as far as 64 MiB beyond the last frame sent.
 func (t *xdpTransmitter) replay(ctx context.Context, l Load, s Stream) ([]TxReport, error) {
 	r, err := t.load(ctx, s.Source, l.Passes)
 	if err != nil {

@@ -15,29 +15,13 @@ import (
 	"boxdyno/unit"
 )
 
-// An AppMix describes generated conversations of many applications, as a sensor
-// at a mirror port sees them: both directions in one stream. It is plain data.
-//
-//	flows begin (Poisson) -> plan: who says what, how much, when -> heap by time -> frames, segment by segment
-//
-// With a Duration a pass is cut out of traffic that has gone on for long and goes
-// on: flows are under way when it begins, somewhere in their conversations, and
-// when it ends, so that the rate is the same from the first second to the last.
-// Flows a second at 1 Gbit/s: dns 1975, browsing 710, get 405, post 405,
-// exchange 254, https 131, oracle 79, citrix 44, sip 29, video 12, smtp 22,
-// pop 14, rtp 5; at other rates all in proportion. What is transferred is
-// log-normal (median 12 kB, sigma 1.6) with a Pareto tail (alpha 1.2, above the
-// 99th percentile), at most 10 MB. The mean frame has about 450 octets with FCS.
-//
-// TCP has its handshake with options, segments of the MTU, an ACK for every second
-// one (at first for each, as Linux does), slow start by the round-trip time (5 to
-// 40 ms; oracle and citrix 1 to 10 ms) and FINs from both sides; all checksums are
-// right. No segment is lost or sent twice. exchange is MS RPC as Exchange's
-// clients speak it, oracle TNS, and citrix ICA: their headers are true, what is
-// inside is filling. sip is a call with its voice (G.729); rtp (G.711) and video
-// (small slices, 1.2 Mbit/s) are RTP both ways without signalling. Where passes have
-// addresses of their own, SIP still names those of the first. https is TLS 1.3
-// with the server's name in the clear.
+// An AppMix describes generated conversations of many applications, as a sensor at a mirror
+// port sees them: both directions in one stream, nothing lost or sent twice, all checksums
+// right. It is plain data. With a Duration a pass is cut out of traffic that goes on, so that
+// the rate is the same from the first second to the last. apps has the rates of flows. What
+// is transferred is log-normal with a Pareto tail, at most 10 MB. Headers are true (exchange:
+// MS RPC, oracle: TNS, citrix: ICA, https: TLS 1.3); what is inside is filling. Where passes
+// have addresses of their own, SIP still names those of the first.
 type AppMix struct {
 	Seed uint64
 	// Rate is the mean layer-2 rate of both directions together, with FCS; 0 is

@@ -17,18 +17,11 @@ import (
 	"boxdyno/internal/files"
 )
 
-// A Capture is a source that replays a capture file: pcap or pcapng, as it is or
-// packed with gzip or zstd.
-//
-//	file or pipe -> rawInput -> gzip, zstd -> chunks -> captureFile: one packet
-//	  -> ethernet: a frame's header and body -> Window -> locate, Rewriter
-//
-// A packet is copied twice, once into a chunk of half a MiB and once into the
-// window; nothing else holds it.
-//
-// Entries are of one class, "capture". They are flagged Rewrite where both
-// addresses are global unicast ones: broadcasts, multicast and link-local
-// traffic are the same in every pass.
+// A Capture is a source that replays a capture file: pcap or pcapng, as it is or packed with
+// gzip or zstd. A packet is copied twice, once into a chunk of half a MiB and once into the
+// window; nothing else holds it. Entries are of one class, "capture", and flagged Rewrite
+// where both addresses are global unicast ones: broadcasts, multicast and link-local traffic
+// are the same in every pass.
 type Capture struct {
 	name   string
 	o      CaptureOptions

@@ -12,17 +12,11 @@ import (
 	"boxdyno/unit"
 )
 
-// An Episode is benign traffic in the course of which a flood begins and ends; it
-// is plain data. Both are paced by themselves:
-//
-//	benign   | | | | | | | | | | | | | | | | | | | |   at equal gaps, all the time
-//	flood                |||||||||||||||||             at equal gaps, in the midst
-//	         <- Before -><---- During ----><- After ->
-//
-// A flood of more than 100 kframe/s comes in bursts of what falls due within 20 us, 32
-// frames of it at most, with the benign frames that fall between them: single frames
-// would wake the receiver's CPU one by one, which a sender pays for, and benign ones
-// between bursts would find a queue that has had time to drain.
+// An Episode is benign traffic at equal gaps, in the course of which a flood begins and ends,
+// paced by itself; it is plain data. A flood of more than 100 kframe/s comes in bursts of
+// what falls due within 20 us, 32 frames of it at most, with the benign frames that fall
+// between them: single frames would wake the receiver's CPU one by one, which a sender pays
+// for, and benign ones between bursts would find a queue that has had time to drain.
 type Episode struct {
 	Benign     Spec           // UDP, signed; at most MaxEpisodeFlows, and one network
 	BenignRate unit.FrameRate // above 0

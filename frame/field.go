@@ -140,16 +140,11 @@ func FieldDocs() [][2]string {
 	return docs
 }
 
-// ParseField reads NAME=VALUE for a fixed value, or NAME=KIND:VALUES for one that
-// differs from frame to frame:
-//
-//	ttl=9  sport=fixed:7
-//	sport=random:1024-65535  seq=random  src=random:198.18.0.0/16
-//	dst=counter:198.18.0.1-198.18.0.99  src-mac=counter:02:00:00:00:00:00-02:00:00:00:ff:ff
-//	dport=list:80,443  dst=list:198.18.0.1,198.18.0.9
-//
-// Without values, a counter or random number takes all that the field can have.
-// Of an IPv6 address or a MAC the last 4 octets differ, and no others.
+// ParseField reads NAME=VALUE for a fixed value, or NAME=KIND:VALUES for one that differs from
+// frame to frame: sport=random:1024-65535, src=random:198.18.0.0/16,
+// dst=counter:198.18.0.1-198.18.0.99, dport=list:80,443. Without values, a counter or random
+// number takes all that the field can have. Of an IPv6 address or a MAC the last 4 octets
+// differ, and no others.
 func ParseField(s string) (FieldSpec, error) {
 	name, value, ok := strings.Cut(s, "=")
 	row := rowOf(name)

@@ -33,21 +33,13 @@ type TemplateOptions struct {
 	Side                 Side
 }
 
-// A TemplateSource expands captured conversations into flows:
-//
-//	rates file -> captures -> flows begin (Poisson) -> heap by time -> frames with addresses and ports of their own
-//
-// A pass is cut out of traffic that has gone on for long and goes on, as that of
-// an AppMix with a Duration: its rate is the same from beginning to end, and flows
-// are under way at both.
-//
-// Every flow has the packets of its template with fresh addresses on both sides
-// and fresh ports at the client (the side that sends the first packet); what is
-// inside stays, so that addresses which SIP or RTSP name there are the capture's.
-// What stands behind an IP packet is left out. Checksums are right, also where
-// the capture's were not, except of fragments and cut packets, which keep what they
-// had. Every pass has the same frames. Classes are the templates, by name without
-// a number at its end; frames are not signed.
+// A TemplateSource expands captured conversations into flows, whose passes are cut out of
+// traffic that goes on, as an AppMix's with a Duration. Every flow has the packets of its
+// template with fresh addresses on both sides and fresh ports at the client (the side that
+// sends first); what is inside stays, so that addresses in SIP or RTSP are the capture's.
+// Checksums are right, also where the capture's were not, except of fragments and cut
+// packets. Every pass has the same frames. Classes are the templates, by name without a
+// number at its end; frames are not signed.
 type TemplateSource struct {
 	templates []template
 	duration  time.Duration

@@ -9,31 +9,13 @@ import (
 	"boxdyno/unit"
 )
 
-// A Writer makes the frames of a source as they leave:
-//
-//	octets of the entry -> draws of its class -> fields -> addresses of the pass -> signature -> checksums
-//
-// It is the backends' sender in Go, and the plain twin that engine/bpf/replay.c
-// is compared with, octet by octet. What both hold to:
-//
-//   - All draws of a class advance once for every frame of the class, whether or
-//     not a field uses them. Draw i of a stream begins in DrawState(seed, stream, i).
-//     A counter yields its state, 0 at first, and goes on to the next.
-//     Random and List draws take the generator xorshift64*: s ^= s>>12; s ^= s<<25;
-//     s ^= s>>27; the number is the high 32 bits of s * 0x2545f4914f6cdd1d, and
-//     one below n is number*n >> 32 in 64 bits.
-//   - A field whose base the entry lacks (L3 or L4 is 0), or that would end
-//     behind the frame, is left out. SumsIP means nothing for an entry that is
-//     not IPv4, SumsL4 nothing where Entry.Sum is 0.
-//   - Unique adds the pass, modulo 2^32, to the last 4 octets of both addresses
-//     of entries flagged Rewrite, after the fields. A checksum at L4+2 is ICMP's:
-//     over IPv4 it does not cover the addresses.
-//   - In the blob a signature has the entry's class for its stream, sequence 0
-//     and time 0. The signed frames of a class count from 0.
-//   - Checksums change by RFC 1624, equation 3: a sum that was right stays right,
-//     one that was wrong stays wrong.
-//
-// A Writer serves one stream; it is not for use by several goroutines at once.
+// A Writer makes the frames of a source as they leave: octets of the entry, draws of its
+// class, fields, addresses of the pass, signature, checksums. It is the backends' sender in
+// Go, and the twin that engine/bpf/replay.c is compared with, octet by octet. All draws of a
+// class advance once for every frame of it, used or not. A field whose base the entry lacks,
+// or that would end behind the frame, is left out. Checksums change by RFC 1624, equation 3:
+// one that was wrong stays wrong. A checksum at L4+2 is ICMP's, and over IPv4 does not cover
+// the addresses that Unique changes. It serves one stream, and one goroutine at a time.
 type Writer struct {
 	stream  uint16
 	unique  bool

@@ -27,17 +27,12 @@ import (
 	"boxdyno/result"
 )
 
-// A program that is put under load runs with all its children in a tree that is
-// accounted, and that ends with boxdyno, however boxdyno ends:
-//
-//	boxdyno --order, then nothing more--> keeper --order--> entry = exec ==> the program
-//	        <------ started, ended -----    |                                  |
-//	                                        +-- owns the control groups        +-- its children
-//
-// The keeper is this binary once more, in a session of its own. When the pipe from
-// boxdyno ends it kills the tree and removes control groups and scratch folders. It
-// is the subreaper of the tree, so nothing that forks twice escapes. If the keeper
-// is killed as well the program dies with it, and Sweep does the rest.
+// A program that is put under load runs with all its children in a tree that is accounted,
+// and that ends with boxdyno, however boxdyno ends. Its parent is the keeper, this binary
+// once more in a session of its own, which owns the control groups and starts the program.
+// When the pipe from boxdyno ends, the keeper kills the tree and removes control groups and
+// scratch folders. It is the subreaper, so nothing that forks twice escapes. If it is killed
+// as well the program dies with it, and Sweep does the rest.
 
 // A Cmd is a program to start, and what holds for it and all its children.
 type Cmd struct {

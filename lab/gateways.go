@@ -24,17 +24,10 @@ import (
 const Gateways = "gateways"
 
 // A pair of gateways joins two networks over a cable between them, each in a nameless
-// namespace of this machine; the tester is at the far sides, as in the sandbox:
-//
-//	tester          gateway left                    gateway right          tester
-//	p0 == veth == lan  routing  outer == veth == outer  routing  wan == veth == p1
-//	198.18.0.2    198.18.0.1/16   192.0.2.1/30  192.0.2.2   198.19.0.1/16  198.19.0.2
-//	loop0 == veth == loop1    for the self-test, both ends in the tester's
-//
-// What goes from one network to the other takes the cable, or a tunnel through it that
-// a subject builds (procedure vpn). The placements are the sandbox's: shared has all of
-// it in the sender's softirq, split the work from lan on on the DUT's CPU; what a
-// tunnel's processes and kernel threads do may be on either.
+// namespace of this machine; the tester is at the far sides, as in the sandbox. What goes
+// from one network to the other takes the cable, or a tunnel through it that a subject builds
+// (procedure vpn). The placements are the sandbox's; what a tunnel's processes and kernel
+// threads do may be on either CPU.
 type gateways struct {
 	placement string // "": split where there are two CPUs
 	mtu       int

@@ -18,15 +18,9 @@ import (
 	"boxdyno/unit"
 )
 
-// A mem testbed is in memory, in virtual time, and needs no privilege:
-//
-//	          loss, lose_every      policer, queue, capacity
-//	lan ======= wire =======> DUT (route, filter or drop) == wire ====> wan
-//	    <====== wire ========  both directions   <======= wire ======== (and back)
-//	                                           delay, duplicates, reordering
-//	loop-a ================ a wire that carries everything =========== loop-b
-//
-// The transmitter's ceiling holds on both.
+// A mem testbed is in memory, in virtual time, and needs no privilege: wires to a DUT that
+// routes, filters or drops, and a wire that carries everything for the self-test. The
+// transmitter's ceiling holds on both.
 type mem struct {
 	cfg   engine.MemConfig
 	mtu   int

@@ -20,17 +20,11 @@ import (
 	"boxdyno/internal/netns"
 )
 
-// A responder is the tester's neighbour on a real port: its kernel has no address
-// there and says nothing. What a frame meets:
-//
-//	port's driver > XDP (the meter keeps test frames) > packet socket, filter > shield
-//	                                                    |
-//	                                  responder: answers for its own addresses
-//
-// The socket's filter takes what is no test frame: groups, and all that is neither
-// UDP nor TCP. Its count, and that of the responder's own frames, is what the
-// port's counters hold beside the load. The socket, its filter and its
-// membership of all groups end with the process.
+// A responder is the tester's neighbour on a real port, where its kernel has no address and a
+// shield has it say nothing. Its packet socket's filter takes what is no test frame: groups,
+// and all that is neither UDP nor TCP. Its count, and that of the responder's own frames, is
+// what the port's counters hold beside the load. The socket, its filter and its membership of
+// all groups end with the process.
 type responder struct {
 	port host.Port
 	mac  [6]byte

@@ -23,15 +23,9 @@ import (
 	"boxdyno/tune"
 )
 
-// A pair is a wire2 whose box runs our agent, so that the ledger has its places:
-//
-//	tester                        DUT                           tester
-//	port_a ====== cable ======| dut_a      dut_b |====== cable ====== port_b
-//	   |                      | boxdyno-agent    |                  (or no second cable:
-//	   +----- ssh, NATS ------| reads counters   |                   the DUT is a sensor)
-//
-// The control connection must not go by the cables under load: the address that
-// ssh takes is the box's own on another network.
+// A pair is a wire2 whose box runs our agent, so that the ledger has its places; without a
+// second cable the DUT is a sensor. The control connection must not go by the cables under
+// load: the address that ssh takes is the box's own on another network.
 type pair struct {
 	wire2
 	reached

@@ -19,32 +19,14 @@ import (
 	"boxdyno/unit"
 )
 
-// A sandbox is a tester and a DUT in two nameless namespaces of this machine:
-//
-//	tester namespace                DUT namespace                tester namespace
-//	                     +--------------------------------+
-//	p0 ====== veth ======| lan    IP forwarding       wan |====== veth ====== p1
-//	198.18.0.2           | 198.18.0.1/16    198.19.0.1/16 |           198.19.0.2
-//	2001:2:0:1::2        | 2001:2:0:1::1/64 2001:2:0:2::1 |        2001:2:0:2::2
-//	                     | XDP_PASS              XDP_PASS |
-//	                     +--------------------------------+
-//	loop0 ====== veth ====== loop1    for the self-test, both ends in the tester's
-//
-// One frame from p0 to p1, and the CPU that does it:
-//
-//	          sender | veth ring | lan: NAPI, XDP, skb | tc, nft, route | wan: transmit | p1: NAPI, meter
-//	shared    one    | 256       | one (softirq)       | one            | one           | one (softirq)
-//	split     tester | 256       | DUT (pinned thread) | DUT            | DUT           | DUT (softirq)
-//
-// The meter's port stays in softirq on the DUT's CPU in split: on the tester's
-// CPU it would wait for the sender's time slice while its ring overflows, and
-// the tester's loss would look like the box's. So the meter's cost is in the
-// DUT's figure.
-//
-// The tester's addresses are in frames only: its ports have none, so that its
-// kernel answers nothing, and no XDP program, for the engine's meter brings it.
-// A frame that XDP sends to a port without one vanishes uncounted, hence a meter
-// on every receiving port.
+// A sandbox is a tester and a DUT in two nameless namespaces of this machine: p0 and p1
+// over veth pairs to lan and wan of a DUT that forwards, and a pair for the self-test.
+// Shared, one CPU does it all. Split, a pinned thread polls lan on the DUT's CPU, and the
+// meter's port stays in softirq there: on the tester's its ring would overflow while the
+// sender has its time slice, and the loss would look like the box's. So the meter's cost is
+// in the DUT's figure. The tester's addresses are in frames only, so that its kernel answers
+// nothing. A frame that XDP sends to a port without a program vanishes uncounted: every
+// receiving port has a meter.
 type sandbox struct {
 	placement string // "": split where there are two CPUs
 	mtu       int

@@ -22,18 +22,10 @@ import (
 	"boxdyno/unit"
 )
 
-// A wire2 is two ports of this machine, and between them a box that nobody can
-// look into:
-//
-//	tester                       box                        tester
-//	port_a ====== cable ======| gateway_a    gateway_b |====== cable ====== port_b
-//	198.18.0.2                | 198.18.0.1  198.19.0.1 |               198.19.0.2
-//	2001:2:0:1::2             | ...:1::1      ...:2::1 |            2001:2:0:2::2
-//	loop_a ====== cable ====== loop_b    for the self-test, where there are such
-//
-// Nothing is set on the ports, so that nothing has to be put back, whatever ends
-// the process: test frames bear addresses that the tester's kernel does not know,
-// and a responder answers for them.
+// A wire2 is two ports of this machine, and between them a box that nobody can look into; and
+// two more for the self-test, where there are such. Nothing is set on the ports, so that
+// nothing has to be put back, whatever ends the process: test frames bear addresses that the
+// tester's kernel does not know, and a responder answers for them.
 type wire2 struct {
 	netns string
 	ends  [2]wireEnd

@@ -19,15 +19,10 @@ import (
 	"boxdyno/tune"
 )
 
-// An ablation measures every point of the plan with the recipe whole, with nothing of
-// it, with all but each knob, and with each knob alone (tune.Ablate):
-//
-//	each knob turned once and put back -> those that can be turned here, result.Ablation
-//	-> points x parts of the recipe, shuffled anew in each repeat
-//	-> at each visit to a point: apply its part -> measure -> revert
-//
-// A part is applied before the DUT's service is set up and put back after its visit, so
-// that no part sees what another has left.
+// An ablation measures every point of the plan with the recipe whole, with nothing of it, with
+// all but each knob, and with each knob alone (tune.Ablate), shuffled anew in each repeat. A
+// part is applied before the DUT's service is set up and put back after its visit, so that no
+// part sees what another has left.
 
 // An Ablation is what Run takes apart.
 type Ablation struct {

@@ -18,15 +18,10 @@ import (
 	"boxdyno/host"
 )
 
-// A gate is this binary as the parent of a Command: it stands still until Begin, and
-// measures the program from the nearest place there is.
-//
-//	stop itself (SIGSTOP) | SIGCONT -> start the program -> wait for it -> a line of what it took
-//
-// A program of another userland is started in its folder as root, which is made ready
-// before the gate stops.
-//
-// It ends with the program's exit code. Where it is ended, the keeper ends the program.
+// A gate is this binary as the parent of a Command: it stops itself until Begin, and measures
+// the program from the nearest place there is. A program of another userland is started in
+// its folder as root, which is made ready before the gate stops. It ends with the program's
+// exit code. Where it is ended, the keeper ends the program.
 
 // gateWord is the first argument of a gate; a host.Userland in JSON ("null": none), the
 // program and its arguments follow.

@@ -10,16 +10,12 @@ import (
 	"boxdyno/unit"
 )
 
-// Tallies are what samples add up to since a trial began, one tally a series:
-//
-//	Begin        Traffic(true)        Traffic(false)        End
-//	  |-- growth of counters ------------------------------------|
-//	                |-- least, mean, greatest --|
-//
-// At each of them a sample is taken, so that a trial shorter than an interval is told
-// exactly, too. Collectors that are read less often than others are read at the end,
-// and at the beginning unless they just were: of their series the whole trial is the
-// window. A trial that does not say when its traffic ran is all traffic.
+// Tallies are what samples add up to since a trial began, one tally a series: the growth of
+// counters over the trial, and least, mean and greatest while its traffic ran. At each end of
+// both a sample is taken, so that a trial shorter than an interval is told exactly, too.
+// Collectors that are read less often than others are read at the end, and at the beginning
+// unless they just were: of their series the whole trial is the window. A trial that does not
+// say when its traffic ran is all traffic.
 type tallies struct {
 	series []result.Series
 	least  unit.Instant // over which a counter's rate is told

@@ -15,17 +15,11 @@ import (
 	"boxdyno/result"
 )
 
-// A journal is one recipe's changes, a line of JSON each:
-//
-//	begin   whose it is: process, when that started, boot, recipe        synced
-//	set     knob, site, old and new value, before the knob is turned     synced
-//	got     what it then read
-//	undone  the old value is back, or its site is gone
-//	hold    applied by hand: it stays until it is reverted by hand       synced
-//
-// Only what must not be lost before a knob is turned is waited for. A killed process
-// loses nothing that it wrote, and a machine that loses it has lost the settings, too
-// (which begin's boot tells). A last line that was cut off is as if it were not there.
+// A journal is one recipe's changes, a line of JSON each: begin, set before a knob is turned,
+// got, undone, hold. Only what must not be lost before a knob is turned is waited for (begin,
+// set, hold). A killed process loses nothing that it wrote, and a machine that loses it has
+// lost the settings, too (which begin's boot tells). A last line that was cut off is as if it
+// were not there.
 type journal struct {
 	disk disk
 	name string

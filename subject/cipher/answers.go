@@ -19,15 +19,10 @@ import (
 	"boxdyno/host"
 )
 
-// answerFiles are known answers:
-//
-//	symmetric.txt            a text and what ciphers make of it
-//	ALGORITHM-cbc-BITS.pem   a private key encrypted by it (PKCS #8 with PBES2), made with
-//	                         libgcrypt 1.10.1; the password is "boxdyno"
-//	SCHEME.pem               a public key and a signature of answerMessage, by SHA-256
-//	                         where the scheme takes a digest; or a seed, a ciphertext and
-//	                         its secret. RSA, ECDSA, Ed25519 and ML-KEM were made with
-//	                         Go 1.26, ML-DSA with OpenSSL 3.5.7
+// answerFiles are known answers: symmetric.txt, a text and what ciphers make of it;
+// ALGORITHM-cbc-BITS.pem, private keys under the password "boxdyno", encrypted by libgcrypt
+// 1.10.1 (PKCS #8 with PBES2); SCHEME.pem, a public key and a signature of answerMessage, or
+// a seed, a ciphertext and its secret, made with Go 1.26, ML-DSA with OpenSSL 3.5.7.
 //
 //go:embed answers
 var answerFiles embed.FS

@@ -20,15 +20,9 @@ import (
 	"boxdyno/subject/capture"
 )
 
-// Suricata runs with a configuration of ours, as follows; what is not in it has
-// Suricata's own default, memory caps among them.
-//
-//	port -> a packet socket's ring a thread (cluster_flow) -> decode, streams, rules -> eve.json
-//	        <- kernel_packets, kernel_drops ->               <- decoder.pkts, alerts ->
-//	        <- iface-stat: the command socket
-//
-// It inspects without looking at checksums, which offloading leaves open, leaves the
-// port's offloads as they are, and has no thresholds but those within rules.
+// Suricata runs with a configuration of ours; what is not in it has Suricata's own default,
+// memory caps among them. It inspects without looking at checksums, which offloading leaves
+// open, leaves the port's offloads as they are, and has no thresholds but those within rules.
 
 // suricataRare is above the three seconds after which its threads add their counts up,
 // and the second after which those are written.
