@@ -37,6 +37,7 @@ type fake struct {
 	extra bool
 	// stubborn procedures go on after a trial's error.
 	stubborn bool
+	traffic  bool     // somebody wants to be told of a procedure's traffic
 	ran      []string // IDs of carried-out trials
 	builds   int
 	closed   atomic.Int32
@@ -149,6 +150,7 @@ func (p *base) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, 
 // Run is a search: what it tries next depends on what it saw. Kind b pauses after
 // its first and its third trial.
 func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+	p.fake.traffic = env.Traffic != nil
 	if p.fake.first != nil {
 		if err := p.fake.first(p); err != nil {
 			return procedure.Outcome{}, err

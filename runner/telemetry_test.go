@@ -170,6 +170,9 @@ func TestRunIsWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !f.traffic {
+		t.Error("telemetry is not told of traffic")
+	}
 	if open || x.closed.Load() != 1 || f.closed.Load() != 1 {
 		t.Errorf("the collector was closed %d times, early: %v", x.closed.Load(), open)
 	}
@@ -270,6 +273,9 @@ func TestRunIsNotWatched(t *testing.T) {
 				t.Errorf("a collector that fails: %q", run.Warnings)
 			}
 			continue
+		}
+		if f.traffic {
+			t.Errorf("%+v wants to be told of traffic", k)
 		}
 		if m.lines != nil || run.Series != nil || run.Telemetry != nil || x.closed.Load() != 0 {
 			t.Errorf("%+v has telemetry: %s", k, m.lines)
