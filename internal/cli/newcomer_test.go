@@ -45,7 +45,8 @@ var spin = procedure.Spec{
 	New: func() procedure.Procedure { return &spinner{} },
 }
 
-// A procedure that is added in one file and one line is in every list and every form.
+// A procedure that is added in one file and one line is in every list and every form; its page
+// is tested in internal/docs.
 func TestNewcomer(t *testing.T) {
 	c := runner.Plugins()
 	c.Procedures = append(c.Procedures[:len(c.Procedures):len(c.Procedures)], spin)

@@ -30,7 +30,7 @@ import (
 )
 
 // byCode returns the rows of the tables in text by each name in their first cell.
-func byCode(t *testing.T, where, text string) map[string][]string {
+func byCode(t testing.TB, where, text string) map[string][]string {
 	t.Helper()
 	rows := map[string][]string{}
 	for _, cells := range tables(text) {
@@ -75,7 +75,7 @@ var allRows = regexp.MustCompile(`(?m)^All are those of \[[^]]*\]\(([\w-]+\.md)#
 var sharedRows = regexp.MustCompile("(?m)^(`.*) (?:are those|is that) of \\[[^]]*\\]\\(([\\w-]+\\.md)#([\\w-]+)\\)")
 
 // under returns the rows of the tables under the heading of an anchor.
-func (p page) under(t *testing.T, anchor string) [][]string {
+func (p page) under(t testing.TB, anchor string) [][]string {
 	t.Helper()
 	i := slices.Index(p.anchors(), anchor)
 	if i < 0 {
@@ -84,7 +84,7 @@ func (p page) under(t *testing.T, anchor string) [][]string {
 	return tables(p.section(t, heading.FindAllStringSubmatch(p.prose, -1)[i][1]))
 }
 
-func sameNames(t *testing.T, where string, rows map[string][]string, want []string) {
+func sameNames(t testing.TB, where string, rows map[string][]string, want []string) {
 	t.Helper()
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(rows)); !slices.Equal(got, want) {
@@ -94,7 +94,7 @@ func sameNames(t *testing.T, where string, rows map[string][]string, want []stri
 
 // sameParameters compares rows of name, default, meaning with what the code
 // declares.
-func sameParameters(t *testing.T, where, text string, params []runner.Param) {
+func sameParameters(t testing.TB, where, text string, params []runner.Param) {
 	t.Helper()
 	rows := byCode(t, where, text)
 	var names []string
@@ -118,19 +118,24 @@ func sameParameters(t *testing.T, where, text string, params []runner.Param) {
 
 func TestProcedures(t *testing.T) {
 	for _, spec := range catalog.All {
-		p := named(t, "docs/"+spec.Name+".md")
-		sameParameters(t, p.name, p.section(t, "Parameters"), runner.Params(spec.New()))
-		where := p.name + ", Figures"
-		rows := byCode(t, where, p.section(t, "Figures"))
-		var names []string
-		for _, m := range spec.Metrics {
-			names = append(names, m.Name)
-			if cells := rows[m.Name]; cells != nil && cells[1] != string(m.Unit) {
-				t.Errorf("%s: the unit of %s is %s, not %s", where, m.Name, m.Unit, cells[1])
-			}
-		}
-		sameNames(t, where, rows, names)
+		procedurePage(t, named(t, "docs/"+spec.Name+".md"), spec)
 	}
+}
+
+// procedurePage compares a page's parameters and figures with what the procedure declares.
+func procedurePage(t testing.TB, p page, spec procedure.Spec) {
+	t.Helper()
+	sameParameters(t, p.name, p.section(t, "Parameters"), runner.Params(spec.New()))
+	where := p.name + ", Figures"
+	rows := byCode(t, where, p.section(t, "Figures"))
+	var names []string
+	for _, m := range spec.Metrics {
+		names = append(names, m.Name)
+		if cells := rows[m.Name]; cells != nil && cells[1] != string(m.Unit) {
+			t.Errorf("%s: the unit of %s is %s, not %s", where, m.Name, m.Unit, cells[1])
+		}
+	}
+	sameNames(t, where, rows, names)
 }
 
 func TestTopologies(t *testing.T) {
