@@ -26,6 +26,7 @@ type Ablation struct {
 	Harm    []result.Ablated `json:"harm,omitempty"`
 	Advice  []string         `json:"advice"` // what to make of it, in sentences
 	Invalid int              `json:"invalid_points,omitempty"`
+	Tables  []Table          `json:"tables,omitempty"` // of Places, for text
 }
 
 // An AblationPlace is one configuration in which the recipe was taken apart.
@@ -91,6 +92,7 @@ func ablationOf(run result.Run, points []result.Record) *Ablation {
 	slices.SortStableFunc(a.Places, func(x, y AblationPlace) int { return order(x.row, y.row) })
 	a.judge()
 	a.choose(run.Ablation.Knobs)
+	a.Tables = a.tables()
 	return a
 }
 

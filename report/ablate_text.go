@@ -53,49 +53,59 @@ func (p *AblationPlace) rows() []ComparedRow {
 }
 
 // tables are two for each place, what a knob adds to the rest of the recipe and what it
-// does alone; and what was not tested.
-func (a *Ablation) tables() (out []table) {
-	m := ComparedMetric{Metric: a.Metric}
-	noted := &notes{}
-	make := func(title string) *table {
-		return &table{title: title,
-			head:  []string{"knob", "without", "with", "effect", "95 % interval", "p", "", notesColumn},
-			right: []bool{false, true, true, true, true, true, false, false}}
-	}
+// does alone.
+func (a *Ablation) tables() (out []Table) {
 	for _, p := range a.Places {
-		in, alone := make(p.Name+": what each knob adds to the rest of the recipe"), make(p.Name+": what each knob does alone")
-		add := func(t *table, name, value string, r ComparedRow) {
-			verdict := r.Verdict
-			if verdict == Alike {
-				verdict = ""
-			}
-			// Outliers and drifts are in the data: of dozens of sides some always have them.
-			var said []string
-			for _, w := range r.Warnings {
-				if r.Verdict == TooFew || r.Verdict == BoundOnly || !slices.Contains(courseOf(r), w) {
-					said = append(said, w)
-				}
-			}
-			t.add(knobCell(name, value), medianOnly(r.Base), medianOnly(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm), verdict, noted.of(t, said))
-		}
+		in, alone := []knobRow{}, []knobRow{}
 		for _, k := range p.Knobs {
-			add(in, k.Knob.Name, k.Knob.Value, k.In)
-			add(alone, k.Knob.Name, k.Knob.Value, k.Alone)
+			in = append(in, knobRow{knobCell(k.Knob.Name, k.Knob.Value), k.In})
+			alone = append(alone, knobRow{knobCell(k.Knob.Name, k.Knob.Value), k.Alone})
 		}
-		add(in, "the whole recipe", "", p.Whole)
-		for _, t := range []*table{in, alone} {
-			noted.write(t)
-			out = append(out, *t)
-		}
-	}
-	if len(a.Untested) > 0 {
-		t := table{title: "Not tested"}
-		for _, k := range a.Untested {
-			t.notes = append(t.notes, note{k.Name + " " + k.Value, k.Reason})
-		}
-		out = append(out, t)
+		in = append(in, knobRow{"the whole recipe", p.Whole})
+		out = append(out, a.table(p.Name+": what each knob adds to the rest of the recipe", in), a.table(p.Name+": what each knob does alone", alone))
 	}
 	return out
+}
+
+// A knobRow is a knob, or the whole recipe, and its effect.
+type knobRow struct {
+	name string
+	ComparedRow
+}
+
+func (a *Ablation) table(title string, rows []knobRow) Table {
+	m := ComparedMetric{Metric: a.Metric}
+	t := Table{Title: title, IDs: []string{}, Columns: []Column{
+		{Name: "knob", Label: "knob"}, {Name: "without", Label: "without", Metric: true, Unit: a.Metric.Unit}, {Name: "with", Label: "with", Metric: true, Unit: a.Metric.Unit},
+		{Name: "effect", Label: "effect", Metric: true, Interval: "95 % interval"}, {Name: "p", Label: "p", Metric: true}, {Name: "verdict"},
+	}}
+	var noted []tableRow
+	for _, r := range rows {
+		n := tableRow{}
+		for _, w := range r.Warnings { // outliers and drifts are in the data: of dozens of sides some always have them
+			if r.Verdict == TooFew || r.Verdict == BoundOnly || !slices.Contains(courseOf(r.ComparedRow), w) {
+				n.notes = append(n.notes, w)
+			}
+		}
+		noted = append(noted, n)
+	}
+	marks := t.note(noted)
+	side := func(v ComparedValue) Cell {
+		if len(v.Samples) == 0 {
+			return Cell{Text: medianOnly(v)}
+		}
+		return Cell{Text: medianOnly(v), Value: &v.Median, N: len(v.Samples), Bound: v.Bound}
+	}
+	for i, r := range rows {
+		verdict := r.Verdict
+		if verdict == Alike {
+			verdict = ""
+		}
+		cells := []Cell{{Text: r.name}, side(r.Base), side(r.Other),
+			{Text: effect(r.ComparedRow, m), Interval: intervalCell(r.ComparedRow, m), Value: &r.Effect, Lo: r.Lo, Hi: r.Hi}, {Text: pCell(r.PHolm), Value: r.PHolm}, {Text: verdict}, {Text: marks[i]}}
+		t.Rows = append(t.Rows, cells[:len(t.Columns)])
+	}
+	return t
 }
 
 // knobCell is a knob with its value, where that is short enough; of a long name it keeps

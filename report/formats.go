@@ -251,7 +251,7 @@ func Markdown(w io.Writer, d Document) error {
 	}
 	if r := telling(d); r != nil {
 		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", md(r.booked()))
-		b.table(r.accounted())
+		b.table(r.accounted().parts()[0])
 	}
 	b.list(publishedTitle, d.Cited)
 	b.list("What next", d.Next)

@@ -357,19 +357,7 @@ func makeTable(title string, metrics []result.Metric, axes []result.Axis, rows [
 		}
 		t.Columns = append(t.Columns, c)
 	}
-	under := &table{head: []string{notesColumn}}
-	said := &notes{}
-	marks := make([]string, len(rows))
-	for i, r := range rows {
-		marks[i] = said.with(under, r.notes, r.exact)
-	}
-	said.write(under)
-	for _, n := range under.notes {
-		t.Notes = append(t.Notes, Note{n.mark, n.text})
-	}
-	if len(t.Notes) > 0 {
-		t.Columns = append(t.Columns, Column{Name: notesColumn, Label: notesColumn})
-	}
+	marks := t.note(rows)
 	for i, r := range rows {
 		var cells []Cell
 		for k, c := range t.Columns {
@@ -387,6 +375,23 @@ func makeTable(title string, metrics []result.Metric, axes []result.Axis, rows [
 		t.Rows, t.IDs = append(t.Rows, cells), append(t.IDs, r.id)
 	}
 	return t
+}
+
+// note puts what is said of rows under the table, with a column for its marks, and returns
+// the rows' marks.
+func (t *Table) note(rows []tableRow) []string {
+	under, said, marks := &table{head: []string{notesColumn}}, &notes{}, make([]string, len(rows))
+	for i, r := range rows {
+		marks[i] = said.with(under, r.notes, r.exact)
+	}
+	said.write(under)
+	for _, n := range under.notes {
+		t.Notes = append(t.Notes, Note{n.mark, n.text})
+	}
+	if len(t.Notes) > 0 {
+		t.Columns = append(t.Columns, Column{Name: notesColumn, Label: notesColumn})
+	}
+	return marks
 }
 
 // axisCell is a parameter's value in words.

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"boxdyno/result"
@@ -66,7 +67,7 @@ func Text(w io.Writer, d Document) (err error) {
 	}
 	if r := telling(d); r != nil {
 		t.head("Where every frame went: " + r.booked())
-		t.table(r.accounted())
+		t.table(r.accounted().parts()[0])
 	}
 	t.list(publishedTitle, d.Cited)
 	t.list("What next", d.Next)
@@ -83,12 +84,20 @@ func Text(w io.Writer, d Document) (err error) {
 
 // tables are the figures of all rows, each table at most width columns.
 func tables(d Document) []table {
+	all := d.Tables
 	if d.Ablation != nil {
-		return d.Ablation.tables()
+		all = d.Ablation.Tables
 	}
 	var out []table
-	for _, t := range d.Tables {
+	for _, t := range all {
 		out = append(out, t.folded()...)
+	}
+	if d.Ablation != nil && len(d.Ablation.Untested) > 0 {
+		t := table{title: "Not tested"}
+		for _, k := range d.Ablation.Untested {
+			t.notes = append(t.notes, note{k.Name + " " + k.Value, k.Reason})
+		}
+		out = append(out, t)
 	}
 	return out
 }
@@ -181,49 +190,44 @@ func (r *Row) booked() string {
 	return r.Name + ", last overload trial"
 }
 
-// accounted is the row's account; that of a capture ends in its subject.
-func (r *Row) accounted() table {
-	tb := ledgerTable(r.Ledger)
-	if r.Capture != nil || r.IDS != nil || r.Infer != nil {
-		for i := range tb.rows {
-			if row := tb.rows[i]; row[2] == "meter" && row[3] == "received" {
-				row[2], row[3] = "subject", "counted"
-			}
+// accounted is the row's account as an equation read downwards; every line has the counter
+// it was read from. That of a capture ends in its subject.
+func (r *Row) accounted() Table {
+	a := r.Ledger
+	t := Table{Columns: []Column{{Name: "frames", Label: "frames", Metric: true, Unit: "frame"}, {Name: "share", Label: "of accepted", Metric: true, Share: true}, {Name: "where", Label: "where"}, {Name: "what", Label: "what"}, {Name: "counter", Label: "counter"}}}
+	add := func(n int64, ofAll bool, where, what, counter string) {
+		count, share := float64(n), Cell{}
+		if ofAll && a.Accepted != 0 {
+			share = Cell{Text: percent(math.Abs(count) / float64(a.Accepted)), Value: ptr(count / float64(a.Accepted))}
+		} else if ofAll {
+			share.Text = "-"
 		}
-	}
-	return tb
-}
-
-// ledgerTable is the account as an equation read downwards; every line has the
-// counter it was read from.
-func ledgerTable(a *result.Account) table {
-	tb := table{head: []string{"frames", "of accepted", "where", "what", "counter"}, right: []bool{true, true, false, false, false}}
-	of := func(n int64) string {
-		if a.Accepted == 0 {
-			return "-"
-		}
-		return percent(float64(abs(n)) / float64(a.Accepted))
+		t.Rows = append(t.Rows, []Cell{{Text: thousands(n), Value: &count}, share, {Text: where}, {Text: what}, {Text: counter}})
 	}
 	if a.Intended > 0 {
-		tb.add(thousands(a.Intended), "", "tester", "intended", "")
+		add(a.Intended, false, "tester", "intended", "")
 	}
 	if a.Refused != 0 {
-		tb.add(thousands(-a.Refused), "", "tester", "refused", "")
+		add(-a.Refused, false, "tester", "refused", "")
 	}
 	if a.NotSent != 0 {
-		tb.add(thousands(-a.NotSent), "", "tester", "not sent in time", "")
+		add(-a.NotSent, false, "tester", "not sent in time", "")
 	}
-	tb.add(thousands(a.Accepted), of(a.Accepted), "tester", "accepted", "")
-	for _, t := range a.Drops {
-		tb.add(thousands(-t.N), of(-t.N), string(t.Place), clip(t.Name), clip(cmp.Or(t.From, "-")))
+	add(a.Accepted, true, "tester", "accepted", "")
+	for _, d := range a.Drops {
+		add(-d.N, true, string(d.Place), clip(d.Name), clip(cmp.Or(d.From, "-")))
 	}
-	tb.add(thousands(-a.InFlight), of(-a.InFlight), "", "in flight", "")
-	tb.add(thousands(-a.Unexplained), of(-a.Unexplained), "", "unexplained", "")
-	tb.add(thousands(a.Received), of(a.Received), "meter", "received", "")
+	add(-a.InFlight, true, "", "in flight", "")
+	add(-a.Unexplained, true, "", "unexplained", "")
+	where, what := "meter", "received"
+	if r.Capture != nil || r.IDS != nil || r.Infer != nil {
+		where, what = "subject", "counted"
+	}
+	add(a.Received, true, where, what, "")
 	if a.Duplicate != 0 {
-		tb.add(thousands(a.Duplicate), of(a.Duplicate), "meter", "of them duplicates", "")
+		add(a.Duplicate, true, where, "of them duplicates", "")
 	}
-	return tb
+	return t
 }
 
 // clip keeps a cell short enough for its line; the whole text is in the data.

@@ -61,6 +61,7 @@ export interface Ablation {
   metric: Metric;
   places: AblationPlace[] | null;
   recipe: string;
+  tables?: Table[];
   untested?: Ablated[];
 }
 export interface Ablated {
@@ -121,6 +122,37 @@ export interface ComparedValue {
 export interface Pair {
   key: string;
   value: string;
+}
+export interface Table {
+  columns: Column[] | null;
+  ids: string[] | null;
+  notes?: Note[];
+  rows: Cell[][] | null;
+  title: string;
+}
+export interface Column {
+  better?: number;
+  heads?: boolean;
+  help?: string;
+  interval?: string;
+  label: string;
+  metric?: boolean;
+  name: string;
+  share?: boolean;
+  unit?: string;
+}
+export interface Note {
+  mark: string;
+  text: string;
+}
+export interface Cell {
+  bound?: string;
+  hi?: number;
+  interval?: string;
+  lo?: number;
+  n?: number;
+  text: string;
+  value?: number;
 }
 export interface Comparison {
   comparisons: number;
@@ -732,37 +764,6 @@ export interface StudyPoint {
   payload_size: number;
   subject?: string;
   value: number;
-}
-export interface Table {
-  columns: Column[] | null;
-  ids: string[] | null;
-  notes?: Note[];
-  rows: Cell[][] | null;
-  title: string;
-}
-export interface Column {
-  better?: number;
-  heads?: boolean;
-  help?: string;
-  interval?: string;
-  label: string;
-  metric?: boolean;
-  name: string;
-  share?: boolean;
-  unit?: string;
-}
-export interface Note {
-  mark: string;
-  text: string;
-}
-export interface Cell {
-  bound?: string;
-  hi?: number;
-  interval?: string;
-  lo?: number;
-  n?: number;
-  text: string;
-  value?: number;
 }
 export interface Timeline {
   from_ns: number;
