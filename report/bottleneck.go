@@ -4,7 +4,6 @@ package report
 
 import (
 	"slices"
-	"strings"
 
 	"boxdyno/result"
 	"boxdyno/verdict"
@@ -54,10 +53,9 @@ func bottleneck(d Document, run result.Run, points []result.Record, trials map[s
 }
 
 func next(d Document, advice string) (out []string) {
-	busy := slices.ContainsFunc(d.Warnings, func(w string) bool { return strings.Contains(w, "was not idle") })
-	if often := d.Books.Invalid*10 > d.Books.Trials; often && busy {
+	if othersHeldUp(d) {
 		out = append(out, "Stop what else runs on this machine and repeat: the tester, too, had to share it.")
-	} else if often {
+	} else if d.Books.Invalid*10 > d.Books.Trials {
 		out = append(out, "Repeat it where the tester is disturbed less: the reasons of the invalid trials are on the page.")
 	}
 	if advice != "" {

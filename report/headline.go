@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -38,6 +39,9 @@ func roleHeadline(d Document) string {
 	v, c := f.Figure, f.Criterion
 	switch {
 	case v == nil, math.IsNaN(v.Value), c.Min == nil && c.Max == nil:
+		if f.Status == result.Invalid && othersHeldUp(d) {
+			return shorten(fmt.Sprintf("Not decided: other work kept this machine busy, %d of %d trials do not count", d.Books.Invalid, d.Books.Trials))
+		}
 		return shorten(undecided(*f))
 	case c.Metric == uncounted && !f.Close:
 		return lead(passes, lostAt(d, *f), tailOf(d, *f))
@@ -208,6 +212,11 @@ func words(f verdict.Finding) string {
 		return is + ", at most " + most + " allowed"
 	}
 	return is + " of the " + least + " asked"
+}
+
+// othersHeldUp says whether the machine was busy with other work, and many trials invalid.
+func othersHeldUp(d Document) bool {
+	return d.Books.Invalid*10 > d.Books.Trials && slices.ContainsFunc(d.Warnings, func(w string) bool { return strings.Contains(w, "was not idle") })
 }
 
 // undecided is why a criterion has no figure.

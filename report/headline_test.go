@@ -61,6 +61,11 @@ func TestHeadline(t *testing.T) {
 			t.Errorf("%s: %s %q, want %s %q", x.name, verdictWord(d), d.Sentence, x.word, x.want)
 		}
 	}
+	run := result.Run{Role: "firewall", Criteria: []result.Criterion{gig}, Warnings: []string{"the machine was not idle before the run: its CPUs were 100.0 % busy, and idle is at most 2.5 %"}}
+	trial := result.Record{ID: "p/1", Parent: "p", Procedure: "forward", Status: result.Invalid, Account: &result.Account{}}
+	if d := summarized(run, []result.Record{held, trial}); d.Sentence != "Not decided: other work kept this machine busy, 1 of 1 trials do not count" {
+		t.Errorf("on a busy machine: %q", d.Sentence)
+	}
 	f := verdict.Finding{Criterion: gig, Text: "ring 2048: not decided: the measurement is invalid: " + busy.Reason + "."}
 	if got := shorten(undecided(f)); got != "Not decided: the tester offered 118 kframe/s of 270 kframe/s" {
 		t.Errorf("of one of several: %q", got)
