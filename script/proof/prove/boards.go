@@ -22,18 +22,20 @@ import (
 // a board is emulated, and its speed means nothing.
 type boardRow struct {
 	name string
-	run  []string // after "boxdyno run"; nil: a recipe is applied and reverted
+	run  []string                                                              // after "boxdyno run"
+	try  func(ctx context.Context, name, out string) (seen string, works bool) // else
 }
 
 var boardRows = []boardRow{
-	{"capture", []string{"capture", "--set", "subject=af_packet", "--set", "rate=200", "--set", "duration=2s"}},
-	{"ids", []string{"ids", "--set", "rules=50", "--set", "rate=400kbps", "--set", "idle=200kbps", "--set", "duration=2s"}},
-	{"tune", nil},
-	{"route", []string{"forward", "--set", "service=route", "--set", "link_rate=300kbps"}},
-	{"filter", []string{"forward", "--set", "service=filter", "--set", "rules=10", "--set", "link_rate=300kbps"}},
-	{"nat", []string{"forward", "--set", "service=nat", "--set", "link_rate=300kbps"}},
-	{"flood", []string{"flood", "--set", "rate=200", "--set", "benign=100", "--set", "link_rate=2Mbps"}},
-	{"connections", []string{"connections", "--set", "service=nat", "--set", "rate=20"}},
+	{"capture", []string{"capture", "--set", "subject=af_packet", "--set", "rate=200", "--set", "duration=2s"}, nil},
+	{"ids", []string{"ids", "--set", "rules=50", "--set", "rate=400kbps", "--set", "idle=200kbps", "--set", "duration=2s"}, nil},
+	{"tune", nil, tunedBoard},
+	{"ablate", nil, ablatedBoard},
+	{"route", []string{"forward", "--set", "service=route", "--set", "link_rate=300kbps"}, nil},
+	{"filter", []string{"forward", "--set", "service=filter", "--set", "rules=10", "--set", "link_rate=300kbps"}, nil},
+	{"nat", []string{"forward", "--set", "service=nat", "--set", "link_rate=300kbps"}, nil},
+	{"flood", []string{"flood", "--set", "rate=200", "--set", "benign=100", "--set", "link_rate=2Mbps"}, nil},
+	{"connections", []string{"connections", "--set", "service=nat", "--set", "rate=20"}, nil},
 }
 
 // cellLimit is how long a cell may take.
@@ -116,8 +118,8 @@ func onBoard(ctx context.Context, dir, arch, model string, rows []string) (faile
 	}
 	for _, r := range boardRows {
 		cell(r.name, func(ctx context.Context) (string, bool) {
-			if r.run == nil {
-				return tunedBoard(ctx, name)
+			if r.try != nil {
+				return r.try(ctx, name, filepath.Join(dir, r.name))
 			}
 			return ranOnBoard(ctx, name, filepath.Join(dir, r.name), r)
 		})
@@ -192,26 +194,63 @@ func boardCell(recs []result.Record) (seen string, works bool) {
 // boardSettings print what a recipe may have changed on a board.
 const boardSettings = "for p in p0 p1; do for o in -g -c -l -k -a; do ethtool $o $p 2>&1; done; grep . /sys/class/net/$p/queues/*/*_cpus; ip -d link show $p; done; sysctl net.core; ps -eo comm | grep irqbalance || true"
 
+// ringsRecipe is some of the sensor recipe, for ports with real rings.
+const ringsRecipe = `name: rings
+steps:
+- {knob: rings, value: rx=512 tx=512}
+- {knob: gro, value: "off"}
+- {knob: rx-checksum, value: "off"}
+`
+
 // tunedBoard applies a recipe to a board's port and reverts it. All settings are then as
 // before.
-func tunedBoard(ctx context.Context, name string) (seen string, works bool) {
-	settings := func() string {
-		out, err := board(ctx, "--in", "ssh", name, boardSettings)
-		return fmt.Sprint(out, err)
-	}
-	before := settings()
+func tunedBoard(ctx context.Context, name, _ string) (seen string, works bool) {
+	before := settingsOf(ctx, name)
 	if _, err := board(ctx, "--in", "boxdyno", "tune", "apply", "sensor-pi5", "--box", name, "--port", "p0"); err != nil {
 		return "apply: " + err.Error(), false
 	}
-	amid := settings()
+	amid := settingsOf(ctx, name)
 	if _, err := board(ctx, "--in", "boxdyno", "tune", "revert", "--box", name); err != nil {
 		return "revert: " + err.Error(), false
 	}
-	changed, left := differing(before, amid), differing(before, settings())
+	changed, left := differing(before, amid), differing(before, settingsOf(ctx, name))
 	if changed == 0 || left > 0 {
 		return fmt.Sprintf("%d lines of settings changed, %d are left", changed, left), false
 	}
 	return fmt.Sprintf("works; %d lines of settings changed, all are back", changed), true
+}
+
+// ablatedBoard takes ringsRecipe apart on a board. All settings are then as before.
+func ablatedBoard(ctx context.Context, name, out string) (seen string, works bool) {
+	recipe := out + ".yaml"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(out), 0o755), os.WriteFile(recipe, []byte(ringsRecipe), 0o644)); err != nil {
+		return err.Error(), false
+	}
+	before := settingsOf(ctx, name)
+	_, err := board(ctx, "--in", "boxdyno", "tune", "ablate", recipe, "--box", name, "--quiet", "--repeat", "1", "--set", "search=none", "--set", "link_rate=300kbps", "--out", out)
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 4) { // 4: one repeat decides nothing
+		return last(err.Error()), false
+	}
+	_, recs, err := result.Open(out)
+	if err != nil {
+		return err.Error(), false
+	}
+	points := 0
+	for _, r := range recs {
+		if r.Parent == "" && r.Procedure != "self-test" {
+			points++
+		}
+	}
+	if left := differing(before, settingsOf(ctx, name)); left > 0 || points == 0 {
+		return fmt.Sprintf("%d parts, %d lines of settings are left", points, left), false
+	}
+	return fmt.Sprintf("works; %d parts, all settings are back", points), true
+}
+
+func settingsOf(ctx context.Context, name string) string {
+	out, err := board(ctx, "--in", "ssh", name, boardSettings)
+	return fmt.Sprint(out, err)
 }
 
 func differing(a, b string) (n int) {
