@@ -167,3 +167,13 @@ func (l *Local) Has(name string) error {
 
 // Has reports whether a program is installed: nil or a *Missing.
 func Has(name string) error { _, err := Program(name); return err }
+
+// Pause waits for d, or until ctx ends, whose error it returns.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

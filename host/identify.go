@@ -313,10 +313,8 @@ func (l *Local) Busy(ctx context.Context, d time.Duration) (share float64, err e
 	if err != nil {
 		return 0, err
 	}
-	select {
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-time.After(d):
+	if err := Pause(ctx, d); err != nil {
+		return 0, err
 	}
 	now, err := l.CPUTime()
 	if err == nil {

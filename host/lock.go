@@ -111,11 +111,9 @@ func LockFile(ctx context.Context, path string, wait func(holder string)) (func(
 			wait(strings.TrimSpace(string(holder[:n])))
 			told = true
 		}
-		select {
-		case <-ctx.Done():
+		if err := Pause(ctx, 100*time.Millisecond); err != nil {
 			f.Close()
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+			return nil, err
 		}
 	}
 	// The text only tells others who to wait for.

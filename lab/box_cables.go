@@ -48,14 +48,6 @@ func (b Box) FindCables(ctx context.Context, c *link.Conn, netns string, look bo
 	if err != nil {
 		return found, err
 	}
-	pause := func(d time.Duration) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(d):
-			return nil
-		}
-	}
 	coming := func(p cables.Port) bool { return p.Down && p.Used == "" && !p.Carrier }
 	var here []cables.Port
 	for begin := time.Now(); ; {
@@ -68,7 +60,7 @@ func (b Box) FindCables(ctx context.Context, c *link.Conn, netns string, look bo
 		if !slices.ContainsFunc(here, coming) && !slices.ContainsFunc(there.Ports, coming) || time.Since(begin) > linking {
 			break
 		}
-		if err := pause(markGap); err != nil {
+		if err := host.Pause(ctx, markGap); err != nil {
 			return found, err
 		}
 	}
@@ -78,7 +70,7 @@ func (b Box) FindCables(ctx context.Context, c *link.Conn, netns string, look bo
 			_, err = agent.CablesSend.Call(ctx, c, agent.None{})
 		}
 		if err == nil {
-			err = pause(markGap)
+			err = host.Pause(ctx, markGap)
 		}
 		if err != nil {
 			return found, err

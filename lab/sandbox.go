@@ -289,10 +289,8 @@ func silence(ctx context.Context, spaces ...*space) error {
 		if time.Since(begin) > most {
 			return fmt.Errorf("the new links do not fall silent within %v", most)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		if err := host.Pause(ctx, 20*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -305,10 +305,8 @@ func (w *wired) plugged(ctx context.Context) error {
 			return &host.Missing{What: fmt.Sprintf("a link on %s: it is not up after %v", down, plugIn),
 				Hint: "check that its cable is in, and that the port at the other end is switched on"}
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
+		if err := host.Pause(ctx, 10*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
@@ -417,12 +415,7 @@ const talkGap = 60 * time.Second
 // talk announces the ports again and again where a bridge would forget the one that
 // only receives. A router needs none: it asks, and is answered.
 func (w *wired) talk(ctx context.Context) {
-	for w.box == boxBridge {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(talkGap):
-			_ = w.greet() // a port that is gone shows in the trial
-		}
+	for w.box == boxBridge && host.Pause(ctx, talkGap) == nil {
+		_ = w.greet() // a port that is gone shows in the trial
 	}
 }

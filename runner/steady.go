@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"boxdyno/host"
 	"boxdyno/verdict"
 )
 
@@ -36,7 +37,7 @@ func (s *steady) learn(ctx context.Context) {
 	s.began = time.Now()
 	for range 10 {
 		s.look()
-		if pause(ctx, steadyPause) != nil {
+		if host.Pause(ctx, steadyPause) != nil {
 			return
 		}
 	}
@@ -69,7 +70,7 @@ func (s *steady) others(ctx context.Context) bool {
 		return false
 	}
 	for range busyLooks {
-		if n, err := s.running(); err != nil || n <= 1 || pause(ctx, busyPause) != nil {
+		if n, err := s.running(); err != nil || n <= 1 || host.Pause(ctx, busyPause) != nil {
 			return false
 		}
 	}
@@ -86,18 +87,9 @@ func (s *steady) wait(ctx context.Context) (share float64) {
 			return share
 		}
 		begin := time.Now()
-		if pause(ctx, steadyPause) != nil {
+		if host.Pause(ctx, steadyPause) != nil {
 			return share
 		}
 		s.waited += time.Since(begin)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }

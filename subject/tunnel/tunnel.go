@@ -186,12 +186,7 @@ func (r *Tunneling) Ready(ctx context.Context) error {
 // Settle waits until the tunnel carries what it does in use: OpenVPN is busy with its
 // session for some seconds after a handshake.
 func (r *Tunneling) Settle(ctx context.Context) error {
-	select {
-	case <-time.After(time.Until(r.agreed.Add(r.settles))):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return host.Pause(ctx, time.Until(r.agreed.Add(r.settles)))
 }
 
 // excuse adds what a program said last.

@@ -168,18 +168,9 @@ func awaitDevice(ctx context.Context, at subject.End, ended func() error) (kind 
 		if time.Now().After(late) {
 			return "", fmt.Errorf("it made no device within %v", upPatience)
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := host.Pause(ctx, 5*time.Millisecond); err != nil {
 			return "", err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 

@@ -103,7 +103,7 @@ func openWireGuard(ctx context.Context, r *Tunneling) error {
 		}
 	}
 	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
-		if err := pause(ctx, wgSessionPause); err != nil {
+		if err := host.Pause(ctx, wgSessionPause); err != nil {
 			return begun, err
 		}
 		err = setWireGuard(r.ends[0], nil, peers[0].remove())

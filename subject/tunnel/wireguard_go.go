@@ -79,7 +79,7 @@ func openWireGuardGo(ctx context.Context, r *Tunneling) error {
 		}
 	}
 	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
-		if err := pause(ctx, wgSessionPause); err != nil {
+		if err := host.Pause(ctx, wgSessionPause); err != nil {
 			return begun, err
 		}
 		d, p := r.daemons[0], peers[0]
@@ -111,7 +111,7 @@ func (d *daemon) tell(ctx context.Context, words ...string) error {
 		if time.Now().After(late) {
 			return fmt.Errorf("wireguard-go opened no socket within %v: %w", upPatience, err)
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := host.Pause(ctx, 5*time.Millisecond); err != nil {
 			return err
 		}
 	}
