@@ -6,4 +6,7 @@
 //
 // The signature stands first in the UDP payload, so that it shares a cache line
 // with the headers whatever the frame's size.
+//
+// Captures have readers of their own, two times as fast as gopacket's pcapgo, which does
+// not tell where a file breaks, which packets end in an FCS, nor which have no time.
 package frame

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stat summarizes figures that were measured more than once. Pure.
+// Package stat summarizes figures that were measured more than once. Pure. Medians and
+// their intervals are benchmath's; ranks are compared here, for with ties benchmath is exact
+// up to 25 samples only, and it has no interval of an effect.
 package stat
 
 import (

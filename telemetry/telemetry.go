@@ -6,7 +6,9 @@
 //
 //	Machine -> Spec.New -> Collector.Series once, Collector.Read each tick -> Sampler -> bundle
 //
-// What a machine does not have is absent, never zero.
+// What a machine does not have is absent, never zero. Files, netlink and ethtool are read
+// in place, without the libraries at hand: those make garbage at every tick, which the
+// machine under load would pay for.
 package telemetry
 
 import (

@@ -2,7 +2,8 @@
 
 // Package cli holds the commands. Data goes to standard output, progress and
 // errors to standard error; an error is one line, and the exit code says of
-// which kind it was.
+// which kind it was. What send, replay and meter have counted is told by types of their
+// own (traffic_account.go), apart from the ledger of trials: their JSON is a promise.
 package cli
 
 import (
