@@ -4,7 +4,7 @@
 //
 //	connections.go   how many a second, or at once: fill -> search -> a longer trial
 //	   |
-//	rig.go           one trial: both ends of every connection are the tester's (engine.Conn)
+//	rig.go           one trial: both ends of every connection are the tester's (engine.Connections)
 package connections
 
 import (
