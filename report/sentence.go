@@ -306,56 +306,11 @@ func summary(d Document) string {
 	if r.Soak != nil {
 		return soaked(d)
 	}
-	if t := r.Tunnel; t != nil && t.Goodput != nil {
-		return fmt.Sprintf("%s: %s.", r.Name, t.summary())
-	}
-	if c := r.Capture; c != nil {
-		if s := c.summary(); s != "" {
-			return fmt.Sprintf("%s: %s.", r.Name, s)
+	if name, text, own := r.own(); own {
+		if text == "" {
+			return ""
 		}
-		return ""
-	}
-	if r.IDS != nil {
-		if s := r.IDS.summary(); s != "" {
-			return fmt.Sprintf("%s: %s.", strings.Join(r.IDS.words(), ", "), s)
-		}
-		return ""
-	}
-	if r.Infer != nil {
-		if s := r.Infer.summary(); s != "" {
-			return fmt.Sprintf("%s: %s.", r.Name, s)
-		}
-		return ""
-	}
-	if r.Work != nil {
-		if s := r.Work.summary(); s != "" {
-			return fmt.Sprintf("%s: %s.", r.Name, s)
-		}
-		return ""
-	}
-	if r.Crypto != nil {
-		if s := r.Crypto.summary(); s != "" {
-			return fmt.Sprintf("%s: %s.", r.Name, s)
-		}
-		return ""
-	}
-	if r.Storage != nil {
-		if s := r.Storage.summary(); s != "" {
-			return fmt.Sprintf("%s: %s.", r.Name, s)
-		}
-		return ""
-	}
-	if r.Flood != nil {
-		if s := r.Flood.summary(); s != "" {
-			return fmt.Sprintf("%s: %s.", serviceName(*r), s)
-		}
-		return ""
-	}
-	if r.Connections != nil {
-		if s := r.Connections.summary(); s != "" {
-			return fmt.Sprintf("TCP, %s: %s.", serviceName(*r), s)
-		}
-		return ""
+		return name + ": " + text + "."
 	}
 	var parts []string
 	size := frameWords(r.FrameSize)
@@ -396,6 +351,32 @@ func summary(d Document) string {
 	return fmt.Sprintf("%s frames, %s, %s: %s.", size, serviceName(*r), r.Direction, strings.Join(parts, "; "))
 }
 
+// own is a row of other things than frames at a load: what it is, and what was found; own is
+// false where frames tell.
+func (r *Row) own() (name, text string, own bool) {
+	switch {
+	case r.Tunnel != nil && r.Tunnel.Goodput != nil:
+		return r.Name, r.Tunnel.summary(), true
+	case r.Capture != nil:
+		return r.Name, r.Capture.summary(), true
+	case r.IDS != nil:
+		return strings.Join(r.IDS.words(), ", "), r.IDS.summary(), true
+	case r.Infer != nil:
+		return r.Name, r.Infer.summary(), true
+	case r.Work != nil:
+		return r.Name, r.Work.summary(), true
+	case r.Crypto != nil:
+		return r.Name, r.Crypto.summary(), true
+	case r.Storage != nil:
+		return r.Name, r.Storage.summary(), true
+	case r.Flood != nil:
+		return serviceName(*r), r.Flood.summary(), true
+	case r.Connections != nil:
+		return "TCP, " + serviceName(*r), r.Connections.summary(), true
+	}
+	return "", "", false
+}
+
 func headline(rows []Row) *Row {
 	for i := range rows {
 		if r := &rows[i]; r.Service == "route" && r.FrameSize == "64" && r.Direction == "lan-to-wan" && r.Suite == nil && r.Flood == nil {
@@ -403,7 +384,7 @@ func headline(rows []Row) *Row {
 		}
 	}
 	for i := range rows {
-		if rows[i].Suite == nil && rows[i].Connections == nil && rows[i].Soak == nil && rows[i].Capture == nil && rows[i].IDS == nil && rows[i].Infer == nil && rows[i].Work == nil && rows[i].Crypto == nil && rows[i].Storage == nil && rows[i].Flood == nil {
+		if _, _, own := rows[i].own(); (!own || rows[i].Tunnel != nil) && rows[i].Suite == nil && rows[i].Soak == nil {
 			return &rows[i]
 		}
 	}

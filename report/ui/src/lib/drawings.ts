@@ -100,7 +100,7 @@ const parts: Part[] = [
   { draws: Tunnels, asks: { goodput: "goodput_bps" }, also: streams, of: tunnel },
   { draws: TunnelSizes, asks: { limit: rates.limit, overload: rates.overload }, also: { without: "baseline_forwarding_fps" }, of: tunnel, enough: (rows) => differ(rows, size) },
   { draws: Disks, of: (r) => r.storage?.patterns?.length },
-  { draws: Books, of: (r) => r.stalls !== undefined || r.ledger },
+  { draws: Books, also: { ceiling: "ceiling_fps", steal: "steal_ratio" }, of: (r) => r.stalls !== undefined || r.ledger },
 ];
 
 /** What stands on the page. */
