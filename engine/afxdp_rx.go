@@ -69,7 +69,6 @@ func (b *afxdp) OpenMeter(_ context.Context, p host.Port) (Meter, error) {
 	return b.openMeter(p, false)
 }
 
-// OpenSparing implements Sparer.
 func (b *afxdp) OpenSparing(_ context.Context, p host.Port) (Meter, error) {
 	return b.openMeter(p, true)
 }

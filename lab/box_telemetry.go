@@ -58,7 +58,6 @@ type boxWatch struct {
 	compared, offset, error unit.Instant // clocks
 }
 
-// Series implements telemetry.Collector.
 func (w *boxWatch) Series() []result.Series { return w.series }
 
 // Absent are the box's collectors that are not read, each with why.

@@ -66,7 +66,6 @@ func (f parsed[T]) String() string {
 	return f.text(*f.p)
 }
 
-// Set implements flag.Value.
 func (f parsed[T]) Set(s string) error {
 	v, err := f.parse(s)
 	if err == nil {

@@ -53,7 +53,6 @@ type Gateway struct {
 // outers are the cable between the gateways.
 var outers = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/30"), netip.MustParsePrefix("192.0.2.2/30")}
 
-// Sketch implements Topology.
 func (g *gateways) Sketch() (*Testbed, error) {
 	at, err := placed(g.placement)
 	if err != nil {

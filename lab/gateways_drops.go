@@ -31,7 +31,6 @@ var errNoRoute = unix.ESRCH
 // The ports on the path are the ledger's own.
 type gatewayDrops [2]*space
 
-// Count implements ledger.Source.
 func (g gatewayDrops) Count(context.Context) (terms []result.Term, err error) {
 	for _, s := range g {
 		err := s.View(func(root fs.FS) error {

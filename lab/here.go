@@ -21,7 +21,6 @@ func NewHere() Topology { return here{} }
 
 func (here) Flags(*flag.FlagSet) {}
 
-// Sketch implements Topology.
 func (here) Sketch() (*Testbed, error) {
 	cpus, err := host.AllowedCPUs()
 	return &Testbed{Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus}, err

@@ -30,7 +30,6 @@ func newLoop() Topology { return &loop{mtu: defaultMTU} }
 
 func (l *loop) Flags(fs *flag.FlagSet) { addLinkFlags(fs, &l.mtu, &l.rate) }
 
-// Sketch implements Topology.
 func (l *loop) Sketch() (*Testbed, error) {
 	cpus, err := host.AllowedCPUs()
 	if err != nil {

@@ -82,7 +82,6 @@ func (m *mem) config() engine.MemConfig {
 	return cfg
 }
 
-// Sketch implements Topology.
 func (m *mem) Sketch() (*Testbed, error) {
 	if err := m.config().Check(); err != nil {
 		return nil, err

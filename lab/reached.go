@@ -22,7 +22,6 @@ type reached struct {
 
 func newReached() reached { return reached{program: link.Name} }
 
-// DialBy implements Dialling.
 func (p *reached) DialBy(dial link.Dial) { p.dial = dial }
 
 func (p *reached) Flags(fs *flag.FlagSet) {

@@ -69,7 +69,6 @@ func mac(n byte) [6]byte { return [6]byte{0x02, 0xbd, 0, 0, 0, n} }
 // testerHosts is how many addresses flows may take on a side (frame.Spec).
 const testerHosts = frame.MaxFlows / frame.FlowPorts
 
-// Sketch implements Topology.
 func (s *sandbox) Sketch() (*Testbed, error) {
 	at, err := placed(s.placement)
 	if err != nil {

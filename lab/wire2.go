@@ -126,7 +126,6 @@ func (w *wire2) check(ends []wireEnd) error {
 	return nil
 }
 
-// Sketch implements Topology.
 func (w *wire2) Sketch() (*Testbed, error) { return w.sketch("wire2", w.ends[:]) }
 
 // sketch looks whether the ports are there; who may not enter their namespace learns

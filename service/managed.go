@@ -191,7 +191,6 @@ func (m *Machine) untrack(ctx context.Context) error {
 // ours are connections between the machine's test networks.
 type ours []netip.Prefix
 
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (o ours) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	for _, ip := range []net.IP{f.Forward.SrcIP, f.Forward.DstIP} {
 		a, _ := netip.AddrFromSlice(ip)

@@ -154,7 +154,6 @@ type interfaces struct {
 	spaces []*links
 }
 
-// Read implements Collector.
 func (c *interfaces) Read(dst []float64) error {
 	fill(dst, math.NaN())
 	for _, l := range c.spaces {

@@ -180,7 +180,6 @@ func (c *meter) once(ctx context.Context, argv []string, quiet time.Duration, re
 	return errors.New("it ended without a reading")
 }
 
-// Read implements Collector.
 func (c *meter) Read(dst []float64) (err error) {
 	dst[1], err = c.last.read(dst[:1])
 	return err
@@ -189,7 +188,6 @@ func (c *meter) Read(dst []float64) (err error) {
 // commandMean is taken for the time that a command's meter averages over.
 const commandMean = time.Second
 
-// Measured implements dated.
 func (c *meter) Measured(int) (unit.Instant, time.Duration) { return c.last.measured(), commandMean }
 
 // Close kills the command with all of its process group and waits for it.

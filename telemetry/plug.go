@@ -117,17 +117,14 @@ func ageSeries(labels []result.Pair) result.Series {
 // plugMean is taken for the time that a plug averages a power over.
 const plugMean = 2 * time.Second
 
-// Measured implements dated.
 func (p *plug) Measured(int) (unit.Instant, time.Duration) { return p.poll.measured(), plugMean }
 
-// Read implements Collector.
 func (p *plug) Read(dst []float64) (err error) {
 	n := len(p.fields)
 	dst[n], err = p.poll.read(dst[:n])
 	return err
 }
 
-// Close implements io.Closer.
 func (p *plug) Close() error {
 	err := p.held.Close()
 	p.client.http.CloseIdleConnections()
@@ -343,7 +340,6 @@ func times(v *float64, factor float64) float64 {
 // perChannel is a number, or a list with one for each channel.
 type perChannel []float64
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (p *perChannel) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '[' {
 		return json.Unmarshal(data, (*[]float64)(p))

@@ -153,8 +153,6 @@ func readRails(box mailbox) ([]Rail, error) {
 	return ParseRails(s)
 }
 
-// Read implements Collector.
 func (c *pmic) Read(dst []float64) error { _, err := c.poll.read(dst); return err }
 
-// Measured implements dated.
 func (c *pmic) Measured(int) (unit.Instant, time.Duration) { return c.poll.measured(), conversion }

@@ -125,7 +125,6 @@ func (c *queues) add(q *queuesOf, s Space, p *port, owner result.Place) {
 		Help: "frames dropped by programs and rules of tc"})
 }
 
-// Read implements Collector.
 func (c *queues) Read(dst []float64) error {
 	fill(dst, math.NaN())
 	for _, q := range c.spaces {

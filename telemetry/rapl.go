@@ -85,7 +85,6 @@ func newRAPL(_ context.Context, m *Machine) (Collector, error) {
 	return r, nil
 }
 
-// Read implements Collector.
 func (r *rapl) Read(dst []float64) error {
 	for i, s := range r.sensors {
 		dst[i] = r.wraps[i].unroll(s.value())

@@ -50,5 +50,4 @@ func parseReading(text string) (watts float64, state string, err error) {
 	return watts, strings.TrimSpace(state), nil
 }
 
-// Read implements Collector.
 func (r *reading) Read(dst []float64) error { dst[0] = r.watts; return nil }

@@ -102,7 +102,6 @@ func (g *group) product(a, b string, s result.Series) {
 	}
 }
 
-// Read implements Collector.
 func (g *group) Read(dst []float64) error {
 	for i, s := range g.sensors {
 		dst[i] = s.value()
@@ -138,7 +137,6 @@ func (p *polled) found() (Collector, error) {
 	return p, nil
 }
 
-// Read implements Collector.
 func (p *polled) Read(dst []float64) error {
 	var errs []error
 	for _, one := range p.polls {
@@ -151,7 +149,6 @@ func (p *polled) Read(dst []float64) error {
 	return errors.Join(errs...)
 }
 
-// Measured implements dated.
 func (p *polled) Measured(i int) (unit.Instant, time.Duration) {
 	for k, g := range p.groups {
 		if i < len(g.series) {

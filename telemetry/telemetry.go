@@ -43,10 +43,8 @@ type held struct {
 	closers []io.Closer
 }
 
-// Series implements Collector.
 func (h *held) Series() []result.Series { return h.series }
 
-// Close implements io.Closer.
 func (h *held) Close() error {
 	var errs []error
 	for _, c := range h.closers {

@@ -193,5 +193,4 @@ func measuredClock(box mailbox) (float64, error) {
 	return hz, nil
 }
 
-// Read implements Collector.
 func (r *rpi) Read(dst []float64) error { _, err := r.poll.read(dst); return err }

@@ -55,7 +55,6 @@ func (t *hoeffding) leaf(x *Vector) *branch {
 	return b
 }
 
-// Predict implements Model.
 func (t *hoeffding) Predict(x *Vector) byte {
 	b := t.leaf(x)
 	if b.classes[1] > b.classes[0] {
@@ -64,7 +63,6 @@ func (t *hoeffding) Predict(x *Vector) byte {
 	return 0
 }
 
-// Learn implements Learner.
 func (t *hoeffding) Learn(x *Vector, y byte) {
 	b := t.leaf(x)
 	b.take(x, y)

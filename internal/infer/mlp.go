@@ -75,7 +75,6 @@ func (m *mlp) sum(x *Vector) float64 {
 	return out
 }
 
-// Predict implements Model.
 func (m *mlp) Predict(x *Vector) byte {
 	if 1/(1+math.Exp(-m.sum(x))) > 0.5 {
 		return 1

@@ -56,7 +56,6 @@ func (t *tree) share(x *Vector) float64 {
 	return t.leaves[i-len(t.nodes)]
 }
 
-// Predict implements Model.
 func (t *tree) Predict(x *Vector) byte {
 	if t.share(x) > 0.5 {
 		return 1

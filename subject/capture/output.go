@@ -36,7 +36,6 @@ type rows struct {
 	inner bool // the last octet was none of a line's end
 }
 
-// Write implements io.Writer.
 func (w *rows) Write(b []byte) (int, error) {
 	s := Nothing
 	s.more = 0
