@@ -46,6 +46,7 @@ type Document struct {
 	Next       []string    `json:"what_next,omitempty"`
 
 	Topology  string `json:"topology"`
+	Box       string `json:"box,omitempty"`       // what its user calls it
 	Kind      string `json:"kind"`                // real, sandbox, emulated, memory
 	Placement string `json:"placement,omitempty"` // shared, split
 

@@ -230,7 +230,30 @@ func undecided(f verdict.Finding) string {
 	for _, p := range []string{"not decided: ", "not measured: ", "the measurement is invalid: ", "no throughput: "} {
 		why = strings.TrimPrefix(why, p)
 	}
+	for _, r := range remedies {
+		if strings.HasPrefix(why, r.Key) {
+			figures, _, _ := strings.Cut(why, " (")
+			why = figures + r.Value
+		}
+	}
 	return "Not decided: " + cmp.Or(why, string(f.Status))
+}
+
+// remedies are what to do where a reason begins with a key.
+var remedies = []result.Pair{
+	{Key: "the tester offered ", Value: "; use an idle or faster one"},
+	{Key: "the tester's ", Value: "; use an idle or faster one"},
+}
+
+// atBox is a headline that names the box, where the run has one.
+func atBox(d Document, text string) string {
+	if d.Box == "" || text == "" {
+		return text
+	}
+	if len(text) > 1 && text[1] >= 'a' && text[1] <= 'z' { // no acronym
+		text = strings.ToLower(text[:1]) + text[1:]
+	}
+	return shorten(d.Box + ": " + text)
 }
 
 // tailOf says of what a finding's figure is: ", with 1,000 rules", " (route, both, IMIX)".
@@ -356,10 +379,18 @@ func findingWord(f verdict.Finding) string {
 // opening is the first line: the verdict in a word, and the sentence without it.
 func opening(d Document) (word, rest string) {
 	word, rest = verdictWord(d), d.Sentence
-	if n := len(word) + len(": "); len(rest) > n && strings.EqualFold(rest[:n], word+": ") {
-		rest = strings.ToUpper(rest[n:n+1]) + rest[n+1:]
+	box := ""
+	if d.Box != "" {
+		box = d.Box + ": "
+		rest = strings.TrimPrefix(rest, box)
 	}
-	return strings.ToUpper(word), rest
+	if n := len(word) + len(": "); len(rest) > n && strings.EqualFold(rest[:n], word+": ") {
+		rest = rest[n:]
+		if box == "" {
+			rest = strings.ToUpper(rest[:1]) + rest[1:]
+		}
+	}
+	return strings.ToUpper(word), box + rest
 }
 
 // outcome is a finding's text without its word.

@@ -34,12 +34,18 @@ func TestHeadline(t *testing.T) {
 	held.Status, held.Reason = result.Invalid, "no throughput: all 19 trials of the search were invalid or in doubt, for the tester was held up"
 	busy := routePoint()
 	busy.Status, busy.Reason = result.Invalid, "the tester offered 118 kframe/s of 270 kframe/s (43.60 %, and 99 % is the least), and the hypervisor took CPU time"
+	because := func(s result.Status, reason string) result.Record {
+		r := routePoint()
+		r.Status, r.Reason = s, reason
+		return r
+	}
 	for _, x := range []struct {
 		name string
 		r    result.Record
 		word string
 		want string
 	}{
+		{"a tester that drops", because(result.Invalid, "the tester's own port refused 7 of 100 frames"), "not decided", "Not decided: the tester's own port refused 7 of 100 frames; use an idle or faster one"},
 		{"passes", routePoint(l1(1.153e9, ptr(1.2e9), "")), "passed", "Passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
 		{"the tester ends first", routePoint(l1(1.153e9, nil, ">=")), "passed", "Passes: carries at least 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
 		{"passes by far", routePoint(l1(41.3e9, ptr(42e9), "")), "passed", "Passes: carries 41.3 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
@@ -52,7 +58,7 @@ func TestHeadline(t *testing.T) {
 		{"the tester's end", routePoint(l1(626e6, nil, ">=")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked, all that the tester offers"},
 		{"nothing confirmed", routePoint(l1(0, ptr(2e9), "")), "not decided", "Not decided: no load confirmed without loss, 1.00 Gbit/s asked"},
 		{"invalid", invalid, "not decided", "Not decided: the self-test is invalid: of 100 frames sent from one tester port to the..."},
-		{"the tester is busy", busy, "not decided", "Not decided: the tester offered 118 kframe/s of 270 kframe/s"},
+		{"the tester is busy", busy, "not decided", "Not decided: the tester offered 118 kframe/s of 270 kframe/s; use an idle or faster one"},
 		{"held up", held, "not decided", "Not decided: all 19 trials of the search were invalid or in doubt"},
 		{"no such point", result.Record{ID: "x", Parent: "y"}, "not decided", "Not decided: the run has no such point"},
 	} {
@@ -67,8 +73,29 @@ func TestHeadline(t *testing.T) {
 		t.Errorf("on a busy machine: %q", d.Sentence)
 	}
 	f := verdict.Finding{Criterion: gig, Text: "ring 2048: not decided: the measurement is invalid: " + busy.Reason + "."}
-	if got := shorten(undecided(f)); got != "Not decided: the tester offered 118 kframe/s of 270 kframe/s" {
+	if got := shorten(undecided(f)); got != "Not decided: the tester offered 118 kframe/s of 270 kframe/s; use an idle or faster one" {
 		t.Errorf("of one of several: %q", got)
+	}
+}
+
+// A box's headline names it.
+func TestHeadlineOfABox(t *testing.T) {
+	c := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: ptr(1e9)}
+	for _, x := range []struct {
+		gbps, lo             float64
+		sentence, word, rest string
+	}{
+		{1.153, 1.153, "pi5: passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)", "PASSED", "pi5: passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{0.93, 0.93, "pi5: too close to call: 930 to 1,100 of the 1,000 Mbit/s asked without loss", "TOO CLOSE TO CALL", "pi5: 930 to 1,100 of the 1,000 Mbit/s asked without loss"},
+	} {
+		v := result.Value{Metric: c.Metric, Unit: "bit/s", Value: x.gbps * 1e9, Lo: ptr(x.lo * 1e9), Hi: ptr(1.1e9)}
+		if x.gbps > 1 {
+			v.Hi = ptr(1.2e9)
+		}
+		d := summarized(result.Run{Role: "firewall", Box: "pi5", Criteria: []result.Criterion{c}}, []result.Record{routePoint(v)})
+		if word, rest := opening(d); d.Sentence != x.sentence || word != x.word || rest != x.rest {
+			t.Errorf("%q: %q %q", d.Sentence, word, rest)
+		}
 	}
 }
 

@@ -225,7 +225,7 @@ func verdictWord(d Document) string {
 	case d.Verdict == result.Passed && len(d.Findings) == 0:
 		return "measured"
 	case len(d.Findings) > 0 && (d.Verdict == result.Invalid || d.Verdict == result.Skipped):
-		if strings.HasPrefix(d.Sentence, tooClose) {
+		if strings.HasPrefix(strings.ToLower(strings.TrimPrefix(d.Sentence, d.Box+": ")), strings.ToLower(tooClose)) {
 			return "too close to call"
 		}
 		return "not decided"

@@ -28,7 +28,7 @@ var (
 func Summarize(run result.Run, recs []result.Record) Document {
 	d := Document{
 		Schema: result.Schema, Version: run.Version, ID: run.ID, Start: run.Start, Role: run.Role, Preset: run.Preset,
-		Topology: run.Topology, Kind: run.Kind, Warnings: run.Warnings, NotMeasured: run.NotMeasured, Deviations: run.Deviations,
+		Topology: run.Topology, Box: run.Box, Kind: run.Kind, Warnings: run.Warnings, NotMeasured: run.NotMeasured, Deviations: run.Deviations,
 		Machines: run.Machines, Backend: run.Backend, Metrics: run.Metrics, Plan: run.Plan, Seed: run.Seed,
 		Command: shell(run.Command), Rows: []Row{}, Budget: run.Budget,
 	}
@@ -119,6 +119,10 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
 	if powers != "" && !broken(d.Verdict) {
 		d.Sentence, d.Summary = powers, powers
+	}
+	same := d.Summary == d.Sentence
+	if d.Sentence = atBox(d, d.Sentence); same {
+		d.Summary = d.Sentence
 	}
 	d.Sure = sure(d, recs)
 	d.Watched = watched(run, recs)

@@ -257,7 +257,11 @@ func thousands(n int64) string {
 // measured is the environment in lines.
 func measured(d Document) (out []string) {
 	line := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
-	line("boxdyno %s, run %s, %s, preset %s, topology %s, seed %d", d.Version, d.ID, d.Start.UTC().Format("2006-01-02 15:04 UTC"), d.Preset, d.Topology, d.Seed)
+	at := "topology " + d.Topology
+	if d.Box != "" {
+		at = fmt.Sprintf("box %s (%s)", d.Box, at)
+	}
+	line("boxdyno %s, run %s, %s, preset %s, %s, seed %d", d.Version, d.ID, d.Start.UTC().Format("2006-01-02 15:04 UTC"), d.Preset, at, d.Seed)
 	for _, m := range d.Machines {
 		s := fmt.Sprintf("%s: %s, %d x %s, %sB, %s %s (%s), %s", m.Name, cmp.Or(m.Board, "unknown board"), m.CPUs, m.CPU, unit.SI(float64(m.Memory)), m.Kernel, m.Machine, m.Userland, m.OS)
 		if m.Virtual != "" {

@@ -358,7 +358,8 @@ type Run struct {
 	Plan         json.RawMessage `json:"plan"` // resolved: every key with its value
 	Seed         uint64          `json:"seed"`
 	Topology     string          `json:"topology"`
-	Kind         string          `json:"kind"` // real, sandbox, emulated, memory
+	Box          string          `json:"box,omitempty"` // what its user calls the box at the end of a cable
+	Kind         string          `json:"kind"`          // real, sandbox, emulated, memory
 	Role         string          `json:"role,omitempty"`
 	Preset       string          `json:"preset"`               // quick or standard
 	Criteria     []Criterion     `json:"criteria,omitempty"`   // of the role

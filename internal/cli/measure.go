@@ -360,6 +360,7 @@ func (a *app) fresh(ctx context.Context, p runner.Plan, what string, f measureFl
 			return err
 		}
 	}
+	o.Header.Box = f.box
 	o.Header.Version, o.Header.ID, o.Header.Command = Version(), filepath.Base(dir), a.command(p.Telemetry)
 	return a.measure(ctx, p, &sink{dir: dir, owner: sudoer()}, o, f)
 }

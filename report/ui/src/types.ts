@@ -12,6 +12,7 @@ export interface Document {
   beside?: Comparison;
   books: Books;
   bottleneck?: Bottleneck;
+  box?: string;
   budget?: Budget;
   caveat?: string;
   cited?: string[];
