@@ -59,6 +59,9 @@ func TestIDSKnownSensors(t *testing.T) {
 		{"never counts", fakeSensor{fakeSniffer: fakeSniffer{deaf: true}}, nil, result.Failed, "none of", -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.set != nil { // the others have the sensors and what is said of them
+				testutil.Long(t)
+			}
 			c.sensor.buffer = 256 << 20 // holds a whole trial: what loses frames is planted
 			set := map[string]string{"rate": "20Mbps"}
 			for k, v := range c.set {
