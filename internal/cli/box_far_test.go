@@ -35,6 +35,7 @@ func stressing(stressor string) (n int) {
 // own. After Ctrl-C, and after its agent was killed, nothing runs there, finished trials
 // stay, and --resume goes on.
 func TestBoxCarriesOut(t *testing.T) {
+	testutil.Long(t)
 	testutil.Alone(t)
 	stressor, err := host.Program("stress-ng")
 	if err != nil {
