@@ -31,8 +31,8 @@ var boardFaults = []boardFault{
 	}},
 	{"agent-killed", there("pkill -KILL -x boxdyno-agent"), nil},
 	{"tester-killed", func(_ context.Context, _ string, tester *exec.Cmd) error { return tester.Process.Kill() }, nil},
-	{"disk-full", there("dd if=/dev/zero of=/full bs=1M 2>/dev/null; pkill -KILL -x boxdyno-agent"), func(ctx context.Context, name string) error {
-		_, err := board(ctx, "--in", "ssh", name, "rm", "/full")
+	{"disk-full", there("fallocate -l $(df --output=avail -k / | tail -n 1)K /full; dd if=/dev/zero of=/fuller bs=64k 2>/dev/null; pkill -KILL -x boxdyno-agent"), func(ctx context.Context, name string) error {
+		_, err := board(ctx, "--in", "ssh", name, "rm", "-f", "/full", "/fuller")
 		return err
 	}},
 	{"board-reset", func(ctx context.Context, name string, _ *exec.Cmd) error {
