@@ -252,10 +252,14 @@ func (l lasting) qemuArguments(kernel string, port int) ([]string, error) {
 		if wired {
 			netdev = fmt.Sprintf("dgram,id=n%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", i, l.at("to-"+other), filepath.Join(benches, l.bench, other, "to-"+l.name))
 		}
-		args = append(args, "-netdev", netdev, "-device", fmt.Sprintf("%s,netdev=n%d,id=p%d,romfile=,mac=02:00:00:00:01:%02x", device, i, i, i))
+		args = append(args, "-netdev", netdev, "-device", fmt.Sprintf("%s,netdev=n%d,id=p%d,romfile=,addr=0x%x,mac=02:00:00:00:01:%02x", device, i, i, firstSlot+2*i, i))
 	}
 	return args, nil
 }
+
+// firstSlot is the PCI slot of the first port. Ports stand two apart, because an igb keeps
+// the slots 16 and 17 above its own for virtual functions.
+const firstSlot = 4
 
 // awaitSSH waits until the board lets in.
 func (l lasting) awaitSSH(limit time.Duration) error {
