@@ -5,7 +5,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -21,8 +20,6 @@ import (
 // and ports that were down are down again.
 func TestBoxCables(t *testing.T) {
 	tester, box := stranger(t)
-	know, _ := sshBox(t, box.Path())
-	know()
 	err := netns.Do(tester.Path(), func() error { // a third cable, down at both ends
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "e2"
@@ -50,7 +47,7 @@ func TestBoxCables(t *testing.T) {
 		}
 		return out.String()
 	}
-	run(exitOK, "box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH), "--cable", "e0=i1", "--cable", "e1=i0")
+	addBox(t, box, "e0=i1", "e1=i0")
 	find := []string{"box", "cables", "box", "--netns", tester.Path()}
 	before := state()
 	if said := run(exitOK, append(find, "--dry-run")...); !strings.Contains(said, "e2") || !strings.Contains(said, "free, and set up for the search") {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,12 +57,8 @@ func TestBoxBreaks(t *testing.T) {
 			testutil.Long(t)
 			testutil.Alone(t)
 			tester, box := stranger(t)
-			know, _ := sshBox(t, box.Path())
-			know()
+			addBox(t, box, "e0=i0", "e1=i1")
 			var out bytes.Buffer
-			if code := Main(t.Context(), []string{"box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH), "--cable", "e0=i0", "--cable", "e1=i1"}, &out, &out); code != exitOK {
-				t.Fatalf("exit code %d: %s", code, out.Bytes())
-			}
 			dir := filepath.Join(t.TempDir(), "run")
 			ended := make(chan int)
 			go func() {

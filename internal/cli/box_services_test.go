@@ -5,7 +5,6 @@ package cli
 import (
 	"bytes"
 	"net"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -50,8 +49,6 @@ func TestBoxServices(t *testing.T) {
 	testutil.Long(t)
 	testutil.Alone(t)
 	tester, box := stranger(t)
-	know, _ := sshBox(t, box.Path())
-	know()
 	sh := func(script string) string {
 		t.Helper()
 		out, err := (&host.Local{Netns: box.Path()}).Run(t.Context(), script, "sh", "-eu")
@@ -75,7 +72,7 @@ func TestBoxServices(t *testing.T) {
 			t.Fatalf("%s: exit code %d: %s", args, code, out.Bytes())
 		}
 	}
-	run("box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH))
+	addBox(t, box)
 	run("box", "cables", "box", "--netns", tester.Path())
 	for _, c := range [][]string{
 		{"forward", "--set", "service=nat", "--set", "flows=4", "--set", "direction=lan-to-wan"},

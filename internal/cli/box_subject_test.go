@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"net"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -33,12 +32,7 @@ func oneCable(t *testing.T) (tester, box *netns.Namespace) {
 			t.Fatal(err)
 		}
 	}
-	know, _ := sshBox(t, box.Path())
-	know()
-	var out bytes.Buffer
-	if code := Main(t.Context(), []string{"box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH), "--cable", "e0=i0"}, &out, &out); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, out.Bytes())
-	}
+	addBox(t, box, "e0=i0")
 	return tester, box
 }
 
@@ -98,7 +92,7 @@ func TestBoxDetects(t *testing.T) {
 	}
 	tester, _ := oneCable(t)
 	points := 0
-	for _, r := range runBox(t, tester, "ids", "--set", "rate=10Mbps", "--set", "idle=5Mbps", "--set", "rules=50", "--set", "duration=1s") {
+	for _, r := range runBox(t, tester, "ids", "--set", "rate=10Mbps", "--set", "idle=5Mbps", "--set", "rules=50", "--set", "attacks=1", "--set", "duration=500ms") {
 		a := r.Account
 		if a == nil || r.Procedure != "ids" {
 			continue
@@ -234,7 +228,7 @@ func TestBoxBreaksWithASubject(t *testing.T) {
 	var out bytes.Buffer
 	ended := make(chan int)
 	go func() {
-		ended <- Main(t.Context(), []string{"run", "capture", "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "subject=af_packet", "--set", "rate=1k", "--set", "duration=3s", "--set", "netns=" + tester.Path()}, &out, &out)
+		ended <- Main(t.Context(), []string{"run", "capture", "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "subject=af_packet", "--set", "rate=1k", "--set", "duration=2s", "--set", "netns=" + tester.Path()}, &out, &out)
 	}()
 	for begin := time.Now(); len(inside(t, box.Path(), agent+"count-frames")) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 60*time.Second {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"boxdyno/host"
+	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 )
@@ -127,6 +128,18 @@ func sshBox(t *testing.T, netns string) (know func(), folder string) {
 		}
 		write("known", "testbox "+string(public), 0o600)
 	}, folder
+}
+
+// addBox adds the box in a namespace, which a real sshd of its own reaches, by the name box.
+func addBox(t *testing.T, box *netns.Namespace, cables ...string) {
+	t.Helper()
+	know, _ := sshBox(t, box.Path())
+	know()
+	args := []string{"box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH)}
+	for _, c := range cables {
+		args = append(args, "--cable", c)
+	}
+	called(t, exitOK, args...)
 }
 
 // A box is added, checked, updated and removed by real ssh.

@@ -6,29 +6,17 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"boxdyno/host"
-	"boxdyno/internal/testutil"
+	"boxdyno/internal/netns"
 	"boxdyno/result"
 )
 
-// A box is tuned by hand and for a run, by real ssh, and is as it was afterwards.
-func TestTuneBox(t *testing.T) {
-	testutil.Alone(t)
-	tester, box := stranger(t)
-	know, _ := sshBox(t, box.Path())
-	know()
-	queues := func() string {
-		t.Helper()
-		out, err := (&host.Local{Netns: box.Path()}).Run(t.Context(), "ip -o link show i0; ip -o link show i1; cat /proc/sys/net/ipv4/ip_default_ttl", "sh", "-eu")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(out)
-	}
+// boxRecipe is a file with a recipe of a knob of each port and one of the machine.
+func boxRecipe(t *testing.T) string {
+	t.Helper()
 	recipe := filepath.Join(t.TempDir(), "mine.yaml")
 	if err := os.WriteFile(recipe, []byte(`name: mine
 steps:
@@ -37,6 +25,36 @@ steps:
 `), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	return recipe
+}
+
+// boxSettings are those that boxRecipe changes.
+func boxSettings(t *testing.T, box *netns.Namespace) string {
+	t.Helper()
+	out, err := (&host.Local{Netns: box.Path()}).Run(t.Context(), "ip -o link show i0; ip -o link show i1; cat /proc/sys/net/ipv4/ip_default_ttl", "sh", "-eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// boxWasTuned wants boxRecipe's settings in the header of a run.
+func boxWasTuned(t *testing.T, run result.Run) {
+	t.Helper()
+	got := map[string]string{}
+	for _, s := range run.Settings {
+		got[s.Knob+" "+s.Target] = s.Before + " " + s.Got
+	}
+	if got["txqueuelen i0"] != "0 77" || got["txqueuelen i1"] != "0 77" || len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A box is tuned by hand, by real ssh, and is as it was afterwards.
+func TestTuneBox(t *testing.T) {
+	_, box := stranger(t)
+	queues := func() string { return boxSettings(t, box) }
+	recipe := boxRecipe(t)
 	run := func(want int, args ...string) string {
 		t.Helper()
 		var out, errw bytes.Buffer
@@ -45,7 +63,7 @@ steps:
 		}
 		return out.String() + errw.String()
 	}
-	run(exitOK, "box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH), "--cable", "e0=i0", "--cable", "e1=i1")
+	addBox(t, box, "e0=i0", "e1=i1")
 	before := queues()
 	if said := run(exitOK, "tune", "show", recipe, "--box", "box"); !strings.Contains(said, "txqueuelen of i1: 0 -> 77") || queues() != before {
 		t.Errorf("%s, and it is %s", said, queues())
@@ -66,24 +84,5 @@ steps:
 	}
 	if said := run(exitOK, "tune", "revert", "--box", "box"); !strings.Contains(said, "nothing is applied") {
 		t.Error(said)
-	}
-	dir := filepath.Join(t.TempDir(), "run")
-	var out bytes.Buffer
-	if code := Main(t.Context(), []string{"run", "forward", "--box", "box", "--tune", recipe, "--quick", "--quiet", "--budget", "10s", "--out", dir, "--set", "netns=" + tester.Path()}, &out, &out); code != exitOK && code != exitInvalid {
-		t.Fatalf("exit code %d: %s", code, out.Bytes())
-	}
-	kept, _, err := result.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, s := range kept.Settings {
-		got[s.Knob+" "+s.Target] = s.Before + " " + s.Got
-	}
-	if got["txqueuelen i0"] != "0 77" || got["txqueuelen i1"] != "0 77" || len(got) != 3 {
-		t.Errorf("%v", got)
-	}
-	if now := queues(); now != before {
-		t.Errorf("after the run it is %s, and was %s", now, before)
 	}
 }

@@ -5,11 +5,9 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"runtime"
 	"strings"
 	"testing"
 
-	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
 
@@ -17,8 +15,7 @@ import (
 // one, and how far its clock is off.
 func TestWatchBox(t *testing.T) {
 	_, box := stranger(t)
-	know, _ := sshBox(t, box.Path())
-	know()
+	addBox(t, box)
 	var out, errw bytes.Buffer
 	run := func(want int, args ...string) string {
 		t.Helper()
@@ -29,7 +26,6 @@ func TestWatchBox(t *testing.T) {
 		}
 		return out.String()
 	}
-	run(exitOK, "box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH))
 	run(exitUsage, "watch", "--box", "none")
 	run(exitUsage, "watch", "--box", "box", "--collectors", "none")
 	lines := strings.Split(strings.TrimSpace(run(exitOK, "watch", "--box", "box", "--json", "--for", "1.3", "--collectors", "interfaces,cpu,reading", "--reading", "5W")), "\n")
@@ -75,26 +71,10 @@ func TestWatchBox(t *testing.T) {
 	}
 }
 
-// A run on a box has its telemetry, labelled, by the side of the tester's own.
-func TestBoxTelemetry(t *testing.T) {
-	testutil.Alone(t)
-	tester, box := stranger(t)
-	know, _ := sshBox(t, box.Path())
-	know()
-	var out bytes.Buffer
-	dir := t.TempDir() + "/run"
-	for _, args := range [][]string{
-		{"box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH), "--cable", "e0=i0", "--cable", "e1=i1"},
-		{"run", "forward", "--box", "box", "--quick", "--quiet", "--budget", "12s", "--out", dir, "--set", "netns=" + tester.Path()},
-	} {
-		if code := Main(t.Context(), args, &out, &out); code != exitOK {
-			t.Fatalf("%s: exit code %d: %s", args, code, out.Bytes())
-		}
-	}
-	run, recs, err := result.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+// boxWasWatched wants a box's telemetry, labelled, by the side of the tester's own, in a
+// run with cables from e0 and e1 to i0 and i1.
+func boxWasWatched(t *testing.T, run result.Run, recs []result.Record) {
+	t.Helper()
 	port := func(s result.Series, machine, device string) bool {
 		return s.Name == "node_network_receive_packets_total" && result.Get(s.Labels, result.MachineLabel) == machine && result.Get(s.Labels, "device") == device
 	}

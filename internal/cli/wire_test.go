@@ -5,7 +5,6 @@ package cli
 import (
 	"bytes"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -75,7 +74,8 @@ END
 }
 
 // A known limit in a box that is a stranger is found by a whole run, the frames are
-// where they ended, and its ports are as before.
+// where they ended, and its ports are as before. A box that is reached by real ssh is tuned
+// for the run and watched, too.
 func TestWireFindsAKnownLimit(t *testing.T) {
 	for _, c := range []struct {
 		lab   string
@@ -101,14 +101,11 @@ func TestWireFindsAKnownLimit(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			args := []string{"run", "forward", "--lab", c.lab, "--quick", "--quiet", "--out", dir,
 				"--set", "netns=" + tester.Path(), "--set", "port_a=e0", "--set", "port_b=e1"}
+			settings := ""
 			if c.lab == "pair" {
-				know, _ := sshBox(t, box.Path())
-				know()
-				var out bytes.Buffer
-				if code := Main(t.Context(), []string{"box", "add", "box", "--ssh", "testbox", "--agent", builtAgent(t, runtime.GOARCH), "--cable", "e0=i0", "--cable", "e1=i1"}, &out, &out); code != exitOK {
-					t.Fatalf("exit code %d: %s", code, out.Bytes())
-				}
-				args = []string{"run", "forward", "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "netns=" + tester.Path()}
+				addBox(t, box, "e0=i0", "e1=i1")
+				settings = boxSettings(t, box)
+				args = []string{"run", "forward", "--box", "box", "--tune", boxRecipe(t), "--quick", "--quiet", "--out", dir, "--set", "netns=" + tester.Path()}
 			}
 			var out bytes.Buffer
 			if code := Main(t.Context(), args, &out, &out); code != exitOK {
@@ -120,6 +117,13 @@ func TestWireFindsAKnownLimit(t *testing.T) {
 			run, recs, err := result.Open(dir)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if c.lab == "pair" {
+				boxWasTuned(t, run)
+				if after := boxSettings(t, box); after != settings {
+					t.Errorf("after the run it is %s, and was %s", after, settings)
+				}
+				boxWasWatched(t, run, recs)
 			}
 			if run.Kind != "real" || !strings.Contains(strings.Join(run.Warnings, "\n"), "not been seen on hardware") {
 				t.Errorf("kind %s, warnings %q", run.Kind, run.Warnings)
