@@ -148,8 +148,11 @@ type Session struct {
 	Folder  string // the agent's own; made when it is needed
 	Version string
 
+	// Held while one of its kind is opened or changed, so that there is one.
+	holding, managing, looking sync.Mutex
+
 	mu       sync.Mutex
-	held     bool
+	held     bool // holding's
 	last     int
 	books    map[int]*book
 	tuned    map[int]*tune.Applied // by TuneApplied.ID
@@ -258,11 +261,9 @@ const patience = 3 * time.Second
 // hold takes the agent's lock, and the machine's unless the tester stands on this machine
 // and has that itself. Another tester, and another boxdyno here, are a *host.Missing.
 func (s *Session) hold(ctx context.Context, a HoldArgs) (None, error) {
-	s.mu.Lock()
-	held := s.held
-	s.held = true
-	s.mu.Unlock()
-	if held {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	if s.held {
 		return None{}, nil
 	}
 	if err := s.ownFolder(); err != nil {
@@ -274,20 +275,19 @@ func (s *Session) hold(ctx context.Context, a HoldArgs) (None, error) {
 	wait := func(holder string) { who = holder }
 	unlock, err := host.LockFile(ctx, filepath.Join(s.Folder, "lock"), wait)
 	if err == nil {
-		s.atEnd(func() error { unlock(); return nil })
+		whole := func() {}
 		if (&host.Local{}).Identify().BootID != a.Boot {
-			if unlock, err = host.Lock(ctx, wait); err == nil {
-				s.atEnd(func() error { unlock(); return nil })
-			}
+			whole, err = host.Lock(ctx, wait)
+		}
+		if err == nil {
+			s.atEnd(func() error { whole(); unlock(); return nil })
+		} else {
+			unlock() // or another try would wait for this one
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = &host.Missing{What: "a box that nobody else measures: another run holds it (" + who + " there)", Hint: "wait for that run to end"}
 	}
-	if err != nil {
-		s.mu.Lock()
-		s.held = false
-		s.mu.Unlock()
-	}
+	s.held = err == nil
 	return None{}, err
 }

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -247,4 +249,50 @@ func FuzzMethods(f *testing.F) {
 			t.Errorf("%s left %q", all[n].Name, names)
 		}
 	})
+}
+
+// Calls that come at once open no more than may be, and a call that failed leaves nothing.
+func TestCallsAtOnce(t *testing.T) {
+	s := newSession(t.Context(), filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
+	var all sync.WaitGroup
+	var opened atomic.Int64
+	for range 4 * mostBooks {
+		all.Go(func() {
+			if _, err := s.openLedger(t.Context(), LedgerArgs{}); err == nil {
+				opened.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := opened.Load(); n != mostBooks || len(s.books) != mostBooks {
+		t.Errorf("%d ledgers are open, %d in the table", n, len(s.books))
+	}
+	for id := range s.books {
+		if _, err := s.closeLedger(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 * mostBooks {
+		if _, err := s.openLedger(t.Context(), LedgerArgs{Paths: []Path{{Hops: []Hop{{Mine: true, Port: "none9"}}}}}); err == nil {
+			t.Fatal("a ledger of no port is open")
+		}
+		if _, err := s.startSubject(t.Context(), SubjectArgs{Name: "af_packet", Port: "none9"}); err == nil || strings.Contains(err.Error(), "too many") {
+			t.Fatal(err)
+		}
+	}
+	var held atomic.Int64
+	for range 8 {
+		all.Go(func() {
+			if _, err := s.hold(t.Context(), HoldArgs{Boot: (&host.Local{}).Identify().BootID}); err == nil {
+				held.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if held.Load() != 8 || len(s.ends) == 0 {
+		t.Errorf("%d of 8 calls hold the agent", held.Load())
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
 }

@@ -28,10 +28,9 @@ func (s *Session) openCables(ctx context.Context, a CablesArgs) (CablesState, er
 		ports, err := cables.Ports("")
 		return CablesState{Ports: ports}, err
 	}
-	s.mu.Lock()
-	busy := s.search != nil
-	s.mu.Unlock()
-	if busy {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	if _, err := s.searching(); err == nil {
 		return CablesState{}, errors.New("a search for cables is open already")
 	}
 	search, err := cables.Open(ctx, "", a.Nonce, cables.Box)
@@ -72,12 +71,12 @@ func (s *Session) sendCables(context.Context, None) (None, error) {
 }
 
 func (s *Session) closeCables(context.Context, None) (None, error) {
-	search, err := s.searching()
-	if err != nil {
-		return None{}, err
-	}
 	s.mu.Lock()
+	search := s.search
 	s.search = nil
 	s.mu.Unlock()
+	if search == nil {
+		return None{}, errNoSearch
+	}
 	return None{}, search.Close()
 }

@@ -76,6 +76,11 @@ func (s *Session) openLedger(_ context.Context, a LedgerArgs) (int, error) {
 	}
 	s.mu.Lock()
 	full := len(s.books) >= mostBooks
+	s.last++
+	id := s.last
+	if !full {
+		s.books[id] = nil // its place
+	}
 	s.mu.Unlock()
 	if full {
 		return 0, errors.New("too many ledgers are open")
@@ -86,15 +91,17 @@ func (s *Session) openLedger(_ context.Context, a LedgerArgs) (int, error) {
 	}
 	opened, err := open(paths)
 	if err != nil {
+		s.mu.Lock()
+		delete(s.books, id)
+		s.mu.Unlock()
 		return 0, host.Permit("read the DUT's counters", err)
 	}
 	b := &book{Book: opened}
 	s.atEnd(b.end)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last++
-	s.books[s.last] = b
-	return s.last, nil
+	s.books[id] = b
+	return id, nil
 }
 
 func (s *Session) book(id int) *book {
@@ -117,12 +124,14 @@ func (s *Session) readLedger(ctx context.Context, id int) (LedgerReading, error)
 }
 
 func (s *Session) closeLedger(_ context.Context, id int) (None, error) {
-	b := s.book(id)
+	s.mu.Lock()
+	b := s.books[id]
+	if b != nil {
+		delete(s.books, id)
+	}
+	s.mu.Unlock()
 	if b == nil {
 		return None{}, errNoLedger
 	}
-	s.mu.Lock()
-	delete(s.books, id)
-	s.mu.Unlock()
 	return None{}, b.end()
 }

@@ -31,10 +31,9 @@ func (s *Session) manage(ctx context.Context, a ManageArgs) (ManageReply, error)
 			return ManageReply{}, errors.New("each address needs a hop of the tester")
 		}
 	}
-	s.mu.Lock()
-	busy := s.machine != nil
-	s.mu.Unlock()
-	if busy {
+	s.managing.Lock()
+	defer s.managing.Unlock()
+	if s.managed() != nil {
 		return ManageReply{}, errors.New("ports are set up for services already")
 	}
 	m, err := service.Manage(ctx, "", a.Ports, "agent")
@@ -48,10 +47,16 @@ func (s *Session) manage(ctx context.Context, a ManageArgs) (ManageReply, error)
 	return ManageReply{m.Warnings}, nil
 }
 
-func (s *Session) setService(ctx context.Context, a service.Service) (None, error) {
+func (s *Session) managed() *service.Machine {
 	s.mu.Lock()
-	m := s.machine
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return s.machine
+}
+
+func (s *Session) setService(ctx context.Context, a service.Service) (None, error) {
+	s.managing.Lock()
+	defer s.managing.Unlock()
+	m := s.managed()
 	if m == nil {
 		return None{}, errNotManaged
 	}
@@ -59,6 +64,8 @@ func (s *Session) setService(ctx context.Context, a service.Service) (None, erro
 }
 
 func (s *Session) unmanage(context.Context, None) (None, error) {
+	s.managing.Lock()
+	defer s.managing.Unlock()
 	s.mu.Lock()
 	m := s.machine
 	s.machine = nil

@@ -171,10 +171,22 @@ func (s *Session) startSubject(ctx context.Context, a SubjectArgs) (started Subj
 	}
 	s.mu.Lock()
 	full := len(s.subjects) >= mostSubjects
+	s.last++
+	id := s.last
+	if !full {
+		s.subjects[id] = nil // its place
+	}
 	s.mu.Unlock()
 	if full {
 		return started, errors.New("too many subjects run")
 	}
+	defer func() {
+		if err != nil {
+			s.mu.Lock()
+			delete(s.subjects, id)
+			s.mu.Unlock()
+		}
+	}()
 	if err := s.ownFolder(); err != nil {
 		return started, err
 	}
@@ -185,10 +197,9 @@ func (s *Session) startSubject(ctx context.Context, a SubjectArgs) (started Subj
 		return started, err
 	}
 	r := &running{Running: run, over: make(chan struct{})}
+	started.ID = id
 	s.mu.Lock()
-	s.last++
-	started.ID = s.last
-	s.subjects[s.last] = r
+	s.subjects[id] = r
 	s.mu.Unlock()
 	s.atEnd(func() error { return s.abandon(started.ID) })
 	if c, ok := run.(interface {
