@@ -29,8 +29,11 @@ import (
 // the same code as Here. Instants that subjects tell are of this machine's clock.
 type Machine struct{ Conn *link.Conn }
 
-// clockReadings are taken anew at each start: clocks drift apart.
+// clockReadings are taken at each start, and every clockEvery from then on: clocks drift
+// apart, by some microseconds a second.
 const clockReadings = 8
+
+var clockEvery = 2 * time.Second
 
 // describe is s as the agent takes it; files that its parameters name are sent.
 func (m Machine) describe(ctx context.Context, s subject.Named) (a SubjectArgs, err error) {
@@ -103,6 +106,7 @@ func (m Machine) Start(ctx context.Context, s subject.Named, e subject.Env) (sub
 	follow, enough := context.WithCancel(context.WithoutCancel(ctx))
 	r.enough = enough
 	guard.Go(func() { r.follow(follow) })
+	guard.Go(func() { r.compare(follow) })
 	switch s.Subject.(type) {
 	case *ids.IDS:
 		return &farIDS{r}, nil
@@ -116,11 +120,11 @@ func (m Machine) Start(ctx context.Context, s subject.Named, e subject.Env) (sub
 type far struct {
 	on Machine
 	SubjectStarted
-	clock    link.ClockOffset
-	enough   func() // ends follow
+	enough   func() // ends follow and compare
 	followed chan struct{}
 
 	mu    sync.Mutex
+	clock link.ClockOffset // as it was compared last
 	state SubjectState
 	told  *SubjectTotals // nil: it was not stopped
 	wrong error          // why its state is not known any more
@@ -142,6 +146,26 @@ func (r *far) follow(ctx context.Context) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.wrong = r.on.lost(err)
+	}
+}
+
+// compare compares the clocks again and again until ctx ends.
+func (r *far) compare(ctx context.Context) {
+	t := time.NewTicker(clockEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.on.Conn.Ended():
+			return
+		case <-t.C:
+		}
+		if clock, err := r.on.Conn.Clock(ctx, clockReadings); err == nil {
+			r.mu.Lock()
+			r.clock = clock
+			r.mu.Unlock()
+		}
 	}
 }
 
@@ -209,7 +233,7 @@ func (r *far) Progress() (counted int64, at unit.Instant, ok bool) {
 }
 
 // here is the earliest that an instant of the box may be on this machine: what was said
-// before the last frame left is not taken for later.
+// before the last frame left is not taken for later. r.mu is held.
 func (r *far) here(at unit.Instant) unit.Instant {
 	return r.clock.Here(at) - unit.Instant(r.clock.Error)
 }

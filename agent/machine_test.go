@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -303,5 +304,29 @@ func TestSubjectsThatAreMissing(t *testing.T) {
 	}
 	if _, err := s.checkSubject(t.Context(), a); err == nil {
 		t.Error("it can run")
+	}
+}
+
+// Clocks are compared while a subject runs, and not at its start alone.
+func TestFarClockIsComparedAgain(t *testing.T) {
+	testutil.NoLeaks(t)
+	every := clockEvery
+	clockEvery = 10 * time.Millisecond
+	defer func() { clockEvery = every }()
+	r := &far{on: Machine{dial(t, t.TempDir())}, clock: link.ClockOffset{Offset: time.Hour}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.compare(ctx) }()
+	defer func() { cancel(); <-ended }()
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		r.mu.Lock()
+		c := r.clock
+		r.mu.Unlock()
+		if c.Offset.Abs() <= c.Error && c.Error > 0 { // it is this machine's
+			return
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("%+v", c)
+		}
 	}
 }
