@@ -15,7 +15,8 @@ import (
 
 // TelemetryArgs say what is read.
 type TelemetryArgs struct {
-	Collectors []string `json:"collectors,omitempty"` // none: those by default
+	Collectors []string `json:"collectors"`    // nil: those by default
+	Any        bool     `json:"any,omitempty"` // those of Collectors that are absent are no error
 }
 
 // TelemetryOpened is what there is to read.
@@ -62,7 +63,7 @@ func (v *Values) UnmarshalJSON(data []byte) error {
 
 // openTelemetry opens collectors in the place of those that were open.
 func (s *Session) openTelemetry(_ context.Context, a TelemetryArgs) (TelemetryOpened, error) {
-	r, err := telemetry.NewReader(s.lasting, &telemetry.Machine{}, telemetry.Options{Names: a.Collectors, Warn: s.warn})
+	r, err := telemetry.NewReader(s.lasting, &telemetry.Machine{}, telemetry.Options{Names: a.Collectors, Any: a.Any, Warn: s.warn})
 	if err != nil {
 		return TelemetryOpened{}, err
 	}

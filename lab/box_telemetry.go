@@ -5,7 +5,8 @@ package lab
 import (
 	"context"
 	"fmt"
-	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"boxdyno/agent"
@@ -16,22 +17,31 @@ import (
 )
 
 const (
-	// telemetryPatience is how long a reading may take; a sampler waits for it.
+	// telemetryPatience is how long a reading may take beside four round trips; a sampler
+	// waits for it.
 	telemetryPatience = 250 * time.Millisecond
+	// mostPatience is below the silence after which a connection is taken for dead.
+	mostPatience = 4 * time.Second
 	// clockKept is how long a comparison of clocks counts, unless a better one comes.
 	clockKept = 10 * unit.Instant(time.Second)
 )
 
 // WatchBox is the collectors of the box behind c as one collector here: names of them
-// without what the user gave (telemetry.Own; none: those by default), and the offset of its
-// clock. It reads them when it is read. machine is the value of their label machine; "": none.
+// without what the user gave (telemetry.Own; nil: those by default), and the offset of its
+// clock. It reads them when it is read. machine is the value of their label machine; "": none,
+// and nobody else has a named collector that the box lacks.
 func WatchBox(c *link.Conn, names []string, machine string, warn func(string)) telemetry.Spec {
 	return telemetry.Spec{Name: "box", Doc: "what the box says of itself", New: func(ctx context.Context, _ *telemetry.Machine) (telemetry.Collector, error) {
-		opened, err := agent.TelemetryOpen.Call(ctx, c, agent.TelemetryArgs{Collectors: telemetry.Own(names)})
+		opened, err := agent.TelemetryOpen.Call(ctx, c, agent.TelemetryArgs{Collectors: telemetry.Own(names), Any: machine != ""})
 		if err != nil {
 			return nil, err
 		}
-		w := &boxWatch{remote: c, warn: warn, theirs: len(opened.Series), error: math.MaxInt64}
+		clock, err := c.Clock(ctx, clockReadings)
+		if err != nil {
+			return nil, err
+		}
+		w := &boxWatch{remote: c, warn: warn, theirs: len(opened.Series), compared: unit.Now(), offset: unit.Instant(clock.Offset), error: unit.Instant(clock.Error)}
+		w.patience = patienceFor(2 * clock.Error)
 		for _, a := range opened.Absent {
 			w.absent = append(w.absent, c.Name+": "+a)
 		}
@@ -55,7 +65,13 @@ type boxWatch struct {
 	absent []string
 	warn   func(string)
 
+	patience                time.Duration
 	compared, offset, error unit.Instant // clocks
+}
+
+// patienceFor is how long a reading may take where a round trip takes so long.
+func patienceFor(trip time.Duration) time.Duration {
+	return min(telemetryPatience+4*trip, mostPatience)
 }
 
 func (w *boxWatch) Series() []result.Series { return w.series }
@@ -63,14 +79,22 @@ func (w *boxWatch) Series() []result.Series { return w.series }
 // Absent are the box's collectors that are not read, each with why.
 func (w *boxWatch) Absent() []string { return w.absent }
 
-// Read implements telemetry.Collector: it waits for the box, for telemetryPatience at most.
+// Reads says whether the box has a collector that was asked for.
+func (w *boxWatch) Reads(name string) bool {
+	return !slices.ContainsFunc(w.absent, func(a string) bool { return strings.HasPrefix(a, w.remote.Name+": "+name+": ") })
+}
+
+// Read implements telemetry.Collector: it waits for the box as long as its round trips
+// suggest, and twice as long after a reading that was late.
 func (w *boxWatch) Read(dst []float64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), telemetryPatience)
+	patience := w.patience
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	before := unit.Now()
 	r, err := agent.TelemetryRead.Call(ctx, w.remote, agent.None{})
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s did not answer within %v", w.remote.Name, telemetryPatience)
+		w.patience = min(2*patience, mostPatience)
+		return fmt.Errorf("%s did not answer within %v", w.remote.Name, patience.Round(time.Millisecond))
 	}
 	if err != nil {
 		return err
@@ -82,6 +106,7 @@ func (w *boxWatch) Read(dst []float64) error {
 		w.warn(w.remote.Name + ": " + link.Cut(text, 300))
 	}
 	after := unit.Now()
+	w.patience = patienceFor(time.Duration(after - before))
 	if half := (after - before + 1) / 2; half < w.error || after-w.compared > clockKept {
 		w.compared, w.offset, w.error = after, r.At-before-(after-before)/2, half
 	}

@@ -44,6 +44,16 @@ func TestPairChild(t *testing.T) {
 		err = link.Serve(context.Background(), in, out, version.Version(), func(string) link.Handler {
 			return func(context.Context, *link.Request) (any, error) { return struct{}{}, nil }
 		})
+	case "slow": // a collector that needs longer than most
+		err = link.Serve(context.Background(), in, out, version.Version(), func(name string) link.Handler {
+			return func(context.Context, *link.Request) (any, error) {
+				if name == string(agent.TelemetryOpen) {
+					return agent.TelemetryOpened{Series: []result.Series{{Name: "x"}}, Absent: []string{"rapl: none"}}, nil
+				}
+				time.Sleep(400 * time.Millisecond)
+				return agent.TelemetryReading{At: unit.Now(), Values: []float64{7}}, nil
+			}
+		})
 	default:
 		err = agent.Serve(context.Background(), in, out, os.Getenv("LAB_TEST_PAIR"), version.Version(), catalog.All, func(string) {})
 	}
@@ -353,5 +363,37 @@ func TestPairWithoutPorts(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "answers for 0 of 2 ports") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A box whose answers take longer than a reading may is given more time, by and by.
+func TestWatchBoxHasPatience(t *testing.T) {
+	t.Parallel()
+	c, err := hub.Dial(t.Context(), link.Agent{Name: "box", Version: version.Version(), Argv: []string{"env", "LAB_TEST_PAIR=slow", os.Args[0], "-test.run=^TestPairChild$"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w, err := WatchBox(c, []string{"cpu", "rapl"}, "dut", func(string) {}).New(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := w.(interface{ Reads(string) bool }); !r.Reads("cpu") || r.Reads("rapl") {
+		t.Error("the box has another collector than it says")
+	}
+	dst := make([]float64, len(w.Series()))
+	if err := w.Read(dst); err == nil || !strings.Contains(err.Error(), "did not answer within 2") {
+		t.Errorf("%v", err)
+	}
+	for range 6 { // each late answer doubles it
+		if err = w.Read(dst); err == nil {
+			break
+		}
+	}
+	if err != nil || dst[0] != 7 {
+		t.Errorf("%v, %v", dst, err)
+	}
+	if least, most := patienceFor(0), patienceFor(time.Hour); least != telemetryPatience || most != mostPatience || patienceFor(100*time.Millisecond) <= 400*time.Millisecond {
+		t.Errorf("%v to %v", least, most)
 	}
 }

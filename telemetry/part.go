@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -36,33 +37,49 @@ type collecting struct {
 	c    Collector
 }
 
-// collectors opens those that o asks for; absent are the others, with why. An error leaves
-// none open.
+// collectors opens those that o asks for; absent are the others, with why. One of o.Names
+// must be there, or on a machine beside. An error leaves none open.
 func collectors(ctx context.Context, m *Machine, o Options) (all []collecting, absent []string, err error) {
 	specs, err := Choose(o.Specs, o.Names)
 	if err != nil {
 		return nil, nil, err
 	}
+	lacking := map[string]error{}
+	fail := func(name string, err error) ([]collecting, []string, error) {
+		err = fmt.Errorf("collector %s: %w", name, err)
+		for _, x := range all {
+			err = errors.Join(err, shut(x.c))
+		}
+		return nil, nil, err
+	}
 	for i, spec := range append(specs, o.Beside...) {
 		c, err := spec.New(ctx, m)
+		named := i < len(specs) && slices.Contains(o.Names, spec.Name)
 		switch {
 		case err == nil:
 			all = append(all, collecting{spec, c})
 			if a, ok := c.(interface{ Absent() []string }); ok {
 				absent = append(absent, a.Absent()...)
 			}
-		case i >= len(specs) || slices.Contains(o.Names, spec.Name) || m.Ask.wants(spec.Name):
-			err = fmt.Errorf("collector %s: %w", spec.Name, err)
-			for _, x := range all {
-				err = errors.Join(err, shut(x.c))
+			if r, ok := c.(interface{ Reads(name string) bool }); ok {
+				maps.DeleteFunc(lacking, func(name string, _ error) bool { return r.Reads(name) })
 			}
-			return nil, nil, err
+		case named && errors.Is(err, ErrAbsent) && (o.Any || len(o.Beside) > 0):
+			if !o.Any {
+				lacking[spec.Name] = err
+			}
+			absent = append(absent, fmt.Sprintf("%s: %v", spec.Name, err))
+		case i >= len(specs) || named || m.Ask.wants(spec.Name):
+			return fail(spec.Name, err)
 		default:
 			absent = append(absent, fmt.Sprintf("%s: %v", spec.Name, err))
 			if !errors.Is(err, ErrAbsent) {
 				o.Warn(fmt.Sprintf("telemetry has no %s: %v", spec.Name, err))
 			}
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lacking)) {
+		return fail(name, lacking[name])
 	}
 	return all, absent, nil
 }

@@ -34,7 +34,7 @@ type Reader struct {
 }
 
 // NewReader opens the collectors of m that o's Specs and Names ask for; errors are those of
-// Start. Other options but Warn do nothing.
+// Start. Other options but Any and Warn do nothing.
 func NewReader(ctx context.Context, m *Machine, o Options) (*Reader, error) {
 	if o.Specs == nil {
 		o.Specs = All

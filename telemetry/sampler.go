@@ -41,6 +41,7 @@ type Options struct {
 	Specs  []Spec          // nil: All
 	Names  []string        // of collectors; nil: those by default
 	Beside []Spec          // read besides, whatever Names says: collectors of another machine
+	Any    bool            // collectors of Names may be absent: another machine may have them
 	Of     string          // value of the label machine of all series but those of Beside and Given; "": no label
 	Rate   float64         // Hz, MinRate to MaxRate; 0: DefaultRate
 	CPUs   []int           // that the sampler's threads keep to; nil: any

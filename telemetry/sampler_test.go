@@ -462,3 +462,41 @@ func TestNoCollectorIsThereTwice(t *testing.T) {
 		seen[s.Name] = true
 	}
 }
+
+// A beside is another machine's collectors, of which it has some.
+type beside struct{ names []string }
+
+func (b beside) Series() []result.Series { return nil }
+func (b beside) Read([]float64) error    { return nil }
+func (b beside) Reads(name string) bool  { return slices.Contains(b.names, name) }
+
+// A collector that is asked for by name must be on one of two machines.
+func TestNamedOnOneMachine(t *testing.T) {
+	spec := func(name string, err error) Spec {
+		return Spec{Name: name, New: func(context.Context, *Machine) (Collector, error) { return beside{}, err }}
+	}
+	specs := []Spec{spec("here", nil), spec("there", ErrAbsent), spec("broken", errors.New("broken"))}
+	for _, c := range []struct {
+		names, there []string
+		any          bool
+		want         string // of the error; "": none
+	}{
+		{[]string{"here"}, nil, false, ""},
+		{[]string{"here", "there"}, []string{"there"}, false, ""},
+		{[]string{"here", "there"}, []string{"here"}, false, "collector there: "},
+		{[]string{"here", "there"}, nil, true, ""},
+		{[]string{"here", "broken"}, []string{"broken"}, false, "collector broken: broken"},
+	} {
+		o := Options{Specs: specs, Names: c.names, Any: c.any, Warn: func(string) {}}
+		if !c.any {
+			o.Beside = []Spec{{Name: "box", New: func(context.Context, *Machine) (Collector, error) { return beside{c.there}, nil }}}
+		}
+		_, absent, err := collectors(t.Context(), &Machine{}, o)
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c, err, c.want)
+		}
+		if err == nil && (len(absent) == 1) != slices.Contains(c.names, "there") {
+			t.Errorf("%v: absent %q", c, absent)
+		}
+	}
+}

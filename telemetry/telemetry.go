@@ -136,6 +136,7 @@ func Given(specs []Spec) []Spec {
 }
 
 // Own are those of names that read a machine's own sensors: what Given names is left out.
+// nil, which stands for those by default, stays nil.
 func Own(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(given, n) })
 }
