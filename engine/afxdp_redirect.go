@@ -91,13 +91,9 @@ func (r *redirect) arm(streams []uint16, all bool) error {
 	return nil
 }
 
-// sink drops what does not go to a socket from now on, or no longer.
-func (r *redirect) sink(on bool) error {
-	v := uint32(0)
-	if on {
-		v = 1
-	}
-	if err := r.coll.Variables[redirectVarSink].Set(v); err != nil {
+// keep says what is kept from the stack of what does not go to a socket.
+func (r *redirect) keep(what uint32) error {
+	if err := r.coll.Variables[redirectVarSink].Set(what); err != nil {
 		return fmt.Errorf("make the meter a sink: %w", err)
 	}
 	return nil

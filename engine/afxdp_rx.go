@@ -262,12 +262,22 @@ func (m *afxdpMeter) Hash(on bool) {
 // Sink drops foreign frames before they reach the stack, those of neighbours too;
 // while it hashes, it has only the latter to drop.
 func (m *afxdpMeter) Sink(on bool) error {
+	if on {
+		return m.keep(drops)
+	}
+	return m.keep(keepsNothing)
+}
+
+// Screen implements Screener.
+func (m *afxdpMeter) Screen() error { return m.keep(screens) }
+
+func (m *afxdpMeter) keep(what uint32) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.failed(); err != nil {
 		return err
 	}
-	return m.port.redirect.sink(on)
+	return m.port.redirect.keep(what)
 }
 
 func (m *afxdpMeter) Read(ctx context.Context) (MeterReport, error) {
@@ -352,7 +362,7 @@ func (m *afxdpMeter) Close() (err error) {
 	for _, q := range m.queues {
 		err = errors.Join(err, m.port.redirect.remove(q.number))
 	}
-	err = errors.Join(err, m.port.redirect.arm(nil, false), m.port.redirect.sink(false)) // it may stay for a sender
+	err = errors.Join(err, m.port.redirect.arm(nil, false), m.port.redirect.keep(keepsNothing)) // it may stay for a sender
 	for _, q := range m.queues {
 		if q.stop.Store(true); q.thread != nil {
 			_ = q.thread.Interrupt() // it may have ended

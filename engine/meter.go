@@ -23,6 +23,14 @@ type Sinker interface {
 	Sink(on bool) error
 }
 
+// A Screener is a meter that tells foreign frames from those by which neighbours find each
+// other (ARP, ICMPv6 133 to 137): all but that of mem are.
+type Screener interface {
+	// Screen leaves the frames of neighbours out of every count from now on. It keeps all
+	// other foreign ones from the stack, as Sink does, where the meter is a Sinker.
+	Screen() error
+}
+
 // A Hasher is a meter that can hash what arrives: those of packet and mem are, and
 // of afxdp on a port with one queue, which then keeps all frames from the stack, and
 // hashes all, but those of ARP and neighbour discovery; others leave

@@ -162,6 +162,53 @@ func TestXDPSink(t *testing.T) {
 	}
 }
 
+// A meter that screens leaves frames of neighbours to the stack, and counts none of them.
+func TestScreen(t *testing.T) {
+	arp := append(append(make([]byte, 12), 0x08, 0x06), make([]byte, 46)...)
+	asks := append(append(make([]byte, 12), 0x86, 0xdd), make([]byte, 64)...)
+	asks[14], asks[20], asks[54] = 0x60, 58, 135
+	for _, backend := range []Backend{newXDP(), newGeneric(), newPacket(), newAFXDP()} {
+		a, b := quiet(t)
+		ctx := context.Background()
+		m, err := backend.OpenMeter(ctx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stack, err := newPacket().OpenMeter(ctx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, screen := range []bool{false, true} {
+			if screen {
+				if err := m.(Screener).Screen(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			arm(t, m, false, 3)
+			arm(t, stack, false)
+			inject(t, a, arp, testFrame(t, testSpec(), 3, 0), asks, testFrame(t, testSpec(), 4, 0))
+			want, reach := uint64(3), uint64(3)
+			if screen {
+				want = 1
+			}
+			r := settled(t, m, want+1)
+			_, sinks := m.(Sinker)
+			switch {
+			case !sinks:
+				reach = 4
+			case screen:
+				reach = 2
+			}
+			if got := readMeter(t, stack); r.Foreign != want || r.Streams[0].Frames != 1 || got.Foreign != reach {
+				t.Errorf("%s, screens %v: %+v, and %d frames reached the stack, want %d", backend.Name(), screen, r, got.Foreign, reach)
+			}
+		}
+		if err := errors.Join(stack.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Reading while frames arrive changes nothing of what is counted.
 func TestReadingDoesNotDisturb(t *testing.T) {
 	testutil.Alone(t)

@@ -42,13 +42,14 @@ type packetMeter struct {
 	err    error         // what it returned
 	stop   atomic.Bool
 
-	mu    sync.Mutex // guards what follows
-	tally *tally     // nil: not armed
-	hash  bool       // from the next Arm on
-	plain bool       // frames are not looked into
-	early byte       // what block touched early
-	since unit.Instant
-	drops uint64
+	mu     sync.Mutex // guards what follows
+	tally  *tally     // nil: not armed
+	hash   bool       // from the next Arm on
+	screen bool
+	plain  bool // frames are not looked into
+	early  byte // what block touched early
+	since  unit.Instant
+	drops  uint64
 
 	nic       *nicClock             // nil: none, or not asked yet
 	nicOffset func() (int64, error) // of nic
@@ -270,7 +271,9 @@ func (m *packetMeter) block(block []byte) error {
 		} else {
 			m.software++
 		}
-		m.tally.arrive(wire(slot, h), arrived)
+		if f := wire(slot, h); !m.screen || !ofNeighbours(f) {
+			m.tally.arrive(f, arrived)
+		}
 	}
 	m.early = early
 	return nil
@@ -330,6 +333,29 @@ func (m *packetMeter) Arm(_ context.Context, timing bool, streams ...uint16) err
 		m.tally.hash = NewDigest()
 	}
 	return nil
+}
+
+// Screen implements Screener.
+func (m *packetMeter) Screen() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.screen = true
+	return nil
+}
+
+// ofNeighbours says whether a neighbour needs the frame, to find this port.
+func ofNeighbours(f []byte) bool {
+	const ether, ip6, icmp6 = 14, 40, 58
+	if len(f) < ether {
+		return false
+	}
+	switch binary.BigEndian.Uint16(f[ether-2:]) {
+	case unix.ETH_P_ARP:
+		return true
+	case unix.ETH_P_IPV6:
+		return len(f) > ether+ip6 && f[ether+6] == icmp6 && f[ether+ip6] >= 133 && f[ether+ip6] <= 137
+	}
+	return false
 }
 
 func (m *packetMeter) Hash(on bool) {

@@ -176,10 +176,24 @@ func (p *meterProgram) reset(streams []uint16) error {
 
 // Sink serves both programs, so that it outlives Arm.
 func (m *xdpMeter) Sink(on bool) error {
-	m.sink = 0
 	if on {
-		m.sink = 1
+		return m.keep(drops)
 	}
+	return m.keep(keepsNothing)
+}
+
+// Screen implements Screener.
+func (m *xdpMeter) Screen() error { return m.keep(screens) }
+
+// What a program keeps from the stack (bpf/common.h).
+const (
+	keepsNothing uint32 = iota
+	drops
+	screens
+)
+
+func (m *xdpMeter) keep(what uint32) error {
+	m.sink = what
 	err := m.plain.coll.Variables[meterVarSink].Set(m.sink)
 	if m.timed != nil {
 		err = errors.Join(err, m.timed.coll.Variables[meterVarSink].Set(m.sink))

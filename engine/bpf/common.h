@@ -88,3 +88,21 @@ static __always_inline u64 stream_number(void *sig)
 	asm volatile("%0 &= 0xffff" : "+r"(n));
 	return n;
 }
+
+#define ICMP6 58
+
+/* What a port keeps from the stack of what is no test frame's. */
+enum { KEEPS_NOTHING, DROPS, SCREENS };
+
+/* Whether a neighbour needs the frame, to find this port; l3 follows EtherType type. */
+static __always_inline bool neighbours(u16 type, void *l3, void *data_end)
+{
+	u8 kind;
+
+	if (type == bpf_htons(0x0806))
+		return true;
+	if (type != bpf_htons(0x86dd) || l3 + IP6_LEN + 1 > data_end || *(u8 *)(l3 + 6) != ICMP6)
+		return false;
+	kind = *(u8 *)(l3 + IP6_LEN);
+	return kind >= 133 && kind <= 137;
+}

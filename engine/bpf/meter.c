@@ -31,7 +31,6 @@
 #define ICMP 1
 #define TCP 6
 #define UDP 17
-#define ICMP6 58
 
 /* Set before loading; the verifier removes what does not apply. */
 const volatile bool timing;
@@ -133,7 +132,7 @@ struct {
 } others SEC(".maps");
 
 u8 slots[1 << 16]; /* of a stream number: its key in streams + 1; 0: not armed */
-u32 sink; /* foreign frames are dropped */
+u32 sink; /* DROPS or SCREENS foreign frames */
 u64 script_now;
 
 static __always_inline u64 now_ns(void)
@@ -406,6 +405,8 @@ static __noinline int search(struct xdp_md *ctx)
 		type = LOAD16(data + at + 2);
 		at += 4;
 	}
+	if (sink == SCREENS && neighbours(type, data + at, data_end))
+		return XDP_PASS;
 	ip = data + at;
 	if (type == bpf_htons(0x0800)) {
 		u32 header;

@@ -15,7 +15,6 @@
 #define ICMP 1
 #define TCP 6
 #define UDP 17
-#define ICMP6 58
 
 /* Frames that did not go to a socket. */
 struct rest {
@@ -43,7 +42,7 @@ struct {
 u8 armed[1 << 16]; /* streams */
 u32 epoch; /* changes with each Arm */
 u32 all; /* every frame but those of neighbours goes to the sockets */
-u32 sink; /* no frame goes to the stack */
+u32 sink; /* DROPS: no frame goes to the stack; SCREENS: those of neighbours alone */
 
 static __always_inline int pass(u32 len)
 {
@@ -59,19 +58,6 @@ static __always_inline int pass(u32 len)
 	p->frames++;
 	p->octets += len;
 	return sink ? XDP_DROP : XDP_PASS;
-}
-
-/* Whether a neighbour needs the frame, to find this port; l3 follows EtherType type. */
-static __always_inline bool neighbours(u16 type, void *l3, void *data_end)
-{
-	u8 kind;
-
-	if (type == bpf_htons(0x0806))
-		return true;
-	if (type != bpf_htons(0x86dd) || l3 + IP6_LEN + 1 > data_end || *(u8 *)(l3 + 6) != ICMP6)
-		return false;
-	kind = *(u8 *)(l3 + IP6_LEN);
-	return kind >= 133 && kind <= 137;
 }
 
 /* Whether the frame has the signature of an armed stream. */
@@ -141,6 +127,8 @@ int redirect(struct xdp_md *ctx)
 
 	if (data + ETH_LEN > data_end)
 		return pass(len);
+	if (sink == SCREENS && neighbours(LOAD16(data + 12), data + ETH_LEN, data_end))
+		return XDP_PASS;
 	if (all ? neighbours(LOAD16(data + 12), data + ETH_LEN, data_end) : !ours(data, data_end))
 		return pass(len);
 	if (!bpf_xdp_adjust_meta(ctx, -(int)sizeof(u64))) {
