@@ -94,11 +94,11 @@ func neighbours(own netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{raw[0], raw[1], half}), 18)
 }
 
-// sink keeps a flood from the stack behind a meter, which would answer it or be busy
-// with it.
-func sink(m engine.Meter) error {
-	if s, ok := m.(engine.Sinker); ok {
-		return s.Sink(true)
+// screen keeps a flood from the stack behind a meter, which would answer it or be busy
+// with it. A box that finds no neighbour at a real port any more drops all frames to it.
+func screen(m engine.Meter) error {
+	if s, ok := m.(engine.Screener); ok {
+		return s.Screen()
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 			return o, err
 		}
 		defer r.Close()
-		if err := sink(r.Meters[0]); err != nil {
+		if err := screen(r.Meters[0]); err != nil {
 			return o, err
 		}
 		r.Foreign, r.Streams = true, []engine.Stream{{ID: floodStream, Source: source}}
@@ -166,7 +166,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 	for c := range uint16(len(floodPhases)) {
 		m.rig.Arms[0] = append(m.rig.Arms[0], floodStream+c)
 	}
-	return sink(m.rig.Meters[0])
+	return screen(m.rig.Meters[0])
 }
 
 // trial is one flood at a rate, for so long.
