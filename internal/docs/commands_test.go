@@ -247,6 +247,11 @@ func (c *caller) boxdyno(args []string) {
 			Seconds float64
 		}
 		dry := append(slices.Clone(args), "--dry-run", "--json")
+		if has("--box") && slices.Contains([]string{"box", "cpu", "crypto", "soak", "storage"}, args[1]) { // in topology there
+			c.succeeds(dry)
+			c.rest = append(c.rest, c.line+": needs that box")
+			return
+		}
 		if has("--box") || slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
 			if !privileged() {
 				c.unprivileged++
