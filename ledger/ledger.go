@@ -68,6 +68,7 @@ type Ends struct{ Intended, Accepted, Refused, NotSent, Received, Duplicate, Loc
 const (
 	readGap       = 20 * time.Millisecond // between two reads that must be equal
 	settleMost    = 2 * time.Second
+	linkMost      = 10 * time.Second
 	neighbourMost = 30 * time.Second // while frames wait for somebody's address
 )
 
@@ -155,12 +156,20 @@ func openBook(bare bool, paths []Path, more []Source) (*Book, error) {
 	return b, nil
 }
 
-// Begin snapshots every counter: a trial begins.
+// Begin snapshots every counter: a trial begins. A driver that was tuned may have reset its
+// link, which has 10 s to come up.
 func (b *Book) Begin(ctx context.Context) (err error) {
-	if b.before, err = b.read(ctx); err != nil {
-		return fmt.Errorf("begin an account: %w", err)
+	for start := time.Now(); ; {
+		if b.before, err = b.read(ctx); err != nil {
+			return fmt.Errorf("begin an account: %w", err)
+		}
+		if !slices.ContainsFunc(b.before.links(), func(l Link) bool { return l.Down }) || time.Since(start) > linkMost {
+			return nil
+		}
+		if err := sleep(ctx, readGap); err != nil {
+			return err
+		}
 	}
-	return nil
 }
 
 // find opens what the paths lie on and makes the list of terms.
