@@ -39,23 +39,16 @@ func (s *second) Build(context.Context) (*lab.Testbed, error) {
 	return &lab.Testbed{Topology: "other", Kind: "memory", Placement: "split", Warnings: []string{"it is slow"}, Close: func() error { s.closed++; return nil }}, nil
 }
 
-// A remote is a topology with a further machine.
-type remote struct {
-	bench
-	machine result.Machine
-}
-
-func (r *remote) Build(context.Context) (*lab.Testbed, error) {
-	return &lab.Testbed{Topology: "other", Kind: "real", Placement: "split", Machines: []result.Machine{{Kind: "real"}, r.machine}, Close: func() error { return nil }}, nil
-}
-
 // A run says emulated where the box is, whatever the tester is.
 func TestEmulatedBox(t *testing.T) {
-	for _, kind := range []string{"real", "emulated"} {
-		c, _ := twoLabs(&remote{machine: result.Machine{Kind: kind}})
-		run, _, err := Run(t.Context(), resolved(t, c, "lab: other\nprocedures:\n  - {use: probe, kind: a}\nseed: 3\n"), &memory{}, Options{Catalogue: c})
-		if err != nil || run.Kind != kind {
-			t.Errorf("%q, want %q; %v", run.Kind, kind, err)
+	for _, c := range []struct{ bed, tester, box, want string }{
+		{"real", "real", "real", "real"},
+		{"real", "real", "emulated", "emulated"},
+		{"sandbox", "emulated", "", "emulated"},
+		{"memory", "emulated", "", "memory"},
+	} {
+		if got := kindOf(c.bed, []result.Machine{{Kind: c.tester}, {Kind: c.box}}); got != c.want {
+			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }

@@ -279,6 +279,16 @@ func (c Catalogue) topology(e Entry) (lab.Topology, error) {
 	return t, nil
 }
 
+// kindOf returns the kind of a run on a testbed of kind bed: emulated where any of its
+// machines is, whatever the tester is. In memory no machine is measured.
+func kindOf(bed string, machines []result.Machine) string {
+	const emulated = "emulated"
+	if bed != "memory" && slices.ContainsFunc(machines, func(m result.Machine) bool { return m.Kind == emulated }) {
+		return emulated
+	}
+	return bed
+}
+
 // header fills in what is said once, and finds the run's origin.
 func (x *execution) header() {
 	run, p := &x.run, x.plan
@@ -292,7 +302,6 @@ func (x *execution) header() {
 	}
 	x.environment = len(run.Environments)
 	env := x.settings()
-	const emulated = "emulated"
 	now := time.Now()
 	if x.o.Resume {
 		x.origin = resumedOrigin(x.recs, unit.Now(), now.Sub(run.Start))
@@ -315,10 +324,7 @@ func (x *execution) header() {
 		run.Schema = result.Schema
 		run.Start = now
 		run.Machines = append([]result.Machine{machine}, others...)
-		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, x.bed.Kind, p.Seed, p.PresetsUsed()
-		if slices.ContainsFunc(run.Machines, func(m result.Machine) bool { return m.Kind == emulated }) && run.Kind != "memory" {
-			run.Kind = emulated
-		}
+		run.Topology, run.Kind, run.Seed, run.Preset = x.bed.Topology, kindOf(x.bed.Kind, run.Machines), p.Seed, p.PresetsUsed()
 		run.Plan, _ = json.Marshal(p) // strings and numbers only
 		for _, e := range p.Procedures {
 			spec, _ := x.o.Catalogue.procedure(e.Use, e.at) // Resolve found it
