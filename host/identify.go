@@ -39,6 +39,16 @@ func (l *Local) Identify() result.Machine {
 	return m
 }
 
+// Compatible are the names in the machine's device tree, the closest first; none where
+// it has no device tree.
+func (l *Local) Compatible() []string {
+	data, err := fs.ReadFile(l.Files(), "proc/device-tree/compatible")
+	if err != nil {
+		return nil
+	}
+	return strings.FieldsFunc(string(data), func(r rune) bool { return r == 0 })
+}
+
 // Files are those of the host that are the same in all its network namespaces.
 func (l *Local) Files() fs.FS {
 	if l.Root != nil {

@@ -14,6 +14,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/reference/boards"
 	"boxdyno/subject"
 	"boxdyno/subject/capture"
 	"boxdyno/subject/catalog"
@@ -172,6 +173,7 @@ func doctorMachine() []Diagnosis {
 	if m.Kind == "emulated" {
 		bare.Detail = "emulated (" + m.Virtual + "): it shows what works, and nothing about speed"
 	}
+	board := doctorBoard(local.Compatible(), m.Board)
 	idle := Diagnosis{Group: "machine", Name: "idle", Answer: Unknown}
 	if before, err := local.CPUTime(); err == nil {
 		time.Sleep(idleWindow)
@@ -183,7 +185,19 @@ func doctorMachine() []Diagnosis {
 			}
 		}
 	}
-	return append([]Diagnosis{cpus, bare, idle}, doctorSettings()...)
+	return append([]Diagnosis{cpus, bare, board, idle}, doctorSettings()...)
+}
+
+// doctorBoard looks for the machine in the catalogue of boards.
+func doctorBoard(compatible []string, shown string) Diagnosis {
+	d := Diagnosis{Group: "machine", Name: "board", Answer: Unknown, Detail: "not in the catalogue: boxdyno list boards"}
+	if shown != "" {
+		d.Detail = shown + ": " + d.Detail
+	}
+	if b, ok := boards.Identify(compatible, shown); ok {
+		d.Answer, d.Detail = Yes, b.Name+": boxdyno list boards "+b.ID
+	}
+	return d
 }
 
 // Healthy says whether nothing that the main job needs is missing.

@@ -14,6 +14,7 @@ import (
 	"boxdyno/engine"
 	"boxdyno/examples"
 	"boxdyno/lab"
+	"boxdyno/reference/boards"
 	"boxdyno/runner"
 	"boxdyno/subject/catalog"
 	"boxdyno/tune"
@@ -44,7 +45,7 @@ func (l listed) line() string {
 	return doc
 }
 
-var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services", "subjects", "collectors", "knobs", "recipes", "counters"}
+var kinds = []string{"procedures", "topologies", "backends", "roles", "plans", "services", "subjects", "collectors", "knobs", "recipes", "counters", "boards"}
 
 func (a *app) listed(kind string) (out []listed, err error) {
 	switch kind {
@@ -114,6 +115,10 @@ func (a *app) listed(kind string) (out []listed, err error) {
 		for _, r := range recipes {
 			out = append(out, listed{Name: r.Name, Doc: r.Doc})
 		}
+	case "boards":
+		for _, b := range boards.All() {
+			out = append(out, listed{Name: b.ID, Doc: b.Name})
+		}
 	default:
 		return nil, &runner.PlanError{Err: fmt.Errorf("there is no list of %s: the kinds are %s", kind, strings.Join(kinds, ", "))}
 	}
@@ -145,20 +150,26 @@ var services = map[string]string{
 
 func (a *app) list() *cobra.Command {
 	var asJSON bool
-	var driver string
+	var driver, need string
 	cmd := &cobra.Command{
 		Use:       "list KIND [NAME]",
 		Short:     "List " + strings.Join(kinds, ", "),
-		Long:      "List prints what this program knows of a kind, a line each; with NAME the\nparameters of that one, and their defaults. Of a procedure it says what it needs of a\ntopology, of a topology what it offers; some values of parameters need more. The kinds are " + strings.Join(kinds, ", ") + ".\n\ncounters are the ledger's dictionary: what each counter of a port means, by driver.",
-		Example:   "  boxdyno list procedures\n  boxdyno list procedures forward\n  boxdyno list topologies --json\n  boxdyno list counters --driver macb",
+		Long:      "List prints what this program knows of a kind, a line each; with NAME the\nparameters of that one, and their defaults. Of a procedure it says what it needs of a\ntopology, of a topology what it offers; some values of parameters need more. The kinds are " + strings.Join(kinds, ", ") + ".\n\ncounters are the ledger's dictionary: what each counter of a port means, by driver.\nboards are a catalogue of boards and boxes to choose from; each value has its source, and\nwhat no source says is unknown. --need asks for what a board must have:\n\n" + boards.NeedsHelp,
+		Example:   "  boxdyno list procedures\n  boxdyno list procedures forward\n  boxdyno list topologies --json\n  boxdyno list counters --driver macb\n  boxdyno list boards --need 'ports>=2 speed>=1G aes'\n  boxdyno list boards rpi-5",
 		Args:      needs("KIND [NAME]", "the kinds are "+strings.Join(kinds, ", ")),
 		ValidArgs: slices.Clone(kinds),
 		RunE: do(func(_ context.Context, args []string) error {
+			if need != "" && args[0] != "boards" {
+				return &runner.PlanError{Err: fmt.Errorf("--need: only boards have needs, not %s", args[0])}
+			}
 			if args[0] == "counters" {
 				return a.counters(driver, asJSON)
 			}
 			if driver != "" {
 				return &runner.PlanError{Err: fmt.Errorf("--driver: only counters have drivers, not %s", args[0])}
+			}
+			if args[0] == "boards" {
+				return a.boards(strings.Join(args[1:], " "), need, asJSON)
 			}
 			ls, err := a.listed(args[0])
 			if err != nil {
@@ -203,6 +214,7 @@ func (a *app) list() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&need, "need", "", "boards: those alone that have `WHAT` is needed")
 	cmd.Flags().StringVar(&driver, "driver", "", "counters: those of `DRIVER` alone, as ethtool -i names it")
 	return cmd
 }

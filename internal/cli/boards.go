@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"boxdyno/reference/boards"
+	"boxdyno/runner"
+)
+
+// A boardList is what list boards says. Without needs all boards match.
+type boardList struct {
+	Needs   string          `json:"needs,omitempty"`
+	Matches []boards.Board  `json:"matches"`
+	Unknown []unknownBoard  `json:"unknown,omitempty"` // may match: a value that is needed is not known
+	Without int             `json:"without"`           // boards that are known not to match
+	Sources []boards.Source `json:"sources"`           // of the values of these boards
+}
+
+// An unknownBoard may match.
+type unknownBoard struct {
+	boards.Board
+	Lacks []string `json:"lacks"` // needs for which a value is not known
+}
+
+// boards lists the catalogue, or one board with the source of each value.
+func (a *app) boards(name, needs string, asJSON bool) error {
+	n, err := boards.ParseNeeds(needs)
+	if err != nil {
+		return &runner.PlanError{At: "--need", Err: err}
+	}
+	l := boardList{Needs: needs, Matches: []boards.Board{}}
+	for _, b := range boards.All() {
+		if name != "" && b.ID != name {
+			continue
+		}
+		switch answer, lacks := n.Of(b); answer {
+		case boards.Yes:
+			l.Matches = append(l.Matches, b)
+		case boards.Unknown:
+			l.Unknown = append(l.Unknown, unknownBoard{b, lacks})
+		default:
+			l.Without++
+		}
+	}
+	if name != "" && len(l.Matches)+len(l.Unknown)+l.Without == 0 {
+		return &runner.PlanError{Err: fmt.Errorf("there is no board %s in the catalogue: boxdyno list boards names them", name)}
+	}
+	slices.SortStableFunc(l.Unknown, func(x, y unknownBoard) int { return len(x.Lacks) - len(y.Lacks) })
+	l.Sources = l.sources()
+	switch {
+	case asJSON:
+		return encode(a.out, l)
+	case name != "" && n.Empty():
+		return a.board(l.Matches[0])
+	}
+	return a.boardTable(l)
+}
+
+// sources are those of the boards' values.
+func (l boardList) sources() (out []boards.Source) {
+	used := map[string]bool{}
+	all := l.Matches
+	for _, u := range l.Unknown {
+		all = append(all[:len(all):len(all)], u.Board)
+	}
+	for _, b := range all {
+		for _, v := range b.Values {
+			used[v.Source] = true
+		}
+	}
+	for _, s := range boards.Sources() {
+		if used[s.ID] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// boardTable prints a line for each board.
+func (a *app) boardTable(l boardList) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if len(l.Matches) > 0 {
+		fmt.Fprintln(w, "BOARD\tNAME\tSOC\tCORES\tPORTS\tAES\tWIFI\tUSD\tIDLE\tLOAD")
+	}
+	for _, b := range l.Matches {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", b.ID, b.Name, first(b, "soc"), cores(b), ports(b), aes(b), first(b, "wifi"), usd(b), watts(b, "idle"), watts(b, "load"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(l.Unknown) > 0 {
+		if len(l.Matches) > 0 {
+			fmt.Fprintln(a.out)
+		}
+		fmt.Fprintf(a.out, "Unknown: nothing rules these %d boards out, and the catalogue does not say whether they have what follows them.\n", len(l.Unknown))
+		for _, u := range l.Unknown {
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", u.ID, u.Name, strings.Join(u.Lacks, " "))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if l.Needs != "" {
+		fmt.Fprintf(a.out, "\n%d of %d boards match, %d are unknown, %d do not match.\n", len(l.Matches), len(boards.All()), len(l.Unknown), l.Without)
+	}
+	return nil
+}
+
+// board prints one board: each value with where it was read.
+func (a *app) board(b boards.Board) error {
+	fmt.Fprintf(a.out, "%s: %s (%s)\n", b.ID, b.Name, b.Kind)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, k := range boards.Keys {
+		vs := b.Of(k.Name)
+		if vs == nil {
+			fmt.Fprintf(w, "  %s\tunknown\t\t\n", k.Name)
+		}
+		for _, v := range vs {
+			text, at := v.Text, v.Source
+			if k.Unit != "" {
+				text += " " + k.Unit
+			}
+			if v.At != "" {
+				at += ": " + v.At
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", k.Name, text, v.Note, at)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, "\nSources:")
+	for _, s := range boards.Sources() {
+		if slices.ContainsFunc(b.Values, func(v boards.Value) bool { return v.Source == s.ID }) {
+			fmt.Fprintf(w, "  %s\t%s; %s (%s)\n", s.ID, s.What, s.Where, s.Date)
+		}
+	}
+	return w.Flush()
+}
+
+// unknown stands where the catalogue has no value.
+const unknown = "?"
+
+func first(b boards.Board, key string) string {
+	if vs := b.Of(key); vs != nil {
+		return vs[0].Text
+	}
+	return unknown
+}
+
+func cores(b boards.Board) string {
+	var kinds []string
+	for _, v := range b.Of("cores") {
+		kinds = append(kinds, v.Text)
+	}
+	if kinds == nil {
+		return unknown
+	}
+	return strings.Join(kinds, " + ")
+}
+
+// ports are the groups of ports, such as "1x1G 2x2.5G".
+func ports(b boards.Board) string {
+	all, ok := b.Ports()
+	if !ok {
+		return unknown
+	}
+	var groups []string
+	for _, p := range all {
+		s := strconv.Itoa(p.Count)
+		switch {
+		case p.Count == 0:
+			s = "none"
+		case p.Speed > 0:
+			s += "x" + strconv.FormatFloat(p.Speed/1e6, 'f', -1, 64) + "M"
+			if p.Speed >= 1e9 {
+				s = fmt.Sprintf("%dx%gG", p.Count, p.Speed/1e9)
+			}
+		default:
+			s += "x" + unknown
+		}
+		groups = append(groups, s)
+	}
+	return strings.Join(groups, " ")
+}
+
+func aes(b boards.Board) string {
+	vs := b.Of("instructions")
+	switch {
+	case vs == nil:
+		return unknown
+	case slices.ContainsFunc(vs, func(v boards.Value) bool { return v.Text == "aes" }):
+		return "yes"
+	}
+	return "no"
+}
+
+func usd(b boards.Board) string {
+	p, _, ok := b.Price("USD")
+	if !ok {
+		return unknown
+	}
+	return fmt.Sprintf("%.4g (%d)", p.Amount, p.Year)
+}
+
+func watts(b boards.Board, key string) string {
+	v, ok := b.Number(key)
+	if !ok {
+		return unknown
+	}
+	return fmt.Sprintf("%.3g W", v)
+}
