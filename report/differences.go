@@ -3,9 +3,7 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 
 	"boxdyno/result"
 	"boxdyno/stat"
-	"boxdyno/unit"
 )
 
 // differences are what the sides' programs, machines, environments and plans do
@@ -62,65 +59,18 @@ func programs(recs []result.Record) (out []result.Pair) {
 	return out
 }
 
-// circumstances are all that a run says of how it was measured, save for what
-// every run has of its own, and for the settings of its points.
-func circumstances(d Document) (out []result.Pair) {
-	add := func(key, value string) {
-		if value != "" {
-			out = append(out, result.Pair{Key: key, Value: value})
-		}
-	}
-	add("boxdyno", d.Version)
-	add("preset", d.Preset)
-	add("role", d.Role)
-	add("topology", d.Topology)
-	add("kind", d.Kind)
-	for i, m := range d.Machines {
-		of := ""
-		if i > 0 {
-			of = fmt.Sprintf(" of machine %d", i+1)
-		}
-		add("machine"+of, m.Name)
-		add("board"+of, m.Board)
-		add("CPU"+of, fmt.Sprintf("%d x %s", m.CPUs, m.CPU))
-		add("memory"+of, unit.SI(float64(m.Memory))+"B")
-		add("kernel"+of, m.Kernel+" "+m.Machine)
-		add("userland"+of, m.Userland)
-		add("OS"+of, m.OS)
-		add("hypervisor"+of, m.Virtual)
-		add("boot"+of, m.BootID)
-		add("ports"+of, strings.Join(m.NICs, ", "))
-	}
+// circumstances are what the document says of how its run was measured.
+func circumstances(d Document) []result.Pair {
+	var env []result.Pair
 	for _, s := range d.Environment {
 		v := s.Before
 		if s.After != "" {
 			v += ", afterwards " + s.After
 		}
-		add(s.Key, v)
+		env = append(env, result.Pair{Key: s.Key, Value: v})
 	}
-	for _, p := range d.Backend {
-		add("tester: "+p.Key, p.Value)
-	}
-	var plan map[string]any
-	if json.Unmarshal(d.Plan, &plan) == nil {
-		for _, own := range []string{"seed", "repeat", "procedures", "preset"} {
-			delete(plan, own)
-		}
-		leaves("plan", plan, add)
-	}
-	return out
-}
-
-// leaves adds what stands at the ends of a plan under its path.
-func leaves(path string, v any, add func(key, value string)) {
-	if m, ok := v.(map[string]any); ok {
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			leaves(path+"."+key, m[key], add)
-		}
-		return
-	}
-	text, _ := json.Marshal(v) // it came from JSON
-	add(path, strings.Trim(string(text), `"`))
+	return result.Run{Version: d.Version, Preset: d.Preset, Role: d.Role, Topology: d.Topology, Kind: d.Kind,
+		Machines: d.Machines, Backend: d.Backend, Plan: d.Plan}.Circumstances(env)
 }
 
 // notesOf are what touches the whole comparison.
