@@ -72,7 +72,7 @@ var table = map[string]string{
 	"verdict":                      "unit result",
 	"runner":                       "engine host internal/files internal/schema internal/yaml lab link link/hub procedure procedure/catalog procedure/far reference/boards result search stat subject subject/capture subject/catalog subject/userland telemetry tune unit verdict",
 	"report":                       "unit result stat verdict reference",
-	"store":                        "result internal/files",
+	"store":                        "internal/files internal/guard result",
 	"reference":                    "",
 	"reference/boards":             "",
 	"report/tui":                   "unit result internal/guard",
@@ -214,7 +214,7 @@ func TestAgentReachesNoReport(t *testing.T) {
 		seen[pkg] = true
 		for _, i := range imports[pkg] {
 			for _, no := range []string{"boxdyno/link/hub", "boxdyno/report", "boxdyno/store", "boxdyno/reference", "boxdyno/runner", "boxdyno/procedure/catalog",
-				"github.com/nats-io/nats-server/v2", "github.com/spf13/cobra", "charm.land/bubbletea/v2", "github.com/parquet-go/parquet-go"} {
+				"github.com/nats-io/nats-server/v2", "github.com/spf13/cobra", "charm.land/bubbletea/v2", "github.com/parquet-go/parquet-go", "modernc.org/sqlite", "github.com/jackc/pgx/v5", "database/sql"} {
 				if i == no || strings.HasPrefix(i, no+"/") {
 					t.Errorf("the agent reaches %s by %s", i, via+" > "+pkg)
 				}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // "pgx"
+	_ "modernc.org/sqlite"             // "sqlite"
+
+	"boxdyno/internal/files"
+)
+
+// An Index is what many bundles say, for lists and histories: a file of SQLite, or a
+// database of PostgreSQL that several machines share. Bundles stay the truth: an index
+// can be removed, and made again with Update. Safe for concurrent use, by several
+// processes too.
+type Index struct {
+	db       *sql.DB
+	postgres bool
+	host     string // whose bundles this process sees
+}
+
+// Open opens the index at where: a postgres:// URL, or the name of a file, which is made
+// with its folder if it does not exist. Whoever may write to the file owns what is in it:
+// root opens no index in a folder of another user.
+func Open(ctx context.Context, where string) (*Index, error) {
+	x := &Index{postgres: strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")}
+	x.host, _ = os.Hostname()
+	x.host = text(cmp.Or(x.host, "unknown"))
+	name, err := "the index in PostgreSQL", error(nil) // the URL may hold a password
+	if x.postgres {
+		x.db, err = sql.Open("pgx", where)
+	} else {
+		name = "the index " + where
+		x.db, err = openFile(where)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	x.db.SetMaxOpenConns(4)
+	if err := x.migrate(ctx); err != nil {
+		_ = x.db.Close()
+		if strings.Contains(err.Error(), "not a database") || strings.Contains(err.Error(), "malformed") {
+			err = fmt.Errorf("%w: remove it, and boxdyno index makes it anew", err)
+		}
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return x, nil
+}
+
+// openFile makes the folder of an index, and looks at what stands in its place.
+func openFile(name string) (*sql.DB, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := files.MakeFolder(filepath.Dir(name), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	if os.Geteuid() == 0 {
+		info, err := os.Stat(filepath.Dir(name))
+		if err != nil {
+			return nil, err
+		}
+		if uid, ok := owner(info); ok && uid != 0 {
+			return nil, fmt.Errorf("its folder belongs to user %d, whose files root does not open here: run it as that user", uid)
+		}
+	}
+	switch info, err := os.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, files.ErrNotRegular
+	}
+	// A transaction that is to write says so at its begin, so that two writers wait for each
+	// other. What a power cut takes of the end is indexed again.
+	of := url.URL{Scheme: "file", Opaque: (&url.URL{Path: name}).EscapedPath(), RawQuery: url.Values{
+		"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(NORMAL)", "cache_size(-65536)"},
+		"_txlock": {"immediate"},
+	}.Encode()}
+	return sql.Open("sqlite", of.String())
+}
+
+// Close closes the index.
+func (x *Index) Close() error { return x.db.Close() }
+
+// sql is a statement with its parameters as the database writes them.
+func (x *Index) sql(query string) string {
+	if !x.postgres {
+		return query
+	}
+	var b strings.Builder
+	n := 0
+	for _, r := range query {
+		if r == '?' {
+			n++
+			b.WriteString("$" + strconv.Itoa(n))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// write runs f in a transaction. Of all that write, one does at a time.
+func (x *Index) write(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := x.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if x.postgres { // SQLite does so by itself
+		_, err = tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(7023811)`)
+	}
+	if err == nil {
+		err = f(tx)
+	}
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// insert adds rows of equal length by a statement up to and with VALUES. SQLite takes them
+// one by one, which is the fastest there; a server is asked once for many.
+func (x *Index) insert(ctx context.Context, tx *sql.Tx, into, after string, rows [][]any) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	width := len(rows[0])
+	group := "(?" + strings.Repeat(", ?", width-1) + ")"
+	at := 1
+	if x.postgres {
+		at = max(1, min(60000/width, 500))
+	}
+	var stmt *sql.Stmt
+	for of := 0; len(rows) > 0; {
+		n := min(at, len(rows))
+		if n != of {
+			if stmt != nil {
+				_ = stmt.Close()
+			}
+			var err error
+			if stmt, err = tx.PrepareContext(ctx, x.sql(into+" VALUES "+group+strings.Repeat(", "+group, n-1)+after)); err != nil {
+				return err
+			}
+			of = n
+		}
+		var args []any
+		for _, r := range rows[:n] {
+			args = append(args, r...)
+		}
+		if _, err := stmt.ExecContext(ctx, args...); err != nil {
+			return errors.Join(err, stmt.Close())
+		}
+		rows = rows[n:]
+	}
+	return stmt.Close()
+}
+
+// longestText is the octets that the index keeps of a word or sentence of a bundle.
+const longestText = 4096
+
+// text is s as both databases keep it.
+func text(s string) string {
+	if len(s) > longestText {
+		s = s[:longestText]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
