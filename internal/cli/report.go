@@ -231,16 +231,18 @@ func (a *app) schema() *cobra.Command {
 		{"record", func() schema.Object { return schema.Of(reflect.TypeFor[result.Record]()) }},
 		{"run", func() schema.Object { return schema.Of(reflect.TypeFor[result.Run]()) }},
 		{"page", func() schema.Object { return schema.Of(reflect.TypeFor[report.PageData]()) }},
+		{"runs", func() schema.Object { return schema.Of(reflect.TypeFor[listedRuns]()) }},
 	}
 	var names []string
 	for _, k := range kinds {
 		names = append(names, k.name)
 	}
 	return &cobra.Command{
-		Use: "schema " + strings.Join(names, "|"), Short: "Print the JSON schema of a plan, a record, a run or a page's data",
+		Use: "schema " + strings.Join(names, "|"), Short: "Print the JSON schema of a plan, a record, a run, a page's data or lists",
 		Long: "Schema prints a JSON schema (2020-12): of plans, made from the plug-ins of this\n" +
 			"program; of a line of trials.jsonl (record); of run.json (run); of the data in an\n" +
-			"HTML page (page), whose document is what --json prints.",
+			"HTML page (page), whose document is what --json prints; of what runs --json prints\n" +
+			"(runs).",
 		Example: "  boxdyno schema plan > plan.schema.json",
 		Args:    needs("a name", "there are "+strings.Join(names, ", ")), ValidArgs: names,
 		RunE: do(func(_ context.Context, args []string) error {

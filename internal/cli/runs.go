@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/result"
+	"boxdyno/runner"
+	"boxdyno/store"
+)
+
+// listedRuns is what runs --json prints.
+type listedRuns struct {
+	Schema int             `json:"schema"`
+	Runs   []store.Run     `json:"runs"` // the oldest first
+	Broken []store.Problem `json:"broken,omitempty"`
+}
+
+func (a *app) runs() *cobra.Command {
+	var f store.Filter
+	var where, since, until string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "runs",
+		Short: "List the runs that were kept; tag, remove and restore them",
+		Long: `Runs lists what was measured, the oldest first. It finds runs at the default place,
+and where boxdyno index was sent. Several filters must all hold.
+A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
+		Example: `  boxdyno runs
+  boxdyno runs --role firewall --since 30d
+  boxdyno runs --box pi5 --procedure forward --json
+  boxdyno runs tag last before-the-update
+  boxdyno runs rm last
+  boxdyno runs undo`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("runs has no command %s: there are tag, rm, undo, restore and trash", args[0])
+			}
+			return nil
+		},
+		RunE: do(func(ctx context.Context, _ []string) (err error) {
+			now := time.Now()
+			if f.Since, err = moment("--since", since, now); err != nil {
+				return err
+			}
+			if f.Until, err = moment("--until", until, now); err != nil {
+				return err
+			}
+			if f.Newest < 0 {
+				return &runner.PlanError{At: "--newest", Err: errors.New("it is a number from 1 on")}
+			}
+			l, err := a.library(ctx, where, store.Scan{Again: true})
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			runs, err := l.Runs(ctx, f)
+			if err != nil {
+				return err
+			}
+			a.left(l.update)
+			if asJSON {
+				return encode(a.out, listedRuns{result.Schema, append([]store.Run{}, runs...), l.update.Broken})
+			}
+			if len(runs) == 0 {
+				a.note("no such run in %s", l.runs)
+				return nil
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "run\tmeasured\tbox\tkind\tpoints\tverdict\ttags")
+			for _, r := range runs {
+				what := cmp.Or(r.Role, strings.Join(r.Procedures, " "), "-")
+				fmt.Fprintln(w, strings.Join([]string{r.Name(l.runs), what, cmp.Or(r.Box, "-"), r.Kind, fmt.Sprint(r.Points), string(r.Verdict), strings.Join(r.Tags, " ")}, "\t"))
+			}
+			return w.Flush()
+		}),
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.Box, "box", "", "only runs of the box, or of the machine, of that `NAME`")
+	fs.StringVar(&f.Role, "role", "", "only runs of qualify `ROLE`")
+	fs.StringVar(&f.Procedure, "procedure", "", "only runs with that `procedure`")
+	fs.StringVar(&f.Tag, "tag", "", "only runs with that `tag`")
+	fs.StringVar(&since, "since", "", "only runs that began at that `time` or later")
+	fs.StringVar(&until, "until", "", "only runs that began before that `time`")
+	fs.IntVar(&f.Newest, "newest", 0, "only the newest `N`")
+	fs.BoolVar(&asJSON, "json", false, "print one JSON document instead of text")
+	indexFlag(cmd, &where)
+	_ = cmd.RegisterFlagCompletionFunc("procedure", a.completing(cobra.ShellCompDirectiveNoFileComp, "procedures"))
+	_ = cmd.RegisterFlagCompletionFunc("role", a.completing(cobra.ShellCompDirectiveNoFileComp, "roles"))
+	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
+	cmd.AddCommand(a.runsTag(), a.runsRemove(), a.runsUndo(), a.runsRestore(), a.runsTrash())
+	return cmd
+}
+
+func (a *app) runsTag() *cobra.Command {
+	var remove bool
+	cmd := &cobra.Command{
+		Use:   "tag RUN TAG...",
+		Short: "Give a run tags, or take them away",
+		Long: `Tag gives a run words to find it by, which are kept in its folder. RUN is a run's
+folder, its name at the default place, or last. A tag is up to 64 letters, digits
+and _.:@/+-.`,
+		Example: `  boxdyno runs tag last before-the-update
+  boxdyno runs tag last before-the-update --remove`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("tag needs RUN TAG...: a run, and the words that it gets")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return runNames(cmd, args, begun)
+		},
+		RunE: do(func(_ context.Context, args []string) error {
+			if err := asCaller(); err != nil {
+				return err
+			}
+			for _, t := range args[1:] {
+				if err := result.CheckTag(t); err != nil {
+					return &runner.PlanError{Err: err}
+				}
+			}
+			dir, err := findRun(args[0])
+			if err != nil {
+				return &runner.PlanError{Err: err}
+			}
+			tags, err := result.ReadTags(dir)
+			if err != nil {
+				return err
+			}
+			if remove {
+				tags = slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(args[1:], t) })
+			} else {
+				tags = append(tags, args[1:]...)
+			}
+			return result.WriteTags(nil, dir, tags)
+		}),
+	}
+	cmd.Flags().BoolVar(&remove, "remove", false, "take these tags away")
+	return cmd
+}
+
+func (a *app) runsRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm RUN...",
+		Short: "Move runs to the trash",
+		Long: `Rm moves runs to a trash in the folder of runs, from which boxdyno runs undo brings them
+back. It takes runs at the default place only, and none that still goes on.`,
+		Example: `  boxdyno runs rm last
+  boxdyno runs rm 20260101-120000-forward 20260102-120000-forward`,
+		Args: needs("RUN...", "give the name of a run, or last"), ValidArgsFunction: runNames,
+		RunE: do(func(_ context.Context, args []string) error {
+			runs, err := a.atHome()
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, arg := range args {
+				name, err := nameAt(runs, arg)
+				if err != nil {
+					return err
+				}
+				names = append(names, name)
+			}
+			if err := store.Remove(runs, names, time.Now()); err != nil {
+				return err
+			}
+			a.note("in the trash: %s; boxdyno runs undo brings back what was removed last", strings.Join(names, ", "))
+			return nil
+		}),
+	}
+}
+
+// atHome is the folder of runs, as the user who called sudo.
+func (a *app) atHome() (string, error) {
+	if err := asCaller(); err != nil {
+		return "", err
+	}
+	runs, err := runsDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(runs)
+}
+
+// nameAt is the name of a run in the folder runs. One that lies elsewhere is refused.
+func nameAt(runs, arg string) (string, error) {
+	dir, err := findRun(arg)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return "", &runner.PlanError{Err: err}
+	}
+	parent, err1 := os.Stat(filepath.Dir(dir))
+	home, err2 := os.Stat(runs)
+	if err1 != nil || err2 != nil || !os.SameFile(parent, home) {
+		return "", &runner.PlanError{Err: fmt.Errorf("%s does not lie in %s: remove it by hand", arg, runs)}
+	}
+	return filepath.Base(dir), nil
+}
+
+func (a *app) restored(names []string) error {
+	runs, err := a.atHome()
+	if err != nil {
+		return err
+	}
+	back, err := store.Restore(runs, names)
+	if len(back) > 0 {
+		a.note("back: %s", strings.Join(back, ", "))
+	}
+	if errors.Is(err, store.ErrNotThere) {
+		return &runner.PlanError{Err: err}
+	}
+	return err
+}
+
+func (a *app) runsUndo() *cobra.Command {
+	return &cobra.Command{
+		Use: "undo", Short: "Bring back what the last rm removed", Args: cobra.NoArgs,
+		Example: "  boxdyno runs undo",
+		RunE:    do(func(context.Context, []string) error { return a.restored(nil) }),
+	}
+}
+
+func (a *app) runsRestore() *cobra.Command {
+	return &cobra.Command{
+		Use: "restore RUN...", Short: "Bring runs back from the trash",
+		Example: "  boxdyno runs restore 20260101-120000-forward",
+		Args:    needs("RUN...", "see boxdyno runs trash"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+			if runs, err := runsDir(); err == nil {
+				all, _ := store.Trash(runs) // of one that cannot be read: nothing
+				for _, t := range all {
+					names = append(names, t.Name)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: do(func(_ context.Context, args []string) error { return a.restored(args) }),
+	}
+}
+
+func (a *app) runsTrash() *cobra.Command {
+	var empty bool
+	cmd := &cobra.Command{
+		Use: "trash", Short: "List the runs in the trash, or delete them for ever", Args: cobra.NoArgs,
+		Example: "  boxdyno runs trash\n  boxdyno runs trash --empty",
+		RunE: do(func(context.Context, []string) error {
+			runs, err := a.atHome()
+			if err != nil {
+				return err
+			}
+			all, err := store.Trash(runs)
+			if err != nil {
+				return err
+			}
+			if empty {
+				if err := store.Empty(runs); err != nil {
+					return err
+				}
+				a.note("deleted: %d runs", len(all))
+				return nil
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			for _, t := range all {
+				fmt.Fprintf(w, "%s\tremoved %s\n", t.Name, t.At.Format("2006-01-02 15:04:05 UTC"))
+			}
+			return w.Flush()
+		}),
+	}
+	cmd.Flags().BoolVar(&empty, "empty", false, "delete what is in the trash; nothing brings it back")
+	return cmd
+}
