@@ -408,7 +408,7 @@ func sumStreams(a, b RxReport) RxReport {
 	a.Runs = joinRuns(a.Runs, b.Runs)
 	a.Span = spanOf(a.Runs)
 	a.First, a.Last = earlier(a.First, b.First), max(a.Last, b.Last)
-	a.Rate = rateOver(a.Frames, a.First, a.Last)
+	a.Rate = unit.RateOver(a.Frames, a.First, a.Last)
 	a.Latency, a.Gaps = sumHistograms(a.Latency, b.Latency), sumHistograms(a.Gaps, b.Gaps)
 	a.IPDV, a.Bursts = sumHistograms(a.IPDV, b.IPDV), sumHistograms(a.Bursts, b.Bursts)
 	return a

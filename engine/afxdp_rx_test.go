@@ -30,7 +30,7 @@ import (
 
 func TestAFXDPMeterTellsFramesApart(t *testing.T) {
 	a, b := quiet(t)
-	_, _, ms := openAFXDPOn(t, []host.Port{a}, b)
+	_, ms := openOn(t, newAFXDP(), []host.Port{a}, b)
 	m := ms[0]
 	arm(t, m, false, 7)
 	other := testFrame(t, testSpec(), 8, 0)
@@ -157,7 +157,7 @@ func TestRedirectReadsAsParse(t *testing.T) {
 // A ring that nobody empties loses frames, and says how many.
 func TestAFXDPMeterDrops(t *testing.T) {
 	a, b := quiet(t)
-	_, tx, ms := openAFXDPOn(t, []host.Port{a}, b)
+	tx, ms := openOn(t, newAFXDP(), []host.Port{a}, b)
 	m := ms[0].(*afxdpMeter)
 	arm(t, m, false, 7)
 	q := m.queues[0]
@@ -223,7 +223,8 @@ func TestAFXDPSendsByTransmitQueues(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b, tx, _ := openAFXDPOn(t, []host.Port{a}, a)
+	b := newAFXDP()
+	tx, _ := openOn(t, b, []host.Port{a}, a)
 	if _, err := b.OpenTransmitter(context.Background(), []host.Port{a}, 1); err == nil {
 		t.Error("a port of one transmit queue has two transmitters")
 	}
@@ -246,7 +247,7 @@ func TestAFXDPMetersReceiveQueues(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	openAFXDPOn(t, []host.Port{a}, a) // of one program, by queue 0
+	openOn(t, newAFXDP(), []host.Port{a}, a) // of one program, by queue 0
 	other := newAFXDP()
 	tx, err := other.OpenTransmitter(context.Background(), []host.Port{a}, 1)
 	if err != nil {
@@ -274,7 +275,8 @@ func TestAFXDPMemory(t *testing.T) {
 func TestAFXDPQueues(t *testing.T) {
 	testutil.NoLeaks(t)
 	a, b := wide(t)
-	backend, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	backend := newAFXDP()
+	tx, m := openOn(t, backend, []host.Port{a}, b)
 	ctx := context.Background()
 	second, err := backend.OpenTransmitter(ctx, []host.Port{a}, -1)
 	if err != nil {
@@ -343,7 +345,7 @@ func TestAFXDPGeneric(t *testing.T) {
 	if err := x.Probe(context.Background(), lo); err != nil || x.Name() != "afxdp/copy+generic" {
 		t.Errorf("%s: %v", x.Name(), err)
 	}
-	_, tx, m := openAFXDPOn(t, []host.Port{lo}, lo)
+	tx, m := openOn(t, newAFXDP(), []host.Port{lo}, lo)
 	arm(t, m[0], true, 4)
 	const n = 500
 	reps, err := tx.Transmit(context.Background(), Load{Rate: 5e3, Count: n}, Stream{ID: 4, Frames: spec4(1, 128)})

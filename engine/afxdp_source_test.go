@@ -47,7 +47,7 @@ func (s *listed) Close() error { return nil }
 // Frames of a source arrive octet by octet and in order.
 func TestAFXDPSource(t *testing.T) {
 	a, b := quiet(t)
-	_, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	tx, m := openOn(t, newAFXDP(), []host.Port{a}, b)
 	s := &listed{}
 	for n := 60; n <= 1514; n++ {
 		f := make([]byte, n)

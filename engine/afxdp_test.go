@@ -24,41 +24,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// openAFXDPOn opens a transmitter and a meter on each of to.
-func openAFXDPOn(t testing.TB, from []host.Port, to ...host.Port) (Backend, Transmitter, []Meter) {
-	t.Helper()
-	ctx := context.Background()
-	b := newAFXDP()
-	var meters []Meter
-	for _, p := range to {
-		m, err := b.OpenMeter(ctx, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := errors.Join(m.Close(), m.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-		meters = append(meters, m)
-	}
-	tx, err := b.OpenTransmitter(ctx, from, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(tx.Close(), tx.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return b, tx, meters
-}
-
 func TestAFXDPPaced(t *testing.T) {
 	testutil.Alone(t)
 	testutil.NoLeaks(t)
 	a, b := quiet(t)
-	backend, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	backend := newAFXDP()
+	tx, m := openOn(t, backend, []host.Port{a}, b)
 	if backend.Name() != "afxdp/copy" {
 		t.Errorf("the backend is %s", backend.Name())
 	}
@@ -112,7 +83,7 @@ func TestAFXDPPaced(t *testing.T) {
 func TestAFXDPFlatOut(t *testing.T) {
 	testutil.Alone(t)
 	a, b := quiet(t)
-	_, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	tx, m := openOn(t, newAFXDP(), []host.Port{a}, b)
 	for _, c := range []struct {
 		l    Load
 		spec frame.Spec
@@ -146,7 +117,7 @@ func TestAFXDPFlatOut(t *testing.T) {
 // Both ports send and meter at once, by the same sockets.
 func TestAFXDPBothWays(t *testing.T) {
 	a, b := quiet(t)
-	_, tx, m := openAFXDPOn(t, []host.Port{a, b}, a, b)
+	tx, m := openOn(t, newAFXDP(), []host.Port{a, b}, a, b)
 	arm(t, m[0], false, 2)
 	arm(t, m[1], false, 1)
 	reps, err := tx.Transmit(context.Background(), Load{Rate: 5e3, Count: 1000},
@@ -167,7 +138,7 @@ func TestAFXDPBothWays(t *testing.T) {
 func TestAFXDPDropsAreNotRefused(t *testing.T) {
 	testutil.NoLeaks(t)
 	a, b := quiet(t)
-	_, tx, m := openAFXDPOn(t, []host.Port{a}, a)
+	tx, m := openOn(t, newAFXDP(), []host.Port{a}, a)
 	arm(t, m[0], false)
 	down(t, b)
 	before := stats(t, a)
@@ -214,7 +185,7 @@ func TestAFXDPDropsAreNotRefused(t *testing.T) {
 // that they are sent from (one stream) or not (two), and whatever was in it before.
 func TestAFXDPSpecs(t *testing.T) {
 	a, b := quiet(t)
-	_, tx, _ := openAFXDPOn(t, []host.Port{a})
+	tx, _ := openOn(t, newAFXDP(), []host.Port{a})
 	fd := hearAt(t, b)
 	const n = 3000
 	for i, specs := range [][]frame.Spec{
@@ -272,7 +243,8 @@ func TestAFXDPSpecs(t *testing.T) {
 func TestAFXDPRefuses(t *testing.T) {
 	testutil.NoLeaks(t)
 	a, b := quiet(t)
-	backend, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	backend := newAFXDP()
+	tx, m := openOn(t, backend, []host.Port{a}, b)
 	ctx := context.Background()
 	jumbo := &listed{frames: [][]byte{make([]byte, xsk.Longest+1)}}
 	for _, c := range []struct {
@@ -321,7 +293,7 @@ func TestAFXDPRefuses(t *testing.T) {
 
 func TestAFXDPObeysContext(t *testing.T) {
 	a, b := quiet(t)
-	_, tx, m := openAFXDPOn(t, []host.Port{a}, b)
+	tx, m := openOn(t, newAFXDP(), []host.Port{a}, b)
 	for _, rate := range []unit.FrameRate{1, 5e3, 0} {
 		arm(t, m[0], false, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -355,11 +327,7 @@ func TestAFXDPProbe(t *testing.T) {
 	if x.Name() != "afxdp/copy" {
 		t.Errorf("the backend is %s", x.Name())
 	}
-	zero, err := Open("afxdp/zero-copy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := zero.Probe(ctx, a); !errors.Is(err, host.ErrNotSupported) {
+	if err := newAFXDPZeroCopy().Probe(ctx, a); !errors.Is(err, host.ErrNotSupported) {
 		t.Errorf("zero-copy on a veth: %v", err)
 	}
 	if err := x.Probe(ctx, host.Port{Netns: a.Netns, Name: "none"}); err == nil || errors.Is(err, host.ErrNotSupported) {
@@ -381,7 +349,7 @@ func TestAFXDPProbe(t *testing.T) {
 
 func TestAFXDPSendsWithoutAllocating(t *testing.T) {
 	a, _ := quiet(t)
-	_, tx, _ := openAFXDPOn(t, []host.Port{a})
+	tx, _ := openOn(t, newAFXDP(), []host.Port{a})
 	count := func(n uint64) float64 {
 		return testing.AllocsPerRun(3, func() {
 			if _, err := tx.Transmit(context.Background(), Load{Count: n}, Stream{ID: 1, Frames: spec4(1, 64)}); err != nil {
@@ -453,7 +421,7 @@ func TestSendMemory(t *testing.T) {
 
 func BenchmarkAFXDP(b *testing.B) {
 	from, to := quiet(b)
-	_, tx, m := openAFXDPOn(b, []host.Port{from}, to)
+	tx, m := openOn(b, newAFXDP(), []host.Port{from}, to)
 	arm(b, m[0], false, 1)
 	reps, err := tx.Transmit(context.Background(), Load{Count: uint64(b.N)}, Stream{ID: 1, Frames: spec4(1, 64)})
 	if err != nil {

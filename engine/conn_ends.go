@@ -220,10 +220,9 @@ func (c *Connections) send(ctx context.Context, l Load, closing bool) (r TxRepor
 		return r, 0, 0, fmt.Errorf("set up the sender of connections: %w", err)
 	}
 	err = c.tx.run(ctx, p, sc, run{longest: unit.MinFrame.Buffer(), most: sc.expected(l, l.of(stream))})
-	var s senderSchedule
 	var issued, skipped, at, end uint64
 	refusals, rerr := c.tx.refusal.read()
-	rerr = errors.Join(rerr, p.sched.Get(&s), vars[connVarIssued].Get(&issued), vars[connVarSkipped].Get(&skipped),
+	rerr = errors.Join(rerr, vars[connVarIssued].Get(&issued), vars[connVarSkipped].Get(&skipped),
 		vars[connVarSenderFirst].Get(&at), vars[connVarSenderLast].Get(&end))
 	if rerr != nil {
 		return r, 0, 0, errors.Join(err, fmt.Errorf("read the sender's counts: %w", rerr))
@@ -233,7 +232,7 @@ func (c *Connections) send(ctx context.Context, l Load, closing bool) (r TxRepor
 		l.Count -= skipped
 	}
 	first, last = unit.Instant(at), unit.Instant(end)
-	r, rerr = sc.report(p.coll, l, &s, stream, 0, 1, sent{
+	r, rerr = sc.report(p, l, stream, 0, 1, sent{
 		issued: issued, refused: refusals[0], octets: issued * uint64(unit.MinFrame), first: first, last: last,
 	})
 	err = cmp.Or(err, rerr)

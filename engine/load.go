@@ -133,8 +133,8 @@ func (l Load) of(s Stream) uint64 {
 	return n
 }
 
-// counted says whether a count of frames or passes ended the load of r.
-func (l Load) counted(r TxReport) bool {
+// endedByCount says whether a count of frames or passes ended the load of r.
+func endedByCount(l Load, r TxReport) bool {
 	switch {
 	case l.Duration == 0, l.Passes > 0 && r.Passes >= l.Passes:
 		return true
@@ -152,12 +152,12 @@ func (l Load) counted(r TxReport) bool {
 // by their octets are unequal intervals, of which the last counts, too: few of
 // them would read high without it.
 func offered(l Load, r TxReport) unit.FrameRate {
-	counted := l.counted(r)
-	if !l.paced() || counted && r.Tail == 0 {
-		return rateOver(r.Accepted, r.First, r.Last)
+	ended := endedByCount(l, r)
+	if !l.paced() || ended && r.Tail == 0 {
+		return unit.RateOver(r.Accepted, r.First, r.Last)
 	}
 	took := time.Duration(r.Last-r.First) + r.Tail
-	if !counted {
+	if !ended {
 		took = max(took, l.Duration)
 	}
 	return unit.FrameRate(float64(r.Accepted) / took.Seconds())

@@ -59,43 +59,6 @@ func onWire(sends, meter Backend) func(testing.TB) *matrixBed {
 	}
 }
 
-// inMemory hears by the meter's digest, which is given every frame.
-func inMemory(t testing.TB) *matrixBed {
-	r := newMemRig(t, MemConfig{})
-	r.wan.(Hasher).Hash(true)
-	if err := r.wan.Arm(context.Background(), false); err != nil {
-		t.Fatal(err)
-	}
-	heard := &frameLog{}
-	r.wan.(*memMeter).tally.hash = &Digest{heard}
-	return &matrixBed{r.tx, func(bool) []byte { return heard.frame() }}
-}
-
-// intoAFXDP is onWire with afxdp at both ends: what its meter's digest is given.
-func intoAFXDP(t testing.TB) *matrixBed {
-	from, to := quiet(t)
-	_, tx, ms := openAFXDPOn(t, []host.Port{from}, to)
-	ms[0].(Hasher).Hash(true)
-	arm(t, ms[0], false, 6)
-	q, heard := ms[0].(*afxdpMeter).queues[0], &frameLog{}
-	q.mu.Lock()
-	q.tally.hash = &Digest{heard}
-	q.mu.Unlock()
-	return &matrixBed{tx, func(wait bool) (f []byte) {
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-			if err := q.flush(); err != nil {
-				t.Fatal(err)
-			}
-			q.mu.Lock()
-			f = heard.frame()
-			q.mu.Unlock()
-			if f != nil || !wait || time.Now().After(deadline) {
-				return f
-			}
-		}
-	}}
-}
-
 // A frameLog is a hash.Hash that keeps what a Digest gives it.
 type frameLog struct{ bytes.Buffer }
 
@@ -120,30 +83,17 @@ const (
 	carried                         // there is no MTU
 )
 
-func TestMatrix(t *testing.T) {
-	testutil.Alone(t)
-	for _, backend := range []struct {
-		name string
-		open func(testing.TB) *matrixBed
-		long map[int]longFrames // by octets; else refused
-	}{
-		{"xdp", onWire(newXDP(), newXDP()), map[int]longFrames{1600: counted}},
-		{"packet", onWire(newPacket(), nil), nil},
-		{"afxdp", onWire(newAFXDP(), nil), nil},
-		{"afxdp into its meter", intoAFXDP, nil},
-		{"mem", inMemory, map[int]longFrames{1600: carried, 5000: carried}},
-	} {
-		t.Run(backend.name, func(t *testing.T) {
-			bed := backend.open(t)
-			for i, k := range sourceKinds(t) {
-				t.Run(k.name, func(t *testing.T) {
-					if k.long != 0 && backend.long[k.long] != carried {
-						bed.refuses(t, k, backend.long[k.long] == counted)
-						return
-					}
-					bed.carries(t, k, i%2 == 0)
-				})
+// matrix sends every kind by a backend. long says what becomes of frames of so many
+// octets; all others are refused by name.
+func matrix(t *testing.T, open func(testing.TB) *matrixBed, long map[int]longFrames) {
+	bed := open(t)
+	for i, k := range sourceKinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			if k.long != 0 && long[k.long] != carried {
+				bed.refuses(t, k, long[k.long] == counted)
+				return
 			}
+			bed.carries(t, k, i%2 == 0)
 		})
 	}
 }
@@ -304,4 +254,62 @@ func eavesdrop(t testing.TB, p host.Port) (next func(flags int) []byte) {
 		}
 		return buf
 	}
+}
+
+func TestMatrixXDP(t *testing.T) {
+	testutil.Alone(t)
+	matrix(t, onWire(newXDP(), newXDP()), map[int]longFrames{1600: counted})
+}
+
+func TestMatrixPacket(t *testing.T) {
+	testutil.Alone(t)
+	matrix(t, onWire(newPacket(), nil), nil)
+}
+
+func TestMatrixAFXDP(t *testing.T) {
+	testutil.Alone(t)
+	t.Run("on the wire", func(t *testing.T) { matrix(t, onWire(newAFXDP(), nil), nil) })
+	t.Run("into its meter", func(t *testing.T) { matrix(t, intoAFXDP, nil) })
+}
+
+func TestMatrixMem(t *testing.T) {
+	testutil.Alone(t)
+	matrix(t, inMemory, map[int]longFrames{1600: carried, 5000: carried})
+}
+
+// inMemory hears by the meter's digest, which is given every frame.
+func inMemory(t testing.TB) *matrixBed {
+	r := newMemRig(t, MemConfig{})
+	r.wan.(Hasher).Hash(true)
+	if err := r.wan.Arm(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	heard := &frameLog{}
+	r.wan.(*memMeter).tally.hash = DigestBy(heard)
+	return &matrixBed{tx: r.tx, next: func(bool) []byte { return heard.frame() }}
+}
+
+// intoAFXDP is onWire with afxdp at both ends: what its meter's digest is given.
+func intoAFXDP(t testing.TB) *matrixBed {
+	from, to := quiet(t)
+	tx, ms := openOn(t, newAFXDP(), []host.Port{from}, to)
+	ms[0].(Hasher).Hash(true)
+	arm(t, ms[0], false, 6)
+	q, heard := ms[0].(*afxdpMeter).queues[0], &frameLog{}
+	q.mu.Lock()
+	q.tally.hash = DigestBy(heard)
+	q.mu.Unlock()
+	return &matrixBed{tx: tx, next: func(wait bool) (f []byte) {
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			if err := q.flush(); err != nil {
+				t.Fatal(err)
+			}
+			q.mu.Lock()
+			f = heard.frame()
+			q.mu.Unlock()
+			if f != nil || !wait || time.Now().After(deadline) {
+				return f
+			}
+		}
+	}}
 }

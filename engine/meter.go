@@ -56,6 +56,9 @@ type Digest struct{ h hash.Hash }
 // NewDigest is the digest of no frames yet.
 func NewDigest() *Digest { return &Digest{sha256.New()} }
 
+// DigestBy is NewDigest by another hash.
+func DigestBy(h hash.Hash) *Digest { return &Digest{h} }
+
 // Add appends a frame. It keeps nothing of buf.
 func (d *Digest) Add(buf []byte) {
 	var length [4]byte

@@ -16,33 +16,7 @@ import (
 	"boxdyno/internal/testutil"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
-
-// fromCPU0 is inject from one CPU, so that all frames arrive on that one: the XDP
-// meters judge order on each.
-func fromCPU0(t testing.TB, p host.Port, frames ...[]byte) {
-	t.Helper()
-	thread, err := netns.Go(p.Netns, []int{0}, func() error {
-		l, err := openLane(p)
-		if err != nil {
-			return err
-		}
-		defer l.close()
-		for _, f := range frames {
-			if _, err := unix.Write(l.fd, f); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := thread.Wait(); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // settled reads a meter until it has counted n frames, or none come any more; once more
 // then, for while frames arrive its counters may be some frames apart.
@@ -87,12 +61,16 @@ func TestMetersFindTaggedFrames(t *testing.T) {
 
 // What a sender counts as late its meter finds marked, frame by frame.
 func TestLateFramesAreMarked(t *testing.T) {
-	mem := newMemRig(t, MemConfig{Ceiling: 500e3})
+	memory, err := Mem(MemConfig{Ceiling: 500e3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, rx := openOn(t, memory, []host.Port{{Name: MemLAN}}, host.Port{Name: MemWAN})
 	type bed struct {
 		tx Transmitter
 		rx Meter
 	}
-	beds := map[string]bed{"mem": {mem.tx, mem.wan}}
+	beds := map[string]bed{"mem": {tx, rx[0]}}
 	for _, b := range []Backend{newXDP(), newPacket(), newAFXDP()} {
 		from, to := quiet(t)
 		m, err := b.OpenMeter(context.Background(), to)

@@ -31,7 +31,7 @@ func TestPacketPaced(t *testing.T) {
 	testutil.Alone(t)
 	a, b := quiet(t)
 	testutil.NoLeaks(t)
-	tx, m := openPacket(t, []host.Port{a}, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a}, b)
 	for _, c := range []struct {
 		name   string
 		rate   unit.FrameRate
@@ -86,7 +86,7 @@ func TestPacketPaced(t *testing.T) {
 func TestPacketFlatOut(t *testing.T) {
 	testutil.Alone(t)
 	a, b := quiet(t)
-	tx, m := openPacket(t, []host.Port{a}, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a}, b)
 	for _, spec := range []frame.Spec{spec4(1, 64), spec4(1000, frame.IMIX.Sizes...)} {
 		arm(t, m[0], false, 5)
 		before := stats(t, a)
@@ -170,7 +170,7 @@ func TestPacketFullRing(t *testing.T) {
 	if !found {
 		t.Skip("this kernel has no threaded NAPI for veth, or hides its threads")
 	}
-	_, m := openPacket(t, []host.Port{a}, b)
+	_, m := openOn(t, newPacket(), []host.Port{a}, b)
 	tx, err := newPacket().OpenTransmitter(context.Background(), []host.Port{a}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestPacketFullRing(t *testing.T) {
 // and lost behind the port. A port that is down takes nothing.
 func TestPacketDropsAreNotRefused(t *testing.T) {
 	a, b := quiet(t)
-	tx, _ := openPacket(t, []host.Port{a})
+	tx, _ := openOn(t, newPacket(), []host.Port{a})
 	down(t, b)
 	before := stats(t, a)
 	reps, err := tx.Transmit(context.Background(), Load{Rate: 10e3, Count: 200}, Stream{ID: 1, Frames: spec4(1, 64)}, Stream{ID: 2, Frames: spec4(1, 64)})
@@ -226,7 +226,7 @@ func TestPacketDropsAreNotRefused(t *testing.T) {
 
 func TestPacketBothWays(t *testing.T) {
 	a, b := quiet(t)
-	tx, m := openPacket(t, []host.Port{a, b}, a, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a, b}, a, b)
 	arm(t, m[0], false, 2)
 	arm(t, m[1], false, 1)
 	reps, err := tx.Transmit(context.Background(), Load{Rate: 5e3, Count: 1000},
@@ -244,18 +244,11 @@ func TestPacketBothWays(t *testing.T) {
 
 func TestPacketMeterTellsFramesApart(t *testing.T) {
 	a, b := quiet(t)
-	_, m := openPacket(t, []host.Port{a}, b)
+	_, m := openOn(t, newPacket(), []host.Port{a}, b)
 	arm(t, m[0], false, 7)
 	other := testFrame(t, testSpec(), 8, 0)
 	inject(t, a, testFrame(t, testSpec(), 7, 0), other)
-	var l *packetLane
-	if err := netns.Do(a.Netns, func() (err error) { l, err = openLane(a); return err }); err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	if _, err := unix.Write(l.fd, other); err != nil {
-		t.Fatal(err)
-	}
+	inject(t, a, other)
 	arm(t, m[0], false, 7, 9) // forgets what came so far, also what is still in the ring
 	ours := testFrame(t, testSpec(), 7, 3)
 	foreign := append(make([]byte, 12), 0x88, 0xb5)
@@ -308,7 +301,7 @@ func TestPacketCountsUDP(t *testing.T) {
 
 func TestPacketMeterDrops(t *testing.T) {
 	a, b := quiet(t)
-	tx, ms := openPacket(t, []host.Port{a}, b)
+	tx, ms := openOn(t, newPacket(), []host.Port{a}, b)
 	m := ms[0].(*packetMeter)
 	arm(t, m, false, 7)
 	m.mu.Lock() // the thread stands in a block
@@ -328,7 +321,7 @@ func TestPacketMeterDrops(t *testing.T) {
 func TestPacketRefuses(t *testing.T) {
 	a, b := quiet(t)
 	testutil.NoLeaks(t)
-	tx, m := openPacket(t, []host.Port{a}, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a}, b)
 	ctx := context.Background()
 	long := spec4(1, 64, 1519)
 	for _, c := range []struct {
@@ -358,7 +351,7 @@ func TestPacketRefuses(t *testing.T) {
 
 func TestPacketObeysContext(t *testing.T) {
 	a, b := quiet(t)
-	tx, m := openPacket(t, []host.Port{a}, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a}, b)
 	for _, rate := range []unit.FrameRate{1, 5e3, 0} {
 		arm(t, m[0], false, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -398,7 +391,7 @@ func TestPacketProbe(t *testing.T) {
 
 func TestPacketSendsWithoutAllocating(t *testing.T) {
 	a, _ := quiet(t)
-	tx, _ := openPacket(t, []host.Port{a})
+	tx, _ := openOn(t, newPacket(), []host.Port{a})
 	count := func(n uint64) float64 {
 		return testing.AllocsPerRun(3, func() {
 			if _, err := tx.Transmit(context.Background(), Load{Count: n}, Stream{ID: 1, Frames: spec4(1, 64)}); err != nil {
@@ -430,7 +423,7 @@ func TestClock(t *testing.T) {
 
 func BenchmarkPacket(b *testing.B) {
 	from, to := quiet(b)
-	tx, m := openPacket(b, []host.Port{from}, to)
+	tx, m := openOn(b, newPacket(), []host.Port{from}, to)
 	arm(b, m[0], false, 1)
 	reps, err := tx.Transmit(context.Background(), Load{Count: uint64(b.N)}, Stream{ID: 1, Frames: spec4(1, 64)})
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 )
 
@@ -105,8 +104,8 @@ func TestPortVanishes(t *testing.T) {
 func TestMeterBesideAnotherProgram(t *testing.T) {
 	a, _ := quiet(t)
 	ctx := context.Background()
-	for _, mode := range []link.XDPAttachFlags{link.XDPDriverMode, link.XDPGenericMode} {
-		other, err := openXDPMeter(a, mode, "")
+	for _, first := range []Backend{newXDP(), newGeneric()} {
+		other, err := first.OpenMeter(ctx, a)
 		if err != nil {
 			t.Fatal(err)
 		}

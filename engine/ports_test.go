@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 
 	"boxdyno/host"
@@ -15,19 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func openPacket(t testing.TB, from []host.Port, to ...host.Port) (Transmitter, []Meter) {
+// openOn opens a transmitter of b and a meter on each of to.
+func openOn(t testing.TB, b Backend, from []host.Port, to ...host.Port) (Transmitter, []Meter) {
 	t.Helper()
 	ctx := context.Background()
-	b := newPacket()
-	tx, err := b.OpenTransmitter(ctx, from, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tx.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	var meters []Meter
 	for _, p := range to {
 		m, err := b.OpenMeter(ctx, p)
@@ -41,6 +33,15 @@ func openPacket(t testing.TB, from []host.Port, to ...host.Port) (Transmitter, [
 		})
 		meters = append(meters, m)
 	}
+	tx, err := b.OpenTransmitter(ctx, from, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(tx.Close(), tx.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 	return tx, meters
 }
 
@@ -66,19 +67,47 @@ func quiet(t testing.TB) (a, b host.Port) {
 	return ports(t, testutil.Cable{A: "a", B: "b", Silent: true})
 }
 
-// inject writes whole frames out of a port.
+// inject writes whole frames out of a port, past its queueing discipline.
 func inject(t testing.TB, p host.Port, frames ...[]byte) {
 	t.Helper()
-	var l *packetLane
-	if err := netns.Do(p.Netns, func() (err error) { l, err = openLane(p); return err }); err != nil {
+	if err := netns.Do(p.Netns, func() error { return write(p.Name, frames) }); err != nil {
 		t.Fatal(err)
 	}
-	defer l.close()
+}
+
+// fromCPU0 is inject from one CPU, so that all frames arrive on that one: the XDP
+// meters judge order on each.
+func fromCPU0(t testing.TB, p host.Port, frames ...[]byte) {
+	t.Helper()
+	thread, err := netns.Go(p.Netns, []int{0}, func() error { return write(p.Name, frames) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := thread.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write works on this thread's namespace.
+func write(port string, frames [][]byte) error {
+	l, err := net.InterfaceByName(port)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+		return err
+	}
 	for _, f := range frames {
-		if _, err := unix.Write(l.fd, f); err != nil {
-			t.Fatal(err)
+		if err := unix.Sendto(fd, f, 0, &unix.SockaddrLinklayer{Ifindex: l.Index}); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func down(t testing.TB, p host.Port) {

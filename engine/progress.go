@@ -43,7 +43,7 @@ func (p *progress) note(frames uint64, at unit.Instant) {
 	if len(p.marks) == 2*keptMarks {
 		p.marks = append(p.marks[:0], p.marks[keptMarks:]...)
 	}
-	p.marks = append(p.marks, Mark{at, frames})
+	p.marks = append(p.marks, Mark{At: at, Frames: frames})
 }
 
 // latest returns the marks that are kept.
@@ -88,7 +88,7 @@ func mergeMarks(all ...arrived) []Mark {
 		if t := c.last(); last-t < idleAfter {
 			end = min(end, t)
 		} else if c.frames > c.marks[len(c.marks)-1].Frames {
-			all[i].marks = append(slices.Clone(c.marks), Mark{t + catchUp, c.frames})
+			all[i].marks = append(slices.Clone(c.marks), Mark{At: t + catchUp, Frames: c.frames})
 		}
 	}
 	slices.Sort(at)
@@ -101,7 +101,7 @@ func mergeMarks(all ...arrived) []Mark {
 		for _, c := range all {
 			sum += framesAt(c.marks, t)
 		}
-		out = append(out, Mark{t, uint64(sum + 0.5)})
+		out = append(out, Mark{At: t, Frames: uint64(sum + 0.5)})
 	}
 	return out
 }

@@ -91,8 +91,8 @@ func joinRuns(queues ...[]RxRun) (runs []RxRun) {
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.First, b.First) })
 	in := make([]bool, len(queues)) // the last of runs
 	for _, p := range parts {
-		if n := len(runs); n > 0 && !in[p.queue] && runs[n-1].joins(p.RxRun) {
-			runs[n-1].add(p.RxRun)
+		if n := len(runs); n > 0 && !in[p.queue] && joins(&runs[n-1], &p.RxRun) {
+			add(&runs[n-1], &p.RxRun)
 		} else {
 			runs = append(runs, p.RxRun)
 			clear(in)
@@ -102,7 +102,8 @@ func joinRuns(queues ...[]RxRun) (runs []RxRun) {
 	return runs
 }
 
-func (r *RxRun) joins(part RxRun) bool {
+// joins says whether part is of the same run as r.
+func joins(r, part *RxRun) bool {
 	switch {
 	case r.End == 0 || part.End == 0: // not stamped
 		return true
@@ -112,7 +113,8 @@ func (r *RxRun) joins(part RxRun) bool {
 	return part.Begin > r.End && part.Lowest >= r.Span
 }
 
-func (r *RxRun) add(part RxRun) {
+// add counts part as of r.
+func add(r, part *RxRun) {
 	r.Frames += part.Frames
 	r.Octets += part.Octets
 	r.Reordered += part.Reordered

@@ -134,14 +134,18 @@ func TestMetersTellRunsApart(t *testing.T) {
 	}
 	loads := []Load{{Rate: 10e3, Count: 100}, {Rate: 10e3, Count: 40}}
 	t.Run("mem", func(t *testing.T) {
-		r := newMemRig(t, MemConfig{})
-		arm(t, r.wan, true, 1)
+		memory, err := Mem(MemConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, rx := openOn(t, memory, []host.Port{{Name: MemLAN}}, host.Port{Name: MemWAN})
+		arm(t, rx[0], true, 1)
 		for _, l := range loads {
-			if _, err := r.tx.Transmit(context.Background(), l, Stream{ID: 1, Frames: testSpec()}); err != nil {
+			if _, err := tx.Transmit(context.Background(), l, Stream{ID: 1, Frames: testSpec()}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		check(t, readMeter(t, r.wan).Streams[0])
+		check(t, readMeter(t, rx[0]).Streams[0])
 	})
 	for _, b := range []Backend{newXDP(), newGeneric(), newAFXDP(), newPacket()} {
 		t.Run(b.Name(), func(t *testing.T) {

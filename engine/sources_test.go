@@ -234,7 +234,7 @@ func (f *twinFeed) next(t testing.TB) ([]byte, frame.Entry) {
 // A capture leaves at its own times, and its passes follow each other evenly.
 func TestPacketReplaysTimes(t *testing.T) {
 	a, b := quiet(t)
-	tx, m := openPacket(t, []host.Port{a}, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a}, b)
 	arm(t, m[0], true)
 	src, err := frame.OpenCaptureReader(bytes.NewReader(smallCapture()), "test.pcap", frame.CaptureOptions{})
 	if err != nil {
@@ -263,7 +263,7 @@ func TestPacketReplaysTimes(t *testing.T) {
 // Frames that the port would not take are refused before any is sent, by name.
 func TestPacketRefusesLongSource(t *testing.T) {
 	a, b := quiet(t)
-	tx, m := openPacket(t, []host.Port{a}, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a}, b)
 	arm(t, m[0], false)
 	for _, length := range []int{1519, 1516, 1515} { // the latter might have a tag, and has none
 		src := plainSource(10, 0, 60, length)
@@ -281,7 +281,7 @@ func TestPacketRefusesLongSource(t *testing.T) {
 // A source that breaks off ends the load with its error, and its frames count.
 func TestPacketSourceFails(t *testing.T) {
 	a, b := quiet(t)
-	tx, m := openPacket(t, []host.Port{a}, b)
+	tx, m := openOn(t, newPacket(), []host.Port{a}, b)
 	arm(t, m[0], false)
 	src := plainSource(100, 0, 60)
 	src.silent, src.failAt = true, 60
@@ -323,12 +323,12 @@ func TestMixedClassHasNoHoles(t *testing.T) {
 // A pass is complete with its last frame, whatever comes after it.
 func TestPassesComplete(t *testing.T) {
 	from, _ := quiet(t)
-	mem, err := Mem(MemConfig{})
+	memory, err := Mem(MemConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range []Backend{newXDP(), newAFXDP(), newPacket(), mem} {
-		if b == Backend(mem) {
+	for _, b := range []Backend{newXDP(), newAFXDP(), newPacket(), memory} {
+		if b == Backend(memory) {
 			from = host.Port{Name: MemLAN}
 		}
 		tx, err := b.OpenTransmitter(context.Background(), []host.Port{from}, -1)

@@ -61,7 +61,7 @@ func TestTapRefuses(t *testing.T) {
 	t.Cleanup(func() { ns.Close() })
 	fd := newTap(t, ns, "t0")
 	port := host.Port{Netns: ns.Path(), Name: "t0"}
-	for _, b := range []Backend{&xdp{}, packet{}} {
+	for _, b := range []Backend{newXDP(), newPacket()} {
 		t.Run(b.Name(), func(t *testing.T) {
 			tx, err := b.OpenTransmitter(t.Context(), []host.Port{port}, -1)
 			if err != nil {

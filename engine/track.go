@@ -157,7 +157,7 @@ func (t *tracker) report(stream uint16) RxReport {
 	r := RxReport{
 		Stream: stream, Frames: t.frames, Octets: t.octets,
 		Reordered: t.reordered, Duplicate: t.duplicate, Broken: t.broken, Late: t.late,
-		First: t.first, Last: t.last, Gap: t.gap, Rate: rateOver(t.frames, t.first, t.last),
+		First: t.first, Last: t.last, Gap: t.gap, Rate: unit.RateOver(t.frames, t.first, t.last),
 	}
 	if t.begun {
 		r.Runs = runsOf(append(slices.Clone(t.book.past), t.mark()))
@@ -177,14 +177,6 @@ func (t *tracker) report(stream uint16) RxReport {
 func (m *timing) into(r *RxReport) {
 	r.Latency, r.Gaps, r.IPDV = histogram(m.latency[:]), histogram(m.gaps[:]), histogram(m.ipdv[:])
 	r.Bursts = lengths(m.bursts[:])
-}
-
-// rateOver is the rate of n frames from the first to the last: n-1 intervals.
-func rateOver(n uint64, first, last unit.Instant) unit.FrameRate {
-	if n < 2 || last <= first {
-		return 0
-	}
-	return unit.FrameRate(float64(n-1) / (float64(last-first) / 1e9))
 }
 
 // A tally is what a meter in Go counts: trackers of the streams that it is armed

@@ -50,7 +50,6 @@ type schedule struct {
 const (
 	moderation = 40 * time.Microsecond
 	mostBurst  = 32 // of each lane
-	flatFlush  = 128
 )
 
 func burstFor(l Load, lanes int) int {
@@ -59,6 +58,9 @@ func burstFor(l Load, lanes int) int {
 	}
 	return lanes * min(max(int(float64(l.Rate)*moderation.Seconds()), 1), mostBurst)
 }
+
+// flatFlush is flushFor flat out.
+const flatFlush = 128
 
 // unevenFlush is flushFor of frames at uneven gaps, where a lone flush for each of a
 // cluster would fall behind: at 300 kframe/s it does while the receiver's CPU is busy,
@@ -277,9 +279,13 @@ type sent struct {
 	first, last             unit.Instant
 }
 
-// report is that of stream i of n. Standstills, late frames and gaps are the
-// whole sender's.
-func (sc *schedule) report(coll *ebpf.Collection, l Load, s *senderSchedule, stream Stream, i, n int, did sent) (TxReport, error) {
+// report is that of stream i of n, once p has sent. Standstills, late frames and gaps
+// are the whole sender's.
+func (sc *schedule) report(p *liveProgram, l Load, stream Stream, i, n int, did sent) (TxReport, error) {
+	s, err := p.state()
+	if err != nil {
+		return TxReport{Stream: stream.ID}, err
+	}
 	r := TxReport{
 		Stream: stream.ID, Refused: did.refused, Accepted: did.issued - did.refused, Batch: sc.batch,
 		First: did.first, Last: did.last,
@@ -297,7 +303,7 @@ func (sc *schedule) report(coll *ebpf.Collection, l Load, s *senderSchedule, str
 	l2 := l
 	l2.Duration = 0
 	r.Intended = l2.of(stream)
-	if due := sc.due(s, i, n); due > 0 && (r.Intended == 0 || due < r.Intended) {
+	if due := sc.due(&s, i, n); due > 0 && (r.Intended == 0 || due < r.Intended) {
 		r.Intended = due
 	}
 	if l.Passes > 0 && did.passes >= l.Passes {
@@ -314,15 +320,14 @@ func (sc *schedule) report(coll *ebpf.Collection, l Load, s *senderSchedule, str
 	} else {
 		// The clock is read every 64 frames only: lanes have the load's span.
 		r.First, r.Last = unit.Instant(s.Origin), unit.Instant(s.Now)
-		r.Offered = rateOver(r.Accepted+1, r.First, r.Last)
+		r.Offered = unit.RateOver(r.Accepted+1, r.First, r.Last)
 	}
 	r.Peak = peak(l, r)
 	if !sc.gaps {
 		return r, nil
 	}
-	var err error
-	if r.Gaps, err = readHistogram(coll, senderVarGapCounts); err == nil && sc.paced {
-		r.GapErrors, err = readHistogram(coll, senderVarGapErrors)
+	if r.Gaps, err = readHistogram(p.coll, senderVarGapCounts); err == nil && sc.paced {
+		r.GapErrors, err = readHistogram(p.coll, senderVarGapErrors)
 	}
 	return r, err
 }

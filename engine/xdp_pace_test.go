@@ -176,7 +176,7 @@ func TestProgramKeepsTheSchedule(t *testing.T) {
 		if got := float64(state.Moved) / 65536; math.Abs(got-moved) > rounding*frames {
 			t.Fatalf("late frames moved the schedule by %v ns, want %v", got, moved)
 		}
-		rep, err := sc.report(p.coll, l, &state, Stream{Source: s}, 0, 1, sent{issued: state.Sent})
+		rep, err := sc.report(p, l, Stream{Source: s}, 0, 1, sent{issued: state.Sent})
 		if err != nil {
 			t.Fatal(err)
 		}

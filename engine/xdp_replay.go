@@ -63,7 +63,7 @@ func checkLive(n int) error {
 	if failed != nil {
 		return failed
 	}
-	return &TooLongError{n, above - 1}
+	return &TooLongError{Longest: n, Limit: above - 1}
 }
 
 // replay offers a stream of a source, whose windows it has filled (xdp_reel.go), with one
@@ -229,14 +229,14 @@ func (r *reel) begin(p *liveProgram, l Load, stream uint16) error {
 }
 
 func (t *xdpTransmitter) replayReport(p *liveProgram, sc *schedule, l Load, s Stream) (TxReport, error) {
-	var state senderSchedule
 	var here replayCursor
 	refusals, err := t.refusal.read()
-	err = errors.Join(err, p.sched.Get(&state), p.coll.Variables[replayVarHere].Get(&here))
+	state, stateErr := p.state()
+	err = errors.Join(err, stateErr, p.coll.Variables[replayVarHere].Get(&here))
 	if err != nil {
 		return TxReport{Stream: s.ID}, fmt.Errorf("read the replay's counts: %w", err)
 	}
-	return sc.report(p.coll, l, &state, s, 0, 1, sent{
+	return sc.report(p, l, s, 0, 1, sent{
 		issued: state.Sent, refused: refusals[0], octets: here.Octets, passes: here.Pass, starved: here.Starved,
 		first: unit.Instant(here.First), last: unit.Instant(here.Last),
 	})

@@ -271,7 +271,7 @@ func (p *meterProgram) marks(rest []meterRest) ([]arrived, error) {
 			m := &pages[n/page%uint64(len(pages))][cpu].Marks[n%page]
 			if i := m.Frames >> 56; i < MaxStreams && m.At != 0 {
 				c := &all[cpu*MaxStreams+int(i)]
-				c.marks = append(c.marks, Mark{unit.Instant(m.At), m.Frames & (1<<56 - 1)})
+				c.marks = append(c.marks, Mark{At: unit.Instant(m.At), Frames: m.Frames & (1<<56 - 1)})
 			}
 		}
 	}
@@ -332,13 +332,15 @@ func sumStream(id uint16, perCPU []meterStream) RxReport {
 func (s *meterStream) marks() (all []runMark) {
 	for _, m := range s.Past[:min(s.Runs, MaxRuns-1)] {
 		all = append(all, runMark{
-			m.Frames, m.Octets, m.Reordered, m.Duplicate,
-			unit.Instant(m.First), unit.Instant(m.Last), unit.Instant(m.Begin), unit.Instant(m.Top), m.Lowest, m.Next,
+			frames: m.Frames, octets: m.Octets, reordered: m.Reordered, duplicate: m.Duplicate,
+			first: unit.Instant(m.First), last: unit.Instant(m.Last), begin: unit.Instant(m.Begin), top: unit.Instant(m.Top),
+			lowest: m.Lowest, next: m.Next,
 		})
 	}
 	return append(all, runMark{
-		s.Frames, s.Octets, s.Reordered, s.Duplicate,
-		unit.Instant(s.Arrived), unit.Instant(s.Last), networkOrder(s.Begin), networkOrder(s.Top), s.Lowest, s.Next,
+		frames: s.Frames, octets: s.Octets, reordered: s.Reordered, duplicate: s.Duplicate,
+		first: unit.Instant(s.Arrived), last: unit.Instant(s.Last), begin: networkOrder(s.Begin), top: networkOrder(s.Top),
+		lowest: s.Lowest, next: s.Next,
 	})
 }
 

@@ -376,9 +376,17 @@ func (r *refusalTrace) close() error {
 	return err
 }
 
+// state is where the schedule stands.
+func (p *liveProgram) state() (s senderSchedule, err error) {
+	if err := p.sched.Get(&s); err != nil {
+		return s, fmt.Errorf("read the sender's schedule: %w", err)
+	}
+	return s, nil
+}
+
 func (p *liveProgram) done() bool {
-	var s senderSchedule
-	return p.sched.Get(&s) == nil && s.Done != 0
+	s, err := p.state()
+	return err == nil && s.Done != 0
 }
 
 // tendEvery is how often a load's source is looked after: at 50 Gbit/s a window
@@ -439,17 +447,16 @@ func (t *xdpTransmitter) gone(reports []TxReport) error {
 }
 
 func (t *xdpTransmitter) reports(p *liveProgram, sc *schedule, l Load, streams []Stream) ([]TxReport, error) {
-	var s senderSchedule
 	var lanes [maxLanes]senderLane
 	refusals, err := t.refusal.read()
-	err = errors.Join(err, p.sched.Get(&s), p.coll.Variables[senderVarLaneState].Get(&lanes))
+	err = errors.Join(err, p.coll.Variables[senderVarLaneState].Get(&lanes))
 	if err != nil {
 		return nil, fmt.Errorf("read the sender's counts: %w", err)
 	}
 	reports := make([]TxReport, len(streams))
 	for i := range streams {
 		lane := &lanes[i]
-		reports[i], err = sc.report(p.coll, l, &s, streams[i], i, len(streams), sent{
+		reports[i], err = sc.report(p, l, streams[i], i, len(streams), sent{
 			issued: lane.Issued, refused: refusals[i], octets: octetsOf(streams[i].Frames.Sizes, lane.Issued),
 			first: unit.Instant(lane.First), last: unit.Instant(lane.Last),
 		})

@@ -45,6 +45,14 @@ func LineRate(link BitRate, size float64) FrameRate {
 	return FrameRate(float64(link) / (8 * (size + Overhead)))
 }
 
+// RateOver is the rate of n frames from the first to the last: n-1 intervals.
+func RateOver(n uint64, first, last Instant) FrameRate {
+	if n < 2 || last <= first {
+		return 0
+	}
+	return FrameRate(float64(n-1) / (float64(last-first) / 1e9))
+}
+
 // L2 is the layer-2 bit rate of r frames of mean size octets, FCS included.
 func L2(r FrameRate, size float64) BitRate { return BitRate(float64(r) * 8 * size) }
 
