@@ -1,10 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine offers streams to ports and meters what comes back.
+// Package engine offers streams to ports and meters what comes back. It holds what a
+// caller needs of every backend: loads, reports, interfaces. The backends are rooms:
+//
+//	catalog    the table of backends, and the best one for some ports
+//	xdp        BPF with live frames sends, an XDP program meters
+//	packet     sendmmsg sends, a ring meters
+//	afxdp      AF_XDP rings; up to the flush it sends as packet does
+//	mem        wires in memory, in virtual time
+//	conn       both ends of TCP connections; SYNs leave as xdp's frames do
+//	internal   what rooms share: schedules, feeds, tallies, clocks, ports, BPF
+//
+// The way of a frame, and who works on it:
+//
+//	Load, Streams                                                     MeterReport
+//	  | Transmit                                                           ^ Read
+//	internal/pace   when is it due?           whose is it, in order?   internal/tally
+//	internal/feed   frame.Builder: octets     when did it come?        internal/clock
+//	  | flush                                                              ^
+//	packet, afxdp, mem: out of a port ---- box under test ---- into a port, a ring
+//
+// In backend xdp both ends are programs in the kernel, from the first frame to the last:
+// xdp/bpf/sender.c (schedule: internal/bpf/pace.h) and xdp/bpf/meter.c.
 package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"boxdyno/frame"
@@ -184,4 +207,39 @@ type Backend interface {
 	// OpenTransmitter opens the lanes of one sender thread on cpu (-1: any).
 	OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (Transmitter, error)
 	OpenMeter(ctx context.Context, p host.Port) (Meter, error)
+}
+
+// ErrPortGone is wrapped by the errors of senders and meters whose port has
+// vanished from its namespace.
+var ErrPortGone = errors.New("the port is gone")
+
+// A Mark is how many frames had arrived before the one that arrived at At.
+// Between two marks a.Frames - b.Frames frames arrived in a.At - b.At.
+type Mark struct {
+	At     unit.Instant
+	Frames uint64
+}
+
+// MaxRuns is how many runs of a restarted sender are told apart; frames of later ones
+// count as duplicates and as reordered. A new run is known by its times: within a run
+// no frame with a lower number was sent later than one with a higher number.
+const MaxRuns = 16
+
+// An Asker is a backend that finds out whether it sends from a port without metering
+// there. Of the other backends OpenTransmitter is the proof.
+type Asker interface {
+	// AskTransmit returns nil where the backend sends from p, host.ErrNotSupported
+	// (wrapped, with why) where it does not, or another error for "don't know". It
+	// attaches nothing to the port. frames is how many probe frames left the port:
+	// 0 wherever the kernel answers (Linux 6.3), else 1.
+	AskTransmit(ctx context.Context, p host.Port) (frames uint64, err error)
+}
+
+// A TooLongError is a source with frames that a backend cannot send.
+type TooLongError struct {
+	Longest, Limit int // octets without FCS
+}
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("transmit: the source's longest frame has %d octets, and the backend takes at most %d: leave such frames out, or cut them (--cut)", e.Longest, e.Limit)
 }

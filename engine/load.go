@@ -13,11 +13,11 @@ import (
 
 const (
 	maxBurst    = 1 << 16
-	maxDuration = 366 * 24 * time.Hour
+	MaxDuration = 366 * 24 * time.Hour
 )
 
-// check says what is wrong with a load, and with streams for it, in a sentence.
-func (l Load) check(streams ...Stream) error {
+// Check says what is wrong with a load, and with streams for it, in a sentence.
+func (l Load) Check(streams ...Stream) error {
 	if err := l.alone(); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (l Load) alone() error {
 		return fmt.Errorf("load: there is no late policy %d", l.Late)
 	case l.Duration < 0:
 		return errors.New("load: the duration is negative")
-	case l.Duration > maxDuration:
+	case l.Duration > MaxDuration:
 		return fmt.Errorf("load: the duration %v is longer than a year", l.Duration)
 	case l.Duration == 0 && l.Count == 0 && l.Passes == 0:
 		return errors.New("load: neither a duration nor a count of frames or passes is given")
@@ -92,8 +92,8 @@ func (l Load) fits(s Stream) error {
 	return shape.Check()
 }
 
-// paced says whether frames have times to leave at.
-func (l Load) paced() bool { return l.Rate != 0 || l.Bits != 0 || l.Speed != 0 }
+// Paced says whether frames have times to leave at.
+func (l Load) Paced() bool { return l.Rate != 0 || l.Bits != 0 || l.Speed != 0 }
 
 // Mean is each stream's rate over the duration; 0 where no frame rate is given.
 func (l Load) Mean() unit.FrameRate {
@@ -104,9 +104,9 @@ func (l Load) Mean() unit.FrameRate {
 	return l.Rate*share + l.Then*(1-share)
 }
 
-// intended is each stream's frames as far as rate, duration and count say: 0
+// Intended is each stream's frames as far as rate, duration and count say: 0
 // where they do not.
-func (l Load) intended() uint64 {
+func (l Load) Intended() uint64 {
 	if l.Rate == 0 || l.Duration == 0 {
 		return l.Count
 	}
@@ -117,9 +117,9 @@ func (l Load) intended() uint64 {
 	return n
 }
 
-// of is intended with the passes over s's source.
-func (l Load) of(s Stream) uint64 {
-	n := l.intended()
+// Frames is Intended with the passes over s's source.
+func (l Load) Frames(s Stream) uint64 {
+	n := l.Intended()
 	if l.Passes == 0 || s.Source == nil {
 		return n
 	}
@@ -131,46 +131,4 @@ func (l Load) of(s Stream) uint64 {
 		return all
 	}
 	return n
-}
-
-// endedByCount says whether a count of frames or passes ended the load of r.
-func endedByCount(l Load, r TxReport) bool {
-	switch {
-	case l.Duration == 0, l.Passes > 0 && r.Passes >= l.Passes:
-		return true
-	case l.Count == 0:
-		return false
-	case l.Rate > 0:
-		return float64(l.Count) < float64(l.Rate)*l.Duration.Seconds()
-	}
-	return r.Accepted+r.Refused >= l.Count
-}
-
-// offered is the rate at which a load's frames were accepted: over the whole
-// duration, so that a sender that stood still at its end is seen, or over the
-// time from the first to the last frame of a counted load. Frames that are paced
-// by their octets are unequal intervals, of which the last counts, too: few of
-// them would read high without it.
-func offered(l Load, r TxReport) unit.FrameRate {
-	ended := endedByCount(l, r)
-	if !l.paced() || ended && r.Tail == 0 {
-		return unit.RateOver(r.Accepted, r.First, r.Last)
-	}
-	took := time.Duration(r.Last-r.First) + r.Tail
-	if !ended {
-		took = max(took, l.Duration)
-	}
-	return unit.FrameRate(float64(r.Accepted) / took.Seconds())
-}
-
-// peak is the highest rate on the way: delayed frames are made up at 9/8 of the
-// schedule's.
-func peak(l Load, r TxReport) unit.FrameRate {
-	if r.Late == 0 || l.Late != MakeUp || !l.paced() {
-		return r.Offered
-	}
-	if l.Rate > 0 {
-		return max(r.Offered, l.Rate*9/8)
-	}
-	return r.Offered * 9 / 8
 }

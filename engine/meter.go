@@ -6,12 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"hash"
-	"slices"
-	"sync"
-
-	"boxdyno/unit"
 )
 
 // A Sinker is a meter that can keep foreign frames from the stack: those of the
@@ -69,43 +64,3 @@ func (d *Digest) Add(buf []byte) {
 
 // Sum is the digest of the frames so far, in hexadecimal; more may follow.
 func (d *Digest) Sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
-
-// armable checks what Arm is given.
-func armable(streams []uint16) error {
-	if len(streams) > MaxStreams {
-		return fmt.Errorf("arm the meter: %d streams, want at most %d", len(streams), MaxStreams)
-	}
-	for i, s := range streams {
-		if slices.Contains(streams[:i], s) {
-			return fmt.Errorf("arm the meter: stream %d is given twice", s)
-		}
-	}
-	return nil
-}
-
-// stamps names software that takes times, with the floor of its clock.
-func stamps(what string) string { return fmt.Sprintf("software, %s (floor %d ns)", what, clockFloor()) }
-
-// clockFloor is how far apart two readings of CLOCK_MONOTONIC lie, in ns: no gap
-// and no latency is known better. It is the median of many, rounded up to 1, 2 or
-// 5 times a power of ten, so that it stays the same on a machine.
-var clockFloor = sync.OnceValue(func() int64 {
-	steps := make([]int64, 999)
-	last := unit.Now()
-	for i := range steps {
-		now := unit.Now()
-		steps[i], last = int64(now-last), now
-	}
-	slices.Sort(steps)
-	return roundUp(steps[len(steps)/2])
-})
-
-func roundUp(n int64) int64 {
-	for power := int64(1); ; power *= 10 {
-		for _, digit := range []int64{1, 2, 5} {
-			if n <= digit*power {
-				return digit * power
-			}
-		}
-	}
-}

@@ -35,7 +35,7 @@ const (
 // Parse reads the signature of a frame as Linux hands it over, without FCS: first
 // in the payload of UDP, TCP or an ICMP or ICMPv6 echo, behind up to two VLAN
 // tags, over IPv4 (no later fragment) or IPv6 without extension headers. Any
-// octets may be given to it. The meter in engine/bpf/meter.c reads alike.
+// octets may be given to it. The meter in engine/xdp/bpf/meter.c reads alike.
 func Parse(buf []byte) (Signature, Class) {
 	at := ethLen
 	if len(buf) < at {

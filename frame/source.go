@@ -43,7 +43,7 @@ const (
 )
 
 // An Entry is one frame of a window. Its layout is that of struct entry in
-// engine/bpf/replay.c. All offsets are even.
+// engine/xdp/bpf/replay.c. All offsets are even.
 type Entry struct {
 	At    uint64 // ns after the first frame of the pass; 0 where the source is not timed
 	Off   uint32 // of its first octet in the window's blob, in units of 8 octets

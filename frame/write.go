@@ -11,7 +11,7 @@ import (
 
 // A Writer makes the frames of a source as they leave: octets of the entry, draws of its
 // class, fields, addresses of the pass, signature, checksums. It is the backends' sender in
-// Go, and the twin that engine/bpf/replay.c is compared with, octet by octet. All draws of a
+// Go, and the twin that engine/xdp/bpf/replay.c is compared with, octet by octet. All draws of a
 // class advance once for every frame of it, used or not. A field whose base the entry lacks,
 // or that would end behind the frame, is left out. Checksums change by RFC 1624, equation 3:
 // one that was wrong stays wrong. A checksum at L4+2 is ICMP's, and over IPv4 does not cover

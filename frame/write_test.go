@@ -222,7 +222,7 @@ func TestFieldValues(t *testing.T) {
 	}
 }
 
-// TestGenerator pins the generator, which engine/bpf/replay.c has as well.
+// TestGenerator pins the generator, which engine/xdp/bpf/replay.c has as well.
 func TestGenerator(t *testing.T) {
 	s := uint64(1)
 	for i, want := range []uint32{0x47e4ce4b, 0xabcfa6a8, 0xb9d10d8f} {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -122,7 +122,7 @@ func withEngine(ctx context.Context, tb *Testbed, err error) (*Testbed, error) {
 			ports = append(ports, p.Port)
 		}
 	}
-	if tb.Engine, tb.Tried, err = engine.Best(ctx, ports...); err != nil {
+	if tb.Engine, tb.Tried, err = catalog.Best(ctx, ports...); err != nil {
 		return nil, errors.Join(fmt.Errorf("choose a backend: %w", err), tb.Close())
 	}
 	return tb, nil

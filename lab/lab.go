@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/link"
@@ -62,7 +63,7 @@ type Testbed struct {
 	DUTCPUs   []int  // of this machine that do the DUT's work; nil: not known, or another machine's
 	Threads   []int  // ids of the threads that receive the DUT's frames (threaded NAPI); nil: softirq does
 	Engine    engine.Backend
-	Tried     []engine.Tried
+	Tried     []catalog.Tried
 	DUT       *host.Local      // nil: a black box, or a machine that is not this one
 	Subjects  subject.Machine  // that subjects run on; nil: DUT, or this machine
 	DUTPorts  []string         // of DUT on the paths, as it calls them

@@ -10,7 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"boxdyno/engine"
+	"boxdyno/engine/catalog"
+	memory "boxdyno/engine/mem"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/ledger"
@@ -22,14 +23,14 @@ import (
 // routes, filters or drops, and a wire that carries everything for the self-test. The
 // transmitter's ceiling holds on both.
 type mem struct {
-	cfg   engine.MemConfig
+	cfg   memory.Config
 	mtu   int
 	rate  unit.BitRate
 	plant Plant
 }
 
 func newMem() Topology {
-	return &mem{mtu: defaultMTU, cfg: engine.MemConfig{Capacity: 200e3, Queue: 256, Ceiling: 1e6, ReorderDepth: 1}}
+	return &mem{mtu: defaultMTU, cfg: memory.Config{Capacity: 200e3, Queue: 256, Ceiling: 1e6, ReorderDepth: 1}}
 }
 
 func (m *mem) Flags(fs *flag.FlagSet) {
@@ -74,7 +75,7 @@ func frameRate(p *unit.FrameRate) parsed[unit.FrameRate] {
 var memDrops = map[string]result.Place{"route": "", "filter": "", "drop-xdp": result.XDP, "drop-tc": result.TC, "drop-nft": result.NFT}
 
 // config is what the memory backend is made with.
-func (m *mem) config() engine.MemConfig {
+func (m *mem) config() memory.Config {
 	cfg := m.cfg
 	if cfg.Policer = m.plant.Policer; cfg.Policer > 0 {
 		cfg.PolicerBurst = m.plant.bucket()
@@ -87,8 +88,8 @@ func (m *mem) Sketch() (*Testbed, error) {
 		return nil, err
 	}
 	tb := &Testbed{Topology: "mem", Kind: "memory", TesterCPU: -1, Services: memServices, Planted: m.plant.planted(m.mtu)}
-	loops := [2]string{engine.MemLoopA, engine.MemLoopB}
-	for i, name := range [2]string{engine.MemLAN, engine.MemWAN} {
+	loops := [2]string{memory.LoopA, memory.LoopB}
+	for i, name := range [2]string{memory.LAN, memory.WAN} {
 		mine, other := sides[i], sides[1-i]
 		tb.Ports = append(tb.Ports, Port{
 			Port: memPort(name), MAC: mine.testerMAC, GatewayMAC: mine.dutMAC, MTU: m.mtu, Link: m.rate,
@@ -109,11 +110,11 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	wire, err := engine.Mem(m.config())
+	wire, err := memory.New(m.config())
 	if err != nil {
 		return nil, err
 	}
-	tb.Engine, tb.Tried, tb.Sources = wire, []engine.Tried{{Name: wire.Name()}}, []ledger.Source{wire}
+	tb.Engine, tb.Tried, tb.Sources = wire, []catalog.Tried{{Name: wire.Name()}}, []ledger.Source{wire}
 	tb.Path = func(from, to int, loop bool) ledger.Path {
 		ports := tb.Ports
 		if loop {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"boxdyno/engine"
+	engines "boxdyno/engine/catalog"
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/reference/boards"
@@ -107,7 +107,7 @@ func doctorBackends(ctx context.Context, c Catalogue) (out []Diagnosis) {
 	}
 	defer bed.Close()
 	works := false
-	for _, s := range engine.All {
+	for _, s := range engines.All {
 		d := diagnose("backend", s.Name, false, s.New().Probe(ctx, bed.Ports[0].Port, bed.Ports[1].Port))
 		works = works || d.Answer == Yes
 		out = append(out, d)

@@ -170,5 +170,5 @@ emulated() { # emulated GOARCH [FLAG...]: what frames are made of does not depen
 	qemu=$(emulator "$arch")
 	shift
 	GOARCH=$arch GOARM=7 go test -count=1 -vet=off -timeout 10m -short -exec "$qemu" "$@" ./unit ./frame &&
-		GOARCH=$arch GOARM=7 go test -count=1 -vet=off -timeout 10m -short -exec "$qemu" -run '^Test(Pace|Bucket|Histogram|Tracker|Tally)' ./engine
+		GOARCH=$arch GOARM=7 go test -count=1 -vet=off -timeout 10m -short -exec "$qemu" -run '^Test(Pace|Bucket|Histogram|Tracker|Tally)' ./engine/internal/...
 }

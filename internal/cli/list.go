@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"boxdyno/engine"
+	engines "boxdyno/engine/catalog"
 	"boxdyno/examples"
 	"boxdyno/lab"
 	"boxdyno/reference/boards"
@@ -62,7 +62,7 @@ func (a *app) listed(kind string) (out []listed, err error) {
 			out = append(out, listed{Name: s.Name, Doc: s.Doc, Offers: s.Offers.Words(), Services: s.Services, Params: runner.Params(s.New())})
 		}
 	case "backends":
-		for _, s := range engine.All {
+		for _, s := range engines.All {
 			out = append(out, listed{Name: s.Name, Doc: s.Doc})
 			for _, m := range s.Modes {
 				out = append(out, listed{Name: s.Name + "/" + m.Name, Doc: m.Doc})

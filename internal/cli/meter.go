@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/host"
 	"boxdyno/unit"
 )
@@ -203,7 +204,7 @@ func (f *portFlags) openMeter(ctx context.Context, p *trafficPort, want *meterFl
 		name = "packet" // it sees frames of all queues in one order, and takes a filter
 	}
 	if name != "" {
-		b, err := engine.Open(name)
+		b, err := catalog.Open(name)
 		if err != nil {
 			return nil, "", usage(fmt.Errorf("--backend: %w", err))
 		}
@@ -211,7 +212,7 @@ func (f *portFlags) openMeter(ctx context.Context, p *trafficPort, want *meterFl
 	} else {
 		// Not afxdp: xdp/generic works wherever it does, and counts in the kernel.
 		for _, name := range []string{"xdp", "xdp/generic", "packet"} {
-			b, err := engine.Open(name)
+			b, err := catalog.Open(name)
 			if err != nil {
 				return nil, "", err
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/guard"
@@ -104,7 +105,7 @@ func (o *offer) fits(p *trafficPort) error {
 // how many frames left the port to find that out.
 func (f *portFlags) openLanes(ctx context.Context, p *trafficPort, cpus []int) (b engine.Backend, lanes []engine.Transmitter, probed uint64, err error) {
 	if f.backend != "" {
-		b, err := engine.Open(f.backend)
+		b, err := catalog.Open(f.backend)
 		if err != nil {
 			return nil, nil, 0, usage(fmt.Errorf("--backend: %w", err))
 		}
@@ -115,7 +116,7 @@ func (f *portFlags) openLanes(ctx context.Context, p *trafficPort, cpus []int) (
 		return b, lanes, 0, err
 	}
 	var refused []string
-	for _, s := range engine.All {
+	for _, s := range catalog.All {
 		b := s.New()
 		var err error
 		if asker, ok := b.(engine.Asker); ok {

@@ -4,7 +4,7 @@
 //
 //	connections.go   how many a second, or at once: fill -> search -> a longer trial
 //	   |
-//	rig.go           one trial: both ends of every connection are the tester's (engine.Connections)
+//	rig.go           one trial: both ends of every connection are the tester's (conn.Ends)
 package connections
 
 import (
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/conn"
 	"boxdyno/host"
 	"boxdyno/internal/limit"
 	"boxdyno/lab"
@@ -74,7 +75,7 @@ const (
 func newConnections() procedure.Procedure {
 	return &Connections{
 		service: param.NewChoice("route", trial.Forwarding), mode: param.NewChoice(byRate, []string{byRate, concurrent}),
-		rules: param.NewCount(0, 0, 100_000), response: param.NewCount(1024, 0, engine.MaxObject),
+		rules: param.NewCount(0, 0, 100_000), response: param.NewCount(1024, 0, conn.MaxObject),
 		rate: param.NewCount(0, 0, maxRate), most: param.NewCount(100_000, 1, 4_000_000),
 		preset: param.NewPreset(), search: param.NewChoice(trial.AsPreset, append([]string{trial.AsPreset}, search.Names()...)),
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"boxdyno/engine"
+	"boxdyno/engine/conn"
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
@@ -163,7 +163,7 @@ func TestConnectionsRefuse(t *testing.T) {
 	if err := p.Check(b.Bed); err == nil || !strings.Contains(err.Error(), "native XDP") {
 		t.Errorf("mem: %v", err)
 	}
-	for _, set := range []map[string]string{{"response_size": "-1"}, {"response_size": fmt.Sprint(engine.MaxObject + 1)}, {"rate": "-5"}, {"mode": "x"}, {"connections": "0"}} {
+	for _, set := range []map[string]string{{"response_size": "-1"}, {"response_size": fmt.Sprint(conn.MaxObject + 1)}, {"rate": "-5"}, {"mode": "x"}, {"connections": "0"}} {
 		for k, v := range set {
 			if err := assignOne(p, k, v); err == nil {
 				t.Errorf("%s=%s is taken", k, v)

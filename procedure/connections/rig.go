@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/conn"
 	"boxdyno/ledger"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/trial"
@@ -24,7 +25,7 @@ import (
 // those that came to them. The connections' own books are among the values.
 type connRig struct {
 	env   *procedure.Env
-	conns *engine.Connections
+	conns *conn.Ends
 	book  *ledger.Book
 	name  string
 }
@@ -52,7 +53,7 @@ func newConnRig(ctx context.Context, env *procedure.Env, p *Connections, loop bo
 		}
 	}()
 	client, server := ports[0], ports[1]
-	s := engine.ConnSpec{
+	s := conn.Spec{
 		Client: client.Port, Server: server.Port, ClientMAC: client.MAC, GatewayMAC: client.GatewayMAC,
 		ClientAddr: client.Addr4, ServerAddr: server.Addr4, ServerPort: connPort, Services: connServices,
 		Object: p.response.Value, MTU: min(client.MTU, server.MTU), Most: mostConns, CPU: bed.TesterCPU,
@@ -60,7 +61,7 @@ func newConnRig(ctx context.Context, env *procedure.Env, p *Connections, loop bo
 	if p.mode.Value == concurrent && !loop {
 		s.Most = p.most.Value
 	}
-	if r.conns, err = engine.OpenConnections(ctx, s); err != nil {
+	if r.conns, err = conn.Open(ctx, s); err != nil {
 		return nil, err
 	}
 	r.book, err = ledger.Open([]ledger.Path{bed.Path(0, 1, loop), bed.Path(1, 0, loop)}, bed.Sources...)
@@ -103,14 +104,14 @@ func (r *connRig) trial(ctx context.Context, t connTrial) (o procedure.Outcome, 
 		return o, err
 	}
 	watch.Stop()
-	var held engine.ConnReport
+	var held conn.Report
 	full, _ := r.table()
 	if t.hold > 0 {
 		if held, full, err = r.holds(ctx, t); err != nil {
 			return o, err
 		}
 	}
-	var seen engine.ConnReport
+	var seen conn.Report
 	account, err := r.book.Balance(ctx, func(context.Context) (e ledger.Ends, err error) {
 		if seen, err = r.conns.Read(); err != nil {
 			return e, err
@@ -155,7 +156,7 @@ func (r *connRig) trial(ctx context.Context, t connTrial) (o procedure.Outcome, 
 }
 
 // holds waits until all that were opened stand, looks at them and closes them.
-func (r *connRig) holds(ctx context.Context, t connTrial) (held engine.ConnReport, full ledger.Conntrack, err error) {
+func (r *connRig) holds(ctx context.Context, t connTrial) (held conn.Report, full ledger.Conntrack, err error) {
 	select {
 	case <-ctx.Done():
 		return held, full, ctx.Err()
@@ -170,7 +171,7 @@ func (r *connRig) holds(ctx context.Context, t connTrial) (held engine.ConnRepor
 }
 
 // load is that of the SYNs; Forwarded is connections that were complete.
-func (r *connRig) load(t connTrial, sent engine.TxReport, seen engine.ConnReport) *result.Load {
+func (r *connRig) load(t connTrial, sent engine.TxReport, seen conn.Report) *result.Load {
 	return &result.Load{
 		MeanSize: float64(unit.MinFrame), Streams: 1, Backend: r.name,
 		Intended: t.load.Mean(), Offered: sent.Offered, Peak: sent.Peak, Batch: sent.Batch,
@@ -181,7 +182,7 @@ func (r *connRig) load(t connTrial, sent engine.TxReport, seen engine.ConnReport
 
 // completeRate is of connections that were closed, over the time from the first
 // SYN to the last one's end; held ones are complete with their response.
-func completeRate(seen engine.ConnReport, held bool) float64 {
+func completeRate(seen conn.Report, held bool) float64 {
 	n, end := seen.Closed, max(seen.Last, seen.LastSYN)
 	if held {
 		n, end = seen.Whole, max(seen.LastWhole, seen.LastSYN)
@@ -192,7 +193,7 @@ func completeRate(seen engine.ConnReport, held bool) float64 {
 	return float64(n) * 1e9 / float64(end-seen.First)
 }
 
-func connValues(seen engine.ConnReport, sent engine.TxReport, held bool) []result.Value {
+func connValues(seen conn.Report, sent engine.TxReport, held bool) []result.Value {
 	vs := []result.Value{
 		figures.Value("connections_complete_cps", completeRate(seen, held)),
 		figures.Value("connections_offered_cps", float64(sent.Offered)),

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/mem"
 	"boxdyno/frame"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
@@ -90,7 +91,7 @@ func TestFloodOfASmallBox(t *testing.T) {
 // frame of the flood is named.
 func TestFloodThatRulesStop(t *testing.T) {
 	b := roomtest.NewBench(t, "mem", map[string]string{"capacity": "100000"})
-	wire := b.Bed.Engine.(roomtest.LoggedBackend).Backend.(*engine.Memory)
+	wire := b.Bed.Engine.(roomtest.LoggedBackend).Backend.(*mem.Backend)
 	serve := b.Bed.Serve
 	b.Bed.Serve = func(ctx context.Context, s lab.Service) error {
 		err := serve(ctx, s)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/host"
 	"boxdyno/subject"
 	"boxdyno/subject/internal/program"
@@ -90,7 +91,7 @@ func Main() { program.ChildMain(meterWord, (*metering).run) }
 func (m *metering) run() (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
 	defer stop()
-	b, err := engine.Open(m.Backend)
+	b, err := catalog.Open(m.Backend)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
@@ -61,7 +62,7 @@ func replayMix(t *testing.T, p host.Port, flows uint64, rate unit.FrameRate) fra
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := engine.Open("packet")
+	b, err := catalog.Open("packet")
 	if err != nil {
 		t.Fatal(err)
 	}

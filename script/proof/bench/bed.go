@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/lab"
@@ -65,7 +66,7 @@ func metered(ctx context.Context) (*bed, error) {
 	if err := b.receive.Close(); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	e, err := engine.Open("xdp")
+	e, err := catalog.Open("xdp")
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/unit"
@@ -73,7 +74,7 @@ func replay(backend string, offer engine.Load, cores int) func(context.Context, 
 // transmit sends a stream on each core until ctx ends. All begin together, once
 // each has its program and its source in memory, which a few frames see to.
 func transmit(ctx context.Context, b *bed, backend string, offer engine.Load, cores int, stream func(core int) (engine.Stream, error)) error {
-	e, err := engine.Open(backend)
+	e, err := catalog.Open(backend)
 	if err != nil {
 		return err
 	}

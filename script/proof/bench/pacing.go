@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/unit"
@@ -127,7 +128,7 @@ func pacing(ctx context.Context, span time.Duration, dir string) error {
 }
 
 func ours1(ctx context.Context, b *bed, w *watch, l *load, rate float64, span time.Duration) error {
-	e, err := engine.Open("xdp")
+	e, err := catalog.Open("xdp")
 	if err != nil {
 		return err
 	}
@@ -219,7 +220,7 @@ func original(ctx context.Context, span time.Duration, dir string) error {
 		return err
 	}
 	defer captured.Close()
-	e, err := engine.Open("xdp")
+	e, err := catalog.Open("xdp")
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/engine"
+	"boxdyno/engine/catalog"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
@@ -27,7 +28,7 @@ func Pair(t testing.TB) (a, b host.Port) {
 // Send offers n frames of 148 octets of UDP payload.
 func Send(t *testing.T, p host.Port, n uint64, rate unit.FrameRate) {
 	t.Helper()
-	b, err := engine.Open("packet")
+	b, err := catalog.Open("packet")
 	if err != nil {
 		t.Fatal(err)
 	}
