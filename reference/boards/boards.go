@@ -319,3 +319,24 @@ func date(s string) error {
 	}
 	return nil
 }
+
+// Model returns the board whose name a machine's model begins with, the longest of them:
+// "Raspberry Pi 5 Model B Rev 1.0" is a Raspberry Pi 5. A board without ID is none.
+func Model(model string) (found Board) {
+	if b, ok := Identify(nil, model); ok {
+		return b
+	}
+	model = plus(model)
+	for _, b := range all() {
+		name := plus(b.Name)
+		if strings.HasPrefix(model+" ", name+" ") && len(b.Name) > len(found.Name) {
+			found = b
+		}
+	}
+	return found
+}
+
+// plus is a name in small letters, with one spelling of a plus.
+func plus(name string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.Join(strings.Fields(name), " ")), " plus", "+")
+}

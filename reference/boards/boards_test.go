@@ -99,6 +99,19 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
+// A model as firmware writes it is the board whose name it begins with.
+func TestModel(t *testing.T) {
+	for model, want := range map[string]string{
+		"Raspberry Pi 5 Model B Rev 1.0": "rpi-5", "Raspberry Pi 500 Rev 1.0": "rpi-500", "Raspberry Pi 3 Model B Plus Rev 1.3": "rpi-3-b-plus", "Raspberry Pi 3 Model B Rev 1.2": "rpi-3-b",
+		"Raspberry Pi Compute Module 4 Rev 1.0": "rpi-cm4", "Raspberry Pi Zero 2 W Rev 1.0": "rpi-zero-2-w", "FriendlyElec NanoPi R5S": "nanopi-r5s", "Protectli VP2420": "protectli-vp2420",
+		"Raspberry": "", "": "", "QEMU Virtual Machine": "",
+	} {
+		if b := Model(model); b.ID != want {
+			t.Errorf("%q is %q, want %q", model, b.ID, want)
+		}
+	}
+}
+
 // Values that a few boards must have, read in their sources.
 func TestKnownValues(t *testing.T) {
 	b, _ := Find("rpi-4-b")

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sizing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"boxdyno/reference/boards"
+	"boxdyno/result"
+)
+
+// A Run is a run with its records, as a bundle keeps them.
+type Run struct {
+	Run     result.Run
+	Records []result.Record
+}
+
+// Own are the boxes whose rate of the job runs have measured, each by the newest run that
+// has it. Runs of simulated and emulated boxes are left out: their speed is not a box's.
+// Only points count whose measurement was valid; of several that do the same work, such
+// as paths of a cipher, the fastest does.
+func Own(j Job, runs []Run) (out []Candidate) {
+	runs = slices.Clone(runs)
+	slices.SortStableFunc(runs, func(a, b Run) int { return b.Run.Start.Compare(a.Run.Start) })
+	for _, r := range runs {
+		if r.Run.Kind != "real" && r.Run.Kind != "sandbox" || len(r.Run.Machines) == 0 {
+			continue
+		}
+		m := r.Run.Machines[0]
+		if r.Run.Box != "" {
+			m = r.Run.Machines[len(r.Run.Machines)-1]
+		}
+		c := Candidate{Name: cmp.Or(r.Run.Box, m.Name, m.Board), Board: boards.Model(m.Board).ID, Origin: OwnRun}
+		if !c.measured(j, r) {
+			continue
+		}
+		i := slices.IndexFunc(out, func(o Candidate) bool { return o.Name == c.Name && o.Board == c.Board })
+		if i < 0 {
+			c.known(j)
+			out = append(out, c)
+		} else if out[i].Soaked == nil {
+			out[i].Soaked = c.Soaked // of an older run: better than none
+		}
+	}
+	return out
+}
+
+// measured fills in what a run says of the job.
+func (c *Candidate) measured(j Job, r Run) bool {
+	found := false
+	for _, p := range r.Records {
+		v := j.value(p)
+		if v == nil {
+			continue
+		}
+		e := Estimate{Value: v.Value, Lo: v.Value, Hi: v.Value, Bound: string(v.Bound)}
+		if v.Lo != nil && v.Hi != nil && *v.Lo <= v.Value && v.Value <= *v.Hi {
+			e.Lo, e.Hi = *v.Lo, *v.Hi
+		}
+		if heat := result.Get(p.Config, result.HeatKey); heat != "" && heat != "0" {
+			if c.Soaked == nil || e.Value > c.Soaked.Value {
+				c.Soaked = &e
+			}
+			continue
+		}
+		if found && e.Value <= c.Rate.Value {
+			continue
+		}
+		found = true
+		c.Rate = e
+		c.Figures = []Figure{{What: "rate", Text: j.Rate(e.Value) + ", " + p.ID, Source: "run " + r.Run.ID, Said: caution(r.Run)}}
+		c.metered(p)
+	}
+	if !found && c.Soaked != nil { // measured hot alone
+		c.Rate, found = *c.Soaked, true
+		c.Figures = []Figure{{What: "rate", Text: j.Rate(c.Rate.Value) + ", hot", Source: "run " + r.Run.ID, Said: caution(r.Run)}}
+	}
+	return found
+}
+
+// metered fills in the power that the widest meter saw in a point.
+func (c *Candidate) metered(p result.Record) {
+	c.Watts = nil
+	widest := []string{"wall", "board", "command", "line", "platform"}
+	for _, covers := range widest {
+		for _, e := range p.Energy {
+			if e.Covers == covers && e.Seconds > 0 && e.Joules > 0 && !e.Tester {
+				w := Exact(e.Watts())
+				c.Watts = &w
+				c.Figures = append(c.Figures, Figure{What: "watts", Text: fmt.Sprintf("%.3g W", w.Value), Source: e.Meter, Said: "covers the " + e.Covers})
+				return
+			}
+		}
+	}
+}
+
+// caution is what limits trust in a run's rates.
+func caution(r result.Run) string {
+	if r.Kind == "sandbox" {
+		return "in a sandbox: the machine's own power, without a network card"
+	}
+	return ""
+}
+
+// value is the point's rate of the job, nil where it is another job or no valid point.
+func (j Job) value(p result.Record) *result.Value {
+	if p.Parent != "" || p.Status != result.Passed && p.Status != result.Failed {
+		return nil
+	}
+	get := func(key string) string { return result.Get(p.Config, key) }
+	metric := ""
+	switch {
+	case j.Kind == IDS && p.Procedure == "ids" && rules(get("rules")) >= j.Rules:
+		metric = "ids_rate_bps"
+	case j.Kind == Firewall && slices.Contains([]string{"forward", "throughput", "security"}, p.Procedure) && get("frame_size") == "64" &&
+		slices.Contains([]string{"filter", "nat"}, get("service")) && rules(get("rules")) >= j.Rules:
+		metric = "throughput_fps"
+	case j.Kind == Crypto && p.Procedure == "crypto" && get("cipher") == j.Cipher:
+		metric = j.Direction + "_bytes_per_s"
+	case j.Kind == HPL && p.Procedure == "hpl":
+		metric = "hpl_rate"
+	}
+	v := p.Value(metric)
+	if v == nil || !(v.Value > 0) || v.Bound == result.AtMost {
+		return nil
+	}
+	return v
+}
+
+// rules is the number in front of "1000 generated"; 0 where there is none.
+func rules(s string) int {
+	word, _, _ := strings.Cut(s, " ")
+	n, _ := strconv.Atoi(word) // "": none
+	return n
+}
