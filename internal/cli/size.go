@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/reference/sizing"
+	"boxdyno/result"
+	"boxdyno/runner"
+)
+
+// A sizeRequest is what size was asked.
+type sizeRequest struct {
+	job            sizing.Job
+	load           string
+	shared, whatIf []string
+	boards         []string
+	against        []string
+	spare          int
+	seed           uint64
+	published      bool
+	asJSON, asCSV  bool
+}
+
+func (a *app) size() *cobra.Command {
+	var q sizeRequest
+	cmd := &cobra.Command{
+		Use:   "size --for JOB --load LOAD",
+		Short: "How many of which board carry a load, at what price and power",
+		Long: `Size says how many of each box carry a load together, what they cost and draw, and from
+how many on a cluster of one box passes another. Own runs come first: the newest valid
+figure of each box below the default folder of runs. Published figures are second, and
+marked; price and power are of the catalogue of boards. What is not known is left out.
+
+Each box is taken to do as much beside others as alone (linear). What several boxes did
+together, where that was measured, stands apart. Where a box was measured hot, that
+figure decides. The jobs and their loads:
+
+  ids       inspect traffic                        --load 1Gbps --rules 10000
+  firewall  forward frames of 64 octets, filtered  --load 1.488Mframe/s
+  crypto    encrypt or decrypt                     --load 250MiB/s --cipher twofish-cbc-256
+  hpl       solve linear equations                 --load 50GFLOPS
+
+Without --load there are crossovers alone. What several boxes share is counted once,
+with more than one box: --shared 'switch=60USD,8W'. --what-if multiplies one figure of
+one board, before all else: ` + sizing.WhatIfHelp + `.`,
+		Example: `  boxdyno size --for crypto --cipher twofish-cbc-256 --load 250MiB/s
+  boxdyno size --for firewall --load 1.488Mframe/s --spare 1
+  boxdyno size --for hpl --load 50GFLOPS --shared 'switch=60USD,8W' --json
+  boxdyno size --for crypto --cipher aes-cbc-128 --board rpi-3-b-plus --against nuc-i5-8500t --what-if aes=5x`,
+		Args: cobra.NoArgs,
+		RunE: do(func(context.Context, []string) error {
+			r, err := a.sized(q)
+			if err != nil {
+				return err
+			}
+			switch {
+			case q.asJSON:
+				return encode(a.out, r)
+			case q.asCSV:
+				return sizeCSV(a.out, r)
+			}
+			return sizeText(a.out, r)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.job.Kind, "for", "", "`JOB`: "+strings.Join(sizing.Jobs, ", "))
+	f.StringVar(&q.load, "load", "", "`LOAD` that all boxes carry together")
+	f.IntVar(&q.job.Rules, "rules", 0, "`number` of rules, at least; ids and firewall")
+	f.StringVar(&q.job.Cipher, "cipher", "", "`CIPHER` with its key; crypto")
+	f.StringVar(&q.job.Direction, "direction", "", "encrypt or decrypt; crypto (default encrypt)")
+	f.IntVar(&q.spare, "spare", 0, "`number` of boxes that may fail")
+	f.StringArrayVar(&q.shared, "shared", nil, "`NAME=60USD,8W` that all boxes share; may be repeated")
+	f.StringSliceVar(&q.boards, "board", nil, "only these `BOARDS`, by ID or name")
+	f.StringSliceVar(&q.against, "against", nil, "`BOARDS` that clusters are compared with (default the NUC and the desktop of the cluster study, where they have figures)")
+	f.StringArrayVar(&q.whatIf, "what-if", nil, "`FIGURE[@BOARD]=5x`: multiply a figure of a board; may be repeated")
+	f.BoolVar(&q.published, "published", false, "published figures alone, no own runs")
+	f.Uint64Var(&q.seed, "seed", 1, "`seed` of the Monte Carlo that carries intervals through")
+	f.BoolVar(&q.asJSON, "json", false, "print JSON: rows, crossovers, curves")
+	f.BoolVar(&q.asCSV, "csv", false, "print rows as CSV")
+	exclusive(cmd, "json", "csv")
+	for _, name := range []string{"board", "against"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, a.completing(cobra.ShellCompDirectiveNoFileComp, "boards")) // the flag exists
+	}
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(sizing.Jobs, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	return cmd
+}
+
+// sized makes the plan.
+func (a *app) sized(q sizeRequest) (r sizing.Result, err error) {
+	at := func(flag string, err error) error { return &runner.PlanError{At: flag, Err: err} }
+	j := q.job
+	if j.Kind == "" {
+		return r, at("--for", fmt.Errorf("say what for: %s", strings.Join(sizing.Jobs, ", ")))
+	}
+	if j.Kind == sizing.Crypto && j.Direction == "" {
+		j.Direction = "encrypt"
+	}
+	if err := j.Check(); err != nil {
+		return r, at("--for "+j.Kind, err)
+	}
+	if q.load != "" {
+		if j.Load, err = j.ParseLoad(q.load); err != nil {
+			return r, at("--load", err)
+		}
+	}
+	o := sizing.Options{Spare: q.spare, Boards: q.boards, Against: q.against, Seed: q.seed}
+	for _, s := range q.shared {
+		p, err := sharedPart(s)
+		if err != nil {
+			return r, at("--shared", err)
+		}
+		o.Shared = append(o.Shared, p)
+	}
+	candidates := sizing.Published(j)
+	if !q.published {
+		candidates = append(sizing.Own(j, a.ownRuns()), candidates...)
+	}
+	for _, s := range q.whatIf {
+		w, err := sizing.ParseWhatIf(s)
+		if err != nil {
+			return r, at("--what-if", err)
+		}
+		if w.Board == "" {
+			if len(q.boards) != 1 {
+				return r, at("--what-if", fmt.Errorf("%s: of which board? Write %s@BOARD=..., or name one --board", s, w.Figure))
+			}
+			w.Board = q.boards[0]
+		}
+		if err := w.Apply(j, candidates); err != nil {
+			return r, at("--what-if", err)
+		}
+	}
+	if o.Against == nil {
+		o.Against = usual(candidates)
+	}
+	if r, err = sizing.Plan(j, candidates, o); err != nil {
+		return r, at("size", err)
+	}
+	nobody := !slices.ContainsFunc(q.boards, func(name string) bool { return !slices.Contains(r.Missing, name) })
+	if len(r.Rows) == 0 || len(q.boards) > 0 && nobody {
+		return r, fmt.Errorf("no figure of %s is known of %s: measure it (boxdyno run %s), or leave out --board", j.Words(), orAny(q.boards), procedureOf(j.Kind))
+	}
+	return r, nil
+}
+
+// usual are the boxes that clusters are compared with, if none is asked for.
+func usual(candidates []sizing.Candidate) (names []string) {
+	for _, id := range []string{"nuc-i5-8500t", "desktop-ryzen-2700"} {
+		if slices.ContainsFunc(candidates, func(c sizing.Candidate) bool { return c.Is(id) }) {
+			names = append(names, id)
+		}
+	}
+	return names
+}
+
+func orAny(names []string) string {
+	if len(names) == 0 {
+		return "any box"
+	}
+	return strings.Join(names, ", ")
+}
+
+// procedureOf is what measures a job.
+func procedureOf(kind string) string {
+	if kind == sizing.Firewall {
+		return "forward"
+	}
+	return kind
+}
+
+// ownRuns are the runs at the default place. One that cannot be read is named, and left
+// out. It reads the bundles: an index of them can take its place.
+func (a *app) ownRuns() (out []sizing.Run) {
+	dir, err := runsDir()
+	if err != nil {
+		return nil
+	}
+	for _, name := range kept() {
+		run, recs, err := result.Open(filepath.Join(dir, name))
+		if err != nil {
+			if !a.quiet {
+				fmt.Fprintf(a.err, "boxdyno: left out: %s\n", sentence(err))
+			}
+			continue
+		}
+		out = append(out, sizing.Run{Run: run, Records: recs})
+	}
+	return out
+}
+
+// sharedPart reads "switch=60USD,8W"; price or power may lack.
+func sharedPart(s string) (p sizing.Part, err error) {
+	bad := fmt.Errorf("%q: want a name with price, power or both, such as switch=60USD,8W", s)
+	name, rest, ok := strings.Cut(s, "=")
+	if !ok || name == "" || rest == "" {
+		return p, bad
+	}
+	p.Name = name
+	for _, w := range strings.Split(rest, ",") {
+		to, n, found := &p.USD, "", false
+		if n, found = strings.CutSuffix(w, "USD"); !found {
+			if n, found = strings.CutSuffix(w, "W"); !found {
+				return p, bad
+			}
+			to = &p.Watts
+		}
+		v, err := strconv.ParseFloat(n, 64)
+		if err != nil || !(v >= 0) || math.IsInf(v, 0) || v > 1e9 {
+			return p, bad
+		}
+		*to = v
+	}
+	return p, nil
+}
+
+// against are the boxes that clusters were compared with.
+func against(xs []sizing.Crossover) (names []string) {
+	for _, x := range xs {
+		if !slices.Contains(names, x.Against) {
+			names = append(names, x.Against)
+		}
+	}
+	return names
+}

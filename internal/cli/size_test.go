@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"boxdyno/result"
+	"boxdyno/runner"
+)
+
+// Own runs stand first, with their interval; a run that cannot be read is named and left
+// out.
+func TestSizeOfOwnRuns(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	runs := filepath.Join(state, "boxdyno", "runs")
+	lo, hi := 190e6, 210e6
+	b, err := result.Create(filepath.Join(runs, "20260101-000000-crypto"), result.Run{Schema: result.Schema, ID: "one", Kind: "real", Machines: []result.Machine{{Name: "attic", Board: "Raspberry Pi 4 Model B Rev 1.4"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Append(result.Record{Schema: result.Schema, ID: "crypto aes-cbc-128", Procedure: "crypto", Status: result.Passed, Config: []result.Pair{{Key: "cipher", Value: "aes-cbc-128"}},
+		Values: []result.Value{{Metric: "encrypt_bytes_per_s", Unit: "B/s", Value: 200e6, Lo: &lo, Hi: &hi}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(runs, "20260102-000000-broken"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(runs, "20260102-000000-broken", result.RunFile), []byte(`{"schema":1,"id`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"size", "--for", "crypto", "--cipher", "aes-cbc-128", "--load", "1GB/s"}
+	code, out, errw := call(t.Context(), runner.Plugins(), args...)
+	lines := strings.Split(out, "\n")
+	if code != 0 || len(lines) < 4 || !strings.HasPrefix(lines[3], "attic [rpi-4-b] ") || !strings.Contains(lines[3], " own ") || !strings.Contains(lines[3], " 5 (5 to 6) ") || !strings.Contains(lines[3], " 175 ") {
+		t.Errorf("exit code %d\n%s%s", code, out, errw)
+	}
+	if !strings.Contains(errw, "left out: ") || !strings.Contains(errw, "broken") {
+		t.Errorf("standard error: %q", errw)
+	}
+	if code, out, _ := call(t.Context(), runner.Plugins(), append(args, "--published", "--quiet")...); code != 0 || strings.Contains(out, "attic") {
+		t.Errorf("--published: exit code %d\n%s", code, out)
+	}
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"boxdyno/reference/sizing"
+)
+
+// sizeText prints a plan for people.
+func sizeText(out io.Writer, r sizing.Result) error {
+	fmt.Fprint(out, "How many boxes for "+r.Job.Words())
+	if r.Job.Load > 0 {
+		fmt.Fprint(out, ": "+r.Job.Rate(r.Job.Load))
+	}
+	if r.Spare > 0 {
+		fmt.Fprintf(out, ", %d spare", r.Spare)
+	}
+	for _, p := range r.Shared {
+		fmt.Fprintf(out, ", shared %s %g USD %g W", p.Name, p.USD, p.Watts)
+	}
+	fmt.Fprint(out, "\n\n")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if r.Job.Load > 0 {
+		fmt.Fprintf(w, "BOX\tFIGURE\tONE DOES\tHOT\tNUMBER\tUSD\tW\tJ/%s\tROOM\tONE FAILED\tTOGETHER\n", r.WorkUnit)
+	} else {
+		fmt.Fprintln(w, "BOX\tFIGURE\tONE DOES\tHOT")
+	}
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s", name(row.Candidate), row.Origin, rate(r.Job, row.Rate), hot(row))
+		if r.Job.Load > 0 {
+			number := counted(row.Number)
+			if row.Rate.Bound == "<=" {
+				number = ">= " + number
+			}
+			if row.Beyond {
+				number = "too many"
+			}
+			fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%+.0f %%\t%+.0f %%\t%s", number, estimate(row.Price), estimate(row.Watts), estimate(row.Joules), 100*row.Room, 100*row.Failed, together(row))
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := crossovers(out, r); err != nil {
+		return err
+	}
+	return sizeNotes(out, r)
+}
+
+// crossovers prints from how many on clusters pass other boxes, a line for a cluster.
+func crossovers(out io.Writer, r sizing.Result) error {
+	for _, other := range against(r.Crossovers) {
+		fmt.Fprintf(out, "\nFrom how many on a cluster passes one %s:\n", other)
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "CLUSTER OF\tSCALING\tPER BOX\tPER DOLLAR\tPER WATT")
+		type line struct{ cluster, board, scaling string }
+		var lines []line
+		cells := map[line]map[string]string{}
+		for _, x := range r.Crossovers {
+			if x.Against != other {
+				continue
+			}
+			l := line{x.Cluster, x.Board, x.Scaling}
+			if cells[l] == nil {
+				cells[l] = map[string]string{}
+				lines = append(lines, l)
+			}
+			cells[l][x.Measure] = crossed(x)
+		}
+		for _, l := range lines {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", l.cluster, l.scaling, cells[l][sizing.PerBox], cells[l][sizing.PerDollar], cells[l][sizing.PerWatt])
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func crossed(x sizing.Crossover) string {
+	switch {
+	case x.N != nil && x.Never > 0.025:
+		return fmt.Sprintf("%s (%.0f %% never)", counted(*x.N), 100*x.Never)
+	case x.N != nil:
+		return counted(*x.N)
+	case strings.Contains(x.Reason, "not known"), strings.Contains(x.Reason, "not measured"):
+		return unknown
+	}
+	return "never"
+}
+
+// sizeNotes prints where figures come from and what must be said of them, once each.
+func sizeNotes(out io.Writer, r sizing.Result) error {
+	fmt.Fprintln(out, "\nFigures:")
+	var said []string
+	say := func(s string) {
+		if !slices.Contains(said, s) {
+			said = append(said, s)
+		}
+	}
+	for _, row := range r.Rows {
+		for _, f := range row.Figures {
+			s := f.Source
+			if f.Said != "" {
+				s += ": " + f.Said
+			}
+			switch {
+			case f.What == "price" || f.What == "watts":
+				say(f.What + " of " + cmp.Or(row.Board, row.Name) + ": " + f.Text + ", " + s)
+			case row.Origin == sizing.OwnRun:
+				say(row.Name + ": " + f.Text + ", " + s)
+			default:
+				say(s)
+			}
+		}
+		for _, w := range row.WhatIf {
+			say("what if: " + name(row.Candidate) + ", " + w)
+		}
+		for _, n := range row.Notes {
+			say(name(row.Candidate) + ": " + n)
+		}
+	}
+	for _, m := range r.Missing {
+		said = append(said, m+": no figure of "+r.Job.Words()+" is known")
+	}
+	for _, s := range said {
+		fmt.Fprintln(out, "  "+s)
+	}
+	fmt.Fprintf(out, "Linear: each of several boxes does what one does alone. Joules count all boxes under load.\nIntervals: %s; seed %d.\n", r.Method, r.Seed)
+	return nil
+}
+
+func name(c sizing.Candidate) string {
+	if c.Board != "" && c.Board != c.Name {
+		return c.Name + " [" + c.Board + "]"
+	}
+	return c.Name
+}
+
+func rate(j sizing.Job, e sizing.Estimate) string {
+	s := j.Rate(e.Value)
+	if e.Lo < e.Hi {
+		s += " (" + j.Rate(e.Lo) + " to " + j.Rate(e.Hi) + ")"
+	}
+	return strings.TrimSpace(e.Bound + " " + s)
+}
+
+func hot(r sizing.Row) string {
+	if r.Heat == nil {
+		return unknown
+	}
+	return fmt.Sprintf("%.0f %%", 100**r.Heat)
+}
+
+func counted(c sizing.Count) string {
+	if c.Lo == c.Hi || c.Value == c.Lo && c.Value == c.Hi {
+		return strconv.Itoa(c.Value)
+	}
+	return fmt.Sprintf("%d (%d to %d)", c.Value, c.Lo, c.Hi)
+}
+
+func estimate(e *sizing.Estimate) string {
+	if e == nil {
+		return unknown
+	}
+	s := strconv.FormatFloat(e.Value, 'g', 4, 64)
+	if e.Lo < e.Hi {
+		s += fmt.Sprintf(" (%.3g to %.3g)", e.Lo, e.Hi)
+	}
+	return s
+}
+
+// together is the number by measured rates of several boxes.
+func together(r sizing.Row) string {
+	switch {
+	case r.Several != nil:
+		return counted(*r.Several)
+	case len(r.Measured) > 0:
+		return fmt.Sprintf("more than %d", r.Measured[len(r.Measured)-1].N)
+	}
+	return ""
+}
+
+// sizeCSV prints a plan's rows; what is not known is empty.
+func sizeCSV(out io.Writer, r sizing.Result) error {
+	w := csv.NewWriter(out)
+	head := []string{"box", "board", "figure", "rate", "rate_lo", "rate_hi", "rate_bound", "unit", "soaked", "number", "number_lo", "number_hi", "usd", "usd_lo", "usd_hi", "watts", "watts_lo", "watts_hi", "joules_per_" + r.WorkUnit, "head_room", "head_room_failed", "number_several", "what_if", "source"}
+	if err := w.Write(head); err != nil {
+		return err
+	}
+	f := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	three := func(e *sizing.Estimate) []string {
+		if e == nil {
+			return []string{"", "", ""}
+		}
+		return []string{f(e.Value), f(e.Lo), f(e.Hi)}
+	}
+	for _, row := range r.Rows {
+		cells := []string{row.Name, row.Board, row.Origin, f(row.Rate.Value), f(row.Rate.Lo), f(row.Rate.Hi), row.Rate.Bound, r.Unit, three(row.Soaked)[0]}
+		if r.Job.Load > 0 {
+			cells = append(cells, strconv.Itoa(row.Number.Value), strconv.Itoa(row.Number.Lo), strconv.Itoa(row.Number.Hi))
+		} else {
+			cells = append(cells, "", "", "")
+		}
+		cells = append(cells, three(row.Price)...)
+		cells = append(cells, three(row.Watts)...)
+		cells = append(cells, three(row.Joules)[0])
+		if r.Job.Load > 0 {
+			cells = append(cells, f(row.Room), f(row.Failed))
+		} else {
+			cells = append(cells, "", "")
+		}
+		several := ""
+		if row.Several != nil {
+			several = strconv.Itoa(row.Several.Value)
+		}
+		source := ""
+		if len(row.Figures) > 0 {
+			source = row.Figures[0].Source
+		}
+		if err := w.Write(append(cells, several, strings.Join(row.WhatIf, "; "), source)); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
