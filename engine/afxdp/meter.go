@@ -266,12 +266,7 @@ func (m *Meter) Hash(on bool) {
 
 // Sink drops foreign frames before they reach the stack, those of neighbours too;
 // while it hashes, it has only the latter to drop.
-func (m *Meter) Sink(on bool) error {
-	if on {
-		return m.keep(bpf.Drops)
-	}
-	return m.keep(bpf.KeepsNothing)
-}
+func (m *Meter) Sink(on bool) error { return m.keep(bpf.Sink(on)) }
 
 // Screen implements Screener.
 func (m *Meter) Screen() error { return m.keep(bpf.Screens) }

@@ -138,18 +138,8 @@ func (s *sender) feed(ctx context.Context) error {
 		if st.feed == nil || st.feed.Have() || s.pace.Lines[i].Over {
 			continue
 		}
-		turned, wraps, err := st.feed.Turn(ctx.Done(), 0)
-		if err != nil {
+		if err := s.pace.Turn(i, st.feed, ctx.Done(), 0); err != nil {
 			return fmt.Errorf("transmit stream %d: %w", st.ID, err)
-		}
-		if wraps {
-			s.pace.Wrap(i)
-		}
-		switch turned {
-		case feed.Over:
-			s.pace.Finish(i)
-		case feed.More:
-			s.pace.Captured(i, st.feed.Entry().At)
 		}
 	}
 	return nil

@@ -333,21 +333,12 @@ func (s *Sender) feed() error {
 			most = max(time.Duration(s.end-s.Clock.Now()), 1)
 		}
 		starved := st.feed.Starved
-		turned, wraps, err := st.feed.Turn(s.done, most)
+		err := s.pace.Turn(i, st.feed, s.done, most)
 		if st.feed.Starved > starved { // which is no stall
 			s.pace.Seen = s.Clock.Now()
 		}
 		if err != nil {
 			return fmt.Errorf("transmit stream %d: %w", st.ID, err)
-		}
-		if wraps {
-			s.pace.Wrap(i)
-		}
-		switch turned {
-		case feed.Over:
-			s.pace.Finish(i)
-		case feed.More:
-			s.pace.Captured(i, st.feed.Entry().At)
 		}
 	}
 	return nil

@@ -181,12 +181,7 @@ func (p *meterProgram) reset(streams []uint16) error {
 }
 
 // Sink serves both programs, so that it outlives Arm.
-func (m *Meter) Sink(on bool) error {
-	if on {
-		return m.keep(bpf.Drops)
-	}
-	return m.keep(bpf.KeepsNothing)
-}
+func (m *Meter) Sink(on bool) error { return m.keep(bpf.Sink(on)) }
 
 // Screen implements Screener.
 func (m *Meter) Screen() error { return m.keep(bpf.Screens) }

@@ -49,7 +49,7 @@ var table = map[string]string{
 	"engine/afxdp":                 "engine engine/internal/bpf engine/internal/clock engine/internal/ports engine/internal/tally engine/packet frame host internal/ethtool internal/netns internal/xsk result unit",
 	"engine/mem":                   "engine engine/internal/feed engine/internal/pace engine/internal/tally frame host result unit",
 	"engine/conn":                  "engine engine/internal/bpf engine/internal/bucket engine/xdp host internal/netns result unit",
-	"engine/internal/pace":         "engine engine/internal/bucket frame unit",
+	"engine/internal/pace":         "engine engine/internal/bucket engine/internal/feed frame unit",
 	"engine/internal/feed":         "engine frame internal/guard unit",
 	"engine/internal/tally":        "engine engine/internal/bucket frame unit",
 	"engine/internal/bucket":       "result",

@@ -60,3 +60,11 @@ const (
 	Drops
 	Screens
 )
+
+// Sink is what a program keeps for engine.Sinker.
+func Sink(on bool) uint32 {
+	if on {
+		return Drops
+	}
+	return KeepsNothing
+}

@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/engine/internal/bucket"
+	"boxdyno/engine/internal/feed"
 	"boxdyno/frame"
 	"boxdyno/unit"
 )
@@ -323,8 +324,27 @@ func (p *Pace) Captured(i int, at uint64) {
 	p.set(ln, unit.Instant(ln.at))
 }
 
-// Wrap says that the source of line i begins its next pass.
-func (p *Pace) Wrap(i int) {
+// Turn has the source of line i go on to its next window, as feed.Turn does, and the
+// schedule follow it.
+func (p *Pace) Turn(i int, f *feed.Feed, stop <-chan struct{}, most time.Duration) error {
+	turned, wraps, err := f.Turn(stop, most)
+	if err != nil {
+		return err
+	}
+	if wraps {
+		p.wrap(i)
+	}
+	switch turned {
+	case feed.Over:
+		p.Lines[i].Over = true
+	case feed.More:
+		p.Captured(i, f.Entry().At)
+	}
+	return nil
+}
+
+// wrap says that the source of line i begins its next pass.
+func (p *Pace) wrap(i int) {
 	ln := &p.Lines[i]
 	ln.start = ln.at + passGap(ln.at-ln.start, ln.k-ln.passed)
 	ln.passed = ln.k
@@ -339,9 +359,6 @@ func passGap(took float64, n uint64) float64 {
 	}
 	return took / float64(n-1)
 }
-
-// Finish says that line i has no more frames.
-func (p *Pace) Finish(i int) { p.Lines[i].Over = true }
 
 func (c *gapCounts) count(ln *line, now unit.Instant, paced bool) {
 	if ln.k > 0 {

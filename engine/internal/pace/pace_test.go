@@ -151,7 +151,7 @@ func TestPaceAgainstTwin(t *testing.T) {
 			left = append(left, now)
 			if k+1 < len(frames) {
 				if frames[k+1].begins {
-					p.Wrap(0)
+					p.wrap(0)
 				}
 				p.Captured(0, frames[k+1].at)
 			}
@@ -326,7 +326,7 @@ func TestPaceStreamsInTurn(t *testing.T) {
 	}
 	// One that is over leaves the rest to the other.
 	p := New(engine.Load{Passes: 1}, 2, 1, 0)
-	p.Finish(0)
+	p.Lines[0].Over = true
 	for range 3 {
 		if i, _ := p.Next(); i != 1 {
 			t.Fatalf("stream %d", i)
