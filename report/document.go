@@ -6,7 +6,7 @@
 //
 //	run, records --Summarize--> Document --Text, JSON, CSV, Markdown--> a file
 //	                               |
-//	      records -----------------+--HTML--> ui/dist/page.html with the data put in
+//	      records -----------------+--HTML--> page/ui/dist/page.html with the data put in
 //
 // Every form says the same in the same order: what, how sure, why there, what
 // next, how it was measured.

@@ -279,9 +279,9 @@ func md(s string) string { return mdEscape.Replace(clean(s)) }
 // mdLine is md for the beginning of a line.
 func mdLine(s string) string { return mdMark.ReplaceAllString(strings.TrimSpace(md(s)), `$1\$2$3`) }
 
-// page is built from ui/ by `npm run build`; see ui/package.json.
+// page is built from page/ui/ by `npm run build`; see page/ui/package.json.
 //
-//go:embed ui/dist/page.html
+//go:embed page/ui/dist/page.html
 var page string
 
 // The places in page that HTML fills in.
@@ -312,7 +312,7 @@ func HTML(w io.Writer, d Document, recs []result.Record) error {
 		return err
 	}
 	if strings.Count(page, dataHole) != 1 || strings.Count(page, noscriptHole) != 1 {
-		return errors.New("the page in this binary has no place for data: build it again with npm run build in report/ui")
+		return errors.New("the page in this binary has no place for data: build it again with npm run build in report/page/ui")
 	}
 	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(text.String())).WriteString(w, page)
 	return err

@@ -21,7 +21,7 @@ import (
 )
 
 // tablesOf are the tables of drawings and verdicts: they name what they draw and judge.
-var tablesOf = map[string]bool{"report/ui/src/lib/drawings.ts": true, "report/blocks.go": true, "report/named.go": true}
+var tablesOf = map[string]bool{"report/page/ui/src/lib/drawings.ts": true, "report/blocks.go": true, "report/named.go": true}
 
 // restated counts, for each file of a folder, the string literals that are a procedure's
 // name, and the metrics' names in its literals.
@@ -91,7 +91,7 @@ func restated(t *testing.T, folders ...string) map[string]int {
 
 // pageSources are the page's files that are written by hand.
 func pageSources(t *testing.T) (out []string) {
-	err := filepath.WalkDir("ui/src", func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir("page/ui/src", func(path string, _ fs.DirEntry, err error) error {
 		if ext := filepath.Ext(path); (ext == ".ts" || ext == ".svelte") && filepath.Base(path) != "types.ts" {
 			out = append(out, path)
 		}

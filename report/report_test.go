@@ -273,7 +273,7 @@ func TestHTML(t *testing.T) {
 func TestPage(t *testing.T) {
 	for s, n := range map[string]int{dataHole: 1, noscriptHole: 1, `<script type="application/json" id="boxdyno-data">` + dataHole + "</script>": 1, "<title>boxdyno</title>": 1, `<html lang="en">`: 1} {
 		if got := strings.Count(page, s); got != n {
-			t.Errorf("ui/dist/page.html has %q %d times, want %d: build it with npm run build in report/ui", s, got, n)
+			t.Errorf("ui/dist/page.html has %q %d times, want %d: build it with npm run build in report/page/ui", s, got, n)
 		}
 	}
 	if !strings.Contains(page, `default-src 'none'`) {
@@ -306,7 +306,7 @@ var pages = map[string]func() (result.Run, []result.Record){
 func TestWritePages(t *testing.T) {
 	dir := os.Getenv("BOXDYNO_PAGES")
 	if dir == "" {
-		t.Skip("BOXDYNO_PAGES names no folder: npm test in report/ui gives one")
+		t.Skip("BOXDYNO_PAGES names no folder: npm test in report/page/ui gives one")
 	}
 	for name, make := range pages {
 		run, recs := make()

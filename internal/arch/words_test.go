@@ -35,7 +35,7 @@ func TestBannedPhrases(t *testing.T) {
 		})
 	}
 	pages := []string{"../../README.md", "../../CONTRIBUTING.md"}
-	for _, dir := range []string{"../../docs", "../../report/ui/src", "../../examples"} {
+	for _, dir := range []string{"../../docs", "../../report/page/ui/src", "../../examples"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if slices.Contains([]string{".md", ".svelte", ".ts", ".yaml"}, filepath.Ext(path)) {
 				pages = append(pages, path)

@@ -61,7 +61,7 @@ var elsewhere = []struct{ pattern, file, has string }{
 	{`^CGO_ENABLED=0 go build -o bin/boxdyno \./cmd/boxdyno$`, "script/test", "go build -buildvcs=false"},
 	{`^go generate `, "script/test", "go generate -run bpf2go ./..."},
 	{`^npm .* check$`, "script/test", "run --silent check\n"},
-	{`^npm .* test$`, "script/test", "npm --prefix report/ui test"},
+	{`^npm .* test$`, "script/test", "npm --prefix report/page/ui test"},
 	{`^script/boards --test( --ci arm64)?$`, "script/test", "script/boards --test --ci"},
 	{`^script/(boards \w+ |bench)`, "script/prove", "BOXDYNO_COMMANDS=whole"},
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // page carries the notices of what its build put into it, in a comment at its end.
-const page = "report/ui/dist/page.html"
+const page = "report/page/ui/dist/page.html"
 
 func main() {
 	w := new(bytes.Buffer)

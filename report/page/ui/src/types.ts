@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Made from the document's JSON schema by npm run types in report/ui; do not edit.
+// Made from the document's JSON schema by npm run types in report/page/ui; do not edit.
 
 export interface PageData {
   document: Document;

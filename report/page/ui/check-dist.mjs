@@ -9,7 +9,7 @@ const dir = mkdtempSync(join(tmpdir(), "boxdyno-page-"));
 try {
   execFileSync("npx", ["vite", "build", "--logLevel", "warn"], { stdio: "inherit", env: { ...process.env, PAGE_OUT: dir } });
   if (!readFileSync(join(dir, "page.html")).equals(readFileSync(new URL("dist/page.html", import.meta.url)))) {
-    console.error("report/ui/dist/page.html is not what its sources make: run npm run build in report/ui and commit it");
+    console.error("report/page/ui/dist/page.html is not what its sources make: run npm run build in report/page/ui and commit it");
     process.exitCode = 1;
   }
 } finally {
