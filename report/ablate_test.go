@@ -176,8 +176,8 @@ func TestAblationOfTooLittle(t *testing.T) {
 		t.Errorf("%d invalid, %+v", d.Ablation.Invalid, b.In)
 	}
 	d = summarized(run, nil)
-	var page bytes.Buffer
-	if err := HTML(&page, d, nil); err != nil || d.Ablation == nil {
+	var shown bytes.Buffer
+	if err := HTML(&shown, d, nil); err != nil || d.Ablation == nil {
 		t.Error("a run that broke off before its first point has no page:", err)
 	}
 }

@@ -56,9 +56,9 @@ func TestBenchReadsBack(t *testing.T) {
 			if len(rec.Values) != len(p.Values) {
 				t.Errorf("point %d has %d figures, want %d", n, len(rec.Values), len(p.Values))
 			}
-			for _, v := range p.Values {
-				if got, ok := rec.Value(benchUnit(v)); !ok || got != v.Value {
-					t.Errorf("point %d: %s is %v (%v), want %v", n, benchUnit(v), got, ok, v.Value)
+			for i, v := range p.Values {
+				if got := rec.Values[i]; got.Value != v.Value {
+					t.Errorf("point %d: %s is %v %s, want %v", n, v.Metric, got.Value, got.Unit, v.Value)
 				}
 			}
 			n++

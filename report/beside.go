@@ -105,7 +105,7 @@ func besideHad(points []sample, recs []result.Record) string {
 	}
 	s := fmt.Sprintf("%s had %.2f CPUs while trials ran", subject, cpu.Seconds()/took.Seconds())
 	if memory > 0 {
-		s += fmt.Sprintf(", and %sB of memory at most", si(ptr(float64(memory)), ""))
+		s += fmt.Sprintf(", and %sB of memory at most", si(new(float64(memory)), ""))
 	}
 	return s
 }

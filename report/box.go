@@ -105,9 +105,9 @@ func (b *boxed) work(t workTable) {
 		}
 		switch w.CPUs {
 		case parallelWords("1"):
-			pairs[i].one = ptr(f.Figure)
+			pairs[i].one = new(f.Figure)
 		case parallelWords("all"):
-			pairs[i].all = ptr(f.Figure)
+			pairs[i].all = new(f.Figure)
 		}
 	}
 	slices.SortStableFunc(pairs, func(a, b *pair) int { return cmp.Compare(index(wellKnown, a.what), index(wellKnown, b.what)) })

@@ -84,9 +84,9 @@ func (c *Capture) published() (out []Published) {
 			p.Caution = s.Caution
 		}
 		if here != nil {
-			p.Here = ptr(here.Value * scale)
+			p.Here = new(here.Value * scale)
 			if here.Lo != nil && here.Hi != nil {
-				p.Lo, p.Hi = ptr(*here.Lo*scale), ptr(*here.Hi*scale)
+				p.Lo, p.Hi = new(*here.Lo*scale), new(*here.Hi*scale)
 			}
 		}
 		out = append(out, p)

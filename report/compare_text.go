@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"boxdyno/result"
 	"boxdyno/stat"
@@ -266,25 +265,13 @@ func (c Comparison) tables() (out []table) {
 		}
 		for above := 0; ; above++ {
 			ts := c.metricTables(m, keys[:above], keys[above:])
-			if above == len(keys) || !slices.ContainsFunc(ts, func(t table) bool { return t.width() > width }) {
+			if above == len(keys) || !slices.ContainsFunc(ts, func(t table) bool { return t.wide() > width }) {
 				out = append(out, ts...)
 				break
 			}
 		}
 	}
 	return out
-}
-
-// width is how many columns the table takes.
-func (tb *table) width() (n int) {
-	for i := range tb.head {
-		wide := 0
-		for _, row := range append([][]string{tb.head}, tb.rows...) {
-			wide = max(wide, utf8.RuneCountInString(clean(row[i])))
-		}
-		n += 2 + wide
-	}
-	return n
 }
 
 func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out []table) {

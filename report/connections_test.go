@@ -140,15 +140,15 @@ func TestConnectionsSentences(t *testing.T) {
 func TestConnectionsAreNoFrames(t *testing.T) {
 	run, recs := connectionsRun()
 	d := summarized(run, recs)
-	var text, csv, markdown, page bytes.Buffer
-	for _, err := range []error{Text(&text, d), CSV(&csv, Kept{d, recs}), Markdown(&markdown, d), HTML(&page, d, recs)} {
+	var terminal, csv, markdown, shown bytes.Buffer
+	for _, err := range []error{Text(&terminal, d), CSV(&csv, Kept{d, recs}), Markdown(&markdown, d), HTML(&shown, d, recs)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, data, _ := strings.Cut(page.String(), `id="boxdyno-data">`)
+	_, data, _ := strings.Cut(shown.String(), `id="boxdyno-data">`)
 	data, _, _ = strings.Cut(data, "</script>")
-	for form, s := range map[string]string{"text": text.String(), "CSV": csv.String(), "Markdown": markdown.String(), "page": data} {
+	for form, s := range map[string]string{"text": terminal.String(), "CSV": csv.String(), "Markdown": markdown.String(), "page": data} {
 		if strings.Contains(s, "frame/s") {
 			i := strings.Index(s, "frame/s")
 			t.Errorf("%s has connections in frames: ...%s", form, s[max(0, i-200):i+10])
@@ -162,11 +162,11 @@ func TestConnectionsAreNoFrames(t *testing.T) {
 			t.Errorf("%s: mean frame size %v, connections %v", r.ID, r.MeanFrameSize, r.Connections)
 		}
 	}
-	if strings.Contains(text.String(), "forwarding rate") {
-		t.Errorf("a table of frames:\n%s", text.String())
+	if strings.Contains(terminal.String(), "forwarding rate") {
+		t.Errorf("a table of frames:\n%s", terminal.String())
 	}
 	fields := map[string]bool{}
-	for line := range strings.Lines(text.String()) {
+	for line := range strings.Lines(terminal.String()) {
 		fields[strings.Join(strings.Fields(line), " ")] = true
 	}
 	for _, want := range []string{
@@ -175,7 +175,7 @@ func TestConnectionsAreNoFrames(t *testing.T) {
 		"nat concurrent 300 000 50 000 none 50.0 k/s 262 144 12.1 µs b",
 	} {
 		if !fields[want] {
-			t.Errorf("the text has no line %q:\n%s", want, text.String())
+			t.Errorf("the text has no line %q:\n%s", want, terminal.String())
 		}
 	}
 }

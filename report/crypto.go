@@ -77,7 +77,7 @@ func publishedIn(cipher, source string) (out []PublishedCipher) {
 			i = len(out)
 			out = append(out, PublishedCipher{Box: f.Subject, Said: joined(where, strings.TrimPrefix(f.Said(), where+"; "))})
 		}
-		v := ptr(f.Value * (1 << 20))
+		v := new(f.Value * (1 << 20))
 		switch f.Level("direction") {
 		case "encrypt":
 			out[i].Encrypt = cmp.Or(out[i].Encrypt, v)

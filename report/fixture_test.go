@@ -314,7 +314,7 @@ func hostile() (result.Run, []result.Record) {
 		{Name: "turns", Label: "c|*d*", Group: "e|f", Interval: "<g>|"}, {Name: "slips", Label: nasty, Group: nasty, Interval: nasty},
 	}})
 	recs = append(recs, result.Record{Schema: result.Schema, ID: "spin", Procedure: "spin", Repeat: 1, Status: result.Passed, Config: []result.Pair{{Key: "a|b", Value: "h|i"}, {Key: nasty, Value: nasty}},
-		Warnings: slices.Clone(recs[len(recs)-1].Warnings), Values: []result.Value{{Metric: "turns", Value: 1, Lo: ptr(1.0), Hi: ptr(2.0)}, {Metric: "slips", Value: 1, Lo: ptr(1.0), Hi: ptr(2.0)}}})
+		Warnings: slices.Clone(recs[len(recs)-1].Warnings), Values: []result.Value{{Metric: "turns", Value: 1, Lo: new(1.0), Hi: new(2.0)}, {Metric: "slips", Value: 1, Lo: new(1.0), Hi: new(2.0)}}})
 	for i := range recs {
 		recs[i].Warnings = append(recs[i].Warnings, nasty)
 		recs[i].Reason = nasty

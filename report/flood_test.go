@@ -42,7 +42,7 @@ func floodRun() (result.Run, []result.Record) {
 			Load:    &result.Load{MeanSize: 81.4, Streams: 1, Intended: fps + 4883, Offered: fps + 4883, Forwarded: unit.FrameRate(through+benign-lost) / 2, Backend: "xdp/native"},
 			Account: &result.Account{Intended: sent + 17090, Accepted: sent + 17090, Received: through + 17090 - lost, Settled: true, Drops: []result.Term{drop}},
 			Values: append([]result.Value{
-				{Metric: "benign_survival_ratio", Unit: "1", Value: survived, Lo: &least, Hi: ptr(1.0), N: 34}, val("flood_offered_fps", "frame/s", float64(fps)), val("flood_forwarded_fps", "frame/s", float64(through)/2), val("flood_sent", "1", float64(sent)), val("flood_arrived", "1", float64(through)),
+				{Metric: "benign_survival_ratio", Unit: "1", Value: survived, Lo: &least, Hi: new(1.0), N: 34}, val("flood_offered_fps", "frame/s", float64(fps)), val("flood_forwarded_fps", "frame/s", float64(through)/2), val("flood_sent", "1", float64(sent)), val("flood_arrived", "1", float64(through)),
 				val("benign_offered_bps", "bit/s", 20e6), val("benign_sent", "1", benign), val("benign_lost", "1", float64(lost)), val("benign_latency_before_p99_s", "s", 26.6e-6), val("benign_latency_p99_s", "s", 98.3e-6), val("flood_cpu_ratio", "1", 0.433), val("ceiling_fps", "frame/s", 8.4e6),
 			}, more...),
 		}

@@ -302,20 +302,25 @@ type PageData struct {
 func HTML(w io.Writer, d Document, recs []result.Record) error {
 	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
 	// string ends the script element or becomes markup.
-	d.Rows = withFigures(d.Rows, recs)
-	data, err := json.Marshal(PageData{d, withoutDigests(recs)})
+	data, err := json.Marshal(pageData(d, recs))
 	if err != nil {
 		return fmt.Errorf("encode the page's data: %w", err)
 	}
-	var text bytes.Buffer
-	if err := Text(&text, d); err != nil {
+	var plain bytes.Buffer
+	if err := Text(&plain, d); err != nil {
 		return err
 	}
 	if strings.Count(page, dataHole) != 1 || strings.Count(page, noscriptHole) != 1 {
 		return errors.New("the page in this binary has no place for data: build it again with npm run build in report/page/ui")
 	}
-	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(text.String())).WriteString(w, page)
+	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(plain.String())).WriteString(w, page)
 	return err
+}
+
+// pageData returns what HTML puts into the page of a document and its records.
+func pageData(d Document, recs []result.Record) PageData {
+	d.Rows = withFigures(d.Rows, recs)
+	return PageData{d, withoutDigests(recs)}
 }
 
 // withoutDigests is recs for a page: no drawing needs digests, and they are half of a record.

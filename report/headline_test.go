@@ -27,7 +27,7 @@ func TestHeadline(t *testing.T) {
 	l1 := func(lo float64, hi *float64, b result.Bound) result.Value {
 		return result.Value{Metric: "throughput_l1_bps", Unit: "bit/s", Value: lo, Lo: &lo, Hi: hi, Bound: b}
 	}
-	gig := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: ptr(1e9)}
+	gig := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: new(1e9)}
 	invalid := routePoint()
 	invalid.Status, invalid.Reason = result.Invalid, "the self-test is invalid: of 100 frames sent from one tester port to the other none arrived, and this goes on and on"
 	held := routePoint()
@@ -46,17 +46,17 @@ func TestHeadline(t *testing.T) {
 		want string
 	}{
 		{"a tester that drops", because(result.Invalid, "the tester's own port refused 7 of 100 frames"), "not decided", "Not decided: the tester's own port refused 7 of 100 frames; use an idle or faster one"},
-		{"passes", routePoint(l1(1.153e9, ptr(1.2e9), "")), "passed", "Passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{"passes", routePoint(l1(1.153e9, new(1.2e9), "")), "passed", "Passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
 		{"the tester ends first", routePoint(l1(1.153e9, nil, ">=")), "passed", "Passes: carries at least 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
-		{"passes by far", routePoint(l1(41.3e9, ptr(42e9), "")), "passed", "Passes: carries 41.3 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
-		{"fails", routePoint(l1(310e6, ptr(320e6), "")), "failed", "Carries 310 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
-		{"fails by little", routePoint(l1(0.9996e9, ptr(0.9999e9), "")), "failed", "Carries 999.6 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
-		{"fails by far", routePoint(l1(41e3, ptr(42e3), "")), "failed", "Carries 41.0 kbit/s of the 1.00 Gbit/s asked without loss (route, both, IMIX)"},
-		{"carries nothing", routePoint(l1(0, ptr(1e6), "")), "failed", "Fails: no load carried without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
-		{"straddles", routePoint(l1(0.93e9, ptr(1.1e9), "")), "too close to call", "Too close to call: 930 to 1,100 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
+		{"passes by far", routePoint(l1(41.3e9, new(42e9), "")), "passed", "Passes: carries 41.3 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{"fails", routePoint(l1(310e6, new(320e6), "")), "failed", "Carries 310 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
+		{"fails by little", routePoint(l1(0.9996e9, new(0.9999e9), "")), "failed", "Carries 999.6 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
+		{"fails by far", routePoint(l1(41e3, new(42e3), "")), "failed", "Carries 41.0 kbit/s of the 1.00 Gbit/s asked without loss (route, both, IMIX)"},
+		{"carries nothing", routePoint(l1(0, new(1e6), "")), "failed", "Fails: no load carried without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
+		{"straddles", routePoint(l1(0.93e9, new(1.1e9), "")), "too close to call", "Too close to call: 930 to 1,100 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
 		{"no upper limit", routePoint(l1(626e6, nil, "")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked; its limit was not found"},
 		{"the tester's end", routePoint(l1(626e6, nil, ">=")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked, all that the tester offers"},
-		{"nothing confirmed", routePoint(l1(0, ptr(2e9), "")), "not decided", "Not decided: no load confirmed without loss, 1.00 Gbit/s asked"},
+		{"nothing confirmed", routePoint(l1(0, new(2e9), "")), "not decided", "Not decided: no load confirmed without loss, 1.00 Gbit/s asked"},
 		{"invalid", invalid, "not decided", "Not decided: the self-test is invalid: of 100 frames sent from one tester port to the..."},
 		{"the tester is busy", busy, "not decided", "Not decided: the tester offered 118 kframe/s of 270 kframe/s; use an idle or faster one"},
 		{"held up", held, "not decided", "Not decided: all 19 trials of the search were invalid or in doubt"},
@@ -80,7 +80,7 @@ func TestHeadline(t *testing.T) {
 
 // A box's headline names it.
 func TestHeadlineOfABox(t *testing.T) {
-	c := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: ptr(1e9)}
+	c := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: new(1e9)}
 	for _, x := range []struct {
 		gbps, lo             float64
 		sentence, word, rest string
@@ -88,9 +88,9 @@ func TestHeadlineOfABox(t *testing.T) {
 		{1.153, 1.153, "pi5: passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)", "PASSED", "pi5: passes: carries 1.15 Gbit/s without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
 		{0.93, 0.93, "pi5: too close to call: 930 to 1,100 of the 1,000 Mbit/s asked without loss", "TOO CLOSE TO CALL", "pi5: 930 to 1,100 of the 1,000 Mbit/s asked without loss"},
 	} {
-		v := result.Value{Metric: c.Metric, Unit: "bit/s", Value: x.gbps * 1e9, Lo: ptr(x.lo * 1e9), Hi: ptr(1.1e9)}
+		v := result.Value{Metric: c.Metric, Unit: "bit/s", Value: x.gbps * 1e9, Lo: new(x.lo * 1e9), Hi: new(1.1e9)}
 		if x.gbps > 1 {
-			v.Hi = ptr(1.2e9)
+			v.Hi = new(1.2e9)
 		}
 		d := summarized(result.Run{Role: "firewall", Box: "pi5", Criteria: []result.Criterion{c}}, []result.Record{routePoint(v)})
 		if word, rest := opening(d); d.Sentence != x.sentence || word != x.word || rest != x.rest {
@@ -102,15 +102,15 @@ func TestHeadlineOfABox(t *testing.T) {
 // Where the load that is carried was not found to the end, the headline says which end of
 // the interval its number is.
 func TestHeadlineOfALoadBelow(t *testing.T) {
-	c := result.Criterion{Text: "hardly a frame lost", Metric: "ids_rate_bps", Min: ptr(1e9)}
+	c := result.Criterion{Text: "hardly a frame lost", Metric: "ids_rate_bps", Min: new(1e9)}
 	for _, x := range []struct {
 		v    result.Value
 		word string
 		want string
 	}{
-		{result.Value{Value: 257e6, Lo: ptr(257e6), Hi: ptr(340e6)}, "failed", "Carries at least 257 of the 1,000 Mbit/s asked, with 1,000 rules"},
-		{result.Value{Value: 310e6, Lo: ptr(310e6), Hi: ptr(340e6)}, "failed", "Carries 310 of the 1,000 Mbit/s asked, with 1,000 rules"},
-		{result.Value{Value: 310e6, Lo: ptr(310e6)}, "not decided", "Carries at least 310 of the 1,000 Mbit/s asked; its limit was not found, with 1,000 rules"},
+		{result.Value{Value: 257e6, Lo: new(257e6), Hi: new(340e6)}, "failed", "Carries at least 257 of the 1,000 Mbit/s asked, with 1,000 rules"},
+		{result.Value{Value: 310e6, Lo: new(310e6), Hi: new(340e6)}, "failed", "Carries 310 of the 1,000 Mbit/s asked, with 1,000 rules"},
+		{result.Value{Value: 310e6, Lo: new(310e6)}, "not decided", "Carries at least 310 of the 1,000 Mbit/s asked; its limit was not found, with 1,000 rules"},
 		{result.Value{Value: 257e6, Bound: result.AtMost}, "failed", "Carries at most 257 of the 1,000 Mbit/s asked; no load is confirmed, with 1,000 rules"},
 		{result.Value{Value: 1.2e9, Bound: result.AtMost}, "not decided", "Not decided: carries at most 1.20 of the 1.00 Gbit/s asked; no load is confirmed"},
 	} {
@@ -128,21 +128,21 @@ func TestHeadlineOfALoadBelow(t *testing.T) {
 // Where frames of the load that is asked were lost, the headline says which load below it
 // is carried, though the search did not find its end.
 func TestHeadlineOfAnOpenLoad(t *testing.T) {
-	lost := verdict.Finding{Criterion: result.Criterion{Metric: uncounted, Max: ptr(0.0)}, Status: result.Failed, Figure: &result.Value{Metric: uncounted, Unit: "1", Value: 0.003}}
+	lost := verdict.Finding{Criterion: result.Criterion{Metric: uncounted, Max: new(0.0)}, Status: result.Failed, Figure: &result.Value{Metric: uncounted, Unit: "1", Value: 0.003}}
 	for _, x := range []struct {
 		v     result.Value
 		close bool
 		want  string
 	}{
-		{result.Value{Value: 249e6, Lo: ptr(249e6), Bound: result.AtLeast}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
-		{result.Value{Value: 249e6, Lo: ptr(249e6)}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
+		{result.Value{Value: 249e6, Lo: new(249e6), Bound: result.AtLeast}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
+		{result.Value{Value: 249e6, Lo: new(249e6)}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
 		{result.Value{Value: 1.2e9, Bound: result.AtMost}, false, "Loses 0.3 % of the frames"},
-		{result.Value{Value: 0.9e9, Lo: ptr(0.9e9), Hi: ptr(1.1e9)}, true, "Loses 0.3 % of the frames"},
+		{result.Value{Value: 0.9e9, Lo: new(0.9e9), Hi: new(1.1e9)}, true, "Loses 0.3 % of the frames"},
 		{result.Value{}, false, "Loses 0.3 % of the frames"},
 	} {
 		x.v.Metric, x.v.Unit = "lossless_l1_bps", "bit/s"
 		d := Document{Verdict: result.Failed, Findings: []verdict.Finding{lost, {
-			Criterion: result.Criterion{Metric: x.v.Metric, Min: ptr(1e9)}, Status: result.Invalid, Close: x.close, Figure: &x.v,
+			Criterion: result.Criterion{Metric: x.v.Metric, Min: new(1e9)}, Status: result.Invalid, Close: x.close, Figure: &x.v,
 		}}}
 		if got := roleHeadline(d); got != x.want {
 			t.Errorf("%+v: %q, want %q", x.v, got, x.want)
@@ -173,7 +173,7 @@ func TestHeadlineWithoutEnds(t *testing.T) {
 		}
 	}
 	hi := 14.0 // its lower end is the value
-	d := asked(result.Criterion{Text: "12 bit/s", Metric: "goodput_bps", Min: ptr(12.0)}, routePoint(result.Value{Metric: "goodput_bps", Unit: "bit/s", Value: 10, Hi: &hi}))
+	d := asked(result.Criterion{Text: "12 bit/s", Metric: "goodput_bps", Min: new(12.0)}, routePoint(result.Value{Metric: "goodput_bps", Unit: "bit/s", Value: 10, Hi: &hi}))
 	if !strings.HasPrefix(d.Sentence, "Too close to call: 10.0 to 14.0 of the 12.0 bit/s asked") {
 		t.Error(d.Sentence)
 	}
@@ -192,12 +192,12 @@ func TestHeadlineIsShort(t *testing.T) {
 			v.Unit = "bit/s"
 		}
 		if rapid.Bool().Draw(t, "interval") {
-			v.Lo = ptr(v.Value)
+			v.Lo = new(v.Value)
 			if rapid.Bool().Draw(t, "ends") {
-				v.Hi = ptr(v.Value * rapid.Float64Range(1, 4).Draw(t, "width"))
+				v.Hi = new(v.Value * rapid.Float64Range(1, 4).Draw(t, "width"))
 			}
 		}
-		c := result.Criterion{Text: rapid.StringN(1, 200, -1).Draw(t, "text"), Metric: v.Metric, Min: ptr(rapid.Float64Range(1, 1e12).Draw(t, "min"))}
+		c := result.Criterion{Text: rapid.StringN(1, 200, -1).Draw(t, "text"), Metric: v.Metric, Min: new(rapid.Float64Range(1, 1e12).Draw(t, "min"))}
 		r := routePoint(v)
 		r.Status = rapid.SampledFrom([]result.Status{result.Passed, result.Failed, result.Invalid, result.Skipped, result.Aborted}).Draw(t, "status")
 		r.Reason = rapid.StringN(0, 200, -1).Draw(t, "reason")
@@ -220,14 +220,14 @@ func TestHeadlineOfRoles(t *testing.T) {
 	if d := summarized(run, recs); d.Sentence != "Carries 611 of the 1,000 Mbit/s asked without loss (route, both, IMIX)" {
 		t.Errorf("%s: %q", d.Verdict, d.Sentence)
 	}
-	finding := verdict.Finding{Criterion: result.Criterion{Text: "written through dm-crypt", Metric: "luks2_write_bps", Min: ptr(1e9)}, Status: result.Failed, Figure: &result.Value{Metric: "luks2_write_bps", Unit: "bit/s", Value: 4.1e8}}
+	finding := verdict.Finding{Criterion: result.Criterion{Text: "written through dm-crypt", Metric: "luks2_write_bps", Min: new(1e9)}, Status: result.Failed, Figure: &result.Value{Metric: "luks2_write_bps", Unit: "bit/s", Value: 4.1e8}}
 	d := Document{Role: "storage", Verdict: result.Failed, Findings: []verdict.Finding{finding}}
 	if s := sentence(d); s != "Carries 410 of the 1,000 Mbit/s asked" {
 		t.Errorf("%q", s)
 	}
 	lo, hi := 1.87, 7.48
 	d.Verdict = result.Invalid
-	d.Findings = []verdict.Finding{{Criterion: result.Criterion{Text: "not counted", Metric: uncounted, Min: ptr(4.5)}, Status: result.Invalid, Close: true, Figure: &result.Value{Metric: uncounted, Unit: "1", Value: lo, Lo: &lo, Hi: &hi}}}
+	d.Findings = []verdict.Finding{{Criterion: result.Criterion{Text: "not counted", Metric: uncounted, Min: new(4.5)}, Status: result.Invalid, Close: true, Figure: &result.Value{Metric: uncounted, Unit: "1", Value: lo, Lo: &lo, Hi: &hi}}}
 	if d.Sentence = sentence(d); verdictWord(d) != "too close to call" {
 		t.Errorf("%s: %q", verdictWord(d), d.Sentence)
 	}

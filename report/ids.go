@@ -59,7 +59,7 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 		}
 		l := IDSLoad{ID: t.ID, Offered: offered.Value, Lost: float64(max(0, t.Account.Lost())) / float64(t.Account.Accepted)}
 		if v, n := t.Value(detectedShare), t.Value(attacksPlanted); v != nil && n != nil {
-			l.Detected, l.Planted = ptr(v.Value), int(n.Value)
+			l.Detected, l.Planted = new(v.Value), int(n.Value)
 		}
 		s.Loads = append(s.Loads, l)
 	}

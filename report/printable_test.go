@@ -17,9 +17,9 @@ func TestDataIsPrinted(t *testing.T) {
 	run.Warnings = append(run.Warnings, "\x1b]0;title\a")
 	recs[0].Reason = "=HYPERLINK(1)"
 	d := summarized(run, recs)
-	var text, table bytes.Buffer
-	if err := Text(&text, d); err != nil || strings.ContainsRune(text.String(), 0x1b) {
-		t.Errorf("%v: an escape in %q", err, text.String())
+	var terminal, table bytes.Buffer
+	if err := Text(&terminal, d); err != nil || strings.ContainsRune(terminal.String(), 0x1b) {
+		t.Errorf("%v: an escape in %q", err, terminal.String())
 	}
 	if err := CSV(&table, Kept{d, recs}); err != nil || strings.Contains(table.String(), ",=HYPERLINK") || !strings.Contains(table.String(), ",'=HYPERLINK(1)") {
 		t.Errorf("%v: a formula in %.300s", err, table.String())

@@ -21,41 +21,6 @@ func text(t *testing.T, d Document) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-func route(size string, warnings ...string) Row {
-	return Row{ID: size, Name: "route, both, " + size, Service: "route", Direction: "both", FrameSize: size, Verdict: result.Passed, Warnings: warnings}
-}
-
-// What several rows carry is said once under the table, with the range of its numbers.
-func TestNotesAreGathered(t *testing.T) {
-	row := func(id string, notes ...string) tableRow {
-		return tableRow{id: id, procedure: "p", config: []result.Pair{{Key: "service", Value: "route"}}, figures: map[string]*Figure{"rate": {Value: 1000}}, notes: notes}
-	}
-	declared := map[string]result.Procedure{"p": {Axes: []result.Axis{{Name: "service"}}, Metrics: []result.Metric{{Name: "rate", Label: "rate", Group: "Rates"}}}}
-	got := text(t, Document{Verdict: result.Passed, Tables: buildTables(declared, []tableRow{row("1", "9 trials were invalid", "latency is not known"), row("2", "6,435 trials were invalid"), row("3")})})
-	if !strings.Contains(got, "a: 9 to 6,435 trials were invalid b: latency is not known") || strings.Count(got, "trials were invalid") != 1 {
-		t.Errorf("notes in %s", got)
-	}
-	if n := strings.Count(got, " a b route"); n != 1 {
-		t.Errorf("the marks of the first row stand %d times in %s", n, got)
-	}
-	if letters(0) != "a" || letters(25) != "z" || letters(26) != "aa" || letters(53) != "bb" {
-		t.Error("letters")
-	}
-}
-
-// 0 as the lower bound is no figure.
-func TestNoLoad(t *testing.T) {
-	r := route("imix")
-	r.ThroughputFPS, r.ThroughputL1BPS = ptr(0.0), ptr(0.0)
-	d := Document{Verdict: result.Passed, Rows: []Row{r}}
-	if summary(d) != "IMIX frames, route, both: no load without loss was confirmed." {
-		t.Errorf("summary: %s", summary(d))
-	}
-	if said := r.remarks(); len(said) != 1 || said[0] != "no load without loss was confirmed" {
-		t.Errorf("remarks: %q", said)
-	}
-}
-
 // Without a criterion nothing was passed; a run that broke off says so.
 func TestVerdictWord(t *testing.T) {
 	done, broke, skip := route("64"), route("512"), route("1518")

@@ -42,15 +42,14 @@ func TestPageSchema(t *testing.T) {
 	}
 	for name, make := range pages {
 		run, recs := make()
-		d := summarized(run, recs)
-		d.Rows = withFigures(d.Rows, recs)
-		for _, r := range d.Rows {
+		data := pageData(summarized(run, recs), recs)
+		for _, r := range data.Document.Rows {
 			if f := r.Figures["throughput_fps"]; r.Settings == nil || (f == nil) != (r.ThroughputFPS == nil) || f != nil && f.Value != *r.ThroughputFPS {
 				t.Errorf("%s: the figures of %s are %v, and it has %d settings", name, r.Name, r.Figures, len(r.Settings))
 			}
 		}
-		valid(name, PageData{d, withoutDigests(recs)})
+		valid(name, data)
 	}
 	d, recs := board(t, true)
-	valid("board", PageData{d, withoutDigests(recs)})
+	valid("board", pageData(d, recs))
 }

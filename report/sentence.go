@@ -53,7 +53,7 @@ func name(r Row) string {
 		}
 		words = append(words, "response "+frameWords(strconv.Itoa(c.ResponseSize)))
 		if c.Rate > 0 {
-			words = append(words, "at "+si(ptr(float64(c.Rate)), "")+" connections/s")
+			words = append(words, "at "+si(new(float64(c.Rate)), "")+" connections/s")
 		}
 	}
 	if r.Soak != nil {

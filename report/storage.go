@@ -33,7 +33,7 @@ func storageOf(repeats []result.Record, all map[string][]result.Record) *Storage
 		}
 	}
 	if v := at(knownAnswer); v != nil {
-		s.Proven = ptr(v.Value == 1)
+		s.Proven = new(v.Value == 1)
 	}
 	for _, k := range storagePatterns {
 		x := StoragePattern{Pattern: k.name, Unit: "B/s", Plain: at("plain_" + k.figure), LUKS2: at("luks2_" + k.figure), Share: at("luks2_" + k.name + "_share")}

@@ -48,9 +48,9 @@ type StudyPoint struct {
 	Note    string   `json:"note,omitempty"`
 }
 
-const (
-	studyTitle = "Why the figures differ from the published ones"
+const studyTitle = "Why the figures differ from the published ones"
 
+const (
 	kindOurs  = "ours"
 	kindStudy = "study"
 
@@ -201,7 +201,7 @@ func panelOf(m studyMetric, all []studied) StudyPanel {
 			} else {
 				mean, deviation := meanOf(vs)
 				if pt.Value = mean; len(vs) > 1 {
-					pt.Lo, pt.Hi = ptr(mean-deviation), ptr(mean+deviation)
+					pt.Lo, pt.Hi = new(mean-deviation), new(mean+deviation)
 				}
 			}
 			for _, v := range []*float64{&pt.Value, pt.Lo, pt.Hi} {

@@ -118,7 +118,7 @@ func TestStudy(t *testing.T) {
 	if s := st.Panels[4].Sent; len(s) != 3 || s[0].Value != 1000 {
 		t.Errorf("sent: %+v", s)
 	}
-	if text := text(t, d); !strings.Contains(text, studyTitle) {
+	if got := text(t, d); !strings.Contains(got, "Why the figures differ from the published ones") {
 		t.Error("the text does not say why the figures differ")
 	}
 }

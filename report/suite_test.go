@@ -158,7 +158,7 @@ func TestSuiteSentence(t *testing.T) {
 		{Suite{BackToBack: &Figure{Value: 318, Bound: result.AtLeast}}, "bursts of >= 318 frames without loss."},
 		{Suite{Recovery: f(2e-3)}, "recovered 2.00 ms after an overload."},
 	} {
-		d := Document{Rows: []Row{{Service: "route", Direction: "lan-to-wan", FrameSize: "64", Procedure: "latency", LatencyLoadFPS: ptr(2e5), Suite: &c.suite}}}
+		d := Document{Rows: []Row{{Service: "route", Direction: "lan-to-wan", FrameSize: "64", Procedure: "latency", LatencyLoadFPS: new(2e5), Suite: &c.suite}}}
 		if got := summary(d); !strings.HasSuffix(got, "lan-to-wan: "+c.want) {
 			t.Errorf("%q, want %q", got, c.want)
 		}

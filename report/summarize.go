@@ -342,7 +342,7 @@ func selfTestOf(r result.Record) SelfTest {
 	} else if v := r.Value(ceilingFPS); v != nil {
 		s.CeilingFPS = &v.Value
 	} else if r.Load != nil {
-		s.CeilingFPS = ptr(float64(r.Ceiling()))
+		s.CeilingFPS = new(float64(r.Ceiling()))
 	}
 	return s
 }
@@ -377,13 +377,13 @@ func lineRates(rows []Row) {
 	for i := range rows {
 		r := &rows[i]
 		if r.LineRateShare != nil && *r.LineRateShare > 0 && r.ThroughputFPS != nil {
-			r.LineRateFPS = ptr(*r.ThroughputFPS / *r.LineRateShare)
+			r.LineRateFPS = new(*r.ThroughputFPS / *r.LineRateShare)
 			link = *r.LineRateFPS / streams(r.Direction) * 8 * (r.MeanFrameSize + unit.Overhead)
 		}
 	}
 	for i := range rows {
 		if r := &rows[i]; r.LineRateFPS == nil && link > 0 && r.MeanFrameSize > 0 {
-			r.LineRateFPS = ptr(float64(unit.LineRate(unit.BitRate(link), r.MeanFrameSize)) * streams(r.Direction))
+			r.LineRateFPS = new(float64(unit.LineRate(unit.BitRate(link), r.MeanFrameSize)) * streams(r.Direction))
 		}
 	}
 }
@@ -453,7 +453,6 @@ func streams(direction string) float64 {
 	return 1
 }
 
-func ptr[T any](v T) *T { return &v }
 
 func abs(n int64) int64 { return max(n, -n) }
 
@@ -461,7 +460,7 @@ func whole(v *float64, factor float64) *int64 {
 	if v == nil {
 		return nil
 	}
-	return ptr(int64(math.Round(*v * factor)))
+	return new(int64(math.Round(*v * factor)))
 }
 
 // shell quotes argv for a POSIX shell.

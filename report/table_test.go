@@ -21,7 +21,7 @@ func foreignRun() (result.Run, []result.Record) {
 	var recs []result.Record
 	for i, load := range []string{"idle", "full"} {
 		recs = append(recs, result.Record{ID: load, Procedure: "spin", Repeat: 1, Status: result.Passed, Config: []result.Pair{{Key: "load", Value: load}, {Key: "axis", Value: "x"}},
-			Values: []result.Value{{Metric: "turns_per_s", Unit: "turn/s", Value: 1200 * float64(i+1), Lo: ptr(1100.0), Hi: ptr(2600.0), N: 3}}})
+			Values: []result.Value{{Metric: "turns_per_s", Unit: "turn/s", Value: 1200 * float64(i+1), Lo: new(1100.0), Hi: new(2600.0), N: 3}}})
 	}
 	return run, recs
 }

@@ -103,7 +103,7 @@ func (p *Points) UnmarshalJSON(data []byte) error {
 	*p = nil
 	for _, v := range vs {
 		if v == nil {
-			v = ptr(math.NaN())
+			v = new(math.NaN())
 		}
 		*p = append(*p, *v)
 	}
@@ -153,7 +153,7 @@ func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Reco
 		return nil, err
 	}
 	if end := watchedUntil(run, recs); err == nil && in.Cut && end > t.seen+unit.Instant(slack) {
-		err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", seconds(ptr(float64(t.seen)/1e9)), seconds(ptr(float64(end)/1e9)))
+		err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", seconds(new(float64(t.seen)/1e9)), seconds(new(float64(end)/1e9)))
 	}
 	return t.finish(run, recs), err
 }

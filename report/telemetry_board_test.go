@@ -283,7 +283,7 @@ func writeTimelinePages(t *testing.T, dir string) {
 	}
 }
 
-func (d *Timeline) lineOf(kind, row, name string) *Line {
+func lineOf(d *Timeline, kind, row, name string) *Line {
 	for _, p := range d.Panels {
 		for i, l := range p.Lines {
 			if p.Kind == kind && l.Row == row && (name == "" || l.Name == name) {

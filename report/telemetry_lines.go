@@ -218,7 +218,7 @@ func (t *tracks) panels(run result.Run, recs []result.Record) (panels []Panel, r
 			some = slices.DeleteFunc(some, func(k *track) bool { return k.order == twiceOrder })
 		}
 		slices.SortStableFunc(some, func(a, b *track) int {
-			return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Row, b.Row), cmp.Compare(index(cpuLines, a.Name), index(cpuLines, b.Name)))
+			return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Row, b.Row), cmp.Compare(slices.Index(cpuLines, a.Name), slices.Index(cpuLines, b.Name)))
 		})
 		var remark string
 		switch kind.kind {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,11 +62,11 @@ func TestTimelineKeepsPeaks(t *testing.T) {
 		}
 		lost[i] = Mark{at, total}
 	}
-	hot, err := readTimeline(t, single(t, heatSeries, heat), result.Run{}, nil)
+	hot, err := readIn(t, single(t, heatSeries, heat), result.Run{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	drops, err := readTimeline(t, single(t, dropSeries, lost), result.Run{}, nil)
+	drops, err := readIn(t, single(t, dropSeries, lost), result.Run{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,11 @@ func TestTimelineKeepsPeaks(t *testing.T) {
 		}
 	}
 	step := func(x *Timeline) int { return int(61_234 * 1e8 / x.Step) }
-	h := hot.lineOf("temperature", "", "zone")
+	h := lineIn(hot, "temperature", "", "zone")
 	if i := step(hot); h.Hi[i] != 91 || h.Mean[i] > 51.5 || h.Mean[i] < 50.5 || h.Lo[i] > 50.7 {
 		t.Errorf("about the peak: %v, %v to %v", h.Mean[i], h.Lo[i], h.Hi[i])
 	}
-	l := drops.lineOf("drops", "softnet", "lost")
+	l := lineIn(drops, "drops", "softnet", "lost")
 	sum := 0.0
 	for i, v := range l.Mean {
 		sum += v * float64(drops.Step) / 1e9
@@ -107,12 +107,12 @@ func TestTimelineIsBounded(t *testing.T) {
 	for cpu := range cpus {
 		c := fmt.Sprint(cpu)
 		for _, mode := range []string{"user", "softirq", "steal"} {
-			head.Series = append(head.Series, result.Series{Name: "node_cpu_seconds_total", Labels: pair("cpu", c, "mode", mode), Unit: "s", Counter: true})
+			head.Series = append(head.Series, result.Series{Name: "node_cpu_seconds_total", Labels: labels("cpu", c, "mode", mode), Unit: "s", Counter: true})
 		}
-		head.Series = append(head.Series, result.Series{Name: "node_cpu_scaling_frequency_hertz", Labels: pair("cpu", c), Unit: "Hz"},
-			result.Series{Name: "node_hwmon_temp_celsius", Labels: pair("chip", "coretemp", "label", "Core "+c), Unit: "°C"},
-			result.Series{Name: "node_softnet_dropped_total", Labels: pair("cpu", c), Counter: true, Place: result.Places[cpu%len(result.Places)]},
-			result.Series{Name: "boxdyno_power_watts", Labels: pair("meter", c), Unit: "W"})
+		head.Series = append(head.Series, result.Series{Name: "node_cpu_scaling_frequency_hertz", Labels: labels("cpu", c), Unit: "Hz"},
+			result.Series{Name: "node_hwmon_temp_celsius", Labels: labels("chip", "coretemp", "label", "Core "+c), Unit: "°C"},
+			result.Series{Name: "node_softnet_dropped_total", Labels: labels("cpu", c), Counter: true, Place: result.Places[cpu%len(result.Places)]},
+			result.Series{Name: "boxdyno_power_watts", Labels: labels("meter", c), Unit: "W"})
 	}
 	line, _ := json.Marshal(head)
 	line = append(line, '\n')
@@ -128,7 +128,7 @@ func TestTimelineIsBounded(t *testing.T) {
 			line = nil
 		}
 	}
-	x, err := readTimeline(t, dir, result.Run{}, nil)
+	x, err := readIn(t, dir, result.Run{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestTimelineIsBounded(t *testing.T) {
 			t.Errorf("%s has %d lines", p.Kind, len(p.Lines))
 		}
 	}
-	if clock := x.lineOf("clock", "", ""); clock == nil || clock.Name != "claimed, mean of 128 CPUs, from the slowest to the fastest" || !(clock.Lo[100] < clock.Mean[100] && clock.Mean[100] < clock.Hi[100]) {
+	if clock := lineIn(x, "clock", "", ""); clock == nil || clock.Name != "claimed, mean of 128 CPUs, from the slowest to the fastest" || !(clock.Lo[100] < clock.Mean[100] && clock.Mean[100] < clock.Hi[100]) {
 		t.Errorf("the clocks are %.200v", clock)
 	}
 	if len(x.Remarks) != 4 || !strings.HasPrefix(x.Remarks[0], "Of 128 CPUs the 16") {
@@ -164,14 +164,14 @@ func TestTimelineOfAResumedRun(t *testing.T) {
 		}
 		return out
 	}
-	x, err := readTimeline(t, single(t, dropSeries, part(5e9, 1e6), part(3605e9, 3)), result.Run{}, nil)
+	x, err := readIn(t, single(t, dropSeries, part(5e9, 1e6), part(3605e9, 3)), result.Run{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x.Steps > 115 || len(x.Gaps) != 1 || x.Gaps[0].From != 99e8 || x.Gaps[0].To != 3605e9 || x.Gaps[0].Cut != 35951e8-10e8 {
 		t.Fatalf("%d steps, gaps %+v", x.Steps, x.Gaps)
 	}
-	l := x.lineOf("drops", "softnet", "lost")
+	l := lineIn(x, "drops", "softnet", "lost")
 	for i, v := range l.Mean {
 		if !math.IsNaN(v) && math.Abs(v-100) > 1e-6 {
 			t.Errorf("step %d: %v frame/s, want 100", i, v)
@@ -234,31 +234,66 @@ func TestTimelineLosesNoGrowth(t *testing.T) {
 	})
 }
 
-// A damaged file gives what stands before the damage, and an error.
-func TestTimelineOfADamagedFile(t *testing.T) {
-	run, recs, dir := boardRun(t, true)
-	whole, err := readTimeline(t, dir, run, recs)
+// The counted loop of soak stands at both ends of its trials.
+func TestTimelineHasTheCountedLoop(t *testing.T) {
+	val := func(metric string, v float64) result.Value { return result.Value{Metric: metric, Value: v} }
+	recs := []result.Record{
+		{Parent: "p", Begin: 2e9, End: 3e9, Values: []result.Value{val("loop_before_rps", 5), val("loop_after_rps", 3)}},
+		{Parent: "p", Begin: 1e9, End: 15e8, Values: []result.Value{val("loop_before_rps", 6)}},
+	}
+	x, err := readIn(t, single(t, heatSeries, []Mark{{1e9, 40}, {11e8, 41}}), result.Run{}, recs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, result.TelemetryFile)
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
+	l := lineIn(x, "loop", "", "")
+	if l == nil || !slices.Equal(l.Marks, []Mark{{1e9, 6}, {2e9, 5}, {3e9, 3}}) {
+		t.Errorf("%+v", l)
 	}
-	write := func(data []byte) {
-		if err := os.WriteFile(name, data, 0o644); err != nil {
+}
+
+// What a box ends after a subject had its copy is no loss.
+func TestTimelineOfCaptures(t *testing.T) {
+	routing := result.Series{Name: "node_network_receive_otherhost_dropped_total", Unit: "frame", Counter: true, Place: result.Routing}
+	for _, c := range []struct {
+		series    result.Series
+		procedure string
+		drawn     bool
+	}{{routing, "forward", true}, {routing, captureProcedure, false}, {dropSeries, captureProcedure, true}} {
+		recs := []result.Record{{Procedure: selfTest}, {Procedure: c.procedure, Parent: "p", Begin: 1e9, End: 2e9}}
+		x, err := readIn(t, single(t, c.series, []Mark{{1e9, 0}, {11e8, 40}, {12e8, 90}}), result.Run{}, recs)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if got := lineIn(x, "drops", string(c.series.Place), "lost") != nil; got != c.drawn {
+			t.Errorf("%s of %s: drawn is %v", c.series.Name, c.procedure, got)
+		}
 	}
-	recs[len(recs)-1].End += 60e9 // the run went on
-	write(data[:len(data)/2])
-	x, err := readTimeline(t, dir, run, recs)
-	if err == nil || !strings.Contains(err.Error(), "cut short or damaged") || x == nil || x.Steps >= whole.Steps || len(x.Panels) != len(whole.Panels) {
-		t.Errorf("cut in the middle: %v", err)
+}
+
+func lineIn(d *Timeline, kind, row, name string) *Line {
+	for _, p := range d.Panels {
+		for i, l := range p.Lines {
+			if p.Kind == kind && l.Row == row && (name == "" || l.Name == name) {
+				return &p.Lines[i]
+			}
+		}
 	}
-	write([]byte("garbage"))
-	if x, err := readTimeline(t, dir, run, recs); x != nil || err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("garbage: %v (%v)", x, err)
+	return nil
+}
+
+func labels(kv ...string) (ps []result.Pair) {
+	for i := 0; i < len(kv); i += 2 {
+		ps = append(ps, result.Pair{Key: kv[i], Value: kv[i+1]})
 	}
+	return ps
+}
+
+func readIn(t testing.TB, dir string, run result.Run, recs []result.Record) (*Timeline, error) {
+	t.Helper()
+	in, err := result.OpenTelemetry(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	return ReadTimeline(in, run, recs)
 }

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"boxdyno/result"
@@ -60,7 +62,7 @@ func TestTimelineOfABoard(t *testing.T) {
 		place result.Place
 		rate  float64
 	}{{result.Softnet, 4000}, {result.DUTNIC, 900_000}} {
-		l := x.lineOf("drops", string(c.place), "lost")
+		l := lineOf(x, "drops", string(c.place), "lost")
 		if l == nil {
 			t.Fatalf("no line of %s", c.place)
 		}
@@ -87,20 +89,20 @@ func TestTimelineOfABoard(t *testing.T) {
 			t.Errorf("%s: %.0f frames are drawn, want %.0f; %v outside of overload", c.place, sum, want, before)
 		}
 	}
-	if x.lineOf("drops", string(result.Qdisc), "") != nil {
+	if lineOf(x, "drops", string(result.Qdisc), "") != nil {
 		t.Error("a counter that stood still is drawn")
 	}
-	if l := x.lineOf("clock", "", "claimed, CPUs 0-3"); l == nil || l.Mean[len(l.Mean)-1] != 1.8e9 {
+	if l := lineOf(x, "clock", "", "claimed, CPUs 0-3"); l == nil || l.Mean[len(l.Mean)-1] != 1.8e9 {
 		t.Errorf("the claimed clock of all CPUs is %+v", l)
 	}
-	if l := x.lineOf("clock", "", "measured by the firmware"); l == nil || l.Mean[len(l.Mean)-1] != 1.5e9 || l.Mean[0] != 1.8e9 {
+	if l := lineOf(x, "clock", "", "measured by the firmware"); l == nil || l.Mean[len(l.Mean)-1] != 1.5e9 || l.Mean[0] != 1.8e9 {
 		t.Errorf("the measured clock is %+v", l)
 	}
-	if l := x.lineOf("throttled", "soft temperature limit", ""); l == nil || l.Mean[0] != 0 || l.Mean[len(l.Mean)-1] != 1 {
+	if l := lineOf(x, "throttled", "soft temperature limit", ""); l == nil || l.Mean[0] != 0 || l.Mean[len(l.Mean)-1] != 1 {
 		t.Errorf("the soft limit is %+v", l)
 	}
 	for _, never := range []string{"under-voltage", "throttling"} {
-		if x.lineOf("throttled", never, "") != nil {
+		if lineOf(x, "throttled", never, "") != nil {
 			t.Errorf("%s was not set in this run, and is drawn", never)
 		}
 	}
@@ -115,7 +117,7 @@ func TestTimelineOfABoard(t *testing.T) {
 	if !slices.Equal(sensors, []string{"cpu-thermal", "rp1_adc temp1"}) {
 		t.Errorf("temperatures %q: hwmon's copy of a zone is drawn, or a sensor is not", sensors)
 	}
-	power := x.lineOf("power", "", "Shelly plug")
+	power := lineOf(x, "power", "", "Shelly plug")
 	if !math.IsNaN(power.Mean[70]) || math.IsNaN(power.Mean[50]) || power.InGaps != nil {
 		t.Errorf("the plug that did not answer is %v", power.Mean[50:90])
 	}
@@ -161,38 +163,31 @@ func TestPointsInFiles(t *testing.T) {
 	}
 }
 
-// The counted loop of soak stands at both ends of its trials.
-func TestTimelineHasTheCountedLoop(t *testing.T) {
-	val := func(metric string, v float64) result.Value { return result.Value{Metric: metric, Value: v} }
-	recs := []result.Record{
-		{Parent: "p", Begin: 2e9, End: 3e9, Values: []result.Value{val("loop_before_rps", 5), val("loop_after_rps", 3)}},
-		{Parent: "p", Begin: 1e9, End: 15e8, Values: []result.Value{val("loop_before_rps", 6)}},
-	}
-	x, err := readTimeline(t, single(t, heatSeries, []Mark{{1e9, 40}, {11e8, 41}}), result.Run{}, recs)
+// A damaged file gives what stands before the damage, and an error.
+func TestTimelineOfADamagedFile(t *testing.T) {
+	run, recs, dir := boardRun(t, true)
+	whole, err := readTimeline(t, dir, run, recs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := x.lineOf("loop", "", "")
-	if l == nil || !slices.Equal(l.Marks, []Mark{{1e9, 6}, {2e9, 5}, {3e9, 3}}) {
-		t.Errorf("%+v", l)
+	name := filepath.Join(dir, result.TelemetryFile)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// What a box ends after a subject had its copy is no loss.
-func TestTimelineOfCaptures(t *testing.T) {
-	routing := result.Series{Name: "node_network_receive_otherhost_dropped_total", Unit: "frame", Counter: true, Place: result.Routing}
-	for _, c := range []struct {
-		series    result.Series
-		procedure string
-		drawn     bool
-	}{{routing, "forward", true}, {routing, captureProcedure, false}, {dropSeries, captureProcedure, true}} {
-		recs := []result.Record{{Procedure: selfTest}, {Procedure: c.procedure, Parent: "p", Begin: 1e9, End: 2e9}}
-		x, err := readTimeline(t, single(t, c.series, []Mark{{1e9, 0}, {11e8, 40}, {12e8, 90}}), result.Run{}, recs)
-		if err != nil {
+	write := func(data []byte) {
+		if err := os.WriteFile(name, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := x.lineOf("drops", string(c.series.Place), "lost") != nil; got != c.drawn {
-			t.Errorf("%s of %s: drawn is %v", c.series.Name, c.procedure, got)
-		}
+	}
+	recs[len(recs)-1].End += 60e9 // the run went on
+	write(data[:len(data)/2])
+	x, err := readTimeline(t, dir, run, recs)
+	if err == nil || !strings.Contains(err.Error(), "cut short or damaged") || x == nil || x.Steps >= whole.Steps || len(x.Panels) != len(whole.Panels) {
+		t.Errorf("cut in the middle: %v", err)
+	}
+	write([]byte("garbage"))
+	if x, err := readTimeline(t, dir, run, recs); x != nil || err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("garbage: %v (%v)", x, err)
 	}
 }

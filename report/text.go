@@ -198,7 +198,7 @@ func (r *Row) accounted() Table {
 	add := func(n int64, ofAll bool, where, what, counter string) {
 		count, share := float64(n), Cell{}
 		if ofAll && a.Accepted != 0 {
-			share = Cell{Text: percent(math.Abs(count) / float64(a.Accepted)), Value: ptr(count / float64(a.Accepted))}
+			share = Cell{Text: percent(math.Abs(count) / float64(a.Accepted)), Value: new(count / float64(a.Accepted))}
 		} else if ofAll {
 			share.Text = "-"
 		}

@@ -65,10 +65,10 @@ func workOf(repeats []result.Record, trials map[string][]result.Record) *Work {
 						continue
 					}
 					if x.Slowest == nil || own.Value < *x.Slowest {
-						x.Slowest = ptr(own.Value)
+						x.Slowest = new(own.Value)
 					}
 					if x.Fastest == nil || own.Value > *x.Fastest {
-						x.Fastest = ptr(own.Value)
+						x.Fastest = new(own.Value)
 					}
 				}
 			}
@@ -111,7 +111,7 @@ func (w *Work) sense(trials []result.Record) {
 		before, after := t.Value(loopBefore), t.Value(loopAfter)
 		if before != nil && after != nil && before.Value > 0 {
 			if share := after.Value / before.Value; w.Clock == nil || share < *w.Clock {
-				w.Clock = ptr(share)
+				w.Clock = new(share)
 			}
 		}
 		w.Of = w.Of[:0]

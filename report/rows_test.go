@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"slices"
+	"testing"
+
+	"boxdyno/result"
+)
+
+func route(size string, warnings ...string) Row {
+	return Row{ID: size, Name: "route, both, " + size, Service: "route", Direction: "both", FrameSize: size, Verdict: result.Passed, Warnings: warnings}
+}
+
+// What several rows carry is said once under the table, with the range of its numbers.
+func TestNotesAreGathered(t *testing.T) {
+	row := func(id string, notes ...string) tableRow {
+		return tableRow{id: id, procedure: "p", config: []result.Pair{{Key: "service", Value: "route"}}, figures: map[string]*Figure{"rate": {Value: 1000}}, notes: notes}
+	}
+	declared := map[string]result.Procedure{"p": {Axes: []result.Axis{{Name: "service"}}, Metrics: []result.Metric{{Name: "rate", Label: "rate", Group: "Rates"}}}}
+	got := buildTables(declared, []tableRow{row("1", "9 trials were invalid", "latency is not known"), row("2", "6,435 trials were invalid"), row("3")})[0]
+	if want := []Note{{"a", "9 to 6,435 trials were invalid"}, {"b", "latency is not known"}}; !slices.Equal(got.Notes, want) {
+		t.Errorf("notes: %q, want %q", got.Notes, want)
+	}
+	var marks []string
+	for _, cells := range got.Rows {
+		marks = append(marks, cells[len(cells)-1].Text)
+	}
+	if want := []string{"a b", "a", ""}; !slices.Equal(marks, want) {
+		t.Errorf("marks: %q, want %q", marks, want)
+	}
+}
+
+// 0 as the lower bound is no figure.
+func TestNoLoad(t *testing.T) {
+	r := route("imix")
+	r.ThroughputFPS, r.ThroughputL1BPS = new(0.0), new(0.0)
+	d := Document{Verdict: result.Passed, Rows: []Row{r}}
+	if summary(d) != "IMIX frames, route, both: no load without loss was confirmed." {
+		t.Errorf("summary: %s", summary(d))
+	}
+	if said := r.remarks(); len(said) != 1 || said[0] != "no load without loss was confirmed" {
+		t.Errorf("remarks: %q", said)
+	}
+}
