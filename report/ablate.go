@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/stat"
 )
@@ -169,9 +170,9 @@ func (a *Ablation) choose(knobs []result.Ablated) {
 	if n := len(knobs); n > 2 {
 		subsets := "more than a million"
 		if n < 20 {
-			subsets = thousands(1 << n)
+			subsets = phrase.Thousands(1 << n)
 		}
-		say("Interactions are not all tried: of %s subsets of %s, %d were measured.", subsets, count(n, "knob"), 2*n+2)
+		say("Interactions are not all tried: of %s subsets of %s, %d were measured.", subsets, phrase.Count(n, "knob"), 2*n+2)
 	}
 	for i, k := range knobs {
 		var said []string // each once, with its places
@@ -189,7 +190,7 @@ func (a *Ablation) choose(knobs []result.Ablated) {
 		}
 	}
 	if a.Invalid > 0 {
-		say("%s invalid and left out.", plural(a.Invalid, "repeat was", "repeats were"))
+		say("%s invalid and left out.", phrase.Plural(a.Invalid, "repeat was", "repeats were"))
 	}
 }
 
@@ -258,7 +259,7 @@ func (a *Ablation) sentence() string {
 				words = append(words, fmt.Sprintf("%d %s, most %s (%s)", n, v.more, most.Knob.Name, effect(most.In, ComparedMetric{Metric: a.Metric})))
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%s: of %s %s; the whole recipe %s", p.Name, count(len(p.Knobs), "knob"), strings.Join(words, ", "), effect(p.Whole, ComparedMetric{Metric: a.Metric})))
+		parts = append(parts, fmt.Sprintf("%s: of %s %s; the whole recipe %s", p.Name, phrase.Count(len(p.Knobs), "knob"), strings.Join(words, ", "), effect(p.Whole, ComparedMetric{Metric: a.Metric})))
 	}
 	return fmt.Sprintf("Recipe %s by %s: %s.", a.Recipe, a.Metric.Name, strings.Join(parts, ". At "))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/stat"
 )
 
@@ -37,7 +38,7 @@ func (a *Ablation) sure() (out []string) {
 	}
 	if a.Count > 0 {
 		out = append(out, fmt.Sprintf("Each part of the recipe was measured %s times, in shuffled order. Effects by Hodges and Lehmann, the %g %% interval that of each comparison alone; p by Mann and Whitney's test, corrected by Holm for %s: the chance that any effect here is false is %g %%. ~ says that none was found, not that there is none.",
-			repeats, stat.Confidence*100, count(a.Count, "comparison"), a.Level*100))
+			repeats, stat.Confidence*100, phrase.Count(a.Count, "comparison"), a.Level*100))
 	} else {
 		out = append(out, fmt.Sprintf("Each part of the recipe was measured %s times: too few to tell an effect from chance.", repeats))
 	}
@@ -126,7 +127,7 @@ func medianOnly(v ComparedValue) string {
 	if len(v.Samples) == 0 {
 		return "-"
 	}
-	return si(&v.Median, v.Bound)
+	return phrase.SI(&v.Median, v.Bound)
 }
 
 // courseOf are a row's warnings about the course of its samples.

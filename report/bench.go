@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 )
 
@@ -48,13 +49,13 @@ type bencher struct {
 func (b *bencher) run(side string, run Kept) error {
 	blank := map[bool]string{true: "\n"}[b.begun]
 	b.begun = true
-	if _, err := fmt.Fprintf(b.w, "%s# run %s, %s, seed %d\n", blank, clean(run.Document.ID), run.Document.Start.UTC().Format("2006-01-02 15:04:05 UTC"), run.Document.Seed); err != nil {
+	if _, err := fmt.Fprintf(b.w, "%s# run %s, %s, seed %d\n", blank, grid.Clean(run.Document.ID), run.Document.Start.UTC().Format("2006-01-02 15:04:05 UTC"), run.Document.Seed); err != nil {
 		return err
 	}
 	var config []benchfmt.Config
 	add := func(key, value string) {
 		if value != "" && !slices.ContainsFunc(config, func(c benchfmt.Config) bool { return c.Key == key }) {
-			config = append(config, benchfmt.Config{Key: key, Value: []byte(clean(value)), File: true})
+			config = append(config, benchfmt.Config{Key: key, Value: []byte(grid.Clean(value)), File: true})
 		}
 	}
 	add("side", side)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/report/internal/grid"
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 )
 
@@ -105,7 +107,7 @@ func besideHad(points []sample, recs []result.Record) string {
 	}
 	s := fmt.Sprintf("%s had %.2f CPUs while trials ran", subject, cpu.Seconds()/took.Seconds())
 	if memory > 0 {
-		s += fmt.Sprintf(", and %sB of memory at most", si(new(float64(memory)), ""))
+		s += fmt.Sprintf(", and %sB of memory at most", phrase.SI(new(float64(memory)), ""))
 	}
 	return s
 }
@@ -116,34 +118,34 @@ const besideTitle = "Effect of what ran beside, and of heat"
 func (c *Comparison) besideSaid() []string { return append([]string{c.Sentence()}, c.sure()...) }
 
 // besideTables are one for each configuration: a line for each figure of each side.
-func (c *Comparison) besideTables() (out []table) {
+func (c *Comparison) besideTables() (out []grid.Table) {
 	type group struct {
-		table
-		noted notes
+		grid.Table
+		noted grid.Notes
 	}
 	var groups []*group
 	for _, m := range c.Metrics {
 		for _, r := range m.Rows {
 			title := besideTitle + ", " + r.Procedure + where(*c, r)
-			i := slices.IndexFunc(groups, func(g *group) bool { return g.title == title })
+			i := slices.IndexFunc(groups, func(g *group) bool { return g.Title == title })
 			if i < 0 {
 				i = len(groups)
-				g := &group{table: table{title: title, head: []string{"figure"}, right: []bool{false}}}
+				g := &group{Table: grid.Table{Title: title, Head: []string{"figure"}, Right: []bool{false}}}
 				if len(c.Sides) > 2 {
-					g.head, g.right = append(g.head, ""), append(g.right, false)
+					g.Head, g.Right = append(g.Head, ""), append(g.Right, false)
 				}
 				other := "other"
 				if len(c.Sides) == 2 {
-					other = clip(c.Sides[1].Name)
+					other = phrase.Clip(c.Sides[1].Name)
 				}
-				g.head = append(g.head, clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", notesColumn)
-				g.right = append(g.right, true, true, true, true, true, true, false, false)
+				g.Head = append(g.Head, phrase.Clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", grid.NotesColumn)
+				g.Right = append(g.Right, true, true, true, true, true, true, false, false)
 				groups = append(groups, g)
 			}
 			g := groups[i]
 			cells := []string{m.Name}
 			if len(c.Sides) > 2 {
-				cells = append(cells, clip(r.Side))
+				cells = append(cells, phrase.Clip(r.Side))
 			}
 			verdict := r.Verdict
 			if verdict == Alike {
@@ -153,13 +155,13 @@ func (c *Comparison) besideTables() (out []table) {
 			said := slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool {
 				return r.Verdict != TooFew && r.Verdict != BoundOnly && slices.Contains(courseOf(r), w)
 			})
-			g.add(append(cells, medianOnly(r.Base), medianOnly(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm),
-				fmt.Sprintf("%d+%d", len(r.Base.Samples), len(r.Other.Samples)), verdict, g.noted.of(&g.table, said))...)
+			g.Add(append(cells, medianOnly(r.Base), medianOnly(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm),
+				fmt.Sprintf("%d+%d", len(r.Base.Samples), len(r.Other.Samples)), verdict, g.noted.Of(&g.Table, said))...)
 		}
 	}
 	for _, g := range groups {
-		g.noted.write(&g.table)
-		out = append(out, g.table)
+		g.noted.Write(&g.Table)
+		out = append(out, g.Table)
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"boxdyno/reference"
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -139,7 +140,7 @@ func (c *Capture) frames(r Row) string {
 	if c.Payload > 0 {
 		return fmt.Sprintf("%d+%d B", c.Payload, payloadIn)
 	}
-	return frameWords(cmp.Or(strings.TrimPrefix(r.FrameSize, "0"), "64"))
+	return phrase.FrameSize(cmp.Or(strings.TrimPrefix(r.FrameSize, "0"), "64"))
 }
 
 // how is what else tells the row from others, "at 2Mbps" first.
@@ -152,7 +153,7 @@ func (c *Capture) how() (words []string) {
 		words = append(words, "at "+c.Rate)
 	}
 	if c.Packets > 0 {
-		words = append(words, count(c.Packets, "packet"))
+		words = append(words, phrase.Count(c.Packets, "packet"))
 	}
 	if c.Burst > 1 {
 		words = append(words, "bursts of "+strconv.Itoa(c.Burst))
@@ -191,12 +192,12 @@ func (c *Capture) summary() string {
 	var parts []string
 	switch {
 	case c.Lossless != nil:
-		parts = append(parts, quantity(c.Lossless.Value, "frame/s", c.Lossless.Bound)+" of which every frame is counted")
+		parts = append(parts, phrase.Quantity(c.Lossless.Value, "frame/s", c.Lossless.Bound)+" of which every frame is counted")
 	case c.Counted != nil && c.Sent != nil:
-		parts = append(parts, fmt.Sprintf("%s of %s frames counted", thousands(int64(c.Counted.Value)), thousands(int64(c.Sent.Value))))
+		parts = append(parts, fmt.Sprintf("%s of %s frames counted", phrase.Thousands(int64(c.Counted.Value)), phrase.Thousands(int64(c.Sent.Value))))
 	}
 	if c.Overload != nil {
-		parts = append(parts, quantity(c.Overload.Value, "frame/s", c.Overload.Bound)+" counted under overload")
+		parts = append(parts, phrase.Quantity(c.Overload.Value, "frame/s", c.Overload.Bound)+" counted under overload")
 	}
 	if c.CPU != nil {
 		parts = append(parts, unit.SI(c.CPU.Value)+"s of CPU for each")

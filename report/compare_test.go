@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"boxdyno/internal/testutil"
+	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 	"boxdyno/stat"
 	"boxdyno/unit"
@@ -396,7 +397,7 @@ func TestCompareGolden(t *testing.T) {
 				continue
 			}
 			for i, line := range strings.Split(b.String(), "\n") {
-				if n := utf8.RuneCountInString(line); n > width {
+				if n := utf8.RuneCountInString(line); n > grid.Width {
 					t.Errorf("%s line %d has %d columns: %s", name, i+1, n, line)
 				}
 			}
@@ -424,7 +425,7 @@ func TestManySettingsFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(b.String(), "\n") {
-		if n := utf8.RuneCountInString(line); n > width {
+		if n := utf8.RuneCountInString(line); n > grid.Width {
 			t.Errorf("line %d has %d columns: %s", i+1, n, line)
 		}
 	}

@@ -12,45 +12,47 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/grid"
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/stat"
 	"boxdyno/unit"
 )
 
 // CompareJSON writes the comparison, indented.
-func CompareJSON(w io.Writer, c Comparison) error { return encode(w, c) }
+func CompareJSON(w io.Writer, c Comparison) error { return grid.JSON(w, c) }
 
 // CompareText writes the comparison for a terminal: no colour codes, at most 100
 // columns.
 func CompareText(w io.Writer, c Comparison) error {
 	b := bufio.NewWriter(w)
-	t := &texter{b}
-	t.wrap("", c.Sentence())
-	t.list("How sure", c.sure())
+	t := &grid.Writer{Writer: b}
+	t.Wrap("", c.Sentence())
+	t.List("How sure", c.sure())
 	for _, tb := range c.tables() {
 		fmt.Fprintln(t)
-		t.wrap("", tb.title)
-		t.table(tb)
+		t.Wrap("", tb.Title)
+		t.Table(tb)
 	}
-	t.list("What else differs, and may be why", c.others())
-	t.head("What was compared")
+	t.List("What else differs, and may be why", c.others())
+	t.Head("What was compared")
 	for _, s := range c.subjects() {
-		t.wrap("  ", s)
+		t.Wrap("  ", s)
 	}
 	return b.Flush()
 }
 
 // CompareMarkdown writes the comparison in GitHub's dialect, without HTML.
 func CompareMarkdown(w io.Writer, c Comparison) error {
-	var b markdown
-	fmt.Fprintf(&b, "# %s\n\n", md(c.Sentence()))
-	b.list("How sure", c.sure())
+	var b grid.Markdown
+	fmt.Fprintf(&b, "# %s\n\n", grid.Escape(c.Sentence()))
+	b.List("How sure", c.sure())
 	for _, tb := range c.tables() {
-		fmt.Fprintf(&b, "## %s\n\n", md(tb.title))
-		b.table(tb)
+		fmt.Fprintf(&b, "## %s\n\n", grid.Escape(tb.Title))
+		b.Table(tb)
 	}
-	b.list("What else differs, and may be why", c.others())
-	b.list("What was compared", c.subjects())
+	b.List("What else differs, and may be why", c.others())
+	b.List("What was compared", c.subjects())
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -71,7 +73,7 @@ func CompareCSV(w io.Writer, c Comparison) error {
 	head := append([]string{"metric", "unit", "procedure"}, settings...)
 	head = append(head, "base", "other", "verdict", "effect", "effect_bound", "relative", "effect_lo", "effect_hi", "p", "p_holm", "samples",
 		"base_median", "base_lo", "base_hi", "base_n", "base_bound", "other_median", "other_lo", "other_hi", "other_n", "other_bound", "warnings")
-	if err := out.Write(csvCells(head)); err != nil {
+	if err := out.Write(grid.CSV(head)); err != nil {
 		return err
 	}
 	num := func(v *float64) string {
@@ -90,7 +92,7 @@ func CompareCSV(w io.Writer, c Comparison) error {
 			for _, v := range []ComparedValue{r.Base, r.Other} {
 				line = append(line, num(&v.Median), num(v.Lo), num(v.Hi), strconv.Itoa(len(v.Samples)), string(v.Bound))
 			}
-			if err := out.Write(csvCells(append(line, strings.Join(r.Warnings, "; ")))); err != nil {
+			if err := out.Write(grid.CSV(append(line, strings.Join(r.Warnings, "; ")))); err != nil {
 				return err
 			}
 		}
@@ -119,19 +121,19 @@ func (c Comparison) Sentence() string {
 	if most == nil {
 		switch {
 		case counts[TooFew] == all:
-			return fmt.Sprintf("Nothing can be said of %s: too few repeats.", count(all, "figure"))
+			return fmt.Sprintf("Nothing can be said of %s: too few repeats.", phrase.Count(all, "figure"))
 		case c.Count == 0:
-			return fmt.Sprintf("Nothing can be said of %s: bounds and single repeats cannot be compared.", count(all, "figure"))
+			return fmt.Sprintf("Nothing can be said of %s: bounds and single repeats cannot be compared.", phrase.Count(all, "figure"))
 		}
-		return fmt.Sprintf("No difference was found in %s (~).", count(c.Count, "figure")) + c.open(counts)
+		return fmt.Sprintf("No difference was found in %s (~).", phrase.Count(c.Count, "figure")) + c.open(counts)
 	}
 	var words []string
 	for _, v := range []string{Worse, Better} {
 		if n := counts[v]; n > 0 {
-			words = append(words, fmt.Sprintf("%d %s %s", n, is(n), v))
+			words = append(words, fmt.Sprintf("%d %s %s", n, phrase.Is(n), v))
 		}
 	}
-	return fmt.Sprintf("Of %s, %s; most of all %s of %s%s: %s than %s.%s", count(c.Count, "figure"), strings.Join(words, " and "),
+	return fmt.Sprintf("Of %s, %s; most of all %s of %s%s: %s than %s.%s", phrase.Count(c.Count, "figure"), strings.Join(words, " and "),
 		of.Name, most.Side, where(c, *most), effect(*most, of)+", "+most.Verdict, c.Sides[0].Name, c.open(counts))
 }
 
@@ -159,7 +161,7 @@ func where(c Comparison, r ComparedRow) string {
 func (c Comparison) sure() (out []string) {
 	if c.Count > 0 {
 		out = append(out, fmt.Sprintf("Medians with %g %% order-statistic intervals; effects by Hodges and Lehmann, the %g %% interval that of each comparison alone; p by Mann and Whitney's test, corrected by Holm for %s: the chance that any difference here is false is %g %%.",
-			stat.Confidence*100, stat.Confidence*100, count(c.Count, "comparison"), c.Level*100))
+			stat.Confidence*100, stat.Confidence*100, phrase.Count(c.Count, "comparison"), c.Level*100))
 	}
 	for _, m := range c.Metrics {
 		if len(m.Also) > 0 {
@@ -189,7 +191,7 @@ func (c Comparison) subjects() (out []string) {
 		if i == 0 {
 			what = ", the base"
 		}
-		out = append(out, fmt.Sprintf("%s%s: %s of %s, the first of %s", s.Name, what, count(s.Points, "valid point"), count(len(s.Runs), "run"), s.Start[0].UTC().Format("2006-01-02 15:04 UTC")))
+		out = append(out, fmt.Sprintf("%s%s: %s of %s, the first of %s", s.Name, what, phrase.Count(s.Points, "valid point"), phrase.Count(len(s.Runs), "run"), s.Start[0].UTC().Format("2006-01-02 15:04 UTC")))
 	}
 	say := func(where string, settings []result.Pair) {
 		var words []string
@@ -250,7 +252,7 @@ func (c Comparison) procedures() (names []string) {
 
 // tables are one for each metric. Where one would be wider than a terminal, the
 // first settings go into its title, and each of their values has its own.
-func (c Comparison) tables() (out []table) {
+func (c Comparison) tables() (out []grid.Table) {
 	for _, m := range c.Metrics {
 		var keys []string
 		for _, r := range m.Rows {
@@ -265,7 +267,7 @@ func (c Comparison) tables() (out []table) {
 		}
 		for above := 0; ; above++ {
 			ts := c.metricTables(m, keys[:above], keys[above:])
-			if above == len(keys) || !slices.ContainsFunc(ts, func(t table) bool { return t.wide() > width }) {
+			if above == len(keys) || !slices.ContainsFunc(ts, func(t grid.Table) bool { return t.Wide() > grid.Width }) {
 				out = append(out, ts...)
 				break
 			}
@@ -274,7 +276,7 @@ func (c Comparison) tables() (out []table) {
 	return out
 }
 
-func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out []table) {
+func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out []grid.Table) {
 	var groups [][]string
 	rows := map[string][]ComparedRow{}
 	for _, r := range m.Rows {
@@ -290,34 +292,34 @@ func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out
 	}
 	for _, group := range groups {
 		title := strings.Join(append([]string{m.Name + ", " + string(m.Unit) + map[int]string{1: ", more is better", -1: ", less is better"}[m.Better]}, group...), "; ")
-		tb := table{title: title, head: slices.Clone(columns)}
-		tb.right = make([]bool, len(columns))
+		tb := grid.Table{Title: title, Head: slices.Clone(columns)}
+		tb.Right = make([]bool, len(columns))
 		if len(c.Sides) > 2 {
-			tb.head, tb.right = append(tb.head, "side"), append(tb.right, false)
+			tb.Head, tb.Right = append(tb.Head, "side"), append(tb.Right, false)
 		}
 		other := "other"
 		if len(c.Sides) == 2 {
-			other = clip(c.Sides[1].Name)
+			other = phrase.Clip(c.Sides[1].Name)
 		}
-		tb.head = append(tb.head, clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", notesColumn)
-		tb.right = append(tb.right, true, true, true, true, true, true, false, false)
-		n := &notes{}
+		tb.Head = append(tb.Head, phrase.Clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", grid.NotesColumn)
+		tb.Right = append(tb.Right, true, true, true, true, true, true, false, false)
+		n := &grid.Notes{}
 		for _, r := range rows[strings.Join(group, ", ")] {
 			var cells []string
 			for _, key := range columns {
 				cells = append(cells, r.setting(key))
 			}
 			if len(c.Sides) > 2 {
-				cells = append(cells, clip(r.Side))
+				cells = append(cells, phrase.Clip(r.Side))
 			}
 			verdict := r.Verdict
 			if verdict == Alike {
 				verdict = ""
 			}
-			tb.add(append(cells, medianCell(r.Base), medianCell(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm),
-				fmt.Sprintf("%d+%d", len(r.Base.Samples), len(r.Other.Samples)), verdict, n.of(&tb, r.Warnings))...)
+			tb.Add(append(cells, medianCell(r.Base), medianCell(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm),
+				fmt.Sprintf("%d+%d", len(r.Base.Samples), len(r.Other.Samples)), verdict, n.Of(&tb, r.Warnings))...)
 		}
-		n.write(&tb)
+		n.Write(&tb)
 		out = append(out, tb)
 	}
 	return out
@@ -325,7 +327,7 @@ func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out
 
 // medianCell is "1.17 M ±2 %"; without an interval, the median alone.
 func medianCell(v ComparedValue) string {
-	s := si(&v.Median, v.Bound)
+	s := phrase.SI(&v.Median, v.Bound)
 	if v.Lo == nil || v.Median == 0 {
 		return s
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -93,13 +94,13 @@ func (c *Connections) summary() string {
 	var parts []string
 	switch {
 	case c.concurrent() && c.Held != nil && c.Opened != nil:
-		parts = append(parts, fmt.Sprintf("%s of %s connections open at once", thousands(int64(c.Held.Value)), thousands(int64(c.Opened.Value))))
+		parts = append(parts, fmt.Sprintf("%s of %s connections open at once", phrase.Thousands(int64(c.Held.Value)), phrase.Thousands(int64(c.Opened.Value))))
 	case c.Found != nil:
 		parts = append(parts, perSecond(c.Found)+" without a failed one")
 	case c.Overload == nil && c.Complete != nil && c.Offered != nil: // at the rate given
 		parts = append(parts, fmt.Sprintf("%s complete, %s offered", perSecond(c.Complete), c.Offered.si("")))
 		if c.Failed != nil && c.Opened != nil {
-			parts = append(parts, fmt.Sprintf("%s of %s failed", thousands(int64(c.Failed.Value)), thousands(int64(c.Opened.Value))))
+			parts = append(parts, fmt.Sprintf("%s of %s failed", phrase.Thousands(int64(c.Failed.Value)), phrase.Thousands(int64(c.Opened.Value))))
 		}
 	}
 	if c.Overload != nil {
@@ -123,9 +124,9 @@ func (c *Connections) summary() string {
 func (s SelfTest) ceiling() string {
 	switch {
 	case s.CeilingCPS != nil:
-		return si(s.CeilingCPS, "") + " connections/s"
+		return phrase.SI(s.CeilingCPS, "") + " connections/s"
 	case s.CeilingFPS != nil:
-		return quantity(*s.CeilingFPS, unit.Symbol("frame/s"), "")
+		return phrase.Quantity(*s.CeilingFPS, unit.Symbol("frame/s"), "")
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/stat"
 )
@@ -77,7 +78,7 @@ func circumstances(d Document) []result.Pair {
 func notesOf(sides []Side, c Comparison, points [][]sample, keys []string) (out []string) {
 	for i, s := range c.Sides {
 		if s.Invalid > 0 {
-			out = append(out, fmt.Sprintf("%d of %s of %s %s invalid or unfinished, and %s of no figure here", s.Invalid, count(s.Points+s.Invalid, "point"), s.Name, is(s.Invalid), is(s.Invalid)))
+			out = append(out, fmt.Sprintf("%d of %s of %s %s invalid or unfinished, and %s of no figure here", s.Invalid, phrase.Count(s.Points+s.Invalid, "point"), s.Name, phrase.Is(s.Invalid), phrase.Is(s.Invalid)))
 		}
 		left := 0
 		for _, p := range points[i] {
@@ -86,7 +87,7 @@ func notesOf(sides []Side, c Comparison, points [][]sample, keys []string) (out 
 			}
 		}
 		if left > 0 {
-			out = append(out, fmt.Sprintf("%s of %s %s no counterpart and %s left out", count(left, "point"), s.Name, map[bool]string{true: "has", false: "have"}[left == 1], is(left)))
+			out = append(out, fmt.Sprintf("%s of %s %s no counterpart and %s left out", phrase.Count(left, "point"), s.Name, map[bool]string{true: "has", false: "have"}[left == 1], phrase.Is(left)))
 		}
 		for _, k := range sides[i].Runs {
 			for _, w := range k.Document.Warnings {
@@ -108,13 +109,6 @@ func notesOf(sides []Side, c Comparison, points [][]sample, keys []string) (out 
 	}
 	out = append(out, atOtherLoads(sides, points, keys)...)
 	return out
-}
-
-func is(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 // apart says whether all runs of one side began before all of the other.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 )
 
@@ -83,7 +84,7 @@ func (f *Flood) summary() string {
 	if f.Survival == nil || f.Offered == nil || f.Load == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s of %s benign survived a %s of %s", survived(f.Survival.Value), quantity(f.Load.Value, "bit/s", ""), f.word(), quantity(f.Offered.Value, "frame/s", ""))
+	text := fmt.Sprintf("%s of %s benign survived a %s of %s", survived(f.Survival.Value), phrase.Quantity(f.Load.Value, "bit/s", ""), f.word(), phrase.Quantity(f.Offered.Value, "frame/s", ""))
 	if f.Sent != nil && f.Arrived != nil && f.Sent.Value > 0 {
 		switch share := f.Arrived.Value / f.Sent.Value; {
 		case share == 0:
@@ -98,15 +99,15 @@ func (f *Flood) summary() string {
 	case f.Recovery == nil:
 		text += "; the box was not back at the end"
 	case f.Recovery.Bound == result.AtMost:
-		text += "; the box was back within " + seconds(&f.Recovery.Value) + " of its end"
+		text += "; the box was back within " + phrase.Seconds(&f.Recovery.Value) + " of its end"
 	default:
-		text += "; the box was back " + seconds(&f.Recovery.Value) + " after it had ended"
+		text += "; the box was back " + phrase.Seconds(&f.Recovery.Value) + " after it had ended"
 	}
 	if f.Seen != nil {
 		text += fmt.Sprintf("; %s counted %s of the benign frames", f.Sensor, survived(f.Seen.Value))
 	}
 	if f.Borne != nil {
-		text = "bears a " + f.word() + " of " + quantity(f.Borne.Value, "frame/s", f.Borne.Bound) + ": " + text
+		text = "bears a " + f.word() + " of " + phrase.Quantity(f.Borne.Value, "frame/s", f.Borne.Bound) + ": " + text
 	}
 	return text
 }

@@ -11,24 +11,16 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 )
 
 // JSON writes the document, indented.
-func JSON(w io.Writer, d Document) error { return encode(w, d) }
-
-func encode(w io.Writer, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err == nil {
-		_, err = io.WriteString(w, Printable(string(text))+"\n")
-	}
-	return err
-}
+func JSON(w io.Writer, d Document) error { return grid.JSON(w, d) }
 
 // A Kept run is what CSV takes: its document and its records.
 type Kept struct {
@@ -96,7 +88,7 @@ func CSV(w io.Writer, runs ...Kept) error {
 	head = append(head, "mean_frame_size", "streams", "trial_intended_fps", "trial_offered_fps", "trial_forwarded_fps", "backend", "stalls_over_50us", "trial_longest_stall_ns", "trial_steal_ratio",
 		"intended", "accepted", "refused", "not_sent", "received", "duplicate", "dropped", "in_flight", "unexplained", "warnings")
 	c := csv.NewWriter(w)
-	if err := c.Write(csvCells(head)); err != nil {
+	if err := c.Write(grid.CSV(head)); err != nil {
 		return err
 	}
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -154,7 +146,7 @@ func CSV(w io.Writer, runs ...Kept) error {
 			} else {
 				line = append(line, make([]string, 9)...)
 			}
-			if err := c.Write(csvCells(append(line, strings.Join(r.Warnings, "; ")))); err != nil {
+			if err := c.Write(grid.CSV(append(line, strings.Join(r.Warnings, "; ")))); err != nil {
 				return err
 			}
 		}
@@ -163,121 +155,64 @@ func CSV(w io.Writer, runs ...Kept) error {
 	return c.Error()
 }
 
-// markdown is text in GitHub's dialect, without HTML.
-type markdown struct{ bytes.Buffer }
-
-func (b *markdown) para(s string) {
-	if s != "" {
-		fmt.Fprintf(b, "%s\n\n", mdLine(s))
-	}
-}
-
-func (b *markdown) list(head string, items []string) {
-	if len(items) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "## %s\n\n", head)
-	for _, s := range items {
-		fmt.Fprintf(b, "- %s\n", mdLine(s))
-	}
-	b.WriteByte('\n')
-}
-
-func (b *markdown) table(t table) {
-	head, rule := make([]string, len(t.head)), make([]string, len(t.head))
-	for i := range rule {
-		head[i], rule[i] = md(t.head[i]), map[bool]string{true: "--:", false: "---"}[t.right[i]]
-	}
-	if len(t.head) > 0 {
-		fmt.Fprintf(b, "| %s |\n| %s |\n", strings.Join(head, " | "), strings.Join(rule, " | "))
-	}
-	for _, row := range t.rows {
-		cells := make([]string, len(row))
-		for i, c := range row {
-			cells[i] = md(c)
-		}
-		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-	}
-	if len(t.head) > 0 {
-		b.WriteByte('\n')
-	}
-	for _, n := range t.notes {
-		fmt.Fprintf(b, "- %s: %s\n", n.mark, md(n.text))
-	}
-	if len(t.notes) > 0 {
-		b.WriteByte('\n')
-	}
-}
-
 // Markdown writes the document in GitHub's dialect, without HTML.
 func Markdown(w io.Writer, d Document) error {
-	var b markdown
+	var b grid.Markdown
 	word, rest := opening(d)
-	fmt.Fprintf(&b, "# %s: %s\n\n", word, md(rest))
+	fmt.Fprintf(&b, "# %s: %s\n\n", word, grid.Escape(rest))
 	if d.Summary != d.Sentence {
-		b.para(d.Summary)
+		b.Para(d.Summary)
 	}
-	b.para(d.Caveat)
+	b.Para(d.Caveat)
 	for _, s := range d.Warnings {
-		b.para("Warning: " + s)
+		b.Para("Warning: " + s)
 	}
 	for _, f := range d.Findings {
-		fmt.Fprintf(&b, "- **%s** %s: %s\n", findingWord(f), md(f.Criterion.Text), md(outcome(f)))
+		fmt.Fprintf(&b, "- **%s** %s: %s\n", findingWord(f), grid.Escape(f.Criterion.Text), grid.Escape(outcome(f)))
 	}
 	if len(d.Findings) > 0 {
 		b.WriteByte('\n')
 	}
-	b.list("What this box can do", d.said())
-	b.list("What could not be measured here", d.skipped())
-	b.list("How sure", d.Sure)
+	b.List("What this box can do", d.said())
+	b.List("What could not be measured here", d.skipped())
+	b.List("How sure", d.Sure)
 	for _, t := range tables(d) {
-		fmt.Fprintf(&b, "## %s\n\n", md(t.title))
-		b.table(t)
+		fmt.Fprintf(&b, "## %s\n\n", grid.Escape(t.Title))
+		b.Table(t)
 	}
 	if d.Beside != nil {
-		b.list(besideTitle, d.Beside.besideSaid())
+		b.List(besideTitle, d.Beside.besideSaid())
 		for _, t := range d.Beside.besideTables() {
-			fmt.Fprintf(&b, "### %s\n\n", md(t.title))
-			b.table(t)
+			fmt.Fprintf(&b, "### %s\n\n", grid.Escape(t.Title))
+			b.Table(t)
 		}
 	}
 	if d.Study != nil {
-		b.list(studyTitle, d.Study.Why)
+		b.List(studyTitle, d.Study.Why)
 	}
-	b.list("Of every row above", d.SharedWarnings)
+	b.List("Of every row above", d.SharedWarnings)
 	if bn := d.Bottleneck; bn != nil {
 		b.WriteString("## Why there\n\n")
-		b.para(bn.Name + ": " + bn.Sentence)
+		b.Para(bn.Name + ": " + bn.Sentence)
 	}
 	if r := telling(d); r != nil {
-		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", md(r.booked()))
-		b.table(r.accounted().parts()[0])
+		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", grid.Escape(r.booked()))
+		b.Table(r.accounted().parts()[0])
 	}
-	b.list(publishedTitle, d.Cited)
-	b.list("What next", d.Next)
-	b.list("How it was measured", measured(d))
-	b.list("Not measured", d.NotMeasured)
-	b.list("Deviations from the standards", d.Deviations)
+	b.List(publishedTitle, d.Cited)
+	b.List("What next", d.Next)
+	b.List("How it was measured", measured(d))
+	b.List("Not measured", d.NotMeasured)
+	b.List("Deviations from the standards", d.Deviations)
 	if d.Command != "" {
 		b.WriteString("## Repeat it\n\n")
-		for _, l := range strings.Split(clean(d.Command), "\n") {
+		for _, l := range strings.Split(grid.Clean(d.Command), "\n") {
 			fmt.Fprintf(&b, "    %s\n", l)
 		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
-
-var mdEscape = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`, "#", `\#`, "~", `\~`, "$", `\$`)
-
-// mdMark is what would make a list, a rule or a heading at the beginning of a line.
-var mdMark = regexp.MustCompile(`^\s*(\d{1,9})?([-+=.)])(\s|[-+=]|$)`)
-
-// md makes text of s that is only text in Markdown, on one line.
-func md(s string) string { return mdEscape.Replace(clean(s)) }
-
-// mdLine is md for the beginning of a line.
-func mdLine(s string) string { return mdMark.ReplaceAllString(strings.TrimSpace(md(s)), `$1\$2$3`) }
 
 // page is built from page/ui/ by `npm run build`; see page/ui/package.json.
 //

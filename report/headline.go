@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 	"boxdyno/verdict"
@@ -177,7 +178,7 @@ func lostAt(d Document, f verdict.Finding) string {
 	}
 	switch {
 	case lost == nil || sent == nil:
-		return "Loses " + percent(f.Figure.Value) + " of the frames" + what
+		return "Loses " + phrase.Percent(f.Figure.Value) + " of the frames" + what
 	case lost.Value <= 0:
 		return "Loses none of " + unit.Grouped(sent.Value, 0) + " frames" + what
 	}
@@ -199,9 +200,9 @@ func words(f verdict.Finding) string {
 	case c.Metric == rulesLoaded && c.Min != nil:
 		return "Loads " + unit.Grouped(v.Value, 0) + " of the " + unit.Grouped(*c.Min, 0) + " rules asked"
 	case c.Metric == detectedShare && c.Min != nil:
-		return "Detects " + percent(v.Value) + " of the planted attacks, " + percent(*c.Min) + " asked"
+		return "Detects " + phrase.Percent(v.Value) + " of the planted attacks, " + phrase.Percent(*c.Min) + " asked"
 	case c.Metric == detectedIdle && c.Min != nil:
-		return "Detects " + percent(v.Value) + " of the planted attacks when idle, " + percent(*c.Min) + " asked"
+		return "Detects " + phrase.Percent(v.Value) + " of the planted attacks when idle, " + phrase.Percent(*c.Min) + " asked"
 	case c.Metric == result.HottestMetric && c.Max != nil:
 		return "Its hottest sensor reads " + is + ", at most " + most + " allowed"
 	case c.Metric == knownAnswer:
@@ -327,9 +328,9 @@ func distinct(v, asked float64) string {
 
 func figureOf(v float64, u unit.Symbol) string {
 	if u == "°C" {
-		return plain(v) + " °C"
+		return phrase.Plain(v) + " °C"
 	}
-	return quantity(v, u, "")
+	return phrase.Quantity(v, u, "")
 }
 
 // lead is a headline: passes stands before it where the role passes. The tail is left

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -109,7 +110,7 @@ func (s *IDS) seen() string {
 	if s.Planted == nil || s.Detected == nil {
 		return "-"
 	}
-	return thousands(int64(s.Detected.Value)) + " of " + thousands(int64(s.Planted.Value))
+	return phrase.Thousands(int64(s.Detected.Value)) + " of " + phrase.Thousands(int64(s.Planted.Value))
 }
 
 // summary is the row in a sentence's second half.
@@ -117,15 +118,15 @@ func (s *IDS) summary() string {
 	var parts []string
 	switch {
 	case s.Limit != nil:
-		parts = append(parts, quantity(s.Limit.Value, "bit/s", s.Limit.Bound)+" with hardly a frame lost")
+		parts = append(parts, phrase.Quantity(s.Limit.Value, "bit/s", s.Limit.Bound)+" with hardly a frame lost")
 	case s.Lost != nil && s.Sent != nil:
-		parts = append(parts, fmt.Sprintf("%s of %s frames lost", thousands(int64(s.Lost.Value)), thousands(int64(s.Sent.Value))))
+		parts = append(parts, fmt.Sprintf("%s of %s frames lost", phrase.Thousands(int64(s.Lost.Value)), phrase.Thousands(int64(s.Sent.Value))))
 	}
 	if s.Planted != nil && s.Detected != nil {
 		parts = append(parts, s.seen()+" attacks detected there")
 	}
 	if s.Blind != nil {
-		parts = append(parts, "attacks missed from "+quantity(s.Blind.Value, "bit/s", "")+" on")
+		parts = append(parts, "attacks missed from "+phrase.Quantity(s.Blind.Value, "bit/s", "")+" on")
 	}
 	if s.CPU != nil {
 		parts = append(parts, unit.SI(s.CPU.Value)+"s of CPU a frame")

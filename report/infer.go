@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -52,7 +53,7 @@ func (i *Infer) words() (words []string) {
 	case i.Rate != "":
 		words = append(words, "at "+i.Rate)
 		if i.FrameSize != "" {
-			words = append(words, frameWords(i.FrameSize))
+			words = append(words, phrase.FrameSize(i.FrameSize))
 		}
 		if i.Buffer > 0 {
 			words = append(words, "buffer "+strings.TrimSpace(unit.SI(float64(i.Buffer)))+"B")
@@ -60,7 +61,7 @@ func (i *Infer) words() (words []string) {
 	case i.CPUs == 0:
 		words = append(words, "all CPUs")
 	case i.CPUs > 1:
-		words = append(words, count(i.CPUs, "CPU"))
+		words = append(words, phrase.Count(i.CPUs, "CPU"))
 	}
 	return words
 }
@@ -94,7 +95,7 @@ func (i *Infer) summary() string {
 		}
 		return s
 	case i.Added != nil && i.Added.Value > 0:
-		return fmt.Sprintf("drops of %s of the frames are added to those of the capture alone", percent(i.Added.Value))
+		return fmt.Sprintf("drops of %s of the frames are added to those of the capture alone", phrase.Percent(i.Added.Value))
 	case i.Added != nil:
 		s := "no drops are added to those of the capture alone"
 		if i.CPUAdded != nil {
@@ -111,9 +112,9 @@ func (f *Figure) signedShare() string {
 	case f == nil:
 		return "-"
 	case f.Value < 0:
-		return "-" + percent(-f.Value)
+		return "-" + phrase.Percent(-f.Value)
 	}
-	return percent(f.Value)
+	return phrase.Percent(f.Value)
 }
 
 // shares is the range of a share over the rounds.

@@ -6,11 +6,14 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"boxdyno/internal/printable"
+	"boxdyno/report/internal/grid"
 )
 
 // Data moves no cursor, and is no formula.
 func TestDataIsPrinted(t *testing.T) {
-	if got, want := Printable("a\x1b[2J\u009bm\tb\u202e\n"), `a\u001b[2J\u009bm`+"\tb"+`\u202e`+"\n"; got != want {
+	if got, want := printable.Text("a\x1b[2J\u009bm\tb\u202e\n"), `a\u001b[2J\u009bm`+"\tb"+`\u202e`+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	run, recs := firewall()
@@ -32,7 +35,7 @@ func TestMarkdownIsText(t *testing.T) {
 		"1. x": `1\. x`, " 12) x": `12\) x`, "- x": `\- x`, "---": `\---`, "===": `\===`, "+": `\+`, "1.17 Mframe/s": "1.17 Mframe/s", "-5": "-5",
 		"~~~": `\~\~\~`, "$$x$$": `\$\$x\$\$`, "    x": "x", "# x": `\# x`, "> x": "&gt; x", "![a](b)": `!\[a\](b)`, "a\n\n- b\x1b": "a  - b\uFFFD", "<b>|": `&lt;b&gt;\|`,
 	} {
-		if got := mdLine(s); got != want {
+		if got := grid.EscapeLine(s); got != want {
 			t.Errorf("%q is %q, want %q", s, got, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 )
 
@@ -107,7 +108,7 @@ func TestTextIsNarrowAndPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(b.String(), "\n") {
-			if n := utf8.RuneCountInString(line); n > width && !strings.Contains(line, "pwned") {
+			if n := utf8.RuneCountInString(line); n > grid.Width && !strings.Contains(line, "pwned") {
 				t.Errorf("line %d has %d columns: %s", i+1, n, line)
 			}
 			if strings.ContainsAny(line, "\x1b\u202e") {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"boxdyno/report/internal/phrase"
+	"boxdyno/report/internal/sensed"
 	"boxdyno/result"
 )
 
@@ -24,8 +26,8 @@ func warmed(run result.Run, points []result.Record, trials map[string][]result.R
 				if d.Series < 0 || d.Series >= len(run.Series) {
 					continue
 				}
-				for _, x := range sense(run.Series[d.Series]) {
-					if x.kind == "temperature" && (!known || d.Max > v.Value) {
+				for _, x := range sensed.Of(run.Series[d.Series]) {
+					if x.Kind == "temperature" && (!known || d.Max > v.Value) {
 						v.Value, known = d.Max, true
 					}
 				}
@@ -89,7 +91,7 @@ func replaces(c, a, b *Capture) bool {
 func (c *Capture) setting(o *Capture) string {
 	switch {
 	case c.Buffer > 0:
-		return fmt.Sprintf("%s with a buffer of %s", c.Subject, quantity(float64(c.Buffer), "B", ""))
+		return fmt.Sprintf("%s with a buffer of %s", c.Subject, phrase.Quantity(float64(c.Buffer), "B", ""))
 	case o.Subject == c.Subject:
 		return c.Subject + " with its own buffer"
 	}
@@ -98,7 +100,7 @@ func (c *Capture) setting(o *Capture) string {
 
 func (c *Capture) missed() string {
 	if c.Lost.Value <= 0 {
-		return fmt.Sprintf("every one of %s frames was counted", thousands(int64(c.Sent.Value)))
+		return fmt.Sprintf("every one of %s frames was counted", phrase.Thousands(int64(c.Sent.Value)))
 	}
-	return fmt.Sprintf("%s of %s were not", thousands(int64(c.Lost.Value)), thousands(int64(c.Sent.Value)))
+	return fmt.Sprintf("%s of %s were not", phrase.Thousands(int64(c.Lost.Value)), phrase.Thousands(int64(c.Sent.Value)))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 )
 
@@ -29,11 +30,11 @@ func securityOf(p result.Record, trials []result.Record, at func(metric string) 
 
 // summary is the row in a sentence's second half.
 func (s *Security) summary() string {
-	text := fmt.Sprintf("%s of %s good frames forwarded under sustained load, %s lost", quantity(s.Forwarded.Value, "frame/s", ""), quantity(s.Offered.Value, "frame/s", ""), percent(s.Loss.Value))
+	text := fmt.Sprintf("%s of %s good frames forwarded under sustained load, %s lost", phrase.Quantity(s.Forwarded.Value, "frame/s", ""), phrase.Quantity(s.Offered.Value, "frame/s", ""), phrase.Percent(s.Loss.Value))
 	if s.Arrived.Value == 0 {
-		return text + fmt.Sprintf("; none of %s known-bad frames came through", thousands(int64(s.BadSent.Value)))
+		return text + fmt.Sprintf("; none of %s known-bad frames came through", phrase.Thousands(int64(s.BadSent.Value)))
 	}
-	return text + fmt.Sprintf("; %s of %s known-bad frames came through", thousands(int64(s.Arrived.Value)), thousands(int64(s.BadSent.Value)))
+	return text + fmt.Sprintf("; %s of %s known-bad frames came through", phrase.Thousands(int64(s.Arrived.Value)), phrase.Thousands(int64(s.BadSent.Value)))
 }
 
 // wanted is an account of the frames that the box should forward alone: those that

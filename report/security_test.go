@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -80,7 +81,7 @@ func TestSecurityReport(t *testing.T) {
 		t.Errorf("security has no rate under overload:\n%s", text)
 	}
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > grid.Width {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

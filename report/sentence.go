@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -24,14 +25,14 @@ func serviceName(r Row) string {
 	}
 	switch r.Service {
 	case "filter":
-		s += ", " + count(r.Rules, "rule")
+		s += ", " + phrase.Count(r.Rules, "rule")
 	case "nat":
 		if r.Connections == nil {
-			s += ", " + count(r.Flows, "flow")
+			s += ", " + phrase.Count(r.Flows, "flow")
 		}
 	}
 	if r.Networks > 1 {
-		s += ", " + count(r.Networks, "network")
+		s += ", " + phrase.Count(r.Networks, "network")
 	}
 	if r.IP == 6 {
 		s += ", IPv6"
@@ -43,7 +44,7 @@ func serviceName(r Row) string {
 }
 
 func name(r Row) string {
-	words := []string{serviceName(r), r.Direction, frameWords(r.FrameSize)}
+	words := []string{serviceName(r), r.Direction, phrase.FrameSize(r.FrameSize)}
 	if index(suiteProcedures, r.Procedure) < len(suiteProcedures) || r.Procedure == securityProcedure || r.Connections != nil {
 		words = append([]string{strings.ReplaceAll(r.Procedure, "-", " ")}, words...)
 	}
@@ -51,9 +52,9 @@ func name(r Row) string {
 		if c.concurrent() {
 			words[0] += " at once"
 		}
-		words = append(words, "response "+frameWords(strconv.Itoa(c.ResponseSize)))
+		words = append(words, "response "+phrase.FrameSize(strconv.Itoa(c.ResponseSize)))
 		if c.Rate > 0 {
-			words = append(words, "at "+si(new(float64(c.Rate)), "")+" connections/s")
+			words = append(words, "at "+phrase.SI(new(float64(c.Rate)), "")+" connections/s")
 		}
 	}
 	if r.Soak != nil {
@@ -90,50 +91,6 @@ func name(r Row) string {
 		words = append(words, "load "+strings.Replace(r.Security.Load, "%", " %", 1))
 	}
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), ", ")
-}
-
-func frameWords(size string) string {
-	if _, err := strconv.Atoi(size); err == nil {
-		return size + " B"
-	}
-	return strings.ToUpper(size)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-// quantity prints v with its unit and bound: ">= 1.26 Mframe/s".
-func quantity(v float64, sym unit.Symbol, b result.Bound) string {
-	s := ""
-	if b != result.Exactly {
-		s = string(b) + " "
-	}
-	switch sym {
-	case "1", "":
-		return s + plain(v)
-	case "frame":
-		return s + plain(v) + " frames"
-	case "1/s":
-		return s + strings.TrimSpace(unit.SI(v)) + "/s"
-	}
-	return s + unit.SI(v) + string(sym)
-}
-
-func plain(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
-
-func percent(v float64) string {
-	if v > 0 && v < 0.001 {
-		return "< 0.1 %"
-	}
-	digits := 1
-	if v >= 0.9995 {
-		digits = 0
-	}
-	return strconv.FormatFloat(v*100, 'f', digits, 64) + " %"
 }
 
 // sentence is the verdict in one sentence with its number, unit and bound.
@@ -188,14 +145,14 @@ func budgeted(d Document) string {
 		}
 	}
 	if n := len(b.Ended); n > 0 {
-		s := plural(n, "point ended early, so that its interval may be wide", "points ended early, so that their intervals may be wide")
+		s := phrase.Plural(n, "point ended early, so that its interval may be wide", "points ended early, so that their intervals may be wide")
 		if len(names) > 0 {
 			s += " (" + strings.Join(names, "; ") + ")"
 		}
 		parts = append(parts, s)
 	}
 	if n := len(b.NotMeasured); n > 0 {
-		parts = append(parts, plural(n, "point was not measured", "points were not measured"))
+		parts = append(parts, phrase.Plural(n, "point was not measured", "points were not measured"))
 	}
 	return fmt.Sprintf("The time budget of %g s was spent: %s.", b.Seconds, strings.Join(parts, ", and "))
 }
@@ -211,7 +168,7 @@ func unfinished(d Document) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The run was not finished: %d of the %s that were begun %s complete.", len(d.Rows)-n, count(len(d.Rows), "row"), map[bool]string{true: "is", false: "are"}[len(d.Rows)-n == 1])
+	return fmt.Sprintf("The run was not finished: %d of the %s that were begun %s complete.", len(d.Rows)-n, phrase.Count(len(d.Rows), "row"), map[bool]string{true: "is", false: "are"}[len(d.Rows)-n == 1])
 }
 
 func broken(s result.Status) bool { return s == result.Running || s == result.Aborted }
@@ -313,7 +270,7 @@ func summary(d Document) string {
 		return name + ": " + text + "."
 	}
 	var parts []string
-	size := frameWords(r.FrameSize)
+	size := phrase.FrameSize(r.FrameSize)
 	if strings.HasSuffix(size, " B") {
 		size = strings.TrimSuffix(size, " B") + "-byte"
 	}
@@ -324,9 +281,9 @@ func summary(d Document) string {
 		}
 		parts = append(parts, s)
 	} else if r.ThroughputFPS != nil {
-		s := quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " without loss"
+		s := phrase.Quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " without loss"
 		if r.ThroughputBPS != nil {
-			s = quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " (" + unit.SI(*r.ThroughputBPS) + "bit/s) without loss"
+			s = phrase.Quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " (" + unit.SI(*r.ThroughputBPS) + "bit/s) without loss"
 		}
 		if r.ThroughputFPSHi != nil && *r.ThroughputFPSHi > *r.ThroughputFPS {
 			s += ", with loss at every load from " + unit.SI(*r.ThroughputFPSHi) + "frame/s"
@@ -334,10 +291,10 @@ func summary(d Document) string {
 		parts = append(parts, s)
 	}
 	if r.ForwardingFPS != nil && r.DropFPS == nil {
-		parts = append(parts, quantity(*r.ForwardingFPS, "frame/s", r.ForwardingBound)+" under overload")
+		parts = append(parts, phrase.Quantity(*r.ForwardingFPS, "frame/s", r.ForwardingBound)+" under overload")
 	}
 	if r.DropFPS != nil {
-		parts = append(parts, quantity(*r.DropFPS, "frame/s", r.DropBound)+" thrown away")
+		parts = append(parts, phrase.Quantity(*r.DropFPS, "frame/s", r.DropBound)+" thrown away")
 	}
 	if r.Security != nil {
 		parts = append(parts, r.Security.summary())
@@ -414,11 +371,4 @@ func caveat(d Document) string {
 		s += " Tester and box share a CPU (placement shared): the forwarding rate is a lower bound, and no throughput is claimed."
 	}
 	return strings.TrimSpace(s)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 )
 
@@ -51,7 +52,7 @@ func (s *Soak) summary() string {
 	if len(s.Stressors) == 0 {
 		return "no stressor was run"
 	}
-	parts := []string{fmt.Sprintf("%d of %s passed", s.Passed, count(len(s.Stressors), "stressor"))}
+	parts := []string{fmt.Sprintf("%d of %s passed", s.Passed, phrase.Count(len(s.Stressors), "stressor"))}
 	for _, c := range []struct {
 		n    int
 		what string

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"boxdyno/reference"
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/stat"
 	"boxdyno/unit"
@@ -103,16 +104,16 @@ func childrenOf(subject string, points []studied) []string {
 	}
 	var parts []string
 	if cpu := left(cpuTime, mainShare, true); len(cpu) > 0 {
-		parts = append(parts, percent(max(middle(cpu), 0))+" of its CPU time")
+		parts = append(parts, phrase.Percent(max(middle(cpu), 0))+" of its CPU time")
 	}
 	if memory := left(memoryPeak, mainMemory, false); len(memory) > 0 {
-		parts = append(parts, percent(max(middle(memory), 0))+" of its memory")
+		parts = append(parts, phrase.Percent(max(middle(memory), 0))+" of its memory")
 	}
 	if len(parts) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s is %s processes, and its children had at least %s here (medians of %s): the study has the main process alone.",
-		subject, strconv.Itoa(int(middle(processes))), strings.Join(parts, " and "), count(len(processes), "trial"))}
+		subject, strconv.Itoa(int(middle(processes))), strings.Join(parts, " and "), phrase.Count(len(processes), "trial"))}
 }
 
 // windowOf is what a fixed window does to a share of CPU.
@@ -127,7 +128,7 @@ func windowOf(subject string, points []studied) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("The CPU time of %s is divided by %s, whatever part of them carries traffic; while frames were sent its tree took %.3g times the share that comes of it (median of %s).",
-		subject, strings.TrimSpace(unit.SI(middle(window)))+" s", middle(ratio), count(len(ratio), "trial"))}
+		subject, strings.TrimSpace(unit.SI(middle(window)))+" s", middle(ratio), phrase.Count(len(ratio), "trial"))}
 }
 
 // lateOf tells lag from loss, which a count at a fixed time mixes.
@@ -148,7 +149,7 @@ func lateOf(subject string, points []studied) []string {
 		return []string{subject + " had counted every frame when the last one had left."}
 	}
 	s := fmt.Sprintf("%s had not counted %s of the frames when the last one had left (at most %s, for %ss). It never counted %s (at most %s).",
-		subject, percent(middle(lag)), percent(slices.Max(lag)), unit.SI(slices.Max(append(drain, 0))), percent(middle(lost)), percent(slices.Max(lost)))
+		subject, phrase.Percent(middle(lag)), phrase.Percent(slices.Max(lag)), unit.SI(slices.Max(append(drain, 0))), phrase.Percent(middle(lost)), phrase.Percent(slices.Max(lost)))
 	return []string{s}
 }
 
@@ -197,5 +198,5 @@ func boards(d Document, all []studied) []string {
 		}
 	}
 	return []string{fmt.Sprintf("The study's board is a Raspberry Pi 3B, and here it is %s. By the study's own method the main process took %.2g times the published share of CPU (median of %s, %.2g to %.2g).",
-		here, middle(ratio), count(len(ratio), "point"), slices.Min(ratio), slices.Max(ratio))}
+		here, middle(ratio), phrase.Count(len(ratio), "point"), slices.Min(ratio), slices.Max(ratio))}
 }

@@ -5,6 +5,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"boxdyno/report/internal/phrase"
 )
 
 // suiteOf is nil for rows of other procedures than those of RFC 2544's suite.
@@ -25,23 +27,23 @@ func suiteOf(procedure string, at func(metric string) *Figure) *Suite {
 // summary is what r's one figure is, in clauses.
 func (s *Suite) summary(r *Row) (parts []string) {
 	if n := len(s.Latency); n > 0 && r.LatencyLoadFPS != nil {
-		clause := fmt.Sprintf("at %s one frame in two takes at most %s", quantity(*r.LatencyLoadFPS, "frame/s", ""), seconds(&s.Latency[0].Value))
+		clause := fmt.Sprintf("at %s one frame in two takes at most %s", phrase.Quantity(*r.LatencyLoadFPS, "frame/s", ""), phrase.Seconds(&s.Latency[0].Value))
 		if last := s.Latency[n-1]; n > 1 {
-			clause += fmt.Sprintf(", the slowest %s", seconds(&last.Value))
+			clause += fmt.Sprintf(", the slowest %s", phrase.Seconds(&last.Value))
 		}
 		parts = append(parts, clause)
 	}
 	if s.LossRatio != nil && s.LossHighest != nil {
-		parts = append(parts, fmt.Sprintf("%s lost at %s", share(&s.LossRatio.Value), quantity(s.LossHighest.Value, "frame/s", "")))
+		parts = append(parts, fmt.Sprintf("%s lost at %s", phrase.Share(&s.LossRatio.Value), phrase.Quantity(s.LossHighest.Value, "frame/s", "")))
 	}
 	if s.LossFree != nil {
-		parts = append(parts, "none from "+quantity(s.LossFree.Value, "frame/s", s.LossFree.Bound)+" down")
+		parts = append(parts, "none from "+phrase.Quantity(s.LossFree.Value, "frame/s", s.LossFree.Bound)+" down")
 	}
 	if s.BackToBack != nil {
-		parts = append(parts, "bursts of "+quantity(s.BackToBack.Value, "frame", s.BackToBack.Bound)+" without loss")
+		parts = append(parts, "bursts of "+phrase.Quantity(s.BackToBack.Value, "frame", s.BackToBack.Bound)+" without loss")
 	}
 	if s.Recovery != nil {
-		parts = append(parts, fmt.Sprintf("recovered %s after an overload", seconds(&s.Recovery.Value)))
+		parts = append(parts, fmt.Sprintf("recovered %s after an overload", phrase.Seconds(&s.Recovery.Value)))
 	}
 	return parts
 }
@@ -57,7 +59,7 @@ func (f *Figure) si(unit string) string {
 	if f == nil {
 		return "-"
 	}
-	text := si(&f.Value, f.Bound)
+	text := phrase.SI(&f.Value, f.Bound)
 	if unit != "" && unit[0] != '/' && text[len(text)-1] <= '9' {
 		text += " "
 	}
@@ -69,7 +71,7 @@ func (f *Figure) interval(unit string) string {
 	if f == nil {
 		return "-"
 	}
-	s := interval(f.Lo, f.Hi)
+	s := phrase.Interval(f.Lo, f.Hi)
 	if s == "-" {
 		return s
 	}
@@ -83,5 +85,5 @@ func (f *Figure) share() string {
 	if f == nil {
 		return "-"
 	}
-	return share(&f.Value)
+	return phrase.Share(&f.Value)
 }

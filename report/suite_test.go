@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -88,7 +89,7 @@ func TestSuiteTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
-		if n := len([]rune(strings.TrimRight(line, "\n"))); n > width && !strings.Contains(line, "boxdyno") {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > grid.Width && !strings.Contains(line, "boxdyno") {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/stat"
 	"boxdyno/unit"
@@ -323,9 +324,9 @@ func selfTestOf(r result.Record) SelfTest {
 	var words []string
 	for _, p := range r.Config {
 		if p.Key == "frame_size" {
-			words = append(words, frameWords(p.Value))
+			words = append(words, phrase.FrameSize(p.Value))
 		} else if r.OfConnections() && p.Key == "response_size" {
-			words = append(words, "response "+frameWords(p.Value))
+			words = append(words, "response "+phrase.FrameSize(p.Value))
 		} else if r.OfConnections() && p.Key == connectionsProcedure {
 			words = append(words, p.Key)
 		} else if p.Key != "trial" && p.Key != "duration" {
@@ -452,7 +453,6 @@ func streams(direction string) float64 {
 	}
 	return 1
 }
-
 
 func abs(n int64) int64 { return max(n, -n) }
 

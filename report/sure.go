@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/stat"
 	"boxdyno/unit"
@@ -31,14 +32,14 @@ func sure(d Document, recs []result.Record) []string {
 			ledgers := map[bool]string{true: "The ledger of the one trial balances", false: fmt.Sprintf("All %d trial ledgers balance", n)}[n == 1]
 			out = append(out, ledgers+": unexplained = 0 frames.")
 		} else {
-			out = append(out, fmt.Sprintf("%d of %s do not balance: the largest unexplained number of frames is %d.", n-d.Books.Closed, count(n, "trial ledger"), d.Books.Largest))
+			out = append(out, fmt.Sprintf("%d of %s do not balance: the largest unexplained number of frames is %d.", n-d.Books.Closed, phrase.Count(n, "trial ledger"), d.Books.Largest))
 		}
 	}
 	if n := d.Books.Invalid; n > 0 {
-		out = append(out, fmt.Sprintf("%d of %s %s invalid: limited by the tester; excluded.", n, count(max(n, d.Books.Trials), "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
+		out = append(out, fmt.Sprintf("%d of %s %s invalid: limited by the tester; excluded.", n, phrase.Count(max(n, d.Books.Trials), "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
 	}
 	if n := d.Books.Starved; n > 0 {
-		out = append(out, fmt.Sprintf("%s %s invalid: the program did not have its CPUs to itself; excluded.", count(n, "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
+		out = append(out, fmt.Sprintf("%s %s invalid: the program did not have its CPUs to itself; excluded.", phrase.Count(n, "trial"), map[bool]string{true: "was", false: "were"}[n == 1]))
 	}
 	intervals, over := 0, 0
 	var widest *Row
@@ -69,13 +70,13 @@ func sure(d Document, recs []result.Record) []string {
 	}
 	if widest != nil {
 		out = append(out, fmt.Sprintf("A throughput interval reaches from the highest load confirmed without loss to the lowest from which every trial lost; %s %s is %s to %s.",
-			map[bool]string{true: "that of", false: fmt.Sprintf("the widest of %d,", intervals)}[intervals == 1], widest.Name+map[bool]string{true: "", false: ","}[intervals == 1], quantity(*widest.ThroughputFPS, "frame/s", ""), quantity(*widest.ThroughputFPSHi, "frame/s", "")))
+			map[bool]string{true: "that of", false: fmt.Sprintf("the widest of %d,", intervals)}[intervals == 1], widest.Name+map[bool]string{true: "", false: ","}[intervals == 1], phrase.Quantity(*widest.ThroughputFPS, "frame/s", ""), phrase.Quantity(*widest.ThroughputFPSHi, "frame/s", "")))
 	}
 	if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections != nil && r.Connections.Found != nil }) {
 		out = append(out, "An interval of connections/s begins at the rate of a longer trial without a failure, and ends where every trial of the search had failures.")
 	}
 	if over > 0 {
-		s := fmt.Sprintf("Rates under overload are medians of at least %s", count(least, "trial"))
+		s := fmt.Sprintf("Rates under overload are medians of at least %s", phrase.Count(least, "trial"))
 		if w := stat.Summarize(make([]float64, least)).Warnings; len(w) > 0 {
 			s += ": " + w[len(w)-1]
 		} else {
@@ -84,13 +85,13 @@ func sure(d Document, recs []result.Record) []string {
 		out = append(out, s+".")
 	}
 	if lower > 0 {
-		out = append(out, plural(lower, "row has", "rows have")+" a lower bound (>=): the tester could not load the box further, and it may do more.")
+		out = append(out, phrase.Plural(lower, "row has", "rows have")+" a lower bound (>=): the tester could not load the box further, and it may do more.")
 	}
 	if upper > 0 {
-		out = append(out, plural(upper, "row has", "rows have")+" an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less.")
+		out = append(out, phrase.Plural(upper, "row has", "rows have")+" an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less.")
 	}
 	if unconfirmed > 0 {
-		out = append(out, plural(unconfirmed, "row has", "rows have")+" an upper bound (<=): no load was confirmed, and the box carries less than the lowest that it failed.")
+		out = append(out, phrase.Plural(unconfirmed, "row has", "rows have")+" an upper bound (<=): no load was confirmed, and the box carries less than the lowest that it failed.")
 	}
 	var stalls, longest int64
 	var steal float64
@@ -114,16 +115,16 @@ func sure(d Document, recs []result.Record) []string {
 		if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Beside != "" }) {
 			of = "each trial that nothing ran beside"
 		}
-		out = append(out, fmt.Sprintf("Before "+of+" the CPUs ran at %s or more of the fastest that they were seen at.", percent(slowest)))
+		out = append(out, fmt.Sprintf("Before "+of+" the CPUs ran at %s or more of the fastest that they were seen at.", phrase.Percent(slowest)))
 	} else if slow > 0 {
 		out = append(out, fmt.Sprintf("Before %d of %s a CPU ran below %s of its fastest speed seen, at worst at %s: heat, power, or another virtual machine on its core.",
-			slow, count(looked, "trial"), percent(verdict.SlowCPU), percent(slowest)))
+			slow, phrase.Count(looked, "trial"), phrase.Percent(verdict.SlowCPU), phrase.Percent(slowest)))
 	}
 	if stalls > 0 {
 		out = append(out, fmt.Sprintf("The sender stalled for more than 50 µs %s, at the longest for %s; the hypervisor took at most %s of the CPU time of a trial.",
-			plural(int(stalls), "time", "times"), unit.SI(time.Duration(longest).Seconds())+"s", percent(steal)))
+			phrase.Plural(int(stalls), "time", "times"), unit.SI(time.Duration(longest).Seconds())+"s", phrase.Percent(steal)))
 	} else if d.Books.Trials > 0 {
-		out = append(out, fmt.Sprintf("The sender never stalled for more than 50 µs; the hypervisor took at most %s of the CPU time of a trial.", percent(steal)))
+		out = append(out, fmt.Sprintf("The sender never stalled for more than 50 µs; the hypervisor took at most %s of the CPU time of a trial.", phrase.Percent(steal)))
 	}
 	return out
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/grid"
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -339,21 +341,21 @@ func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []resu
 }
 
 func makeTable(title string, metrics []result.Metric, axes []result.Axis, rows []tableRow) Table {
-	t := Table{Title: clipTo(title, 160)}
+	t := Table{Title: phrase.ClipTo(title, 160)}
 	for _, a := range axes {
 		label := strings.ReplaceAll(a.Name, "_", " ")
 		if a.Name == frameSize {
 			label = "frames"
 		}
-		t.Columns = append(t.Columns, Column{Name: a.Name, Label: clip(label)})
+		t.Columns = append(t.Columns, Column{Name: a.Name, Label: phrase.Clip(label)})
 	}
 	for _, m := range metrics {
 		if !slices.ContainsFunc(rows, func(r tableRow) bool { return r.figures[m.Name] != nil }) {
 			continue
 		}
-		c := Column{Name: m.Name, Label: clip(m.Label), Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help, exact: m.Exact, bare: strings.HasSuffix(title, " in "+string(m.Unit))}
+		c := Column{Name: m.Name, Label: phrase.Clip(m.Label), Metric: true, Unit: m.Unit, Better: m.Better, Heads: m.Heads, Share: m.Share, Help: m.Help, exact: m.Exact, bare: strings.HasSuffix(title, " in "+string(m.Unit))}
 		if slices.ContainsFunc(rows, func(r tableRow) bool { return m.Interval != "" && c.cell(r.figures[m.Name]).Interval != "" }) {
-			c.Interval = clip(m.Interval)
+			c.Interval = phrase.Clip(m.Interval)
 		}
 		t.Columns = append(t.Columns, c)
 	}
@@ -364,10 +366,10 @@ func makeTable(title string, metrics []result.Metric, axes []result.Axis, rows [
 			switch {
 			case c.Metric:
 				cells = append(cells, c.cell(r.figures[c.Name]))
-			case c.Name == notesColumn:
+			case c.Name == grid.NotesColumn:
 				cells = append(cells, Cell{Text: marks[i]})
 			case c.Name == procedureColumn:
-				cells = append(cells, Cell{Text: clip(r.procedure)})
+				cells = append(cells, Cell{Text: phrase.Clip(r.procedure)})
 			default:
 				cells = append(cells, axisCell(axes[k], result.Get(r.config, c.Name)))
 			}
@@ -380,16 +382,16 @@ func makeTable(title string, metrics []result.Metric, axes []result.Axis, rows [
 // note puts what is said of rows under the table, with a column for its marks, and returns
 // the rows' marks.
 func (t *Table) note(rows []tableRow) []string {
-	under, said, marks := &table{head: []string{notesColumn}}, &notes{}, make([]string, len(rows))
+	under, said, marks := &grid.Table{Head: []string{grid.NotesColumn}}, &grid.Notes{}, make([]string, len(rows))
 	for i, r := range rows {
-		marks[i] = said.with(under, r.notes, r.exact)
+		marks[i] = said.With(under, r.notes, r.exact)
 	}
-	said.write(under)
-	for _, n := range under.notes {
-		t.Notes = append(t.Notes, Note{n.mark, n.text})
+	said.Write(under)
+	for _, n := range under.Notes {
+		t.Notes = append(t.Notes, Note{n.Mark, n.Text})
 	}
 	if len(t.Notes) > 0 {
-		t.Columns = append(t.Columns, Column{Name: notesColumn, Label: notesColumn})
+		t.Columns = append(t.Columns, Column{Name: grid.NotesColumn, Label: grid.NotesColumn})
 	}
 	return marks
 }
@@ -404,16 +406,16 @@ func axisCell(a result.Axis, value string) Cell {
 	case path.IsAbs(value):
 		c.Text = path.Base(value)
 	case a.Name == frameSize && value != "0":
-		c.Text, c.number = frameWords(value), false
+		c.Text, c.number = phrase.FrameSize(value), false
 	case c.number && n >= 1e6 && a.Unit != "":
 		c.Text = unit.SI(n) + string(a.Unit)
 	case c.number && n >= 10000 && n == math.Trunc(n):
-		c.Text = thousands(int64(n))
+		c.Text = phrase.Thousands(int64(n))
 	}
 	if c.number && n < 1e6 && a.Unit != "" {
 		c.Text += " " + string(a.Unit)
 	}
-	c.Text = clipTo(c.Text, 80)
+	c.Text = phrase.ClipTo(c.Text, 80)
 	return c
 }
 
@@ -433,7 +435,7 @@ func (c Column) cell(f *Figure) Cell {
 		}
 		return cell
 	case (c.exact || c.Unit == "1") && f.Value == float64(int64(f.Value)) && f.Bound == result.Exactly:
-		cell.Text = thousands(int64(f.Value))
+		cell.Text = phrase.Thousands(int64(f.Value))
 	default:
 		cell.Text = f.si(c.suffix())
 	}
@@ -451,7 +453,7 @@ func (c Column) suffix() string {
 	case c.Unit == "1/s":
 		return "/s"
 	}
-	return clip(string(c.Unit))
+	return phrase.Clip(string(c.Unit))
 }
 
 // remarks are what is said of the row beside its warnings.
@@ -478,12 +480,12 @@ func (r *Row) remarks() (out []string) {
 // suffered meanwhile.
 func (r *Row) unexplained() (out []string) {
 	if a := r.Ledger; a != nil && a.Unexplained != 0 && !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "unexplained") }) {
-		said := thousands(a.Unexplained) + " frames unexplained"
+		said := phrase.Thousands(a.Unexplained) + " frames unexplained"
 		if r.Stalls != nil && r.LongestStallNS != nil {
-			said += fmt.Sprintf("; the tester stalled %s times, for %ss at most", thousands(*r.Stalls), unit.SI(float64(*r.LongestStallNS)/1e9))
+			said += fmt.Sprintf("; the tester stalled %s times, for %ss at most", phrase.Thousands(*r.Stalls), unit.SI(float64(*r.LongestStallNS)/1e9))
 		}
 		if r.StealRatio != nil {
-			said += "; steal " + percent(*r.StealRatio)
+			said += "; steal " + phrase.Percent(*r.StealRatio)
 		}
 		out = append(out, said)
 	}

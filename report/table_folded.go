@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"boxdyno/report/internal/grid"
+	"boxdyno/report/internal/phrase"
 )
 
 // folded is t in tables of text that are at most width columns wide. Columns that have no
 // room, or that are of other rows, go on in another table. Where that saves a table, what
 // all rows share is said once, in a note.
-func (t Table) folded() []table {
+func (t Table) folded() []grid.Table {
 	out := t.narrow().parts()
 	if len(out) > 1 {
 		if fewer := t.factored().narrow().parts(); len(fewer) < len(out) {
@@ -23,7 +26,7 @@ func (t Table) folded() []table {
 	}
 	for i := range out {
 		if len(out) > 1 {
-			out[i].title += fmt.Sprintf(" (%d of %d)", i+1, len(out))
+			out[i].Title += fmt.Sprintf(" (%d of %d)", i+1, len(out))
 		}
 	}
 	return out
@@ -32,9 +35,9 @@ func (t Table) folded() []table {
 // narrow is t with one column for all that tells its rows apart, where that takes more than
 // half of a line.
 func (t Table) narrow() Table {
-	if axes := t.axesWide(); axes > width/2 && len(t.figures()) > 0 {
+	if axes := t.axesWide(); axes > grid.Width/2 && len(t.figures()) > 0 {
 		if j := t.joined(80); j.axesWide() < axes {
-			if over := j.widest() - width; over > 0 {
+			if over := j.widest() - grid.Width; over > 0 {
 				j = t.joined(max(20, 80-over))
 			}
 			return j
@@ -48,7 +51,7 @@ func (t Table) factored() Table {
 	var same []string
 	keep := func(i int) bool {
 		c := t.Columns[i]
-		if c.Metric || c.Name == notesColumn || len(t.Rows) < 2 {
+		if c.Metric || c.Name == grid.NotesColumn || len(t.Rows) < 2 {
 			return true
 		}
 		return slices.ContainsFunc(t.Rows, func(r []Cell) bool { return r[i].Text != t.Rows[0][i].Text })
@@ -73,7 +76,7 @@ func (t Table) factored() Table {
 }
 
 // parts are t's columns of figures in as many tables as they need.
-func (t Table) parts() (out []table) {
+func (t Table) parts() (out []grid.Table) {
 	var part []int // columns of figures
 	bare := make([]bool, len(t.Rows))
 	for k, r := range t.Rows {
@@ -86,21 +89,21 @@ func (t Table) parts() (out []table) {
 	}
 	flush := func() {
 		tb := t.columns(part, bare)
-		tb.title = t.Title
+		tb.Title = t.Title
 		out, part, bare = append(out, tb), nil, make([]bool, len(t.Rows))
 	}
 	for _, i := range t.figures() {
-		if wider := append(slices.Clone(part), i); len(part) > 0 && (!together(i) || t.columns(wider, bare).wide() > width) {
+		if wider := append(slices.Clone(part), i); len(part) > 0 && (!together(i) || t.columns(wider, bare).Wide() > grid.Width) {
 			flush()
 		}
 		part = append(part, i)
 	}
 	flush()
 	if n := t.repeats(); n != "" {
-		out[len(out)-1].notes = append(out[len(out)-1].notes, note{"n", n})
+		out[len(out)-1].Notes = append(out[len(out)-1].Notes, grid.Note{Mark: "n", Text: n})
 	}
 	for _, n := range t.Notes {
-		out[len(out)-1].notes = append(out[len(out)-1].notes, note{n.Mark, n.Text})
+		out[len(out)-1].Notes = append(out[len(out)-1].Notes, grid.Note{Mark: n.Mark, Text: n.Text})
 	}
 	return out
 }
@@ -138,13 +141,13 @@ func (t Table) repeats() string {
 
 // axesWide is how many columns of text tell the rows apart.
 func (t Table) axesWide() int {
-	return t.columns(nil, slices.Repeat([]bool{true}, len(t.Rows))).wide()
+	return t.columns(nil, slices.Repeat([]bool{true}, len(t.Rows))).Wide()
 }
 
 // widest is how many columns of text the table takes with its widest figure alone.
 func (t Table) widest() (n int) {
 	for _, i := range t.figures() {
-		n = max(n, t.columns([]int{i}, slices.Repeat([]bool{true}, len(t.Rows))).wide())
+		n = max(n, t.columns([]int{i}, slices.Repeat([]bool{true}, len(t.Rows))).Wide())
 	}
 	return n
 }
@@ -161,7 +164,7 @@ func (t Table) figures() (out []int) {
 
 // joined is t with all that tells its rows apart in one column, in at most wide characters.
 func (t Table) joined(wide int) Table {
-	axis := func(c Column) bool { return !c.Metric && c.Name != notesColumn }
+	axis := func(c Column) bool { return !c.Metric && c.Name != grid.NotesColumn }
 	out := t
 	out.Columns, out.Rows = append([]Column{{Name: "what", Label: "what"}}, slices.DeleteFunc(slices.Clone(t.Columns), axis)...), nil
 	for _, r := range t.Rows {
@@ -178,34 +181,34 @@ func (t Table) joined(wide int) Table {
 				words = append(words, text)
 			}
 		}
-		out.Rows = append(out.Rows, append([]Cell{{Text: clipTo(strings.Join(words, ", "), wide)}}, cells...))
+		out.Rows = append(out.Rows, append([]Cell{{Text: phrase.ClipTo(strings.Join(words, ", "), wide)}}, cells...))
 	}
 	return out
 }
 
 // columns is the text of figures' columns and of those that tell rows apart, for rows
 // that have one of the figures, or that are bare. An interval has a column of its own.
-func (t Table) columns(figures []int, bare []bool) (tb table) {
+func (t Table) columns(figures []int, bare []bool) (tb grid.Table) {
 	var rows [][]Cell
 	for k, r := range t.Rows {
 		if bare[k] || slices.ContainsFunc(figures, func(i int) bool { return r[i].Value != nil }) {
 			rows = append(rows, r)
 		}
 	}
-	tb.rows = make([][]string, len(rows))
+	tb.Rows = make([][]string, len(rows))
 	for i, c := range t.Columns {
 		told := func(r []Cell) bool { return r[i].Text != "" && r[i].Text != "-" }
 		if c.Metric && !slices.Contains(figures, i) || !c.Metric && !slices.ContainsFunc(rows, told) {
 			continue
 		}
-		tb.head, tb.right = append(tb.head, c.Label), append(tb.right, c.Metric)
+		tb.Head, tb.Right = append(tb.Head, c.Label), append(tb.Right, c.Metric)
 		if c.Interval != "" {
-			tb.head, tb.right = append(tb.head, c.Interval), append(tb.right, true)
+			tb.Head, tb.Right = append(tb.Head, c.Interval), append(tb.Right, true)
 		}
 		for k, r := range rows {
-			tb.rows[k] = append(tb.rows[k], r[i].Text)
+			tb.Rows[k] = append(tb.Rows[k], r[i].Text)
 			if c.Interval != "" {
-				tb.rows[k] = append(tb.rows[k], cmp.Or(r[i].Interval, "-"))
+				tb.Rows[k] = append(tb.Rows[k], cmp.Or(r[i].Interval, "-"))
 			}
 		}
 	}

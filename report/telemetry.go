@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -153,7 +154,7 @@ func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Reco
 		return nil, err
 	}
 	if end := watchedUntil(run, recs); err == nil && in.Cut && end > t.seen+unit.Instant(slack) {
-		err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", seconds(new(float64(t.seen)/1e9)), seconds(new(float64(end)/1e9)))
+		err = fmt.Errorf("the run's telemetry ends %s after its begin, and the run went on until %s: the file is cut short or damaged", phrase.Seconds(new(float64(t.seen)/1e9)), phrase.Seconds(new(float64(end)/1e9)))
 	}
 	return t.finish(run, recs), err
 }

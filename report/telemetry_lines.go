@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
+	"boxdyno/report/internal/sensed"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -36,113 +38,6 @@ var panelKinds = []struct {
 	{"power", "Power", "W", "power"},
 }
 
-// hwmon shows a thermal zone once more, as a chip of that name; it is drawn where the
-// zone itself was not read.
-const (
-	thermalChip = "thermal_thermal_zone"
-	zoneOrder   = 0
-	twiceOrder  = 2
-)
-
-// A sensed is what one series is to a reader.
-type sensed struct {
-	kind, row, name string
-	order           float64
-	scale           float64
-}
-
-// sense says what is drawn of a series: of the tester's nothing, where it is another
-// machine than the DUT. Several answers are added up by row and name.
-func sense(s result.Series) (out []sensed) {
-	if s.OfTester() {
-		return nil
-	}
-	label := func(key string) string { return result.Get(s.Labels, key) }
-	say := func(kind, row, name string, order float64) {
-		out = append(out, sensed{kind, row, name, order, 1})
-	}
-	if s.Place != "" && s.Counter {
-		say("drops", string(s.Place), "lost", float64(slices.Index(result.Places, s.Place)))
-	}
-	number := func(text string) float64 {
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return math.Inf(1)
-		}
-		return n
-	}
-	switch s.Name {
-	case "node_cpu_seconds_total":
-		row, at := "CPU "+label("cpu"), number(label("cpu"))
-		switch label("mode") {
-		case "softirq":
-			say("softirq", row, "softirq", at)
-			say("softirq", row, "all work", at)
-		case "user", "nice", "system", "irq":
-			say("softirq", row, "all work", at)
-		case "steal":
-			say("softirq", row, "stolen", at)
-		}
-	case "node_thermal_zone_temp":
-		say("temperature", "", sensorName(s), zoneOrder)
-	case "node_hwmon_temp_celsius":
-		order := float64(zoneOrder + 1)
-		if strings.HasPrefix(label("chip"), thermalChip) {
-			order = twiceOrder
-		}
-		say("temperature", "", sensorName(s), order)
-	case "boxdyno_rpi_arm_clock_hertz":
-		say("clock", "", "measured by the firmware", 0)
-	case "node_cpu_frequency_hertz":
-		say("clock", "", "said by the hardware\x00"+label("cpu"), 2)
-	case "node_cpu_scaling_frequency_hertz":
-		say("clock", "", "claimed\x00"+label("cpu"), 3)
-	case "boxdyno_power_watts", "node_hwmon_power_watt", "node_rapl_package_joules_total", "node_rapl_psys_joules_total", "node_hwmon_energy_joule_total":
-		say("power", "", sensorName(s), 0)
-	case "boxdyno_rpi_throttled":
-		if flag, now := strings.CutSuffix(label("flag"), " now"); now { // what has occurred may have done so before the run
-			say("throttled", flag, "flag", 0)
-		}
-	case "node_hwmon_in_lcrit_alarm":
-		say("throttled", "voltage alarm", "flag", 1)
-	case "node_cooling_device_cur_state":
-		if kind := label("type"); strings.HasPrefix(kind, "cpufreq") || strings.HasPrefix(kind, "Processor") {
-			say("throttled", "cooling by "+kind+" "+label("name"), "state", 2)
-			if most := number(label("max_state")); most > 0 && !math.IsInf(most, 1) {
-				out[len(out)-1].scale = 1 / most
-			}
-		}
-	case "boxdyno_cpu_core_throttled_seconds_total", "boxdyno_cpu_package_throttled_seconds_total":
-		row := "package " + label("package")
-		if core := label("core"); core != "" {
-			row += ", core " + core
-		}
-		say("throttled", row, "share of time", 3)
-	}
-	return out
-}
-
-// sensorName is a sensor's in words: "cpu-thermal", "coretemp Core 0", "RAPL package-0".
-func sensorName(s result.Series) string {
-	get := func(key string) string { return result.Get(s.Labels, key) }
-	var words []string
-	switch s.Name {
-	case "node_thermal_zone_temp":
-		words = []string{cmp.Or(get("type"), "zone "+get("zone"))}
-	case "node_hwmon_temp_celsius":
-		words = []string{cmp.Or(get("chip_name"), get("chip")), cmp.Or(get("label"), get("sensor"))}
-	default:
-		words = []string{cmp.Or(get("meter"), get("chip")), get("label")}
-		if get("label") == "" && get("sensor") != "" && get("sensor") != "power1" {
-			words[1] = get("sensor")
-		}
-		if state := get("state"); state != "" {
-			words = append(words, "("+state+")")
-		}
-	}
-	return cmp.Or(strings.TrimSpace(strings.Join(words, " ")), "a meter without a name")
-}
-
 // Tracks are what is drawn, by the series that it is read from.
 type tracks struct {
 	list    []*track
@@ -159,12 +54,12 @@ func newTracks() *tracks { return &tracks{of: map[int][]*source{}} }
 func (t *tracks) know(series []result.Series) {
 	for ; t.known < len(series); t.known++ {
 		s := series[t.known]
-		for _, x := range sense(s) {
-			if t.captured && x.kind == "drops" && slices.Index(result.Places, s.Place) > slices.Index(result.Places, result.Softnet) {
+		for _, x := range sensed.Of(s) {
+			if t.captured && x.Kind == "drops" && slices.Index(result.Places, s.Place) > slices.Index(result.Places, result.Softnet) {
 				continue
 			}
 			k := t.track(x, s.Counter)
-			src := &source{track: k, scale: x.scale, value: math.NaN()}
+			src := &source{track: k, scale: x.Scale, value: math.NaN()}
 			t.sources = append(t.sources, src)
 			t.of[t.known] = append(t.of[t.known], src)
 		}
@@ -172,20 +67,20 @@ func (t *tracks) know(series []result.Series) {
 }
 
 // track is that of x: another one where a gauge of the same name is there already.
-func (t *tracks) track(x sensed, counter bool) *track {
-	name := x.name
+func (t *tracks) track(x sensed.Line, counter bool) *track {
+	name := x.Name
 	for n := 2; ; n++ {
-		i := slices.IndexFunc(t.list, func(k *track) bool { return k.kind == x.kind && k.Row == x.row && k.Name == x.name })
-		if i >= 0 && counter && t.list[i].counter && x.kind != "power" {
+		i := slices.IndexFunc(t.list, func(k *track) bool { return k.kind == x.Kind && k.Row == x.Row && k.Name == x.Name })
+		if i >= 0 && counter && t.list[i].counter && x.Kind != "power" {
 			return t.list[i]
 		}
 		if i < 0 {
 			break
 		}
-		x.name = fmt.Sprintf("%s, %d", name, n)
+		x.Name = fmt.Sprintf("%s, %d", name, n)
 	}
-	k := &track{kind: x.kind, order: x.order, counter: counter}
-	k.Row, k.Name = x.row, x.name
+	k := &track{kind: x.Kind, order: x.Order, counter: counter}
+	k.Row, k.Name = x.Row, x.Name
 	t.list = append(t.list, k)
 	return k
 }
@@ -214,8 +109,8 @@ func (t *tracks) panels(run result.Run, recs []result.Record) (panels []Panel, r
 			}
 			continue
 		}
-		if slices.ContainsFunc(some, func(k *track) bool { return k.kind == "temperature" && k.order == zoneOrder }) {
-			some = slices.DeleteFunc(some, func(k *track) bool { return k.order == twiceOrder })
+		if slices.ContainsFunc(some, func(k *track) bool { return k.kind == "temperature" && k.order == sensed.ZoneOrder }) {
+			some = slices.DeleteFunc(some, func(k *track) bool { return k.order == sensed.TwiceOrder })
 		}
 		slices.SortStableFunc(some, func(a, b *track) int {
 			return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Row, b.Row), cmp.Compare(slices.Index(cpuLines, a.Name), slices.Index(cpuLines, b.Name)))
@@ -321,14 +216,14 @@ func moving(some []*track, kind string) (lines []Line, remark string) {
 		}
 	}
 	if n := len(lines) - mostRows; n > 0 {
-		return lines[:mostRows], fmt.Sprintf("%s more of %q are not drawn.", count(n, "row"), kind)
+		return lines[:mostRows], fmt.Sprintf("%s more of %q are not drawn.", phrase.Count(n, "row"), kind)
 	}
 	switch {
 	case len(lines) > 0:
 	case kind == "drops":
 		remark = "No counter of lost frames grew."
 	default:
-		remark = "No sign of throttling was seen: " + count(len(some), "flag or counter") + " stayed at 0."
+		remark = "No sign of throttling was seen: " + phrase.Count(len(some), "flag or counter") + " stayed at 0."
 		remark = strings.Replace(remark, "flag or counters", "flags and counters", 1)
 	}
 	return lines, remark

@@ -11,6 +11,9 @@ import (
 	"math"
 	"strings"
 
+	"boxdyno/internal/printable"
+	"boxdyno/report/internal/grid"
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 	"boxdyno/verdict"
@@ -22,128 +25,84 @@ func Text(w io.Writer, d Document) (err error) {
 	b := bufio.NewWriter(&whole)
 	defer func() {
 		if err == nil {
-			_, err = io.WriteString(w, Printable(whole.String()))
+			_, err = io.WriteString(w, printable.Text(whole.String()))
 		}
 	}()
-	t := &texter{b}
+	t := &grid.Writer{Writer: b}
 	word, rest := opening(d)
-	t.wrap(word+"  ", rest)
+	t.Wrap(word+"  ", rest)
 	if d.Summary != d.Sentence {
-		t.wrap("", d.Summary)
+		t.Wrap("", d.Summary)
 	}
-	t.wrap("", d.Caveat)
+	t.Wrap("", d.Caveat)
 	for _, s := range d.Warnings {
-		t.wrap("! ", s)
+		t.Wrap("! ", s)
 	}
 	for _, f := range d.Findings {
-		t.wrap("  "+mark(f)+"  ", f.Criterion.Text+": "+outcome(f))
+		t.Wrap("  "+mark(f)+"  ", f.Criterion.Text+": "+outcome(f))
 	}
-	t.list("What this box can do", d.said())
-	t.list("What could not be measured here", d.skipped())
-	t.list("How sure", d.Sure)
+	t.List("What this box can do", d.said())
+	t.List("What could not be measured here", d.skipped())
+	t.List("How sure", d.Sure)
 	for _, tb := range tables(d) {
-		t.head(tb.title)
-		t.table(tb)
+		t.Head(tb.Title)
+		t.Table(tb)
 	}
 	if d.Beside != nil {
-		t.list(besideTitle, d.Beside.besideSaid())
+		t.List(besideTitle, d.Beside.besideSaid())
 		for _, tb := range d.Beside.besideTables() {
-			t.head(tb.title)
-			t.table(tb)
+			t.Head(tb.Title)
+			t.Table(tb)
 		}
 	}
 	if d.Study != nil {
-		t.list(studyTitle, d.Study.Why)
+		t.List(studyTitle, d.Study.Why)
 	}
 	if len(d.SharedWarnings) > 0 {
-		t.head("Of every row above")
+		t.Head("Of every row above")
 		for _, s := range d.SharedWarnings {
-			t.wrap("  ! ", s)
+			t.Wrap("  ! ", s)
 		}
 	}
 	if bn := d.Bottleneck; bn != nil {
-		t.head("Why there")
-		t.wrap("  ", bn.Name+": "+bn.Sentence)
+		t.Head("Why there")
+		t.Wrap("  ", bn.Name+": "+bn.Sentence)
 	}
 	if r := telling(d); r != nil {
-		t.head("Where every frame went: " + r.booked())
-		t.table(r.accounted().parts()[0])
+		t.Head("Where every frame went: " + r.booked())
+		t.Table(r.accounted().parts()[0])
 	}
-	t.list(publishedTitle, d.Cited)
-	t.list("What next", d.Next)
-	t.head("How it was measured")
+	t.List(publishedTitle, d.Cited)
+	t.List("What next", d.Next)
+	t.Head("How it was measured")
 	for _, s := range measured(d) {
-		t.wrap("  ", s)
+		t.Wrap("  ", s)
 	}
-	t.list("Not measured", d.NotMeasured)
-	t.list("Deviations from the standards", d.Deviations)
-	t.head("Repeat it")
-	fmt.Fprintf(b, "  %s\n", clean(d.Command))
+	t.List("Not measured", d.NotMeasured)
+	t.List("Deviations from the standards", d.Deviations)
+	t.Head("Repeat it")
+	fmt.Fprintf(b, "  %s\n", grid.Clean(d.Command))
 	return b.Flush()
 }
 
 // tables are the figures of all rows, each table at most width columns.
-func tables(d Document) []table {
+func tables(d Document) []grid.Table {
 	all := d.Tables
 	if d.Ablation != nil {
 		all = d.Ablation.Tables
 	}
-	var out []table
+	var out []grid.Table
 	for _, t := range all {
 		out = append(out, t.folded()...)
 	}
 	if d.Ablation != nil && len(d.Ablation.Untested) > 0 {
-		t := table{title: "Not tested"}
+		t := grid.Table{Title: "Not tested"}
 		for _, k := range d.Ablation.Untested {
-			t.notes = append(t.notes, note{k.Name + " " + k.Value, k.Reason})
+			t.Notes = append(t.Notes, grid.Note{Mark: k.Name + " " + k.Value, Text: k.Reason})
 		}
 		out = append(out, t)
 	}
 	return out
-}
-
-func si(v *float64, b result.Bound) string {
-	if v == nil {
-		return "-"
-	}
-	s := strings.TrimSpace(unit.SI(*v))
-	if b != result.Exactly {
-		s = string(b) + " " + s
-	}
-	return s
-}
-
-func seconds(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return unit.SI(*v) + "s"
-}
-
-func share(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return percent(*v)
-}
-
-func interval(lo, hi *float64) string {
-	switch {
-	case hi == nil && (lo == nil || *lo == 0), lo != nil && hi != nil && *lo == 0 && *hi == 0:
-		return "-"
-	case hi == nil:
-		return "from " + si(lo, "")
-	case lo == nil:
-		return "to " + si(hi, "")
-	}
-	a, b := si(lo, ""), si(hi, "")
-	if a == b {
-		return a
-	}
-	if x, prefix, ok := strings.Cut(a, " "); ok && strings.HasSuffix(b, " "+prefix) {
-		a = x // 1.17–1.19 M
-	}
-	return a + "–" + b
 }
 
 // telling is the row whose ledger says most: that of the bottleneck, or else
@@ -198,11 +157,11 @@ func (r *Row) accounted() Table {
 	add := func(n int64, ofAll bool, where, what, counter string) {
 		count, share := float64(n), Cell{}
 		if ofAll && a.Accepted != 0 {
-			share = Cell{Text: percent(math.Abs(count) / float64(a.Accepted)), Value: new(count / float64(a.Accepted))}
+			share = Cell{Text: phrase.Percent(math.Abs(count) / float64(a.Accepted)), Value: new(count / float64(a.Accepted))}
 		} else if ofAll {
 			share.Text = "-"
 		}
-		t.Rows = append(t.Rows, []Cell{{Text: thousands(n), Value: &count}, share, {Text: where}, {Text: what}, {Text: counter}})
+		t.Rows = append(t.Rows, []Cell{{Text: phrase.Thousands(n), Value: &count}, share, {Text: where}, {Text: what}, {Text: counter}})
 	}
 	if a.Intended > 0 {
 		add(a.Intended, false, "tester", "intended", "")
@@ -215,7 +174,7 @@ func (r *Row) accounted() Table {
 	}
 	add(a.Accepted, true, "tester", "accepted", "")
 	for _, d := range a.Drops {
-		add(-d.N, true, string(d.Place), clip(d.Name), clip(cmp.Or(d.From, "-")))
+		add(-d.N, true, string(d.Place), phrase.Clip(d.Name), phrase.Clip(cmp.Or(d.From, "-")))
 	}
 	add(-a.InFlight, true, "", "in flight", "")
 	add(-a.Unexplained, true, "", "unexplained", "")
@@ -228,30 +187,6 @@ func (r *Row) accounted() Table {
 		add(a.Duplicate, true, where, "of them duplicates", "")
 	}
 	return t
-}
-
-// clip keeps a cell short enough for its line; the whole text is in the data.
-func clip(s string) string { return clipTo(s, 30) }
-
-// clipTo is s in at most n characters.
-func clipTo(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
-// thousands prints n exactly, in groups of three.
-func thousands(n int64) string {
-	s := fmt.Sprint(n)
-	sign := ""
-	if n < 0 {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + " " + s[i:]
-	}
-	return sign + s
 }
 
 // measured is the environment in lines.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"boxdyno/reference"
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 )
 
@@ -45,7 +46,7 @@ func (t *Tunnel) name(procedure, frames string) []string {
 			words = append(words, t.Cipher)
 		}
 		if frames != "" {
-			words = append(words, frameWords(frames))
+			words = append(words, phrase.FrameSize(frames))
 		}
 	} else {
 		words = append(words, t.Protocol)

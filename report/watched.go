@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
+	"boxdyno/report/internal/sensed"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -70,23 +72,23 @@ func watched(run result.Run, recs []result.Record) *Watched {
 			if s.Name == "node_cpu_seconds_total" && !s.OfTester() {
 				cpus.add(r, s, d)
 			}
-			for _, x := range sense(s) {
-				switch name := strings.ReplaceAll(x.name, "\x00", ", CPU "); x.kind {
+			for _, x := range sensed.Of(s) {
+				switch name := strings.ReplaceAll(x.Name, "\x00", ", CPU "); x.Kind {
 				case "temperature":
 					if w.Hottest == nil || d.Max > w.Hottest.Value {
 						w.Hottest = &Reading{d.Max, name, r.ID}
 					}
 				case "clock":
-					if w.Slowest == nil || x.order < rank || x.order == rank && d.Min < w.Slowest.Value {
-						w.Slowest, rank = &Reading{d.Min, name, r.ID}, x.order
+					if w.Slowest == nil || x.Order < rank || x.Order == rank && d.Min < w.Slowest.Value {
+						w.Slowest, rank = &Reading{d.Min, name, r.ID}, x.Order
 					}
 				case "power":
 					if w.Watts == nil || d.Mean > w.Watts.Value {
 						w.Watts = &Reading{d.Mean, name, r.ID}
 					}
 				case "throttled":
-					if (d.Max > 0 || d.Growth > 0) && !slices.Contains(w.Throttled, x.row) {
-						w.Throttled = append(w.Throttled, x.row)
+					if (d.Max > 0 || d.Growth > 0) && !slices.Contains(w.Throttled, x.Row) {
+						w.Throttled = append(w.Throttled, x.Row)
 					}
 				case "drops":
 					if s.Place == result.Routing && (r.Procedure == captureProcedure || r.Procedure == idsProcedure || r.Parent == emptyBox || r.Parent == idleIDS) {
@@ -196,7 +198,7 @@ func (w *Watched) sentences(d Document) (out []string) {
 				where += " of " + r.Name
 			}
 		}
-		say("busiest CPU %s, %s of its time, in softirq %s (%s)", b.CPU, percent(b.Work), percent(b.Softirq), where)
+		say("busiest CPU %s, %s of its time, in softirq %s (%s)", b.CPU, phrase.Percent(b.Work), phrase.Percent(b.Softirq), where)
 	}
 	if len(parts) > 0 {
 		out = append(out, "seen meanwhile: "+strings.Join(parts, "; "))
@@ -204,7 +206,7 @@ func (w *Watched) sentences(d Document) (out []string) {
 	if len(w.Lost) > 0 {
 		var at []string
 		for _, l := range w.Lost {
-			at = append(at, fmt.Sprintf("%s %s", l.Place, thousands(l.Frames)))
+			at = append(at, fmt.Sprintf("%s %s", l.Place, phrase.Thousands(l.Frames)))
 		}
 		out = append(out, "frames lost in all trials, by place: "+strings.Join(at, ", "))
 	}

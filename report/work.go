@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 )
 
@@ -170,7 +171,7 @@ func (w *Work) remarks() (out []string) {
 		}
 	}
 	if w.Clock != nil {
-		out = append(out, "clock after a round: "+percent(*w.Clock)+" of what it was before")
+		out = append(out, "clock after a round: "+phrase.Percent(*w.Clock)+" of what it was before")
 	}
 	return out
 }

@@ -89,7 +89,7 @@ var (
 
 func run(ctx context.Context, a *app, args []string) int {
 	a.live = a.err
-	a.out, a.err = &printable{w: a.out}, &printable{w: a.err}
+	a.out, a.err = &printer{w: a.out}, &printer{w: a.err}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	patience, exit := faultPatience, exit

@@ -480,7 +480,7 @@ func TestPrintedNames(t *testing.T) {
 	}
 	// A character whose octets come one by one.
 	b.Reset()
-	w := &printable{w: &b}
+	w := &printer{w: &b}
 	for _, c := range []byte("µ\u009b\U0001F600\n") {
 		if n, err := w.Write([]byte{c}); n != 1 || err != nil {
 			t.Fatal(n, err)

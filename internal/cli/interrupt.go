@@ -46,7 +46,7 @@ type patient struct {
 
 // fileOf is the file that w writes to; nil: it is none.
 func fileOf(w io.Writer) *os.File {
-	if p, ok := w.(*printable); ok {
+	if p, ok := w.(*printer); ok {
 		w = p.w
 	}
 	if p, ok := w.(*patient); ok {

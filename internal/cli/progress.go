@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/guard"
-	"boxdyno/report"
+	"boxdyno/internal/printable"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/unit"
@@ -125,7 +125,7 @@ func (p *progress) stop() {
 // say prints a line of its own.
 func (p *progress) say(format string, args ...any) {
 	p.clear()
-	fmt.Fprintln(p.w, report.Printable(oneLine(fmt.Sprintf(format, args...))))
+	fmt.Fprintln(p.w, printable.Text(oneLine(fmt.Sprintf(format, args...))))
 }
 
 func (p *progress) event(e runner.Event) {
@@ -215,5 +215,5 @@ func (p *progress) draw() {
 	} else if e.Text != "" {
 		s += " " + e.Text
 	}
-	p.put(report.Printable(oneLine(s)))
+	p.put(printable.Text(oneLine(s)))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package grid
 
 import (
 	"math"
@@ -10,14 +10,15 @@ import (
 	"strings"
 )
 
-const notesColumn = "notes"
+// NotesColumn is the heading of the column for the marks of notes.
+const NotesColumn = "notes"
 
-// notes gathers the warnings of all rows. Those that differ in their numbers
+// Notes gathers the warnings of all rows. Those that differ in their numbers
 // alone are one note, with the range of each number.
-type notes struct{ list []*gathered }
+type Notes struct{ list []*gathered }
 
 type gathered struct {
-	table  *table // under which it stands
+	table  *Table // under which it stands
 	mark   string
 	pieces []string // the text between its numbers
 	lo, hi []string // its numbers
@@ -25,11 +26,11 @@ type gathered struct {
 
 var figures = regexp.MustCompile(`[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?`)
 
-// of enters what is said of a row that t has, and returns the marks.
-func (n *notes) of(t *table, texts []string) string { return n.with(t, texts, nil) }
+// Of enters what is said of a row that t has, and returns the marks.
+func (n *Notes) Of(t *Table, texts []string) string { return n.With(t, texts, nil) }
 
-// with is of, and what is exact stands as it is: no row has a range of such figures.
-func (n *notes) with(t *table, texts, exact []string) string {
+// With is Of, and what is exact stands as it is: no row has a range of such figures.
+func (n *Notes) With(t *Table, texts, exact []string) string {
 	var entered []int
 	for k, s := range append(slices.Clip(texts), exact...) {
 		pieces, numbers := []string{s}, []string(nil)
@@ -60,8 +61,8 @@ func (n *notes) with(t *table, texts, exact []string) string {
 	return strings.Join(marks, " ")
 }
 
-// write puts the notes of t under it; without any it needs no column for them.
-func (n *notes) write(t *table) {
+// Write puts the notes of t under it; without any it needs no column for them.
+func (n *Notes) Write(t *Table) {
 	for _, g := range n.list {
 		if g.table != t {
 			continue
@@ -76,12 +77,12 @@ func (n *notes) write(t *table) {
 				s.WriteString(" to " + g.hi[k])
 			}
 		}
-		t.notes = append(t.notes, note{g.mark, s.String()})
+		t.Notes = append(t.Notes, Note{g.mark, s.String()})
 	}
-	if last := len(t.head) - 1; len(t.notes) == 0 && t.head[last] == notesColumn {
-		t.head, t.right = t.head[:last], t.right[:last]
-		for i := range t.rows {
-			t.rows[i] = t.rows[i][:last]
+	if last := len(t.Head) - 1; len(t.Notes) == 0 && t.Head[last] == NotesColumn {
+		t.Head, t.Right = t.Head[:last], t.Right[:last]
+		for i := range t.Rows {
+			t.Rows[i] = t.Rows[i][:last]
 		}
 	}
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package grid
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestLetters(t *testing.T) {
 	for n, want := range map[int]string{0: "a", 25: "z", 26: "aa", 53: "bb"} {

@@ -7,18 +7,18 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"boxdyno/report"
+	"boxdyno/internal/printable"
 )
 
-// A printable writer passes on what it is given with characters that steer a terminal as
+// A printer passes on what it is given with characters that steer a terminal as
 // text: names and words of files and peers are in it.
-type printable struct {
+type printer struct {
 	w    io.Writer
 	mu   sync.Mutex
 	tail []byte // the beginning of a character whose rest is to come
 }
 
-func (p *printable) Write(b []byte) (int, error) {
+func (p *printer) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := append(p.tail, b...)
@@ -32,7 +32,7 @@ func (p *printable) Write(b []byte) (int, error) {
 		}
 	}
 	p.tail = append([]byte(nil), text[end:]...)
-	if _, err := io.WriteString(p.w, report.Printable(string(text[:end]))); err != nil {
+	if _, err := io.WriteString(p.w, printable.Text(string(text[:end]))); err != nil {
 		return 0, err
 	}
 	return len(b), nil
