@@ -254,12 +254,12 @@ func (a *Ablation) sentence() string {
 			case !decided(v.verdict):
 				words = append(words, fmt.Sprintf("%d %s", n, v.more))
 			case n == 1:
-				words = append(words, fmt.Sprintf("1 %s, %s (%s)", v.one, most.Knob.Name, effect(most.In, ComparedMetric{Metric: a.Metric})))
+				words = append(words, fmt.Sprintf("1 %s, %s (%s)", v.one, most.Knob.Name, EffectText(most.In, ComparedMetric{Metric: a.Metric})))
 			default:
-				words = append(words, fmt.Sprintf("%d %s, most %s (%s)", n, v.more, most.Knob.Name, effect(most.In, ComparedMetric{Metric: a.Metric})))
+				words = append(words, fmt.Sprintf("%d %s, most %s (%s)", n, v.more, most.Knob.Name, EffectText(most.In, ComparedMetric{Metric: a.Metric})))
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%s: of %s %s; the whole recipe %s", p.Name, phrase.Count(len(p.Knobs), "knob"), strings.Join(words, ", "), effect(p.Whole, ComparedMetric{Metric: a.Metric})))
+		parts = append(parts, fmt.Sprintf("%s: of %s %s; the whole recipe %s", p.Name, phrase.Count(len(p.Knobs), "knob"), strings.Join(words, ", "), EffectText(p.Whole, ComparedMetric{Metric: a.Metric})))
 	}
 	return fmt.Sprintf("Recipe %s by %s: %s.", a.Recipe, a.Metric.Name, strings.Join(parts, ". At "))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/report"
+	"boxdyno/report/page"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -22,7 +24,7 @@ type model func(on map[string]bool) float64
 // ablationOfModel is the run that takes a recipe of knobs apart on such a box, whose
 // repeats scatter by 2 %.
 func ablationOfModel(knobs []string, repeats int, m model) (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-ablate", "", nil, nil
 	run.Command = []string{"boxdyno", "tune", "ablate", "./mine.yaml", "--set", "service=route,nat"}
 	run.NotMeasured, run.Deviations, run.Backend = nil, nil, nil
@@ -96,16 +98,16 @@ func ablationRun() (result.Run, []result.Record) {
 
 func TestAblation(t *testing.T) {
 	run, recs := ablationRun()
-	a := summarized(run, recs).Ablation
+	a := report.Summarized(run, recs).Ablation
 	want := map[string][2]string{
-		"mtu": {Better, Better}, "gro": {Worse, Worse}, "key": {Better, Alike}, "door": {Better, Alike},
-		"sysctl:net.ipv4.tcp_rmem": {Alike, Alike}, "txqueuelen": {Alike, Alike},
+		"mtu": {report.Better, report.Better}, "gro": {report.Worse, report.Worse}, "key": {report.Better, report.Alike}, "door": {report.Better, report.Alike},
+		"sysctl:net.ipv4.tcp_rmem": {report.Alike, report.Alike}, "txqueuelen": {report.Alike, report.Alike},
 	}
 	if len(a.Places) != 2 || a.Count != 2*(2*6+1) {
 		t.Fatalf("%d places, %d comparisons", len(a.Places), a.Count)
 	}
 	for _, p := range a.Places {
-		if p.Whole.Verdict != Better || p.Whole.Effect < 0.4 || p.Whole.Effect > 0.55 {
+		if p.Whole.Verdict != report.Better || p.Whole.Effect < 0.4 || p.Whole.Effect > 0.55 {
 			t.Errorf("%s: the whole recipe: %s %.2f, want 1.4 x 0.88 x 1.2 - 1", p.Name, p.Whole.Verdict, p.Whole.Effect)
 		}
 		for _, k := range p.Knobs {
@@ -117,7 +119,7 @@ func TestAblation(t *testing.T) {
 			t.Errorf("%s: mtu adds %.3f [%.3f, %.3f], want 0.4", p.Name, e.Effect, *e.Lo, *e.Hi)
 		}
 	}
-	if names(a.Best) != "mtu, key, door" || names(a.Harm) != "gro" || len(a.Untested) != 2 {
+	if report.Names(a.Best) != "mtu, key, door" || report.Names(a.Harm) != "gro" || len(a.Untested) != 2 {
 		t.Errorf("best %v, harm %v, untested %v", a.Best, a.Harm, a.Untested)
 	}
 	advice := strings.Join(a.Advice, " ")
@@ -131,7 +133,7 @@ func TestAblation(t *testing.T) {
 // The same box in all parts of the recipe: knobs that do nothing are called ~.
 func TestAblationOfNothing(t *testing.T) {
 	run, recs := ablationOfModel([]string{"a", "b", "c"}, 12, func(map[string]bool) float64 { return 1 })
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	if len(d.Ablation.Best)+len(d.Ablation.Harm) > 0 || !strings.Contains(d.Sentence, "of 3 knobs 3 ~; the whole recipe ~") || d.Verdict != result.Passed {
 		t.Errorf("%s: %s", d.Verdict, d.Sentence)
 	}
@@ -147,11 +149,11 @@ func TestAblationOfFew(t *testing.T) {
 	}
 	for knobs, comparisons := range map[int]int{1: 1, 2: 5} {
 		run, recs := ablationOfModel([]string{"a", "b"}[:knobs], 10, helps)
-		a := summarized(run, recs).Ablation
-		if a.Count != 2*comparisons || names(a.Best) != "a" {
+		a := report.Summarized(run, recs).Ablation
+		if a.Count != 2*comparisons || report.Names(a.Best) != "a" {
 			t.Errorf("%d knobs: %d comparisons, best %v", knobs, a.Count, a.Best)
 		}
-		if k := a.Places[0].Knobs[0]; k.In.Verdict != Better || k.Alone.Verdict != Better || k.In.PHolm == nil || k.Alone.PHolm == nil {
+		if k := a.Places[0].Knobs[0]; k.In.Verdict != report.Better || k.Alone.Verdict != report.Better || k.In.PHolm == nil || k.Alone.PHolm == nil {
 			t.Errorf("%d knobs: %+v", knobs, k)
 		}
 	}
@@ -160,8 +162,8 @@ func TestAblationOfFew(t *testing.T) {
 // Too few repeats, and a part of which no repeat is valid, are said in words.
 func TestAblationOfTooLittle(t *testing.T) {
 	run, recs := ablationOfModel([]string{"a", "b", "c"}, 2, func(map[string]bool) float64 { return 1 })
-	d := summarized(run, recs)
-	if d.Verdict != result.Invalid || d.Ablation.Places[0].Knobs[0].In.Verdict != TooFew || !strings.Contains(text(t, d), "2 and 2 repeats are too few") {
+	d := report.Summarized(run, recs)
+	if d.Verdict != result.Invalid || d.Ablation.Places[0].Knobs[0].In.Verdict != report.TooFew || !strings.Contains(printed(t, d), "2 and 2 repeats are too few") {
 		t.Errorf("%s: %s", d.Verdict, d.Sentence)
 	}
 	run, recs = ablationOfModel([]string{"a", "b", "c"}, 12, func(map[string]bool) float64 { return 1 })
@@ -170,14 +172,14 @@ func TestAblationOfTooLittle(t *testing.T) {
 			recs[i].Status = result.Invalid
 		}
 	}
-	d = summarized(run, recs)
+	d = report.Summarized(run, recs)
 	b := d.Ablation.Places[0].Knobs[1]
-	if b.In.Verdict != TooFew || b.Alone.Verdict != Alike || d.Ablation.Invalid != 24 || !strings.Contains(text(t, d), "a side has no valid repeat") {
+	if b.In.Verdict != report.TooFew || b.Alone.Verdict != report.Alike || d.Ablation.Invalid != 24 || !strings.Contains(printed(t, d), "a side has no valid repeat") {
 		t.Errorf("%d invalid, %+v", d.Ablation.Invalid, b.In)
 	}
-	d = summarized(run, nil)
+	d = report.Summarized(run, nil)
 	var shown bytes.Buffer
-	if err := HTML(&shown, d, nil); err != nil || d.Ablation == nil {
+	if err := page.Write(&shown, d, nil); err != nil || d.Ablation == nil {
 		t.Error("a run that broke off before its first point has no page:", err)
 	}
 }

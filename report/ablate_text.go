@@ -84,7 +84,7 @@ func (a *Ablation) table(title string, rows []knobRow) Table {
 	for _, r := range rows {
 		n := tableRow{}
 		for _, w := range r.Warnings { // outliers and drifts are in the data: of dozens of sides some always have them
-			if r.Verdict == TooFew || r.Verdict == BoundOnly || !slices.Contains(courseOf(r.ComparedRow), w) {
+			if r.Verdict == TooFew || r.Verdict == BoundOnly || !slices.Contains(CourseOf(r.ComparedRow), w) {
 				n.notes = append(n.notes, w)
 			}
 		}
@@ -93,9 +93,9 @@ func (a *Ablation) table(title string, rows []knobRow) Table {
 	marks := t.note(noted)
 	side := func(v ComparedValue) Cell {
 		if len(v.Samples) == 0 {
-			return Cell{Text: medianOnly(v)}
+			return Cell{Text: MedianText(v)}
 		}
-		return Cell{Text: medianOnly(v), Value: &v.Median, N: len(v.Samples), Bound: v.Bound}
+		return Cell{Text: MedianText(v), Value: &v.Median, N: len(v.Samples), Bound: v.Bound}
 	}
 	for i, r := range rows {
 		verdict := r.Verdict
@@ -103,7 +103,7 @@ func (a *Ablation) table(title string, rows []knobRow) Table {
 			verdict = ""
 		}
 		cells := []Cell{{Text: r.name}, side(r.Base), side(r.Other),
-			{Text: effect(r.ComparedRow, m), Interval: intervalCell(r.ComparedRow, m), Value: &r.Effect, Lo: r.Lo, Hi: r.Hi}, {Text: pCell(r.PHolm), Value: r.PHolm}, {Text: verdict}, {Text: marks[i]}}
+			{Text: EffectText(r.ComparedRow, m), Interval: IntervalText(r.ComparedRow, m), Value: &r.Effect, Lo: r.Lo, Hi: r.Hi}, {Text: PText(r.PHolm), Value: r.PHolm}, {Text: verdict}, {Text: marks[i]}}
 		t.Rows = append(t.Rows, cells[:len(t.Columns)])
 	}
 	return t
@@ -121,26 +121,4 @@ func knobCell(name, value string) string {
 		return s
 	}
 	return string(r)
-}
-
-func medianOnly(v ComparedValue) string {
-	if len(v.Samples) == 0 {
-		return "-"
-	}
-	return phrase.SI(&v.Median, v.Bound)
-}
-
-// courseOf are a row's warnings about the course of its samples.
-func courseOf(r ComparedRow) (out []string) {
-	for _, s := range []struct {
-		name    string
-		samples []float64
-	}{{"base: ", r.Base.Samples}, {"other: ", r.Other.Samples}} {
-		if stat.Summarize(s.samples).Center > 0 {
-			for _, w := range stat.Along(s.samples).Words(s.samples, r.Samples) {
-				out = append(out, s.name+w)
-			}
-		}
-	}
-	return out
 }

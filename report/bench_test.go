@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 )
 
@@ -19,9 +21,9 @@ func TestBenchReadsBack(t *testing.T) {
 	sides := inTurn(rand.New(rand.NewPCG(1, 1)), 3, 0.9, 0.02)
 	sides[0].Runs[1].Records[0].Status = result.Invalid
 	sides[0].Runs[2].Records[0].Value("forwarding_rate_fps").Bound = result.AtLeast
-	sides[1].Runs[0].Document.Environment = append(sides[1].Runs[0].Document.Environment, Setting{Key: "CPUs online", Before: "0-1"})
+	sides[1].Runs[0].Document.Environment = append(sides[1].Runs[0].Document.Environment, report.Setting{Key: "CPUs online", Before: "0-1"})
 	var b bytes.Buffer
-	if err := BenchSides(&b, sides); err != nil {
+	if err := text.BenchSides(&b, sides); err != nil {
 		t.Fatal(err)
 	}
 	var want []*result.Record
@@ -29,7 +31,7 @@ func TestBenchReadsBack(t *testing.T) {
 	for i, s := range sides {
 		for j, k := range s.Runs {
 			for n := range k.Records {
-				if fit(k.Records[n]) {
+				if report.Fit(k.Records[n]) {
 					want, side = append(want, &k.Records[n]), append(side, s.Name)
 					online = append(online, map[bool]string{true: "0-1"}[i == 1 && j == 0])
 				}
@@ -76,17 +78,17 @@ func TestBenchReadsBack(t *testing.T) {
 }
 
 func TestBenchOfHostileNames(t *testing.T) {
-	run, recs := hostile()
+	run, recs := report.Hostile()
 	for i := range recs {
-		recs[i].Config = append(recs[i].Config, result.Pair{Key: "a b", Value: nasty + "/x-12"})
+		recs[i].Config = append(recs[i].Config, result.Pair{Key: "a b", Value: report.Nasty + "/x-12"})
 	}
 	var b bytes.Buffer
-	if err := Bench(&b, Kept{summarized(run, recs), recs}); err != nil {
+	if err := text.Bench(&b, report.Kept{Document: report.Summarized(run, recs), Records: recs}); err != nil {
 		t.Fatal(err)
 	}
 	points := 0
 	for _, r := range recs {
-		if r.Parent == "" && r.Procedure != selfTest && fit(r) {
+		if r.Parent == "" && r.Procedure != report.SelfTestProcedure && report.Fit(r) {
 			points++
 		}
 	}

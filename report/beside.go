@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"boxdyno/report/internal/grid"
 	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 )
@@ -110,58 +109,4 @@ func besideHad(points []sample, recs []result.Record) string {
 		s += fmt.Sprintf(", and %sB of memory at most", phrase.SI(new(float64(memory)), ""))
 	}
 	return s
-}
-
-const besideTitle = "Effect of what ran beside, and of heat"
-
-// besideSaid is what was found, and how.
-func (c *Comparison) besideSaid() []string { return append([]string{c.Sentence()}, c.sure()...) }
-
-// besideTables are one for each configuration: a line for each figure of each side.
-func (c *Comparison) besideTables() (out []grid.Table) {
-	type group struct {
-		grid.Table
-		noted grid.Notes
-	}
-	var groups []*group
-	for _, m := range c.Metrics {
-		for _, r := range m.Rows {
-			title := besideTitle + ", " + r.Procedure + where(*c, r)
-			i := slices.IndexFunc(groups, func(g *group) bool { return g.Title == title })
-			if i < 0 {
-				i = len(groups)
-				g := &group{Table: grid.Table{Title: title, Head: []string{"figure"}, Right: []bool{false}}}
-				if len(c.Sides) > 2 {
-					g.Head, g.Right = append(g.Head, ""), append(g.Right, false)
-				}
-				other := "other"
-				if len(c.Sides) == 2 {
-					other = phrase.Clip(c.Sides[1].Name)
-				}
-				g.Head = append(g.Head, phrase.Clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", grid.NotesColumn)
-				g.Right = append(g.Right, true, true, true, true, true, true, false, false)
-				groups = append(groups, g)
-			}
-			g := groups[i]
-			cells := []string{m.Name}
-			if len(c.Sides) > 2 {
-				cells = append(cells, phrase.Clip(r.Side))
-			}
-			verdict := r.Verdict
-			if verdict == Alike {
-				verdict = ""
-			}
-			// Outliers and drifts are in the data: of dozens of sides some always have them.
-			said := slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool {
-				return r.Verdict != TooFew && r.Verdict != BoundOnly && slices.Contains(courseOf(r), w)
-			})
-			g.Add(append(cells, medianOnly(r.Base), medianOnly(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm),
-				fmt.Sprintf("%d+%d", len(r.Base.Samples), len(r.Other.Samples)), verdict, g.noted.Of(&g.Table, said))...)
-		}
-	}
-	for _, g := range groups {
-		g.noted.Write(&g.Table)
-		out = append(out, g.Table)
-	}
-	return out
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 )
 
@@ -44,11 +46,11 @@ func besideRun(repeats int) (result.Run, []result.Record) {
 }
 
 func TestBesideEffect(t *testing.T) {
-	d := summarized(besideRun(8))
+	d := report.Summarized(besideRun(8))
 	if d.Beside == nil || len(d.Beside.Metrics) != 1 {
 		t.Fatalf("%+v", d.Beside)
 	}
-	want := map[string]string{"route beside cpu:1": Worse, "nat beside cpu:1": Alike, "route heated 10m": Worse, "nat heated 10m": Worse}
+	want := map[string]string{"route beside cpu:1": report.Worse, "nat beside cpu:1": report.Alike, "route heated 10m": report.Worse, "nat heated 10m": report.Worse}
 	for _, r := range d.Beside.Metrics[0].Rows {
 		name := result.Get(r.Config, "service") + " " + r.Side
 		if want[name] != r.Verdict || r.Lo == nil {
@@ -62,14 +64,14 @@ func TestBesideEffect(t *testing.T) {
 		}
 		delete(want, name)
 	}
-	if len(want) > 0 || d.Beside.Sides[0].Name != aloneName {
+	if len(want) > 0 || d.Beside.Sides[0].Name != report.AloneName {
 		t.Errorf("lacks %v; base %s", want, d.Beside.Sides[0].Name)
 	}
-	var text, mark bytes.Buffer
-	if err := Text(&text, d); err != nil {
+	var terminal, mark bytes.Buffer
+	if err := text.Terminal(&terminal, d); err != nil {
 		t.Fatal(err)
 	}
-	if err := Markdown(&mark, d); err != nil {
+	if err := text.Markdown(&mark, d); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []string{
@@ -77,28 +79,28 @@ func TestBesideEffect(t *testing.T) {
 		"beside cpu:1: stress-ng cpu had 0.75 CPUs while trials ran, and 5.00 MB of memory at most",
 		"Effect of what ran beside, and of heat, forward at service nat", "route 64 B none 10m",
 	} {
-		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), s) {
-			t.Errorf("the text lacks %q:\n%s", s, text.String())
+		if !strings.Contains(strings.Join(strings.Fields(terminal.String()), " "), s) {
+			t.Errorf("the text lacks %q:\n%s", s, terminal.String())
 		}
 	}
 	if !strings.Contains(mark.String(), "## Effect of what ran beside, and of heat\n") || !strings.Contains(mark.String(), `| \~ |`) {
 		t.Errorf("in Markdown:\n%s", mark.String())
 	}
-	if strings.Contains(text.String(), "run in common") || strings.Count(text.String(), "by intention") != 1 {
-		t.Errorf("the sides are of one run:\n%s", text.String())
+	if strings.Contains(terminal.String(), "run in common") || strings.Count(terminal.String(), "by intention") != 1 {
+		t.Errorf("the sides are of one run:\n%s", terminal.String())
 	}
 }
 
 func TestBesideTooFew(t *testing.T) {
-	d := summarized(besideRun(2))
+	d := report.Summarized(besideRun(2))
 	for _, r := range d.Beside.Metrics[0].Rows {
-		if r.Verdict != TooFew {
+		if r.Verdict != report.TooFew {
 			t.Errorf("%s: %s", r.Side, r.Verdict)
 		}
 	}
-	var text bytes.Buffer
-	if err := Text(&text, d); err != nil || !strings.Contains(text.String(), "2 and 2 repeats are too few") {
-		t.Errorf("%v\n%s", err, text.String())
+	var terminal bytes.Buffer
+	if err := text.Terminal(&terminal, d); err != nil || !strings.Contains(terminal.String(), "2 and 2 repeats are too few") {
+		t.Errorf("%v\n%s", err, terminal.String())
 	}
 }
 
@@ -108,17 +110,17 @@ func TestAloneIsUnsaid(t *testing.T) {
 	run, recs := besideRun(4)
 	var old, now []result.Record
 	for _, r := range recs {
-		if besideWords(r.Config) == "" {
+		if report.BesideWords(r.Config) == "" {
 			now = append(now, r)
 			r.Config = r.Config[:2]
 			old = append(old, r)
 		}
 	}
-	d := summarized(run, now)
+	d := report.Summarized(run, now)
 	if d.Beside != nil || d.Rows[0].Beside != "" {
 		t.Errorf("alone: %+v", d.Rows[0])
 	}
-	c, err := Compare("v1", []Side{{Name: "old", Runs: []Kept{{summarized(run, old), old}}}, {Name: "now", Runs: []Kept{{d, now}}}}, nil)
+	c, err := report.Compare("v1", []report.Side{{Name: "old", Runs: []report.Kept{{Document: report.Summarized(run, old), Records: old}}}, {Name: "now", Runs: []report.Kept{{Document: d, Records: now}}}}, nil)
 	if err != nil || len(c.Metrics) != 1 || len(c.Metrics[0].Rows) != 2 {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -32,10 +32,10 @@ func bottleneck(d Document, run result.Run, points []result.Record, trials map[s
 		}
 	}
 	if r.Security != nil {
-		p.Account = wanted(p.Account)
+		p.Account = Wanted(p.Account)
 	}
 	if r.Flood != nil {
-		p.Account = wanted(p.Account)
+		p.Account = Wanted(p.Account)
 		if p.Status != result.Invalid && !r.Flood.lost() {
 			p.Account = nil // all that was lost was the flood's
 		}

@@ -292,24 +292,3 @@ func skips(rows []Row) (out []Skip) {
 	}
 	return out
 }
-
-// skipped are d's skips in sentences.
-func (d *Document) skipped() (out []string) {
-	for _, s := range d.Skipped {
-		const most = 4
-		names, more := s.Points, ""
-		if len(names) > most {
-			names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
-		}
-		out = append(out, fmt.Sprintf("%s%s: %s", strings.Join(names, "; "), more, s.Reason))
-	}
-	return out
-}
-
-// said are d's powers in lines.
-func (d *Document) said() (out []string) {
-	for _, p := range d.Powers {
-		out = append(out, p.Name+": "+p.Text)
-	}
-	return out
-}

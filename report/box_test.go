@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -30,11 +31,11 @@ func boxRun() (result.Run, []result.Record) {
 	}
 	point := func(id, procedure string, config []result.Pair, values ...result.Value) {
 		recs = append(recs, result.Record{Schema: result.Schema, ID: id, Procedure: procedure, Repeat: 1, Status: result.Passed,
-			Start: origin.Add(time.Duration(now())), Begin: now(), End: now() + 1e9, Config: config, Values: values})
+			Start: report.Origin.Add(time.Duration(now())), Begin: now(), End: now() + 1e9, Config: config, Values: values})
 	}
 	trial := func(parent, procedure string, config []result.Pair, values ...result.Value) {
 		recs = append(recs, result.Record{Schema: result.Schema, ID: fmt.Sprintf("%s/%d", parent, len(recs)), Parent: parent, Procedure: procedure, Repeat: 1, Status: result.Passed,
-			Start: origin.Add(time.Duration(now())), Begin: now(), End: now() + 1e9, Config: config, Values: values})
+			Start: report.Origin.Add(time.Duration(now())), Begin: now(), End: now() + 1e9, Config: config, Values: values})
 	}
 	trial("vpn/0", "vpn", []result.Pair{{Key: "trial", Value: "handshakes"}})
 	trial("vpn/0", "vpn", []result.Pair{{Key: "trial", Value: "stream without"}})
@@ -73,10 +74,10 @@ func boxRun() (result.Run, []result.Record) {
 // A run of several kinds of work says what the box can do, and what could not be measured.
 func TestBox(t *testing.T) {
 	run, recs := boxRun()
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	want := "This box does 25.3 k DMIPS on all CPUs, encrypts 2.10 GB/s with aes-cbc-128, brings 800 Mbit/s through wireguard-go and writes 210 MB/s to a disk through dm-crypt."
-	if d.Sentence != want || d.Verdict != result.Failed || verdictWord(d) != "failed in part" {
-		t.Errorf("%s: %q, want %q", verdictWord(d), d.Sentence, want)
+	if d.Sentence != want || d.Verdict != result.Failed || report.VerdictWord(d) != "failed in part" {
+		t.Errorf("%s: %q, want %q", report.VerdictWord(d), d.Sentence, want)
 	}
 	var names []string
 	for _, p := range d.Powers {
@@ -102,7 +103,7 @@ func TestBox(t *testing.T) {
 	if d.Bottleneck != nil || !strings.Contains(d.Caveat, "Two boxes would each carry more") {
 		t.Errorf("bottleneck %v, caveat %q", d.Bottleneck, d.Caveat)
 	}
-	got := text(t, d)
+	got := printed(t, d)
 	at := -1
 	for _, title := range []string{"What this box can do", "What could not be measured here", "Computing, on this machine's CPUs", "Ciphers: octets a second", "Asymmetric schemes", "Streams: payload that arrives", "An encrypted disk, written in sequence", "as published: one stream"} {
 		next := strings.Index(got, title)
@@ -123,8 +124,8 @@ func TestBoxVerdict(t *testing.T) {
 		"measured in part": func(r result.Record) bool { return r.Status != result.Failed },
 		"measured":         func(r result.Record) bool { return r.Status == result.Passed },
 	} {
-		d := summarized(run, slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return !keep(r) }))
-		if got := verdictWord(d); got != want || !strings.HasPrefix(d.Sentence, "This box does") {
+		d := report.Summarized(run, slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return !keep(r) }))
+		if got := report.VerdictWord(d); got != want || !strings.HasPrefix(d.Sentence, "This box does") {
 			t.Errorf("%q: %q, want %q", d.Sentence, got, want)
 		}
 	}
@@ -136,13 +137,13 @@ func TestNoBox(t *testing.T) {
 		"work": workRun, "crypto": cryptoRun, "tunnels": tunnelRun,
 		"forward too": func() (result.Run, []result.Record) {
 			run, recs := boxRun()
-			_, more := firewall()
+			_, more := report.Firewall()
 			run.Role, run.Criteria = "", nil
 			return run, append(recs, more...)
 		},
 		"a role's": func() (result.Run, []result.Record) { run, recs := boxRun(); run.Role = "vpn"; return run, recs },
 	} {
-		if d := summarized(make()); d.Powers != nil || d.Skipped != nil || strings.HasPrefix(d.Sentence, "This box") {
+		if d := report.Summarized(make()); d.Powers != nil || d.Skipped != nil || strings.HasPrefix(d.Sentence, "This box") {
 			t.Errorf("%s: %q, %v", name, d.Sentence, d.Powers)
 		}
 	}
@@ -152,7 +153,7 @@ func TestNoBox(t *testing.T) {
 func TestStorageSummary(t *testing.T) {
 	run, recs := boxRun()
 	recs = slices.DeleteFunc(recs, func(r result.Record) bool { return r.Procedure != "storage" || !strings.Contains(r.ID, "aes-xts") })
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	if want := "storage, zram, aes-xts, 512 bits: 210 MB/s written through dm-crypt (50.0 % of what the disk does without), 420 MB/s read through dm-crypt (50.0 % of what the disk does without)."; d.Summary != want {
 		t.Errorf("%q, want %q", d.Summary, want)
 	}

@@ -30,7 +30,7 @@ var publishedAs = map[string]string{"pypcap": "pypcap+dpkt"}
 
 // captureOf is nil for rows of other procedures.
 func captureOf(p result.Record, at func(metric string) *Figure) *Capture {
-	if p.Procedure != captureProcedure {
+	if p.Procedure != CaptureProcedure {
 		return nil
 	}
 	number := func(key string) int {

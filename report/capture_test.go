@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -15,7 +16,7 @@ import (
 // captureRun is made up: a subject that keeps up and one that does not, by both methods,
 // a searched limit, and a subject that is missing.
 func captureRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-capture", "", nil, nil
 	run.Command = []string{"boxdyno", "run", "capture", "--set", "subject=tcpdump,scapy", "--repeat", "2"}
 	run.NotMeasured, run.Deviations = nil, nil
@@ -33,7 +34,7 @@ func captureRun() (result.Run, []result.Record) {
 		now += 2e9
 		rate := 1.3e4
 		p := result.Record{
-			Schema: result.Schema, ID: fmt.Sprintf("capture/%d", len(recs)), Procedure: "capture", Repeat: repeat, Config: cfg, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e9, Status: result.Passed,
+			Schema: result.Schema, ID: fmt.Sprintf("capture/%d", len(recs)), Procedure: "capture", Repeat: repeat, Config: cfg, Start: report.Origin.Add(time.Duration(now)), Begin: now, End: now + 1e9, Status: result.Passed,
 			Load:    &result.Load{MeanSize: 194, Streams: 1, Intended: unit.FrameRate(rate), Offered: unit.FrameRate(rate), Forwarded: unit.FrameRate(rate * float64(counted) / float64(n)), Backend: "xdp/native"},
 			Account: &result.Account{Accepted: n, Received: counted, Unexplained: n - counted - kernel, Settled: true},
 			Values: append([]result.Value{
@@ -63,7 +64,7 @@ func captureRun() (result.Run, []result.Record) {
 	found := result.Value{Metric: "lossless_fps", Unit: "frame/s", Value: low, Lo: &low, Hi: &high, N: 21}
 	point(config("tcpdump", "0", "search", "0", "ours"), 1, 412_000, 411_000, 412_000, 0, found, val("lossless_bps", "bit/s", low*8*64), val("counted_0_1pct_fps", "frame/s", 428e3), val("counting_overload_fps", "frame/s", 477e3))
 	missing := config("pyshark", "148", "20Mbps", "0", "ours")
-	recs = append(recs, result.Record{Schema: result.Schema, ID: "capture/missing", Procedure: "capture", Repeat: 1, Config: missing, Start: origin, Status: result.Skipped, Reason: "missing the program tshark: run apt-get install -y tshark"})
+	recs = append(recs, result.Record{Schema: result.Schema, ID: "capture/missing", Procedure: "capture", Repeat: 1, Config: missing, Start: report.Origin, Status: result.Skipped, Reason: "missing the program tshark: run apt-get install -y tshark"})
 	return run, recs
 }
 
@@ -71,8 +72,8 @@ func captureRun() (result.Run, []result.Record) {
 // same subject, payload and rate with what is unfair in it, and beside no other.
 func TestCaptureTables(t *testing.T) {
 	run, recs := captureRun()
-	d := summarized(run, recs)
-	got := text(t, d)
+	d := report.Summarized(run, recs)
+	got := printed(t, d)
 	for _, want := range []string{
 		"tcpdump 148 B 20Mbps ours - 13 000 13 000 13 000 0",
 		"scapy 148 B 20Mbps ours - 13 000 2 400", "scapy 148 B 20Mbps ours - 400 ms 10 600",
@@ -93,7 +94,7 @@ func TestCaptureTables(t *testing.T) {
 		if c == nil {
 			t.Fatalf("%s is no row of capture", r.ID)
 		}
-		if (len(c.Published) > 0) != (c.Method == methodPublished) {
+		if (len(c.Published) > 0) != (c.Method == report.MethodPublished) {
 			t.Errorf("%s: published figures %+v", r.Name, c.Published)
 		}
 		for _, p := range c.Published {
@@ -113,7 +114,7 @@ func TestCaptureSummary(t *testing.T) {
 		{"capture/0", "capture, tcpdump, 148 B payload, at 20Mbps: 13 000 of 13 000 frames counted, 1.21 µs of CPU for each."},
 		{"capture/10", "capture, tcpdump, 64 B: 412 kframe/s of which every frame is counted, 477 kframe/s counted under overload, 1.21 µs of CPU for each."},
 	} {
-		if got := summarized(run, only(recs, c.id)).Summary; got != c.want {
+		if got := report.Summarized(run, only(recs, c.id)).Summary; got != c.want {
 			t.Errorf("%s: %q", c.id, got)
 		}
 	}

@@ -84,14 +84,12 @@ func encrypts(_ reference.Figure, p result.Record, _ result.Run) bool {
 }
 
 func sensor(_ reference.Figure, p result.Record, _ result.Run) bool {
-	return p.Procedure == idsProcedure
+	return p.Procedure == IDSProcedure
 }
 
 func replays(f reference.Figure, p result.Record, _ result.Run) bool {
-	return p.Procedure == idsProcedure && filepath.Base(result.Get(p.Config, "traffic")) == f.Subject
+	return p.Procedure == IDSProcedure && filepath.Base(result.Get(p.Config, "traffic")) == f.Subject
 }
-
-const publishedTitle = "Published of the same experiments"
 
 // citedSentences are published figures in sentences, one for each box and what was measured here
 // beside it. What was said of one figure is not repeated for the next.

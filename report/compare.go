@@ -141,7 +141,7 @@ func Compare(version string, sides []Side, ignore []string) (Comparison, error) 
 		values := make([][]string, len(ignore))
 		for _, k := range s.Runs {
 			for _, r := range k.Records {
-				if r.Parent != "" || r.Procedure == selfTest {
+				if r.Parent != "" || r.Procedure == SelfTestProcedure {
 					continue
 				}
 				for n, key := range ignore {
@@ -236,7 +236,7 @@ func side(s Side, points []sample) ComparedSide {
 		out.Runs, out.Start = append(out.Runs, k.Document.ID), append(out.Start, k.Document.Start)
 	}
 	for _, p := range points {
-		if fit(p.Record) {
+		if Fit(p.Record) {
 			out.Points++
 		} else {
 			out.Invalid++
@@ -368,7 +368,7 @@ func readings(metric string, points []sample) (repeats, visits []float64, bound 
 		if v != nil && v.Bound != result.Exactly {
 			bound = v.Bound
 		}
-		if v != nil && fit(p.Record) {
+		if v != nil && Fit(p.Record) {
 			repeats = append(repeats, v.Value)
 		}
 		visits = append(visits, visitRates(metric, p.ID, p.recs)...)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -18,6 +18,8 @@ import (
 	"unicode/utf8"
 
 	"boxdyno/internal/testutil"
+	"boxdyno/report"
+	"boxdyno/report/compare"
 	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 	"boxdyno/stat"
@@ -43,7 +45,7 @@ var measuredSizes = []string{"64", "imix"}
 
 // oneRun is a run with one repeat of two frame sizes; the box's speed is a share
 // of some other's.
-func oneRun(r *rand.Rand, id string, start time.Time, speed, spread float64) Kept {
+func oneRun(r *rand.Rand, id string, start time.Time, speed, spread float64) report.Kept {
 	run := result.Run{Version: "v1", ID: id, Start: start, Preset: "quick", Topology: "sandbox", Kind: "sandbox", Metrics: comparedMetrics, Seed: 7,
 		Machines:     []result.Machine{{Name: "m", CPU: "C", CPUs: 2, Kernel: "6.1", Machine: "x86_64", Userland: "amd64", BootID: "b"}},
 		Environments: [][]result.Pair{{{Key: "governor", Value: "performance"}, {Key: "placement", Value: "split"}}},
@@ -62,30 +64,30 @@ func oneRun(r *rand.Rand, id string, start time.Time, speed, spread float64) Kep
 				{Metric: "latency_p50_s", Unit: "s", Value: 12e-6 / speed * stalling(r, spread)},
 			}})
 	}
-	return Kept{summarized(run, recs), recs}
+	return report.Kept{Document: report.Summarized(run, recs), Records: recs}
 }
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // inTurn are n runs of a box and n of another, speed times as fast, measured in
 // turn.
-func inTurn(r *rand.Rand, n int, speed, spread float64) []Side {
-	a, b := Side{Name: "A"}, Side{Name: "B"}
+func inTurn(r *rand.Rand, n int, speed, spread float64) []report.Side {
+	a, b := report.Side{Name: "A"}, report.Side{Name: "B"}
 	for i := range n {
 		at := epoch.Add(time.Duration(2*i) * time.Minute)
 		a.Runs = append(a.Runs, oneRun(r, fmt.Sprint("a", i), at, 1, spread))
 		b.Runs = append(b.Runs, oneRun(r, fmt.Sprint("b", i), at.Add(time.Minute), speed, spread))
 	}
-	return []Side{a, b}
+	return []report.Side{a, b}
 }
 
-func found(c Comparison) (better, worse int) {
+func found(c report.Comparison) (better, worse int) {
 	for _, m := range c.Metrics {
 		for _, r := range m.Rows {
 			switch r.Verdict {
-			case Better:
+			case report.Better:
 				better++
-			case Worse:
+			case report.Worse:
 				worse++
 			}
 		}
@@ -93,9 +95,9 @@ func found(c Comparison) (better, worse int) {
 	return better, worse
 }
 
-func mustCompare(t *testing.T, sides []Side, ignore ...string) Comparison {
+func mustCompare(t *testing.T, sides []report.Side, ignore ...string) report.Comparison {
 	t.Helper()
-	c, err := Compare("v1", sides, ignore)
+	c, err := report.Compare("v1", sides, ignore)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func TestSlowerBoxIsFound(t *testing.T) {
 			wrong += better
 			if row := c.Metrics[1].Rows[0]; c.Metrics[1].Name != "forwarding_rate_fps" {
 				t.Fatalf("the second metric is %s", c.Metrics[1].Name)
-			} else if row.Verdict == Worse && row.Effect < 0 {
+			} else if row.Verdict == report.Worse && row.Effect < 0 {
 				seen++
 			}
 		}
@@ -157,13 +159,13 @@ func TestSlowerBoxIsFound(t *testing.T) {
 }
 
 // values sets a metric of one side's points of 64 octets.
-func values(s Side, metric string, f func(i int, v *result.Value)) {
+func values(s report.Side, metric string, f func(i int, v *result.Value)) {
 	for i, k := range s.Runs {
 		f(i, k.Records[0].Value(metric))
 	}
 }
 
-func rowOfMetric(t *testing.T, c Comparison, metric string) ComparedRow {
+func rowOfMetric(t *testing.T, c report.Comparison, metric string) report.ComparedRow {
 	t.Helper()
 	for _, m := range c.Metrics {
 		if m.Name == metric {
@@ -171,14 +173,14 @@ func rowOfMetric(t *testing.T, c Comparison, metric string) ComparedRow {
 		}
 	}
 	t.Fatalf("%s is not compared", metric)
-	return ComparedRow{}
+	return report.ComparedRow{}
 }
 
 func TestDirectionIsTheMetrics(t *testing.T) {
 	c := mustCompare(t, inTurn(rand.New(rand.NewPCG(1, 1)), 12, 1.3, 0.01))
 	for metric, want := range map[string]bool{"throughput_fps": true, "forwarding_rate_fps": true, "latency_p50_s": false} {
 		r := rowOfMetric(t, c, metric)
-		if r.Verdict != Better || (r.Effect > 0) != want || !r.Relative || *r.PHolm < *r.P {
+		if r.Verdict != report.Better || (r.Effect > 0) != want || !r.Relative || *r.PHolm < *r.P {
 			t.Errorf("%s of a faster box: %+v", metric, r)
 		}
 	}
@@ -188,7 +190,7 @@ func TestDirectionIsTheMetrics(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	make := func(speed float64, base, other result.Bound) ComparedRow {
+	make := func(speed float64, base, other result.Bound) report.ComparedRow {
 		sides := inTurn(rand.New(rand.NewPCG(2, 2)), 8, speed, 0.01)
 		values(sides[0], "forwarding_rate_fps", func(_ int, v *result.Value) { v.Bound = base })
 		values(sides[1], "forwarding_rate_fps", func(_ int, v *result.Value) { v.Bound = other })
@@ -200,13 +202,13 @@ func TestBounds(t *testing.T) {
 		verdict     string
 		bound       result.Bound
 	}{
-		{0.8, result.AtLeast, result.AtLeast, BoundOnly, ""},
-		{0.8, result.AtLeast, "", Worse, result.AtMost},
-		{1.2, result.AtLeast, "", BoundOnly, ""},
-		{1.2, "", result.AtLeast, Better, result.AtLeast},
-		{0.8, "", result.AtLeast, BoundOnly, ""},
-		{1, "", result.AtLeast, BoundOnly, ""},
-		{0.8, "", "", Worse, ""},
+		{0.8, result.AtLeast, result.AtLeast, report.BoundOnly, ""},
+		{0.8, result.AtLeast, "", report.Worse, result.AtMost},
+		{1.2, result.AtLeast, "", report.BoundOnly, ""},
+		{1.2, "", result.AtLeast, report.Better, result.AtLeast},
+		{0.8, "", result.AtLeast, report.BoundOnly, ""},
+		{1, "", result.AtLeast, report.BoundOnly, ""},
+		{0.8, "", "", report.Worse, ""},
 	} {
 		r := make(c.speed, c.base, c.other)
 		if r.Verdict != c.verdict || r.Bound != c.bound {
@@ -235,7 +237,7 @@ func TestInvalidStaysOut(t *testing.T) {
 	for i := range sides[1].Runs[0].Records {
 		sides[1].Runs[0].Records[i].Status = result.Invalid
 	}
-	if _, err := Compare("v1", sides, nil); !errors.Is(err, ErrNothingValid) {
+	if _, err := report.Compare("v1", sides, nil); !errors.Is(err, report.ErrNothingValid) {
 		t.Errorf("of invalid points alone: %v", err)
 	}
 }
@@ -243,17 +245,17 @@ func TestInvalidStaysOut(t *testing.T) {
 func TestTooFewIsSaid(t *testing.T) {
 	c := mustCompare(t, inTurn(rand.New(rand.NewPCG(4, 4)), 3, 0.5, 0.01))
 	r := rowOfMetric(t, c, "forwarding_rate_fps")
-	if r.Verdict != TooFew || r.P != nil || c.Count != 0 || !strings.Contains(strings.Join(r.Warnings, ";"), "it takes 4 + 4") {
+	if r.Verdict != report.TooFew || r.P != nil || c.Count != 0 || !strings.Contains(strings.Join(r.Warnings, ";"), "it takes 4 + 4") {
 		t.Errorf("three repeats: %+v", r)
 	}
 	c = mustCompare(t, inTurn(rand.New(rand.NewPCG(4, 4)), 4, 0.5, 0.01))
 	r = rowOfMetric(t, c, "forwarding_rate_fps")
-	if r.Verdict != Alike || !strings.Contains(strings.Join(r.Warnings, ";"), "among 6 comparisons at once: it takes 5 + 5") {
+	if r.Verdict != report.Alike || !strings.Contains(strings.Join(r.Warnings, ";"), "among 6 comparisons at once: it takes 5 + 5") {
 		t.Errorf("four repeats of six figures: %+v", r)
 	}
 	c = mustCompare(t, inTurn(rand.New(rand.NewPCG(4, 4)), 6, 1, 0.07))
 	r = rowOfMetric(t, c, "forwarding_rate_fps")
-	if r.Verdict != Alike || !strings.Contains(strings.Join(r.Warnings, ";"), "to find a difference of 5 % in 90 % of all attempts takes") {
+	if r.Verdict != report.Alike || !strings.Contains(strings.Join(r.Warnings, ";"), "to find a difference of 5 % in 90 % of all attempts takes") {
 		t.Errorf("six repeats that scatter: %+v", r)
 	}
 }
@@ -265,7 +267,7 @@ func TestMatching(t *testing.T) {
 		k.Records[0].Config = []result.Pair{{Key: "service", Value: "nat"}, {Key: "frame_size", Value: "64"}}
 		k.Records = k.Records[:1]
 	}
-	_, err := Compare("v1", sides, nil)
+	_, err := report.Compare("v1", sides, nil)
 	if err == nil || !strings.Contains(err.Error(), "service route against nat") || !strings.Contains(err.Error(), "--ignore service") {
 		t.Errorf("of nothing in common: %v", err)
 	}
@@ -273,7 +275,7 @@ func TestMatching(t *testing.T) {
 	if len(c.Metrics[0].Rows) != 1 || !strings.Contains(strings.Join(c.Notes, ";"), "6 points of A have no counterpart and are left out") {
 		t.Errorf("with service ignored: %d rows, notes %q", len(c.Metrics[0].Rows), c.Notes)
 	}
-	if _, err := Compare("v1", []Side{sides[0], {Name: "empty", Runs: []Kept{{}}}}, nil); err == nil || !strings.Contains(err.Error(), "empty has no point") {
+	if _, err := report.Compare("v1", []report.Side{sides[0], {Name: "empty", Runs: []report.Kept{{}}}}, nil); err == nil || !strings.Contains(err.Error(), "empty has no point") {
 		t.Errorf("of a run without points: %v", err)
 	}
 }
@@ -283,7 +285,7 @@ func TestDifferencesAndNotes(t *testing.T) {
 	if c := mustCompare(t, sides); len(c.Differences) != 0 || len(c.Notes) != 0 {
 		t.Errorf("of the same in turn: %+v %q", c.Differences, c.Notes)
 	}
-	late := Side{Name: "late"}
+	late := report.Side{Name: "late"}
 	for i := range 6 {
 		k := oneRun(rand.New(rand.NewPCG(7, uint64(i))), fmt.Sprint("l", i), epoch.Add(time.Hour), 1, 0.01)
 		k.Document.Version, k.Document.Machines[0].Kernel = "v2", "6.9"
@@ -293,7 +295,7 @@ func TestDifferencesAndNotes(t *testing.T) {
 		k.Records[0].Value("ceiling_fps").Value = 5e6
 		late.Runs = append(late.Runs, k)
 	}
-	c := mustCompare(t, []Side{sides[0], late})
+	c := mustCompare(t, []report.Side{sides[0], late})
 	var keys []string
 	for _, d := range c.Differences {
 		keys = append(keys, d.Key+"="+strings.Join(d.Values, "|"))
@@ -325,10 +327,10 @@ func overloads(point string, rates ...float64) (recs []result.Record) {
 func TestVisitsOfOneRun(t *testing.T) {
 	recs := overloads("64", 1000, 1010, 990, 1005, 995)
 	recs[3].Status, recs[3].Load.Forwarded = result.Invalid, 9e9
-	if got := visitRates("forwarding_rate_fps", "64", recs); !slices.Equal(got, []float64{1000, 1011, 990, 1005, 995}) {
+	if got := report.VisitRates("forwarding_rate_fps", "64", recs); !slices.Equal(got, []float64{1000, 1011, 990, 1005, 995}) {
 		t.Errorf("visits %v", got)
 	}
-	if got := visitRates("throughput_fps", "64", recs); got != nil {
+	if got := report.VisitRates("throughput_fps", "64", recs); got != nil {
 		t.Errorf("throughput has no visits: %v", got)
 	}
 	sides := inTurn(rand.New(rand.NewPCG(8, 8)), 1, 1, 0.01)
@@ -336,28 +338,28 @@ func TestVisitsOfOneRun(t *testing.T) {
 	sides[1].Runs[0].Records = append(sides[1].Runs[0].Records, overloads("64", 900, 910, 890, 905, 895)...)
 	c := mustCompare(t, sides)
 	r := rowOfMetric(t, c, "forwarding_rate_fps")
-	if r.Samples != "visits" || r.Verdict != Worse || math.Abs(r.Effect+0.1) > 0.005 || !strings.Contains(strings.Join(r.Warnings, ";"), "what shifts a whole run is not in them") {
+	if r.Samples != "visits" || r.Verdict != report.Worse || math.Abs(r.Effect+0.1) > 0.005 || !strings.Contains(strings.Join(r.Warnings, ";"), "what shifts a whole run is not in them") {
 		t.Errorf("visits of one run each: %+v", r)
 	}
-	if r := rowOfMetric(t, c, "throughput_fps"); r.Verdict != TooFew {
+	if r := rowOfMetric(t, c, "throughput_fps"); r.Verdict != report.TooFew {
 		t.Errorf("throughput measured once: %+v", r)
 	}
 	drop := result.Record{ID: "d", Parent: "x", Status: result.Passed, Config: []result.Pair{{Key: "service", Value: "drop-tc"}, {Key: "trial", Value: "overload"}},
 		Phases:  []result.Phase{{Name: "traffic", Begin: 0, End: 500_000_000}},
 		Account: &result.Account{Accepted: 100, Drops: []result.Term{{Place: result.TC, N: 100}}}}
-	if got := visitRates("drop_rate_fps", "x", []result.Record{drop}); !slices.Equal(got, []float64{200}) {
+	if got := report.VisitRates("drop_rate_fps", "x", []result.Record{drop}); !slices.Equal(got, []float64{200}) {
 		t.Errorf("100 frames in half a second are thrown away at %v", got)
 	}
 }
 
 // A level that moved while a configuration was measured is said beside its row.
 func TestCourseIsInTheReport(t *testing.T) {
-	run, recs := firewall()
+	run, recs := report.Firewall()
 	point := recs[slices.IndexFunc(recs, func(r result.Record) bool { return r.Parent == "" && r.Procedure == "forward" })]
 	recs = slices.DeleteFunc(recs, func(r result.Record) bool { return r.Parent == point.ID })
 	recs = append(recs, overloads(point.ID, 100, 99, 98, 97, 96, 95, 94, 93)...)
-	i := slices.IndexFunc(summarized(run, recs).Rows, func(r Row) bool { return r.ID == point.ID })
-	warnings := strings.Join(summarized(run, recs).Rows[i].Warnings, ";")
+	i := slices.IndexFunc(report.Summarized(run, recs).Rows, func(r report.Row) bool { return r.ID == point.ID })
+	warnings := strings.Join(report.Summarized(run, recs).Rows[i].Warnings, ";")
 	if !strings.Contains(warnings, "not stationary: ") || !strings.Contains(warnings, "8 readings under overload") {
 		t.Errorf("a drift is not said: %q", warnings)
 	}
@@ -371,16 +373,16 @@ func TestCompareGolden(t *testing.T) {
 			v.Value /= 2
 		}
 	})
-	third := Side{Name: "C"}
+	third := report.Side{Name: "C"}
 	for i := range 5 {
 		k := oneRun(r, fmt.Sprint("c", i), epoch.Add(time.Hour), 1.2, 0.02)
 		k.Document.Machines[0].Kernel = "6.9"
 		k.Records[0].Value("forwarding_rate_fps").Bound = result.AtLeast
 		third.Runs = append(third.Runs, k)
 	}
-	for name, sides := range map[string][]Side{"two": sides, "three": append(slices.Clone(sides), third)} {
+	for name, sides := range map[string][]report.Side{"two": sides, "three": append(slices.Clone(sides), third)} {
 		c := mustCompare(t, sides)
-		for ext, f := range map[string]func(io.Writer, Comparison) error{".txt": CompareText, ".md": CompareMarkdown, ".csv": CompareCSV, ".json": CompareJSON} {
+		for ext, f := range map[string]func(io.Writer, report.Comparison) error{".txt": compare.Terminal, ".md": compare.Markdown, ".csv": compare.CSV, ".json": compare.JSON} {
 			if name != "three" && ext != ".txt" {
 				continue
 			}
@@ -421,7 +423,7 @@ func TestManySettingsFit(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := CompareText(&b, mustCompare(t, sides)); err != nil {
+	if err := compare.Terminal(&b, mustCompare(t, sides)); err != nil {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(b.String(), "\n") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
+	"boxdyno/report/compare"
 	"boxdyno/result"
 )
 
@@ -16,7 +18,7 @@ import (
 // it and the programs are among the differences, and tables have the columns in which
 // rows differ.
 func TestCompareUserlands(t *testing.T) {
-	side := func(name, userland, programs string, speed float64) Side {
+	side := func(name, userland, programs string, speed float64) report.Side {
 		run := result.Run{Version: "v1", ID: name, Start: epoch.Add(time.Duration(len(programs)) * time.Hour), Topology: "here", Kind: "real", Preset: "quick", Metrics: []result.Metric{
 			{Name: "hash_rate", Unit: "B/s", Better: 1}, {Name: "codec_speed", Unit: "1", Better: 1}, {Name: "subject_memory_bytes", Unit: "B", Better: -1}, {Name: "loop_after_rps", Unit: "1/s", Better: 1},
 		}}
@@ -40,14 +42,14 @@ func TestCompareUserlands(t *testing.T) {
 		add("hash", "hash_rate", result.Pair{Key: "subject", Value: "openssl-dgst"}, result.Pair{Key: "algorithm", Value: "sha1"})
 		add("codec", "codec_speed", result.Pair{Key: "subject", Value: "lame"}, result.Pair{Key: "length", Value: "60s"})
 		add("codec", "codec_speed", result.Pair{Key: "subject", Value: "flac"}, result.Pair{Key: "length", Value: "60s"})
-		return Side{Name: name, Runs: []Kept{{summarized(run, recs), recs}}}
+		return report.Side{Name: name, Runs: []report.Kept{{Document: report.Summarized(run, recs), Records: recs}}}
 	}
-	sides := []Side{side("wide", "native", "", 2e6), side("narrow", "32-bit", "32_bit,_i386,_Toy_1", 1e6)}
-	if _, err := Compare("v1", sides, nil); err == nil || !strings.Contains(err.Error(), "userland native against 32-bit; --ignore userland") {
+	sides := []report.Side{side("wide", "native", "", 2e6), side("narrow", "32-bit", "32_bit,_i386,_Toy_1", 1e6)}
+	if _, err := report.Compare("v1", sides, nil); err == nil || !strings.Contains(err.Error(), "userland native against 32-bit; --ignore userland") {
 		t.Errorf("with the setting: %v", err)
 	}
 	var b bytes.Buffer
-	if err := CompareText(&b, mustCompare(t, sides, "userland")); err != nil {
+	if err := compare.Terminal(&b, mustCompare(t, sides, "userland")); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(b.String()), " ")

@@ -52,7 +52,7 @@ func gave(trials []result.Record) (out []string) {
 			}
 			return 0
 		}
-		if !fit(t) || count(failedCount) == 0 {
+		if !Fit(t) || count(failedCount) == 0 {
 			continue
 		}
 		full = full || count(tableRefused) > count(tableFull) && count(tableEntries) >= count(tableMost)
@@ -120,8 +120,8 @@ func (c *Connections) summary() string {
 	return text
 }
 
-// ceiling is what the tester can offer, with its unit; "" where it is not known.
-func (s SelfTest) ceiling() string {
+// Ceiling is what the tester can offer, with its unit; "" where it is not known.
+func (s SelfTest) Ceiling() string {
 	switch {
 	case s.CeilingCPS != nil:
 		return phrase.SI(s.CeilingCPS, "") + " connections/s"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
+	"boxdyno/report/page"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -17,7 +20,7 @@ import (
 // high and of a NAT whose table fills, a rate that the NAT does not take, and more
 // connections at once than its table has entries.
 func connectionsRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-connections", "", nil, nil
 	run.Command = []string{"boxdyno", "run", "connections", "--set", "service=route,filter,nat"}
 	run.NotMeasured, run.Deviations = nil, []string{"RFC 9411 7.2: no segment is sent again, and no connection may fail"}
@@ -33,7 +36,7 @@ func connectionsRun() (result.Run, []result.Record) {
 	trial := func(parent, kind string, cfg []result.Pair, rate float64, n, failed int64, tableFull bool) result.Record {
 		now += 1e9
 		r := result.Record{
-			Schema: result.Schema, ID: fmt.Sprintf("t%02d", len(recs)), Parent: parent, Procedure: "connections", Repeat: 1, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 5e8,
+			Schema: result.Schema, ID: fmt.Sprintf("t%02d", len(recs)), Parent: parent, Procedure: "connections", Repeat: 1, Start: report.Origin.Add(time.Duration(now)), Begin: now, End: now + 5e8,
 			Config: append([]result.Pair{pair("trial", kind), pair("n", fmt.Sprint(len(recs)))}, cfg...), Status: result.Passed,
 			Load:    &result.Load{MeanSize: 64, Streams: 1, Intended: unit.FrameRate(rate), Offered: unit.FrameRate(rate), Forwarded: unit.FrameRate(rate * float64(n-failed) / float64(n)), Backend: "xdp/native"},
 			Account: &result.Account{Accepted: 7*n - 6*failed, Received: 7*n - 7*failed, Settled: true},
@@ -50,7 +53,7 @@ func connectionsRun() (result.Run, []result.Record) {
 			entries, refused = 262_144, float64(failed)
 			term = result.Term{Place: result.Conntrack, Host: "dut", Name: "table full or refused", From: "/proc/net/stat/nf_conntrack drop", N: failed}
 		}
-		if result.Get(cfg, "service") != "route" && parent != selfTest {
+		if result.Get(cfg, "service") != "route" && parent != report.SelfTestProcedure {
 			r.Values = append(r.Values, val("conntrack_entries", "1", entries), val("conntrack_most", "1", 262_144), val("conntrack_insert_failed", "1", 0), val("conntrack_drop", "1", refused), val("conntrack_early_drop", "1", 0))
 		}
 		if failed > 0 {
@@ -63,8 +66,8 @@ func connectionsRun() (result.Run, []result.Record) {
 		recs = append(recs, r)
 		return r
 	}
-	trial(selfTest, "", nil, 1.31e6, 262_000, 0, false)
-	recs[0].Procedure, recs[0].Config = selfTest, []result.Pair{pair("connections", "flat-out"), pair("response_size", "1024")}
+	trial(report.SelfTestProcedure, "", nil, 1.31e6, 262_000, 0, false)
+	recs[0].Procedure, recs[0].Config = report.SelfTestProcedure, []result.Pair{pair("connections", "flat-out"), pair("response_size", "1024")}
 	recs[0].Warnings = []string{"the tester offered 1.31 M connections/s of 1.40 M connections/s"}
 
 	point := func(id string, last result.Record, cfg []result.Pair, values []result.Value, warnings ...string) {
@@ -125,7 +128,7 @@ func TestConnectionsSentences(t *testing.T) {
 		"connections/nat/200000":     "TCP, nat: 198 k connections/s complete, 200 k offered, 1 234 of 100 000 failed; most lost frames ended at dut nic (receive ring full).",
 		"connections/nat/concurrent": "TCP, nat: 262 144 of 300 000 connections open at once; the connection table was full.",
 	} {
-		d := summarized(run, only(recs, id))
+		d := report.Summarized(run, only(recs, id))
 		if got := strings.ReplaceAll(d.Summary, string(result.DUTNIC), "dut nic"); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", id, got, want)
 		}
@@ -139,9 +142,9 @@ func TestConnectionsSentences(t *testing.T) {
 // every form.
 func TestConnectionsAreNoFrames(t *testing.T) {
 	run, recs := connectionsRun()
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	var terminal, csv, markdown, shown bytes.Buffer
-	for _, err := range []error{Text(&terminal, d), CSV(&csv, Kept{d, recs}), Markdown(&markdown, d), HTML(&shown, d, recs)} {
+	for _, err := range []error{text.Terminal(&terminal, d), text.CSV(&csv, report.Kept{Document: d, Records: recs}), text.Markdown(&markdown, d), page.Write(&shown, d, recs)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,10 +190,10 @@ func TestConnectionsHaveNoCourse(t *testing.T) {
 		var recs []result.Record
 		for i := range 24 {
 			id := fmt.Sprint(i)
-			trial := result.Record{ID: id + "/0", Parent: id, Procedure: procedure, Status: result.Passed, Config: []result.Pair{{Key: "trial", Value: overloadTrial}}, Load: &result.Load{Forwarded: unit.FrameRate(1e6 - 3e4*float64(i))}}
+			trial := result.Record{ID: id + "/0", Parent: id, Procedure: procedure, Status: result.Passed, Config: []result.Pair{{Key: "trial", Value: report.OverloadTrial}}, Load: &result.Load{Forwarded: unit.FrameRate(1e6 - 3e4*float64(i))}}
 			recs = append(recs, trial, result.Record{ID: id, Procedure: procedure, Repeat: i, Status: result.Passed})
 		}
-		d := summarized(result.Run{}, recs)
+		d := report.Summarized(result.Run{}, recs)
 		if drifts := len(d.Rows[0].Warnings) > 0; drifts != (procedure == "forward") {
 			t.Errorf("%s: %q", procedure, d.Rows[0].Warnings)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -15,7 +16,7 @@ import (
 // cryptoRun is made up: a cipher of the study on two paths, one of which lacks it, and a
 // signature.
 func cryptoRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-crypto", "", nil, nil
 	run.Command = []string{"boxdyno", "run", "crypto"}
 	run.NotMeasured, run.Deviations = nil, nil
@@ -23,7 +24,7 @@ func cryptoRun() (result.Run, []result.Record) {
 	add := func(status result.Status, reason, path, cipher, parallel, driver, known string, values ...result.Value) {
 		now := unit.Instant(len(recs)) * 2e9
 		id := fmt.Sprintf("crypto/%d", len(recs))
-		at := origin.Add(time.Duration(now))
+		at := report.Origin.Add(time.Duration(now))
 		recs = append(recs, result.Record{Schema: result.Schema, ID: id, Procedure: "crypto", Repeat: 1, Status: status, Reason: reason, Start: at, Begin: now, End: now + 1e9, Values: values,
 			Config: []result.Pair{{Key: "path", Value: path}, {Key: "cipher", Value: cipher}, {Key: "block", Value: "0"}, {Key: "parallel", Value: parallel}}})
 		if driver != "" {
@@ -45,7 +46,7 @@ func cryptoRun() (result.Run, []result.Record) {
 // stands in a table below, once and with its caution; what was skipped says why.
 func TestCryptoTables(t *testing.T) {
 	run, recs := cryptoRun()
-	got := strings.Join(strings.Fields(text(t, summarized(run, recs))), " ")
+	got := strings.Join(strings.Fields(printed(t, report.Summarized(run, recs))), " ")
 	for _, want := range []string{
 		"openssl aes-cbc-128 all 2.10 GB/s 8.39 GB/s", "computed by OpenSSL 3.0.22",
 		"botan aes-cbc-128 1 839 MB/s -", "computed by Botan 2.19.3",
@@ -65,6 +66,6 @@ func TestCryptoTables(t *testing.T) {
 		t.Error("published figures are repeated, or those of many nodes are among them")
 	}
 	if t.Failed() {
-		t.Log(text(t, summarized(run, recs)))
+		t.Log(printed(t, report.Summarized(run, recs)))
 	}
 }

@@ -22,7 +22,7 @@ func differences(sides []Side) (out []Differing) {
 	for i, s := range sides {
 		values[i] = map[string][]string{}
 		for _, k := range s.Runs {
-			for _, p := range append(circumstances(k.Document), programs(k.Records)...) {
+			for _, p := range append(Circumstances(k.Document), programs(k.Records)...) {
 				if !slices.Contains(keys, p.Key) {
 					keys = append(keys, p.Key)
 				}
@@ -60,8 +60,8 @@ func programs(recs []result.Record) (out []result.Pair) {
 	return out
 }
 
-// circumstances are what the document says of how its run was measured.
-func circumstances(d Document) []result.Pair {
+// Circumstances are what the document says of how its run was measured.
+func Circumstances(d Document) []result.Pair {
 	var env []result.Pair
 	for _, s := range d.Environment {
 		v := s.Before

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report renders a run's records: text for a terminal, CSV, JSON,
-// Markdown and one self-contained HTML page. It needs no root and no testbed,
-// so a report is made anywhere.
+// Package report makes a run's Document from its records, and compares runs: plain data,
+// which rooms write. It needs no root and no testbed, so a report is made anywhere. Rooms
+// import this package, and it imports none of them.
 //
-//	run, records --Summarize--> Document --Text, JSON, CSV, Markdown--> a file
-//	                               |
-//	      records -----------------+--HTML--> page/ui/dist/page.html with the data put in
+//	run, records --Summarize--> Document, Tables --+--> text: terminal, Markdown, CSV, JSON, benchmark lines
+//	                               ^               +--> page: one HTML file
+//	telemetry ----------timeline---+
+//	runs --Compare--> Comparison ------------------> compare: terminal, Markdown, CSV, JSON
 //
 // Every form says the same in the same order: what, how sure, why there, what
 // next, how it was measured.
@@ -118,4 +119,10 @@ type Setting struct {
 	Key    string `json:"key"`
 	Before string `json:"before"`
 	After  string `json:"after,omitempty"`
+}
+
+// A Kept run is what CSV takes: its document and its records.
+type Kept struct {
+	Document Document
+	Records  []result.Record
 }

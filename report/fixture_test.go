@@ -32,7 +32,7 @@ type dut struct {
 	ndr, limit               float64 // frame/s of all directions: soft limit without loss, capacity
 }
 
-var origin = time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
+var Origin = time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
 
 func mean(size string) float64 {
 	if size == "imix" {
@@ -44,7 +44,7 @@ func mean(size string) float64 {
 
 var ceilings = map[string]float64{"64": 4_771_000, "imix": 3_905_000, "1518": 3_420_000}
 
-func firewall() (result.Run, []result.Record) {
+func Firewall() (result.Run, []result.Record) {
 	b := &bench{rng: rand.New(rand.NewPCG(1, 2))}
 	floor := 1e9
 	var criteria []result.Criterion
@@ -53,7 +53,7 @@ func firewall() (result.Run, []result.Record) {
 		Where: []result.Pair{{Key: "service", Value: "route"}, {Key: "frame_size", Value: "imix"}, {Key: "direction", Value: "both"}},
 	})
 	b.run = result.Run{
-		Schema: result.Schema, Version: "0.1.0", ID: "20260314T092653Z-firewall", Start: origin,
+		Schema: result.Schema, Version: "0.1.0", ID: "20260314T092653Z-firewall", Start: Origin,
 		Command: []string{"boxdyno", "qualify", "firewall", "--quick", "--seed", "7"},
 		Plan:    json.RawMessage(`{"procedure":"forward","topology":"sandbox","placement":"split","link_rate":"1Gbps","service":["route","filter","nat","drop-xdp","drop-tc","drop-nft"],"frame_size":["64","imix","1518"]}`),
 		Seed:    7, Topology: "sandbox", Kind: "sandbox", Role: "firewall", Preset: "quick", Criteria: criteria,
@@ -74,7 +74,7 @@ func firewall() (result.Run, []result.Record) {
 		Warnings: []string{"The box was not idle before the run: 4.1 % of the CPU time was in use."},
 	}
 	for _, size := range []string{"64", "imix", "1518"} {
-		b.trial(selfTest, selfTest, []result.Pair{{Key: "frame_size", Value: size}, {Key: "ip", Value: "4"}, {Key: "streams", Value: "1"}}, dut{size: size, limit: ceilings[size]}, 0, time.Second, false)
+		b.trial(SelfTestProcedure, SelfTestProcedure, []result.Pair{{Key: "frame_size", Value: size}, {Key: "ip", Value: "4"}, {Key: "streams", Value: "1"}}, dut{size: size, limit: ceilings[size]}, 0, time.Second, false)
 	}
 	for _, p := range []dut{
 		{"route", "lan-to-wan", "64", 0, 1, 312_000, 1_184_000},
@@ -184,7 +184,7 @@ func (b *bench) point(p dut) {
 	}
 	vs = append(vs, value("offered_fps", "frame/s", float64(last.Load.Offered)), value("ceiling_fps", "frame/s", ceilings[p.size]),
 		value("stalls", "1", float64(3+b.rng.IntN(9))), value("longest_stall_s", "s", 1e-6*float64(60+b.rng.IntN(900))), value("steal_ratio", "1", 0.004*b.rng.Float64()))
-	b.recs = append(b.recs, result.Record{Schema: result.Schema, ID: id, Procedure: "forward", Config: cfg, Start: origin.Add(time.Duration(begin)), Begin: begin, End: b.now,
+	b.recs = append(b.recs, result.Record{Schema: result.Schema, ID: id, Procedure: "forward", Config: cfg, Start: Origin.Add(time.Duration(begin)), Begin: begin, End: b.now,
 		Status: result.Passed, Values: vs, Account: last.Account, Warnings: warnings})
 }
 
@@ -205,14 +205,14 @@ func (b *bench) trial(parent, procedure string, cfg []result.Pair, p dut, rate f
 	if soft && lost == 0 {
 		lost = 1 + b.rng.Int64N(400)
 	}
-	if procedure == selfTest {
+	if procedure == SelfTestProcedure {
 		lost = 0
 	}
 	in := a.Accepted - lost
 	pass := func(place result.Place, name, from string, n int64) {
 		a.Passed = append(a.Passed, result.Term{Place: place, Host: "dut", Name: name, From: from, N: n, Link: "lan"})
 	}
-	if procedure != selfTest {
+	if procedure != SelfTestProcedure {
 		if lost > 0 {
 			a.Drops = append(a.Drops, result.Term{Place: result.DUTNIC, Host: "dut", Name: "receive ring full", From: "lan rx_queue_0_drops", N: lost, Link: "lan"})
 		}
@@ -249,10 +249,10 @@ func (b *bench) trial(parent, procedure string, cfg []result.Pair, p dut, rate f
 		l.Latency = latencies(1.9e-6*(1+mean(p.size)/3000), float64(a.Received))
 		l.Gaps = latencies(1/offered, float64(a.Received))
 	}
-	r := result.Record{Schema: result.Schema, ID: fmt.Sprintf("t%03d", len(b.recs)), Parent: parent, Procedure: procedure, Config: cfg, Start: origin.Add(time.Duration(b.now)), Begin: b.now, End: b.now + unit.Instant(d),
+	r := result.Record{Schema: result.Schema, ID: fmt.Sprintf("t%03d", len(b.recs)), Parent: parent, Procedure: procedure, Config: cfg, Start: Origin.Add(time.Duration(b.now)), Begin: b.now, End: b.now + unit.Instant(d),
 		Status: result.Passed, Load: l, Account: a}
 	b.now += unit.Instant(d) + 100_000_000
-	if procedure != selfTest && a.Received+a.DroppedAt(result.XDP)+a.DroppedAt(result.TC)+a.DroppedAt(result.NFT) < a.Accepted {
+	if procedure != SelfTestProcedure && a.Received+a.DroppedAt(result.XDP)+a.DroppedAt(result.TC)+a.DroppedAt(result.NFT) < a.Accepted {
 		r.Status, r.Reason = result.Failed, "the box lost frames"
 	}
 	b.recs = append(b.recs, r)
@@ -275,14 +275,14 @@ func latencies(mid, n float64) *result.Histogram {
 	return h
 }
 
-// sharedRun is the same box with tester and box on one CPU: no throughput.
-func sharedRun() (result.Run, []result.Record) {
-	run, recs := firewall()
+// SharedRun is the same box with tester and box on one CPU: no throughput.
+func SharedRun() (result.Run, []result.Record) {
+	run, recs := Firewall()
 	for i := range run.Environments {
 		run.Environments[i][0].Value = "shared"
 	}
 	for i := range recs {
-		if recs[i].Parent != "" || recs[i].Procedure == selfTest {
+		if recs[i].Parent != "" || recs[i].Procedure == SelfTestProcedure {
 			continue
 		}
 		var vs []result.Value
@@ -299,28 +299,28 @@ func sharedRun() (result.Run, []result.Record) {
 	return run, recs
 }
 
-const nasty = `</script><script>document.title="pwned"</script><img src=x onerror="document.title='pwned'">` + "\u2028\u2029\x1b[31m|`*_&amp;'\"\u202e"
+const Nasty = `</script><script>document.title="pwned"</script><img src=x onerror="document.title='pwned'">` + "\u2028\u2029\x1b[31m|`*_&amp;'\"\u202e"
 
-// hostile has markup in every string that a machine or a user can name.
-func hostile() (result.Run, []result.Record) {
-	run, recs := firewall()
-	run.ID, run.Command = nasty, []string{"boxdyno", nasty}
-	run.Warnings = append(run.Warnings, nasty)
-	run.Machines[0].Name, run.Machines[0].CPU = nasty, nasty
-	run.NotMeasured = append(run.NotMeasured, nasty)
-	run.Environments[0][1].Value = nasty
-	run.Plan, _ = json.Marshal(map[string]string{"note": nasty})
-	run.Procedures = append(run.Procedures, result.Procedure{Name: "spin", Axes: []result.Axis{{Name: "a|b"}, {Name: nasty}}, Metrics: []result.Metric{
-		{Name: "turns", Label: "c|*d*", Group: "e|f", Interval: "<g>|"}, {Name: "slips", Label: nasty, Group: nasty, Interval: nasty},
+// Hostile has markup in every string that a machine or a user can name.
+func Hostile() (result.Run, []result.Record) {
+	run, recs := Firewall()
+	run.ID, run.Command = Nasty, []string{"boxdyno", Nasty}
+	run.Warnings = append(run.Warnings, Nasty)
+	run.Machines[0].Name, run.Machines[0].CPU = Nasty, Nasty
+	run.NotMeasured = append(run.NotMeasured, Nasty)
+	run.Environments[0][1].Value = Nasty
+	run.Plan, _ = json.Marshal(map[string]string{"note": Nasty})
+	run.Procedures = append(run.Procedures, result.Procedure{Name: "spin", Axes: []result.Axis{{Name: "a|b"}, {Name: Nasty}}, Metrics: []result.Metric{
+		{Name: "turns", Label: "c|*d*", Group: "e|f", Interval: "<g>|"}, {Name: "slips", Label: Nasty, Group: Nasty, Interval: Nasty},
 	}})
-	recs = append(recs, result.Record{Schema: result.Schema, ID: "spin", Procedure: "spin", Repeat: 1, Status: result.Passed, Config: []result.Pair{{Key: "a|b", Value: "h|i"}, {Key: nasty, Value: nasty}},
+	recs = append(recs, result.Record{Schema: result.Schema, ID: "spin", Procedure: "spin", Repeat: 1, Status: result.Passed, Config: []result.Pair{{Key: "a|b", Value: "h|i"}, {Key: Nasty, Value: Nasty}},
 		Warnings: slices.Clone(recs[len(recs)-1].Warnings), Values: []result.Value{{Metric: "turns", Value: 1, Lo: new(1.0), Hi: new(2.0)}, {Metric: "slips", Value: 1, Lo: new(1.0), Hi: new(2.0)}}})
 	for i := range recs {
-		recs[i].Warnings = append(recs[i].Warnings, nasty)
-		recs[i].Reason = nasty
+		recs[i].Warnings = append(recs[i].Warnings, Nasty)
+		recs[i].Reason = Nasty
 		if a := recs[i].Account; a != nil {
 			for j := range a.Drops {
-				a.Drops[j].Name = nasty
+				a.Drops[j].Name = Nasty
 			}
 			a.Unexplained, a.Received = -3, a.Received+3
 		}
@@ -328,8 +328,8 @@ func hostile() (result.Run, []result.Record) {
 	return run, recs
 }
 
-// summarized is a run's document, with what this binary's procedures declare.
-func summarized(run result.Run, recs []result.Record) Document {
+// Summarized is a run's document, with what this binary's procedures declare.
+func Summarized(run result.Run, recs []result.Record) Document {
 	for _, s := range catalog.All {
 		run.Procedures = append(run.Procedures, s.Declaration())
 	}

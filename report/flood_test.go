@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -17,7 +18,7 @@ import (
 // back late, one that never does, a rate that was searched, and one that the tester
 // could not send.
 func floodRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-flood", "", nil, nil
 	run.Command = []string{"boxdyno", "run", "flood", "--set", "rate=500k"}
 	run.NotMeasured, run.Deviations = nil, nil
@@ -38,7 +39,7 @@ func floodRun() (result.Run, []result.Record) {
 		least := max(survived-0.1, 0)
 		drop.N = sent - through + lost
 		p := result.Record{
-			Schema: result.Schema, ID: fmt.Sprintf("flood/%d", len(recs)), Procedure: "flood", Repeat: 1, Config: cfg, Start: origin.Add(time.Duration(begin)), Begin: begin, End: now - 1e9, Status: result.Passed,
+			Schema: result.Schema, ID: fmt.Sprintf("flood/%d", len(recs)), Procedure: "flood", Repeat: 1, Config: cfg, Start: report.Origin.Add(time.Duration(begin)), Begin: begin, End: now - 1e9, Status: result.Passed,
 			Load:    &result.Load{MeanSize: 81.4, Streams: 1, Intended: fps + 4883, Offered: fps + 4883, Forwarded: unit.FrameRate(through+benign-lost) / 2, Backend: "xdp/native"},
 			Account: &result.Account{Intended: sent + 17090, Accepted: sent + 17090, Received: through + 17090 - lost, Settled: true, Drops: []result.Term{drop}},
 			Values: append([]result.Value{
@@ -89,8 +90,8 @@ func floodRun() (result.Run, []result.Record) {
 
 func TestFloodTables(t *testing.T) {
 	run, recs := floodRun()
-	d := summarized(run, recs)
-	got := text(t, d)
+	d := report.Summarized(run, recs)
+	got := printed(t, d)
 	for _, want := range []string{
 		"filter, syn, 500k, 20Mbps, 512 B - - 100 % 90.0 % to 100 %",
 		"filter syn 500k 20Mbps 512 B - 26.6 µs 98.3 µs 43.3 %",
@@ -119,7 +120,7 @@ func TestFloodSummary(t *testing.T) {
 		{"flood/6", "route: bears a UDP flood of 412 kframe/s: 99.97 % of 20.0 Mbit/s benign survived a UDP flood of 412 kframe/s, all of which came through; the box was back within 205 µs of its end.", "receive ring"},
 		{"flood/8", "", "the tester"},
 	} {
-		d := summarized(run, only(recs, c.id))
+		d := report.Summarized(run, only(recs, c.id))
 		if d.Summary != c.want {
 			t.Errorf("%s: %q", c.id, d.Summary)
 		}
@@ -131,7 +132,7 @@ func TestFloodSummary(t *testing.T) {
 
 func TestSurvived(t *testing.T) {
 	for v, want := range map[float64]string{0: "0.0 %", 0.5: "50.0 %", 0.9994: "99.9 %", 0.9996: "99.96 %", 0.99999: "99.999 %", 1: "100 %", 0.99999999999: "< 100 %"} {
-		if got := survived(v); got != want {
+		if got := report.Survived(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -12,6 +12,9 @@ import (
 	"slices"
 	"testing"
 
+	"boxdyno/report"
+	"boxdyno/report/page"
+	"boxdyno/report/text"
 	"boxdyno/result"
 )
 
@@ -66,7 +69,7 @@ func generic(v any) (out any, err error) {
 
 // Whatever a bundle holds, each format is written or refused, and nothing panics.
 func FuzzReports(f *testing.F) {
-	runs := []func() (result.Run, []result.Record){firewall, hostile}
+	runs := []func() (result.Run, []result.Record){report.Firewall, report.Hostile}
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{0, 40, 3, 1, 1, 9, 9, 1})
 	f.Fuzz(func(t *testing.T, script []byte) {
@@ -102,15 +105,15 @@ func FuzzReports(f *testing.F) {
 		if err != nil {
 			return
 		}
-		d := summarized(run, recs)
-		kept := Kept{d, recs}
-		_ = Text(io.Discard, d)
-		_ = Markdown(io.Discard, d)
-		_ = CSV(io.Discard, kept)
-		_ = Bench(io.Discard, kept)
-		_ = HTML(io.Discard, d, recs)
+		d := report.Summarized(run, recs)
+		kept := report.Kept{Document: d, Records: recs}
+		_ = text.Terminal(io.Discard, d)
+		_ = text.Markdown(io.Discard, d)
+		_ = text.CSV(io.Discard, kept)
+		_ = text.Bench(io.Discard, kept)
+		_ = page.Write(io.Discard, d, recs)
 		var b bytes.Buffer
-		if err := JSON(&b, d); err == nil && !json.Valid(b.Bytes()) {
+		if err := text.JSON(&b, d); err == nil && !json.Valid(b.Bytes()) {
 			t.Errorf("no JSON: %s", b.Bytes())
 		}
 	})

@@ -364,8 +364,8 @@ func shorten(s string) string {
 	return strings.TrimRight(cut, " ,:;") + "..."
 }
 
-// findingWord is what became of a criterion, in words.
-func findingWord(f verdict.Finding) string {
+// FindingWord is what became of a criterion, in words.
+func FindingWord(f verdict.Finding) string {
 	switch {
 	case f.Close:
 		return "too close to call"
@@ -377,8 +377,8 @@ func findingWord(f verdict.Finding) string {
 	return string(f.Status)
 }
 
-// opening is the first line: the verdict in a word, and the sentence without it.
-func opening(d Document) (word, rest string) {
+// Opening is the first line: the verdict in a word, and the sentence without it.
+func Opening(d Document) (word, rest string) {
 	word, rest = verdictWord(d), d.Sentence
 	box := ""
 	if d.Box != "" {
@@ -394,5 +394,5 @@ func opening(d Document) (word, rest string) {
 	return strings.ToUpper(word), box + rest
 }
 
-// outcome is a finding's text without its word.
-func outcome(f verdict.Finding) string { return strings.TrimPrefix(f.Text, findingWord(f)+": ") }
+// Outcome is a finding's text without its word.
+func Outcome(f verdict.Finding) string { return strings.TrimPrefix(f.Text, FindingWord(f)+": ") }

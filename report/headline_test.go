@@ -16,7 +16,7 @@ import (
 // asked is the document of a role with one criterion, and a point that has v.
 func asked(c result.Criterion, r result.Record) Document {
 	run := result.Run{Role: "firewall", Criteria: []result.Criterion{c}}
-	return summarized(run, []result.Record{r})
+	return Summarized(run, []result.Record{r})
 }
 
 func routePoint(v ...result.Value) result.Record {
@@ -69,7 +69,7 @@ func TestHeadline(t *testing.T) {
 	}
 	run := result.Run{Role: "firewall", Criteria: []result.Criterion{gig}, Warnings: []string{"the machine was not idle before the run: its CPUs were 100.0 % busy, and idle is at most 2.5 %"}}
 	trial := result.Record{ID: "p/1", Parent: "p", Procedure: "forward", Status: result.Invalid, Account: &result.Account{}}
-	if d := summarized(run, []result.Record{held, trial}); d.Sentence != "Not decided: other work kept this machine busy, 1 of 1 trials do not count" {
+	if d := Summarized(run, []result.Record{held, trial}); d.Sentence != "Not decided: other work kept this machine busy, 1 of 1 trials do not count" {
 		t.Errorf("on a busy machine: %q", d.Sentence)
 	}
 	f := verdict.Finding{Criterion: gig, Text: "ring 2048: not decided: the measurement is invalid: " + busy.Reason + "."}
@@ -92,8 +92,8 @@ func TestHeadlineOfABox(t *testing.T) {
 		if x.gbps > 1 {
 			v.Hi = new(1.2e9)
 		}
-		d := summarized(result.Run{Role: "firewall", Box: "pi5", Criteria: []result.Criterion{c}}, []result.Record{routePoint(v)})
-		if word, rest := opening(d); d.Sentence != x.sentence || word != x.word || rest != x.rest {
+		d := Summarized(result.Run{Role: "firewall", Box: "pi5", Criteria: []result.Criterion{c}}, []result.Record{routePoint(v)})
+		if word, rest := Opening(d); d.Sentence != x.sentence || word != x.word || rest != x.rest {
 			t.Errorf("%q: %q %q", d.Sentence, word, rest)
 		}
 	}
@@ -216,8 +216,8 @@ func TestHeadlineIsShort(t *testing.T) {
 
 // The headlines of the golden bundles.
 func TestHeadlineOfRoles(t *testing.T) {
-	run, recs := firewall()
-	if d := summarized(run, recs); d.Sentence != "Carries 611 of the 1,000 Mbit/s asked without loss (route, both, IMIX)" {
+	run, recs := Firewall()
+	if d := Summarized(run, recs); d.Sentence != "Carries 611 of the 1,000 Mbit/s asked without loss (route, both, IMIX)" {
 		t.Errorf("%s: %q", d.Verdict, d.Sentence)
 	}
 	finding := verdict.Finding{Criterion: result.Criterion{Text: "written through dm-crypt", Metric: "luks2_write_bps", Min: new(1e9)}, Status: result.Failed, Figure: &result.Value{Metric: "luks2_write_bps", Unit: "bit/s", Value: 4.1e8}}

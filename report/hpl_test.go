@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"strings"
 	"testing"
 
+	"boxdyno/report"
 	"boxdyno/result"
 )
 
@@ -22,7 +23,7 @@ func TestHPLRows(t *testing.T) {
 	point.Config = cfg
 	trial.Config = append(cfg[:len(cfg):len(cfg)], result.Pair{Key: "trial", Value: "1"}, result.Pair{Key: "on_cpus", Value: "0-3"}, result.Pair{Key: "N", Value: "3136"}, result.Pair{Key: "PxQ", Value: "2x2"})
 	point.Values = []result.Value{{Metric: "hpl_rate", Unit: "flop/s", Value: 3.1e9}, {Metric: "hpl_order", Unit: "1", Value: 3136}}
-	got := text(t, summarized(run, []result.Record{trial, point}))
+	got := printed(t, report.Summarized(run, []result.Record{trial, point}))
 	for _, want := range []string{
 		"openblas all 64 3.10 Gflop/s 3 136", "N 3136, PxQ 2x2",
 		"published of a MRD Ryzen 7 2700: 20.48 Gflop/s by one node", "NUC i5-8500T: 16.51", "Pi 3B+ cluster: 3.4 Gflop/s by one node",

@@ -21,7 +21,7 @@ const (
 
 // idsOf is nil for rows of other procedures.
 func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *IDS {
-	if p.Procedure != idsProcedure {
+	if p.Procedure != IDSProcedure {
 		return nil
 	}
 	get := func(key string) string { return result.Get(p.Config, key) }
@@ -55,7 +55,7 @@ func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figu
 	}
 	for _, t := range trials {
 		offered := t.Value(offeredBits)
-		if !fit(t) || offered == nil || t.Account == nil || t.Account.Accepted == 0 {
+		if !Fit(t) || offered == nil || t.Account == nil || t.Account.Accepted == 0 {
 			continue
 		}
 		l := IDSLoad{ID: t.ID, Offered: offered.Value, Lost: float64(max(0, t.Account.Lost())) / float64(t.Account.Accepted)}

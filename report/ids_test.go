@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -16,7 +17,7 @@ import (
 // one that keeps up and does not see, searched limits by number of rules, a capture
 // without any rule, and an IDS that is missing.
 func idsRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-ids", "", nil, nil
 	run.Command = []string{"boxdyno", "run", "ids", "--set", "rules=0,1000", "--set", "rate=search,50Mbps"}
 	run.NotMeasured, run.Deviations = nil, nil
@@ -35,7 +36,7 @@ func idsRun() (result.Run, []result.Record) {
 		now += 2e9
 		fps := bps / 8 / 450
 		r := result.Record{
-			Schema: result.Schema, ID: id, Parent: parent, Procedure: "ids", Repeat: 1, Config: cfg, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e9, Status: result.Passed,
+			Schema: result.Schema, ID: id, Parent: parent, Procedure: "ids", Repeat: 1, Config: cfg, Start: report.Origin.Add(time.Duration(now)), Begin: now, End: now + 1e9, Status: result.Passed,
 			Load:    &result.Load{MeanSize: 450, Streams: 1, Intended: unit.FrameRate(fps), Offered: unit.FrameRate(fps), Forwarded: unit.FrameRate(fps * float64(n-lost) / float64(n)), Backend: "xdp/native"},
 			Account: &result.Account{Accepted: n, Received: n - lost, Unexplained: lost - kernel, Settled: true},
 			Values: []result.Value{
@@ -78,14 +79,14 @@ func idsRun() (result.Run, []result.Record) {
 	limit("ids/limit-1000", config("1000", "", "0", "appmix", "none", "search"), 1009, 120e6)
 	limit("ids/limit-capture", config("0", "", "0", "/captures/office.pcap", "none", "search"), 0, 200e6)
 	missing := config("10000", "", "0", "appmix", "none", "search")
-	recs = append(recs, result.Record{Schema: result.Schema, ID: "ids/missing", Procedure: "ids", Repeat: 1, Config: missing, Start: origin, Status: result.Skipped, Reason: "missing the program suricata: run apt-get install -y suricata"})
+	recs = append(recs, result.Record{Schema: result.Schema, ID: "ids/missing", Procedure: "ids", Repeat: 1, Config: missing, Start: report.Origin, Status: result.Skipped, Reason: "missing the program suricata: run apt-get install -y suricata"})
 	return run, recs
 }
 
 func TestIDSTables(t *testing.T) {
 	run, recs := idsRun()
-	d := summarized(run, recs)
-	got := text(t, d)
+	d := report.Summarized(run, recs)
+	got := printed(t, d)
 	for _, want := range []string{
 		"suricata, appmix, search 180 M 180–198 M 50.0 k", "suricata, appmix, search 198 Mbit/s",
 		"suricata, rules 1000, appmix, search 120 M 120–132 M 33.3 k",
@@ -104,7 +105,7 @@ func TestIDSTables(t *testing.T) {
 		if r.IDS == nil {
 			t.Fatalf("%s is no row of ids", r.ID)
 		}
-		if r.IDS.Rate == searched && r.IDS.Limit != nil && len(r.IDS.Loads) != 3 {
+		if r.IDS.Rate == report.Searched && r.IDS.Limit != nil && len(r.IDS.Loads) != 3 {
 			t.Errorf("%s: %d loads of three trials", r.Name, len(r.IDS.Loads))
 		}
 	}
@@ -116,7 +117,7 @@ func TestIDSSummary(t *testing.T) {
 		{"ids/sees", "suricata, rules none, appmix, at 50Mbps: 0 of 27 000 frames lost, 10 of 10 attacks detected there, 2.10 µs of CPU a frame."},
 		{"ids/limit-1000", "suricata, rules 1000 generated, appmix: 120 Mbit/s with hardly a frame lost, 10 of 10 attacks detected there, attacks missed from 132 Mbit/s on, 2.10 µs of CPU a frame."},
 	} {
-		if got := summarized(run, only(recs, c.id)).Summary; got != c.want {
+		if got := report.Summarized(run, only(recs, c.id)).Summary; got != c.want {
 			t.Errorf("%s: %q", c.id, got)
 		}
 	}

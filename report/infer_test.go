@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -15,7 +16,7 @@ import (
 // inferRun is made up: two models in two libraries without a rate, one of which computes
 // something else, and at a rate a detector that keeps up and one that does not.
 func inferRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-infer", "", nil, nil
 	run.Command = []string{"boxdyno", "run", "infer", "--set", "model=logistic,forest", "--repeat", "2"}
 	run.NotMeasured, run.Deviations = nil, nil
@@ -27,7 +28,7 @@ func inferRun() (result.Run, []result.Record) {
 	point := func(status result.Status, reason, model, runtime, window, batch, rate string, values ...result.Value) *result.Record {
 		now := unit.Instant(len(recs)) * 2e9
 		recs = append(recs, result.Record{
-			Schema: result.Schema, ID: fmt.Sprintf("infer/%d", len(recs)), Procedure: "infer", Repeat: 1, Status: status, Reason: reason, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e9, Values: values,
+			Schema: result.Schema, ID: fmt.Sprintf("infer/%d", len(recs)), Procedure: "infer", Repeat: 1, Status: status, Reason: reason, Start: report.Origin.Add(time.Duration(now)), Begin: now, End: now + 1e9, Values: values,
 			Config: []result.Pair{{Key: "model", Value: model}, {Key: "runtime", Value: runtime}, {Key: "window", Value: window}, {Key: "batch", Value: batch}, {Key: "cpus", Value: "1"}, {Key: "rate", Value: rate}, {Key: "frame_size", Value: "0"}, {Key: "buffer", Value: "0"}},
 		})
 		return &recs[len(recs)-1]
@@ -67,8 +68,8 @@ func inferRun() (result.Run, []result.Record) {
 // by side, and nothing speaks of what a model finds.
 func TestInferTables(t *testing.T) {
 	run, recs := inferRun()
-	d := summarized(run, recs)
-	got := text(t, d)
+	d := report.Summarized(run, recs)
+	got := printed(t, d)
 	at := -1
 	for _, want := range []string{
 		"none go 1s 1 130 k/s - 7.70 µs - 39.0 ns",
@@ -109,7 +110,7 @@ func TestInferSummary(t *testing.T) {
 		"infer, forest, go, 10 frames, at 200k: no drops are added to those of the capture alone, 143 ns of CPU a frame are.",
 		"infer, forest, sklearn, 10 frames, at 200k: drops of 41.2 % of the frames are added to those of the capture alone.",
 	} {
-		if got := summarized(run, only(recs, recs[i].ID)).Summary; want != "" && got != want {
+		if got := report.Summarized(run, only(recs, recs[i].ID)).Summary; want != "" && got != want {
 			t.Errorf("%d: %q, want %q", i, got, want)
 		}
 	}

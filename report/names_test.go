@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func restated(t *testing.T, folders ...string) map[string]int {
 	counts := map[string]int{}
 	for _, folder := range folders {
 		files, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
-		if err != nil || len(files) < 5 {
+		if err != nil || len(files) == 0 {
 			t.Fatalf("%d files in %s: %v", len(files), folder, err)
 		}
 		for _, file := range files {
@@ -107,7 +107,7 @@ func pageSources(t *testing.T) (out []string) {
 // verdict, runner and the page grow no more. names.txt has what there is: -update lowers it.
 func TestNames(t *testing.T) {
 	const list = "testdata/names.txt"
-	counts := restated(t, "report", "verdict", "runner")
+	counts := restated(t, "report", "report/text", "report/page", "report/compare", "report/timeline", "report/internal/grid", "report/internal/phrase", "report/internal/sensed", "verdict", "runner")
 	if *update {
 		var b strings.Builder
 		for _, file := range slices.Sorted(maps.Keys(counts)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 )
 
@@ -16,7 +18,7 @@ import (
 // and a meter without enough readings are in none.
 func TestEnergyTables(t *testing.T) {
 	run, recs := workRun()
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	r := d.Rows[slicesIndex(d.Rows, "all CPUs")]
 	if len(r.Energy) != 2 {
 		t.Fatalf("%+v", r.Energy)
@@ -35,7 +37,7 @@ func TestEnergyTables(t *testing.T) {
 	if pack.AboveIdle != nil || pack.Idle != nil {
 		t.Errorf("nobody measured the idle package: %+v", pack)
 	}
-	got := strings.Join(strings.Fields(text(t, d)), " ")
+	got := strings.Join(strings.Fields(printed(t, d)), " ")
 	for _, want := range []string{
 		"Energy for each million Dhrystones, and what of it is above idle; W while it worked",
 		"while it worked wall 146 mJ 78.7 mJ 6.50 6 ", "while it worked package 48.7 mJ - 2.17 30 ",
@@ -44,14 +46,14 @@ func TestEnergyTables(t *testing.T) {
 		"No joules by PMIC rails, which covers the rails: too few of its readings fell into trials whose work can be counted: make trials longer.",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, text(t, d))
+			t.Errorf("no %q in\n%s", want, printed(t, d))
 		}
 	}
 	if strings.Contains(got, "tester's energy is in it") {
 		t.Error("a machine of its own shares it with a tester")
 	}
 	run.Kind = "sandbox"
-	if got := strings.Join(strings.Fields(text(t, summarized(run, recs))), " "); !strings.Contains(got, "the tester's energy is in it") {
+	if got := strings.Join(strings.Fields(printed(t, report.Summarized(run, recs))), " "); !strings.Contains(got, "the tester's energy is in it") {
 		t.Error("in a sandbox nothing says that the tester's energy is in it")
 	}
 }
@@ -62,7 +64,7 @@ func TestEnergyOfRepeats(t *testing.T) {
 	of := func(joules, work float64, idle *float64) result.Record {
 		return result.Record{Energy: []result.Energy{{Meter: "m", Covers: "line", Joules: joules, Seconds: 2, Readings: 4, Per: "frame", When: "under overload", Trials: 2, Work: work, Idle: idle}}}
 	}
-	got := energyOf([]result.Record{of(6, 2e6, &idle), of(10, 3e6, nil), {Energy: []result.Energy{{Meter: "m", Per: "frame", When: "under overload"}}}})
+	got := report.EnergyOf([]result.Record{of(6, 2e6, &idle), of(10, 3e6, nil), {Energy: []result.Energy{{Meter: "m", Per: "frame", When: "under overload"}}}})
 	if len(got) != 1 || got[0].JoulesPer != 16/5e6 || *got[0].AboveIdle != 12/5e6 || got[0].Watts != 4 || got[0].Trials != 4 || got[0].Readings != 8 {
 		t.Errorf("%+v", got)
 	}
@@ -77,7 +79,7 @@ func TestTesterMeterIsNamed(t *testing.T) {
 		}
 	}
 	recs = append(recs, result.Record{ID: "x/1", Parent: "x", Energy: []result.Energy{{Meter: "RAPL package-0", Covers: "package", Joules: 1, Seconds: 1, Tester: true}}})
-	if got := strings.Join(strings.Fields(text(t, summarized(run, recs))), " "); !strings.Contains(got, "No joules by RAPL package-0, which covers the package: it measures the tester, and the box is another machine.") {
+	if got := strings.Join(strings.Fields(printed(t, report.Summarized(run, recs))), " "); !strings.Contains(got, "No joules by RAPL package-0, which covers the package: it measures the tester, and the box is another machine.") {
 		t.Error(got)
 	}
 }
@@ -86,7 +88,7 @@ func TestEnergyInCSV(t *testing.T) {
 	run, recs := workRun()
 	recs[0].Energy = []result.Energy{{Meter: "Shelly", Covers: "wall", Joules: 4, Seconds: 1, Readings: 2}}
 	var b bytes.Buffer
-	if err := CSV(&b, Kept{summarized(run, recs), recs}); err != nil {
+	if err := text.CSV(&b, report.Kept{Document: report.Summarized(run, recs), Records: recs}); err != nil {
 		t.Fatal(err)
 	}
 	lines, err := csv.NewReader(&b).ReadAll()

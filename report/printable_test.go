@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"boxdyno/internal/printable"
+	"boxdyno/report"
+	"boxdyno/report/compare"
 	"boxdyno/report/internal/grid"
+	"boxdyno/report/text"
 )
 
 // Data moves no cursor, and is no formula.
@@ -16,15 +19,15 @@ func TestDataIsPrinted(t *testing.T) {
 	if got, want := printable.Text("a\x1b[2J\u009bm\tb\u202e\n"), `a\u001b[2J\u009bm`+"\tb"+`\u202e`+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	run, recs := firewall()
+	run, recs := report.Firewall()
 	run.Warnings = append(run.Warnings, "\x1b]0;title\a")
 	recs[0].Reason = "=HYPERLINK(1)"
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	var terminal, table bytes.Buffer
-	if err := Text(&terminal, d); err != nil || strings.ContainsRune(terminal.String(), 0x1b) {
+	if err := text.Terminal(&terminal, d); err != nil || strings.ContainsRune(terminal.String(), 0x1b) {
 		t.Errorf("%v: an escape in %q", err, terminal.String())
 	}
-	if err := CSV(&table, Kept{d, recs}); err != nil || strings.Contains(table.String(), ",=HYPERLINK") || !strings.Contains(table.String(), ",'=HYPERLINK(1)") {
+	if err := text.CSV(&table, report.Kept{Document: d, Records: recs}); err != nil || strings.Contains(table.String(), ",=HYPERLINK") || !strings.Contains(table.String(), ",'=HYPERLINK(1)") {
 		t.Errorf("%v: a formula in %.300s", err, table.String())
 	}
 }
@@ -39,7 +42,7 @@ func TestMarkdownIsText(t *testing.T) {
 			t.Errorf("%q is %q, want %q", s, got, want)
 		}
 	}
-	run, recs := firewall()
+	run, recs := report.Firewall()
 	const evil = "~~~\n# <img src=x>\x1b[31m\u202e"
 	run.Warnings = append(run.Warnings, evil)
 	recs[0].Reason = evil
@@ -48,17 +51,17 @@ func TestMarkdownIsText(t *testing.T) {
 			recs[i].Config[j].Value = evil
 		}
 	}
-	d := summarized(run, recs)
-	c, err := Compare("x", []Side{{Name: "=1+1" + evil, Runs: []Kept{{d, recs}}}, {Name: "@b", Runs: []Kept{{d, recs}}}}, nil)
+	d := report.Summarized(run, recs)
+	c, err := report.Compare("x", []report.Side{{Name: "=1+1" + evil, Runs: []report.Kept{{Document: d, Records: recs}}}, {Name: "@b", Runs: []report.Kept{{Document: d, Records: recs}}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var cells bytes.Buffer
-	if err := CompareCSV(&cells, c); err != nil || strings.Contains(cells.String(), ",=1") || strings.Contains(cells.String(), ",@b") || strings.ContainsAny(cells.String(), "\x1b\u202e") || !strings.Contains(cells.String(), "'=1+1") {
+	if err := compare.CSV(&cells, c); err != nil || strings.Contains(cells.String(), ",=1") || strings.Contains(cells.String(), ",@b") || strings.ContainsAny(cells.String(), "\x1b\u202e") || !strings.Contains(cells.String(), "'=1+1") {
 		t.Errorf("%v: %s", err, cells.String())
 	}
 	var b bytes.Buffer
-	if err := Markdown(&b, d); err != nil || strings.ContainsAny(b.String(), "\x1b\u202e") || strings.Contains(b.String(), "<img") || !strings.Contains(b.String(), "&lt;img") {
+	if err := text.Markdown(&b, d); err != nil || strings.ContainsAny(b.String(), "\x1b\u202e") || strings.Contains(b.String(), "<img") || !strings.Contains(b.String(), "&lt;img") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 	for line := range strings.Lines(b.String()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -14,7 +14,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/grid"
+	"boxdyno/report/page"
+	"boxdyno/report/text"
 	"boxdyno/result"
 )
 
@@ -74,14 +77,14 @@ func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		make func() (result.Run, []result.Record)
-	}{{"firewall", firewall}, {"shared", sharedRun}, {"hostile", hostile}, {"security", securityRun}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}, {"box", boxRun}} {
+	}{{"firewall", report.Firewall}, {"shared", report.SharedRun}, {"hostile", report.Hostile}, {"security", securityRun}, {"connections", connectionsRun}, {"soak", soakRun}, {"capture", captureRun}, {"ids", idsRun}, {"infer", inferRun}, {"flood", floodRun}, {"works", worksRun}, {"ablation", ablationRun}, {"box", boxRun}} {
 		run, recs := c.make()
-		d := summarized(run, recs)
+		d := report.Summarized(run, recs)
 		for ext, f := range map[string]func(io.Writer) error{
-			".txt":  func(w io.Writer) error { return Text(w, d) },
-			".json": func(w io.Writer) error { return JSON(w, d) },
-			".md":   func(w io.Writer) error { return Markdown(w, d) },
-			".csv":  func(w io.Writer) error { return CSV(w, Kept{d, recs}) },
+			".txt":  func(w io.Writer) error { return text.Terminal(w, d) },
+			".json": func(w io.Writer) error { return text.JSON(w, d) },
+			".md":   func(w io.Writer) error { return text.Markdown(w, d) },
+			".csv":  func(w io.Writer) error { return text.CSV(w, report.Kept{Document: d, Records: recs}) },
 		} {
 			if (c.name == "shared" || c.name == "hostile") && (ext == ".json" || ext == ".csv") {
 				continue // they differ from the first by what other tests look at
@@ -100,11 +103,11 @@ func TestGolden(t *testing.T) {
 }
 
 func TestTextIsNarrowAndPlain(t *testing.T) {
-	for _, make := range []func() (result.Run, []result.Record){firewall, sharedRun, hostile, securityRun, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, worksRun, ablationRun, boxRun} {
+	for _, make := range []func() (result.Run, []result.Record){report.Firewall, report.SharedRun, report.Hostile, securityRun, connectionsRun, soakRun, captureRun, idsRun, inferRun, floodRun, worksRun, ablationRun, boxRun} {
 		run, recs := make()
 		run.Command = nil // a command is never broken
 		var b bytes.Buffer
-		if err := Text(&b, summarized(run, recs)); err != nil {
+		if err := text.Terminal(&b, report.Summarized(run, recs)); err != nil {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(b.String(), "\n") {
@@ -120,10 +123,10 @@ func TestTextIsNarrowAndPlain(t *testing.T) {
 
 // TestAbsentIsAbsent: what was not measured is in no form as a number.
 func TestAbsentIsAbsent(t *testing.T) {
-	run, recs := sharedRun()
-	d := summarized(run, recs)
+	run, recs := report.SharedRun()
+	d := report.Summarized(run, recs)
 	var b bytes.Buffer
-	if err := JSON(&b, d); err != nil {
+	if err := text.JSON(&b, d); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"throughput_fps", "throughput_bps", "line_rate_share", "latency_p99_s"} {
@@ -137,14 +140,14 @@ func TestAbsentIsAbsent(t *testing.T) {
 	if len(d.SharedWarnings) != 2 || !strings.Contains(d.SharedWarnings[1], "no throughput") {
 		t.Errorf("shared warnings %q lack why there is no throughput", d.SharedWarnings)
 	}
-	if len(summarized(run, nil).Rows) != 0 {
+	if len(report.Summarized(run, nil).Rows) != 0 {
 		t.Error("rows were made of no records")
 	}
 }
 
 func TestRow(t *testing.T) {
-	run, recs := firewall()
-	d := summarized(run, recs)
+	run, recs := report.Firewall()
+	d := report.Summarized(run, recs)
 	if len(d.Rows) != 15 || d.Books.Trials != d.Books.Closed || d.Books.Invalid != 1 || len(d.SelfTests) != 3 {
 		t.Fatalf("%d rows, books %+v, %d self-tests", len(d.Rows), d.Books, len(d.SelfTests))
 	}
@@ -179,7 +182,7 @@ func TestRepeatsAreMerged(t *testing.T) {
 	}
 	recs = append(recs, result.Record{ID: "x", Procedure: "forward", Repeat: 3, Status: result.Invalid, Reason: "offered too little", Config: recs[0].Config,
 		Values: []result.Value{{Metric: "forwarding_rate_fps", Value: 9e9}}})
-	d := summarized(result.Run{}, recs)
+	d := report.Summarized(result.Run{}, recs)
 	if len(d.Rows) != 1 {
 		t.Fatalf("%d rows of one configuration", len(d.Rows))
 	}
@@ -196,8 +199,8 @@ func TestRepeatsAreMerged(t *testing.T) {
 }
 
 func TestUnexplainedIsSaid(t *testing.T) {
-	run, recs := hostile()
-	d := summarized(run, recs)
+	run, recs := report.Hostile()
+	d := report.Summarized(run, recs)
 	if d.Books.Closed == d.Books.Trials || d.Books.Largest != -3 {
 		t.Errorf("books %+v", d.Books)
 	}
@@ -207,9 +210,9 @@ func TestUnexplainedIsSaid(t *testing.T) {
 }
 
 func TestCSVHasEveryRecord(t *testing.T) {
-	run, recs := hostile()
+	run, recs := report.Hostile()
 	var b bytes.Buffer
-	if err := CSV(&b, Kept{summarized(run, recs), recs}); err != nil {
+	if err := text.CSV(&b, report.Kept{Document: report.Summarized(run, recs), Records: recs}); err != nil {
 		t.Fatal(err)
 	}
 	lines, err := csv.NewReader(&b).ReadAll()
@@ -229,7 +232,7 @@ func TestShell(t *testing.T) {
 		{"boxdyno run forward --set size=64,imix", []string{"boxdyno", "run", "forward", "--set", "size=64,imix"}},
 		{`boxdyno '' 'a b' 'it'\''s' '$x'`, []string{"boxdyno", "", "a b", "it's", "$x"}},
 	} {
-		if got := shell(c.argv); got != c.want {
+		if got := report.Shell(c.argv); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
@@ -237,15 +240,15 @@ func TestShell(t *testing.T) {
 
 // TestHTML puts hostile strings into the page and reads them back.
 func TestHTML(t *testing.T) {
-	run, recs := hostile()
-	d := summarized(run, recs)
+	run, recs := report.Hostile()
+	d := report.Summarized(run, recs)
 	var b bytes.Buffer
-	if err := HTML(&b, d, recs); err != nil {
+	if err := page.Write(&b, d, recs); err != nil {
 		t.Fatal(err)
 	}
 	got := b.String()
 	var empty strings.Builder
-	if err := HTML(&empty, Document{}, nil); err != nil {
+	if err := page.Write(&empty, report.Document{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	own := empty.String()
@@ -258,13 +261,13 @@ func TestHTML(t *testing.T) {
 	_, after, _ := strings.Cut(got, `id="boxdyno-data">`)
 	data, _, _ := strings.Cut(after, "</script>")
 	var back struct {
-		Document Document
+		Document report.Document
 		Records  []result.Record
 	}
 	if err := json.Unmarshal([]byte(data), &back); err != nil {
 		t.Fatalf("the page's data does not read back: %v", err)
 	}
-	sent, err := json.Marshal(pageData(d, recs).Document.Rows)
+	sent, err := json.Marshal(page.Of(d, recs).Document.Rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,9 +278,9 @@ func TestHTML(t *testing.T) {
 
 // pages are the runs whose pages are looked at.
 var pages = map[string]func() (result.Run, []result.Record){
-	"firewall": firewall, "shared": sharedRun, "hostile": hostile,
+	"firewall": report.Firewall, "shared": report.SharedRun, "hostile": report.Hostile,
 	"passed": func() (result.Run, []result.Record) {
-		run, recs := firewall()
+		run, recs := report.Firewall()
 		for i := range run.Criteria {
 			*run.Criteria[i].Min = 1e8
 			run.Criteria[i].Text = "IMIX without loss at 100 Mbit/s each way"
@@ -286,7 +289,7 @@ var pages = map[string]func() (result.Run, []result.Record){
 	},
 	"suite": suiteRun, "ablation": ablationRun, "study": studyRun, "flood": floodRun, "ids": idsRun, "box": boxRun,
 	"beside": func() (result.Run, []result.Record) { return besideRun(8) },
-	"empty":  func() (result.Run, []result.Record) { run, _ := firewall(); return run, nil },
+	"empty":  func() (result.Run, []result.Record) { run, _ := report.Firewall(); return run, nil },
 }
 
 // TestWritePages writes the pages that ui/test looks at in a browser.
@@ -299,7 +302,7 @@ func TestWritePages(t *testing.T) {
 		run, recs := make()
 		f, err := os.Create(filepath.Join(dir, name+".html"))
 		if err == nil {
-			err = HTML(f, summarized(run, recs), recs)
+			err = page.Write(f, report.Summarized(run, recs), recs)
 		}
 		if err == nil {
 			err = f.Close()

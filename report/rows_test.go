@@ -9,7 +9,7 @@ import (
 	"boxdyno/result"
 )
 
-func route(size string, warnings ...string) Row {
+func Route(size string, warnings ...string) Row {
 	return Row{ID: size, Name: "route, both, " + size, Service: "route", Direction: "both", FrameSize: size, Verdict: result.Passed, Warnings: warnings}
 }
 
@@ -34,7 +34,7 @@ func TestNotesAreGathered(t *testing.T) {
 
 // 0 as the lower bound is no figure.
 func TestNoLoad(t *testing.T) {
-	r := route("imix")
+	r := Route("imix")
 	r.ThroughputFPS, r.ThroughputL1BPS = new(0.0), new(0.0)
 	d := Document{Verdict: result.Passed, Rows: []Row{r}}
 	if summary(d) != "IMIX frames, route, both: no load without loss was confirmed." {

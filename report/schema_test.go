@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -11,12 +11,14 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"boxdyno/internal/schema"
+	"boxdyno/report"
+	"boxdyno/report/page"
 )
 
 // The data of every page are what their schema says, of which the page's types are made.
 func TestPageSchema(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Text(schema.Of(reflect.TypeFor[PageData]()), "page")))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Text(schema.Of(reflect.TypeFor[page.Data]()), "page")))
 	if err == nil {
 		err = compiler.AddResource("page", doc)
 	}
@@ -27,7 +29,7 @@ func TestPageSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	valid := func(name string, data PageData) {
+	valid := func(name string, data page.Data) {
 		text, err := json.Marshal(data)
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +44,7 @@ func TestPageSchema(t *testing.T) {
 	}
 	for name, make := range pages {
 		run, recs := make()
-		data := pageData(summarized(run, recs), recs)
+		data := page.Of(report.Summarized(run, recs), recs)
 		for _, r := range data.Document.Rows {
 			if f := r.Figures["throughput_fps"]; r.Settings == nil || (f == nil) != (r.ThroughputFPS == nil) || f != nil && f.Value != *r.ThroughputFPS {
 				t.Errorf("%s: the figures of %s are %v, and it has %d settings", name, r.Name, r.Figures, len(r.Settings))
@@ -51,5 +53,5 @@ func TestPageSchema(t *testing.T) {
 		valid(name, data)
 	}
 	d, recs := board(t, true)
-	valid("board", pageData(d, recs))
+	valid("board", page.Of(d, recs))
 }

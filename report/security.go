@@ -37,9 +37,9 @@ func (s *Security) summary() string {
 	return text + fmt.Sprintf("; %s of %s known-bad frames came through", phrase.Thousands(int64(s.Arrived.Value)), phrase.Thousands(int64(s.BadSent.Value)))
 }
 
-// wanted is an account of the frames that the box should forward alone: those that
+// Wanted is an account of the frames that the box should forward alone: those that
 // its rules threw away, as they must, are left out.
-func wanted(a *result.Account) *result.Account {
+func Wanted(a *result.Account) *result.Account {
 	if a == nil {
 		return nil
 	}

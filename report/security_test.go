@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -8,7 +8,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/grid"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -16,7 +18,7 @@ import (
 // securityRun is made up: one load that a firewall bears, and one at which known-bad
 // frames get through.
 func securityRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.Role, run.Criteria = "", nil
 	pair := func(k, v string) result.Pair { return result.Pair{Key: k, Value: v} }
 	var recs []result.Record
@@ -60,7 +62,7 @@ func securityRun() (result.Run, []result.Record) {
 
 func TestSecurityReport(t *testing.T) {
 	run, recs := securityRun()
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	if d.Verdict != result.Failed || !strings.Contains(d.Sentence, "1234 of 60000000 known-bad") || len(d.Rows) != 2 {
 		t.Fatalf("%s: %s: %d rows", d.Verdict, d.Sentence, len(d.Rows))
 	}
@@ -68,25 +70,25 @@ func TestSecurityReport(t *testing.T) {
 		t.Errorf("frames that the box must block are a bottleneck: %+v", d.Bottleneck)
 	}
 	var b bytes.Buffer
-	if err := Text(&b, d); err != nil {
+	if err := text.Terminal(&b, d); err != nil {
 		t.Fatal(err)
 	}
-	text := b.String()
+	shown := b.String()
 	for _, want := range []string{"load 80 %", "initialise", "18.0–22.0 k", "59 998 766", "ramp up", "sustain", "ramp down", "1 234", "none of 60 000 000 known-bad frames came through", "all phases"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in the text:\n%s", want, text)
+		if !strings.Contains(shown, want) {
+			t.Errorf("%q is not in the text:\n%s", want, shown)
 		}
 	}
-	if strings.Contains(text, "Under overload") {
-		t.Errorf("security has no rate under overload:\n%s", text)
+	if strings.Contains(shown, "Under overload") {
+		t.Errorf("security has no rate under overload:\n%s", shown)
 	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(shown) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > grid.Width {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
 	b.Reset()
-	if err := Markdown(&b, d); err != nil || !strings.Contains(b.String(), "ramp down") {
+	if err := text.Markdown(&b, d); err != nil || !strings.Contains(b.String(), "ramp down") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
@@ -103,7 +105,7 @@ func TestSecurityBottleneck(t *testing.T) {
 			a.Drops = append([]result.Term{{Place: result.DUTNIC, Host: "dut", Name: "receive ring full", From: "lan rx_dropped", N: 5_000_000}}, a.Drops...)
 		}
 	}
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	if d.Bottleneck == nil || !strings.Contains(d.Bottleneck.Sentence, "5000000 of 5000000") {
 		t.Errorf("%+v", d.Bottleneck)
 	}

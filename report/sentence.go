@@ -241,7 +241,7 @@ func (r *Row) figure(metric string) (float64, unit.Symbol) {
 // holds says whether the row's parameters are those that a criterion names.
 func (r *Row) holds(where []result.Pair) bool {
 	return !slices.ContainsFunc(where, func(p result.Pair) bool {
-		return p.Value != result.Get(r.found.config, p.Key) && !(p.Key == procedureColumn && p.Value == r.Procedure)
+		return p.Value != result.Get(r.found.config, p.Key) && !(p.Key == ProcedureColumn && p.Value == r.Procedure)
 	})
 }
 
@@ -254,7 +254,7 @@ func summary(d Document) string {
 	r := headline(d.Rows)
 	if r == nil {
 		for _, s := range d.SelfTests {
-			if c := s.ceiling(); c != "" {
+			if c := s.Ceiling(); c != "" {
 				return fmt.Sprintf("The tester alone, %s: %s.", s.Name, c)
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -16,7 +18,7 @@ import (
 // soakRun is made up: a board with a sensor and a meter that gets hot, throttles,
 // fails one stressor, hangs in another, and has two that cannot run there.
 func soakRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings, run.Topology, run.Kind = "20260314T092653Z-soak", "", nil, nil, "here", "real"
 	run.Command = []string{"boxdyno", "run", "soak", "--set", "class=cpu", "--set", "each=2s"}
 	run.NotMeasured, run.Deviations, run.Backend = nil, nil, nil
@@ -34,7 +36,7 @@ func soakRun() (result.Run, []result.Record) {
 		r := result.Record{
 			Schema: result.Schema, ID: fmt.Sprintf("%s/%d stressor=%s stress_ng=0.15.06", point, len(recs)+1, name), Parent: point, Procedure: "soak", Repeat: 1,
 			Config: append(cfg[:3:3], result.Pair{Key: "stressor", Value: name}, result.Pair{Key: "stress_ng", Value: "0.15.06"}),
-			Start:  origin.Add(time.Duration(now)), Begin: now, End: now + 2.2e9, Status: status, Reason: reason,
+			Start:  report.Origin.Add(time.Duration(now)), Begin: now, End: now + 2.2e9, Status: status, Reason: reason,
 		}
 		val := func(metric string, u unit.Symbol, v float64) {
 			r.Values = append(r.Values, result.Value{Metric: metric, Unit: u, Value: v})
@@ -64,7 +66,7 @@ func soakRun() (result.Run, []result.Record) {
 	add("vecmath", result.Failed, "it hung: it did not end within 22s and was killed", 0, 0.73, 80, 1)
 	last := recs[len(recs)-1]
 	recs = append(recs, result.Record{
-		Schema: result.Schema, ID: point, Procedure: "soak", Config: cfg, Repeat: 1, Start: origin, End: last.End, Status: result.Failed,
+		Schema: result.Schema, ID: point, Procedure: "soak", Config: cfg, Repeat: 1, Start: report.Origin, End: last.End, Status: result.Failed,
 		Reason: "failed: hash (hash: wrong sum of block 7); vecmath (it hung: it did not end within 22s and was killed)",
 		Values: []result.Value{{Metric: "stressors_passed", Unit: "1", Value: 3}, {Metric: "stressors_failed", Unit: "1", Value: 2}, {Metric: "stressors_skipped", Unit: "1", Value: 1}, {Metric: "stressors_known", Unit: "1", Value: 1}},
 	})
@@ -73,7 +75,7 @@ func soakRun() (result.Run, []result.Record) {
 
 func TestSoakSaysWhatMatters(t *testing.T) {
 	run, recs := soakRun()
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	if want := "3 of 7 stressors passed, 2 failed, 1 failed for a known cause, 1 skipped: hash, vecmath."; d.Sentence != want || d.Verdict != result.Failed {
 		t.Errorf("%s: %q, want %q", d.Verdict, d.Sentence, want)
 	}
@@ -91,7 +93,7 @@ func TestSoakSaysWhatMatters(t *testing.T) {
 		recs[i].Energy = nil
 	}
 	var b bytes.Buffer
-	if err := Text(&b, summarized(run, recs)); err != nil {
+	if err := text.Terminal(&b, report.Summarized(run, recs)); err != nil {
 		t.Fatal(err)
 	}
 	for _, absent := range []string{"°C", " W", "throttled"} {
@@ -107,7 +109,7 @@ func TestSoakSaysWhereItBrokeOff(t *testing.T) {
 	recs = recs[:len(recs)-2]
 	recs[5].Status, recs[5].Reason = result.Running, ""
 	recs = append(recs, result.Record{ID: "soak/cpu#1", Procedure: "soak", Config: recs[0].Config[:3], Repeat: 1, Status: result.Running})
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	if !strings.Contains(d.Sentence, "the run broke off in smi") {
 		t.Errorf("%q", d.Sentence)
 	}

@@ -48,8 +48,6 @@ type StudyPoint struct {
 	Note    string   `json:"note,omitempty"`
 }
 
-const studyTitle = "Why the figures differ from the published ones"
-
 const (
 	kindOurs  = "ours"
 	kindStudy = "study"
@@ -147,7 +145,7 @@ var studyMetrics = []studyMetric{
 func studyOf(d Document, points []result.Record) *Study {
 	var all []studied
 	for _, group := range byConfig(points) {
-		if group[0].Procedure == captureProcedure {
+		if group[0].Procedure == CaptureProcedure {
 			if s, ok := studiedOf(group); ok {
 				all = append(all, s)
 			}

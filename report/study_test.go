@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -37,7 +38,7 @@ func studyRun() (result.Run, []result.Record) {
 		p.Account = &result.Account{Accepted: int64(n), Received: int64(n), Settled: true}
 		p.Values = []result.Value{v("frames_offered", "1", n), v("frames_counted", "1", n), v("frames_at_end", "1", n-late), v("frames_lag", "1", late), v("frames_lost", "1", 0), v("drain_s", "s", 0.8), v("frames_unexplained", "1", 0),
 			v("subject_cpu_share", "1", share), v("subject_cpu_s", "s", 10), v("subject_cpu_per_frame_s", "s", share*10/n), v("subject_memory_bytes", "B", 200<<20), v("subject_processes", "1", processes)}
-		if method == methodPublished {
+		if method == report.MethodPublished {
 			p.Values = append(p.Values, v("main_cpu_share", "1", main), v("main_memory_bytes", "B", 50<<20))
 		}
 		trial := p
@@ -50,16 +51,16 @@ func studyRun() (result.Run, []result.Record) {
 			processes := map[string]float64{"pyshark": 4, "pypcap": 1}[s]
 			for _, payload := range []int{148, 724, 1448} {
 				add(s, "ours", "payload:2Mbps", "0s", 1000, payload, r, processes, 0.9+d, 0)
-				add(s, methodPublished, "2Mbps", "0s", 1000, payload, r, processes, 0.9+d, 0.12+d)
+				add(s, report.MethodPublished, "2Mbps", "0s", 1000, payload, r, processes, 0.9+d, 0.12+d)
 			}
 			for _, payload := range []int{48, 1448} {
 				add(s, "ours", "payload:1Mbps", "10s", 0, payload, r, processes, 0.5+d, 0)
 			}
 		}
 	}
-	add("pyshark", methodPublished, "1Mbps", "0s", 0, 48, 1, 4, 0.5, 0.1)
-	add("pyshark", "ours", "1Mbps", "10s", 0, 48, 1, 4, 0.5, 0)           // of layer 2: another load
-	add("pyshark", methodPublished, "7Mbps", "0s", 0, 48, 1, 4, 0.5, 0.1) // at no rate of the study
+	add("pyshark", report.MethodPublished, "1Mbps", "0s", 0, 48, 1, 4, 0.5, 0.1)
+	add("pyshark", "ours", "1Mbps", "10s", 0, 48, 1, 4, 0.5, 0)                  // of layer 2: another load
+	add("pyshark", report.MethodPublished, "7Mbps", "0s", 0, 48, 1, 4, 0.5, 0.1) // at no rate of the study
 	return run, recs
 }
 
@@ -67,7 +68,7 @@ func studyRun() (result.Run, []result.Record) {
 // as published: medians with their interval, means with their deviation.
 func TestStudy(t *testing.T) {
 	run, recs := studyRun()
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	st := d.Study
 	if st == nil || len(st.Panels) != 6 || st.Caution == "" {
 		t.Fatalf("%+v", st)
@@ -79,9 +80,9 @@ func TestStudy(t *testing.T) {
 	if want := []string{"CPU % 1000 packets at 2 Mbit/s", "CPU % 1 Mbit/s for 10 s"}; !slices.Equal(loads, want) {
 		t.Errorf("panels are %q, want %q", loads, want)
 	}
-	point := func(panel int, subject, kind string, payload int) StudyPoint {
+	point := func(panel int, subject, kind string, payload int) report.StudyPoint {
 		t.Helper()
-		var found []StudyPoint
+		var found []report.StudyPoint
 		for _, p := range st.Panels[panel].Points {
 			if p.Subject == subject && p.Kind == kind && p.Payload == payload {
 				found = append(found, p)
@@ -98,27 +99,27 @@ func TestStudy(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	ours := point(0, "pyshark", kindOurs, 148)
+	ours := point(0, "pyshark", report.KindOurs, 148)
 	near("our median", ours.Value, 90)
 	near("our least", *ours.Lo, 89)
 	near("our greatest", *ours.Hi, 91)
-	theirs := point(0, "pyshark", methodPublished, 148)
+	theirs := point(0, "pyshark", report.MethodPublished, 148)
 	near("mean", theirs.Value, 12)
 	near("one deviation below", *theirs.Lo, 11)
 	near("one deviation above", *theirs.Hi, 13)
-	was := point(0, "pyshark", kindStudy, 148)
+	was := point(0, "pyshark", report.KindStudy, 148)
 	near("as published", was.Value, 28.78)
 	if was.Note == "" || ours.N != 3 || theirs.N != 3 {
 		t.Errorf("%+v %+v %+v", was, ours, theirs)
 	}
-	if once := point(1, "pyshark", methodPublished, 48); once.Lo != nil || once.N != 1 {
+	if once := point(1, "pyshark", report.MethodPublished, 48); once.Lo != nil || once.N != 1 {
 		t.Errorf("a single repeat has a deviation: %+v", once)
 	}
-	near("memory in KB", point(2, "pypcap", methodPublished, 724).Value, 50<<10)
+	near("memory in KB", point(2, "pypcap", report.MethodPublished, 724).Value, 50<<10)
 	if s := st.Panels[4].Sent; len(s) != 3 || s[0].Value != 1000 {
 		t.Errorf("sent: %+v", s)
 	}
-	if got := text(t, d); !strings.Contains(got, "Why the figures differ from the published ones") {
+	if got := printed(t, d); !strings.Contains(got, "Why the figures differ from the published ones") {
 		t.Error("the text does not say why the figures differ")
 	}
 }
@@ -126,7 +127,7 @@ func TestStudy(t *testing.T) {
 // Why they differ is told from what was measured here.
 func TestStudyWhy(t *testing.T) {
 	run, recs := studyRun()
-	why := strings.Join(summarized(run, recs).Study.Why, "\n")
+	why := strings.Join(report.Summarized(run, recs).Study.Why, "\n")
 	for _, want := range []string{
 		"pypcap is one process: it alone is all of it.",
 		"pyshark is 4 processes, and its children had at least 40.0 % of its CPU time and 75.0 % of its memory here (medians of 10 trials)",
@@ -146,19 +147,19 @@ func TestStudyWhy(t *testing.T) {
 // it is no point of the study.
 func TestStudyOfIperf3(t *testing.T) {
 	run, recs := studyRun()
-	if why := strings.Join(summarized(run, recs).Study.Why, "\n"); !strings.Contains(why, "Here no frame but the engine's is counted.") {
+	if why := strings.Join(report.Summarized(run, recs).Study.Why, "\n"); !strings.Contains(why, "Here no frame but the engine's is counted.") {
 		t.Error(why)
 	}
 	for i := range recs {
 		recs[i].Config = append(slices.Clone(recs[i].Config), result.Pair{Key: "generator", Value: "iperf3"})
 		recs[i].Values = append(slices.Clone(recs[i].Values), result.Value{Metric: "control_frames", Unit: "1", Value: 15})
 	}
-	s := summarized(run, recs).Study
+	s := report.Summarized(run, recs).Study
 	if why := strings.Join(s.Why, "\n"); !strings.Contains(why, "Here iperf3 sent 15 frames beside its datagrams (15 to 15), and none of them is counted.") {
 		t.Error(why)
 	}
 	for _, p := range s.Panels[0].Points {
-		if p.Kind == kindOurs {
+		if p.Kind == report.KindOurs {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -167,8 +168,8 @@ func TestStudyOfIperf3(t *testing.T) {
 // Without a point by the published method there is nothing to lay beside.
 func TestNoStudy(t *testing.T) {
 	run, recs := studyRun()
-	recs = slices.DeleteFunc(recs, func(r result.Record) bool { return result.Get(r.Config, "method") == methodPublished })
-	if d := summarized(run, recs); d.Study != nil {
+	recs = slices.DeleteFunc(recs, func(r result.Record) bool { return result.Get(r.Config, "method") == report.MethodPublished })
+	if d := report.Summarized(run, recs); d.Study != nil {
 		t.Errorf("%+v", d.Study)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -9,14 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/grid"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
 
 // suiteRun is made up: RFC 2544's suite at three frame sizes, each way.
 func suiteRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.Role, run.Criteria, run.Preset = "", nil, "quick"
 	var recs []result.Record
 	now := unit.Instant(0)
@@ -40,7 +42,7 @@ func suiteRun() (result.Run, []result.Record) {
 				point := result.Record{
 					Schema: result.Schema, ID: fmt.Sprintf("%s/route/%s/%s#1", procedure, direction, size), Procedure: procedure, Repeat: 1,
 					Config: []result.Pair{pair("service", "route"), pair("direction", direction), pair("frame_size", size), pair("flows", "1"), pair("ip", "4"), pair("rules", "0")},
-					Start:  origin.Add(time.Duration(now)), Begin: now, End: now + 5e8, Status: result.Passed, Values: values,
+					Start:  report.Origin.Add(time.Duration(now)), Begin: now, End: now + 5e8, Status: result.Passed, Values: values,
 				}
 				if procedure == "loss-curve" {
 					for n := range 12 {
@@ -69,7 +71,7 @@ func suiteRun() (result.Run, []result.Record) {
 
 func TestSuiteTables(t *testing.T) {
 	run, recs := suiteRun()
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	if len(d.Rows) != 30 {
 		t.Fatalf("%d rows", len(d.Rows))
 	}
@@ -85,7 +87,7 @@ func TestSuiteTables(t *testing.T) {
 		t.Errorf("the summary is of another row: %s", d.Summary)
 	}
 	var b bytes.Buffer
-	if err := Text(&b, d); err != nil {
+	if err := text.Terminal(&b, d); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
@@ -120,7 +122,7 @@ func TestNetworksAreTold(t *testing.T) {
 		}
 	}
 	names := map[string]int{}
-	for _, row := range summarized(run, recs).Rows {
+	for _, row := range report.Summarized(run, recs).Rows {
 		if row.Procedure == "throughput" {
 			names[row.Name]++
 			if many := strings.Contains(row.Name, "route, 256 networks, "); many != (row.Networks == 256) {
@@ -140,7 +142,7 @@ func TestOneNetworkIsNoDifference(t *testing.T) {
 		if value != "" {
 			r.Config = append(r.Config, result.Pair{Key: "networks", Value: value})
 		}
-		return stripped(r, nil)
+		return report.Stripped(r, nil)
 	}
 	if of("") != of("1") || of("1") == of("256") {
 		t.Errorf("%s, %s, %s", of(""), of("1"), of("256"))
@@ -149,18 +151,18 @@ func TestOneNetworkIsNoDifference(t *testing.T) {
 
 // A run of the suite alone says what it found.
 func TestSuiteSentence(t *testing.T) {
-	f := func(v float64) *Figure { return &Figure{Value: v, N: 5} }
+	f := func(v float64) *report.Figure { return &report.Figure{Value: v, N: 5} }
 	for _, c := range []struct {
-		suite Suite
+		suite report.Suite
 		want  string
 	}{
-		{Suite{Latency: []Quantile{{Name: "p50", Value: 12e-6}, {Name: "max", Value: 1e-3}}}, "at 200 kframe/s one frame in two takes at most 12.0 µs, the slowest 1.00 ms."},
-		{Suite{LossHighest: f(1e6), LossRatio: f(0.5), LossFree: f(2e5)}, "50.0 % lost at 1.00 Mframe/s; none from 200 kframe/s down."},
-		{Suite{BackToBack: &Figure{Value: 318, Bound: result.AtLeast}}, "bursts of >= 318 frames without loss."},
-		{Suite{Recovery: f(2e-3)}, "recovered 2.00 ms after an overload."},
+		{report.Suite{Latency: []report.Quantile{{Name: "p50", Value: 12e-6}, {Name: "max", Value: 1e-3}}}, "at 200 kframe/s one frame in two takes at most 12.0 µs, the slowest 1.00 ms."},
+		{report.Suite{LossHighest: f(1e6), LossRatio: f(0.5), LossFree: f(2e5)}, "50.0 % lost at 1.00 Mframe/s; none from 200 kframe/s down."},
+		{report.Suite{BackToBack: &report.Figure{Value: 318, Bound: result.AtLeast}}, "bursts of >= 318 frames without loss."},
+		{report.Suite{Recovery: f(2e-3)}, "recovered 2.00 ms after an overload."},
 	} {
-		d := Document{Rows: []Row{{Service: "route", Direction: "lan-to-wan", FrameSize: "64", Procedure: "latency", LatencyLoadFPS: new(2e5), Suite: &c.suite}}}
-		if got := summary(d); !strings.HasSuffix(got, "lan-to-wan: "+c.want) {
+		d := report.Document{Rows: []report.Row{{Service: "route", Direction: "lan-to-wan", FrameSize: "64", Procedure: "latency", LatencyLoadFPS: new(2e5), Suite: &c.suite}}}
+		if got := report.Summary(d); !strings.HasSuffix(got, "lan-to-wan: "+c.want) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -59,9 +59,9 @@ func Summarize(run result.Run, recs []result.Record) Document {
 			d.Books.Invalid++
 		}
 		switch {
-		case r.Parent == selfTest:
+		case r.Parent == SelfTestProcedure:
 			d.SelfTests = append(d.SelfTests, selfTestOf(r))
-		case r.Procedure == selfTest: // says what its trial says
+		case r.Procedure == SelfTestProcedure: // says what its trial says
 		case r.Parent != "":
 			trials[r.Parent] = append(trials[r.Parent], r)
 		default:
@@ -320,7 +320,7 @@ func meanSize(size string, p result.Record, trials []result.Record) float64 {
 }
 
 func selfTestOf(r result.Record) SelfTest {
-	s := SelfTest{Name: selfTest, Verdict: r.Status, Reason: r.Reason, Warnings: r.Warnings}
+	s := SelfTest{Name: SelfTestProcedure, Verdict: r.Status, Reason: r.Reason, Warnings: r.Warnings}
 	var words []string
 	for _, p := range r.Config {
 		if p.Key == "frame_size" {

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"maps"
 	"math"
@@ -55,8 +56,8 @@ type Cell struct {
 	N        int          `json:"n,omitempty"` // trials behind it
 	Bound    result.Bound `json:"bound,omitempty"`
 
-	usual  bool // of an axis: a word for what is usual
-	number bool // of an axis
+	Usual  bool `json:"-"` // of an axis: a word for what is usual
+	Number bool `json:"-"` // of an axis
 }
 
 // A Note stands under a table; rows that it touches carry its mark.
@@ -322,8 +323,8 @@ func axesOf(procedures map[string]result.Procedure, rows []tableRow) (out []resu
 		return slices.ContainsFunc(out, func(a result.Axis) bool { return a.Name == name })
 	}
 	for _, r := range rows {
-		if r.procedure != rows[0].procedure && !has(procedureColumn) {
-			out = append(out, result.Axis{Name: procedureColumn})
+		if r.procedure != rows[0].procedure && !has(ProcedureColumn) {
+			out = append(out, result.Axis{Name: ProcedureColumn})
 		}
 	}
 	for _, r := range rows {
@@ -368,7 +369,7 @@ func makeTable(title string, metrics []result.Metric, axes []result.Axis, rows [
 				cells = append(cells, c.cell(r.figures[c.Name]))
 			case c.Name == grid.NotesColumn:
 				cells = append(cells, Cell{Text: marks[i]})
-			case c.Name == procedureColumn:
+			case c.Name == ProcedureColumn:
 				cells = append(cells, Cell{Text: phrase.Clip(r.procedure)})
 			default:
 				cells = append(cells, axisCell(axes[k], result.Get(r.config, c.Name)))
@@ -399,20 +400,20 @@ func (t *Table) note(rows []tableRow) []string {
 // axisCell is a parameter's value in words.
 func axisCell(a result.Axis, value string) Cell {
 	n, err := strconv.ParseFloat(value, 64)
-	c := Cell{Text: cmp.Or(value, "-"), number: err == nil && n != 0}
+	c := Cell{Text: cmp.Or(value, "-"), Number: err == nil && n != 0}
 	switch word := result.Get(a.Words, value); {
 	case word != "":
-		c.Text, c.usual = word, true
+		c.Text, c.Usual = word, true
 	case path.IsAbs(value):
 		c.Text = path.Base(value)
 	case a.Name == frameSize && value != "0":
-		c.Text, c.number = phrase.FrameSize(value), false
-	case c.number && n >= 1e6 && a.Unit != "":
+		c.Text, c.Number = phrase.FrameSize(value), false
+	case c.Number && n >= 1e6 && a.Unit != "":
 		c.Text = unit.SI(n) + string(a.Unit)
-	case c.number && n >= 10000 && n == math.Trunc(n):
+	case c.Number && n >= 10000 && n == math.Trunc(n):
 		c.Text = phrase.Thousands(int64(n))
 	}
-	if c.number && n < 1e6 && a.Unit != "" {
+	if c.Number && n < 1e6 && a.Unit != "" {
 		c.Text += " " + string(a.Unit)
 	}
 	c.Text = phrase.ClipTo(c.Text, 80)
@@ -490,4 +491,21 @@ func (r *Row) unexplained() (out []string) {
 		out = append(out, said)
 	}
 	return out
+}
+
+// WithFigures is rows for a page, with the settings and figures that drawings ask for.
+func WithFigures(rows []Row, recs []result.Record) []Row {
+	rows = slices.Clone(rows)
+	points := slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return r.Parent != "" || r.Procedure == SelfTestProcedure })
+	for _, repeats := range byConfig(points) {
+		i := slices.IndexFunc(rows, func(row Row) bool {
+			return slices.ContainsFunc(repeats, func(p result.Record) bool { return p.ID == row.ID })
+		})
+		if i < 0 {
+			continue
+		}
+		t := tabled(rows[i].ID, repeats)
+		rows[i].Settings, rows[i].Figures = t.config, t.figures
+	}
+	return rows
 }

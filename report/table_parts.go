@@ -68,7 +68,7 @@ func stressed(row Row, of *result.Trials, run result.Run, trials []result.Record
 // fastestLoop is the fastest clock that a counted loop saw in trials; 0 where none did.
 func fastestLoop(trials []result.Record) (fastest float64) {
 	for _, t := range trials {
-		for _, m := range []string{loopBefore, loopAfter} {
+		for _, m := range []string{LoopBefore, LoopAfter} {
 			if v := t.Value(m); v != nil {
 				fastest = max(fastest, v.Value)
 			}
@@ -86,7 +86,7 @@ func trialFigures(run result.Run, t result.Record, fastest float64) map[string]*
 			set(name, v)
 		}
 	}
-	if v := t.Value(loopAfter); v != nil && fastest > 0 {
+	if v := t.Value(LoopAfter); v != nil && fastest > 0 {
 		set("clock_share", v.Value/fastest)
 	}
 	for _, u := range t.Usage {

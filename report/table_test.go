@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/report"
+	"boxdyno/report/page"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -29,12 +32,12 @@ func foreignRun() (result.Run, []result.Record) {
 // A run without declarations shows what it measured, by name.
 func TestForeignTables(t *testing.T) {
 	run, recs := foreignRun()
-	d := Summarize(run, recs)
+	d := report.Summarize(run, recs)
 	if len(d.Tables) != 1 || d.Tables[0].Title != "Figures of spin" || len(d.Tables[0].Rows) != 2 {
 		t.Fatalf("tables: %+v", d.Tables)
 	}
 	var b bytes.Buffer
-	if err := Text(&b, d); err != nil {
+	if err := text.Terminal(&b, d); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"load   turns per s              range", "1.10–2.60 kturn/s", "1.20 kturn/s"} {
@@ -53,11 +56,11 @@ func TestForeignTrials(t *testing.T) {
 	passed.ID, passed.Status, passed.Reason, passed.KPIs, passed.Config = "u", result.Passed, "", nil, []result.Pair{{Key: "shaft", Value: "right"}}
 	recs = append(recs, passed, trial)
 	phases := "phase offered forwarded lost begin 2.00 k 1.50 k 12 345"
-	if got := strings.Join(strings.Fields(text(t, Summarize(run, recs))), " "); !strings.Contains(got, phases) || strings.Contains(got, "left") {
+	if got := strings.Join(strings.Fields(printed(t, report.Summarize(run, recs))), " "); !strings.Contains(got, phases) || strings.Contains(got, "left") {
 		t.Errorf("trials that nothing declares:\n%s", got)
 	}
 	run.Procedures = []result.Procedure{{Name: "spin", Metrics: []result.Metric{{Name: "turns_per_s", Label: "speed"}}, Trials: &result.Trials{Axis: "shaft", Title: "each shaft", Metrics: []result.Metric{{Name: "wobble", Label: "wobbles", Unit: "1"}}}}}
-	got := strings.Join(strings.Fields(text(t, Summarize(run, recs))), " ")
+	got := strings.Join(strings.Fields(printed(t, report.Summarize(run, recs))), " ")
 	for _, want := range []string{phases, ": each shaft shaft wobbles notes left 7 a right 7 a: failed: it slipped"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the text lacks %q:\n%s", want, got)
@@ -68,21 +71,21 @@ func TestForeignTrials(t *testing.T) {
 // Every row that no drawing has is in some table, with what is said of it: without a
 // declaration, with one of no column, and skipped.
 func TestEveryRowIsShown(t *testing.T) {
-	skipped := result.Record{ID: "skipped", Procedure: securityProcedure, Repeat: 1, Status: result.Skipped, Reason: "no room for it", Config: []result.Pair{{Key: "service", Value: "nat"}}}
+	skipped := result.Record{ID: "skipped", Procedure: report.SecurityProcedure, Repeat: 1, Status: result.Skipped, Reason: "no room for it", Config: []result.Pair{{Key: "service", Value: "nat"}}}
 	for name, procedures := range map[string][]result.Procedure{
-		"none": nil, "without metrics": {{Name: "spin"}, {Name: securityProcedure}},
-		"without labels": {{Name: "spin", Axes: []result.Axis{{Name: "load"}}, Metrics: []result.Metric{{Name: "turns_per_s", Unit: "turn/s"}}}, {Name: securityProcedure, Metrics: []result.Metric{{Name: "known_bad_sent", Unit: "1"}}}},
+		"none": nil, "without metrics": {{Name: "spin"}, {Name: report.SecurityProcedure}},
+		"without labels": {{Name: "spin", Axes: []result.Axis{{Name: "load"}}, Metrics: []result.Metric{{Name: "turns_per_s", Unit: "turn/s"}}}, {Name: report.SecurityProcedure, Metrics: []result.Metric{{Name: "known_bad_sent", Unit: "1"}}}},
 	} {
 		run, recs := foreignRun()
 		run.Metrics, run.Procedures = nil, procedures
 		recs = append(recs, skipped)
-		d := Summarize(run, recs)
+		d := report.Summarize(run, recs)
 		for _, r := range d.Rows {
-			if !slices.ContainsFunc(d.Tables, func(tb Table) bool { return slices.Contains(tb.IDs, r.ID) }) {
+			if !slices.ContainsFunc(d.Tables, func(tb report.Table) bool { return slices.Contains(tb.IDs, r.ID) }) {
 				t.Errorf("%s: row %s is in no table", name, r.ID)
 			}
 		}
-		got := text(t, d)
+		got := printed(t, d)
 		_, tables, _ := strings.Cut(got, "0 flows: no room for it.")
 		for _, want := range []string{"no room for it", "Without a figure: security notes a a: skipped: ", "turns per s", "1.20 kturn/s"} {
 			if !strings.Contains(tables, want) {
@@ -109,9 +112,9 @@ func TestHostileDeclarations(t *testing.T) {
 	}
 	for _, procedures := range [][]result.Procedure{run.Procedures, {run.Procedures[1]}, nil} {
 		run.Procedures = procedures
-		d := Summarize(run, recs)
+		d := report.Summarize(run, recs)
 		var b bytes.Buffer
-		for name, err := range map[string]error{"text": Text(&b, d), "Markdown": Markdown(&b, d), "JSON": JSON(&b, d), "page": HTML(&b, d, recs)} {
+		for name, err := range map[string]error{"text": text.Terminal(&b, d), "Markdown": text.Markdown(&b, d), "JSON": text.JSON(&b, d), "page": page.Write(&b, d, recs)} {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -131,9 +134,9 @@ func TestHostileDeclarations(t *testing.T) {
 
 // No text of a declaration opens a cell in Markdown.
 func TestMarkdownHeads(t *testing.T) {
-	run, recs := hostile()
+	run, recs := report.Hostile()
 	var b bytes.Buffer
-	if err := Markdown(&b, summarized(run, recs)); err != nil {
+	if err := text.Markdown(&b, report.Summarized(run, recs)); err != nil {
 		t.Fatal(err)
 	}
 	cells := 0
@@ -157,14 +160,14 @@ func TestLongDeclaration(t *testing.T) {
 		recs[i].Config[0] = result.Pair{Key: "x" + long, Value: long + string(rune('a'+i))}
 	}
 	run.Procedures = []result.Procedure{{Name: "spin", Axes: []result.Axis{{Name: "x" + long}}, Metrics: []result.Metric{{Name: "turns_per_s", Unit: unit.Symbol(long), Label: long, Group: long, Interval: long}}}}
-	d := Summarize(run, recs)
+	d := report.Summarize(run, recs)
 	d.Rows = nil // names of rows are not of tables
-	var text, markdown bytes.Buffer
-	if err := errors.Join(Text(&text, d), Markdown(&markdown, d)); err != nil || len(d.Tables) != 1 {
+	var terminal, markdown bytes.Buffer
+	if err := errors.Join(text.Terminal(&terminal, d), text.Markdown(&markdown, d)); err != nil || len(d.Tables) != 1 {
 		t.Fatal(err, len(d.Tables))
 	}
-	if text.Len() > 2000 || markdown.Len() > 2000 {
-		t.Errorf("the text has %d octets, Markdown %d", text.Len(), markdown.Len())
+	if terminal.Len() > 2000 || markdown.Len() > 2000 {
+		t.Errorf("the text has %d octets, Markdown %d", terminal.Len(), markdown.Len())
 	}
 }
 
@@ -175,15 +178,15 @@ func TestNotesStandUnderTheirFigure(t *testing.T) {
 		make             func() (result.Run, []result.Record)
 		row, note, title string
 	}{
-		{sharedRun, "drop-xdp", "within 1.2 of the tester's ceiling", "Dropped by policy, under overload"},
+		{report.SharedRun, "drop-xdp", "within 1.2 of the tester's ceiling", "Dropped by policy, under overload"},
 		{inferRun, "sklearn", "does not keep up", "Drops that a detector adds to a capture, and for how long it was behind after the last frame"},
 	} {
-		for _, tb := range summarized(x.make()).Tables {
-			noted := slices.ContainsFunc(tb.Notes, func(n Note) bool { return strings.Contains(n.Text, x.note) })
+		for _, tb := range report.Summarized(x.make()).Tables {
+			noted := slices.ContainsFunc(tb.Notes, func(n report.Note) bool { return strings.Contains(n.Text, x.note) })
 			if noted != (tb.Title == x.title) {
 				t.Errorf("%q stands under %q: %v", x.note, tb.Title, noted)
 			}
-			if x.row == "drop-xdp" && tb.Title != x.title && slices.ContainsFunc(tb.Rows, func(r []Cell) bool { return r[0].Text == x.row }) {
+			if x.row == "drop-xdp" && tb.Title != x.title && slices.ContainsFunc(tb.Rows, func(r []report.Cell) bool { return r[0].Text == x.row }) {
 				t.Errorf("%s is in %q", x.row, tb.Title)
 			}
 		}

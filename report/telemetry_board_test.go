@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"encoding/json"
@@ -11,6 +11,9 @@ import (
 	"slices"
 	"testing"
 
+	"boxdyno/report"
+	"boxdyno/report/page"
+	"boxdyno/report/timeline"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -33,7 +36,7 @@ type written struct {
 }
 
 func (w *written) part(instants []float64, full func(s float64) bool) {
-	head := result.TelemetryHead{Schema: result.Schema, Start: origin, Rate: 10}
+	head := result.TelemetryHead{Schema: result.Schema, Start: report.Origin, Rate: 10}
 	for _, x := range w.all {
 		head.Series = append(head.Series, x.series)
 	}
@@ -95,19 +98,19 @@ func pair(kv ...string) (ps []result.Pair) {
 // is in dir.
 func boardRun(t testing.TB, sensors bool) (run result.Run, recs []result.Record, dir string) {
 	t.Helper()
-	run, recs = firewall()
+	run, recs = report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings = "20260314T092653Z-board", "", nil, nil
 	run.Topology, run.Kind = "wire2", "real"
 	run.Environments, run.NotMeasured, run.Deviations = nil, nil, nil
 	run.Command = []string{"boxdyno", "run", "forward", "--set", "frame_size=64"}
 	var points []string
 	for _, r := range recs {
-		if r.Parent == "" && r.Procedure != selfTest {
+		if r.Parent == "" && r.Procedure != report.SelfTestProcedure {
 			points = append(points, r.ID)
 		}
 	}
 	recs = slices.DeleteFunc(recs, func(r result.Record) bool {
-		return r.Parent != selfTest && !slices.Contains(points[:2], r.ID) && !slices.Contains(points[:2], r.Parent)
+		return r.Parent != report.SelfTestProcedure && !slices.Contains(points[:2], r.ID) && !slices.Contains(points[:2], r.Parent)
 	})
 	end := 0.0
 	var overloads [][2]float64
@@ -232,21 +235,21 @@ func boardRun(t testing.TB, sensors bool) (run result.Run, recs []result.Record,
 	return run, recs, dir
 }
 
-func readTimeline(t testing.TB, dir string, run result.Run, recs []result.Record) (*Timeline, error) {
+func readTimeline(t testing.TB, dir string, run result.Run, recs []result.Record) (*report.Timeline, error) {
 	t.Helper()
 	in, err := result.OpenTelemetry(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	return ReadTimeline(in, run, recs)
+	return timeline.Read(in, run, recs)
 }
 
 // board is the document that a page of it is made from.
-func board(t testing.TB, sensors bool) (Document, []result.Record) {
+func board(t testing.TB, sensors bool) (report.Document, []result.Record) {
 	t.Helper()
 	run, recs, dir := boardRun(t, sensors)
-	d := summarized(run, recs)
+	d := report.Summarized(run, recs)
 	var err error
 	if d.Timeline, err = readTimeline(t, dir, run, recs); err != nil {
 		t.Fatal(err)
@@ -263,16 +266,16 @@ func writeTimelinePages(t *testing.T, dir string) {
 			for i := range d.Timeline.Panels {
 				for k := range d.Timeline.Panels[i].Lines {
 					l := &d.Timeline.Panels[i].Lines[k]
-					if l.Name += nasty; l.Row != "" {
-						l.Row += nasty
+					if l.Name += report.Nasty; l.Row != "" {
+						l.Row += report.Nasty
 					}
 				}
 			}
-			d.Timeline.Remarks = []string{nasty}
+			d.Timeline.Remarks = []string{report.Nasty}
 		}
 		f, err := os.Create(filepath.Join(dir, name+".html"))
 		if err == nil {
-			err = HTML(f, d, recs)
+			err = page.Write(f, d, recs)
 		}
 		if err == nil {
 			err = f.Close()
@@ -283,7 +286,7 @@ func writeTimelinePages(t *testing.T, dir string) {
 	}
 }
 
-func lineOf(d *Timeline, kind, row, name string) *Line {
+func lineOf(d *report.Timeline, kind, row, name string) *report.Line {
 	for _, p := range d.Panels {
 		for i, l := range p.Lines {
 			if p.Kind == kind && l.Row == row && (name == "" || l.Name == name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -29,12 +31,12 @@ func TestTimelineGolden(t *testing.T) {
 		golden(t, filepath.Join("testdata", name+"-timeline.json"), append(lines, '\n'))
 		d.Timeline = nil
 		var b bytes.Buffer
-		if err := JSON(&b, d); err != nil {
+		if err := text.JSON(&b, d); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, filepath.Join("testdata", name+".json"), folded(b.Bytes()))
 		b.Reset()
-		if err := Text(&b, d); err != nil {
+		if err := text.Terminal(&b, d); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, filepath.Join("testdata", name+".txt"), b.Bytes())
@@ -146,14 +148,14 @@ func TestTimelineWithoutSensors(t *testing.T) {
 }
 
 func TestPointsInFiles(t *testing.T) {
-	for text, p := range map[string]Points{
+	for text, p := range map[string]report.Points{
 		`[]`:                      {},
 		`[0,1,null,0.1235,45.67]`: {0, 1, math.NaN(), 0.12345678, 45.6712},
 		`[-3,9999,12340,1.8e+09]`: {-3, 9999, 12345, 1.8e9},
 		`[1.2e-05,1234]`:          {0.000012, 1234.4},
 	} {
 		data, err := json.Marshal(p)
-		var back Points
+		var back report.Points
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
 
 // tunnelRun is made up: a stream, and three tunnels, one of which is missing.
 func tunnelRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings, run.NotMeasured, run.Deviations = "20260314T092653Z-vpn", "", nil, nil, nil, nil
 	var recs []result.Record
 	point := func(status result.Status, reason, procedure string, config []result.Pair, values ...result.Value) {
 		now := unit.Instant(len(recs)) * 2e9
 		recs = append(recs, result.Record{Schema: result.Schema, ID: fmt.Sprintf("%s/%d", procedure, len(recs)), Procedure: procedure, Repeat: 1,
-			Status: status, Reason: reason, Start: origin, Begin: now, End: now + 1e9, Config: config, Values: values})
+			Status: status, Reason: reason, Start: report.Origin, Begin: now, End: now + 1e9, Config: config, Values: values})
 	}
 	val := func(metric string, sym unit.Symbol, v float64) result.Value {
 		low, high := 0.98*v, 1.02*v
@@ -41,9 +42,9 @@ func tunnelRun() (result.Run, []result.Record) {
 }
 
 func TestTunnels(t *testing.T) {
-	d := summarized(tunnelRun())
+	d := report.Summarized(tunnelRun())
 	var names []string
-	tunnels := map[string]*Tunnel{}
+	tunnels := map[string]*report.Tunnel{}
 	for _, r := range d.Rows {
 		names = append(names, r.Name)
 		tunnels[r.Name] = r.Tunnel
@@ -59,7 +60,7 @@ func TestTunnels(t *testing.T) {
 	if x := tunnels["stream, udp, offloads on, 4 at once"]; x != nil && x.Published != "" {
 		t.Errorf("published beside a stream: %q", x.Published)
 	}
-	got := text(t, d)
+	got := printed(t, d)
 	for _, want := range []string{"udp on 4 6.00 G", "wireguard-go default 800 M 784–816 M", "missing WireGuard in this kernel", "is 10 times as fast"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

@@ -11,9 +11,9 @@ import (
 	"boxdyno/stat"
 )
 
-// fit says whether a record's figures may be used: it is finished, and not the
+// Fit says whether a record's figures may be used: it is finished, and not the
 // tester's failure.
-func fit(r result.Record) bool { return r.Status == result.Passed || r.Status == result.Failed }
+func Fit(r result.Record) bool { return r.Status == result.Passed || r.Status == result.Failed }
 
 // overloadTrial marks the trials that read a rate under overload.
 const overloadTrial = "overload"
@@ -39,7 +39,7 @@ func visitRates(metric, point string, recs []result.Record) (rates []float64) {
 			end()
 			continue
 		}
-		if rate, ok := overloadRate(metric, r); ok && fit(r) {
+		if rate, ok := overloadRate(metric, r); ok && Fit(r) {
 			visit = append(visit, rate)
 		}
 	}
@@ -66,7 +66,7 @@ func overloadRate(metric string, r result.Record) (float64, bool) {
 // course says in sentences whether the figures of a configuration stayed where
 // they were while its repeats were measured.
 func course(repeats, recs []result.Record) (out []string) {
-	if len(repeats) > 0 && (repeats[0].Procedure == connectionsProcedure || repeats[0].Procedure == captureProcedure || repeats[0].Procedure == idsProcedure || repeats[0].Procedure == floodProcedure) {
+	if len(repeats) > 0 && (repeats[0].Procedure == connectionsProcedure || repeats[0].Procedure == CaptureProcedure || repeats[0].Procedure == IDSProcedure || repeats[0].Procedure == floodProcedure) {
 		return nil // its overload trials are at different rates
 	}
 	metric := forwardingRate
@@ -76,7 +76,7 @@ func course(repeats, recs []result.Record) (out []string) {
 	var visits, limits []float64
 	for _, p := range repeats {
 		visits = append(visits, visitRates(metric, p.ID, recs)...)
-		if v := p.Value(throughput); v != nil && fit(p) {
+		if v := p.Value(throughput); v != nil && Fit(p) {
 			limits = append(limits, v.Value)
 		}
 	}

@@ -3,14 +3,11 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"boxdyno/report/internal/phrase"
 	"boxdyno/report/internal/sensed"
 	"boxdyno/result"
-	"boxdyno/unit"
 )
 
 // Watched is what telemetry's digests say of all trials of a run but self-tests: the
@@ -60,7 +57,7 @@ func watched(run result.Run, recs []result.Record) *Watched {
 	seen := false
 	rank := 0.0 // of the source of the lowest clock
 	for _, r := range recs {
-		if r.Parent == "" || r.Parent == selfTest {
+		if r.Parent == "" || r.Parent == SelfTestProcedure {
 			continue
 		}
 		for _, d := range r.Digests {
@@ -91,7 +88,7 @@ func watched(run result.Run, recs []result.Record) *Watched {
 						w.Throttled = append(w.Throttled, x.Row)
 					}
 				case "drops":
-					if s.Place == result.Routing && (r.Procedure == captureProcedure || r.Procedure == idsProcedure || r.Parent == emptyBox || r.Parent == idleIDS) {
+					if s.Place == result.Routing && (r.Procedure == CaptureProcedure || r.Procedure == IDSProcedure || r.Parent == emptyBox || r.Parent == idleIDS) {
 						continue // there frames end that the subject has had
 					}
 					lost[s.Place] += d.Growth
@@ -170,45 +167,4 @@ func (u *usedCPUs) busiest() *Busy {
 	}
 	share := func(s float64) float64 { return min(s/most.time, 1) } // ticks at both ends may count too much
 	return &Busy{CPU: most.cpu, Softirq: share(most.softirq), Work: share(most.work), Point: most.point, Trials: most.kind}
-}
-
-// sentences are what is known, for a terminal.
-func (w *Watched) sentences(d Document) (out []string) {
-	if w == nil {
-		return nil
-	}
-	var parts []string
-	say := func(format string, a ...any) { parts = append(parts, fmt.Sprintf(format, a...)) }
-	if r := w.Hottest; r != nil {
-		say("hottest %.1f °C (%s)", r.Value, r.Of)
-	}
-	if r := w.Slowest; r != nil {
-		say("lowest clock %sHz (%s)", unit.SI(r.Value), r.Of)
-	}
-	if r := w.Watts; r != nil {
-		say("most power %sW (%s)", unit.SI(r.Value), r.Of)
-	}
-	if len(w.Throttled) > 0 {
-		say("throttled: %s", strings.Join(w.Throttled, ", "))
-	}
-	if b := w.Busiest; b != nil {
-		where := strings.TrimSpace(strings.ReplaceAll(b.Trials, "-", " ") + " trials")
-		for _, r := range d.Rows {
-			if r.ID == b.Point && len(d.Rows) > 1 {
-				where += " of " + r.Name
-			}
-		}
-		say("busiest CPU %s, %s of its time, in softirq %s (%s)", b.CPU, phrase.Percent(b.Work), phrase.Percent(b.Softirq), where)
-	}
-	if len(parts) > 0 {
-		out = append(out, "seen meanwhile: "+strings.Join(parts, "; "))
-	}
-	if len(w.Lost) > 0 {
-		var at []string
-		for _, l := range w.Lost {
-			at = append(at, fmt.Sprintf("%s %s", l.Place, phrase.Thousands(l.Frames)))
-		}
-		out = append(out, "frames lost in all trials, by place: "+strings.Join(at, ", "))
-	}
-	return out
 }

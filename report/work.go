@@ -109,7 +109,7 @@ func parallelWords(v string) string {
 // sense takes what trials say of the clock, and what their programs are.
 func (w *Work) sense(trials []result.Record) {
 	for _, t := range trials {
-		before, after := t.Value(loopBefore), t.Value(loopAfter)
+		before, after := t.Value(LoopBefore), t.Value(LoopAfter)
 		if before != nil && after != nil && before.Value > 0 {
 			if share := after.Value / before.Value; w.Clock == nil || share < *w.Clock {
 				w.Clock = new(share)

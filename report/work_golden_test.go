@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -32,13 +33,13 @@ func worksRun() (result.Run, []result.Record) {
 		cfg = append(cfg, result.Pair{Key: "parallel", Value: "1"}, result.Pair{Key: "core_type", Value: "0"})
 		if status == result.Passed {
 			recs = append(recs, result.Record{
-				Schema: result.Schema, ID: id + "/1", Parent: id, Procedure: procedure, Repeat: 1, Status: status, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e9,
+				Schema: result.Schema, ID: id + "/1", Parent: id, Procedure: procedure, Repeat: 1, Status: status, Start: report.Origin.Add(time.Duration(now)), Begin: now, End: now + 1e9,
 				Config: append(append(slices.Clone(cfg), result.Pair{Key: "trial", Value: "1"}, result.Pair{Key: "on_cpus", Value: "3"}), of...),
 				Values: []result.Value{{Metric: "loop_before_rps", Unit: "1/s", Value: 2e8}, {Metric: "loop_after_rps", Unit: "1/s", Value: 2e8}},
 			})
 			values = append(values, result.Value{Metric: "copies", Unit: "1", Value: 1}, result.Value{Metric: "work_cpu_s", Unit: "s", Value: 3.2})
 		}
-		recs = append(recs, result.Record{Schema: result.Schema, ID: id, Procedure: procedure, Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: origin, Begin: now, End: now + 15e8, Values: values})
+		recs = append(recs, result.Record{Schema: result.Schema, ID: id, Procedure: procedure, Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: report.Origin, Begin: now, End: now + 15e8, Values: values})
 		return id
 	}
 	dhrystone := pairs{{Key: "subject", Value: "dhrystone"}, {Key: "optimise", Value: "O0"}, {Key: "dictionary", Value: "22"}, {Key: "primes", Value: "10000"}, {Key: "duration", Value: "0s"}}
@@ -57,7 +58,7 @@ func worksRun() (result.Run, []result.Record) {
 		for i, at := range []int{4096, 49152, 1 << 20, 64 << 20} {
 			now += 1e8
 			recs = append(recs, result.Record{
-				Schema: result.Schema, ID: fmt.Sprintf("%s/%d-%d", walk, round, at), Parent: walk, Procedure: "memory", Repeat: 1, Status: result.Passed, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e8,
+				Schema: result.Schema, ID: fmt.Sprintf("%s/%d-%d", walk, round, at), Parent: walk, Procedure: "memory", Repeat: 1, Status: result.Passed, Start: report.Origin.Add(time.Duration(now)), Begin: now, End: now + 1e8,
 				Config: append(pairs{{Key: "trial", Value: fmt.Sprint(round + 1)}, {Key: "working_set", Value: fmt.Sprint(at)}, {Key: "on_cpus", Value: "3"}}, made...),
 				Values: []result.Value{{Metric: "load_latency_s", Unit: "s", Value: []float64{2.2e-9, 3.1e-9, 9e-9, 142e-9}[i] * (1 + float64(round)/100)}},
 			})
@@ -72,8 +73,8 @@ func worksRun() (result.Run, []result.Record) {
 // too few for says so, and what was published of the experiment stands beside it.
 func TestWorksTables(t *testing.T) {
 	run, recs := worksRun()
-	d := summarized(run, recs)
-	got := text(t, d)
+	d := report.Summarized(run, recs)
+	got := printed(t, d)
 	for _, want := range []string{
 		"dhrystone 1 O0 10 000 5.00 M/s",
 		"sysbench 1 20 000 400/s",
@@ -100,7 +101,7 @@ func TestWorksTables(t *testing.T) {
 		t.Error("a default is told, a work is shown as frames, or a published figure stands beside none")
 	}
 	if t.Failed() {
-		t.Log(text(t, d))
+		t.Log(printed(t, d))
 	}
 	w := d.Rows[slicesIndex(d.Rows, "memory-latency")].Work
 	if w.Curve == nil || len(w.Curve.Points) != 4 || w.Curve.Points[3].At != 64<<20 || w.Curve.Points[3].Figure.N != 3 || w.Curve.Unit != "s" {
@@ -114,9 +115,9 @@ func TestWorksTables(t *testing.T) {
 // A figure of several rounds that a page shows has their range beside it.
 func TestWorksHaveRanges(t *testing.T) {
 	run, recs := worksRun()
-	for _, tb := range summarized(run, recs).Tables {
+	for _, tb := range report.Summarized(run, recs).Tables {
 		for i, c := range tb.Columns {
-			if c.Heads && c.Interval == "" && slices.ContainsFunc(tb.Rows, func(r []Cell) bool { return r[i].Lo != nil && r[i].Hi != nil && *r[i].Lo < *r[i].Hi }) {
+			if c.Heads && c.Interval == "" && slices.ContainsFunc(tb.Rows, func(r []report.Cell) bool { return r[i].Lo != nil && r[i].Hi != nil && *r[i].Lo < *r[i].Hi }) {
 				t.Errorf("%s: %s has no range", tb.Title, c.Label)
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package report_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -15,7 +16,7 @@ import (
 // workRun is made up: a program on one CPU of a board with a meter, on all of its CPUs,
 // of which one is slower, another program with two figures, and one that is not there.
 func workRun() (result.Run, []result.Record) {
-	run, _ := firewall()
+	run, _ := report.Firewall()
 	run.ID, run.Role, run.Criteria, run.Warnings, run.Topology, run.Kind = "20260314T092653Z-cpu", "", nil, nil, "here", "real"
 	run.Command = []string{"boxdyno", "run", "cpu", "--set", "subject=dhrystone,7-zip,sysbench", "--set", "parallel=1,all"}
 	run.NotMeasured, run.Deviations, run.Backend = nil, nil, nil
@@ -37,7 +38,7 @@ func workRun() (result.Run, []result.Record) {
 		cfg := []result.Pair{{Key: "subject", Value: subject}, {Key: "parallel", Value: parallel}, {Key: "core_type", Value: "0"}}
 		now := unit.Instant(len(recs)) * 2e9
 		trial := result.Record{
-			Schema: result.Schema, ID: id + "/2 trial=1", Parent: id, Procedure: "cpu", Repeat: 1, Status: status, Reason: reason, Start: origin.Add(time.Duration(now)), Begin: now, End: now + 1e9,
+			Schema: result.Schema, ID: id + "/2 trial=1", Parent: id, Procedure: "cpu", Repeat: 1, Status: status, Reason: reason, Start: report.Origin.Add(time.Duration(now)), Begin: now, End: now + 1e9,
 			Config: append(cfg[:3:3], result.Pair{Key: "trial", Value: "1"}, result.Pair{Key: "on_cpus", Value: "3"}, result.Pair{Key: "compiler", Value: "gcc_(Debian_12.2.0-14)_12.2.0"}, result.Pair{Key: "flags", Value: "-O2"}),
 			Values: []result.Value{val("loop_before_rps", "1/s", 2e8), val("loop_after_rps", "1/s", 1.9e8)},
 		}
@@ -57,7 +58,7 @@ func workRun() (result.Run, []result.Record) {
 			values[i].Lo, values[i].Hi, values[i].N = &low, &high, 3
 		}
 		recs = append(recs, result.Record{
-			Schema: result.Schema, ID: id, Procedure: "cpu", Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: origin, Begin: now, End: now + 15e8, Copies: copies, Values: values, Energy: energy,
+			Schema: result.Schema, ID: id, Procedure: "cpu", Config: cfg, Repeat: 1, Status: status, Reason: reason, Start: report.Origin, Begin: now, End: now + 15e8, Copies: copies, Values: values, Energy: energy,
 		})
 	}
 	point(result.Passed, "", "dhrystone", "1", 4, nil, val("dhrystones_per_s", "1/s", 12e6), val("dmips", "1", 12e6/1757), val("copies", "1", 1), val("work_cpu_s", "s", 1.01), val("subject_memory_bytes", "B", 6e6))
@@ -74,8 +75,8 @@ func workRun() (result.Run, []result.Record) {
 // Figures of copies are told together and one by one.
 func TestWorkTables(t *testing.T) {
 	run, recs := workRun()
-	d := summarized(run, recs)
-	got := text(t, d)
+	d := report.Summarized(run, recs)
+	got := printed(t, d)
 	for _, want := range []string{
 		"Computing, on this machine's CPUs",
 		"dhrystone 1 12.0 M/s 11.9–12.1 M", "dhrystone 1 1 1.01 s 6.00 MB", "clock after a round: 95.0 %",
@@ -101,7 +102,7 @@ func TestWorkTables(t *testing.T) {
 	if len(w.Figures) != 2 || *w.Figures[0].Slowest != 9e6 || *w.Figures[0].Fastest != 12.5e6 {
 		t.Errorf("%+v", w.Figures)
 	}
-	if s := summarized(run, only(recs, "cpu/dhrystone-1#1")).Summary; s != "cpu, dhrystone, 1 CPU: 12.0 M/s Dhrystones, 6.83 k DMIPS." {
+	if s := report.Summarized(run, only(recs, "cpu/dhrystone-1#1")).Summary; s != "cpu, dhrystone, 1 CPU: 12.0 M/s Dhrystones, 6.83 k DMIPS." {
 		t.Errorf("%q", s)
 	}
 }
@@ -111,13 +112,13 @@ func TestStarvedProgram(t *testing.T) {
 	run, recs := workRun()
 	starved := recs[0]
 	starved.ID, starved.Status, starved.Reason = starved.Parent+"/3 trial=2", result.Invalid, "dhrystone had 80.0 % of CPU 3"
-	d := summarized(run, append(recs, starved))
-	if got := text(t, d); !strings.Contains(got, "1 trial was invalid: the program did not have its CPUs to itself; excluded") || strings.Contains(got, "limited by the tester") {
+	d := report.Summarized(run, append(recs, starved))
+	if got := printed(t, d); !strings.Contains(got, "1 trial was invalid: the program did not have its CPUs to itself; excluded") || strings.Contains(got, "limited by the tester") {
 		t.Error(got)
 	}
 }
 
-func slicesIndex(rows []Row, name string) int {
+func slicesIndex(rows []report.Row, name string) int {
 	for i, r := range rows {
 		if strings.Contains(r.Name, name) {
 			return i

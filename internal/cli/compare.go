@@ -16,15 +16,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"boxdyno/report"
+	"boxdyno/report/compare"
+	"boxdyno/report/text"
 	"boxdyno/runner"
 )
 
 // comparisons are the kinds of file that compare writes, by extension.
 var comparisons = map[string]func(io.Writer, report.Comparison) error{
-	".txt":  report.CompareText,
-	".md":   report.CompareMarkdown,
-	".csv":  report.CompareCSV,
-	".json": report.CompareJSON,
+	".txt":  compare.Terminal,
+	".md":   compare.Markdown,
+	".csv":  compare.CSV,
+	".json": compare.JSON,
 }
 
 func (a *app) compare() *cobra.Command {
@@ -79,7 +81,7 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 			var b bytes.Buffer
 			var slower []string
 			if ext == ".bench" {
-				err = report.BenchSides(&b, sides)
+				err = text.BenchSides(&b, sides)
 			} else {
 				var c report.Comparison
 				c, err = report.Compare(Version(), sides, ignore)

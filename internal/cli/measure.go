@@ -21,6 +21,7 @@ import (
 	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
 	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/store"
@@ -474,9 +475,9 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 
 func (a *app) print(d report.Document, asJSON bool) error {
 	if asJSON {
-		return report.JSON(a.out, d)
+		return text.JSON(a.out, d)
 	}
-	return report.Text(a.out, d)
+	return text.Terminal(a.out, d)
 }
 
 // note says something on standard error unless it shall be quiet.

@@ -21,6 +21,9 @@ import (
 	"boxdyno/internal/files"
 	"boxdyno/internal/schema"
 	"boxdyno/report"
+	"boxdyno/report/page"
+	"boxdyno/report/text"
+	"boxdyno/report/timeline"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/store"
@@ -28,13 +31,13 @@ import (
 
 // formats are the kinds of file that report writes, by extension.
 var formats = map[string]func(w io.Writer, runs []report.Kept) error{
-	".txt":   each(report.Text),
-	".md":    each(report.Markdown),
-	".csv":   func(w io.Writer, runs []report.Kept) error { return report.CSV(w, runs...) },
-	".bench": func(w io.Writer, runs []report.Kept) error { return report.Bench(w, runs...) },
+	".txt":   each(text.Terminal),
+	".md":    each(text.Markdown),
+	".csv":   func(w io.Writer, runs []report.Kept) error { return text.CSV(w, runs...) },
+	".bench": func(w io.Writer, runs []report.Kept) error { return text.Bench(w, runs...) },
 	".json": func(w io.Writer, runs []report.Kept) error {
 		if len(runs) == 1 {
-			return report.JSON(w, runs[0].Document)
+			return text.JSON(w, runs[0].Document)
 		}
 		e := json.NewEncoder(w)
 		for _, r := range runs {
@@ -48,7 +51,7 @@ var formats = map[string]func(w io.Writer, runs []report.Kept) error{
 		if len(runs) > 1 {
 			return &runner.PlanError{Err: errors.New("a page shows one run: make one for each")}
 		}
-		return report.HTML(w, runs[0].Document, runs[0].Records)
+		return page.Write(w, runs[0].Document, runs[0].Records)
 	},
 }
 
@@ -180,7 +183,7 @@ const pageExt = ".html"
 func (a *app) timeline(dir string, run result.Run, k *report.Kept) {
 	in, err := result.OpenTelemetry(dir)
 	if err == nil {
-		k.Document.Timeline, err = report.ReadTimeline(in, run, k.Records)
+		k.Document.Timeline, err = timeline.Read(in, run, k.Records)
 		in.Close()
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) && len(run.Series) == 0 {
@@ -230,7 +233,7 @@ func (a *app) schema() *cobra.Command {
 		{"plan", func() schema.Object { return runner.PlanSchema(a.plugins) }},
 		{"record", func() schema.Object { return schema.Of(reflect.TypeFor[result.Record]()) }},
 		{"run", func() schema.Object { return schema.Of(reflect.TypeFor[result.Run]()) }},
-		{"page", func() schema.Object { return schema.Of(reflect.TypeFor[report.PageData]()) }},
+		{"page", func() schema.Object { return schema.Of(reflect.TypeFor[page.Data]()) }},
 		{"runs", func() schema.Object { return schema.Of(reflect.TypeFor[listedRuns]()) }},
 	}
 	var names []string

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"boxdyno/report"
+	"boxdyno/report/page"
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/unit"
@@ -77,7 +78,7 @@ func TestPageOfDamagedTelemetry(t *testing.T) {
 // A page that is sent on carries the licences of the work of others in it.
 func TestPageCarriesNotices(t *testing.T) {
 	var b bytes.Buffer
-	if err := report.HTML(&b, report.Document{}, nil); err != nil {
+	if err := page.Write(&b, report.Document{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	of := 0

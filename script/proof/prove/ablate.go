@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 )
 
@@ -62,7 +63,7 @@ func ablated(ctx context.Context, binary, dir string, n int) (failed int, err er
 		if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 			return failed, fmt.Errorf("read the ablation: %w", err)
 		}
-		if err := report.Text(os.Stdout, d); err != nil {
+		if err := text.Terminal(os.Stdout, d); err != nil {
 			return failed, err
 		}
 		wrong := ablationClaims(d)

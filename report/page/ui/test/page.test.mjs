@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at the pages that report.HTML writes, in Debian's headless Chromium:
+// Looks at the pages that page.Write writes, in Debian's headless Chromium:
 // BOXDYNO_CHROMIUM names another one.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

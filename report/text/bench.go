@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package text
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/grid"
 	"boxdyno/result"
 )
@@ -21,13 +22,13 @@ import (
 // plan as configuration. Invalid points are left out, and bounds have a unit of their
 // own. What only one run has (name, date, seed) is a comment: benchstat makes a table
 // for each configuration.
-func Bench(w io.Writer, runs ...Kept) error {
-	return BenchSides(w, []Side{{Runs: runs}})
+func Bench(w io.Writer, runs ...report.Kept) error {
+	return BenchSides(w, []report.Side{{Runs: runs}})
 }
 
 // BenchSides is Bench of several sides, each named by the configuration "side":
 // benchstat -col side compares them.
-func BenchSides(w io.Writer, sides []Side) error {
+func BenchSides(w io.Writer, sides []report.Side) error {
 	b := &bencher{w: w, out: benchfmt.NewWriter(w), declared: map[string]bool{}}
 	for _, s := range sides {
 		for _, run := range s.Runs {
@@ -46,7 +47,7 @@ type bencher struct {
 	declared map[string]bool // units whose better end is said
 }
 
-func (b *bencher) run(side string, run Kept) error {
+func (b *bencher) run(side string, run report.Kept) error {
 	blank := map[bool]string{true: "\n"}[b.begun]
 	b.begun = true
 	if _, err := fmt.Fprintf(b.w, "%s# run %s, %s, seed %d\n", blank, grid.Clean(run.Document.ID), run.Document.Start.UTC().Format("2006-01-02 15:04:05 UTC"), run.Document.Seed); err != nil {
@@ -59,13 +60,13 @@ func (b *bencher) run(side string, run Kept) error {
 		}
 	}
 	add("side", side)
-	for _, p := range circumstances(run.Document) {
+	for _, p := range report.Circumstances(run.Document) {
 		if !strings.HasPrefix(p.Key, "boot") {
 			add(benchKey(p.Key), p.Value)
 		}
 	}
 	for _, r := range run.Records {
-		if r.Parent != "" || r.Procedure == selfTest || !fit(r) {
+		if r.Parent != "" || r.Procedure == report.SelfTestProcedure || !report.Fit(r) {
 			continue
 		}
 		line := benchfmt.Result{Config: config, Name: benchName(r), Iters: 1}

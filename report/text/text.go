@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+// Package text writes a run's Document as text for a terminal, as Markdown, CSV and JSON,
+// and its points in the Go benchmark format.
+package text
 
 import (
 	"bufio"
@@ -12,6 +14,8 @@ import (
 	"strings"
 
 	"boxdyno/internal/printable"
+	"boxdyno/report"
+	"boxdyno/report/compare"
 	"boxdyno/report/internal/grid"
 	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
@@ -19,8 +23,16 @@ import (
 	"boxdyno/verdict"
 )
 
-// Text writes the document for a terminal: no colour codes, at most 100 columns.
-func Text(w io.Writer, d Document) (err error) {
+const (
+	publishedTitle = "Published of the same experiments"
+	studyTitle     = "Why the figures differ from the published ones"
+)
+
+// JSON writes the document, indented.
+func JSON(w io.Writer, d report.Document) error { return grid.JSON(w, d) }
+
+// Terminal writes the document for a terminal: no colour codes, at most 100 columns.
+func Terminal(w io.Writer, d report.Document) (err error) {
 	var whole bytes.Buffer
 	b := bufio.NewWriter(&whole)
 	defer func() {
@@ -29,7 +41,7 @@ func Text(w io.Writer, d Document) (err error) {
 		}
 	}()
 	t := &grid.Writer{Writer: b}
-	word, rest := opening(d)
+	word, rest := report.Opening(d)
 	t.Wrap(word+"  ", rest)
 	if d.Summary != d.Sentence {
 		t.Wrap("", d.Summary)
@@ -39,18 +51,18 @@ func Text(w io.Writer, d Document) (err error) {
 		t.Wrap("! ", s)
 	}
 	for _, f := range d.Findings {
-		t.Wrap("  "+mark(f)+"  ", f.Criterion.Text+": "+outcome(f))
+		t.Wrap("  "+mark(f)+"  ", f.Criterion.Text+": "+report.Outcome(f))
 	}
-	t.List("What this box can do", d.said())
-	t.List("What could not be measured here", d.skipped())
+	t.List("What this box can do", powers(&d))
+	t.List("What could not be measured here", skipped(&d))
 	t.List("How sure", d.Sure)
 	for _, tb := range tables(d) {
 		t.Head(tb.Title)
 		t.Table(tb)
 	}
 	if d.Beside != nil {
-		t.List(besideTitle, d.Beside.besideSaid())
-		for _, tb := range d.Beside.besideTables() {
+		t.List(compare.BesideTitle, compare.BesideFound(d.Beside))
+		for _, tb := range compare.BesideTables(d.Beside) {
 			t.Head(tb.Title)
 			t.Table(tb)
 		}
@@ -69,8 +81,8 @@ func Text(w io.Writer, d Document) (err error) {
 		t.Wrap("  ", bn.Name+": "+bn.Sentence)
 	}
 	if r := telling(d); r != nil {
-		t.Head("Where every frame went: " + r.booked())
-		t.Table(r.accounted().parts()[0])
+		t.Head("Where every frame went: " + booked(r))
+		t.Table(parts(accounted(r))[0])
 	}
 	t.List(publishedTitle, d.Cited)
 	t.List("What next", d.Next)
@@ -85,15 +97,36 @@ func Text(w io.Writer, d Document) (err error) {
 	return b.Flush()
 }
 
+// skipped are d's skips in sentences.
+func skipped(d *report.Document) (out []string) {
+	for _, s := range d.Skipped {
+		const most = 4
+		names, more := s.Points, ""
+		if len(names) > most {
+			names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
+		}
+		out = append(out, fmt.Sprintf("%s%s: %s", strings.Join(names, "; "), more, s.Reason))
+	}
+	return out
+}
+
+// powers are d's powers in lines.
+func powers(d *report.Document) (out []string) {
+	for _, p := range d.Powers {
+		out = append(out, p.Name+": "+p.Text)
+	}
+	return out
+}
+
 // tables are the figures of all rows, each table at most width columns.
-func tables(d Document) []grid.Table {
+func tables(d report.Document) []grid.Table {
 	all := d.Tables
 	if d.Ablation != nil {
 		all = d.Ablation.Tables
 	}
 	var out []grid.Table
 	for _, t := range all {
-		out = append(out, t.folded()...)
+		out = append(out, folded(t)...)
 	}
 	if d.Ablation != nil && len(d.Ablation.Untested) > 0 {
 		t := grid.Table{Title: "Not tested"}
@@ -107,8 +140,8 @@ func tables(d Document) []grid.Table {
 
 // telling is the row whose ledger says most: that of the bottleneck, or else
 // the one that lost the largest share unasked.
-func telling(d Document) *Row {
-	var best *Row
+func telling(d report.Document) *report.Row {
+	var best *report.Row
 	most := -1.0
 	for i := range d.Rows {
 		r := &d.Rows[i]
@@ -120,7 +153,7 @@ func telling(d Document) *Row {
 		}
 		lost := float64(r.Ledger.Lost()) / float64(r.Ledger.Accepted)
 		if r.Security != nil {
-			lost = float64(wanted(r.Ledger).Lost()) / float64(r.Ledger.Accepted)
+			lost = float64(report.Wanted(r.Ledger).Lost()) / float64(r.Ledger.Accepted)
 		}
 		if strings.HasPrefix(r.Service, "drop-") {
 			lost = 0
@@ -133,7 +166,7 @@ func telling(d Document) *Row {
 }
 
 // booked is what the row's ledger is of.
-func (r *Row) booked() string {
+func booked(r *report.Row) string {
 	if r.Security != nil {
 		return r.Name + ", all phases"
 	}
@@ -151,17 +184,17 @@ func (r *Row) booked() string {
 
 // accounted is the row's account as an equation read downwards; every line has the counter
 // it was read from. That of a capture ends in its subject.
-func (r *Row) accounted() Table {
+func accounted(r *report.Row) report.Table {
 	a := r.Ledger
-	t := Table{Columns: []Column{{Name: "frames", Label: "frames", Metric: true, Unit: "frame"}, {Name: "share", Label: "of accepted", Metric: true, Share: true}, {Name: "where", Label: "where"}, {Name: "what", Label: "what"}, {Name: "counter", Label: "counter"}}}
+	t := report.Table{Columns: []report.Column{{Name: "frames", Label: "frames", Metric: true, Unit: "frame"}, {Name: "share", Label: "of accepted", Metric: true, Share: true}, {Name: "where", Label: "where"}, {Name: "what", Label: "what"}, {Name: "counter", Label: "counter"}}}
 	add := func(n int64, ofAll bool, where, what, counter string) {
-		count, share := float64(n), Cell{}
+		count, share := float64(n), report.Cell{}
 		if ofAll && a.Accepted != 0 {
-			share = Cell{Text: phrase.Percent(math.Abs(count) / float64(a.Accepted)), Value: new(count / float64(a.Accepted))}
+			share = report.Cell{Text: phrase.Percent(math.Abs(count) / float64(a.Accepted)), Value: new(count / float64(a.Accepted))}
 		} else if ofAll {
 			share.Text = "-"
 		}
-		t.Rows = append(t.Rows, []Cell{{Text: phrase.Thousands(n), Value: &count}, share, {Text: where}, {Text: what}, {Text: counter}})
+		t.Rows = append(t.Rows, []report.Cell{{Text: phrase.Thousands(n), Value: &count}, share, {Text: where}, {Text: what}, {Text: counter}})
 	}
 	if a.Intended > 0 {
 		add(a.Intended, false, "tester", "intended", "")
@@ -190,7 +223,7 @@ func (r *Row) accounted() Table {
 }
 
 // measured is the environment in lines.
-func measured(d Document) (out []string) {
+func measured(d report.Document) (out []string) {
 	line := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
 	at := "topology " + d.Topology
 	if d.Box != "" {
@@ -216,7 +249,7 @@ func measured(d Document) (out []string) {
 	}
 	para("tester")
 	for _, s := range d.SelfTests {
-		w := s.Name + " " + cmp.Or(s.ceiling(), "no ceiling")
+		w := s.Name + " " + cmp.Or(s.Ceiling(), "no ceiling")
 		if s.Verdict != result.Passed {
 			w += " (" + string(s.Verdict) + ")"
 		}
@@ -232,7 +265,7 @@ func measured(d Document) (out []string) {
 	}
 	para("environment")
 	out = append(out, d.Metered...)
-	return append(out, d.Watched.sentences(d)...)
+	return append(out, seen(d.Watched, d)...)
 }
 
 // mark is a finding's outcome before its text; what failed stands out.
@@ -240,7 +273,7 @@ func mark(f verdict.Finding) string {
 	if f.Status == result.Failed {
 		return loud(f.Status)
 	}
-	return findingWord(f)
+	return report.FindingWord(f)
 }
 
 func loud(s result.Status) string {
@@ -248,4 +281,45 @@ func loud(s result.Status) string {
 		return "FAILED"
 	}
 	return string(s)
+}
+
+// seen are what is known, for a terminal.
+func seen(w *report.Watched, d report.Document) (out []string) {
+	if w == nil {
+		return nil
+	}
+	var parts []string
+	say := func(format string, a ...any) { parts = append(parts, fmt.Sprintf(format, a...)) }
+	if r := w.Hottest; r != nil {
+		say("hottest %.1f °C (%s)", r.Value, r.Of)
+	}
+	if r := w.Slowest; r != nil {
+		say("lowest clock %sHz (%s)", unit.SI(r.Value), r.Of)
+	}
+	if r := w.Watts; r != nil {
+		say("most power %sW (%s)", unit.SI(r.Value), r.Of)
+	}
+	if len(w.Throttled) > 0 {
+		say("throttled: %s", strings.Join(w.Throttled, ", "))
+	}
+	if b := w.Busiest; b != nil {
+		where := strings.TrimSpace(strings.ReplaceAll(b.Trials, "-", " ") + " trials")
+		for _, r := range d.Rows {
+			if r.ID == b.Point && len(d.Rows) > 1 {
+				where += " of " + r.Name
+			}
+		}
+		say("busiest CPU %s, %s of its time, in softirq %s (%s)", b.CPU, phrase.Percent(b.Work), phrase.Percent(b.Softirq), where)
+	}
+	if len(parts) > 0 {
+		out = append(out, "seen meanwhile: "+strings.Join(parts, "; "))
+	}
+	if len(w.Lost) > 0 {
+		var at []string
+		for _, l := range w.Lost {
+			at = append(at, fmt.Sprintf("%s %s", l.Place, phrase.Thousands(l.Frames)))
+		}
+		out = append(out, "frames lost in all trials, by place: "+strings.Join(at, ", "))
+	}
+	return out
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package text
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/grid"
 	"boxdyno/report/internal/phrase"
 )
@@ -17,10 +18,10 @@ import (
 // folded is t in tables of text that are at most width columns wide. Columns that have no
 // room, or that are of other rows, go on in another table. Where that saves a table, what
 // all rows share is said once, in a note.
-func (t Table) folded() []grid.Table {
-	out := t.narrow().parts()
+func folded(t report.Table) []grid.Table {
+	out := parts(narrow(t))
 	if len(out) > 1 {
-		if fewer := t.factored().narrow().parts(); len(fewer) < len(out) {
+		if fewer := parts(narrow(factored(t))); len(fewer) < len(out) {
 			out = fewer
 		}
 	}
@@ -34,11 +35,11 @@ func (t Table) folded() []grid.Table {
 
 // narrow is t with one column for all that tells its rows apart, where that takes more than
 // half of a line.
-func (t Table) narrow() Table {
-	if axes := t.axesWide(); axes > grid.Width/2 && len(t.figures()) > 0 {
-		if j := t.joined(80); j.axesWide() < axes {
-			if over := j.widest() - grid.Width; over > 0 {
-				j = t.joined(max(20, 80-over))
+func narrow(t report.Table) report.Table {
+	if axes := axesWide(t); axes > grid.Width/2 && len(figures(t)) > 0 {
+		if j := joined(t, 80); axesWide(j) < axes {
+			if over := widest(j) - grid.Width; over > 0 {
+				j = joined(t, max(20, 80-over))
 			}
 			return j
 		}
@@ -47,17 +48,17 @@ func (t Table) narrow() Table {
 }
 
 // factored is t without the columns of words in which all rows agree: a note says them.
-func (t Table) factored() Table {
+func factored(t report.Table) report.Table {
 	var same []string
 	keep := func(i int) bool {
 		c := t.Columns[i]
 		if c.Metric || c.Name == grid.NotesColumn || len(t.Rows) < 2 {
 			return true
 		}
-		return slices.ContainsFunc(t.Rows, func(r []Cell) bool { return r[i].Text != t.Rows[0][i].Text })
+		return slices.ContainsFunc(t.Rows, func(r []report.Cell) bool { return r[i].Text != t.Rows[0][i].Text })
 	}
 	out := t
-	out.Columns, out.Rows = nil, make([][]Cell, len(t.Rows))
+	out.Columns, out.Rows = nil, make([][]report.Cell, len(t.Rows))
 	for i, c := range t.Columns {
 		if !keep(i) {
 			same = append(same, strings.TrimPrefix(c.Label+" "+t.Rows[0][i].Text, "what "))
@@ -71,35 +72,35 @@ func (t Table) factored() Table {
 	if len(same) == 0 {
 		return t
 	}
-	out.Notes = append([]Note{{"all", strings.Join(same, ", ")}}, t.Notes...)
+	out.Notes = append([]report.Note{{Mark: "all", Text: strings.Join(same, ", ")}}, t.Notes...)
 	return out
 }
 
 // parts are t's columns of figures in as many tables as they need.
-func (t Table) parts() (out []grid.Table) {
+func parts(t report.Table) (out []grid.Table) {
 	var part []int // columns of figures
 	bare := make([]bool, len(t.Rows))
 	for k, r := range t.Rows {
-		bare[k] = !slices.ContainsFunc(r, func(c Cell) bool { return c.Value != nil })
+		bare[k] = !slices.ContainsFunc(r, func(c report.Cell) bool { return c.Value != nil })
 	}
 	together := func(i int) bool {
-		return len(part) == 0 || slices.ContainsFunc(t.Rows, func(r []Cell) bool {
+		return len(part) == 0 || slices.ContainsFunc(t.Rows, func(r []report.Cell) bool {
 			return r[i].Value != nil && slices.ContainsFunc(part, func(p int) bool { return r[p].Value != nil })
 		})
 	}
 	flush := func() {
-		tb := t.columns(part, bare)
+		tb := columns(t, part, bare)
 		tb.Title = t.Title
 		out, part, bare = append(out, tb), nil, make([]bool, len(t.Rows))
 	}
-	for _, i := range t.figures() {
-		if wider := append(slices.Clone(part), i); len(part) > 0 && (!together(i) || t.columns(wider, bare).Wide() > grid.Width) {
+	for _, i := range figures(t) {
+		if wider := append(slices.Clone(part), i); len(part) > 0 && (!together(i) || columns(t, wider, bare).Wide() > grid.Width) {
 			flush()
 		}
 		part = append(part, i)
 	}
 	flush()
-	if n := t.repeats(); n != "" {
+	if n := repeats(t); n != "" {
 		out[len(out)-1].Notes = append(out[len(out)-1].Notes, grid.Note{Mark: "n", Text: n})
 	}
 	for _, n := range t.Notes {
@@ -110,7 +111,7 @@ func (t Table) parts() (out []grid.Table) {
 
 // repeats says how many measurements are behind each figure with an interval; "" where none has
 // several.
-func (t Table) repeats() string {
+func repeats(t report.Table) string {
 	var counts, labels []string
 	for i, c := range t.Columns {
 		least, most := math.MaxInt, 0
@@ -140,20 +141,20 @@ func (t Table) repeats() string {
 }
 
 // axesWide is how many columns of text tell the rows apart.
-func (t Table) axesWide() int {
-	return t.columns(nil, slices.Repeat([]bool{true}, len(t.Rows))).Wide()
+func axesWide(t report.Table) int {
+	return columns(t, nil, slices.Repeat([]bool{true}, len(t.Rows))).Wide()
 }
 
 // widest is how many columns of text the table takes with its widest figure alone.
-func (t Table) widest() (n int) {
-	for _, i := range t.figures() {
-		n = max(n, t.columns([]int{i}, slices.Repeat([]bool{true}, len(t.Rows))).Wide())
+func widest(t report.Table) (n int) {
+	for _, i := range figures(t) {
+		n = max(n, columns(t, []int{i}, slices.Repeat([]bool{true}, len(t.Rows))).Wide())
 	}
 	return n
 }
 
 // figures are the columns of metrics.
-func (t Table) figures() (out []int) {
+func figures(t report.Table) (out []int) {
 	for i, c := range t.Columns {
 		if c.Metric {
 			out = append(out, i)
@@ -163,33 +164,33 @@ func (t Table) figures() (out []int) {
 }
 
 // joined is t with all that tells its rows apart in one column, in at most wide characters.
-func (t Table) joined(wide int) Table {
-	axis := func(c Column) bool { return !c.Metric && c.Name != grid.NotesColumn }
+func joined(t report.Table, wide int) report.Table {
+	axis := func(c report.Column) bool { return !c.Metric && c.Name != grid.NotesColumn }
 	out := t
-	out.Columns, out.Rows = append([]Column{{Name: "what", Label: "what"}}, slices.DeleteFunc(slices.Clone(t.Columns), axis)...), nil
+	out.Columns, out.Rows = append([]report.Column{{Name: "what", Label: "what"}}, slices.DeleteFunc(slices.Clone(t.Columns), axis)...), nil
 	for _, r := range t.Rows {
 		var words []string
-		var cells []Cell
+		var cells []report.Cell
 		for i, c := range t.Columns {
 			text := r[i].Text
 			switch {
 			case !axis(c):
 				cells = append(cells, r[i])
-			case text == "on" || text == "off" || r[i].number:
+			case text == "on" || text == "off" || r[i].Number:
 				words = append(words, c.Label+" "+text)
-			case !r[i].usual && !slices.Contains([]string{"", "-", "0", "none", "default"}, text):
+			case !r[i].Usual && !slices.Contains([]string{"", "-", "0", "none", "default"}, text):
 				words = append(words, text)
 			}
 		}
-		out.Rows = append(out.Rows, append([]Cell{{Text: phrase.ClipTo(strings.Join(words, ", "), wide)}}, cells...))
+		out.Rows = append(out.Rows, append([]report.Cell{{Text: phrase.ClipTo(strings.Join(words, ", "), wide)}}, cells...))
 	}
 	return out
 }
 
 // columns is the text of figures' columns and of those that tell rows apart, for rows
 // that have one of the figures, or that are bare. An interval has a column of its own.
-func (t Table) columns(figures []int, bare []bool) (tb grid.Table) {
-	var rows [][]Cell
+func columns(t report.Table, figures []int, bare []bool) (tb grid.Table) {
+	var rows [][]report.Cell
 	for k, r := range t.Rows {
 		if bare[k] || slices.ContainsFunc(figures, func(i int) bool { return r[i].Value != nil }) {
 			rows = append(rows, r)
@@ -197,7 +198,7 @@ func (t Table) columns(figures []int, bare []bool) (tb grid.Table) {
 	}
 	tb.Rows = make([][]string, len(rows))
 	for i, c := range t.Columns {
-		told := func(r []Cell) bool { return r[i].Text != "" && r[i].Text != "-" }
+		told := func(r []report.Cell) bool { return r[i].Text != "" && r[i].Text != "-" }
 		if c.Metric && !slices.Contains(figures, i) || !c.Metric && !slices.ContainsFunc(rows, told) {
 			continue
 		}

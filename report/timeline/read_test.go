@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package timeline
 
 import (
 	"encoding/json"
@@ -14,12 +14,13 @@ import (
 	"pgregory.net/rapid"
 
 	"boxdyno/internal/testutil"
+	"boxdyno/report"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
 
 // A single is telemetry of one series.
-func single(t testing.TB, s result.Series, parts ...[]Mark) string {
+func single(t testing.TB, s result.Series, parts ...[]report.Mark) string {
 	t.Helper()
 	dir := t.TempDir()
 	b, err := result.Create(dir, result.Run{Schema: result.Schema})
@@ -51,16 +52,16 @@ var (
 // Of a long run no peak is lost, and the mean is that of all samples.
 func TestTimelineKeepsPeaks(t *testing.T) {
 	const n = 100_000 // 2.8 h
-	heat, lost := make([]Mark, n), make([]Mark, n)
+	heat, lost := make([]report.Mark, n), make([]report.Mark, n)
 	total := 0.0
 	for i := range n {
 		at := unit.Instant(i) * 1e8
-		heat[i] = Mark{at, 50 + float64(i)/n}
+		heat[i] = report.Mark{At: at, Value: 50 + float64(i)/n}
 		if i == 61_234 {
 			heat[i].Value = 91
 			total += 7000
 		}
-		lost[i] = Mark{at, total}
+		lost[i] = report.Mark{At: at, Value: total}
 	}
 	hot, err := readIn(t, single(t, heatSeries, heat), result.Run{}, nil)
 	if err != nil {
@@ -70,12 +71,12 @@ func TestTimelineKeepsPeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []*Timeline{hot, drops} {
+	for _, x := range []*report.Timeline{hot, drops} {
 		if x.Steps > mostSteps || x.Steps < mostSteps/3 || int64(x.Steps)*x.Step < n*1e8-x.Step || len(x.Gaps) != 0 {
 			t.Errorf("%d steps of %d ns, gaps %v", x.Steps, x.Step, x.Gaps)
 		}
 	}
-	step := func(x *Timeline) int { return int(61_234 * 1e8 / x.Step) }
+	step := func(x *report.Timeline) int { return int(61_234 * 1e8 / x.Step) }
 	h := lineIn(hot, "temperature", "", "zone")
 	if i := step(hot); h.Hi[i] != 91 || h.Mean[i] > 51.5 || h.Mean[i] < 50.5 || h.Lo[i] > 50.7 {
 		t.Errorf("about the peak: %v, %v to %v", h.Mean[i], h.Lo[i], h.Hi[i])
@@ -158,9 +159,9 @@ func TestTimelineIsBounded(t *testing.T) {
 
 // The pause of a resumed run is no time of the axis, and counters begin anew.
 func TestTimelineOfAResumedRun(t *testing.T) {
-	part := func(from unit.Instant, first float64) (out []Mark) {
+	part := func(from unit.Instant, first float64) (out []report.Mark) {
 		for i := range 50 {
-			out = append(out, Mark{from + unit.Instant(i)*1e8, first + float64(i)*10})
+			out = append(out, report.Mark{At: from + unit.Instant(i)*1e8, Value: first + float64(i)*10})
 		}
 		return out
 	}
@@ -185,7 +186,7 @@ func TestTimelineOfAResumedRun(t *testing.T) {
 // What a counter grew by is in the steps and the gaps, once.
 func TestTimelineLosesNoGrowth(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		var marks []Mark
+		var marks []report.Mark
 		at, v, want := unit.Instant(rapid.Int64Range(0, 1e12).Draw(r, "from")), 0.0, 0.0
 		var begins []result.Record
 		for i := range rapid.IntRange(2, 400).Draw(r, "n") {
@@ -194,7 +195,7 @@ func TestTimelineLosesNoGrowth(t *testing.T) {
 				grows := rapid.SampledFrom([]float64{0, 0, 1, 1000}).Draw(r, "grows")
 				v, want = v+grows, want+grows
 			}
-			marks = append(marks, Mark{at, v})
+			marks = append(marks, report.Mark{At: at, Value: v})
 			if rapid.Bool().Draw(r, "trial") {
 				begins = append(begins, result.Record{Parent: "p", Begin: at + 5e7, End: at + 1e8})
 			}
@@ -241,12 +242,12 @@ func TestTimelineHasTheCountedLoop(t *testing.T) {
 		{Parent: "p", Begin: 2e9, End: 3e9, Values: []result.Value{val("loop_before_rps", 5), val("loop_after_rps", 3)}},
 		{Parent: "p", Begin: 1e9, End: 15e8, Values: []result.Value{val("loop_before_rps", 6)}},
 	}
-	x, err := readIn(t, single(t, heatSeries, []Mark{{1e9, 40}, {11e8, 41}}), result.Run{}, recs)
+	x, err := readIn(t, single(t, heatSeries, []report.Mark{{At: 1e9, Value: 40}, {At: 11e8, Value: 41}}), result.Run{}, recs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := lineIn(x, "loop", "", "")
-	if l == nil || !slices.Equal(l.Marks, []Mark{{1e9, 6}, {2e9, 5}, {3e9, 3}}) {
+	if l == nil || !slices.Equal(l.Marks, []report.Mark{{At: 1e9, Value: 6}, {At: 2e9, Value: 5}, {At: 3e9, Value: 3}}) {
 		t.Errorf("%+v", l)
 	}
 }
@@ -258,9 +259,9 @@ func TestTimelineOfCaptures(t *testing.T) {
 		series    result.Series
 		procedure string
 		drawn     bool
-	}{{routing, "forward", true}, {routing, captureProcedure, false}, {dropSeries, captureProcedure, true}} {
-		recs := []result.Record{{Procedure: selfTest}, {Procedure: c.procedure, Parent: "p", Begin: 1e9, End: 2e9}}
-		x, err := readIn(t, single(t, c.series, []Mark{{1e9, 0}, {11e8, 40}, {12e8, 90}}), result.Run{}, recs)
+	}{{routing, "forward", true}, {routing, report.CaptureProcedure, false}, {dropSeries, report.CaptureProcedure, true}} {
+		recs := []result.Record{{Procedure: report.SelfTestProcedure}, {Procedure: c.procedure, Parent: "p", Begin: 1e9, End: 2e9}}
+		x, err := readIn(t, single(t, c.series, []report.Mark{{At: 1e9, Value: 0}, {At: 11e8, Value: 40}, {At: 12e8, Value: 90}}), result.Run{}, recs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +271,7 @@ func TestTimelineOfCaptures(t *testing.T) {
 	}
 }
 
-func lineIn(d *Timeline, kind, row, name string) *Line {
+func lineIn(d *report.Timeline, kind, row, name string) *report.Line {
 	for _, p := range d.Panels {
 		for i, l := range p.Lines {
 			if p.Kind == kind && l.Row == row && (name == "" || l.Name == name) {
@@ -288,12 +289,12 @@ func labels(kv ...string) (ps []result.Pair) {
 	return ps
 }
 
-func readIn(t testing.TB, dir string, run result.Run, recs []result.Record) (*Timeline, error) {
+func readIn(t testing.TB, dir string, run result.Run, recs []result.Record) (*report.Timeline, error) {
 	t.Helper()
 	in, err := result.OpenTelemetry(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	return ReadTimeline(in, run, recs)
+	return Read(in, run, recs)
 }

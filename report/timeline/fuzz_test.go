@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package timeline
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func FuzzTimeline(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer in.Close()
-		d, err := ReadTimeline(in, result.Run{}, nil)
+		d, err := Read(in, result.Run{}, nil)
 		if err == nil && d != nil && (d.Steps < 0 || d.Steps > 2*mostSteps) {
 			t.Errorf("%d steps", d.Steps)
 		}

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package timeline
 
 import (
 	"math"
 
+	"boxdyno/report"
 	"boxdyno/unit"
 )
 
 // A track is a Line while telemetry is read. Several sources may add up to it if
 // they are counters.
 type track struct {
-	Line
+	report.Line
 	kind    string
 	order   float64 // of its row, else of itself
 	counter bool
@@ -133,8 +134,8 @@ func (k *track) double() {
 
 // line fills in the track's values. Lo and Hi are left out where they say what Mean
 // says.
-func (k *track) line(steps int, gaps []Gap, kept []int) {
-	k.Mean, k.Lo, k.Hi = make(Points, steps), make(Points, steps), make(Points, steps)
+func (k *track) line(steps int, gaps []report.Gap, kept []int) {
+	k.Mean, k.Lo, k.Hi = make(report.Points, steps), make(report.Points, steps), make(report.Points, steps)
 	more := false
 	for i := range steps {
 		k.Mean[i], k.Lo[i], k.Hi[i] = math.NaN(), math.NaN(), math.NaN()
@@ -156,7 +157,7 @@ func (k *track) line(steps int, gaps []Gap, kept []int) {
 			c.bound(k.Mean[i], k.Mean[i])
 		}
 		k.Lo[i], k.Hi[i] = min(c.lo, k.Mean[i]), max(c.hi, k.Mean[i])
-		more = more || rounded(k.Lo[i]) != rounded(k.Mean[i]) || rounded(k.Hi[i]) != rounded(k.Mean[i])
+		more = more || report.Rounded(k.Lo[i]) != report.Rounded(k.Mean[i]) || report.Rounded(k.Hi[i]) != report.Rounded(k.Mean[i])
 	}
 	if !more {
 		k.Lo, k.Hi = nil, nil
@@ -176,7 +177,7 @@ func (k *track) line(steps int, gaps []Gap, kept []int) {
 // most is the greatest value; NaN where there is none.
 func (k *track) most() float64 {
 	most := math.NaN()
-	for _, ps := range []Points{k.Mean, k.Hi, k.InGaps} {
+	for _, ps := range []report.Points{k.Mean, k.Hi, k.InGaps} {
 		for _, v := range ps {
 			if !math.IsNaN(v) && !(v <= most) {
 				most = v

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+// Package compare writes a Comparison as text for a terminal, as Markdown, CSV and JSON.
+package compare
 
 import (
 	"bufio"
@@ -12,53 +13,53 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/grid"
 	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/stat"
-	"boxdyno/unit"
 )
 
-// CompareJSON writes the comparison, indented.
-func CompareJSON(w io.Writer, c Comparison) error { return grid.JSON(w, c) }
+// JSON writes the comparison, indented.
+func JSON(w io.Writer, c report.Comparison) error { return grid.JSON(w, c) }
 
-// CompareText writes the comparison for a terminal: no colour codes, at most 100
+// Terminal writes the comparison for a terminal: no colour codes, at most 100
 // columns.
-func CompareText(w io.Writer, c Comparison) error {
+func Terminal(w io.Writer, c report.Comparison) error {
 	b := bufio.NewWriter(w)
 	t := &grid.Writer{Writer: b}
-	t.Wrap("", c.Sentence())
-	t.List("How sure", c.sure())
-	for _, tb := range c.tables() {
+	t.Wrap("", sentence(c))
+	t.List("How sure", sure(c))
+	for _, tb := range tables(c) {
 		fmt.Fprintln(t)
 		t.Wrap("", tb.Title)
 		t.Table(tb)
 	}
-	t.List("What else differs, and may be why", c.others())
+	t.List("What else differs, and may be why", others(c))
 	t.Head("What was compared")
-	for _, s := range c.subjects() {
+	for _, s := range subjects(c) {
 		t.Wrap("  ", s)
 	}
 	return b.Flush()
 }
 
-// CompareMarkdown writes the comparison in GitHub's dialect, without HTML.
-func CompareMarkdown(w io.Writer, c Comparison) error {
+// Markdown writes the comparison in GitHub's dialect, without HTML.
+func Markdown(w io.Writer, c report.Comparison) error {
 	var b grid.Markdown
-	fmt.Fprintf(&b, "# %s\n\n", grid.Escape(c.Sentence()))
-	b.List("How sure", c.sure())
-	for _, tb := range c.tables() {
+	fmt.Fprintf(&b, "# %s\n\n", grid.Escape(sentence(c)))
+	b.List("How sure", sure(c))
+	for _, tb := range tables(c) {
 		fmt.Fprintf(&b, "## %s\n\n", grid.Escape(tb.Title))
 		b.Table(tb)
 	}
-	b.List("What else differs, and may be why", c.others())
-	b.List("What was compared", c.subjects())
+	b.List("What else differs, and may be why", others(c))
+	b.List("What was compared", subjects(c))
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// CompareCSV writes one line for each figure of a side against the base, exact.
-func CompareCSV(w io.Writer, c Comparison) error {
+// CSV writes one line for each figure of a side against the base, exact.
+func CSV(w io.Writer, c report.Comparison) error {
 	var settings []string
 	for _, m := range c.Metrics {
 		for _, r := range m.Rows {
@@ -89,7 +90,7 @@ func CompareCSV(w io.Writer, c Comparison) error {
 				line = append(line, result.Get(r.Config, s))
 			}
 			line = append(line, c.Sides[0].Name, r.Side, r.Verdict, num(&r.Effect), string(r.Bound), strconv.FormatBool(r.Relative), num(r.Lo), num(r.Hi), num(r.P), num(r.PHolm), r.Samples)
-			for _, v := range []ComparedValue{r.Base, r.Other} {
+			for _, v := range []report.ComparedValue{r.Base, r.Other} {
 				line = append(line, num(&v.Median), num(v.Lo), num(v.Hi), strconv.Itoa(len(v.Samples)), string(v.Bound))
 			}
 			if err := out.Write(grid.CSV(append(line, strings.Join(r.Warnings, "; ")))); err != nil {
@@ -101,51 +102,51 @@ func CompareCSV(w io.Writer, c Comparison) error {
 	return out.Error()
 }
 
-// Sentence says what was found: how many figures are better and worse, and which
+// sentence says what was found: how many figures are better and worse, and which
 // most.
-func (c Comparison) Sentence() string {
+func sentence(c report.Comparison) string {
 	counts := map[string]int{}
-	var most *ComparedRow
-	var of ComparedMetric
+	var most *report.ComparedRow
+	var of report.ComparedMetric
 	all := 0
 	for _, m := range c.Metrics {
 		for i := range m.Rows {
 			r := &m.Rows[i]
 			all++
 			counts[r.Verdict]++
-			if (r.Verdict == Better || r.Verdict == Worse) && (most == nil || r.Relative && math.Abs(r.Effect) > math.Abs(most.Effect)) {
+			if (r.Verdict == report.Better || r.Verdict == report.Worse) && (most == nil || r.Relative && math.Abs(r.Effect) > math.Abs(most.Effect)) {
 				most, of = r, m
 			}
 		}
 	}
 	if most == nil {
 		switch {
-		case counts[TooFew] == all:
+		case counts[report.TooFew] == all:
 			return fmt.Sprintf("Nothing can be said of %s: too few repeats.", phrase.Count(all, "figure"))
 		case c.Count == 0:
 			return fmt.Sprintf("Nothing can be said of %s: bounds and single repeats cannot be compared.", phrase.Count(all, "figure"))
 		}
-		return fmt.Sprintf("No difference was found in %s (~).", phrase.Count(c.Count, "figure")) + c.open(counts)
+		return fmt.Sprintf("No difference was found in %s (~).", phrase.Count(c.Count, "figure")) + open(c, counts)
 	}
 	var words []string
-	for _, v := range []string{Worse, Better} {
+	for _, v := range []string{report.Worse, report.Better} {
 		if n := counts[v]; n > 0 {
 			words = append(words, fmt.Sprintf("%d %s %s", n, phrase.Is(n), v))
 		}
 	}
 	return fmt.Sprintf("Of %s, %s; most of all %s of %s%s: %s than %s.%s", phrase.Count(c.Count, "figure"), strings.Join(words, " and "),
-		of.Name, most.Side, where(c, *most), effect(*most, of)+", "+most.Verdict, c.Sides[0].Name, c.open(counts))
+		of.Name, most.Side, where(c, *most), report.EffectText(*most, of)+", "+most.Verdict, c.Sides[0].Name, open(c, counts))
 }
 
-func (c Comparison) open(counts map[string]int) string {
-	if n := counts[TooFew] + counts[BoundOnly]; n > 0 {
+func open(c report.Comparison, counts map[string]int) string {
+	if n := counts[report.TooFew] + counts[report.BoundOnly]; n > 0 {
 		return fmt.Sprintf(" %d more are left open.", n)
 	}
 	return ""
 }
 
 // where names a row's configuration, as far as rows differ in it.
-func where(c Comparison, r ComparedRow) string {
+func where(c report.Comparison, r report.ComparedRow) string {
 	var words []string
 	for _, p := range r.Config {
 		if result.Get(c.Same, p.Key) != p.Value || !slices.ContainsFunc(c.Same, func(s result.Pair) bool { return s.Key == p.Key }) {
@@ -158,7 +159,7 @@ func where(c Comparison, r ComparedRow) string {
 	return " at " + strings.Join(words, ", ")
 }
 
-func (c Comparison) sure() (out []string) {
+func sure(c report.Comparison) (out []string) {
 	if c.Count > 0 {
 		out = append(out, fmt.Sprintf("Medians with %g %% order-statistic intervals; effects by Hodges and Lehmann, the %g %% interval that of each comparison alone; p by Mann and Whitney's test, corrected by Holm for %s: the chance that any difference here is false is %g %%.",
 			stat.Confidence*100, stat.Confidence*100, phrase.Count(c.Count, "comparison"), c.Level*100))
@@ -171,7 +172,7 @@ func (c Comparison) sure() (out []string) {
 	return append(out, c.Notes...)
 }
 
-func (c Comparison) others() (out []string) {
+func others(c report.Comparison) (out []string) {
 	for _, d := range c.Differences {
 		var words []string
 		for i, v := range d.Values {
@@ -185,7 +186,7 @@ func (c Comparison) others() (out []string) {
 	return out
 }
 
-func (c Comparison) subjects() (out []string) {
+func subjects(c report.Comparison) (out []string) {
 	for i, s := range c.Sides {
 		what := ""
 		if i == 0 {
@@ -203,18 +204,15 @@ func (c Comparison) subjects() (out []string) {
 		}
 	}
 	say("everywhere", c.Same)
-	for _, name := range c.procedures() {
-		say("in "+name, c.within(name))
+	for _, name := range procedures(c) {
+		say("in "+name, within(c, name))
 	}
 	return out
 }
 
-// procedureColumn is the heading of a row's procedure, where a metric is of several.
-const procedureColumn = "procedure"
-
 // setting is a row's value of a setting, or its procedure.
-func (r ComparedRow) setting(key string) string {
-	if key == procedureColumn {
+func setting(r report.ComparedRow, key string) string {
+	if key == report.ProcedureColumn {
 		return r.Procedure
 	}
 	return result.Get(r.Config, key)
@@ -222,7 +220,7 @@ func (r ComparedRow) setting(key string) string {
 
 // within are the settings that all compared points of a procedure have, and those of
 // others do not.
-func (c Comparison) within(procedure string) (out []result.Pair) {
+func within(c report.Comparison, procedure string) (out []result.Pair) {
 	first := true
 	for _, m := range c.Metrics {
 		for _, r := range m.Rows {
@@ -239,7 +237,7 @@ func (c Comparison) within(procedure string) (out []result.Pair) {
 }
 
 // procedures are those of the rows, in the order of appearance.
-func (c Comparison) procedures() (names []string) {
+func procedures(c report.Comparison) (names []string) {
 	for _, m := range c.Metrics {
 		for _, r := range m.Rows {
 			if !slices.Contains(names, r.Procedure) {
@@ -252,21 +250,21 @@ func (c Comparison) procedures() (names []string) {
 
 // tables are one for each metric. Where one would be wider than a terminal, the
 // first settings go into its title, and each of their values has its own.
-func (c Comparison) tables() (out []grid.Table) {
+func tables(c report.Comparison) (out []grid.Table) {
 	for _, m := range c.Metrics {
 		var keys []string
 		for _, r := range m.Rows {
 			for _, p := range r.Config {
-				if !slices.Contains(keys, p.Key) && !slices.ContainsFunc(slices.Concat(c.Same, c.within(r.Procedure)), func(s result.Pair) bool { return s.Key == p.Key }) {
+				if !slices.Contains(keys, p.Key) && !slices.ContainsFunc(slices.Concat(c.Same, within(c, r.Procedure)), func(s result.Pair) bool { return s.Key == p.Key }) {
 					keys = append(keys, p.Key)
 				}
 			}
 		}
-		if slices.ContainsFunc(m.Rows, func(r ComparedRow) bool { return r.Procedure != m.Rows[0].Procedure }) {
-			keys = append([]string{procedureColumn}, keys...)
+		if slices.ContainsFunc(m.Rows, func(r report.ComparedRow) bool { return r.Procedure != m.Rows[0].Procedure }) {
+			keys = append([]string{report.ProcedureColumn}, keys...)
 		}
 		for above := 0; ; above++ {
-			ts := c.metricTables(m, keys[:above], keys[above:])
+			ts := metricTables(c, m, keys[:above], keys[above:])
 			if above == len(keys) || !slices.ContainsFunc(ts, func(t grid.Table) bool { return t.Wide() > grid.Width }) {
 				out = append(out, ts...)
 				break
@@ -276,13 +274,13 @@ func (c Comparison) tables() (out []grid.Table) {
 	return out
 }
 
-func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out []grid.Table) {
+func metricTables(c report.Comparison, m report.ComparedMetric, above, columns []string) (out []grid.Table) {
 	var groups [][]string
-	rows := map[string][]ComparedRow{}
+	rows := map[string][]report.ComparedRow{}
 	for _, r := range m.Rows {
 		var group []string
 		for _, key := range above {
-			group = append(group, key+" "+r.setting(key))
+			group = append(group, key+" "+setting(r, key))
 		}
 		title := strings.Join(group, ", ")
 		if rows[title] == nil {
@@ -307,16 +305,16 @@ func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out
 		for _, r := range rows[strings.Join(group, ", ")] {
 			var cells []string
 			for _, key := range columns {
-				cells = append(cells, r.setting(key))
+				cells = append(cells, setting(r, key))
 			}
 			if len(c.Sides) > 2 {
 				cells = append(cells, phrase.Clip(r.Side))
 			}
 			verdict := r.Verdict
-			if verdict == Alike {
+			if verdict == report.Alike {
 				verdict = ""
 			}
-			tb.Add(append(cells, medianCell(r.Base), medianCell(r.Other), effect(r, m), intervalCell(r, m), pCell(r.PHolm),
+			tb.Add(append(cells, medianCell(r.Base), medianCell(r.Other), report.EffectText(r, m), report.IntervalText(r, m), report.PText(r.PHolm),
 				fmt.Sprintf("%d+%d", len(r.Base.Samples), len(r.Other.Samples)), verdict, n.Of(&tb, r.Warnings))...)
 		}
 		n.Write(&tb)
@@ -326,56 +324,10 @@ func (c Comparison) metricTables(m ComparedMetric, above, columns []string) (out
 }
 
 // medianCell is "1.17 M ±2 %"; without an interval, the median alone.
-func medianCell(v ComparedValue) string {
+func medianCell(v report.ComparedValue) string {
 	s := phrase.SI(&v.Median, v.Bound)
 	if v.Lo == nil || v.Median == 0 {
 		return s
 	}
 	return fmt.Sprintf("%s ±%.2g %%", s, 100*math.Max(*v.Hi/v.Median-1, 1-*v.Lo/v.Median))
-}
-
-// effect is "-4.9 %", or ~ where there is none.
-func effect(r ComparedRow, m ComparedMetric) string {
-	switch r.Verdict {
-	case Alike:
-		return Alike
-	case TooFew, BoundOnly:
-		return "?"
-	}
-	s := amount(r.Effect, r, m)
-	if r.Bound != result.Exactly {
-		s = string(r.Bound) + " " + s
-	}
-	return s
-}
-
-func amount(v float64, r ComparedRow, m ComparedMetric) string {
-	if !r.Relative {
-		if v > 0 {
-			return "+" + unit.SI(v) + string(m.Unit)
-		}
-		return unit.SI(v) + string(m.Unit)
-	}
-	digits := 1
-	if math.Abs(v) >= 1 {
-		digits = 0
-	}
-	return fmt.Sprintf("%+.*f %%", digits, v*100)
-}
-
-func intervalCell(r ComparedRow, m ComparedMetric) string {
-	if r.Lo == nil || r.Verdict == BoundOnly || r.Bound != result.Exactly {
-		return "-"
-	}
-	return strings.TrimSuffix(amount(*r.Lo, r, m), " %") + " to " + amount(*r.Hi, r, m)
-}
-
-func pCell(p *float64) string {
-	switch {
-	case p == nil:
-		return "-"
-	case *p < 0.0001:
-		return "<0.0001"
-	}
-	return strconv.FormatFloat(*p, 'f', 4, 64)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package timeline
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/phrase"
 	"boxdyno/report/internal/sensed"
 	"boxdyno/result"
@@ -86,13 +87,13 @@ func (t *tracks) track(x sensed.Line, counter bool) *track {
 }
 
 // panels are what there is to draw, and in sentences what there is not.
-func (t *tracks) panels(run result.Run, recs []result.Record) (panels []Panel, remarks []string) {
+func (t *tracks) panels(run result.Run, recs []result.Record) (panels []report.Panel, remarks []string) {
 	var absent []string
 	for _, kind := range panelKinds {
-		p := Panel{Kind: kind.kind, Title: kind.title, Unit: kind.unit}
+		p := report.Panel{Kind: kind.kind, Title: kind.title, Unit: kind.unit}
 		if kind.kind == "loop" {
 			if marks := loops(recs); len(marks) > 0 {
-				p.Lines = []Line{{Name: "rounds of the loop", Marks: marks}}
+				p.Lines = []report.Line{{Name: "rounds of the loop", Marks: marks}}
 				panels = append(panels, p)
 			}
 			continue
@@ -158,16 +159,16 @@ func refused(run result.Run) string {
 }
 
 // loops are the counted loops before and after trials.
-func loops(recs []result.Record) (marks []Mark) {
+func loops(recs []result.Record) (marks []report.Mark) {
 	for _, r := range recs {
-		if v := r.Value(loopBefore); v != nil {
-			marks = append(marks, Mark{r.Begin, v.Value})
+		if v := r.Value(report.LoopBefore); v != nil {
+			marks = append(marks, report.Mark{At: r.Begin, Value: v.Value})
 		}
-		if v := r.Value(loopAfter); v != nil {
-			marks = append(marks, Mark{r.End, v.Value})
+		if v := r.Value(report.LoopAfter); v != nil {
+			marks = append(marks, report.Mark{At: r.End, Value: v.Value})
 		}
 	}
-	slices.SortStableFunc(marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(marks, func(a, b report.Mark) int { return cmp.Compare(a.At, b.At) })
 	return marks
 }
 
@@ -176,7 +177,7 @@ var cpuLines = []string{"softirq", "all work", "stolen"}
 
 // busiestRows are those of the CPUs that did most deferred work. Where nothing was
 // stolen there is no line for it.
-func busiestRows(some []*track) (lines []Line, remark string) {
+func busiestRows(some []*track) (lines []report.Line, remark string) {
 	most := map[string]float64{}
 	var rows []string
 	for _, k := range some {
@@ -197,7 +198,7 @@ func busiestRows(some []*track) (lines []Line, remark string) {
 			if k.Name != "softirq" {
 				k.Lo, k.Hi = nil, nil
 			}
-			for _, ps := range []Points{k.Mean, k.Lo, k.Hi, k.InGaps} {
+			for _, ps := range []report.Points{k.Mean, k.Lo, k.Hi, k.InGaps} {
 				for i := range ps {
 					ps[i] = min(ps[i], 1) // the kernel counts in steps of 10 ms, and not all of them in time
 				}
@@ -209,7 +210,7 @@ func busiestRows(some []*track) (lines []Line, remark string) {
 }
 
 // moving leaves out what never was above 0.
-func moving(some []*track, kind string) (lines []Line, remark string) {
+func moving(some []*track, kind string) (lines []report.Line, remark string) {
 	for _, k := range some {
 		if k.most() > 0 {
 			lines = append(lines, k.Line)
@@ -230,7 +231,7 @@ func moving(some []*track, kind string) (lines []Line, remark string) {
 }
 
 // highest are the lines that reached highest, in their order.
-func highest(some []*track, title string) (lines []Line, remark string) {
+func highest(some []*track, title string) (lines []report.Line, remark string) {
 	if n := len(some); n > mostLines {
 		by := slices.Clone(some)
 		slices.SortStableFunc(by, func(a, b *track) int { return cmp.Compare(b.most(), a.most()) })
@@ -245,10 +246,10 @@ func highest(some []*track, title string) (lines []Line, remark string) {
 
 // clocks joins CPUs whose clocks were the same throughout; where they are many, into
 // one line with the slowest and the fastest of them as its bounds.
-func clocks(some []*track) (lines []Line) {
+func clocks(some []*track) (lines []report.Line) {
 	type group struct {
 		source string
-		line   Line
+		line   report.Line
 		cpus   []string
 	}
 	var groups []*group
@@ -274,7 +275,7 @@ func clocks(some []*track) (lines []Line) {
 		these := groups[:n]
 		groups = groups[n:]
 		if n > 3 {
-			all := make([]Line, 0, n)
+			all := make([]report.Line, 0, n)
 			cpus := 0
 			for _, g := range these {
 				all, cpus = append(all, g.line), cpus+len(g.cpus)
@@ -316,14 +317,14 @@ func cpuWords(cpus []string) string {
 	return "CPUs " + strings.Join(ranges, ", ")
 }
 
-func equal(a, b Points) bool {
+func equal(a, b report.Points) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) })
 }
 
 // spread is the mean of lines with their least and greatest.
-func spread(lines []Line) (out Line) {
+func spread(lines []report.Line) (out report.Line) {
 	n := len(lines[0].Mean)
-	out.Mean, out.Lo, out.Hi = make(Points, n), make(Points, n), make(Points, n)
+	out.Mean, out.Lo, out.Hi = make(report.Points, n), make(report.Points, n), make(report.Points, n)
 	for i := range n {
 		sum, k, lo, hi := 0.0, 0, math.NaN(), math.NaN()
 		for _, l := range lines {

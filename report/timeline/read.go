@@ -1,120 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+// Package timeline reads what telemetry sampled into the lines of a Timeline.
+package timeline
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
+	"boxdyno/report"
 	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
-
-// A Timeline is what telemetry saw while a run lasted, as drawings over one axis of
-// time want it. The axis is running time: pauses between the parts of a resumed run
-// are cut out of it.
-//
-//	telemetry.jsonl.gz -> track: a cell an interval of sampling -> at most 1000 steps -> Line
-//
-// Counters are rates, gauges means over time; where a step holds several intervals,
-// Lo and Hi are the least and the greatest of them, so that no peak is lost.
-type Timeline struct {
-	From    unit.Instant `json:"from_ns"` // first sample: 0 of the axis
-	Step    int64        `json:"step_ns"` // value i of a line is of i to i+1 steps of the axis
-	Steps   int          `json:"steps"`
-	Rate    float64      `json:"rate_hz"` // of sampling
-	Panels  []Panel      `json:"panels,omitempty"`
-	Gaps    []Gap        `json:"gaps,omitempty"`         // in order; the longest, if there are many
-	Shorter int          `json:"shorter_gaps,omitempty"` // that are not in Gaps
-	Remarks []string     `json:"remarks,omitempty"`      // what is not drawn, and why
-}
-
-// A Panel is lines of one kind, or rows of them.
-type Panel struct {
-	Kind  string      `json:"kind"` // softirq, throttled, temperature, clock, loop, power, drops
-	Title string      `json:"title"`
-	Unit  unit.Symbol `json:"unit"`
-	Lines []Line      `json:"lines"`
-}
-
-// A Line is one thing over time. Mean has a value a step, Lo and Hi too where they
-// say more than Mean.
-type Line struct {
-	Row    string `json:"row,omitempty"` // lines of one row are drawn together, apart from other rows
-	Name   string `json:"name"`
-	Mean   Points `json:"mean,omitempty"`
-	Lo     Points `json:"lo,omitempty"`
-	Hi     Points `json:"hi,omitempty"`
-	InGaps Points `json:"in_gaps,omitempty"` // of a counter, the rate over each of the timeline's gaps
-	Marks  []Mark `json:"marks,omitempty"`   // what was measured at single instants
-}
-
-// A Mark is a value at an instant.
-type Mark struct {
-	At    unit.Instant `json:"at_ns"`
-	Value float64      `json:"value"`
-}
-
-// A Gap is a time in which nothing was sampled.
-type Gap struct {
-	From unit.Instant `json:"from_ns"`
-	To   unit.Instant `json:"to_ns"`
-	Cut  int64        `json:"cut_ns,omitempty"` // of a pause between two parts of a run, what the axis leaves out of it
-}
-
-// Points are values in files with 4 digits; NaN is absent, in files null.
-type Points []float64
-
-// MarshalJSON implements json.Marshaler.
-func (p Points) MarshalJSON() ([]byte, error) {
-	b := make([]byte, 0, 6*len(p)+2)
-	b = append(b, '[')
-	for i, v := range p {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		switch {
-		case math.IsNaN(v) || math.IsInf(v, 0):
-			b = append(b, "null"...)
-		default:
-			b = strconv.AppendFloat(b, rounded(v), 'g', -1, 64)
-		}
-	}
-	return append(b, ']'), nil
-}
-
-// JSONSchema implements schema.Describer.
-func (Points) JSONSchema() map[string]any {
-	return map[string]any{"type": "array", "items": map[string]any{"type": []string{"number", "null"}}}
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *Points) UnmarshalJSON(data []byte) error {
-	var vs []*float64
-	if err := json.Unmarshal(data, &vs); err != nil {
-		return err
-	}
-	*p = nil
-	for _, v := range vs {
-		if v == nil {
-			v = new(math.NaN())
-		}
-		*p = append(*p, *v)
-	}
-	return nil
-}
-
-func rounded(v float64) float64 {
-	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64) // what FormatFloat writes reads back
-	return r
-}
 
 const (
 	mostSteps  = 1000
@@ -128,9 +29,9 @@ const (
 	slack = 3 * time.Second // that SIGKILL may take of telemetry, and some
 )
 
-// ReadTimeline reads a run's telemetry. Where the file is damaged, or ends before the
+// Read reads a run's telemetry. Where the file is damaged, or ends before the
 // run does, there is an error beside what could be read; nil if that is nothing.
-func ReadTimeline(in *result.TelemetryReader, run result.Run, recs []result.Record) (*Timeline, error) {
+func Read(in *result.TelemetryReader, run result.Run, recs []result.Record) (*report.Timeline, error) {
 	t := &timeline{tracks: newTracks(), readAll: trialBegins(recs)}
 	t.tracks.captured = onlyCaptures(recs)
 	var err error
@@ -165,9 +66,9 @@ func onlyCaptures(recs []result.Record) bool {
 	some := false
 	for _, r := range recs {
 		switch {
-		case r.Procedure == captureProcedure || r.Procedure == idsProcedure:
+		case r.Procedure == report.CaptureProcedure || r.Procedure == report.IDSProcedure:
 			some = true
-		case r.Procedure != selfTest:
+		case r.Procedure != report.SelfTestProcedure:
 			return false
 		}
 	}
@@ -212,7 +113,7 @@ type timeline struct {
 	cut      unit.Instant // of pauses so far
 	series   *result.Series
 	anew     bool // a part of the run begins
-	gaps     []Gap
+	gaps     []report.Gap
 	readAll  []unit.Instant
 
 	// Cells are intervals of the axis: the last window of them, and what is older in
@@ -252,7 +153,7 @@ func (t *timeline) batch(b result.Batch) {
 		t.anew = false
 		t.end() // what the part before had is true until its last sample
 		if b.At-t.seen > gapAfter*t.interval {
-			g := Gap{From: t.seen, To: b.At}
+			g := report.Gap{From: t.seen, To: b.At}
 			if pause := pauseSteps * t.interval; b.At-t.seen > pause {
 				g.Cut = int64(b.At - t.seen - pause)
 			}
@@ -266,7 +167,7 @@ func (t *timeline) batch(b result.Batch) {
 	}
 	if b.At > t.seen {
 		if b.At-t.seen > gapAfter*t.interval {
-			t.gaps = append(t.gaps, Gap{From: t.seen, To: b.At})
+			t.gaps = append(t.gaps, report.Gap{From: t.seen, To: b.At})
 		} else {
 			t.reach(b.At)
 			t.each(t.seen, b.At, func(cell int, ns float64) {
@@ -401,10 +302,10 @@ func (t *timeline) end() {
 	}
 }
 
-func (t *timeline) finish(run result.Run, recs []result.Record) *Timeline {
+func (t *timeline) finish(run result.Run, recs []result.Record) *report.Timeline {
 	t.end()
 	t.flush(t.last + 1)
-	d := &Timeline{From: t.from, Step: int64(t.interval) * int64(t.factor), Steps: (t.flushed + t.factor - 1) / t.factor, Rate: t.rate}
+	d := &report.Timeline{From: t.from, Step: int64(t.interval) * int64(t.factor), Steps: (t.flushed + t.factor - 1) / t.factor, Rate: t.rate}
 	kept := longest(t.gaps, mostGaps)
 	for _, i := range kept {
 		d.Gaps = append(d.Gaps, t.gaps[i])
@@ -419,7 +320,7 @@ func (t *timeline) finish(run result.Run, recs []result.Record) *Timeline {
 
 // longest are the indexes of the n longest gaps, in order. A pause is long whatever
 // the axis leaves of it.
-func longest(gaps []Gap, n int) (at []int) {
+func longest(gaps []report.Gap, n int) (at []int) {
 	for i := range gaps {
 		at = append(at, i)
 	}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package page writes a run's Document as one HTML file, which draws itself. Its source is
+// in ui/ (Svelte); ui/dist/page.html is built from it and embedded.
+package page
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"slices"
+	"strings"
+
+	"boxdyno/report"
+	"boxdyno/report/text"
+	"boxdyno/result"
+)
+
+// page is built from ui/ by `npm run build`; see ui/package.json.
+//
+//go:embed ui/dist/page.html
+var page string
+
+// The places in page that Write fills in.
+const (
+	dataHole     = `"BOXDYNO_DATA"`
+	noscriptHole = `BOXDYNO_TEXT`
+)
+
+// Data is what Write puts into the page.
+type Data struct {
+	Document report.Document `json:"document"`
+	Records  []result.Record `json:"records"`
+}
+
+// Write writes one self-contained page: the document with all records, drawn by
+// scripts in the page itself. It opens from disk and needs no network; without
+// scripts it shows the text for a terminal.
+func Write(w io.Writer, d report.Document, recs []result.Record) error {
+	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
+	// string ends the script element or becomes markup.
+	data, err := json.Marshal(Of(d, recs))
+	if err != nil {
+		return fmt.Errorf("encode the page's data: %w", err)
+	}
+	var plain bytes.Buffer
+	if err := text.Terminal(&plain, d); err != nil {
+		return err
+	}
+	if strings.Count(page, dataHole) != 1 || strings.Count(page, noscriptHole) != 1 {
+		return errors.New("the page in this binary has no place for data: build it again with npm run build in report/page/ui")
+	}
+	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(plain.String())).WriteString(w, page)
+	return err
+}
+
+// Of returns what Write puts into the page of a document and its records.
+func Of(d report.Document, recs []result.Record) Data {
+	d.Rows = report.WithFigures(d.Rows, recs)
+	return Data{d, withoutDigests(recs)}
+}
+
+// withoutDigests is recs for a page: no drawing needs digests, and they are half of a record.
+func withoutDigests(recs []result.Record) []result.Record {
+	recs = slices.Clone(recs)
+	for i := range recs {
+		recs[i].Digests = nil
+	}
+	return recs
+}
