@@ -17,6 +17,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
+	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
 )
 
@@ -40,14 +41,6 @@ func (g *gateways) Flags(fs *flag.FlagSet) {
 	fs.Var(oneOf(&g.placement, split, shared), "placement",
 		"split (the gateways' work on a CPU of its own) or shared; by default split where two CPUs may be used")
 	addLinkFlags(fs, &g.mtu, &g.rate)
-}
-
-// A Gateway is one of two that join networks of their own.
-type Gateway struct {
-	Host  *host.Local
-	Port  string       // on the cable to the other one
-	Outer netip.Addr   // its own on that cable
-	Net   netip.Prefix // behind it; the address is the gateway's own there
 }
 
 // outers are the cable between the gateways.
@@ -163,7 +156,7 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 		if err := gates[i].neighbour(outer[i].name, outers[1-i].Addr(), other.mac); err != nil {
 			return nil, err
 		}
-		ends[i] = Gateway{Host: gates[i].Local, Port: outer[i].name, Outer: outers[i].Addr(), Net: sd.net4}
+		ends[i] = LocalGateway(gates[i].Local, tunnel.Place{Port: outer[i].name, Outer: outers[i].Addr(), Net: sd.net4})
 	}
 	direct := func(on bool) error { return directly(gates, on) }
 	if err := direct(true); err != nil {

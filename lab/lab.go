@@ -123,13 +123,6 @@ func (tb *Testbed) Machine() subject.Machine {
 	return subject.Here{Host: tb.DUT}
 }
 
-// A GatewayPair is the two ends of a way between two networks.
-type GatewayPair struct {
-	Ends     [2]Gateway
-	Direct   func(on bool) error // routes between them over the cable itself, or not at all
-	Offloads func(on bool) error // switches those of that cable
-}
-
 // A Topology is its parameters; Flags declares them with their defaults, Build
 // makes the testbed or leaves nothing behind.
 type Topology interface {

@@ -9,7 +9,7 @@ const (
 	Ports       Capability = 1 << iota // ports that the tester sends from and receives at
 	KernelPorts                        // ports of a kernel, which XDP programs can be attached to
 	Listener                           // software can listen on a port of the DUT, which is this machine's or has the agent
-	TwoGateways                        // a way between two gateways of this machine
+	TwoGateways                        // a way between two gateways
 	OwnMachine                         // the DUT is all of a machine
 	Tunable                            // a recipe can be applied to the DUT's settings
 	Loadable                           // the DUT shares this machine: it can be heated, or run a load beside
@@ -25,7 +25,7 @@ var Capabilities = []struct {
 	{Ports, "ports", "ports to offer frames at"},
 	{KernelPorts, "kernel-ports", "ports of a kernel"},
 	{Listener, "listener", "a port of the DUT that software can listen on"},
-	{TwoGateways, "two-gateways", "two gateways on this machine"},
+	{TwoGateways, "two-gateways", "two gateways"},
 	{OwnMachine, "own-machine", "a whole machine as the DUT"},
 	{Tunable, "tunable", "a DUT that a recipe can be applied to"},
 	{Loadable, "loadable", "a DUT on this machine that can be loaded or heated"},

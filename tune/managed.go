@@ -20,17 +20,28 @@ import (
 const (
 	AddressPrefix = "address:" // with an address and its prefix length; values "present", "absent"
 	ServiceKnob   = "service"  // the nftables table and the routes of boxdyno; values "on", "off"
+	// GatewayPrefix with a network: no packet to it leaves but by boxdyno's own routes, and a
+	// tunnel may be set up; values "on", "off", which takes all of it away.
+	GatewayPrefix = "gateway:"
 
 	// ServiceTable is the nftables table of family inet, and ServiceRoutes the protocol of the
 	// routes, that ServiceKnob takes away.
 	ServiceTable  = "boxdyno"
 	ServiceRoutes = 211
+
+	// TunnelDevice is the device, and TunnelSPI the first of two numbers of ESP's states and
+	// templates, that a tunnel has and that GatewayPrefix takes away.
+	TunnelDevice = "bdyno-vpn0"
+	TunnelSPI    = 0xbd01
 )
 
 // findAny is Find, and knows these knobs, too.
 func findAny(name string) (Spec, error) {
 	if cidr, ok := strings.CutPrefix(name, AddressPrefix); ok {
 		return addressSpec(cidr)
+	}
+	if to, ok := strings.CutPrefix(name, GatewayPrefix); ok {
+		return gatewaySpec(to)
 	}
 	if name == ServiceKnob {
 		return serviceSpec, nil

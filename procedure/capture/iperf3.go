@@ -18,8 +18,8 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
-	"boxdyno/procedure/internal/iperf"
 	"boxdyno/result"
+	"boxdyno/subject/iperf"
 	"boxdyno/unit"
 )
 
@@ -27,11 +27,12 @@ import (
 // subject is, and its client on the tester. It opens a TCP connection for control, and
 // both ends greet each other in UDP.
 type iperf3 struct {
-	client, server *host.Local
-	port           lab.Port // of the tester
-	clientCPUs     []int    // nil: any
-	serverCPUs     []int
-	payload        int
+	client     *host.Local
+	server     iperf.Machine
+	port       lab.Port // of the tester
+	clientCPUs []int    // nil: any
+	serverCPUs []int
+	payload    int
 }
 
 const (
@@ -48,7 +49,7 @@ const (
 // needs none.
 func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (*iperf3, error) {
 	p := bed.Ports[0]
-	g := &iperf3{client: &host.Local{Label: "tester", Netns: p.Netns}, server: bed.DUT, port: p, serverCPUs: bed.DUTCPUs, payload: payload}
+	g := &iperf3{client: &host.Local{Label: "tester", Netns: p.Netns}, server: iperf.Local{Host: bed.DUT}, port: p, serverCPUs: bed.DUTCPUs, payload: payload}
 	if bed.TesterCPU >= 0 {
 		g.clientCPUs = []int{bed.TesterCPU}
 	}
@@ -99,8 +100,8 @@ func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport
 }
 
 // serve starts a server for one client and waits until it listens.
-func (g *iperf3) serve(ctx context.Context) (*host.Process, error) {
-	return iperf.Serve(ctx, g.server, g.port.Gateway4, frame.Port, g.serverCPUs)
+func (g *iperf3) serve(ctx context.Context) (iperf.Server, error) {
+	return g.server.Serve(ctx, g.port.Gateway4, frame.Port, g.serverCPUs)
 }
 
 // readIperf3 reads what a client says at its end, at the instant now: the datagrams it

@@ -3,28 +3,27 @@
 package tunnel
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
-	"boxdyno/procedure/internal/iperf"
 	"boxdyno/result"
+	"boxdyno/subject"
+	"boxdyno/subject/iperf"
 	"boxdyno/unit"
 )
 
 // A stream is one run of iperf3 from one gateway's network to the other's.
 type stream struct {
 	from, to    lab.Gateway
+	apart       bool // they are two machines
 	udp         bool
 	connections int           // connections, or flows
 	length      time.Duration // whole seconds: iperf3 reads no fractions
@@ -40,121 +39,66 @@ type streamed struct {
 	By             string  // "iperf 3.12, cubic"
 
 	Begin, End unit.Instant // from when its first connection or flow stood to the client's end
-	Busy       float64      // seconds of all CPUs of the machine meanwhile; 0: not known
+	Busy       [2]float64   // seconds of all CPUs of the sender's machine meanwhile, and, if that is another one, of the receiver's; 0: not known
 	Usage      []result.Usage
 }
 
-const (
-	streamPort    = 5201
-	iperfConnects = 5 * time.Second // its control connection
-)
+const streamPort = 5201
 
 // run carries the stream out. Where iperf3 fails or hangs it is an error of one
 // sentence, and nothing of it is left. CPU time is counted from when the connection
 // stands, so that the programs' starts are no part of it.
 func (s stream) run(ctx context.Context) (got streamed, err error) {
-	if err := s.from.Host.Has("iperf3"); err != nil {
-		return got, err
+	for _, g := range []lab.Gateway{s.from, s.to} {
+		if err := g.Machine.HasIperf(ctx); err != nil {
+			return got, err
+		}
 	}
-	limited, stop := context.WithTimeout(ctx, s.length+iperf.Around)
+	limited, stop := context.WithTimeout(ctx, s.length+2*iperf.Around)
 	defer stop()
-	server, err := iperf.Serve(limited, s.to.Host, s.to.Net.Addr(), streamPort, nil)
+	server, err := s.to.Machine.Serve(limited, s.to.Net.Addr(), streamPort, nil)
 	if err != nil {
 		return got, fmt.Errorf("iperf3's server: %w", err)
 	}
 	defer func() { err = errors.Join(err, server.Kill()) }()
-	var said, wrong bytes.Buffer
-	client, err := s.from.Host.Start(limited, host.Cmd{Argv: s.argv(), Stdout: &said, Stderr: &wrong})
+	machines := []lab.Gateway{s.from, s.to}[:1]
+	if s.apart {
+		machines = machines[:2]
+	}
+	var before, after [2]host.CPUTime
+	times := func(into *[2]host.CPUTime) error {
+		for i, g := range machines {
+			var err error
+			if into[i], err = g.Machine.CPUTime(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ran, err := s.from.Machine.Send(limited, iperf.Client{From: s.from.Net.Addr(), To: s.to.Net.Addr(), Port: streamPort, UDP: s.udp, Connections: s.connections,
+		Length: s.length, Payload: s.payload}, func() error { return times(&before) })
 	if err != nil {
 		return got, err
 	}
-	defer func() { err = errors.Join(err, client.Kill()) }()
-	stood, err := s.stands(limited, client)
-	if err != nil {
+	if err := times(&after); err != nil {
 		return got, err
 	}
-	begin := unit.Now()
-	before, err := (&host.Local{}).CPUTime()
-	if err != nil {
+	if got, err = readStream(ran.Report, s.udp); err != nil {
 		return got, err
 	}
-	if err := client.Wait(limited); err != nil {
-		switch {
-		case ctx.Err() != nil:
-			return got, ctx.Err()
-		case limited.Err() != nil:
-			return got, fmt.Errorf("iperf3 hung: it did not end within %v and was killed", s.length+iperf.Around)
-		case said.Len() == 0 && wrong.Len() == 0:
-			return got, err
-		case said.Len() == 0:
-			return got, fmt.Errorf("%w: %s", err, bytes.TrimSpace(wrong.Bytes()))
+	got.Begin, got.End = ran.Begin, ran.End
+	for i := range machines {
+		if ran.Stood {
+			got.Busy[i] = (float64(after[i].Total-after[i].Idle-after[i].Steal) - float64(before[i].Total-before[i].Idle-before[i].Steal)) / userHz
 		}
 	}
-	end := unit.Now()
-	after, err := (&host.Local{}).CPUTime()
-	if err != nil {
-		return got, err
-	}
-	if got, err = readStream(said.Bytes(), s.udp); err != nil {
-		return got, err
-	}
-	got.Begin, got.End = begin, end
-	if stood {
-		got.Busy = (float64(after.Total-after.Idle-after.Steal) - float64(before.Total-before.Idle-before.Steal)) / userHz
-	}
-	for _, p := range []*host.Process{client, server} {
-		if u, err := p.Usage(); err == nil {
-			u.Subject = map[bool]string{true: "iperf3 client", false: "iperf3 server"}[p == client]
-			got.Usage = append(got.Usage, u)
-		}
+	ran.Usage.Subject = "iperf3 client"
+	got.Usage = append(got.Usage, ran.Usage)
+	if u, err := server.Usage(); err == nil {
+		u.Subject = "iperf3 server"
+		got.Usage = append(got.Usage, u)
 	}
 	return got, nil
-}
-
-// stands waits until the client has its first connection, beside that for control, or
-// flow; false: it ended before that was seen. What iperf3 says of it comes a second
-// later.
-func (s stream) stands(ctx context.Context, client *host.Process) (bool, error) {
-	table, least := "tcp", 2
-	if s.udp {
-		table, least = "udp", 1
-	}
-	again := time.NewTicker(2 * time.Millisecond)
-	defer again.Stop()
-	for {
-		n := 0
-		err := s.from.Host.View(func(root fs.FS) error {
-			data, err := fs.ReadFile(root, "proc/thread-self/net/"+table)
-			for line := range strings.Lines(string(data)) {
-				f := strings.Fields(line)
-				if len(f) > 3 && f[3] == "01" && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", streamPort)) { // connected to it
-					n++
-				}
-			}
-			return err
-		})
-		if err != nil || n >= least {
-			return n >= least, err
-		}
-		select {
-		case <-again.C:
-		case <-client.Done():
-			return false, nil
-		case <-ctx.Done():
-			return false, nil
-		}
-	}
-}
-
-func (s stream) argv() []string {
-	argv := []string{"iperf3", "--client", s.to.Net.Addr().String(), "--bind", s.from.Net.Addr().String(), "--port", strconv.Itoa(streamPort),
-		"--connect-timeout", strconv.FormatInt(iperfConnects.Milliseconds(), 10),
-		"--time", strconv.FormatFloat(s.length.Seconds(), 'f', -1, 64), "--parallel", strconv.Itoa(s.connections), "--json",
-		"--interval", "0"} // else it keeps what each connection did in every second, of a day too
-	if s.udp {
-		argv = append(argv, "--udp", "--length", strconv.Itoa(s.payload), "--bitrate", "0")
-	}
-	return argv
 }
 
 // readStream reads the report of a client (iperf 3.1 and later): sums over its
@@ -227,7 +171,7 @@ func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error))
 	}
 	got, err := s.run(ctx)
 	var missing *host.Missing
-	if errors.As(err, &missing) || err != nil && ctx.Err() != nil {
+	if errors.As(err, &missing) || errors.Is(err, subject.ErrLost) || err != nil && ctx.Err() != nil {
 		return o, cmp.Or(ctx.Err(), err)
 	}
 	if err != nil {
@@ -250,8 +194,12 @@ func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error))
 		o.Status, o.Reason = result.Failed, "nothing arrived"
 		return o, nil
 	}
-	if got.Busy > 0 {
-		add("cpu_per_mbit_s", got.Busy/megabits)
+	if got.Busy[0] > 0 {
+		add("cpu_per_mbit_s", (got.Busy[0]+got.Busy[1])/megabits)
+	}
+	if s.apart && got.Busy[0] > 0 {
+		add("sender_cpu_per_mbit_s", got.Busy[0]/megabits)
+		add("receiver_cpu_per_mbit_s", got.Busy[1]/megabits)
 	}
 	if daemons == nil {
 		return o, nil

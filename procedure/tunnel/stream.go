@@ -16,18 +16,19 @@ import (
 	"boxdyno/procedure/internal/param"
 	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
+	"boxdyno/subject/userland"
 )
 
 // StreamSpec is the row of stream.
 var StreamSpec = procedure.Spec{
 	Name: "stream", Needs: lab.TwoGateways, Lab: lab.Gateways, Alone: true,
 	Quick: "a stream is sent 3 times for 1 s, not 10 times for 10 s",
-	Doc:   "iperf3 over TCP or UDP between two namespaces of this machine, with the offloads of the cable between them off or on",
+	Doc:   "iperf3 over TCP or UDP between two gateways: namespaces of this machine, or this machine and a box, with the offloads of the cable between them off or on",
 	Names: []string{"protocol", "offloads", "connections"}, Metrics: streamMetrics, Joules: streamJoules, New: newStream,
 }
 
-// Stream measures iperf3 between two namespaces of this machine, with the offloads of
-// the cable between them off or on:
+// Stream measures iperf3 between two gateways, with the offloads of the cable between them
+// off or on:
 //
 //	offloads set -> [iperf3 server at right | client at left] x trials
 type Stream struct {
@@ -89,6 +90,24 @@ func (p *Stream) Check(bed *lab.Testbed) error {
 	if p.length != 0 && (p.length < time.Second || p.length > 24*time.Hour || p.length%time.Second != 0) {
 		return fmt.Errorf("duration %v: want whole seconds from 1s to 24h, or 0s", p.length)
 	}
+	return checkGateways(bed, &p.userland)
+}
+
+// checkGateways refuses what a box at one end cannot do; bed may be nil.
+func checkGateways(bed *lab.Testbed, programs *param.Userland) error {
+	if bed != nil && bed.Gateways != nil && bed.Gateways.Apart && programs.Value != userland.Native {
+		return fmt.Errorf("userland %s: a box runs its own programs: leave userland out", programs.Value)
+	}
+	return nil
+}
+
+// withIperf is a *host.Missing where a gateway has no iperf3.
+func withIperf(ctx context.Context, bed *lab.Testbed) error {
+	for _, g := range bed.Gateways.Ends {
+		if err := g.Machine.HasIperf(ctx); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -109,7 +128,7 @@ func (p *Stream) Run(ctx context.Context, env *procedure.Env) (o procedure.Outco
 	}
 	env = atGateways(env, local)
 	bed := env.Bed
-	if err := bed.Gateways.Ends[0].Host.Has("iperf3"); err != nil {
+	if err := withIperf(ctx, bed); err != nil {
 		return o, err
 	}
 	if err := bed.Gateways.Offloads(p.offloads.Value == "on"); err != nil {
@@ -120,7 +139,7 @@ func (p *Stream) Run(ctx context.Context, env *procedure.Env) (o procedure.Outco
 		return o, err
 	}
 	trials, length := p.effort()
-	s := stream{from: bed.Gateways.Ends[0], to: bed.Gateways.Ends[1], udp: p.protocol.Value == "udp", connections: p.connections.Value,
+	s := stream{from: bed.Gateways.Ends[0], to: bed.Gateways.Ends[1], apart: bed.Gateways.Apart, udp: p.protocol.Value == "udp", connections: p.connections.Value,
 		length: length, payload: p.payload.Value}
 	var told streamsTold
 	for n := range trials {
@@ -190,12 +209,16 @@ func addNew(notes, more []string) []string {
 	return notes
 }
 
+const costOfStreams = "What streams cost: CPU time of the whole machine a megabit, and without the tunnel"
+
 var streamMetrics = []result.Metric{
 	{Name: "goodput_bps", Label: "goodput bit/s", Group: "Streams: payload that arrives, and without the tunnel", Interval: "range", Heads: true, Unit: "bit/s", Better: 1, Help: "payload bits a second that arrived, summed over connections or flows by iperf3: median of the trials; interval is their range"},
 	{Name: "sent_bps", Unit: "bit/s", Help: "payload bits a second that were sent"},
 	{Name: "retransmits", Unit: "1", Better: -1, Help: "tcp: segments that were sent again in a trial"},
 	{Name: "datagrams_lost_ratio", Label: "lost", Share: true, Unit: "1", Better: -1, Help: "udp: share of the payload sent that the receiver had not read at its end"},
-	{Name: "cpu_per_mbit_s", Label: "CPU", Group: "What streams cost: CPU time of the whole machine a megabit, and without the tunnel", Unit: "s", Better: -1, Help: "CPU time of the whole machine while the connection stood, iperf3's own at both ends among it, for a megabit that arrived"},
+	{Name: "cpu_per_mbit_s", Label: "CPU", Group: costOfStreams, Unit: "s", Better: -1, Help: "CPU time of the whole machine while the connection stood, iperf3's own at both ends among it, for a megabit that arrived; of two machines the sum"},
+	{Name: "sender_cpu_per_mbit_s", Label: "sender", Group: costOfStreams, Unit: "s", Better: -1, Help: "of it, the sending machine's; absent where one machine is both ends"},
+	{Name: "receiver_cpu_per_mbit_s", Label: "receiver", Group: costOfStreams, Unit: "s", Better: -1, Help: "of it, the receiving machine's"},
 }
 
 var streamJoules = []procedure.Joule{procedure.Worked("goodput_bps", "gigabyte", 8*1e9, "while streams ran")}

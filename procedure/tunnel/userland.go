@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"boxdyno/host"
+	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
@@ -21,9 +22,12 @@ func atGateways(e *procedure.Env, local *host.Local) *procedure.Env {
 	in, bed := *e, *e.Bed
 	pair := *bed.Gateways
 	for i, g := range pair.Ends {
+		if g.Host == nil {
+			continue // Check refuses it
+		}
 		at := *g.Host
 		at.Userland = local.Userland
-		pair.Ends[i].Host = &at
+		pair.Ends[i] = lab.LocalGateway(&at, g.Place)
 	}
 	bed.Gateways = &pair
 	in.Bed = &bed

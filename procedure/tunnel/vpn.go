@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tunnel has the procedures that measure between two gateways of this machine: the
-// way itself, and tunnels over it.
+// Package tunnel has the procedures that measure between two gateways, of this machine or with
+// a box at one end or both: the way itself, and tunnels over it.
 package tunnel
 
 import (
@@ -29,7 +29,7 @@ import (
 var VPNSpec = procedure.Spec{
 	Name: "vpn", Needs: lab.TwoGateways, Standard: "RFC 2544 section 26.1, RFC 2285", Deviation: trial.BurstsDeviation, Lab: lab.Gateways, Alone: true,
 	Quick: "streams through a tunnel are sent 3 times for 1 s and handshakes made 5 times, not 10 times for 10 s and 30 times",
-	Doc:   "a tunnel between two gateways of this machine, beside the path without it: TCP by iperf3, exact UDP without loss, handshakes, CPU a megabit",
+	Doc:   "a tunnel between two gateways, of this machine or a box at one end, beside the path without it: TCP by iperf3, exact UDP without loss, handshakes, CPU a megabit",
 	Names: []string{"tunnel", "cipher", "offloads", "traffic", "frame_size"}, Metrics: vpnMetrics, Joules: vpnJoules, New: newVPN,
 }
 
@@ -88,7 +88,20 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 }
 
 func (p *VPN) tcp() bool { return p.kind.Value != trafficUDP }
-func (p *VPN) udp() bool { return p.kind.Value != trafficTCP }
+
+// udp says whether the engine's frames are sent: only where they can come to the gateways.
+// bed may be nil.
+func (p *VPN) udp(bed *lab.Testbed) bool {
+	return p.kind.Value != trafficTCP && !(bed != nil && bed.Gateways != nil && bed.Gateways.Apart)
+}
+
+// Needs implements Needing: frames alone need ports.
+func (p *VPN) Needs() (need lab.Capability, service string) {
+	if p.kind.Value == trafficUDP {
+		need = lab.Ports
+	}
+	return need, ""
+}
 
 // mostDatagram is what a tunnel's datagrams, of packets of its MTU, do not exceed.
 const mostDatagram = 1500
@@ -110,7 +123,10 @@ func (p *VPN) named() (*tunnel.Tunnel, error) {
 // Check implements Procedure. A tunnel that lacks the cipher is left to Run, which skips
 // it: of axes of tunnels and ciphers, not all pairs are there.
 func (p *VPN) Check(bed *lab.Testbed) error {
-	if p.udp() {
+	if err := checkGateways(bed, &p.userland); err != nil {
+		return err
+	}
+	if p.udp(bed) {
 		if p.frames.Mix.Name == frame.IMIX.Name {
 			return fmt.Errorf("frame_size imix: its frames of 1518 octets do not fit into a tunnel, which takes %d: give a mix such as 64:7+594:4+%d:1", largest, largest)
 		}
@@ -171,7 +187,7 @@ func (p *VPN) Estimate() (trials int, d time.Duration) {
 			d += time.Duration(p.sessions()) * session
 		}
 	}
-	if p.udp() {
+	if p.udp(nil) {
 		e := vpnEffort(p.frames.Preset.Value)
 		s := p.frames.Searching()
 		n := sides*(e.Overloads+1) + 4
@@ -226,32 +242,40 @@ func (p *VPN) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome,
 	m := &vpnPoint{VPN: p, env: env, tunnel: tunnel, out: procedure.Outcome{Status: result.Passed}}
 	bed := env.Bed
 	if m.tunnel != nil {
-		if err := m.tunnel.Check(ctx, bed.Gateways.Ends[0].Host); err != nil {
-			return m.out, err
+		for i, g := range bed.Gateways.Ends {
+			if i > 0 && !bed.Gateways.Apart {
+				break
+			}
+			if err := g.Machine.CheckTunnel(ctx, p.tunnel.Value, p.cipher.Value); err != nil {
+				return m.out, err
+			}
 		}
 	}
 	if err := bed.Gateways.Offloads(p.offloads.Value == "on"); err != nil {
 		return m.out, err
 	}
+	if p.kind.Value != trafficTCP && !p.udp(bed) {
+		m.out.Warnings = append(m.out.Warnings, "no frames: they come to gateways of this machine alone; stream with protocol=udp sends datagrams")
+	}
 	defer func() {
 		err = errors.Join(err, m.down(ctx), bed.Gateways.Direct(true), bed.Gateways.Offloads(false))
 	}()
-	withIperf := p.tcp()
-	if lacks := bed.Gateways.Ends[0].Host.Has("iperf3"); withIperf && lacks != nil {
-		if !p.udp() {
+	streams := p.tcp()
+	if lacks := withIperf(ctx, bed); streams && lacks != nil {
+		if !p.udp(bed) {
 			return m.out, lacks
 		}
-		withIperf = false
+		streams = false
 		m.out.Warnings = append(m.out.Warnings, "no TCP: "+lacks.Error())
 	}
 	for _, step := range []struct {
 		wanted bool
 		do     func(context.Context) error
 	}{
-		{p.udp(), m.selfTested}, // before anything is lost
-		{withIperf, m.streamed},
-		{p.tcp() && !withIperf, m.sessionsMade},
-		{p.udp(), m.forwarded},
+		{p.udp(bed), m.selfTested}, // before anything is lost
+		{streams, m.streamed},
+		{p.tcp() && !streams, m.sessionsMade},
+		{p.udp(bed), m.forwarded},
 	} {
 		if !step.wanted || m.out.Status == result.Invalid {
 			continue
@@ -306,7 +330,7 @@ func (m *vpnPoint) through(ctx context.Context, cfg []result.Pair, f func(contex
 		fresh, err := m.open(ctx)
 		if err != nil {
 			var missing *host.Missing
-			if errors.As(err, &missing) || ctx.Err() != nil {
+			if errors.As(err, &missing) || errors.Is(err, subject.ErrLost) || ctx.Err() != nil {
 				return procedure.Outcome{}, err
 			}
 			m.failed = procedure.Sentence(err)
@@ -366,11 +390,12 @@ func (m *vpnPoint) open(ctx context.Context) (fresh bool, err error) {
 	if err := m.env.Bed.Gateways.Direct(false); err != nil {
 		return false, err
 	}
-	var ends [2]subject.End
+	var gates [2]tunnel.Gate
+	var places [2]tunnel.Place
 	for i, g := range m.env.Bed.Gateways.Ends {
-		ends[i] = subject.End{Host: g.Host, Port: g.Port, Outer: g.Outer, Net: g.Net}
+		gates[i], places[i] = g.Machine, g.Place
 	}
-	up, err := m.tunnel.Open(ctx, ends, m.cpus)
+	up, err := m.tunnel.Join(ctx, gates, places, m.cpus)
 	if err == nil {
 		m.up, m.upOn = up, m.cpus
 		err = up.Ready(ctx)

@@ -120,14 +120,6 @@ func TestReadStream(t *testing.T) {
 	}
 }
 
-// What iperf3 keeps and says does not grow with the time that it sends.
-func TestStreamReportIsBounded(t *testing.T) {
-	s := stream{length: 24 * time.Hour, connections: mostConnections}
-	if argv := strings.Join(s.argv(), " "); !strings.Contains(argv, "--time 86400 ") || !strings.Contains(argv, " --interval 0") {
-		t.Error(argv)
-	}
-}
-
 // gatewaysEnv runs trials at once between two gateways.
 func gatewaysEnv(t *testing.T, recs *[]result.Record) *procedure.Env {
 	t.Helper()
@@ -280,7 +272,7 @@ func TestStreamWindow(t *testing.T) {
 		for _, u := range got.Usage {
 			own += u.CPU
 		}
-		if got.Busy < own.Seconds()/2 {
+		if got.Busy[0] < own.Seconds()/2 || got.Busy[1] != 0 {
 			t.Errorf("udp %v: the machine was busy for %g s, and iperf3 alone for %v", udp, got.Busy, own)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
 	"boxdyno/search"
+	"boxdyno/subject"
 	"boxdyno/unit"
 )
 
@@ -23,7 +24,7 @@ import (
 // it is up.
 func (m *vpnPoint) streamed(ctx context.Context) error {
 	trials, length := m.streams()
-	s := stream{from: m.env.Bed.Gateways.Ends[0], to: m.env.Bed.Gateways.Ends[1], connections: m.connections.Value, length: length, payload: streamPayload}
+	s := stream{from: m.env.Bed.Gateways.Ends[0], to: m.env.Bed.Gateways.Ends[1], apart: m.env.Bed.Gateways.Apart, connections: m.connections.Value, length: length, payload: streamPayload}
 	var daemons func() (result.Usage, error)
 	if m.tunnel != nil {
 		daemons = func() (result.Usage, error) { return m.up.Usage() }
@@ -67,7 +68,7 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 	}
 	cfg := []result.Pair{{Key: "trial", Value: "handshakes"}, {Key: "n", Value: strconv.Itoa(m.sessions())}}
 	rec, err := m.through(ctx, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
-		if !m.up.Handshakes() {
+		if !m.up.Handshakes {
 			o.Status, o.Reason = result.Skipped, "the tunnel's keys are given, so there is no handshake to measure"
 			return o, nil
 		}
@@ -77,6 +78,9 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 			d, err := m.up.Handshake(ctx)
 			if err != nil && ctx.Err() != nil {
 				return o, ctx.Err()
+			}
+			if errors.Is(err, subject.ErrLost) {
+				return o, err
 			}
 			if err != nil {
 				o.Status, o.Reason = result.Failed, procedure.Sentence(err)
@@ -229,12 +233,12 @@ func (m *vpnPoint) searched(ctx context.Context, q *trial.Point, without []float
 	return nil
 }
 
-var vpnMetrics = slices.Concat(metrics.List(streamMetrics).Pick("goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s"), []result.Metric{
+var vpnMetrics = slices.Concat(metrics.List(streamMetrics).Pick("goodput_bps", "sent_bps", "retransmits", "cpu_per_mbit_s", "sender_cpu_per_mbit_s", "receiver_cpu_per_mbit_s"), []result.Metric{
 	{Name: "startup_s", Label: "start", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "s", Better: -1, Help: "from the start of the tunnel's first program or device until a packet has passed each way: median and range"},
 	{Name: "handshake_s", Label: "handshake", Interval: "range", Unit: "s", Better: -1, Help: "from the end of the old session (OpenVPN: the start of a new client) until a packet has passed the new one: median and range"},
 	{Name: "baseline_goodput_bps", Label: "without, bit/s", Group: "Streams: payload that arrives, and without the tunnel", Unit: "bit/s", Better: 1, Help: "goodput_bps without the tunnel, in turn with it"},
 	{Name: "goodput_share", Label: "share", Heads: true, Share: true, Unit: "1", Better: 1, Help: "goodput_bps as a share of the same without the tunnel"},
-	{Name: "baseline_cpu_per_mbit_s", Label: "CPU, without", Group: "What streams cost: CPU time of the whole machine a megabit, and without the tunnel", Unit: "s", Better: -1, Help: "cpu_per_mbit_s without the tunnel, in turn with it"},
+	{Name: "baseline_cpu_per_mbit_s", Label: "CPU, without", Group: costOfStreams, Unit: "s", Better: -1, Help: "cpu_per_mbit_s without the tunnel, in turn with it"},
 	{Name: "daemon_cpu_per_mbit_s", Label: "daemons", Unit: "s", Better: -1, Help: "CPU time of the tunnel's programs at both ends for a megabit that arrived; absent where the kernel does the work"},
 	{Name: "subject_memory_bytes", Label: "memory", Unit: "B", Better: -1, Help: "most memory that the tunnel's programs at both ends had"},
 	{Name: "baseline_forwarding_fps", Label: "frame/s, without", Group: "Sessions: from nothing to the first packet, the program's start, and the rate under overload without the tunnel", Unit: "frame/s", Better: 1, Help: "forwarding_rate_fps without the tunnel, in turn with it"},

@@ -11,21 +11,20 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
-	"boxdyno/subject"
 	"boxdyno/subject/internal/program"
+	"boxdyno/tune"
 )
 
 // ipsec is ESP in tunnel mode in the kernel, with keys that are given, as ip xfrm sets
 // it up: no program runs, and nothing is agreed on.
 var ipsec = tunnelKind{
 	name: "ipsec", doc: "IPsec: ESP in the kernel in tunnel mode, with given keys", ciphers: []string{"aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"},
-	check: checkIPsec, open: openIPsec,
+	check: checkIPsec, keys: espKeys, open: openIPsec, given: true,
 }
 
 // espAlgorithms are the kernel's names of ciphers, and the octets of their keys with
@@ -41,25 +40,37 @@ var espAlgorithms = map[string]struct {
 
 // An esp is the packets of one direction: those from an end to the other.
 type esp struct {
-	from, to subject.End
+	from, to Place
 	spi      int
 	aead     netlink.XfrmStateAlgo
 }
 
 const espICV = 128 // bits
 
-// espBoth are both directions, with keys made anew.
-func espBoth(ends [2]subject.End, cipher string) (both [2]esp, err error) {
+// espKeys are those of both directions, made anew; both ends have both.
+func espKeys(cipher string) (both [2]Keys, err error) {
 	alg, ok := espAlgorithms[cipher]
 	if !ok {
 		return both, fmt.Errorf("IPsec has no cipher %s", cipher)
 	}
-	for i := range both {
-		key := make([]byte, alg.key)
-		if _, err := rand.Read(key); err != nil {
+	var keys [2][]byte
+	for i := range keys {
+		keys[i] = make([]byte, alg.key)
+		if _, err := rand.Read(keys[i]); err != nil {
 			return both, fmt.Errorf("make a key: %w", err)
 		}
-		both[i] = esp{from: ends[i], to: ends[1-i], spi: 0xbd01 + i, aead: netlink.XfrmStateAlgo{Name: alg.name, Key: key, ICVLen: espICV}}
+	}
+	return keyPairs(func(int) (Keys, error) { return Keys{ESP: keys}, nil })
+}
+
+// espBoth are both directions between two places.
+func espBoth(places [2]Place, cipher string, keys Keys) (both [2]esp, err error) {
+	alg := espAlgorithms[cipher]
+	for i := range both {
+		if len(keys.ESP[i]) != alg.key || alg.key == 0 {
+			return both, fmt.Errorf("IPsec's keys for cipher %q have %d octets", cipher, alg.key)
+		}
+		both[i] = esp{from: places[i], to: places[1-i], spi: tune.TunnelSPI + i, aead: netlink.XfrmStateAlgo{Name: alg.name, Key: keys.ESP[i], ICVLen: espICV}}
 	}
 	return both, nil
 }
@@ -80,16 +91,16 @@ func (e esp) policy(dir netlink.Dir) *netlink.XfrmPolicy {
 	}
 }
 
-// set does something with what an end must know: both states, and a policy that lets
+// setIPsec does something with what an end must know: both states, and a policy that lets
 // nothing leave, come in or through that is not enciphered.
-func setIPsec(at subject.End, both [2]esp, state func(*netlink.XfrmState) error, policy func(*netlink.XfrmPolicy) error) error {
-	return at.Host.View(func(fs.FS) error {
+func (h *Half) setIPsec(both [2]esp, state func(*netlink.XfrmState) error, policy func(*netlink.XfrmPolicy) error) error {
+	return h.at.View(func(fs.FS) error {
 		for _, e := range both {
 			if err := state(e.state()); err != nil {
 				return err
 			}
 			dirs := []netlink.Dir{netlink.XFRM_DIR_IN, netlink.XFRM_DIR_FWD}
-			if e.from.Outer == at.Outer {
+			if e.from.Outer == h.own().Outer {
 				dirs = []netlink.Dir{netlink.XFRM_DIR_OUT}
 			}
 			for _, d := range dirs {
@@ -104,10 +115,12 @@ func setIPsec(at subject.End, both [2]esp, state func(*netlink.XfrmState) error,
 
 // checkIPsec gives the kernel a state with the cipher and takes it away.
 func checkIPsec(_ context.Context, h *host.Local, cipher string) error {
-	end := func(last byte) subject.End {
-		return subject.End{Host: h, Outer: netip.AddrFrom4([4]byte{192, 0, 2, last})}
+	keys, err := espKeys(cipher)
+	if err != nil {
+		return err
 	}
-	both, err := espBoth([2]subject.End{end(1), end(2)}, cipher)
+	at := func(last byte) Place { return Place{Outer: netip.AddrFrom4([4]byte{192, 0, 2, last})} }
+	both, err := espBoth([2]Place{at(1), at(2)}, cipher, keys[0])
 	if err != nil {
 		return err
 	}
@@ -133,40 +146,37 @@ func ipsecMissing(err error) error {
 	return fmt.Errorf("set IPsec up: %w", err)
 }
 
-func openIPsec(_ context.Context, r *Tunneling) error {
-	both, err := espBoth(r.ends, r.Cipher)
+func openIPsec(_ context.Context, h *Half) error {
+	both, err := espBoth(h.Places, h.Cipher, h.Keys)
 	if err != nil {
 		return err
 	}
-	r.begun = time.Now()
-	for i, e := range r.ends {
-		r.undo = append(r.undo, func() error {
-			return ignore(unix.ESRCH, setIPsec(e, both,
-				func(s *netlink.XfrmState) error { return ignore(unix.ESRCH, netlink.XfrmStateDel(s)) },
-				func(p *netlink.XfrmPolicy) error { return ignore(unix.ENOENT, netlink.XfrmPolicyDel(p)) }))
-		})
-		if err := setIPsec(e, both, netlink.XfrmStateAdd, netlink.XfrmPolicyAdd); err != nil {
-			return ipsecMissing(err)
-		}
-		route := &netlink.Route{Dst: ipNet(r.ends[1-i]), Gw: r.ends[1-i].Outer.AsSlice(), MTU: MTU}
-		err := e.Host.View(func(fs.FS) error {
-			l, err := netlink.LinkByName(e.Port)
-			if err == nil {
-				route.LinkIndex = l.Attrs().Index
-				err = netlink.RouteReplace(route)
-			}
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("route %v to the other gateway: %w", route.Dst, err)
-		}
-		r.undo = append(r.undo, func() error {
-			return e.Host.View(func(fs.FS) error { return ignore(unix.ESRCH, netlink.RouteDel(route)) })
-		})
+	h.undo = append(h.undo, func() error {
+		return ignore(unix.ESRCH, h.setIPsec(both,
+			func(s *netlink.XfrmState) error { return ignore(unix.ESRCH, netlink.XfrmStateDel(s)) },
+			func(p *netlink.XfrmPolicy) error { return ignore(unix.ENOENT, netlink.XfrmPolicyDel(p)) }))
+	})
+	if err := h.setIPsec(both, netlink.XfrmStateAdd, netlink.XfrmPolicyAdd); err != nil {
+		return ipsecMissing(err)
 	}
-	name := espAlgorithms[r.Cipher].name
+	route := &netlink.Route{Dst: ipNet(h.other()), Gw: h.other().Outer.AsSlice(), MTU: MTU, Protocol: tune.ServiceRoutes}
+	err = h.at.View(func(fs.FS) error {
+		l, err := netlink.LinkByName(h.own().Port)
+		if err == nil {
+			route.LinkIndex = l.Attrs().Index
+			err = netlink.RouteReplace(route)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("route %v to the other gateway: %w", route.Dst, err)
+	}
+	h.undo = append(h.undo, func() error {
+		return h.at.View(func(fs.FS) error { return ignore(unix.ESRCH, netlink.RouteDel(route)) })
+	})
+	name := espAlgorithms[h.Cipher].name
 	drivers, _ := os.ReadFile("/proc/crypto") // else the name has to do
-	r.Driver = "kernel " + cmp.Or(program.KernelDriver(string(drivers), "aead", name), name)
+	h.driver = "kernel " + cmp.Or(program.KernelDriver(string(drivers), "aead", name), name)
 	return nil
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/subject/internal/program"
+	"boxdyno/unit"
 )
 
 // openVPN is two OpenVPN 2.6 (or later) that know each other by the fingerprints of
@@ -33,7 +34,9 @@ import (
 var openVPN = tunnelKind{
 	name: "openvpn", doc: "OpenVPN over TLS, packets enciphered in the program", ciphers: openVPNCiphers,
 	check: func(_ context.Context, h *host.Local, _ string) error { return errors.Join(h.Has("openvpn"), hasTun()) },
-	open:  func(ctx context.Context, r *Tunneling) error { return openOpenVPN(ctx, r, false) },
+	keys:  certificates,
+	open:  func(ctx context.Context, h *Half) error { return openOpenVPN(ctx, h, false) },
+	last:  true, // the server first: a client waits a second before it tries again
 	// It works off its TLS session at every packet for two seconds after it last did
 	// something there (TLS_MULTI_HORIZON in its ssl.h), in whole seconds of its clock.
 	settles: 3 * time.Second,
@@ -43,7 +46,9 @@ var openVPN = tunnelKind{
 var openVPNDCO = tunnelKind{
 	name: "openvpn-dco", doc: "OpenVPN over TLS, packets enciphered in the kernel (data channel offload)", ciphers: openVPNCiphers,
 	check: checkDCO,
-	open:  func(ctx context.Context, r *Tunneling) error { return openOpenVPN(ctx, r, true) },
+	keys:  certificates,
+	open:  func(ctx context.Context, h *Half) error { return openOpenVPN(ctx, h, true) },
+	last:  true,
 }
 
 var openVPNCiphers = []string{"aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"}
@@ -97,85 +102,78 @@ func takesModules() bool {
 
 const openVPNPort = "1194"
 
-func openOpenVPN(ctx context.Context, r *Tunneling, offload bool) (err error) {
-	var certificates [2]certificate
-	for i := range certificates {
-		if certificates[i], err = makeCertificate(fmt.Sprintf("gateway %d", i)); err != nil {
-			return err
-		}
-	}
-	r.Driver = openVPNVersion(ctx, r.ends[0].Host)
+// openOpenVPN starts end 1 as the server, and end 0 as its client.
+func openOpenVPN(ctx context.Context, h *Half, offload bool) (err error) {
+	h.driver = openVPNVersion(ctx, h.at)
 	if offload {
-		r.Driver += ", data channel in the kernel"
+		h.driver += ", data channel in the kernel"
 	}
 	dir, err := host.MakeScratch()
 	if err != nil {
 		return err
 	}
-	r.undo = append(r.undo, func() error { return os.RemoveAll(dir) })
+	h.undo = append(h.undo, func() error { return os.RemoveAll(dir) })
 	if offload {
-		for _, e := range r.ends {
-			r.undo = append(r.undo, func() error { return removeDevice(e) })
+		h.undo = append(h.undo, func() error { return removeDevice(h.at) })
+	}
+	for name, data := range map[string][]byte{certificateFile: h.Keys.Certificate, keyFile: h.Keys.Key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return fmt.Errorf("write what OpenVPN reads: %w", err)
 		}
 	}
-	r.begun = time.Now()
-	for _, i := range []int{1, 0} { // the server first: a client waits a second before it tries again
-		if err := certificates[i].write(dir, i); err != nil {
-			return err
-		}
-		c := host.Cmd{Argv: openVPNArgs(r, i, certificates[1-i].fingerprint, offload), Dir: dir, CPUs: r.cpus}
-		if i == 1 {
-			c.Scratch = []string{dir} // the client is started anew for a handshake
-		}
-		if r.daemons[i], err = startDaemon(ctx, r.ends[i].Host, c); err != nil {
-			return err
-		}
-		if err := r.joinOpenVPN(ctx, i, offload); err != nil {
-			return err
-		}
+	c := host.Cmd{Argv: openVPNArgs(h, offload), Dir: dir}
+	if h.End == 1 {
+		c.Scratch = []string{dir} // the client is started anew for a handshake
 	}
-	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
-		client := r.daemons[0]
-		if err := client.kill(); err != nil {
-			return begun, err
-		}
-		if offload { // the device outlives its program, and its session with it
-			if err := removeDevice(r.ends[0]); err != nil {
+	if err := h.startDaemon(ctx, c); err != nil {
+		return err
+	}
+	client := h.daemon
+	if h.End == 0 {
+		h.fresh = func(ctx context.Context) (begun unit.Instant, err error) {
+			if err := client.kill(); err != nil {
 				return begun, err
 			}
+			if offload { // the device outlives its program, and its session with it
+				if err := removeDevice(h.at); err != nil {
+					return begun, err
+				}
+			}
+			if err := client.start(ctx); err != nil {
+				return begun, err
+			}
+			begun = unit.Now() // boxdyno's own work of starting it is done
+			return begun, h.joinOpenVPN(ctx, offload)
 		}
-		if err := client.start(ctx); err != nil {
-			return begun, err
-		}
-		begun = time.Now() // boxdyno's own work of starting it is done
-		return begun, r.joinOpenVPN(ctx, 0, offload)
 	}
-	return nil
+	return h.joinOpenVPN(ctx, offload)
 }
 
-// joinOpenVPN waits for the device of a program, which must be the kernel's own where
+// joinOpenVPN waits for the device of the program, which must be the kernel's own where
 // the data channel is offloaded, and sets it up.
-func (r *Tunneling) joinOpenVPN(ctx context.Context, i int, offload bool) error {
-	kind, err := awaitDevice(ctx, r.ends[i], r.daemons[i].ended)
+func (h *Half) joinOpenVPN(ctx context.Context, offload bool) error {
+	kind, err := h.awaitDevice(ctx)
 	if err != nil {
 		return fmt.Errorf("openvpn: %w", err)
 	}
 	if offload && kind == "tun" {
 		return &host.Missing{What: "data channel offload in this OpenVPN, which made a device of kind tun", Hint: "install one that is built with it"}
 	}
-	return join(r.ends[i], r.ends[1-i])
+	return h.join()
 }
 
-func openVPNArgs(r *Tunneling, i int, fingerprint string, offload bool) []string {
+const certificateFile, keyFile = "cert.pem", "key.pem"
+
+func openVPNArgs(h *Half, offload bool) []string {
 	argv := []string{"openvpn", "--dev", tunnelDevice, "--dev-type", "tun", "--proto", "udp4",
-		"--local", r.ends[i].Outer.String(), "--lport", openVPNPort, "--remote", r.ends[1-i].Outer.String(), openVPNPort,
-		"--cert", certificateFile(i), "--key", keyFile(i), "--peer-fingerprint", fingerprint,
-		"--data-ciphers", strings.ToUpper(r.Cipher), "--tls-version-min", "1.2",
+		"--local", h.own().Outer.String(), "--lport", openVPNPort, "--remote", h.other().Outer.String(), openVPNPort,
+		"--cert", certificateFile, "--key", keyFile, "--peer-fingerprint", h.Keys.Fingerprint,
+		"--data-ciphers", strings.ToUpper(h.Cipher), "--tls-version-min", "1.2",
 		"--tun-mtu", fmt.Sprint(MTU), "--mssfix", "0", "--persist-tun", "--persist-key", "--verb", "3"}
 	// Its own addresses are of no use here: the networks are routed to the device.
-	local, remote := []string{"192.0.2.129", "192.0.2.130"}[i], []string{"192.0.2.130", "192.0.2.129"}[i]
-	argv = append(argv, "--ifconfig", local, remote, "--ifconfig-noexec")
-	if i == 0 {
+	own := [2]string{"192.0.2.129", "192.0.2.130"}
+	argv = append(argv, "--ifconfig", own[h.End], own[1-h.End], "--ifconfig-noexec")
+	if h.End == 0 {
 		argv = append(argv, "--tls-client")
 	} else {
 		argv = append(argv, "--tls-server", "--dh", "none")
@@ -184,6 +182,20 @@ func openVPNArgs(r *Tunneling, i int, fingerprint string, offload bool) []string
 		argv = append(argv, "--disable-dco")
 	}
 	return argv
+}
+
+// certificates are both ends', made anew.
+func certificates(string) ([2]Keys, error) {
+	var made [2]certificate
+	for i := range made {
+		var err error
+		if made[i], err = makeCertificate(fmt.Sprintf("gateway %d", i)); err != nil {
+			return [2]Keys{}, err
+		}
+	}
+	return keyPairs(func(i int) (Keys, error) {
+		return Keys{Certificate: made[i].cert, Key: made[i].key, Fingerprint: made[1-i].fingerprint}, nil
+	})
 }
 
 // A certificate is one that signs itself, with its key.
@@ -221,18 +233,6 @@ func makeCertificate(name string) (c certificate, err error) {
 	}
 	c.fingerprint = strings.Join(hex, ":")
 	return c, nil
-}
-
-func certificateFile(end int) string { return fmt.Sprintf("cert%d.pem", end) }
-func keyFile(end int) string         { return fmt.Sprintf("key%d.pem", end) }
-
-func (c certificate) write(dir string, end int) error {
-	for name, data := range map[string][]byte{certificateFile(end): c.cert, keyFile(end): c.key} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return fmt.Errorf("write what OpenVPN reads: %w", err)
-		}
-	}
-	return nil
 }
 
 // openVPNVersion is "OpenVPN 2.6.14, OpenSSL 3.0.22": what enciphers is the library.

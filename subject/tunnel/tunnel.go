@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tunnel holds the programs that join two networks by an encrypted tunnel.
+// Package tunnel holds the programs that join two networks by an encrypted tunnel. Each of a
+// tunnel's two ends is opened on its own machine, by the same code here and on a box:
+//
+//	Tunnel.Join -> keys for both ends -> Gate.OpenTunnel (Order) at each: an End
+//	            -> Tunneling: Ready, Handshake, Usage ..., Stop
 package tunnel
 
 import (
@@ -16,6 +20,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/unit"
 )
 
 // MTU is the MTU of every tunnel, so that all carry the same packets, and none of
@@ -35,8 +40,11 @@ type tunnelKind struct {
 	name, doc string
 	ciphers   []string
 	check     func(ctx context.Context, h *host.Local, cipher string) error
-	open      func(ctx context.Context, r *Tunneling) error // what it leaves where it fails, r.Stop takes away
-	settles   time.Duration                                 // for how long after a handshake it carries less
+	keys      func(cipher string) ([2]Keys, error)     // made anew, one for each end
+	open      func(ctx context.Context, h *Half) error // what it leaves where it fails, h.Stop takes away
+	last      bool                                     // end 1 is opened first: end 0 calls it
+	given     bool                                     // its keys are given, so that it has no handshakes
+	settles   time.Duration                            // for how long after a handshake it carries less
 }
 
 var tunnelKinds = []*tunnelKind{&wireguard, &wireguardGo, &openVPN, &openVPNDCO, &ipsec}
@@ -117,21 +125,41 @@ func (t *Tunnel) Settles() time.Duration { return t.kind.settles }
 
 // Start implements Subject: a *Tunneling.
 func (t *Tunnel) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
-	return t.Open(ctx, e.Ends, e.CPUs)
-}
-
-// Open starts the tunnel between two gateways, its programs on cpus (nil: any). The
-// networks' own route to each other is the caller's to take away before.
-func (t *Tunnel) Open(ctx context.Context, ends [2]subject.End, cpus []int) (*Tunneling, error) {
-	if ends[0].Host == nil || ends[1].Host == nil {
+	if e.Ends[0].Host == nil || e.Ends[1].Host == nil {
 		return nil, fmt.Errorf("tunnel %s: it takes two gateways", t.kind.name)
 	}
-	if err := t.Check(ctx, ends[0].Host); err != nil {
+	var gates [2]Gate
+	var places [2]Place
+	for i, end := range e.Ends {
+		gates[i], places[i] = Local{end.Host}, Place{end.Port, end.Outer, end.Net}
+	}
+	return t.Join(ctx, gates, places, e.CPUs)
+}
+
+// Join opens the tunnel between two gateways, its programs on cpus (nil: any). The networks'
+// own route to each other is the caller's to take away before.
+func (t *Tunnel) Join(ctx context.Context, gates [2]Gate, places [2]Place, cpus []int) (*Tunneling, error) {
+	if err := t.lacks(); err != nil {
 		return nil, err
 	}
-	r := &Tunneling{Name: t.kind.name, Cipher: t.cipher(), ends: ends, cpus: cpus, settles: t.Settles()}
-	if err := t.kind.open(ctx, r); err != nil {
-		return nil, errors.Join(fmt.Errorf("tunnel %s: %w", r.Name, err), r.Stop(context.WithoutCancel(ctx)))
+	keys, err := t.kind.keys(t.cipher())
+	if err != nil {
+		return nil, err
+	}
+	r := &Tunneling{Name: t.kind.name, Cipher: t.cipher(), Handshakes: !t.kind.given, gates: gates, places: places, settles: t.Settles(), begun: unit.Now()}
+	order := []int{0, 1}
+	if t.kind.last {
+		order = []int{1, 0}
+	}
+	for _, i := range order {
+		o := Order{Tunnel: t.kind.name, Cipher: t.cipher(), End: i, Places: places, Keys: keys[i], CPUs: cpus}
+		if r.ends[i], err = gates[i].OpenTunnel(ctx, o); err != nil {
+			return nil, errors.Join(fmt.Errorf("tunnel %s: %w", r.Name, err), r.Stop(context.WithoutCancel(ctx)))
+		}
+	}
+	r.Driver = r.ends[0].Driver()
+	if other := r.ends[1].Driver(); other != r.Driver {
+		r.Driver += " and " + other
 	}
 	return r, nil
 }
@@ -141,27 +169,21 @@ type Tunneling struct {
 	Name   string
 	Cipher string // that it uses
 	Driver string // what enciphers: a program with its version, or the kernel's own names
+	// Handshakes says whether its ends agree on keys: IPsec is given them.
+	Handshakes bool
 	// Startup is the time from the start of its first program or device, with keys and
 	// certificates made before, until a packet had come through it each way; set by Ready.
 	Startup time.Duration
 
-	ends    [2]subject.End
-	cpus    []int
+	gates   [2]Gate
+	places  [2]Place
+	ends    [2]End // nil: it is not open, or was stopped
 	settles time.Duration
-	begun   time.Time  // its first program or device
-	agreed  time.Time  // its last handshake
-	daemons [2]*daemon // nil: the kernel does it
-	undo    []func() error
-
-	// fresh makes the tunnel forget its session, and is when a new one could begin; nil:
-	// it has none (keys are given).
-	fresh func(ctx context.Context) (time.Time, error)
+	begun   unit.Instant // its first program or device
+	agreed  unit.Instant // its last handshake
 }
 
 const (
-	// tunnelDevice is the name of a tunnel's device at both ends.
-	tunnelDevice = "vpn0"
-
 	upPatience        = 10 * time.Second
 	handshakePatience = 10 * time.Second
 	tunnelGrace       = 2 * time.Second
@@ -169,15 +191,15 @@ const (
 
 // Ready waits until a packet has come through it each way.
 func (r *Tunneling) Ready(ctx context.Context) error {
-	for _, ends := range [][2]subject.End{r.ends, {r.ends[1], r.ends[0]}} {
-		up, err := through(ctx, ends, upPatience, r.Ended)
+	for from := range r.ends {
+		up, err := Through(ctx, r.gates, r.places, from, upPatience, r.Ended)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			return fmt.Errorf("tunnel %s did not come up: %w", r.Name, cmp.Or(r.Ended(), r.excuse(err)))
 		}
-		r.Startup = up.Sub(r.begun)
+		r.Startup = time.Duration(up - r.begun)
 		r.agreed = up
 	}
 	return nil
@@ -186,54 +208,55 @@ func (r *Tunneling) Ready(ctx context.Context) error {
 // Settle waits until the tunnel carries what it does in use: OpenVPN is busy with its
 // session for some seconds after a handshake.
 func (r *Tunneling) Settle(ctx context.Context) error {
-	return host.Pause(ctx, time.Until(r.agreed.Add(r.settles)))
+	return host.Pause(ctx, r.settles-time.Duration(unit.Now()-r.agreed))
 }
 
 // excuse adds what a program said last.
 func (r *Tunneling) excuse(err error) error {
-	for _, d := range r.daemons {
-		if d != nil {
-			if s := d.lastLine(); s != "" {
-				return fmt.Errorf("%w (%s said last: %s)", err, d.name, s)
-			}
+	for _, e := range r.ends {
+		if e == nil {
+			continue
+		}
+		if s := e.Said(); s != "" {
+			return fmt.Errorf("%w (%s)", err, s)
 		}
 	}
 	return err
 }
 
-// Handshakes says whether its ends agree on keys: IPsec is given them.
-func (r *Tunneling) Handshakes() bool { return r.fresh != nil }
-
 // Handshake makes the tunnel forget its session, and is how long it takes from then
 // until a packet has come through a new one. Packets are sent from then on, one each
 // millisecond. Of OpenVPN the client is a new one, and its start is in the time.
 func (r *Tunneling) Handshake(ctx context.Context) (time.Duration, error) {
-	if r.fresh == nil {
+	if !r.Handshakes {
 		return 0, fmt.Errorf("tunnel %s has no handshake: its keys are given", r.Name)
 	}
-	begun, err := r.fresh(ctx)
+	begun, err := r.ends[0].Fresh(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("begin a new session of tunnel %s: %w", r.Name, err)
 	}
-	up, err := through(ctx, r.ends, handshakePatience, r.Ended)
+	up, err := Through(ctx, r.gates, r.places, 0, handshakePatience, r.Ended)
 	if err != nil && ctx.Err() == nil {
 		return 0, fmt.Errorf("a new session of tunnel %s: %w", r.Name, r.excuse(err))
 	}
 	r.agreed = up
-	return up.Sub(begun), err
+	return time.Duration(up - begun), err
 }
 
 // Usage implements Running: of the programs at both ends; all zero, and no Source,
 // where the kernel does the work.
 func (r *Tunneling) Usage() (result.Usage, error) {
 	u := result.Usage{Subject: r.Name}
-	for _, d := range r.daemons {
-		if d == nil {
+	for _, e := range r.ends {
+		if e == nil {
 			continue
 		}
-		one, err := d.usage()
+		one, err := e.Usage()
 		if err != nil {
 			return u, err
+		}
+		if one.Source == "" {
+			continue
 		}
 		u.CPU, u.User, u.System = u.CPU+one.CPU, u.User+one.User, u.System+one.System
 		u.PeakMemory += one.PeakMemory
@@ -243,16 +266,13 @@ func (r *Tunneling) Usage() (result.Usage, error) {
 	return u, nil
 }
 
-// Programs says whether programs do the tunnel's work, and not the kernel alone.
-func (r *Tunneling) Programs() bool { return r.daemons[0] != nil }
-
 // Ended implements Ender.
 func (r *Tunneling) Ended() error {
-	for _, d := range r.daemons {
-		if d == nil {
+	for _, e := range r.ends {
+		if e == nil {
 			continue
 		}
-		if err := d.ended(); err != nil {
+		if err := e.Ended(); err != nil {
 			return err
 		}
 	}
@@ -261,15 +281,11 @@ func (r *Tunneling) Ended() error {
 
 // Stop implements Running: devices, routes and states are gone with it.
 func (r *Tunneling) Stop(ctx context.Context) (err error) {
-	for i, d := range r.daemons {
-		if d != nil {
-			err = errors.Join(err, d.stop(ctx))
-			r.daemons[i] = nil
+	for i, e := range r.ends {
+		if e != nil {
+			err = errors.Join(err, e.Stop(ctx))
+			r.ends[i] = nil
 		}
 	}
-	for _, f := range slices.Backward(r.undo) {
-		err = errors.Join(err, f())
-	}
-	r.undo = nil
 	return err
 }

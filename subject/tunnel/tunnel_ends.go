@@ -3,11 +3,13 @@
 package tunnel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +19,8 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/guard"
 	"boxdyno/result"
-	"boxdyno/subject"
 	"boxdyno/subject/internal/program"
+	"boxdyno/unit"
 )
 
 // A daemon is a program at one end of a tunnel.
@@ -31,12 +33,6 @@ type daemon struct {
 	process *host.Process
 	log     *program.Log
 	before  result.Usage // of its earlier lives
-}
-
-// startDaemon starts a program that must not end by itself.
-func startDaemon(ctx context.Context, at *host.Local, c host.Cmd) (*daemon, error) {
-	d := &daemon{name: c.Argv[0], cmd: c, at: at}
-	return d, d.start(ctx)
 }
 
 func (d *daemon) start(ctx context.Context) error {
@@ -122,9 +118,9 @@ func (d *daemon) kill() error {
 	return err
 }
 
-// join sets a tunnel's device at one end up, and routes the other end's network to it.
-func join(at, other subject.End) error {
-	return at.Host.View(func(fs.FS) error {
+// join sets the tunnel's device up, and routes the other end's network to it.
+func (h *Half) join() error {
+	return h.at.View(func(fs.FS) error {
 		l, err := netlink.LinkByName(tunnelDevice)
 		if err != nil {
 			return fmt.Errorf("find the tunnel's device: %w", err)
@@ -135,24 +131,24 @@ func join(at, other subject.End) error {
 		if err := netlink.LinkSetUp(l); err != nil {
 			return fmt.Errorf("set the tunnel's device up: %w", err)
 		}
-		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(other), Scope: netlink.SCOPE_LINK}); err != nil {
-			return fmt.Errorf("route %v into the tunnel: %w", other.Net.Masked(), err)
+		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(h.other()), Scope: netlink.SCOPE_LINK}); err != nil {
+			return fmt.Errorf("route %v into the tunnel: %w", h.other().Net.Masked(), err)
 		}
 		return nil
 	})
 }
 
 // ipNet is the network behind an end.
-func ipNet(e subject.End) *net.IPNet {
-	m := e.Net.Masked()
+func ipNet(p Place) *net.IPNet {
+	m := p.Net.Masked()
 	return &net.IPNet{IP: m.Addr().AsSlice(), Mask: net.CIDRMask(m.Bits(), m.Addr().BitLen())}
 }
 
-// awaitDevice waits until a program has made the tunnel's device, and is its type.
-func awaitDevice(ctx context.Context, at subject.End, ended func() error) (kind string, err error) {
+// awaitDevice waits until the program has made the tunnel's device, and is its type.
+func (h *Half) awaitDevice(ctx context.Context) (kind string, err error) {
 	late := time.Now().Add(upPatience)
 	for {
-		err := at.Host.View(func(fs.FS) error {
+		err := h.at.View(func(fs.FS) error {
 			l, err := netlink.LinkByName(tunnelDevice)
 			if err == nil {
 				kind = l.Type()
@@ -162,7 +158,7 @@ func awaitDevice(ctx context.Context, at subject.End, ended func() error) (kind 
 		if err == nil {
 			return kind, nil
 		}
-		if err := ended(); err != nil {
+		if err := h.daemon.ended(); err != nil {
 			return "", err
 		}
 		if time.Now().After(late) {
@@ -174,9 +170,9 @@ func awaitDevice(ctx context.Context, at subject.End, ended func() error) (kind 
 	}
 }
 
-// removeDevice takes the tunnel's device of an end away; one that is gone is no error.
-func removeDevice(at subject.End) error {
-	return at.Host.View(func(fs.FS) error {
+// removeDevice takes the tunnel's device away; one that is gone is no error.
+func removeDevice(at *host.Local) error {
+	return at.View(func(fs.FS) error {
 		l, err := netlink.LinkByName(tunnelDevice)
 		var none netlink.LinkNotFoundError
 		if errors.As(err, &none) {
@@ -192,47 +188,90 @@ func removeDevice(at subject.End) error {
 	})
 }
 
-// throughPause is between two packets that are sent until one comes through.
-const throughPause = time.Millisecond
-
-// through sends a packet from one end's network to the other's until one has arrived,
-// and is when that was.
-func through(ctx context.Context, ends [2]subject.End, patience time.Duration, ended func() error) (at time.Time, err error) {
-	var socks [2]*net.UDPConn
-	for i, e := range ends {
-		err := e.Host.View(func(fs.FS) (err error) {
-			socks[i], err = net.ListenUDP("udp4", &net.UDPAddr{IP: e.Net.Addr().AsSlice()})
-			return err
-		})
-		if err != nil {
-			return at, fmt.Errorf("open a socket at %v: %w", e.Net.Addr(), err)
-		}
-		defer socks[i].Close()
+// Hear implements Gate.
+func (l Local) Hear(ctx context.Context, at netip.Addr, listens func(netip.AddrPort)) (unit.Instant, error) {
+	sock, err := l.socket(at)
+	if err != nil {
+		return 0, err
 	}
-	to := socks[1].LocalAddr()
-	arrived := make(chan time.Time, 1)
+	defer sock.Close()
+	defer guard.AfterDone(ctx, func() { sock.Close() })()
+	listens(sock.LocalAddr().(*net.UDPAddr).AddrPort())
+	var b [64]byte
+	if _, _, err := sock.ReadFrom(b[:]); err != nil {
+		return 0, cmp.Or(ctx.Err(), err)
+	}
+	return unit.Now(), nil
+}
+
+// Knock implements Gate.
+func (l Local) Knock(ctx context.Context, from netip.Addr, to netip.AddrPort) error {
+	sock, err := l.socket(from)
+	if err != nil {
+		return err
+	}
+	defer sock.Close()
+	for {
+		_, _ = sock.WriteToUDPAddrPort([]byte("through"), to) // there may be no way yet
+		if host.Pause(ctx, throughPause) != nil {
+			return nil
+		}
+	}
+}
+
+// socket is a UDP socket at an address.
+func (l Local) socket(at netip.Addr) (sock *net.UDPConn, err error) {
+	err = l.Host.View(func(fs.FS) (err error) {
+		sock, err = net.ListenUDP("udp4", &net.UDPAddr{IP: at.AsSlice()})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open a socket at %v: %w", at, err)
+	}
+	return sock, nil
+}
+
+// Through sends packets from one gateway's network to the other's until one has arrived,
+// and is when that was. ended says why that is in vain; nil: it is not.
+func Through(ctx context.Context, gates [2]Gate, places [2]Place, from int, patience time.Duration, ended func() error) (unit.Instant, error) {
+	type heard struct {
+		at  unit.Instant
+		err error
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	to := make(chan netip.AddrPort, 1)
+	arrived, knocked := make(chan heard, 1), make(chan error, 1)
 	guard.Go(func() {
-		var b [64]byte
-		if _, _, err := socks[1].ReadFrom(b[:]); err == nil { // else it was closed
-			arrived <- time.Now()
+		at, err := gates[1-from].Hear(ctx, places[1-from].Net.Addr(), func(a netip.AddrPort) { to <- a })
+		arrived <- heard{at, err}
+	})
+	guard.Go(func() {
+		select {
+		case a := <-to:
+			if err := gates[from].Knock(ctx, places[from].Net.Addr(), a); err != nil {
+				knocked <- err
+			}
+		case <-ctx.Done():
 		}
 	})
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	again := time.NewTicker(throughPause)
-	defer again.Stop()
+	look := time.NewTicker(watchPause)
+	defer look.Stop()
 	for {
-		_, _ = socks[0].WriteTo([]byte("through"), to) // there may be no way yet
 		select {
-		case at := <-arrived:
-			return at, nil
+		case h := <-arrived:
+			return h.at, h.err
+		case err := <-knocked:
+			return 0, err
 		case <-ctx.Done():
-			return at, ctx.Err()
+			return 0, ctx.Err()
 		case <-late.C:
-			return at, fmt.Errorf("no packet came through within %v", patience)
-		case <-again.C:
+			return 0, fmt.Errorf("no packet came through within %v", patience)
+		case <-look.C:
 			if err := ended(); err != nil {
-				return at, err
+				return 0, err
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,46 +19,57 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"boxdyno/host"
+	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
-	"boxdyno/lab"
-	"boxdyno/subject"
+	"boxdyno/unit"
 )
 
-// twoGateways are the ends of a testbed whose networks have no way to each other.
-func twoGateways(t *testing.T) [2]subject.End {
+// twoGateways are two namespaces with a cable between them, whose networks have no way to
+// each other.
+func twoGateways(t *testing.T) (gates [2]Gate, places [2]Place) {
 	t.Helper()
 	testutil.Privileged(t)
-	i := slices.IndexFunc(lab.All, func(s lab.Spec) bool { return s.Name == lab.Gateways })
-	bed, err := lab.All[i].New().Build(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := bed.Close(); err != nil {
-			t.Error(err)
+	var spaces [2]*netns.Namespace
+	for i := range spaces {
+		ns, err := netns.New()
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() { ns.Close() })
+		spaces[i], gates[i] = ns, Local{&host.Local{Netns: ns.Path()}}
+		places[i] = Place{Port: "outer", Outer: netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + i)}), Net: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, byte(18 + i), 0, 1}), 16)}
+	}
+	in := func(i int, f func() error) {
+		t.Helper()
+		if err := netns.Do(spaces[i].Path(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(0, func() error {
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "outer"}, PeerName: "outer", PeerNamespace: netlink.NsFd(spaces[1].Fd())})
 	})
-	var ends [2]subject.End
-	for i, g := range bed.Gateways.Ends {
-		ends[i] = subject.End{Host: g.Host, Port: g.Port, Outer: g.Outer, Net: g.Net}
+	for i, p := range places {
+		in(i, func() (err error) {
+			for name, address := range map[string]string{"outer": p.Outer.String() + "/30", "lo": p.Net.Addr().String() + "/32"} {
+				l, lerr := netlink.LinkByName(name)
+				a, aerr := netlink.ParseAddr(address)
+				if err = errors.Join(err, lerr, aerr); err == nil {
+					err = errors.Join(netlink.LinkSetUp(l), netlink.AddrAdd(l, a))
+				}
+			}
+			return err
+		})
 	}
-	alive := func() error { return nil }
-	if _, err := through(t.Context(), ends, 5*time.Second, alive); err != nil {
-		t.Fatalf("the networks' own way: %v", err)
+	if at, err := Through(t.Context(), gates, places, 0, 200*time.Millisecond, func() error { return nil }); err == nil {
+		t.Fatalf("without a way a packet came through at %v", at)
 	}
-	if err := bed.Gateways.Direct(false); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := through(t.Context(), ends, 200*time.Millisecond, alive); err == nil {
-		t.Fatalf("without a way a packet came through after %v", d)
-	}
-	return ends
+	return gates, places
 }
 
-// left are the links of an end that a tunnel made.
-func left(t *testing.T, e subject.End) (names []string) {
+// left are the links of a gateway, and its states.
+func left(t *testing.T, g Gate) (names []string) {
 	t.Helper()
-	err := e.Host.View(func(fs.FS) error {
+	err := g.(Local).Host.View(func(fs.FS) error {
 		links, err := netlink.LinkList()
 		for _, l := range links {
 			names = append(names, l.Attrs().Name)
@@ -75,8 +87,8 @@ func left(t *testing.T, e subject.End) (names []string) {
 }
 
 func TestTunnels(t *testing.T) {
-	ends := twoGateways(t)
-	before := [2][]string{left(t, ends[0]), left(t, ends[1])}
+	gates, places := twoGateways(t)
+	before := [2][]string{left(t, gates[0]), left(t, gates[1])}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
@@ -86,7 +98,7 @@ func TestTunnels(t *testing.T) {
 				t.Fatal(err)
 			}
 			var missing *host.Missing
-			if err := tunnel.Check(ctx, ends[0].Host); errors.As(err, &missing) {
+			if err := tunnel.Check(ctx, gates[0].(Local).Host); errors.As(err, &missing) {
 				if len(missing.Remedy) == 0 && missing.Hint == "" {
 					t.Errorf("no remedy: %v", missing)
 				}
@@ -94,7 +106,7 @@ func TestTunnels(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			r, err := tunnel.Open(ctx, ends, nil)
+			r, err := tunnel.Join(ctx, gates, places, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,18 +115,18 @@ func TestTunnels(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := 2 // of WireGuard the other end remembers when the last one was
-			if r.Programs() && name != "wireguard-go" {
+			if strings.HasPrefix(name, "openvpn") {
 				again = 1
 			}
 			for range again {
-				if !r.Handshakes() {
+				if !r.Handshakes {
 					break
 				}
 				if d, err := r.Handshake(ctx); err != nil || d <= 0 {
 					t.Fatalf("a handshake took %v: %v", d, err)
 				}
 			}
-			if u, err := r.Usage(); err != nil || r.Programs() != (u.CPU > 0) {
+			if u, err := r.Usage(); err != nil || (u.Source != "") != (u.CPU > 0) {
 				t.Errorf("used %+v: %v", u, err)
 			}
 			if r.Startup <= 0 {
@@ -126,8 +138,8 @@ func TestTunnels(t *testing.T) {
 			if err := r.Stop(ctx); err != nil {
 				t.Error(err)
 			}
-			for i, e := range ends {
-				if now := left(t, e); !slices.Equal(now, before[i]) {
+			for i, g := range gates {
+				if now := left(t, g); !slices.Equal(now, before[i]) {
 					t.Errorf("end %d had %v and has %v", i, before[i], now)
 				}
 			}
@@ -144,7 +156,7 @@ func TestHandshakeHasTheStart(t *testing.T) {
 	if err != nil {
 		real = "/usr/sbin/openvpn"
 	}
-	ends := twoGateways(t)
+	gates, places := twoGateways(t)
 	dir := t.TempDir()
 	slow := filepath.Join(dir, "slow")
 	script := fmt.Sprintf("#!/bin/sh\n[ -e %s ] && sleep 1.5\nexec %s \"$@\"\n", slow, real)
@@ -156,7 +168,7 @@ func TestHandshakeHasTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := tunnel.Open(t.Context(), ends, nil)
+	r, err := tunnel.Join(t.Context(), gates, places, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,12 +189,12 @@ func TestHandshakeHasTheStart(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
-	r := &Tunneling{settles: time.Hour, agreed: time.Now().Add(-time.Hour + 20*time.Millisecond)}
+	r := &Tunneling{settles: time.Hour, agreed: unit.Now() - unit.Instant(time.Hour-20*time.Millisecond)}
 	begun := time.Now()
 	if err := r.Settle(t.Context()); err != nil || time.Since(begun) < 15*time.Millisecond {
 		t.Errorf("settled after %v: %v", time.Since(begun), err)
 	}
-	r.agreed = time.Now()
+	r.agreed = unit.Now()
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
 	if err := r.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -18,14 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/host"
-	"boxdyno/subject"
+	"boxdyno/unit"
 )
 
 // wireguard is the kernel's, set up by its own netlink family (linux/wireguard.h), so
 // that no program is needed.
 var wireguard = tunnelKind{
 	name: "wireguard", doc: "WireGuard in the kernel", ciphers: []string{"chacha20-poly1305"},
-	check: checkWireGuard, open: openWireGuard,
+	check: checkWireGuard, keys: wgKeys, open: openWireGuard,
 }
 
 // A wgPeer is one end's side of a WireGuard tunnel.
@@ -44,21 +44,26 @@ const (
 	wgSessionPause = 100 * time.Millisecond
 )
 
-// wgPeers are both ends' sides, with keys made anew.
-func wgPeers(ends [2]subject.End) (peers [2]wgPeer, err error) {
+// wgKeys are both ends', made anew.
+func wgKeys(string) (both [2]Keys, err error) {
 	var keys [2]*ecdh.PrivateKey
 	for i := range keys {
 		if keys[i], err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
-			return peers, fmt.Errorf("make a key: %w", err)
+			return both, fmt.Errorf("make a key: %w", err)
 		}
 	}
-	for i := range peers {
-		peers[i] = wgPeer{
-			private: [32]byte(keys[i].Bytes()), peer: [32]byte(keys[1-i].PublicKey().Bytes()), port: wgPort,
-			endpoint: netip.AddrPortFrom(ends[1-i].Outer, wgPort), allowed: ends[1-i].Net.Masked(),
-		}
+	return keyPairs(func(i int) (Keys, error) {
+		return Keys{Private: keys[i].Bytes(), Peer: keys[1-i].PublicKey().Bytes()}, nil
+	})
+}
+
+// wgPeer is the end's own side.
+func (h *Half) wgPeer() (p wgPeer, err error) {
+	if len(h.Keys.Private) != len(p.private) || len(h.Keys.Peer) != len(p.peer) {
+		return p, errors.New("WireGuard's keys have 32 octets")
 	}
-	return peers, nil
+	return wgPeer{private: [32]byte(h.Keys.Private), peer: [32]byte(h.Keys.Peer), port: wgPort,
+		endpoint: netip.AddrPortFrom(h.other().Outer, wgPort), allowed: h.other().Net.Masked()}, nil
 }
 
 // checkWireGuard makes a device and takes it away.
@@ -73,7 +78,7 @@ func checkWireGuard(_ context.Context, h *host.Local, _ string) error {
 	if err != nil {
 		return fmt.Errorf("make a WireGuard device: %w", err)
 	}
-	return removeDevice(subject.End{Host: h})
+	return removeDevice(h)
 }
 
 func makeWireGuard(h *host.Local) error {
@@ -84,33 +89,28 @@ func makeWireGuard(h *host.Local) error {
 	})
 }
 
-func openWireGuard(ctx context.Context, r *Tunneling) error {
-	peers, err := wgPeers(r.ends)
+func openWireGuard(_ context.Context, h *Half) error {
+	peer, err := h.wgPeer()
 	if err != nil {
 		return err
 	}
-	r.Driver, r.begun = "kernel wireguard", time.Now()
-	for i, e := range r.ends {
-		if err := makeWireGuard(e.Host); err != nil {
-			return fmt.Errorf("make a WireGuard device: %w", err)
-		}
-		r.undo = append(r.undo, func() error { return removeDevice(e) })
-		if err := setWireGuard(e, peers[i].device(), peers[i].add()); err != nil {
-			return err
-		}
-		if err := join(e, r.ends[1-i]); err != nil {
-			return err
-		}
+	h.driver = "kernel wireguard"
+	if err := makeWireGuard(h.at); err != nil {
+		return fmt.Errorf("make a WireGuard device: %w", err)
 	}
-	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
+	h.undo = append(h.undo, func() error { return removeDevice(h.at) })
+	if err := setWireGuard(h.at, peer.device(), peer.add()); err != nil {
+		return err
+	}
+	h.fresh = func(ctx context.Context) (begun unit.Instant, err error) {
 		if err := host.Pause(ctx, wgSessionPause); err != nil {
 			return begun, err
 		}
-		err = setWireGuard(r.ends[0], nil, peers[0].remove())
-		begun = time.Now()
-		return begun, errors.Join(err, setWireGuard(r.ends[0], nil, peers[0].add()))
+		err = setWireGuard(h.at, nil, peer.remove())
+		begun = unit.Now()
+		return begun, errors.Join(err, setWireGuard(h.at, nil, peer.add()))
 	}
-	return nil
+	return h.join()
 }
 
 // Numbers of linux/wireguard.h.
@@ -176,9 +176,9 @@ func wgRequest(family int, device []*nl.RtAttr, peers *nl.RtAttr) *nl.NetlinkReq
 	return req
 }
 
-// setWireGuard sends WG_CMD_SET_DEVICE for an end's device.
-func setWireGuard(at subject.End, device []*nl.RtAttr, peers *nl.RtAttr) error {
-	return at.Host.View(func(fs.FS) error {
+// setWireGuard sends WG_CMD_SET_DEVICE for the tunnel's device.
+func setWireGuard(at *host.Local, device []*nl.RtAttr, peers *nl.RtAttr) error {
+	return at.View(func(fs.FS) error {
 		family, err := netlink.GenlFamilyGet("wireguard")
 		if err != nil {
 			return fmt.Errorf("find the kernel's netlink family wireguard: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/subject/internal/program"
+	"boxdyno/unit"
 )
 
 // wireguardGo is WireGuard as a program, which is told what to do over a socket
@@ -26,7 +27,7 @@ var wireguardGo = tunnelKind{
 	check: func(_ context.Context, h *host.Local, _ string) error {
 		return errors.Join(h.Has("wireguard-go"), hasTun())
 	},
-	open: openWireGuardGo,
+	keys: wgKeys, open: openWireGuardGo,
 }
 
 // hasTun is a *host.Missing where programs cannot make tunnel devices.
@@ -48,46 +49,42 @@ func noTun(err error) error {
 
 const wireGuardGoScript = `mount -t tmpfs tmpfs /var/run && exec wireguard-go -f ` + tunnelDevice
 
-func openWireGuardGo(ctx context.Context, r *Tunneling) error {
-	peers, err := wgPeers(r.ends)
+func openWireGuardGo(ctx context.Context, h *Half) error {
+	peer, err := h.wgPeer()
 	if err != nil {
 		return err
 	}
-	r.Driver = "wireguard-go " + wireGuardGoVersion(ctx, r.ends[0].Host)
-	r.begun = time.Now()
-	for i, e := range r.ends {
-		// Without the variable it would refuse where the kernel may have WireGuard.
-		env := append(os.Environ(), "WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD=1", "LOG_LEVEL=error")
-		d, err := startDaemon(ctx, e.Host, host.Cmd{Argv: []string{"sh", "-c", wireGuardGoScript}, Env: env, Private: true, CPUs: r.cpus})
-		if err != nil {
-			return err
-		}
-		d.name = "wireguard-go"
-		r.daemons[i] = d
-		if !d.process.Private {
-			return host.Privilege("give wireguard-go a mount namespace of its own")
-		}
-		if _, err := awaitDevice(ctx, e, d.ended); err != nil {
-			return fmt.Errorf("wireguard-go: %w", err)
-		}
-		p := peers[i]
-		if err := d.tell(ctx, "private_key="+hex.EncodeToString(p.private[:]), fmt.Sprintf("listen_port=%d", p.port), p.words()); err != nil {
-			return err
-		}
-		if err := join(e, r.ends[1-i]); err != nil {
-			return err
-		}
+	h.driver = "wireguard-go " + wireGuardGoVersion(ctx, h.at)
+	// Without the variable it would refuse where the kernel may have WireGuard.
+	env := append(os.Environ(), "WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD=1", "LOG_LEVEL=error")
+	if h.at.Netns == "" { // else a private program has a network namespace of its own
+		at := *h.at
+		at.Netns = "/proc/self/ns/net"
+		h.at = &at
 	}
-	r.fresh = func(ctx context.Context) (begun time.Time, err error) {
+	if err := h.startDaemon(ctx, host.Cmd{Argv: []string{"sh", "-c", wireGuardGoScript}, Env: env, Private: true}); err != nil {
+		return err
+	}
+	d := h.daemon
+	d.name = "wireguard-go"
+	if !d.process.Private {
+		return host.Privilege("give wireguard-go a mount namespace of its own")
+	}
+	if _, err := h.awaitDevice(ctx); err != nil {
+		return fmt.Errorf("wireguard-go: %w", err)
+	}
+	if err := d.tell(ctx, "private_key="+hex.EncodeToString(peer.private[:]), fmt.Sprintf("listen_port=%d", peer.port), peer.words()); err != nil {
+		return err
+	}
+	h.fresh = func(ctx context.Context) (begun unit.Instant, err error) {
 		if err := host.Pause(ctx, wgSessionPause); err != nil {
 			return begun, err
 		}
-		d, p := r.daemons[0], peers[0]
-		err = d.tell(ctx, "public_key="+hex.EncodeToString(p.peer[:]), "remove=true")
-		begun = time.Now()
-		return begun, errors.Join(err, d.tell(ctx, p.words()))
+		err = d.tell(ctx, "public_key="+hex.EncodeToString(peer.peer[:]), "remove=true")
+		begun = unit.Now()
+		return begun, errors.Join(err, d.tell(ctx, peer.words()))
 	}
-	return nil
+	return h.join()
 }
 
 // words are what makes the other end its peer.

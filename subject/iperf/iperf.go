@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iperf starts servers of iperf3.
+// Package iperf runs servers and clients of iperf3, here or on a box (Machine).
 package iperf
 
 import (
@@ -22,11 +22,10 @@ import (
 // handshakes and its end.
 const Around = 15 * time.Second
 
-// Serve starts a server for one client and waits until it listens. It runs on cpus; nil: on
-// any. An error is what it said instead.
-func Serve(ctx context.Context, at *host.Local, address netip.Addr, port int, cpus []int) (*host.Process, error) {
+// Serve implements Machine: a *host.Process. An error is what it said instead.
+func (l Local) Serve(ctx context.Context, address netip.Addr, port int, cpus []int) (Server, error) {
 	out, in := io.Pipe() // read to its end: a server whose words nobody takes ends
-	p, err := at.Start(ctx, host.Cmd{Argv: []string{"iperf3", "--server", "--one-off", "--bind", address.String(), "--port", strconv.Itoa(port), "--forceflush"}, Stdout: in, Stderr: in, CPUs: cpus})
+	p, err := l.Host.Start(ctx, host.Cmd{Argv: []string{"iperf3", "--server", "--one-off", "--bind", address.String(), "--port", strconv.Itoa(port), "--forceflush"}, Stdout: in, Stderr: in, CPUs: cpus})
 	if err != nil {
 		return nil, err
 	}
