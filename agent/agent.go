@@ -23,6 +23,8 @@ import (
 	"boxdyno/link"
 	"boxdyno/service"
 	"boxdyno/subject"
+	"boxdyno/subject/iperf"
+	"boxdyno/subject/tunnel"
 	"boxdyno/telemetry"
 	"boxdyno/tune"
 )
@@ -96,7 +98,7 @@ type Method struct {
 
 // Methods is all that an agent does, beside what Serve is given.
 func Methods() []Method {
-	return append(subjectMethods(), []Method{
+	return append(slices.Concat(subjectMethods(), gatewayMethods()), []Method{
 		method(Identify, "the machine, its environment and ports", (*Session).identify),
 		method(Check, "what the agent may do here, and what is missing", (*Session).check),
 		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),
@@ -163,6 +165,10 @@ type Session struct {
 	reader   *telemetry.Reader     // nil: no telemetry is open
 	warnings []string              // of its collectors
 	ends     []func() error        // last first
+
+	gateway *service.Gateway // managing's; nil: this machine is none
+	tunnels kept[tunnel.End]
+	servers kept[iperf.Server]
 
 	whole    map[string]bool // of files, those that are whole
 	specs    subject.Specs
@@ -247,7 +253,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 }
 
 func newSession(ctx context.Context, folder, version string, subjects subject.Specs) *Session {
-	return &Session{lasting: ctx, Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, tuned: map[int]*tune.Applied{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{}}
+	return &Session{lasting: ctx, Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, tuned: map[int]*tune.Applied{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{},
+		tunnels: kept[tunnel.End]{}, servers: kept[iperf.Server]{}}
 }
 
 // HoldArgs say who wants the machine for itself.

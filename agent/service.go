@@ -33,8 +33,8 @@ func (s *Session) manage(ctx context.Context, a ManageArgs) (ManageReply, error)
 	}
 	s.managing.Lock()
 	defer s.managing.Unlock()
-	if s.managed() != nil {
-		return ManageReply{}, errors.New("ports are set up for services already")
+	if s.managed() != nil || s.gateway != nil {
+		return ManageReply{}, errors.New("ports are set up for services already, or as a gateway")
 	}
 	m, err := service.Manage(ctx, "", a.Ports, "agent")
 	if err != nil {
