@@ -240,12 +240,9 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 
 // apart refuses cables under load that carry the control connection, at either end.
 func (p *pair) apart(box string, ends []wireEnd, there agent.Identity) error {
-	refuse := func(what string) error {
-		return &host.Missing{What: "a control connection on another network than the load: " + what, Hint: "reach the box by a network of its own, or measure other ports"}
-	}
 	for i, e := range ends {
 		if c := there.Ports[i].Control; c != "" {
-			return refuse(fmt.Sprintf("%s of %s %s", there.Ports[i].Name, box, c))
+			return controlApart(fmt.Sprintf("%s of %s %s", there.Ports[i].Name, box, c))
 		}
 		for _, c := range there.Control {
 			port := host.Port{Netns: p.netns, Name: e.port}
@@ -254,7 +251,7 @@ func (p *pair) apart(box string, ends []wireEnd, there agent.Identity) error {
 				return err
 			}
 			if carries {
-				return refuse(fmt.Sprintf("%s of this machine carries the connection to %s", e.port, box))
+				return controlApart(fmt.Sprintf("%s of this machine carries the connection to %s", e.port, box))
 			}
 		}
 	}

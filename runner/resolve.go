@@ -224,21 +224,21 @@ func (p *Plan) labName(c Catalogue) string {
 	return cmp.Or(name, DefaultLab)
 }
 
-// WholeMachine says whether all that the plan measures needs a whole machine and no frames,
-// but for entries with a topology of their own.
-func (p *Plan) WholeMachine(c Catalogue) bool {
-	whole := false
+// Needs says whether all that the plan measures needs a capability of its testbed, whatever
+// its parameters, but for entries with a topology of their own.
+func (p *Plan) Needs(c Catalogue, need lab.Capability) bool {
+	all := false
 	for _, e := range p.Procedures {
 		spec, err := c.procedure(e.Use, e.at)
 		switch {
 		case e.Lab != "":
-		case err != nil || spec.Needs&lab.OwnMachine == 0:
+		case err != nil || spec.Needs&need == 0:
 			return false
 		default:
-			whole = true
+			all = true
 		}
 	}
-	return whole
+	return all
 }
 
 // WithoutOwnLabs leaves out entries that are measured in a topology of their own, which this

@@ -19,6 +19,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/link/hub"
+	"boxdyno/result"
 	"boxdyno/runner"
 )
 
@@ -328,20 +329,42 @@ func (a *app) boxRemove() *cobra.Command {
 	return cmd
 }
 
-// measure has the plan measure the box.
+// measure has the plan measure the box, or the two boxes of which the first is in this
+// machine's place.
 func (f *measureFlags) measure(a *app, p *runner.Plan) error {
-	b, err := findBox(f.box)
+	first, last, two := strings.Cut(f.box, ",")
+	if !two {
+		last = first
+	}
+	b, err := findBox(last)
 	if err != nil {
 		return err
 	}
 	name, settings := lab.Pair, slices.Concat(b.Settings(), b.Wired())
-	if p.WholeMachine(a.plugins) {
+	switch {
+	case p.Needs(a.plugins, lab.OwnMachine):
 		name, settings = lab.There, b.Settings()
+	case p.Needs(a.plugins, lab.TwoGateways):
+		name, settings = lab.Peers, slices.Concat(b.Settings(), b.Wired()[:min(2, len(b.Wired()))])
 	}
 	if f.lab != "" && f.lab != name {
 		return &runner.PlanError{At: "--box", Err: fmt.Errorf("the box is measured in topology %s: leave out --lab %s", name, f.lab)}
 	}
-	if name == lab.Pair && len(b.Cables) == 0 && !slices.ContainsFunc(f.set, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
+	sets := func(key string) bool {
+		return slices.ContainsFunc(f.set, func(s string) bool { return strings.HasPrefix(s, key+"=") })
+	}
+	switch {
+	case two && name != lab.Peers:
+		return &runner.PlanError{At: "--box", Err: errors.New("two boxes are measured by what goes between them alone: vpn and stream")}
+	case two && !(sets("port_a") && sets("dut_a")):
+		return &runner.PlanError{At: "--box", Err: fmt.Errorf("no cable between %s and %s is known: name its ports with --set port_a=PORT (of %[1]s) --set dut_a=PORT (of %[2]s)", first, last)}
+	case two:
+		one, err := findBox(first)
+		if err != nil {
+			return err
+		}
+		settings = append(b.Settings(), result.Pair{Key: "ssh_a", Value: one.SSH}, result.Pair{Key: "program_a", Value: one.Program()})
+	case name != lab.There && len(b.Cables) == 0 && !sets("port_a"):
 		return &runner.PlanError{At: "--box", Err: fmt.Errorf("no cable to %s is known: run boxdyno box cables %[1]s, or name the ports with --set port_a=PORT --set dut_a=PORT", b.Name)}
 	}
 	p.SetLab(name, "--box")

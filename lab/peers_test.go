@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/internal/snapshot"
+	"boxdyno/internal/testutil"
+	"boxdyno/link/hub"
+	"boxdyno/subject/tunnel"
+)
+
+// twoBoxes are the bench's two namespaces as boxes with an agent each.
+func (b bench) twoBoxes(t *testing.T) *peers {
+	t.Setenv("XDG_STATE_HOME", t.TempDir()) // others recover what is in theirs
+	at := func(s *space, folder string) reached {
+		return reached{dial: hub.Dial, command: "nsenter --net=" + s.Netns, program: "env LAB_TEST_PAIR=" + folder + " " + os.Args[0] + " -test.run=^TestPairChild$"}
+	}
+	return &peers{reached: at(b.box, b.folder), first: at(b.tester, t.TempDir()), port: "e0", dut: "i0"}
+}
+
+// Two boxes are gateways of one cable, which refuse what no tunnel carries, and are then as
+// they were.
+func TestPeersOfTwoBoxes(t *testing.T) {
+	testutil.Alone(t)
+	b := newBench(t)
+	for _, s := range []*space{b.tester, b.box} {
+		s.sh(t, "ip link set lo up")
+	}
+	p := b.twoBoxes(t)
+	before := b.settings(t)
+	tb, err := p.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.Close()
+	if len(tb.Machines) != 2 || !tb.Gateways.Apart {
+		t.Errorf("%+v", tb)
+	}
+	var gates [2]tunnel.Gate
+	var places [2]tunnel.Place
+	for i, g := range tb.Gateways.Ends {
+		gates[i], places[i] = g.Machine, g.Place
+	}
+	passes := func(want bool) {
+		t.Helper()
+		for from := range gates {
+			_, err := tunnel.Through(t.Context(), gates, places, from, map[bool]time.Duration{true: 5 * time.Second, false: 100 * time.Millisecond}[want], func() error { return nil })
+			if (err == nil) != want {
+				t.Errorf("from %d: %v, want a way: %v", from, err, want)
+			}
+		}
+	}
+	if err := tb.Gateways.Direct(false); err != nil {
+		t.Fatal(err)
+	}
+	passes(false)
+	if said := b.box.sh(t, "ip route get 198.18.0.1 2>&1 || true"); !strings.Contains(said, "unreachable") && !strings.Contains(said, "No route") {
+		t.Errorf("packets of no tunnel go by %s", said)
+	}
+	if err := errors.Join(tb.Gateways.Direct(true), tb.Gateways.Offloads(true), tb.Gateways.Offloads(false)); err != nil {
+		t.Fatal(err)
+	}
+	passes(true)
+	if err := tb.Close(); err != nil {
+		t.Error(err)
+	}
+	if d := snapshot.Diff(before, b.settings(t)); len(d) > 0 {
+		t.Error(strings.Join(d, "\n"))
+	}
+}
+
+// What cannot be a way between two gateways is refused with what helps.
+func TestPeersRefuse(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		name, box, want string
+		set             func(*peers)
+	}{
+		{"another cable", "", "a cable from e1 of the DUT to i0", func(p *peers) { p.port = "e1" }},
+		{"addresses of somebody else", "ip address add 198.18.3.3/24 dev i1", "the address 198.18.3.3", func(*peers) {}},
+		{"no port", "", "dut_a is not given", func(p *peers) { p.dut = "" }},
+		{"small frames", "ip link set i0 mtu 1400", "an MTU of 1500 at i0", func(*peers) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.box.sh(t, "ip address flush dev i1; ip link set i0 mtu 1500\n"+c.box)
+			p := b.twoBoxes(t)
+			c.set(p)
+			tb, err := p.Build(t.Context())
+			if err == nil {
+				tb.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v does not say %q", err, c.want)
+			}
+			if m := (*host.Missing)(nil); errors.As(err, &m) && m.Hint == "" && m.Remedy == nil {
+				t.Errorf("no remedy: %v", err)
+			}
+		})
+	}
+}
