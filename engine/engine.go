@@ -156,15 +156,16 @@ const MaxStreams = 16
 
 // A MeterReport is what one port's meter saw.
 type MeterReport struct {
-	Streams       []RxReport   // one for each stream armed, in that order
-	Foreign       uint64       // frames that are not of the armed streams
-	ForeignOctets uint64       // theirs, with FCS
-	Drops         uint64       // frames that the meter itself lost; 0 for xdp, which has no buffer to overflow
-	Unhanded      uint64       // of Drops, frames that a driver's XDP could not hand to the meter's full socket: the driver may count them, too
-	First, Last   unit.Instant // of any frame; without timing, xdp's Last (each stream's, too) may be up to 63 frames early
-	Marks         []Mark       // of all armed streams' frames, in the order of time, at most 10 ms apart while frames arrive; the latest 16,384 of a receive CPU
-	Stamps        string       // what took the times, and the floor of its clock: "software, XDP program (floor 50 ns)"...
-	Hash          string       // Digest.Sum of every frame since Arm, in order of arrival; "" unless Hasher was asked for it
+	Streams       []RxReport      // one for each stream armed, in that order
+	Foreign       uint64          // frames that are not of the armed streams
+	ForeignOctets uint64          // theirs, with FCS
+	Drops         uint64          // frames that the meter itself lost; 0 for xdp, which has no buffer to overflow
+	Unhanded      uint64          // of Drops, frames that a driver's XDP could not hand to the meter's full socket: the driver may count them, too
+	First, Last   unit.Instant    // of any frame; without timing, xdp's Last (each stream's, too) may be up to 63 frames early
+	Marks         []Mark          // of all armed streams' frames, in the order of time, at most 10 ms apart while frames arrive; the latest 16,384 of a receive CPU
+	Stamps        string          // what took the times, and the floor of its clock: "software, XDP program (floor 50 ns)"...
+	Roll          *frame.Arrivals // frames that are on the meter's roll, and strange ones, all of which are foreign; nil unless OpenRoll opened the meter
+	Hash          string          // Digest.Sum of every frame since Arm, in order of arrival; "" unless Hasher was asked for it
 }
 
 // A Sparer is a backend whose meters can take less CPU time where frames are few; what
@@ -207,6 +208,11 @@ type Backend interface {
 	// OpenTransmitter opens the lanes of one sender thread on cpu (-1: any).
 	OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (Transmitter, error)
 	OpenMeter(ctx context.Context, p host.Port) (Meter, error)
+	// OpenRoll opens a meter that tells the frames of a capture apart: it counts those of
+	// a roll, each by its mark, and no streams. It keeps all frames from the stack, but for
+	// those by which neighbours find each other and that are not on the roll. Its First
+	// and Last are of the roll's frames, and Foreign counts the others.
+	OpenRoll(ctx context.Context, p host.Port, r *frame.Roll) (Meter, error)
 }
 
 // ErrPortGone is wrapped by the errors of senders and meters whose port has

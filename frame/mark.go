@@ -9,7 +9,7 @@ import (
 
 // A Mark is a digest of a frame by which a receiver tells it from others. It is made of what
 // Sameness says stays the same on the way, in two parts: of a frame that was altered on the
-// way, one of them is still the old one, mostly. engine/bpf/roll.c makes the same marks.
+// way, one of them is still the old one, mostly. engine/roll/bpf/roll.c makes the same marks.
 type Mark struct {
 	Head uint64 // IP header, addresses, ports
 	Body uint64 // the rest of layer 4, and what it carries
@@ -39,7 +39,7 @@ const (
 	SameBridged             = SameLink | SameEnds
 )
 
-// Seeds of the two parts, and the factor of a step; also in engine/bpf/roll.c.
+// Seeds of the two parts, and the factor of a step; also in engine/roll/bpf/roll.c.
 const (
 	headSeed   = 0x9e3779b97f4a7c15
 	bodySeed   = 0xc2b2ae3d27d4eb4f

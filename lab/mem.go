@@ -45,6 +45,7 @@ func (m *mem) Flags(fs *flag.FlagSet) {
 	fs.Uint64Var(&c.Seed, "loss_seed", c.Seed, "seed of that chance")
 	fs.Uint64Var(&c.LoseEvery, "lose_every", c.LoseEvery, "each Nth frame is lost on its way to the DUT; 0: none")
 	fs.Uint64Var(&c.DuplicateEvery, "duplicate_every", c.DuplicateEvery, "each Nth frame arrives twice; 0: none")
+	fs.Uint64Var(&c.AlterEvery, "alter_every", c.AlterEvery, "each Nth frame arrives with a bit of its type of service changed; 0: none")
 	fs.Uint64Var(&c.ReorderEvery, "reorder_every", c.ReorderEvery, "each Nth frame lets others pass; 0: none")
 	fs.IntVar(&c.ReorderDepth, "reorder_depth", c.ReorderDepth, "how many frames pass it")
 	m.plant.policerFlags(fs)

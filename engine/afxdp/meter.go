@@ -17,6 +17,8 @@ import (
 	"boxdyno/engine/internal/bpf"
 	"boxdyno/engine/internal/clock"
 	"boxdyno/engine/internal/tally"
+	"boxdyno/engine/roll"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/xsk"
@@ -66,6 +68,11 @@ type queueMeter struct {
 // alone for so long once there is a frame: its ring has room for what 10 Gbit/s of the
 // smallest bring meanwhile.
 const idle = 200 * time.Microsecond
+
+// OpenRoll opens a meter of package roll behind the driver.
+func (b *Backend) OpenRoll(_ context.Context, p host.Port, r *frame.Roll) (engine.Meter, error) {
+	return roll.Open(p, r, false)
+}
 
 // OpenMeter opens a socket on every queue that p receives by, has a program ready
 // to redirect to them, and starts their threads.

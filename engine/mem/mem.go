@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/engine/internal/tally"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/unit"
@@ -47,6 +49,7 @@ type Config struct {
 	LoseEvery uint64         // each Nth frame towards the DUT is lost
 
 	DuplicateEvery uint64 // each Nth frame behind the DUT arrives twice
+	AlterEvery     uint64 // each Nth frame behind the DUT arrives with a bit of its 16th octet changed, IP's type of service
 	ReorderEvery   uint64 // each Nth frame behind the DUT lets others pass
 	ReorderDepth   int    // so many; 0: 1
 
@@ -263,6 +266,15 @@ func (m *Backend) OpenTransmitter(_ context.Context, lanes []host.Port, _ int) (
 
 // OpenMeter opens the meter of p, which has at most one.
 func (m *Backend) OpenMeter(_ context.Context, p host.Port) (engine.Meter, error) {
+	return m.openMeter(p, nil)
+}
+
+// OpenRoll takes the place of OpenMeter: a port has one meter.
+func (m *Backend) OpenRoll(_ context.Context, p host.Port, r *frame.Roll) (engine.Meter, error) {
+	return m.openMeter(p, r)
+}
+
+func (m *Backend) openMeter(p host.Port, roll *frame.Roll) (*Meter, error) {
 	e, err := m.end(p)
 	if err != nil {
 		return nil, err
@@ -272,7 +284,8 @@ func (m *Backend) OpenMeter(_ context.Context, p host.Port) (engine.Meter, error
 	if e.meter != nil {
 		return nil, fmt.Errorf("port %s of the memory backend has a meter already", p.Name)
 	}
-	e.meter = &Meter{m: m, end: e, tally: tally.New(false, nil)}
+	e.meter = &Meter{m: m, end: e, roll: roll}
+	e.meter.forget(false, nil)
 	return e.meter, nil
 }
 
@@ -281,7 +294,11 @@ type Meter struct {
 	m     *Backend
 	end   *wireEnd
 	tally *tally.Tally
-	hash  bool // from the next Arm on
+	hash  bool        // from the next Arm on
+	roll  *frame.Roll // nil: streams are counted
+	came  *frame.Arrivals
+
+	foreign, foreignOctets uint64 // with roll; the tally has the roll's frames as foreign
 }
 
 // Hash implements engine.Hasher.
@@ -298,17 +315,51 @@ func (r *Meter) Arm(_ context.Context, timing bool, streams ...uint16) error {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
 	r.m.armed = true
-	r.tally = tally.New(timing, slices.Clone(streams))
+	r.forget(timing, streams)
 	if r.hash {
 		r.tally.Hash = engine.NewDigest()
 	}
 	return nil
 }
 
+func (r *Meter) forget(timing bool, streams []uint16) {
+	r.tally = tally.New(timing, slices.Clone(streams))
+	if r.roll != nil {
+		r.foreign, r.foreignOctets = 0, 0
+		r.came = &frame.Arrivals{Seen: make([]uint64, len(r.roll.Marks)), Strange: map[frame.Mark]uint64{}}
+	}
+}
+
+// arrive counts a frame.
+func (r *Meter) arrive(buf []byte, at unit.Instant) {
+	if r.roll == nil {
+		r.tally.Arrive(buf, at)
+		return
+	}
+	mark := frame.MarkOf(buf, r.roll.Same)
+	t := r.tally
+	if i, ok := r.roll.Find(mark); ok {
+		r.came.Seen[i]++
+		t.Count(len(buf), at)
+		return
+	}
+	r.foreign, r.foreignOctets = r.foreign+1, r.foreignOctets+uint64(len(buf)+unit.FCS)
+	if r.came.Strange[mark] > 0 || len(r.came.Strange) < frame.MostStrange {
+		r.came.Strange[mark]++
+	} else {
+		r.came.More++
+	}
+}
+
 func (r *Meter) Read(context.Context) (engine.MeterReport, error) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
-	return r.tally.Report(0, "virtual time"), nil
+	rep := r.tally.Report(0, "virtual time")
+	if r.roll != nil {
+		rep.Foreign, rep.ForeignOctets = r.foreign, r.foreignOctets
+		rep.Roll = &frame.Arrivals{Seen: slices.Clone(r.came.Seen), Strange: maps.Clone(r.came.Strange), More: r.came.More}
+	}
+	return rep, nil
 }
 
 func (r *Meter) Close() error {

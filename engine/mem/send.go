@@ -260,6 +260,10 @@ func (s *sender) chanceOf(ratio float64) bool { return ratio > 0 && s.chance.Flo
 // fromDUT carries a frame on to the meter. Those that are held back let it pass.
 func (s *sender) fromDUT(e *wireEnd, buf []byte, n, at uint64) {
 	e.out++
+	if s.cfg.AlterEvery != 0 && e.out%s.cfg.AlterEvery == 0 {
+		buf = slices.Clone(buf) // it may be the source's own memory
+		buf[15] ^= 4            // of IPv4 the type of service
+	}
 	if s.cfg.ReorderEvery != 0 && e.out%s.cfg.ReorderEvery == 0 {
 		e.hold(buf, n, s.cfg.ReorderDepth)
 		return
@@ -297,7 +301,7 @@ func (s *sender) arrive(e *wireEnd, buf []byte, n, at uint64) {
 		e.arrived = append(e.arrived, Arrival{n, len(buf)})
 	}
 	if r := e.peer.meter; r != nil {
-		r.tally.Arrive(buf, s.origin+unit.Instant(at>>16))
+		r.arrive(buf, s.origin+unit.Instant(at>>16))
 	}
 	s.clock = max(s.clock, s.origin+unit.Instant(at>>16)+1)
 }

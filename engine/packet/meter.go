@@ -19,6 +19,8 @@ import (
 	"boxdyno/engine/internal/clock"
 	"boxdyno/engine/internal/ports"
 	"boxdyno/engine/internal/tally"
+	"boxdyno/engine/roll"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/guard"
 	"boxdyno/internal/netns"
@@ -79,6 +81,12 @@ func (m *Meter) late() time.Duration {
 // one; 16.7 Gbit/s fill the ring in a sparing meter's 8 ms.
 func (m *Meter) pause() time.Duration {
 	return time.Duration(m.retire) * time.Millisecond / 4
+}
+
+// OpenRoll opens a meter of package roll behind the driver: a ring that is copied to user
+// space would lose frames that have to be told apart.
+func (Backend) OpenRoll(_ context.Context, p host.Port, r *frame.Roll) (engine.Meter, error) {
+	return roll.Open(p, r, false)
 }
 
 // OpenMeter opens a ring on p and starts to read it.

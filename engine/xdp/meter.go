@@ -15,6 +15,8 @@ import (
 	"boxdyno/engine/internal/clock"
 	"boxdyno/engine/internal/tally"
 	"boxdyno/engine/packet"
+	"boxdyno/engine/roll"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/unit"
@@ -68,6 +70,11 @@ func loadMeterFor(timing, scripted bool) (*meterProgram, error) {
 		streams: coll.Maps[meterMapStreams], times: coll.Maps[meterMapStreamTimes], others: coll.Maps[meterMapOthers],
 		progress: coll.Maps[meterMapStreamProgress],
 	}, nil
+}
+
+// OpenRoll opens a meter in the driver.
+func (x *Backend) OpenRoll(_ context.Context, p host.Port, r *frame.Roll) (engine.Meter, error) {
+	return roll.Open(p, r, true)
 }
 
 func (x *Backend) OpenMeter(_ context.Context, p host.Port) (engine.Meter, error) {
