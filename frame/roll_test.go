@@ -3,12 +3,19 @@
 package frame
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // marked is a frame of each kind that a mark reads in a way of its own.
@@ -234,5 +241,60 @@ func TestRollRefuses(t *testing.T) {
 	r := &Roll{index: map[uint64]uint32{}, Marks: make([]Mark, MostRoll)}
 	if err := r.add(Mark{1, 2}); err == nil {
 		t.Error("a roll is longer than may be")
+	}
+}
+
+// What a router would not hand on is not sent, and each kind is named.
+func TestRoutable(t *testing.T) {
+	kinds := marked(t)
+	change := func(name string, f func(b []byte) []byte) []byte { return f(slices.Clone(kinds[name])) }
+	resum := func(b []byte) []byte {
+		b[ethLen+10], b[ethLen+11] = 0, 0
+		binary.BigEndian.PutUint16(b[ethLen+10:], fold(sum(b[ethLen:ethLen+20])))
+		return b
+	}
+	good := [][]byte{kinds["tcp"], kinds["udp6"], kinds["gre"], kinds["options"]}
+	bad := map[string][]byte{
+		noIPFrame: kinds["arp"], taggedFrame: kinds["tagged"],
+		oldFrame:    change("udp", func(b []byte) []byte { b[ethLen+8] = 1; return resum(b) }),
+		localFrame:  change("udp", func(b []byte) []byte { copy(b[ethLen+16:], []byte{224, 0, 0, 1}); return resum(b) }),
+		partFrame:   change("tcp", func(b []byte) []byte { return b[:len(b)-5] }),
+		brokenFrame: change("tcp", func(b []byte) []byte { b[ethLen+10]++; return b }),
+	}
+	var file bytes.Buffer
+	w := pcapgo.NewWriter(&file)
+	if err := w.WriteFileHeader(65535, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	write := func(b []byte) {
+		if err := w.WritePacket(gopacket.CaptureInfo{CaptureLength: len(b), Length: len(b)}, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 {
+		write(good[i])
+	}
+	for why, b := range bad {
+		write(b)
+		c, err := OpenCaptureReader(bytes.NewReader(file.Bytes()), "test", CaptureOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Routable(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pass := range 2 {
+			roll, err := NewRoll(t.Context(), s, SameRouted)
+			if err != nil || roll.Frames() != len(good) || s.Shape().Frames != uint64(len(good)) {
+				t.Errorf("with one %s: pass %d has %d frames, %v", why, pass, roll.Frames(), err)
+			}
+		}
+		if notes := fmt.Sprint(s.Notes()); !strings.Contains(notes, "1 packet "+why) {
+			t.Errorf("%s: %s", why, notes)
+		}
+	}
+	if _, err := Routable(&frames{all: [][]byte{kinds["arp"]}}); err == nil || !strings.Contains(err.Error(), "1 packet "+noIPFrame) {
+		t.Error(err)
 	}
 }

@@ -46,6 +46,8 @@ type Rig struct {
 	Paths   []ledger.Path
 	book    *ledger.Book
 	Foreign bool              // frames without a signature are the load's, too
+	Called  frame.Called      // with RigSpec.Roll, what became of the last trial's frames
+	roll    *frame.Roll
 	lead    []engine.TxReport // of the trial's ramp
 }
 
@@ -63,12 +65,16 @@ type RigSpec struct {
 	Ways   []Way         // stream i+1 goes way i
 	Settle time.Duration // least wait after traffic before counters are read
 	Drops  bool          // the DUT is told to throw frames away
+	Roll   *frame.Roll   // the frames are a capture's, that go one way; nil: they are signed
 }
 
 // NewRig opens a rig, which needs the testbed's privileges. The caller closes it.
 func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err error) {
 	bed := env.Bed
-	r := &Rig{env: env, backend: bed.Engine.Name(), mean: s.Mix.Mean()}
+	r := &Rig{env: env, backend: bed.Engine.Name(), roll: s.Roll}
+	if r.roll == nil {
+		r.mean = s.Mix.Mean()
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
@@ -87,12 +93,12 @@ func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err err
 			continue
 		}
 		r.Paths = append(r.Paths, bed.Path(w.From, w.To, s.Loop))
-		m, err := bed.Engine.OpenMeter(ctx, s.Ports[w.To].Port)
+		m, arms, err := r.openMeter(ctx, s.Ports[w.To].Port, id)
 		if err != nil {
 			return nil, err
 		}
 		r.Meters, r.to = append(r.Meters, m), append(r.to, w.To)
-		r.Arms = append(r.Arms, []uint16{id})
+		r.Arms = append(r.Arms, arms)
 	}
 	if r.TX, err = bed.Engine.OpenTransmitter(ctx, lanes, bed.TesterCPU); err != nil {
 		return nil, err
@@ -105,6 +111,16 @@ func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err err
 		r.book.Settle, r.book.Virtual = s.Settle, bed.Kind == "memory"
 	}
 	return r, err
+}
+
+// openMeter opens the meter of a port, which counts stream id, or a roll's frames.
+func (r *Rig) openMeter(ctx context.Context, p host.Port, id uint16) (m engine.Meter, arms []uint16, err error) {
+	if r.roll != nil {
+		m, err = r.env.Bed.Engine.OpenRoll(ctx, p, r.roll)
+		return m, nil, err
+	}
+	m, err = r.env.Bed.Engine.OpenMeter(ctx, p)
+	return m, []uint16{id}, err
 }
 
 // meterAt is the meter on port i, nil where the rig has none.
@@ -188,6 +204,11 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 			e.Refused += t.Refused
 			e.NotSent += t.NotSent
 		}
+		if r.roll != nil {
+			r.Called = r.roll.Call(e.Accepted, *seen[0].Roll)
+			e.Received += r.Called.Received + r.Called.Altered + r.Called.Duplicated
+			e.Duplicate += r.Called.Duplicated
+		}
 		return e, nil
 	})
 	if err != nil {
@@ -220,8 +241,9 @@ func (r *Rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 		MeanSize: r.mean, Streams: len(r.Streams), Backend: r.backend,
 		Intended: l.Mean() * unit.FrameRate(len(r.Streams)),
 	}
-	few := false
+	few, octets, accepted := false, uint64(0), uint64(0)
 	for _, t := range sent {
+		octets, accepted = octets+t.Octets, accepted+t.Accepted
 		few = few || t.Accepted < leastFrames
 		out.Offered += t.Offered
 		out.Peak += t.Peak
@@ -230,6 +252,9 @@ func (r *Rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 		out.Late = max(out.Late, int64(t.Late))
 		out.Stalls = max(out.Stalls, int64(t.Stalls))
 		out.LongestStall = max(out.LongestStall, int64(t.LongestStall))
+	}
+	if r.roll != nil {
+		out.MeanSize = float64(octets) / float64(max(accepted, 1))
 	}
 	begin, end := span(sent)
 	var frames uint64
@@ -253,7 +278,13 @@ func (r *Rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 			out.Gaps = Merge(out.Gaps, s.Gaps)
 		}
 	}
-	out.LateLost = max(0, out.Late-late) // a duplicate arrives twice
+	if r.roll != nil {
+		c := r.Called
+		frames, out.Duplicate, out.Broken, out.Foreign = c.Received+c.Altered, int64(c.Duplicated), int64(c.Altered), int64(c.Foreign)
+		end = max(end, seen[0].Last)
+	} else {
+		out.LateLost = max(0, out.Late-late) // a duplicate arrives twice
+	}
 	if d := end - begin; d > 0 && !few {
 		out.Forwarded = unit.FrameRate(float64(frames) * 1e9 / float64(d))
 	}
