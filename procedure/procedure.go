@@ -5,7 +5,7 @@
 //
 //	catalog                                    the table
 //	   |
-//	rfc2544  connections  security  flood      rooms that offer frames to a box
+//	rfc2544  connections  security  flood  replay   rooms that offer frames to a box
 //	capture <- infer                           to software that listens
 //	tunnel                                     between two gateways
 //	compute  soak  storage                     rooms that use this machine alone
@@ -180,7 +180,7 @@ var zeros = map[string]string{
 	"rules": "none", "ids rules": "", "ids rules_sample": "as rules", "threads": "all", "cpus": "all", "jobs": "all CPUs",
 	"payload_size": "-", "packets": "-", "capture frame_size": "-", "burst": "-", "port": "-",
 	"buffer": "default", "size": "default", "block": "default", "order": "default", "key_size": "longest",
-	"connections rate": "by mode", "trials": "by preset", "handshakes": "by preset",
+	"connections rate": "by mode", "packets_of_file": "all", "trials": "by preset", "handshakes": "by preset",
 }
 
 // Declaration is what the procedure's rows are shown by. Rows always tell the parameters

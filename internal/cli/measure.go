@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +62,10 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
 	fs.BoolVar(&f.allow, "allow-commands", false, "run commands that a file of another user asks for: meter, ssh, ssh_command, program, and subject own")
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
-	_ = cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	_ = cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if key, name, ok := strings.Cut(typed, "="); ok && slices.Contains(captureKeys, key) {
+			return captureFiles(key+"=", name), cobra.ShellCompDirectiveNoSpace
+		}
 		var keys []string
 		for _, s := range a.plugins.Procedures {
 			for _, p := range runner.Params(s.New()) {

@@ -45,8 +45,8 @@ type Rig struct {
 	Arms    [][]uint16     // streams that each meter counts
 	Paths   []ledger.Path
 	book    *ledger.Book
-	Foreign bool              // frames without a signature are the load's, too
-	Called  frame.Called      // with RigSpec.Roll, what became of the last trial's frames
+	Foreign bool         // frames without a signature are the load's, too
+	Called  frame.Called // with RigSpec.Roll, what became of the last trial's frames
 	roll    *frame.Roll
 	lead    []engine.TxReport // of the trial's ramp
 }
