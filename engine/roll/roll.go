@@ -165,9 +165,11 @@ func (m *Meter) Arm(_ context.Context, _ bool, streams ...uint16) error {
 	return nil
 }
 
-// Sink and Screen change nothing: see Backend.
+// Sink changes nothing: see engine.Backend.OpenRoll.
 func (m *Meter) Sink(bool) error { return nil }
-func (m *Meter) Screen() error   { return nil }
+
+// Screen changes nothing: see engine.Backend.OpenRoll.
+func (m *Meter) Screen() error { return nil }
 
 func (m *Meter) Read(context.Context) (engine.MeterReport, error) {
 	rep := engine.MeterReport{Stamps: m.stamps, Roll: &frame.Arrivals{Seen: make([]uint64, len(m.at)), Strange: map[frame.Mark]uint64{}}}
