@@ -162,10 +162,10 @@ func (b Board) Ports() (ports []Port, ok bool) {
 	return ports, ok
 }
 
-// Price returns the lowest price in a currency.
+// Price returns the lowest price in a currency, of the newest year that has one.
 func (b Board) Price(currency string) (p Price, v Value, ok bool) {
 	for _, x := range b.Of("price") {
-		if q, err := parsePrice(x.Text); err == nil && q.Currency == currency && (!ok || q.Amount < p.Amount) {
+		if q, err := parsePrice(x.Text); err == nil && q.Currency == currency && (!ok || q.Year > p.Year || q.Year == p.Year && q.Amount < p.Amount) {
 			p, v, ok = q, x, true
 		}
 	}

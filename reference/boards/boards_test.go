@@ -118,6 +118,10 @@ func TestKnownValues(t *testing.T) {
 	if p, _, ok := b.Price("USD"); !ok || p.Amount != 35 {
 		t.Errorf("the least price of %s is %+v", b.ID, p)
 	}
+	zero, _ := Find("rpi-zero-w")
+	if p, _, ok := zero.Price("USD"); !ok || p != (Price{15, "USD", 2022}) {
+		t.Errorf("the newest price of %s is %+v", zero.ID, p)
+	}
 	if v := b.Of("instructions"); len(v) != 1 || v[0].Text != "none" {
 		t.Errorf("%s has the instructions %v", b.ID, v)
 	}

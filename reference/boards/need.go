@@ -36,7 +36,7 @@ type need struct {
 const NeedsHelp = `ports>=2 speed>=1G   at least so many Ethernet ports of at least that speed
 aes sha2 ...         an instruction for ciphers
 wifi poe             optional and by an add-on count
-price<=100           the lowest known price in USD, of its year
+price<=100           the lowest price in USD of the newest year known
 temperature<=-20     it may work at that ambient temperature (also >=70)
 memory>=4 cores>=4   GiB at most fitted; cores of all kinds
 width=64 idle<=3 load<=10 until>=2030 storage=nvme kind=router soc=RK3588`
