@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
+	"boxdyno/store"
 )
 
 // A sizeRequest is what size was asked.
@@ -38,7 +38,7 @@ func (a *app) size() *cobra.Command {
 		Short: "How many of which board carry a load, at what price and power",
 		Long: `Size says how many of each box carry a load together, what they cost and draw, and from
 how many on a cluster of one box passes another. Own runs come first: the newest valid
-figure of each box below the default folder of runs. Published figures are second, and
+figure of each box among the runs that boxdyno runs lists. Published figures are second, and
 marked; price and power are of the catalogue of boards. What is not known is left out.
 
 Each box is taken to do as much beside others as alone (linear). What several boxes did
@@ -58,8 +58,8 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
   boxdyno size --for hpl --load 50GFLOPS --shared 'switch=60USD,8W' --json
   boxdyno size --for crypto --cipher aes-cbc-128 --board rpi-3-b-plus --against nuc-i5-8500t --what-if aes=5x`,
 		Args: cobra.NoArgs,
-		RunE: do(func(context.Context, []string) error {
-			r, err := a.sized(q)
+		RunE: do(func(ctx context.Context, _ []string) error {
+			r, err := a.sized(ctx, q)
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
 }
 
 // sized makes the plan.
-func (a *app) sized(q sizeRequest) (r sizing.Result, err error) {
+func (a *app) sized(ctx context.Context, q sizeRequest) (r sizing.Result, err error) {
 	at := func(flag string, err error) error { return &runner.PlanError{At: flag, Err: err} }
 	j := q.job
 	if j.Kind == "" {
@@ -123,7 +123,11 @@ func (a *app) sized(q sizeRequest) (r sizing.Result, err error) {
 	}
 	candidates := sizing.Published(j)
 	if !q.published {
-		candidates = append(sizing.Own(j, a.ownRuns()), candidates...)
+		runs, err := a.ownRuns(ctx, j)
+		if err != nil {
+			return r, err
+		}
+		candidates = append(sizing.Own(j, runs), candidates...)
 	}
 	for _, s := range q.whatIf {
 		w, err := sizing.ParseWhatIf(s)
@@ -178,24 +182,40 @@ func procedureOf(kind string) string {
 	return kind
 }
 
-// ownRuns are the runs at the default place. One that cannot be read is named, and left
-// out. It reads the bundles: an index of them can take its place.
-func (a *app) ownRuns() (out []sizing.Run) {
-	dir, err := runsDir()
-	if err != nil {
-		return nil
-	}
-	for _, name := range kept() {
-		run, recs, err := result.Open(filepath.Join(dir, name))
+// ownRuns are the runs that the index finds of a job's procedures. One that cannot be
+// read is named, and left out.
+func (a *app) ownRuns(ctx context.Context, j sizing.Job) (out []sizing.Run, err error) {
+	defer func() {
 		if err != nil {
-			if !a.quiet {
-				fmt.Fprintf(a.err, "boxdyno: left out: %s\n", sentence(err))
-			}
-			continue
+			err = fmt.Errorf("read your own runs: %w; --published leaves them out", err)
 		}
-		out = append(out, sizing.Run{Run: run, Records: recs})
+	}()
+	l, err := a.library(ctx, "", store.Scan{Again: true})
+	if err != nil {
+		return nil, err
 	}
-	return out
+	defer l.Close()
+	a.left(l.update)
+	seen := map[string]bool{}
+	for _, procedure := range j.Procedures() {
+		runs, err := l.Runs(ctx, store.Filter{Procedure: procedure})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range runs {
+			if seen[r.Dir] {
+				continue
+			}
+			seen[r.Dir] = true
+			run, recs, err := result.Open(r.Dir)
+			if err != nil {
+				a.note("! left out %s: %s", r.Dir, sentence(err))
+				continue
+			}
+			out = append(out, sizing.Run{Run: run, Records: recs})
+		}
+	}
+	return out, nil
 }
 
 // sharedPart reads "switch=60USD,8W"; price or power may lack.

@@ -106,22 +106,30 @@ func caution(r result.Run) string {
 	return ""
 }
 
+// Procedures are those that measure a job.
+func (j Job) Procedures() []string {
+	if j.Kind == Firewall {
+		return []string{"forward", "throughput"}
+	}
+	return []string{j.Kind}
+}
+
 // value is the point's rate of the job, nil where it is another job or no valid point.
 func (j Job) value(p result.Record) *result.Value {
-	if p.Parent != "" || p.Status != result.Passed && p.Status != result.Failed {
+	if p.Parent != "" || p.Status != result.Passed && p.Status != result.Failed || !slices.Contains(j.Procedures(), p.Procedure) {
 		return nil
 	}
 	get := func(key string) string { return result.Get(p.Config, key) }
 	metric := ""
 	switch {
-	case j.Kind == IDS && p.Procedure == "ids" && rules(get("rules")) >= j.Rules:
+	case j.Kind == IDS && rules(get("rules")) >= j.Rules:
 		metric = "ids_rate_bps"
-	case j.Kind == Firewall && slices.Contains([]string{"forward", "throughput", "security"}, p.Procedure) && get("frame_size") == "64" &&
+	case j.Kind == Firewall && get("frame_size") == "64" &&
 		slices.Contains([]string{"filter", "nat"}, get("service")) && rules(get("rules")) >= j.Rules:
 		metric = "throughput_fps"
-	case j.Kind == Crypto && p.Procedure == "crypto" && get("cipher") == j.Cipher:
+	case j.Kind == Crypto && get("cipher") == j.Cipher:
 		metric = j.Direction + "_bytes_per_s"
-	case j.Kind == HPL && p.Procedure == "hpl":
+	case j.Kind == HPL:
 		metric = "hpl_rate"
 	}
 	v := p.Value(metric)
