@@ -226,10 +226,9 @@ func (s *Session) ownFolder() error {
 	return nil
 }
 
-// Serve answers one tester on in and out until they end, by Methods and more; subjects are
-// those that it may run. What an agent that was killed had tuned is put back first; note is
-// told what was.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version string, subjects subject.Specs, note func(string), more ...Method) error {
+// Recover puts back what an agent that was killed had tuned, and removes what it left in
+// folder; note is told what was. An agent calls it before it answers anybody.
+func Recover(ctx context.Context, folder string, note func(string)) {
 	notes, err := tune.New().Recover(ctx, nil)
 	for _, n := range notes {
 		note(n)
@@ -241,15 +240,29 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 		note(err.Error())
 	}
 	sweep(folder)
+}
+
+// Open begins what one tester may ask for, by Methods and more; subjects are those that it
+// may run. end puts back what was changed; no handler may run any more.
+func Open(ctx context.Context, folder, version string, subjects subject.Specs, more ...Method) (find func(method string) link.Handler, end func() error) {
 	lasting, stop := context.WithCancel(ctx)
 	s := newSession(lasting, folder, version, subjects)
 	handlers := map[string]link.Handler{}
 	for _, m := range append(Methods(), more...) {
 		handlers[m.Name] = m.bind(s)
 	}
-	err = link.Serve(ctx, in, out, version, func(name string) link.Handler { return handlers[name] })
-	stop()
-	return errors.Join(err, s.end())
+	return func(name string) link.Handler { return handlers[name] }, func() error {
+		stop()
+		return s.end()
+	}
+}
+
+// Serve answers one tester on in and out until they end, as Recover and Open say.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version string, subjects subject.Specs, note func(string), more ...Method) error {
+	Recover(ctx, folder, note)
+	find, end := Open(ctx, folder, version, subjects, more...)
+	err := link.Serve(ctx, in, out, version, find)
+	return errors.Join(err, end())
 }
 
 func newSession(ctx context.Context, folder, version string, subjects subject.Specs) *Session {

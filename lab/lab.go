@@ -107,10 +107,10 @@ type Testbed struct {
 	Close func() error
 }
 
-// A Far is a box whose agent carries out procedures; this machine keeps the records. The
-// first of the testbed's Machines is the box.
+// A Far is a box whose agent carries out procedures, or several of them; this machine keeps
+// the records. The first of the testbed's Machines is the box, or one of them.
 type Far struct {
-	Conn        *link.Conn
+	Conn        *link.Conn                                                  // nil: there are several, which procedures reach themselves
 	Environment func() []result.Pair                                        // the box's; why it does not answer is dut_state
 	Busy        func(ctx context.Context, d time.Duration) (float64, error) // host.Local.Busy there
 }

@@ -25,7 +25,7 @@ type Conn struct {
 	Name  string // of the box, for errors: "user@box"
 	Hello Hello  // what the agent said first
 
-	nc    *nats.Conn
+	way   Way
 	close func() error
 	ended chan struct{}
 	ready chan envelope // the agent's first message
@@ -51,32 +51,74 @@ type Dial func(ctx context.Context, a Agent) (*Conn, error)
 // Talk makes a Conn of a connection to the server. user and password are those of the
 // server's tester. stop ends what carries the box's connection; Close calls it.
 func Talk(name string, hello Hello, conn net.Conn, user, password string, stop func() error) (*Conn, error) {
-	c := &Conn{Name: name, Hello: hello, ended: make(chan struct{}), ready: make(chan envelope, 1), calls: map[uint64]chan envelope{}}
-	c.close = sync.OnceValue(func() error {
-		c.Fail(fmt.Errorf("the connection to %s was closed", name))
-		c.nc.Close()
-		return stop()
-	})
-	c.calls[0] = c.ready
-	var err error
-	if c.nc, err = wired(conn, user, password, func(err error) {
+	c := newConn(name, hello)
+	nc, err := wired(conn, user, password, func(err error) {
 		c.Fail(fmt.Errorf("the connection to %s ended: %v", name, err))
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
-	sub, err := c.nc.Subscribe(ReplyTo, func(m *nats.Msg) { _ = guard.Call(func() error { c.take(m); return nil }) })
+	c.by(direct{nc}, stop)
+	sub, err := nc.Subscribe(ReplyTo, func(m *nats.Msg) { _ = guard.Call(func() error { c.take(m); return nil }) })
 	if err == nil {
 		err = sub.SetPendingLimits(-1, 8*MaxMessage)
 	}
 	if err == nil {
-		err = c.nc.Flush()
+		err = nc.Flush()
 	}
 	if err != nil {
-		c.nc.Close()
+		nc.Close()
 		return nil, fmt.Errorf("begin to talk: %w", err)
 	}
 	return c, nil
 }
+
+// A Way carries a tester's messages to one box, in order.
+type Way interface {
+	Publish(subject, reply string, data []byte) error
+	Octets() (sent, received uint64) // of all messages so far
+	Close()
+}
+
+// Over makes a Conn of a way that stands, whose agent hears calls already. What the box
+// answers goes to Deliver. Close calls stop.
+func Over(name string, hello Hello, way Way, stop func() error) *Conn {
+	c := newConn(name, hello)
+	c.by(way, stop)
+	return c
+}
+
+func newConn(name string, hello Hello) *Conn {
+	c := &Conn{Name: name, Hello: hello, ended: make(chan struct{}), ready: make(chan envelope, 1), calls: map[uint64]chan envelope{}}
+	c.calls[0] = c.ready
+	return c
+}
+
+func (c *Conn) by(way Way, stop func() error) {
+	c.way = way
+	c.close = sync.OnceValue(func() error {
+		c.Fail(fmt.Errorf("the connection to %s was closed", c.Name))
+		c.way.Close()
+		return stop()
+	})
+}
+
+// direct is a connection to the server of one box alone.
+type direct struct{ nc *nats.Conn }
+
+func (d direct) Publish(subject, reply string, data []byte) error {
+	if reply == "" {
+		return d.nc.Publish(subject, data)
+	}
+	return d.nc.PublishRequest(subject, reply, data)
+}
+
+func (d direct) Octets() (sent, received uint64) {
+	s := d.nc.Stats()
+	return s.OutBytes, s.InBytes
+}
+
+func (d direct) Close() { d.nc.Close() }
 
 // Ready returns once the agent hears calls.
 func (c *Conn) Ready(ctx context.Context) error {
@@ -119,17 +161,32 @@ func (c *Conn) Err() error {
 
 // Octets are those of all messages so far, without what ssh adds.
 func (c *Conn) Octets() (sent, received uint64) {
-	s := c.nc.Stats()
-	return s.OutBytes, s.InBytes
+	return c.way.Octets()
 }
 
 // Close ends the connection, and with it what runs there for it. It may be called more
 // than once.
 func (c *Conn) Close() error { return c.close() }
 
-// take sorts a message of the box to its call. The box decides what is in it.
 func (c *Conn) take(m *nats.Msg) {
-	id, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, replyPrefix), 10, 64)
+	if m.Header.Get("Status") == "503" { // the server's own word
+		c.sort(m.Subject, envelope{Done: true, Error: &wireError{Text: "the agent hears no calls"}})
+		return
+	}
+	c.Deliver(m.Subject, m.Data)
+}
+
+// Deliver sorts a message of the box to its call. The box decides what is in it.
+func (c *Conn) Deliver(subject string, data []byte) {
+	var e envelope
+	if err := json.Unmarshal(data, &e); err != nil {
+		e = envelope{Done: true, Error: &wireError{Text: fmt.Sprintf("it answered with something else than an agent does: %q", Cut(string(data), 80))}}
+	}
+	c.sort(subject, e)
+}
+
+func (c *Conn) sort(subject string, e envelope) {
+	id, err := strconv.ParseUint(strings.TrimPrefix(subject, replyPrefix), 10, 64)
 	if err != nil {
 		return
 	}
@@ -138,12 +195,6 @@ func (c *Conn) take(m *nats.Msg) {
 	c.mu.Unlock()
 	if to == nil {
 		return // nobody waits for it any more
-	}
-	var e envelope
-	if m.Header.Get("Status") == "503" { // the server's own word
-		e = envelope{Done: true, Error: &wireError{Text: "the agent hears no calls"}}
-	} else if err := json.Unmarshal(m.Data, &e); err != nil {
-		e = envelope{Done: true, Error: &wireError{Text: fmt.Sprintf("it answered with something else than an agent does: %q", Cut(string(m.Data), 80))}}
 	}
 	select {
 	case to <- e:
@@ -189,13 +240,13 @@ func (c *Conn) Stream(ctx context.Context, method string, args, reply any, item 
 		delete(c.calls, id)
 	}()
 	answer := replyPrefix + strconv.FormatUint(id, 10)
-	if err := c.nc.PublishRequest(callPrefix+method, answer, data); err != nil {
+	if err := c.way.Publish(callPrefix+method, answer, data); err != nil {
 		return c.broke(err)
 	}
 	finished := false
 	defer func() {
 		if !finished {
-			_ = c.nc.Publish(stopSubject, []byte(answer)) // it ends with the connection, too
+			_ = c.way.Publish(stopSubject, "", []byte(answer)) // it ends with the connection, too
 		}
 	}()
 	taken := 0
@@ -230,7 +281,7 @@ func (c *Conn) Stream(ctx context.Context, method string, args, reply any, item 
 		if taken++; taken == window/4 {
 			b, err := json.Marshal(ack{answer, taken})
 			if err == nil {
-				err = c.nc.Publish(ackSubject, b)
+				err = c.way.Publish(ackSubject, "", b)
 			}
 			if err != nil {
 				return c.broke(err)

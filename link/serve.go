@@ -81,25 +81,28 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, fin
 		return fmt.Errorf("greet the tester: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &server{find: find, calls: map[string]*Request{}}
-	defer s.handlers.Wait()
+	var nc *nats.Conn
+	s := NewServer(find, func(subject string, data []byte) error { return nc.Publish(subject, data) })
+	defer s.Wait()
 	defer cancel(nil)
-	if s.nc, err = wired(conn, "", "", func(err error) { cancel(errors.Join(errGone, err)) }); err != nil {
+	if nc, err = wired(conn, "", "", func(err error) { cancel(errors.Join(errGone, err)) }); err != nil {
 		if conn.atEnd() {
 			return nil
 		}
 		return err
 	}
-	defer s.nc.Close()
-	sub, err := s.nc.Subscribe(ToBox, func(m *nats.Msg) { _ = guard.Call(func() error { s.take(ctx, m); return nil }) })
+	defer nc.Close()
+	sub, err := nc.Subscribe(ToBox, func(m *nats.Msg) {
+		_ = guard.Call(func() error { s.Take(ctx, m.Subject, m.Reply, m.Data); return nil })
+	})
 	if err == nil {
 		err = sub.SetPendingLimits(-1, 8*MaxMessage)
 	}
 	if err == nil {
-		err = s.nc.Publish(replyPrefix+"0", []byte("{}")) // ready for questions
+		err = nc.Publish(replyPrefix+"0", []byte("{}")) // ready for questions
 	}
 	if err == nil {
-		err = s.nc.Flush()
+		err = nc.Flush()
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("begin to talk: %w", err)
@@ -113,25 +116,38 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string, fin
 
 var errGone = errors.New("nothing is heard from it")
 
-type server struct {
-	nc       *nats.Conn
-	find     func(string) Handler
+// A Server answers the calls of one tester, whatever carries them.
+type Server struct {
+	Now func() unit.Instant // the box's clock
+
+	find     func(method string) Handler
+	publish  func(subject string, data []byte) error
 	handlers guard.Group
 
 	mu    sync.Mutex
 	calls map[string]*Request
 }
 
-// take sorts a message of the tester, one after the other.
-func (s *server) take(ctx context.Context, m *nats.Msg) {
+// NewServer has calls answered by what find knows. publish sends a message to the tester;
+// it may be called from several goroutines, side by side.
+func NewServer(find func(method string) Handler, publish func(subject string, data []byte) error) *Server {
+	return &Server{Now: unit.Now, find: find, publish: publish, calls: map[string]*Request{}}
+}
+
+// Wait returns once all handlers have. The context that Take was given must have ended.
+func (s *Server) Wait() { s.handlers.Wait() }
+
+// Take sorts a message of the tester; one goroutine calls it, in their order. ctx is that
+// of the handlers.
+func (s *Server) Take(ctx context.Context, subject, reply string, data []byte) {
 	switch {
-	case m.Subject == stopSubject:
-		if r := s.call(string(m.Data)); r != nil {
+	case subject == stopSubject:
+		if r := s.call(string(data)); r != nil {
 			r.cancel()
 		}
-	case m.Subject == ackSubject:
+	case subject == ackSubject:
 		var a ack
-		if err := json.Unmarshal(m.Data, &a); err != nil {
+		if err := json.Unmarshal(data, &a); err != nil {
 			return
 		}
 		r := s.call(a.Reply)
@@ -143,19 +159,19 @@ func (s *server) take(ctx context.Context, m *nats.Msg) {
 				}
 			}
 		}
-	case strings.HasPrefix(m.Subject, callPrefix) && m.Reply != "":
-		s.begin(ctx, strings.TrimPrefix(m.Subject, callPrefix), m)
+	case strings.HasPrefix(subject, callPrefix) && reply != "":
+		s.begin(ctx, strings.TrimPrefix(subject, callPrefix), reply, data)
 	}
 }
 
-func (s *server) call(reply string) *Request {
+func (s *Server) call(reply string) *Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[reply]
 }
 
-func (s *server) begin(ctx context.Context, method string, m *nats.Msg) {
-	r := &Request{Args: m.Data, room: make(chan struct{}, window)}
+func (s *Server) begin(ctx context.Context, method, to string, args []byte) {
+	r := &Request{Args: args, room: make(chan struct{}, window)}
 	r.publish = func(e envelope) error {
 		b, err := json.Marshal(e)
 		if err != nil {
@@ -164,13 +180,13 @@ func (s *server) begin(ctx context.Context, method string, m *nats.Msg) {
 		if len(b) > MaxMessage {
 			return fmt.Errorf("the answer has %d octets, at most %d are sent", len(b), MaxMessage)
 		}
-		return s.nc.Publish(m.Reply, b)
+		return s.publish(to, b)
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
-	full := len(s.calls) >= mostAtOnce || s.calls[m.Reply] != nil
+	full := len(s.calls) >= mostAtOnce || s.calls[to] != nil
 	if !full {
-		s.calls[m.Reply] = r
+		s.calls[to] = r
 	}
 	s.mu.Unlock()
 	if full {
@@ -183,7 +199,7 @@ func (s *server) begin(ctx context.Context, method string, m *nats.Msg) {
 			r.cancel()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(s.calls, m.Reply)
+			delete(s.calls, to)
 		}()
 		e := envelope{Done: true}
 		reply, err := s.answer(ctx, method, r)
@@ -200,9 +216,9 @@ func (s *server) begin(ctx context.Context, method string, m *nats.Msg) {
 	})
 }
 
-func (s *server) answer(ctx context.Context, method string, r *Request) (any, error) {
+func (s *Server) answer(ctx context.Context, method string, r *Request) (any, error) {
 	if method == clockMethod {
-		return unit.Now(), nil
+		return s.Now(), nil
 	}
 	h := s.find(method)
 	if h == nil {

@@ -94,6 +94,8 @@ type Outcome struct {
 	Alerts   []result.Alert
 	Warnings []string
 	Ceiling  unit.FrameRate // a trial's: the self-test's at this frame size, for verdict.Validity; 0: none was made
+	Boards   []result.Board // of machines that carried a trial or a point out together
+	Began    Began          // when work began that waited for other machines; zero: it did not wait
 
 	// Extra, of what Env.Pause is told: nothing is left to do but to decide a criterion. The
 	// procedure goes on only as long as the run has a budget to spend on that.
@@ -101,6 +103,12 @@ type Outcome struct {
 	// Next, of what Env.Pause is told, is about how long it takes until the next pause; 0:
 	// as long as the longest visit so far.
 	Next time.Duration
+}
+
+// Began is when a machine began work together with others.
+type Began struct {
+	At    unit.Instant  // 0: it did not
+	Error time.Duration // at most so far off is At, where another machine's clock said so
 }
 
 // Sentence is what err says, for an Outcome's Reason: one line.
@@ -135,6 +143,14 @@ type Env struct {
 	// the procedure's point.
 	Trial func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 
+	// Together returns the instant at which every machine of a trial begins its work, once
+	// all are ready; nil: this machine is alone. Procedures call Await.
+	Together func(ctx context.Context) (unit.Instant, error)
+
+	// Repeat is the point's, from 1; Seed is the plan's.
+	Repeat int
+	Seed   uint64
+
 	// Shared carries out f as a trial of procedure's point at this point's
 	// parameters and repeat, whichever point of the run asks for it first: what
 	// several procedures build upon. cfg tells such trials of one point apart.
@@ -153,6 +169,26 @@ type Env struct {
 	// Once carries out f as one trial of the whole run, whichever procedure asks
 	// first, under the name key: the self-test.
 	Once func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
+}
+
+// Await returns when a trial's work shall begin: at once, or at one instant on all machines
+// that carry it out together. A procedure calls it in a trial, right before its work.
+func (e *Env) Await(ctx context.Context) error {
+	if e.Together == nil {
+		return nil
+	}
+	at, err := e.Together(ctx)
+	if err != nil {
+		return err
+	}
+	late := time.NewTimer(time.Duration(at - unit.Now()))
+	defer late.Stop()
+	select {
+	case <-late.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // NoSearch is the value of forward's parameter search that leaves a point with the rate

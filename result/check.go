@@ -61,6 +61,12 @@ func (r Record) check() error {
 	for _, p := range r.Phases {
 		instants = append(instants, p.Begin, p.End)
 	}
+	for _, b := range r.Boards {
+		for _, p := range b.Phases {
+			instants = append(instants, p.Begin, p.End)
+		}
+		instants = append(instants, unit.Instant(b.Late))
+	}
 	for _, k := range r.KPIs {
 		instants = append(instants, k.Begin, k.End)
 	}

@@ -281,6 +281,7 @@ type Record struct {
 	Usage       []Usage      `json:"usage,omitempty"`
 	Copies      []Copy       `json:"copies,omitempty"`   // of programs that worked at once
 	Alerts      []Alert      `json:"alerts,omitempty"`   // of an IDS's trial, by rule
+	Boards      []Board      `json:"boards,omitempty"`   // of a fleet
 	Settings    []Setting    `json:"settings,omitempty"` // of a procedure at a point: what a recipe had set meanwhile
 	Warnings    []string     `json:"warnings,omitempty"`
 	Environment int          `json:"environment"` // index into Run.Environments

@@ -209,7 +209,7 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 				}
 				env := x.env(v, bed)
 				env.Pause = x.pause(v, pause)
-				if bed.Far != nil {
+				if bed.Far != nil && bed.Far.Conn != nil {
 					return far.Run(ctx, bed.Far.Conn, v.Procedure, v.Params, env)
 				}
 				return p.Run(ctx, env)
@@ -267,7 +267,7 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 		x.notify(v, Event{Kind: TrialDone, Text: r.ID, Record: &r})
 		return r, err
 	}
-	env := &procedure.Env{Bed: bed, Log: x.o.Log, Criteria: x.criteria(v)}
+	env := &procedure.Env{Bed: bed, Log: x.o.Log, Criteria: x.criteria(v), Repeat: v.Repeat, Seed: x.plan.Seed}
 	if x.sampler != nil {
 		env.Traffic = x.sampler.Traffic
 	}
@@ -382,6 +382,14 @@ func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcom
 	}
 	r.Reason, r.Load, r.Account, r.Warnings = o.Reason, o.Load, o.Account, o.Warnings
 	r.CPUs, r.DUT, r.Usage, r.Copies, r.Alerts = o.CPUs, o.DUT, o.Usage, o.Copies, o.Alerts
+	r.Boards = slices.Clone(o.Boards)
+	for i, b := range r.Boards {
+		r.Boards[i].Phases = slices.Clone(b.Phases)
+		for k := range r.Boards[i].Phases {
+			r.Boards[i].Phases[k].Begin -= x.origin
+			r.Boards[i].Phases[k].End -= x.origin
+		}
+	}
 	if r.Parent == "" {
 		r.Settings = x.tuned
 	}

@@ -198,7 +198,7 @@ func (x *execution) build(ctx context.Context, points []Point) error {
 
 // fits asks a box that carries the points out whether their parameters fit it.
 func (x *execution) fits(ctx context.Context, points []Point) error {
-	if x.bed.Far == nil {
+	if x.bed.Far == nil || x.bed.Far.Conn == nil {
 		return nil
 	}
 	for _, pt := range points {

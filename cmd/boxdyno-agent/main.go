@@ -60,7 +60,7 @@ func run(args []string) int {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		in, out := link.Streams()
-		err = agent.Serve(ctx, in, out, folder, version.Version(), catalog.All, func(s string) { fmt.Fprintln(os.Stderr, link.Name+":", s) }, far.Methods()...)
+		err = agent.Serve(ctx, in, out, folder, version.Version(), catalog.All, func(s string) { fmt.Fprintln(os.Stderr, link.Name+":", s) }, far.Methods(far.Specs)...)
 		if err == nil && ctx.Err() != nil {
 			return 130
 		}

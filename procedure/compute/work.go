@@ -222,7 +222,7 @@ func (s *session) config(trial string, more ...result.Pair) []result.Pair {
 // round is the trial of round n, which is counted from 0; more tells it from others of the
 // same round.
 func (s *session) round(ctx context.Context, env *procedure.Env, j job, n int, more ...result.Pair) (result.Record, error) {
-	return env.Trial(ctx, s.config(strconv.Itoa(n+1), more...), func(ctx context.Context) (procedure.Outcome, error) { return j.round(ctx, s.local, s.cpus) })
+	return env.Trial(ctx, s.config(strconv.Itoa(n+1), more...), func(ctx context.Context) (procedure.Outcome, error) { return j.round(ctx, env, s.local, s.cpus) })
 }
 
 // A rounds is the figures of several rounds, in the order in which they came first.
@@ -261,7 +261,7 @@ func refused(ctx context.Context, err error) (procedure.Outcome, error) {
 }
 
 // round is a trial.
-func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o procedure.Outcome, err error) {
+func (j *job) round(ctx context.Context, env *procedure.Env, local *host.Local, cpus []int) (o procedure.Outcome, err error) {
 	places := [][]int{cpus}
 	if !j.together {
 		places = nil
@@ -294,6 +294,9 @@ func (j *job) round(ctx context.Context, local *host.Local, cpus []int) (o proce
 		}
 		u, _ := r.Usage() // a tree that nobody can account for is told of at its end
 		before = append(before, u)
+	}
+	if err := env.Await(ctx); err != nil {
+		return o, err
 	}
 	begin := unit.Now()
 	for _, r := range runs {

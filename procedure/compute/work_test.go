@@ -91,7 +91,7 @@ func TestWork(t *testing.T) {
 func TestWorkCopies(t *testing.T) {
 	testutil.NoLeaks(t)
 	j := job{name: "script", limit: time.Minute, worker: shellWorker{script: "echo 21"}, mean: []string{"loop_before_rps"}, most: []string{"whetstones_per_s"}}
-	o, err := j.round(t.Context(), &host.Local{}, []int{0, 0, 0})
+	o, err := j.round(t.Context(), &procedure.Env{}, &host.Local{}, []int{0, 0, 0})
 	if err != nil || o.Status != result.Passed {
 		t.Fatalf("%s %s, %v", o.Status, o.Reason, err)
 	}
@@ -105,12 +105,12 @@ func TestWorkCopies(t *testing.T) {
 		t.Errorf("%+v", o.Copies)
 	}
 	j.together = true
-	o, err = j.round(t.Context(), &host.Local{}, []int{0})
+	o, err = j.round(t.Context(), &procedure.Env{}, &host.Local{}, []int{0})
 	if err != nil || len(o.Copies) != 0 || o.Values[2].Value != 21 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	j.judge = func(vs []result.Value) string { return fmt.Sprintf("%v is too much", vs[0].Value) }
-	if o, err := j.round(t.Context(), &host.Local{}, []int{0}); err != nil || o.Status != result.Failed || o.Reason != "21 is too much" {
+	if o, err := j.round(t.Context(), &procedure.Env{}, &host.Local{}, []int{0}); err != nil || o.Status != result.Failed || o.Reason != "21 is too much" {
 		t.Errorf("%s %q %v", o.Status, o.Reason, err)
 	}
 }

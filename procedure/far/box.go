@@ -14,11 +14,12 @@ import (
 	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
-// Methods are the agent's, for one tester.
-func Methods() []agent.Method {
-	b := &box{}
+// Methods are the agent's, for one tester; specs are the procedures that it carries out.
+func Methods(specs []procedure.Spec) []agent.Method {
+	b := &box{specs: specs}
 	return []agent.Method{
 		agent.More(checkMethod, "whether a procedure's parameters fit this machine", b.check),
 		agent.More(runMethod, "carries out a procedure that loads this machine; its trials are the tester's", b.run),
@@ -28,6 +29,8 @@ func Methods() []agent.Method {
 
 // A box is the agent's end.
 type box struct {
+	specs []procedure.Spec
+
 	mu      sync.Mutex
 	answers chan answer // nil: no procedure is carried out
 }
@@ -36,7 +39,7 @@ type box struct {
 func bed(ctx context.Context) (*lab.Testbed, error) { return lab.NewHere().Build(ctx) }
 
 func (b *box) check(ctx context.Context, _ *link.Request, a procedureArgs) (none agent.None, err error) {
-	p, err := a.made()
+	p, err := a.made(b.specs)
 	if err != nil {
 		return none, err
 	}
@@ -60,7 +63,7 @@ func (b *box) answered(ctx context.Context, _ *link.Request, a answer) (none age
 }
 
 func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none agent.None, err error) {
-	p, err := a.made()
+	p, err := a.made(b.specs)
 	if err != nil {
 		return none, err
 	}
@@ -98,11 +101,24 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 		return a, err
 	}
 	env := &procedure.Env{Bed: machine, Log: slog.New(slog.DiscardHandler)}
+	var begins unit.Instant // of the trial's work
+	if a.Together {
+		env.Together = func(ctx context.Context) (unit.Instant, error) {
+			a, err := ask(ctx, item{Kind: readyItem})
+			begins = a.At
+			return a.At, err
+		}
+	}
 	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		a, err := ask(ctx, item{Kind: trialItem, Config: cfg})
 		if err == nil && a.Go {
+			begins = 0
 			o, ferr := f(ctx)
-			a, err = ask(ctx, item{Kind: outcomeItem, Outcome: &o, Failure: fails(ferr)})
+			i := item{Kind: outcomeItem, Outcome: &o, Failure: fails(ferr)}
+			if begins != 0 && len(o.Phases) > 0 {
+				i.Began = o.Phases[0].Begin
+			}
+			a, err = ask(ctx, i)
 		}
 		if err == nil && a.Record == nil {
 			err = errors.New("the tester answers without a record")

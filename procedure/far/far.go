@@ -27,6 +27,7 @@ import (
 	"boxdyno/procedure/soak"
 	"boxdyno/procedure/storage"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // Specs are the procedures that a box can carry out.
@@ -40,21 +41,22 @@ const (
 
 // procedureArgs are a procedure's name and those of its parameters that are not its defaults.
 type procedureArgs struct {
-	Name   string        `json:"name"`
-	Params []result.Pair `json:"params,omitempty"`
+	Name     string        `json:"name"`
+	Params   []result.Pair `json:"params,omitempty"`
+	Together bool          `json:"together,omitempty"` // its work waits for other boxes
 }
 
-// made is the procedure of a.
-func (a procedureArgs) made() (procedure.Procedure, error) {
-	i := slices.IndexFunc(Specs, func(s procedure.Spec) bool { return s.Name == a.Name })
+// made is the procedure of a, of those of specs.
+func (a procedureArgs) made(specs []procedure.Spec) (procedure.Procedure, error) {
+	i := slices.IndexFunc(specs, func(s procedure.Spec) bool { return s.Name == a.Name })
 	if i < 0 {
 		var names []string
-		for _, s := range Specs {
+		for _, s := range specs {
 			names = append(names, s.Name)
 		}
 		return nil, fmt.Errorf("a box carries out %s by itself, and no procedure %q", strings.Join(names, ", "), a.Name)
 	}
-	p := Specs[i].New()
+	p := specs[i].New()
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	p.Flags(fs)
@@ -79,6 +81,7 @@ type item struct {
 	Config  []result.Pair      `json:"config,omitempty"`
 	Outcome *procedure.Outcome `json:"outcome,omitempty"`
 	Failure *failure           `json:"failure,omitempty"` // of an outcome
+	Began   unit.Instant       `json:"began,omitempty"`   // of an outcome: when work that waited for other boxes began
 }
 
 // The kinds of item.
@@ -87,6 +90,7 @@ const (
 	outcomeItem    = "outcome"    // of a trial, answered by its record; of the procedure, which is answered by nothing
 	unfinishedItem = "unfinished" // answered by the record of the trial that did not end
 	pauseItem      = "pause"      // answered by go once the run comes back
+	readyItem      = "ready"      // in a trial: answered by the instant at which the work begins
 )
 
 // An answer lets the procedure go on.
@@ -94,6 +98,7 @@ type answer struct {
 	Go     bool           `json:"go,omitempty"`
 	Record *result.Record `json:"record,omitempty"`
 	Age    time.Duration  `json:"age_ns,omitempty"` // of an unfinished trial: how long ago it was begun
+	At     unit.Instant   `json:"at,omitempty"`     // of the box's clock
 	Error  string         `json:"error,omitempty"`
 }
 

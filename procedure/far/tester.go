@@ -13,12 +13,13 @@ import (
 	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // Check asks the box behind c whether a procedure's parameters fit it. What the box lacks is
 // a *host.Missing.
 func Check(ctx context.Context, c *link.Conn, name string, params []result.Pair) error {
-	_, err := checkMethod.Call(ctx, c, procedureArgs{name, params})
+	_, err := checkMethod.Call(ctx, c, procedureArgs{Name: name, Params: params})
 	return err
 }
 
@@ -34,7 +35,7 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 	t := &tester{conn: c, env: env, items: make(chan item)}
 	guard.Go(func() {
 		defer close(t.items)
-		t.end = c.Stream(ctx, string(runMethod), procedureArgs{name, params}, nil, func(raw json.RawMessage, _ uint64) error {
+		t.end = c.Stream(ctx, string(runMethod), procedureArgs{Name: name, Params: params, Together: env.Together != nil}, nil, func(raw json.RawMessage, _ uint64) error {
 			var i item
 			if err := json.Unmarshal(raw, &i); err != nil {
 				return fmt.Errorf("%s sent of %s what cannot be read: %w", c.Name, name, err)
@@ -119,21 +120,41 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 		if err != nil {
 			return procedure.Outcome{}, err
 		}
-		select {
-		case i, more := <-t.items:
-			switch {
-			case !more && t.end != nil:
-				return procedure.Outcome{}, t.end
-			case !more:
-				return procedure.Outcome{}, fmt.Errorf("the procedure ended on %s in a trial", t.conn.Name)
-			case i.Kind != outcomeItem:
-				return procedure.Outcome{}, fmt.Errorf("%s asks for %q in a trial", t.conn.Name, link.Cut(i.Kind, 40))
+		for waited := false; ; waited = true {
+			select {
+			case i, more := <-t.items:
+				switch {
+				case !more && t.end != nil:
+					return procedure.Outcome{}, t.end
+				case !more:
+					return procedure.Outcome{}, fmt.Errorf("the procedure ended on %s in a trial", t.conn.Name)
+				case i.Kind == readyItem && t.env.Together != nil && !waited:
+					if err := t.together(ctx, clock); err != nil {
+						return procedure.Outcome{}, err
+					}
+					continue
+				case i.Kind != outcomeItem:
+					return procedure.Outcome{}, fmt.Errorf("%s asks for %q in a trial", t.conn.Name, link.Cut(i.Kind, 40))
+				}
+				o := here(found(i), clock)
+				if o.Began = (procedure.Began{}); i.Began != 0 {
+					o.Began = procedure.Began{At: clock.Here(i.Began), Error: clock.Error}
+				}
+				return o, i.Failure.err(t.conn.Name)
+			case <-ctx.Done():
+				return procedure.Outcome{}, ctx.Err()
 			}
-			return here(found(i), clock), i.Failure.err(t.conn.Name)
-		case <-ctx.Done():
-			return procedure.Outcome{}, ctx.Err()
 		}
 	})
+}
+
+// together answers with the instant at which all boxes begin, of the box's clock.
+func (t *tester) together(ctx context.Context, clock link.ClockOffset) error {
+	at, err := t.env.Together(ctx)
+	if err != nil {
+		return err
+	}
+	return t.answer(ctx, answer{At: at + unit.Instant(clock.Offset)})
 }
 
 func found(i item) procedure.Outcome {

@@ -194,7 +194,7 @@ func (p *Soak) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome
 			case !limited && slices.Contains(hungry, name):
 				return procedure.Outcome{Status: result.Skipped, Reason: "left out: it takes all memory there is, and no control group can limit it here"}, nil
 			}
-			return p.one(ctx, env.Bed.CPUs, &stress.Stress{Stressor: name, Workers: len(env.Bed.CPUs), For: p.time(), Memory: limit, Pathological: p.pathological})
+			return p.one(ctx, env, &stress.Stress{Stressor: name, Workers: len(env.Bed.CPUs), For: p.time(), Memory: limit, Pathological: p.pathological})
 		})
 		if err != nil {
 			return o, err
@@ -246,13 +246,17 @@ func (p *Soak) died(env *procedure.Env, cfg []result.Pair) string {
 const clockSlack = 2 * time.Second
 
 // one lets a stressor run, and watches it.
-func (p *Soak) one(ctx context.Context, cpus []int, s *stress.Stress) (o procedure.Outcome, err error) {
+func (p *Soak) one(ctx context.Context, env *procedure.Env, s *stress.Stress) (o procedure.Outcome, err error) {
+	cpus := env.Bed.CPUs
 	if room, err := host.Free(os.TempDir()); err == nil && room < startRoom {
 		return o, &host.Missing{What: fmt.Sprintf("room for temporary files: %s has %sB, and %sB is the least", os.TempDir(), unit.SI(float64(room)), unit.SI(startRoom)),
 			Hint: "name a folder of another file system in the environment variable TMPDIR"}
 	}
 	if v, ok := host.Slowest(cpus...); ok {
 		o.Values = append(o.Values, declared.Value("loop_before_rps", v))
+	}
+	if err := env.Await(ctx); err != nil {
+		return o, err
 	}
 	begin := unit.Now()
 	run, err := s.Run(ctx, subject.Env{CPUs: cpus})

@@ -248,7 +248,7 @@ func (p *Storage) measure(ctx context.Context, env *procedure.Env, cfg []result.
 				}
 				id := append(slices.Clone(cfg), result.Pair{Key: "trial", Value: on.name}, result.Pair{Key: "pattern", Value: pattern.name}, result.Pair{Key: "n", Value: strconv.Itoa(n)})
 				rec, err := env.Trial(ctx, id, func(ctx context.Context) (procedure.Outcome, error) {
-					return storageTrial(ctx, f, on.name+"_"+pattern.metric, pattern.random)
+					return storageTrial(ctx, env, f, on.name+"_"+pattern.metric, pattern.random)
 				})
 				if err != nil {
 					return o, err
@@ -283,7 +283,10 @@ func (p *Storage) measure(ctx context.Context, env *procedure.Env, cfg []result.
 	return o, nil
 }
 
-func storageTrial(ctx context.Context, f disk.Fio, metric string, random bool) (o procedure.Outcome, err error) {
+func storageTrial(ctx context.Context, env *procedure.Env, f disk.Fio, metric string, random bool) (o procedure.Outcome, err error) {
+	if err := env.Await(ctx); err != nil {
+		return o, err
+	}
 	begin := unit.Now()
 	end, err := f.Run(ctx, storagePatience)
 	if err != nil {
