@@ -143,8 +143,9 @@ type Env struct {
 	// the procedure's point.
 	Trial func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 
-	// Together returns the instant at which every machine of a trial begins its work, once
-	// all are ready; nil: this machine is alone. Procedures call Await.
+	// Together is of a machine that carries out trials together with others: it returns the
+	// instant at which all begin their work, once all are ready; nil: it is alone. Procedures
+	// call Await.
 	Together func(ctx context.Context) (unit.Instant, error)
 
 	// Repeat is the point's, from 1; Seed is the plan's.

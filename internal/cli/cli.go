@@ -220,7 +220,7 @@ Exit codes:
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.quiet, "quiet", false, "no progress on standard error")
-	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.size(), a.runs(), a.index(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.box(), a.schema(), a.versionCommand(),
+	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.size(), a.runs(), a.index(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.box(), a.fleet(), a.schema(), a.versionCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -26,16 +26,24 @@ func Check(ctx context.Context, c *link.Conn, name string, params []result.Pair)
 // mostTrials are more than a procedure of a whole machine has.
 const mostTrials = 10_000
 
+// With is the other boxes of a procedure that several carry out together.
+type With struct {
+	// Begin returns the instant at which all begin a trial's work, once all are ready.
+	Begin func(ctx context.Context) (unit.Instant, error)
+	// Clocks has room for as many boxes as may compare clocks side by side.
+	Clocks chan struct{}
+}
+
 // Run has the box behind c carry out a procedure. Its trials are env's; instants in their
 // outcomes are of this machine's clock. It returns once the procedure has ended there, or at
-// once if ctx or the connection has.
-func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, env *procedure.Env) (o procedure.Outcome, err error) {
+// once if ctx or the connection has. with is nil for a box alone.
+func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, env *procedure.Env, with *With) (o procedure.Outcome, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &tester{conn: c, env: env, items: make(chan item)}
+	t := &tester{conn: c, env: env, with: with, items: make(chan item)}
 	guard.Go(func() {
 		defer close(t.items)
-		t.end = c.Stream(ctx, string(runMethod), procedureArgs{Name: name, Params: params, Together: env.Together != nil}, nil, func(raw json.RawMessage, _ uint64) error {
+		t.end = c.Stream(ctx, string(runMethod), procedureArgs{Name: name, Params: params, Together: with != nil}, nil, func(raw json.RawMessage, _ uint64) error {
 			var i item
 			if err := json.Unmarshal(raw, &i); err != nil {
 				return fmt.Errorf("%s sent of %s what cannot be read: %w", c.Name, name, err)
@@ -95,6 +103,7 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 type tester struct {
 	conn  *link.Conn
 	env   *procedure.Env
+	with  *With
 	items chan item // closed when the procedure has ended
 	end   error     // how
 }
@@ -113,7 +122,7 @@ const clockReadings = 8
 // trial lets the box carry out a trial of env's.
 func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, error) {
 	return t.env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
-		clock, err := t.conn.Clock(ctx, clockReadings)
+		clock, err := t.clock(ctx)
 		if err == nil {
 			err = t.answer(ctx, answer{Go: true})
 		}
@@ -128,7 +137,7 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 					return procedure.Outcome{}, t.end
 				case !more:
 					return procedure.Outcome{}, fmt.Errorf("the procedure ended on %s in a trial", t.conn.Name)
-				case i.Kind == readyItem && t.env.Together != nil && !waited:
+				case i.Kind == readyItem && t.with != nil && !waited:
 					if err := t.together(ctx, clock); err != nil {
 						return procedure.Outcome{}, err
 					}
@@ -148,9 +157,21 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 	})
 }
 
+func (t *tester) clock(ctx context.Context) (link.ClockOffset, error) {
+	if t.with != nil {
+		select {
+		case t.with.Clocks <- struct{}{}:
+			defer func() { <-t.with.Clocks }()
+		case <-ctx.Done():
+			return link.ClockOffset{}, ctx.Err()
+		}
+	}
+	return t.conn.Clock(ctx, clockReadings)
+}
+
 // together answers with the instant at which all boxes begin, of the box's clock.
 func (t *tester) together(ctx context.Context, clock link.ClockOffset) error {
-	at, err := t.env.Together(ctx)
+	at, err := t.with.Begin(ctx)
 	if err != nil {
 		return err
 	}

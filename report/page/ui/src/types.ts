@@ -827,6 +827,7 @@ export interface PlaceLost {
 export interface Record {
   alerts?: Alert[];
   begin_ns: number;
+  boards?: Board[];
   config: Pair[] | null;
   copies?: Copy[];
   cpus?: CPU[];
@@ -858,9 +859,38 @@ export interface Alert {
   raised: number;
   rule: number;
 }
+export interface Board {
+  clock_error_ns?: number;
+  config?: Pair[];
+  copies?: Copy[];
+  late_ns?: number;
+  name: string;
+  phases?: Phase[];
+  reason?: string;
+  temperature_celsius?: number;
+  usage?: Usage[];
+  values?: Value[];
+  verdict: string;
+  warnings?: string[];
+}
 export interface Copy {
   cpu: number;
   values: Value[] | null;
+}
+export interface Phase {
+  begin_ns: number;
+  end_ns: number;
+  name: string;
+}
+export interface Usage {
+  cpu_ns: number;
+  peak_memory_bytes?: number;
+  phase?: string;
+  processes?: number;
+  source: string;
+  subject: string;
+  system_ns: number;
+  user_ns: number;
 }
 export interface CPU {
   cpu: number;
@@ -946,11 +976,6 @@ export interface Ramp {
   lost_frames: number;
   sent_frames: number;
 }
-export interface Phase {
-  begin_ns: number;
-  end_ns: number;
-  name: string;
-}
 export interface ResultSetting {
   asked: string;
   before?: string;
@@ -958,14 +983,4 @@ export interface ResultSetting {
   knob: string;
   problem?: string;
   target: string;
-}
-export interface Usage {
-  cpu_ns: number;
-  peak_memory_bytes?: number;
-  phase?: string;
-  processes?: number;
-  source: string;
-  subject: string;
-  system_ns: number;
-  user_ns: number;
 }

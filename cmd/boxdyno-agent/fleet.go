@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"boxdyno/agent"
+	"boxdyno/fleet"
+	"boxdyno/internal/version"
+	"boxdyno/link"
+	"boxdyno/procedure/far"
+	"boxdyno/subject/catalog"
+)
+
+// usageError is of the command line.
+type usageError struct{ error }
+
+// join has a hub admit this board.
+func join(ctx context.Context, args []string) error {
+	fs := flag.NewFlagSet("join", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	folder, name, allow := fs.String("folder", "", ""), fs.String("name", "", ""), fs.String("allow", "", "")
+	words, err := parsed(fs, args, 2)
+	if err != nil {
+		return err
+	}
+	if *folder, err = ownFolder(*folder); err != nil {
+		return err
+	}
+	if *name == "" {
+		if *name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("find this board's name: %w", err)
+		}
+	}
+	var kinds []string
+	if *allow != "" {
+		kinds = strings.Split(*allow, ",")
+	}
+	id, there, err := fleet.JoinOnce(ctx, *folder, words[0], words[1], *name, kinds)
+	if err != nil {
+		return err
+	}
+	how := "joined the fleet at"
+	if there {
+		how = "is in the fleet already at"
+	}
+	fmt.Printf("board %s %s %s\n", id.Key(), how, id.URL)
+	return nil
+}
+
+// connect answers the hub until it is stopped. Where that is done in the same folder
+// already it does nothing.
+func connect(ctx context.Context, args []string) error {
+	fs := flag.NewFlagSet("connect", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	folder := fs.String("folder", "", "")
+	if _, err := parsed(fs, args, 0); err != nil {
+		return err
+	}
+	var err error
+	if *folder, err = ownFolder(*folder); err != nil {
+		return err
+	}
+	id, err := fleet.Load(*folder)
+	if err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(*folder, "connect.lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock the agent's folder: %w", err)
+	}
+	defer lock.Close()
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		note("an agent answers the hub already")
+		return nil
+	}
+	if err := environment(*folder); err != nil {
+		return err
+	}
+	agent.Recover(ctx, *folder, note)
+	b := &fleet.Board{Identity: id, Version: version.Version(), Note: note}
+	b.Open = func(ctx context.Context) (func(string) link.Handler, func() error) {
+		return agent.Open(ctx, *folder, version.Version(), catalog.All, far.Methods(far.Specs)...)
+	}
+	return b.Run(ctx)
+}
+
+// parsed reads flags wherever they stand, and want words.
+func parsed(fs *flag.FlagSet, args []string, want int) (words []string, err error) {
+	for len(args) > 0 && err == nil {
+		err = fs.Parse(args)
+		if args = fs.Args(); err == nil && len(args) > 0 {
+			words, args = append(words, args[0]), args[1:]
+		}
+	}
+	if err == nil && len(words) != want {
+		err = errors.New("")
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return words, nil
+}
+
+func ownFolder(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	return agent.Folder()
+}
+
+func note(s string) { fmt.Fprintln(os.Stderr, link.Name+":", s) }

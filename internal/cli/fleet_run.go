@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"boxdyno/agent"
+	"boxdyno/fleet/hub"
+	"boxdyno/host"
+	"boxdyno/internal/guard"
+	"boxdyno/lab"
+	"boxdyno/link"
+	"boxdyno/procedure"
+	"boxdyno/procedure/far"
+	"boxdyno/procedure/many"
+	"boxdyno/result"
+	"boxdyno/runner"
+)
+
+// A shelf is boards that were selected, and the sessions with them.
+type shelf struct {
+	fleet *hub.Fleet
+	names []string
+
+	mu    sync.Mutex
+	all   []hub.Entry
+	asked time.Time
+	conns map[string]*link.Conn
+}
+
+// newShelf selects boards by words (hub.Select).
+func newShelf(ctx context.Context, fl *hub.Fleet, words []string) (*shelf, error) {
+	all, _, err := fl.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := hub.Select(all, words)
+	if err != nil {
+		return nil, &runner.PlanError{Err: err}
+	}
+	s := &shelf{fleet: fl, all: all, asked: time.Now(), conns: map[string]*link.Conn{}}
+	for _, e := range chosen {
+		s.names = append(s.names, e.Name)
+	}
+	return s, nil
+}
+
+// Names implements many.Shelf.
+func (s *shelf) Names() []string { return s.names }
+
+// Heat implements many.Shelf.
+func (s *shelf) Heat(c *link.Conn) (float64, int64) { return s.fleet.Heat(c) }
+
+// listFor is how long what the hub said of boards counts.
+const listFor = time.Second
+
+func (s *shelf) entry(ctx context.Context, name string) (hub.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.asked) > listFor {
+		all, _, err := s.fleet.List(ctx)
+		if err != nil {
+			return hub.Entry{}, err
+		}
+		s.all, s.asked = all, time.Now()
+	}
+	i := slices.IndexFunc(s.all, func(e hub.Entry) bool { return e.Name == name })
+	if i < 0 {
+		return hub.Entry{}, &host.Missing{What: "board " + name, Hint: "see boxdyno fleet ls"}
+	}
+	return s.all[i], nil
+}
+
+// reach begins a session with a board of any version.
+func (s *shelf) reach(ctx context.Context, name string) (*link.Conn, error) {
+	e, err := s.entry(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.fleet.Dial(ctx, e)
+}
+
+// Dial implements many.Shelf. The board is then held for this run.
+func (s *shelf) Dial(ctx context.Context, name string) (*link.Conn, error) {
+	s.mu.Lock()
+	c := s.conns[name]
+	s.mu.Unlock()
+	if c != nil && c.Err() == nil {
+		return c, nil
+	}
+	if c != nil {
+		_ = c.Close() // why it ended was said
+	}
+	c, err := s.reach(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if c.Hello.Version != Version() {
+		err = &host.Missing{What: fmt.Sprintf("the same version on %s: it has %s, and this machine %s", name, c.Hello.Version, Version()), Hint: "install this version there"}
+	} else {
+		_, err = agent.Hold.Call(ctx, c, agent.HoldArgs{Boot: (&host.Local{}).Identify().BootID})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[name] = c
+	return c, nil
+}
+
+// each calls f for every board, several side by side.
+func (s *shelf) each(f func(i int, name string)) {
+	var all guard.Group
+	turn := make(chan struct{}, 32)
+	for i, name := range s.names {
+		all.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			f(i, name)
+		})
+	}
+	all.Wait()
+}
+
+// machines are the boards that answer.
+func (s *shelf) machines(ctx context.Context) []result.Machine {
+	found := make([]*result.Machine, len(s.names))
+	s.each(func(i int, name string) {
+		c, err := s.Dial(ctx, name)
+		if err != nil {
+			return // the points that need it say so
+		}
+		if id, err := agent.Identify.Call(ctx, c, agent.IdentifyArgs{}); err == nil {
+			id.Machine.Name = name
+			found[i] = &id.Machine
+		}
+	})
+	var all []result.Machine
+	for _, m := range found {
+		if m != nil {
+			all = append(all, *m)
+		}
+	}
+	return all
+}
+
+func (a *app) fleetRun() *cobra.Command {
+	var fl fleetFlag
+	var f measureFlags
+	var boxes []string
+	var nodes, resume string
+	cmd := &cobra.Command{
+		Use:   "run PLAN|PROCEDURE",
+		Short: "Run procedures on 1 to N boards at once",
+		Long: `Run has boards carry out procedures together: all begin each trial at one instant of
+this machine's clock. Figures of rates are the sum of the boards', with the range of the
+trials; the record keeps each board's own. Which boards serve for N is decided by the
+seed; repeats take others. A board that is missing, hot, throttled or late makes the points
+invalid that need it, by its name, and the rest goes on.
+
+Procedures: ` + farNames() + `.`,
+		Example: `  boxdyno fleet run crypto --boxes group=rack1 --nodes 1..4
+  boxdyno fleet run cpu --boxes pi1,pi2 --nodes 1,2 --repeat 3 --set parallel=all
+  boxdyno fleet run --resume ~/.local/state/boxdyno/runs/20260101-120000-crypto`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return strings.Split(farNames(), ", "), cobra.ShellCompDirectiveDefault
+		},
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if resume == "" && len(args) == 0 {
+			return errors.New("run needs a plan or a procedure: " + farNames())
+		}
+		if resume != "" && (len(args) > 0 || cmd.Flags().Changed("boxes") || cmd.Flags().Changed("nodes")) {
+			return fmt.Errorf("--resume takes plan and boards from the run in %s: leave out everything else", resume)
+		}
+		return do(func(ctx context.Context, args []string) error {
+			return fl.with(func(fleet *hub.Fleet) error {
+				if resume != "" {
+					return a.fleetResume(ctx, fleet, resume, f)
+				}
+				return a.fleetBegin(ctx, fleet, args[0], boxes, nodes, f)
+			})
+		})(cmd, args)
+	}
+	fl.add(cmd)
+	fs := cmd.Flags()
+	fs.StringSliceVar(&boxes, "boxes", []string{"all"}, "`BOARDS` to choose from: names and group=NAME with commas between them")
+	fs.StringVar(&nodes, "nodes", "", "`N` boards at once: numbers and ranges, such as 1..4 and 1,2,4,8 (default: all of them)")
+	fs.StringArrayVar(&f.set, "set", nil, "`key=value[,value...]`: a parameter of the procedure; several values are an axis")
+	fs.BoolVar(&f.quick, "quick", false, "short trials (the default)")
+	fs.BoolVar(&f.standard, "standard", false, "long trials")
+	exclusive(cmd, "quick", "standard")
+	fs.StringVar(&f.repeat, "repeat", "", "measure every point `N` times, each time with other boards")
+	fs.StringVar(&f.seed, "seed", "", "`number` that decides the order of points, and which boards serve")
+	fs.StringVar(&f.budget, "budget", "", "`time` that the run may take")
+	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
+	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
+	fs.StringVar(&resume, "resume", "", "go on with the run in `folder`; finished trials are not measured again")
+	_ = cmd.RegisterFlagCompletionFunc("boxes", fl.boardNames)
+	return cmd
+}
+
+func farNames() string {
+	var names []string
+	for _, s := range far.Specs {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// together is a with the procedures that boards of s carry out together.
+func (a *app) together(s *shelf) *app {
+	with := *a
+	with.plugins.Procedures, with.plugins.Labs = nil, []lab.Spec{many.Topology(s, s.machines)}
+	for _, inner := range far.Specs {
+		with.plugins.Procedures = append(with.plugins.Procedures, many.Spec(inner, s))
+	}
+	return &with
+}
+
+func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, boxes []string, nodes string, f measureFlags) error {
+	s, err := newShelf(ctx, fl, boxes)
+	if err != nil {
+		return err
+	}
+	numbers, err := parseNodes(nodes, len(s.names))
+	if err != nil {
+		return &runner.PlanError{At: "--nodes", Err: err}
+	}
+	p, what, err := a.plan(arg)
+	if err != nil {
+		return err
+	}
+	if what != arg {
+		f.source = arg
+	}
+	for i, e := range p.Procedures {
+		if !slices.ContainsFunc(far.Specs, func(spec procedure.Spec) bool { return spec.Name == e.Use }) {
+			return &runner.PlanError{Err: fmt.Errorf("a board does not carry out %s by itself: %s are possible", e.Use, farNames())}
+		}
+		p.Procedures[i].Use = many.Prefix + e.Use
+	}
+	p.SetLab(many.Lab, "--boxes")
+	with := a.together(s)
+	for _, set := range []string{"boxes=" + strings.Join(boxes, "+"), "nodes=" + numbers} {
+		if err := p.Set(with.plugins, set); err != nil {
+			return err
+		}
+	}
+	f.telemetry = "off" // each board's state is in its record
+	return with.begin(ctx, p, many.Prefix+what, f, result.Run{})
+}
+
+func (a *app) fleetResume(ctx context.Context, fl *hub.Fleet, dir string, f measureFlags) error {
+	found, err := findRun(dir)
+	if err != nil {
+		return &runner.PlanError{At: "--resume", Err: err}
+	}
+	run, _, err := result.Open(found)
+	if err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	p, err := runner.Parse(dir, run.Plan)
+	if err != nil {
+		return err
+	}
+	set := p.Lab.Get("boxes")
+	if p.Lab.Use != many.Lab || set == nil {
+		return &runner.PlanError{At: "--resume", Err: fmt.Errorf("%s is no run of a fleet: use boxdyno run --resume", dir)}
+	}
+	s, err := newShelf(ctx, fl, strings.Split(set.Values[0].Text, "+"))
+	if err != nil {
+		return err
+	}
+	return a.together(s).resume(ctx, dir, f)
+}
+
+// parseNodes is the values of nodes, with commas between them: numbers and ranges A..B.
+func parseNodes(text string, boards int) (string, error) {
+	if text == "" {
+		return strconv.Itoa(boards), nil
+	}
+	var out []string
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "..")
+		if !isRange {
+			to = from
+		}
+		lo, err := strconv.Atoi(from)
+		hi, herr := strconv.Atoi(to)
+		if err != nil || herr != nil || lo < 1 || hi < lo {
+			return "", fmt.Errorf("%q: want numbers and ranges, such as 1..4 and 1,2,4,8", part)
+		}
+		if hi > boards {
+			return "", fmt.Errorf("%q: %d boards were selected", part, boards)
+		}
+		for n := lo; n <= hi; n++ {
+			out = append(out, strconv.Itoa(n))
+		}
+	}
+	return strings.Join(out, ","), nil
+}

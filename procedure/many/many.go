@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package many has several boards carry out a procedure together. Each runs it by package
+// far; their trials are one trial here:
+//
+//	board 1  far.Run --ask--\                    /-- f --> ready --\          /--> outcome --\
+//	board 2  far.Run --ask---+--> env.Trial ----+--- f --> ready ---+-- At --+---> outcome ---+--> sum, spread, skew,
+//	board N  far.Run --ask--/    (one record)    \-- f --> ready --/          \--> outcome --/     each board's own
+//
+// All begin their work at one instant of this machine's clock, and each says when it did.
+// A board that is missing, hot, throttled or late makes the trial invalid by its name.
+package many
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/internal/guard"
+	"boxdyno/lab"
+	"boxdyno/ledger"
+	"boxdyno/link"
+	"boxdyno/procedure"
+	"boxdyno/procedure/far"
+	"boxdyno/procedure/internal/metrics"
+	"boxdyno/procedure/internal/param"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// A Shelf is the boards that a run chooses from.
+type Shelf interface {
+	Names() []string
+	// Dial returns the session with a board, which stays open. A board that is not there is
+	// a *host.Missing.
+	Dial(ctx context.Context, name string) (*link.Conn, error)
+	// Heat is the board's highest temperature in degrees Celsius (0: it has no sensor), and
+	// how often it was throttled since boot (-1: it is now).
+	Heat(c *link.Conn) (celsius float64, throttles int64)
+}
+
+// Lab is the name of the topology of a fleet.
+const Lab = "fleet"
+
+// Prefix begins the names of procedures that boards carry out together.
+const Prefix = "fleet-"
+
+// mostBoards are more than a fleet has.
+const mostBoards = 100_000
+
+// Spec is a procedure that boards of the shelf carry out together; inner is one that a board
+// carries out by itself.
+func Spec(inner procedure.Spec, shelf Shelf) procedure.Spec {
+	s := inner
+	s.Name, s.Lab, s.Needs = Prefix+inner.Name, Lab, 0
+	s.Doc = "several boards of a fleet at once: " + inner.Doc
+	s.Names = append([]string{"nodes"}, inner.Names...)
+	s.Metrics = slices.Concat(labelled(inner.Metrics), declared)
+	s.Joules, s.Trials = nil, nil
+	s.New = func() procedure.Procedure {
+		return &together{
+			spec: inner, inner: inner.New(), shelf: shelf, sums: s.Metrics,
+			nodes: param.NewCount(1, 1, mostBoards), skew: share{0.02}, hot: param.NewCount(85, 0, 150),
+		}
+	}
+	return s
+}
+
+// labelled are the metrics that are shown, which are summed.
+func labelled(all []result.Metric) (out []result.Metric) {
+	for _, m := range all {
+		if m.Label != "" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Topology is a fleet's. machines asks boards what they are.
+func Topology(shelf Shelf, machines func(ctx context.Context) []result.Machine) lab.Spec {
+	return lab.Spec{Name: Lab, Doc: "boards of a fleet, which carry out procedures together", New: func() lab.Topology { return &bed{shelf: shelf, machines: machines} }}
+}
+
+type bed struct {
+	shelf    Shelf
+	machines func(context.Context) []result.Machine
+	boxes    string
+}
+
+func (b *bed) Flags(fs *flag.FlagSet) {
+	fs.StringVar(&b.boxes, "boxes", "all", "the boards that were selected, as words with + between them")
+}
+
+// Sketch implements lab.Topology.
+func (b *bed) Sketch() (*lab.Testbed, error) {
+	return &lab.Testbed{Topology: Lab, Kind: "real", TesterCPU: -1}, nil
+}
+
+func (b *bed) Build(ctx context.Context) (*lab.Testbed, error) {
+	tb, err := b.Sketch()
+	if err != nil {
+		return nil, err
+	}
+	tb.Machines = b.machines(ctx)
+	if len(tb.Machines) == 0 {
+		tb.Machines = []result.Machine{{Name: "no board answers", Kind: "real"}}
+	}
+	tb.Settings = []result.Pair{{Key: "boards", Value: strconv.Itoa(len(b.shelf.Names()))}}
+	tb.Far = &lab.Far{
+		Environment: func() []result.Pair { return nil },
+		Busy:        func(context.Context, time.Duration) (float64, error) { return 0, nil },
+	}
+	tb.Path = func(int, int, bool) ledger.Path { return ledger.Path{} }
+	tb.Close = func() error { return nil }
+	return tb, nil
+}
+
+// A share is a part of a whole, from 0 to 1.
+type share struct{ v float64 }
+
+func (s *share) String() string { return strconv.FormatFloat(s.v, 'g', -1, 64) }
+
+func (s *share) Set(text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v > 0 && v <= 1) {
+		return fmt.Errorf("%q is no share: want a number above 0, at most 1", text)
+	}
+	s.v = v
+	return nil
+}
+
+// together is a procedure of several boards.
+type together struct {
+	spec  procedure.Spec
+	inner procedure.Procedure
+	shelf Shelf
+	sums  metrics.List
+	nodes param.Count
+	skew  share
+	hot   param.Count
+}
+
+// Flags implements Procedure.
+func (p *together) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.nodes, "nodes", "`boards` that work at once")
+	fs.Var(&p.skew, "most_skew", "`share` of a trial's work by which a board may begin late, clock error included")
+	fs.Var(&p.hot, "hot", "`degrees` Celsius above which a board is too hot to begin; 0: none is")
+	p.inner.Flags(fs)
+}
+
+// params are those of the inner procedure.
+func (p *together) params() (ps []result.Pair) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	p.inner.Flags(fs)
+	fs.VisitAll(func(f *flag.Flag) { ps = append(ps, result.Pair{Key: f.Name, Value: f.Value.String()}) })
+	return ps
+}
+
+// Check implements Procedure. Whether parameters fit a board, that says when it is asked.
+func (p *together) Check(*lab.Testbed) error {
+	if n := len(p.shelf.Names()); p.nodes.Value > n {
+		return fmt.Errorf("nodes %d: %d boards were selected", p.nodes.Value, n)
+	}
+	return p.inner.Check(nil)
+}
+
+// Estimate implements Procedure.
+func (p *together) Estimate() (int, time.Duration) {
+	n, d := p.inner.Estimate()
+	return n, d + 2*time.Second
+}
+
+// Subset is the boards of a point: names in an order that the seed decides, from another
+// place on in each repeat, so that repeats take other boards for as long as there are any.
+func Subset(names []string, nodes int, seed uint64, repeat int) (out []string) {
+	sorted := slices.Sorted(slices.Values(names))
+	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(sorted))
+	for i := range min(nodes, len(sorted)) {
+		out = append(out, sorted[order[((repeat-1)*nodes+i)%len(sorted)]])
+	}
+	return out
+}
+
+// stated is the subset as a trial's configuration has it: in full, or by a hash of it.
+func stated(names []string) string {
+	if len(names) <= 16 {
+		return strings.Join(names, "+")
+	}
+	h := fnv.New32a()
+	h.Write([]byte(strings.Join(names, " ")))
+	return fmt.Sprintf("%d-boards-%08x", len(names), h.Sum32())
+}
+
+// A member is a board and its far.Run.
+type member struct {
+	name      string
+	conn      *link.Conn
+	throttles int64
+	asks      chan ask
+	done      chan struct{} // closed once far.Run has returned
+	out       procedure.Outcome
+	err       error
+	pending   *ask
+	arrived   bool // in this trial, where all begin; of the goroutine that carries out pending.f
+}
+
+// An ask is a trial that a board's procedure comes to.
+type ask struct {
+	cfg    []result.Pair
+	f      func(context.Context) (procedure.Outcome, error)
+	answer chan answered
+}
+
+type answered struct {
+	rec result.Record
+	err error
+}
+
+const (
+	atOnce = 32 // boards that are dialled side by side
+	// atCompare is with how many boards clocks are compared side by side: more would be in
+	// each other's way.
+	atCompare = 4
+	// patience is how long the last board may take for a step after the first.
+	patience = time.Minute
+)
+
+// Run implements Procedure.
+func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
+	names := Subset(p.shelf.Names(), p.nodes.Value, env.Seed, env.Repeat)
+	members, why := p.gatherAll(ctx, names)
+	if err := ctx.Err(); err != nil {
+		return o, err
+	}
+	if why != "" {
+		return procedure.Outcome{Status: result.Invalid, Reason: why, Boards: absent(names, why)}, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	b := &barrier{}
+	clocks := make(chan struct{}, atCompare)
+	for _, m := range members {
+		guard.Go(func() {
+			defer close(m.done)
+			m.out, m.err = far.Run(ctx, m.conn, p.spec.Name, p.params(), p.envOf(m), &far.With{Clocks: clocks, Begin: func(ctx context.Context) (unit.Instant, error) {
+				m.arrived = true
+				return b.arrive(ctx)
+			}})
+		})
+	}
+	defer func() {
+		cancel()
+		for _, m := range members {
+			<-m.done
+		}
+	}()
+	r := rounds{p: p}
+	for {
+		open, why, err := p.step(ctx, members)
+		if err != nil {
+			return o, err
+		}
+		if why != "" {
+			r.gone = why
+			break
+		}
+		if !open {
+			break
+		}
+		cfg := append(common(members), result.Pair{Key: "boards", Value: stated(names)})
+		rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) { return p.trial(ctx, members, b) })
+		if err == nil && len(rec.Boards) != len(members) {
+			err = fmt.Errorf("the trial's record has %d boards, want %d", len(rec.Boards), len(members))
+		}
+		for i, m := range members {
+			a := answered{err: err}
+			if err == nil {
+				a.rec = own(rec, rec.Boards[i])
+			}
+			m.pending.answer <- a
+			m.pending = nil
+		}
+		if err != nil {
+			return o, err
+		}
+		r.add(rec)
+	}
+	return r.outcome(members), nil
+}
+
+// gatherAll begins a session with each board, or says which is not fit to begin.
+func (p *together) gatherAll(ctx context.Context, names []string) ([]*member, string) {
+	members, whys := make([]*member, len(names)), make([]string, len(names))
+	var all guard.Group
+	turn := make(chan struct{}, atOnce)
+	for i, name := range names {
+		all.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			m := &member{name: name, asks: make(chan ask), done: make(chan struct{})}
+			var err error
+			if m.conn, err = p.shelf.Dial(ctx, name); err != nil {
+				whys[i] = "board " + name + " is missing: " + procedure.Sentence(err)
+				return
+			}
+			celsius, throttles := p.shelf.Heat(m.conn)
+			m.throttles = throttles
+			switch {
+			case throttles < 0:
+				whys[i] = "board " + name + " is throttled"
+			case p.hot.Value > 0 && celsius > float64(p.hot.Value):
+				whys[i] = fmt.Sprintf("board %s is hot: %.0f degrees Celsius, and %d are the most", name, celsius, p.hot.Value)
+			}
+			members[i] = m
+		})
+	}
+	all.Wait()
+	return members, several(whys)
+}
+
+// several is the sentences of all boards as one: those of the first, and how many more.
+func several(whys []string) string {
+	const most = 3
+	whys = slices.DeleteFunc(slices.Clone(whys), func(s string) bool { return s == "" })
+	text := strings.Join(whys[:min(len(whys), most)], "; ")
+	if n := len(whys) - most; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return text
+}
+
+func absent(names []string, why string) (bs []result.Board) {
+	for _, n := range names {
+		b := result.Board{Name: n, Status: result.Skipped, Reason: "the point was not begun"}
+		if strings.Contains(why, "board "+n+" is") {
+			b.Status, b.Reason = result.Invalid, why
+		}
+		bs = append(bs, b)
+	}
+	return bs
+}
+
+// envOf is where a board's procedure runs: its trials wait for those of the others.
+func (p *together) envOf(m *member) *procedure.Env {
+	return &procedure.Env{
+		Log: slog.New(slog.DiscardHandler),
+		Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+			a := ask{cfg, f, make(chan answered, 1)}
+			select {
+			case m.asks <- a:
+			case <-ctx.Done():
+				return result.Record{}, ctx.Err()
+			}
+			select {
+			case got := <-a.answer:
+				return got.rec, got.err
+			case <-ctx.Done():
+				return result.Record{}, ctx.Err()
+			}
+		},
+		Unfinished: func([]result.Pair) *result.Record { return nil },
+		Pause:      func(procedure.Outcome) bool { return true },
+	}
+}
+
+// step waits until every board has come to its next trial, or to its end: open is false
+// then. why says which board makes it impossible to go on.
+func (p *together) step(ctx context.Context, members []*member) (open bool, why string, err error) {
+	late := time.NewTimer(time.Hour)
+	defer late.Stop()
+	ended := 0
+	whys := make([]string, len(members))
+	begin := time.Now()
+	for i, m := range members {
+		select {
+		case a := <-m.asks:
+			m.pending = &a
+		case <-m.done:
+			ended++
+			whys[i] = m.ended()
+		case <-late.C:
+			whys[i] = fmt.Sprintf("board %s is late: others came to this trial %v before", m.name, time.Since(begin).Round(time.Second))
+		case <-ctx.Done():
+			return false, "", ctx.Err()
+		}
+		late.Reset(max(patience, 2*time.Since(begin)))
+	}
+	why = several(whys)
+	if why == "" && ended > 0 && ended < len(members) {
+		for _, m := range members {
+			if m.pending == nil {
+				why = fmt.Sprintf("board %s ended its procedure before others", m.name)
+				break
+			}
+		}
+	}
+	return ended == 0, why, nil
+}
+
+// ended says why a board's procedure ended otherwise than well, "" if it did not.
+func (m *member) ended() string {
+	switch {
+	case m.err != nil:
+		return "board " + m.name + ": " + strings.TrimPrefix(procedure.Sentence(m.err), m.name+": ")
+	case m.out.Status != result.Passed && m.out.Status != "":
+		return fmt.Sprintf("board %s: %s: %s", m.name, m.out.Status, m.out.Reason)
+	}
+	return ""
+}
+
+// common is what the boards' trials have in common.
+func common(members []*member) (cfg []result.Pair) {
+	for _, p := range members[0].pending.cfg {
+		if !slices.ContainsFunc(members, func(m *member) bool { return result.Get(m.pending.cfg, p.Key) != p.Value }) {
+			cfg = append(cfg, p)
+		}
+	}
+	return cfg
+}
+
+// own is a board's part of a trial's record.
+func own(rec result.Record, b result.Board) result.Record {
+	rec.Status, rec.Reason, rec.Values, rec.Usage, rec.Copies, rec.Warnings = b.Status, b.Reason, b.Values, b.Usage, b.Copies, b.Warnings
+	rec.Boards = nil
+	return rec
+}
+
+var byLate = func(a, b result.Board) int { return cmp.Compare(a.Late, b.Late) }
