@@ -4,7 +4,6 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -279,13 +278,4 @@ func TestFleet(t *testing.T) {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
-}
-
-// decoded is an order of a message, for tests that alter one.
-func decoded(t *testing.T, message []byte) (o fleet.Order) {
-	t.Helper()
-	if err := json.Unmarshal(message[64:], &o); err != nil {
-		t.Fatal(err)
-	}
-	return o
 }
