@@ -307,7 +307,8 @@ func (p *together) gatherAll(ctx context.Context, names []string) ([]*member, st
 			m := &member{name: name, asks: make(chan ask), done: make(chan struct{})}
 			var err error
 			if m.conn, err = p.shelf.Dial(ctx, name); err != nil {
-				whys[i] = "board " + name + " is missing: " + procedure.Sentence(err)
+				why := strings.TrimPrefix(procedure.Sentence(err), "missing ")
+				whys[i] = "board " + name + " is missing: " + strings.TrimPrefix(why, "board "+name+" ")
 				return
 			}
 			celsius, throttles := p.shelf.Heat(m.conn)
