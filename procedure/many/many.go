@@ -246,10 +246,11 @@ func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Out
 	ctx, cancel := context.WithCancel(ctx)
 	b := &barrier{}
 	clocks := make(chan struct{}, atCompare)
+	params := p.params()
 	for _, m := range members {
 		guard.Go(func() {
 			defer close(m.done)
-			m.out, m.err = far.Run(ctx, m.conn, p.spec.Name, p.params(), p.envOf(m), &far.With{Clocks: clocks, Begin: func(ctx context.Context) (unit.Instant, error) {
+			m.out, m.err = far.Run(ctx, m.conn, p.spec.Name, params, p.envOf(m), &far.With{Clocks: clocks, Begin: func(ctx context.Context) (unit.Instant, error) {
 				m.arrived = true
 				return b.arrive(ctx)
 			}})
