@@ -124,7 +124,6 @@ func (b *Board) Run(ctx context.Context) error {
 	defer nc.Close()
 	b.mu.Lock()
 	b.nc = nc
-	b.greet()
 	b.mu.Unlock()
 	sub, err := nc.Subscribe(Down(b.Key()), func(m *nats.Msg) { _ = guard.Call(func() error { b.take(ctx, m.Data); return nil }) })
 	if err == nil {
@@ -133,6 +132,9 @@ func (b *Board) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hear the hub: %w", err)
 	}
+	b.mu.Lock()
+	b.greet()
+	b.mu.Unlock()
 	late := time.NewTimer(time.Duration(mrand.Float64() * float64(StateEvery)))
 	defer late.Stop()
 	for {
@@ -178,6 +180,7 @@ func (b *Board) tick() {
 	}
 	b.state.Seq++
 	b.state.Now, b.state.Wall = b.Now(), time.Now().UnixNano()
+	b.state.Welcome = b.gate.welcomed != 0
 	b.state.Temperature, b.state.Throttles = celsius, throttles
 	b.state.Sessions = slices.Sorted(maps.Keys(b.sessions))
 	state := b.state
@@ -193,6 +196,9 @@ func (b *Board) take(ctx context.Context, message []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, err := b.gate.pass(message)
+	if errors.Is(err, errStale) {
+		return
+	}
 	if err != nil {
 		b.refuse(fmt.Sprintf("an order was refused: %v", err))
 		return

@@ -104,9 +104,10 @@ type Hello struct {
 // A State is what a board says each second.
 type State struct {
 	Epoch       string       `json:"epoch"`
-	Seq         uint64       `json:"seq"`  // grows by one
-	Now         unit.Instant `json:"now"`  // its monotonic clock
-	Wall        int64        `json:"wall"` // ns since 1970, by its clock
+	Seq         uint64       `json:"seq"`     // grows by one
+	Now         unit.Instant `json:"now"`     // its monotonic clock
+	Wall        int64        `json:"wall"`    // ns since 1970, by its clock
+	Welcome     bool         `json:"welcome"` // the hub has said what time it is
 	Sessions    []string     `json:"sessions,omitempty"`
 	Temperature float64      `json:"temperature,omitempty"` // highest of its sensors, degrees Celsius; 0: none
 	Throttles   int64        `json:"throttles,omitempty"`   // times that it was throttled since boot; -1: it is now
@@ -162,6 +163,7 @@ var (
 	errReplay  = errors.New("it was heard before")
 	errExpired = errors.New("it has expired")
 	errEarly   = errors.New("the hub has not said what time it is")
+	errStale   = errors.New("it answers an earlier hello")
 	errSession = errors.New("it is of a session that is not open")
 )
 
@@ -218,8 +220,10 @@ func (g *gate) welcome(o Order) error {
 		return fmt.Errorf("its welcome cannot be read: %w", err)
 	}
 	switch {
-	case o.Counter <= g.welcomed || w.Nonce != g.nonce || g.nonce == "":
+	case o.Counter <= g.welcomed:
 		return errReplay
+	case w.Nonce != g.nonce || g.nonce == "":
+		return errStale
 	case g.now()-g.asked > unit.Instant(OrderLasts):
 		return errExpired
 	}

@@ -100,7 +100,7 @@ func TestGate(t *testing.T) {
 		"expired":               {g.order(func(o *Order) { o.Expires = hubTime - 1 }), errExpired},
 		"of no session":         {g.order(func(o *Order) { o.Session = "" }), errSession},
 		"of another session":    {g.order(func(o *Order) { o.Session = "T" }), errSession},
-		"a welcome again":       {g.welcome(), errReplay},
+		"a welcome again":       {g.welcome(), errStale},
 		"empty":                 {nil, errAltered},
 		"short":                 {good[:64], errAltered},
 		"oversized":             {make([]byte, MaxMessage+1), errAltered},

@@ -122,7 +122,7 @@ func (h *Hub) entries() (all []Entry) {
 			switch {
 			case time.Now().Before(p.until):
 				e.State = "cut off"
-			case p.hello.Epoch == "":
+			case p.hello.Epoch == "" || !p.state.Welcome:
 			case time.Since(p.heard) > fleet.Silence:
 				e.State = "silent"
 			case len(p.state.Sessions) > 0:

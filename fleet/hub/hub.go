@@ -52,10 +52,10 @@ type Options struct {
 // Bounds of what a board may say within a second, and for how long one that says more is
 // cut off.
 const (
-	mostOctets   = 32 << 20
-	cutOff       = time.Minute
-	pingEvery    = 5 * time.Second
-	mostStrange  = 20
+	mostOctets  = 32 << 20
+	cutOff      = time.Minute
+	pingEvery   = 5 * time.Second
+	mostStrange = 20
 )
 
 // mostMessages is how many messages a board may send within a second. Tests lower it.

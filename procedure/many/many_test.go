@@ -28,8 +28,8 @@ type pipe struct {
 	done chan struct{}
 }
 
-func (p *pipe) Octets() (sent, received uint64)                  { return 0, 0 }
-func (p *pipe) Close()                                           {}
+func (p *pipe) Octets() (sent, received uint64) { return 0, 0 }
+func (p *pipe) Close()                          {}
 
 // A boxed is a board behind a pipe.
 type boxed struct {
