@@ -86,18 +86,20 @@ func TestGolden(t *testing.T) {
 			".md":   func(w io.Writer) error { return text.Markdown(w, d) },
 			".csv":  func(w io.Writer) error { return text.CSV(w, report.Kept{Document: d, Records: recs}) },
 		} {
-			if (c.name == "shared" || c.name == "hostile") && (ext == ".json" || ext == ".csv") {
-				continue // they differ from the first by what other tests look at
-			}
 			var b bytes.Buffer
 			if err := f(&b); err != nil {
 				t.Fatalf("%s%s: %v", c.name, ext, err)
 			}
-			text := b.Bytes()
-			if ext == ".json" {
-				text = folded(text)
+			written := b.Bytes()
+			switch variant := c.name == "shared" || c.name == "hostile"; {
+			case variant && (ext == ".json" || ext == ".csv"):
+				continue // they differ from the first by what other tests look at
+			case ext == ".json":
+				written = folded(written)
+			case !variant && c.name != "firewall" && c.name != "box":
+				continue // what text renders is in the JSON, and it renders all runs alike
 			}
-			golden(t, filepath.Join("testdata", c.name+ext), text)
+			golden(t, filepath.Join("testdata", c.name+ext), written)
 		}
 	}
 }
