@@ -415,16 +415,7 @@ func compareRow(metric string, base, other []sample) (ComparedRow, bool) {
 	if row.Samples == "visits" {
 		row.Warnings = append(row.Warnings, "a side has one repeat: samples are the visits of one run to the point, and what shifts a whole run is not in them")
 	}
-	for _, s := range []struct {
-		name    string
-		samples []float64
-	}{{"base: ", xs}, {"other: ", ys}} {
-		if stat.Summarize(s.samples).Center > 0 {
-			for _, w := range stat.Along(s.samples).Words(s.samples, row.Samples) {
-				row.Warnings = append(row.Warnings, s.name+w)
-			}
-		}
-	}
+	row.Warnings = append(row.Warnings, CourseOf(row)...)
 	return row, true
 }
 
