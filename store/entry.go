@@ -101,21 +101,15 @@ func read(dir string, judge Judge) (e *entry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e = &entry{}
-	e.run = Run{
-		ID: text(run.ID), Start: run.Start.UTC(), Version: text(run.Version), Role: text(run.Role), Preset: text(run.Preset),
-		Topology: text(run.Topology), Kind: text(run.Kind), Box: text(run.Box),
-	}
+	e = &entry{run: headOf(run)}
 	// Databases keep nanoseconds since 1970 in 64 bits.
 	if y := run.Start.Year(); y < 1970 || y > 2200 {
 		return nil, fmt.Errorf("it says that it began in the year %d", y)
 	}
 	boot := ""
 	if len(run.Machines) > 0 {
-		m := run.Machines[0]
-		e.run.Machine, e.run.Board, boot = text(m.Name), text(m.Board), m.BootID
+		boot = run.Machines[0].BootID
 	}
-	e.run.Box = cmp.Or(e.run.Box, e.run.Machine)
 	e.key = key64("run", run.ID, run.Start.UTC().Format(time.RFC3339Nano), fmt.Sprint(run.Seed), e.run.Machine, boot)
 	if judge != nil {
 		var s string
@@ -130,6 +124,19 @@ func read(dir string, judge Judge) (e *entry, err error) {
 	}
 	e.run.Tags, err = result.ReadTags(dir)
 	return e, err
+}
+
+// headOf is what a run says of itself once.
+func headOf(run result.Run) Run {
+	r := Run{
+		ID: text(run.ID), Start: run.Start.UTC(), Version: text(run.Version), Role: text(run.Role), Preset: text(run.Preset),
+		Topology: text(run.Topology), Kind: text(run.Kind), Box: text(run.Box),
+	}
+	if len(run.Machines) > 0 {
+		r.Machine, r.Board = text(run.Machines[0].Name), text(run.Machines[0].Board)
+	}
+	r.Box = cmp.Or(r.Box, r.Machine)
+	return r
 }
 
 // circumstances keeps what the run says of how it was measured, at its begin.

@@ -98,7 +98,7 @@ var table = map[string]string{
 	"report/internal/grid":         "internal/printable",
 	"report/internal/phrase":       "unit result",
 	"report/internal/sensed":       "result",
-	"store":                        "internal/files internal/guard result",
+	"store":                        "internal/files internal/guard result stat",
 	"reference":                    "",
 	"reference/boards":             "",
 	"reference/sizing":             "reference reference/boards result unit",
