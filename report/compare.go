@@ -105,19 +105,29 @@ type ComparedValue struct {
 func (c Comparison) Slower(least float64) (out []string) {
 	for _, m := range c.Metrics {
 		for _, r := range m.Rows {
-			if r.Verdict != Worse || r.Relative && math.Abs(r.Effect) <= least {
-				continue
+			if r.slower(least) {
+				out = append(out, m.slowerSentence(r))
 			}
-			change := fmt.Sprintf("%+.3g %s", r.Effect, m.Unit)
-			if r.Relative {
-				change = fmt.Sprintf("%+.1f %%", 100*r.Effect)
-			}
-			var config []string
-			for _, p := range r.Config {
-				config = append(config, p.Key+"="+p.Value)
-			}
-			out = append(out, strings.Join(strings.Fields(fmt.Sprintf("%s of %s %s: %s in %s", m.Name, r.Procedure, strings.Join(config, " "), change, r.Side)), " "))
 		}
+	}
+	return out
+}
+
+func (r ComparedRow) slower(least float64) bool {
+	return r.Verdict == Worse && !(r.Relative && math.Abs(r.Effect) <= least)
+}
+
+func (m ComparedMetric) slowerSentence(r ComparedRow) string {
+	change := fmt.Sprintf("%+.3g %s", r.Effect, m.Unit)
+	if r.Relative {
+		change = fmt.Sprintf("%+.1f %%", 100*r.Effect)
+	}
+	return strings.Join(strings.Fields(fmt.Sprintf("%s of %s %s: %s in %s", m.Name, r.Procedure, strings.Join(configWords(r), " "), change, r.Side)), " ")
+}
+
+func configWords(r ComparedRow) (out []string) {
+	for _, p := range r.Config {
+		out = append(out, p.Key+"="+p.Value)
 	}
 	return out
 }

@@ -33,7 +33,7 @@ func (a *app) compare() *cobra.Command {
 	var out string
 	var asJSON bool
 	var ignore []string
-	var failOn string
+	var failOn, junit string
 	cmd := &cobra.Command{
 		Use:   "compare RUN[,RUN...] RUN[,RUN...]...",
 		Short: "Compare runs: effects with intervals, and ~ where there is none",
@@ -44,10 +44,10 @@ several runs of the same, best measured in turn with those of the other side. RU
 run's folder, its name at the default place, or last. It needs no root and works on any
 machine. The exit code is 0 whatever the difference is, and 4 where no configuration
 has a valid figure on both sides. With --fail-on slower it is 1 where a figure is worse
-than that of the first RUN, beyond chance; slower=2% wants it to be worse by more than 2 %.`,
+than that of the first RUN, beyond chance; slower=2% wants it to be worse by more than 2 %. --junit writes the same as JUnit XML.`,
 		Example: `  boxdyno compare before after
   boxdyno compare a1,a2,a3,a4 b1,b2,b3,b4 -o compare.md
-  boxdyno compare before after --fail-on slower=2%
+  boxdyno compare before after --fail-on slower=2% --junit compare.xml
   boxdyno compare routed natted --ignore service --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -57,7 +57,7 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 		},
 		ValidArgsFunction: runNames,
 		RunE: do(func(_ context.Context, args []string) error {
-			least, err := slowerBy(failOn)
+			least, err := shareIn(failOn, "slower")
 			if err != nil {
 				return err
 			}
@@ -74,6 +74,11 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 					return err
 				}
 			}
+			if junit != "" {
+				if err := outputFile("--junit", junit, ""); err != nil {
+					return err
+				}
+			}
 			sides, err := sidesOf(args)
 			if err != nil {
 				return err
@@ -82,7 +87,8 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 			var slower []string
 			if ext == ".bench" {
 				err = text.BenchSides(&b, sides)
-			} else {
+			}
+			if err == nil && (ext != ".bench" || failOn != "" || junit != "") {
 				var c report.Comparison
 				c, err = report.Compare(Version(), sides, ignore)
 				switch {
@@ -91,9 +97,17 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 				case err != nil:
 					return &runner.PlanError{Err: fmt.Errorf("compare: %w", err)}
 				}
-				err = comparisons[ext](&b, c)
+				if ext != ".bench" {
+					err = comparisons[ext](&b, c)
+				}
 				if failOn != "" {
 					slower = c.Slower(least)
+				}
+				if err == nil && junit != "" {
+					var x bytes.Buffer
+					if err = text.JUnit(&x, "boxdyno compare", c.Cases(least)); err == nil {
+						err = writeFile(junit, sudoer(), x.Bytes())
+					}
 				}
 			}
 			if err != nil {
@@ -109,14 +123,15 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
 	cmd.Flags().StringSliceVar(&ignore, "ignore", nil, "`settings` in which matched points may differ, such as service")
 	cmd.Flags().StringVar(&failOn, "fail-on", "", "slower or slower=`SHARE`: exit code 1 if a figure is worse than the first run's by more than the share, such as 2%")
+	cmd.Flags().StringVar(&junit, "junit", "", "write each comparison as a test to `FILE`.xml, for continuous integration")
 	exclusive(cmd, "output", "json")
 	return cmd
 }
 
-// slowerBy returns the share in --fail-on slower=2%; 0 without one.
-func slowerBy(failOn string) (float64, error) {
+// shareIn returns the share in --fail-on slower=2%, where word is slower; 0 without one.
+func shareIn(failOn, word string) (float64, error) {
 	what, share, given := strings.Cut(failOn, "=")
-	if failOn == "" || what == "slower" && !given {
+	if failOn == "" || what == word && !given {
 		return 0, nil
 	}
 	percent, isPercent := strings.CutSuffix(share, "%")
@@ -124,8 +139,8 @@ func slowerBy(failOn string) (float64, error) {
 	if isPercent {
 		v /= 100
 	}
-	if what != "slower" || err != nil || !(v >= 0 && v < 1) {
-		return 0, &runner.PlanError{Err: fmt.Errorf("--fail-on %s: want slower, or slower with a share from 0 to 100 %%, such as slower=2%%", failOn)}
+	if what != word || err != nil || !(v >= 0 && v < 1) {
+		return 0, &runner.PlanError{Err: fmt.Errorf("--fail-on %s: want %s, or %s with a share from 0 to 100 %%, such as %s=2%%", failOn, word, word, word)}
 	}
 	return v, nil
 }
