@@ -127,6 +127,12 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 			ts.Fatalf("only %d records are finished", len(finished))
 		}
 	},
+	// drawn DIR SEED DROP keeps drawn runs (drawnRuns).
+	"drawn": func(ts *testscript.TestScript, neg bool, args []string) {
+		seed, err1 := strconv.ParseUint(args[1], 10, 64)
+		drop, err2 := strconv.ParseFloat(args[2], 64)
+		ts.Check(errors.Join(err1, err2, drawnRuns(ts.MkAbs(args[0]), seed, drop)))
+	},
 	// big FILE N writes N octets of YAML.
 	"big": func(ts *testscript.TestScript, neg bool, args []string) {
 		n, err := strconv.Atoi(args[1])

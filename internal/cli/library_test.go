@@ -5,12 +5,21 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/perf/benchfmt"
+
+	"boxdyno/result"
+	"boxdyno/store"
 )
 
 // Under sudo the library is read and written as the user who called it: the index is
@@ -51,6 +60,44 @@ func TestLibraryUnderSudo(t *testing.T) {
 	}
 }
 
+// drawnRuns keeps 30 runs, one a day, whose noise is 2 %. From the 21st on throughput of
+// frames of 64 octets is lower by a share, and the kernel is another one.
+func drawnRuns(dir string, seed uint64, drop float64) error {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for n := range 30 {
+		start := time.Date(2026, 1, 1+n, 12, 0, 0, 0, time.UTC)
+		run := result.Run{
+			Version: "1.0", ID: fmt.Sprintf("run%02d", n), Start: start, Seed: uint64(n), Topology: "wire2", Kind: "real", Box: "pi5", Preset: "quick", Plan: json.RawMessage(`{}`),
+			Machines: []result.Machine{{Name: "lab", Board: "Board 1", CPU: "A76", CPUs: 4, Kernel: "6.1", Machine: "aarch64", Userland: "arm64", Kind: "real"}},
+			Metrics:  []result.Metric{{Name: "throughput_fps", Unit: "frame/s", Better: 1, Label: "throughput"}},
+		}
+		run.Schema = result.Schema
+		v := 1e6
+		if n >= 20 {
+			run.Machines[0].Kernel = "6.12"
+			v *= 1 - drop
+		}
+		b, err := result.Create(filepath.Join(dir, run.ID), run)
+		if err != nil {
+			return err
+		}
+		for _, p := range []struct {
+			size  string
+			level float64
+		}{{"64", v}, {"512", 2e5}} {
+			err = errors.Join(err, b.Append(result.Record{
+				Schema: result.Schema, ID: "forward/" + p.size, Procedure: "forward", Repeat: 1, Start: start, Status: result.Passed,
+				Config: []result.Pair{{Key: "frame_size", Value: p.size}},
+				Values: []result.Value{{Metric: "throughput_fps", Unit: "frame/s", Value: p.level * (1 + 0.02*random.NormFloat64())}},
+			}))
+		}
+		if err = errors.Join(err, b.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func TestMoment(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	for s, want := range map[string]time.Time{
@@ -65,5 +112,46 @@ func TestMoment(t *testing.T) {
 		if got, err := moment("--since", s, now); err == nil {
 			t.Errorf("%q is %v", s, got)
 		}
+	}
+}
+
+// What history -o FILE.bench writes is read back with the package that benchstat reads
+// with: the figures of one series alone.
+func TestHistoryBenchReadsBack(t *testing.T) {
+	runs := t.TempDir()
+	if err := drawnRuns(runs, 1, 0.05); err != nil {
+		t.Fatal(err)
+	}
+	x, err := store.Open(context.Background(), filepath.Join(t.TempDir(), "index.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if _, err := x.Update(context.Background(), store.Scan{Dirs: []string{runs}}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := x.History(context.Background(), store.Query{Metric: "throughput_fps", Where: []result.Pair{{Key: "frame_size", Value: "512"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := historyBench(&b, h); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for r := benchfmt.NewReader(&b, "x"); r.Scan(); {
+		switch line := r.Result().(type) {
+		case *benchfmt.SyntaxError:
+			t.Fatal(line)
+		case *benchfmt.Result:
+			v, ok := line.Value("throughput-frame/s")
+			if line.Name.String() != "Forward/frame_size=512" || !ok || v != h.Series[0].Points[n].Value || line.GetConfig("board") != "Board 1" {
+				t.Errorf("%s: %v, want %v", line.Name, v, h.Series[0].Points[n].Value)
+			}
+			n++
+		}
+	}
+	if n != 30 {
+		t.Errorf("%d runs were read back", n)
 	}
 }

@@ -235,6 +235,7 @@ func (a *app) schema() *cobra.Command {
 		{"run", func() schema.Object { return schema.Of(reflect.TypeFor[result.Run]()) }},
 		{"page", func() schema.Object { return schema.Of(reflect.TypeFor[page.Data]()) }},
 		{"runs", func() schema.Object { return schema.Of(reflect.TypeFor[listedRuns]()) }},
+		{"history", func() schema.Object { return schema.Of(reflect.TypeFor[store.History]()) }},
 	}
 	var names []string
 	for _, k := range kinds {
@@ -244,8 +245,8 @@ func (a *app) schema() *cobra.Command {
 		Use: "schema " + strings.Join(names, "|"), Short: "Print the JSON schema of a plan, a record, a run, a page's data or lists",
 		Long: "Schema prints a JSON schema (2020-12): of plans, made from the plug-ins of this\n" +
 			"program; of a line of trials.jsonl (record); of run.json (run); of the data in an\n" +
-			"HTML page (page), whose document is what --json prints; of what runs --json prints\n" +
-			"(runs).",
+			"HTML page (page), whose document is what --json prints; of what runs --json\n" +
+			"prints (runs), and history --json (history).",
 		Example: "  boxdyno schema plan > plan.schema.json",
 		Args:    needs("a name", "there are "+strings.Join(names, ", ")), ValidArgs: names,
 		RunE: do(func(_ context.Context, args []string) error {

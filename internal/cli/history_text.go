@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"boxdyno/internal/printable"
+	"boxdyno/result"
+	"boxdyno/store"
+	"boxdyno/unit"
+)
+
+const (
+	shownRows  = 30
+	sparkWidth = 72
+)
+
+// historyText writes a history for a terminal, with the newest rows of each series.
+func historyText(w io.Writer, h store.History, rows int) error {
+	var b strings.Builder
+	for i, s := range h.Series {
+		if i > 0 {
+			fmt.Fprintln(&b)
+		}
+		seriesText(&b, h, s, rows)
+	}
+	out := bufio.NewWriter(w)
+	for line := range strings.Lines(b.String()) {
+		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+	}
+	return out.Flush()
+}
+
+func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
+	better := map[int]string{1: ", more is better", -1: ", less is better"}[s.Better]
+	fmt.Fprintf(w, "%s, %s%s\n", cell(h.Metric), cell(s.Unit), better)
+	line := ""
+	for _, word := range words(s.Settings) { // at most 100 columns
+		if word = cell(word); line != "" && len(line)+len(word) > 97 {
+			fmt.Fprintln(w, " "+line)
+			line = ""
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(w, " "+line)
+	var values []float64
+	for _, p := range s.Points {
+		values = append(values, p.Value)
+	}
+	fmt.Fprintf(w, "\n%s\n%s to %s, %d runs from %s to %s\n", spark(values, s.Changes), figure(slices.Min(values), s.Unit), figure(slices.Max(values), s.Unit),
+		len(values), s.Points[0].Start.Format("2006-01-02"), s.Points[len(s.Points)-1].Start.Format("2006-01-02"))
+
+	for _, c := range s.Changes {
+		by := ""
+		if c.Share != nil {
+			by = fmt.Sprintf("%+.1f %%, ", 100**c.Share)
+		}
+		kind := map[bool]string{true: "worse", false: "changed"}[c.Worse]
+		if c.Better {
+			kind = "better"
+		}
+		fmt.Fprintf(w, "\n%s from %s on: %s%s to %s (p = %.2g)\n", kind, cell(c.Run), by, figure(c.Before, s.Unit), figure(c.After, s.Unit), c.P)
+		for _, d := range c.Environment {
+			fmt.Fprintf(w, "  with it: %s\n", cell(d.String()))
+		}
+	}
+	for _, n := range s.Notes {
+		fmt.Fprintf(w, "\n! %s\n", cell(n))
+	}
+
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "boxdyno\truns\tmedian\t95 % interval")
+	for _, l := range s.Levels {
+		interval := "too few runs"
+		if l.Lo != nil && l.Hi != nil {
+			interval = figure(*l.Lo, s.Unit) + " to " + figure(*l.Hi, s.Unit)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", cell(l.Version), l.N, figure(l.Median, s.Unit), interval)
+	}
+	_ = t.Flush() // w keeps the error
+
+	first := 0
+	if rows > 0 && len(s.Points) > rows {
+		first = len(s.Points) - rows
+		fmt.Fprintf(w, "\nthe newest %d of %d runs (--rows 0 lists all)\n", rows, len(s.Points))
+	} else {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(t, "run\tboxdyno\tvalue\tinterval\tn\tchanged since the run before")
+	for _, p := range s.Points[first:] {
+		interval := ""
+		if p.Lo != nil && p.Hi != nil {
+			interval = figure(*p.Lo, s.Unit) + " to " + figure(*p.Hi, s.Unit)
+		}
+		var changed []string
+		for i, d := range p.Environment {
+			if i == 3 {
+				changed = append(changed, fmt.Sprintf("%d more", len(p.Environment)-i))
+				break
+			}
+			changed = append(changed, cell(d.String()))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", cell(p.Run), cell(p.Version), bounded(p, s.Unit), interval, p.N, strings.Join(changed, ", "))
+	}
+	_ = t.Flush()
+}
+
+// cell keeps names from steering the terminal, or a column.
+func cell(s string) string { return printable.Text(oneLine(s)) }
+
+func figure(v float64, u string) string {
+	if u == "1" || u == "" {
+		return fmt.Sprintf("%.4g", v)
+	}
+	return unit.SI(v) + u
+}
+
+func bounded(p store.Point, u string) string {
+	if p.Bound != result.Exactly {
+		return string(p.Bound) + " " + figure(p.Value, u)
+	}
+	return figure(p.Value, u)
+}
+
+// spark draws values in a line, each column the mean of as many as fall to it. Below it, ^
+// stands where a level begins.
+func spark(values []float64, changes []store.Change) string {
+	bars := []rune("▁▂▃▄▅▆▇█")
+	columns := min(len(values), sparkWidth)
+	lo, hi := slices.Min(values), slices.Max(values)
+	line, marks := make([]rune, columns), []rune(strings.Repeat(" ", columns))
+	for i := range line {
+		from, to := i*len(values)/columns, (i+1)*len(values)/columns
+		sum := 0.0
+		for _, v := range values[from:to] {
+			sum += v / float64(to-from)
+		}
+		level := 0.0
+		if hi > lo {
+			level = (sum - lo) / (hi - lo) * float64(len(bars)-1)
+		}
+		if math.IsNaN(level) || math.IsInf(level, 0) { // values that hardly fit
+			level = 0
+		}
+		line[i] = bars[max(0, min(len(bars)-1, int(math.Round(level))))]
+		if slices.ContainsFunc(changes, func(c store.Change) bool { return c.At >= from && c.At < to }) {
+			marks[i] = '^'
+		}
+	}
+	return strings.TrimRight(string(line)+"\n"+string(marks), " \n")
+}
