@@ -29,7 +29,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
-	"golang.org/x/sys/unix"
 
 	"boxdyno/fleet"
 	"boxdyno/host"
@@ -108,11 +107,11 @@ type Stranger struct {
 }
 
 // Start begins a hub. One that runs in the same folder already is a *host.Missing.
-func Start(ctx context.Context, o Options) (h *Hub, err error) {
+func Start(ctx context.Context, o Options) (_ *Hub, err error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	h = &Hub{o: o, live: map[string]*presence{}}
+	h := &Hub{o: o, live: map[string]*presence{}}
 	ctx, h.stop = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
@@ -124,9 +123,6 @@ func Start(ctx context.Context, o Options) (h *Hub, err error) {
 	}
 	if h.reg, err = openRegistry(h.k); err != nil {
 		return nil, err
-	}
-	if err := unix.Flock(int(h.reg.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, &host.Missing{What: "a folder that no other hub uses: one runs in " + o.Folder, Hint: "stop that one, or name another --folder"}
 	}
 	if err := h.reach(); err != nil {
 		return nil, err
@@ -206,8 +202,8 @@ func (h *Hub) Close() {
 		h.srv.Shutdown()
 		h.srv.WaitForShutdown()
 	}
-	if h.reg != nil && h.reg.file != nil {
-		_ = h.reg.file.Close() // each line is on the disk already
+	if h.reg != nil {
+		h.reg.close()
 	}
 }
 

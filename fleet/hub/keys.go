@@ -35,6 +35,7 @@ const (
 	certKeyFile  = "cert-key.pem"
 	whereFile    = "hub.json"
 	registryFile = "registry.jsonl"
+	lockFile     = "hub.lock" // of the hub that runs
 )
 
 // keys are a hub's own.

@@ -19,7 +19,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"boxdyno/fleet"
+	"boxdyno/host"
 	"boxdyno/internal/files"
 )
 
@@ -56,17 +59,30 @@ type line struct {
 	Ticket *ticket `json:"ticket,omitempty"`
 }
 
-// A registry is what a hub knows of its boards; its owner locks it.
+// A registry is what a hub knows of its boards.
 type registry struct {
+	lock    *os.File // of lockFile: the registry's own is replaced when it is opened
 	file    *os.File
 	boards  map[string]*Board // by key
 	tickets map[string]*ticket
 }
 
 // openRegistry reads the registry, drops what does not count any more, and keeps it open.
-func openRegistry(k keys) (*registry, error) {
+// One that another hub has open is a *host.Missing, and stays as it is.
+func openRegistry(k keys) (_ *registry, err error) {
 	path := filepath.Join(k.folder, registryFile)
 	r := &registry{boards: map[string]*Board{}, tickets: map[string]*ticket{}}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if r.lock, err = os.OpenFile(filepath.Join(k.folder, lockFile), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600); err != nil {
+		return nil, host.Permit("lock the hub's folder", err)
+	}
+	if err := unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, &host.Missing{What: "a folder that no other hub uses: one runs in " + k.folder, Hint: "stop that one, or name another --folder"}
+	}
 	data, err := files.Read(path, mostRegistry)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the fleet's boards: %w", err)
@@ -107,6 +123,15 @@ func openRegistry(k keys) (*registry, error) {
 		return nil, fmt.Errorf("keep the fleet's boards: %w", err)
 	}
 	return r, nil
+}
+
+// close lets another hub have the registry. Each line is on the disk already.
+func (r *registry) close() {
+	for _, f := range []*os.File{r.file, r.lock} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
 }
 
 // write keeps lines; they are on the disk when it returns.
