@@ -158,8 +158,8 @@ func sources(t *testing.T, tests bool) (out []source) {
 		if err == nil && d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != root) {
 			return filepath.SkipDir
 		}
-		if err == nil && d.IsDir() && !tests && path == filepath.Join(root, "script/proof") {
-			return filepath.SkipDir // a module of its own
+		if err == nil && d.IsDir() && !tests && (path == filepath.Join(root, "script/proof") || path == filepath.Join(root, "script/packages")) {
+			return filepath.SkipDir // modules of their own
 		}
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") && !tests {
 			return err

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Man writes boxdyno's manual pages into a folder: go run ./script/man DIR. The
-// shipped program does without what makes them.
+// Man writes boxdyno's manual pages, and what completes its commands in bash, zsh and
+// fish, into a folder: go run ./script/man DIR. The shipped program does without what
+// makes the pages.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra/doc"
 
@@ -29,5 +32,10 @@ func write(args []string) error {
 	}
 	root := cli.Command()
 	root.DisableAutoGenTag = true
-	return doc.GenManTree(root, &doc.GenManHeader{Title: "BOXDYNO", Section: "1", Source: "boxdyno " + cli.Version()}, args[0])
+	dir := args[0]
+	return errors.Join(
+		root.GenBashCompletionFileV2(filepath.Join(dir, "boxdyno.bash"), true),
+		root.GenZshCompletionFile(filepath.Join(dir, "_boxdyno")),
+		root.GenFishCompletionFile(filepath.Join(dir, "boxdyno.fish"), true),
+		doc.GenManTree(root, &doc.GenManHeader{Title: "BOXDYNO", Section: "1", Source: "boxdyno " + cli.Version()}, dir))
 }

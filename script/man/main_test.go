@@ -24,6 +24,15 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s.1 has no example", name)
 		}
 	}
+	for _, name := range []string{"boxdyno.bash", "_boxdyno", "boxdyno.fish"} {
+		script, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(script, []byte(" __complete")) {
+			t.Errorf("%s does not ask boxdyno", name)
+		}
+	}
 	if err := write(nil); err == nil {
 		t.Error("it wants no folder")
 	}
