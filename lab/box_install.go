@@ -88,7 +88,7 @@ func lastOf(s string) string {
 }
 
 // architectures are Go's names by uname's.
-var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv8l": "arm", "riscv64": "riscv64"}
+var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv8l": "arm", "riscv64": "riscv64", "i386": "386", "i486": "386", "i586": "386", "i686": "386"}
 
 // Find asks the box for its architecture, and chooses the agent's place there.
 func (b *Box) Find(ctx context.Context) error {
@@ -108,7 +108,7 @@ func (b *Box) Find(ctx context.Context) error {
 		return fmt.Errorf("%s answered %q where its architecture was asked for", b.SSH, link.Cut(out, 80))
 	}
 	if b.Arch = architectures[f[0]]; b.Arch == "" {
-		return &host.Missing{What: fmt.Sprintf("an agent for %q, the architecture of %s", link.Cut(f[0], 40), b.SSH), Hint: "there are agents for x86_64, aarch64, armv7l and riscv64"}
+		return &host.Missing{What: fmt.Sprintf("an agent for %q, the architecture of %s", link.Cut(f[0], 40), b.SSH), Hint: "there are agents for x86_64, aarch64, armv7l, riscv64 and i686"}
 	}
 	b.Agent = "/var/lib/" + link.Name + "/" + link.Name
 	if f[1] != "0" {
@@ -134,7 +134,7 @@ func AgentFile(arch string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", &host.Missing{What: link.Name + " for " + arch + " beside " + self, Remedy: [][]string{{"script/release"}}, Hint: "or name the file with --agent"}
+	return "", &host.Missing{What: link.Name + " for " + arch + " beside " + self, Remedy: [][]string{{"script/release"}}, Hint: "or install the package boxdyno-agents, or name the file with --agent"}
 }
 
 // mostAgent is how large an agent may be.
