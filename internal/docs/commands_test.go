@@ -40,7 +40,7 @@ var notRun = []struct{ pattern, why string }{
 	{`--lab pair `, "needs a box with boxdyno, and ssh to it"},
 	{`boxdyno(-amd64)? box (add|cables|check|update|rm)\b`, "needs a box, and ssh to it"},
 	{` --box `, "needs a box, and ssh to it"},
-	{`^script/release$`, "builds eight programs, which takes minutes"},
+	{`^script/release$`, "builds ten programs, which takes minutes"},
 	{`boxdyno tune (apply|revert|show .* --box|status --box)\b`, "changes the machine's settings"},
 	{`boxdyno tune ablate (router|\./mine\.yaml) --(procedure forward|metric throughput_fps)$`, "changes the machine's settings"},
 	{`boxdyno fleet (check|enrol|hub|ls|revoke|run|token|update)\b`, "needs a hub, and boards"},
@@ -224,8 +224,46 @@ func (c *caller) command(argv []string) {
 			c.t.Errorf("%s: others than the group's members may execute what is to have capabilities: want %s", c.line, strings.Join(options, " "))
 		}
 	case name == "groupadd": // not on whoever's machine
+	case name == "dpkg-statoverride", name == "dpkg-reconfigure", name == "systemctl", name == "apt":
+		c.packages(argv)
 	default:
 		c.t.Errorf("%s: this test does not know how to check it", c.line)
+	}
+}
+
+// packages checks a command on packages: script/prove --packages runs it, apt and
+// systemctl aside, or what is named in it is there.
+func (c *caller) packages(argv []string) {
+	try, err := os.ReadFile(filepath.Join(c.root, "script/packages/try"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	switch line := strings.ReplaceAll(strings.Join(argv, " "), "/usr/bin/boxdyno", "$program"); {
+	case argv[0] == "apt": // not on whoever's machine
+		for _, word := range argv[2:] {
+			name, _, _ := strings.Cut(strings.TrimPrefix(word, "./dist/"), "_")
+			if _, err := os.Stat(filepath.Join(c.root, "script/packages", name+".yaml")); err != nil && !strings.HasPrefix(word, "-") && word != "libcap2-bin" {
+				c.t.Errorf("%s: there is no package %s", c.line, name)
+			}
+		}
+	case argv[0] == "systemctl":
+		if _, err := os.Stat(filepath.Join(c.root, "script/packages", argv[len(argv)-1]+".service")); err != nil {
+			c.t.Errorf("%s: there is no such service", c.line)
+		}
+	case !strings.Contains(string(try), line):
+		c.t.Errorf("%s: script/packages/try, which tries packages, does not run it", c.line)
+	}
+	c.rest = append(c.rest, c.line+": changes the machine")
+}
+
+// The package gives a group's copy the capabilities that doctor asks for.
+func TestPackagedCapabilities(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "script/packages/boxdyno.postinst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "setcap "+host.Capabilities+"=ep ") {
+		t.Errorf("boxdyno.postinst does not give %s", host.Capabilities)
 	}
 }
 
