@@ -56,6 +56,8 @@ func TestJSONOfErrors(t *testing.T) {
 		"list":        {"list x", "list procedures x", "list a b c"},
 		"runs":        {"runs x", "runs --newest -1", "runs --since x"},
 		"index":       {"index " + dir + "/gone", "index " + text, "index --index " + text},
+		"fleet ls":    {"fleet ls", "fleet ls x"},
+		"fleet run":   {"fleet run", "fleet run nothing", "fleet run crypto --nodes x"},
 		"size":        {"size", "size --for x", "size --for crypto", "size --for ids --load x", "size --for hpl --board gone", "size --for hpl --what-if x", "size --for hpl --shared x"},
 		"send":        {"send", "send -i gone0 -t", "send -i lo -t -p 5", "send -i gone0 -p x", "send -i gone0 -t --templates gone"},
 		"replay":      {"replay", "replay -i gone0 gone.pcap", "replay -i lo " + text, "replay -i gone0 -x x gone.pcap"},
