@@ -19,8 +19,9 @@ import (
 // Counters are rates, gauges means over time; where a step holds several intervals,
 // Lo and Hi are the least and the greatest of them, so that no peak is lost.
 type Timeline struct {
-	From    unit.Instant `json:"from_ns"` // first sample: 0 of the axis
-	Step    int64        `json:"step_ns"` // value i of a line is of i to i+1 steps of the axis
+	From    unit.Instant `json:"from_ns"`         // first sample: 0 of the axis
+	First   int          `json:"first,omitempty"` // step of the axis at which the values begin; not 0 in a part of a timeline alone
+	Step    int64        `json:"step_ns"`         // value i of a line is of First+i to First+i+1 steps of the axis
 	Steps   int          `json:"steps"`
 	Rate    float64      `json:"rate_hz"` // of sampling
 	Panels  []Panel      `json:"panels,omitempty"`

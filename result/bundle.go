@@ -31,13 +31,14 @@ const (
 
 // A Bundle is a run on disk, which nobody else writes to while it is open. trials.jsonl
 // is append-only and fsynced line by line, so that SIGKILL loses at most the line that
-// was being written. Not safe for concurrent use, but that Sample may be called beside
-// the rest up to Close.
+// was being written. Not safe for concurrent use, but that Sample and Log may be called
+// beside the rest up to Close.
 type Bundle struct {
 	Dir       string
 	folder    *files.Folder
 	trials    *os.File      // locked (flock) for as long as the bundle is open
 	telemetry *telemetryLog // nil: nothing was sampled yet
+	log       *os.File      // nil: nothing was logged yet
 }
 
 // ErrInUse is the error for a bundle that another process, or another Bundle of this
@@ -187,6 +188,9 @@ func (b *Bundle) Close() error {
 	if b.telemetry != nil {
 		err = errors.Join(err, b.telemetry.file.Close())
 	}
+	if b.log != nil {
+		err = errors.Join(err, b.log.Close())
+	}
 	return err
 }
 
@@ -236,11 +240,7 @@ func readTrials(name string) ([]Record, error) {
 			return recs, nil
 		}
 		data = rest
-		var r Record
-		err := json.Unmarshal(line, &r)
-		if err == nil {
-			err = r.check()
-		}
+		r, err := ParseRecord(line)
 		if err != nil {
 			return recs, fmt.Errorf("%s line %d is not a record: %w", name, n, err)
 		}

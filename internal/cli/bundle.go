@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"boxdyno/internal/files"
@@ -119,13 +120,39 @@ type sink struct {
 	dir    string
 	bundle *result.Bundle // nil: not made yet
 	owner  *files.Owner
+
+	mu     sync.Mutex       // of what follows, and of bundle.Log
+	early  []result.LogLine // before the bundle is made
+	unkept error            // why the log has an end before the run's
+}
+
+// Log keeps a line of the run's log. A log that cannot be written costs no measurement.
+func (s *sink) Log(l result.LogLine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.unkept != nil:
+	case s.bundle == nil:
+		s.early = append(s.early, l)
+	default:
+		s.unkept = s.bundle.Log(l)
+	}
 }
 
 func (s *sink) WriteRun(r result.Run) (err error) {
 	if s.bundle != nil {
 		return s.bundle.WriteRun(r)
 	}
+	s.mu.Lock()
 	s.bundle, err = result.CreateFor(s.owner, s.dir, r)
+	early := s.early
+	s.early = nil
+	s.mu.Unlock()
+	if err == nil {
+		for _, l := range early {
+			s.Log(l)
+		}
+	}
 	return err
 }
 

@@ -414,10 +414,18 @@ func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 
 func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Options, f measureFlags) (err error) {
 	bar := newProgress(a.live, a.quiet)
-	o.Catalogue, o.Notify = a.plugins, bar.event
+	o.Catalogue = a.plugins
+	o.Notify = func(e runner.Event) {
+		bar.event(e)
+		s.Log(logged(e, time.Now()))
+	}
 	o.Log = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	run, recs, err := runner.Run(ctx, p, s, o)
 	bar.stop()
+	s.Log(ended(ctx, err, time.Now()))
+	if s.unkept != nil {
+		a.note("! %v: boxdyno serve does not show all of this run's log", s.unkept)
+	}
 	err = errors.Join(err, s.Close())
 	exit := code(ctx, err)
 	switch {

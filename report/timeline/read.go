@@ -32,7 +32,7 @@ const (
 // Read reads a run's telemetry. Where the file is damaged, or ends before the
 // run does, there is an error beside what could be read; nil if that is nothing.
 func Read(in *result.TelemetryReader, run result.Run, recs []result.Record) (*report.Timeline, error) {
-	t := &timeline{tracks: newTracks(), readAll: trialBegins(recs)}
+	t := &timeline{tracks: newTracks(), readAll: trialBegins(recs), most: mostSteps}
 	t.tracks.captured = onlyCaptures(recs)
 	var err error
 	for err == nil {
@@ -121,6 +121,7 @@ type timeline struct {
 	last    int // the latest cell
 	flushed int // cells before it are in steps
 	factor  int // cells a step
+	most    int // steps
 	time    [window]float64
 }
 
@@ -204,7 +205,7 @@ func (t *timeline) reach(at unit.Instant) {
 // flush puts the cells before end into steps.
 func (t *timeline) flush(end int) {
 	for ; t.flushed < end; t.flushed++ {
-		for t.flushed/t.factor >= mostSteps {
+		for t.flushed/t.factor >= t.most {
 			t.factor *= 2
 			for _, k := range t.list {
 				k.double()

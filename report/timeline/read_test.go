@@ -207,7 +207,7 @@ func TestTimelineLosesNoGrowth(t *testing.T) {
 			r.Fatal(err)
 		}
 		defer in.Close()
-		x := &timeline{tracks: newTracks(), readAll: trialBegins(begins)}
+		x := &timeline{tracks: newTracks(), readAll: trialBegins(begins), most: mostSteps}
 		for b, err := in.Next(); err == nil; b, err = in.Next() {
 			x.head(in.Head)
 			x.batch(b)

@@ -157,7 +157,7 @@ func (k *track) line(steps int, gaps []report.Gap, kept []int) {
 			c.bound(k.Mean[i], k.Mean[i])
 		}
 		k.Lo[i], k.Hi[i] = min(c.lo, k.Mean[i]), max(c.hi, k.Mean[i])
-		more = more || report.Rounded(k.Lo[i]) != report.Rounded(k.Mean[i]) || report.Rounded(k.Hi[i]) != report.Rounded(k.Mean[i])
+		more = more || k.Lo[i] != k.Hi[i] && (report.Rounded(k.Lo[i]) != report.Rounded(k.Mean[i]) || report.Rounded(k.Hi[i]) != report.Rounded(k.Mean[i]))
 	}
 	if !more {
 		k.Lo, k.Hi = nil, nil
