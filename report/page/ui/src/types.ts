@@ -767,6 +767,7 @@ export interface StudyPoint {
   value: number;
 }
 export interface Timeline {
+  first?: number;
   from_ns: number;
   gaps?: Gap[];
   panels?: Panel[];

@@ -4,10 +4,13 @@ import type { Document, Finding, PageData, Pair, Record, Row } from "../types";
 // What steers a terminal or turns the direction of text has no business in a name.
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
+/** JSON whose strings steer nothing. */
+export const parse = (text: string): unknown => JSON.parse(text, (_, v) => (typeof v === "string" ? v.replace(steering, "\ufffd") : v));
+
 /** The data that Go put into the page; null in the bare template. */
 export function read(): PageData | null {
   const text = document.getElementById("boxdyno-data")?.textContent ?? "null";
-  const value: unknown = JSON.parse(text, (_, v) => (typeof v === "string" ? v.replace(steering, "\ufffd") : v));
+  const value = parse(text);
   return value && typeof value === "object" ? (value as PageData) : null;
 }
 
