@@ -28,14 +28,16 @@ function notice(name) {
   return `This page contains ${name}, under this licence:\n\n${readFileSync(`${dir}/${file}`, "utf8").trim()}`;
 }
 
-// One file, dist/page.html, that Go embeds and fills with data.
+// One file each that Go embeds: dist/page.html, which report fills with data, and with
+// PAGE=serve the page of boxdyno serve.
+const live = process.env.PAGE === "serve";
 export default defineConfig({
   plugins: [svelte(), viteSingleFile({ removeViteModuleLoader: true }), notices],
   build: {
     target: "es2022",
-    outDir: process.env.PAGE_OUT ?? "dist",
+    outDir: process.env.PAGE_OUT ?? (live ? "../../../serve/dist" : "dist"),
     emptyOutDir: true,
     reportCompressedSize: false,
-    rolldownOptions: { input: "page.html" },
+    rolldownOptions: { input: live ? "serve.html" : "page.html" },
   },
 });
