@@ -103,6 +103,7 @@ var table = map[string]string{
 	"reference/boards":             "",
 	"reference/sizing":             "reference reference/boards result unit",
 	"report/tui":                   "unit result internal/guard",
+	"serve":                        "internal/files report report/page report/timeline result",
 	"examples":                     "",
 	"internal/fleetsim":            "agent lab link procedure procedure/far result unit",
 	"internal/guard":               "",
