@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve is the page that stays open: runs as they go on, and all that were kept.
 package serve
 
 import (

@@ -103,7 +103,7 @@ var table = map[string]string{
 	"reference/boards":             "",
 	"reference/sizing":             "reference reference/boards result unit",
 	"report/tui":                   "unit result internal/guard",
-	"serve":                        "internal/files report report/page report/timeline result",
+	"serve":                        "internal/files internal/guard report report/page report/timeline result",
 	"examples":                     "",
 	"internal/fleetsim":            "agent lab link procedure procedure/far result unit",
 	"internal/guard":               "",
@@ -287,6 +287,29 @@ func TestReportReachesNoMachine(t *testing.T) {
 		}
 	}
 	walk("report", "report")
+}
+
+// Nothing but serve answers browsers.
+func TestServers(t *testing.T) {
+	servers := []string{"Server", "ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS"}
+	seen := false
+	for _, s := range sources(t, false) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "http" && slices.Contains(servers, sel.Sel.Name) {
+				if seen = true; s.pkg != "serve" {
+					t.Errorf("%s: only serve has a server of HTTP", s.fset.Position(sel.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	if !seen {
+		t.Error("no server was seen, not even that of serve")
+	}
 }
 
 func TestThreads(t *testing.T) {
