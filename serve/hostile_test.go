@@ -269,7 +269,7 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s: no %s", p, want)
 		}
 	}
-	if own := policy(page); strings.Contains(own, "unsafe") || strings.Count(own, "sha256-") != 2 {
+	if own := policy(app); strings.Contains(own, "unsafe") || strings.Count(own, "sha256-") != 2 {
 		t.Error(own)
 	}
 }

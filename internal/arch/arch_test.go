@@ -120,7 +120,7 @@ var table = map[string]string{
 	"internal/yaml":                "",
 	"internal/testutil":            "internal/netns",
 	"internal/snapshot":            "internal/ethtool internal/netns",
-	"internal/cli":                 "agent engine engine/catalog examples fleet/hub frame host internal/cables internal/files internal/guard internal/printable internal/schema internal/version internal/yaml lab ledger link link/hub procedure procedure/far procedure/many reference/boards reference/sizing report report/compare report/page report/text report/timeline report/tui result runner store subject subject/capture subject/catalog telemetry tune unit",
+	"internal/cli":                 "agent engine engine/catalog examples fleet/hub frame host internal/cables internal/files internal/guard internal/printable internal/schema internal/version internal/yaml lab ledger link link/hub procedure procedure/far procedure/many reference/boards reference/sizing report report/compare report/page report/text report/timeline report/tui result runner serve store subject subject/capture subject/catalog telemetry tune unit",
 	"cmd/boxdyno":                  "internal/cli subject/catalog",
 	"script/testcount":             "",
 	"script/man":                   "internal/cli",

@@ -223,6 +223,7 @@ Exit codes:
 	root.AddCommand(a.doctor(), a.list(), a.run(), a.qualify(), a.report(), a.compare(), a.size(), a.runs(), a.index(), a.tune(), a.send(), a.replay(), a.meter(), a.watch(), a.box(), a.fleet(), a.schema(), a.versionCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.AddCommand(a.history())
+	root.AddCommand(a.serve())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" { // by itself it would print its help and return 0 whatever it is given

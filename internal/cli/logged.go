@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func logged(e runner.Event, now time.Time) result.LogLine {
 	l := result.LogLine{At: now.UTC(), Kind: logKinds[e.Kind], Text: e.Text, Point: e.Point, Share: e.Share, Left: e.Left.Seconds()}
 	switch e.Kind {
 	case runner.TrialDone:
-		l.Text = strings.TrimPrefix(e.Text, e.Point+"/") + ": " + string(e.Record.Status)
+		l.Text = trialWords(e) + ": " + string(e.Record.Status)
 		if e.Record.Load != nil && !e.Record.OfConnections() {
 			l.Text += ", " + e.Record.Load.Forwarded.String()
 		}
@@ -39,6 +40,21 @@ func logged(e runner.Event, now time.Time) result.LogLine {
 		_, l.Text, _ = strings.Cut(visited(e), e.Point+": ")
 	}
 	return l
+}
+
+// trialWords is a trial in words: "search 3 at 43.2 kframe/s".
+func trialWords(e runner.Event) string {
+	kind := result.Get(e.Record.Config, "trial")
+	if kind == "" {
+		return strings.TrimPrefix(e.Text, e.Point+"/")
+	}
+	if n, err := strconv.Atoi(result.Get(e.Record.Config, "n")); err == nil {
+		kind += " " + strconv.Itoa(n+1)
+	}
+	if load := e.Record.Load; load != nil && load.Intended > 0 && !e.Record.OfConnections() {
+		kind += " at " + load.Intended.String()
+	}
+	return kind
 }
 
 // ended returns the last line of the log.

@@ -44,6 +44,7 @@ var notRun = []struct{ pattern, why string }{
 	{`boxdyno tune (apply|revert|show .* --box|status --box)\b`, "changes the machine's settings"},
 	{`boxdyno tune ablate (router|\./mine\.yaml) --(procedure forward|metric throughput_fps)$`, "changes the machine's settings"},
 	{`boxdyno fleet (check|enrol|hub|ls|revoke|run|token|update)\b`, "needs a hub, and boards"},
+	{`boxdyno serve\b`, "answers browsers until Ctrl-C; its tests do"},
 	{` --resume `, "needs a run that broke off"},
 	{` --install `, "installs packages"},
 	{`^sudo setcap `, "gives a program capabilities"},
