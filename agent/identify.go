@@ -25,7 +25,8 @@ type IdentifyArgs struct {
 type Identity struct {
 	Machine     result.Machine `json:"machine"`
 	Environment []result.Pair  `json:"environment"`
-	Ports       []Port         `json:"ports"` // in the order asked
+	Ports       []Port         `json:"ports"`          // in the order asked
+	CPUs        []int          `json:"cpus,omitempty"` // that the agent may use; with IdentifyArgs.Clock
 	// Control are the connections by which the tester reaches the box, as the box sees them.
 	Control []host.Connection `json:"control,omitempty"`
 }
@@ -49,6 +50,7 @@ func (s *Session) identify(_ context.Context, a IdentifyArgs) (Identity, error) 
 		if err != nil {
 			return id, err
 		}
+		id.CPUs = cpus
 		id.Environment = append(id.Environment, telemetry.Settings(cpus...)...)
 	}
 	for _, name := range a.Ports {

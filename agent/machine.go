@@ -111,6 +111,9 @@ func (m Machine) Start(ctx context.Context, s subject.Named, e subject.Env) (sub
 	case *ids.IDS:
 		return &farIDS{r}, nil
 	case *detector.Detector:
+		if e.Port.Name == "" {
+			return &farEvaluating{r}, nil
+		}
 		return &farDetector{r}, nil
 	}
 	return r, nil
@@ -336,4 +339,28 @@ func (r *farDetector) Detections() (d detector.Detections) {
 		d = *told
 	}
 	return d
+}
+
+// A farEvaluating is a detector without a port on a box.
+type farEvaluating struct{ *far }
+
+// Begin is detector.Evaluating's.
+func (r *farEvaluating) Begin() error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+	defer cancel()
+	_, err := SubjectBegin.Call(ctx, r.on.Conn, r.ID)
+	return r.on.lost(err)
+}
+
+// Wait is detector.Evaluating's.
+func (r *farEvaluating) Wait(ctx context.Context) (detector.Evaluation, error) {
+	for {
+		end, err := SubjectWait.Call(ctx, r.on.Conn, r.ID)
+		if err != nil {
+			return detector.Evaluation{}, r.on.lost(err)
+		}
+		if end.Evaluation != nil {
+			return *end.Evaluation, nil
+		}
+	}
 }

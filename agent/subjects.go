@@ -29,6 +29,8 @@ const (
 	SubjectReady   Ask[int, None]                   = "subject.ready"
 	SubjectFollow  Ask[int, None]                   = "subject.follow" // a stream of SubjectState
 	SubjectUsage   Ask[int, result.Usage]           = "subject.usage"
+	SubjectBegin   Ask[int, None]                   = "subject.begin"
+	SubjectWait    Ask[int, SubjectEnd]             = "subject.wait"
 	SubjectMain    Ask[int, MainUse]                = "subject.main"
 	SubjectSockets Ask[int, None]                   = "subject.sockets"
 	SubjectStop    Ask[int, SubjectTotals]          = "subject.stop"
@@ -41,6 +43,8 @@ func subjectMethods() []Method {
 		method(SubjectReady, "waits until a subject does its work", (*Session).readySubject),
 		streaming(SubjectFollow, "sends what a subject has counted, until it was stopped", (*Session).followSubject),
 		method(SubjectUsage, "what a subject's process tree used", (*Session).useOfSubject),
+		method(SubjectBegin, "has a detector that is ready evaluate", (*Session).beginSubject),
+		method(SubjectWait, "waits for the figures of a detector that evaluates, at most 10 s", (*Session).waitForSubject),
 		method(SubjectMain, "what a subject's main process used", (*Session).mainOfSubject),
 		method(SubjectSockets, "reads the drops of a subject's packet sockets", (*Session).readSockets),
 		method(SubjectStop, "stops a subject and returns its own figures", (*Session).stopSubject),
@@ -91,6 +95,49 @@ type SubjectTotals struct {
 	Alerts     map[int]int64        `json:"alerts,omitempty"`
 	AlertError string               `json:"alerts_error,omitempty"`
 	Detections *detector.Detections `json:"detections,omitempty"`
+}
+
+// A SubjectEnd is what a detector without a port has found; nil: it evaluates still.
+type SubjectEnd struct {
+	Evaluation *detector.Evaluation `json:"evaluation,omitempty"`
+}
+
+// waiting is how long one call waits.
+const waiting = 10 * time.Second
+
+var errNotEvaluating = errors.New("this subject evaluates nothing by itself")
+
+func (s *Session) beginSubject(_ context.Context, id int) (None, error) {
+	r, err := s.subject(id)
+	if err != nil {
+		return None{}, err
+	}
+	e, ok := r.Running.(*detector.Evaluating)
+	if !ok {
+		return None{}, errNotEvaluating
+	}
+	return None{}, e.Begin()
+}
+
+func (s *Session) waitForSubject(ctx context.Context, id int) (end SubjectEnd, err error) {
+	r, err := s.subject(id)
+	if err != nil {
+		return end, err
+	}
+	e, ok := r.Running.(*detector.Evaluating)
+	if !ok {
+		return end, errNotEvaluating
+	}
+	some, cancel := context.WithTimeout(ctx, waiting)
+	defer cancel()
+	found, err := e.Wait(some)
+	switch {
+	case err == nil:
+		end.Evaluation = &found
+	case some.Err() != nil && ctx.Err() == nil:
+		err = nil
+	}
+	return end, err
 }
 
 // A MainUse is what a subject's main process used.

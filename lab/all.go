@@ -13,6 +13,6 @@ var All = []Spec{
 	{Pair, "one or two ports of this machine, and a DUT with the agent, reached by ssh: its counters are in the ledger, and software can listen on it (not seen on hardware)", Ports | KernelPorts | Listener | Tunable, service.Managed, newPair},
 	{Peers, "this machine and a box with the agent, or two such boxes, as two gateways with one cable between them (vpn, stream; not seen on hardware)", TwoGateways | Tunable, nil, newPeers},
 	{Here, "this machine is the box, and there are no ports: for procedures that load it without frames (soak)", OwnMachine | Subjects, nil, NewHere},
-	{There, "a box with the agent, reached by ssh, and no ports: it carries out by itself the procedures that need no frames (cpu, storage, soak)", OwnMachine | Tunable, nil, newThere},
+	{There, "a box with the agent, reached by ssh, and no ports: it carries out by itself the procedures that need no frames (cpu, storage, soak)", OwnMachine | Tunable | Subjects, nil, newThere},
 	{"mem", "two ports in memory with a DUT of programmable capacity, loss, delay and reordering between them; no privilege", Ports | Loadable | Subjects, memServices, newMem},
 }

@@ -111,6 +111,7 @@ type Testbed struct {
 // the records. The first of the testbed's Machines is the box, or one of them.
 type Far struct {
 	Conn        *link.Conn                                                  // nil: there are several, which procedures reach themselves
+	CPUs        []int                                                       // that the agent may use there
 	Environment func() []result.Pair                                        // the box's; why it does not answer is dut_state
 	Busy        func(ctx context.Context, d time.Duration) (float64, error) // host.Local.Busy there
 }

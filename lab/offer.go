@@ -30,7 +30,7 @@ var Capabilities = []struct {
 	{Tunable, "tunable", "a DUT that a recipe can be applied to"},
 	{Loadable, "loadable", "a DUT on this machine that can be loaded or heated"},
 	{OwnPorts, "own-ports", "ports of the DUT that nobody else uses"},
-	{Subjects, "subjects", "a DUT on this machine that programs can run on"},
+	{Subjects, "subjects", "a DUT that programs can run on by themselves"},
 }
 
 // Words are those of the capabilities in c.

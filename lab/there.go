@@ -70,7 +70,8 @@ func (p *there) Build(ctx context.Context) (_ *Testbed, err error) {
 	}
 	tb.Machines = []result.Machine{id.Machine}
 	tb.Settings = farSettings(at, remote, clock)
-	tb.Far = &Far{Conn: remote, Busy: func(ctx context.Context, d time.Duration) (float64, error) { return agent.Busy.Call(ctx, remote, d) }}
+	tb.Subjects = agent.Machine{Conn: remote}
+	tb.Far = &Far{Conn: remote, CPUs: id.CPUs, Busy: func(ctx context.Context, d time.Duration) (float64, error) { return agent.Busy.Call(ctx, remote, d) }}
 	tb.Far.Environment = func() []result.Pair {
 		ctx, cancel := context.WithTimeout(context.Background(), asking)
 		defer cancel()

@@ -209,7 +209,7 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 				}
 				env := x.env(v, bed)
 				env.Pause = x.pause(v, pause)
-				if bed.Far != nil && bed.Far.Conn != nil {
+				if bed.Far != nil && bed.Far.Conn != nil && far.Carries(v.Procedure) {
 					return far.Run(ctx, bed.Far.Conn, v.Procedure, v.Params, env, nil)
 				}
 				return p.Run(ctx, env)

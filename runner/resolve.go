@@ -224,15 +224,47 @@ func (p *Plan) labName(c Catalogue) string {
 	return cmp.Or(name, DefaultLab)
 }
 
+// WithoutFrames says whether all that the plan measures, with settings that are still to come
+// ("rate=none"), loads a whole machine or runs programs on it, and needs nothing else.
+func (p *Plan) WithoutFrames(c Catalogue, settings []string) bool {
+	const alone = lab.OwnMachine | lab.Subjects
+	return p.all(c, func(e Entry, spec procedure.Spec) bool {
+		proc := spec.New()
+		fs := flags(proc)
+		set := func(key, value string) {
+			if fs.Lookup(key) != nil {
+				_ = fs.Set(key, value) // Resolve says what is wrong with it
+			}
+		}
+		for _, s := range e.Set {
+			if len(s.Values) > 0 {
+				set(s.Key, s.Values[0].Text)
+			}
+		}
+		for _, s := range settings {
+			key, values, _ := strings.Cut(s, "=")
+			value, _, _ := strings.Cut(values, ",")
+			set(key, value)
+		}
+		need, _ := needs(spec, proc)
+		return need&alone != 0 && need&^alone == 0
+	})
+}
+
 // Needs says whether all that the plan measures needs a capability of its testbed, whatever
-// its parameters, but for entries with a topology of their own.
+// its parameters.
 func (p *Plan) Needs(c Catalogue, need lab.Capability) bool {
+	return p.all(c, func(_ Entry, spec procedure.Spec) bool { return spec.Needs&need != 0 })
+}
+
+// all says whether ok is true of every entry, but for those with a topology of their own.
+func (p *Plan) all(c Catalogue, ok func(Entry, procedure.Spec) bool) bool {
 	all := false
 	for _, e := range p.Procedures {
 		spec, err := c.procedure(e.Use, e.at)
 		switch {
 		case e.Lab != "":
-		case err != nil || spec.Needs&need == 0:
+		case err != nil || !ok(e, spec):
 			return false
 		default:
 			all = true

@@ -203,7 +203,7 @@ func (x *execution) fits(ctx context.Context, points []Point) error {
 	}
 	for _, pt := range points {
 		var missing *host.Missing
-		switch err := far.Check(ctx, x.bed.Far.Conn, pt.Procedure, pt.Params); {
+		switch err := x.fitting(ctx, pt); {
 		case err == nil:
 		case errors.As(err, &missing), x.bed.Far.Conn.Err() != nil, ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", pt.ID, err)
@@ -212,6 +212,18 @@ func (x *execution) fits(ctx context.Context, points []Point) error {
 		}
 	}
 	return nil
+}
+
+// fitting checks a point against the box.
+func (x *execution) fitting(ctx context.Context, pt Point) error {
+	if far.Carries(pt.Procedure) {
+		return far.Check(ctx, x.bed.Far.Conn, pt.Procedure, pt.Params)
+	}
+	p, err := pt.procedure(x.o.Catalogue)
+	if err != nil {
+		return err
+	}
+	return p.Check(x.bed)
 }
 
 // settle learns how fast and how busy the machine is before anything is loaded.

@@ -342,7 +342,7 @@ func (f *measureFlags) measure(a *app, p *runner.Plan) error {
 	}
 	name, settings := lab.Pair, slices.Concat(b.Settings(), b.Wired())
 	switch {
-	case p.Needs(a.plugins, lab.OwnMachine):
+	case p.WithoutFrames(a.plugins, f.set):
 		name, settings = lab.There, b.Settings()
 	case p.Needs(a.plugins, lab.TwoGateways):
 		name, settings = lab.Peers, slices.Concat(b.Settings(), b.Wired()[:min(2, len(b.Wired()))])

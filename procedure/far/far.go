@@ -33,6 +33,11 @@ import (
 // Specs are the procedures that a box can carry out.
 var Specs = []procedure.Spec{compute.CryptoSpec, storage.Spec, soak.Spec, compute.CPUSpec, compute.HashSpec, compute.MemorySpec, compute.CodecSpec, compute.HPLSpec}
 
+// Carries says whether a box carries a procedure out; others run here, and their subjects there.
+func Carries(name string) bool {
+	return slices.ContainsFunc(Specs, func(s procedure.Spec) bool { return s.Name == name })
+}
+
 const (
 	checkMethod  agent.Ask[procedureArgs, agent.None] = "procedure.check"
 	runMethod    agent.Ask[procedureArgs, agent.None] = "procedure.run" // a stream of item

@@ -70,9 +70,16 @@ func (p *Infer) synthetic(ctx context.Context, env *procedure.Env, d *detector.D
 	return o, nil
 }
 
+// An evaluating is a *detector.Evaluating, here or on a box.
+type evaluating interface {
+	subject.Running
+	Begin() error
+	Wait(ctx context.Context) (detector.Evaluation, error)
+}
+
 // evaluate is one trial: a detector on each of the CPUs.
 func (p *Infer) evaluate(ctx context.Context, env *procedure.Env, d *detector.Detector, cpus []int) (o procedure.Outcome, err error) {
-	var runs []*detector.Evaluating
+	var runs []evaluating
 	defer func() {
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), procedure.StopPatience)
 		defer stop()
@@ -84,16 +91,19 @@ func (p *Infer) evaluate(ctx context.Context, env *procedure.Env, d *detector.De
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
+		if errors.Is(err, subject.ErrLost) {
+			return o, err
+		}
 		o.Status, o.Reason = result.Failed, procedure.Sentence(err)
 		return o, nil
 	}
 	started := time.Now()
 	for _, c := range cpus {
-		r, err := d.Evaluate(ctx, subject.Env{Host: env.Bed.DUT, CPUs: []int{c}})
+		r, err := env.Bed.Machine().Start(ctx, subject.Named{Name: d.Row(), Subject: d}, subject.Env{CPUs: []int{c}})
 		if err != nil {
 			return broken(err)
 		}
-		runs = append(runs, r)
+		runs = append(runs, r.(evaluating)) // a detector without a port is one
 	}
 	for _, r := range runs {
 		if err := r.Ready(ctx); err != nil {
