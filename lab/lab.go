@@ -94,6 +94,9 @@ type Testbed struct {
 	// State reads how the DUT is set up: rules, tables, queues; nil where nobody can
 	// look into it.
 	State func(ctx context.Context) ([]result.Pair, error)
+	// Talk lets sockets of this machine use the first port with its IPv4 address, until leave;
+	// nil: the address is all that they lack.
+	Talk func(ctx context.Context) (leave func() error, err error)
 	// Tune applies recipes to the DUT; nil where it is on this machine (DUT), or nobody can.
 	Tune Tuning
 	// Far is the DUT where that carries out procedures itself; nil: this machine does.

@@ -13,7 +13,7 @@ const (
 	OwnMachine                         // the DUT is all of a machine
 	Tunable                            // a recipe can be applied to the DUT's settings
 	Loadable                           // the DUT shares this machine: it can be heated, or run a load beside
-	OwnPorts                           // the DUT's ports are nobody else's, and its kernel answers at them
+	Sockets                            // this machine's sockets can reach the DUT's kernel at the first port
 	Subjects                           // programs under load can run on the DUT
 )
 
@@ -29,7 +29,7 @@ var Capabilities = []struct {
 	{OwnMachine, "own-machine", "a whole machine as the DUT"},
 	{Tunable, "tunable", "a DUT that a recipe can be applied to"},
 	{Loadable, "loadable", "a DUT on this machine that can be loaded or heated"},
-	{OwnPorts, "own-ports", "ports of the DUT that nobody else uses"},
+	{Sockets, "sockets", "a DUT that sockets of this machine can talk to"},
 	{Subjects, "subjects", "a DUT that programs can run on by themselves"},
 }
 

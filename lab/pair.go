@@ -209,6 +209,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		}
 	}
 	tb.Machines = []result.Machine{there.Machine}
+	tb.Talk = func(ctx context.Context) (func() error, error) { return w.talks(ctx, w.ends[0]) }
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Path = func(from, to int, loop bool) ledger.Path { return w.path(from, to, loop, dutLabel, p.dut) }

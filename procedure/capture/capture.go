@@ -183,7 +183,7 @@ func (p *Capture) software() (s subject.Named, err error) {
 // Needs implements Needing: iperf3 sends over sockets of both ends' kernels.
 func (p *Capture) Needs() (need lab.Capability, service string) {
 	if p.sender.Value == generatorIperf3 {
-		need = lab.OwnPorts
+		need = lab.Sockets
 	}
 	return need, ""
 }

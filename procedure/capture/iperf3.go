@@ -4,7 +4,6 @@ package capture
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +32,7 @@ type iperf3 struct {
 	clientCPUs []int    // nil: any
 	serverCPUs []int
 	payload    int
+	leave      func() error // ends its use of the port; nil: the address alone is taken away
 }
 
 const (
@@ -53,7 +53,23 @@ func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (*iperf3, err
 	if bed.TesterCPU >= 0 {
 		g.clientCPUs = []int{bed.TesterCPU}
 	}
-	if err := cmp.Or(host.Has("iperf3"), host.Has("ip")); err != nil {
+	if err := host.Has("iperf3"); err != nil {
+		return nil, err
+	}
+	if far, ok := bed.Subjects.(iperf.Machine); ok { // a box
+		if err := far.HasIperf(ctx); err != nil {
+			return nil, err
+		}
+		g.server, g.serverCPUs = far, nil
+	}
+	if bed.Talk != nil {
+		var err error
+		if g.leave, err = bed.Talk(ctx); err != nil {
+			return nil, fmt.Errorf("generator iperf3: %w", err)
+		}
+		return g, nil
+	}
+	if err := host.Has("ip"); err != nil {
 		return nil, err
 	}
 	if _, err := g.client.Run(ctx, "", "ip", "addr", "add", g.address(), "dev", p.Name); err != nil {
@@ -65,6 +81,9 @@ func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (*iperf3, err
 func (g *iperf3) address() string { return netip.PrefixFrom(g.port.Addr4, 16).String() }
 
 func (g *iperf3) close() error {
+	if g.leave != nil {
+		return g.leave()
+	}
 	_, err := g.client.Run(context.Background(), "", "ip", "addr", "del", g.address(), "dev", g.port.Name)
 	return err
 }
