@@ -67,6 +67,7 @@ const (
 	Check          Ask[None, Checked]                  = "check"
 	Hold           Ask[HoldArgs, None]                 = "hold"
 	Busy           Ask[time.Duration, float64]         = "busy"
+	Resources      Ask[None, host.Resources]           = "resources"
 	LedgerOpen     Ask[LedgerArgs, int]                = "ledger.open"
 	LedgerRead     Ask[int, LedgerReading]             = "ledger.read"
 	LedgerClose    Ask[int, None]                      = "ledger.close"
@@ -103,6 +104,7 @@ func Methods() []Method {
 		method(Check, "what the agent may do here, and what is missing", (*Session).check),
 		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),
 		method(Busy, "the share of the CPUs that is busy for a time, at most 10 s", (*Session).busy),
+		method(Resources, "temperatures, available memory and CPUs", func(*Session, context.Context, None) (host.Resources, error) { return (&host.Local{}).Resources(), nil }),
 		method(LedgerOpen, "opens the ledger of paths", (*Session).openLedger),
 		method(LedgerRead, "reads every counter of a ledger", (*Session).readLedger),
 		method(LedgerClose, "closes a ledger", (*Session).closeLedger),

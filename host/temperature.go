@@ -15,6 +15,20 @@ type Temperature struct {
 	Celsius float64
 }
 
+// Resources are what a machine has at the moment.
+type Resources struct {
+	Temperatures []Temperature `json:"temperatures,omitempty"`
+	Memory       uint64        `json:"memory"`         // available octets; 0: not known
+	CPUs         []int         `json:"cpus,omitempty"` // that this process may use
+}
+
+// Resources reads them.
+func (l *Local) Resources() (r Resources) {
+	r.Temperatures, r.Memory = l.Temperatures(), l.MemoryAvailable()
+	r.CPUs, _ = AllowedCPUs() // nil: not known
+	return r
+}
+
 // Temperatures are those of the machine's thermal zones and hwmon chips
 // (Documentation/driver-api/thermal/sysfs-api.rst, Documentation/hwmon/sysfs-interface.rst).
 // A sensor that does not answer is left out; nil: there is none.

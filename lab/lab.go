@@ -104,6 +104,9 @@ type Testbed struct {
 	// Watch is the DUT's telemetry as a collector here: those of its collectors that are
 	// named, or those by default; nil where the DUT is this machine, or tells nothing.
 	Watch func(names []string, warn func(string)) telemetry.Spec
+	// Resources are the DUT's where that is a box which loads can run on; nil: the DUT shares
+	// this machine, or is not reached yet.
+	Resources func() (host.Resources, error)
 	// Rest lets time pass in a testbed whose time is its own; nil: it passes by itself.
 	Rest func(d time.Duration)
 	// Close takes everything down; it may be called more than once.

@@ -12,7 +12,7 @@ const (
 	TwoGateways                        // a way between two gateways
 	OwnMachine                         // the DUT is all of a machine
 	Tunable                            // a recipe can be applied to the DUT's settings
-	Loadable                           // the DUT shares this machine: it can be heated, or run a load beside
+	Loadable                           // the DUT can be heated, or run a load beside
 	Sockets                            // this machine's sockets can reach the DUT's kernel at the first port
 	Subjects                           // programs under load can run on the DUT
 )
@@ -28,7 +28,7 @@ var Capabilities = []struct {
 	{TwoGateways, "two-gateways", "two gateways"},
 	{OwnMachine, "own-machine", "a whole machine as the DUT"},
 	{Tunable, "tunable", "a DUT that a recipe can be applied to"},
-	{Loadable, "loadable", "a DUT on this machine that can be loaded or heated"},
+	{Loadable, "loadable", "a DUT that can be loaded or heated"},
 	{Sockets, "sockets", "a DUT that sockets of this machine can talk to"},
 	{Subjects, "subjects", "a DUT that programs can run on by themselves"},
 }

@@ -209,6 +209,11 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		}
 	}
 	tb.Machines = []result.Machine{there.Machine}
+	tb.Resources = func() (host.Resources, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), asking)
+		defer cancel()
+		return agent.Resources.Call(ctx, remote, agent.None{})
+	}
 	tb.Talk = func(ctx context.Context) (func() error, error) { return w.talks(ctx, w.ends[0]) }
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}

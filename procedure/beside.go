@@ -146,15 +146,11 @@ const heatMethod = "matrixprod"
 func (l *SideLoad) stress() *stress.Stress {
 	switch l.kind {
 	case "memory":
-		return &stress.Stress{Stressor: "vm", Workers: 1, Options: []string{"--vm-bytes", strconv.FormatUint(l.memory, 10), "--vm-keep", "--vm-method", "write64"}}
+		return &stress.Stress{Stressor: "vm", Workers: 1, Bytes: l.memory, Method: "write64"}
 	case "disk":
 		return &stress.Stress{Stressor: "hdd", Workers: 1, Dir: l.dir, Options: []string{"--hdd-opts", "wr-seq,rd-seq,direct,dsync"}}
 	}
-	s := &stress.Stress{Stressor: "cpu", Workers: l.workers, Options: []string{"--cpu-method", heatMethod}}
-	if l.share < 100 { // in turns of 2 ms; by default they take tens
-		s.Options = append(s.Options, "--cpu-load", strconv.Itoa(l.share), "--cpu-load-slice", "2")
-	}
-	return s
+	return &stress.Stress{Stressor: "cpu", Workers: l.workers, Method: heatMethod, Share: l.share}
 }
 
 const (
@@ -165,14 +161,17 @@ const (
 	besideRoom = 512 << 20
 )
 
-// fits says why this machine cannot run l.
-func (l *SideLoad) fits() error {
+// fits says why the machine of what it has cannot run l; away: that is a box.
+func (l *SideLoad) fits(has host.Resources, away bool) error {
 	switch l.kind {
 	case "memory":
-		if n := (&host.Local{}).MemoryAvailable(); n > 0 && float64(l.memory) > besideShare*float64(n) {
-			return fmt.Errorf("beside %s: of this machine's memory %sB are available, and a load may take %.0f %% of it", l, unit.SI(float64(n)), besideShare*100)
+		if n := has.Memory; n > 0 && float64(l.memory) > besideShare*float64(n) {
+			return fmt.Errorf("beside %s: of its memory %sB are available, and a load may take %.0f %% of it", l, unit.SI(float64(n)), besideShare*100)
 		}
 	case "disk":
+		if away {
+			return fmt.Errorf("beside %s: an agent writes into its own folder alone: load the box's cpu or memory", l)
+		}
 		if info, err := os.Stat(l.dir); err != nil {
 			return fmt.Errorf("beside %s: %w", l, err)
 		} else if !info.IsDir() {
@@ -181,6 +180,9 @@ func (l *SideLoad) fits() error {
 		if n, err := host.Free(l.dir); err == nil && n < besideRoom {
 			return fmt.Errorf("beside %s: its file system has %sB left, and %sB is the least", l, unit.SI(float64(n)), unit.SI(besideRoom))
 		}
+	}
+	if away {
+		return nil // the box is asked
 	}
 	return host.Has("stress-ng")
 }
@@ -311,24 +313,32 @@ func (b *Beside) check(bed *lab.Testbed) error {
 	if b.Load.kind != "" && bed.Placement == "split" && (len(on) == 0 || slices.Contains(on, bed.TesterCPU)) {
 		return fmt.Errorf("beside_cpus %s: the tester sends from CPU %d of this machine: a load there slows the tester, not the box: name others", &b.CPUs, bed.TesterCPU)
 	}
-	if len(b.CPUs.list) > 0 {
-		there, err := host.AllowedCPUs()
-		if err != nil {
+	away := bed.Topology == lab.Pair
+	has := (&host.Local{}).Resources()
+	if away {
+		if bed.Resources == nil {
+			return b.Load.fits(host.Resources{}, away) // the rest is asked once it is reached
+		}
+		var err error
+		if has, err = bed.Resources(); err != nil {
 			return err
 		}
+	}
+	if len(b.CPUs.list) > 0 {
+		there := has.CPUs
 		for _, c := range b.CPUs.list {
 			if !slices.Contains(there, c) {
-				return fmt.Errorf("beside_cpus %s: boxdyno may not use CPU %d of this machine, or it has none: use some of %v", &b.CPUs, c, there)
+				return fmt.Errorf("beside_cpus %s: boxdyno may not use CPU %d of that machine, or it has none: use some of %v", &b.CPUs, c, there)
 			}
 		}
 	}
-	if b.Heat.steady && len((&host.Local{}).Temperatures()) == 0 {
+	if b.Heat.steady && len(has.Temperatures) == 0 {
 		return &host.Missing{What: "a temperature sensor, which tells when the box is heated through", Hint: "state a time, such as --set heat=10m"}
 	}
-	if b.Load.kind == "" {
+	if b.Load.kind == "" && !away {
 		return host.Has("stress-ng")
 	}
-	return b.Load.fits()
+	return b.Load.fits(has, away)
 }
 
 // A surrounded is a procedure with the parameters of Beside.

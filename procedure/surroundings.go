@@ -35,9 +35,8 @@ type Surroundings struct {
 	Say  func(text string) // what goes on and may take minutes; nil: nobody listens
 	Warn func(text string) // what touches the whole run, each once; nil: nobody listens
 
-	load    subject.Running // nil: nothing runs
+	load    subject.Running // nil: nothing runs; an Ender
 	of      string          // Beside of load, as text
-	done    <-chan struct{} // load's end
 	poor    string          // what load is not as asked; ""
 	trial   prepared
 	cold    []host.Temperature // before the first heating
@@ -76,7 +75,17 @@ type prepared struct {
 
 // NewSurroundings are those of a testbed that nothing runs beside yet.
 func NewSurroundings(bed *lab.Testbed) *Surroundings {
-	return &Surroundings{Bed: bed, sensors: (&host.Local{}).Temperatures, pace: usualPace}
+	s := &Surroundings{Bed: bed, sensors: (&host.Local{}).Temperatures, pace: usualPace}
+	if bed != nil && bed.Resources != nil {
+		s.sensors = func() []host.Temperature {
+			r, err := bed.Resources()
+			if err != nil {
+				return nil // what runs there says that it is lost
+			}
+			return r.Temperatures
+		}
+	}
+	return s
 }
 
 // Calm ends a load that is not that of the trial to come, whose settings are cfg, and
@@ -140,11 +149,9 @@ func (s *Surroundings) Account(o *Outcome) {
 	}
 	o.Phases = append(o.Phases, result.Phase{Name: result.BesideKey, Begin: t.begin, End: unit.Now()})
 	u, err := s.load.Usage()
-	select {
-	case <-s.done:
-		o.Status, o.Reason = result.Invalid, "the load beside it ended: "+s.why()
+	if gone := ended(s.load); gone != nil {
+		o.Status, o.Reason = result.Invalid, "the load beside it ended: "+gone.Error()
 		return
-	default:
 	}
 	if err != nil {
 		o.Status, o.Reason = result.Invalid, fmt.Sprintf("what ran beside it is not known: %v", err)
@@ -155,16 +162,29 @@ func (s *Surroundings) Account(o *Outcome) {
 	o.Usage = append(o.Usage, u)
 }
 
-// why says how a load ended that should not have.
-func (s *Surroundings) why() string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if b, ok := s.load.(subject.Bencher); ok {
-		if _, err := b.Wait(ctx); err != nil {
-			return err.Error()
+// launch starts a stressor on the DUT: on this machine, or on the box that the testbed has.
+func (s *Surroundings) launch(ctx context.Context, st *stress.Stress, cpus []int) (subject.Running, error) {
+	if s.Bed == nil || s.Bed.Resources == nil {
+		return st.Run(ctx, subject.Env{CPUs: cpus})
+	}
+	return s.Bed.Subjects.Start(ctx, subject.Named{Name: stress.Name, Subject: st}, subject.Env{CPUs: cpus})
+}
+
+// ended says why what runs beside does not run any more; nil: it does.
+func ended(run subject.Running) error {
+	if e, ok := run.(subject.Ender); ok {
+		if err := e.Ended(); err != nil {
+			return err
 		}
 	}
-	return "by itself"
+	if d, ok := run.(interface{ Done() <-chan struct{} }); ok {
+		select {
+		case <-d.Done():
+			return errors.New("by itself")
+		default:
+		}
+	}
+	return nil
 }
 
 // start starts a load and waits until it is even.
@@ -176,16 +196,16 @@ func (s *Surroundings) start(ctx context.Context, want Beside) error {
 		if len(on) > 1 {
 			where = fmt.Sprintf("on CPUs %v", on)
 		}
-		if s.Bed.TesterCPU >= 0 && slices.Contains(on, s.Bed.TesterCPU) {
+		if s.Bed.Resources == nil && s.Bed.TesterCPU >= 0 && slices.Contains(on, s.Bed.TesterCPU) {
 			where += ", which is the tester's, too: what it slows down may be the tester"
 		}
 	}
 	s.warn(fmt.Sprintf("by intention the machine is not idle while trials with %s %s run: %s runs beside them, %s", result.BesideKey, &want.Load, want.Load.Words(), where))
-	run, err := want.Load.stress().Run(ctx, subject.Env{CPUs: on})
+	run, err := s.launch(ctx, want.Load.stress(), on)
 	if err != nil {
 		return err
 	}
-	s.load, s.of, s.done, s.poor = run, want.load(s.Bed), run.Done(), ""
+	s.load, s.of, s.poor = run, want.load(s.Bed), ""
 	err = run.Ready(ctx)
 	if err == nil {
 		err = s.pause(ctx, s.pace.warm)
@@ -220,7 +240,7 @@ func (s *Surroundings) heat(ctx context.Context, h Heat) error {
 	}
 	s.say("heating the box for " + s.atMost(h.steady) + length.Round(time.Second).String())
 	begin, begun := unit.Now(), time.Now()
-	run, err := (&stress.Stress{Stressor: "cpu", Options: []string{"--cpu-method", heatMethod}}).Run(ctx, subject.Env{})
+	run, err := s.launch(ctx, &stress.Stress{Stressor: "cpu", Method: heatMethod}, nil)
 	if err != nil {
 		return fmt.Errorf("heat the box: %w", err)
 	}
@@ -232,13 +252,9 @@ func (s *Surroundings) heat(ctx context.Context, h Heat) error {
 			seen = append(seen, s.sensors())
 			steady = s.pace.steady(seen)
 		}
-		select {
-		case <-run.Done():
-			_, err = run.Wait(ctx)
-			err = errors.Join(errors.New("the program that heats the box ended"), err)
-		case <-time.After(min(s.pace.look, length-time.Since(begun))):
-		case <-ctx.Done():
-			err = ctx.Err()
+		err = s.pause(ctx, min(s.pace.look, length-time.Since(begun)))
+		if gone := ended(run); gone != nil {
+			err = errors.Join(errors.New("the program that heats the box ended"), gone)
 		}
 	}
 	u, uerr := run.Usage()
@@ -348,7 +364,7 @@ func (s *Surroundings) end(ctx context.Context) error {
 		return nil
 	}
 	err := s.load.Stop(ctx)
-	s.load, s.of, s.done = nil, "", nil
+	s.load, s.of = nil, ""
 	if err != nil {
 		return fmt.Errorf("end the load beside: %w", err)
 	}

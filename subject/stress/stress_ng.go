@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"boxdyno/host"
@@ -30,7 +31,10 @@ type Stress struct {
 	Memory       uint64        // bytes that all workers may have, where control groups can limit them; 0: no limit
 	Pathological bool          // stressors that hang or reboot machines are let run
 	Dir          string        // folder that its files are in one of their own in; "": $TMPDIR
-	Options      []string      // further ones, as stress-ng's manual has them
+	Method       string        // of the stressor, of its manual's words; "": they change
+	Share        int           // cpu: percent of a CPU that each worker takes; 0: all of it
+	Bytes        uint64        // vm: that all workers write again and again; 0: as by default
+	Options      []string      // further ones, as stress-ng's manual has them; on this machine only
 }
 
 const Name = "stress-ng"
@@ -48,12 +52,18 @@ func (s *Stress) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&s.Stressor, "stressor", s.Stressor, "`name` of a stressor (stress-ng's manual has them)")
 	fs.IntVar(&s.Workers, "workers", s.Workers, "`processes`; 0: one for each CPU")
 	fs.DurationVar(&s.For, "for", s.For, "how `long`; 0: until it is stopped")
+	fs.StringVar(&s.Method, "method", s.Method, "`name` of one of the stressor's methods; none: they change")
+	fs.IntVar(&s.Share, "share", s.Share, "cpu: `percent` of a CPU that each worker takes; 0: all of it")
+	fs.Uint64Var(&s.Bytes, "bytes", s.Bytes, "vm: `octets` that all workers write again and again; 0: as by default")
 }
 
 // Check implements Subject.
 func (s *Stress) Check(_ context.Context, h *host.Local) error {
 	if strings.Trim(s.Stressor, stressorLetters) != "" || s.Stressor == "" {
 		return fmt.Errorf("stressor %q: a name is of small letters, digits and hyphens", s.Stressor)
+	}
+	if strings.Trim(s.Method, stressorLetters) != "" || s.Share < 0 || s.Share > 100 {
+		return fmt.Errorf("stressor %s: method %q and a share of %d %%: want small letters, digits and hyphens, and 0 to 100", s.Stressor, s.Method, s.Share)
 	}
 	if s.Workers < 0 || s.Workers > 4096 || s.For < 0 {
 		return fmt.Errorf("stressor %s: %d workers for %v is out of range", s.Stressor, s.Workers, s.For)
@@ -89,6 +99,15 @@ func (s *Stress) Run(ctx context.Context, e subject.Env) (_ *Stressing, err erro
 		argv = append(argv, "--pathological")
 	}
 	argv = append(argv, bounds[s.Stressor]...)
+	if s.Method != "" {
+		argv = append(argv, "--"+s.Stressor+"-method", s.Method)
+	}
+	if s.Share > 0 && s.Share < 100 { // in turns of 2 ms; by default they take tens
+		argv = append(argv, "--cpu-load", strconv.Itoa(s.Share), "--cpu-load-slice", "2")
+	}
+	if s.Bytes > 0 {
+		argv = append(argv, "--vm-bytes", strconv.FormatUint(s.Bytes, 10), "--vm-keep")
+	}
 	r.process, err = e.Machine().Start(ctx, host.Cmd{
 		Argv: append(argv, s.Options...), Dir: dir, Stdout: &r.figures, Stderr: &r.log,
 		CPUs: e.CPUs, Memory: s.Memory, Private: true, Scratch: []string{dir},
@@ -123,6 +142,7 @@ type Stressing struct {
 	Limited  bool   // Stress.Memory holds
 
 	process *host.Process
+	stopped atomic.Bool
 	begun   time.Time
 	figures program.Log
 	log     program.Log
@@ -154,4 +174,20 @@ func (r *Stressing) Usage() (result.Usage, error) {
 }
 
 // Stop implements Running.
-func (r *Stressing) Stop(ctx context.Context) error { return r.process.Stop(ctx, 3*time.Second) }
+func (r *Stressing) Stop(ctx context.Context) error {
+	r.stopped.Store(true)
+	return r.process.Stop(ctx, 3*time.Second)
+}
+
+// Ended implements Ender.
+func (r *Stressing) Ended() error {
+	select {
+	case <-r.process.Done():
+	default:
+		return nil
+	}
+	if r.stopped.Load() {
+		return nil
+	}
+	return fmt.Errorf("stressor %s ended: %s", r.Stressor, cmp.Or(said(r.log.String()), "it said nothing"))
+}
