@@ -61,6 +61,8 @@ type Testbed struct {
 	TesterCPU int    // for the sender; -1: any
 	CPUs      []int  // of this machine that tester and DUT are bound to
 	DUTCPUs   []int  // of this machine that do the DUT's work; nil: not known, or another machine's
+	MoreCPUs  []int  // that the DUT's work can be spread over beside DUTCPUs (Service.AllCPUs)
+	Spreads   bool   // Serve can be asked for that, even where there are none
 	Threads   []int  // ids of the threads that receive the DUT's frames (threaded NAPI); nil: softirq does
 	Engine    engine.Backend
 	Tried     []catalog.Tried

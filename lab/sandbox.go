@@ -74,11 +74,16 @@ func (s *sandbox) Sketch() (*Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.sketchAt(at), nil
+	return s.sketchAt(at)
 }
 
-func (s *sandbox) sketchAt(at place) *Testbed {
+func (s *sandbox) sketchAt(at place) (*Testbed, error) {
+	more, err := leftCPUs(at)
+	if err != nil {
+		return nil, err
+	}
 	tb := &Testbed{
+		MoreCPUs: more, Spreads: at.name == split,
 		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUTCPUs: []int{at.dut}, Services: Services, Planted: s.plant.planted(s.mtu), Loop: loopPorts(unbuilt, s.mtu, s.rate),
 	}
@@ -90,7 +95,7 @@ func (s *sandbox) sketchAt(at place) *Testbed {
 		}
 		tb.Ports, tb.DUTPorts = append(tb.Ports, p), append(tb.DUTPorts, sd.dut)
 	}
-	return tb
+	return tb, nil
 }
 
 // Build needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and, for placement split,
@@ -188,7 +193,11 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 	if qos != nil {
 		undo.add(qos.Close)
 	}
-	tb := s.sketchAt(at)
+	tb, err := s.sketchAt(at)
+	if err != nil {
+		return nil, err
+	}
+	svc.more = tb.MoreCPUs
 	tb.Threads, tb.State, tb.DUT, tb.Serve = threads, svc.state, dut.Local, svc.serve
 	tb.Loop = loopPorts(tester, s.mtu, s.rate)
 	tb.Path = func(from, to int, loop bool) ledger.Path {
@@ -197,7 +206,7 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		}
 		return throughDUT(cables[from], cables[to], svc.names())
 	}
-	tb.Settings = slices.Concat(at.settings(), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
+	tb.Settings = slices.Concat(at.settings(), spreadSettings(at, tb.MoreCPUs), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
 	tb.Close = sync.OnceValue(undo.close)
 	if at.name == split {
 		tb.Fixed = []result.Pair{{Key: "threaded", Value: "the sandbox needs threaded NAPI itself: without it the DUT's receive work would move to the tester's CPU"}}

@@ -25,6 +25,8 @@ type services struct {
 	bare     bool         // lan has none, for somebody listens there
 	plant    Plant
 	cpu      int          // that does the DUT's work
+	more     []int        // that it may use beside
+	spreads  bool         // over them
 	stop     func() error // ends what a fault keeps running; nil: nothing
 
 	mu    sync.Mutex
@@ -72,7 +74,7 @@ func (v *services) serve(ctx context.Context, s Service) error {
 	if err := v.reset(ctx); err != nil {
 		return fmt.Errorf("take the last service down: %w", err)
 	}
-	err := v.route(s.Networks)
+	err := errors.Join(v.route(s.Networks), v.spread(s.AllCPUs))
 	if err == nil && k.set != nil {
 		v.clear, v.kind = func(ctx context.Context) error { return k.clear(v, ctx) }, s.Kind
 		err = k.set(v, ctx, s)

@@ -21,6 +21,10 @@ type Service struct {
 	// (frame.Network), 2 to frame.MaxNetworks; 0 or 1: the connected one alone.
 	Networks int
 
+	// AllCPUs spreads flows over all CPUs that the tester leaves the DUT; else one does its
+	// work. Only a sandbox can be told so: other machines do as they are tuned.
+	AllCPUs bool
+
 	// Connections are TCP connections from lan that are let through, each anew: the
 	// connection table is empty. filter tracks them; nil: frames of UDP.
 	Connections *Connections

@@ -45,8 +45,10 @@ type Point struct {
 // NewPoint returns the point of p in env, whose trials record carries out.
 func NewPoint(p *Traffic, env *procedure.Env, record Recording) *Point {
 	m := &Point{Traffic: p, Env: env, Effort: EffortOf(p.Preset.Value), Out: procedure.Outcome{Status: result.Passed}, record: record}
-	if w := p.unrouted(env.Bed); w != "" {
-		m.Out.Warnings = append(m.Out.Warnings, w)
+	for _, w := range []string{p.unrouted(env.Bed), p.crowded(env.Bed)} {
+		if w != "" {
+			m.Out.Warnings = append(m.Out.Warnings, w)
+		}
 	}
 	return m
 }

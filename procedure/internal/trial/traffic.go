@@ -31,6 +31,7 @@ type Traffic struct {
 	IP        param.Choice
 	Preset    param.Choice // quick or standard
 	Search    param.Choice // a search's name, or asPreset
+	dutCPUs   param.Choice
 	ramp      time.Duration
 }
 
@@ -51,6 +52,7 @@ func NewTraffic(services []string) Traffic {
 		networks:  param.NewChoice("1", []string{"1", strconv.Itoa(frame.MaxNetworks)}),
 		IP:        param.NewChoice("4", IPVersions),
 		Preset:    param.NewPreset(),
+		dutCPUs:   param.NewChoice(oneCPU, []string{oneCPU, allCPUs}),
 		Search:    param.NewChoice(AsPreset, append([]string{AsPreset}, search.Names()...)),
 	}
 }
@@ -65,6 +67,7 @@ func (p *Traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.Rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.Flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
 	fs.Var(&p.networks, "networks", "destination `networks`, in turn, each with its own route in the box (RFC 2544 section 12)")
+	fs.Var(&p.dutCPUs, "dut_cpus", "CPUs of the sandbox's box: 1, or all that the tester leaves (flows are spread over them)")
 	fs.Var(&p.IP, "ip", "IP version")
 	fs.Var(&p.Preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.Search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
@@ -91,7 +94,26 @@ func (p *Traffic) Between(from, to lab.Port) frame.Spec {
 
 // Asked is what the DUT is to do.
 func (p *Traffic) Asked() lab.Service {
-	return lab.Service{Kind: p.Service.Value, Rules: p.Rules.Value, Flows: p.Flows.Value, Networks: p.toNetworks()}
+	return lab.Service{Kind: p.Service.Value, Rules: p.Rules.Value, Flows: p.Flows.Value, Networks: p.toNetworks(), AllCPUs: p.dutCPUs.Value == allCPUs}
+}
+
+// Values of dut_cpus.
+const (
+	oneCPU  = "1"
+	allCPUs = "all"
+)
+
+// crowded says what limits trust in a figure of all CPUs; "" where nothing does.
+func (p *Traffic) crowded(bed *lab.Testbed) string {
+	switch n := len(bed.DUTCPUs) + len(bed.MoreCPUs); {
+	case p.dutCPUs.Value != allCPUs:
+		return ""
+	case len(bed.MoreCPUs) == 0:
+		return fmt.Sprintf("dut_cpus=all is %s here, as dut_cpus=1 is: the tester has the rest", lab.CPUText(n))
+	case p.Flows.Value < 8*n:
+		return fmt.Sprintf("dut_cpus=all: %d flows spread unevenly over %s: give flows=%d or more", p.Flows.Value, lab.CPUText(n), 8*n)
+	}
+	return ""
 }
 
 // DropPlaces is where each drop service is meant to end every frame.
@@ -131,6 +153,9 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 	}
 	if bed == nil {
 		return nil
+	}
+	if p.dutCPUs.Value == allCPUs && !bed.Spreads {
+		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use the sandbox with placement split, or tune the box (RPS)", bed.Topology, bed.Placement)
 	}
 	if p.toNetworks() > 1 {
 		if err := apart(bed, p.IPv6()); err != nil {
