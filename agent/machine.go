@@ -235,6 +235,13 @@ func (r *far) Progress() (counted int64, at unit.Instant, ok bool) {
 	return r.state.Counted, r.here(r.state.At), true
 }
 
+// ClockError implements subject.Distant.
+func (r *far) ClockError() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clock.Error
+}
+
 // here is the earliest that an instant of the box may be on this machine: what was said
 // before the last frame left is not taken for later. r.mu is held.
 func (r *far) here(at unit.Instant) unit.Instant {

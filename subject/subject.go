@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"boxdyno/host"
 	"boxdyno/result"
@@ -89,6 +90,12 @@ type Progresser interface {
 	// instant; ok is false where it has not said anything yet. It may be called after
 	// the end, too.
 	Progress() (counted int64, at unit.Instant, ok bool)
+}
+
+// A Distant subject runs on a machine with a clock of its own.
+type Distant interface {
+	// ClockError is how far off the instants that it tells (Progress) may be at most.
+	ClockError() time.Duration
 }
 
 // An Ender may end by itself, or do what it must not.

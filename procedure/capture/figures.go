@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"boxdyno/engine"
 	"boxdyno/ledger"
@@ -100,6 +101,23 @@ func (m *capturePoint) settle(ctx context.Context, o *procedure.Outcome, c *capt
 // and more it hides no more than a hundredth of the load.
 func lagAllowed(traffic float64) float64 { return max(0.05, traffic/100) }
 
+// clockTimes is how many times the error between two clocks a time has to be that began by
+// one of them and ended by the other.
+const clockTimes = 10
+
+// unclear says why a time from the tester's last frame to a word of the subject is not known;
+// "" if it is. None is a count that did not rise, for which no clock is asked.
+func unclear(run subject.Running, seconds float64) string {
+	far, ok := run.(subject.Distant)
+	if !ok || seconds == 0 {
+		return ""
+	}
+	if e := far.ClockError(); seconds < clockTimes*e.Seconds() {
+		return fmt.Sprintf("how long it counted after the last frame is not known: about %.2g s, and the clocks of tester and box agree to %v", seconds, e.Round(time.Microsecond))
+	}
+	return ""
+}
+
 // figures are the values of a trial whose account is settled.
 func (m *capturePoint) figures(o *procedure.Outcome, c *capturing, d drained, sent engine.TxReport) {
 	a := o.Account
@@ -122,7 +140,11 @@ func (m *capturePoint) figures(o *procedure.Outcome, c *capturing, d drained, se
 		if a.Received > n {
 			drain = o.Phases[1].Seconds()
 		}
-		add("drain_s", drain)
+		if why := unclear(c.run, drain); why != "" {
+			o.Warnings = append(o.Warnings, why)
+		} else {
+			add("drain_s", drain)
+		}
 	}
 	add("frames_lost", float64(a.Accepted-a.Received))
 	if a.Accepted > 0 {
