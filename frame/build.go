@@ -20,7 +20,7 @@ const (
 	SignatureLen = 18
 
 	// HeaderLen bounds the octets in which frames of a stream differ from zero.
-	HeaderLen = 80
+	HeaderLen = 88
 )
 
 // Magic begins every signature.
@@ -39,6 +39,7 @@ type Variant struct {
 // octets, and what flow 0 has there.
 type Layout struct {
 	IPv6      bool
+	L3        int    // the IP header
 	Addr      int    // last 4 octets of the flow's address
 	AddrBase  uint32 // their value for flow 0
 	Port      int    // the flow's port
@@ -73,19 +74,22 @@ func NewBuilder(spec Spec, stream uint16) (*Builder, error) {
 		ip = ip6Len
 	}
 	l := &b.Layout
-	l.IPv6 = v6
-	l.Signature = ethLen + ip + udpLen
+	l.IPv6, l.L3 = v6, ethLen
+	if spec.VLAN > 0 {
+		l.L3 += tagLen
+	}
+	l.Signature = l.L3 + ip + udpLen
 	l.Sequence = l.Signature + 6
 	l.Time = l.Signature + 10
 	l.HeaderLen = l.Signature + SignatureLen
 	flowAddr := spec.Src
-	l.Port = ethLen + ip
+	l.Port = l.L3 + ip
 	if v6 {
-		l.Addr = ethLen + 8 + 12
-		l.UDPSum = ethLen + ip6Len + 6
+		l.Addr = l.L3 + 8 + 12
+		l.UDPSum = l.L3 + ip6Len + 6
 	} else {
-		l.Addr = ethLen + 12
-		l.IPSum = ethLen + 10
+		l.Addr = l.L3 + 12
+		l.IPSum = l.L3 + 10
 	}
 	if spec.Answer {
 		flowAddr = spec.Dst
@@ -93,7 +97,7 @@ func NewBuilder(spec Spec, stream uint16) (*Builder, error) {
 		l.Addr += len(spec.Src.AsSlice())
 	}
 	if spec.Networks > 1 {
-		l.Network = ethLen + ip - len(spec.Dst.AsSlice()) + networkOctet(v6) // Dst ends the IP header
+		l.Network = l.L3 + ip - len(spec.Dst.AsSlice()) + networkOctet(v6) // Dst ends the IP header
 	}
 	raw := flowAddr.AsSlice()
 	l.AddrBase = binary.BigEndian.Uint32(raw[len(raw)-4:])
@@ -113,19 +117,22 @@ func (b *Builder) variant(size unit.FrameSize) Variant {
 	udp := h[l.Signature-udpLen:]
 	udpTotal := v.Len - (l.Signature - udpLen)
 	src, dst := b.Spec.Src.AsSlice(), b.Spec.Dst.AsSlice()
+	if b.Spec.VLAN > 0 {
+		binary.BigEndian.PutUint16(h[12:], 0x8100)
+		binary.BigEndian.PutUint16(h[14:], b.Spec.VLAN)
+	}
+	ip := h[l.L3:]
 	if l.IPv6 {
-		binary.BigEndian.PutUint16(h[12:], 0x86dd)
-		ip := h[ethLen:]
+		binary.BigEndian.PutUint16(h[l.L3-2:], 0x86dd)
 		ip[0] = 0x60
 		binary.BigEndian.PutUint16(ip[4:], uint16(udpTotal))
 		ip[6], ip[7] = 17, 64
 		copy(ip[8:], src)
 		copy(ip[24:], dst)
 	} else {
-		binary.BigEndian.PutUint16(h[12:], 0x0800)
-		ip := h[ethLen:]
+		binary.BigEndian.PutUint16(h[l.L3-2:], 0x0800)
 		ip[0] = 0x45
-		binary.BigEndian.PutUint16(ip[2:], uint16(v.Len-ethLen))
+		binary.BigEndian.PutUint16(ip[2:], uint16(v.Len-l.L3))
 		binary.BigEndian.PutUint16(ip[6:], 0x4000) // do not fragment
 		ip[8], ip[9] = 64, 17
 		copy(ip[12:], src)
@@ -145,9 +152,9 @@ func (b *Builder) variant(size unit.FrameSize) Variant {
 	if l.IPv6 {
 		// Pseudo header (RFC 8200, 8.1), then UDP header and signature; the
 		// padding is zero.
-		v.UDPSum = sum(h[ethLen+8:l.HeaderLen]) + uint32(udpTotal) + 17
+		v.UDPSum = sum(h[l.L3+8:l.HeaderLen]) + uint32(udpTotal) + 17
 	} else {
-		v.IPSum = sum(h[ethLen : ethLen+ip4Len])
+		v.IPSum = sum(h[l.L3 : l.L3+ip4Len])
 	}
 	return v
 }

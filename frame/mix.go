@@ -172,7 +172,10 @@ func gcd(a, b int) int {
 // Signed says, in a sentence, why a Spec over IPv4 or IPv6 cannot have the mix:
 // it has too many sizes, or one that is too large or below the smallest signed
 // frame.
-func (m Mix) Signed(ipv6 bool) error {
+func (m Mix) Signed(ipv6 bool) error { return m.SignedIn(0, ipv6) }
+
+// SignedIn is Signed in a VLAN; 0: without a tag.
+func (m Mix) SignedIn(vlan uint16, ipv6 bool) error {
 	if len(m.Sizes) == 0 || len(m.Sizes) > MaxSizes {
 		return fmt.Errorf("a stream needs 1 to %d frame sizes, and this one has %d", MaxSizes, len(m.Sizes))
 	}
@@ -180,8 +183,12 @@ func (m Mix) Signed(ipv6 bool) error {
 		if s > MaxSize {
 			return fmt.Errorf("frame size %d: the largest of a test stream is %d", s, MaxSize)
 		}
-		if least := Smallest(ipv6); s < least {
-			return fmt.Errorf("frame size %d: the smallest signed IPv%s/UDP frame has %d octets", s, version(ipv6), least)
+		if least := SmallestIn(vlan, ipv6); s < least {
+			tagged := ""
+			if vlan > 0 {
+				tagged = " with a VLAN tag"
+			}
+			return fmt.Errorf("frame size %d: the smallest signed IPv%s/UDP frame%s has %d octets", s, version(ipv6), tagged, least)
 		}
 	}
 	return nil

@@ -19,8 +19,9 @@ type Spec struct {
 	Src, Dst       netip.Addr // both IPv4 or both IPv6
 	SrcPort        uint16     // flow f is SrcPort + f % FlowPorts, from Src + f / FlowPorts
 	DstPort        uint16
-	Answer         bool // the stream answers flows: they vary DstPort and Dst instead
-	Networks       int  // where frames go, in turn (Network), 2 to MaxNetworks and no Answer; 0 or 1: to Dst alone
+	Answer         bool   // the stream answers flows: they vary DstPort and Dst instead
+	VLAN           uint16 // 802.1Q tag of every frame, 1 to MaxVLAN; 0: none
+	Networks       int    // where frames go, in turn (Network), 2 to MaxNetworks and no Answer; 0 or 1: to Dst alone
 }
 
 const (
@@ -30,6 +31,7 @@ const (
 	MaxSize   = unit.FrameSize(1522)
 
 	MaxNetworks = 256
+	MaxVLAN     = 4094
 
 	// Port is the UDP port (discard) that test frames go to: the DUT's filters
 	// match it. FirstPort is the flows' first port at the other end.
@@ -50,6 +52,14 @@ func Smallest(ipv6 bool) unit.FrameSize {
 	return ethLen + ip4Len + udpLen + SignatureLen + unit.FCS
 }
 
+// SmallestIn is Smallest of frames in a VLAN; 0: of untagged ones.
+func SmallestIn(vlan uint16, ipv6 bool) unit.FrameSize {
+	if vlan == 0 {
+		return Smallest(ipv6)
+	}
+	return Smallest(ipv6) + tagLen
+}
+
 // Check says what is wrong with a spec, in a sentence.
 func (s Spec) Check() error {
 	if s.Flows < 1 || s.Flows > MaxFlows {
@@ -67,7 +77,10 @@ func (s Spec) Check() error {
 	if s.Networks > 1 && s.Answer {
 		return fmt.Errorf("networks %d: answers to flows go where the flows came from", s.Networks)
 	}
-	return Mix{Sizes: s.Sizes}.Signed(s.Src.Is6())
+	if s.VLAN > MaxVLAN {
+		return fmt.Errorf("VLAN %d: want 1 to %d", s.VLAN, MaxVLAN)
+	}
+	return Mix{Sizes: s.Sizes}.SignedIn(s.VLAN, s.Src.Is6())
 }
 
 // Network is dst in its network n, 0 to MaxNetworks-1, with the network's length: n

@@ -70,6 +70,7 @@ type Testbed struct {
 	Subjects  subject.Machine  // that subjects run on; nil: DUT, or this machine
 	DUTPorts  []string         // of DUT on the paths, as it calls them
 	Services  []string         // those that Serve can set up
+	Bridge    bool             // the box is none's gateway
 	AsIs      bool             // Serve sets nothing up: the box does what it was configured for
 	Settings  []result.Pair    // how it was built, for the record
 	Warnings  []string         // what limits every figure of it, in sentences, for the record

@@ -141,7 +141,7 @@ func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
 	cpu := cpus[len(cpus)-1]
 	tb := &Testbed{Topology: name, Kind: "real", TesterCPU: cpu, CPUs: []int{cpu}}
 	if len(ends) == 2 {
-		tb.Services, tb.AsIs = wiredServices, true
+		tb.Services, tb.AsIs, tb.Bridge = wiredServices, true, w.box == boxBridge
 	}
 	for _, e := range ends {
 		tb.Ports = append(tb.Ports, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: e.port}, Link: w.rate,
@@ -182,6 +182,7 @@ func (w *wire2) Build(ctx context.Context) (*Testbed, error) {
 		return nil, err
 	}
 	tb := wired.testbed("wire2")
+	tb.Bridge = w.box == boxBridge
 	tb.Sources = []ledger.Source{&blackBox{wired.ends}}
 	tb.Path = func(from, to int, loop bool) ledger.Path {
 		return wired.path(from, to, loop, "box", [2]string{"side a", "side b"})

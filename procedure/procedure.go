@@ -217,7 +217,7 @@ var zeros = map[string]string{
 	"rules": "none", "ids rules": "", "ids rules_sample": "as rules", "threads": "all", "cpus": "all", "jobs": "all CPUs",
 	"payload_size": "-", "packets": "-", "capture frame_size": "-", "burst": "-", "port": "-",
 	"buffer": "default", "size": "default", "block": "default", "order": "default", "key_size": "longest",
-	"connections rate": "by mode", "packets_of_file": "all", "trials": "by preset", "handshakes": "by preset",
+	"connections rate": "by mode", "packets_of_file": "all", "vlan": "none", "trials": "by preset", "handshakes": "by preset",
 }
 
 // Declaration is what the procedure's rows are shown by. Rows always tell the parameters

@@ -75,8 +75,8 @@ func TestVerifierTakesEverySender(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", pace), func(t *testing.T) {
 			t.Parallel()
 			most := uint32(0)
-			for _, i := range combinations() {
-				k := senderKind{pace, i&1 > 0, i&2 > 0, i&8 > 0, uint32(1 + i>>2&1)}
+			for _, i := range append(combinations(), 0b1_0000, 0b1_0110, 0b1_1111) {
+				k := senderKind{pace, i&1 > 0, i&2 > 0, i&8 > 0, i&16 > 0, uint32(1 + i>>2&1)}
 				p, err := k.load()
 				if err != nil {
 					t.Fatalf("%+v: %v", k, err)

@@ -127,6 +127,7 @@ func (t *Transmitter) Transmit(ctx context.Context, l engine.Load, streams ...en
 func (t *Transmitter) send(ctx context.Context, l engine.Load, streams []engine.Stream) ([]engine.TxReport, error) {
 	var state [maxLanes]senderLane
 	longest, mean, ipv6, networked := 0, 0.0, streams[0].Frames.Src.Is6(), false
+	tagged := streams[0].Frames.VLAN > 0
 	for i, s := range streams {
 		b, err := frame.NewBuilder(s.Frames, s.ID)
 		if err != nil {
@@ -134,6 +135,9 @@ func (t *Transmitter) send(ctx context.Context, l engine.Load, streams []engine.
 		}
 		if b.Layout.IPv6 != ipv6 {
 			return nil, errors.New("transmit: streams of one load must be of one IP version")
+		}
+		if (s.Frames.VLAN > 0) != tagged {
+			return nil, errors.New("transmit: streams of one load must all have a VLAN tag, or none")
 		}
 		networked = networked || s.Frames.Networks > 1
 		longest = max(longest, fillLane(&state[i], b, t.Indexes[s.Lane]))
@@ -144,7 +148,7 @@ func (t *Transmitter) send(ctx context.Context, l engine.Load, streams []engine.
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.sender(senderKind{sc.Pace, ipv6, mixed, networked, uint32(len(streams))})
+	p, err := t.sender(senderKind{sc.Pace, ipv6, mixed, networked, tagged, uint32(len(streams))})
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +245,8 @@ func shrink(lanes []senderLane, longest int) (mixed bool) {
 // A senderKind is what a sender's program is specialized for.
 type senderKind struct {
 	Pace
-	ipv6, mixed, networked bool
-	lanes                  uint32
+	ipv6, mixed, networked, tagged bool
+	lanes                          uint32
 }
 
 // A Program is a loaded sender, of specs or of a source.
@@ -270,7 +274,7 @@ func (k senderKind) load() (*Program, error) {
 		return nil, fmt.Errorf("read the sender's program: %w", err)
 	}
 	if err := errors.Join(k.Specialize(spec), setVariables(spec, map[string]any{
-		senderVarIpv6: k.ipv6, senderVarMixed: k.mixed, senderVarNetworked: k.networked, senderVarLanes: k.lanes,
+		senderVarIpv6: k.ipv6, senderVarMixed: k.mixed, senderVarNetworked: k.networked, senderVarTagged: k.tagged, senderVarLanes: k.lanes,
 	})); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ type senderLane struct {
 	Variants [64]struct {
 		_      structs.HostLayout
 		Before [2]uint8
-		Header [80]uint8
+		Header [88]uint8
 		_      [2]byte
 		Len    uint32
 		IpSum  uint32
@@ -103,6 +103,7 @@ const (
 	senderVarSenderId       = "sender_id"
 	senderVarShift          = "shift"
 	senderVarSlip           = "slip"
+	senderVarTagged         = "tagged"
 	senderVarTaps           = "taps"
 )
 
@@ -183,6 +184,7 @@ type senderVariableSpecs struct {
 	SenderId       *ebpf.VariableSpec `ebpf:"sender_id"`
 	Shift          *ebpf.VariableSpec `ebpf:"shift"`
 	Slip           *ebpf.VariableSpec `ebpf:"slip"`
+	Tagged         *ebpf.VariableSpec `ebpf:"tagged"`
 	Taps           *ebpf.VariableSpec `ebpf:"taps"`
 }
 
@@ -236,6 +238,7 @@ type senderVariables struct {
 	SenderId       *ebpf.Variable `ebpf:"sender_id"`
 	Shift          *ebpf.Variable `ebpf:"shift"`
 	Slip           *ebpf.Variable `ebpf:"slip"`
+	Tagged         *ebpf.Variable `ebpf:"tagged"`
 	Taps           *ebpf.Variable `ebpf:"taps"`
 }
 

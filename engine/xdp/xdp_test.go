@@ -210,7 +210,12 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 	answer.Answer, answer.SrcPort, answer.DstPort = true, frame.Port, frame.FirstPort
 	answer6 := enginetest.Spec6(70_000, 200, 84)
 	answer6.Answer, answer6.SrcPort, answer6.DstPort = true, frame.Port, frame.FirstPort
+	tagged := func(s frame.Spec) frame.Spec {
+		s.VLAN = 100
+		return s
+	}
 	for name, spec := range map[string]frame.Spec{
+		"tagged": tagged(enginetest.Spec4(50_003, 68, 594)), "tagged6": tagged(enginetest.Networks(enginetest.Spec6(3, 88))),
 		"ipv4": enginetest.Spec4(1, 64), "flows": enginetest.Spec4(50_003, 64), "imix": enginetest.Spec4(3, frame.IMIX.Sizes...),
 		"ipv6": enginetest.Spec6(50_003, 84), "answer": answer, "answer6": answer6,
 		"networks": enginetest.Networks(enginetest.Spec4(50_003, 64, 594)), "networks6": enginetest.Networks(enginetest.Spec6(3, 84)),
@@ -223,7 +228,7 @@ func TestSenderProgramWritesTheBuildersFrames(t *testing.T) {
 			var lanes [maxLanes]senderLane
 			longest := fillLane(&lanes[0], b, 1)
 			mixed := shrink(lanes[:1], longest)
-			p, err := senderKind{Pace{burst: 1}, spec.Src.Is6(), mixed, spec.Networks > 1, 1}.load()
+			p, err := senderKind{Pace{burst: 1}, spec.Src.Is6(), mixed, spec.Networks > 1, spec.VLAN > 0, 1}.load()
 			if err != nil {
 				t.Fatal(err)
 			}

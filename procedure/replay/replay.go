@@ -125,16 +125,11 @@ const longestReplay = time.Hour
 func (p *Replay) sameness(bed *lab.Testbed) frame.Sameness {
 	compare := p.compare.Value
 	if compare == byService {
-		if compare = p.service.Value; bridges(bed) {
+		if compare = p.service.Value; trial.Bridges(bed) {
 			compare = asBridged
 		}
 	}
 	return map[string]frame.Sameness{asBridged: frame.SameBridged, asRouted: frame.SameRouted, translated: frame.SameTranslated}[compare]
-}
-
-// bridges says whether the box is none's gateway: the far port's address is the next hop.
-func bridges(bed *lab.Testbed) bool {
-	return bed.Ports[0].GatewayMAC != [6]byte{} && bed.Ports[0].GatewayMAC == bed.Ports[1].MAC
 }
 
 func (p *Replay) Estimate() (int, time.Duration) {

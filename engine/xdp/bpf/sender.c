@@ -19,11 +19,12 @@
 const volatile bool ipv6;
 const volatile bool mixed; /* more than one size */
 const volatile bool networked; /* frames go to several networks */
+const volatile bool tagged; /* one VLAN tag */
 const volatile u32 lanes = 1;
 
 struct variant {
 	u8 before[2]; /* octet 6 of the header lies on a multiple of 8, as in the frame */
-	u8 header[80];
+	u8 header[88];
 	u32 len;
 	u32 ip_sum;
 	u32 udp_sum;
@@ -93,7 +94,7 @@ int send(struct xdp_md *ctx)
 
 	data = (void *)(long)ctx->data;
 	data_end = (void *)(long)ctx->data_end;
-	if (data + (ipv6 ? 80 : 60) > data_end)
+	if (data + (ipv6 ? 80 : 60) + (tagged ? 4 : 0) > data_end)
 		return XDP_DROP;
 	STORE16(data, LOAD16(v->header));
 	STORE32(data + 2, LOAD32(v->header + 2));
@@ -105,10 +106,16 @@ int send(struct xdp_md *ctx)
 		for (int i = 54; i < 78; i += 8)
 			STORE64(data + i, LOAD64(v->header + i));
 		STORE16(data + 78, LOAD16(v->header + 78));
+		if (tagged)
+			store32_at2(data + 80, load32_at2(v->header + 80));
 	} else {
 		STORE32(data + 54, LOAD32(v->header + 54));
 		STORE16(data + 58, LOAD16(v->header + 58));
+		if (tagged)
+			store32_at2(data + 60, load32_at2(v->header + 60));
 	}
+	if (tagged)
+		data += 4;
 
 	k = l->issued++;
 	addr = l->addr_base + l->flow_addr;

@@ -39,22 +39,29 @@ func (*Suite) Upon() string { return "throughput" }
 // signed one stands for them.
 func (p *Suite) Check(bed *lab.Testbed) error {
 	t := p.Traffic
-	t.Mix.Mix, _ = Signed(p.Mix.Mix, p.IPv6())
+	t.Mix.Mix, _ = SignedIn(p.Mix.Mix, uint16(p.vlan.Value), p.IPv6())
 	return t.Check(bed)
 }
 
 // Signed is mix with the smallest signed frame in place of smaller ones, and a
 // sentence that says so; "" where there are none.
-func Signed(mix frame.Mix, ipv6 bool) (frame.Mix, string) {
-	least := frame.Smallest(ipv6)
+func Signed(mix frame.Mix, ipv6 bool) (frame.Mix, string) { return SignedIn(mix, 0, ipv6) }
+
+// SignedIn is Signed in a VLAN; 0: without a tag.
+func SignedIn(mix frame.Mix, vlan uint16, ipv6 bool) (frame.Mix, string) {
+	least := frame.SmallestIn(vlan, ipv6)
 	if !slices.ContainsFunc(mix.Sizes, func(s unit.FrameSize) bool { return s < least }) {
 		return mix, ""
+	}
+	tagged := ""
+	if vlan > 0 {
+		tagged = " with a VLAN tag"
 	}
 	out := frame.Mix{Name: fmt.Sprintf("%s(%d)", mix.Name, least)}
 	for _, s := range mix.Sizes {
 		out.Sizes = append(out.Sizes, max(s, least))
 	}
-	return out, fmt.Sprintf("frames of %d octets take the place of smaller ones: over IPv%s they are the smallest that hold a signature", least, IPText(ipv6))
+	return out, fmt.Sprintf("frames of %d octets take the place of smaller ones: over IPv%s%s they are the smallest that hold a signature", least, IPText(ipv6), tagged)
 }
 
 // InAll adds what every trial takes beside its traffic.
@@ -78,7 +85,7 @@ func (p *Suite) OnThroughput(ctx context.Context, env *procedure.Env, f func(m *
 
 // At has f measure what it will of a point, in which the rig is open.
 func (p *Suite) At(ctx context.Context, env *procedure.Env, f func(m *Point) error) (_ procedure.Outcome, err error) {
-	mix, substituted := Signed(p.Mix.Mix, p.IPv6())
+	mix, substituted := SignedIn(p.Mix.Mix, uint16(p.vlan.Value), p.IPv6())
 	p.Mix.Mix = mix
 	m := NewPoint(&p.Traffic, env, func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return env.Shared(ctx, "throughput", cfg, f)

@@ -32,6 +32,7 @@ type Traffic struct {
 	Preset    param.Choice // quick or standard
 	Search    param.Choice // a search's name, or asPreset
 	dutCPUs   param.Choice
+	vlan      param.Count // 0: no tag
 	ramp      time.Duration
 }
 
@@ -52,6 +53,7 @@ func NewTraffic(services []string) Traffic {
 		networks:  param.NewChoice("1", []string{"1", strconv.Itoa(frame.MaxNetworks)}),
 		IP:        param.NewChoice("4", IPVersions),
 		Preset:    param.NewPreset(),
+		vlan:      param.NewCount(0, 0, frame.MaxVLAN),
 		dutCPUs:   param.NewChoice(oneCPU, []string{oneCPU, allCPUs}),
 		Search:    param.NewChoice(AsPreset, append([]string{AsPreset}, search.Names()...)),
 	}
@@ -68,6 +70,7 @@ func (p *Traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.Flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
 	fs.Var(&p.networks, "networks", "destination `networks`, in turn, each with its own route in the box (RFC 2544 section 12)")
 	fs.Var(&p.dutCPUs, "dut_cpus", "CPUs of the sandbox's box: 1, or all that the tester leaves (flows are spread over them)")
+	fs.Var(&p.vlan, "vlan", "`number` of the VLAN whose tag (802.1Q) every frame has; 0: no tag")
 	fs.Var(&p.IP, "ip", "IP version")
 	fs.Var(&p.Preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.Search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
@@ -88,7 +91,7 @@ func (p *Traffic) toNetworks() int {
 // Between is the point's frames from one port to another.
 func (p *Traffic) Between(from, to lab.Port) frame.Spec {
 	s := Between(from, to, p.Mix.Mix, p.Flows.Value, p.IPv6())
-	s.Networks = p.toNetworks()
+	s.Networks, s.VLAN = p.toNetworks(), uint16(p.vlan.Value)
 	return s
 }
 
@@ -123,7 +126,7 @@ var DropPlaces = map[string]result.Place{"drop-xdp": result.XDP, "drop-tc": resu
 func (p *Traffic) Needs() (lab.Capability, string) { return 0, p.Service.Value }
 
 func (p *Traffic) Check(bed *lab.Testbed) error {
-	if err := p.Mix.Signed(p.IPv6()); err != nil {
+	if err := p.Mix.SignedIn(uint16(p.vlan.Value), p.IPv6()); err != nil {
 		return err
 	}
 	switch {
@@ -154,6 +157,9 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 	if bed == nil {
 		return nil
 	}
+	if p.vlan.Value > 0 && bed.Kind != "memory" && !Bridges(bed) {
+		return fmt.Errorf("vlan %d: topology %s has no VLAN interfaces, and answers no ARP within one: frames with a tag go through a box that bridges (wire2 with box=bridge)", p.vlan.Value, bed.Topology)
+	}
 	if p.dutCPUs.Value == allCPUs && !bed.Spreads {
 		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use the sandbox with placement split, or tune the box (RPS)", bed.Topology, bed.Placement)
 	}
@@ -163,6 +169,15 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 		}
 	}
 	return Fits(p.Mix.Mix, p.IPv6(), bed.Ports)
+}
+
+// Bridges says whether the box between the ports is no gateway: the far port is the next hop.
+func Bridges(bed *lab.Testbed) bool {
+	if len(bed.Ports) < 2 {
+		return false
+	}
+	a, b := bed.Ports[0], bed.Ports[1]
+	return bed.Bridge || a.GatewayMAC != [6]byte{} && a.GatewayMAC == b.MAC
 }
 
 // apart wants the networks of one side to be none of the other's.
