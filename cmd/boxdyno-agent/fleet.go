@@ -84,7 +84,7 @@ func connect(ctx context.Context, args []string) error {
 		note("an agent answers the hub already")
 		return nil
 	}
-	if err := environment(*folder); err != nil {
+	if err := errors.Join(lock.Truncate(0), errorOf(fmt.Fprintln(lock, os.Getpid())), environment(*folder)); err != nil {
 		return err
 	}
 	agent.Recover(ctx, *folder, note)
@@ -94,6 +94,8 @@ func connect(ctx context.Context, args []string) error {
 	}
 	return b.Run(ctx)
 }
+
+func errorOf(_ int, err error) error { return err }
 
 // parsed reads flags wherever they stand, and want words.
 func parsed(fs *flag.FlagSet, args []string, want int) (words []string, err error) {

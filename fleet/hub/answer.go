@@ -35,9 +35,10 @@ type Entry struct {
 	ClockError time.Duration `json:"clock_error_ns,omitempty"` // at most so far off is that; 0: not known
 	Celsius    float64       `json:"temperature_celsius,omitempty"`
 	Throttles  int64         `json:"throttles,omitempty"`
-	Lost       uint64        `json:"states_lost,omitempty"`
-	Refused    uint64        `json:"refused,omitempty"` // orders
-	Why        string        `json:"why,omitempty"`     // the last sentence on it
+	States     uint64        `json:"states,omitempty"`      // that were heard since the hub began
+	Lost       uint64        `json:"states_lost,omitempty"` // that were not
+	Refused    uint64        `json:"refused,omitempty"`     // orders
+	Why        string        `json:"why,omitempty"`         // the last sentence on it
 }
 
 type listed struct {
@@ -118,7 +119,7 @@ func (h *Hub) entries() (all []Entry) {
 		if p := h.live[b.Key]; p != nil {
 			e.Version, e.Arch, e.Epoch, e.Seen = p.hello.Version, p.hello.Arch, p.hello.Epoch, p.heard
 			e.Clock, e.ClockError, e.Celsius, e.Throttles = p.clock, p.clockError, p.state.Temperature, p.state.Throttles
-			e.Lost, e.Refused, e.Why = p.lost, p.state.Refused, p.why
+			e.States, e.Lost, e.Refused, e.Why = p.states, p.lost, p.state.Refused, p.why
 			switch {
 			case time.Now().Before(p.until):
 				e.State = "cut off"

@@ -89,7 +89,8 @@ type presence struct {
 	clock      time.Duration // its wall clock is ahead by so much
 	clockError time.Duration // 0: not known
 	best       time.Time     // when that was found
-	lost       uint64        // states that were not heard
+	states     uint64        // that were heard
+	lost       uint64        // that were not
 	why        string        // the last sentence on it
 	messages   int           // in this second
 	octets     int
@@ -369,6 +370,7 @@ func (h *Hub) hear(m *nats.Msg) {
 		if p.state.Seq > 0 && s.Seq > p.state.Seq+1 {
 			p.lost += s.Seq - p.state.Seq - 1
 		}
+		p.states++
 		if s.Refused > p.state.Refused {
 			p.why = link.Cut(s.Why, 200)
 			h.o.Note(fmt.Sprintf("board %s: %s", b.Name, p.why))

@@ -12,10 +12,13 @@ import (
 	"boxdyno/unit"
 )
 
-// The instant at which all begin is so far ahead that every board has heard it.
+// The instant at which all begin is so far ahead that every board has heard it. Where one
+// begins late it is twice as far ahead in the trials that follow.
 const (
 	leadLeast = 100 * time.Millisecond
-	leadEach  = time.Millisecond // of a board
+	leadEach  = 3 * time.Millisecond // of a board
+	mostLead  = 30 * time.Second
+	lateLead  = 2 * time.Millisecond
 
 	// laggard is how long the last board may take to be ready after the first.
 	laggard = 20 * time.Second
@@ -29,6 +32,7 @@ type barrier struct {
 	opened  chan struct{} // closed once at is decided; nil: no trial is under way
 	at      unit.Instant
 	timeout *time.Timer
+	lead    time.Duration
 }
 
 // set begins a trial of so many boards.
@@ -44,7 +48,8 @@ func (b *barrier) open() {
 	if b.at != 0 {
 		return
 	}
-	b.at = unit.Now() + unit.Instant(leadLeast+time.Duration(b.here)*leadEach)
+	b.lead = max(b.lead, min(mostLead, leadLeast+time.Duration(b.here)*leadEach))
+	b.at = unit.Now() + unit.Instant(b.lead)
 	close(b.opened)
 	if b.timeout != nil {
 		b.timeout.Stop()
@@ -77,6 +82,15 @@ func (b *barrier) arrive(ctx context.Context) (unit.Instant, error) {
 		return b.at, nil
 	case <-ctx.Done():
 		return 0, ctx.Err()
+	}
+}
+
+// late takes how late the last board began.
+func (b *barrier) late(by time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if by > lateLead {
+		b.lead = min(mostLead, 2*b.lead)
 	}
 }
 

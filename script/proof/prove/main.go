@@ -51,6 +51,8 @@ func main() {
 	models := flag.String("boards", "", "models of ports of script/boards, with commas, on which a box does every row; nothing else is proven then")
 	arch := flag.String("board-arch", "amd64", "processor of those boards")
 	rows := flag.String("board-rows", "", "rows of that table, with commas; all by default")
+	fleets := flag.String("fleet", "", "numbers of simulated boards, with commas, of a fleet each: start, memory, losses; nothing else is proven then, and no root is needed")
+	fleetOf, boardsIn, url := flag.String("fleet-hub", "", "be their hub, in this folder"), flag.String("fleet-boards", "", "be boards, in this folder"), flag.String("fleet-url", "", "of their hub")
 	disturber := flag.Bool("disturb", false, "be those programs")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random moments")
 	flag.Parse()
@@ -60,9 +62,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	var err error
-	if *models != "" {
+	switch {
+	case *fleetOf != "":
+		err = fleetHub(ctx, *fleetOf)
+	case *boardsIn != "":
+		err = fleetBoards(ctx, *boardsIn, *url)
+	case *fleets != "":
+		err = proveFleet(ctx, strings.Split(*fleets, ","))
+	case *models != "":
 		err = proveBoards(ctx, *arch, strings.Split(*models, ","), strings.FieldsFunc(*rows, func(r rune) bool { return r == ',' }))
-	} else {
+	default:
 		err = prove(ctx, n, *seed)
 	}
 	if err != nil {
