@@ -154,7 +154,7 @@ func TestAllows(t *testing.T) {
 		want   bool
 	}{
 		{nil, "identify", true}, {nil, "procedure.run", true}, {nil, "subject.start", false}, {nil, "telemetry.open", false},
-		{nil, "tune.apply", false}, {nil, "file.put", false}, {nil, "fleet.update", false}, {nil, "procedure.run.x", false}, {nil, "", false},
+		{nil, "tune.apply", false}, {nil, "file.put", false}, {nil, "procedure.run.x", false}, {nil, "", false},
 		{[]string{"subjects"}, "subject.start", true}, {[]string{"subjects"}, "tune.apply", false}, {[]string{"tune"}, "tune.apply", true},
 	} {
 		if got := (Identity{Allow: c.allow}).Allows(c.method); got != c.want {

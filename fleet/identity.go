@@ -43,7 +43,7 @@ const (
 )
 
 // Kinds of methods that a board may let the hub use beside those that measure.
-var Kinds = []string{"subjects", "tune", "services", "update"}
+var Kinds = []string{"subjects", "tune", "services"}
 
 // measures are the methods of every board: none of them runs a command that the hub names.
 var measures = []string{"clock", "identify", "check", "hold", "busy", "procedure.check", "procedure.run", "procedure.answer"}
@@ -53,7 +53,6 @@ var kindsOf = map[string][]string{
 	"subjects": {"subject.", "file."},
 	"tune":     {"tune."},
 	"services": {"service.", "ledger.", "cables.", "telemetry."},
-	"update":   {"fleet.update"},
 }
 
 // Allows says whether the hub may use a method.
@@ -191,6 +190,10 @@ func Join(ctx context.Context, folder, addresses, token, name string, allow []st
 	return id, id.keep(folder)
 }
 
+// Known is the token of a board that asks whether it is known, beside its agent that is
+// connected already.
+const Known = "known"
+
 // JoinOnce is Join, unless the hub of the token knows the board already: the token is not
 // used then. What the board allows is kept as it is now asked for.
 func JoinOnce(ctx context.Context, folder, addresses, token, name string, allow []string) (id Identity, there bool, err error) {
@@ -207,7 +210,7 @@ func JoinOnce(ctx context.Context, folder, addresses, token, name string, allow 
 		if err := was.check(); err != nil {
 			return id, false, err
 		}
-		if nc, cerr := was.connect(nats.NoReconnect()); cerr == nil {
+		if nc, cerr := was.connect(nats.NoReconnect(), nats.Token(Known)); cerr == nil {
 			nc.Close()
 			return was, true, was.keep(folder)
 		}

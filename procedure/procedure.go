@@ -109,6 +109,7 @@ type Outcome struct {
 type Began struct {
 	At    unit.Instant  // 0: it did not
 	Error time.Duration // at most so far off is At, where another machine's clock said so
+	Heard time.Duration // so long before the common instant it heard of it; below zero: after it
 }
 
 // Sentence is what err says, for an Outcome's Reason: one line.

@@ -132,7 +132,7 @@ func (h *Hub) entries() (all []Entry) {
 				e.State = "ready"
 			}
 			if p.hello.Epoch != "" && p.hello.Protocol != fleet.Protocol {
-				e.Why = fmt.Sprintf("it speaks protocol %d, and this hub %d: run boxdyno fleet update", p.hello.Protocol, fleet.Protocol)
+				e.Why = fmt.Sprintf("it speaks protocol %d, and this hub %d: install the same version there", p.hello.Protocol, fleet.Protocol)
 			}
 		}
 		if !b.Revoked.IsZero() {

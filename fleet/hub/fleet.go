@@ -170,6 +170,17 @@ type way struct {
 
 // Dial begins a session with a board. One that is not there is a *host.Missing.
 func (f *Fleet) Dial(ctx context.Context, e Entry) (*link.Conn, error) {
+	c, err := f.dial(ctx, e, fleet.Silence/2)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // the board may just connect anew
+		c, err = f.dial(ctx, e, fleet.Silence)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = &host.Missing{What: fmt.Sprintf("board %s (it does not answer)", e.Name), Hint: "see boxdyno fleet ls"}
+	}
+	return c, err
+}
+
+func (f *Fleet) dial(ctx context.Context, e Entry, patience time.Duration) (*link.Conn, error) {
 	if e.State != "ready" && e.State != "busy" {
 		why := "it is " + e.State
 		if e.Why != "" {
@@ -198,11 +209,8 @@ func (f *Fleet) Dial(ctx context.Context, e Entry) (*link.Conn, error) {
 	f.mu.Unlock()
 	err := w.Publish(fleet.OpenOrder, "", nil)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, fleet.Silence)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		_, err = w.conn.Clock(ctx, 1)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = &host.Missing{What: fmt.Sprintf("board %s (it does not answer)", e.Name), Hint: "see boxdyno fleet ls"}
-		}
 		cancel()
 	}
 	if err != nil {

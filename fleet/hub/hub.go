@@ -114,11 +114,11 @@ func Start(ctx context.Context, o Options) (_ *Hub, err error) {
 	}
 	h := &Hub{o: o, live: map[string]*presence{}}
 	ctx, h.stop = context.WithCancel(ctx)
-	defer func() {
+	defer func(h *Hub) { // the result is nil then
 		if err != nil {
 			h.Close()
 		}
-	}()
+	}(h)
 	if h.k, err = loadKeys(o.Folder, true); err != nil {
 		return nil, err
 	}
@@ -254,9 +254,9 @@ func (h *Hub) judge(req *jwt.AuthorizationRequestClaims) (*Board, error) {
 	defer h.mu.Unlock()
 	b, p, now := h.reg.boards[c.Nkey], h.live[c.Nkey], time.Now()
 	switch {
-	case b == nil && c.Token == "":
+	case b == nil && (c.Token == "" || c.Token == fleet.Known):
 		return nil, errors.New("its key is not known")
-	case c.Token != "":
+	case c.Token != "" && c.Token != fleet.Known:
 		if b, err = h.reg.admit(c.Nkey, c.Token, c.Name, now); err != nil {
 			return nil, err
 		}

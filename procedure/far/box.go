@@ -102,10 +102,11 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 	}
 	env := &procedure.Env{Bed: machine, Log: slog.New(slog.DiscardHandler)}
 	var begins unit.Instant // of the trial's work
+	var heard time.Duration // so long before
 	if a.Together {
 		env.Together = func(ctx context.Context) (unit.Instant, error) {
 			a, err := ask(ctx, item{Kind: readyItem})
-			begins = a.At
+			begins, heard = a.At, time.Duration(a.At-unit.Now())
 			return a.At, err
 		}
 	}
@@ -116,7 +117,7 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 			o, ferr := f(ctx)
 			i := item{Kind: outcomeItem, Outcome: &o, Failure: fails(ferr)}
 			if begins != 0 && len(o.Phases) > 0 {
-				i.Began = o.Phases[0].Begin
+				i.Began, i.Heard = o.Phases[0].Begin, heard
 			}
 			a, err = ask(ctx, i)
 		}

@@ -85,8 +85,9 @@ type item struct {
 	Kind    string             `json:"kind"`
 	Config  []result.Pair      `json:"config,omitempty"`
 	Outcome *procedure.Outcome `json:"outcome,omitempty"`
-	Failure *failure           `json:"failure,omitempty"` // of an outcome
-	Began   unit.Instant       `json:"began,omitempty"`   // of an outcome: when work that waited for other boxes began
+	Failure *failure           `json:"failure,omitempty"`  // of an outcome
+	Began   unit.Instant       `json:"began,omitempty"`    // of an outcome: when work that waited for other boxes began
+	Heard   time.Duration      `json:"heard_ns,omitempty"` // of such an outcome: so long before the common instant the box heard of it
 }
 
 // The kinds of item.

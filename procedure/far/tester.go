@@ -150,7 +150,7 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 				}
 				o := here(found(i), clock)
 				if o.Began = (procedure.Began{}); i.Began != 0 {
-					o.Began = procedure.Began{At: clock.Here(i.Began), Error: clock.Error}
+					o.Began = procedure.Began{At: clock.Here(i.Began), Error: clock.Error, Heard: i.Heard}
 				}
 				return o, i.Failure.err(t.conn.Name)
 			case <-ctx.Done():

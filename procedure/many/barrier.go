@@ -13,12 +13,12 @@ import (
 )
 
 // The instant at which all begin is so far ahead that every board has heard it. Where one
-// begins late it is twice as far ahead in the trials that follow.
+// heard it too late, it is twice as far ahead in the trials that follow.
 const (
 	leadLeast = 100 * time.Millisecond
 	leadEach  = 3 * time.Millisecond // of a board
 	mostLead  = 30 * time.Second
-	lateLead  = 2 * time.Millisecond
+	heardLead = 5 * time.Millisecond
 
 	// laggard is how long the last board may take to be ready after the first.
 	laggard = 20 * time.Second
@@ -85,11 +85,11 @@ func (b *barrier) arrive(ctx context.Context) (unit.Instant, error) {
 	}
 }
 
-// late takes how late the last board began.
-func (b *barrier) late(by time.Duration) {
+// heard takes how long before the instant the last board heard it.
+func (b *barrier) heard(before time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if by > lateLead {
+	if before < heardLead {
 		b.lead = min(mostLead, 2*b.lead)
 	}
 }

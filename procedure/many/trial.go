@@ -52,12 +52,13 @@ func (p *together) trial(ctx context.Context, members []*member, b *barrier) (o 
 	for i, m := range members {
 		o.Boards = append(o.Boards, p.board(m, shared, outs[i], errs[i], at, begin, end))
 	}
-	for _, x := range o.Boards {
-		if x.Late > lateLead {
-			b.late(x.Late)
-			break
+	last := time.Duration(math.MaxInt64)
+	for _, x := range outs {
+		if x.Began.At != 0 {
+			last = min(last, x.Began.Heard)
 		}
 	}
+	b.heard(last)
 	p.judge(&o, at)
 	if o.Status == result.Passed {
 		o.Values = p.sum(o.Boards)

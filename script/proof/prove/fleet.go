@@ -352,7 +352,7 @@ func fleetBoards(ctx context.Context, folder, url string) error {
 	defer all.Wait()
 	defer stop()
 	turn := make(chan struct{}, 8)
-	for i := 0; ; i++ {
+	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return err
@@ -370,7 +370,7 @@ func fleetBoards(ctx context.Context, folder, url string) error {
 				fmt.Fprintln(os.Stderr, name, err)
 				return
 			}
-			sim := &fleetsim.Board{Speed: 1, Clock: time.Duration(i) * time.Minute}
+			sim := &fleetsim.Board{Speed: 1}
 			b := &fleet.Board{Identity: id, Version: "sim", Now: sim.Now, Sense: func() (float64, int64) { return 40, 0 }, Note: func(s string) { fmt.Fprintln(os.Stderr, name+":", s) }}
 			b.Open = func(ctx context.Context) (func(string) boxlink.Handler, func() error) {
 				return sim.Open(ctx, own, "sim")
