@@ -424,7 +424,7 @@ func (h *Hub) ping(ctx context.Context) {
 		}
 		h.mu.Lock()
 		for key, p := range h.live {
-			if int(key[len(key)-1]+key[len(key)-2]*7)%50 == n && p.hello.Epoch != "" && time.Since(p.heard) < fleet.Silence {
+			if int(key[len(key)-1]+key[len(key)-2]*7)%50 == n && p.state.Welcome && time.Since(p.heard) < fleet.Silence {
 				_ = h.order(key, p.hello.Epoch, fleet.PingOrder, fleet.PingAt(unit.Now())) // the next one is soon
 			}
 		}
