@@ -257,3 +257,30 @@ func TestSubset(t *testing.T) {
 		t.Errorf("%v is no part of %v", one, two)
 	}
 }
+
+// A board that says of no work, or of none within the trial, when it began is invalid.
+func TestBoardBeganNothing(t *testing.T) {
+	p := Spec((&fleetsim.Board{}).Spec(), newBench(t, 1)).New().(*together)
+	work := []result.Phase{{Begin: 150, End: 180}}
+	for name, c := range map[string]struct {
+		phases []result.Phase
+		began  unit.Instant
+		want   result.Status
+	}{
+		"as it should":   {work, 150, result.Passed},
+		"no work":        {[]result.Phase{}, 150, result.Invalid},
+		"in 292 years":   {work, math.MaxInt64, result.Invalid},
+		"292 years ago":  {work, math.MinInt64, result.Invalid},
+		"after the work": {work, unit.Instant(time.Hour), result.Invalid},
+	} {
+		b := p.board(&member{name: "b1", conn: &link.Conn{}, pending: &ask{}}, nil,
+			procedure.Outcome{Status: result.Passed, Phases: c.phases, Began: procedure.Began{At: c.began, Error: 1}}, nil, 150, 100, 200)
+		o := procedure.Outcome{Boards: []result.Board{b}}
+		if p.skew.v = 1; b.Status == c.want {
+			p.judge(&o, 150)
+		}
+		if o.Status != c.want {
+			t.Errorf("%s: %s %s, %q", name, b.Status, o.Status, b.Reason)
+		}
+	}
+}

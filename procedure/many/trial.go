@@ -84,12 +84,13 @@ func (p *together) board(m *member, shared []result.Pair, o procedure.Outcome, e
 		b.Status, b.Reason = result.Invalid, fmt.Sprintf(format, args...)
 	}
 	slack := unit.Instant(o.Began.Error) + unit.Instant(time.Millisecond)
+	outside := o.Began.At != 0 && (o.Began.At < begin-slack || o.Began.At > end+slack)
 	for _, ph := range b.Phases {
-		if ph.Begin < begin-slack || ph.End > end+slack || ph.End < ph.Begin {
-			invalid("it says that it worked at an instant outside of the trial")
-			b.Phases = nil
-			break
-		}
+		outside = outside || ph.Begin < begin-slack || ph.End > end+slack || ph.End < ph.Begin
+	}
+	if outside {
+		invalid("it says that it worked at an instant outside of the trial")
+		b.Phases = nil
 	}
 	for _, v := range b.Values {
 		if math.IsNaN(v.Value) || math.Abs(v.Value) > absurd {
@@ -102,7 +103,7 @@ func (p *together) board(m *member, shared []result.Pair, o procedure.Outcome, e
 	case err != nil:
 		invalid("%s", strings.TrimPrefix(procedure.Sentence(err), m.name+": "))
 	case b.Status == result.Invalid:
-	case o.Began.At != 0 && b.Phases != nil:
+	case o.Began.At != 0 && len(b.Phases) > 0:
 		b.Late, b.ClockError = time.Duration(o.Began.At-at), o.Began.Error
 	case at != 0 && b.Status == result.Passed:
 		invalid("it did not say when it began")
