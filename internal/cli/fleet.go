@@ -213,13 +213,13 @@ func (a *app) printBoards(all []hub.Entry, strange []hub.Stranger, now time.Time
 		if !e.Seen.IsZero() {
 			seen = now.Sub(e.Seen).Round(time.Second).String() + " ago"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name, e.State, cmp.Or(e.Version, "-"), cmp.Or(e.Arch, "-"), clock, seen, cmp.Or(strings.Join(e.Groups, ","), "-"), cmp.Or(e.Why, "-"))
+		row(w, e.Name, e.State, cmp.Or(e.Version, "-"), cmp.Or(e.Arch, "-"), clock, seen, cmp.Or(strings.Join(e.Groups, ","), "-"), cmp.Or(e.Why, "-"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, s := range strange {
-		fmt.Fprintf(a.out, "refused: a client from %s, %d times, last at %s: %s\n", s.From, s.Times, s.Last.Format(time.DateTime), s.Why)
+		fmt.Fprintf(a.out, "refused: a client from %s, %d times, last at %s: %s\n", cell(s.From), s.Times, s.Last.Format(time.DateTime), cell(s.Why))
 	}
 	return nil
 }
@@ -273,9 +273,9 @@ func (s *shelf) look(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := fmt.Sprintf("%s: %s, %d CPUs, Linux %s, agent %s, %v a round trip", name, cmp.Or(id.Machine.Board, id.Machine.CPU), id.Machine.CPUs, id.Machine.Kernel, c.Hello.Version, (2 * clock.Error).Round(time.Microsecond))
+	text := fmt.Sprintf("%s: %s, %d CPUs, Linux %s, agent %s, %v a round trip", name, cell(cmp.Or(id.Machine.Board, id.Machine.CPU)), id.Machine.CPUs, cell(id.Machine.Kernel), cell(c.Hello.Version), (2 * clock.Error).Round(time.Microsecond))
 	for _, m := range checked.Missing {
-		text += "\n  " + m
+		text += "\n  " + cell(m)
 	}
 	return text, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,7 +83,7 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 			fmt.Fprintln(w, "run\tmeasured\tbox\tkind\tpoints\tverdict\ttags")
 			for _, r := range runs {
 				what := cmp.Or(r.Role, strings.Join(r.Procedures, " "), "-")
-				fmt.Fprintln(w, strings.Join([]string{r.Name(l.runs), what, cmp.Or(r.Box, "-"), r.Kind, fmt.Sprint(r.Points), string(r.Verdict), strings.Join(r.Tags, " ")}, "\t"))
+				row(w, r.Name(l.runs), what, cmp.Or(r.Box, "-"), r.Kind, fmt.Sprint(r.Points), string(r.Verdict), strings.Join(r.Tags, " "))
 			}
 			return w.Flush()
 		}),
@@ -102,6 +103,14 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
 	cmd.AddCommand(a.runsTag(), a.runsRemove(), a.runsUndo(), a.runsRestore(), a.runsTrash())
 	return cmd
+}
+
+// row is a line of a table, whatever others have written into its cells.
+func row(w io.Writer, cells ...string) {
+	for i := range cells {
+		cells[i] = cell(cells[i])
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
 func (a *app) runsTag() *cobra.Command {
@@ -279,7 +288,7 @@ func (a *app) runsTrash() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			for _, t := range all {
-				fmt.Fprintf(w, "%s\tremoved %s\n", t.Name, t.At.Format("2006-01-02 15:04:05 UTC"))
+				row(w, t.Name, "removed "+t.At.Format("2006-01-02 15:04:05 UTC"))
 			}
 			return w.Flush()
 		}),
