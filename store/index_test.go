@@ -211,6 +211,15 @@ func TestIndex(t *testing.T) {
 		if err := os.Rename(runs+"-away", runs); err != nil {
 			t.Fatal(err)
 		}
+		// A rebuild of one folder forgets no other one, but those that are not there.
+		other := t.TempDir()
+		same(t, "rebuilt with another", update(t, x, Scan{Dirs: []string{other}, Rebuild: true}), Update{Bundles: 1, Read: 1})
+		same(t, "all", names(t, x, Filter{}), []string{"run002"})
+		if err := os.Rename(runs, runs+"-away"); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "rebuilt without", update(t, x, Scan{Dirs: []string{other}, Rebuild: true}), Update{Removed: 1, Absent: []string{runs}})
+		same(t, "forgotten", update(t, x, Scan{Again: true}), Update{})
 	})
 }
 

@@ -26,7 +26,8 @@ type Scan struct {
 	Dirs []string
 	// Again reads also all folders that were read on this machine before.
 	Again bool
-	// Rebuild forgets what the index has of this machine's bundles first.
+	// Rebuild reads all of them anew, and those that Again names: what the index has of them
+	// is forgotten first, and for good what it has of folders that are not there.
 	Rebuild bool
 	// Judge says how a run ended; nil: nobody does.
 	Judge Judge
@@ -44,7 +45,7 @@ type Update struct {
 	Read    int       `json:"read"`             // of them, those that were new or had changed
 	Removed int       `json:"removed"`          // that were in the index and are not there any more
 	Broken  []Problem `json:"broken,omitempty"` // that could not be read, in the order of their names
-	Absent  []string  `json:"absent,omitempty"` // folders that are not there: what the index has of them is kept
+	Absent  []string  `json:"absent,omitempty"` // folders that are not there: what the index has of them is kept until Scan.Rebuild
 }
 
 // A Problem is a bundle that is in no list, and why.
@@ -66,24 +67,25 @@ func (x *Index) Update(ctx context.Context, s Scan) (u Update, err error) {
 	if err != nil {
 		return u, err
 	}
-	if s.Rebuild {
-		if err := x.forget(ctx); err != nil {
-			return u, fmt.Errorf("empty the index: %w", err)
-		}
-		known = nil
-	}
 	dirs := map[string]bool{}
+	var there, gone []string
 	for _, root := range roots {
 		found, err := find(ctx, root)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			u.Absent = append(u.Absent, root)
-			continue
+			if !s.Rebuild {
+				continue
+			}
 		case err != nil:
 			return u, fmt.Errorf("look for runs: %w", err)
 		}
 		if err := x.write(ctx, func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, x.sql(`INSERT INTO folders (host, dir) VALUES (?, ?) ON CONFLICT DO NOTHING`), x.host, root)
+			q := `INSERT INTO folders (host, dir) VALUES (?, ?) ON CONFLICT DO NOTHING`
+			if err != nil { // absent
+				q = `DELETE FROM folders WHERE host = ? AND dir = ?`
+			}
+			_, err := tx.ExecContext(ctx, x.sql(q), x.host, root)
 			return err
 		}); err != nil {
 			return u, fmt.Errorf("write the index: %w", err)
@@ -91,15 +93,19 @@ func (x *Index) Update(ctx context.Context, s Scan) (u Update, err error) {
 		for _, d := range found {
 			dirs[d] = true
 		}
-		for d := range known {
-			if !dirs[d] && below(root, d) {
-				if err := x.remove(ctx, d); err != nil {
-					return u, fmt.Errorf("write the index: %w", err)
-				}
+		there = append(there, root)
+	}
+	for d := range known {
+		if (s.Rebuild || !dirs[d]) && slices.ContainsFunc(there, func(root string) bool { return below(root, d) }) {
+			gone = append(gone, d)
+			delete(known, d)
+			if !dirs[d] {
 				u.Removed++
-				delete(known, d)
 			}
 		}
+	}
+	if err := x.forget(ctx, gone); err != nil {
+		return u, fmt.Errorf("write the index: %w", err)
 	}
 	u.Bundles = len(dirs)
 	var due []bundle
@@ -262,19 +268,14 @@ func (x *Index) sweep(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// remove forgets a bundle of this machine.
-func (x *Index) remove(ctx context.Context, dir string) error {
+// forget forgets bundles of this machine, and the runs that they alone hold.
+func (x *Index) forget(ctx context.Context, dirs []string) error {
+	if len(dirs) == 0 {
+		return nil
+	}
 	return x.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, x.sql(`DELETE FROM bundles WHERE host = ? AND dir = ?`), x.host, dir)
-		return err
-	})
-}
-
-// forget forgets all of this machine.
-func (x *Index) forget(ctx context.Context) error {
-	return x.write(ctx, func(tx *sql.Tx) error {
-		for _, table := range []string{"folders", "bundles"} {
-			if _, err := tx.ExecContext(ctx, x.sql(`DELETE FROM `+table+` WHERE host = ?`), x.host); err != nil {
+		for _, dir := range dirs {
+			if _, err := tx.ExecContext(ctx, x.sql(`DELETE FROM bundles WHERE host = ? AND dir = ?`), x.host, dir); err != nil {
 				return err
 			}
 		}
@@ -310,7 +311,7 @@ func (x *Index) roots(ctx context.Context, s Scan) (roots []string, err error) {
 		}
 		roots = append(roots, abs)
 	}
-	if !s.Again {
+	if !s.Again && !s.Rebuild {
 		return roots, nil
 	}
 	rows, err := x.db.QueryContext(ctx, x.sql(`SELECT dir FROM folders WHERE host = ? ORDER BY dir`), x.host)

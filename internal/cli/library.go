@@ -200,8 +200,12 @@ out of it.`,
 			for _, p := range u.Broken {
 				a.note("! left out %s: %s", p.Dir, p.Cause)
 			}
+			became := "kept"
+			if rebuild {
+				became = "forgotten"
+			}
 			for _, dir := range u.Absent {
-				a.note("! %s is not there: what the index has of it is kept", dir)
+				a.note("! %s is not there: what the index has of it is %s", dir, became)
 			}
 			if n := len(u.Broken); n > 0 {
 				return &failure{exitOther, fmt.Errorf("%d of %d runs cannot be read and are in no list; the first is %s: repair or remove it", n, u.Bundles, u.Broken[0].Dir)}
