@@ -36,8 +36,9 @@ type Index struct {
 // root opens no index in a folder of another user.
 func Open(ctx context.Context, where string) (*Index, error) {
 	x := &Index{postgres: strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")}
-	x.host, _ = os.Hostname()
-	x.host = text(cmp.Or(x.host, "unknown"))
+	hostname, _ := os.Hostname()
+	id, _ := files.Read("/etc/machine-id", 4096) // "": the machine has none
+	x.host = hostOf(hostname, string(id))
 	name, err := "the index in PostgreSQL", error(nil) // the URL may hold a password
 	if x.postgres {
 		x.db, err = sql.Open("pgx", where)
@@ -57,6 +58,16 @@ func Open(ctx context.Context, where string) (*Index, error) {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	return x, nil
+}
+
+// hostOf tells machines apart that share an index: many boards have the hostname that came
+// with their system. An id is for no other program's eyes, so part of a hash stands for it.
+func hostOf(hostname, id string) string {
+	hostname = text(cmp.Or(hostname, "unknown"))
+	if id = strings.TrimSpace(id); id == "" || id == "uninitialized" {
+		return hostname
+	}
+	return fmt.Sprintf("%s-%08x", hostname, uint32(key64("boxdyno index", id)))
 }
 
 // openFile makes the folder of an index, and looks at what stands in its place.

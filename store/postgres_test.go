@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -165,4 +166,16 @@ func open(t testing.TB, where string) *Index {
 	}
 	t.Cleanup(func() { x.Close() })
 	return x
+}
+
+// Machines of one hostname are several, and each is the same again.
+func TestHostOf(t *testing.T) {
+	seen := map[string]bool{}
+	for _, h := range [][2]string{{"raspberrypi", "0123"}, {"raspberrypi", "4567"}, {"other", "0123"}, {"raspberrypi", ""}} {
+		host := hostOf(h[0], h[1])
+		if seen[host] || host != hostOf(h[0], h[1]+"\n") || !strings.HasPrefix(host, h[0]) {
+			t.Errorf("%q: %s", h, host)
+		}
+		seen[host] = true
+	}
 }
