@@ -5,8 +5,9 @@
 // were killed leave nothing and go on where they were, whether compare tells a
 // slower box from the same one, whether planted bottlenecks are named, whether the
 // suite agrees with what it must find, whether known limits are found, whether
-// telemetry disturbs, whether generated rules cost what real ones do, and what boxes
-// behind emulated NICs do.
+// telemetry disturbs, whether generated rules cost what real ones do, whether a large
+// library is fast and its alarms are Apache Otava's, and what boxes behind emulated NICs
+// do.
 // script/prove sets up and runs it as root.
 package main
 
@@ -26,7 +27,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, rules, killBox int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, rules, killBox, bundles, otava int
 }
 
 func main() {
@@ -48,6 +49,8 @@ func main() {
 	flag.IntVar(&n.captures, "captures", 5, "times that each installed program that captures is overloaded, after its highest rate was searched")
 	flag.IntVar(&n.observed, "observed", 600, "pairs of trials with and without telemetry, whose forwarding rates must agree")
 	flag.IntVar(&n.rules, "rules", 3, "seeds with which generated rules must cost Suricata what real ones do (needs "+realRules+")")
+	flag.IntVar(&n.bundles, "library", mostBundles, "bundles of a library whose index and histories are timed; needs no root")
+	flag.IntVar(&n.otava, "otava", 300, "drawn series whose changes of level must be those that Apache Otava finds; needs no root")
 	models := flag.String("boards", "", "models of ports of script/boards, with commas, on which a box does every row; nothing else is proven then")
 	arch := flag.String("board-arch", "amd64", "processor of those boards")
 	rows := flag.String("board-rows", "", "rows of that table, with commas; all by default")
@@ -127,6 +130,8 @@ func prove(ctx context.Context, n times, seed uint64) error {
 		{n.captures, func(k int) (int, error) { return captures(ctx, binary, dir, k) }},
 		{n.observed, func(k int) (int, error) { return observed(ctx, binary, dir, k, seed) }},
 		{n.rules, func(k int) (int, error) { return rulesCost(ctx, binary, dir, k) }},
+		{n.bundles, func(k int) (int, error) { return library(ctx, binary, dir, k, seed) }},
+		{n.otava, func(k int) (int, error) { return asOtava(ctx, dir, k, seed) }},
 		{n.disturbed, func(k int) (int, error) { return disturbed(ctx, binary, dir, k) }},
 	} {
 		if p.times == 0 {
