@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// An index is not opened in the place of something else, nor one of a newer boxdyno.
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.WriteFile(at("text"), []byte(strings.Repeat("no database ", 100)), 0o644), unix.Mkfifo(at("fifo"), 0o600), os.Symlink(at("text"), at("link")), os.Mkdir(at("dir"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"text": "boxdyno index makes it anew", "fifo": "not a regular file", "link": "not a regular file", "dir": "not a regular file", "text/below": "not a directory"} {
+		if _, err := Open(context.Background(), at(name)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	each(t, func(t *testing.T, x *Index, where string) {
+		if _, err := x.db.Exec(`UPDATE boxdyno_schema SET version = 99`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(context.Background(), where); err == nil || !strings.Contains(err.Error(), "schema has version 99") {
+			t.Error(err)
+		}
+	})
+	if _, err := Open(context.Background(), "postgres://user:secret@127.0.0.1:1/none?connect_timeout=2"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
+
+// Root writes no index into a folder of another user, who could exchange its files.
+func TestOpenForRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make files of other users: run script/test with sudo")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(context.Background(), filepath.Join(dir, "index.db")); err == nil || !strings.Contains(err.Error(), "belongs to user 65534") {
+		t.Error(err)
+	}
+}
