@@ -35,6 +35,7 @@ var formats = map[string]func(w io.Writer, runs []report.Kept) error{
 	".md":    each(text.Markdown),
 	".csv":   func(w io.Writer, runs []report.Kept) error { return text.CSV(w, runs...) },
 	".bench": func(w io.Writer, runs []report.Kept) error { return text.Bench(w, runs...) },
+	".prom":  func(w io.Writer, runs []report.Kept) error { return text.Prom(w, runs...) },
 	".json": func(w io.Writer, runs []report.Kept) error {
 		if len(runs) == 1 {
 			return text.JSON(w, runs[0].Document)
@@ -75,7 +76,7 @@ func each(f func(io.Writer, report.Document) error) func(io.Writer, []report.Kep
 func formatOf(name string) (string, error) {
 	ext := strings.ToLower(filepath.Ext(name))
 	if _, ok := formats[ext]; !ok {
-		return "", &runner.PlanError{Err: fmt.Errorf("report %s: a report's name ends in .html, .md, .csv, .json, .bench or .txt", name)}
+		return "", &runner.PlanError{Err: fmt.Errorf("report %s: a report's name ends in .html, .md, .csv, .json, .bench, .prom or .txt", name)}
 	}
 	return ext, nil
 }
@@ -85,12 +86,13 @@ func (a *app) report() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Render runs as text, HTML, Markdown, CSV, JSON, Go benchmark lines or Parquet",
+		Short: "Render runs as text, HTML, Markdown, CSV, JSON, Go benchmark lines, Prometheus metrics or Parquet",
 		Long: `Report renders finished or broken-off runs. RUN is a run's folder, its name at the
 default place, or last. It needs no root and works on any machine. Of several runs,
 JSON is one object a line; a page shows one run. FILE.bench is in the Go benchmark
-format, which benchstat reads. FILE.parquet is the telemetry of one run, which a
-finished run holds already.`,
+format, which benchstat reads. FILE.prom is for the textfile collector of
+node_exporter. FILE.parquet is the telemetry of one run, which a finished run holds
+already.`,
 		Example: `  boxdyno report last
   boxdyno report last -o page.html
   boxdyno report runs/a runs/b -o -
@@ -133,7 +135,7 @@ finished run holds already.`,
 			return a.deliver(out, b.Bytes())
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .bench, .txt or .parquet; - is standard output")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .bench, .prom, .txt or .parquet; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
 	exclusive(cmd, "output", "json")
 	return cmd
