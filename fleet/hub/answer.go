@@ -20,7 +20,7 @@ import (
 const (
 	askPrefix   = "fleet-hub.ask."
 	goneSubject = "fleet-hub.gone" // the key of a board that was revoked
-	page        = 500              // boards of one answer
+	page        = 200              // boards of one answer, which has less than fleet.MaxMessage octets
 )
 
 // An Entry is a board and how it is.

@@ -55,6 +55,7 @@ const (
 	cutOff      = time.Minute
 	pingEvery   = 5 * time.Second
 	mostStrange = 20
+	mostSaid    = 4 << 10 // octets of what a board says of itself
 )
 
 // mostMessages is how many messages a board may send within a second. Tests lower it.
@@ -347,6 +348,10 @@ func (h *Hub) hear(m *nats.Msg) {
 		return
 	}
 	p.heard = now
+	if slices.Contains([]string{"hello", "state", "pong"}, what) && len(m.Data) > mostSaid {
+		p.why = fmt.Sprintf("it says of itself %d octets, and %d are heard", len(m.Data), mostSaid)
+		return
+	}
 	switch what {
 	case "hello":
 		var hello fleet.Hello
@@ -356,6 +361,7 @@ func (h *Hub) hear(m *nats.Msg) {
 		if p.hello.Epoch != "" && p.hello.Epoch != hello.Epoch {
 			p.clockError, p.state = 0, fleet.State{}
 		}
+		hello.Version, hello.Arch = link.Cut(hello.Version, 128), link.Cut(hello.Arch, 16)
 		p.hello = hello
 		h.welcome(b, p)
 	case "state":
