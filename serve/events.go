@@ -64,11 +64,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		v.log, _ = strconv.ParseInt(m[3], 10, 64)
 	}
 	if v.run != "" {
-		dir := s.runs.find(v.run)
-		if dir == "" {
+		if dir := s.runs.find(v.run); dir != "" {
+			v.of = s.grow(v.run, dir)
+		} else if !s.started.has(v.run) {
 			return answer{http.StatusNotFound, "there is no such run"}
 		}
-		v.of = s.grow(v.run, dir)
 	}
 	if !s.enter(v) {
 		return answer{http.StatusServiceUnavailable, fmt.Sprintf("%d viewers are here already: close one", mostViewers)}
@@ -129,6 +129,14 @@ func (s *Server) pending(v *viewer, out *stream, now time.Time) {
 	}
 	g := v.of
 	if g == nil {
+		if v.run != "" { // the page has started it, and it has no bundle yet
+			if dir := s.runs.find(v.run); dir != "" {
+				g = s.grow(v.run, dir)
+				s.mu.Lock()
+				v.of = g
+				s.mu.Unlock()
+			}
+		}
 		return
 	}
 	g.mu.Lock()

@@ -33,8 +33,8 @@ const (
 const (
 	readEvery  = 500 * time.Millisecond
 	drawEvery  = time.Second
-	foundEvery = 5 * time.Second
-	tightEvery = 5 * time.Second // where the run needs all CPUs of this machine
+	foundEvery = 15 * time.Second // all records are read for it
+	tightEvery = 5 * time.Second  // where the run needs all CPUs of this machine
 )
 
 // A growth is one run while it goes on, read once for all its viewers.

@@ -167,6 +167,13 @@ func (s *starts) list(runs *library) (some []Started) {
 	return some
 }
 
+// has says whether the page has started a run of that ID, lately.
+func (s *starts) has(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.all, func(c *child) bool { return c.ID == id })
+}
+
 // cancel interrupts a run that has no bundle yet; false: there is none.
 func (s *starts) cancel(id string) (pid int, ok bool) {
 	s.mu.Lock()

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at the pages of boxdyno serve, with runs in memory, in Debian's headless Chromium.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, "../../../..");
+const dir = mkdtempSync(join(tmpdir(), "boxdyno-serve-"));
+const program = join(dir, "boxdyno");
+const env = { ...process.env, XDG_STATE_HOME: join(dir, "state"), CGO_ENABLED: "0" };
+const runs = join(dir, "state/boxdyno/runs");
+const axe = readFileSync(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
+let browser, server, address;
+
+const run = (name, ...more) => execFileSync(program, ["run", "forward", "--lab", "mem", "--repeat", "4", "--quiet", "--out", join(runs, name), ...more], { env, stdio: "ignore" });
+async function serve(listen) {
+  server = spawn(program, ["serve", "--listen", listen, "--token-file", join(dir, "token")], { env, stdio: ["ignore", "pipe", "inherit"] });
+  const [line] = await once(server.stdout, "data");
+  return String(line).trim();
+}
+async function stop() {
+  server.kill();
+  await once(server, "exit");
+}
+
+before(async () => {
+  execFileSync("go", ["build", "-o", program, "./cmd/boxdyno"], { cwd: root, env });
+  run("before");
+  run("after", "--set", "capacity=150k");
+  address = await serve("127.0.0.1:0");
+  browser = await chromium.launch({ executablePath: process.env.BOXDYNO_CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"] });
+});
+after(async () => {
+  await browser?.close();
+  server?.kill();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+// open shows a page and fails on what the browser complains of, such as the policy.
+async function open(t, hash, options = {}) {
+  const context = await browser.newContext({ viewport: { width: options.width ?? 1280, height: 900 }, bypassCSP: options.bypassCSP, colorScheme: options.colorScheme });
+  const page = await context.newPage();
+  const bad = [];
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/.test(m.text()) && bad.push(m.text()));
+  page.on("pageerror", (e) => bad.push(String(e)));
+  page.on("request", (r) => !r.url().startsWith(address) && !r.url().startsWith("blob:") && !r.url().startsWith("data:") && bad.push(`request ${r.url()}`));
+  await page.goto(address + hash);
+  await page.waitForSelector("[data-connection=there]");
+  t.after(async () => {
+    await context.close();
+    assert.deepEqual(bad, [], `${hash} complains or reaches out`);
+  });
+  return page;
+}
+
+const token = () => readFileSync(join(dir, "token"), "utf8").trim();
+const pages = [["#/runs", "[data-run=after]"], ["#/run/before", "#measured"], ["#/live/before", "[role=log]"], ["#/compare/before/after", "[data-table=compared]"], ["#/compare", "select"], ["#/start", "input[type=password]"]];
+
+describe("the pages of serve", () => {
+  for (const colorScheme of ["light", "dark"])
+    test(`can be read by everybody, in ${colorScheme}`, async (t) => {
+      const page = await open(t, "#/runs", { colorScheme, bypassCSP: true }); // axe is put into the page
+      await page.evaluate(axe);
+      for (const [hash, there] of pages) {
+        await page.evaluate((h) => (location.hash = h), hash);
+        await page.waitForSelector(there);
+        const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+        assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" ")}`), [], hash);
+        for (const width of [380, 1600, 1280]) {
+          await page.setViewportSize({ width, height: 900 });
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+          assert.ok(wide <= width, `${hash} is ${wide} wide at ${width}`);
+        }
+      }
+    });
+
+  test("find runs as one types, and compare them, by keyboard alone", async (t) => {
+    const page = await open(t, "#/runs");
+    await page.waitForSelector("[data-run=after]");
+    for (let i = 0; i < 20 && (await page.evaluate(() => document.activeElement?.getAttribute("type"))) !== "search"; i++) await page.keyboard.press("Tab");
+    await page.keyboard.type("after");
+    assert.deepEqual(await page.locator("[data-run]").evaluateAll((els) => els.map((e) => e.dataset.run)), ["after"]);
+    for (let i = 0; i < 5; i++) await page.keyboard.press("Backspace");
+    for (let ticked = 0; ticked < 2; ) {
+      await page.keyboard.press("Tab");
+      if ((await page.evaluate(() => document.activeElement?.getAttribute("type"))) === "checkbox") {
+        await page.keyboard.press("Space");
+        ticked++;
+      }
+    }
+    await page.getByRole("link", { name: "Compare these 2" }).focus();
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("[data-table=compared] [data-verdict]");
+  });
+
+  test("start a run with the token, show it trial by trial, and cancel it", async (t) => {
+    const page = await open(t, "#/start");
+    await page.fill("input[type=password]", token());
+    await page.keyboard.press("Enter");
+    await page.selectOption("select >> nth=0", "procedure forward");
+    await page.fill("input >> nth=0", "mem");
+    await page.fill("textarea", "frame_size=64,512\nrepeat=200");
+    await page.getByRole("button", { name: "Start it" }).click();
+    await page.waitForSelector("h1:has-text('Measures')");
+    await page.waitForSelector("[data-figure=limit-search] .mark");
+    await page.getByRole("button", { name: "Cancel…" }).click();
+    await page.getByRole("button", { name: "Stop the run now" }).click();
+    await page.waitForSelector(".status:has-text('broken off')");
+    assert.match(await page.textContent("[role=log]"), /interrupted; finished trials are kept/);
+  });
+
+  test("say within a second that the server is gone, and when it is back", async (t) => {
+    const page = await open(t, "#/live");
+    await page.waitForSelector("[role=log]");
+    await stop();
+    await page.waitForSelector("[data-connection=gone]", { timeout: 1000 });
+    const back = await serve(new URL(address).host);
+    assert.equal(back, address);
+    await page.waitForSelector("[data-connection=there]", { timeout: 2000 });
+  });
+});
