@@ -223,12 +223,9 @@ type sample struct {
 	recs []result.Record
 }
 
-// unsaid are in no run of a version without these parameters, and true of each.
-var unsaid = append([]result.Pair{{Key: "networks", Value: "1"}, {Key: "userland", Value: "native"}}, result.Alone...)
-
 // stripped is what identifies r, without the settings to ignore.
 func stripped(r result.Record, ignore []string) string {
-	return fmt.Sprintf("%q %q", r.Procedure, slices.DeleteFunc(slices.Clone(r.Config), func(p result.Pair) bool { return slices.Contains(unsaid, p) || slices.Contains(ignore, p.Key) }))
+	return fmt.Sprintf("%q %q", r.Procedure, slices.DeleteFunc(slices.Clone(r.Config), func(p result.Pair) bool { return slices.Contains(result.Unsaid, p) || slices.Contains(ignore, p.Key) }))
 }
 
 func at(points []sample, key string) (out []sample) {

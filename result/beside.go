@@ -14,3 +14,8 @@ const (
 // Alone is those settings where nothing ran beside and nothing was heated. They are
 // not in records of versions that do not know them, and true of those.
 var Alone = []Pair{{BesideKey, "none"}, {BesideCPUsKey, "auto"}, {HeatKey, "0"}}
+
+// Unsaid are settings of points that stand in no record of a version without these
+// parameters, and are true of each such record. Points with them and without them have
+// the same configuration.
+var Unsaid = append([]Pair{{"networks", "1"}, {"userland", "native"}, {"vlan", "0"}, {"dut_cpus", "1"}}, Alone...)

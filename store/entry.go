@@ -232,6 +232,9 @@ func settingsOf(of Run, run result.Run, r result.Record) []result.Pair {
 	}
 	own := len(pairs)
 	for _, p := range r.Config {
+		if slices.Contains(result.Unsaid, p) {
+			continue
+		}
 		key := text(p.Key)
 		if slices.ContainsFunc(pairs[:own], func(o result.Pair) bool { return o.Key == key }) {
 			key = "point." + key

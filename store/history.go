@@ -165,7 +165,7 @@ func varies(all []Series) (out []Varying) {
 	for _, key := range keys {
 		v := Varying{Key: key}
 		for _, s := range all {
-			if value := result.Get(s.Settings, key); !slices.Contains(v.Values, value) {
+			if value := cmp.Or(result.Get(s.Settings, key), result.Get(result.Unsaid, key)); !slices.Contains(v.Values, value) {
 				v.Values = append(v.Values, value)
 			}
 		}

@@ -24,6 +24,12 @@ type foundSeries struct {
 	pairs  []result.Pair
 }
 
+// has says whether p holds for the series. One without the setting has what records leave
+// unsaid.
+func (f foundSeries) has(p result.Pair) bool {
+	return slices.Contains(f.pairs, p) || result.Get(f.pairs, p.Key) == "" && slices.Contains(result.Unsaid, p)
+}
+
 // series are those of q, whatever the time.
 func (x *Index) series(ctx context.Context, q Query) (found []foundSeries, err error) {
 	where := slices.Clone(q.Where)
@@ -49,7 +55,7 @@ func (x *Index) series(ctx context.Context, q Query) (found []foundSeries, err e
 			return nil, fmt.Errorf("read the index: %w: make it anew with boxdyno index --rebuild", err)
 		}
 		all = append(all, f)
-		if !slices.ContainsFunc(where, func(p result.Pair) bool { return !slices.Contains(f.pairs, p) }) {
+		if !slices.ContainsFunc(where, func(p result.Pair) bool { return !f.has(p) }) {
 			found = append(found, f)
 		}
 	}
@@ -70,7 +76,7 @@ func (x *Index) series(ctx context.Context, q Query) (found []foundSeries, err e
 		for _, p := range where { // the first condition that no series meets
 			var values []string
 			for _, f := range all {
-				if slices.Contains(f.pairs, p) {
+				if f.has(p) {
 					values = nil
 					break
 				}

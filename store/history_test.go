@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,6 +138,27 @@ func TestSettings(t *testing.T) {
 	r.Config = []result.Pair{{Key: "box", Value: "other"}, {Key: "frame_size", Value: "64"}}
 	got := SettingsOf(aRun(1, func(r *result.Run) { r.Recipe = []byte(`{"name":"fast"}`) }), r)
 	same(t, "settings", got, where("procedure=forward", "box=lab", "kind=sandbox", "topology=sandbox", "preset=quick", "tune=fast", "point.box=other", "frame_size=64"))
+}
+
+// Runs of a version without a parameter, and runs with what it was then, are one series.
+func TestUnsaidSettings(t *testing.T) {
+	x, runs := open(t, filepath.Join(t.TempDir(), "i.db")), t.TempDir()
+	for i, config := range []string{"frame_size=64", "frame_size=64 vlan=0 dut_cpus=1", "frame_size=64 vlan=7 dut_cpus=1"} {
+		r := aPoint("64", 1, float64(i+1))
+		r.Config = where(strings.Fields(config)...)
+		keep(t, filepath.Join(runs, fmt.Sprint(i)), aRun(i+1, nil), r)
+	}
+	update(t, x, Scan{Dirs: []string{runs}})
+	for want, conditions := range map[int][]string{2: {"vlan=0", "dut_cpus=1"}, 1: {"vlan=7"}} {
+		h, err := x.History(t.Context(), Query{Metric: "throughput_fps", Where: where(conditions...)})
+		if err != nil || len(h.Series) != 1 || len(h.Series[0].Points) != want {
+			t.Errorf("%v: %+v, %v", conditions, h, err)
+		}
+	}
+	h, err := x.History(t.Context(), Query{Metric: "throughput_fps"})
+	if err != nil || len(h.Varies) != 1 || h.Varies[0].Key != "vlan" || !slices.Equal(h.Varies[0].Values, []string{"0", "7"}) {
+		t.Errorf("%+v, %v", h.Varies, err)
+	}
 }
 
 // Of 100 series of 30 runs with a noise of 2 %, a drop of 5 % alarms in 95 or more; without

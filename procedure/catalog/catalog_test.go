@@ -5,6 +5,7 @@ package catalog
 import (
 	"errors"
 	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -69,5 +70,35 @@ func TestJoulesAreOfWords(t *testing.T) {
 				t.Errorf("%s: joules for each %q", s.Name, j.Per)
 			}
 		}
+	}
+}
+
+// parameters are those that records have had since runs are kept: their names, by procedure.
+const parametersFile = "testdata/parameters.txt"
+
+// A parameter that a procedure gained later is one of result.Unsaid with its default. Else
+// no run of before could be compared with one of now, and no history would go on.
+func TestNewParametersAreUnsaid(t *testing.T) {
+	data, err := os.ReadFile(parametersFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := map[string][]string{}
+	for line := range strings.Lines(string(data)) {
+		name, keys, _ := strings.Cut(strings.TrimSpace(line), ":")
+		since[name] = strings.Fields(keys)
+	}
+	for _, s := range All {
+		first, ok := since[s.Name]
+		if !ok {
+			t.Errorf("%s has no line in %s", s.Name, parametersFile)
+		}
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		s.New().Flags(fs)
+		fs.VisitAll(func(f *flag.Flag) {
+			if !slices.Contains(first, f.Name) && !slices.Contains(result.Unsaid, result.Pair{Key: f.Name, Value: f.DefValue}) {
+				t.Errorf("%s has the new parameter %s=%s, which is not in result.Unsaid", s.Name, f.Name, f.DefValue)
+			}
+		})
 	}
 }
