@@ -22,7 +22,8 @@ type Run struct {
 // Own are the boxes whose rate of the job runs have measured, each by the newest run that
 // has it. Runs of simulated and emulated boxes are left out: their speed is not a box's.
 // Only points count whose measurement was valid; of several that do the same work, such
-// as paths of a cipher, the fastest does.
+// as paths of a cipher, the fastest does. Of repeats of a point the median counts, and their
+// range is its interval: the best of them would be luck.
 func Own(j Job, runs []Run) (out []Candidate) {
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b Run) int { return b.Run.Start.Compare(a.Run.Start) })
@@ -49,9 +50,16 @@ func Own(j Job, runs []Run) (out []Candidate) {
 	return out
 }
 
-// measured fills in what a run says of the job.
-func (c *Candidate) measured(j Job, r Run) bool {
-	found := false
+// A measurement is what one point says of the job.
+type measurement struct {
+	Estimate
+	of result.Record
+}
+
+// repeated has the measurements of a run, one of each configuration.
+func repeated(j Job, r Run) (out []measurement) {
+	all := map[string][]measurement{}
+	var order []string
 	for _, p := range r.Records {
 		v := j.value(p)
 		if v == nil {
@@ -61,6 +69,29 @@ func (c *Candidate) measured(j Job, r Run) bool {
 		if v.Lo != nil && v.Hi != nil && *v.Lo <= v.Value && v.Value <= *v.Hi {
 			e.Lo, e.Hi = *v.Lo, *v.Hi
 		}
+		key := fmt.Sprintf("%s %q", p.Procedure, p.Config)
+		if all[key] == nil {
+			order = append(order, key)
+		}
+		all[key] = append(all[key], measurement{e, p})
+	}
+	for _, key := range order {
+		ms := all[key]
+		slices.SortStableFunc(ms, func(a, b measurement) int { return cmp.Compare(a.Value, b.Value) })
+		m := ms[(len(ms)-1)/2] // of an even number the lower one, on which a plan can rely
+		if len(ms) > 1 {
+			m.Lo, m.Hi = ms[0].Value, ms[len(ms)-1].Value
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// measured fills in what a run says of the job.
+func (c *Candidate) measured(j Job, r Run) bool {
+	found := false
+	for _, m := range repeated(j, r) {
+		e, p := m.Estimate, m.of
 		if heat := result.Get(p.Config, result.HeatKey); heat != "" && heat != "0" {
 			if c.Soaked == nil || e.Value > c.Soaked.Value {
 				c.Soaked = &e

@@ -3,6 +3,7 @@
 package sizing
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -95,5 +96,20 @@ func TestOwnJobs(t *testing.T) {
 	r.Run.Box, r.Run.Machines = "kitchen", append(r.Run.Machines, result.Machine{Name: "pi", Board: "Raspberry Pi 5 Model B Rev 1.0"})
 	if got := Own(Job{Kind: HPL}, []Run{r}); len(got) != 1 || got[0].Name != "kitchen" || got[0].Board != "rpi-5" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Of repeats the median counts, whatever the best of them was.
+func TestOwnRepeats(t *testing.T) {
+	run := Run{Run: result.Run{ID: "r", Kind: "real", Machines: []result.Machine{{Name: "lab"}}}}
+	for i, v := range []float64{100, 300, 90, 110} {
+		run.Records = append(run.Records, result.Record{
+			ID: fmt.Sprintf("hpl#%d", i+1), Procedure: "hpl", Repeat: i + 1, Status: result.Passed,
+			Config: []result.Pair{{Key: "n", Value: "1000"}}, Values: []result.Value{{Metric: "hpl_rate", Unit: "flop/s", Value: v}},
+		})
+	}
+	cs := Own(Job{Kind: HPL}, []Run{run})
+	if want := (Estimate{Value: 100, Lo: 90, Hi: 300}); len(cs) != 1 || cs[0].Rate != want {
+		t.Errorf("%+v, want %+v", cs, want)
 	}
 }
