@@ -48,19 +48,20 @@ func (b Box) HasAgent(ctx context.Context) (bool, error) {
 	return strings.HasPrefix(out, link.Name+" "+version.Version()+" "), err
 }
 
-// JoinFleet has the box join the fleet at url by a token, under a name. It returns what the
+// JoinFleet has the box join the fleet at url by a token, under a name. The token is on no
+// command line, which other users of either machine could read. It returns what the
 // agent said. A box that is in that fleet stays in it.
 func (b Box) JoinFleet(ctx context.Context, url, token, name string, allow []string) (said string, err error) {
-	words := []string{b.Agent, "join", url, token, "--folder", filepath.Dir(b.Agent), "--name", name}
+	words := []string{b.Agent, "join", url, "-", "--folder", filepath.Dir(b.Agent), "--name", name}
 	if len(allow) > 0 {
 		words = append(words, "--allow", strings.ReplaceAll(strings.Join(allow, " "), " ", ","))
 	}
 	for _, w := range words {
-		if !slices.Contains([]string{"--folder", "--name", "--allow"}, w) && !plain(strings.ReplaceAll(w, ",", "")) {
+		if !slices.Contains([]string{"-", "--folder", "--name", "--allow"}, w) && !plain(strings.ReplaceAll(w, ",", "")) {
 			return "", fmt.Errorf("%q has signs of a shell", w)
 		}
 	}
-	out, err := b.shell(ctx, strings.TrimSpace(b.Become+" "+strings.Join(words, " ")), strings.NewReader(""))
+	out, err := b.shell(ctx, strings.TrimSpace(b.Become+" "+strings.Join(words, " ")), strings.NewReader(token+"\n"))
 	return strings.TrimSpace(out), inFleet("join the fleet", err)
 }
 

@@ -46,7 +46,15 @@ func join(ctx context.Context, args []string) error {
 	if *allow != "" {
 		kinds = strings.Split(*allow, ",")
 	}
-	id, there, err := fleet.JoinOnce(ctx, *folder, words[0], words[1], *name, kinds)
+	token := words[1]
+	if token == "-" { // from where no list of processes shows it
+		data, err := io.ReadAll(io.LimitReader(os.Stdin, fleet.MaxToken+1))
+		if err != nil {
+			return fmt.Errorf("read the token: %w", err)
+		}
+		token = string(data)
+	}
+	id, there, err := fleet.JoinOnce(ctx, *folder, words[0], token, *name, kinds)
 	if err != nil {
 		return err
 	}

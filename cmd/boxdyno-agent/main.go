@@ -30,8 +30,9 @@ const usage = `usage: boxdyno-agent serve [--folder DIR]
 
 serve answers a tester on standard input and output, and ends with them. boxdyno starts
 it by ssh: see boxdyno box --help. join has the hub of a fleet admit this board; boxdyno
-fleet token prints URL and TOKEN. connect then answers that hub until it is stopped.
---allow lets the hub do more than measure: subjects, tune, services.
+fleet token prints URL and TOKEN; - in the place of TOKEN reads it from standard input.
+connect then answers that hub until it is stopped. --allow lets the hub do more than
+measure: subjects, tune, services.
 --folder is the agent's own
 (default /var/lib/boxdyno-agent for root, else $XDG_STATE_HOME/boxdyno-agent).
 
