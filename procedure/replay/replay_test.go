@@ -69,6 +69,14 @@ func TestKnownFaults(t *testing.T) {
 	}
 }
 
+// Passes that would take days flat out are not begun.
+func TestTooLongFlatOut(t *testing.T) {
+	o := roomtest.NewBench(t, "mem", map[string]string{"lose_every": "2"}).Run(Spec, map[string]string{"packets_of_file": "10000", "rate": "flat-out", "loops": "1000000"})
+	if o.Status != result.Skipped || !strings.Contains(o.Reason, "flat out, and 1h0m0s is the most") || len(o.Values) > 0 {
+		t.Errorf("%s %q, %v", o.Status, o.Reason, o.Values)
+	}
+}
+
 // A box that loses and duplicates at once hides no loss by what came twice, but for frames
 // that are equal.
 func TestLossBehindDuplicates(t *testing.T) {
