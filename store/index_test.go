@@ -485,3 +485,18 @@ func TestKilled(t *testing.T) {
 		}
 	})
 }
+
+// A run that was removed after its machine got another hostname leaves with a rebuild.
+func TestRenamedMachine(t *testing.T) {
+	runs := t.TempDir()
+	keep(t, filepath.Join(runs, "a"), aRun(1, nil), aPoint("64", 1, 1e5))
+	keep(t, filepath.Join(runs, "b"), aRun(2, nil), aPoint("64", 1, 1e5))
+	x := open(t, filepath.Join(t.TempDir(), "index.db"))
+	update(t, x, Scan{Dirs: []string{runs}})
+	x.host = "renamed"
+	if err := os.RemoveAll(filepath.Join(runs, "b")); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "rebuilt", update(t, x, Scan{Dirs: []string{runs}, Rebuild: true}), Update{Bundles: 1, Read: 1})
+	same(t, "the rest", names(t, x, Filter{}), []string{"run001"})
+}

@@ -27,7 +27,8 @@ type Scan struct {
 	// Again reads also all folders that were read on this machine before.
 	Again bool
 	// Rebuild reads all of them anew, and those that Again names: what the index has of them
-	// is forgotten first, and for good what it has of folders that are not there.
+	// is forgotten first, and for good what it has of folders that are not there. So is what
+	// a file of SQLite has of other machines: of this one by another hostname, mostly.
 	Rebuild bool
 	// Judge says how a run ended; nil: nobody does.
 	Judge Judge
@@ -106,6 +107,16 @@ func (x *Index) Update(ctx context.Context, s Scan) (u Update, err error) {
 	}
 	if err := x.forget(ctx, gone); err != nil {
 		return u, fmt.Errorf("write the index: %w", err)
+	}
+	if s.Rebuild && !x.postgres {
+		if err := x.write(ctx, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM bundles WHERE host <> ?`, x.host); err != nil {
+				return err
+			}
+			return x.sweep(ctx, tx)
+		}); err != nil {
+			return u, fmt.Errorf("write the index: %w", err)
+		}
 	}
 	u.Bundles = len(dirs)
 	var due []bundle
