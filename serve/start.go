@@ -106,6 +106,7 @@ func (s *starts) begin(ask Start, now time.Time) (string, error) {
 		program = "/proc/self/exe"
 	}
 	cmd := exec.Command(program, append(args, "--out", filepath.Join(s.o.Runs, id))...)
+	cmd.Dir = "/" // a name without a folder is that of no file of whoever started serve
 	cmd.Stderr = said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

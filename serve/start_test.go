@@ -71,6 +71,9 @@ func TestStartAndCancel(t *testing.T) {
 	if sid, _, errno := syscall.RawSyscall(syscall.SYS_GETSID, uintptr(pid), 0, 0); errno != 0 || int(sid) != pid {
 		t.Errorf("process %d is in session %d, want its own", pid, sid)
 	}
+	if at, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); at != "/" {
+		t.Errorf("the run is in folder %q (%v), where names of a file may be what the page asked for", at, err)
+	}
 	h.stop()
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Fatalf("the run did not survive the server: %v", err)
