@@ -58,6 +58,22 @@ func ReadTags(dir string) (tags []string, err error) {
 	return tags, nil
 }
 
+// ChangeTags replaces the tags of the run in dir by what change makes of them. Of several
+// that do so at once, one waits for the other, where the file system has locks.
+func ChangeTags(o *files.Owner, dir string, change func([]string) []string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("write the run's tags: %w", err)
+	}
+	defer folder.Close()
+	_ = unix.Flock(int(folder.Fd()), unix.LOCK_EX) // without locks the last writer wins
+	tags, err := ReadTags(dir)
+	if err != nil {
+		return err
+	}
+	return WriteTags(o, dir, change(tags))
+}
+
 // WriteTags replaces the tags of the run in dir. The file is o's.
 func WriteTags(o *files.Owner, dir string, tags []string) error {
 	tags, err := tidyTags(tags)

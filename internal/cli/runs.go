@@ -148,16 +148,12 @@ and _.:@/+-.`,
 			if err != nil {
 				return &runner.PlanError{Err: err}
 			}
-			tags, err := result.ReadTags(dir)
-			if err != nil {
-				return err
-			}
-			if remove {
-				tags = slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(args[1:], t) })
-			} else {
-				tags = append(tags, args[1:]...)
-			}
-			return result.WriteTags(nil, dir, tags)
+			return result.ChangeTags(nil, dir, func(tags []string) []string {
+				if remove {
+					return slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(args[1:], t) })
+				}
+				return append(tags, args[1:]...)
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&remove, "remove", false, "take these tags away")
