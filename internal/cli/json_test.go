@@ -54,6 +54,7 @@ func TestJSONOfErrors(t *testing.T) {
 		"compare":     {"compare", "compare " + run, "compare " + run + " gone", "compare " + cut + " " + run, "compare " + run + " " + run, "compare " + run + " " + run + " --fail-on x"},
 		"doctor":      {"doctor x", "doctor --install x"},
 		"list":        {"list x", "list procedures x", "list a b c"},
+		"history":     {"history", "history x --where y", "history x --since y", "history gone"},
 		"runs":        {"runs x", "runs --newest -1", "runs --since x"},
 		"index":       {"index " + dir + "/gone", "index " + text, "index --index " + text},
 		"fleet ls":    {"fleet ls", "fleet ls x"},
