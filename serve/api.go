@@ -43,6 +43,7 @@ func (s *Server) routes() http.Handler {
 	handle("GET /api/runs/{id}/report", s.file)
 	handle("GET /api/runs/{id}/timeline", s.window)
 	handle("GET /api/compare", s.compare)
+	handle("GET /api/boards", s.boards)
 	handle("GET /metrics", s.metrics)
 	handle("POST /api/runs", s.begin)
 	handle("POST /api/runs/{id}/cancel", s.cancel)

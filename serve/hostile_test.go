@@ -96,6 +96,10 @@ func hostileRequests() (all []hostile) {
 	for _, q := range []string{"", "?from=0", "?from=-1&to=1&steps=1", "?from=1&to=0&steps=1", "?from=0&to=1&steps=0", "?from=0&to=1&steps=99999999", "?from=0&to=1e9&steps=1", "?from=99999999999999999999&to=1&steps=1", "?from=0&to=9223372036854775807&steps=x", "?from=%00&to=1&steps=1"} {
 		add("window "+q, get("/api/runs/one/timeline"+q, ""), 400)
 	}
+	for _, q := range []string{"?need=%zz", "?need=" + strings.Repeat("x", mostWords+1), "?" + strings.Repeat("need=x&", mostValues+1), "?board=..%2fsecret"} {
+		add("boards "+q[:min(len(q), 30)], get("/api/boards"+q, ""), 400)
+	}
+	add("boards by Origin", get("/api/boards", "Origin: http://evil.example\r\n"), 403)
 	add("compare one", get("/api/compare?run=one", ""), 400)
 	add("compare many", get("/api/compare?"+strings.Repeat("run=one&", 400), ""), 400)
 	add("not HTTP", "\x16\x03\x01\x02\x00\x01\x00\x01", 400, 0)

@@ -14,6 +14,7 @@
 //	library.go   the folder of runs   locks.go    which runs go on, and whose they are
 //	growth.go    one run that grows   events.go   what its viewers are sent
 //	api.go       answers in JSON      start.go    runs that the page starts and cancels
+//	boards.go    the catalogue of boards
 package serve
 
 import (
@@ -56,6 +57,9 @@ type Options struct {
 	// name and without --out, from what was asked, or says in a sentence why not.
 	Offers []Offer
 	Argv   func(Start) ([]string, error)
+	// Boards is the catalogue of boards that meet needs, in the syntax of --need; nil:
+	// there is none. Errors are sentences for the reader.
+	Boards func(needs string) (any, error)
 	// Program is started with Argv's arguments; "": this program.
 	Program string
 }

@@ -30,11 +30,26 @@ type unknownBoard struct {
 
 // boards lists the catalogue, or one board with the source of each value.
 func (a *app) boards(name, needs string, asJSON bool) error {
+	l, err := boardsOf(name, needs)
+	if err != nil {
+		return err
+	}
+	switch {
+	case asJSON:
+		return encode(a.out, l)
+	case name != "" && strings.TrimSpace(needs) == "" && len(l.Matches) > 0:
+		return a.board(l.Matches[0])
+	}
+	return a.boardTable(l)
+}
+
+// boardsOf are the boards of the catalogue that meet needs, or the one of that name.
+func boardsOf(name, needs string) (l boardList, err error) {
 	n, err := boards.ParseNeeds(needs)
 	if err != nil {
-		return &runner.PlanError{At: "--need", Err: err}
+		return l, &runner.PlanError{At: "--need", Err: err}
 	}
-	l := boardList{Needs: needs, Matches: []boards.Board{}}
+	l = boardList{Needs: needs, Matches: []boards.Board{}}
 	for _, b := range boards.All() {
 		if name != "" && b.ID != name {
 			continue
@@ -49,17 +64,32 @@ func (a *app) boards(name, needs string, asJSON bool) error {
 		}
 	}
 	if name != "" && len(l.Matches)+len(l.Unknown)+l.Without == 0 {
-		return &runner.PlanError{Err: fmt.Errorf("there is no board %s in the catalogue: boxdyno list boards names them", name)}
+		return l, &runner.PlanError{Err: fmt.Errorf("there is no board %s in the catalogue: boxdyno list boards names them", name)}
 	}
 	slices.SortStableFunc(l.Unknown, func(x, y unknownBoard) int { return len(x.Lacks) - len(y.Lacks) })
 	l.Sources = l.sources()
-	switch {
-	case asJSON:
-		return encode(a.out, l)
-	case name != "" && n.Empty():
-		return a.board(l.Matches[0])
+	return l, nil
+}
+
+// A boardKey is what the catalogue can say of a board.
+type boardKey struct {
+	Name string `json:"name"`
+	Unit string `json:"unit,omitempty"`
+	Help string `json:"help"`
+}
+
+// boardPage is what list boards says, with the keys by which it is shown whole.
+func boardPage(needs string) (any, error) {
+	l, err := boardsOf("", needs)
+	var keys []boardKey
+	for _, k := range boards.Keys {
+		keys = append(keys, boardKey{k.Name, k.Unit, k.Help})
 	}
-	return a.boardTable(l)
+	return struct {
+		boardList
+		All  int        `json:"all"` // boards of the catalogue
+		Keys []boardKey `json:"keys"`
+	}{l, len(boards.All()), keys}, err
 }
 
 // sources are those of the boards' values.

@@ -107,7 +107,7 @@ func (a *app) served(f serveFlags) (o serve.Options, addr string, err error) {
 		return bad("--tls-cert", "a certificate and its key go together: give --tls-cert and --tls-key")
 	}
 	o = serve.Options{Version: Version(), Runs: f.runs, ReadOnly: f.readOnly, Hosts: f.hosts,
-		Declare: a.plugins.Declare, Offers: a.offers(), Argv: a.asked}
+		Declare: a.plugins.Declare, Offers: a.offers(), Argv: a.asked, Boards: boardPage}
 	if o.Runs == "" {
 		if o.Runs, err = runsDir(); err != nil {
 			return o, "", err

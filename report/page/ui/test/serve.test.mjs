@@ -48,7 +48,7 @@ async function open(t, hash, options = {}) {
   const context = await browser.newContext({ viewport: { width: options.width ?? 1280, height: 900 }, bypassCSP: options.bypassCSP, colorScheme: options.colorScheme });
   const page = await context.newPage();
   const bad = [];
-  page.on("console", (m) => ["error", "warning"].includes(m.type()) && !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/.test(m.text()) && bad.push(m.text()));
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|status of 422/.test(m.text()) && bad.push(m.text()));
   page.on("pageerror", (e) => bad.push(String(e)));
   page.on("request", (r) => !r.url().startsWith(address) && !r.url().startsWith("blob:") && !r.url().startsWith("data:") && bad.push(`request ${r.url()}`));
   await page.goto(address + hash);
@@ -61,7 +61,7 @@ async function open(t, hash, options = {}) {
 }
 
 const token = () => readFileSync(join(dir, "token"), "utf8").trim();
-const pages = [["#/runs", "[data-run=after]"], ["#/run/before", "#measured"], ["#/live/before", "[role=log]"], ["#/compare/before/after", "[data-table=compared]"], ["#/compare", "select"], ["#/start", "input[type=password]"]];
+const pages = [["#/runs", "[data-run=after]"], ["#/run/before", "#measured"], ["#/live/before", "[role=log]"], ["#/compare/before/after", "[data-table=compared]"], ["#/compare", "select"], ["#/boards", "[data-board]"], ["#/start", "input[type=password]"]];
 
 describe("the pages of serve", () => {
   for (const colorScheme of ["light", "dark"])
@@ -98,6 +98,20 @@ describe("the pages of serve", () => {
     await page.getByRole("link", { name: "Compare these 2" }).focus();
     await page.keyboard.press("Enter");
     await page.waitForSelector("[data-table=compared] [data-verdict]");
+  });
+
+  test("filter boards by need, with the source of each value", async (t) => {
+    const page = await open(t, "#/boards");
+    await page.waitForSelector("[data-board]");
+    const all = await page.locator("[data-board]").count();
+    await page.fill("input[type=search]", "aes");
+    await page.waitForSelector("h1:has-text('match')");
+    const some = await page.locator("[data-board]").count();
+    assert.ok(some > 0 && some < all, `${some} of ${all}`);
+    await page.locator("[data-board] button").first().click();
+    await page.waitForSelector("[data-value] [data-source]");
+    await page.fill("input[type=search]", "wings");
+    await page.waitForSelector("[role=alert]");
   });
 
   test("start a run with the token, show it trial by trial, and cancel it", async (t) => {

@@ -74,3 +74,9 @@ export function repeats(counts: (number | undefined)[], noun: string): string {
 
 /** Several of them: "n = 9 search trials and n = 3 overload trials a point". */
 export const all = (parts: string[], what: string): string => (parts.some(Boolean) ? `${parts.filter(Boolean).join(" and ")} ${what}` : "n = 0 trials");
+
+/** What a trial offered, in frame/s. */
+export const offered = (t: Record): number => t.load!.offered_fps;
+
+/** The procedure of a tester's trials of itself. */
+export const selfTest = "self-test";
