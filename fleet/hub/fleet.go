@@ -31,9 +31,8 @@ type Fleet struct {
 	stop context.CancelFunc
 	done guard.Group
 
-	mu      sync.Mutex
-	ways    map[string]*way // by session
-	counter uint64
+	mu   sync.Mutex
+	ways map[string]*way // by session
 }
 
 // Open reaches the hub of folder. One that does not run is a *host.Missing.

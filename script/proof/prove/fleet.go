@@ -266,7 +266,6 @@ func oneFleet(ctx context.Context, n int) (f fleetSize, err error) {
 type simShelf struct {
 	fleet   *hub.Fleet
 	entries map[string]hub.Entry
-	mu      sync.Mutex
 	conns   map[string]*boxlink.Conn
 }
 
