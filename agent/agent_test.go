@@ -237,7 +237,9 @@ func FuzzMethods(f *testing.F) {
 		parent := t.TempDir()
 		s := newSession(t.Context(), filepath.Join(parent, "agent"), "test", catalog.All)
 		h := all[n].bind(s)
-		if reply, err := h(t.Context(), &link.Request{Args: json.RawMessage(args)}); err == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // some wait as long as the tester does
+		defer cancel()
+		if reply, err := h(ctx, &link.Request{Args: json.RawMessage(args)}); err == nil {
 			if _, err := json.Marshal(reply); err != nil {
 				t.Errorf("%s: %v", all[n].Name, err)
 			}

@@ -256,6 +256,9 @@ func (s *Session) closeTunnel(ctx context.Context, id int) (None, error) {
 }
 
 func (s *Session) hear(ctx context.Context, req *link.Request, at netip.Addr) (unit.Instant, error) {
+	if !at.Is4() {
+		return 0, fmt.Errorf("%v is no IPv4 address to hear at", at)
+	}
 	var failed error
 	when, err := s.gate().Hear(ctx, at, func(a netip.AddrPort) { failed = req.Send(ctx, a) })
 	return when, errors.Join(err, failed)
@@ -263,6 +266,9 @@ func (s *Session) hear(ctx context.Context, req *link.Request, at netip.Addr) (u
 
 // knock sends to test networks alone, as long as the tester waits.
 func (s *Session) knock(ctx context.Context, a KnockArgs) (None, error) {
+	if !a.From.Is4() || !a.To.Addr().Is4() || a.To.Port() == 0 {
+		return None{}, fmt.Errorf("from %v to %v is no way of IPv4", a.From, a.To)
+	}
 	if host.Public(a.To.Addr()) {
 		return None{}, fmt.Errorf("%v is no address of test networks", a.To)
 	}

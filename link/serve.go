@@ -126,6 +126,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	calls map[string]*Request
+	ended bool // Wait was called: no handler begins any more
 }
 
 // NewServer has calls answered by what find knows. publish sends a message to the tester;
@@ -134,8 +135,14 @@ func NewServer(find func(method string) Handler, publish func(subject string, da
 	return &Server{Now: unit.Now, find: find, publish: publish, calls: map[string]*Request{}}
 }
 
-// Wait returns once all handlers have. The context that Take was given must have ended.
-func (s *Server) Wait() { s.handlers.Wait() }
+// Wait returns once all handlers have; calls that come later are not answered. The context
+// that Take was given must have ended.
+func (s *Server) Wait() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.handlers.Wait()
+}
 
 // Take sorts a message of the tester; one goroutine calls it, in their order. ctx is that
 // of the handlers.
@@ -183,18 +190,7 @@ func (s *Server) begin(ctx context.Context, method, to string, args []byte) {
 		return s.publish(to, b)
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
-	s.mu.Lock()
-	full := len(s.calls) >= mostAtOnce || s.calls[to] != nil
-	if !full {
-		s.calls[to] = r
-	}
-	s.mu.Unlock()
-	if full {
-		r.cancel()
-		_ = r.publish(envelope{Done: true, Error: toWire(fmt.Errorf("%d calls are answered already", mostAtOnce))})
-		return
-	}
-	s.handlers.Go(func() {
+	handle := func() {
 		defer func() {
 			r.cancel()
 			s.mu.Lock()
@@ -213,7 +209,22 @@ func (s *Server) begin(ctx context.Context, method, to string, args []byte) {
 		if err != nil { // a connection that is gone needs no answer
 			_ = r.publish(envelope{Done: true, Error: toWire(err)})
 		}
-	})
+	}
+	s.mu.Lock()
+	ended := s.ended
+	full := len(s.calls) >= mostAtOnce || s.calls[to] != nil
+	if !full && !ended {
+		s.calls[to] = r
+		s.handlers.Go(handle)
+	}
+	s.mu.Unlock()
+	switch {
+	case ended:
+		r.cancel()
+	case full:
+		r.cancel()
+		_ = r.publish(envelope{Done: true, Error: toWire(fmt.Errorf("%d calls are answered already", mostAtOnce))})
+	}
 }
 
 func (s *Server) answer(ctx context.Context, method string, r *Request) (any, error) {
