@@ -287,7 +287,8 @@ func (c *caller) boxdyno(args []string) {
 			Seconds float64
 		}
 		dry := append(slices.Clone(args), "--dry-run", "--json")
-		if has("--box") && slices.Contains([]string{"box", "cpu", "crypto", "soak", "storage"}, args[1]) { // in topology there
+		there := slices.Contains([]string{"box", "cpu", "crypto", "soak", "storage"}, args[1]) || args[1] == "infer" && !strings.Contains(c.line, " rate=")
+		if has("--box") && there { // in topology there
 			c.succeeds(dry)
 			c.rest = append(c.rest, c.line+": needs that box")
 			return
