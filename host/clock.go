@@ -13,8 +13,8 @@ const (
 // of additions that wait for each other: a core does one in a cycle, whatever
 // cpufreq claims. The best of repeats of 0.2 to 0.6 ms within span counts, at least
 // three; give 100 ms to let the governor raise the clock, 0 to see what it is. It
-// is less where another thread takes the core's time, of a hypervisor's other
-// guests too. Not while something is measured.
+// is less where another thread takes part of the core: on its other hyperthread, or
+// in a hypervisor's other guest. Not while something is measured.
 func Clock(span time.Duration, cpus ...int) ([]float64, error) {
 	hz, err := timed(span, chainRounds, chain, cpus)
 	for i := range hz {

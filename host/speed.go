@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"boxdyno/internal/netns"
 )
 
@@ -15,10 +17,11 @@ const (
 )
 
 // Speed is how many rounds of a loop of independent additions each of cpus makes
-// in a second now, all at once. It falls with the real clock, and where another
-// thread works on the same core: of this machine or of its hypervisor's other
-// guests, which no steal time tells. It takes about a millisecond of each CPU, so
-// not while something is measured.
+// in a second of CPU time now, all at once. It falls with the real clock, and where
+// another thread works on the same core: on its other hyperthread, or in the
+// hypervisor's other guests, which no steal time tells. A thread that has the CPU
+// itself does not count. It takes about a millisecond of each CPU, so not while
+// something is measured.
 func Speed(cpus ...int) ([]float64, error) { return timed(0, speedRounds, count, cpus) }
 
 // Slowest is the Speed of the slowest of cpus; false where it is not known.
@@ -30,8 +33,8 @@ func Slowest(cpus ...int) (float64, bool) {
 	return slices.Min(speeds), true
 }
 
-// timed is how many rounds of loop each of cpus makes in a second, the best of
-// speedRepeats, or of as many as fit into span.
+// timed is how many rounds of loop each of cpus makes in a second of CPU time, the
+// best of speedRepeats, or of as many as fit into span.
 func timed(span time.Duration, rounds int, loop func(rounds int) uint, cpus []int) ([]float64, error) {
 	speeds := make([]float64, len(cpus))
 	threads := make([]*netns.Thread, 0, len(cpus))
@@ -41,11 +44,18 @@ func timed(span time.Duration, rounds int, loop func(rounds int) uint, cpus []in
 			best := time.Duration(1<<63 - 1)
 			started := time.Now()
 			for k := 0; k < speedRepeats || time.Since(started) < span; k++ {
-				begin := time.Now()
+				begin, err := threadTime()
+				if err != nil {
+					return err
+				}
 				if loop(rounds) == 0 {
 					break
 				}
-				best = min(best, time.Since(begin))
+				end, err := threadTime()
+				if err != nil {
+					return err
+				}
+				best = min(best, max(end-begin, 1))
 			}
 			speeds[i] = float64(rounds) / best.Seconds()
 			return nil
@@ -62,6 +72,13 @@ func timed(span time.Duration, rounds int, loop func(rounds int) uint, cpus []in
 		}
 	}
 	return speeds, first
+}
+
+// threadTime is the CPU time that the calling thread has had.
+func threadTime() (time.Duration, error) {
+	var ts unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
+	return time.Duration(ts.Nano()), err
 }
 
 // count adds in eight chains that do not wait for each other, so that it needs

@@ -4,6 +4,7 @@ package host
 
 import (
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,5 +32,20 @@ func TestSpeed(t *testing.T) {
 	}
 	if _, err := Speed(1 << 14); err == nil {
 		t.Error("a CPU that is not there has a speed")
+	}
+}
+
+// A thread that waits is not slow: only CPU time counts.
+func TestSpeedIsOfCPUTime(t *testing.T) {
+	const waits = 20 * time.Millisecond
+	speeds, err := timed(0, 100, func(rounds int) uint {
+		time.Sleep(waits)
+		return count(rounds)
+	}, []int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := 100 / (waits / 2).Seconds(); speeds[0] < least {
+		t.Errorf("%.0f rounds a second: the wait of %v counts", speeds[0], waits)
 	}
 }
