@@ -132,8 +132,12 @@ func citedText(c cited, f reference.Figure) string {
 	return text
 }
 
-// citations are the published figures beside a run's points, in reference's order.
+// citations are the published figures beside a run's points, in reference's order. There
+// are none where speeds mean nothing: in memory, and on emulated boards.
 func citations(run result.Run, points []result.Record) (out []Citation) {
+	if run.Kind == kindMemory || run.Kind == kindEmulated {
+		return nil
+	}
 	for _, f := range reference.Figures() {
 		i := slices.IndexFunc(cites, func(c cited) bool {
 			return c.source == f.Source && c.experiment == f.Experiment && c.words[f.Metric] != ""

@@ -188,3 +188,17 @@ func TestEveryFigureCanAppear(t *testing.T) {
 	}
 	t.Logf("%d of %d figures can stand beside a run", count, len(reference.Figures()))
 }
+
+// Speeds in memory and on emulated boards mean nothing: no published figure stands beside them.
+func TestNothingBesideWhatIsNoBox(t *testing.T) {
+	run, points := citedRun()
+	if len(citations(run, points)) == 0 {
+		t.Fatal("no figure stands beside a run of a box")
+	}
+	for _, kind := range []string{"memory", "emulated"} {
+		run.Kind = kind
+		if all := citations(run, points); len(all) > 0 {
+			t.Errorf("%s: %d published figures stand beside it, the first of %s", kind, len(all), all[0].Box)
+		}
+	}
+}

@@ -351,17 +351,23 @@ func headline(rows []Row) *Row {
 	return nil
 }
 
+// Kinds of beds whose speeds mean nothing.
+const (
+	kindMemory   = "memory"
+	kindEmulated = "emulated"
+)
+
 func caveat(d Document) string {
 	var s string
 	switch d.Kind {
 	case "sandbox":
 		s = "Measured in a sandbox, network namespaces on one machine: this is the machine's own forwarding power, not a NIC's."
-	case "emulated":
+	case kindEmulated:
 		s = "Measured on an emulated board: this shows that it works, and says nothing about a real board's speed."
-	case "memory":
+	case kindMemory:
 		s = "Measured on links in memory: this shows that the procedure works, and says nothing about a box."
 	}
-	if d.Kind != "sandbox" && d.Kind != "memory" && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Tunnel != nil && r.Verdict != result.Skipped }) {
+	if d.Kind != "sandbox" && d.Kind != kindMemory && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Tunnel != nil && r.Verdict != result.Skipped }) {
 		s = strings.TrimSpace(s + " Streams and tunnels were measured between network namespaces of this machine, which does the work of both ends. Two boxes would each carry more, and no NIC took part.")
 	}
 	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections == nil })
