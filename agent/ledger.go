@@ -120,7 +120,16 @@ func (s *Session) readLedger(ctx context.Context, id int) (LedgerReading, error)
 	if b.closed {
 		return LedgerReading{}, errNoLedger
 	}
-	return b.Reading(ctx)
+	r, err := b.Reading(ctx)
+	m := s.managed()
+	if err != nil || m == nil {
+		return r, err
+	}
+	drops, err := m.XDPDrops()
+	for _, d := range drops {
+		r.AddXDP(Label, d.Port, d.N, d.Native)
+	}
+	return r, err
 }
 
 func (s *Session) closeLedger(_ context.Context, id int) (None, error) {

@@ -10,12 +10,14 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"boxdyno/service"
 )
 
 // setDropXDP throws test frames away in the driver of both ports; ethtool's
 // xdp_drops counts them. Replacing the program keeps the ports' NAPI.
 func setDropXDP(v *services, _ context.Context, _ Service) error {
-	return v.swapXDP(v.programs.DropXdp, v.programs.DropXdp)
+	return v.swapXDP(v.drops.XDP, v.drops.XDP)
 }
 
 func clearDropXDP(v *services, _ context.Context) error { return v.swapXDP(v.port(0), v.port(1)) }
@@ -37,7 +39,7 @@ func setDropTC(v *services, _ context.Context, _ Service) error {
 			return err
 		}
 	}
-	return v.ingress([2]*ebpf.Program{v.programs.DropTc, v.programs.DropTc}, dutProgDropTc)
+	return v.ingress([2]*ebpf.Program{v.drops.TC, v.drops.TC}, service.DropTCName)
 }
 
 // ingress puts a program on the clsact ingress of each port.
@@ -48,16 +50,7 @@ func (v *services) ingress(programs [2]*ebpf.Program, name string) error {
 		if err := v.dut.nl.QdiscAdd(clsact(index)); err != nil {
 			return fmt.Errorf("add clsact: %w", err)
 		}
-		err := v.dut.nl.FilterAdd(&netlink.BpfFilter{
-			FilterAttrs: netlink.FilterAttrs{
-				LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
-			},
-			Fd: programs[n].FD(), Name: name, DirectAction: true,
-		})
-		if err != nil {
-			return fmt.Errorf("add the filter to clsact: %w", err)
-		}
-		return nil
+		return service.Shoot(v.dut.nl, index, programs[n], name)
 	})
 }
 

@@ -18,8 +18,6 @@ import (
 const (
 	dutMapBuckets     = "buckets"
 	dutMapSeen        = "seen"
-	dutProgDropTc     = "drop_tc"
-	dutProgDropXdp    = "drop_xdp"
 	dutProgLoseLan    = "lose_lan"
 	dutProgLoseWan    = "lose_wan"
 	dutProgPass       = "pass"
@@ -31,7 +29,6 @@ const (
 	dutVarLoseSeed    = "lose_seed"
 	dutVarPoliceBurst = "police_burst"
 	dutVarPoliceRate  = "police_rate"
-	dutVarTestPort    = "test_port"
 )
 
 // loadDut returns the embedded CollectionSpec for dut.
@@ -76,8 +73,6 @@ type dutSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type dutProgramSpecs struct {
-	DropTc    *ebpf.ProgramSpec `ebpf:"drop_tc"`
-	DropXdp   *ebpf.ProgramSpec `ebpf:"drop_xdp"`
 	LoseLan   *ebpf.ProgramSpec `ebpf:"lose_lan"`
 	LoseWan   *ebpf.ProgramSpec `ebpf:"lose_wan"`
 	Pass      *ebpf.ProgramSpec `ebpf:"pass"`
@@ -103,7 +98,6 @@ type dutVariableSpecs struct {
 	LoseSeed    *ebpf.VariableSpec `ebpf:"lose_seed"`
 	PoliceBurst *ebpf.VariableSpec `ebpf:"police_burst"`
 	PoliceRate  *ebpf.VariableSpec `ebpf:"police_rate"`
-	TestPort    *ebpf.VariableSpec `ebpf:"test_port"`
 }
 
 // dutObjects contains all objects after they have been loaded into the kernel.
@@ -147,15 +141,12 @@ type dutVariables struct {
 	LoseSeed    *ebpf.Variable `ebpf:"lose_seed"`
 	PoliceBurst *ebpf.Variable `ebpf:"police_burst"`
 	PoliceRate  *ebpf.Variable `ebpf:"police_rate"`
-	TestPort    *ebpf.Variable `ebpf:"test_port"`
 }
 
 // dutPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadDutObjects or ebpf.CollectionSpec.LoadAndAssign.
 type dutPrograms struct {
-	DropTc    *ebpf.Program `ebpf:"drop_tc"`
-	DropXdp   *ebpf.Program `ebpf:"drop_xdp"`
 	LoseLan   *ebpf.Program `ebpf:"lose_lan"`
 	LoseWan   *ebpf.Program `ebpf:"lose_wan"`
 	Pass      *ebpf.Program `ebpf:"pass"`
@@ -165,8 +156,6 @@ type dutPrograms struct {
 
 func (p *dutPrograms) Close() error {
 	return _DutClose(
-		p.DropTc,
-		p.DropXdp,
 		p.LoseLan,
 		p.LoseWan,
 		p.Pass,

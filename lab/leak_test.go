@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"boxdyno/internal/testutil"
+	"boxdyno/service"
 )
 
 // noGC keeps finalizers from closing what was forgotten.
@@ -129,7 +130,7 @@ func leftovers(t *testing.T) (all []string) {
 		if err != nil {
 			continue // gone since
 		}
-		if info, err := p.Info(); err == nil && slices.Contains([]string{dutProgPass, dutProgDropXdp, dutProgDropTc}, info.Name) {
+		if info, err := p.Info(); err == nil && slices.Contains([]string{dutProgPass, service.DropXDPName, service.DropTCName}, info.Name) {
 			all = append(all, fmt.Sprintf("program %s %d", info.Name, id))
 		}
 		p.Close()

@@ -87,7 +87,7 @@ func (p *pair) Sketch() (*Testbed, error) {
 // offer has tb offer the services that the agent can set.
 func (p *pair) offer(tb *Testbed) {
 	if p.manages() && len(tb.Ports) == 2 {
-		tb.Services, tb.AsIs = service.Managed, false
+		tb.Services, tb.AsIs = Services, false
 	}
 }
 

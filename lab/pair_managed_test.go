@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func (b bench) settings(t *testing.T) (all map[string]string) {
 			}
 		}
 		all[name+" links"] = s.sh(t, "ip -o link show up | cut -d: -f2; ip -o address | sed 's/valid_lft.*//'; ip route show table all; ip -6 route show table all | grep -v fe80 || true")
-		all[name+" nft"] = s.sh(t, "nft list ruleset")
+		all[name+" nft"] = s.sh(t, "nft list ruleset; tc qdisc show; ip -o link show | grep -o xdp || true")
 	}
 	return all
 }
@@ -62,7 +63,7 @@ func TestPairManagesServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tb.Close()
-	if !slices.Equal(tb.Services, service.Managed) || result.Get(tb.Settings, "services") != managed {
+	if !slices.Equal(tb.Services, service.Kinds) || result.Get(tb.Settings, "services") != managed {
 		t.Errorf("%v, %v", tb.Services, tb.Settings)
 	}
 	for _, c := range []struct {
@@ -72,13 +73,20 @@ func TestPairManagesServices(t *testing.T) {
 		{Service{Kind: "route", Networks: 3}, ""},
 		{Service{Kind: "filter", Rules: 10}, ""},
 		{Service{Kind: "drop-nft"}, result.NFT},
+		{Service{Kind: "drop-xdp"}, result.XDP},
+		{Service{Kind: "drop-tc"}, result.TC},
+		{Service{Kind: "drop-xdp"}, result.XDP},
 		{Service{Kind: "route"}, ""},
 	} {
 		if err := tb.Serve(t.Context(), c.service); err != nil {
 			t.Fatal(err)
 		}
 		a := offer(t, tb, hasIPv6() && c.service.Kind == "filter", 5000, 500)
-		if lost := a.DroppedAt(result.NFT); a.Unexplained != 0 || (c.place == "") != (lost == 0) || c.place == "" && a.Received != a.Accepted {
+		lost := int64(0)
+		if c.place != "" {
+			lost = a.Accepted
+		}
+		if a.Unexplained != 0 || a.Accepted == 0 || a.Received != a.Accepted-lost || a.Dropped() != lost || a.DroppedAt(c.place) != lost {
 			t.Errorf("%+v: %+v", c.service, a)
 		}
 	}
@@ -88,7 +96,7 @@ func TestPairManagesServices(t *testing.T) {
 	if rules := b.box.sh(t, "nft list ruleset"); !strings.Contains(rules, `oifname "i1" masquerade`) || strings.Contains(rules, "drop_unwanted") {
 		t.Error(rules)
 	}
-	for _, bad := range []Service{{Kind: "drop-xdp"}, {Kind: "nat"}, {Kind: "filter", Rules: -1}} {
+	for _, bad := range []Service{{Kind: "drop-all"}, {Kind: "nat"}, {Kind: "filter", Rules: -1}} {
 		if err := tb.Serve(t.Context(), bad); err == nil {
 			t.Errorf("%+v is served", bad)
 		}
@@ -101,9 +109,56 @@ func TestPairManagesServices(t *testing.T) {
 	}
 }
 
+// What somebody else has attached to the box's ports is left alone, and named.
+func TestPairDropsRefuse(t *testing.T) {
+	b := newBench(t)
+	p := b.managed(t)
+	b.box.sh(t, "tc qdisc add dev i1 clsact")
+	tb, err := p.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.Close()
+	if err := tb.Serve(t.Context(), Service{Kind: "drop-tc"}); !errors.As(err, new(*host.Missing)) || !strings.Contains(err.Error(), "port i1 of the box without a clsact qdisc") {
+		t.Errorf("%v", err)
+	}
+	programs, err := loadPrograms(Plant{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer programs.Close()
+	l, err := attach(b.box, "i0", programs.Pass)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := tb.Serve(t.Context(), Service{Kind: "drop-xdp"}); !errors.As(err, new(*host.Missing)) || !strings.Contains(err.Error(), "port i0 of the box without an XDP program") {
+		t.Errorf("%v", err)
+	}
+	if err := tb.Serve(t.Context(), Service{Kind: "route"}); err != nil {
+		t.Error(err)
+	}
+	if left := b.box.sh(t, "tc qdisc show; ip link show i0"); strings.Count(left, "clsact") != 1 || !strings.Contains(left, "xdp") {
+		t.Error(left)
+	}
+}
+
 // What a killed agent leaves goes when the agent starts again; the tester's own goes with
 // the testbed.
 func TestPairManagedIsKilled(t *testing.T) {
+	for _, c := range []struct {
+		service Service
+		left    string // by the killed agent
+	}{
+		{Service{Kind: "nat", Flows: 1, Networks: 3}, "masquerade"},
+		{Service{Kind: "drop-tc"}, "clsact"},
+		{Service{Kind: "drop-xdp"}, "198.18.0.1/16"},
+	} {
+		t.Run(c.service.Kind, func(t *testing.T) { pairIsKilled(t, c.service, c.left) })
+	}
+}
+
+func pairIsKilled(t *testing.T, s Service, left string) {
 	b := newBench(t)
 	p := b.managed(t)
 	before := b.settings(t)
@@ -112,7 +167,7 @@ func TestPairManagedIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tb.Close()
-	if err := tb.Serve(t.Context(), Service{Kind: "nat", Flows: 1, Networks: 3}); err != nil {
+	if err := tb.Serve(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	children := answering(t)
@@ -125,8 +180,12 @@ func TestPairManagedIsKilled(t *testing.T) {
 	for begin := time.Now(); len(answering(t)) > 0 && time.Since(begin) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
 	}
 	_ = tb.Close() // the connection is gone
-	if !strings.Contains(b.box.sh(t, "nft list ruleset; ip address show i0"), "198.18.0.1/16") {
-		t.Fatal("nothing was left: the test shows nothing")
+	now := b.box.sh(t, "nft list ruleset; ip address show i0; tc qdisc show")
+	if !strings.Contains(now, left) {
+		t.Fatalf("no %s was left: the test shows nothing", left)
+	}
+	if strings.Contains(now, "prog/xdp") {
+		t.Errorf("the program is still attached: %s", now)
 	}
 	at, err := p.agent()
 	if err != nil {

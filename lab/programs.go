@@ -11,7 +11,6 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 
-	"boxdyno/frame"
 	"boxdyno/internal/netns"
 )
 
@@ -26,7 +25,6 @@ func loadPrograms(p Plant) (*dutObjects, error) {
 		return nil, err
 	}
 	for name, value := range map[string]any{
-		dutVarTestPort:    uint16(frame.Port),
 		dutVarPoliceRate:  uint64(p.Policer),
 		dutVarPoliceBurst: uint64(p.bucket()),
 		dutVarLosePeriod:  p.Loss.Period,

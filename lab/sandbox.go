@@ -16,6 +16,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
+	"boxdyno/service"
 	"boxdyno/unit"
 )
 
@@ -148,7 +149,12 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		return nil, err
 	}
 	undo.add(programs.Close)
-	svc := &services{dut: dut, programs: programs, plant: s.plant, cpu: at.dut}
+	drops, err := service.LoadDrops(false)
+	if err != nil {
+		return nil, err
+	}
+	undo.add(drops.Close)
+	svc := &services{dut: dut, programs: programs, drops: drops, plant: s.plant, cpu: at.dut}
 	for i, sd := range sides {
 		if svc.xdp[i], err = attach(dut, sd.dut, svc.port(i)); err != nil {
 			return nil, err

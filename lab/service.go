@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"boxdyno/host"
+	"boxdyno/service"
 )
 
 // services makes a DUT in a namespace do one thing after another. Counters in
@@ -21,6 +22,7 @@ import (
 type services struct {
 	dut      *space
 	programs *dutObjects
+	drops    *service.Drops
 	xdp      [2]link.Link // on the ports of sides
 	bare     bool         // lan has none, for somebody listens there
 	plant    Plant

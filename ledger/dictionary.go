@@ -64,7 +64,8 @@ var drivers = slices.Concat([]driver{veth}, boards, nics)
 // the XDP socket that a program redirects to, which counts such frames itself.
 const ReceiveFailed = "receive failed in the driver"
 
-// XDPDrop names the frames that a port's XDP program dropped.
+// XDPDrop names the frames that a port's XDP program dropped. The name of a counter that
+// has them among others ends with it.
 const XDPDrop = "XDP drop"
 
 // veth: only tx_dropped of the sending port has all drops of a full receive ring, of

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"boxdyno/result"
 )
@@ -76,6 +77,23 @@ func (b *Book) Reading(ctx context.Context) (Reading, error) {
 	}
 	r.Unread, r.Links = s.unread, s.carriers
 	return r, nil
+}
+
+// AddXDP adds n frames that a program of boxdyno's own has dropped at a port of host. A
+// native program runs in the driver, and a driver that counts such drops has them in its
+// own count: they leave that one.
+func (r *Reading) AddXDP(host, port string, n uint64, native bool) {
+	from := "drop-xdp at " + port
+	if !native {
+		from += ", behind the driver"
+	}
+	for i := range r.Tallies {
+		if t := &r.Tallies[i]; native && t.Term.Host == host && t.Term.Link == port && strings.HasSuffix(t.Term.Name, XDPDrop) {
+			t.Value -= n
+		}
+	}
+	r.Tallies = append(r.Tallies, Tally{Value: n, Order: 2 * rank(result.XDP),
+		Term: result.Term{Place: result.XDP, Host: host, Name: XDPDrop, From: from, Link: port}})
 }
 
 // since are the terms of a reading, grown from the one before. A counter that is

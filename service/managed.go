@@ -20,11 +20,9 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
+	"boxdyno/result"
 	"boxdyno/tune"
 )
-
-// Managed are the kinds that a machine's own ports can be set up for.
-var Managed = []string{"route", "filter", "nat", "drop-nft"}
 
 // A Port is one of the machine, with what stands at the other end of its cable.
 type Port struct {
@@ -37,6 +35,8 @@ type Port struct {
 //
 //	Manage: links up, addresses, forwarding, an empty table    -- tune's journal, synced first
 //	Set:    the table of one service, routes to networks       -- what that table and route protocol hold
+//	        clsact of drop-tc, timeouts of nat                 -- tune's journal
+//	        XDP programs of drop-xdp                           -- links, which the kernel closes with the process
 //	Close:  all as it was; after SIGKILL by tune's Recover
 //
 // Only Port's own interfaces forward IPv4. IPv6 knows one switch for all of them.
@@ -45,10 +45,12 @@ type Machine struct {
 	ports    []Port
 	Warnings []string // what could not be set up, and is not needed for IPv4
 
-	mu      sync.Mutex
-	applied *tune.Applied
-	nat     *tune.Applied
-	close   func() error
+	mu       sync.Mutex
+	applied  *tune.Applied
+	laid     *tune.Applied // for the service that is set; nil: nothing
+	tracks   bool          // it fills the connection table
+	dropping []*dropping   // it throws frames away in XDP
+	close    func() error
 }
 
 // Manage sets ports of the namespace netns ("": this one) up. It needs CAP_NET_ADMIN and
@@ -141,16 +143,16 @@ func (m *Machine) against6() (why string, err error) {
 
 // Set makes the machine do s and nothing else. A missing nft is a *host.Missing.
 func (m *Machine) Set(ctx context.Context, s Service) error {
-	if len(m.ports) != 2 || !slices.Contains(Managed, s.Kind) {
-		return fmt.Errorf("service %q: want one of %s, on two ports", s.Kind, strings.Join(Managed, ", "))
+	if len(m.ports) != 2 || !slices.Contains(Kinds, s.Kind) {
+		return fmt.Errorf("service %q: want one of %s, on two ports", s.Kind, strings.Join(Kinds, ", "))
 	}
 	if err := s.Check(); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.untrack(ctx); err != nil {
-		return err
+	if err := m.takeDown(ctx); err != nil {
+		return fmt.Errorf("take the last service down: %w", err)
 	}
 	rules := Rules(s, m.ports[1].Name)
 	if rules != "" || host.Has("nft") == nil {
@@ -160,15 +162,17 @@ func (m *Machine) Set(ctx context.Context, s Service) error {
 			return host.Permit("set up service "+s.Kind, fmt.Errorf("set up service %s: %w", s.Kind, err))
 		}
 	}
-	if s.Kind == "nat" {
-		r := tune.Recipe{Name: "nat"}
-		for _, name := range []string{"nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"} { // a flow outlives any pause between trials
-			r.Steps = append(r.Steps, tune.Step{Knob: "sysctl:net.netfilter." + name, Target: tune.ForHost, Value: "600"})
-		}
-		var err error
-		if m.nat, _, err = tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: m.netns}}, tune.Options{By: "service nat"}); err != nil {
-			return err
-		}
+	var err error
+	switch s.Kind {
+	case "nat":
+		err = m.track(ctx)
+	case "drop-xdp":
+		err = m.dropXDP()
+	case "drop-tc":
+		err = m.dropTC(ctx)
+	}
+	if err != nil {
+		return host.Permit("set up service "+s.Kind, fmt.Errorf("set up service %s: %w", s.Kind, err))
 	}
 	if s.Kind == "nat" || s.Connections != nil {
 		if err := m.forget(); err != nil {
@@ -178,14 +182,35 @@ func (m *Machine) Set(ctx context.Context, s Service) error {
 	return m.route(s.Networks)
 }
 
-// untrack takes down what the last service has beside its table.
-func (m *Machine) untrack(ctx context.Context) error {
-	if m.nat == nil {
-		return nil
+// track has flows of nat outlive any pause between trials.
+func (m *Machine) track(ctx context.Context) error {
+	r := tune.Recipe{Name: "nat"}
+	for _, name := range []string{"nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"} {
+		r.Steps = append(r.Steps, tune.Step{Knob: "sysctl:net.netfilter." + name, Target: tune.ForHost, Value: "600"})
 	}
-	_, err := m.nat.Revert(ctx, tune.Revert{})
-	m.nat = nil
-	return errors.Join(err, m.forget())
+	m.tracks = true
+	_, err := m.lay(ctx, r, nil)
+	return err
+}
+
+// lay sets up what the service needs beside its table, until takeDown.
+func (m *Machine) lay(ctx context.Context, r tune.Recipe, ports []string) (settings []result.Setting, err error) {
+	m.laid, settings, err = tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: m.netns}, Ports: ports}, tune.Options{By: "service " + r.Name})
+	return settings, err
+}
+
+// takeDown takes down what the last service has beside its table.
+func (m *Machine) takeDown(ctx context.Context) (err error) {
+	err = m.undrop()
+	if m.laid != nil {
+		_, rerr := m.laid.Revert(ctx, tune.Revert{})
+		err, m.laid = errors.Join(err, rerr), nil
+	}
+	if m.tracks {
+		m.tracks = false
+		err = errors.Join(err, m.forget())
+	}
+	return err
 }
 
 // ours are connections between the machine's test networks.
@@ -265,7 +290,7 @@ func (m *Machine) Close() error { return m.close() }
 func (m *Machine) end() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.untrack(context.Background())
+	err := m.takeDown(context.Background())
 	_, rerr := m.applied.Revert(context.Background(), tune.Revert{})
 	return errors.Join(err, rerr)
 }

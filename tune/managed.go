@@ -20,6 +20,7 @@ import (
 const (
 	AddressPrefix = "address:" // with an address and its prefix length; values "present", "absent"
 	ServiceKnob   = "service"  // the nftables table and the routes of boxdyno; values "on", "off"
+	ClsactKnob    = "clsact"   // a port's clsact qdisc, with the programs on it; values "present", "absent"
 	// GatewayPrefix with a network: no packet to it leaves but by boxdyno's own routes, and a
 	// tunnel may be set up; values "on", "off", which takes all of it away.
 	GatewayPrefix = "gateway:"
@@ -43,8 +44,11 @@ func findAny(name string) (Spec, error) {
 	if to, ok := strings.CutPrefix(name, GatewayPrefix); ok {
 		return gatewaySpec(to)
 	}
-	if name == ServiceKnob {
+	switch name {
+	case ServiceKnob:
 		return serviceSpec, nil
+	case ClsactKnob:
+		return clsactSpec, nil
 	}
 	return Find(name)
 }
@@ -84,6 +88,34 @@ func addressSpec(cidr string) (Spec, error) {
 			return netlink.AddrAdd(l, a)
 		}),
 	}, nil
+}
+
+// clsactSpec counts an ingress qdisc as present, too: it stands in the same place.
+var clsactSpec = Spec{
+	Name: ClsactKnob, Scope: PerPort, Check: oneOf("present"),
+	Read: func(_ context.Context, at Site) (state string, err error) {
+		state = "absent"
+		err = at.link(func(l netlink.Link) error {
+			all, err := netlink.QdiscList(l)
+			for _, q := range all {
+				if q.Attrs().Parent == netlink.HANDLE_INGRESS {
+					state = "present"
+				}
+			}
+			return err
+		})
+		return state, err
+	},
+	Write: writeLink(func(l netlink.Link, v string) error {
+		q := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+		if v == "absent" {
+			return netlink.QdiscDel(q)
+		}
+		return netlink.QdiscAdd(q)
+	}),
+	Disturbs: func(_ context.Context, at Site) ([]Ref, error) { // the kernel takes 0 for a mistake
+		return []Ref{{Knob: queueLength.Name, Port: at.Port}}, nil
+	},
 }
 
 var serviceSpec = Spec{

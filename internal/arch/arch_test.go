@@ -87,7 +87,7 @@ var table = map[string]string{
 	"procedure/internal/trial":     "engine frame host internal/limit lab ledger procedure procedure/internal/metrics procedure/internal/param result search stat unit",
 	"procedure/internal/metrics":   "result search",
 	"procedure/internal/param":     "frame host result subject/userland unit",
-	"service":                      "frame host internal/netns tune",
+	"service":                      "frame host internal/netns result tune",
 	"verdict":                      "unit result",
 	"runner":                       "engine/catalog host internal/files internal/schema internal/yaml lab link link/hub procedure procedure/catalog procedure/far reference/boards result search stat subject subject/capture subject/catalog subject/userland telemetry tune unit verdict",
 	"report":                       "unit result stat verdict reference report/internal/grid report/internal/phrase report/internal/sensed",

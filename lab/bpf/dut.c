@@ -3,52 +3,15 @@
  * What the DUT's ports run:
  *
  *   pass        native XDP that lets everything by: it gives a veth its NAPI
- *   drop_xdp    throws test frames away before the kernel makes an skb
- *   drop_tc     throws them away in clsact ingress
  *   police_*    native XDP with a token bucket: a planted limit
  *   lose_*      clsact ingress that loses frames by a pattern: planted loss
  *
  * Programs count nothing for the ledger: the driver (xdp_drops) and the qdisc
- * (drops) do.
+ * (drops) do. Those of the drop services are in service/bpf/drop.c.
  */
 #include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
-#include <linux/udp.h>
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
-
-/* UDP destination port of test frames, host byte order. */
-const volatile __u16 test_port;
-
-static __always_inline int is_test(void *data, void *end)
-{
-	struct ethhdr *eth = data;
-	struct udphdr *udp;
-
-	if ((void *)(eth + 1) > end)
-		return 0;
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		struct iphdr *ip = (void *)(eth + 1);
-
-		if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl != 5 ||
-		    ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x1fff))
-			return 0;
-		udp = (void *)(ip + 1);
-	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
-		struct ipv6hdr *ip6 = (void *)(eth + 1);
-
-		if ((void *)(ip6 + 1) > end || ip6->nexthdr != IPPROTO_UDP)
-			return 0;
-		udp = (void *)(ip6 + 1);
-	} else {
-		return 0;
-	}
-	return (void *)(udp + 1) <= end && udp->dest == bpf_htons(test_port);
-}
 
 /* A planted policer: frame/s, and the frames that its bucket holds. */
 const volatile __u64 police_rate;
@@ -171,23 +134,6 @@ SEC("xdp")
 int pass(struct xdp_md *ctx)
 {
 	return XDP_PASS;
-}
-
-SEC("xdp")
-int drop_xdp(struct xdp_md *ctx)
-{
-	return is_test((void *)(long)ctx->data, (void *)(long)ctx->data_end) ? XDP_DROP : XDP_PASS;
-}
-
-SEC("tc")
-int drop_tc(struct __sk_buff *skb)
-{
-	const __u32 most = sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct udphdr);
-
-	/* Headers may lie outside the linear part. */
-	if ((void *)(long)skb->data + most > (void *)(long)skb->data_end)
-		bpf_skb_pull_data(skb, skb->len < most ? skb->len : most);
-	return is_test((void *)(long)skb->data, (void *)(long)skb->data_end) ? TC_ACT_SHOT : TC_ACT_OK;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";
