@@ -20,8 +20,9 @@ import (
 	"boxdyno/procedure/catalog"
 )
 
-// tablesOf are the tables of drawings and verdicts: they name what they draw and judge.
-var tablesOf = map[string]bool{"report/page/ui/src/lib/drawings.ts": true, "report/blocks.go": true, "report/named.go": true}
+// tablesOf are the tables of drawings, verdicts and other programs' files: they name what
+// they draw, judge and have a place for.
+var tablesOf = map[string]bool{"report/page/ui/src/lib/drawings.ts": true, "report/blocks.go": true, "report/named.go": true, "report/text/named.go": true}
 
 // restated counts, for each file of a folder, the string literals that are a procedure's
 // name, and the metrics' names in its literals.

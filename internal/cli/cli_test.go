@@ -434,9 +434,14 @@ func TestOwner(t *testing.T) {
 }
 
 func TestReportNames(t *testing.T) {
-	for name, ok := range map[string]bool{"a.html": true, "a.HTML": true, "a.md": true, "a.csv": true, "a.json": true, "a.bench": true, "a.txt": true, "a.pdf": false, "a": false} {
+	for name, ok := range map[string]bool{"a.html": true, "a.HTML": true, "a.md": true, "a.csv": true, "a.json": true, "a.bench": true, "a.txt": true, "a.pdf": false, "a": false, "a.xml": false, "mycomposite.xml": false, "": false} {
 		if _, err := formatOf(name); (err == nil) != ok {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, want := range map[string]string{"x/composite.xml": "composite.xml", "a.pts.xml": ".pts.xml", "a.SBC-bench.md": ".sbc-bench.md", "a.iperf3.json": ".iperf3.json", "iperf3.json": ".json", ".iperf3.json": ".iperf3.json"} {
+		if got, err := formatOf(name); got != want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
 		}
 	}
 }

@@ -29,13 +29,19 @@ import (
 	"boxdyno/store"
 )
 
-// formats are the kinds of file that report writes, by extension.
+// formats are the kinds of file that report writes, by the end of the name, or by the
+// whole name where that does not begin with a dot.
 var formats = map[string]func(w io.Writer, runs []report.Kept) error{
 	".txt":   each(text.Terminal),
 	".md":    each(text.Markdown),
 	".csv":   func(w io.Writer, runs []report.Kept) error { return text.CSV(w, runs...) },
 	".bench": func(w io.Writer, runs []report.Kept) error { return text.Bench(w, runs...) },
 	".prom":  func(w io.Writer, runs []report.Kept) error { return text.Prom(w, runs...) },
+	// Files of other programs, which tell them by these names.
+	"composite.xml": others(text.Phoronix),
+	".pts.xml":      others(text.Phoronix),
+	".sbc-bench.md": others(text.SBCBench),
+	".iperf3.json":  others(text.Iperf3),
 	".json": func(w io.Writer, runs []report.Kept) error {
 		if len(runs) == 1 {
 			return text.JSON(w, runs[0].Document)
@@ -56,6 +62,17 @@ var formats = map[string]func(w io.Writer, runs []report.Kept) error{
 	},
 }
 
+// others has no file where the runs have no figure for it.
+func others(f func(io.Writer, ...report.Kept) error) func(io.Writer, []report.Kept) error {
+	return func(w io.Writer, runs []report.Kept) error {
+		err := f(w, runs...)
+		if errors.Is(err, text.ErrNothing) {
+			err = &runner.PlanError{Err: err}
+		}
+		return err
+	}
+}
+
 func each(f func(io.Writer, report.Document) error) func(io.Writer, []report.Kept) error {
 	return func(w io.Writer, runs []report.Kept) error {
 		for i, r := range runs {
@@ -72,13 +89,19 @@ func each(f func(io.Writer, report.Document) error) func(io.Writer, []report.Kep
 	}
 }
 
-// A report's file is refused before anything is measured for it.
-func formatOf(name string) (string, error) {
-	ext := strings.ToLower(filepath.Ext(name))
-	if _, ok := formats[ext]; !ok {
-		return "", &runner.PlanError{Err: fmt.Errorf("report %s: a report's name ends in .html, .md, .csv, .json, .bench, .prom or .txt", name)}
+// formatOf is the format of a file of that name, the one with the longest end. A report's
+// file is refused before anything is measured for it.
+func formatOf(name string) (format string, err error) {
+	base := strings.ToLower(filepath.Base(name))
+	for end := range formats {
+		if (base == end || end[0] == '.' && strings.HasSuffix(base, end)) && len(end) > len(format) {
+			format = end
+		}
 	}
-	return ext, nil
+	if format == "" {
+		return "", &runner.PlanError{Err: fmt.Errorf("report %s: a report's name ends in .html, .md, .csv, .json, .bench, .prom, .pts.xml, .sbc-bench.md, .iperf3.json or .txt, or is composite.xml", name)}
+	}
+	return format, nil
 }
 
 func (a *app) report() *cobra.Command {
@@ -86,17 +109,22 @@ func (a *app) report() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Render runs as text, HTML, Markdown, CSV, JSON, Go benchmark lines, Prometheus metrics or Parquet",
+		Short: "Render runs as text, HTML, Markdown, CSV, JSON, Parquet, or for other programs",
 		Long: `Report renders finished or broken-off runs. RUN is a run's folder, its name at the
 default place, or last. It needs no root and works on any machine. Of several runs,
-JSON is one object a line; a page shows one run. FILE.bench is in the Go benchmark
-format, which benchstat reads. FILE.prom is for the textfile collector of
-node_exporter. FILE.parquet is the telemetry of one run, which a finished run holds
-already.`,
+JSON is one object a line; a page shows one run. FILE.parquet is the telemetry of one
+run, which a finished run holds already. For other programs there are:
+
+  FILE.bench         the Go benchmark format, which benchstat reads
+  FILE.prom          for the textfile collector of node_exporter
+  composite.xml      or FILE.pts.xml: results of the Phoronix Test Suite
+  FILE.sbc-bench.md  a row of sbc-bench's table, of what the same programs measured
+  FILE.iperf3.json   trials of iperf3 in the shape of its own JSON, one a line`,
 		Example: `  boxdyno report last
   boxdyno report last -o page.html
   boxdyno report runs/a runs/b -o -
-  boxdyno report runs/killed -o telemetry.parquet`,
+  boxdyno report runs/killed -o telemetry.parquet
+  boxdyno report last -o composite.xml`,
 		Args: needs("RUN...", "give a run's folder or its name, or last"),
 		RunE: do(func(_ context.Context, args []string) error {
 			if out != "" && out != "-" {
@@ -135,7 +163,7 @@ already.`,
 			return a.deliver(out, b.Bytes())
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .bench, .prom, .txt or .parquet; - is standard output")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE`.html, .md, .csv, .json, .txt, .parquet, or another that is named above; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON on standard output")
 	exclusive(cmd, "output", "json")
 	return cmd
