@@ -44,6 +44,7 @@ func (s *Server) routes() http.Handler {
 	handle("GET /api/runs/{id}/timeline", s.window)
 	handle("GET /api/compare", s.compare)
 	handle("GET /api/boards", s.boards)
+	handle("GET /api/fleet", s.fleet)
 	handle("GET /metrics", s.metrics)
 	handle("POST /api/runs", s.begin)
 	handle("POST /api/runs/{id}/cancel", s.cancel)
@@ -68,11 +69,12 @@ type About struct {
 	Version  string  `json:"version"`
 	ReadOnly bool    `json:"read_only"`
 	Knows    bool    `json:"knows"` // the token that was sent
+	Fleet    bool    `json:"fleet"` // there is a hub
 	Offers   []Offer `json:"offers,omitempty"`
 }
 
 func (s *Server) about(w http.ResponseWriter, r *http.Request) error {
-	a := About{Version: s.o.Version, ReadOnly: s.o.ReadOnly, Knows: s.knows(r)}
+	a := About{Version: s.o.Version, ReadOnly: s.o.ReadOnly, Knows: s.knows(r), Fleet: s.o.Fleet != nil}
 	if !s.o.ReadOnly {
 		a.Offers = s.o.Offers
 	}

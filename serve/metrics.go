@@ -25,6 +25,12 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) error {
 	active := s.runs.active(locks())
 	family("boxdyno_runs_active", "gauge", "Runs that go on.")
 	fmt.Fprintf(&b, "boxdyno_runs_active %d\n", len(active))
+	if s.o.Fleet != nil {
+		family("boxdyno_fleet_boards", "gauge", "Boards of the hub, by their state.")
+		for _, state := range s.o.Fleet().States {
+			fmt.Fprintf(&b, "boxdyno_fleet_boards%s %d\n", labels("state", state.Name), state.Boards)
+		}
+	}
 	if err := s.figures(&b, family); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@
 //	library.go   the folder of runs   locks.go    which runs go on, and whose they are
 //	growth.go    one run that grows   events.go   what its viewers are sent
 //	api.go       answers in JSON      start.go    runs that the page starts and cancels
-//	boards.go    the catalogue of boards
+//	boards.go    the catalogue of boards   fleet.go    the boards of the hub
 package serve
 
 import (
@@ -60,6 +60,8 @@ type Options struct {
 	// Boards is the catalogue of boards that meet needs, in the syntax of --need; nil:
 	// there is none. Errors are sentences for the reader.
 	Boards func(needs string) (any, error)
+	// Fleet is the boards of the hub in this process; nil: there is no hub.
+	Fleet func() Fleet
 	// Program is started with Argv's arguments; "": this program.
 	Program string
 }

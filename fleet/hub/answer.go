@@ -112,6 +112,13 @@ func (h *Hub) answer(m *nats.Msg) {
 	}
 }
 
+// List is all boards, and who was refused besides.
+func (h *Hub) List() (all []Entry, strange []Stranger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.entries(), slices.Clone(h.strange)
+}
+
 // entries are all boards, those that were revoked last.
 func (h *Hub) entries() (all []Entry) {
 	for _, b := range h.reg.boards {

@@ -40,6 +40,7 @@ type serveFlags struct {
 
 func (a *app) serve() *cobra.Command {
 	var f serveFlags
+	var h serveHub
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Show runs in a browser, while they go on and afterwards",
@@ -53,17 +54,26 @@ token on this machine. At an address that others can reach, TLS is used and read
 needs the token too, unless --read-only opens it. Without --tls-cert a certificate is
 made once and kept beside the runs.
 
+With --hub the hub of a fleet runs in the same process, in place of boxdyno fleet hub, and
+the page shows its boards.
+
 With sudo, serve starts runs as root and cancels those of all users.`,
 		Example: `  boxdyno serve
   sudo boxdyno serve --token-file /etc/boxdyno/token
   boxdyno serve --listen 0.0.0.0:8480 --host lab.example.net
-  boxdyno serve --listen 192.0.2.10:8480 --read-only`,
+  boxdyno serve --listen 192.0.2.10:8480 --read-only
+  boxdyno serve --hub 0.0.0.0:4222 --hub-boards tls://hub.lan:4222`,
 		Args: cobra.NoArgs,
 		RunE: do(func(ctx context.Context, _ []string) error {
 			o, addr, err := a.served(f)
 			if err != nil {
 				return err
 			}
+			end, err := h.start(ctx, a, &o)
+			if err != nil {
+				return err
+			}
+			defer end()
 			l, err := net.Listen("tcp", addr)
 			if err != nil {
 				return fmt.Errorf("listen: %w: another serve may use the address; give another --listen", err)
@@ -83,6 +93,7 @@ With sudo, serve starts runs as root and cancels those of all users.`,
 			return nil
 		}),
 	}
+	h.add(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&f.listen, "listen", serveAt, "`address:port` to listen on")
 	fs.StringVar(&f.runs, "runs", "", "`folder` of the runs (default $XDG_STATE_HOME/boxdyno/runs)")

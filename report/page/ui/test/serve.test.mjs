@@ -17,11 +17,11 @@ const program = join(dir, "boxdyno");
 const env = { ...process.env, XDG_STATE_HOME: join(dir, "state"), CGO_ENABLED: "0" };
 const runs = join(dir, "state/boxdyno/runs");
 const axe = readFileSync(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
-let browser, server, address;
+let browser, server, address, board;
 
 const run = (name, ...more) => execFileSync(program, ["run", "forward", "--lab", "mem", "--repeat", "4", "--quiet", "--out", join(runs, name), ...more], { env, stdio: "ignore" });
 async function serve(listen) {
-  server = spawn(program, ["serve", "--listen", listen, "--token-file", join(dir, "token")], { env, stdio: ["ignore", "pipe", "inherit"] });
+  server = spawn(program, ["serve", "--listen", listen, "--token-file", join(dir, "token"), "--hub", "127.0.0.1:0"], { env, stdio: ["ignore", "pipe", "inherit"] });
   const [line] = await once(server.stdout, "data");
   return String(line).trim();
 }
@@ -30,15 +30,27 @@ async function stop() {
   await once(server, "exit");
 }
 
+// enrolled is the agent of a board that has joined the hub of the server.
+async function enrolled() {
+  const agent = join(dir, "boxdyno-agent"), folder = join(dir, "board");
+  execFileSync("go", ["build", "-o", agent, "./cmd/boxdyno-agent"], { cwd: root, env });
+  const said = String(execFileSync(program, ["fleet", "token", "pi1", "--group", "rack1"], { env })); // boxdyno-agent join URL TOKEN
+  const [, ...command] = said.trim().replace(/\/\/[^:]*/, "//127.0.0.1").split(" ");
+  execFileSync(agent, [...command, "--folder", folder], { env, stdio: "ignore" });
+  return spawn(agent, ["connect", "--folder", folder], { env, stdio: "ignore" });
+}
+
 before(async () => {
   execFileSync("go", ["build", "-o", program, "./cmd/boxdyno"], { cwd: root, env });
   run("before");
   run("after", "--set", "capacity=150k");
   address = await serve("127.0.0.1:0");
+  board = await enrolled();
   browser = await chromium.launch({ executablePath: process.env.BOXDYNO_CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"] });
 });
 after(async () => {
   await browser?.close();
+  board?.kill();
   server?.kill();
   rmSync(dir, { recursive: true, force: true });
 });
@@ -61,7 +73,7 @@ async function open(t, hash, options = {}) {
 }
 
 const token = () => readFileSync(join(dir, "token"), "utf8").trim();
-const pages = [["#/runs", "[data-run=after]"], ["#/run/before", "#measured"], ["#/live/before", "[role=log]"], ["#/compare/before/after", "[data-table=compared]"], ["#/compare", "select"], ["#/boards", "[data-board]"], ["#/start", "input[type=password]"]];
+const pages = [["#/runs", "[data-run=after]"], ["#/run/before", "#measured"], ["#/live/before", "[role=log]"], ["#/compare/before/after", "[data-table=compared]"], ["#/compare", "select"], ["#/boards", "[data-board]"], ["#/fleet", "[data-fleet-board=pi1][data-state=ready]"], ["#/start", "input[type=password]"]];
 
 describe("the pages of serve", () => {
   for (const colorScheme of ["light", "dark"])
@@ -112,6 +124,18 @@ describe("the pages of serve", () => {
     await page.waitForSelector("[data-value] [data-source]");
     await page.fill("input[type=search]", "wings");
     await page.waitForSelector("[role=alert]");
+  });
+
+  test("show the boards of the hub, and who left", async (t) => {
+    const page = await open(t, "#/fleet");
+    await page.waitForSelector("[data-fleet-board=pi1][data-state=ready]");
+    assert.match(await page.textContent("h1"), /^1 board: 1 ready\.$/);
+    assert.match(await page.textContent("[data-fleet-board=pi1]"), /at most .*s off.*s ago.*rack1/);
+    await page.fill("input[type=search]", "group=rack1 -ready");
+    await page.waitForSelector("h1:has-text('0 of 1 board')");
+    await page.fill("input[type=search]", "");
+    execFileSync(program, ["fleet", "revoke", "pi1"], { env, stdio: "ignore" });
+    await page.waitForSelector("[data-fleet-board=pi1][data-state=revoked]", { timeout: 5000 });
   });
 
   test("start a run with the token, show it trial by trial, and cancel it", async (t) => {

@@ -6,7 +6,7 @@ export interface RunInfo {
   state: "running" | "finished" | "broken off" | ""; verdict?: string; sentence?: string; error?: string; tags?: string[]; points: number; trials: number; seconds: number;
 }
 export interface Offer { kind: string; name: string; help: string; takes?: { name: string; help: string; default?: string }[] }
-export interface About { version: string; read_only: boolean; knows: boolean; offers?: Offer[] }
+export interface About { version: string; read_only: boolean; knows: boolean; fleet: boolean; offers?: Offer[] }
 export interface Activity { active: RunInfo[] | null; started?: { id: string; what: string; pid?: number; error?: string }[]; newest?: string }
 export interface GrowthState {
   run: RunInfo; warnings?: string[]; pid?: number; kind: string; text: string; point: string; share: number; left_s: number; age_s: number; every_s: number; slowed?: string; error?: string;

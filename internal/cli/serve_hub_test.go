@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/fleet/hub"
+)
+
+// One process shows runs and carries the hub: browsers see what fleet ls sees, but for whom
+// ssh reaches.
+func TestServeWithHub(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	t.Setenv("SUDO_UID", "")
+	folder := filepath.Join(dir, "hub")
+	var out bytes.Buffer
+	if code := Main(t.Context(), []string{"serve", "--hub-folder", folder}, &out, &out); code != exitUsage || !strings.Contains(out.String(), "without --hub") {
+		t.Fatalf("%d: %s", code, out.Bytes())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	said, notes, ended := new(lockedBuffer), new(lockedBuffer), make(chan int)
+	go func() {
+		ended <- Main(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--hub", "127.0.0.1:0", "--hub-folder", folder, "--hub-boards", "tls://hub.example:4222"}, said, notes)
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != exitOK {
+			t.Errorf("serve ends with %d: %s", code, notes)
+		}
+	})
+	for begin := time.Now(); !strings.Contains(said.String(), "\n"); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("serve does not listen: %s%s", said, notes)
+		}
+	}
+	address, _, _ := strings.Cut(said.String(), "#")
+	if !strings.Contains(notes.String(), "the hub is at tls://127.0.0.1:") {
+		t.Errorf("it does not say where the hub is: %s", notes)
+	}
+	out.Reset()
+	if code := Main(t.Context(), []string{"fleet", "token", "pi1", "--folder", folder}, &out, &out); code != exitOK || !strings.Contains(out.String(), "boxdyno-agent join tls://hub.example:4222 ") {
+		t.Fatalf("%d: %s", code, out.Bytes())
+	}
+	type boards struct {
+		Boards    []hub.Entry    `json:"boards"`
+		Strangers []hub.Stranger `json:"strangers"`
+	}
+	var web, ls boards
+	answer, err := http.Get(address + "api/fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	if err != nil || json.Unmarshal(data, &web) != nil || web.Boards == nil || web.Strangers == nil {
+		t.Fatalf("%v: %s", err, data)
+	}
+	out.Reset()
+	if code := Main(t.Context(), []string{"fleet", "ls", "--json", "--folder", folder}, &out, &out); code != exitOK || json.Unmarshal(out.Bytes(), &ls) != nil || len(ls.Boards) != len(web.Boards) {
+		t.Fatalf("%d: %s", code, out.Bytes())
+	}
+	out.Reset()
+	if code := Main(t.Context(), []string{"fleet", "hub", "--listen", "127.0.0.1:0", "--folder", folder}, &out, &out); code != exitMissing || !strings.Contains(out.String(), "no other hub") {
+		t.Errorf("a second hub: %d: %s", code, out.Bytes())
+	}
+}
+
+// What browsers are shown of boards has each state's number, and nobody's ssh.
+func TestShownFleet(t *testing.T) {
+	all := []hub.Entry{{Board: hub.Board{Name: "b1", SSH: "root@192.0.2.1"}, State: "ready"}, {State: "silent"}, {State: "ready"}}
+	f := shownFleet(all, nil)
+	data, err := json.Marshal(f)
+	if err != nil || strings.Contains(string(data), "192.0.2.1") || !strings.Contains(string(data), `"strangers":[]`) || all[0].SSH == "" {
+		t.Errorf("%v: %s", err, data)
+	}
+	for _, s := range f.States {
+		if want := map[string]int{"ready": 2, "silent": 1}[s.Name]; s.Boards != want {
+			t.Errorf("%d boards are %s, want %d", s.Boards, s.Name, want)
+		}
+	}
+}
