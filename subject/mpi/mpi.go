@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mpi lets the processes of one MPI program find each other, on one machine or on
+// several, without a launcher:
+//
+//	process ---PMI-1 over its standard input---> Server ---Gather---> those of the other machines
+//
+// mpirun would need a shell on each machine, or a daemon that starts whatever it is told to.
+// Here each machine starts its own processes, and hands on nothing but the addresses at
+// which they listen. MPICH speaks PMI-1 by itself. Open MPI 4 does so by its component flux
+// and a small library (programs/pmi.c), which is compiled on the machine.
+//
+// MPI itself has no keys. While its processes run, whoever reaches their ports can talk to them.
+package mpi
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"boxdyno/host"
+	"boxdyno/subject/internal/made"
+)
+
+// Kinds of MPI.
+const (
+	OpenMPI = "openmpi"
+	MPICH   = "mpich"
+)
+
+// A Gather returns what all machines have given, in their order, once each has.
+type Gather func(ctx context.Context, mine []byte) (all [][]byte, err error)
+
+// A Layout is how many processes each machine has. Ranks are counted from the first machine on.
+type Layout struct {
+	Processes []int
+	Here      int // index of this machine
+}
+
+// Size is the number of all processes.
+func (l Layout) Size() (n int) {
+	for _, p := range l.Processes {
+		n += p
+	}
+	return n
+}
+
+// First is the rank of this machine's first process.
+func (l Layout) First() (n int) {
+	for _, p := range l.Processes[:l.Here] {
+		n += p
+	}
+	return n
+}
+
+// mapping is what MPICH reads of a Layout: blocks of machines with as many processes each.
+func (l Layout) mapping() string {
+	var blocks []string
+	for i := 0; i < len(l.Processes); {
+		n := 1
+		for i+n < len(l.Processes) && l.Processes[i+n] == l.Processes[i] {
+			n++
+		}
+		blocks = append(blocks, fmt.Sprintf("(%d,%d,%d)", i, n, l.Processes[i]))
+		i += n
+	}
+	return "(vector," + strings.Join(blocks, ",") + ")"
+}
+
+// A Program is an MPI program's library.
+type Program struct {
+	Kind    string
+	Library string // path of libmpi.so or libmpich.so
+	pmi     string // Open MPI: path of the compiled library
+}
+
+// Prepare is the MPI of a program by its library. What lacks is a *host.Missing.
+func Prepare(ctx context.Context, h *host.Local, kind, library string) (Program, error) {
+	p := Program{Kind: kind, Library: library}
+	if kind == MPICH {
+		return p, nil
+	}
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(library), "openmpi", "lib", "openmpi*", "mca_pmix_flux.so"))
+	if len(found) == 0 {
+		return p, &host.Missing{What: "Open MPI 4 with its component flux, which begins without mpirun", Hint: "Open MPI 5 has none: use MPICH there"}
+	}
+	var err error
+	p.pmi, err = made.Program{
+		Name: "pmi", Sources: []string{"pmi.c"}, Flags: []string{"-O2", "-shared", "-fPIC"},
+	}.Program(ctx, h)
+	return p, err
+}
+
+// Env is the environment of a process of l with that number on this machine. Its messages
+// to other machines go over n; dir is a scratch folder of its own.
+func (p Program) Env(l Layout, local int, n Net, dir string) []string {
+	env := []string{
+		"PMI_FD=0", "PMI_RANK=" + strconv.Itoa(l.First()+local), "PMI_SIZE=" + strconv.Itoa(l.Size()), "TMPDIR=" + dir,
+	}
+	if p.Kind == MPICH {
+		return append(env,
+			// Of the ways that MPICH can be built with, each takes its own.
+			"MPICH_INTERFACE_HOSTNAME="+n.Address.String(),
+			"UCX_NET_DEVICES="+n.Interface, "UCX_TLS=tcp,sm,self",
+			"FI_PROVIDER=tcp", "FI_TCP_IFACE="+n.Interface, "FI_SOCKETS_IFACE="+n.Interface)
+	}
+	return append(env,
+		"FLUX_JOB_ID=1", "FLUX_PMI_LIBRARY_PATH="+p.pmi,
+		"BOXDYNO_FIRST="+strconv.Itoa(l.First()), "BOXDYNO_LOCAL="+strconv.Itoa(l.Processes[l.Here]),
+		"OMPI_MCA_pmix=flux", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include="+n.Prefix.String(),
+		// Messages within a machine go through memory; what holds them would outlive a killed
+		// process in /dev/shm.
+		"OMPI_MCA_btl_vader_backing_directory="+dir)
+}
