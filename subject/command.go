@@ -181,6 +181,38 @@ func (w *Working) Wait(ctx context.Context) ([]result.Value, error) {
 	return vs, nil
 }
 
+// AllDone waits until all of runs, which are parts of one work, have ended. Where one cannot
+// go on, which broken says, it returns without the others: with the error of one that
+// failed, or ErrBroken. It returns the cause of ctx's end, too. nil is never broken.
+func AllDone(ctx context.Context, runs []*Working, broken <-chan struct{}) error {
+	for _, r := range runs {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-broken:
+			time.Sleep(brokenGrace)
+			for _, r := range runs {
+				select {
+				case <-r.Done():
+					if err := r.failed(); err != nil {
+						return err
+					}
+				default:
+				}
+			}
+			return ErrBroken
+		}
+	}
+	return nil
+}
+
+// ErrBroken is of works of which another part failed.
+var ErrBroken = errors.New("another part of the work failed")
+
+// brokenGrace is how long a part that fails takes to end.
+const brokenGrace = time.Second
+
 // CPUShare is the CPU time that it had, with its children, as a share of the time from
 // its start to its end, once it has ended: 1 is a CPU all the time, more is several.
 func (w *Working) CPUShare() float64 {

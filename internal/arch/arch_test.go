@@ -37,7 +37,7 @@ var table = map[string]string{
 	"subject/iperf":                "host internal/guard result unit",
 	"subject/tunnel":               "host internal/guard result subject subject/internal/program tune unit",
 	"subject/cipher":               "host result subject subject/internal/program",
-	"subject/compute":              "host result subject subject/internal/made subject/internal/program subject/stress unit",
+	"subject/compute":              "host result subject subject/internal/made subject/internal/program subject/mpi subject/stress unit",
 	"subject/mpi":                  "host internal/guard subject/internal/made",
 	"subject/disk":                 "host result subject/internal/program",
 	"subject/stress":               "host result subject subject/internal/program unit",

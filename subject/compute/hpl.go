@@ -3,6 +3,7 @@
 package compute
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -31,7 +32,11 @@ type HPL struct {
 	Rows    int    // P, of the grid of processes
 	Columns int    // Q: there are P x Q processes, one thread each
 	BLAS    string // one of BLASNames
+
+	other string // another build of hpcc; "": hpcc itself
 }
+
+func (s *HPL) program() string { return cmp.Or(s.other, hplProgram) }
 
 const (
 	hplProgram = "hpcc"
@@ -60,20 +65,39 @@ func (s *HPL) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&s.BLAS, "blas", s.BLAS, "`library` of basic linear algebra: "+strings.Join(BLASNames(), ", "))
 }
 
-// Check implements Subject. Memory that the matrix does not fit into is a *host.Missing.
-func (s *HPL) Check(ctx context.Context, h *host.Local) error {
+// problem refuses one that is none.
+func (s *HPL) problem() error {
 	switch {
 	case s.Order < 1 || s.Block < 1 || s.Rows < 1 || s.Columns < 1:
 		return fmt.Errorf("order %d, block %d, grid %dx%d: want 1 or more of each", s.Order, s.Block, s.Rows, s.Columns)
 	case s.Block > s.Order:
 		return fmt.Errorf("block %d: it is larger than the matrix, whose order is %d", s.Block, s.Order)
 	}
+	return nil
+}
+
+// fits is a *host.Missing where so many octets of the matrix are not free in memory.
+func (s *HPL) fits(h *host.Local, octets float64) error {
+	if free := h.MemoryAvailable(); free > 0 && octets > float64(free) {
+		return &host.Missing{
+			What: fmt.Sprintf("memory: a matrix of order %d takes %.1f GB, and %.1f GB are available", s.Order, octets/1e9, float64(free)/1e9),
+			Hint: "end what uses memory, or ask for a smaller order",
+		}
+	}
+	return nil
+}
+
+// Check implements Subject. Memory that the matrix does not fit into is a *host.Missing.
+func (s *HPL) Check(ctx context.Context, h *host.Local) error {
+	if err := s.problem(); err != nil {
+		return err
+	}
 	for _, program := range []string{hplProgram, mpiProgram} {
 		if err := host.Has(program); err != nil {
 			return err
 		}
 	}
-	linked, err := hplLinked(ctx, h, "")
+	linked, err := hplLinked(ctx, h, hplProgram, "")
 	if err != nil {
 		return err
 	}
@@ -83,13 +107,7 @@ func (s *HPL) Check(ctx context.Context, h *host.Local) error {
 	if _, _, err := s.blas(ctx, h); err != nil {
 		return err
 	}
-	if free := h.MemoryAvailable(); free > 0 && s.bytes() > float64(free) {
-		return &host.Missing{
-			What: fmt.Sprintf("memory: a matrix of order %d takes %.1f GB, and %.1f GB are available", s.Order, s.bytes()/1e9, float64(free)/1e9),
-			Hint: "end what uses memory, or ask for a smaller order",
-		}
-	}
-	return nil
+	return s.fits(h, s.bytes())
 }
 
 func (s *HPL) bytes() float64 { return 8 * float64(s.Order) * float64(s.Order) }
@@ -140,6 +158,9 @@ func (s *HPL) Prove(ctx context.Context, _ *host.Local) (err error) {
 // section of HPL, which is the last.
 const hplScript = `"$@" >&2 && sed -n '/^Begin of HPL section/,/^End of HPL section/p' hpccoutf.txt`
 
+// oneThread is for a process that has one thread: there is one for each CPU.
+var oneThread = []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "BLIS_NUM_THREADS=1"}
+
 // Start implements Subject. All that MPI keeps in files is in a folder in memory that
 // goes with its processes.
 func (s *HPL) Start(ctx context.Context, e subject.Env) (subject.Running, error) {
@@ -154,15 +175,13 @@ func (s *HPL) Start(ctx context.Context, e subject.Env) (subject.Running, error)
 	if err := os.WriteFile(filepath.Join(dir, "hpccinf.txt"), []byte(s.input()), 0o644); err != nil {
 		return nil, errors.Join(fmt.Errorf("write hpcc's input: %w", err), os.RemoveAll(dir))
 	}
-	env := []string{
+	env := append([]string{
 		"TMPDIR=" + dir,
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 		// Messages go through memory; what holds them would outlive a killed process in
 		// /dev/shm. The second name is Open MPI 5's.
 		"OMPI_MCA_btl=^openib,tcp", "OMPI_MCA_btl_vader_backing_directory=" + dir, "OMPI_MCA_btl_sm_backing_directory=" + dir,
-		// A process has one thread: there is one for each CPU.
-		"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "BLIS_NUM_THREADS=1",
-	}
+	}, oneThread...)
 	if libraries != "" {
 		env = append(env, "LD_LIBRARY_PATH="+libraries)
 	}

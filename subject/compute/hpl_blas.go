@@ -44,7 +44,7 @@ const blasObject = "libblas.so.3"
 // own choice, and which library hpcc is then linked to, as the linker says: "openblas
 // 0.3.21+ds-4 /usr/lib/.../libblas.so.3". One that is not installed is a *host.Missing.
 func (s *HPL) blas(ctx context.Context, h *host.Local) (folder, of string, err error) {
-	linked, err := hplLinked(ctx, h, "")
+	linked, err := hplLinked(ctx, h, s.program(), "")
 	if err != nil {
 		return "", "", err
 	}
@@ -57,7 +57,7 @@ func (s *HPL) blas(ctx context.Context, h *host.Local) (folder, of string, err e
 		if folder = kind.folder(filepath.Base(filepath.Dir(system))); folder == "" {
 			return "", "", &host.Missing{What: "the library " + kind.name + ", which HPL computes with", Remedy: [][]string{{"apt-get", "install", "-y", kind.pkg}}}
 		}
-		if linked, err = hplLinked(ctx, h, folder); err != nil {
+		if linked, err = hplLinked(ctx, h, s.program(), folder); err != nil {
 			return "", "", err
 		}
 	}
@@ -107,13 +107,13 @@ func blasName(object string) string {
 	return in
 }
 
-// hplLinked are hpcc's shared objects by name without version, as the dynamic linker
-// resolves them where it looks into folder first. One of libblas and libmpi that is
-// found nowhere is left out.
-func hplLinked(ctx context.Context, h *host.Local, folder string) (map[string]string, error) {
-	program, err := exec.LookPath(hplProgram)
+// hplLinked are the shared objects of hpcc, or of another build of it, by name without
+// version, as the dynamic linker resolves them where it looks into folder first. One of
+// libblas and libmpi that is found nowhere is left out.
+func hplLinked(ctx context.Context, h *host.Local, name, folder string) (map[string]string, error) {
+	program, err := exec.LookPath(name)
 	if err != nil {
-		return nil, host.Has(hplProgram)
+		return nil, host.Has(name)
 	}
 	out, err := h.Run(ctx, "", "env", "LD_LIBRARY_PATH="+folder, "ldd", program)
 	if err != nil {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compute
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/host"
+	"boxdyno/internal/testutil"
+	"boxdyno/subject/mpi"
+)
+
+// hpccSummary is of the summary of hpcc 1.5.0 on a virtual machine.
+const hpccSummary = `Begin of Summary section.
+VersionMajor=1
+StarDGEMM_Gflops=1.0175
+MaxPingPongLatency_usec=50
+MinPingPongBandwidth_GBytes=0.1
+End of Summary section.
+`
+
+// The figures of the network are those of the worst pair before the system, and the share
+// of messages follows from them.
+func TestReadHPLPart(t *testing.T) {
+	s := &HPLPart{HPL: HPL{Order: 2000, Block: 80, Rows: 1, Columns: 2}}
+	vs, err := s.readPart(hplSection + hpccSummary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 8 octets x 2000^2 x (3+2)/(2x2) at 100 MB/s, and 2000 x 1/80 messages of 50 us.
+	messages := 8*4e6*5/4/1e8 + 2000.0/80*50e-6
+	for name, want := range map[string]float64{
+		"hpl_rate": 1.628e9, "hpl_efficiency": 0.8, "mpi_latency_s": 50e-6, "mpi_bandwidth_bytes_per_s": 1e8, "hpl_messages_ratio": messages / 3.28,
+	} {
+		found := false
+		for _, v := range vs {
+			found = found || v.Metric == name && math.Abs(v.Value/want-1) < 1e-9
+		}
+		if !found {
+			t.Errorf("%s is not %g: %+v", name, want, vs)
+		}
+	}
+	if _, err := s.readPart(hplSection + strings.Replace(hpccSummary, "MaxPing", "MinPing", 1)); err == nil || !strings.Contains(err.Error(), "no latency") {
+		t.Error(err)
+	}
+	if _, err := s.readPart(hpccSummary); err == nil {
+		t.Error("no system was solved")
+	}
+}
+
+// A build of hpcc for another MPI is found beside; what is not there is named.
+func TestChooseMPI(t *testing.T) {
+	fakeHPL(t, "exit 1")
+	s := &HPLPart{}
+	var missing *host.Missing
+	if err := s.Choose(t.Context(), &host.Local{}, mpi.MPICH); !errors.As(err, &missing) || !strings.Contains(err.Error(), "hpcc.mpich") {
+		t.Error(err)
+	}
+	bin := t.TempDir()
+	for name, text := range map[string]string{
+		"hpcc.mpich": "exit 1",
+		"ldd":        `case "$1" in *mpich) echo "	libmpich.so.12 => /lib/libmpich.so.12 (0x1)";; *) echo "	libmpi.so.40 => /none/libmpi.so.40 (0x2)";; esac; echo "	libblas.so.3 => /lib/blas/libblas.so.3 (0x1)"`,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	if err := s.Choose(t.Context(), &host.Local{}, mpi.MPICH); err != nil || s.program() != "hpcc.mpich" || s.Kind != mpi.MPICH {
+		t.Errorf("%+v, %v", s, err)
+	}
+	// Open MPI without its component flux, as version 5 is.
+	if err := s.Choose(t.Context(), &host.Local{}, "auto"); !errors.As(err, &missing) || !strings.Contains(err.Error(), "component flux") {
+		t.Error(err)
+	}
+}
+
+// hpcc itself solves a small system in two processes that find each other without mpirun.
+func TestHPLPart(t *testing.T) {
+	testutil.Long(t)
+	s := &HPLPart{HPL: *NewHPL()}
+	var missing *host.Missing
+	if err := s.Choose(t.Context(), &host.Local{}, "auto"); errors.As(err, &missing) {
+		t.Skip(missing)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	nets, err := mpi.Shared(make([][]mpi.Net, 1), mpi.Network{}.Prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Rows, s.Columns, s.Net, s.Layout = 1, 2, nets[0], mpi.Layout{Processes: []int{2}}
+	s.Gather = func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	if err := errors.Join(s.Check(ctx, &host.Local{}), s.Prove(ctx, &host.Local{})); err != nil {
+		t.Error(err)
+	}
+}
