@@ -149,6 +149,11 @@ type Env struct {
 	// call Await.
 	Together func(ctx context.Context) (unit.Instant, error)
 
+	// Gather is of a machine that does one work together with others: it returns what all of
+	// them give, in one order, and which of it is this machine's, once each has given its own.
+	// nil: it is alone. Procedures call Gathered.
+	Gather func(ctx context.Context, mine []byte) (all [][]byte, here int, err error)
+
 	// Repeat is the point's, from 1; Seed is the plan's.
 	Repeat int
 	Seed   uint64
@@ -193,6 +198,15 @@ func (e *Env) Await(ctx context.Context) error {
 	}
 }
 
+// Gathered returns what all machines that do one work together give, and which of it is this
+// machine's. One at a time may ask.
+func (e *Env) Gathered(ctx context.Context, mine []byte) (all [][]byte, here int, err error) {
+	if e.Gather == nil {
+		return [][]byte{mine}, 0, nil
+	}
+	return e.Gather(ctx, mine)
+}
+
 // NoSearch is the value of forward's parameter search that leaves a point with the rate
 // under overload, at one visit: the quickest figure that repeats.
 const NoSearch = "none"
@@ -207,6 +221,7 @@ type Spec struct {
 	Needs     lab.Capability // of the testbed, whatever the parameters; a Needing procedure may need more
 	Lab       string         // topology where the plan names none; "": the first of lab.All
 	Alone     bool           // nothing may run beside its trials (Beside)
+	Joint     bool           // boards of a fleet do one work together, of which the first has the figures (Env.Gather); no table of procedures has it
 	Metrics   []result.Metric
 	Trials    *result.Trials // nil: no table has the trials
 	Joules    []Joule        // what joules are spent on; nil: nothing that can be counted

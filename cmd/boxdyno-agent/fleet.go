@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -98,7 +99,7 @@ func connect(ctx context.Context, args []string) error {
 	agent.Recover(ctx, *folder, note)
 	b := &fleet.Board{Identity: id, Version: version.Version(), Note: note}
 	b.Open = func(ctx context.Context) (func(string) link.Handler, func() error) {
-		return agent.Open(ctx, *folder, version.Version(), catalog.All, far.Methods(far.Specs)...)
+		return agent.Open(ctx, *folder, version.Version(), catalog.All, far.Methods(slices.Concat(far.Specs, far.Joint))...)
 	}
 	return b.Run(ctx)
 }

@@ -80,7 +80,7 @@ var table = map[string]string{
 	"procedure/flood":              "engine frame host internal/guard internal/limit lab ledger procedure procedure/capture procedure/internal/metrics procedure/internal/param procedure/internal/trial result search unit",
 	"procedure/replay":             "engine frame internal/limit lab procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result search unit",
 	"procedure/infer":              "host lab procedure procedure/capture procedure/internal/metrics procedure/internal/param result subject subject/capture subject/detector subject/stress unit",
-	"procedure/compute":            "host lab procedure procedure/internal/metrics procedure/internal/param result subject subject/cipher subject/compute subject/stress unit",
+	"procedure/compute":            "host lab procedure procedure/internal/metrics procedure/internal/param result subject subject/cipher subject/compute subject/mpi subject/stress unit",
 	"procedure/soak":               "host lab procedure procedure/internal/metrics procedure/internal/param result subject subject/stress unit",
 	"procedure/tunnel":             "engine frame host internal/limit lab procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result search subject subject/iperf subject/tunnel subject/userland unit",
 	"procedure/storage":            "host lab procedure procedure/internal/metrics procedure/internal/param result subject/disk unit",

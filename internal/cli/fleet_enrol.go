@@ -59,7 +59,7 @@ be repeated.`,
 	fs.StringVar(&e.inventory, "inventory", "", "`FILE` of an Ansible inventory, in place of boxdyno box ls")
 	fs.StringVar(&e.agent, "agent", "", "`FILE` of the agent, where it is elsewhere")
 	fs.StringSliceVar(&e.groups, "group", nil, "`GROUP` that the boards are in, too; more with commas between them")
-	fs.StringSliceVar(&e.allow, "allow", nil, "`KINDS` of what the hub may do beside measuring: subjects, tune, services")
+	fs.StringSliceVar(&e.allow, "allow", nil, "`KINDS` of what the hub may do beside measuring: subjects, tune, services, network")
 	fs.IntVar(&e.atOnce, "at-once", 16, "`N` boxes that are enrolled side by side")
 	return cmd
 }

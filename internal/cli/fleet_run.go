@@ -171,6 +171,7 @@ invalid that need it, by its name, and the rest goes on.
 
 Procedures: ` + farNames() + `.`,
 		Example: `  boxdyno fleet run crypto --boxes group=rack1 --nodes 1..4
+  boxdyno fleet run hpl-mpi --nodes 1,2,4
   boxdyno fleet run cpu --boxes pi1,pi2 --nodes 1,2 --repeat 3 --set parallel=all
   boxdyno fleet run --resume ~/.local/state/boxdyno/runs/20260101-120000-crypto`,
 		Args: cobra.MaximumNArgs(1),
@@ -213,9 +214,12 @@ Procedures: ` + farNames() + `.`,
 	return cmd
 }
 
+// boardSpecs are the procedures that boards carry out.
+func boardSpecs() []procedure.Spec { return slices.Concat(far.Specs, far.Joint) }
+
 func farNames() string {
 	var names []string
-	for _, s := range far.Specs {
+	for _, s := range boardSpecs() {
 		names = append(names, s.Name)
 	}
 	return strings.Join(names, ", ")
@@ -225,7 +229,7 @@ func farNames() string {
 func (a *app) together(s *shelf) *app {
 	with := *a
 	with.plugins.Procedures, with.plugins.Labs = nil, []lab.Spec{many.Topology(s, s.machines)}
-	for _, inner := range far.Specs {
+	for _, inner := range boardSpecs() {
 		with.plugins.Procedures = append(with.plugins.Procedures, many.Spec(inner, s))
 	}
 	return &with
@@ -240,7 +244,9 @@ func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, boxes [
 	if err != nil {
 		return &runner.PlanError{At: "--nodes", Err: err}
 	}
-	p, what, err := a.plan(arg)
+	known := *a
+	known.plugins.Procedures = slices.Concat(a.plugins.Procedures, far.Joint)
+	p, what, err := known.plan(arg)
 	if err != nil {
 		return err
 	}
@@ -248,8 +254,8 @@ func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, boxes [
 		f.source = arg
 	}
 	for i, e := range p.Procedures {
-		if !slices.ContainsFunc(far.Specs, func(spec procedure.Spec) bool { return spec.Name == e.Use }) {
-			return &runner.PlanError{Err: fmt.Errorf("a board does not carry out %s by itself: %s are possible", e.Use, farNames())}
+		if !slices.Contains(strings.Split(farNames(), ", "), e.Use) {
+			return &runner.PlanError{Err: fmt.Errorf("boards do not carry out %s: %s are possible", e.Use, farNames())}
 		}
 		p.Procedures[i].Use = many.Prefix + e.Use
 	}

@@ -145,7 +145,7 @@ func TestFleetCommands(t *testing.T) {
 	call(exitUsage, "fleet", "run", "crypto", "--boxes", "pi3")
 	call(exitUsage, "fleet", "run", "crypto", "--nodes", "1..3")
 	call(exitUsage, "fleet", "run", "forward")
-	says("a board does not carry out forward by itself")
+	says("boards do not carry out forward")
 	call(exitOK, "fleet", "run", "hash", "--nodes", "1..2", "--dry-run")
 
 	run := filepath.Join(dir, "run")

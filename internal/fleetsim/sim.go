@@ -7,6 +7,7 @@ package fleetsim
 import (
 	"context"
 	"flag"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -21,17 +22,19 @@ import (
 
 // A Board is how a simulated board does.
 type Board struct {
-	Speed float64                           // naps a second
-	Clock time.Duration                     // its clock is ahead of this machine's
-	Spoil func(n int, o *procedure.Outcome) // changes the outcome of trial n, from 1; nil: nothing does
-	Held  func(ctx context.Context, n int)  // is called before trial n begins its work; nil: nothing is
-	Shown func(n int)                       // is called when trial n is carried out
+	Speed   float64                           // naps a second
+	Clock   time.Duration                     // its clock is ahead of this machine's
+	Spoil   func(n int, o *procedure.Outcome) // changes the outcome of trial n, from 1; nil: nothing does
+	Held    func(ctx context.Context, n int)  // is called before trial n begins its work; nil: nothing is
+	Shown   func(n int)                       // is called when trial n is carried out
+	Joint   bool                              // its naps are one work with those of the others, which it gathers in every trial
+	Gathers func(n int) error                 // of Joint: is called before trial n gathers; nil: nothing is
 }
 
 // Spec is the procedure of a board: naps of a time, in rounds.
 func (b *Board) Spec() procedure.Spec {
 	return procedure.Spec{
-		Name: "nap", Doc: "waits, for tests of fleets", Alone: true,
+		Name: "nap", Doc: "waits, for tests of fleets", Alone: true, Joint: b.Joint,
 		Metrics: []result.Metric{{Name: "naps_rate", Label: "naps", Group: "Naps", Unit: "1/s", Better: 1, Heads: true, Help: "naps a second"}},
 		New:     func() procedure.Procedure { return &nap{board: b, lasts: 100 * time.Millisecond, rounds: 2} },
 	}
@@ -80,6 +83,11 @@ func (p *nap) one(ctx context.Context, env *procedure.Env, n int) (o procedure.O
 	if p.board.Held != nil {
 		p.board.Held(ctx, n)
 	}
+	if p.board.Gathers != nil {
+		if err := p.board.Gathers(n); err != nil {
+			return o, err
+		}
+	}
 	ahead := unit.Instant(p.board.Clock)
 	if env.Together != nil { // the instant is of the board's clock
 		at, err := env.Together(ctx)
@@ -94,9 +102,18 @@ func (p *nap) one(ctx context.Context, env *procedure.Env, n int) (o procedure.O
 	if err := until(ctx, begin+unit.Instant(p.lasts)); err != nil {
 		return o, err
 	}
+	here := 0
+	if p.board.Joint {
+		var all [][]byte
+		if all, here, err = env.Gathered(ctx, []byte("done")); err != nil || string(all[0]) != "done" {
+			return procedure.Outcome{Status: result.Failed, Reason: fmt.Sprintf("%q, %v", all, err)}, nil
+		}
+	}
 	o.Status = result.Passed
 	o.Phases = []result.Phase{{Name: "nap", Begin: begin + ahead, End: unit.Now() + ahead}}
-	o.Values = []result.Value{{Metric: "naps_rate", Unit: "1/s", Value: p.board.Speed}}
+	if here == 0 {
+		o.Values = []result.Value{{Metric: "naps_rate", Unit: "1/s", Value: p.board.Speed}}
+	}
 	if p.board.Spoil != nil {
 		p.board.Spoil(n, &o)
 	}

@@ -22,6 +22,7 @@ import (
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/compute"
 	"boxdyno/unit"
 )
 
@@ -58,6 +59,9 @@ type job struct {
 	// computes: it wants a CPU all the time. A round in which it did not get it is
 	// invalid, for its figure is of a part of a CPU.
 	computes bool
+	// parts: the copies are parts of one work, of which the first has the figures; nil: each
+	// is a work of its own.
+	parts *compute.HPLPart
 	// rounds is how often it is measured; 0: as preset says.
 	rounds int
 	// mean are metrics of which all copies together have the mean, and most those of
@@ -276,6 +280,9 @@ func (j *job) round(ctx context.Context, env *procedure.Env, local *host.Local, 
 		for _, r := range runs {
 			err = errors.Join(err, r.Stop(end))
 		}
+		if j.parts != nil {
+			j.parts.End()
+		}
 	}()
 	if v, ok := host.Slowest(cpus...); ok {
 		o.Values = append(o.Values, declared.Value("loop_before_rps", v))
@@ -304,12 +311,11 @@ func (j *job) round(ctx context.Context, env *procedure.Env, local *host.Local, 
 			return refused(ctx, err)
 		}
 	}
-	if hung := j.wait(ctx, runs); hung != "" {
+	if err := j.wait(ctx, runs); err != nil {
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
-		o.Status, o.Reason = result.Failed, hung
-		return o, nil
+		return refused(ctx, err)
 	}
 	end := unit.Now()
 	o.Phases = []result.Phase{{Name: "work", Begin: begin, End: end}}
@@ -334,7 +340,7 @@ func (j *job) round(ctx context.Context, env *procedure.Env, local *host.Local, 
 	}
 	own := j.sum(copies)
 	o.Values = append(o.Values, own...)
-	if !j.together {
+	if !j.together && j.parts == nil {
 		o.Copies = copies
 	}
 	o.Values = append(o.Values, declared.Value("copies", float64(len(cpus))), declared.Value("work_s", float64(end-begin)/1e9))
@@ -374,21 +380,19 @@ func (j *job) starved(runs []*subject.Working, cpus []int) string {
 	return ""
 }
 
-// wait waits for the last of runs to end. Where one does not in the job's limit, or one
-// fails early, it is told in a sentence; ctx's end is one, too.
-func (j *job) wait(ctx context.Context, runs []*subject.Working) (why string) {
-	late := time.NewTimer(j.limit)
-	defer late.Stop()
-	for _, r := range runs {
-		select {
-		case <-r.Done():
-		case <-ctx.Done():
-			return ctx.Err().Error()
-		case <-late.C:
-			return fmt.Sprintf("%s hung: it did not end within %v and was killed", j.name, j.limit)
-		}
+// wait waits for the last of runs to end. One that does not in the job's limit is an error,
+// and so is a part that fails.
+func (j *job) wait(ctx context.Context, runs []*subject.Working) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.limit, fmt.Errorf("%s hung: it did not end within %v and was killed", j.name, j.limit))
+	defer cancel()
+	if j.parts == nil {
+		return subject.AllDone(ctx, runs, nil)
 	}
-	return ""
+	err := subject.AllDone(ctx, runs, j.parts.Broken())
+	if errors.Is(err, subject.ErrBroken) {
+		err = j.parts.Why()
+	}
+	return err
 }
 
 // sum is the figures of all copies together.
@@ -453,4 +457,4 @@ var workMetrics = []result.Metric{
 }
 
 // declared are the metrics of all procedures of this room.
-var declared = metrics.List(slices.Concat(cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, hplMetrics, cryptoMetrics))
+var declared = metrics.List(slices.Concat(cpuMetrics, hashMetrics, memoryMetrics, codecMetrics, hplMetrics, metrics.List(compute.HPLPartMetrics), cryptoMetrics))

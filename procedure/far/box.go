@@ -17,12 +17,23 @@ import (
 	"boxdyno/unit"
 )
 
-// Methods are the agent's, for one tester; specs are the procedures that it carries out.
+// Methods are the agent's, for one tester; specs are the procedures that it carries out. The
+// joint ones among them have a method of their own.
 func Methods(specs []procedure.Spec) []agent.Method {
-	b := &box{specs: specs}
+	b := &box{}
+	joint := &box{}
+	for _, s := range specs {
+		if s.Joint {
+			joint.specs = append(joint.specs, s)
+		} else {
+			b.specs = append(b.specs, s)
+		}
+	}
+	joint.with = b
 	return []agent.Method{
 		agent.More(checkMethod, "whether a procedure's parameters fit this machine", b.check),
 		agent.More(runMethod, "carries out a procedure that loads this machine; its trials are the tester's", b.run),
+		agent.More(jointMethod, "carries out a procedure together with other boards, to which it opens ports", joint.run),
 		agent.More(answerMethod, "answers what the procedure asked for", b.answered),
 	}
 }
@@ -30,6 +41,7 @@ func Methods(specs []procedure.Spec) []agent.Method {
 // A box is the agent's end.
 type box struct {
 	specs []procedure.Spec
+	with  *box // whose answers count; nil: its own
 
 	mu      sync.Mutex
 	answers chan answer // nil: no procedure is carried out
@@ -72,6 +84,9 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 		return none, err
 	}
 	answers := make(chan answer, 1)
+	if b.with != nil {
+		b = b.with
+	}
 	b.mu.Lock()
 	busy := b.answers != nil
 	if !busy {
@@ -86,7 +101,10 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 		b.answers = nil
 		b.mu.Unlock()
 	}()
+	var asking sync.Mutex // a procedure that gathers does so beside
 	ask := func(ctx context.Context, i item) (a answer, err error) {
+		asking.Lock()
+		defer asking.Unlock()
 		if err := req.Send(ctx, i); err != nil {
 			return a, err
 		}
@@ -108,6 +126,15 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 			a, err := ask(ctx, item{Kind: readyItem})
 			begins, heard = a.At, time.Duration(a.At-unit.Now())
 			return a.At, err
+		}
+	}
+	if a.Together {
+		env.Gather = func(ctx context.Context, mine []byte) ([][]byte, int, error) {
+			a, err := ask(ctx, item{Kind: gatherItem, Data: mine})
+			if err == nil && (a.Here < 0 || a.Here >= len(a.All)) {
+				err = errors.New("the tester answers without this machine's part")
+			}
+			return a.All, a.Here, err
 		}
 	}
 	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {

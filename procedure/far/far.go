@@ -33,6 +33,10 @@ import (
 // Specs are the procedures that a box can carry out.
 var Specs = []procedure.Spec{compute.CryptoSpec, storage.Spec, soak.Spec, compute.CPUSpec, compute.HashSpec, compute.MemorySpec, compute.CodecSpec, compute.HPLSpec}
 
+// Joint are the procedures that boards of a fleet carry out as one work. What they do opens
+// ports to other boards, which a board must allow its hub (package fleet, "network").
+var Joint = []procedure.Spec{compute.HPLMPISpec}
+
 // Carries says whether a box carries a procedure out; others run here, and their subjects there.
 func Carries(name string) bool {
 	return slices.ContainsFunc(Specs, func(s procedure.Spec) bool { return s.Name == name })
@@ -41,6 +45,7 @@ func Carries(name string) bool {
 const (
 	checkMethod  agent.Ask[procedureArgs, agent.None] = "procedure.check"
 	runMethod    agent.Ask[procedureArgs, agent.None] = "procedure.run" // a stream of item
+	jointMethod  agent.Ask[procedureArgs, agent.None] = "network.run"   // the same, of Joint
 	answerMethod agent.Ask[answer, agent.None]        = "procedure.answer"
 )
 
@@ -87,6 +92,7 @@ type item struct {
 	Outcome *procedure.Outcome `json:"outcome,omitempty"`
 	Failure *failure           `json:"failure,omitempty"`  // of an outcome
 	Began   unit.Instant       `json:"began,omitempty"`    // of an outcome: when work that waited for other boxes began
+	Data    []byte             `json:"data,omitempty"`     // of gather
 	Heard   time.Duration      `json:"heard_ns,omitempty"` // of such an outcome: so long before the common instant the box heard of it
 }
 
@@ -97,6 +103,7 @@ const (
 	unfinishedItem = "unfinished" // answered by the record of the trial that did not end
 	pauseItem      = "pause"      // answered by go once the run comes back
 	readyItem      = "ready"      // in a trial: answered by the instant at which the work begins
+	gatherItem     = "gather"     // answered by what all boxes gave
 )
 
 // An answer lets the procedure go on.
@@ -105,6 +112,8 @@ type answer struct {
 	Record *result.Record `json:"record,omitempty"`
 	Age    time.Duration  `json:"age_ns,omitempty"` // of an unfinished trial: how long ago it was begun
 	At     unit.Instant   `json:"at,omitempty"`     // of the box's clock
+	All    [][]byte       `json:"all,omitempty"`    // what boxes gave
+	Here   int            `json:"here,omitempty"`   // which of All is the box's
 	Error  string         `json:"error,omitempty"`
 }
 

@@ -30,6 +30,9 @@ const mostTrials = 10_000
 type With struct {
 	// Begin returns the instant at which all begin a trial's work, once all are ready.
 	Begin func(ctx context.Context) (unit.Instant, error)
+	// Gather returns what all boxes give, and which of it is this one's, once each has; nil:
+	// they do no work together.
+	Gather func(ctx context.Context, mine []byte) (all [][]byte, here int, err error)
 	// Clocks has room for as many boxes as may compare clocks side by side.
 	Clocks chan struct{}
 }
@@ -41,9 +44,13 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &tester{conn: c, env: env, with: with, items: make(chan item)}
+	method := runMethod
+	if with != nil && with.Gather != nil {
+		method = jointMethod
+	}
 	guard.Go(func() {
 		defer close(t.items)
-		t.end = c.Stream(ctx, string(runMethod), procedureArgs{Name: name, Params: params, Together: with != nil}, nil, func(raw json.RawMessage, _ uint64) error {
+		t.end = c.Stream(ctx, string(method), procedureArgs{Name: name, Params: params, Together: with != nil}, nil, func(raw json.RawMessage, _ uint64) error {
 			var i item
 			if err := json.Unmarshal(raw, &i); err != nil {
 				return fmt.Errorf("%s sent of %s what cannot be read: %w", c.Name, name, err)
@@ -83,6 +90,8 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 			err = t.answer(ctx, a)
 		case pauseItem:
 			err = t.answer(ctx, answer{Go: env.Pause(found(i))})
+		case gatherItem:
+			err = t.gather(ctx, i.Data)
 		case outcomeItem:
 			o = found(i)
 			continue
@@ -132,8 +141,20 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 		if err != nil {
 			return procedure.Outcome{}, err
 		}
-		for waited := false; ; waited = true {
+		gathered := make(chan error, 1)
+		gathering := false
+		ctx, stop := context.WithCancel(ctx)
+		defer func() {
+			if stop(); gathering {
+				<-gathered
+			}
+		}()
+		for waited := false; ; {
 			select {
+			case err := <-gathered:
+				if gathering = false; err != nil {
+					return procedure.Outcome{}, err
+				}
 			case i, more := <-t.items:
 				switch {
 				case !more && t.end != nil:
@@ -144,6 +165,17 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 					if err := t.together(ctx, clock); err != nil {
 						return procedure.Outcome{}, err
 					}
+					waited = true
+					continue
+				case i.Kind == gatherItem:
+					if gathering { // the box has its answer, or would not ask again
+						if err := <-gathered; err != nil {
+							gathering = false
+							return procedure.Outcome{}, err
+						}
+					}
+					gathering = true // beside: its own part of the work may fail meanwhile
+					guard.Go(func() { gathered <- t.gather(ctx, i.Data) })
 					continue
 				case i.Kind != outcomeItem:
 					return procedure.Outcome{}, fmt.Errorf("%s asks for %q in a trial", t.conn.Name, link.Cut(i.Kind, 40))
@@ -189,6 +221,21 @@ func (t *tester) together(ctx context.Context, clock link.ClockOffset) error {
 		return err
 	}
 	return t.answer(ctx, answer{At: at + unit.Instant(clock.Offset)})
+}
+
+// gather answers with what all boxes gave. That another one is gone is the box's to judge.
+func (t *tester) gather(ctx context.Context, mine []byte) error {
+	if t.with == nil || t.with.Gather == nil {
+		return fmt.Errorf("%s asks for other boxes, and works alone", t.conn.Name)
+	}
+	all, here, err := t.with.Gather(ctx, mine)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return t.answer(ctx, answer{Error: err.Error()})
+	}
+	return t.answer(ctx, answer{All: all, Here: here})
 }
 
 func found(i item) procedure.Outcome {

@@ -68,11 +68,14 @@ func Spec(inner procedure.Spec, shelf Shelf) procedure.Spec {
 	s.New = func() procedure.Procedure {
 		return &together{
 			spec: inner, inner: inner.New(), shelf: shelf, sums: s.Metrics,
-			nodes: param.NewCount(1, 1, mostBoards), skew: share{0.02}, hot: param.NewCount(85, 0, 150),
+			nodes: param.NewCount(1, 1, mostBoards), skew: share{0.02}, hot: newHot(),
 		}
 	}
 	return s
 }
+
+// newHot is the temperature above which a board does not begin, in degrees Celsius.
+func newHot() param.Count { return param.NewCount(85, 0, 150) }
 
 // labelled are the metrics that are shown, which are summed.
 func labelled(all []result.Metric) (out []result.Metric) {
@@ -236,7 +239,7 @@ const (
 // Run implements Procedure.
 func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 	names := Subset(p.shelf.Names(), p.nodes.Value, env.Seed, env.Repeat)
-	members, why := p.gatherAll(ctx, names)
+	members, why := gatherAll(ctx, p.shelf, p.hot.Value, names)
 	if err := ctx.Err(); err != nil {
 		return o, err
 	}
@@ -247,13 +250,24 @@ func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Out
 	b := &barrier{}
 	clocks := make(chan struct{}, atCompare)
 	params := p.params()
-	for _, m := range members {
+	var g *gathering // nil: each does a work of its own
+	if p.spec.Joint {
+		g = newGathering(len(members))
+	}
+	for i, m := range members {
+		with := &far.With{Clocks: clocks, Begin: func(ctx context.Context) (unit.Instant, error) {
+			m.arrived = true
+			return b.arrive(ctx)
+		}}
+		if g != nil {
+			with.Gather = func(ctx context.Context, mine []byte) ([][]byte, int, error) { return g.give(ctx, i, mine) }
+		}
 		guard.Go(func() {
 			defer close(m.done)
-			m.out, m.err = far.Run(ctx, m.conn, p.spec.Name, params, p.envOf(m), &far.With{Clocks: clocks, Begin: func(ctx context.Context) (unit.Instant, error) {
-				m.arrived = true
-				return b.arrive(ctx)
-			}})
+			m.out, m.err = far.Run(ctx, m.conn, p.spec.Name, params, p.envOf(m), with)
+			if g != nil {
+				g.leave(m.name)
+			}
 		})
 	}
 	defer func() {
@@ -264,7 +278,7 @@ func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Out
 	}()
 	r := rounds{p: p}
 	for {
-		open, why, err := p.step(ctx, members)
+		open, why, err := p.step(ctx, members, g)
 		if err != nil {
 			return o, err
 		}
@@ -276,7 +290,7 @@ func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Out
 			break
 		}
 		cfg := append(common(members), result.Pair{Key: "boards", Value: stated(names)})
-		rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) { return p.trial(ctx, members, b) })
+		rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) { return p.trial(ctx, members, b, g) })
 		if err == nil && len(rec.Boards) != len(members) {
 			err = fmt.Errorf("the trial's record has %d boards, want %d", len(rec.Boards), len(members))
 		}
@@ -292,12 +306,16 @@ func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Out
 			return o, err
 		}
 		r.add(rec)
+		if g != nil && rec.Status != result.Passed {
+			break // the others' part of the work has no end
+		}
 	}
 	return r.outcome(members), nil
 }
 
-// gatherAll begins a session with each board, or says which is not fit to begin.
-func (p *together) gatherAll(ctx context.Context, names []string) ([]*member, string) {
+// gatherAll begins a session with each board, or says which is not fit to begin: above hot
+// degrees Celsius, unless that is 0.
+func gatherAll(ctx context.Context, shelf Shelf, hot int, names []string) ([]*member, string) {
 	members, whys := make([]*member, len(names)), make([]string, len(names))
 	var all guard.Group
 	turn := make(chan struct{}, atOnce)
@@ -307,18 +325,18 @@ func (p *together) gatherAll(ctx context.Context, names []string) ([]*member, st
 			defer func() { <-turn }()
 			m := &member{name: name, asks: make(chan ask), done: make(chan struct{})}
 			var err error
-			if m.conn, err = p.shelf.Dial(ctx, name); err != nil {
+			if m.conn, err = shelf.Dial(ctx, name); err != nil {
 				why := strings.TrimPrefix(procedure.Sentence(err), "missing ")
 				whys[i] = "board " + name + " is missing: " + strings.TrimPrefix(why, "board "+name+" ")
 				return
 			}
-			celsius, throttles := p.shelf.Heat(m.conn)
+			celsius, throttles := shelf.Heat(m.conn)
 			m.throttles = throttles
 			switch {
 			case throttles < 0:
 				whys[i] = "board " + name + " is throttled"
-			case p.hot.Value > 0 && celsius > float64(p.hot.Value):
-				whys[i] = fmt.Sprintf("board %s is hot: %.0f degrees Celsius, and %d are the most", name, celsius, p.hot.Value)
+			case hot > 0 && celsius > float64(hot):
+				whys[i] = fmt.Sprintf("board %s is hot: %.0f degrees Celsius, and %d are the most", name, celsius, hot)
 			}
 			members[i] = m
 		})
@@ -374,7 +392,7 @@ func (p *together) envOf(m *member) *procedure.Env {
 
 // step waits until every board has come to its next trial, or to its end: open is false
 // then. why says which board makes it impossible to go on.
-func (p *together) step(ctx context.Context, members []*member) (open bool, why string, err error) {
+func (p *together) step(ctx context.Context, members []*member, g *gathering) (open bool, why string, err error) {
 	late := time.NewTimer(time.Hour)
 	defer late.Stop()
 	ended := 0
@@ -386,7 +404,9 @@ func (p *together) step(ctx context.Context, members []*member) (open bool, why 
 			m.pending = &a
 		case <-m.done:
 			ended++
-			whys[i] = m.ended()
+			if whys[i] = m.ended(); g != nil && g.refused(i) {
+				whys[i] = "" // that of the one which left says why
+			}
 		case <-late.C:
 			whys[i] = fmt.Sprintf("board %s is late: others came to this trial %v before", m.name, time.Since(begin).Round(time.Second))
 		case <-ctx.Done():

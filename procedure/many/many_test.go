@@ -117,7 +117,7 @@ func newBench(t *testing.T, n int) *bench {
 
 // run carries out nodes boards' naps, and returns the trials' records beside.
 func (b *bench) run(ctx context.Context, nodes int, done []result.Record, set ...string) (procedure.Outcome, []result.Record, error) {
-	p := Spec((&fleetsim.Board{}).Spec(), b).New().(*together)
+	p := Spec((&fleetsim.Board{Joint: b.boards["b1"].Joint}).Spec(), b).New().(*together)
 	p.nodes.Value = nodes
 	p.skew.v = 0.5 // beside other tests
 	var recs []result.Record

@@ -8,9 +8,11 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"boxdyno/internal/guard"
+	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
@@ -29,28 +31,47 @@ var declared = metrics.List{
 // absurd is more than any figure of a board.
 const absurd = 1e18
 
-// trial carries out one trial on all boards.
-func (p *together) trial(ctx context.Context, members []*member, b *barrier) (o procedure.Outcome, err error) {
+// failing is how long the parts of one work may take to fail after the first: a board that
+// is gone is missed after link.Silence.
+const failing = link.Silence + 2*time.Second
+
+// trial carries out one trial on all boards. g is nil where each does a work of its own.
+func (p *together) trial(ctx context.Context, members []*member, b *barrier, g *gathering) (o procedure.Outcome, err error) {
 	b.set(len(members))
 	outs, errs := make([]procedure.Outcome, len(members)), make([]error, len(members))
 	begin := unit.Now()
 	var all guard.Group
+	of, stop := context.WithCancel(ctx)
+	defer stop()
+	var first sync.Once
+	var late *time.Timer
 	for i, m := range members {
 		all.Go(func() {
 			m.arrived = false
-			if outs[i], errs[i] = m.pending.f(ctx); !m.arrived {
+			if outs[i], errs[i] = m.pending.f(of); !m.arrived {
 				b.stay()
+			}
+			if g != nil && (errs[i] != nil || outs[i].Status != result.Passed) {
+				g.leave(m.name)
+				first.Do(func() { late = guard.After(failing, stop) })
 			}
 		})
 	}
 	all.Wait()
+	if late != nil {
+		late.Stop()
+	}
 	if err := ctx.Err(); err != nil {
 		return o, err
 	}
 	at, end := b.began(), unit.Now()
 	shared := common(members)
 	for i, m := range members {
-		o.Boards = append(o.Boards, p.board(m, shared, outs[i], errs[i], at, begin, end))
+		x := p.board(m, shared, outs[i], errs[i], at, begin, end)
+		if g != nil && (g.refused(i) || errs[i] != nil && of.Err() != nil) {
+			x.Status, x.Reason = result.Aborted, "another board's part failed"
+		}
+		o.Boards = append(o.Boards, x)
 	}
 	last := time.Duration(math.MaxInt64)
 	for _, x := range outs {
@@ -157,11 +178,15 @@ func (p *together) sum(boards []result.Board) (out []result.Value) {
 				vs = append(vs, b.Values[i].Value)
 			}
 		}
+		if p.spec.Joint && len(vs) == 1 { // of all, and the first board has it
+			out = append(out, result.Value{Metric: m.Name, Unit: m.Unit, Value: vs[0]})
+			continue
+		}
 		if len(vs) != len(boards) {
 			continue
 		}
 		out = append(out, result.Value{Metric: m.Name, Unit: m.Unit, Value: joined(m, vs)})
-		if rate(m) && !slices.ContainsFunc(out, func(v result.Value) bool { return v.Metric == "board_spread" }) && slices.Min(vs) > 0 {
+		if !p.spec.Joint && rate(m) && !slices.ContainsFunc(out, func(v result.Value) bool { return v.Metric == "board_spread" }) && slices.Min(vs) > 0 {
 			out = append(out, declared.Value("board_spread", slices.Max(vs)/slices.Min(vs)-1))
 		}
 	}
