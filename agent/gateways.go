@@ -14,6 +14,7 @@ import (
 	"boxdyno/result"
 	"boxdyno/service"
 	"boxdyno/subject/iperf"
+	"boxdyno/subject/mpi"
 	"boxdyno/subject/tunnel"
 	"boxdyno/unit"
 )
@@ -37,6 +38,7 @@ const (
 	IperfClose    Ask[int, None]                         = "iperf.close"
 	IperfSend     Ask[iperf.Client, iperf.Ran]           = "iperf.send" // a stream of None: its connection stands
 	CPUTime       Ask[None, host.CPUTime]                = "cpu.time"
+	NetworkNets   Ask[None, []mpi.Net]                   = "network.nets"
 )
 
 func gatewayMethods() []Method {
@@ -58,6 +60,7 @@ func gatewayMethods() []Method {
 		method(IperfClose, "ends that server", (*Session).closeIperf),
 		streaming(IperfSend, "sends with iperf3 to a server for a time", (*Session).sendIperf),
 		method(CPUTime, "the time of all CPUs since boot", func(*Session, context.Context, None) (host.CPUTime, error) { return (&host.Local{}).CPUTime() }),
+		method(NetworkNets, "where this machine is in private networks", func(*Session, context.Context, None) ([]mpi.Net, error) { return mpi.Nets() }),
 	}
 }
 

@@ -44,6 +44,9 @@ func stressed(row Row, of *result.Trials, run result.Run, trials []result.Record
 		return index([]string{string(result.Failed), string(result.Running), string(result.Aborted), string(result.Invalid)}, string(t.Status))
 	}
 	trials = slices.DeleteFunc(slices.Clone(trials), func(t result.Record) bool { return result.Get(t.Config, of.Axis) == "" })
+	if of.Across != "" {
+		return matrices(row, *of, trials)
+	}
 	slices.SortStableFunc(trials, func(a, b result.Record) int { return cmp.Compare(rank(a), rank(b)) })
 	var rows []tableRow
 	for _, t := range trials {
@@ -63,6 +66,58 @@ func stressed(row Row, of *result.Trials, run result.Run, trials []result.Record
 		return nil
 	}
 	return []Table{makeTable(row.Name+": "+of.Title, of.Metrics, []result.Axis{{Name: of.Axis}}, rows)}
+}
+
+// matrices are the tables of a row's trials by two keys of their configuration, one for each
+// metric: of several trials of a cell the median counts. A cell of which no trial passed is
+// empty.
+func matrices(row Row, of result.Trials, trials []result.Record) (out []Table) {
+	var down, across []string
+	cells := map[string]map[string][]float64{} // by metric; by both values
+	for _, t := range trials {
+		a, b := result.Get(t.Config, of.Axis), result.Get(t.Config, of.Across)
+		for _, x := range []struct {
+			all *[]string
+			v   string
+		}{{&down, a}, {&across, b}} {
+			if !slices.Contains(*x.all, x.v) {
+				*x.all = append(*x.all, x.v)
+			}
+		}
+		for _, m := range of.Metrics {
+			if v := t.Value(m.Name); v != nil && t.Status == result.Passed {
+				if cells[m.Name] == nil {
+					cells[m.Name] = map[string][]float64{}
+				}
+				cells[m.Name][a+"\x00"+b] = append(cells[m.Name][a+"\x00"+b], v.Value)
+			}
+		}
+	}
+	slices.Sort(down)
+	slices.Sort(across)
+	for _, m := range of.Metrics {
+		if cells[m.Name] == nil {
+			continue
+		}
+		var columns []result.Metric
+		for _, b := range across {
+			c := m
+			c.Name, c.Label, c.Group, c.Interval, c.Heads = "across "+b, b, "", "", false
+			columns = append(columns, c)
+		}
+		var rows []tableRow
+		for _, a := range down {
+			r := tableRow{id: row.ID, config: []result.Pair{{Key: of.Axis, Value: a}}, figures: map[string]*Figure{}}
+			for _, b := range across {
+				if vs := slices.Sorted(slices.Values(cells[m.Name][a+"\x00"+b])); len(vs) > 0 {
+					r.figures["across "+b] = &Figure{Value: (vs[(len(vs)-1)/2] + vs[len(vs)/2]) / 2, N: len(vs)}
+				}
+			}
+			rows = append(rows, r)
+		}
+		out = append(out, makeTable(row.Name+": "+of.Title+": "+cmp.Or(m.Label, m.Name), columns, []result.Axis{{Name: of.Axis}}, rows))
+	}
+	return out
 }
 
 // fastestLoop is the fastest clock that a counted loop saw in trials; 0 where none did.

@@ -77,9 +77,10 @@ type Axis struct {
 
 // Trials declares the table of a point's trials, a row each.
 type Trials struct {
-	Axis    string   `json:"axis"`    // what tells them apart: a key of their configuration
-	Title   string   `json:"title"`   // behind the point's name
-	Metrics []Metric `json:"metrics"` // of the trials' values and of what their programs, sensors and meters say
+	Axis    string   `json:"axis"`             // what tells them apart: a key of their configuration
+	Across  string   `json:"across,omitempty"` // another one, whose values are the columns of a table for each metric; "": a row for each trial
+	Title   string   `json:"title"`            // behind the point's name
+	Metrics []Metric `json:"metrics"`          // of the trials' values and of what their programs, sensors and meters say
 }
 
 // A Bound says whether a value is the thing itself or a limit of it.

@@ -222,13 +222,13 @@ func farNames() string {
 	for _, s := range boardSpecs() {
 		names = append(names, s.Name)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(append(names, many.StreamName), ", ")
 }
 
 // together is a with the procedures that boards of s carry out together.
 func (a *app) together(s *shelf) *app {
 	with := *a
-	with.plugins.Procedures, with.plugins.Labs = nil, []lab.Spec{many.Topology(s, s.machines)}
+	with.plugins.Procedures, with.plugins.Labs = []procedure.Spec{many.StreamSpec(s)}, []lab.Spec{many.Topology(s, s.machines)}
 	for _, inner := range boardSpecs() {
 		with.plugins.Procedures = append(with.plugins.Procedures, many.Spec(inner, s))
 	}

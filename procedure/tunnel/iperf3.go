@@ -30,6 +30,23 @@ type stream struct {
 	payload     int           // octets of a datagram, which are sent as fast as it goes
 }
 
+// Streaming is a stream of iperf3 between any two machines.
+type Streaming struct {
+	UDP         bool          // as fast as it goes
+	Connections int           // or flows
+	Length      time.Duration // whole seconds
+	Payload     int           // octets of a datagram
+}
+
+// Between carries s out as a trial, from one machine to another one, each at an address of
+// its own (Place.Net). Its values are of StreamMetrics.
+func (s Streaming) Between(ctx context.Context, from, to lab.Gateway) (procedure.Outcome, error) {
+	return stream{from: from, to: to, apart: true, udp: s.UDP, connections: s.Connections, length: s.Length, payload: s.Payload}.trial(ctx, nil)
+}
+
+// StreamMetrics are the metrics of a stream.
+func StreamMetrics() []result.Metric { return streamMetrics }
+
 // A streamed is what iperf3 said of a stream, and when it was.
 type streamed struct {
 	Sent, Received float64 // payload bit/s
