@@ -29,7 +29,7 @@ type Joule struct {
 func LoadPhase(phases []result.Phase) *result.Phase {
 	for i, p := range phases {
 		switch p.Name {
-		case "traffic", "stream", "work", "fio", "stress":
+		case "traffic", "stream", "work", "fio", "stress", "together":
 			return &phases[i]
 		}
 	}

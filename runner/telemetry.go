@@ -251,7 +251,9 @@ func (w Watching) Start(ctx context.Context, bed *lab.Testbed, o telemetry.Optio
 	switch {
 	case bed.Far != nil: // this machine's own collectors say nothing of it
 		o.Specs, o.Names = telemetry.Given(o.Specs), nil
-		o.Beside = []telemetry.Spec{bed.Watch(w.Collectors, o.Warn)}
+		if bed.Watch != nil {
+			o.Beside = []telemetry.Spec{bed.Watch(w.Collectors, o.Warn)}
+		}
 	case bed.Watch != nil:
 		o.Of, o.Beside = result.MachineTester, []telemetry.Spec{bed.Watch(w.Collectors, o.Warn)}
 	}

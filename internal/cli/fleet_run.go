@@ -206,6 +206,8 @@ Procedures: ` + farNames() + `.`,
 	fs.StringVar(&f.repeat, "repeat", "", "measure every point `N` times, each time with other boards")
 	fs.StringVar(&f.seed, "seed", "", "`number` that decides the order of points, and which boards serve")
 	fs.StringVar(&f.budget, "budget", "", "`time` that the run may take")
+	fs.StringVar(&f.ask.meter, "meter", "", "`command` that prints the watts of all boards that serve, one value a line for as long as it runs, or once")
+	fs.StringVar(&f.ask.plug, "plug", "", "`URL` of a smart plug that meters them")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
@@ -266,7 +268,9 @@ func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, boxes [
 			return err
 		}
 	}
-	f.telemetry = "off" // each board's state is in its record
+	if f.telemetry = "off"; f.ask.meter != "" || f.ask.plug != "" { // each board's state is in its record
+		f.telemetry = "on"
+	}
 	return with.begin(ctx, p, many.Prefix+what, f, result.Run{})
 }
 

@@ -64,7 +64,7 @@ func Spec(inner procedure.Spec, shelf Shelf) procedure.Spec {
 	s.Doc = "several boards of a fleet at once: " + inner.Doc
 	s.Names = append([]string{"nodes"}, inner.Names...)
 	s.Metrics = slices.Concat(labelled(inner.Metrics), declared)
-	s.Joules, s.Trials = nil, nil
+	s.Trials = nil
 	s.New = func() procedure.Procedure {
 		return &together{
 			spec: inner, inner: inner.New(), shelf: shelf, sums: s.Metrics,
