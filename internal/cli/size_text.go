@@ -136,6 +136,9 @@ func sizeNotes(out io.Writer, r sizing.Result) error {
 	for _, s := range said {
 		fmt.Fprintln(out, "  "+s)
 	}
+	if slices.ContainsFunc(r.Rows, func(row sizing.Row) bool { return row.Scaling == sizing.Measured }) {
+		fmt.Fprintln(out, "Boards of your own that were measured together are counted by what they did together.")
+	}
 	fmt.Fprintf(out, "Linear: each of several boxes does what one does alone. Joules count all boxes under load.\nIntervals: %s; seed %d.\n", r.Method, r.Seed)
 	return nil
 }

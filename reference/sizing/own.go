@@ -25,10 +25,15 @@ type Run struct {
 // as paths of a cipher, the fastest does. Of repeats of a point the median counts, and their
 // range is its interval: the best of them would be luck.
 func Own(j Job, runs []Run) (out []Candidate) {
+	var fleets []Run
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b Run) int { return b.Run.Start.Compare(a.Run.Start) })
 	for _, r := range runs {
 		if r.Run.Kind != "real" && r.Run.Kind != "sandbox" || len(r.Run.Machines) == 0 {
+			continue
+		}
+		if r.Run.Topology == fleet {
+			fleets = append(fleets, r)
 			continue
 		}
 		m := r.Run.Machines[0]
@@ -47,7 +52,7 @@ func Own(j Job, runs []Run) (out []Candidate) {
 			out[i].Soaked = c.Soaked // of an older run: better than none
 		}
 	}
-	return out
+	return j.withFleets(out, fleets)
 }
 
 // A measurement is what one point says of the job.
@@ -139,8 +144,13 @@ func caution(r result.Run) string {
 
 // Procedures are those that measure a job.
 func (j Job) Procedures() []string {
-	if j.Kind == Firewall {
+	switch j.Kind {
+	case Firewall:
 		return []string{"forward", "throughput"}
+	case Crypto:
+		return []string{j.Kind, "fleet-crypto"}
+	case HPL: // boards that solve a system each do not do together what one system needs
+		return []string{j.Kind, "fleet-hpl-mpi"}
 	}
 	return []string{j.Kind}
 }

@@ -41,7 +41,7 @@ type Count struct {
 // A Row says how many of one box carry the load.
 type Row struct {
 	Candidate
-	Number  Count     `json:"number"`                   // of boxes, Spare included, each doing as much as one alone does
+	Number  Count     `json:"number"`                   // of boxes, Spare included, each doing as much as one alone does, unless Scaling says otherwise
 	Price   *Estimate `json:"total_usd,omitempty"`      // with shared parts; nil: a box's price is not known
 	Watts   *Estimate `json:"total_watts,omitempty"`    // with shared parts, all boxes under load
 	Joules  *Estimate `json:"joules_per,omitempty"`     // of one unit of work: Job.Work
@@ -49,6 +49,7 @@ type Row struct {
 	Failed  float64   `json:"head_room_failed"`         // the same with one box less; below 0: the load is not carried
 	Heat    *float64  `json:"heat,omitempty"`           // soaked rate as a share of the cold one; nil: not measured
 	Several *Count    `json:"number_several,omitempty"` // by measured rates of several boxes: the first measured number that carries the load; Lo: one above the last that does not
+	Scaling string    `json:"scaling,omitempty"`        // Measured: Number is by rates of several boxes of one's own; "": linear
 	Beyond  bool      `json:"beyond,omitempty"`         // more than Most, or more than were measured
 	Notes   []string  `json:"notes,omitempty"`
 }
@@ -162,6 +163,7 @@ func (o Options) row(j Job, c Candidate) Row {
 	row.Room = float64(n)*rate.Value/j.Load - 1
 	row.Failed = float64(n-1)*rate.Value/j.Load - 1
 	row.several(j, o.Spare)
+	o.scale(&row, j)
 	return row
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sizing
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"boxdyno/result"
+)
+
+// fleetRun has points of 1, 2 and 4 boards that solve one system together.
+func fleetRun(model string, rates map[int]float64) Run {
+	r := runOf("together", 3)
+	r.Run.Topology = fleet
+	r.Run.Machines = []result.Machine{{Name: "b1", Board: model}, {Name: "b2", Board: model}}
+	for _, n := range []int{1, 2, 4} {
+		if v, ok := rates[n]; ok {
+			p := point("fleet-hpl-mpi", "hpl_rate", v, 0, 0, "nodes", strconv.Itoa(n))
+			p.Energy = []result.Energy{{Meter: "plug", Covers: "wall", Joules: float64(n) * 50, Seconds: 10, Readings: 9}}
+			r.Records = append(r.Records, p)
+		}
+	}
+	return r
+}
+
+// What one's own boards did together decides how many carry a load, and not what one does
+// alone; beyond that the rate for each of the most boards does.
+func TestOwnTogether(t *testing.T) {
+	const pi = "Raspberry Pi 4 Model B Rev 1.4"
+	cs := Own(Job{Kind: HPL}, []Run{fleetRun(pi, map[int]float64{1: 10e9, 2: 16e9, 4: 24e9})})
+	if len(cs) != 1 || cs[0].Rate.Value != 10e9 || len(cs[0].Measured) != 3 || len(cs[0].Power) != 3 || cs[0].Board != "rpi-4-b" {
+		t.Fatalf("%+v", cs)
+	}
+	for _, c := range []struct {
+		load   float64
+		number Count
+		watts  float64
+		note   string
+	}{
+		{9e9, Count{1, 1, 1}, 5, ""},
+		{15e9, Count{2, 2, 2}, 18, ""},
+		{20e9, Count{4, 3, 4}, 28, ""},                     // linear: 2
+		{30e9, Count{5, 5, 5}, 33, "more than 4 together"}, // linear: 3
+		{61e9, Count{11, 11, 11}, 63, "more than 4 together"},
+	} {
+		row := plan(t, Job{Kind: HPL, Load: c.load}, cs, Options{Shared: []Part{{Name: "switch", USD: 60, Watts: 8}}}).Rows[0]
+		if row.Number != c.number || row.Scaling != Measured || row.Watts == nil || row.Watts.Value != c.watts || strings.Contains(strings.Join(row.Notes, ""), "more than 4 together") != (c.note != "") {
+			t.Errorf("%g: %+v by %s, %+v W, %q", c.load, row.Number, row.Scaling, row.Watts, row.Notes)
+		}
+		if want := 35*float64(c.number.Value) + 60*min(1, float64(c.number.Value-1)); row.Price == nil || row.Price.Value != want {
+			t.Errorf("%g: %+v USD, want %g", c.load, row.Price, want)
+		}
+	}
+	// A run without a point of one board adds to the box of that model alone.
+	alone := runOf("alone", 1, point("hpl", "hpl_rate", 9e9, 0, 0))
+	if cs := Own(Job{Kind: HPL}, []Run{alone, fleetRun(pi, map[int]float64{2: 16e9})}); len(cs) != 1 || cs[0].Rate.Value != 9e9 || len(cs[0].Measured) != 1 {
+		t.Errorf("%+v", cs)
+	}
+	if cs := Own(Job{Kind: HPL}, []Run{fleetRun(pi, map[int]float64{2: 16e9})}); len(cs) != 0 {
+		t.Errorf("%+v", cs)
+	}
+	emulated := fleetRun(pi, map[int]float64{1: 1})
+	emulated.Run.Machines[1].Kind = "emulated"
+	if cs := Own(Job{Kind: HPL}, []Run{emulated}); len(cs) != 0 {
+		t.Errorf("%+v", cs)
+	}
+	// Systems that boards solve each by themselves say nothing of one that they share.
+	each := fleetRun(pi, map[int]float64{1: 10e9, 2: 20e9})
+	for i := range each.Records {
+		each.Records[i].Procedure = "fleet-hpl"
+	}
+	if cs := Own(Job{Kind: HPL}, []Run{each}); len(cs) != 0 {
+		t.Errorf("%+v", cs)
+	}
+}
