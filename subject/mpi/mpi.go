@@ -109,6 +109,7 @@ func (p Program) Env(l Layout, local int, n Net, dir string) []string {
 	return append(env,
 		"FLUX_JOB_ID=1", "FLUX_PMI_LIBRARY_PATH="+p.pmi,
 		"BOXDYNO_FIRST="+strconv.Itoa(l.First()), "BOXDYNO_LOCAL="+strconv.Itoa(l.Processes[l.Here]),
+		"OMPI_MCA_mpi_yield_when_idle=1", // as mpirun --oversubscribe does, by which hpl starts it
 		"OMPI_MCA_pmix=flux", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include="+n.Prefix.String(),
 		// Messages within a machine go through memory; what holds them would outlive a killed
 		// process in /dev/shm.
