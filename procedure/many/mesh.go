@@ -37,7 +37,7 @@ func StreamSpec(shelf Shelf) procedure.Spec {
 		Doc:   "iperf3 from each of several boards to each other one, one pair at a time: which cable or board is slow",
 		Quick: "each pair streams 3 times for 1 s, not 10 times for 10 s",
 		Names: []string{"nodes", "protocol"}, Metrics: meshMetrics,
-		Trials: &result.Trials{Axis: "from", Across: "to", Title: "bit/s from each board (row) to each other one (column)", Metrics: []result.Metric{goodput}},
+		Trials: &result.Trials{Axis: "from", Across: "to", Title: "from each board (row) to each other one (column)", Metrics: []result.Metric{goodput}},
 		New: func() procedure.Procedure {
 			return &mesh{
 				shelf: shelf, nodes: param.NewCount(2, 2, 64), hot: newHot(),
@@ -227,7 +227,7 @@ func (p *mesh) figures(o *procedure.Outcome, names []string, all map[[2]int][]fl
 	if least > 0 {
 		o.Values = append(o.Values, meshMetrics.Value("pairs_spread", best/least-1))
 	}
-	said := []string{fmt.Sprintf("the slowest pair is %s to %s: %.3g Mbit/s, %.0f %% of the median", names[worst[0]], names[worst[1]], least/1e6, 100*least/median)}
+	said := []string{fmt.Sprintf("the slowest pair is %s to %s: %.3g Mbit/s, %.2g %% of the median", names[worst[0]], names[worst[1]], least/1e6, 100*least/median)}
 	if len(names) > 2 {
 		for i, name := range names {
 			var out, in []float64
@@ -241,7 +241,7 @@ func (p *mesh) figures(o *procedure.Outcome, names []string, all map[[2]int][]fl
 				vs   []float64
 			}{{"from", out}, {"to", in}} {
 				if most := slices.Max(way.vs); most < slowShare*median {
-					said = append(said, fmt.Sprintf("all streams %s %s are slow: at most %.3g Mbit/s, %.0f %% of the median", way.what, name, most/1e6, 100*most/median))
+					said = append(said, fmt.Sprintf("all streams %s %s are slow: at most %.3g Mbit/s, %.2g %% of the median", way.what, name, most/1e6, 100*most/median))
 				}
 			}
 		}
