@@ -31,8 +31,9 @@ const usage = `usage: boxdyno-agent serve [--folder DIR]
 serve answers a tester on standard input and output, and ends with them. boxdyno starts
 it by ssh: see boxdyno box --help. join has the hub of a fleet admit this board; boxdyno
 fleet token prints URL and TOKEN; - in the place of TOKEN reads it from standard input.
-connect then answers that hub until it is stopped. --allow lets the hub do more than
-measure: subjects, tune, services, network (works that open ports to other boards).
+connect then answers that hub until it is stopped, which is no error. --allow lets the
+hub do more than measure: subjects, tune, services, network (works that open ports to
+other boards).
 --folder is the agent's own
 (default /var/lib/boxdyno-agent for root, else $XDG_STATE_HOME/boxdyno-agent).
 
@@ -69,7 +70,7 @@ func run(args []string) int {
 	case errors.As(err, new(usageError)):
 		fmt.Fprint(os.Stderr, usage)
 		return 2
-	case err == nil && ctx.Err() != nil:
+	case err == nil && ctx.Err() != nil && args[0] != "connect": // that has no end of its own
 		return 130
 	case err == nil:
 		return 0
