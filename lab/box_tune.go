@@ -13,31 +13,33 @@ import (
 	"boxdyno/tune"
 )
 
-// A Tuning applies a recipe to a DUT, for whom by names; revert takes it back.
-type Tuning func(ctx context.Context, r tune.Recipe, by string) (revert func(context.Context) (notes []string, err error), settings []result.Setting, err error)
+// TuneLocal is the Tuner of a DUT on this machine.
+func TuneLocal(on tune.On) Tuner { return tuneLocal(on) }
 
-// TuneLocal is the Tuning of a DUT on this machine.
-func TuneLocal(on tune.On) Tuning {
-	return func(ctx context.Context, r tune.Recipe, by string) (func(context.Context) ([]string, error), []result.Setting, error) {
-		applied, settings, err := tune.New().Apply(ctx, r, on, tune.Options{By: by})
-		if err != nil {
-			return nil, settings, err
-		}
-		return func(ctx context.Context) ([]string, error) { return applied.Revert(ctx, tune.Revert{}) }, settings, nil
+type tuneLocal tune.On
+
+func (on tuneLocal) Tune(ctx context.Context, r tune.Recipe, by string) (func(context.Context) ([]string, error), []result.Setting, error) {
+	applied, settings, err := tune.New().Apply(ctx, r, tune.On(on), tune.Options{By: by})
+	if err != nil {
+		return nil, settings, err
 	}
+	return func(ctx context.Context) ([]string, error) { return applied.Revert(ctx, tune.Revert{}) }, settings, nil
 }
 
-// TuneBox is the Tuning of the box behind c; its journal is there.
-func TuneBox(c *link.Conn, ports []string) Tuning {
-	return func(ctx context.Context, r tune.Recipe, by string) (func(context.Context) ([]string, error), []result.Setting, error) {
-		done, err := agent.TuneApply.Call(ctx, c, agent.TuneArgs{Recipe: r, Ports: ports, By: by})
-		if err != nil {
-			return nil, nil, err
-		}
-		return func(ctx context.Context) ([]string, error) {
-			return RevertBox(context.WithoutCancel(ctx), c, agent.TuneRevertArgs{ID: done.ID})
-		}, done.Settings, nil
+// A tuneBox is the Tuner of the box behind conn; its journal is there.
+type tuneBox struct {
+	conn  *link.Conn
+	ports []string
+}
+
+func (b tuneBox) Tune(ctx context.Context, r tune.Recipe, by string) (func(context.Context) ([]string, error), []result.Setting, error) {
+	done, err := agent.TuneApply.Call(ctx, b.conn, agent.TuneArgs{Recipe: r, Ports: b.ports, By: by})
+	if err != nil {
+		return nil, nil, err
 	}
+	return func(ctx context.Context) ([]string, error) {
+		return RevertBox(context.WithoutCancel(ctx), b.conn, agent.TuneRevertArgs{ID: done.ID})
+	}, done.Settings, nil
 }
 
 // RevertBox puts back what was applied to the box behind c. What somebody else has changed

@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 			if n == 0 || n != r.Dropped() && r.DroppedAt(result.DUTNIC) == 0 || r.seen.Frames != 0 {
 				t.Errorf("%d of %d ended in %s: %+v", n, frames, c.place, r.Drops)
 			}
-			state, err := tb.State(t.Context())
+			state, err := tb.Means.(Inspector).State(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func TestBusyCore(t *testing.T) {
 	if r := through(t, tb, 0, 512, engine.Load{Rate: 5_000, Count: 500}); r.seen.Frames == 0 {
 		t.Errorf("nothing came through: %+v", r.Drops)
 	}
-	state, err := tb.State(t.Context())
+	state, err := tb.Means.(Inspector).State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestStateCountsRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			state, err := tb.State(t.Context())
+			state, err := tb.Means.(Inspector).State(t.Context())
 			if err != nil || result.Get(state, "nft rules") != c.rules {
 				t.Errorf("%+v: %v, %v, want %s rules", c.service, state, err, c.rules)
 			}

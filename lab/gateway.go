@@ -31,11 +31,3 @@ type localMachine struct {
 func LocalGateway(h *host.Local, at tunnel.Place) Gateway {
 	return Gateway{Place: at, Machine: localMachine{tunnel.Local{Host: h}, iperf.Local{Host: h}}, Host: h}
 }
-
-// A GatewayPair is the two ends of a way between two networks.
-type GatewayPair struct {
-	Ends     [2]Gateway
-	Direct   func(on bool) error // routes between them over the cable itself, or not at all
-	Offloads func(on bool) error // switches those of that cable
-	Apart    bool                // they are two machines, and no frames of the engine come to them
-}

@@ -18,6 +18,7 @@ import (
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/subject/tunnel"
+	"boxdyno/tune"
 	"boxdyno/unit"
 )
 
@@ -46,24 +47,24 @@ func (g *gateways) Flags(fs *flag.FlagSet) {
 // outers are the cable between the gateways.
 var outers = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/30"), netip.MustParsePrefix("192.0.2.2/30")}
 
-func (g *gateways) Sketch() (*Testbed, error) {
+func (g *gateways) Sketch() (Facts, error) {
 	at, err := placed(g.placement)
 	if err != nil {
-		return nil, err
+		return Facts{}, err
 	}
 	return g.sketchAt(at), nil
 }
 
-func (g *gateways) sketchAt(at place) *Testbed {
-	tb := &Testbed{
+func (g *gateways) sketchAt(at place) Facts {
+	f := Facts{
 		Topology: Gateways, Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUTCPUs: []int{at.dut}, DUTPorts: []string{sides[0].dut, outerName}, Services: []string{"route"}, Loop: loopPorts(unbuilt, g.mtu, g.rate),
 	}
 	for _, sd := range sides {
-		tb.Ports = append(tb.Ports, Port{Port: host.Port{Host: "tester", Name: sd.tester}, MAC: sd.testerMAC, GatewayMAC: sd.dutMAC,
+		f.Ports = append(f.Ports, Port{Port: host.Port{Host: "tester", Name: sd.tester}, MAC: sd.testerMAC, GatewayMAC: sd.dutMAC,
 			MTU: g.mtu, Link: g.rate, Gateway4: sd.net4.Addr(), Addr4: sd.net4.Addr().Next()})
 	}
-	return tb
+	return f
 }
 
 // outerName is a gateway's end of the cable to the other one.
@@ -144,7 +145,7 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 			threads = append(threads, tid)
 		}
 	}
-	var ends [2]Gateway
+	ends := make([]Gateway, 2)
 	for i, sd := range sides {
 		other := outer[1-i]
 		if err := gates[i].address(sd.dut, sd.net4, testerHosts, sd.testerMAC); err != nil {
@@ -158,8 +159,11 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 		}
 		ends[i] = LocalGateway(gates[i].Local, tunnel.Place{Port: outer[i].name, Outer: outers[i].Addr(), Net: sd.net4})
 	}
-	direct := func(on bool) error { return directly(gates, on) }
-	if err := direct(true); err != nil {
+	means := &gatewaysMeans{
+		Tuner: TuneLocal(tune.On{Host: gates[0].Local, Ports: []string{sides[0].dut, outerName}}),
+		gates: gates, tester: tester, outer: outer, cables: cables,
+	}
+	if err := means.Direct(true); err != nil {
 		return nil, err
 	}
 	if err := silence(ctx, tester, gates[0], gates[1]); err != nil {
@@ -169,34 +173,50 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 	if qos != nil {
 		undo.add(qos.Close)
 	}
-	tb := g.sketchAt(at)
-	tb.Threads, tb.DUT = threads, gates[0].Local
-	tb.Gateways = &GatewayPair{Ends: ends, Direct: direct, Offloads: func(on bool) error { return switchOffloads(outer, on) }}
-	tb.Serve = func(_ context.Context, s Service) error {
-		if s.Kind != "route" || s.Networks > 1 {
-			return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)
-		}
-		return direct(true)
+	means.once = sync.OnceValue(undo.close)
+	tb := &Testbed{
+		Facts: g.sketchAt(at), Threads: threads, DUT: gates[0].Local, Gateways: ends, Sources: []ledger.Source{gatewayDrops(gates)},
+		Settings: append(append(at.settings(), idle), linkSettings(g.mtu, g.rate)...), Means: means,
 	}
-	tb.Sources = []ledger.Source{gatewayDrops(gates)}
 	tb.Loop = loopPorts(tester, g.mtu, g.rate)
-	tb.Path = func(from, to int, loop bool) ledger.Path {
-		if loop {
-			return loopPath(tester, from, to)
-		}
-		return throughGateways(cables[2+from], cables[2+to], outer, from)
-	}
-	tb.Settings = append(append(at.settings(), idle), linkSettings(g.mtu, g.rate)...)
-	tb.Close = sync.OnceValue(undo.close)
 	for i := range tb.Ports {
 		tb.Ports[i].Port = cables[2+i][0].port()
 	}
 	return tb, nil
 }
 
-// directly routes between the networks over the cable itself, or not at all.
-func directly(gates [2]*space, on bool) error {
-	for i, s := range gates {
+// gatewaysMeans are those of gateways that stand.
+type gatewaysMeans struct {
+	Tuner
+	once
+	gates  [2]*space
+	tester *space
+	outer  [2]end
+	cables [][2]end // the outer one, the loop's, those of sides
+}
+
+// Path implements Pather.
+func (m *gatewaysMeans) Path(from, to int, loop bool) ledger.Path {
+	if loop {
+		return loopPath(m.tester, from, to)
+	}
+	return throughGateways(m.cables[2+from], m.cables[2+to], m.outer, from)
+}
+
+// Serve implements Server.
+func (m *gatewaysMeans) Serve(_ context.Context, s Service) error {
+	if s.Kind != "route" || s.Networks > 1 {
+		return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)
+	}
+	return m.Direct(true)
+}
+
+// Offloads implements Joiner.
+func (m *gatewaysMeans) Offloads(on bool) error { return switchOffloads(m.outer, on) }
+
+// Direct implements Joiner.
+func (m *gatewaysMeans) Direct(on bool) error {
+	for i, s := range m.gates {
 		l, err := s.nl.LinkByName(outerName)
 		if err != nil {
 			return fmt.Errorf("find the cable of the %s: %w", s.Label, err)

@@ -26,7 +26,7 @@ func TestGateways(t *testing.T) {
 	if got := burst(t, tb, forth, 100, tb.TesterCPU); got != 100 {
 		t.Errorf("%d of 100 frames came through both gateways", got)
 	}
-	if err := tb.Gateways.Direct(false); err != nil {
+	if err := tb.Means.(Joiner).Direct(false); err != nil {
 		t.Fatal(err)
 	}
 	before, err := tb.Sources[0].Count(t.Context())
@@ -51,7 +51,7 @@ func TestGateways(t *testing.T) {
 	if n := count(after) - count(before); n != 100 {
 		t.Errorf("%d of 100 frames without a route are named", n)
 	}
-	if err := tb.Gateways.Direct(false); err != nil {
+	if err := tb.Means.(Joiner).Direct(false); err != nil {
 		t.Errorf("a route that is gone already: %v", err)
 	}
 	if err := tb.Serve(t.Context(), Service{Kind: "route"}); err != nil {
@@ -93,7 +93,7 @@ func TestGatewaysOffloads(t *testing.T) {
 	}
 	defer tb.Close()
 	active := func() (names []string) {
-		for _, g := range tb.Gateways.Ends {
+		for _, g := range tb.Gateways {
 			err := netns.Do(g.Host.Netns, func() error {
 				e, err := ethtool.Open()
 				if err != nil {
@@ -117,7 +117,7 @@ func TestGatewaysOffloads(t *testing.T) {
 	if on := active(); len(on) > 0 {
 		t.Errorf("at first %v are on", on)
 	}
-	if err := tb.Gateways.Offloads(true); err != nil {
+	if err := tb.Means.(Joiner).Offloads(true); err != nil {
 		t.Fatal(err)
 	}
 	on := active()
@@ -126,7 +126,7 @@ func TestGatewaysOffloads(t *testing.T) {
 			t.Errorf("%s stays off", name)
 		}
 	}
-	if err := tb.Gateways.Offloads(false); err != nil {
+	if err := tb.Means.(Joiner).Offloads(false); err != nil {
 		t.Fatal(err)
 	}
 	if on := active(); len(on) > 0 {

@@ -7,7 +7,6 @@ import (
 	"flag"
 
 	"boxdyno/host"
-	"boxdyno/ledger"
 )
 
 // A here is this machine as the DUT, with nothing between it and the tester:
@@ -21,20 +20,18 @@ func NewHere() Topology { return here{} }
 
 func (here) Flags(*flag.FlagSet) {}
 
-func (here) Sketch() (*Testbed, error) {
+func (here) Sketch() (Facts, error) {
 	cpus, err := host.AllowedCPUs()
-	return &Testbed{Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus}, err
+	return Facts{Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus}, err
 }
 
 // Build needs no privilege.
 func (h here) Build(context.Context) (*Testbed, error) {
-	tb, err := h.Sketch()
+	facts, err := h.Sketch()
 	if err != nil {
 		return nil, err
 	}
-	tb.Path = func(int, int, bool) ledger.Path { return ledger.Path{} }
-	tb.Close = func() error { return nil }
-	return tb, nil
+	return &Testbed{Facts: facts}, nil
 }
 
 // Here is the name of the topology without ports.

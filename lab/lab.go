@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab builds testbeds.
+// Package lab builds testbeds:
+//
+//	Topology --Sketch--> Facts          ports, CPUs, services: data, before anything is built
+//	    |                  |
+//	    +-----Build----> Testbed        the same facts, the engine, the DUT
+//	                       |
+//	                     Means          Server  Tuner  Watcher  Observer  Far ...: what the
+//	                                    topology can do; who needs one asks for it
+//
+// A topology is one file and a line of All. What it can do once it stands are methods of one
+// type in that file.
 package lab
 
 import (
 	"context"
 	"flag"
 	"net/netip"
-	"time"
 
 	"boxdyno/engine"
 	"boxdyno/engine/catalog"
@@ -17,7 +26,6 @@ import (
 	"boxdyno/result"
 	"boxdyno/service"
 	"boxdyno/subject"
-	"boxdyno/telemetry"
 	"boxdyno/unit"
 )
 
@@ -51,86 +59,48 @@ var (
 	memServices   = []string{"route", "filter", "drop-xdp", "drop-tc", "drop-nft"}
 )
 
-// A Testbed is ports, the DUT between them, and the paths through it.
-type Testbed struct {
+// Facts are what is known of a testbed before it is built: plain data.
+type Facts struct {
 	Topology  string
-	Kind      string // real, sandbox, memory
-	Placement string // shared, split; "" where tester and DUT share no CPU
-	Ports     []Port // 0 is lan, 1 is wan
-	Loop      []Port // two tester ports wired to each other, for the self-test; may be Ports themselves; nil: there are none
-	TesterCPU int    // for the sender; -1: any
-	CPUs      []int  // of this machine that tester and DUT are bound to
-	DUTCPUs   []int  // of this machine that do the DUT's work; nil: not known, or another machine's
-	MoreCPUs  []int  // that the DUT's work can be spread over beside DUTCPUs (Service.AllCPUs)
-	Spreads   bool   // Serve can be asked for that, even where there are none
-	Threads   []int  // ids of the threads that receive the DUT's frames (threaded NAPI); nil: softirq does
-	Engine    engine.Backend
-	Tried     []catalog.Tried
-	DUT       *host.Local      // nil: a black box, or a machine that is not this one
-	Subjects  subject.Machine  // that subjects run on; nil: DUT, or this machine
-	DUTPorts  []string         // of DUT on the paths, as it calls them
-	Services  []string         // those that Serve can set up
-	Bridge    bool             // the box is none's gateway
-	AsIs      bool             // Serve sets nothing up: the box does what it was configured for
-	Settings  []result.Pair    // how it was built, for the record
-	Warnings  []string         // what limits every figure of it, in sentences, for the record
-	Machines  []result.Machine // further ones that take part, for the record
+	Kind      string   // real, sandbox, memory
+	Placement string   // shared, split; "" where tester and DUT share no CPU
+	Ports     []Port   // 0 is lan, 1 is wan
+	Loop      []Port   // two tester ports wired to each other, for the self-test; may be Ports themselves; nil: there are none
+	TesterCPU int      // for the sender; -1: any
+	CPUs      []int    // of this machine that tester and DUT are bound to
+	DUTCPUs   []int    // of this machine that do the DUT's work; nil: not known, or another machine's
+	MoreCPUs  []int    // that the DUT's work can be spread over beside DUTCPUs (Service.AllCPUs)
+	Spreads   bool     // a Server can be asked for that, even where there are none
+	DUTPorts  []string // of the DUT on the paths, as it calls them
+	Services  []string // those that the DUT can be set up for, or is
+	Bridge    bool     // the box is none's gateway
+	AsIs      bool     // nobody sets the box up: it does what it was configured for
+	Apart     bool     // its gateways are two machines, and no frames of the engine come to them
+	Planted   []string // limits that the DUT has on purpose, in words
+}
 
-	// Observe is settings that may change by themselves, such as a link's speed: it
-	// is asked before and after a run; nil: there are none.
-	Observe func() []result.Pair
-	Planted []string // limits that the DUT has on purpose, in words
+// A Testbed is ports, the DUT between them, and the paths through it: facts, and Means.
+type Testbed struct {
+	Facts
+	Engine   engine.Backend
+	Tried    []catalog.Tried
+	Threads  []int            // ids of the threads that receive the DUT's frames (threaded NAPI); nil: softirq does
+	DUT      *host.Local      // nil: a black box, or a machine that is not this one
+	Subjects subject.Machine  // that subjects run on; nil: DUT, or this machine
+	Gateways []Gateway        // two, whose cable a Joiner switches; nil: there are none
+	Sources  []ledger.Source  // counters of the testbed that are no kernel's
+	Settings []result.Pair    // how it was built, for the record
+	Warnings []string         // what limits every figure of it, in sentences, for the record
+	Machines []result.Machine // further ones that take part, for the record
 
 	// Fixed are settings of the DUT's ports that the testbed itself needs as they are:
 	// the name of a knob of package tune, and why.
 	Fixed []result.Pair
 
-	Gateways *GatewayPair // nil: there are none
-
-	// Path is the hops from port from to port to (indexes into Ports, or into
-	// Loop with loop set).
-	Path func(from, to int, loop bool) ledger.Path
-	// Sources are counters of the testbed that are no kernel's.
-	Sources []ledger.Source
-	// Serve makes the DUT do s and nothing else; nil where it cannot be told.
-	Serve func(ctx context.Context, s Service) error
-	// State reads how the DUT is set up: rules, tables, queues; nil where nobody can
-	// look into it.
-	State func(ctx context.Context) ([]result.Pair, error)
-	// Talk lets sockets of this machine use the first port with its IPv4 address, until leave;
-	// nil: the address is all that they lack.
-	Talk func(ctx context.Context) (leave func() error, err error)
-	// Tune applies recipes to the DUT; nil where it is on this machine (DUT), or nobody can.
-	Tune Tuning
-	// Far is the DUT where that carries out procedures itself; nil: this machine does.
-	Far *Far
-	// Watch is the DUT's telemetry as a collector here: those of its collectors that are
-	// named, or those by default; nil where the DUT is this machine, or tells nothing.
-	Watch func(names []string, warn func(string)) telemetry.Spec
-	// Resources are the DUT's where that is a box which loads can run on; nil: the DUT shares
-	// this machine, or is not reached yet.
-	Resources func() (host.Resources, error)
-	// Rest lets time pass in a testbed whose time is its own; nil: it passes by itself.
-	Rest func(d time.Duration)
-	// Close takes everything down; it may be called more than once.
-	Close func() error
-}
-
-// A Far is a box whose agent carries out procedures, or several of them; this machine keeps
-// the records. The first of the testbed's Machines is the box, or one of them.
-type Far struct {
-	Conn        *link.Conn                                                  // nil: there are several, which procedures reach themselves
-	CPUs        []int                                                       // that the agent may use there
-	Environment func() []result.Pair                                        // the box's; why it does not answer is dut_state
-	Busy        func(ctx context.Context, d time.Duration) (float64, error) // host.Local.Busy there
-}
-
-// Machine is where subjects run.
-func (tb *Testbed) Machine() subject.Machine {
-	if tb.Subjects != nil {
-		return tb.Subjects
-	}
-	return subject.Here{Host: tb.DUT}
+	// Means is what the topology built. It implements the interfaces of means.go whose
+	// question the topology can answer: a procedure asks for one by a type assertion. nil: a
+	// sketch, or a topology without any.
+	Means any
 }
 
 // A Topology is its parameters; Flags declares them with their defaults, Build
@@ -138,10 +108,9 @@ func (tb *Testbed) Machine() subject.Machine {
 type Topology interface {
 	Flags(fs *flag.FlagSet)
 	// Sketch is the testbed that Build would make, as far as it is known before anything
-	// is built: name, ports, services, CPUs. It looks at the machine at most, and refuses
-	// parameters of which no testbed can be made. Functions are nil, and what is not known
-	// is zero.
-	Sketch() (*Testbed, error)
+	// is built. It looks at the machine at most, and refuses parameters of which no testbed
+	// can be made. What is not known is zero.
+	Sketch() (Facts, error)
 	Build(ctx context.Context) (*Testbed, error)
 }
 

@@ -30,14 +30,14 @@ func newLoop() Topology { return &loop{mtu: defaultMTU} }
 
 func (l *loop) Flags(fs *flag.FlagSet) { addLinkFlags(fs, &l.mtu, &l.rate) }
 
-func (l *loop) Sketch() (*Testbed, error) {
+func (l *loop) Sketch() (Facts, error) {
 	cpus, err := host.AllowedCPUs()
 	if err != nil {
-		return nil, err
+		return Facts{}, err
 	}
 	cpu := cpus[len(cpus)-1]
 	ports := loopPorts(unbuilt, l.mtu, l.rate)
-	return &Testbed{Topology: "loop", Kind: "sandbox", TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports}, nil
+	return Facts{Topology: "loop", Kind: "sandbox", TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports}, nil
 }
 
 // unbuilt is a namespace in a sketch.
@@ -57,7 +57,7 @@ func (l *loop) build() (_ *Testbed, err error) {
 			err = host.Permit("build a loop", errors.Join(err, undo.close()))
 		}
 	}()
-	tb, err := l.Sketch()
+	facts, err := l.Sketch()
 	if err != nil {
 		return nil, err
 	}
@@ -76,16 +76,24 @@ func (l *loop) build() (_ *Testbed, err error) {
 			return nil, err
 		}
 	}
-	tb.Ports = loopPorts(tester, l.mtu, l.rate)
-	tb.Loop = tb.Ports
-	tb.Path = func(from, to int, _ bool) ledger.Path { return loopPath(tester, from, to) }
+	facts.Ports = loopPorts(tester, l.mtu, l.rate)
+	facts.Loop = facts.Ports
+	tb := &Testbed{Facts: facts, Means: &loopMeans{once(sync.OnceValue(undo.close)), tester}}
 	tb.Settings = append([]result.Pair{
 		{Key: "tester_cpu", Value: strconv.Itoa(tb.TesterCPU)},
 		{Key: "meter_napi", Value: "in the sender's softirq"},
 	}, linkSettings(l.mtu, l.rate)...)
-	tb.Close = sync.OnceValue(undo.close)
 	return tb, nil
 }
+
+// loopMeans are those of a loop that stands.
+type loopMeans struct {
+	once
+	tester *space
+}
+
+// Path implements Pather.
+func (m *loopMeans) Path(from, to int, _ bool) ledger.Path { return loopPath(m.tester, from, to) }
 
 // loopCable is the pair of tester ports that are wired to each other.
 func loopCable(tester *space) [2]end {

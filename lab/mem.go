@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"boxdyno/engine/catalog"
 	memory "boxdyno/engine/mem"
@@ -84,30 +85,30 @@ func (m *mem) config() memory.Config {
 	return cfg
 }
 
-func (m *mem) Sketch() (*Testbed, error) {
+func (m *mem) Sketch() (f Facts, err error) {
 	if err := m.config().Check(); err != nil {
-		return nil, err
+		return f, err
 	}
-	tb := &Testbed{Topology: "mem", Kind: "memory", TesterCPU: -1, Services: memServices, Planted: m.plant.planted(m.mtu)}
+	f = Facts{Topology: "mem", Kind: "memory", TesterCPU: -1, Services: memServices, Planted: m.plant.planted(m.mtu)}
 	loops := [2]string{memory.LoopA, memory.LoopB}
 	for i, name := range [2]string{memory.LAN, memory.WAN} {
 		mine, other := sides[i], sides[1-i]
-		tb.Ports = append(tb.Ports, Port{
+		f.Ports = append(f.Ports, Port{
 			Port: memPort(name), MAC: mine.testerMAC, GatewayMAC: mine.dutMAC, MTU: m.mtu, Link: m.rate,
 			Addr4: mine.net4.Addr().Next(), Gateway4: mine.net4.Addr(),
 			Addr6: mine.net6.Addr().Next(), Gateway6: mine.net6.Addr(),
 		})
-		tb.Loop = append(tb.Loop, Port{
+		f.Loop = append(f.Loop, Port{
 			Port: memPort(loops[i]), MAC: mine.testerMAC, GatewayMAC: other.testerMAC, MTU: m.mtu, Link: m.rate,
 			Addr4: mine.net4.Addr().Next(), Gateway4: other.net4.Addr().Next(),
 			Addr6: mine.net6.Addr().Next(), Gateway6: other.net6.Addr().Next(),
 		})
 	}
-	return tb, nil
+	return f, nil
 }
 
 func (m *mem) Build(context.Context) (*Testbed, error) {
-	tb, err := m.Sketch()
+	facts, err := m.Sketch()
 	if err != nil {
 		return nil, err
 	}
@@ -115,33 +116,7 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	tb.Engine, tb.Tried, tb.Sources = wire, []catalog.Tried{{Name: wire.Name()}}, []ledger.Source{wire}
-	tb.Path = func(from, to int, loop bool) ledger.Path {
-		ports := tb.Ports
-		if loop {
-			ports = tb.Loop
-		}
-		a, b := ports[from].Port, ports[to].Port
-		hops := []ledger.Hop{{Place: result.Tester, Port: a}}
-		if !loop {
-			hops = append(hops, ledger.Hop{Place: result.DUTNIC, Port: a}, ledger.Hop{Place: result.DUTNIC, Port: b})
-		}
-		return ledger.Path{Name: a.Name + "-to-" + b.Name, Hops: append(hops, ledger.Hop{Place: result.MeterAt, Port: b})}
-	}
-	tb.Serve = func(_ context.Context, s Service) error {
-		place, ok := memDrops[s.Kind]
-		if !ok {
-			return fmt.Errorf("topology mem cannot serve %q: %w", s.Kind, host.ErrNotSupported)
-		}
-		wire.Drop(place)
-		wire.Block(nil)
-		if s.Block {
-			wire.Block(knownBad)
-		}
-		return nil
-	}
-	tb.Rest = wire.Rest
-	tb.Close = func() error { return nil }
+	tb := &Testbed{Facts: facts, Engine: wire, Tried: []catalog.Tried{{Name: wire.Name()}}, Sources: []ledger.Source{wire}, Means: &memMeans{wire, facts}}
 	fs := flag.NewFlagSet("mem", flag.ContinueOnError)
 	m.Flags(fs)
 	fs.VisitAll(func(f *flag.Flag) {
@@ -155,6 +130,43 @@ func (m *mem) Build(context.Context) (*Testbed, error) {
 	}
 	return tb, nil
 }
+
+// memMeans are those of a testbed in memory.
+type memMeans struct {
+	wire  *memory.Backend
+	facts Facts
+}
+
+// Path implements Pather.
+func (m *memMeans) Path(from, to int, loop bool) ledger.Path {
+	ports := m.facts.Ports
+	if loop {
+		ports = m.facts.Loop
+	}
+	a, b := ports[from].Port, ports[to].Port
+	hops := []ledger.Hop{{Place: result.Tester, Port: a}}
+	if !loop {
+		hops = append(hops, ledger.Hop{Place: result.DUTNIC, Port: a}, ledger.Hop{Place: result.DUTNIC, Port: b})
+	}
+	return ledger.Path{Name: a.Name + "-to-" + b.Name, Hops: append(hops, ledger.Hop{Place: result.MeterAt, Port: b})}
+}
+
+// Serve implements Server.
+func (m *memMeans) Serve(_ context.Context, s Service) error {
+	place, ok := memDrops[s.Kind]
+	if !ok {
+		return fmt.Errorf("topology mem cannot serve %q: %w", s.Kind, host.ErrNotSupported)
+	}
+	m.wire.Drop(place)
+	m.wire.Block(nil)
+	if s.Block {
+		m.wire.Block(knownBad)
+	}
+	return nil
+}
+
+// Rest implements Rester.
+func (m *memMeans) Rest(d time.Duration) { m.wire.Rest(d) }
 
 // knownBad says whether a UDP frame's source port is a known-bad one.
 func knownBad(frm []byte) bool {

@@ -69,25 +69,23 @@ func (p *pair) wires() ([]wireEnd, error) {
 }
 
 // Sketch implements Topology: it does not ask the DUT.
-func (p *pair) Sketch() (*Testbed, error) {
+func (p *pair) Sketch() (Facts, error) {
 	if _, err := p.agent(); err != nil {
-		return nil, err
+		return Facts{}, err
 	}
 	ends, err := p.wires()
 	if err != nil {
-		return nil, err
+		return Facts{}, err
 	}
-	tb, err := p.sketch(Pair, ends)
-	if err == nil {
-		p.offer(tb)
-	}
-	return tb, err
+	f, err := p.sketch(Pair, ends)
+	p.offer(&f)
+	return f, err
 }
 
-// offer has tb offer the services that the agent can set.
-func (p *pair) offer(tb *Testbed) {
-	if p.manages() && len(tb.Ports) == 2 {
-		tb.Services, tb.AsIs = Services, false
+// offer has f offer the services that the agent can set.
+func (p *pair) offer(f *Facts) {
+	if p.manages() && len(f.Ports) == 2 {
+		f.Services, f.AsIs = Services, false
 	}
 }
 
@@ -197,51 +195,76 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		}
 	}
 	tb := w.testbed(Pair)
-	p.offer(tb)
+	p.offer(&tb.Facts)
 	tb.Warnings = append(tb.Warnings, warnings...)
-	if p.manages() && len(ends) == 2 {
-		tb.Serve = func(ctx context.Context, s Service) error {
-			if s.Kind == Listening { // a port of a card needs nothing for it
-				s.Kind = "route"
-			}
-			_, err := agent.ServiceSet.Call(ctx, remote, s)
-			return err
-		}
-	}
 	tb.Machines = []result.Machine{there.Machine}
-	tb.Resources = func() (host.Resources, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), asking)
-		defer cancel()
-		return agent.Resources.Call(ctx, remote, agent.None{})
-	}
-	tb.Talk = func(ctx context.Context) (func() error, error) { return w.talks(ctx, w.ends[0]) }
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
-	tb.Path = func(from, to int, loop bool) ledger.Path { return w.path(from, to, loop, dutLabel, p.dut) }
 	tb.Settings = append(append(tb.Settings, result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)}), farSettings(at, remote, clock)...)
-	tb.Tune = TuneBox(remote, p.dut[:len(ends)])
-	tb.Watch = func(names []string, warn func(string)) telemetry.Spec {
-		return WatchBox(remote, names, result.MachineDUT, warn)
+	means := &pairMeans{
+		wiredMeans: wiredMeans{wired: w, once: sync.OnceValue(undo.close), label: dutLabel, far: p.dut},
+		tuneBox:    tuneBox{remote, p.dut[:len(ends)]},
 	}
-	links := tb.Observe
-	tb.Observe = func() []result.Pair {
-		kv := links()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		now, err := agent.Identify.Call(ctx, remote, agent.IdentifyArgs{Ports: p.dut[:len(ends)]})
-		if err != nil {
-			return append(kv, result.Pair{Key: "dut_state", Value: err.Error()})
-		}
-		for _, s := range now.Environment {
-			kv = append(kv, result.Pair{Key: "dut_" + s.Key, Value: s.Value})
-		}
-		for _, port := range now.Ports {
-			kv = append(kv, result.Pair{Key: "dut_link_" + port.Name, Value: port.Link})
-		}
-		return kv
+	tb.Means = means
+	if p.manages() && len(ends) == 2 {
+		tb.Means = managedMeans{means}
 	}
-	tb.Close = sync.OnceValue(undo.close)
 	return w.engine(ctx, tb)
+}
+
+// pairMeans are those of a pair that stands. Its box is tuned, watched and asked by its agent.
+type pairMeans struct {
+	wiredMeans
+	tuneBox
+}
+
+// Resources implements Lender.
+func (m *pairMeans) Resources() (host.Resources, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), asking)
+	defer cancel()
+	return agent.Resources.Call(ctx, m.conn, agent.None{})
+}
+
+// Talk implements Talker.
+func (m *pairMeans) Talk(ctx context.Context) (func() error, error) { return m.talks(ctx, m.ends[0]) }
+
+// Watch implements Watcher.
+func (m *pairMeans) Watch(names []string, warn func(string)) telemetry.Spec {
+	return WatchBox(m.conn, names, result.MachineDUT, warn)
+}
+
+// Observe implements Observer: what the links are, and what the box says of itself.
+func (m *pairMeans) Observe() []result.Pair {
+	return append(m.wiredMeans.Observe(), observeBox(m.conn, "dut_", m.tuneBox.ports)...)
+}
+
+// managedMeans are those of a pair whose box the agent sets up.
+type managedMeans struct{ *pairMeans }
+
+// Serve implements Server.
+func (m managedMeans) Serve(ctx context.Context, s Service) error {
+	if s.Kind == Listening { // a port of a card needs nothing for it
+		s.Kind = "route"
+	}
+	_, err := agent.ServiceSet.Call(ctx, m.conn, s)
+	return err
+}
+
+// observeBox is what the box behind c says of itself and of ports, each key after prefix.
+func observeBox(c *link.Conn, prefix string, ports []string) (kv []result.Pair) {
+	ctx, cancel := context.WithTimeout(context.Background(), asking)
+	defer cancel()
+	now, err := agent.Identify.Call(ctx, c, agent.IdentifyArgs{Ports: ports})
+	if err != nil {
+		return []result.Pair{{Key: prefix + "state", Value: err.Error()}}
+	}
+	for _, s := range now.Environment {
+		kv = append(kv, result.Pair{Key: prefix + s.Key, Value: s.Value})
+	}
+	for _, port := range now.Ports {
+		kv = append(kv, result.Pair{Key: prefix + "link_" + port.Name, Value: port.Link})
+	}
+	return kv
 }
 
 // apart refuses cables under load that carry the control connection, at either end.

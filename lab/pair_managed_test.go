@@ -214,7 +214,7 @@ func TestPairManagesOneCable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tb.Close()
-	if tb.Serve != nil || len(tb.Services) != 0 || !strings.Contains(b.box.sh(t, "ip address show i0; cat /proc/sys/net/ipv4/conf/i0/forwarding"), "198.18.0.1/16") {
+	if _, serves := tb.Means.(Server); serves || len(tb.Services) != 0 || !strings.Contains(b.box.sh(t, "ip address show i0; cat /proc/sys/net/ipv4/conf/i0/forwarding"), "198.18.0.1/16") {
 		t.Errorf("%+v", tb)
 	}
 	if err := tb.Close(); err != nil {

@@ -96,7 +96,7 @@ func TestPairHasTheDUTsPlaces(t *testing.T) {
 	if len(tb.Machines) != 1 || tb.Machines[0].Kernel == "" {
 		t.Errorf("%+v", tb.Machines)
 	}
-	seen := append(tb.Settings, tb.Observe()...)
+	seen := append(tb.Settings, tb.Means.(Observer).Observe()...)
 	if !strings.Contains(result.Get(seen, "dut_clock_offset"), "off") || result.Get(seen, "dut_version") != version.Version() || !strings.Contains(result.Get(seen, "dut_link_i0"), "veth") {
 		t.Errorf("%v", seen)
 	}

@@ -16,7 +16,6 @@ import (
 	"boxdyno/agent"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
-	"boxdyno/ledger"
 	"boxdyno/link"
 	"boxdyno/result"
 	"boxdyno/service"
@@ -66,22 +65,19 @@ func (p *peers) Flags(fs *flag.FlagSet) {
 func (p *peers) two() bool { return p.first.ssh != "" || p.first.command != "" }
 
 // Sketch implements Topology: it asks no box.
-func (p *peers) Sketch() (*Testbed, error) {
+func (p *peers) Sketch() (Facts, error) {
 	if _, err := p.agent(); err != nil {
-		return nil, err
+		return Facts{}, err
 	}
 	switch {
 	case p.port == "":
-		return nil, errors.New("port_a is not given: add --set port_a=NAME; ip link shows the names")
+		return Facts{}, errors.New("port_a is not given: add --set port_a=NAME; ip link shows the names")
 	case p.dut == "":
-		return nil, errors.New("dut_a is not given: add --set dut_a=NAME; ip link on the DUT shows the names")
+		return Facts{}, errors.New("dut_a is not given: add --set dut_a=NAME; ip link on the DUT shows the names")
 	case p.two() && p.netns != "":
-		return nil, errors.New("netns is this machine's, and ssh_a names a box: leave one of them out")
+		return Facts{}, errors.New("netns is this machine's, and ssh_a names a box: leave one of them out")
 	}
-	return &Testbed{
-		Topology: Peers, Kind: "real", TesterCPU: -1, Gateways: &GatewayPair{Apart: true},
-		Warnings: []string{"topology " + Peers + " has not been seen on hardware by its authors: it is tested with virtual cables"},
-	}, nil
+	return Facts{Topology: Peers, Kind: "real", TesterCPU: -1, Apart: true}, nil
 }
 
 // A peer is one of the two, set up.
@@ -92,14 +88,14 @@ type peer struct {
 	there  agent.Identity
 	direct func(on bool) error
 	see    func(ctx context.Context) (service.GatewayState, error)
-	tune   Tuning
+	Tuner
 	revert func(context.Context) ([]string, error) // its offloads; nil: nothing is set
 }
 
 // Build needs CAP_NET_ADMIN at both ends. Whatever is not there, here or there, is a
 // *host.Missing.
 func (p *peers) Build(ctx context.Context) (_ *Testbed, err error) {
-	tb, err := p.Sketch()
+	facts, err := p.Sketch()
 	if err != nil {
 		return nil, err
 	}
@@ -126,14 +122,11 @@ func (p *peers) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.linked(ctx, both); err != nil {
 		return nil, err
 	}
-	pair := tb.Gateways
-	pair.Direct = func(on bool) error { return errors.Join(both[0].direct(on), both[1].direct(on)) }
-	pair.Offloads = func(on bool) error { return peersOffloads(both, on) }
 	undo.add(func() error { return errors.Join(both[0].plain(), both[1].plain()) })
 	var gates [2]tunnel.Gate
 	var places [2]tunnel.Place
 	for i, e := range both {
-		pair.Ends[i], gates[i], places[i] = e.Gateway, e.Machine, e.Place
+		gates[i], places[i] = e.Machine, e.Place
 	}
 	for from := range both {
 		_, err := tunnel.Through(ctx, gates, places, from, wayPatience, func() error { return nil })
@@ -147,14 +140,22 @@ func (p *peers) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.wiredAsSaid(ctx, both); err != nil {
 		return nil, err
 	}
-	p.describe(tb, both)
 	clock, err := second.conn.Clock(ctx, clockReadings)
 	if err != nil {
 		return nil, err
 	}
 	at, _ := p.agent() // Sketch knows that it has no error
-	tb.Settings = append(tb.Settings, farSettings(at, second.conn, clock)...)
-	tb.Close = sync.OnceValue(undo.close)
+	tb := &Testbed{
+		Facts: facts, Gateways: []Gateway{first.Gateway, second.Gateway}, Subjects: agent.Machine{Conn: second.conn},
+		Warnings: []string{"topology " + Peers + " has not been seen on hardware by its authors: it is tested with virtual cables"},
+		Settings: append(p.settings(both), farSettings(at, second.conn, clock)...),
+		Means:    &peersMeans{sync.OnceValue(undo.close), p, both},
+	}
+	for _, e := range both {
+		if e.conn != nil {
+			tb.Machines = append(tb.Machines, e.there.Machine)
+		}
+	}
 	return tb, nil
 }
 
@@ -209,7 +210,7 @@ func (p *peers) box(ctx context.Context, at *reached, i int, port string, undo *
 	if err != nil {
 		return nil, err
 	}
-	e := &peer{Gateway: Gateway{Place: placeOf(i, port), Machine: agent.Machine{Conn: conn}}, name: to.Name, conn: conn, tune: TuneBox(conn, []string{port})}
+	e := &peer{Gateway: Gateway{Place: placeOf(i, port), Machine: agent.Machine{Conn: conn}}, name: to.Name, conn: conn, Tuner: tuneBox{conn, []string{port}}}
 	if e.there, err = agent.Identify.Call(ctx, conn, agent.IdentifyArgs{Ports: []string{port}}); err != nil {
 		return nil, err
 	}
@@ -266,8 +267,8 @@ func (p *peers) here(ctx context.Context, other *peer, undo *cleanup) (*peer, er
 	local := &host.Local{Label: "tester", Netns: p.netns}
 	return &peer{
 		Gateway: LocalGateway(local, placeOf(0, p.port)), name: "this machine", direct: g.Direct,
-		see:  func(context.Context) (service.GatewayState, error) { return g.See() },
-		tune: TuneLocal(tune.On{Host: local, Ports: []string{p.port}}),
+		see:   func(context.Context) (service.GatewayState, error) { return g.See() },
+		Tuner: TuneLocal(tune.On{Host: local, Ports: []string{p.port}}),
 	}, nil
 }
 
@@ -301,47 +302,45 @@ func (p *peers) linked(ctx context.Context, both [2]*peer) error {
 	}
 }
 
-// describe is what the record has of both.
-func (p *peers) describe(tb *Testbed, both [2]*peer) {
-	tb.Settings = []result.Pair{{Key: "port_a", Value: p.port}, {Key: "dut_a", Value: p.dut}}
+// settings are how both were built, for the record.
+func (p *peers) settings(both [2]*peer) []result.Pair {
+	kv := []result.Pair{{Key: "port_a", Value: p.port}, {Key: "dut_a", Value: p.dut}}
 	if p.two() {
-		tb.Settings = append(tb.Settings, result.Pair{Key: "dut_first", Value: both[0].name})
+		kv = append(kv, result.Pair{Key: "dut_first", Value: both[0].name})
 	}
-	for _, e := range both {
-		if e.conn != nil {
-			tb.Machines = append(tb.Machines, e.there.Machine)
+	return kv
+}
+
+// peersMeans are those of peers that stand.
+type peersMeans struct {
+	once
+	peers *peers
+	both  [2]*peer
+}
+
+// Direct implements Joiner.
+func (m *peersMeans) Direct(on bool) error {
+	return errors.Join(m.both[0].direct(on), m.both[1].direct(on))
+}
+
+// Offloads implements Joiner.
+func (m *peersMeans) Offloads(on bool) error { return peersOffloads(m.both, on) }
+
+// Watch implements Watcher: it is the second's telemetry.
+func (m *peersMeans) Watch(names []string, warn func(string)) telemetry.Spec {
+	return WatchBox(m.both[1].conn, names, result.MachineDUT, warn)
+}
+
+// Observe implements Observer.
+func (m *peersMeans) Observe() (kv []result.Pair) {
+	for i, e := range m.both {
+		if e.conn == nil {
+			kv = append(kv, result.Pair{Key: "link_" + m.peers.port, Value: m.peers.state()})
+			continue
 		}
+		kv = append(kv, observeBox(e.conn, []string{"dut_first_", "dut_"}[i], []string{e.Port})...)
 	}
-	second := both[1]
-	tb.Subjects = agent.Machine{Conn: second.conn}
-	tb.Path = func(int, int, bool) ledger.Path { return ledger.Path{} }
-	tb.Tune = bothTuned(both)
-	tb.Watch = func(names []string, warn func(string)) telemetry.Spec {
-		return WatchBox(second.conn, names, result.MachineDUT, warn)
-	}
-	tb.Observe = func() (kv []result.Pair) {
-		for i, e := range both {
-			if e.conn == nil {
-				kv = append(kv, result.Pair{Key: "link_" + p.port, Value: p.state()})
-				continue
-			}
-			prefix := []string{"dut_first_", "dut_"}[i]
-			ctx, cancel := context.WithTimeout(context.Background(), asking)
-			now, err := agent.Identify.Call(ctx, e.conn, agent.IdentifyArgs{Ports: []string{e.Port}})
-			cancel()
-			if err != nil {
-				kv = append(kv, result.Pair{Key: prefix + "state", Value: err.Error()})
-				continue
-			}
-			for _, s := range now.Environment {
-				kv = append(kv, result.Pair{Key: prefix + s.Key, Value: s.Value})
-			}
-			for _, port := range now.Ports {
-				kv = append(kv, result.Pair{Key: prefix + "link_" + port.Name, Value: port.Link})
-			}
-		}
-		return kv
-	}
+	return kv
 }
 
 // state is that of this machine's port.
@@ -355,33 +354,31 @@ func (p *peers) state() (text string) {
 	return text
 }
 
-// bothTuned applies a recipe to the boxes among both; its settings are the first's, then the
-// second's.
-func bothTuned(both [2]*peer) Tuning {
-	return func(ctx context.Context, r tune.Recipe, by string) (func(context.Context) ([]string, error), []result.Setting, error) {
-		var reverts []func(context.Context) ([]string, error)
-		var all []result.Setting
-		revert := func(ctx context.Context) (notes []string, err error) {
-			for _, f := range slices.Backward(reverts) {
-				more, ferr := f(ctx)
-				notes, err = append(notes, more...), errors.Join(err, ferr)
-			}
-			return notes, err
+// Tune implements Tuner: it applies a recipe to the boxes among both. Its settings are the
+// first's, then the second's.
+func (m *peersMeans) Tune(ctx context.Context, r tune.Recipe, by string) (func(context.Context) ([]string, error), []result.Setting, error) {
+	var reverts []func(context.Context) ([]string, error)
+	var all []result.Setting
+	revert := func(ctx context.Context) (notes []string, err error) {
+		for _, f := range slices.Backward(reverts) {
+			more, ferr := f(ctx)
+			notes, err = append(notes, more...), errors.Join(err, ferr)
 		}
-		for _, e := range both {
-			if e.conn == nil {
-				continue
-			}
-			f, settings, err := e.tune(ctx, r, by)
-			all = append(all, settings...)
-			if err != nil {
-				_, rerr := revert(context.WithoutCancel(ctx))
-				return nil, all, errors.Join(err, rerr)
-			}
-			reverts = append(reverts, f)
-		}
-		return revert, all, nil
+		return notes, err
 	}
+	for _, e := range m.both {
+		if e.conn == nil {
+			continue
+		}
+		f, settings, err := e.Tune(ctx, r, by)
+		all = append(all, settings...)
+		if err != nil {
+			_, rerr := revert(context.WithoutCancel(ctx))
+			return nil, all, errors.Join(err, rerr)
+		}
+		reverts = append(reverts, f)
+	}
+	return revert, all, nil
 }
 
 // offloadKnobs are those of a cable between peers, in the order in which they can be switched
@@ -408,7 +405,7 @@ func peersOffloads(both [2]*peer, on bool) error {
 		if err := e.plain(); err != nil {
 			return err
 		}
-		revert, _, err := e.tune(ctx, r, "offloads of a cable")
+		revert, _, err := e.Tune(ctx, r, "offloads of a cable")
 		if err != nil {
 			return fmt.Errorf("switch offloads of %s of %s: %w", e.Port, e.name, err)
 		}

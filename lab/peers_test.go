@@ -40,12 +40,12 @@ func TestPeersOfTwoBoxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tb.Close()
-	if len(tb.Machines) != 2 || !tb.Gateways.Apart {
+	if len(tb.Machines) != 2 || !tb.Apart {
 		t.Errorf("%+v", tb)
 	}
 	var gates [2]tunnel.Gate
 	var places [2]tunnel.Place
-	for i, g := range tb.Gateways.Ends {
+	for i, g := range tb.Gateways {
 		gates[i], places[i] = g.Machine, g.Place
 	}
 	passes := func(want bool) {
@@ -57,14 +57,14 @@ func TestPeersOfTwoBoxes(t *testing.T) {
 			}
 		}
 	}
-	if err := tb.Gateways.Direct(false); err != nil {
+	if err := tb.Means.(Joiner).Direct(false); err != nil {
 		t.Fatal(err)
 	}
 	passes(false)
 	if said := b.box.sh(t, "ip route get 198.18.0.1 2>&1 || true"); !strings.Contains(said, "unreachable") && !strings.Contains(said, "No route") {
 		t.Errorf("packets of no tunnel go by %s", said)
 	}
-	if err := errors.Join(tb.Gateways.Direct(true), tb.Gateways.Offloads(true), tb.Gateways.Offloads(false)); err != nil {
+	if err := errors.Join(tb.Means.(Joiner).Direct(true), tb.Means.(Joiner).Offloads(true), tb.Means.(Joiner).Offloads(false)); err != nil {
 		t.Fatal(err)
 	}
 	passes(true)

@@ -17,6 +17,7 @@ import (
 	"boxdyno/ledger"
 	"boxdyno/result"
 	"boxdyno/service"
+	"boxdyno/tune"
 	"boxdyno/unit"
 )
 
@@ -70,20 +71,20 @@ func mac(n byte) [6]byte { return [6]byte{0x02, 0xbd, 0, 0, 0, n} }
 // testerHosts is how many addresses flows may take on a side (frame.Spec).
 const testerHosts = frame.MaxFlows / frame.FlowPorts
 
-func (s *sandbox) Sketch() (*Testbed, error) {
+func (s *sandbox) Sketch() (Facts, error) {
 	at, err := placed(s.placement)
 	if err != nil {
-		return nil, err
+		return Facts{}, err
 	}
 	return s.sketchAt(at)
 }
 
-func (s *sandbox) sketchAt(at place) (*Testbed, error) {
+func (s *sandbox) sketchAt(at place) (Facts, error) {
 	more, err := leftCPUs(at)
 	if err != nil {
-		return nil, err
+		return Facts{}, err
 	}
-	tb := &Testbed{
+	f := Facts{
 		MoreCPUs: more, Spreads: at.name == split,
 		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUTCPUs: []int{at.dut}, Services: Services, Planted: s.plant.planted(s.mtu), Loop: loopPorts(unbuilt, s.mtu, s.rate),
@@ -94,9 +95,9 @@ func (s *sandbox) sketchAt(at place) (*Testbed, error) {
 		if hasIPv6() {
 			p.Gateway6, p.Addr6 = sd.net6.Addr(), sd.net6.Addr().Next()
 		}
-		tb.Ports, tb.DUTPorts = append(tb.Ports, p), append(tb.DUTPorts, sd.dut)
+		f.Ports, f.DUTPorts = append(f.Ports, p), append(f.DUTPorts, sd.dut)
 	}
-	return tb, nil
+	return f, nil
 }
 
 // Build needs CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_BPF and, for placement split,
@@ -199,21 +200,17 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 	if qos != nil {
 		undo.add(qos.Close)
 	}
-	tb, err := s.sketchAt(at)
+	facts, err := s.sketchAt(at)
 	if err != nil {
 		return nil, err
 	}
-	svc.more = tb.MoreCPUs
-	tb.Threads, tb.State, tb.DUT, tb.Serve = threads, svc.state, dut.Local, svc.serve
-	tb.Loop = loopPorts(tester, s.mtu, s.rate)
-	tb.Path = func(from, to int, loop bool) ledger.Path {
-		if loop {
-			return loopPath(tester, from, to)
-		}
-		return throughDUT(cables[from], cables[to], svc.names())
-	}
+	svc.more = facts.MoreCPUs
+	facts.Loop = loopPorts(tester, s.mtu, s.rate)
+	tb := &Testbed{Facts: facts, Threads: threads, DUT: dut.Local, Means: &sandboxMeans{
+		services: svc, Tuner: TuneLocal(tune.On{Host: dut.Local, Ports: facts.DUTPorts}), once: sync.OnceValue(undo.close),
+		tester: tester, cables: cables,
+	}}
 	tb.Settings = slices.Concat(at.settings(), spreadSettings(at, tb.MoreCPUs), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
-	tb.Close = sync.OnceValue(undo.close)
 	if at.name == split {
 		tb.Fixed = []result.Pair{{Key: "threaded", Value: "the sandbox needs threaded NAPI itself: without it the DUT's receive work would move to the tester's CPU"}}
 	}
@@ -221,6 +218,23 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		tb.Ports[i].Port = cables[i][0].port()
 	}
 	return tb, nil
+}
+
+// sandboxMeans are those of a sandbox that stands.
+type sandboxMeans struct {
+	*services
+	Tuner
+	once
+	tester *space
+	cables [][2]end
+}
+
+// Path implements Pather.
+func (m *sandboxMeans) Path(from, to int, loop bool) ledger.Path {
+	if loop {
+		return loopPath(m.tester, from, to)
+	}
+	return throughDUT(m.cables[from], m.cables[to], m.names())
 }
 
 // addresses gives the DUT's end of a side its own, and the tester's as permanent

@@ -59,10 +59,10 @@ var allServices = []serving{
 	{Listening, setListen, clearListen},
 }
 
-// serve is Testbed.Serve. If it fails, the DUT routes. An unknown kind or a
+// Serve implements Server. If it fails, the DUT routes. An unknown kind or a
 // number out of range is an error before anything changes; a missing nft is a
 // *host.Missing.
-func (v *services) serve(ctx context.Context, s Service) error {
+func (v *services) Serve(ctx context.Context, s Service) error {
 	i := slices.IndexFunc(allServices, func(k serving) bool { return k.kind == s.Kind })
 	if i < 0 {
 		return fmt.Errorf("service %q: want one of %s", s.Kind, strings.Join(Services, ", "))

@@ -20,11 +20,11 @@ import (
 	"boxdyno/result"
 )
 
-// state reads how the DUT is set up, from its own kernel objects and not from
+// State implements Inspector: it reads how the DUT is set up, from its own kernel objects and not from
 // what was asked for: the number of its nftables rules, how full its connection
 // table is, and for each port its MTU, receive queues, RPS and root qdisc. What
 // the kernel does not have is left out.
-func (v *services) state(context.Context) (kv []result.Pair, err error) {
+func (v *services) State(context.Context) (kv []result.Pair, err error) {
 	add := func(key, value string) { kv = append(kv, result.Pair{Key: key, Value: value}) }
 	err = netns.Do(v.dut.Netns, func() error {
 		n, err := v.countRules()

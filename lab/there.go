@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"boxdyno/agent"
-	"boxdyno/ledger"
 	"boxdyno/link"
 	"boxdyno/result"
 	"boxdyno/telemetry"
@@ -29,9 +28,9 @@ const There = "there"
 func newThere() Topology { return &there{newReached()} }
 
 // Sketch implements Topology: it does not ask the DUT.
-func (p *there) Sketch() (*Testbed, error) {
+func (p *there) Sketch() (Facts, error) {
 	_, err := p.agent()
-	return &Testbed{Topology: There, Kind: "real", TesterCPU: -1}, err
+	return Facts{Topology: There, Kind: "real", TesterCPU: -1}, err
 }
 
 // asking is how long the DUT may take to say how it is set up.
@@ -43,7 +42,7 @@ func (p *there) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tb, err := p.Sketch()
+	facts, err := p.Sketch()
 	if err != nil {
 		return nil, err
 	}
@@ -57,35 +56,59 @@ func (p *there) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	identify := func(ctx context.Context) (agent.Identity, error) {
-		return agent.Identify.Call(ctx, remote, agent.IdentifyArgs{Clock: true})
-	}
-	id, err := identify(ctx)
+	means := &thereMeans{Tuner: tuneBox{conn: remote}, once: sync.OnceValue(undo.close), conn: remote}
+	id, err := means.identify(ctx)
 	if err != nil {
 		return nil, err
 	}
+	means.cpus = id.CPUs
 	clock, err := remote.Clock(ctx, clockReadings)
 	if err != nil {
 		return nil, err
 	}
-	tb.Machines = []result.Machine{id.Machine}
-	tb.Settings = farSettings(at, remote, clock)
-	tb.Subjects = agent.Machine{Conn: remote}
-	tb.Far = &Far{Conn: remote, CPUs: id.CPUs, Busy: func(ctx context.Context, d time.Duration) (float64, error) { return agent.Busy.Call(ctx, remote, d) }}
-	tb.Far.Environment = func() []result.Pair {
-		ctx, cancel := context.WithTimeout(context.Background(), asking)
-		defer cancel()
-		now, err := identify(ctx)
-		if err != nil {
-			return []result.Pair{{Key: "dut_state", Value: err.Error()}}
-		}
-		return now.Environment
+	return &Testbed{
+		Facts: facts, Machines: []result.Machine{id.Machine}, Settings: farSettings(at, remote, clock),
+		Subjects: agent.Machine{Conn: remote}, Means: means,
+	}, nil
+}
+
+// thereMeans are those of a box that carries out procedures itself.
+type thereMeans struct {
+	Tuner
+	once
+	conn *link.Conn
+	cpus []int
+}
+
+func (m *thereMeans) identify(ctx context.Context) (agent.Identity, error) {
+	return agent.Identify.Call(ctx, m.conn, agent.IdentifyArgs{Clock: true})
+}
+
+// Conn implements Far.
+func (m *thereMeans) Conn() *link.Conn { return m.conn }
+
+// Allowed implements Far.
+func (m *thereMeans) Allowed() []int { return m.cpus }
+
+// Environment implements Far.
+func (m *thereMeans) Environment() []result.Pair {
+	ctx, cancel := context.WithTimeout(context.Background(), asking)
+	defer cancel()
+	now, err := m.identify(ctx)
+	if err != nil {
+		return []result.Pair{{Key: "dut_state", Value: err.Error()}}
 	}
-	tb.Tune = TuneBox(remote, nil)
-	tb.Watch = func(names []string, warn func(string)) telemetry.Spec { return WatchBox(remote, names, "", warn) }
-	tb.Path = func(int, int, bool) ledger.Path { return ledger.Path{} }
-	tb.Close = sync.OnceValue(undo.close)
-	return tb, nil
+	return now.Environment
+}
+
+// Busy implements Far.
+func (m *thereMeans) Busy(ctx context.Context, d time.Duration) (float64, error) {
+	return agent.Busy.Call(ctx, m.conn, d)
+}
+
+// Watch implements Watcher.
+func (m *thereMeans) Watch(names []string, warn func(string)) telemetry.Spec {
+	return WatchBox(m.conn, names, "", warn)
 }
 
 // farSettings say which box it is, and how its agent is reached.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -126,25 +127,25 @@ func (w *wire2) check(ends []wireEnd) error {
 	return nil
 }
 
-func (w *wire2) Sketch() (*Testbed, error) { return w.sketch("wire2", w.ends[:]) }
+func (w *wire2) Sketch() (Facts, error) { return w.sketch("wire2", w.ends[:]) }
 
 // sketch looks whether the ports are there; who may not enter their namespace learns
 // that from Build.
-func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
+func (w *wire2) sketch(name string, ends []wireEnd) (f Facts, _ error) {
 	if err := w.check(ends); err != nil {
-		return nil, err
+		return f, err
 	}
 	cpus, err := host.AllowedCPUs()
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	cpu := cpus[len(cpus)-1]
-	tb := &Testbed{Topology: name, Kind: "real", TesterCPU: cpu, CPUs: []int{cpu}}
+	f = Facts{Topology: name, Kind: "real", TesterCPU: cpu, CPUs: []int{cpu}}
 	if len(ends) == 2 {
-		tb.Services, tb.AsIs, tb.Bridge = wiredServices, true, w.box == boxBridge
+		f.Services, f.AsIs, f.Bridge = wiredServices, true, w.box == boxBridge
 	}
 	for _, e := range ends {
-		tb.Ports = append(tb.Ports, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: e.port}, Link: w.rate,
+		f.Ports = append(f.Ports, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: e.port}, Link: w.rate,
 			Addr4: e.address4, Gateway4: e.gateway4, Addr6: e.address6, Gateway6: e.gateway6})
 	}
 	for i, name := range w.loop {
@@ -152,11 +153,11 @@ func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
 			continue
 		}
 		mine, other := sides[i], sides[1-i]
-		tb.Loop = append(tb.Loop, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: name}, Link: w.rate,
+		f.Loop = append(f.Loop, Port{Port: host.Port{Host: "tester", Netns: w.netns, Name: name}, Link: w.rate,
 			Addr4: mine.net4.Addr().Next(), Gateway4: other.net4.Addr().Next(),
 			Addr6: mine.net6.Addr().Next(), Gateway6: other.net6.Addr().Next()})
 	}
-	for _, ports := range [][]Port{tb.Ports, tb.Loop} {
+	for _, ports := range [][]Port{f.Ports, f.Loop} {
 		for i := range ports {
 			err := netns.Do(w.netns, func() error {
 				l, err := ethernet(netlink.LinkByName, ports[i].Name)
@@ -166,11 +167,11 @@ func (w *wire2) sketch(name string, ends []wireEnd) (*Testbed, error) {
 				return err
 			})
 			if err != nil && !errors.Is(err, fs.ErrPermission) {
-				return nil, err
+				return Facts{}, err
 			}
 		}
 	}
-	return tb, nil
+	return f, nil
 }
 
 // Build needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: a *host.Missing otherwise.
@@ -184,9 +185,7 @@ func (w *wire2) Build(ctx context.Context) (*Testbed, error) {
 	tb := wired.testbed("wire2")
 	tb.Bridge = w.box == boxBridge
 	tb.Sources = []ledger.Source{&blackBox{wired.ends}}
-	tb.Path = func(from, to int, loop bool) ledger.Path {
-		return wired.path(from, to, loop, "box", [2]string{"side a", "side b"})
-	}
+	tb.Means = &wiredMeans{wired: wired, once: sync.OnceValue(wired.undo.close), label: "box", far: [2]string{"side a", "side b"}}
 	return wired.engine(ctx, tb)
 }
 

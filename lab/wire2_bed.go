@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	"boxdyno/engine"
 	"boxdyno/host"
@@ -18,12 +17,11 @@ import (
 	"boxdyno/unit"
 )
 
-// testbed is all but paths and engine.
+// testbed is all but engine and means.
 func (w *wired) testbed(name string) *Testbed {
 	tb := &Testbed{
-		Topology: name, Kind: "real", TesterCPU: w.cpu, CPUs: []int{w.cpu},
+		Facts:    Facts{Topology: name, Kind: "real", TesterCPU: w.cpu, CPUs: []int{w.cpu}},
 		Warnings: []string{"topology " + name + " has not been seen on hardware by its authors: it is tested with virtual cables"},
-		Close:    sync.OnceValue(w.undo.close),
 	}
 	rate := w.rate
 	for _, n := range w.nics() {
@@ -51,13 +49,23 @@ func (w *wired) testbed(name string) *Testbed {
 		}
 	}
 	tb.Settings = w.settings(rate)
-	tb.Observe = func() (kv []result.Pair) {
-		for _, n := range w.nics() {
-			kv = append(kv, result.Pair{Key: "link_" + n.Name, Value: n.Link(n.driver, n.speed > 0)})
-		}
-		return kv
-	}
 	return tb
+}
+
+// wiredMeans are those of ports that are cabled to a box.
+type wiredMeans struct {
+	*wired
+	once
+	label string    // the box's in paths
+	far   [2]string // its ports'
+}
+
+// Observe implements Observer.
+func (m *wiredMeans) Observe() (kv []result.Pair) {
+	for _, n := range m.nics() {
+		kv = append(kv, result.Pair{Key: "link_" + n.Name, Value: n.Link(n.driver, n.speed > 0)})
+	}
+	return kv
 }
 
 func (w *wired) settings(rate unit.BitRate) []result.Pair {
@@ -81,9 +89,9 @@ func (w *wired) settings(rate unit.BitRate) []result.Pair {
 	return kv
 }
 
-// path is that from one port through a box, of which the tester sees the far ends
-// of its cables alone.
-func (w *wired) path(from, to int, loop bool, box string, far [2]string) ledger.Path {
+// Path implements Pather: the tester sees the far ends of its cables alone.
+func (m *wiredMeans) Path(from, to int, loop bool) ledger.Path {
+	w := m.wired
 	if loop {
 		return ledger.Path{Name: w.loops[from].Name + "-to-" + w.loops[to].Name, Hops: []ledger.Hop{
 			{Place: result.Tester, Host: w.tester, Port: w.loops[from].Port},
@@ -92,13 +100,13 @@ func (w *wired) path(from, to int, loop bool, box string, far [2]string) ledger.
 	}
 	hops := []ledger.Hop{
 		{Place: result.Tester, Host: w.tester, Port: w.ends[from].nic.Port},
-		{Place: result.DUTNIC, Port: host.Port{Host: box, Name: far[from]}},
+		{Place: result.DUTNIC, Port: host.Port{Host: m.label, Name: m.far[from]}},
 	}
 	if len(w.ends) == 1 {
-		return ledger.Path{Name: w.ends[0].nic.Name + "-to-" + box, Hops: hops}
+		return ledger.Path{Name: w.ends[0].nic.Name + "-to-" + m.label, Hops: hops}
 	}
 	return ledger.Path{Name: w.ends[from].nic.Name + "-to-" + w.ends[to].nic.Name, Hops: append(hops,
-		ledger.Hop{Place: result.DUTNIC, Port: host.Port{Host: box, Name: far[to]}},
+		ledger.Hop{Place: result.DUTNIC, Port: host.Port{Host: m.label, Name: m.far[to]}},
 		ledger.Hop{Place: result.MeterAt, Host: w.tester, Port: w.ends[to].nic.Port},
 	)}
 }

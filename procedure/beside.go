@@ -316,11 +316,12 @@ func (b *Beside) check(bed *lab.Testbed) error {
 	away := bed.Topology == lab.Pair
 	has := (&host.Local{}).Resources()
 	if away {
-		if bed.Resources == nil {
+		box, ok := bed.Means.(lab.Lender)
+		if !ok {
 			return b.Load.fits(host.Resources{}, away) // the rest is asked once it is reached
 		}
 		var err error
-		if has, err = bed.Resources(); err != nil {
+		if has, err = box.Resources(); err != nil {
 			return err
 		}
 	}

@@ -49,10 +49,10 @@ func TestBesideForms(t *testing.T) {
 }
 
 func TestBesideCheck(t *testing.T) {
-	split := &lab.Testbed{Topology: "sandbox", Kind: "sandbox", Placement: "split", TesterCPU: 0, DUTCPUs: []int{1}, DUT: &host.Local{}}
-	shared := &lab.Testbed{Topology: "sandbox", Kind: "sandbox", Placement: "shared", TesterCPU: 0, DUTCPUs: []int{0}, DUT: &host.Local{}}
-	memory := &lab.Testbed{Topology: "mem", Kind: "memory", TesterCPU: -1}
-	box := &lab.Testbed{Topology: "wire2", Kind: "real", TesterCPU: -1}
+	split := &lab.Testbed{Facts: lab.Facts{Topology: "sandbox", Kind: "sandbox", Placement: "split", TesterCPU: 0, DUTCPUs: []int{1}}, DUT: &host.Local{}}
+	shared := &lab.Testbed{Facts: lab.Facts{Topology: "sandbox", Kind: "sandbox", Placement: "shared", TesterCPU: 0, DUTCPUs: []int{0}}, DUT: &host.Local{}}
+	memory := &lab.Testbed{Facts: lab.Facts{Topology: "mem", Kind: "memory", TesterCPU: -1}}
+	box := &lab.Testbed{Facts: lab.Facts{Topology: "wire2", Kind: "real", TesterCPU: -1}}
 	set := func(pairs ...string) []result.Pair {
 		cfg := []result.Pair{{Key: "service", Value: "route"}}
 		for _, p := range pairs {

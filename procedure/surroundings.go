@@ -76,9 +76,9 @@ type prepared struct {
 // NewSurroundings are those of a testbed that nothing runs beside yet.
 func NewSurroundings(bed *lab.Testbed) *Surroundings {
 	s := &Surroundings{Bed: bed, sensors: (&host.Local{}).Temperatures, pace: usualPace}
-	if bed != nil && bed.Resources != nil {
+	if box := s.box(); box != nil {
 		s.sensors = func() []host.Temperature {
-			r, err := bed.Resources()
+			r, err := box.Resources()
 			if err != nil {
 				return nil // what runs there says that it is lost
 			}
@@ -86,6 +86,15 @@ func NewSurroundings(bed *lab.Testbed) *Surroundings {
 		}
 	}
 	return s
+}
+
+// box is what runs beside runs on; nil: this machine.
+func (s *Surroundings) box() lab.Lender {
+	if s.Bed == nil {
+		return nil
+	}
+	box, _ := s.Bed.Means.(lab.Lender)
+	return box
 }
 
 // Calm ends a load that is not that of the trial to come, whose settings are cfg, and
@@ -164,7 +173,7 @@ func (s *Surroundings) Account(o *Outcome) {
 
 // launch starts a stressor on the DUT: on this machine, or on the box that the testbed has.
 func (s *Surroundings) launch(ctx context.Context, st *stress.Stress, cpus []int) (subject.Running, error) {
-	if s.Bed == nil || s.Bed.Resources == nil {
+	if s.box() == nil {
 		return st.Run(ctx, subject.Env{CPUs: cpus})
 	}
 	return s.Bed.Subjects.Start(ctx, subject.Named{Name: stress.Name, Subject: st}, subject.Env{CPUs: cpus})
@@ -196,7 +205,7 @@ func (s *Surroundings) start(ctx context.Context, want Beside) error {
 		if len(on) > 1 {
 			where = fmt.Sprintf("on CPUs %v", on)
 		}
-		if s.Bed.Resources == nil && s.Bed.TesterCPU >= 0 && slices.Contains(on, s.Bed.TesterCPU) {
+		if s.box() == nil && s.Bed.TesterCPU >= 0 && slices.Contains(on, s.Bed.TesterCPU) {
 			where += ", which is the tester's, too: what it slows down may be the tester"
 		}
 	}

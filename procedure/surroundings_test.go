@@ -40,7 +40,7 @@ func of(beside, heat string) []result.Pair {
 // A newBeside is of a machine with one sensor, which f reads.
 func newBeside(t *testing.T, f func() float64) (s *Surroundings, said, warned *[]string) {
 	said, warned = &[]string{}, &[]string{}
-	s = NewSurroundings(&lab.Testbed{Topology: "mem", Kind: "memory", TesterCPU: -1})
+	s = NewSurroundings(&lab.Testbed{Facts: lab.Facts{Topology: "mem", Kind: "memory", TesterCPU: -1}})
 	s.pace = quickPace()
 	s.Say = func(text string) { *said = append(*said, text) }
 	s.Warn = func(text string) { *warned = append(*warned, text) }

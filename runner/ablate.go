@@ -148,7 +148,7 @@ func (x *execution) ablate(ctx context.Context, points []Point) ([]Point, error)
 	if err != nil || a == nil {
 		return points, err
 	}
-	apply, err := tuned(x.bed)
+	dut, err := tuned(x.bed)
 	if err != nil {
 		return points, err
 	}
@@ -157,7 +157,7 @@ func (x *execution) ablate(ctx context.Context, points []Point) ([]Point, error)
 		x.run.Recipe, _ = json.Marshal(a.Recipe) // strings only
 		found := &result.Ablation{Metric: a.Metric}
 		var problems []string
-		if r, found.Untested, problems, err = x.turnable(ctx, a.Recipe, apply); err != nil {
+		if r, found.Untested, problems, err = x.turnable(ctx, a.Recipe, dut); err != nil {
 			return points, err
 		}
 		for _, p := range problems {
@@ -177,7 +177,7 @@ func (x *execution) ablate(ctx context.Context, points []Point) ([]Point, error)
 			return points, err
 		}
 	}
-	x.parts, x.apply = tune.Ablate(r), apply
+	x.parts, x.dut = tune.Ablate(r), dut
 	return points, nil
 }
 
@@ -189,14 +189,14 @@ func ablated(r tune.Recipe, i int, reason string) result.Ablated {
 // turnable turns every knob of r alone, and all of them together, and returns those
 // that changed anything, why the others did not, and what of the former is not as asked.
 // Everything is put back.
-func (x *execution) turnable(ctx context.Context, r tune.Recipe, apply lab.Tuning) (left tune.Recipe, untested []result.Ablated, problems []string, err error) {
+func (x *execution) turnable(ctx context.Context, r tune.Recipe, dut lab.Tuner) (left tune.Recipe, untested []result.Ablated, problems []string, err error) {
 	left = tune.Recipe{Name: r.Name, Doc: r.Doc}
 	free, fixed := x.free(r)
 	for _, s := range fixed {
 		i := slices.IndexFunc(r.Steps, func(t tune.Step) bool { return t.Knob == s.Knob && t.Target == s.Target })
 		untested = append(untested, ablated(r, i, s.Problem))
 	}
-	whole, err := x.tryOut(ctx, free, apply)
+	whole, err := x.tryOut(ctx, free, dut)
 	if err != nil {
 		return left, nil, nil, err
 	}
@@ -204,7 +204,7 @@ func (x *execution) turnable(ctx context.Context, r tune.Recipe, apply lab.Tunin
 		if !slices.Contains(free.Steps, s) {
 			continue
 		}
-		alone, err := x.tryOut(ctx, tune.Recipe{Name: r.Name, Steps: []tune.Step{s}}, apply)
+		alone, err := x.tryOut(ctx, tune.Recipe{Name: r.Name, Steps: []tune.Step{s}}, dut)
 		if err != nil {
 			return left, nil, nil, err
 		}
@@ -239,8 +239,8 @@ func of(all []result.Setting, s tune.Step) (out []result.Setting) {
 }
 
 // tryOut applies a recipe and puts it back.
-func (x *execution) tryOut(ctx context.Context, r tune.Recipe, apply lab.Tuning) ([]result.Setting, error) {
-	revert, settings, err := apply(ctx, r, "run "+x.o.Header.ID)
+func (x *execution) tryOut(ctx context.Context, r tune.Recipe, dut lab.Tuner) ([]result.Setting, error) {
+	revert, settings, err := dut.Tune(ctx, r, "run "+x.o.Header.ID)
 	if err != nil {
 		return nil, fmt.Errorf("apply recipe %s: %w", r.Name, err)
 	}
@@ -256,7 +256,7 @@ func (x *execution) varied(ctx context.Context, v *visited) (o procedure.Outcome
 	if i < 0 {
 		return o, false, fmt.Errorf("the recipe has no part %q", v.Tune)
 	}
-	revert, settings, err := x.apply(ctx, x.parts[i], "run "+x.run.ID)
+	revert, settings, err := x.dut.Tune(ctx, x.parts[i], "run "+x.run.ID)
 	if err != nil {
 		return o, false, fmt.Errorf("apply recipe %s, %s: %w", x.parts[i].Name, v.Tune, err)
 	}

@@ -106,20 +106,26 @@ type tunable struct{ dut *host.Local }
 
 func (tunable) Flags(*flag.FlagSet) {}
 
-func (tunable) Sketch() (*lab.Testbed, error) {
-	return &lab.Testbed{Topology: "sandbox", Kind: "memory", Ports: make([]lab.Port, 2), DUTPorts: []string{"lan", "wan"}}, nil
+func (tunable) Sketch() (lab.Facts, error) {
+	return lab.Facts{Topology: "sandbox", Kind: "memory", Ports: make([]lab.Port, 2), DUTPorts: []string{"lan", "wan"}}, nil
 }
 
 func (b tunable) Build(context.Context) (*lab.Testbed, error) {
+	facts, err := b.Sketch()
 	return &lab.Testbed{
-		Topology: "sandbox", Kind: "memory", DUT: b.dut, DUTPorts: []string{"lan", "wan"}, Ports: make([]lab.Port, 2),
-		Path: func(from, to int, _ bool) ledger.Path {
-			names := []string{"lan", "wan"}
-			return ledger.Path{Hops: []ledger.Hop{{}, {Host: b.dut, Port: host.Port{Name: names[from]}}, {Host: b.dut, Port: host.Port{Name: names[to]}}, {}}}
-		},
+		Facts: facts, DUT: b.dut, Means: tunableMeans{lab.TuneLocal(tune.On{Host: b.dut, Ports: facts.DUTPorts}), b.dut},
 		Fixed: []result.Pair{{Key: "threaded", Value: "the testbed needs it"}},
-		Close: func() error { return nil },
-	}, nil
+	}, err
+}
+
+type tunableMeans struct {
+	lab.Tuner
+	dut *host.Local
+}
+
+func (m tunableMeans) Path(from, to int, _ bool) ledger.Path {
+	names := []string{"lan", "wan"}
+	return ledger.Path{Hops: []ledger.Hop{{}, {Host: m.dut, Port: host.Port{Name: names[from]}}, {Host: m.dut, Port: host.Port{Name: names[to]}}, {}}}
 }
 
 // settingsOf reads what the tested recipe sets, by other ways than package tune.

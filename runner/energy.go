@@ -78,10 +78,11 @@ func (x *execution) joules(r result.Record, o procedure.Outcome) []result.Energy
 		}
 	}
 	all := x.sampler.Energy(from, load.End)
+	_, watched := x.bed.Means.(lab.Watcher)
 	for i := range all {
 		// A plug or a command measures what its user put it at; where the DUT is watched, too,
 		// the tester's meters are none.
-		all[i].Tester = !worksHere(x.bed) && x.bed.Watch == nil && all[i].Covers != "wall" && all[i].Covers != "command"
+		all[i].Tester = !worksHere(x.bed) && !watched && all[i].Covers != "wall" && all[i].Covers != "command"
 	}
 	return all
 }

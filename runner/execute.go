@@ -39,7 +39,7 @@ type execution struct {
 	beside      *procedure.Surroundings // of trials
 	tuned       []result.Setting        // by the run's recipe, or the part of it that is in force
 	parts       []tune.Recipe           // of the recipe that is taken apart; nil: none is
-	apply       lab.Tuning              // applies them
+	dut         lab.Tuner               // applies them
 	sampler     *telemetry.Sampler      // nil: nothing is watched
 	every       []*visited
 	clock       clock          // of the budget
@@ -209,8 +209,8 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 				}
 				env := x.env(v, bed)
 				env.Pause = x.pause(v, pause)
-				if bed.Far != nil && bed.Far.Conn != nil && far.Carries(v.Procedure) {
-					return far.Run(ctx, bed.Far.Conn, v.Procedure, v.Params, env, nil)
+				if box := boxOf(bed); box != nil && box.Conn() != nil && far.Carries(v.Procedure) {
+					return far.Run(ctx, box.Conn(), v.Procedure, v.Params, env, nil)
 				}
 				return p.Run(ctx, env)
 			})

@@ -72,8 +72,8 @@ func (b *bench) Flags(fs *flag.FlagSet) {
 	fs.Func("link_rate", "a rate", func(s string) error { _, err := unit.ParseBitRate(s); return err })
 }
 
-func (b *bench) Sketch() (*lab.Testbed, error) {
-	return &lab.Testbed{Topology: "sandbox", Kind: b.kind, Ports: make([]lab.Port, 2)}, nil
+func (b *bench) Sketch() (lab.Facts, error) {
+	return lab.Facts{Topology: "sandbox", Kind: b.kind, Ports: make([]lab.Port, 2)}, nil
 }
 
 func (b *bench) Build(context.Context) (*lab.Testbed, error) {
@@ -81,12 +81,17 @@ func (b *bench) Build(context.Context) (*lab.Testbed, error) {
 	if b.fake.build != nil {
 		return nil, b.fake.build
 	}
+	facts, err := b.Sketch()
 	return &lab.Testbed{
-		Topology: "sandbox", Kind: b.kind, Settings: []result.Pair{{Key: "mtu", Value: strconv.Itoa(b.mtu)}},
-		Ports: make([]lab.Port, 2), DUT: b.fake.dut,
-		Close: func() error { b.fake.closed.Add(1); return nil },
-	}, nil
+		Facts: facts, Settings: []result.Pair{{Key: "mtu", Value: strconv.Itoa(b.mtu)}}, DUT: b.fake.dut,
+		Means: closing(func() { b.fake.closed.Add(1) }),
+	}, err
 }
+
+// closing is called when a testbed is taken down.
+type closing func()
+
+func (f closing) Close() error { f(); return nil }
 
 type probe struct {
 	fake         *fake

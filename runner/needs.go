@@ -22,12 +22,12 @@ func (c Catalogue) sketch(e Entry) (*lab.Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	bed, err := t.Sketch()
+	facts, err := t.Sketch()
 	var missing *host.Missing
 	if err != nil && !errors.As(err, &missing) {
 		return nil, &PlanError{At: e.at, Err: fmt.Errorf("topology %s: %w", e.Use, err)}
 	}
-	return bed, err
+	return &lab.Testbed{Facts: facts}, err
 }
 
 // needs are those of a point, and the service that it asks for.

@@ -36,7 +36,7 @@ func (s *second) Build(context.Context) (*lab.Testbed, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	return &lab.Testbed{Topology: "other", Kind: "memory", Placement: "split", Warnings: []string{"it is slow"}, Close: func() error { s.closed++; return nil }}, nil
+	return &lab.Testbed{Facts: lab.Facts{Topology: "other", Kind: "memory", Placement: "split"}, Warnings: []string{"it is slow"}, Means: closing(func() { s.closed++ })}, nil
 }
 
 // A run says emulated where the box is, whatever the tester is.

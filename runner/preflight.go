@@ -18,8 +18,8 @@ import (
 
 // surroundings are the machine's settings and those of the testbed's ports.
 func surroundings(bed *lab.Testbed) []result.Pair {
-	if bed.Far != nil {
-		return bed.Far.Environment()
+	if box := boxOf(bed); box != nil {
+		return box.Environment()
 	}
 	env := append((&host.Local{}).Environment(), telemetry.Settings(bed.CPUs...)...)
 	var seen []string
@@ -44,7 +44,7 @@ func portsOf(bed *lab.Testbed) (ports []host.Port) {
 	for _, p := range slices.Concat(bed.Ports, bed.Loop) {
 		add(p.Port)
 	}
-	if bed.Path != nil && len(bed.Ports) > 1 {
+	if len(bed.Ports) > 1 {
 		for _, h := range bed.Path(0, 1, false).Hops {
 			if h.Host != nil && h.Host.Root == nil {
 				add(h.Port)

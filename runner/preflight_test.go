@@ -66,14 +66,14 @@ func TestChangedPort(t *testing.T) {
 
 // What is bad is said once, and after the run only what was not so before.
 func TestConcernsAreSaidOnce(t *testing.T) {
-	x := &execution{o: Options{Notify: func(Event) {}, Catalogue: (&fake{}).catalogue()}, bed: &lab.Testbed{Kind: "real"}}
+	x := &execution{o: Options{Notify: func(Event) {}, Catalogue: (&fake{}).catalogue()}, bed: &lab.Testbed{Facts: lab.Facts{Kind: "real"}}}
 	calm := []result.Pair{{Key: "governor", Value: "powersave"}}
 	x.concerns(calm, "")
 	x.concerns(append(calm, result.Pair{Key: "throttle events", Value: "3"}), "after the run: ")
 	if w := x.run.Warnings; len(w) != 2 || !strings.HasPrefix(w[0], "the governor is powersave") || !strings.HasPrefix(w[1], "after the run: CPUs slowed down for heat 3 times") {
 		t.Errorf("%q", w)
 	}
-	x = &execution{o: x.o, bed: &lab.Testbed{Kind: "memory"}}
+	x = &execution{o: x.o, bed: &lab.Testbed{Facts: lab.Facts{Kind: "memory"}}}
 	if x.concerns(calm, ""); len(x.run.Warnings) != 0 {
 		t.Errorf("nothing is measured in memory: %q", x.run.Warnings)
 	}
@@ -91,7 +91,7 @@ func TestDriftIsNoChange(t *testing.T) {
 // What a plan asks of a machine follows from its procedures and its link.
 func TestUse(t *testing.T) {
 	p := Plan{Procedures: []Entry{{Use: "latency"}}}
-	x := &execution{o: Options{Catalogue: Plugins()}, plan: p, bed: &lab.Testbed{Ports: []lab.Port{{Link: 1e9}}}}
+	x := &execution{o: Options{Catalogue: Plugins()}, plan: p, bed: &lab.Testbed{Facts: lab.Facts{Ports: []lab.Port{{Link: 1e9}}}}}
 	if u := x.use(); !u.Latency || !u.Load || u.LinkRate != 1e9 {
 		t.Errorf("latency: %+v", u)
 	}

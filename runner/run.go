@@ -15,6 +15,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/procedure/far"
 	"boxdyno/result"
@@ -185,7 +186,7 @@ func (x *execution) build(ctx context.Context, points []Point) error {
 	}
 	waits := time.Now()
 	release := func() {} // who carries out a box's own procedures has it to itself
-	if x.bed.Far == nil {
+	if boxOf(x.bed) == nil {
 		release, err = host.Lock(ctx, func(holder string) { x.o.Notify(Event{Kind: Waiting, Text: holder}) })
 	}
 	if err != nil {
@@ -196,16 +197,23 @@ func (x *execution) build(ctx context.Context, points []Point) error {
 	return nil
 }
 
+// boxOf is the box that carries procedures out by itself; nil: this machine does.
+func boxOf(bed *lab.Testbed) lab.Far {
+	box, _ := bed.Means.(lab.Far)
+	return box
+}
+
 // fits asks a box that carries the points out whether their parameters fit it.
 func (x *execution) fits(ctx context.Context, points []Point) error {
-	if x.bed.Far == nil || x.bed.Far.Conn == nil {
+	box := boxOf(x.bed)
+	if box == nil || box.Conn() == nil {
 		return nil
 	}
 	for _, pt := range points {
 		var missing *host.Missing
-		switch err := x.fitting(ctx, pt); {
+		switch err := x.fitting(ctx, box.Conn(), pt); {
 		case err == nil:
-		case errors.As(err, &missing), x.bed.Far.Conn.Err() != nil, ctx.Err() != nil:
+		case errors.As(err, &missing), box.Conn().Err() != nil, ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", pt.ID, err)
 		default:
 			return &PlanError{At: pt.at, Err: fmt.Errorf("%s: %w", pt.ID, err)}
@@ -214,10 +222,10 @@ func (x *execution) fits(ctx context.Context, points []Point) error {
 	return nil
 }
 
-// fitting checks a point against the box.
-func (x *execution) fitting(ctx context.Context, pt Point) error {
+// fitting checks a point against the box behind c.
+func (x *execution) fitting(ctx context.Context, c *link.Conn, pt Point) error {
 	if far.Carries(pt.Procedure) {
-		return far.Check(ctx, x.bed.Far.Conn, pt.Procedure, pt.Params)
+		return far.Check(ctx, c, pt.Procedure, pt.Params)
 	}
 	p, err := pt.procedure(x.o.Catalogue)
 	if err != nil {
@@ -230,7 +238,7 @@ func (x *execution) fitting(ctx context.Context, pt Point) error {
 func (x *execution) settle(ctx context.Context) {
 	if x.measures() {
 		x.idle(ctx, "before")
-		if x.bed.Far == nil {
+		if boxOf(x.bed) == nil {
 			x.steady = steady{virtual: x.run.Machines[0].Virtual != "", running: (&host.Local{}).Running}
 			if cpus := x.bed.CPUs; len(cpus) > 0 {
 				x.steady.speed = func() ([]float64, error) { return host.Speed(cpus...) }
@@ -306,7 +314,7 @@ func (x *execution) header() {
 	run, p := &x.run, x.plan
 	machine := (&host.Local{}).Identify()
 	others := x.bed.Machines
-	if x.bed.Far != nil {
+	if boxOf(x.bed) != nil {
 		machine, others = others[0], others[1:]
 	}
 	if x.bed.Kind == "sandbox" && machine.Kind == "real" {
@@ -434,8 +442,8 @@ func (x *execution) settings() []result.Pair {
 		env = append(env, result.Pair{Key: "placement", Value: x.bed.Placement})
 	}
 	settings := x.bed.Settings
-	if x.bed.Observe != nil {
-		settings = append(slices.Clip(settings), x.bed.Observe()...)
+	if o, ok := x.bed.Means.(lab.Observer); ok {
+		settings = append(slices.Clip(settings), o.Observe()...)
 	}
 	for _, s := range settings {
 		if result.Get(env, s.Key) == "" {
@@ -479,8 +487,8 @@ func (x *execution) warn(text string) {
 // idle warns where the machine is busy with something else.
 func (x *execution) idle(ctx context.Context, when string) {
 	look := (&host.Local{}).Busy
-	if x.bed.Far != nil {
-		look = x.bed.Far.Busy
+	if box := boxOf(x.bed); box != nil {
+		look = box.Busy
 	}
 	if busy, err := look(ctx, idleWindow); err == nil && busy > idleLimit { // no answer, no warning
 		x.warn(fmt.Sprintf("the machine was not idle %s the run: its CPUs were %.1f %% busy, and idle is at most %.1f %%", when, 100*busy, 100*idleLimit))

@@ -248,14 +248,15 @@ func allowedCPUs() (cpus []int) {
 // disturbs least. A DUT that is another machine is read beside. What w says stands in o's place.
 func (w Watching) Start(ctx context.Context, bed *lab.Testbed, o telemetry.Options) (*telemetry.Sampler, error) {
 	o.Names, o.Rate, o.CPUs = w.Collectors, w.Rate, samplerCPUs(bed, allowedCPUs())
+	dut, watched := bed.Means.(lab.Watcher)
+	if watched {
+		o.Beside = []telemetry.Spec{dut.Watch(w.Collectors, o.Warn)}
+	}
 	switch {
-	case bed.Far != nil: // this machine's own collectors say nothing of it
+	case boxOf(bed) != nil: // this machine's own collectors say nothing of it
 		o.Specs, o.Names = telemetry.Given(o.Specs), nil
-		if bed.Watch != nil {
-			o.Beside = []telemetry.Spec{bed.Watch(w.Collectors, o.Warn)}
-		}
-	case bed.Watch != nil:
-		o.Of, o.Beside = result.MachineTester, []telemetry.Spec{bed.Watch(w.Collectors, o.Warn)}
+	case watched:
+		o.Of = result.MachineTester
 	}
 	return telemetry.Start(ctx, &telemetry.Machine{Spaces: spaces(bed), Ask: w.Ask()}, o)
 }

@@ -122,14 +122,14 @@ func TestSamplerCPUs(t *testing.T) {
 		allowed []int
 		want    []int
 	}{
-		{lab.Testbed{TesterCPU: 0, CPUs: []int{0, 1}, DUTCPUs: []int{1}}, []int{0, 1}, []int{1}},          // no third: the DUT's
-		{lab.Testbed{TesterCPU: 2, CPUs: []int{2, 3}, DUTCPUs: []int{3}}, []int{0, 1, 2, 3}, []int{0, 1}}, // those that are left
-		{lab.Testbed{TesterCPU: 1, CPUs: []int{1}, DUTCPUs: []int{1}}, []int{0, 1}, []int{0}},             // shared
-		{lab.Testbed{TesterCPU: 0, CPUs: []int{0}, DUTCPUs: []int{0}}, []int{0}, nil},                     // nowhere else
-		{lab.Testbed{TesterCPU: -1}, []int{0, 1}, nil},                                                    // anywhere
-		{lab.Testbed{TesterCPU: -1, CPUs: []int{0, 1}}, []int{0, 1}, nil},                                 // here
-		{lab.Testbed{TesterCPU: 0, CPUs: []int{0}}, []int{0, 1, 2}, []int{1, 2}},                          // a box at a wire
-		{lab.Testbed{TesterCPU: 0, CPUs: []int{0, 1}, DUTCPUs: []int{1}}, []int{0}, nil},
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: 0, CPUs: []int{0, 1}, DUTCPUs: []int{1}}}, []int{0, 1}, []int{1}},          // no third: the DUT's
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: 2, CPUs: []int{2, 3}, DUTCPUs: []int{3}}}, []int{0, 1, 2, 3}, []int{0, 1}}, // those that are left
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: 1, CPUs: []int{1}, DUTCPUs: []int{1}}}, []int{0, 1}, []int{0}},             // shared
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: 0, CPUs: []int{0}, DUTCPUs: []int{0}}}, []int{0}, nil},                     // nowhere else
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: -1}}, []int{0, 1}, nil},                                                    // anywhere
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: -1, CPUs: []int{0, 1}}}, []int{0, 1}, nil},                                 // here
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: 0, CPUs: []int{0}}}, []int{0, 1, 2}, []int{1, 2}},                          // a box at a wire
+		{lab.Testbed{Facts: lab.Facts{TesterCPU: 0, CPUs: []int{0, 1}, DUTCPUs: []int{1}}}, []int{0}, nil},
 	} {
 		if got := samplerCPUs(&c.bed, c.allowed); !slices.Equal(got, c.want) {
 			t.Errorf("tester %d, DUT %v, bound %v, allowed %v: the sampler on %v, want %v", c.bed.TesterCPU, c.bed.DUTCPUs, c.bed.CPUs, c.allowed, got, c.want)
@@ -139,10 +139,10 @@ func TestSamplerCPUs(t *testing.T) {
 
 func TestSpaces(t *testing.T) {
 	tester := []lab.Port{{Port: host.Port{Netns: "/t"}}, {Port: host.Port{Netns: "/t"}}}
-	if got, want := spaces(&lab.Testbed{DUT: &host.Local{Netns: "/d"}, Ports: tester}), []telemetry.Space{{Name: "dut", Path: "/d"}, {Name: "tester", Path: "/t"}}; !slices.Equal(got, want) {
+	if got, want := spaces(&lab.Testbed{Facts: lab.Facts{Ports: tester}, DUT: &host.Local{Netns: "/d"}}), []telemetry.Space{{Name: "dut", Path: "/d"}, {Name: "tester", Path: "/t"}}; !slices.Equal(got, want) {
 		t.Errorf("of a sandbox: %+v", got)
 	}
-	if got, want := spaces(&lab.Testbed{Ports: make([]lab.Port, 2)}), []telemetry.Space{{}}; !slices.Equal(got, want) {
+	if got, want := spaces(&lab.Testbed{Facts: lab.Facts{Ports: make([]lab.Port, 2)}}), []telemetry.Space{{}}; !slices.Equal(got, want) {
 		t.Errorf("of a wire: %+v", got)
 	}
 	if got := spaces(&lab.Testbed{}); got != nil {

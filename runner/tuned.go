@@ -27,12 +27,12 @@ func (x *execution) tune(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	apply, err := tuned(x.bed)
+	dut, err := tuned(x.bed)
 	if err != nil {
 		return err
 	}
 	left, fixed := x.free(*r)
-	revert, settings, err := apply(ctx, left, "run "+x.run.ID)
+	revert, settings, err := dut.Tune(ctx, left, "run "+x.run.ID)
 	if err != nil {
 		return fmt.Errorf("apply recipe %s: %w", r.Name, err)
 	}
@@ -49,12 +49,9 @@ func (x *execution) tune(ctx context.Context) error {
 }
 
 // tuned applies recipes to the DUT: to its machine, and its ports on the paths.
-func tuned(bed *lab.Testbed) (lab.Tuning, error) {
-	switch {
-	case bed.Tune != nil:
-		return bed.Tune, nil
-	case bed.DUT == nil || len(bed.DUTPorts) == 0:
-		return nil, &host.Missing{What: "a DUT that a recipe could be applied to", Hint: "on another box run boxdyno tune apply there"}
+func tuned(bed *lab.Testbed) (lab.Tuner, error) {
+	if t, ok := bed.Means.(lab.Tuner); ok {
+		return t, nil
 	}
-	return lab.TuneLocal(tune.On{Host: bed.DUT, Ports: bed.DUTPorts}), nil
+	return nil, &host.Missing{What: "a DUT that a recipe could be applied to", Hint: "on another box run boxdyno tune apply there"}
 }

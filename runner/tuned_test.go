@@ -23,7 +23,7 @@ func TestTuned(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", state)
 	mtu := func() int { return testutil.MTU(t, path, "wan") }
 	dut := &host.Local{Label: "dut", Netns: path}
-	bed := &lab.Testbed{DUT: dut, DUTPorts: []string{"lan", "wan"}}
+	bed := &lab.Testbed{Means: lab.TuneLocal(tune.On{Host: dut, Ports: []string{"lan", "wan"}})}
 	recipe, err := tune.Parse("r.yaml", []byte("name: r\nsteps: [{knob: mtu, value: 1400}, {knob: rings, value: rx=512}]"))
 	if err != nil {
 		t.Fatal(err)

@@ -187,11 +187,12 @@ func (p proc) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, e
 type bench struct{}
 
 func (bench) Flags(*flag.FlagSet) {}
-func (bench) Sketch() (*lab.Testbed, error) {
-	return &lab.Testbed{Topology: "sandbox", Kind: "memory"}, nil
+func (bench) Sketch() (lab.Facts, error) {
+	return lab.Facts{Topology: "sandbox", Kind: "memory"}, nil
 }
-func (bench) Build(context.Context) (*lab.Testbed, error) {
-	return &lab.Testbed{Topology: "sandbox", Kind: "memory", Close: func() error { return nil }}, nil
+func (b bench) Build(context.Context) (*lab.Testbed, error) {
+	facts, err := b.Sketch()
+	return &lab.Testbed{Facts: facts}, err
 }
 
 func call(ctx context.Context, c runner.Catalogue, args ...string) (code int, stdout, stderr string) {
@@ -222,12 +223,10 @@ func TestExitCodeOfVerdicts(t *testing.T) {
 // all is topology mem that says it can serve everything, under the sandbox's name.
 type all struct{ lab.Topology }
 
-func (a all) Sketch() (*lab.Testbed, error) {
-	bed, err := a.Topology.Sketch()
-	if err == nil {
-		bed.Services = lab.Services
-	}
-	return bed, err
+func (a all) Sketch() (lab.Facts, error) {
+	facts, err := a.Topology.Sketch()
+	facts.Services = lab.Services
+	return facts, err
 }
 
 func (a all) Build(ctx context.Context) (*lab.Testbed, error) {
@@ -235,15 +234,24 @@ func (a all) Build(ctx context.Context) (*lab.Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	serve := bed.Serve
 	bed.Services = lab.Services
-	bed.Serve = func(ctx context.Context, s lab.Service) error {
-		if s.Kind == "filter" || s.Kind == "nat" {
-			s = lab.Service{Kind: "route"}
-		}
-		return serve(ctx, s)
-	}
+	bed.Means = allMeans{bed.Means.(memory)}
 	return bed, nil
+}
+
+type memory interface {
+	lab.Pather
+	lab.Rester
+	lab.Server
+}
+
+type allMeans struct{ memory }
+
+func (a allMeans) Serve(ctx context.Context, s lab.Service) error {
+	if s.Kind == "filter" || s.Kind == "nat" {
+		s = lab.Service{Kind: "route"}
+	}
+	return a.memory.Serve(ctx, s)
 }
 
 // The role judges the box in memory: 20,000 frames a second are not 1 Gbit/s of

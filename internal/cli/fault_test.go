@@ -19,6 +19,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/runner"
+	"boxdyno/tune"
 )
 
 type faulty struct{}
@@ -129,13 +130,12 @@ func TestPanicPutsBack(t *testing.T) {
 type cabled string
 
 func (cabled) Flags(*flag.FlagSet) {}
-func (c cabled) Sketch() (*lab.Testbed, error) {
-	return &lab.Testbed{Topology: "sandbox", Kind: "memory", DUTPorts: []string{"lan", "wan"}, Ports: make([]lab.Port, 2)}, nil
+func (c cabled) Sketch() (lab.Facts, error) {
+	return lab.Facts{Topology: "sandbox", Kind: "memory", DUTPorts: []string{"lan", "wan"}, Ports: make([]lab.Port, 2)}, nil
 }
 
 func (c cabled) Build(context.Context) (*lab.Testbed, error) {
-	tb, err := c.Sketch()
-	tb.DUT = &host.Local{Label: "dut", Netns: string(c)}
-	tb.Close = func() error { return nil }
-	return tb, err
+	facts, err := c.Sketch()
+	dut := &host.Local{Label: "dut", Netns: string(c)}
+	return &lab.Testbed{Facts: facts, DUT: dut, Means: lab.TuneLocal(tune.On{Host: dut, Ports: facts.DUTPorts})}, err
 }

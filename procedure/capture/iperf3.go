@@ -62,9 +62,9 @@ func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (*iperf3, err
 		}
 		g.server, g.serverCPUs = far, nil
 	}
-	if bed.Talk != nil {
+	if talker, ok := bed.Means.(lab.Talker); ok {
 		var err error
-		if g.leave, err = bed.Talk(ctx); err != nil {
+		if g.leave, err = talker.Talk(ctx); err != nil {
 			return nil, fmt.Errorf("generator iperf3: %w", err)
 		}
 		return g, nil

@@ -76,10 +76,8 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 	if len(path.Hops) < 2 || path.Hops[1].Place != result.DUTNIC {
 		return fmt.Errorf("topology %s: there is no port of the DUT behind the tester's", bed.Topology)
 	}
-	if bed.Serve != nil {
-		if err := bed.Serve(ctx, lab.Service{Kind: m.service, Flows: 1}); err != nil {
-			return err
-		}
+	if err := bed.Serve(ctx, lab.Service{Kind: m.service, Flows: 1}); err != nil {
+		return err
 	}
 	path.Hops = path.Hops[:2]
 	path.Name = path.Hops[0].Port.Name + "-to-" + path.Hops[1].Port.Name
@@ -126,9 +124,7 @@ func (m *capturePoint) close() (err error) {
 	}
 	m.book, m.tx, m.iperf3, m.opened = nil, nil, nil, false
 	bed := m.env.Bed // is left as it was
-	if bed.Serve != nil {
-		err = errors.Join(err, bed.Serve(context.Background(), lab.Service{Kind: "route", Flows: 1}))
-	}
+	err = errors.Join(err, bed.Serve(context.Background(), lab.Service{Kind: "route", Flows: 1}))
 	return errors.Join(err, bed.Precede(lab.First))
 }
 

@@ -42,7 +42,7 @@ func TestCodec(t *testing.T) {
 }
 
 func TestCodecParameters(t *testing.T) {
-	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0}}
+	here := &lab.Testbed{Facts: lab.Facts{Topology: lab.Here, CPUs: []int{0}}}
 	for length, right := range map[string]bool{"0s": true, "8m": true, "1500ms": false, "2h": false, "-1s": false} {
 		p := newCodec()
 		roomtest.Assign(t, p.Flags, map[string]string{"length": length})

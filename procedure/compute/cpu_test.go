@@ -45,7 +45,7 @@ func TestCPU(t *testing.T) {
 }
 
 func TestCPUParameters(t *testing.T) {
-	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0}}
+	here := &lab.Testbed{Facts: lab.Facts{Topology: lab.Here, CPUs: []int{0}}}
 	for _, c := range []struct {
 		set  map[string]string
 		want string

@@ -58,7 +58,7 @@ func TestHPLProblem(t *testing.T) {
 }
 
 func TestHPLParameters(t *testing.T) {
-	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0}}
+	here := &lab.Testbed{Facts: lab.Facts{Topology: lab.Here, CPUs: []int{0}}}
 	p := newHPL().(*HPL)
 	if err := p.Check(here); err != nil {
 		t.Error(err)

@@ -189,7 +189,7 @@ func TestMemorySizes(t *testing.T) {
 }
 
 func TestMemoryParameters(t *testing.T) {
-	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0, 1}}
+	here := &lab.Testbed{Facts: lab.Facts{Topology: lab.Here, CPUs: []int{0, 1}}}
 	p := newMemory()
 	roomtest.Assign(t, p.Flags, map[string]string{"size": "8191", "parallel": "all"})
 	if err := p.Check(here); err == nil || !strings.Contains(err.Error(), "want 4096 octets at least for each of 2 copies") {

@@ -237,11 +237,9 @@ func (m *connPoint) trialFrom(ctx context.Context, rest time.Duration, kind stri
 		cfg = append(cfg, result.Pair{Key: "duration", Value: t.load.Duration.String()})
 	}
 	return m.env.Trial(ctx, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
-		if serve := m.env.Bed.Serve; serve != nil {
-			s := lab.Service{Kind: m.service.Value, Rules: m.rules.Value, Flows: 1, Connections: &lab.Connections{Port: connPort, Ports: connServices}}
-			if err := serve(ctx, s); err != nil {
-				return o, err
-			}
+		s := lab.Service{Kind: m.service.Value, Rules: m.rules.Value, Flows: 1, Connections: &lab.Connections{Port: connPort, Ports: connServices}}
+		if err := m.env.Bed.Serve(ctx, s); err != nil {
+			return o, err
 		}
 		if err := trial.Resting(ctx, m.env.Bed, rest); err != nil {
 			return o, err

@@ -92,15 +92,14 @@ func TestFloodOfASmallBox(t *testing.T) {
 func TestFloodThatRulesStop(t *testing.T) {
 	b := roomtest.NewBench(t, "mem", map[string]string{"capacity": "100000"})
 	wire := b.Bed.Engine.(roomtest.LoggedBackend).Backend.(*mem.Backend)
-	serve := b.Bed.Serve
-	b.Bed.Serve = func(ctx context.Context, s lab.Service) error {
-		err := serve(ctx, s)
+	b.Serving(func(ctx context.Context, inner lab.Server, s lab.Service) error {
+		err := inner.Serve(ctx, s)
 		wire.Block(func(buf []byte) bool {
 			_, class := frame.Parse(buf)
 			return class == frame.Foreign
 		})
 		return err
-	}
+	})
 	o := b.Run(FloodSpec, map[string]string{"rate": "90k", "duration": "500ms", "direction": trial.WanToLAN, "service": "filter"})
 	r := floodTrial(t, b, o)
 	if o.Status != result.Passed || roomtest.Figure(t, o, "benign_survival_ratio").Value != 1 || roomtest.Figure(t, o, "flood_arrived").Value != 0 {

@@ -139,10 +139,8 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 // open has the DUT do the point's service and opens the rig, which the caller closes.
 func (m *floodPoint) open(ctx context.Context) (err error) {
 	bed := m.env.Bed
-	if bed.Serve != nil {
-		if err := bed.Serve(ctx, m.Asked()); err != nil {
-			return err
-		}
+	if err := bed.Serve(ctx, m.Asked()); err != nil {
+		return err
 	}
 	from, to := m.from(), 1-m.from()
 	m.rig, err = trial.NewRig(ctx, m.env, trial.RigSpec{

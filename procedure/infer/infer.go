@@ -170,8 +170,8 @@ func (p *Infer) Check(bed *lab.Testbed) error {
 
 // boxCPUs are those that the box's programs may use.
 func boxCPUs(bed *lab.Testbed) []int {
-	if bed.Far != nil {
-		return bed.Far.CPUs
+	if box, ok := bed.Means.(lab.Far); ok {
+		return box.Allowed()
 	}
 	if len(bed.DUTCPUs) > 0 {
 		return bed.DUTCPUs

@@ -60,7 +60,7 @@ func TestInferOffline(t *testing.T) {
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		t.Fatal(err)
 	}
-	bed := &lab.Testbed{Topology: lab.Here}
+	bed := &lab.Testbed{Facts: lab.Facts{Topology: lab.Here}}
 	for c := range len(set) * bits.UintSize {
 		if set.IsSet(c) {
 			bed.CPUs = append(bed.CPUs, c)
@@ -204,7 +204,7 @@ func TestInferOnline(t *testing.T) {
 }
 
 func TestInferParameters(t *testing.T) {
-	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0, 1}}
+	here := &lab.Testbed{Facts: lab.Facts{Topology: lab.Here, CPUs: []int{0, 1}}}
 	for _, c := range []struct {
 		set  map[string]string
 		want string

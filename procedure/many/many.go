@@ -26,7 +26,6 @@ import (
 
 	"boxdyno/internal/guard"
 	"boxdyno/lab"
-	"boxdyno/ledger"
 	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/procedure/far"
@@ -103,28 +102,31 @@ func (b *bed) Flags(fs *flag.FlagSet) {
 }
 
 // Sketch implements lab.Topology.
-func (b *bed) Sketch() (*lab.Testbed, error) {
-	return &lab.Testbed{Topology: Lab, Kind: "real", TesterCPU: -1}, nil
+func (b *bed) Sketch() (lab.Facts, error) {
+	return lab.Facts{Topology: Lab, Kind: "real", TesterCPU: -1}, nil
 }
 
 func (b *bed) Build(ctx context.Context) (*lab.Testbed, error) {
-	tb, err := b.Sketch()
+	facts, err := b.Sketch()
 	if err != nil {
 		return nil, err
 	}
+	tb := &lab.Testbed{Facts: facts, Means: apart{}}
 	tb.Machines = b.machines(ctx)
 	if len(tb.Machines) == 0 {
 		tb.Machines = []result.Machine{{Name: "no board answers", Kind: "real"}}
 	}
 	tb.Settings = []result.Pair{{Key: "boards", Value: strconv.Itoa(len(b.shelf.Names()))}}
-	tb.Far = &lab.Far{
-		Environment: func() []result.Pair { return nil },
-		Busy:        func(context.Context, time.Duration) (float64, error) { return 0, nil },
-	}
-	tb.Path = func(int, int, bool) ledger.Path { return ledger.Path{} }
-	tb.Close = func() error { return nil }
 	return tb, nil
 }
+
+// apart is a lab.Far of several boards: procedures ask each of them.
+type apart struct{}
+
+func (apart) Conn() *link.Conn                                     { return nil }
+func (apart) Allowed() []int                                       { return nil }
+func (apart) Environment() []result.Pair                           { return nil }
+func (apart) Busy(context.Context, time.Duration) (float64, error) { return 0, nil }
 
 // A share is a part of a whole, from 0 to 1.
 type share struct{ v float64 }

@@ -158,10 +158,8 @@ func (p *Replay) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outco
 	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
-	if serve := env.Bed.Serve; serve != nil {
-		if err := serve(ctx, p.asked()); err != nil {
-			return procedure.Outcome{}, err
-		}
+	if err := env.Bed.Serve(ctx, p.asked()); err != nil {
+		return procedure.Outcome{}, err
 	}
 	if p.rate.searched {
 		err = m.search(ctx)

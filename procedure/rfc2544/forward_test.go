@@ -167,7 +167,7 @@ func TestForwardChecks(t *testing.T) {
 	} {
 		p := newForward()
 		roomtest.Assign(t, p.Flags, c.set)
-		err := p.Check(&lab.Testbed{Services: lab.Services, Ports: []lab.Port{{MTU: 1500}}})
+		err := p.Check(&lab.Testbed{Facts: lab.Facts{Services: lab.Services, Ports: []lab.Port{{MTU: 1500}}}})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want a sentence with %q", name, err, c.want)
 		}
@@ -187,7 +187,7 @@ func TestForwardToNetworksOfAnotherBox(t *testing.T) {
 	port := func(v4, v6 string) lab.Port {
 		return lab.Port{MTU: 1500, Addr4: netip.MustParseAddr(v4), Addr6: netip.MustParseAddr(v6)}
 	}
-	bed := &lab.Testbed{Topology: "wire2", Services: lab.Services, Ports: []lab.Port{port("10.0.1.2", "2001:2:0:1::2"), port("10.0.2.2", "2001:2:0:101::2")}}
+	bed := &lab.Testbed{Facts: lab.Facts{Topology: "wire2", Services: lab.Services, Ports: []lab.Port{port("10.0.1.2", "2001:2:0:1::2"), port("10.0.2.2", "2001:2:0:101::2")}}}
 	for _, ip := range []string{"4", "6"} {
 		for networks, many := range map[string]bool{"1": false, "256": true} {
 			p := newForward().(*Forward)
@@ -203,7 +203,7 @@ func TestForwardToNetworksOfAnotherBox(t *testing.T) {
 			if w := trial.NewPoint(&p.Traffic, &procedure.Env{Bed: &other}, nil).Out.Warnings; (len(w) > 0) != many {
 				t.Errorf("networks %s, and nobody sets routes: warnings %q", networks, w)
 			}
-			other.Serve = func(context.Context, lab.Service) error { return nil }
+			other.Means = struct{ lab.Server }{}
 			if w := trial.NewPoint(&p.Traffic, &procedure.Env{Bed: &other}, nil).Out.Warnings; len(w) > 0 {
 				t.Errorf("networks %s: warnings %q", networks, w)
 			}

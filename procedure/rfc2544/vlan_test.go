@@ -28,9 +28,9 @@ func TestVLAN(t *testing.T) {
 		bed     lab.Testbed
 		refused bool
 	}{
-		{lab.Testbed{Topology: "sandbox", Kind: "sandbox"}, true},
-		{lab.Testbed{Topology: "wire2", Kind: "real"}, true},
-		{lab.Testbed{Topology: "wire2", Kind: "real", Bridge: true}, false},
+		{lab.Testbed{Facts: lab.Facts{Topology: "sandbox", Kind: "sandbox"}}, true},
+		{lab.Testbed{Facts: lab.Facts{Topology: "wire2", Kind: "real"}}, true},
+		{lab.Testbed{Facts: lab.Facts{Topology: "wire2", Kind: "real", Bridge: true}}, false},
 	} {
 		p := newThroughput()
 		roomtest.Assign(t, p.Flags, map[string]string{"vlan": "7"})

@@ -212,12 +212,10 @@ func (p *Security) block(ctx context.Context, m *trial.Point) error {
 	if err := m.Rig.Close(); err != nil {
 		return err
 	}
-	if bed.Serve != nil {
-		service := p.Asked()
-		service.Block = true
-		if err := bed.Serve(ctx, service); err != nil {
-			return err
-		}
+	service := p.Asked()
+	service.Block = true
+	if err := bed.Serve(ctx, service); err != nil {
+		return err
 	}
 	from, to := 0, 1
 	if p.Direction.Value == trial.WanToLAN {
@@ -345,7 +343,7 @@ func (p *Security) verdict(m *trial.Point, o *procedure.Outcome) {
 	}
 	o.Values = p.figures(k, o.Samples)
 	o.Values = append(o.Values, figures.Value("known_bad_sent", float64(sent)), figures.Value("known_bad_arrived", float64(arrived)))
-	if m.Env.Bed.Serve == nil { // nobody can look into the box
+	if _, serves := m.Env.Bed.Means.(lab.Server); !serves { // nobody can look into the box
 		return
 	}
 	blocked := o.Account.DroppedAt(result.NFT)

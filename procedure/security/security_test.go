@@ -144,11 +144,10 @@ func TestSecurity(t *testing.T) {
 // A box that lets some known-bad frames through has failed, and it is said how many.
 func TestSecurityOfALeakyBox(t *testing.T) {
 	b := roomtest.NewBench(t, "mem", map[string]string{"capacity": "200000"})
-	serve := b.Bed.Serve
-	b.Bed.Serve = func(ctx context.Context, s lab.Service) error {
+	b.Serving(func(ctx context.Context, inner lab.Server, s lab.Service) error {
 		s.Block = false
-		return serve(ctx, s)
-	}
+		return inner.Serve(ctx, s)
+	})
 	o := b.Run(SecuritySpec, map[string]string{"load": "50k"})
 	checkPhases(t, b, o)
 	want := fmt.Sprintf("%.0f of %.0f known-bad frames came through", roomtest.Figure(t, o, "known_bad_arrived").Value, roomtest.Figure(t, o, "known_bad_sent").Value)

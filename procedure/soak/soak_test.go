@@ -152,7 +152,7 @@ func TestSoakSaysWhereTheBoxDied(t *testing.T) {
 }
 
 func TestSoakCheck(t *testing.T) {
-	here := &lab.Testbed{Topology: lab.Here, CPUs: []int{0}}
+	here := &lab.Testbed{Facts: lab.Facts{Topology: lab.Here, CPUs: []int{0}}}
 	for _, c := range []struct {
 		set  []string
 		bed  *lab.Testbed

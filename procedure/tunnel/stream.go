@@ -95,15 +95,18 @@ func (p *Stream) Check(bed *lab.Testbed) error {
 
 // checkGateways refuses what a box at one end cannot do; bed may be nil.
 func checkGateways(bed *lab.Testbed, programs *param.Userland) error {
-	if bed != nil && bed.Gateways != nil && bed.Gateways.Apart && programs.Value != userland.Native {
+	if bed != nil && bed.Apart && programs.Value != userland.Native {
 		return fmt.Errorf("userland %s: a box runs its own programs: leave userland out", programs.Value)
 	}
 	return nil
 }
 
+// cableOf is the cable between bed's gateways: it has two (lab.TwoGateways).
+func cableOf(bed *lab.Testbed) lab.Joiner { return bed.Means.(lab.Joiner) }
+
 // withIperf is a *host.Missing where a gateway has no iperf3.
 func withIperf(ctx context.Context, bed *lab.Testbed) error {
-	for _, g := range bed.Gateways.Ends {
+	for _, g := range bed.Gateways {
 		if err := g.Machine.HasIperf(ctx); err != nil {
 			return err
 		}
@@ -131,15 +134,16 @@ func (p *Stream) Run(ctx context.Context, env *procedure.Env) (o procedure.Outco
 	if err := withIperf(ctx, bed); err != nil {
 		return o, err
 	}
-	if err := bed.Gateways.Offloads(p.offloads.Value == "on"); err != nil {
+	cable := cableOf(bed)
+	if err := cable.Offloads(p.offloads.Value == "on"); err != nil {
 		return o, err
 	}
-	defer func() { err = errors.Join(err, bed.Gateways.Offloads(false)) }()
-	if err := bed.Gateways.Direct(true); err != nil {
+	defer func() { err = errors.Join(err, cable.Offloads(false)) }()
+	if err := cable.Direct(true); err != nil {
 		return o, err
 	}
 	trials, length := p.effort()
-	s := stream{from: bed.Gateways.Ends[0], to: bed.Gateways.Ends[1], apart: bed.Gateways.Apart, udp: p.protocol.Value == "udp", connections: p.connections.Value,
+	s := stream{from: bed.Gateways[0], to: bed.Gateways[1], apart: bed.Apart, udp: p.protocol.Value == "udp", connections: p.connections.Value,
 		length: length, payload: p.payload.Value}
 	var told streamsTold
 	for n := range trials {

@@ -20,16 +20,15 @@ func atGateways(e *procedure.Env, local *host.Local) *procedure.Env {
 		return e
 	}
 	in, bed := *e, *e.Bed
-	pair := *bed.Gateways
-	for i, g := range pair.Ends {
+	bed.Gateways = slices.Clone(bed.Gateways)
+	for i, g := range bed.Gateways {
 		if g.Host == nil {
 			continue // Check refuses it
 		}
 		at := *g.Host
 		at.Userland = local.Userland
-		pair.Ends[i] = lab.LocalGateway(&at, g.Place)
+		bed.Gateways[i] = lab.LocalGateway(&at, g.Place)
 	}
-	bed.Gateways = &pair
 	in.Bed = &bed
 	in.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return e.Trial(ctx, slices.Concat(cfg, param.ProgramsOf(local)), f)

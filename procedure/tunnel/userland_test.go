@@ -41,7 +41,7 @@ func TestUserlandIsMissing(t *testing.T) {
 func TestUserlandEnv(t *testing.T) {
 	var recs []result.Record
 	env := atOnce(&recs)
-	env.Bed.Gateways = &lab.GatewayPair{Ends: [2]lab.Gateway{{Host: &host.Local{Netns: "left"}}, {Host: &host.Local{Netns: "right"}}}}
+	env.Bed.Gateways = []lab.Gateway{{Host: &host.Local{Netns: "left"}}, {Host: &host.Local{Netns: "right"}}}
 	if same := atGateways(env, &host.Local{}); same != env {
 		t.Error("the machine's own programs change where they run")
 	}
@@ -53,8 +53,8 @@ func TestUserlandEnv(t *testing.T) {
 	if got := result.Get(recs[0].Config, "programs"); got != "i386" {
 		t.Errorf("the trial's programs are %q", got)
 	}
-	for i, g := range in.Bed.Gateways.Ends {
-		if g.Host.Userland != of || g.Host.Netns != []string{"left", "right"}[i] || env.Bed.Gateways.Ends[i].Host.Userland != nil {
+	for i, g := range in.Bed.Gateways {
+		if g.Host.Userland != of || g.Host.Netns != []string{"left", "right"}[i] || env.Bed.Gateways[i].Host.Userland != nil {
 			t.Errorf("gateway %d: %+v", i, g.Host)
 		}
 	}

@@ -92,7 +92,7 @@ func (p *VPN) tcp() bool { return p.kind.Value != trafficUDP }
 // udp says whether the engine's frames are sent: only where they can come to the gateways.
 // bed may be nil.
 func (p *VPN) udp(bed *lab.Testbed) bool {
-	return p.kind.Value != trafficTCP && !(bed != nil && bed.Gateways != nil && bed.Gateways.Apart)
+	return p.kind.Value != trafficTCP && !(bed != nil && bed.Apart)
 }
 
 // Needs implements Needing: frames alone need ports.
@@ -242,8 +242,8 @@ func (p *VPN) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome,
 	m := &vpnPoint{VPN: p, env: env, tunnel: tunnel, out: procedure.Outcome{Status: result.Passed}}
 	bed := env.Bed
 	if m.tunnel != nil {
-		for i, g := range bed.Gateways.Ends {
-			if i > 0 && !bed.Gateways.Apart {
+		for i, g := range bed.Gateways {
+			if i > 0 && !bed.Apart {
 				break
 			}
 			if err := g.Machine.CheckTunnel(ctx, p.tunnel.Value, p.cipher.Value); err != nil {
@@ -251,14 +251,15 @@ func (p *VPN) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome,
 			}
 		}
 	}
-	if err := bed.Gateways.Offloads(p.offloads.Value == "on"); err != nil {
+	cable := cableOf(bed)
+	if err := cable.Offloads(p.offloads.Value == "on"); err != nil {
 		return m.out, err
 	}
 	if p.kind.Value != trafficTCP && !p.udp(bed) {
 		m.out.Warnings = append(m.out.Warnings, "no frames: they come to gateways of this machine alone; stream with protocol=udp sends datagrams")
 	}
 	defer func() {
-		err = errors.Join(err, m.down(ctx), bed.Gateways.Direct(true), bed.Gateways.Offloads(false))
+		err = errors.Join(err, m.down(ctx), cable.Direct(true), cable.Offloads(false))
 	}()
 	streams := p.tcp()
 	if lacks := withIperf(ctx, bed); streams && lacks != nil {
@@ -316,7 +317,7 @@ func (m *vpnPoint) turns(n int, do func(n int, with bool) error) error {
 // without is Env.Trial with the networks' own way and no tunnel.
 func (m *vpnPoint) without(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 	return m.env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
-		if err := errors.Join(m.down(ctx), m.env.Bed.Gateways.Direct(true)); err != nil {
+		if err := errors.Join(m.down(ctx), cableOf(m.env.Bed).Direct(true)); err != nil {
 			return procedure.Outcome{}, err
 		}
 		return f(ctx)
@@ -387,12 +388,12 @@ func (m *vpnPoint) open(ctx context.Context) (fresh bool, err error) {
 	if m.tunnel == nil || m.up != nil {
 		return false, nil
 	}
-	if err := m.env.Bed.Gateways.Direct(false); err != nil {
+	if err := cableOf(m.env.Bed).Direct(false); err != nil {
 		return false, err
 	}
 	var gates [2]tunnel.Gate
 	var places [2]tunnel.Place
-	for i, g := range m.env.Bed.Gateways.Ends {
+	for i, g := range m.env.Bed.Gateways {
 		gates[i], places[i] = g.Machine, g.Place
 	}
 	up, err := m.tunnel.Join(ctx, gates, places, m.cpus)

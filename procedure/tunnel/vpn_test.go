@@ -66,7 +66,7 @@ func TestVPNMistakes(t *testing.T) {
 			t.Errorf("%s: %v, want %q", params, err, want)
 		}
 	}
-	narrow := &lab.Testbed{Topology: lab.Gateways, Gateways: &lab.GatewayPair{}, Ports: []lab.Port{{MTU: 1499}, {MTU: 1500}}}
+	narrow := &lab.Testbed{Facts: lab.Facts{Topology: lab.Gateways, Ports: []lab.Port{{MTU: 1499}, {MTU: 1500}}}}
 	if err := set(t, newVPN(), "traffic=tcp").Check(narrow); err == nil || !strings.Contains(err.Error(), "mtu 1499") {
 		t.Errorf("a cable that cuts a tunnel's datagrams: %v", err)
 	}
@@ -230,7 +230,7 @@ func TestVPNCrash(t *testing.T) {
 	}
 	// The networks have their own way again.
 	needs(t, "iperf3")
-	s := stream{from: env.Bed.Gateways.Ends[0], to: env.Bed.Gateways.Ends[1], connections: 1, length: time.Second}
+	s := stream{from: env.Bed.Gateways[0], to: env.Bed.Gateways[1], connections: 1, length: time.Second}
 	if got, err := s.run(t.Context()); err != nil || got.Received <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -252,7 +252,7 @@ func TestStreamWindow(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	for _, udp := range []bool{false, true} {
-		s := stream{from: env.Bed.Gateways.Ends[0], to: env.Bed.Gateways.Ends[1], udp: udp, connections: 2, length: time.Second, payload: streamPayload}
+		s := stream{from: env.Bed.Gateways[0], to: env.Bed.Gateways[1], udp: udp, connections: 2, length: time.Second, payload: streamPayload}
 		begun, wall := unit.Now(), time.Now()
 		got, err := s.run(t.Context())
 		if err != nil {
@@ -278,11 +278,23 @@ func TestStreamWindow(t *testing.T) {
 	}
 }
 
+// memory is a testbed in memory; cabled has a cable between gateways, too.
+type memory interface {
+	lab.Pather
+	lab.Rester
+	lab.Server
+}
+
+type cabled struct{ memory }
+
+func (cabled) Direct(bool) error   { return nil }
+func (cabled) Offloads(bool) error { return nil }
+
 // What a tunnel's gateways swallow at first is no throughput of it.
 func TestVPNBeyondMemory(t *testing.T) {
 	const rate = 20e3
 	bed := roomtest.Build(t, "mem", map[string]string{"capacity": "0", "ceiling": "80000", "dut.policer": fmt.Sprint(int(rate)), "dut.policer_burst": "2000"})
-	bed.Gateways = &lab.GatewayPair{Direct: func(bool) error { return nil }}
+	bed.Means = cabled{bed.Means.(memory)}
 	p := newVPN().(*VPN)
 	roomtest.Assign(t, p.Flags, map[string]string{"tunnel": "none", "traffic": "udp"})
 	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {

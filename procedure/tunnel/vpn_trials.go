@@ -24,7 +24,7 @@ import (
 // it is up.
 func (m *vpnPoint) streamed(ctx context.Context) error {
 	trials, length := m.streams()
-	s := stream{from: m.env.Bed.Gateways.Ends[0], to: m.env.Bed.Gateways.Ends[1], apart: m.env.Bed.Gateways.Apart, connections: m.connections.Value, length: length, payload: streamPayload}
+	s := stream{from: m.env.Bed.Gateways[0], to: m.env.Bed.Gateways[1], apart: m.env.Bed.Apart, connections: m.connections.Value, length: length, payload: streamPayload}
 	var daemons func() (result.Usage, error)
 	if m.tunnel != nil {
 		daemons = func() (result.Usage, error) { return m.up.Usage() }

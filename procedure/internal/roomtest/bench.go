@@ -133,8 +133,31 @@ func (b Swallower) Env() *procedure.Env {
 		r.Values = []result.Value{figureOf("connections_opened", opened), figureOf("connections_failed", opened-passed), figureOf("connections_complete_cps", passed/d.Seconds())}
 		return r, nil
 	}
-	return &procedure.Env{Bed: &lab.Testbed{Rest: func(time.Duration) {}}, Log: slog.New(slog.DiscardHandler), Trial: trial}
+	return &procedure.Env{Bed: &lab.Testbed{Means: timeless{}}, Log: slog.New(slog.DiscardHandler), Trial: trial}
 }
+
+// timeless has no time that passes.
+type timeless struct{}
+
+func (timeless) Rest(time.Duration) {}
 
 // figureOf is a figure as a record has it.
 func figureOf(metric string, v float64) result.Value { return result.Value{Metric: metric, Value: v} }
+
+// Serving has the testbed in memory serve as f says; inner is what served before.
+func (b *Bench) Serving(f func(ctx context.Context, inner lab.Server, s lab.Service) error) {
+	b.Bed.Means = serving{b.Bed.Means.(memory), f}
+}
+
+type memory interface {
+	lab.Pather
+	lab.Rester
+	lab.Server
+}
+
+type serving struct {
+	memory
+	f func(ctx context.Context, inner lab.Server, s lab.Service) error
+}
+
+func (v serving) Serve(ctx context.Context, s lab.Service) error { return v.f(ctx, v.memory, s) }

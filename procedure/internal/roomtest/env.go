@@ -20,7 +20,7 @@ import (
 func Env(recs *[]result.Record, unfinished *result.Record) *procedure.Env {
 	stressor := func(cfg []result.Pair) string { return result.Get(cfg, "stressor") }
 	return &procedure.Env{
-		Bed: &lab.Testbed{Topology: lab.Here, CPUs: []int{0}},
+		Bed: &lab.Testbed{Facts: lab.Facts{Topology: lab.Here, CPUs: []int{0}}},
 		Unfinished: func(cfg []result.Pair) *result.Record {
 			if unfinished == nil || stressor(cfg) != stressor(unfinished.Config) {
 				return nil

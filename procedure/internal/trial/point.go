@@ -69,10 +69,8 @@ func (m *Point) TesterCeiling(ctx context.Context) (invalid string, err error) {
 // closes.
 func (m *Point) Enter(ctx context.Context) (err error) {
 	bed := m.Env.Bed
-	if bed.Serve != nil {
-		if err := bed.Serve(ctx, m.Asked()); err != nil {
-			return err
-		}
+	if err := bed.Serve(ctx, m.Asked()); err != nil {
+		return err
 	}
 	if m.Rig, err = m.Open(ctx, m.Env, m.Effort.Settle); err != nil {
 		return err

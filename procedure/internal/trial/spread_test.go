@@ -13,7 +13,7 @@ import (
 // too few flows, the figure says so.
 func TestAllCPUs(t *testing.T) {
 	bed := func(spreads bool, more ...int) *lab.Testbed {
-		return &lab.Testbed{Topology: "sandbox", Placement: "split", Ports: make([]lab.Port, 2), DUTCPUs: []int{3}, MoreCPUs: more, Spreads: spreads}
+		return &lab.Testbed{Facts: lab.Facts{Topology: "sandbox", Placement: "split", Ports: make([]lab.Port, 2), DUTCPUs: []int{3}, MoreCPUs: more, Spreads: spreads}}
 	}
 	for _, c := range []struct {
 		cpus, refused, said string

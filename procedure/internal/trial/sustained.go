@@ -228,8 +228,8 @@ func Resting(ctx context.Context, bed *lab.Testbed, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	if rest := bed.Rest; rest != nil {
-		rest(d)
+	if own, ok := bed.Means.(lab.Rester); ok {
+		own.Rest(d)
 		return nil
 	}
 	select {

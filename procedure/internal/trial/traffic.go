@@ -195,7 +195,7 @@ func apart(bed *lab.Testbed, ipv6 bool) error {
 // unrouted says, where the box cannot be told its routes, that it must have them; ""
 // where nothing is to be said.
 func (p *Traffic) unrouted(bed *lab.Testbed) string {
-	if p.toNetworks() == 1 || bed.Serve != nil {
+	if _, serves := bed.Means.(lab.Server); serves || p.toNetworks() == 1 {
 		return ""
 	}
 	return fmt.Sprintf("topology %s sets no routes: the box must route the %s networks of each side to the tester by itself, or their frames are lost", bed.Topology, p.networks.Value)

@@ -102,10 +102,11 @@ func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.
 			o.DUT = w.work(o.CPUs, took)
 		}
 	}
-	if w.bed.State == nil || o.Account == nil || o.Account.Lost() <= 0 {
+	dut, ok := w.bed.Means.(lab.Inspector)
+	if !ok || o.Account == nil || o.Account.Lost() <= 0 {
 		return
 	}
-	state, err := w.bed.State(ctx)
+	state, err := dut.State(ctx)
 	if err != nil {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("how the DUT is set up is not known: %v", err))
 		return

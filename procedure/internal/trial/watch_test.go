@@ -14,7 +14,7 @@ import (
 func TestTrafficIsTold(t *testing.T) {
 	for _, kind := range []string{"sandbox", "memory"} {
 		var told []bool
-		env := &procedure.Env{Bed: &lab.Testbed{Kind: kind}, Traffic: func(begins bool) { told = append(told, begins) }}
+		env := &procedure.Env{Bed: &lab.Testbed{Facts: lab.Facts{Kind: kind}}, Traffic: func(begins bool) { told = append(told, begins) }}
 		w := WatchTraffic(env)
 		if !slices.Equal(told, []bool{true}) {
 			t.Errorf("%s: before the traffic it is told %v", kind, told)
