@@ -66,17 +66,27 @@ func (b Box) JoinFleet(ctx context.Context, url, token, name string, allow []str
 }
 
 // ConnectFleet has the agent answer the hub from now on: as a service of systemd where that
-// runs and the box is root's, else in the background until the box is started anew.
+// runs and the box is root's, else in the background until the box is started anew. Where a
+// package has that service, it is the package's, with this agent if it has another version.
 func (b Box) ConnectFleet(ctx context.Context) (lasts bool, err error) {
 	dir := filepath.Dir(b.Agent)
-	line := fmt.Sprintf(`sh -c 'set -e; if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ]; then cat >/etc/systemd/system/boxdyno-agent.service; `+
+	line := fmt.Sprintf(`sh -c 'set -e; %[3]s; if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ]; then `+
+		`if [ -e "$p" ]; then ! ours "$u" || rm -f "$u"; rm -f "$u.d/fleet.conf"; `+
+		`[ "$(/usr/bin/boxdyno-agent --version 2>/dev/null || true)" = "$("%[1]s" --version)" ] || { mkdir -p "$u.d"; printf "[Service]\nExecStart=\nExecStart=%%s connect --folder %%s\n" "%[1]s" "%[2]s" >"$u.d/fleet.conf"; }; `+
+		`else cat >"$u"; fi; systemctl stop -q boxdyno-agent 2>/dev/null || true; end; `+
 		`systemctl daemon-reload; systemctl enable -q boxdyno-agent; systemctl restart boxdyno-agent; echo service; `+
-		`else p=$(cat "%[2]s/connect.lock" 2>/dev/null || true); [ -z "$p" ] || kill "$p" 2>/dev/null || true; `+
-		`for i in 1 2 3 4 5; do [ -n "$p" ] && kill -0 "$p" 2>/dev/null || break; sleep 1; done; `+
-		`setsid nohup "%[1]s" connect --folder "%[2]s" </dev/null >"%[2]s/connect.log" 2>&1 & echo background; fi'`, b.Agent, dir)
+		`else end; setsid nohup "%[1]s" connect --folder "%[2]s" </dev/null >"%[2]s/connect.log" 2>&1 & echo background; fi'`, b.Agent, dir, fmt.Sprintf(serviceWords, dir))
 	out, err := b.shell(ctx, strings.TrimSpace(b.Become+" "+line), strings.NewReader(fmt.Sprintf(agentService, b.Agent, dir)))
 	return strings.Contains(out, "service"), inFleet("start the agent", err)
 }
+
+// serviceWords are for a shell: $u is the service that enrolment writes, $p a package's. "ours"
+// says whether a file is of enrolment. "end" ends an agent in the background; the process
+// that its lock names may be another one since the box was started anew.
+const serviceWords = `u=/etc/systemd/system/boxdyno-agent.service; p=/usr/lib/systemd/system/boxdyno-agent.service; ` +
+	`ours() { grep -qs "^Description=boxdyno agent of a fleet" "$1"; }; ` +
+	`runs() { [ -n "$a" ] && [ "$(cat "/proc/$a/comm" 2>/dev/null)" = boxdyno-agent ]; }; ` +
+	`end() { a=$(cat "%[1]s/connect.lock" 2>/dev/null || true); ! runs || kill "$a" 2>/dev/null || true; for i in 1 2 3 4 5; do runs || break; sleep 1; done; }`
 
 func inFleet(what string, err error) error {
 	var missing *host.Missing

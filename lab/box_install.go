@@ -169,10 +169,16 @@ func (b Box) Install(ctx context.Context, file string) error {
 	return nil
 }
 
-// Uninstall removes the agent and its folder from the box, if nothing else is in that.
+// Uninstall removes the agent and its folder from the box, if nothing else is in that. A box
+// that was enrolled loses its key and the agent that answers the hub, unless that is a
+// package's.
 func (b Box) Uninstall(ctx context.Context) error {
 	dir := filepath.Dir(b.Agent)
-	line := fmt.Sprintf(`sh -c 'rm -f "%[2]s" "%[1]s/lock" && { [ ! -d "%[1]s" ] || rmdir "%[1]s"; }'`, dir, b.Agent)
+	line := fmt.Sprintf(`sh -c 'set -e; %[3]s; if ours "$u" || [ -e "$u.d/fleet.conf" ] || [ -e "%[1]s/connect.log" ]; then `+
+		`s=; [ ! -d /run/systemd/system ] || [ "$(id -u)" != 0 ] || s=yes; [ -z "$s" ] || systemctl disable -q --now boxdyno-agent || true; end; `+
+		`! ours "$u" || rm -f "$u"; [ ! -d "$u.d" ] || { rm -f "$u.d/fleet.conf"; rmdir "$u.d" || true; }; [ -z "$s" ] || systemctl daemon-reload; `+
+		`rm -f "%[1]s/fleet.json" "%[1]s/fleet.seed" "%[1]s/connect.lock" "%[1]s/connect.log"; rm -rf "%[1]s/cache"; fi; `+
+		`rm -f "%[2]s" "%[1]s/lock"; [ ! -d "%[1]s" ] || [ -e "%[1]s/fleet.json" ] || rmdir "%[1]s"'`, dir, b.Agent, fmt.Sprintf(serviceWords, dir))
 	if b.Become != "" {
 		line = b.Become + " " + line
 	}
