@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/md5"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -30,17 +31,28 @@ var rootInit []byte
 //	ssh to 127.0.0.1:PORT ----- user network ------ ssh   sshd
 //	NAME-0 ------------------- tap ---------------- p0
 //	NAME-1 ------------------- tap ---------------- p1
-//	                           datagrams ---------- pN    198.18.10N.1/24, another board's port N has .2
+//	                           datagrams ---------- pN    10.100.N.1/24, another board's port N has .2
+//	switch, 10.111.0.254 ----- tap ---------------- pN    10.111.0.NUMBER/24
 //
 // QEMU runs in that namespace, where nothing else is. What the board writes to its disk
 // survives a reset and ends with QEMU.
 type lasting struct {
 	board
 	bench, name string
-	nics        []string // models; "e1000e@b" is wired to board b
+	nics        []string // models; "e1000e@b" is wired to board b, "e1000e@switch" to the bench's switch
 	image       string   // of the disk; never written
-	size        []string
+	cpus        int
+	memory      int  // MiB
+	systemd     bool // it is the first process
+	number      int  // among the bench's boards, from 1 to 99
 }
+
+// The bench's switch is a bridge, which this machine is at, too. Its network is none that
+// is tested with.
+const (
+	virtualSwitch = "switch"
+	switchAddress = "10.111.0.254/24"
+)
 
 const benches = "/run/boxdyno-boards"
 
@@ -65,6 +77,9 @@ func startMain(args []string) error {
 	fs.StringVar(&cache, "cache", "", "")
 	fs.StringVar(&l.image, "image", "", "")
 	fs.StringVar(&init, "init", "", "")
+	fs.IntVar(&l.cpus, "cpus", 4, "")
+	fs.IntVar(&l.memory, "memory", 1536, "")
+	fs.BoolVar(&l.systemd, "systemd", false, "")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -80,8 +95,10 @@ func startMain(args []string) error {
 	if l.cabled() && slices.ContainsFunc(l.nics, func(n string) bool { return n != cabled }) {
 		return fmt.Errorf("ports %s: a board has either virtual cables or NICs of QEMU", nics)
 	}
-	l.size = []string{"-smp", "4", "-m", "1536"}
-	if !boardName.MatchString(l.name) {
+	if l.cpus < 1 || l.cpus > 8 || l.memory < 192 || l.memory > 65536 {
+		return fmt.Errorf("%d CPUs and %d MiB: a board has 1 to 8 and 192 or more", l.cpus, l.memory)
+	}
+	if !boardName.MatchString(l.name) || l.name == virtualSwitch {
 		return fmt.Errorf("board name %q: a letter, then letters and digits, at most 12", l.name)
 	}
 	if err := os.Mkdir(l.dir(), 0o700); errors.Is(err, os.ErrExist) {
@@ -98,7 +115,7 @@ func startMain(args []string) error {
 		l.stop()
 		return err
 	}
-	what := l.goarch + ", 4 CPUs, Debian"
+	what := fmt.Sprintf("%s, %d CPUs, %d MiB, Debian", l.goarch, l.cpus, l.memory)
 	if l.cabled() {
 		what = "a network namespace of this machine"
 	}
@@ -119,6 +136,7 @@ func (l lasting) start(deb, cache, init string) error {
 	if err != nil {
 		return err
 	}
+	l.number = port - firstPort + 1
 	public, err := l.keys()
 	if err != nil {
 		return err
@@ -131,20 +149,20 @@ func (l lasting) start(deb, cache, init string) error {
 		{name: "etc/ssh/ssh_host_ed25519_key", mode: 0o600, from: l.at("host")},
 		{name: "etc/ssh/sshd_config", mode: 0o644, data: []byte("UsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nPrintMotd no\n")},
 	}
-	addresses := ""
-	for i, n := range l.nics {
-		if _, other, wired := strings.Cut(n, "@"); !wired {
-			addresses += "none "
-		} else if l.name < other {
-			addresses += fmt.Sprintf("198.18.%d.1/24 ", 100+i)
-		} else {
-			addresses += fmt.Sprintf("198.18.%d.2/24 ", 100+i)
-		}
+	first := "sbin/init"
+	if l.systemd {
+		first = "usr/local/sbin/board"
+		seeds = append(seeds,
+			entry{name: "sbin/init", mode: 0o755, data: []byte("#!/bin/sh\nexec /usr/lib/systemd/systemd\n")},
+			entry{name: "etc/machine-id", mode: 0o444, data: fmt.Appendf(nil, "%x\n", md5.Sum([]byte(l.name)))}, // or it were its first boot, which enables all services
+			entry{name: "etc/.updated", mode: 0o644},                                                            // nothing in /usr is newer
+			entry{name: "etc/systemd/system/board.service", mode: 0o644, data: []byte("[Service]\nExecStart=/usr/local/sbin/board\nKillMode=process\n")},
+			entry{name: "etc/systemd/system/multi-user.target.d/board.conf", mode: 0o644, data: []byte("[Unit]\nWants=board.service\n")})
 	}
 	seeds = append(seeds,
-		entry{name: "sbin/init", mode: 0o755, data: rootInit},
+		entry{name: first, mode: 0o755, data: rootInit},
 		entry{name: "etc/hostname", mode: 0o644, data: []byte(l.name + "\n")},
-		entry{name: "etc/board", mode: 0o644, data: []byte("MODULES='virtio_net e1000e igb tun wireguard nf_tables'\nPORTS='" + addresses + "'\n")})
+		entry{name: "etc/board", mode: 0o644, data: []byte("MODULES='virtio_net e1000e igb tun wireguard nf_tables'\nPORTS='" + l.addresses() + "'\n")})
 	files := []entry{{name: "init", mode: 0o755, from: init}}
 	for _, s := range seeds {
 		s.name = strings.TrimPrefix(job.Seed, "/") + "/" + s.name
@@ -177,13 +195,51 @@ func (l lasting) start(deb, cache, init string) error {
 		return fmt.Errorf("start %s: %w: %s", l.qemu, err, out)
 	}
 	for i, n := range l.nics {
-		if !strings.Contains(n, "@") {
-			if err := l.set(i); err != nil {
+		_, other, wired := strings.Cut(n, "@")
+		if wired && other != virtualSwitch {
+			continue
+		}
+		if err := l.set(i); err != nil {
+			return err
+		}
+		if wired {
+			if err := l.plugIn(i); err != nil {
 				return err
 			}
 		}
 	}
-	return l.awaitSSH(3 * time.Minute)
+	return l.awaitSSH(6 * time.Minute)
+}
+
+// addresses are those that the board gives its ports, in turn.
+func (l lasting) addresses() (words string) {
+	for i, n := range l.nics {
+		switch _, other, wired := strings.Cut(n, "@"); {
+		case !wired:
+			words += "none "
+		case other == virtualSwitch:
+			words += fmt.Sprintf("10.111.0.%d/24 ", l.number)
+		case l.name < other:
+			words += fmt.Sprintf("10.100.%d.1/24 ", i)
+		default:
+			words += fmt.Sprintf("10.100.%d.2/24 ", i)
+		}
+	}
+	return words
+}
+
+// plugIn puts a cable into the bench's switch, which is there from then on.
+func (l lasting) plugIn(i int) error {
+	if _, err := net.InterfaceByName(virtualSwitch); err != nil {
+		err := ip("link", "add", virtualSwitch, "type", "bridge")
+		if err == nil {
+			err = errors.Join(ip("addr", "add", switchAddress, "dev", virtualSwitch), ip("link", "set", virtualSwitch, "up"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ip("link", "set", l.tap(i), "master", virtualSwitch)
 }
 
 // set sets this end of a cable up; this machine's kernel sends nothing of its own into it.
@@ -215,7 +271,7 @@ func (l lasting) reachable(known, way string, public []byte) error {
 
 // freePort is a TCP port of the namespace's loopback on which nothing listens.
 func freePort() (int, error) {
-	for port := 2201; port < 2300; port++ {
+	for port := firstPort; port < firstPort+99; port++ {
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
 		}
@@ -223,11 +279,17 @@ func freePort() (int, error) {
 	return 0, errors.New("no TCP port between 2201 and 2299 is free on 127.0.0.1")
 }
 
+// firstPort is that of ssh to the first board.
+const firstPort = 2201
+
 func (l lasting) qemuArguments(kernel string, port int) ([]string, error) {
 	args := append([]string{"-accel", "tcg,thread=multi"}, l.machine...)
-	args = append(args, l.size...)
-	args = append(args, "-nodefaults", "-no-user-config", "-display", "none", "-daemonize", "-name", "board-"+l.name,
-		"-kernel", kernel, "-initrd", l.at("initramfs"), "-append", "console="+l.console+" panic=1 loglevel=4 mitigations=off "+job.Emulated,
+	extra := ""
+	if l.systemd {
+		extra = " systemd.getty_auto=0 systemd.mask=getty-static.service"
+	}
+	args = append(args, "-smp", strconv.Itoa(l.cpus), "-m", strconv.Itoa(l.memory), "-nodefaults", "-no-user-config", "-display", "none", "-daemonize", "-name", "board-"+l.name,
+		"-kernel", kernel, "-initrd", l.at("initramfs"), "-append", "console="+l.console+" panic=1 loglevel=4 mitigations=off "+job.Emulated+extra,
 		"-pidfile", l.at("pid"), "-serial", "file:"+l.at("console"), "-qmp", "unix:"+l.at("qmp")+",server=on,wait=off",
 		"-drive", "if=none,id=disk,format=raw,snapshot=on,file="+l.image, "-device", "virtio-blk-pci,drive=disk",
 		"-netdev", fmt.Sprintf("user,id=ssh,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:%d-:22", port), "-device", "virtio-net-pci,netdev=ssh,id=ssh,romfile=,mac=02:00:00:00:00:01")
@@ -240,7 +302,7 @@ func (l lasting) qemuArguments(kernel string, port int) ([]string, error) {
 		queues, device := 1, model
 		if model == "virtio-net" {
 			device = "virtio-net-pci"
-			if !wired {
+			if !wired || other == virtualSwitch {
 				queues, device = 4, "virtio-net-pci,mq=on,vectors=10"
 			}
 		} else if model != "e1000e" && model != "igb" {
@@ -249,10 +311,10 @@ func (l lasting) qemuArguments(kernel string, port int) ([]string, error) {
 			return nil, fmt.Errorf("%s has no %s, which needs QEMU 8.0 or newer: install it from the distribution's backports", l.qemu, model)
 		}
 		netdev := fmt.Sprintf("tap,id=n%d,ifname=%s,script=no,downscript=no,queues=%d", i, l.tap(i), queues)
-		if wired {
+		if wired && other != virtualSwitch {
 			netdev = fmt.Sprintf("dgram,id=n%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", i, l.at("to-"+other), filepath.Join(benches, l.bench, other, "to-"+l.name))
 		}
-		args = append(args, "-netdev", netdev, "-device", fmt.Sprintf("%s,netdev=n%d,id=p%d,romfile=,addr=0x%x,mac=02:00:00:00:01:%02x", device, i, i, firstSlot+2*i, i))
+		args = append(args, "-netdev", netdev, "-device", fmt.Sprintf("%s,netdev=n%d,id=p%d,romfile=,addr=0x%x,mac=02:00:00:%02x:01:%02x", device, i, i, firstSlot+2*i, l.number, i))
 	}
 	return args, nil
 }
