@@ -29,7 +29,7 @@ func lastMain(what string, args []string) error {
 		if err := l.monitor("system_reset", nil); err != nil {
 			return err
 		}
-		if err := l.awaitSSH(3 * time.Minute); err != nil {
+		if err := l.awaitSSH(6 * time.Minute); err != nil {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "%s is back after %.0f s\n", l.name, time.Since(begin).Seconds())

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -18,15 +19,61 @@ import (
 	"boxdyno/internal/snapshot"
 )
 
-// boxKilled kills, n times, a run on a box behind virtual cables at a random moment: in
+// A killedBox is a box whose agents can be found, killed, and looked after.
+type killedBox struct {
+	agents func() int
+	kill   func()
+	state  func(into map[string]string) error
+}
+
+// cabledBox is a box behind virtual cables.
+func cabledBox(ctx context.Context, name string) killedBox {
+	space := "/run/netns/boxdyno-" + boardBench + "-" + name
+	return killedBox{
+		agents: func() int { return len(agentsIn(space)) },
+		kill: func() {
+			for _, pid := range agentsIn(space) {
+				if p, err := os.FindProcess(pid); err == nil {
+					_ = p.Kill() // it may be gone
+				}
+			}
+		},
+		state: func(into map[string]string) error {
+			all, err := snapshot.Take(space)
+			maps.Copy(into, all)
+			files, ferr := board(ctx, "--in", "ssh", name, "find /var/lib | sort")
+			into["files of the box"] = files
+			return errors.Join(err, ferr)
+		},
+	}
+}
+
+// emulatedBox is a box whose processes and settings ssh tells.
+func emulatedBox(ctx context.Context, name string) killedBox {
+	ask := func(command string) string {
+		said, _ := board(ctx, "--in", "ssh", name, command) // pgrep and pkill find none
+		return said
+	}
+	return killedBox{
+		agents: func() int { return strings.Count(ask("pgrep -x boxdyno-agent"), "\n") },
+		kill:   func() { ask("pkill -KILL -x boxdyno-agent") },
+		state: func(into map[string]string) error {
+			for what, command := range map[string]string{"ports": boardSettings, "addresses, routes, tables": boardState, "namespaces": "ip netns; ip -br link", "files": "find /var/lib/boxdyno-agent | sort", "programs": "ls /sys/fs/bpf; tc qdisc"} {
+				into[what+" of the box"] = ask(command)
+			}
+			return nil
+		},
+	}
+}
+
+// boxKilled kills, n times, a run on a box with ports of a model at a random moment: in
 // turn the tester and the box's agent. It returns how often the box is not as before at
 // the agent's next start, or something of the tester is left.
-func boxKilled(ctx context.Context, dir string, n int, seed uint64) (failed int, err error) {
+func boxKilled(ctx context.Context, dir, model, arch string, n int, seed uint64) (failed int, err error) {
 	const name = "k"
-	space := "/run/netns/boxdyno-" + boardBench + "-" + name
 	random := rand.New(rand.NewPCG(seed, 2))
-	fmt.Printf("%d kills of tester and agent during runs on a box, seed %d\n", n, seed)
-	if _, err := board(ctx, "--start", name, "--nic", cables, "--nic", cables); err != nil {
+	fmt.Printf("%d kills of tester and agent during runs on a box with ports %s, seed %d\n", n, model, seed)
+	if _, err := board(ctx, "--start", name, "--arch", arch, "--nic", model, "--nic", model); err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -36,31 +83,29 @@ func boxKilled(ctx context.Context, dir string, n int, seed uint64) (failed int,
 	if _, err := board(ctx, "--in", "boxdyno", "box", "add", name, "--ssh", name, "--cable", name+"-0=p0", "--cable", name+"-1=p1"); err != nil {
 		return 0, err
 	}
+	box := emulatedBox(ctx, name)
+	if model == cables {
+		box = cabledBox(ctx, name)
+	}
 	state := func() (map[string]string, error) {
-		all, err := snapshot.Take(space)
-		if err != nil {
-			return nil, err
-		}
-		tester, err := snapshot.Take("/run/netns/boxdyno-" + boardBench)
+		all := map[string]string{}
+		err := box.state(all)
+		tester, terr := snapshot.Take("/run/netns/boxdyno-" + boardBench)
 		for k, v := range tester {
 			all["tester: "+k] = v
 		}
-		files, ferr := board(ctx, "--in", "ssh", name, "find /var/lib | sort")
-		all["files of the box"], all["agents"] = files, fmt.Sprint(len(agentsIn(space)))
-		return all, errors.Join(err, ferr)
+		all["agents"] = fmt.Sprint(box.agents())
+		return all, errors.Join(err, terr)
 	}
 	start := func(i int) (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, "script/boards", "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--set", "service=nat", "--set", "search=none", "--out", filepath.Join(dir, "box"+strconv.Itoa(i)))
+		cmd := exec.CommandContext(ctx, "script/boards", "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--set", "service=nat", "--set", "search=none", "--set", "link_rate=300kbps", "--out", filepath.Join(dir, "box"+strconv.Itoa(i)))
 		cmd.Env = append(os.Environ(), "BENCH="+boardBench)
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		return cmd, cmd.Start()
 	}
-	var whole time.Duration // undisturbed
-	before, err := state()
-	if err != nil {
-		return 0, err
-	}
+	var whole time.Duration      // undisturbed
+	var before map[string]string // after that: the agent has its folders then
 	amid := 0
 	for i := -1; i < n; i++ {
 		began := time.Now()
@@ -71,17 +116,12 @@ func boxKilled(ctx context.Context, dir string, n int, seed uint64) (failed int,
 		victim := "tester"
 		if i >= 0 {
 			time.Sleep(time.Duration(random.Float64() * float64(whole)))
-			agents := agentsIn(space)
-			if len(agents) > 0 {
+			if box.agents() > 0 {
 				amid++
 			}
 			if i%2 == 1 {
 				victim = "agent"
-				for _, pid := range agents {
-					if p, err := os.FindProcess(pid); err == nil {
-						_ = p.Kill() // it may be gone
-					}
-				}
+				box.kill()
 			} else {
 				_ = cmd.Process.Kill()
 			}
@@ -94,11 +134,17 @@ func boxKilled(ctx context.Context, dir string, n int, seed uint64) (failed int,
 			}
 			whole = time.Since(began)
 		}
-		for began := time.Now(); len(agentsIn(space)) > 0 && time.Since(began) < 15*time.Second; {
+		for began := time.Now(); box.agents() > 0 && time.Since(began) < 15*time.Second; {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if _, err := board(ctx, "--in", "boxdyno", "box", "check", name); err != nil {
 			return failed, err
+		}
+		if i < 0 {
+			if before, err = state(); err != nil {
+				return 0, err
+			}
+			continue
 		}
 		var left []string
 		for range 50 { // the kernel takes programs down after their last user has gone

@@ -52,7 +52,10 @@ func main() {
 	flag.IntVar(&n.bundles, "library", mostBundles, "bundles of a library whose index and histories are timed; needs no root")
 	flag.IntVar(&n.otava, "otava", 300, "drawn series whose changes of level must be those that Apache Otava finds; needs no root")
 	models := flag.String("boards", "", "models of ports of script/boards, with commas, on which a box does every row; nothing else is proven then")
-	arch := flag.String("board-arch", "amd64", "processor of those boards")
+	arch := flag.String("board-arch", "amd64", "processor of those boards, and of a box that is killed on")
+	killedPorts := flag.String("kill-box-ports", cables, "model of ports of the box that -kill-box kills on")
+	pairs := flag.String("board-pair", "", "models of ports, with commas, of a cable between two emulated boards, which carry streams and tunnels; nothing else is proven then")
+	shelf := flag.Int("board-fleet", 0, "number of emulated boards of a fleet on one switch; nothing else is proven then")
 	rows := flag.String("board-rows", "", "rows of that table, with commas; all by default")
 	fleets := flag.String("fleet", "", "numbers of simulated boards, with commas, of a fleet each: start, memory, losses; nothing else is proven then, and no root is needed")
 	fleetOf, boardsIn, url := flag.String("fleet-hub", "", "be their hub, in this folder"), flag.String("fleet-boards", "", "be boards, in this folder"), flag.String("fleet-url", "", "of their hub")
@@ -73,9 +76,13 @@ func main() {
 	case *fleets != "":
 		err = proveFleet(ctx, strings.Split(*fleets, ","))
 	case *models != "":
-		err = proveBoards(ctx, *arch, strings.Split(*models, ","), strings.FieldsFunc(*rows, func(r rune) bool { return r == ',' }))
+		err = proveBoards(func(dir string) (int, error) { return onBoards(ctx, dir, *arch, words(*models), words(*rows)) })
+	case *pairs != "":
+		err = proveBoards(func(dir string) (int, error) { return boardPairs(ctx, dir, *arch, words(*pairs)) })
+	case *shelf != 0:
+		err = proveBoards(func(dir string) (int, error) { return boardFleet(ctx, dir, *arch, *shelf) })
 	default:
-		err = prove(ctx, n, *seed)
+		err = prove(ctx, n, *killedPorts, *arch, *seed)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prove:", err)
@@ -83,20 +90,24 @@ func main() {
 	}
 }
 
-func proveBoards(ctx context.Context, arch string, models, rows []string) error {
+func words(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+func proveBoards(on func(dir string) (failed int, err error)) error {
 	dir, err := os.MkdirTemp("", "boxdyno-prove-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	failed, err := onBoards(ctx, dir, arch, models, rows)
+	failed, err := on(dir)
 	if err == nil && failed > 0 {
 		err = fmt.Errorf("%d cells do not work, or have unexplained frames", failed)
 	}
 	return err
 }
 
-func prove(ctx context.Context, n times, seed uint64) error {
+func prove(ctx context.Context, n times, ports, arch string, seed uint64) error {
 	dir, err := os.MkdirTemp("", "boxdyno-prove-")
 	if err != nil {
 		return err
@@ -125,7 +136,7 @@ func prove(ctx context.Context, n times, seed uint64) error {
 		{n.memories, func(k int) (int, error) { return memories(ctx, binary, dir, "quick", k, 500e3, 0.01, seed) }},
 		{n.memoriesCSIT, func(k int) (int, error) { return memories(ctx, binary, dir, "csit", k, 50e3, 0.005, seed) }},
 		{n.killTune, func(k int) (int, error) { return tuneKilled(ctx, binary, dir, k, seed) }},
-		{n.killBox, func(k int) (int, error) { return boxKilled(ctx, dir, k, seed) }},
+		{n.killBox, func(k int) (int, error) { return boxKilled(ctx, dir, ports, arch, k, seed) }},
 		{n.ablations, func(k int) (int, error) { return ablated(ctx, binary, dir, k) }},
 		{n.captures, func(k int) (int, error) { return captures(ctx, binary, dir, k) }},
 		{n.observed, func(k int) (int, error) { return observed(ctx, binary, dir, k, seed) }},

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/result"
+)
+
+// A fleet of emulated boards on one switch:
+//
+//	this machine: hub at 10.111.0.254 ---- switch ---- f1, f2, ... (2 CPUs, 256 MiB each)
+//	ssh to each ------------------------- user network
+//
+// Systemd runs on the first board, which has the agent's package, and on the third, which
+// has not. The others have no systemd.
+var fleetRuns = [][]string{
+	{"crypto", "--set", "path=openssl", "--set", "cipher=aes-cbc-128"},
+	{"soak", "--set", "stressors=cpu", "--set", "each=1s"},
+}
+
+const (
+	fleetHubAt = "10.111.0.254:4222"
+	fleetUp    = time.Minute
+)
+
+// boardFleet starts n boards, enrols them by ssh, and has 1 to n of them encrypt together. It
+// prints what was seen, and returns how many of its lines are not as they must be.
+func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err error) {
+	if n < 2 || n > 9 {
+		return 0, fmt.Errorf("a fleet of %d emulated boards: want 2 to 9", n)
+	}
+	begin := time.Now()
+	line := func(what string, works bool, seen string) {
+		if !works {
+			failed++
+			seen = "NOT AS IT MUST BE: " + seen
+		}
+		fmt.Printf("| %s | %.0f s | %s |\n", what, time.Since(begin).Seconds(), strings.ReplaceAll(strings.TrimSpace(seen), "\n", "; "))
+		begin = time.Now()
+	}
+	var names []string
+	for i := range n {
+		name := fmt.Sprintf("f%d", i+1)
+		args := []string{"--start", name, "--arch", arch, "--cpus", "2", "--memory", "256", "--nic", "virtio-net@switch"}
+		if systemdOn(i) {
+			args = append(args, "--systemd")
+		}
+		if _, err := board(ctx, args...); err != nil {
+			return failed, fmt.Errorf("start board %s: %w", name, err)
+		}
+		defer func() {
+			_, stopped := board(context.WithoutCancel(ctx), "--stop", name)
+			err = errors.Join(err, stopped)
+		}()
+		names = append(names, name)
+	}
+	fmt.Printf("| %d boards, emulated %s | wall | seen |\n|---|---|---|\n", n, arch)
+	line("start", true, "2 CPUs and 256 MiB each, one switch")
+	hub, err := startHub(ctx, dir)
+	if err != nil {
+		return failed, err
+	}
+	defer func() { err = errors.Join(err, hub.end()) }()
+	boxdyno := func(words ...string) (string, error) {
+		return board(ctx, append([]string{"--in", "boxdyno"}, words...)...)
+	}
+	for _, name := range names {
+		if _, err := boxdyno("box", "add", name, "--ssh", name); err != nil {
+			return failed, fmt.Errorf("box add: %w", err)
+		}
+	}
+	line("box add", true, "each has the agent")
+	if err := packaged(ctx, names[0], arch); err != nil {
+		return failed, err
+	}
+	said, err := boxdyno("fleet", "enrol", "--quiet", "--group", "shelf", "--folder", hub.folder)
+	if err != nil {
+		return failed, fmt.Errorf("fleet enrol: %w", err)
+	}
+	right := true
+	for i, name := range names {
+		right = right && strings.Contains(said, "is in the fleet as "+name+", "+map[bool]string{true: "as a service", false: "in the background"}[systemdOn(i)])
+	}
+	line("fleet enrol", right, said)
+	again, err := boxdyno("fleet", "enrol", "--quiet", "--group", "shelf", "--folder", hub.folder)
+	line("fleet enrol again", err == nil && strings.Count(again, "was in the fleet already") == n, fmt.Sprint(again, errorText(err)))
+	for i, name := range names {
+		if systemdOn(i) {
+			said, works := unitOf(ctx, name, i == 0)
+			line("service on "+name, works, said)
+		}
+	}
+	for _, words := range fleetRuns {
+		out := filepath.Join(dir, words[0])
+		args := append([]string{"fleet", "run"}, words...)
+		_, err := boxdyno(append(args, "--boxes", "group=shelf", "--nodes", fmt.Sprintf("1..%d", n), "--set", "most_skew=0.2", "--quick", "--quiet", "--folder", hub.folder, "--out", out)...)
+		var exit *exec.ExitError
+		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 4) { // 4: a point is invalid
+			line("fleet run "+words[0], false, err.Error())
+			continue
+		}
+		said, works, err := fleetRan(out, n)
+		if err != nil {
+			return failed, err
+		}
+		line("fleet run "+words[0], works, said)
+	}
+	_, err = board(ctx, "--reset", names[0])
+	if err == nil {
+		err = await(ctx, func() bool {
+			said, err := boxdyno("fleet", "check", names[0], "--folder", hub.folder)
+			return err == nil && strings.Contains(said, names[0]+": ")
+		})
+	}
+	line("reset of "+names[0], err == nil, "its service brings it back into the fleet"+errorText(err))
+	for i, name := range names {
+		_, err := boxdyno("box", "rm", name)
+		left, lerr := board(ctx, "--in", "ssh", name, leftOfFleet)
+		if i == 0 { // the package's agent stays in the fleet
+			left = ""
+		}
+		if err != nil || lerr != nil || strings.TrimSpace(left) != "" {
+			line("box rm "+name, false, fmt.Sprint(left, errorText(err), errorText(lerr)))
+		}
+	}
+	line("box rm", true, "no agent, key or service of it is left on a board")
+	return failed, nil
+}
+
+func systemdOn(i int) bool { return i == 0 || i == 2 }
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + last(err.Error())
+}
+
+// leftOfFleet prints what enrolment put on a board.
+const leftOfFleet = "ls -d /var/lib/boxdyno-agent /etc/systemd/system/boxdyno-agent* /etc/systemd/system/*/boxdyno-agent.service 2>/dev/null; pgrep -ax boxdyno-agent; true"
+
+// packaged puts the files of the agent's package on a board, which has no dpkg.
+func packaged(ctx context.Context, name, arch string) error {
+	for from, to := range map[string]string{"bin/boxdyno-agent-" + arch: "/usr/bin/boxdyno-agent", "script/packages/boxdyno-agent.service": "/usr/lib/systemd/system/boxdyno-agent.service"} {
+		if _, err := board(ctx, "--in", "sh", "-c", fmt.Sprintf("ssh %s 'cat >%[3]s; chmod 755 %[3]s' <%[2]s", name, from, to)); err != nil {
+			return fmt.Errorf("put %s on %s: %w", to, name, err)
+		}
+	}
+	return nil
+}
+
+// unitOf is how the agent's service on a board runs: bounded, and from the package where that
+// has one.
+func unitOf(ctx context.Context, name string, ofPackage bool) (said string, works bool) {
+	said, err := board(ctx, "--in", "ssh", name, "systemctl show -P ActiveState -P NRestarts -P FragmentPath -P DropInPaths boxdyno-agent; readlink /proc/$(systemctl show -P MainPID boxdyno-agent)/exe; grep -E 'CapBnd|NoNewPrivs' /proc/$(systemctl show -P MainPID boxdyno-agent)/status")
+	if err != nil {
+		return err.Error(), false
+	}
+	at := "/etc/systemd/system/boxdyno-agent.service"
+	if ofPackage {
+		at = "/usr/lib/systemd/system/boxdyno-agent.service"
+	}
+	works = strings.Contains(said, "active\n") && strings.Contains(said, "\n"+at+"\n") && strings.Contains(said, "NoNewPrivs:\t1") && !strings.Contains(said, "CapBnd:\t000001ff")
+	return strings.ReplaceAll(said, "\t", " "), works
+}
+
+// fleetRan is what a run on 1 to n boards says: the sums of valid trials, by how many boards
+// served. An emulated board has too little of a CPU for many a trial: that makes it invalid
+// by the board's name, and is no failure here.
+func fleetRan(out string, n int) (said string, works bool, err error) {
+	_, recs, err := result.Open(out)
+	if err != nil {
+		return "", false, err
+	}
+	works = true
+	valid, trials := make([]int, n+1), make([]int, n+1)
+	sums := make([]float64, n+1)
+	for _, r := range recs {
+		nodes, _ := strconv.Atoi(setting(r, "nodes")) // a part of the run without boards has none
+		if r.Parent == "" || nodes < 1 || nodes > n {
+			continue
+		}
+		trials[nodes]++
+		switch {
+		case r.Status == result.Passed:
+			valid[nodes]++
+			for _, name := range []string{"encrypt_bytes_per_s", "bogo_ops_rate"} {
+				sums[nodes] = max(sums[nodes], figure(r, name))
+			}
+		case r.Status != result.Invalid || !strings.Contains(r.Reason, "board f"):
+			works = false
+			said += fmt.Sprintf("a trial is %s: %s; ", r.Status, r.Reason)
+		}
+		if len(r.Boards) != nodes {
+			works = false
+			said += fmt.Sprintf("a trial of %d boards has %d; ", nodes, len(r.Boards))
+		}
+	}
+	for nodes := 1; nodes <= n; nodes++ {
+		works = works && valid[nodes] > 0
+		said += fmt.Sprintf("%d boards: %d of %d trials are valid, together at most %.3g/s; ", nodes, valid[nodes], trials[nodes], sums[nodes])
+	}
+	return strings.TrimSuffix(said, "; "), works, nil
+}
+
+// await waits until something is so.
+func await(ctx context.Context, so func() bool) error {
+	for begin := time.Now(); !so(); {
+		if time.Since(begin) > fleetUp {
+			return fmt.Errorf("not after %v", fleetUp)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+// A runningHub is the product's hub in the boards' namespace.
+type runningHub struct {
+	cmd    *exec.Cmd
+	folder string
+}
+
+func startHub(ctx context.Context, dir string) (*runningHub, error) {
+	h := &runningHub{folder: filepath.Join(dir, "hub")}
+	h.cmd = exec.CommandContext(ctx, "script/boards", "--in", "boxdyno", "fleet", "hub", "--listen", fleetHubAt, "--boards", "tls://"+fleetHubAt, "--folder", h.folder)
+	h.cmd.Env = append(os.Environ(), "BENCH="+boardBench)
+	h.cmd.Cancel = func() error { return h.cmd.Process.Signal(os.Interrupt) }
+	h.cmd.WaitDelay = 5 * time.Second
+	var said bytes.Buffer
+	h.cmd.Stderr = &said
+	if err := h.cmd.Start(); err != nil {
+		return nil, err
+	}
+	err := await(ctx, func() bool {
+		_, err := board(ctx, "--in", "boxdyno", "fleet", "ls", "--folder", h.folder)
+		return err == nil
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the hub does not listen: %w: %s", err, last(said.String())), h.end())
+	}
+	return h, nil
+}
+
+// end interrupts the hub, which is then done.
+func (h *runningHub) end() error {
+	if err := h.cmd.Process.Signal(os.Interrupt); err != nil {
+		return nil // it has ended
+	}
+	if err := h.cmd.Wait(); err != nil && h.cmd.ProcessState.ExitCode() != 0 && h.cmd.ProcessState.ExitCode() != 130 {
+		return fmt.Errorf("the hub: %w", err)
+	}
+	return nil
+}
