@@ -294,7 +294,7 @@ func TestSandboxIsWatched(t *testing.T) {
 	testutil.Alone(t)
 	testutil.Privileged(t)
 	c := Plugins()
-	p := resolved(t, c, "budget: 5s\nprocedures: [{use: throughput, frame_size: 1518}]\n")
+	p := resolved(t, c, "budget: 2s\nprocedures: [{use: throughput, frame_size: 1518}]\n")
 	m := &memory{}
 	run, recs, err := Run(t.Context(), p, m, Options{Catalogue: c})
 	var missing *host.Missing

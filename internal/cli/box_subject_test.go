@@ -86,6 +86,7 @@ func TestBoxCaptures(t *testing.T) {
 
 // An IDS on a box gets its rules from the tester, and tells what it detected.
 func TestBoxDetects(t *testing.T) {
+	testutil.Long(t)
 	testutil.Alone(t)
 	if err := host.Has("suricata"); err != nil {
 		t.Skip(err)
@@ -228,14 +229,14 @@ func TestBoxBreaksWithASubject(t *testing.T) {
 	var out bytes.Buffer
 	ended := make(chan int)
 	go func() {
-		ended <- Main(t.Context(), []string{"run", "capture", "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "subject=af_packet", "--set", "rate=1k", "--set", "duration=2s", "--set", "netns=" + tester.Path()}, &out, &out)
+		ended <- Main(t.Context(), []string{"run", "capture", "--box", "box", "--quick", "--quiet", "--out", dir, "--set", "subject=af_packet", "--set", "rate=1k", "--set", "duration=1s", "--set", "netns=" + tester.Path()}, &out, &out)
 	}()
 	for begin := time.Now(); len(inside(t, box.Path(), agent+"count-frames")) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 60*time.Second {
 			t.Fatalf("no subject: %s", out.Bytes())
 		}
 	}
-	time.Sleep(time.Second) // it is in its trial
+	time.Sleep(400 * time.Millisecond) // it is in its trial
 	for _, pid := range inside(t, box.Path(), agent+"serve") {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -134,6 +134,7 @@ func writeCapture(t *testing.T, s frame.Source) (path string) {
 
 // What a sensor carries that rests after each frame is about what it counts under overload: conversations come in bursts, and its socket's buffer takes some of them.
 func TestIDSFindsAKnownLimit(t *testing.T) {
+	testutil.Long(t)
 	testutil.Privileged(t)
 	testutil.Alone(t)
 	bed := roomtest.Build(t, "sandbox", nil)
