@@ -204,7 +204,11 @@ func (s *Series) analyse() {
 	}
 	s.versions(values, index)
 	if len(values) < leastPoints {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d runs are too few to tell a change from noise: it takes %d or more", len(values), leastPoints))
+		runs := fmt.Sprintf("%d runs are", len(values))
+		if len(values) == 1 {
+			runs = "1 run is"
+		}
+		s.Notes = append(s.Notes, fmt.Sprintf("%s too few to tell a change from noise: it takes %d or more", runs, leastPoints))
 		return
 	}
 	for _, c := range stat.Levels(values) {

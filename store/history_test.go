@@ -105,6 +105,9 @@ func TestHistory(t *testing.T) {
 		if !strings.Contains(notes, "1 of 11 figures are bounds") || !strings.Contains(notes, "differs in most runs: pid") {
 			t.Errorf("%q", notes)
 		}
+		if notes := history(t, x, Query{Metric: "throughput_fps", Where: where("frame_size=64", "kind=real")}).Series[0].Notes; !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "1 run is too few to tell") }) {
+			t.Errorf("of one run: %q", notes)
+		}
 		// Latency rose with it: less is better.
 		if s := history(t, x, Query{Metric: "latency_s", Where: where("frame_size=64", "kind=sandbox")}).Series[0]; len(s.Changes) != 1 || !s.Changes[0].Worse {
 			t.Errorf("%+v", s.Changes)

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,13 +53,31 @@ func Open(ctx context.Context, where string) (*Index, error) {
 	x.db.SetMaxOpenConns(4)
 	if err := x.migrate(ctx); err != nil {
 		_ = x.db.Close()
-		if strings.Contains(err.Error(), "not a database") || strings.Contains(err.Error(), "malformed") {
-			err = fmt.Errorf("%w: remove it, and boxdyno index makes it anew", err)
-		}
-		return nil, fmt.Errorf("open %s: %w", name, err)
+		return nil, advised(fmt.Errorf("open %s: %w", name, err))
 	}
 	return x, nil
 }
+
+// advised is err with what to do, where a database says that its disk is full, or that what
+// it holds is not what this boxdyno makes.
+func advised(err error) error {
+	if err == nil {
+		return nil
+	}
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(err.Error(), s) })
+	}
+	switch {
+	case says("disk is full", "No space left on device", "no space left on device"):
+		return fmt.Errorf("%w: free space on its disk, or name a place for another index with --index", err)
+	case says("not a database", "malformed", "no such column", "no such table", "no such index", "has no column named"):
+		return fmt.Errorf("%w: remove it, and boxdyno index makes it anew", err)
+	}
+	return err
+}
+
+// Here says whether the run's bundle is on this machine.
+func (x *Index) Here(r Run) bool { return r.Host == x.host }
 
 // hostOf tells machines apart that share an index: many boards have the hostname that came
 // with their system. An id is for no other program's eyes, so part of a hash stands for it.

@@ -285,6 +285,20 @@ func TestCopies(t *testing.T) {
 		if r := list(t, x, Filter{}); len(r) != 1 || r[0].Dir != at("b") {
 			t.Errorf("%+v", r)
 		}
+		// Without the larger one, a smaller one counts: the larger of those that are left.
+		keep(t, at("d"), aRun(1, nil), aPoint("64", 1, 1e6), aPoint("128", 1, 9e5), aPoint("256", 1, 8e5))
+		keep(t, at("e"), aRun(1, nil), aPoint("64", 1, 1e6), aPoint("128", 1, 9e5), aPoint("256", 1, 8e5), aPoint("512", 1, 7e5))
+		update(t, x, Scan{Again: true})
+		if err := os.RemoveAll(at("e")); err != nil {
+			t.Fatal(err)
+		}
+		update(t, x, Scan{Again: true})
+		if r := list(t, x, Filter{}); len(r) != 1 || r[0].Points != 3 || len(figures(t, x)) != 6 {
+			t.Errorf("%+v, %d figures", r, len(figures(t, x)))
+		}
+		if u := update(t, x, Scan{Again: true}); u.Read != 0 {
+			t.Errorf("nothing changed, and %+v", u)
+		}
 	})
 }
 

@@ -51,3 +51,24 @@ func TestOpenForRoot(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A full disk, and a file of another boxdyno, are errors that say what to do.
+func TestAdvises(t *testing.T) {
+	runs := t.TempDir()
+	for n := range 20 {
+		keep(t, filepath.Join(runs, aRun(n, nil).ID), aRun(n, nil), aPoint("64", 1, 1e6))
+	}
+	for does, want := range map[string]string{
+		`PRAGMA max_page_count = 1`:             "free space on its disk",
+		`ALTER TABLE runs DROP COLUMN sentence`: "remove it, and boxdyno index makes it anew",
+	} {
+		x := open(t, filepath.Join(t.TempDir(), "index.db"))
+		x.db.SetMaxOpenConns(1) // the first is of one connection
+		if _, err := x.db.Exec(does); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Update(context.Background(), Scan{Dirs: []string{runs}, Judge: worst}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", does, err)
+		}
+	}
+}

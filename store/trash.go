@@ -72,7 +72,12 @@ func Remove(runs string, names []string, now time.Time) error {
 			return fmt.Errorf("remove %s: %w", name, err)
 		}
 	}
-	at := filepath.Join(trash, now.UTC().Format(stampForm))
+	return move(root, runs, names, filepath.Join(trash, now.UTC().Format(stampForm)))
+}
+
+// move moves runs to the folder at, which it makes in the trash of the folder runs: all, or
+// none. One that a process has begun to write to meanwhile comes back.
+func move(root *os.Root, runs string, names []string, at string) error {
 	if err := root.Mkdir(trash, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make the trash: %w", err)
 	}
@@ -80,8 +85,12 @@ func Remove(runs string, names []string, now time.Time) error {
 		return fmt.Errorf("make the trash: %w", err)
 	}
 	for i, name := range names {
-		if err := root.Rename(name, filepath.Join(at, name)); err != nil {
-			for _, back := range names[:i] {
+		err, moved := root.Rename(name, filepath.Join(at, name)), i
+		if err == nil && result.InUse(filepath.Join(runs, at, name)) {
+			err, moved = errors.New("a process still writes to it"), i+1
+		}
+		if err != nil {
+			for _, back := range names[:moved] {
 				err = errors.Join(err, root.Rename(filepath.Join(at, back), back))
 			}
 			return errors.Join(fmt.Errorf("remove %s: %w", name, err), root.Remove(at))

@@ -147,3 +147,31 @@ func TestTrashRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A run that a process begins to write to when it was looked at already comes back, and
+// those that were moved before it.
+func TestTrashOfARunThatBegins(t *testing.T) {
+	runs := t.TempDir()
+	keep(t, filepath.Join(runs, "one"), aRun(1, nil), aPoint("64", 1, 1))
+	b, err := result.Create(filepath.Join(runs, "two"), aRun(2, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	root, err := os.OpenRoot(runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := move(root, runs, []string{"one", "two"}, filepath.Join(trash, day(1).Format(stampForm))); err == nil || !strings.Contains(err.Error(), "remove two: a process still writes to it") {
+		t.Error(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		if _, err := os.Stat(filepath.Join(runs, name, result.RunFile)); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := trashed(t, runs); got != nil {
+		t.Error(got)
+	}
+}

@@ -60,6 +60,7 @@ type Problem struct {
 // is read if its files' sizes or times are not those that the index knows. The error is of
 // the index; bundles that cannot be read are among Update.Broken.
 func (x *Index) Update(ctx context.Context, s Scan) (u Update, err error) {
+	defer func() { err = advised(err) }()
 	known, err := x.known(ctx)
 	if err != nil {
 		return u, fmt.Errorf("read the index: %w", err)
@@ -99,7 +100,6 @@ func (x *Index) Update(ctx context.Context, s Scan) (u Update, err error) {
 	for d := range known {
 		if (s.Rebuild || !dirs[d]) && slices.ContainsFunc(there, func(root string) bool { return below(root, d) }) {
 			gone = append(gone, d)
-			delete(known, d)
 			if !dirs[d] {
 				u.Removed++
 			}
@@ -107,6 +107,9 @@ func (x *Index) Update(ctx context.Context, s Scan) (u Update, err error) {
 	}
 	if err := x.forget(ctx, gone); err != nil {
 		return u, fmt.Errorf("write the index: %w", err)
+	}
+	if known, err = x.known(ctx); err != nil {
+		return u, fmt.Errorf("read the index: %w", err)
 	}
 	if s.Rebuild && !x.postgres {
 		if err := x.write(ctx, func(tx *sql.Tx) error {
@@ -202,8 +205,12 @@ func (x *Index) take(ctx context.Context, due []bundle, s Scan, u *Update) error
 	return nil
 }
 
+// copied is the stamp of a bundle with a run of which another bundle was forgotten, maybe
+// the one that the index has. It is read again.
+const copied = "copied"
+
 // put replaces what the index has of a bundle. Of a run with two bundles the index has
-// the one with more records.
+// the one with more records, of those that are not forgotten.
 func (x *Index) put(ctx context.Context, b bundle) error {
 	return x.write(ctx, func(tx *sql.Tx) error {
 		var key int64
@@ -215,7 +222,12 @@ func (x *Index) put(ctx context.Context, b bundle) error {
 		} else {
 			key, tags = b.entry.key, words(b.entry.run.Tags)
 		}
-		_, err := tx.ExecContext(ctx, x.sql(`INSERT INTO bundles (host, dir, stamp, run, tags, problem) VALUES (?, ?, ?, ?, ?, ?)
+		var was string
+		err := tx.QueryRowContext(ctx, x.sql(`SELECT stamp FROM bundles WHERE host = ? AND dir = ?`), x.host, text(b.dir)).Scan(&was)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, x.sql(`INSERT INTO bundles (host, dir, stamp, run, tags, problem) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (host, dir) DO UPDATE SET stamp = excluded.stamp, run = excluded.run, tags = excluded.tags, problem = excluded.problem`),
 			x.host, text(b.dir), b.stamp, key, tags, problem)
 		if err != nil || b.err != nil {
@@ -224,7 +236,11 @@ func (x *Index) put(ctx context.Context, b bundle) error {
 		var others, records int
 		err = tx.QueryRowContext(ctx, x.sql(`SELECT (SELECT COUNT(*) FROM bundles WHERE run = ? AND NOT (host = ? AND dir = ?)), COALESCE((SELECT points + trials FROM runs WHERE key = ?), -1)`),
 			key, x.host, text(b.dir), key).Scan(&others, &records)
-		if err != nil || others > 0 && records >= b.entry.run.Points+b.entry.run.Trials {
+		if err != nil || was != copied && others > 0 && records >= b.entry.run.Points+b.entry.run.Trials {
+			return err
+		}
+		// The first of the copies that is read counts until one with more records is.
+		if _, err := tx.ExecContext(ctx, x.sql(`UPDATE bundles SET stamp = '' WHERE run = ? AND stamp = ?`), key, copied); err != nil {
 			return err
 		}
 		return x.putRun(ctx, tx, b.entry)
@@ -279,13 +295,17 @@ func (x *Index) sweep(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// forget forgets bundles of this machine, and the runs that they alone hold.
+// forget forgets bundles of this machine, and the runs that they alone hold. Other bundles
+// of their runs are read again.
 func (x *Index) forget(ctx context.Context, dirs []string) error {
 	if len(dirs) == 0 {
 		return nil
 	}
 	return x.write(ctx, func(tx *sql.Tx) error {
 		for _, dir := range dirs {
+			if _, err := tx.ExecContext(ctx, x.sql(`UPDATE bundles SET stamp = ? WHERE problem = '' AND run = (SELECT run FROM bundles WHERE host = ? AND dir = ?)`), copied, x.host, dir); err != nil {
+				return err
+			}
 			if _, err := tx.ExecContext(ctx, x.sql(`DELETE FROM bundles WHERE host = ? AND dir = ?`), x.host, dir); err != nil {
 				return err
 			}

@@ -196,17 +196,22 @@ func (a *app) ownRuns(ctx context.Context, j sizing.Job) (out []sizing.Run, err 
 	}
 	defer l.Close()
 	a.left(l.update)
-	seen := map[string]bool{}
+	seen := map[[2]string]bool{}
 	for _, procedure := range j.Procedures() {
 		runs, err := l.Runs(ctx, store.Filter{Procedure: procedure})
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range runs {
-			if seen[r.Dir] {
+			at := [2]string{r.Host, r.Dir}
+			if seen[at] {
 				continue
 			}
-			seen[r.Dir] = true
+			seen[at] = true
+			if !l.Here(r) {
+				a.note("! left out %s: it is on %s, not here", r.Dir, r.Host)
+				continue
+			}
 			run, recs, err := result.Open(r.Dir)
 			if err != nil {
 				a.note("! left out %s: %s", r.Dir, sentence(err))

@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,5 +51,37 @@ func TestSizeOfOwnRuns(t *testing.T) {
 	}
 	if code, out, _ := call(t.Context(), runner.Plugins(), append(args, "--published", "--quiet")...); code != 0 || strings.Contains(out, "attic") {
 		t.Errorf("--published: exit code %d\n%s", code, out)
+	}
+}
+
+// A run that the index has of another machine is named with it, and no folder of that name
+// is read here.
+func TestSizeOfRunsElsewhere(t *testing.T) {
+	state, away := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	dir := filepath.Join(away, "run")
+	b, err := result.Create(dir, result.Run{Schema: result.Schema, ID: "one", Kind: "real", Machines: []result.Machine{{Name: "attic", Board: "Raspberry Pi 4 Model B Rev 1.4"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(b.Append(result.Record{Schema: result.Schema, ID: "crypto aes-cbc-128", Procedure: "crypto", Status: result.Passed, Config: []result.Pair{{Key: "cipher", Value: "aes-cbc-128"}},
+		Values: []result.Value{{Metric: "encrypt_bytes_per_s", Unit: "B/s", Value: 200e6}}}), b.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errw := call(t.Context(), runner.Plugins(), "index", away); code != 0 {
+		t.Fatal(errw)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(state, "boxdyno", "index.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`UPDATE bundles SET host = 'garage'; UPDATE folders SET host = 'garage'`); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errw := call(t.Context(), runner.Plugins(), "size", "--for", "crypto", "--cipher", "aes-cbc-128", "--load", "1GB/s")
+	if code != 0 || strings.Contains(out, "attic") || !strings.Contains(errw, "left out "+dir+": it is on garage, not here") {
+		t.Errorf("exit code %d\n%s%s", code, out, errw)
 	}
 }
