@@ -161,10 +161,17 @@ export EMULATED
 emulator_of() { # emulator_of GOARCH: the name that QEMU has for it
 	case $1 in
 	arm64) echo aarch64 ;;
+	386) echo i386 ;;
 	*) echo "$1" ;;
 	esac
 }
-emulator() { command -v "qemu-$(emulator_of "$1")-static" || command -v "qemu-$(emulator_of "$1")"; }
+emulator() { # emulator GOARCH: the program that runs its programs; amd64 runs those of 386 itself
+	if [ "$1 $(go env GOHOSTARCH)" = "386 amd64" ]; then
+		command -v env
+	else
+		command -v "qemu-$(emulator_of "$1")-static" || command -v "qemu-$(emulator_of "$1")"
+	fi
+}
 emulated() { # emulated GOARCH [FLAG...]: what frames are made of does not depend on the machine
 	local arch=$1 qemu
 	qemu=$(emulator "$arch")

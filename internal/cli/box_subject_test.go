@@ -222,7 +222,6 @@ func TestBoxLosesBeforeTheSubject(t *testing.T) {
 // An agent that is killed while its subject runs aborts the trial; nothing is left of the
 // subject, and --resume goes on.
 func TestBoxBreaksWithASubject(t *testing.T) {
-	testutil.Alone(t)
 	tester, box := oneCable(t)
 	const agent = "/var/lib/boxdyno-agent/boxdyno-agent "
 	dir := filepath.Join(t.TempDir(), "run")

@@ -35,6 +35,7 @@ func countsOf(t *testing.T, o procedure.Outcome) counts {
 // A box in memory that loses, doubles or alters each n-th frame is found to do so, frame by
 // frame, at any rate.
 func TestKnownFaults(t *testing.T) {
+	testutil.Computed(t)
 	const all = 2 * 10_000
 	every := func(n int) int { return all / n }
 	for name, c := range map[string]struct {
@@ -89,6 +90,7 @@ func TestLossBehindDuplicates(t *testing.T) {
 
 // The highest rate without loss is the box's, below a policer, too.
 func TestSearch(t *testing.T) {
+	testutil.Computed(t)
 	for name, c := range map[string]struct {
 		box  map[string]string
 		want float64
