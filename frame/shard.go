@@ -5,7 +5,6 @@ package frame
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 )
 
 // A Sharder is a Source that knows better than Shard how to divide itself.
@@ -30,97 +29,35 @@ func Shard(source Source, i, n int) (Source, error) {
 	if s, ok := source.(Sharder); ok {
 		return s.Shard(i, n), nil
 	}
-	s := &shard{source: source, part: uint64(i), of: uint64(n)}
-	s.shape = source.Shape()
-	s.window = Window{Blob: make([]byte, max(1<<20, s.shape.Longest)), Entries: make([]Entry, 4096)}
-	for _, d := range s.shape.Draws {
+	s := &shard{part: uint64(i), of: uint64(n)}
+	for _, d := range source.Shape().Draws {
 		s.drawn[d.Class] = true
 	}
-	whole := s.shape.Frames > 0
-	s.shape.Frames, s.shape.Octets = 0, 0
-	if !whole {
-		return s, nil
+	var err error
+	if s.chosen, err = choose(source, s.keep, func() { clear(s.turns[:]) }); err != nil {
+		return nil, fmt.Errorf("part %d of %d of a source: %w", i, n, err)
 	}
-	for s.end == nil {
-		s.refill()
-		s.shape.Frames += uint64(s.window.Len())
-		for _, e := range s.window.Entries[:s.window.Len()] {
-			s.shape.Octets += (uint64(e.Len) + 7) &^ 7
-		}
-	}
-	if s.end != io.EOF {
-		return nil, fmt.Errorf("part %d of %d of a source: %w", i, n, s.end)
-	}
-	if s.shape.Frames == 0 {
+	if source.Shape().Frames > 0 && s.shape.Frames == 0 {
 		return nil, fmt.Errorf("part %d of %d of a source has no frames, because its flows are too few: take fewer parts", i, n)
 	}
-	s.window.Reset()
-	s.end = nil
 	return s, nil
 }
 
 type shard struct {
-	source   Source
-	shape    Shape // Frames and Octets are the part's, or 0
+	*chosen
 	part, of uint64
 	drawn    [MaxClasses]bool   // the octets of the class do not tell its flows
 	turns    [MaxClasses]uint64 // frames of drawn classes so far in this pass
-	window   Window             // of the source's octets, with the part's entries
-	next     int                // the entry to go on with
-	end      error              // what Fill answered to the window
 }
 
-// refill reads a window of the source and keeps the part's entries.
-func (s *shard) refill() {
-	s.window.Reset()
-	s.next = 0
-	s.end = s.source.Fill(&s.window)
-	kept := s.window.Entries[:0]
-	for k := range s.window.Len() {
-		e := s.window.Entries[k]
-		hash := s.turns[e.Class]
-		if s.drawn[e.Class] {
-			s.turns[e.Class]++
-		} else {
-			hash = flowHash(s.window.Frame(k), &e)
-		}
-		if hash%s.of == s.part {
-			kept = append(kept, e)
-		}
+func (s *shard) keep(frm []byte, e *Entry) bool {
+	hash := s.turns[e.Class]
+	if s.drawn[e.Class] {
+		s.turns[e.Class]++
+	} else {
+		hash = flowHash(frm, e)
 	}
-	s.window.count = len(kept)
-	if s.end == io.EOF {
-		clear(s.turns[:])
-	}
-}
-
-func (s *shard) Shape() Shape    { return s.shape }
-func (s *shard) Notes() []string { return s.source.Notes() }
-func (s *shard) Close() error    { return s.source.Close() }
-
-func (s *shard) Fill(w *Window) error {
-	for {
-		for ; s.next < s.window.Len(); s.next++ {
-			b := s.window.Frame(s.next)
-			e, to := w.Next(len(b))
-			if e == nil {
-				return full(w, len(b))
-			}
-			copy(to, b)
-			off := e.Off
-			*e = s.window.Entries[s.next]
-			e.Off = off
-		}
-		if end := s.end; end != nil {
-			s.window.Reset()
-			s.next = 0
-			if end == io.EOF { // the next pass follows
-				s.end = nil
-			}
-			return end
-		}
-		s.refill()
-	}
+	return hash%s.of == s.part
 }
 
 // flowHash is the same for both directions of a flow, and for all fragments of a

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 )
 
@@ -14,71 +13,34 @@ import (
 // its loss would be no fault. Notes say how many those are, and why. Frames must not vary.
 // It reads one pass where the source knows how many frames that has, and closes it.
 func Routable(source Source) (Source, error) {
-	s := &sifter{source: source, shape: source.Shape(), left: map[string]uint64{}}
-	if len(s.shape.Draws) > 0 {
+	if len(source.Shape().Draws) > 0 {
 		return nil, errors.New("frames of the source vary, so that a receiver cannot tell them apart")
 	}
-	s.window = Window{Blob: make([]byte, max(1<<20, s.shape.Longest)), Entries: make([]Entry, 4096)}
-	known := s.shape.Frames > 0
-	s.shape.Frames, s.shape.Octets = 0, 0
-	if !known {
-		return s, nil
+	s := &sifter{left: map[string]uint64{}}
+	var err error
+	if s.chosen, err = choose(source, s.keep, func() { s.passed = true }); err != nil {
+		return nil, err
 	}
-	for s.end == nil {
-		s.refill()
-		s.shape.Frames += uint64(s.window.Len())
-		for _, e := range s.window.Entries[:s.window.Len()] {
-			s.shape.Octets += (uint64(e.Len) + 7) &^ 7
-		}
-	}
-	if s.end != io.EOF {
-		return nil, s.end
-	}
-	if s.shape.Frames == 0 {
+	if source.Shape().Frames > 0 && s.shape.Frames == 0 {
 		return nil, fmt.Errorf("no frame of it would be handed on by a router: %s", s.leftOut())
 	}
-	s.begin()
 	return s, nil
 }
 
 // A sifter keeps the frames of a source that pass the check of unroutable.
 type sifter struct {
-	source Source
-	shape  Shape
-	window Window // of the source's octets, with the entries kept
-	next   int
-	end    error // what Fill answered to the window
-
+	*chosen
 	passed bool // a pass is over: left is complete
 	left   map[string]uint64
 }
 
-// begin makes ready for the next pass.
-func (s *sifter) begin() {
-	s.window.Reset()
-	s.next, s.end = 0, nil
-}
-
-func (s *sifter) refill() {
-	s.window.Reset()
-	s.next = 0
-	s.end = s.source.Fill(&s.window)
-	kept := s.window.Entries[:0]
-	for k := range s.window.Len() {
-		e := s.window.Entries[k]
-		why := unroutable(s.window.Frame(k), &e)
-		if why == "" {
-			kept = append(kept, e)
-		} else if !s.passed {
-			s.left[why]++
-		}
+func (s *sifter) keep(frm []byte, e *Entry) bool {
+	why := unroutable(frm, e)
+	if why != "" && !s.passed {
+		s.left[why]++
 	}
-	s.window.count = len(kept)
-	s.passed = s.passed || s.end == io.EOF
+	return why == ""
 }
-
-func (s *sifter) Shape() Shape { return s.shape }
-func (s *sifter) Close() error { return s.source.Close() }
 
 func (s *sifter) Notes() []string {
 	notes := s.source.Notes()
@@ -98,31 +60,6 @@ func (s *sifter) leftOut() (text string) {
 		}
 	}
 	return text
-}
-
-func (s *sifter) Fill(w *Window) error {
-	for {
-		for ; s.next < s.window.Len(); s.next++ {
-			b := s.window.Frame(s.next)
-			e, to := w.Next(len(b))
-			if e == nil {
-				return full(w, len(b))
-			}
-			copy(to, b)
-			off := e.Off
-			*e = s.window.Entries[s.next]
-			e.Off = off
-		}
-		if end := s.end; end != nil {
-			s.window.Reset()
-			s.next = 0
-			if end == io.EOF { // the next pass follows
-				s.end = nil
-			}
-			return end
-		}
-		s.refill()
-	}
 }
 
 // Why a router does not hand a frame on.
