@@ -57,7 +57,7 @@ func (g *gateways) Sketch() (Facts, error) {
 
 func (g *gateways) sketchAt(at place) Facts {
 	f := Facts{
-		Topology: Gateways, Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
+		Topology: Gateways, Kind: result.KindSandbox, Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUTCPUs: []int{at.dut}, DUTPorts: []string{sides[0].dut, outerName}, Services: []string{"route"}, Loop: loopPorts(unbuilt, g.mtu, g.rate),
 	}
 	for _, sd := range sides {

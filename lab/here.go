@@ -7,6 +7,7 @@ import (
 	"flag"
 
 	"boxdyno/host"
+	"boxdyno/result"
 )
 
 // A here is this machine as the DUT, with nothing between it and the tester:
@@ -22,7 +23,7 @@ func (here) Flags(*flag.FlagSet) {}
 
 func (here) Sketch() (Facts, error) {
 	cpus, err := host.AllowedCPUs()
-	return Facts{Topology: Here, Kind: "real", TesterCPU: -1, CPUs: cpus}, err
+	return Facts{Topology: Here, Kind: result.KindReal, TesterCPU: -1, CPUs: cpus}, err
 }
 
 // Build needs no privilege.

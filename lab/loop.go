@@ -37,7 +37,7 @@ func (l *loop) Sketch() (Facts, error) {
 	}
 	cpu := cpus[len(cpus)-1]
 	ports := loopPorts(unbuilt, l.mtu, l.rate)
-	return Facts{Topology: "loop", Kind: "sandbox", TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports}, nil
+	return Facts{Topology: "loop", Kind: result.KindSandbox, TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports}, nil
 }
 
 // unbuilt is a namespace in a sketch.

@@ -89,7 +89,7 @@ func (m *mem) Sketch() (f Facts, err error) {
 	if err := m.config().Check(); err != nil {
 		return f, err
 	}
-	f = Facts{Topology: "mem", Kind: "memory", TesterCPU: -1, Services: memServices, Planted: m.plant.planted(m.mtu)}
+	f = Facts{Topology: "mem", Kind: result.KindMemory, TesterCPU: -1, Services: memServices, Planted: m.plant.planted(m.mtu)}
 	loops := [2]string{memory.LoopA, memory.LoopB}
 	for i, name := range [2]string{memory.LAN, memory.WAN} {
 		mine, other := sides[i], sides[1-i]

@@ -77,7 +77,7 @@ func (p *peers) Sketch() (Facts, error) {
 	case p.two() && p.netns != "":
 		return Facts{}, errors.New("netns is this machine's, and ssh_a names a box: leave one of them out")
 	}
-	return Facts{Topology: Peers, Kind: "real", TesterCPU: -1, Apart: true}, nil
+	return Facts{Topology: Peers, Kind: result.KindReal, TesterCPU: -1, Apart: true}, nil
 }
 
 // A peer is one of the two, set up.

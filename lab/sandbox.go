@@ -86,7 +86,7 @@ func (s *sandbox) sketchAt(at place) (Facts, error) {
 	}
 	f := Facts{
 		MoreCPUs: more, Spreads: at.name == split,
-		Topology: "sandbox", Kind: "sandbox", Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
+		Topology: "sandbox", Kind: result.KindSandbox, Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUTCPUs: []int{at.dut}, Services: Services, Planted: s.plant.planted(s.mtu), Loop: loopPorts(unbuilt, s.mtu, s.rate),
 	}
 	for _, sd := range sides {

@@ -30,7 +30,7 @@ func newThere() Topology { return &there{newReached()} }
 // Sketch implements Topology: it does not ask the DUT.
 func (p *there) Sketch() (Facts, error) {
 	_, err := p.agent()
-	return Facts{Topology: There, Kind: "real", TesterCPU: -1}, err
+	return Facts{Topology: There, Kind: result.KindReal, TesterCPU: -1}, err
 }
 
 // asking is how long the DUT may take to say how it is set up.

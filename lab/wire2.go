@@ -140,7 +140,7 @@ func (w *wire2) sketch(name string, ends []wireEnd) (f Facts, _ error) {
 		return f, err
 	}
 	cpu := cpus[len(cpus)-1]
-	f = Facts{Topology: name, Kind: "real", TesterCPU: cpu, CPUs: []int{cpu}}
+	f = Facts{Topology: name, Kind: result.KindReal, TesterCPU: cpu, CPUs: []int{cpu}}
 	if len(ends) == 2 {
 		f.Services, f.AsIs, f.Bridge = wiredServices, true, w.box == boxBridge
 	}

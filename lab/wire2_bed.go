@@ -20,7 +20,7 @@ import (
 // testbed is all but engine and means.
 func (w *wired) testbed(name string) *Testbed {
 	tb := &Testbed{
-		Facts:    Facts{Topology: name, Kind: "real", TesterCPU: w.cpu, CPUs: []int{w.cpu}},
+		Facts:    Facts{Topology: name, Kind: result.KindReal, TesterCPU: w.cpu, CPUs: []int{w.cpu}},
 		Warnings: []string{"topology " + name + " has not been seen on hardware by its authors: it is tested with virtual cables"},
 	}
 	rate := w.rate

@@ -42,11 +42,11 @@ func powersOf(rows []Row) (powers []Power, sentence string) {
 		case r.Work != nil:
 			kinds["work"] = true
 		case r.Crypto != nil:
-			kinds["crypto"] = true
+			kinds[cryptoProcedure] = true
 		case r.Tunnel != nil:
 			kinds["tunnel"] = true
 		case r.Storage != nil:
-			kinds["storage"] = true
+			kinds[storageProcedure] = true
 		default:
 			return nil, ""
 		}

@@ -135,7 +135,7 @@ func citedText(c cited, f reference.Figure) string {
 // citations are the published figures beside a run's points, in reference's order. There
 // are none where speeds mean nothing: in memory, and on emulated boards.
 func citations(run result.Run, points []result.Record) (out []Citation) {
-	if run.Kind == kindMemory || run.Kind == kindEmulated {
+	if run.Kind == result.KindMemory || run.Kind == result.KindEmulated {
 		return nil
 	}
 	for _, f := range reference.Figures() {

@@ -104,7 +104,7 @@ func (d *Document) energyTables() (out []Table) {
 				units = append(units, e.Per)
 			}
 			texts := []string{e.said()}
-			if d.Kind == "sandbox" {
+			if d.Kind == result.KindSandbox {
 				texts = append(texts, "tester and box are one machine: the tester's energy is in it")
 			}
 			rows[e.Per] = append(rows[e.Per], tableRow{id: r.ID, config: []result.Pair{{Key: "what", Value: r.Name}, {Key: "when", Value: cmp.Or(e.When, "while it worked")}, {Key: "covers", Value: e.Covers}}, figures: figures, exact: texts})

@@ -64,7 +64,7 @@ func name(r Row) string {
 		words = slices.Concat([]string{serviceName(r) + ", " + c.Subject, c.size(r)}, c.how())
 	}
 	if r.IDS != nil {
-		words = append([]string{"ids"}, r.IDS.words()...)
+		words = append([]string{IDSProcedure}, r.IDS.words()...)
 	}
 	if r.Infer != nil {
 		words = r.Infer.name()
@@ -82,7 +82,7 @@ func name(r Row) string {
 		words = r.Tunnel.name(r.Procedure, r.FrameSize)
 	}
 	if f := r.Flood; f != nil {
-		words = slices.Concat([]string{"flood"}, words, f.how())
+		words = slices.Concat([]string{floodProcedure}, words, f.how())
 	}
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
@@ -351,23 +351,17 @@ func headline(rows []Row) *Row {
 	return nil
 }
 
-// Kinds of beds whose speeds mean nothing.
-const (
-	kindMemory   = "memory"
-	kindEmulated = "emulated"
-)
-
 func caveat(d Document) string {
 	var s string
 	switch d.Kind {
-	case "sandbox":
+	case result.KindSandbox:
 		s = "Measured in a sandbox, network namespaces on one machine: this is the machine's own forwarding power, not a NIC's."
-	case kindEmulated:
+	case result.KindEmulated:
 		s = "Measured on an emulated board: this shows that it works, and says nothing about a real board's speed."
-	case kindMemory:
+	case result.KindMemory:
 		s = "Measured on links in memory: this shows that the procedure works, and says nothing about a box."
 	}
-	if d.Kind != "sandbox" && d.Kind != kindMemory && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Tunnel != nil && r.Verdict != result.Skipped }) {
+	if d.Kind != result.KindSandbox && d.Kind != result.KindMemory && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Tunnel != nil && r.Verdict != result.Skipped }) {
 		s = strings.TrimSpace(s + " Streams and tunnels were measured between network namespaces of this machine, which does the work of both ends. Two boxes would each carry more, and no NIC took part.")
 	}
 	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections == nil })

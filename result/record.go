@@ -332,6 +332,14 @@ func (r *Record) OfConnections() bool {
 // Finished says whether a resumed run may keep the record.
 func (r *Record) Finished() bool { return r.Status != Running && r.Status != Aborted }
 
+// Kinds of runs and testbeds, and of machines but for the last.
+const (
+	KindReal     = "real"
+	KindSandbox  = "sandbox"  // namespaces of one machine
+	KindEmulated = "emulated" // no speed of it means anything
+	KindMemory   = "memory"   // nothing is measured
+)
+
 // A Machine identifies a host; Kind says real, sandbox or emulated, and every
 // figure from one that is not real says so.
 type Machine struct {

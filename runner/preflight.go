@@ -72,7 +72,7 @@ func (x *execution) use() (u host.Use) {
 
 // concerns warns of what is bad in env; when is "" before a run.
 func (x *execution) concerns(env []result.Pair, when string) {
-	if x.bed.Kind == "memory" {
+	if x.bed.Kind == result.KindMemory {
 		return // nothing is measured
 	}
 	for _, c := range host.Concerns(env, x.use()) {

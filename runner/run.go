@@ -150,7 +150,7 @@ func (x *execution) takeDown() (err error) {
 }
 
 // measures says whether others could disturb the run. In memory nothing is measured.
-func (x *execution) measures() bool { return x.bed.Kind != "memory" }
+func (x *execution) measures() bool { return x.bed.Kind != result.KindMemory }
 
 // build builds the testbed, checks that it has what the points need, and waits for
 // the machine-wide lock. The lock is kept until the testbed is gone: taking it down
@@ -302,9 +302,8 @@ func (c Catalogue) topology(e Entry) (lab.Topology, error) {
 // kindOf returns the kind of a run on a testbed of kind bed: emulated where any of its
 // machines is, whatever the tester is. In memory no machine is measured.
 func kindOf(bed string, machines []result.Machine) string {
-	const emulated = "emulated"
-	if bed != "memory" && slices.ContainsFunc(machines, func(m result.Machine) bool { return m.Kind == emulated }) {
-		return emulated
+	if bed != result.KindMemory && slices.ContainsFunc(machines, func(m result.Machine) bool { return m.Kind == result.KindEmulated }) {
+		return result.KindEmulated
 	}
 	return bed
 }
@@ -317,8 +316,8 @@ func (x *execution) header() {
 	if boxOf(x.bed) != nil {
 		machine, others = others[0], others[1:]
 	}
-	if x.bed.Kind == "sandbox" && machine.Kind == "real" {
-		machine.Kind = "sandbox"
+	if x.bed.Kind == result.KindSandbox && machine.Kind == result.KindReal {
+		machine.Kind = result.KindSandbox
 	}
 	x.environment = len(run.Environments)
 	env := x.settings()

@@ -267,7 +267,7 @@ const telemetryEvery = time.Second
 // watch starts telemetry, and writes the header, which then has its series.
 func (x *execution) watch(ctx context.Context) error {
 	w := x.plan.Telemetry
-	if w.Off || x.bed.Kind == "memory" {
+	if w.Off || x.bed.Kind == result.KindMemory {
 		return x.write()
 	}
 	var header error

@@ -50,7 +50,7 @@ const (
 func sampleFlood(ctx context.Context, bed *lab.Testbed, m engine.Meter, lasts time.Duration) *floodSampler {
 	s := &floodSampler{bed: bed, meter: m, every: max(lasts/floodSamples, leastSampled), end: make(chan struct{})}
 	tick := s.every
-	if bed.Kind == "memory" { // virtual time passes faster
+	if bed.Kind == result.KindMemory { // virtual time passes faster
 		tick = virtualSampled
 	}
 	s.read(ctx)

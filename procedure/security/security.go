@@ -237,7 +237,7 @@ func (p *Security) phases(ctx context.Context, m *trial.Point, e securityEffort,
 	var parts [][]engine.TxReport
 	var s *sampler
 	o, _, seen, err := m.Rig.Account(ctx, true, func(ctx context.Context) (l engine.Load, sent []engine.TxReport, err error) {
-		s = startSampler(ctx, m.Rig.Meters[0], e.sample, m.Env.Bed.Kind == "memory")
+		s = startSampler(ctx, m.Rig.Meters[0], e.sample, m.Env.Bed.Kind == result.KindMemory)
 		defer func() { err = errors.Join(err, s.stop(ctx)) }()
 		for _, st := range stages {
 			s.begin(ctx, st.phase)

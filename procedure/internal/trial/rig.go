@@ -108,7 +108,7 @@ func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err err
 		open = ledger.OpenBare
 	}
 	if r.book, err = open(r.Paths, bed.Sources...); err == nil {
-		r.book.Settle, r.book.Virtual = s.Settle, bed.Kind == "memory"
+		r.book.Settle, r.book.Virtual = s.Settle, bed.Kind == result.KindMemory
 	}
 	return r, err
 }

@@ -157,7 +157,7 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 	if bed == nil {
 		return nil
 	}
-	if p.vlan.Value > 0 && bed.Kind != "memory" && !Bridges(bed) {
+	if p.vlan.Value > 0 && bed.Kind != result.KindMemory && !Bridges(bed) {
 		return fmt.Errorf("vlan %d: topology %s has no VLAN interfaces, and answers no ARP within one: frames with a tag go through a box that bridges (wire2 with box=bridge)", p.vlan.Value, bed.Topology)
 	}
 	if p.dutCPUs.Value == allCPUs && !bed.Spreads {

@@ -39,7 +39,7 @@ func WatchTraffic(env *procedure.Env) *watch {
 	if env.Traffic != nil {
 		env.Traffic(true)
 	}
-	if bed.Kind == "memory" {
+	if bed.Kind == result.KindMemory {
 		return w
 	}
 	var err error
