@@ -60,7 +60,7 @@ func TestSizeOfRunsElsewhere(t *testing.T) {
 	state, away := t.TempDir(), t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
 	dir := filepath.Join(away, "run")
-	b, err := result.Create(dir, result.Run{Schema: result.Schema, ID: "one", Kind: "real", Machines: []result.Machine{{Name: "attic", Board: "Raspberry Pi 4 Model B Rev 1.4"}}})
+	b, err := result.Create(dir, result.Run{Schema: result.Schema, ID: "one", Kind: "real", Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Machines: []result.Machine{{Name: "attic", Board: "Raspberry Pi 4 Model B Rev 1.4"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
