@@ -280,6 +280,13 @@ func TestHTML(t *testing.T) {
 
 // pages are the runs whose pages are looked at.
 var pages = map[string]func() (result.Run, []result.Record){
+	"fleet": func() (result.Run, []result.Record) {
+		run, recs := cryptoRun()
+		for i := range recs {
+			recs[i].Procedure = "fleet-crypto"
+		}
+		return run, recs
+	},
 	"firewall": report.Firewall, "shared": report.SharedRun, "hostile": report.Hostile,
 	"passed": func() (result.Run, []result.Record) {
 		run, recs := report.Firewall()

@@ -252,6 +252,13 @@ describe("the page", () => {
     for (const a of discs) for (const b of discs) assert.ok(a.v <= b.v || a.x > b.x, "more is not further to the right");
   });
 
+  test("shows a fleet's figures, without the drawing of one machine's ciphers", async (t) => {
+    const page = await open(t, "fleet");
+    assert.equal(await page.locator("[data-figure=ciphers]").count(), 0);
+    const { document: doc } = await data(page);
+    assert.ok(doc.rows.some((r) => r.figures?.encrypt_bytes_per_s && !r.crypto));
+  });
+
   test("shows tunnels and disks beside the same without", async (t) => {
     const page = await open(t, "box");
     const { document: doc } = await data(page);

@@ -96,7 +96,7 @@ const parts: Part[] = [
   { draws: IDSRules, asks: { limit: "ids_rate_bps" }, also: { rules: "rules_loaded" }, of: (r) => r.ids?.rules_loaded, enough: (rows) => rows.length > 1 },
   { draws: Work, of: (r) => r.work?.figures?.length, each: procedure },
   { draws: Curves, of: (r) => r.work?.curve?.points?.length, each: procedure },
-  { draws: Ciphers, asks: ciphers },
+  { draws: Ciphers, asks: ciphers, of: (r) => r.crypto },
   { draws: Tunnels, asks: { goodput: "goodput_bps" }, also: streams, of: tunnel },
   { draws: TunnelSizes, asks: { limit: rates.limit, overload: rates.overload }, also: { without: "baseline_forwarding_fps" }, of: tunnel, enough: (rows) => differ(rows, size) },
   { draws: Disks, of: (r) => r.storage?.patterns?.length },
