@@ -70,5 +70,5 @@ func (l lasting) startCabled() error {
 			return err
 		}
 	}
-	return l.awaitSSH(10 * time.Second)
+	return l.awaitSSH(10*time.Second, "")
 }

@@ -26,10 +26,11 @@ func lastMain(what string, args []string) error {
 		return l.stop()
 	case what == "reset":
 		begin := time.Now()
+		before, _, _ := l.boot() // "" of a board that hangs
 		if err := l.monitor("system_reset", nil); err != nil {
 			return err
 		}
-		if err := l.awaitSSH(6 * time.Minute); err != nil {
+		if err := l.awaitSSH(6*time.Minute, before); err != nil {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "%s is back after %.0f s\n", l.name, time.Since(begin).Seconds())

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/md5"
 	_ "embed"
 	"encoding/json"
@@ -208,7 +209,7 @@ func (l lasting) start(deb, cache, init string) error {
 			}
 		}
 	}
-	return l.awaitSSH(6 * time.Minute)
+	return l.awaitSSH(6*time.Minute, "")
 }
 
 // addresses are those that the board gives its ports, in turn.
@@ -323,20 +324,30 @@ func (l lasting) qemuArguments(kernel string, port int) ([]string, error) {
 // the slots 16 and 17 above its own for virtual functions.
 const firstSlot = 4
 
-// awaitSSH waits until the board lets in.
-func (l lasting) awaitSSH(limit time.Duration) error {
+// awaitSSH waits until the board lets in, and runs since another start than before, which is
+// boot's answer; "": any. A connection that a reset cuts off is given up.
+func (l lasting) awaitSSH(limit time.Duration, before string) error {
 	deadline := time.Now().Add(limit)
 	for {
-		out, err := exec.Command("ssh", "-F", l.at("ssh_config"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=20", l.name, "true").CombinedOutput()
-		if err == nil {
+		now, said, err := l.boot()
+		if err == nil && now != before {
 			return nil
 		}
 		if time.Now().After(deadline) || !l.cabled() && !l.alive() {
-			said, _ := os.ReadFile(l.at("console"))
-			return fmt.Errorf("board %s does not answer: ssh says %q; its console ends with:\n%s", l.name, strings.TrimSpace(string(out)), tail(string(said), 20))
+			console, _ := os.ReadFile(l.at("console"))
+			return fmt.Errorf("board %s does not answer: ssh says %q; its console ends with:\n%s", l.name, said, tail(string(console), 20))
 		}
 		time.Sleep(300 * time.Millisecond)
 	}
+}
+
+// boot is what the kernel calls this start of the board, and what ssh says beside it.
+func (l lasting) boot() (id, said string, err error) {
+	cmd := exec.Command("ssh", "-F", l.at("ssh_config"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4", l.name, "cat /proc/sys/kernel/random/boot_id")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	return strings.TrimSpace(string(out)), strings.TrimSpace(errs.String()), err
 }
 
 // pid is QEMU's; 0 if it is gone.
