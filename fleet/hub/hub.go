@@ -19,7 +19,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -452,6 +451,3 @@ func (h *Hub) kick(b *Board, at connection) {
 		h.o.Note(fmt.Sprintf("a connection of board %s may still be there: %v", b.Name, err))
 	}
 }
-
-// DefaultFolder is the hub's below a user's state folder.
-func DefaultFolder(state string) string { return filepath.Join(state, "boxdyno", "fleet") }
