@@ -33,7 +33,8 @@ const regression = "regression"
 
 func (a *app) history() *cobra.Command {
 	var q store.Query
-	var where, out, since, until, failOn, junit string
+	var at place
+	var out, since, until, failOn, junit string
 	var settings []string
 	var asJSON, split bool
 	var rows int
@@ -106,7 +107,7 @@ regression=2% wants the change to be more than 2 %.
 					return err
 				}
 			}
-			l, err := a.library(ctx, where, store.Scan{Again: true})
+			l, err := at.open(ctx, a)
 			if err != nil {
 				return err
 			}
@@ -149,7 +150,7 @@ regression=2% wants the change to be more than 2 %.
 	fs.BoolVar(&asJSON, "json", false, "JSON on standard output")
 	fs.StringVar(&failOn, "fail-on", "", "regression or regression=`SHARE`: exit code 1 if the last change of a level is for the worse, by more than the share, such as 2%")
 	fs.StringVar(&junit, "junit", "", "write what --fail-on regression finds to `FILE`.xml, for continuous integration")
-	indexFlag(cmd, &where)
+	placeFlags(cmd, &at)
 	exclusive(cmd, "output", "json")
 	_ = cmd.RegisterFlagCompletionFunc("procedure", a.completing(cobra.ShellCompDirectiveNoFileComp, "procedures"))
 	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)

@@ -40,6 +40,35 @@ func indexFlag(cmd *cobra.Command, where *string) {
 	cmd.Flags().StringVar(where, "index", "", "`FILE` or postgres:// URL of the index (default $"+indexVariable+", else index.db beside the runs)")
 }
 
+// A place is where runs and their index are, as flags name it.
+type place struct{ index, runs string }
+
+// placeFlags are on every command that can read another folder of runs.
+func placeFlags(cmd *cobra.Command, p *place) {
+	indexFlag(cmd, &p.index)
+	cmd.Flags().StringVar(&p.runs, "runs", "", "`folder` of the runs, which has an index of its own beside it (default $XDG_STATE_HOME/boxdyno/runs)")
+}
+
+// open opens the index of the place.
+func (p place) open(ctx context.Context, a *app) (*library, error) {
+	s := store.Scan{Again: true}
+	if p.runs == "" {
+		return a.library(ctx, p.index, s)
+	}
+	dir, err := filepath.Abs(p.runs)
+	if err != nil {
+		return nil, err
+	}
+	if err := asCaller(); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, &runner.PlanError{At: "--runs", Err: fmt.Errorf("there is no folder %s", dir)}
+	}
+	s.Dirs = []string{dir}
+	return a.library(ctx, cmp.Or(p.index, filepath.Join(filepath.Dir(dir), filepath.Base(dir)+"-index.db")), s)
+}
+
 // library opens the index, and brings it up to date with the runs at the default place and
 // all that was indexed before, as s adds to it.
 func (a *app) library(ctx context.Context, where string, s store.Scan) (*library, error) {

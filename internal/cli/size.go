@@ -29,6 +29,7 @@ type sizeRequest struct {
 	seed           uint64
 	published      bool
 	asJSON, asCSV  bool
+	at             place
 }
 
 func (a *app) size() *cobra.Command {
@@ -87,6 +88,7 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
 	f.Uint64Var(&q.seed, "seed", 1, "`seed` of the Monte Carlo that carries intervals through")
 	f.BoolVar(&q.asJSON, "json", false, "print JSON: rows, crossovers, curves")
 	f.BoolVar(&q.asCSV, "csv", false, "print rows as CSV")
+	placeFlags(cmd, &q.at)
 	exclusive(cmd, "json", "csv")
 	for _, name := range []string{"board", "against"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, a.completing(cobra.ShellCompDirectiveNoFileComp, "boards")) // the flag exists
@@ -123,7 +125,7 @@ func (a *app) sized(ctx context.Context, q sizeRequest) (r sizing.Result, err er
 	}
 	candidates := sizing.Published(j)
 	if !q.published {
-		runs, err := a.ownRuns(ctx, j)
+		runs, err := a.ownRuns(ctx, j, q.at)
 		if err != nil {
 			return r, err
 		}
@@ -184,13 +186,13 @@ func procedureOf(kind string) string {
 
 // ownRuns are the runs that the index finds of a job's procedures. One that cannot be
 // read is named, and left out.
-func (a *app) ownRuns(ctx context.Context, j sizing.Job) (out []sizing.Run, err error) {
+func (a *app) ownRuns(ctx context.Context, j sizing.Job, at place) (out []sizing.Run, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("read your own runs: %w; --published leaves them out", err)
 		}
 	}()
-	l, err := a.library(ctx, "", store.Scan{Again: true})
+	l, err := at.open(ctx, a)
 	if err != nil {
 		return nil, err
 	}
