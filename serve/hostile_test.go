@@ -99,6 +99,15 @@ func hostileRequests() (all []hostile) {
 	for _, q := range []string{"?need=%zz", "?need=" + strings.Repeat("x", mostWords+1), "?" + strings.Repeat("need=x&", mostValues+1), "?board=..%2fsecret"} {
 		add("boards "+q[:min(len(q), 30)], get("/api/boards"+q, ""), 400)
 	}
+	for _, q := range []string{"", "?metric=", "?metric=--output%3dx", "?metric=..%2fsecret", "?metric=Throughput", "?metric=a%00", "?metric=" + strings.Repeat("a", 101), "?metric=a&output=..%2fsecret", "?metric=a&index=secret", "?metric=a&junit=secret", "?metric=a&runs=..",
+		"?metric=a&box=%00", "?metric=a&where=" + strings.Repeat("x", mostWords+1), "?metric=a&" + strings.Repeat("where=a%3db&", mostValues+1), "?metric=%zz"} {
+		add("history "+q[:min(len(q), 30)], get("/api/history"+q, ""), 400)
+	}
+	for _, q := range []string{"?for=ids&rules=-1", "?for=ids&rules=1e9", "?for=ids&rules=99999999999999999999", "?for=ids&spare=x", "?format=html", "?published=1", "?runs=..%2fsecret", "?index=secret", "?seed=1", "?json=true", "?for=%00", "?load=%zz", "?shared=" + strings.Repeat("x", mostWords+1), "?" + strings.Repeat("what-if=x&", mostValues+1)} {
+		add("size "+q[:min(len(q), 30)], get("/api/size"+q, ""), 400)
+	}
+	add("size by Origin", get("/api/size?for=ids", "Origin: http://evil.example\r\n"), 403)
+	add("history by POST", post("/api/history?metric=a", auth+json, "{}"), 404, 405)
 	add("boards by Origin", get("/api/boards", "Origin: http://evil.example\r\n"), 403)
 	add("compare one", get("/api/compare?run=one", ""), 400)
 	add("compare many", get("/api/compare?"+strings.Repeat("run=one&", 400), ""), 400)
@@ -137,6 +146,7 @@ func TestHostileRequests(t *testing.T) {
 		}
 	}
 	o := starting(runs)
+	o.Library = []string{}
 	started := 0
 	o.Argv = func(Start) ([]string, error) { started++; return nil, answer{400, "nothing is started here"} }
 	h := listening(t, o, "")

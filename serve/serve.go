@@ -15,6 +15,7 @@
 //	growth.go    one run that grows   events.go   what its viewers are sent
 //	api.go       answers in JSON      start.go    runs that the page starts and cancels
 //	boards.go    the catalogue of boards   fleet.go    the boards of the hub
+//	choose.go    history and size
 package serve
 
 import (
@@ -60,9 +61,14 @@ type Options struct {
 	// Boards is the catalogue of boards that meet needs, in the syntax of --need; nil:
 	// there is none. Errors are sentences for the reader.
 	Boards func(needs string) (any, error)
+	// Library are the arguments by which boxdyno history and size find the runs of this
+	// server, none for those at the default place; nil: they answer nothing here.
+	Library []string
+	// Metrics are what the page History offers.
+	Metrics []Metric
 	// Fleet is the boards of the hub in this process; nil: there is no hub.
 	Fleet func() Fleet
-	// Program is started with Argv's arguments; "": this program.
+	// Program is started with Argv's arguments, and for history and size; "": this program.
 	Program string
 }
 
@@ -80,6 +86,8 @@ type Server struct {
 	viewers map[*viewer]bool
 	pulsing bool
 	windows windows
+
+	answering chan struct{} // has a place for the one process that answers
 
 	active atomic.Pointer[[]byte] // an Activity, encoded
 	conns  atomic.Int64
@@ -120,7 +128,7 @@ func policy(html []byte) string {
 
 // New returns a server for the runs in a folder.
 func New(o Options) *Server {
-	s := &Server{o: o, runs: newLibrary(o.Runs, o.Declare), page: app, csp: policy(app), growing: map[string]*growth{}, viewers: map[*viewer]bool{}}
+	s := &Server{o: o, runs: newLibrary(o.Runs, o.Declare), page: app, csp: policy(app), growing: map[string]*growth{}, viewers: map[*viewer]bool{}, answering: make(chan struct{}, 1)}
 	s.started = newStarts(o)
 	s.handler = s.guarded(s.routes())
 	return s

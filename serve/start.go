@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -151,8 +150,7 @@ func lastLine(f *os.File) string {
 	}
 	b := make([]byte, most)
 	n, _ := f.ReadAt(b, max(info.Size()-most, 0))
-	lines := strings.Split(strings.TrimSpace(string(b[:n])), "\n")
-	return strings.TrimPrefix(strings.ToValidUTF8(lines[len(lines)-1], "?"), "boxdyno: ")
+	return lastWords(b[:n])
 }
 
 // list are the runs of the page that have no bundle: yet, or at all.

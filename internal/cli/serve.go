@@ -118,7 +118,7 @@ func (a *app) served(f serveFlags) (o serve.Options, addr string, err error) {
 		return bad("--tls-cert", "a certificate and its key go together: give --tls-cert and --tls-key")
 	}
 	o = serve.Options{Version: Version(), Runs: f.runs, ReadOnly: f.readOnly, Hosts: f.hosts,
-		Declare: a.plugins.Declare, Offers: a.offers(), Argv: a.asked, Boards: boardPage}
+		Declare: a.plugins.Declare, Offers: a.offers(), Argv: a.asked, Boards: boardPage, Library: []string{}, Metrics: a.metricsOffered()}
 	if o.Runs == "" {
 		if o.Runs, err = runsDir(); err != nil {
 			return o, "", err
@@ -126,6 +126,9 @@ func (a *app) served(f serveFlags) (o serve.Options, addr string, err error) {
 	}
 	if o.Runs, err = filepath.Abs(o.Runs); err != nil {
 		return o, "", err
+	}
+	if f.runs != "" {
+		o.Library = []string{"--runs=" + o.Runs}
 	}
 	if own, err := os.Hostname(); err == nil {
 		o.Hosts = append(o.Hosts, own)
@@ -219,6 +222,16 @@ func (a *app) offers() (all []serve.Offer) {
 				o.Takes = append(o.Takes, serve.Taken{Name: p.Name, Help: p.Help, Default: p.Default})
 			}
 			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// metricsOffered are those that the page History offers.
+func (a *app) metricsOffered() (all []serve.Metric) {
+	for _, p := range a.plugins.Procedures {
+		for _, m := range p.Metrics {
+			all = append(all, serve.Metric{Name: m.Name, Procedure: p.Name, Unit: string(m.Unit), Help: m.Help})
 		}
 	}
 	return all
