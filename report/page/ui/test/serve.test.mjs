@@ -73,7 +73,7 @@ async function open(t, hash, options = {}) {
 }
 
 const token = () => readFileSync(join(dir, "token"), "utf8").trim();
-const pages = [["#/runs", "[data-run=after]"], ["#/run/before", "#measured"], ["#/live/before", "[role=log]"], ["#/compare/before/after", "[data-table=compared]"], ["#/compare", "select"], ["#/boards", "[data-board]"], ["#/fleet", "[data-fleet-board=pi1][data-state=ready]"], ["#/start", "input[type=password]"]];
+const pages = [["#/runs", "[data-run=after]"], ["#/run/before", "#measured"], ["#/live/before", "[role=log]"], ["#/compare/before/after", "[data-table=compared]"], ["#/compare", "select"], ["#/history/throughput_fps", "[data-series] [data-table=runs]"], ["#/size", "form select"], ["#/boards", "[data-board]"], ["#/fleet", "[data-fleet-board=pi1][data-state=ready]"], ["#/start", "input[type=password]"]];
 
 describe("the pages of serve", () => {
   for (const colorScheme of ["light", "dark"])
@@ -110,6 +110,46 @@ describe("the pages of serve", () => {
     await page.getByRole("link", { name: "Compare these 2" }).focus();
     await page.keyboard.press("Enter");
     await page.waitForSelector("[data-table=compared] [data-verdict]");
+  });
+
+  test("show a figure over time, linked from runs and from a run, by keyboard", async (t) => {
+    const page = await open(t, "#/run/before");
+    await page.getByRole("link", { name: "Its history" }).focus();
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("optgroup[label=forward]", { state: "attached" });
+    assert.equal(await page.locator("optgroup").first().getAttribute("label"), "forward");
+    await page.selectOption("main select", "throughput_fps");
+    await page.waitForSelector("[data-series]");
+    assert.match(await page.textContent("h1"), /no change is found in 2 runs/);
+    assert.deepEqual(await page.locator("[data-table=runs] a").evaluateAll((els) => els.map((e) => e.hash).sort()), ["#/run/after", "#/run/before"]);
+    assert.equal(await page.locator("[data-series] figure .mark").count(), 2);
+    await page.evaluate(() => (location.hash = "#/history/no_such_metric"));
+    await page.waitForSelector("[role=alert]:has-text('no_such_metric')");
+  });
+
+  test("size a job with its curves and crossovers, by keyboard", async (t) => {
+    const page = await open(t, "#/size", { bypassCSP: true });
+    await page.getByLabel("Load; empty").focus();
+    await page.keyboard.press("Enter"); // sends the form
+    await page.waitForSelector("[data-table=size] [data-box=rpi-4-b]");
+    assert.match(await page.textContent("h1"), /^5 Pi 4B .*175 USD/);
+    assert.ok((await page.locator("[data-figure=size-box] [data-crossover]").count()) > 3);
+    await page.evaluate(axe);
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" ")}`), [], colorScheme);
+    }
+    for (const width of [380, 1600]) {
+      await page.setViewportSize({ width, height: 900 });
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(wide <= width, `it is ${wide} wide at ${width}`);
+    }
+    const [file] = await Promise.all([page.waitForEvent("download"), page.locator("#z-n ~ .body > .row button", { hasText: "CSV" }).click()]);
+    assert.match(readFileSync(await file.path(), "utf8"), /rpi-4-b/);
+    await page.getByLabel("Load; empty").fill("much");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("[role=alert]:has-text('--load')");
   });
 
   test("filter boards by need, with the source of each value", async (t) => {

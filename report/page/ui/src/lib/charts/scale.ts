@@ -48,3 +48,13 @@ export function flow(items: string[], width: number, mark = 26, gap = 22): { x: 
     return at;
   });
 }
+
+/** From a little below the least to a little above the greatest: for marks, never for bars. */
+export function between(lo: number, hi: number, [a, b]: [number, number], count = 5): Scale {
+  if (!(hi > lo)) { const d = Math.abs(lo) * 0.05 || 1; (lo -= d), (hi += d); }
+  const rough = (hi - lo) / count;
+  const mag = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].find((m) => m * mag >= rough * 0.999)! * mag;
+  const from = Math.floor(lo / step + 1e-9), to = Math.ceil(hi / step - 1e-9);
+  return Object.assign((v: number) => a + ((b - a) * (v - from * step)) / ((to - from) * step), { ticks: Array.from({ length: to - from + 1 }, (_, i) => Number(((from + i) * step).toPrecision(12))) });
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What boxdyno size --json prints, as far as it is shown.
+export interface Count { value: number; lo: number; hi: number }
+export interface Estimate { value: number; lo: number; hi: number; bound?: string }
+export interface SizeRow {
+  name: string; board?: string; origin: string; rate: Estimate; heat?: number; number: Count; total_usd?: Estimate; total_watts?: Estimate; joules_per?: Estimate;
+  head_room: number; head_room_failed: number; number_several?: Count; beyond?: boolean; notes?: string[]; what_if?: string[]; figures: { what: string; text: string; source: string; said?: string }[];
+}
+export interface Crossing { cluster: string; against: string; measure: string; scaling: string; n?: Count; reason?: string }
+export interface Curve { name: string; measure: string; scaling: string; points: { n: number; value: number; lo: number; hi: number }[] }
+export interface Sizing { job: { for: string; load: number }; unit: string; work_unit: string; method: string; draws: number; seed: string; rows: SizeRow[] | null; crossovers?: Crossing[]; curves?: Curve[]; missing?: string[] }
+
+/** "6 (5 to 6)"; one number where the interval is one. */
+export const count = (c: Count | undefined): string => (!c ? "" : c.lo === c.hi && c.lo === c.value ? String(c.value) : `${c.value} (${c.lo} to ${c.hi})`);
