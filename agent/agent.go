@@ -99,7 +99,7 @@ type Method struct {
 
 // Methods is all that an agent does, beside what Serve is given.
 func Methods() []Method {
-	return append(slices.Concat(subjectMethods(), gatewayMethods()), []Method{
+	return append(slices.Concat(subjectMethods(), gatewayMethods(), webMethods()), []Method{
 		method(Identify, "the machine, its environment and ports", (*Session).identify),
 		method(Check, "what the agent may do here, and what is missing", (*Session).check),
 		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),

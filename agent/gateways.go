@@ -34,8 +34,8 @@ const (
 	TunnelKnock   Ask[KnockArgs, None]                   = "tunnel.knock"
 	IperfCheck    Ask[None, None]                        = "iperf.check"
 	IperfServe    Ask[IperfArgs, int]                    = "iperf.serve"
-	IperfUsage    Ask[int, result.Usage]                 = "iperf.usage"
-	IperfClose    Ask[int, None]                         = "iperf.close"
+	ServerUsage   Ask[int, result.Usage]                 = "server.usage"
+	ServerClose   Ask[int, None]                         = "server.close"
 	IperfSend     Ask[iperf.Client, iperf.Ran]           = "iperf.send" // a stream of None: its connection stands
 	CPUTime       Ask[None, host.CPUTime]                = "cpu.time"
 	NetworkNets   Ask[None, []mpi.Net]                   = "network.nets"
@@ -56,8 +56,8 @@ func gatewayMethods() []Method {
 		method(TunnelKnock, "sends small packets to an address of test networks", (*Session).knock),
 		method(IperfCheck, "whether iperf3 is here", func(*Session, context.Context, None) (None, error) { return None{}, host.Has("iperf3") }),
 		method(IperfServe, "starts a server of iperf3 for one client", (*Session).serveIperf),
-		method(IperfUsage, "what that server used", (*Session).useOfIperf),
-		method(IperfClose, "ends that server", (*Session).closeIperf),
+		method(ServerUsage, "what a server used", (*Session).useOfServer),
+		method(ServerClose, "ends a server", (*Session).closeServer),
 		streaming(IperfSend, "sends with iperf3 to a server for a time", (*Session).sendIperf),
 		method(CPUTime, "the time of all CPUs since boot", func(*Session, context.Context, None) (host.CPUTime, error) { return (&host.Local{}).CPUTime() }),
 		method(NetworkNets, "where this machine is in private networks", func(*Session, context.Context, None) ([]mpi.Net, error) { return mpi.Nets() }),
@@ -289,7 +289,7 @@ func (s *Session) serveIperf(ctx context.Context, a IperfArgs) (int, error) {
 	return keep(s, s.servers, server, iperf.Server.Kill), nil
 }
 
-func (s *Session) useOfIperf(_ context.Context, id int) (result.Usage, error) {
+func (s *Session) useOfServer(_ context.Context, id int) (result.Usage, error) {
 	server, err := find(s, s.servers, id)
 	if err != nil {
 		return result.Usage{}, err
@@ -297,7 +297,7 @@ func (s *Session) useOfIperf(_ context.Context, id int) (result.Usage, error) {
 	return server.Usage()
 }
 
-func (s *Session) closeIperf(_ context.Context, id int) (None, error) {
+func (s *Session) closeServer(_ context.Context, id int) (None, error) {
 	server, err := take(s, s.servers, id)
 	if err != nil {
 		return None{}, err
@@ -435,7 +435,7 @@ func (m Machine) Send(ctx context.Context, c iperf.Client, stands func() error) 
 	return ran, m.lost(err)
 }
 
-// A farServer is a server of iperf3 on a box.
+// A farServer is a server on a box.
 type farServer struct {
 	on Machine
 	id int
@@ -444,14 +444,14 @@ type farServer struct {
 func (s *farServer) Usage() (result.Usage, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
 	defer cancel()
-	u, err := IperfUsage.Call(ctx, s.on.Conn, s.id)
+	u, err := ServerUsage.Call(ctx, s.on.Conn, s.id)
 	return u, s.on.lost(err)
 }
 
 func (s *farServer) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
 	defer cancel()
-	_, err := IperfClose.Call(ctx, s.on.Conn, s.id)
+	_, err := ServerClose.Call(ctx, s.on.Conn, s.id)
 	if s.on.Conn.Err() != nil {
 		return nil // it ended with the connection
 	}

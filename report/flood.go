@@ -18,9 +18,9 @@ var floodWords = map[string]string{
 	"syn": "SYN flood", "ack": "ACK flood", "udp": "UDP flood", "icmp": "ICMP flood", "dns": "DNS amplification", "ntp": "NTP amplification", "fragments": "flood of fragments",
 }
 
-// floodOf is nil for rows of other procedures.
+// floodOf is nil for rows of other procedures, and where the box itself was flooded.
 func floodOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Flood {
-	if p.Procedure != floodProcedure {
+	if p.Procedure != floodProcedure || result.Get(p.Config, "target") == "box" {
 		return nil
 	}
 	f := &Flood{

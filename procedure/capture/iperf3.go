@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
 	"boxdyno/subject/iperf"
 	"boxdyno/unit"
@@ -32,7 +32,7 @@ type iperf3 struct {
 	clientCPUs []int    // nil: any
 	serverCPUs []int
 	payload    int
-	leave      func() error // ends its use of the port; nil: the address alone is taken away
+	leave      func() error // ends its use of the port
 }
 
 const (
@@ -62,31 +62,14 @@ func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (*iperf3, err
 		}
 		g.server, g.serverCPUs = far, nil
 	}
-	if talker, ok := bed.Means.(lab.Talker); ok {
-		var err error
-		if g.leave, err = talker.Talk(ctx); err != nil {
-			return nil, fmt.Errorf("generator iperf3: %w", err)
-		}
-		return g, nil
-	}
-	if err := host.Has("ip"); err != nil {
-		return nil, err
-	}
-	if _, err := g.client.Run(ctx, "", "ip", "addr", "add", g.address(), "dev", p.Name); err != nil {
+	var err error
+	if g.leave, err = trial.Talk(ctx, bed); err != nil {
 		return nil, fmt.Errorf("generator iperf3: %w", err)
 	}
 	return g, nil
 }
 
-func (g *iperf3) address() string { return netip.PrefixFrom(g.port.Addr4, 16).String() }
-
-func (g *iperf3) close() error {
-	if g.leave != nil {
-		return g.leave()
-	}
-	_, err := g.client.Run(context.Background(), "", "ip", "addr", "del", g.address(), "dev", g.port.Name)
-	return err
-}
+func (g *iperf3) close() error { return g.leave() }
 
 // transmit offers l, of which it knows rate, count and duration.
 func (g *iperf3) transmit(ctx context.Context, l engine.Load) (r engine.TxReport, err error) {

@@ -55,6 +55,9 @@ type Flood struct {
 	sensor  param.Word
 	length  time.Duration
 	may     lossShare
+
+	target   param.Choice // throughBox, toBox
+	requests param.Count  // a second, of toBox
 }
 
 const (
@@ -72,6 +75,7 @@ func newFlood() procedure.Procedure {
 		Traffic: trial.NewTraffic(trial.Forwarding), kind: param.Choice{Value: "syn"}, port: param.NewCount(0, 0, 65535),
 		rate: floodRate{text: "100k", frames: 100e3}, benign: param.OfferedRate{Text: "20Mbps", Bits: 20e6},
 		sources: param.NewChoice(fromNetwork, []string{fromNetwork, fromAnywhere}), sensor: param.NewWord(noSensor, "+_."), may: 0.001,
+		target: param.NewChoice(throughBox, []string{throughBox, toBox}), requests: param.NewCount(100, 10, 500),
 	}
 	for _, k := range frame.Floods {
 		p.kind.Of = append(p.kind.Of, k.Name)
@@ -122,6 +126,8 @@ func (l *lossShare) Set(s string) error {
 // Flags leaves out what traffic has for several networks.
 func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.kind, "kind", "what floods: syn, ack, udp, icmp, dns or ntp amplification, or fragments that never become whole")
+	fs.Var(&p.target, "target", "what is flooded: through (a network behind the box) or box (the box itself, while clients ask its HTTP server)")
+	fs.Var(&p.requests, "requests", "target box: HTTP `requests` a second, each by a connection of its own")
 	fs.Var(&p.rate, "rate", "the flood's `frames` a second, such as 500k; line: all that the link or the tester carries; search: the highest that keeps benign_loss")
 	fs.Var(&p.port, "port", "attacked `port` of syn, ack and udp; 0: 443, of udp any")
 	fs.Var(&p.sources, "sources", "where the flood comes from: network (addresses of the sender's own side) or any (spoofed; a reverse-path filter drops them)")
@@ -141,6 +147,12 @@ func (p *Flood) Flags(fs *flag.FlagSet) {
 // Check refuses what suite does, rates that phases are too short for, and what would
 // flood the box itself.
 func (p *Flood) Check(bed *lab.Testbed) error {
+	if p.length != 0 && (p.length < 100*time.Millisecond || p.length > time.Hour) {
+		return fmt.Errorf("duration %v: want 100ms to 1h, or 0s", p.length)
+	}
+	if p.attacksBox() {
+		return errors.Join(p.checkBox(bed), p.checkSensor(bed))
+	}
 	t := p.Traffic
 	t.Mix.Mix, _ = trial.Signed(p.Mix.Mix, p.IPv6())
 	if err := t.Check(bed); err != nil {
@@ -158,14 +170,14 @@ func (p *Flood) Check(bed *lab.Testbed) error {
 	if r := p.benignRate(); r < leastBenign || r > 1e8 {
 		return fmt.Errorf("benign %s: that is %v of this size: want %d frame/s to 100 Mframe/s", p.benign.Text, r, leastBenign)
 	}
-	if p.length != 0 && (p.length < 100*time.Millisecond || p.length > time.Hour) {
-		return fmt.Errorf("duration %v: want 100ms to 1h, or 0s", p.length)
-	}
-	return p.checkSensor()
+	return p.checkSensor(bed)
 }
 
 // benignRate is the benign frames a second.
 func (p *Flood) benignRate() unit.FrameRate {
+	if p.attacksBox() {
+		return 0
+	}
 	if p.benign.Bits > 0 {
 		return unit.FrameRate(float64(p.benign.Bits) / 8 / p.Mix.Mean())
 	}
@@ -218,7 +230,7 @@ func (p *Flood) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcom
 		m.out.Warnings = append(m.out.Warnings, substituted)
 	}
 	if p.sensor.Value != noSensor {
-		s, err := p.newSensor().Software()
+		s, err := p.newSensor(env.Bed).Software()
 		if err == nil {
 			err = env.Bed.Machine().Check(ctx, s)
 		}
@@ -236,9 +248,9 @@ func (p *Flood) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcom
 	m.ceiling = self.Ceiling()
 	m.mean = self.Load.MeanSize
 	if err := m.open(ctx); err != nil {
-		return procedure.Outcome{}, err
+		return procedure.Outcome{}, errors.Join(err, m.close())
 	}
-	defer func() { err = errors.Join(err, m.rig.Close()) }()
+	defer func() { err = errors.Join(err, m.close()) }()
 	switch p.rate.text {
 	case param.SearchRate:
 		err = m.highest(ctx)
@@ -302,8 +314,10 @@ func (m *floodPoint) highest(ctx context.Context) error {
 		if v := rec.Value("flood_offered_fps"); v != nil {
 			now.Offered = unit.FrameRate(v.Value)
 		}
-		if v := rec.Value("benign_survival_ratio"); v != nil {
-			now.Loss = unit.LossRatio(1 - v.Value)
+		for _, survival := range []string{"benign_survival_ratio", "service_survival_ratio"} {
+			if v := rec.Value(survival); v != nil {
+				now.Loss = unit.LossRatio(1 - v.Value)
+			}
 		}
 		return now, 0, err
 	}

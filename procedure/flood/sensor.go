@@ -24,7 +24,10 @@ var udpFloods = []string{"udp", "dns", "ntp", "fragments"}
 
 // newSensor is the subject, told to count benign frames alone: what it still sees of them
 // is known.
-func (p *Flood) newSensor() *capture.Sensor {
+func (p *Flood) newSensor(bed *lab.Testbed) *capture.Sensor {
+	if p.attacksBox() { // the flood, and not the clients
+		return capture.NewSensor(p.sensor.Value, result.Pair{Key: "filter", Value: ofTheFlood(bed)})
+	}
 	if !slices.Contains(udpFloods, p.kind.Value) {
 		return capture.NewSensor(p.sensor.Value)
 	}
@@ -36,18 +39,21 @@ func (p *Flood) Needs() (need lab.Capability, service string) {
 	if p.sensor.Value != noSensor {
 		need = lab.Listener
 	}
+	if p.attacksBox() {
+		return need | lab.Sockets, ""
+	}
 	return need, p.Service.Value
 }
 
 // checkSensor refuses what no sensor can do.
-func (p *Flood) checkSensor() error {
+func (p *Flood) checkSensor(bed *lab.Testbed) error {
 	if p.sensor.Value == noSensor {
 		return nil
 	}
 	if p.IPv6() {
 		return fmt.Errorf("sensor %s: it is watched over IPv4 only", p.sensor.Value)
 	}
-	if _, err := p.newSensor().Software(); err != nil {
+	if _, err := p.newSensor(bed).Software(); err != nil {
 		return fmt.Errorf("sensor: %w", err)
 	}
 	return nil
@@ -59,7 +65,7 @@ func (m *floodPoint) sense(ctx context.Context) (*capture.Sensor, error) {
 	if m.sensor.Value == noSensor {
 		return nil, nil
 	}
-	bed, s := m.env.Bed, m.newSensor()
+	bed, s := m.env.Bed, m.newSensor(m.env.Bed)
 	from, to := m.from(), 1-m.from()
 	smallest := frame.Mix{Sizes: []unit.FrameSize{frame.Smallest(false)}}
 	probe := engine.Stream{Lane: from, Frames: trial.Between(bed.Ports[from], bed.Ports[to], smallest, 1, false)}

@@ -41,7 +41,8 @@ type floodPoint struct {
 	*Flood
 	env     *procedure.Env
 	effort  floodEffort
-	rig     *trial.Rig
+	rig     *trial.Rig     // nil where the box itself is flooded
+	siege   *siege         // nil else
 	ceiling unit.FrameRate // of the flood's frames
 	mean    float64        // of a flood's frame, octets with FCS
 	out     procedure.Outcome
@@ -76,6 +77,12 @@ func (p *Flood) attack(from, to lab.Port) frame.Flood {
 	f.Target = netip.PrefixFrom(target, target.BitLen())
 	if p.sources.Value == fromNetwork {
 		f.Sources = neighbours(own)
+	}
+	if p.attacksBox() {
+		f.Sources, f.Port = attackers(from.Addr4), p.serverPort()
+		if from.Port == to.Port {
+			f.Target = netip.PrefixFrom(from.Gateway4, 32)
+		}
 	}
 	return f
 }
@@ -113,13 +120,17 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 	}
 	e := trial.EffortOf(m.Preset.Value)
 	key := fmt.Sprintf("self-test/flood/%s/ipv%s/%v", m.kind.Value, trial.IPText(m.IPv6()), e.SelfTest)
+	if m.attacksBox() {
+		key, cfg = key+"/box", append(cfg, result.Pair{Key: "target", Value: toBox})
+	}
 	return m.env.Once(ctx, key, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
-		source, err := frame.NewFlood(m.attack(loop[0], loop[1]))
+		last := len(loop) - 1 // 0: from a port to the box at its cable
+		source, err := frame.NewFlood(m.attack(loop[0], loop[last]))
 		if err != nil {
 			return o, err
 		}
 		defer source.Close()
-		r, err := trial.NewRig(ctx, m.env, trial.RigSpec{Ports: loop, Loop: !alone, Mix: m.Mix.Mix, Ways: []trial.Way{{From: 0, To: 1, Frames: trial.Between(loop[0], loop[1], m.Mix.Mix, 1, m.IPv6())}}, Settle: e.Settle, Drops: true})
+		r, err := trial.NewRig(ctx, m.env, trial.RigSpec{Ports: loop, Loop: !alone, Mix: m.Mix.Mix, Ways: []trial.Way{{From: 0, To: last, Frames: trial.Between(loop[0], loop[last], m.Mix.Mix, 1, m.IPv6())}}, Settle: e.Settle, Drops: true})
 		if err != nil {
 			return o, err
 		}
@@ -127,7 +138,7 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 		if err := screen(r.Meters[0]); err != nil {
 			return o, err
 		}
-		r.Foreign, r.Streams = true, []engine.Stream{{ID: floodStream, Source: source}}
+		r.Foreign, r.Streams = last > 0, []engine.Stream{{ID: floodStream, Source: source}}
 		o, sent, _, err := r.Offer(ctx, engine.Load{Duration: e.SelfTest}, false)
 		if err == nil && sent[0].Accepted > 0 {
 			o.Load.MeanSize = float64(sent[0].Octets) / float64(sent[0].Accepted)
@@ -138,6 +149,9 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 
 // open has the DUT do the point's service and opens the rig, which the caller closes.
 func (m *floodPoint) open(ctx context.Context) (err error) {
+	if m.attacksBox() {
+		return m.openBox(ctx)
+	}
 	bed := m.env.Bed
 	if err := bed.Serve(ctx, m.Asked()); err != nil {
 		return err
@@ -153,6 +167,7 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.rig.Close())
+			m.rig = nil
 		}
 	}()
 	if m.Service.Value == "nat" {
@@ -174,15 +189,32 @@ func (m *floodPoint) trial(ctx context.Context, kind string, n int, rate unit.Fr
 		{Key: "flood_rate", Value: strconv.FormatFloat(float64(rate), 'f', 0, 64)}, {Key: "duration", Value: lasts.String()},
 	}
 	return m.env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
-		o, err := m.flood(ctx, rate, lasts)
-		if failed, ok := m.newSensor().Broken(err); ok && ctx.Err() == nil {
+		o, err := m.carryOut(ctx, rate, lasts)
+		if failed, ok := m.newSensor(m.env.Bed).Broken(err); ok && ctx.Err() == nil {
 			return failed, nil
 		}
 		return o, err
 	})
 }
 
-// flood is the trial itself.
+func (m *floodPoint) carryOut(ctx context.Context, rate unit.FrameRate, lasts time.Duration) (procedure.Outcome, error) {
+	if m.siege != nil {
+		return m.storm(ctx, rate, lasts)
+	}
+	return m.flood(ctx, rate, lasts)
+}
+
+func (m *floodPoint) close() (err error) {
+	if m.rig != nil {
+		err = m.rig.Close()
+	}
+	if m.siege != nil {
+		err = errors.Join(err, m.siege.close())
+	}
+	return err
+}
+
+// flood is the trial of a flood through the box.
 func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.Duration) (procedure.Outcome, error) {
 	bed := m.env.Bed
 	from, to := bed.Ports[m.from()], bed.Ports[1-m.from()]
@@ -435,7 +467,7 @@ var floodMetrics = slices.Concat([]result.Metric{
 	{Name: "benign_latency_before_p99_s", Label: "before", Group: "Benign frames' delay (p99) before a flood and during it, and the receive threads' share of a CPU", Unit: "s", Better: -1, Help: "one-way delay of benign frames before the flood, sender's program to meter's program, software stamps: 99th percentile"},
 	{Name: "benign_latency_p99_s", Label: "during", Unit: "s", Better: -1, Help: "the same during the flood"},
 	{Name: "flood_cpu_ratio", Label: "CPU", Share: true, Unit: "1", Better: -1, Help: "time that the threads which receive the box's frames ran during the flood (threaded NAPI; placement split): 1 is a whole CPU"},
-}, capture.SensorMetrics, []result.Metric{
+}, siegeMetrics, capture.SensorMetrics, []result.Metric{
 	{Name: "conntrack_entries", Label: "entries", Group: "The connection table of a flooded box, at the end", Unit: "1", Help: "entries in the box's connection table at the end; where it tracks connections"},
 	{Name: "conntrack_most", Label: "most", Unit: "1", Help: "entries that the table takes (nf_conntrack_max)"},
 	{Name: "conntrack_insert_failed", Label: "no place", Unit: "1", Better: -1, Help: "connections that found no place in the table (insert_failed)"},

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flood
+
+import (
+	"os/exec"
+	"testing"
+
+	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/roomtest"
+	"boxdyno/result"
+)
+
+// The box itself is flooded while clients ask its server: they are answered, the books close
+// without their frames, and the port of a box whose server is gone answers nobody.
+func TestFloodOfTheBox(t *testing.T) {
+	if _, err := exec.LookPath("nginx"); err != nil {
+		t.Skip("there is no nginx: script/setup installs it")
+	}
+	b := roomtest.NewBench(t, "sandbox", map[string]string{"placement": "split"})
+	set := map[string]string{"target": "box", "rate": "1k", "requests": "20", "duration": "500ms"}
+	o := b.Run(FloodSpec, set)
+	figure := func(o procedure.Outcome, metric string) float64 {
+		t.Helper()
+		for _, v := range o.Values {
+			if v.Metric == metric {
+				return v.Value
+			}
+		}
+		t.Errorf("%s: %s has no %s", o.Status, o.Reason, metric)
+		return -1
+	}
+	if o.Status == result.Invalid {
+		t.Skipf("this machine is too busy: %s", o.Reason)
+	}
+	if figure(o, "service_requests") < 5 || figure(o, "service_survival_ratio") < 0.5 || figure(o, "service_failed_before") != 0 {
+		t.Errorf("%s: %s: %+v", o.Status, o.Reason, o.Values)
+	}
+	if a := o.Account; a == nil || a.Accepted < 400 || a.Received != a.Accepted || a.Unexplained != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestFloodOfTheBoxRefuses(t *testing.T) {
+	bed := &lab.Testbed{}
+	bed.Ports = make([]lab.Port, 1)
+	for name, value := range map[string]string{"ip": "6", "sources": "any", "service": "nat", "direction": "wan-to-lan", "duration": "2h"} {
+		p := newFlood().(*Flood)
+		roomtest.Assign(t, p.Flags, map[string]string{"target": "box", name: value})
+		if err := p.Check(bed); err == nil {
+			t.Errorf("%s=%s is taken", name, value)
+		}
+	}
+	p := newFlood().(*Flood)
+	roomtest.Assign(t, p.Flags, map[string]string{"target": "box"})
+	if err := p.Check(bed); err != nil {
+		t.Error(err)
+	}
+	if need, service := p.Needs(); need&lab.Sockets == 0 || service != "" {
+		t.Errorf("%v, %q", need, service)
+	}
+}
