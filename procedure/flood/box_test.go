@@ -3,9 +3,10 @@
 package flood
 
 import (
-	"os/exec"
 	"testing"
 
+	"boxdyno/host"
+	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/roomtest"
@@ -15,8 +16,9 @@ import (
 // The box itself is flooded while clients ask its server: they are answered, the books close
 // without their frames, and the port of a box whose server is gone answers nobody.
 func TestFloodOfTheBox(t *testing.T) {
-	if _, err := exec.LookPath("nginx"); err != nil {
-		t.Skip("there is no nginx: script/setup installs it")
+	testutil.Alone(t)
+	if err := host.Has("nginx"); err != nil {
+		t.Skip(err)
 	}
 	b := roomtest.NewBench(t, "sandbox", map[string]string{"placement": "split"})
 	set := map[string]string{"target": "box", "rate": "1k", "requests": "20", "duration": "500ms"}
