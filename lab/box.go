@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ type Box struct {
 	Agent  string   `json:"agent"`            // the agent's path there
 	Arch   string   `json:"arch"`             // GOARCH
 	Cables []string `json:"cables,omitempty"` // "eth1=eth0": a port here and the box's
+	Groups []string `json:"groups,omitempty"` // that the box is in
 }
 
 // Program is the agent as the box's shell takes it.
@@ -52,8 +54,11 @@ var (
 	boxWords  = regexp.MustCompile(`^[A-Za-z0-9@%:/._\[\]+ -]*$`) // nothing that a shell, or a list of values, takes apart
 	boxCable  = regexp.MustCompile(`^[^\s[:cntrl:]=,/]{1,15}=[^\s[:cntrl:]=,/]{1,15}$`)
 	boxArch   = regexp.MustCompile(`^[a-z0-9]{0,16}$`)
-	boxFields = []string{"ssh", "become", "agent", "arch", "cables"}
+	boxFields = []string{"ssh", "become", "agent", "arch", "cables", "groups"}
 )
+
+// mostGroups is how many groups a box may be in.
+const mostGroups = 32
 
 // Check says what is wrong with a box's description.
 func (b Box) Check() error {
@@ -68,8 +73,15 @@ func (b Box) Check() error {
 		return fmt.Errorf("box %s: the agent's path %q is not an absolute one of plain letters", b.Name, b.Agent)
 	case !boxArch.MatchString(b.Arch):
 		return fmt.Errorf("box %s: arch %q is none of Go's, such as arm64", b.Name, b.Arch)
+	case len(b.Groups) > mostGroups:
+		return fmt.Errorf("box %s: it is in %d groups, at most %d are kept", b.Name, len(b.Groups), mostGroups)
 	case len(b.Cables) > len(endNames):
 		return fmt.Errorf("box %s: it has %d cables, at most %d are used", b.Name, len(b.Cables), len(endNames))
+	}
+	for _, g := range b.Groups {
+		if !boxName.MatchString(g) {
+			return fmt.Errorf("box %s: group %q: letters, digits, dots and dashes only, at most 63", b.Name, g)
+		}
 	}
 	for _, c := range b.Cables {
 		if !boxCable.MatchString(c) {
@@ -117,9 +129,11 @@ func Boxes(path string) ([]Box, error) {
 				*to = strings.Join(words, " ")
 			}
 		}
-		if n := f.Value.Get("cables"); n != nil {
-			if b.Cables, err = n.Texts("cables"); err != nil {
-				return nil, err
+		for key, to := range map[string]*[]string{"cables": &b.Cables, "groups": &b.Groups} {
+			if n := f.Value.Get(key); n != nil {
+				if *to, err = n.Texts(key); err != nil {
+					return nil, err
+				}
 			}
 		}
 		if err := b.Check(); err != nil {
@@ -161,11 +175,10 @@ func EditBoxes(path string, owner *files.Owner, edit func([]Box) []Box) error {
 		if err := b.Check(); err != nil {
 			return err
 		}
-		text += fmt.Sprintf("  %q:\n    ssh: %q\n    become: %q\n    agent: %q\n    arch: %q\n    cables: [", b.Name, b.SSH, b.Become, b.Agent, b.Arch)
-		for i, c := range b.Cables {
-			text += []string{"", ", "}[min(i, 1)] + fmt.Sprintf("%q", c)
+		text += fmt.Sprintf("  %q:\n    ssh: %q\n    become: %q\n    agent: %q\n    arch: %q\n    cables: %s\n", b.Name, b.SSH, b.Become, b.Agent, b.Arch, listed(b.Cables))
+		if len(b.Groups) > 0 {
+			text += "    groups: " + listed(b.Groups) + "\n"
 		}
-		text += "]\n"
 	}
 	if len(boxes) == 0 {
 		text = "boxes: {}\n"
@@ -178,4 +191,13 @@ func EditBoxes(path string, owner *files.Owner, edit func([]Box) []Box) error {
 		return fmt.Errorf("keep the boxes: %w", err)
 	}
 	return nil
+}
+
+// listed is words as a list of YAML.
+func listed(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = strconv.Quote(w)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }

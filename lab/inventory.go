@@ -14,12 +14,6 @@ import (
 	"boxdyno/internal/yaml"
 )
 
-// An Enrolled is a box of an inventory, with its groups.
-type Enrolled struct {
-	Box
-	Groups []string
-}
-
 const (
 	mostInventory = 4 << 20 // octets of one in INI form
 	mostHosts     = 10_000
@@ -36,7 +30,7 @@ type inventory struct {
 
 // Inventory reads an Ansible inventory, in INI form or in YAML: hosts, groups, children,
 // and of variables ansible_host, ansible_user, ansible_port and ansible_become.
-func Inventory(path string) ([]Enrolled, error) {
+func Inventory(path string) ([]Box, error) {
 	data, err := files.Read(path, mostInventory)
 	if err != nil {
 		return nil, fmt.Errorf("read the inventory: %w", err)
@@ -222,7 +216,7 @@ func (v *inventory) above(group string, seen []string) []string {
 	return seen
 }
 
-func (v *inventory) boxes(path string) (all []Enrolled, err error) {
+func (v *inventory) boxes(path string) (all []Box, err error) {
 	for _, name := range v.order {
 		var groups []string
 		for _, g := range v.groups[name] {
@@ -237,7 +231,7 @@ func (v *inventory) boxes(path string) (all []Enrolled, err error) {
 		}
 		slices.Sort(groups)
 		groups = slices.DeleteFunc(slices.Compact(groups), func(g string) bool { return g == "all" || g == "ungrouped" || g == "" })
-		e := Enrolled{Box: Box{Name: name, SSH: cmp.Or(get("ansible_host"), name), Agent: "/"}, Groups: groups}
+		e := Box{Name: name, SSH: cmp.Or(get("ansible_host"), name), Agent: "/", Groups: groups}
 		if user := get("ansible_user"); user != "" {
 			e.SSH = user + "@" + e.SSH
 		}

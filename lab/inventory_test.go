@@ -12,10 +12,10 @@ import (
 
 // Both forms of an Ansible inventory say the same; what cannot be is refused.
 func TestInventory(t *testing.T) {
-	want := []Enrolled{
-		{Box{Name: "pi01", SSH: "ssh://pi@10.0.0.1:2222", Become: "sudo -n", Agent: "/"}, []string{"rack1", "shelf"}},
-		{Box{Name: "pi02", SSH: "pi@pi02", Become: "sudo -n", Agent: "/"}, []string{"rack1", "shelf"}},
-		{Box{Name: "nuc", SSH: "root@nuc", Agent: "/"}, []string{"rack2"}},
+	want := []Box{
+		{Name: "pi01", SSH: "ssh://pi@10.0.0.1:2222", Become: "sudo -n", Agent: "/", Groups: []string{"rack1", "shelf"}},
+		{Name: "pi02", SSH: "pi@pi02", Become: "sudo -n", Agent: "/", Groups: []string{"rack1", "shelf"}},
+		{Name: "nuc", SSH: "root@nuc", Agent: "/", Groups: []string{"rack2"}},
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -58,8 +58,19 @@ func editBoxes(edit func([]lab.Box) []lab.Box) error {
 	return lab.EditBoxes(path, sudoer(), edit)
 }
 
-// findBox is the box of that name. One that is not there is a usage error.
+// findBox is the box of that name, or the only one of group=NAME. One that is not there is
+// a usage error.
 func findBox(name string) (lab.Box, error) {
+	if group, several := strings.CutPrefix(name, groupPrefix); several {
+		in, err := grouped(group)
+		if err != nil {
+			return lab.Box{}, err
+		}
+		if len(in) > 1 {
+			return lab.Box{}, &runner.PlanError{Err: fmt.Errorf("one box is meant here, and group %s has %s: name one of them", group, strings.Join(in, ", "))}
+		}
+		name = in[0]
+	}
 	all, err := boxes()
 	if err != nil {
 		return lab.Box{}, err
@@ -78,12 +89,17 @@ func findBox(name string) (lab.Box, error) {
 	return lab.Box{}, &runner.PlanError{Err: fmt.Errorf("there is no box %q: %s", name, there)}
 }
 
-// boxNames completes names of boxes.
+// boxNames completes names of boxes, and of groups where a flag takes one.
 func boxNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	all, _ := boxes()
 	var names []string
 	for _, b := range all {
 		names = append(names, b.Name+"\t"+b.SSH)
+		for _, g := range b.Groups {
+			if !slices.Contains(names, groupPrefix+g) {
+				names = append(names, groupPrefix+g)
+			}
+		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
@@ -233,6 +249,7 @@ dist, where script/release puts it. A box of that name is replaced.`,
 	fs.StringVar(&b.SSH, "ssh", "", "the box as ssh takes it: `user@host`, or a Host of its configuration")
 	fs.StringVar(&b.Become, "become", "", "`words` before the agent's name that make it root there, such as \"sudo -n\"")
 	fs.StringArrayVar(&b.Cables, "cable", nil, "`PORT=PORT`: a port of this machine, and the box's at the cable's other end; at most twice")
+	fs.StringSliceVar(&b.Groups, "group", nil, "`GROUP` that the box is in; more with commas between them")
 	fs.StringVar(&file, "agent", "", "`FILE` of the agent, where it is elsewhere")
 	fs.BoolVar(&json, "json", false, "print one JSON document instead of text")
 	_ = cmd.MarkFlagRequired("ssh")
@@ -254,7 +271,7 @@ func (a *app) boxList() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			for _, b := range all {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", b.Name, b.SSH, b.Arch, strings.Join(b.Cables, " "))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", b.Name, b.SSH, b.Arch, strings.Join(b.Cables, " "), strings.Join(b.Groups, ","))
 			}
 			return w.Flush()
 		}),

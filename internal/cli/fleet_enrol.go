@@ -59,33 +59,32 @@ be repeated.`,
 	fs.StringVar(&e.inventory, "inventory", "", "`FILE` of an Ansible inventory, in place of boxdyno box ls")
 	fs.StringVar(&e.agent, "agent", "", "`FILE` of the agent, where it is elsewhere")
 	fs.StringSliceVar(&e.groups, "group", nil, "`GROUP` that the boards are in, too; more with commas between them")
-	fs.StringSliceVar(&e.allow, "allow", nil, "`KINDS` of what the hub may do beside measuring: subjects, tune, services, network")
+	fs.StringSliceVar(&e.allow, "allow", nil, "`KINDS` of what the hub may do beside measuring: subjects, tune, services, network, update")
 	fs.IntVar(&e.atOnce, "at-once", 16, "`N` boxes that are enrolled side by side")
 	return cmd
 }
 
 // boxes are those to enrol: all, or those of names or groups.
-func (e enrolment) boxes(names []string) (all []lab.Enrolled, err error) {
+func (e enrolment) boxes(names []string) (all []lab.Box, err error) {
 	if e.inventory != "" {
 		if all, err = lab.Inventory(e.inventory); err != nil {
 			return nil, &runner.PlanError{At: "--inventory", Err: err}
 		}
 	} else {
-		known, err := boxes()
-		if err != nil {
+		if all, err = boxes(); err != nil {
 			return nil, err
-		}
-		for _, b := range known {
-			all = append(all, lab.Enrolled{Box: b})
 		}
 	}
 	if len(names) > 0 {
-		for _, n := range names {
-			if !slices.ContainsFunc(all, func(b lab.Enrolled) bool { return b.Name == n || slices.Contains(b.Groups, n) }) {
+		names = slices.Clone(names)
+		for i, n := range names {
+			n = strings.TrimPrefix(n, groupPrefix)
+			names[i] = n
+			if !slices.ContainsFunc(all, func(b lab.Box) bool { return b.Name == n || slices.Contains(b.Groups, n) }) {
 				return nil, &runner.PlanError{Err: fmt.Errorf("there is no box %q", n)}
 			}
 		}
-		all = slices.DeleteFunc(all, func(b lab.Enrolled) bool {
+		all = slices.DeleteFunc(all, func(b lab.Box) bool {
 			return !slices.Contains(names, b.Name) && !slices.ContainsFunc(b.Groups, func(g string) bool { return slices.Contains(names, g) })
 		})
 	}
@@ -96,7 +95,7 @@ func (e enrolment) boxes(names []string) (all []lab.Enrolled, err error) {
 }
 
 // enrol enrols boxes side by side, and prints what became of each.
-func (a *app) enrol(ctx context.Context, fl *hub.Fleet, e enrolment, all []lab.Enrolled) error {
+func (a *app) enrol(ctx context.Context, fl *hub.Fleet, e enrolment, all []lab.Box) error {
 	said, errs := make([]string, len(all)), make([]error, len(all))
 	var done atomic.Int64
 	var group guard.Group
@@ -144,7 +143,7 @@ const (
 )
 
 // one enrols a box, and says how.
-func (e enrolment) one(ctx context.Context, fl *hub.Fleet, b lab.Enrolled) (string, error) {
+func (e enrolment) one(ctx context.Context, fl *hub.Fleet, b lab.Box) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, installing)
 	defer cancel()
 	if err := b.Find(ctx); err != nil {

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	"boxdyno/result"
 	"boxdyno/runner"
 	"boxdyno/store"
-	"boxdyno/unit"
 )
 
 // measureFlags are those that run and qualify share.
@@ -49,7 +47,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.set, "set", nil, "`key=value[,value...]`: a parameter of the procedure, else of the lab, else a key of the plan; several values are an axis")
 	fs.StringVar(&f.lab, "lab", "", "`topology` to measure in (boxdyno list topologies)")
-	fs.StringVar(&f.box, "box", "", "`NAME` of the box to measure (boxdyno box ls): in topology pair with its cables, what needs no frames in topology there, tunnels in topology peers; two names A,B are the ends of a tunnel")
+	fs.StringVar(&f.box, "box", "", "`NAME` of the box to measure (boxdyno box ls): in topology pair with its cables, what needs no frames in topology there, tunnels in topology peers; two names A,B are the ends of a tunnel; group=NAME is each box of a group, one run after another")
 	fs.BoolVar(&f.quick, "quick", false, "short trials, with their deviations stated (the default)")
 	fs.BoolVar(&f.standard, "standard", false, "trials as long as the standards ask")
 	exclusive(cmd, "quick", "standard")
@@ -149,91 +147,21 @@ report goes to standard output; the run is kept and can be reported again.`,
 			if resume != "" {
 				return a.resume(ctx, resume, f)
 			}
-			p, what, err := a.plan(args[0])
-			if err != nil {
-				return err
-			}
-			if what != args[0] { // it is a file
-				f.source = args[0]
-			}
-			return a.begin(ctx, p, what, f, result.Run{})
+			return a.onBoxes(ctx, f, func(f measureFlags) error {
+				p, what, err := a.plan(args[0])
+				if err != nil {
+					return err
+				}
+				if what != args[0] { // it is a file
+					f.source = args[0]
+				}
+				return a.begin(ctx, p, what, f, result.Run{})
+			})
 		})(cmd, args)
 	}
 	f.add(a, cmd)
 	f.addTune(cmd)
 	cmd.Flags().StringVar(&resume, "resume", "", "go on with the run in `folder`; finished trials are not measured again")
-	return cmd
-}
-
-func (a *app) qualify() *cobra.Command {
-	var f measureFlags
-	var linkRate string
-	cmd := &cobra.Command{
-		Use:   "qualify ROLE",
-		Short: "Measure a box in its role and judge it",
-		Long: `Qualify measures what a role asks for and holds the box against the role's
-criteria; the exit code says how it ended. The text report goes to standard
-output, a page is written beside the run. ROLE is one of boxdyno list roles, or a
-file of your own like those in runner/roles.
-
-Criteria that speak of the link's rate ask for 1 Gbit/s; --link-rate asks for
-another one. Of role firewall it changes what is asked, not what is measured. To
-keep the tester itself below a rate, use --set link_rate=100Mbps. Role probe measures at that rate. Of software that is compared,
-what is not installed is left out, and named.
-
-Exit codes:
-` + exitCodes,
-		Example: `  sudo boxdyno qualify firewall --quick
-  sudo boxdyno qualify firewall --quick --link-rate 100Mbps --report box.html
-  sudo boxdyno qualify probe-100m --quick
-  boxdyno qualify firewall --standard --dry-run`,
-		Args: needs("ROLE", "see boxdyno list roles"),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			roles, _ := runner.Roles()
-			var names []string
-			for _, r := range roles {
-				names = append(names, r.Name+"\t"+r.Description)
-				for _, n := range r.Also {
-					names = append(names, n.Name+"\t"+r.Description)
-				}
-			}
-			return names, cobra.ShellCompDirectiveDefault
-		},
-		RunE: do(func(ctx context.Context, args []string) error {
-			role, err := runner.FindRole(args[0])
-			if err != nil {
-				return err
-			}
-			if strings.ContainsAny(args[0], "./") {
-				f.source = args[0]
-			}
-			if linkRate != "" {
-				if role.LinkRate, err = unit.ParseBitRate(linkRate); err != nil {
-					return &runner.PlanError{At: "--link-rate", Err: err}
-				}
-			}
-			preset := runner.DefaultPreset
-			if f.standard {
-				preset = "standard"
-			}
-			p, notMeasured, deviations, err := role.Plan(preset)
-			if err != nil {
-				return err
-			}
-			if n, err := strconv.Atoi(f.repeat); err == nil { // the role's time is for one pass
-				p.Budget *= time.Duration(n)
-			}
-			p, missing := p.Installed(ctx)
-			notMeasured = append(notMeasured, missing...)
-			return a.begin(ctx, p, role.Name, f, result.Run{
-				Role: role.Name, Criteria: role.Criteria(preset), NotMeasured: notMeasured, Deviations: deviations,
-			})
-		}),
-	}
-	f.add(a, cmd)
-	f.addTune(cmd)
-	cmd.Flags().StringVar(&linkRate, "link-rate", "", "bit `rate` that the criteria ask for (default the role's)")
-	cmd.Flags().StringVar(&f.report, "report", "", "`FILE.html` for the page (default report.html in the run's folder)")
 	return cmd
 }
 

@@ -96,30 +96,34 @@ func (a *app) tuneShow() *cobra.Command {
 		Long:    "Show reads every setting of a recipe and says what it would become, why, and by whose\nadvice. It changes nothing.",
 		Example: "  boxdyno tune show sensor-pi5 --port eth0\n  boxdyno tune show ./mine.yaml --port eth0 --json\n  boxdyno tune show sensor-pi5 --box pi5",
 		RunE: do(func(ctx context.Context, args []string) error {
-			r, on, err := f.recipe(args[0])
-			if err != nil {
-				return err
-			}
-			changes, err := f.show(ctx, r, on)
-			if err != nil {
-				return err
-			}
-			if f.json {
-				return encode(a.out, changes)
-			}
-			for _, c := range changes {
-				what := fmt.Sprintf("%s -> %s", c.Before, c.Got)
-				switch {
-				case c.Problem != "":
-					what = "cannot be: " + oneLine(c.Problem)
-				case c.Before == c.Got:
-					what = "is " + c.Before + " already"
-				}
-				if _, err := fmt.Fprintf(a.out, "%s of %s: %s\n    %s (%s)\n", c.Knob, c.Target, what, c.Why, c.Source); err != nil {
+			return a.eachBox(ctx, f.box, f.json, func(box string) error {
+				f := f
+				f.box = box
+				r, on, err := f.recipe(args[0])
+				if err != nil {
 					return err
 				}
-			}
-			return nil
+				changes, err := f.show(ctx, r, on)
+				if err != nil {
+					return err
+				}
+				if f.json {
+					return encode(a.out, changes)
+				}
+				for _, c := range changes {
+					what := fmt.Sprintf("%s -> %s", c.Before, c.Got)
+					switch {
+					case c.Problem != "":
+						what = "cannot be: " + oneLine(c.Problem)
+					case c.Before == c.Got:
+						what = "is " + c.Before + " already"
+					}
+					if _, err := fmt.Fprintf(a.out, "%s of %s: %s\n    %s (%s)\n", c.Knob, c.Target, what, c.Why, c.Source); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}),
 	}
 	f.add(a, cmd)
@@ -138,21 +142,25 @@ rest goes on; with --strict nothing of the recipe stands then, and the exit code
 If it is killed half-way, the next command that needs privileges puts everything back.`,
 		Example: "  sudo boxdyno tune apply sensor-pi5 --port eth0\n  sudo boxdyno tune apply router --port eth0 --port eth1 --strict\n  boxdyno tune apply sensor-pi5 --box pi5",
 		RunE: do(func(ctx context.Context, args []string) error {
-			r, on, err := f.recipe(args[0])
-			if err != nil {
-				return err
-			}
-			settings, err := f.apply(ctx, a, r, on, strict)
-			if errors.As(err, new(*tune.StrictError)) {
-				return &failure{exitFailed, err}
-			}
-			if err != nil {
-				return err
-			}
-			if f.json {
-				return encode(a.out, settings)
-			}
-			return a.printSettings(settings)
+			return a.eachBox(ctx, f.box, f.json, func(box string) error {
+				f := f
+				f.box = box
+				r, on, err := f.recipe(args[0])
+				if err != nil {
+					return err
+				}
+				settings, err := f.apply(ctx, a, r, on, strict)
+				if errors.As(err, new(*tune.StrictError)) {
+					return &failure{exitFailed, err}
+				}
+				if err != nil {
+					return err
+				}
+				if f.json {
+					return encode(a.out, settings)
+				}
+				return a.printSettings(settings)
+			})
 		}),
 	}
 	f.add(a, cmd)
@@ -188,14 +196,16 @@ that somebody else has turned since stays as it is, and is named with exit code 
 value.`,
 		Example: "  sudo boxdyno tune revert\n  sudo boxdyno tune revert --force",
 		RunE: do(func(ctx context.Context, _ []string) error {
-			notes, err := a.revertHeld(ctx, box, how)
-			for _, note := range notes {
-				a.note("%s", note)
-			}
-			if errors.Is(err, tune.ErrChanged) {
-				return &failure{exitFailed, err}
-			}
-			return err
+			return a.eachBox(ctx, box, false, func(box string) error {
+				notes, err := a.revertHeld(ctx, box, how)
+				for _, note := range notes {
+					a.note("%s", note)
+				}
+				if errors.Is(err, tune.ErrChanged) {
+					return &failure{exitFailed, err}
+				}
+				return err
+			})
 		}),
 	}
 	boxFlag(cmd, &box)
@@ -213,29 +223,31 @@ func (a *app) tuneStatus() *cobra.Command {
 		Long:    "Status lists what a journal has yet to put back: by hand, of a run under way, or left by\na process that died. It changes nothing.",
 		Example: "  boxdyno tune status\n  boxdyno tune status --json",
 		RunE: do(func(ctx context.Context, _ []string) error {
-			all, notes, err := standing(ctx, box)
-			if err != nil {
-				return err
-			}
-			for _, n := range notes {
-				a.note("%s", n)
-			}
-			if asJSON {
-				return encode(a.out, append([]tune.Standing{}, all...))
-			}
-			if len(all) == 0 {
-				_, err := fmt.Fprintln(a.out, "nothing is applied")
-				return err
-			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			for _, s := range all {
-				what := fmt.Sprintf("%s, had been %s", s.Now, s.Before)
-				if s.Problem != "" {
-					what = oneLine(s.Problem) + ": " + what
+			return a.eachBox(ctx, box, asJSON, func(box string) error {
+				all, notes, err := standing(ctx, box)
+				if err != nil {
+					return err
 				}
-				fmt.Fprintf(w, "%s (%s)\t%s\t%s\t%s\n", s.Recipe, map[string]string{"held": "by hand", "running": "a run's", "left": "of a process that died"}[s.State], s.Knob, s.Target, what)
-			}
-			return w.Flush()
+				for _, n := range notes {
+					a.note("%s", n)
+				}
+				if asJSON {
+					return encode(a.out, append([]tune.Standing{}, all...))
+				}
+				if len(all) == 0 {
+					_, err := fmt.Fprintln(a.out, "nothing is applied")
+					return err
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+				for _, s := range all {
+					what := fmt.Sprintf("%s, had been %s", s.Now, s.Before)
+					if s.Problem != "" {
+						what = oneLine(s.Problem) + ": " + what
+					}
+					fmt.Fprintf(w, "%s (%s)\t%s\t%s\t%s\n", s.Recipe, map[string]string{"held": "by hand", "running": "a run's", "left": "of a process that died"}[s.State], s.Knob, s.Target, what)
+				}
+				return w.Flush()
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

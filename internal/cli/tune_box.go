@@ -21,7 +21,7 @@ import (
 )
 
 func boxFlag(cmd *cobra.Command, box *string) {
-	cmd.Flags().StringVar(box, "box", "", "`NAME` of the box whose settings are meant (boxdyno box ls; default: this machine)")
+	cmd.Flags().StringVar(box, "box", "", "`NAME` of the box whose settings are meant (boxdyno box ls; default: this machine), or group=NAME: each box of a group")
 	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
 }
 
