@@ -37,6 +37,12 @@ type Board struct {
 	Now func() unit.Instant
 	// Sense reads the highest temperature and how often the board was throttled; nil: Sense.
 	Sense func() (celsius float64, throttles int64)
+	// Trial says that this program is tried: it answers no call.
+	Trial bool
+	// Why is what became of an update; "": there was none.
+	Why string
+	// Greeted is called once the hub has welcomed the board; nil: nothing is.
+	Greeted func()
 
 	nc    *nats.Conn
 	gate  gate
@@ -56,6 +62,14 @@ type session struct {
 	ctx    context.Context
 	end    func() error
 	heard  time.Time
+	orders uint64 // Order.Index of the last one that was obeyed
+	said   Outbox[message]
+}
+
+// A message is of a session.
+type message struct {
+	subject string
+	data    []byte
 }
 
 // Sense is the highest temperature of this machine's sensors, and how often it was
@@ -84,7 +98,7 @@ func (b *Board) Run(ctx context.Context) error {
 	if b.Note == nil {
 		b.Note = func(string) {}
 	}
-	b.hello = Hello{Protocol: Protocol, Version: b.Version, Arch: runtime.GOARCH, Epoch: rand.Text(), Boot: (&host.Local{}).Identify().BootID}
+	b.hello = Hello{Protocol: Protocol, Version: b.Version, Arch: runtime.GOARCH, Epoch: rand.Text(), Boot: (&host.Local{}).Identify().BootID, Trial: b.Trial, Why: link.Cut(b.Why, 400)}
 	b.gate = gate{board: b.Key(), epoch: b.hello.Epoch, hub: hub, now: b.Now, counters: map[string]uint64{}}
 	b.sessions = map[string]*session{}
 	b.state.Epoch = b.hello.Epoch
@@ -183,8 +197,12 @@ func (b *Board) tick() {
 	b.state.Welcome = b.gate.welcomed != 0
 	b.state.Temperature, b.state.Throttles = celsius, throttles
 	b.state.Sessions = slices.Sorted(maps.Keys(b.sessions))
+	b.state.Orders = nil
+	for _, id := range b.state.Sessions {
+		b.state.Orders = append(b.state.Orders, b.sessions[id].orders)
+	}
 	state := b.state
-	if b.gate.welcomed == 0 && b.gate.now()-b.gate.asked > unit.Instant(2*time.Second) {
+	if asked := b.gate.now() - b.gate.asked; b.gate.welcomed == 0 && asked > unit.Instant(2*time.Second) || asked > unit.Instant(helloEvery) {
 		b.greet()
 	}
 	b.mu.Unlock()
@@ -199,12 +217,19 @@ func (b *Board) take(ctx context.Context, message []byte) {
 	if errors.Is(err, errStale) {
 		return
 	}
+	if errors.Is(err, errExpired) && b.Now()-b.gate.asked > unit.Instant(time.Second) {
+		b.greet() // its time may not be the hub's any more
+	}
 	if err != nil {
 		b.refuse(fmt.Sprintf("an order was refused: %v", err))
 		return
 	}
 	switch o.Subject {
 	case WelcomeOrder:
+		b.hello.Why = ""
+		if b.Greeted != nil {
+			b.Greeted()
+		}
 	case AgainOrder:
 		b.greet()
 	case PingOrder:
@@ -212,11 +237,16 @@ func (b *Board) take(ctx context.Context, message []byte) {
 	case OpenOrder:
 		b.begin(ctx, o.Session)
 	case AliveOrder:
-		b.alive(o.Session)
+		if s := b.alive(o.Session); s != nil {
+			s.said.Heard(o.Heard)
+			s.said.Again(b.sayer(o.Session))
+		}
 	case CloseOrder:
 		b.close(o.Session)
 	default:
-		if s := b.alive(o.Session); s != nil {
+		if s := b.alive(o.Session); s != nil && o.Index == s.orders+1 { // or it was said again, or one before it was lost
+			s.orders = o.Index
+			s.said.Heard(o.Heard)
 			s.server.Take(s.ctx, o.Subject, o.Reply, o.Data)
 		}
 	}
@@ -229,6 +259,13 @@ func (b *Board) refuse(why string) {
 	if time.Since(b.noted) >= time.Second {
 		b.noted = time.Now()
 		b.Note(why)
+	}
+}
+
+// sayer publishes messages of a session.
+func (b *Board) sayer(id string) func(index uint64, m message) error {
+	return func(index uint64, m message) error {
+		return b.nc.Publish(Up(b.Key(), fmt.Sprintf("%s.%d.%s", id, index, m.subject)), m.data)
 	}
 }
 
@@ -265,7 +302,7 @@ func (b *Board) begin(ctx context.Context, id string) {
 		if len(data) > MaxMessage {
 			return fmt.Errorf("the answer has %d octets, at most %d are sent", len(data), MaxMessage)
 		}
-		return b.nc.Publish(Up(b.Key(), id+"."+subject), data)
+		return s.said.Say(message{subject, data}, b.sayer(id))
 	})
 	s.server.Now = b.Now
 	b.sessions[id] = s

@@ -10,7 +10,7 @@
 //	  <----------------- fleet.KEY.down  [signature, Order] ----------- welcome: the hub's time
 //	  state, each second  fleet.KEY.up.state ------------------------->
 //	  link.Server <------ fleet.KEY.down  [signature, Order] ---------- a call, of a session
-//	              ------- fleet.KEY.up.SESSION.reply.N ---------------> link.Conn
+//	              ------- fleet.KEY.up.SESSION.INDEX.reply.N ---------> link.Conn
 //
 // KEY is the board's public nkey. By the server's permissions a board hears its own down
 // and says its own up, and nothing else. An Order carries the board, the session, the
@@ -37,7 +37,7 @@ import (
 )
 
 // Protocol is the version of what a board and a hub say to each other.
-const Protocol = 1
+const Protocol = 2
 
 // Bounds of what is said.
 const (
@@ -54,12 +54,16 @@ const (
 	Silence = link.Silence
 	// OrderLasts is how long an order may be on its way.
 	OrderLasts = 10 * time.Second
+	// helloEvery is how often a board asks for the hub's time: two clocks drift apart by
+	// 0.1 s in so long at most.
+	helloEvery = 10 * time.Minute
 )
 
 // Down is where the board of a public key hears orders.
 func Down(key string) string { return "fleet." + key + ".down" }
 
-// Up is where the board of a public key says what: "state", or "SESSION.reply.7".
+// Up is where the board of a public key says what: "state", or of a session its third
+// message, "SESSION.3.reply.7".
 func Up(key, what string) string { return "fleet." + key + ".up." + what }
 
 // An Order is all that a board obeys.
@@ -68,10 +72,12 @@ type Order struct {
 	Session string `json:"session"` // of a run, or of a look; chosen by its owner
 	Epoch   string `json:"epoch"`   // of the board's hello: it begins with the board's program
 	Counter uint64 `json:"counter"` // grows with every order of a session
-	Expires int64  `json:"expires"` // ns since 1970, by the hub's clock
+	Expires int64  `json:"expires"` // ns by the hub's clock, which never steps
 	Subject string `json:"subject"` // one of those below, or what a link.Way publishes
 	Reply   string `json:"reply,omitempty"`
 	Data    []byte `json:"data,omitempty"`
+	Index   uint64 `json:"index,omitempty"` // of a session's calls, from 1: one that is said again has it again
+	Heard   uint64 `json:"heard,omitempty"` // messages of the session that its owner has heard
 }
 
 // Subjects of orders that are no calls.
@@ -88,7 +94,7 @@ const (
 type Welcome struct {
 	Name  string `json:"name"`  // of the board, in the fleet
 	Nonce string `json:"nonce"` // the hello's
-	Now   int64  `json:"now"`   // ns since 1970, by the hub's clock
+	Now   int64  `json:"now"`   // ns by the hub's clock
 }
 
 // A Hello is what a board says first, and again until it is welcome.
@@ -98,7 +104,9 @@ type Hello struct {
 	Arch     string `json:"arch"` // GOARCH
 	Epoch    string `json:"epoch"`
 	Nonce    string `json:"nonce"`
-	Boot     string `json:"boot,omitempty"` // boot_id
+	Boot     string `json:"boot,omitempty"`  // boot_id
+	Trial    bool   `json:"trial,omitempty"` // this program is tried, and ends once it is welcome
+	Why      string `json:"why,omitempty"`   // what became of an update, until the hub has heard it
 }
 
 // A State is what a board says each second.
@@ -109,6 +117,7 @@ type State struct {
 	Wall        int64        `json:"wall"`    // ns since 1970, by its clock
 	Welcome     bool         `json:"welcome"` // the hub has said what time it is
 	Sessions    []string     `json:"sessions,omitempty"`
+	Orders      []uint64     `json:"orders,omitempty"`      // of each session: Index of the last one that was obeyed
 	Temperature float64      `json:"temperature,omitempty"` // highest of its sensors, degrees Celsius; 0: none
 	Throttles   int64        `json:"throttles,omitempty"`   // times that it was throttled since boot; -1: it is now
 	Refused     uint64       `json:"refused,omitempty"`     // orders
@@ -150,7 +159,7 @@ type gate struct {
 	welcomed uint64       // counter of the last welcome
 	nonce    string       // of the last hello
 	asked    unit.Instant // when that was said
-	base     int64        // the hub's clock, ns since 1970 ...
+	base     int64        // the hub's clock, ns ...
 	at       unit.Instant // ... at this instant of ours
 	opened   uint64       // highest counter of an order that began a session
 	counters map[string]uint64
@@ -307,8 +316,9 @@ func TLS(pin [sha256.Size]byte) *tls.Config {
 	return c
 }
 
-// Counter is one that grows from one process of the hub's machine to the next.
-func Counter(last uint64) uint64 { return max(last+1, uint64(time.Now().UnixNano())) }
+// Counter is the one after last. now is ns by the hub's clock, with which counters grow from
+// one process of the hub's machine to the next.
+func Counter(last uint64, now int64) uint64 { return max(last+1, uint64(now)) }
 
 // PingAt is an order's data for a ping that is sent at an instant.
 func PingAt(at unit.Instant) []byte { return binary.BigEndian.AppendUint64(nil, uint64(at)) }

@@ -43,7 +43,7 @@ const (
 )
 
 // Kinds of methods that a board may let the hub use beside those that measure.
-var Kinds = []string{"subjects", "tune", "services", "network"}
+var Kinds = []string{"subjects", "tune", "services", "network", "update"}
 
 // measures are the methods of every board: none of them runs a command that the hub names.
 var measures = []string{"clock", "identify", "check", "hold", "busy", "procedure.check", "procedure.run", "procedure.answer"}
@@ -54,6 +54,7 @@ var kindsOf = map[string][]string{
 	"tune":     {"tune."},
 	"services": {"service.", "ledger.", "cables.", "telemetry."},
 	"network":  {"network.", "iperf.", "cpu.time"}, // works between boards, which open ports to each other
+	"update":   {"update."},
 }
 
 // Allows says whether the hub may use a method.

@@ -26,7 +26,7 @@ const (
 // An Entry is a board and how it is.
 type Entry struct {
 	Board
-	State      string        `json:"state"` // ready, busy, silent, cut off, revoked, new
+	State      string        `json:"state"` // ready, busy, silent, trial, cut off, revoked, new
 	Version    string        `json:"version,omitempty"`
 	Arch       string        `json:"arch,omitempty"`
 	Epoch      string        `json:"epoch,omitempty"` // of the agent's start
@@ -133,6 +133,8 @@ func (h *Hub) entries() (all []Entry) {
 			case p.hello.Epoch == "" || !p.state.Welcome:
 			case time.Since(p.heard) > fleet.Silence:
 				e.State = "silent"
+			case p.hello.Trial:
+				e.State = "trial"
 			case len(p.state.Sessions) > 0:
 				e.State = "busy"
 			default:

@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,83 +20,6 @@ import (
 	"boxdyno/procedure/many"
 	"boxdyno/result"
 )
-
-// A cable is a way from boards to the hub that can be cut: connections stand and carry
-// nothing.
-type cable struct {
-	l     net.Listener
-	to    string
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-	all   sync.WaitGroup
-}
-
-func newCable(t *testing.T, url string) *cable {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cable{l: l, to: strings.TrimPrefix(url, "tls://")}
-	c.all.Go(func() {
-		for {
-			a, err := l.Accept()
-			if err != nil {
-				return
-			}
-			b, err := net.Dial("tcp", c.to)
-			c.mu.Lock()
-			if err != nil || c.cut {
-				a.Close()
-			} else {
-				c.conns = append(c.conns, a, b)
-				c.all.Go(func() { c.carry(b, a) })
-				c.all.Go(func() { c.carry(a, b) })
-			}
-			c.mu.Unlock()
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		c.mu.Lock()
-		for _, x := range c.conns {
-			x.Close()
-		}
-		c.mu.Unlock()
-		c.all.Wait()
-	})
-	return c
-}
-
-func (c *cable) carry(to, from net.Conn) {
-	defer to.Close()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buf)
-		for c.isCut() {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err == nil {
-			_, err = to.Write(buf[:n])
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (c *cable) isCut() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cut
-}
-
-func (c *cable) set(cut bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = cut
-}
 
 // A fleetShelf is boards of a fleet by name, dialled anew where a session has ended.
 type fleetShelf struct {
@@ -156,6 +78,29 @@ func (s *fleetShelf) run(t *testing.T, at func(trial int)) (o procedure.Outcome,
 	return o, recs
 }
 
+// sim runs a board that naps. It joins unless it did before in folder.
+func (w *world) sim(t *testing.T, name, url, folder string, clock time.Duration) (stop func()) {
+	t.Helper()
+	id, err := fleet.Load(folder)
+	if err != nil {
+		id, err = fleet.Join(t.Context(), folder, url, w.token(t, TokenArgs{}), name, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim := &fleetsim.Board{Speed: 1, Clock: clock}
+	b := &fleet.Board{Identity: id, Version: "v1", Note: w.note, Now: sim.Now}
+	b.Open = func(ctx context.Context) (func(string) link.Handler, func() error) {
+		return sim.Open(ctx, folder, "v1")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(stop)
+	return stop
+}
+
 // The hub dies amid a run and comes back: the run goes on, and no trial is lost or counted
 // twice. A board behind a cable that is cut makes the point invalid by its name; healed, it
 // serves again. One that begins anew with another clock does, too.
@@ -172,38 +117,22 @@ func TestFaults(t *testing.T) {
 	}
 	t.Cleanup(func() { w.fleet.Close() })
 	s := &fleetShelf{w: w, conns: map[string]*link.Conn{}}
-	way := newCable(t, w.URL)
-	begin := func(name, url, folder string, clock time.Duration) (stop func()) {
-		id, err := fleet.Load(folder)
-		if err != nil {
-			id, err = fleet.Join(t.Context(), folder, url, w.token(t, TokenArgs{}), name, nil)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		sim := &fleetsim.Board{Speed: 1, Clock: clock}
-		b := &fleet.Board{Identity: id, Version: "v1", Note: w.note, Now: sim.Now}
-		b.Open = func(ctx context.Context) (func(string) link.Handler, func() error) {
-			return sim.Open(ctx, folder, "v1")
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- b.Run(ctx) }()
-		stop = sync.OnceFunc(func() { cancel(); <-ended })
-		t.Cleanup(stop)
-		return stop
+	way, err := fleetsim.NewCable(strings.TrimPrefix(w.URL, "tls://"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(way.Close)
 	var stopLast func()
 	folder := t.TempDir()
 	for i := range 4 {
 		name, url, own := fmt.Sprintf("b%d", i+1), w.URL, t.TempDir()
 		if i == 2 {
-			url = "tls://" + way.l.Addr().String()
+			url = "tls://" + way.Addr()
 		}
 		if i == 3 {
 			own = folder
 		}
-		stopLast = begin(name, url, own, time.Duration(i)*time.Hour)
+		stopLast = w.sim(t, name, url, own, time.Duration(i)*time.Hour)
 		s.names = append(s.names, name)
 	}
 	ready := func() {
@@ -231,7 +160,7 @@ func TestFaults(t *testing.T) {
 	begun := time.Now()
 	o, recs = s.run(t, func(trial int) {
 		if trial == 2 {
-			way.set(true)
+			way.Cut(true, true)
 		}
 	})
 	if o.Status != result.Invalid || !strings.Contains(o.Reason, "b3") || strings.Contains(o.Reason, "b1") || len(recs) != 2 || recs[0].Status != result.Passed {
@@ -239,7 +168,7 @@ func TestFaults(t *testing.T) {
 	}
 	time.Sleep(time.Until(begun.Add(10 * time.Second)))
 	w.entry(t, "b3", "silent")
-	way.set(false)
+	way.Cut(false, false)
 	ready()
 	if o, _ = s.run(t, func(int) {}); o.Status != result.Passed {
 		t.Errorf("the cable is whole again: %s %s", o.Status, o.Reason)
@@ -247,7 +176,7 @@ func TestFaults(t *testing.T) {
 	o, _ = s.run(t, func(trial int) {
 		if trial == 3 {
 			stopLast()
-			begin("b4", w.URL, folder, 99*time.Hour)
+			w.sim(t, "b4", w.URL, folder, 99*time.Hour)
 		}
 	})
 	if o.Status != result.Invalid || !strings.Contains(o.Reason, "board b4") {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,10 +27,11 @@ import (
 // A Fleet is a command's end: what it asks the hub, and its sessions with boards. Its
 // methods may be called side by side.
 type Fleet struct {
-	k    keys
-	nc   *nats.Conn
-	stop context.CancelFunc
-	done guard.Group
+	k     keys
+	clock steady
+	nc    *nats.Conn
+	stop  context.CancelFunc
+	done  guard.Group
 
 	mu   sync.Mutex
 	ways map[string]*way // by session
@@ -45,7 +47,11 @@ func Open(folder string) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{k: k, ways: map[string]*way{}}
+	clock, err := k.clock()
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{k: k, clock: clock, ways: map[string]*way{}}
 	if f.nc, err = w.connect(k, false); err != nil {
 		return nil, err
 	}
@@ -85,7 +91,14 @@ func (f *Fleet) ask(ctx context.Context, what string, args any) (out listed, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	m, err := f.nc.RequestWithContext(ctx, askPrefix+what, data)
+	var m *nats.Msg
+	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		m, err = f.nc.RequestWithContext(ctx, askPrefix+what, data)
+		// In a cluster a server may not have heard yet that the hub is at another one.
+		if !errors.Is(err, nats.ErrNoResponders) || time.Since(begin) > 2*time.Second {
+			break
+		}
+	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded):
 		return out, &host.Missing{What: "a hub that answers", Hint: "start it with boxdyno fleet hub"}
@@ -159,12 +172,20 @@ type way struct {
 	conn                *link.Conn
 	subs                []*nats.Subscription
 	sent, received      atomic.Uint64
+	messages            atomic.Uint64 // that were heard
+	calls               fleet.Outbox[call]
 
 	mu      sync.Mutex // one order after the other
 	counter uint64
 	heard   time.Time
 	seen    bool // the board's state had the session
 	state   fleet.State
+}
+
+// A call is an order of a session that the board obeys in turn.
+type call struct {
+	subject, reply string
+	data           []byte
 }
 
 // Dial begins a session with a board. One that is not there is a *host.Missing.
@@ -192,7 +213,12 @@ func (f *Fleet) dial(ctx context.Context, e Entry, patience time.Duration) (*lin
 	for what, take := range map[string]func(*nats.Msg){
 		w.session + ".>": func(m *nats.Msg) {
 			w.received.Add(uint64(len(m.Data)))
-			_, subject, _ := strings.Cut(m.Subject, ".up."+w.session+".")
+			_, rest, _ := strings.Cut(m.Subject, ".up."+w.session+".")
+			index, subject, _ := strings.Cut(rest, ".")
+			if n, err := strconv.ParseUint(index, 10, 64); err != nil || n != w.messages.Load()+1 {
+				return // it is said again, or will be
+			}
+			w.messages.Add(1)
 			w.conn.Deliver(subject, m.Data)
 		},
 		"state": func(m *nats.Msg) { w.said(m.Data) },
@@ -206,7 +232,7 @@ func (f *Fleet) dial(ctx context.Context, e Entry, patience time.Duration) (*lin
 	f.mu.Lock()
 	f.ways[w.session] = w
 	f.mu.Unlock()
-	err := w.Publish(fleet.OpenOrder, "", nil)
+	err := w.order(fleet.OpenOrder, "", nil, 0)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		_, err = w.conn.Clock(ctx, 1)
@@ -218,14 +244,22 @@ func (f *Fleet) dial(ctx context.Context, e Entry, patience time.Duration) (*lin
 	return w.conn, nil
 }
 
-// Publish implements link.Way: it signs an order.
+// Publish implements link.Way: it signs an order, once more where the board does not hear it.
 func (w *way) Publish(subject, reply string, data []byte) error {
+	return w.calls.Say(call{subject, reply, data}, w.say)
+}
+
+func (w *way) say(index uint64, c call) error { return w.order(c.subject, c.reply, c.data, index) }
+
+// order signs an order; index is 0 where it is no call.
+func (w *way) order(subject, reply string, data []byte, index uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.counter = fleet.Counter(w.counter)
+	now := w.f.clock.now()
+	w.counter = fleet.Counter(w.counter, now)
 	m, err := fleet.Sign(fleet.Order{
-		Board: w.key, Session: w.session, Epoch: w.epoch, Counter: w.counter, Expires: time.Now().Add(fleet.OrderLasts).UnixNano(),
-		Subject: subject, Reply: reply, Data: data,
+		Board: w.key, Session: w.session, Epoch: w.epoch, Counter: w.counter, Expires: now + int64(fleet.OrderLasts),
+		Subject: subject, Reply: reply, Data: data, Index: index, Heard: w.messages.Load(),
 	}, w.f.k.issuer)
 	if err != nil {
 		return err
@@ -246,7 +280,7 @@ func (w *way) Close() {
 	if !there {
 		return
 	}
-	_ = w.Publish(fleet.CloseOrder, "", nil) // or the board ends it by itself
+	_ = w.order(fleet.CloseOrder, "", nil, 0) // or the board ends it by itself
 	for _, s := range w.subs {
 		_ = s.Unsubscribe()
 	}
@@ -260,14 +294,18 @@ func (w *way) said(data []byte) {
 	}
 	w.mu.Lock()
 	w.heard, w.state = time.Now(), s
-	open := slices.Contains(s.Sessions, w.session)
-	lost := w.seen && !open
-	w.seen = w.seen || open
+	i := slices.Index(s.Sessions, w.session)
+	ended := w.seen && i < 0
+	w.seen = w.seen || i >= 0
 	w.mu.Unlock()
+	if i >= 0 && i < len(s.Orders) {
+		w.calls.Heard(s.Orders[i])
+		w.calls.Again(w.say)
+	}
 	switch {
 	case s.Epoch != w.epoch:
 		w.conn.Fail(fmt.Errorf("the agent on %s was started anew", w.conn.Name))
-	case lost:
+	case ended:
 		w.conn.Fail(fmt.Errorf("%s has ended the session: it heard nothing for %v", w.conn.Name, fleet.Silence))
 	}
 }
@@ -297,7 +335,7 @@ func (f *Fleet) beat(ctx context.Context) {
 				w.conn.Fail(fmt.Errorf("nothing was heard from %s for %v", w.conn.Name, silent.Round(time.Second)))
 				continue
 			}
-			_ = w.Publish(fleet.AliveOrder, "", nil) // the next one says it again
+			_ = w.order(fleet.AliveOrder, "", nil, 0) // the next one says it again
 		}
 	}
 }

@@ -45,6 +45,9 @@ type Options struct {
 	CA     string       // file of the certificate that URL's servers show, or of their authority; "": the system's authorities
 	Boards string       // the URL that boards are given; "": URL, or this machine's name with Listen's port
 	Note   func(string) // is told what a person should know, in sentences; nil: nobody
+
+	wall func() time.Time // nil: time.Now; of tests
+	boot string           // "": this machine's boot_id
 }
 
 // Bounds of what a board may say within a second, and for how long one that says more is
@@ -65,6 +68,7 @@ type Hub struct {
 	URL string // that commands of this machine use
 
 	k       keys
+	clock   steady
 	w       where
 	o       Options
 	srv     *server.Server
@@ -125,6 +129,12 @@ func Start(ctx context.Context, o Options) (_ *Hub, err error) {
 	if h.reg, err = openRegistry(h.k); err != nil {
 		return nil, err
 	}
+	if o.wall == nil {
+		o.wall = time.Now
+	}
+	if h.clock, err = h.k.startClock(o.wall(), cmp.Or(o.boot, (&host.Local{}).Identify().BootID)); err != nil {
+		return nil, err
+	}
 	if err := h.reach(); err != nil {
 		return nil, err
 	}
@@ -151,6 +161,7 @@ func Start(ctx context.Context, o Options) (_ *Hub, err error) {
 		return nil, fmt.Errorf("hear the fleet: %w", err)
 	}
 	h.done.Go(func() { h.ping(ctx) })
+	h.done.Go(func() { h.keepClock(ctx) })
 	return h, nil
 }
 
@@ -362,6 +373,10 @@ func (h *Hub) hear(m *nats.Msg) {
 		}
 		hello.Version, hello.Arch = link.Cut(hello.Version, 128), link.Cut(hello.Arch, 16)
 		p.hello = hello
+		if hello.Why != "" {
+			p.why = link.Cut(hello.Why, 400)
+			h.o.Note(fmt.Sprintf("board %s: %s", b.Name, p.why))
+		}
 		h.welcome(b, p)
 	case "state":
 		var s fleet.State
@@ -399,8 +414,9 @@ func (h *Hub) hear(m *nats.Msg) {
 
 // order signs and sends an order that is of no session.
 func (h *Hub) order(key, epoch, subject string, data []byte) error {
-	h.counter = fleet.Counter(h.counter)
-	m, err := fleet.Sign(fleet.Order{Board: key, Epoch: epoch, Counter: h.counter, Expires: time.Now().Add(fleet.Silence).UnixNano(), Subject: subject, Data: data}, h.k.issuer)
+	now := h.clock.now()
+	h.counter = fleet.Counter(h.counter, now)
+	m, err := fleet.Sign(fleet.Order{Board: key, Epoch: epoch, Counter: h.counter, Expires: now + int64(fleet.Silence), Subject: subject, Data: data}, h.k.issuer)
 	if err != nil {
 		return err
 	}
@@ -408,12 +424,28 @@ func (h *Hub) order(key, epoch, subject string, data []byte) error {
 }
 
 func (h *Hub) welcome(b *Board, p *presence) {
-	data, err := json.Marshal(fleet.Welcome{Name: b.Name, Nonce: p.hello.Nonce, Now: time.Now().UnixNano()})
+	data, err := json.Marshal(fleet.Welcome{Name: b.Name, Nonce: p.hello.Nonce, Now: h.clock.now()})
 	if err == nil {
 		err = h.order(b.Key, p.hello.Epoch, fleet.WelcomeOrder, data)
 	}
 	if err != nil {
 		h.o.Note(fmt.Sprintf("board %s is not welcomed: %v", b.Name, err))
+	}
+}
+
+// keepClock writes how far the hub's clock may run, before it has come so far.
+func (h *Hub) keepClock(ctx context.Context) {
+	ticker := time.NewTicker(reserve / 2)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if _, err := h.k.reserve(h.clock); err != nil {
+			h.o.Note(err.Error())
+		}
 	}
 }
 

@@ -79,6 +79,12 @@ func eachServer(t *testing.T, f func(t *testing.T, w *world)) {
 
 // externalServer is a NATS server with the hub's rules, as an operator sets one up.
 func externalServer(t *testing.T, folder string) (url, ca, listen string) {
+	urls, ca, _ := externalServers(t, folder, "")
+	return urls[0], ca, ""
+}
+
+// externalServers are those: one, or as many as addresses of a cluster are given.
+func externalServers(t *testing.T, folder string, cluster ...string) (urls []string, ca string, kill []func()) {
 	rules, err := Rules(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -89,25 +95,38 @@ func externalServer(t *testing.T, folder string) (url, ca, listen string) {
 	}
 	ca = filepath.Join(theirs.folder, certFile)
 	config := filepath.Join(theirs.folder, "nats.conf")
-	text := fmt.Sprintf("%slisten: 127.0.0.1:-1\ntls { cert_file: %q, key_file: %q }\n", rules, ca, filepath.Join(theirs.folder, certKeyFile))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	var all []*server.Server
+	for i, at := range cluster {
+		text := fmt.Sprintf("%slisten: 127.0.0.1:-1\ntls { cert_file: %q, key_file: %q }\n", rules, ca, filepath.Join(theirs.folder, certKeyFile))
+		if at != "" {
+			text += fmt.Sprintf("server_name: n%d\ncluster { name: fleet, pool_size: -1, listen: %q, routes: [ \"nats://%s\" ] }\n", i+1, at, strings.Join(cluster, "\", \"nats://"))
+		}
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := server.ProcessConfigFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.NoLog, o.NoSigs = true, true
+		srv, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Start()
+		end := sync.OnceFunc(func() { srv.Shutdown(); srv.WaitForShutdown() })
+		t.Cleanup(end)
+		if !srv.ReadyForConnections(5 * time.Second) {
+			t.Fatal("the server does not start")
+		}
+		urls, kill, all = append(urls, "tls://"+srv.Addr().String()), append(kill, end), append(all, srv)
 	}
-	o, err := server.ProcessConfigFile(config)
-	if err != nil {
-		t.Fatal(err)
+	for begin := time.Now(); slices.ContainsFunc(all, func(s *server.Server) bool { return s.NumRoutes() < len(all)-1 }); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the servers do not find each other")
+		}
 	}
-	o.NoLog, o.NoSigs = true, true
-	srv, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(5 * time.Second) {
-		t.Fatal("the server does not start")
-	}
-	return "tls://" + srv.Addr().String(), ca, ""
+	return urls, ca, kill
 }
 
 func (w *world) start(t *testing.T) {

@@ -107,7 +107,7 @@ var table = map[string]string{
 	"report/tui":                   "unit result internal/guard",
 	"serve":                        "internal/files internal/guard report report/page report/timeline result",
 	"examples":                     "",
-	"internal/fleetsim":            "agent lab link procedure procedure/far result unit",
+	"internal/fleetsim":            "agent internal/guard lab link procedure procedure/far result unit",
 	"internal/guard":               "",
 	"internal/infer":               "",
 	"internal/cables":              "host internal/guard internal/netns tune",
