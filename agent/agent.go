@@ -211,18 +211,22 @@ func Folder() (string, error) {
 // ownFolder makes the agent's folder. One that others may write to, or that another user
 // has put there, is a *host.Missing.
 func (s *Session) ownFolder() error {
-	err := os.MkdirAll(s.Folder, 0o700)
+	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+		return host.Permit("make the agent's folder", err)
+	}
+	return own(s.Folder)
+}
+
+// own says whether a folder is the agent's alone.
+func own(folder string) error {
 	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} { // a link, and what it leads to
-		var info os.FileInfo
-		if err == nil {
-			info, err = look(s.Folder)
-		}
+		info, err := look(folder)
 		if err != nil {
-			return host.Permit("make the agent's folder", err)
+			return host.Permit("look at the agent's folder", err)
 		}
 		uid := int(info.Sys().(*syscall.Stat_t).Uid)
 		if uid != 0 && uid != os.Geteuid() || info.IsDir() && info.Mode()&0o022 != 0 {
-			return &host.Missing{What: "a folder of the agent's own: others may write to " + s.Folder, Hint: "remove it, or give another --folder"}
+			return &host.Missing{What: "a folder of the agent's own: others may write to " + folder, Hint: "remove it, or give another --folder"}
 		}
 	}
 	return nil

@@ -45,18 +45,23 @@ const (
 // Put sends a file to the agent, which keeps it while the connection lasts. It returns
 // the path there. f is read twice.
 func Put(ctx context.Context, c *link.Conn, f io.ReadSeeker) (path string, err error) {
+	return put(ctx, c, FilePut, chunk, f)
+}
+
+// put sends a file by ask, in parts of at most most octets.
+func put(ctx context.Context, c *link.Conn, ask Ask[FileChunk, FileState], most int, f io.ReadSeeker) (path string, err error) {
 	h := sha256.New()
 	size, err := io.Copy(h, f)
 	if err != nil {
 		return "", fmt.Errorf("read what is sent to %s: %w", c.Name, err)
 	}
 	part := FileChunk{SHA256: hex.EncodeToString(h.Sum(nil)), Size: size}
-	state, err := FilePut.Call(ctx, c, part)
+	state, err := ask.Call(ctx, c, part)
 	have := min(max(state.Have, 0), size) // it may be sent already
 	if err == nil && state.Path == "" {
 		_, err = f.Seek(have, io.SeekStart)
 	}
-	buf := make([]byte, chunk)
+	buf := make([]byte, most)
 	for err == nil && state.Path == "" {
 		if state.Have != have {
 			return "", fmt.Errorf("send a file to %s: it has %d octets where %d were sent", c.Name, state.Have, have)
@@ -67,7 +72,7 @@ func Put(ctx context.Context, c *link.Conn, f io.ReadSeeker) (path string, err e
 		}
 		part.Offset, part.Data = have, buf[:n]
 		have += int64(n)
-		state, err = FilePut.Call(ctx, c, part)
+		state, err = ask.Call(ctx, c, part)
 	}
 	return state.Path, err
 }

@@ -34,6 +34,7 @@ import (
 
 func TestMain(m *testing.M) {
 	catalog.Main()
+	beProgram()
 	os.Exit(m.Run())
 }
 

@@ -137,13 +137,13 @@ func AgentFile(arch string) (string, error) {
 	return "", &host.Missing{What: link.Name + " for " + arch + " beside " + self, Remedy: [][]string{{"script/release"}}, Hint: "or install the package boxdyno-agents, or name the file with --agent"}
 }
 
-// mostAgent is how large an agent may be.
-const mostAgent = 64 << 20
+// MostAgent is how large an agent may be.
+const MostAgent = 64 << 20
 
 // Install puts the agent in its place on the box: whole, and only if it runs there and has
 // this program's version.
 func (b Box) Install(ctx context.Context, file string) error {
-	data, err := files.Read(file, mostAgent)
+	data, err := files.Read(file, MostAgent)
 	if err != nil {
 		return fmt.Errorf("read the agent: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -68,11 +70,11 @@ func join(ctx context.Context, args []string) error {
 }
 
 // connect answers the hub until it is stopped. Where that is done in the same folder
-// already it does nothing.
+// already it does nothing. On trial it ends once the hub has greeted it.
 func connect(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("connect", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	folder := fs.String("folder", "", "")
+	folder, trial := fs.String("folder", "", ""), fs.Duration("trial", 0, "")
 	if _, err := parsed(fs, args, 0); err != nil {
 		return err
 	}
@@ -83,6 +85,22 @@ func connect(ctx context.Context, args []string) error {
 	id, err := fleet.Load(*folder)
 	if err != nil {
 		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the agent's program: %w", err)
+	}
+	u := &agent.Updater{Program: program, Version: version.Version()}
+	board := func(leave func()) *fleet.Board {
+		u.Leave = leave
+		b := &fleet.Board{Identity: id, Version: version.Version(), Note: note}
+		b.Open = func(ctx context.Context) (func(string) link.Handler, func() error) {
+			return agent.Open(ctx, *folder, version.Version(), catalog.All, append(far.Methods(slices.Concat(far.Specs, far.Joint)), agent.UpdateMethods(u)...)...)
+		}
+		return b
+	}
+	if *trial > 0 {
+		return tried(ctx, *folder, board, *trial)
 	}
 	lock, err := os.OpenFile(filepath.Join(*folder, "connect.lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -96,12 +114,43 @@ func connect(ctx context.Context, args []string) error {
 	if err := errors.Join(lock.Truncate(0), errorOf(fmt.Fprintln(lock, os.Getpid())), environment(*folder)); err != nil {
 		return err
 	}
+	u.Begin()
 	agent.Recover(ctx, *folder, note)
-	b := &fleet.Board{Identity: id, Version: version.Version(), Note: note}
-	b.Open = func(ctx context.Context) (func(string) link.Handler, func() error) {
-		return agent.Open(ctx, *folder, version.Version(), catalog.All, far.Methods(slices.Concat(far.Specs, far.Joint))...)
+	why := "" // the last update did not succeed
+	for {
+		here, leave := context.WithCancel(ctx)
+		b := board(leave)
+		b.Why, b.Greeted = why, u.Settle
+		err := b.Run(here)
+		leave()
+		if err != nil || ctx.Err() != nil || !u.Taken() {
+			u.Drop()
+			return err
+		}
+		why = u.Try(ctx, append([]string{"connect"}, args...)).Error() // or this process is the new program
+		note(why)
 	}
-	return b.Run(ctx)
+}
+
+// tried reaches the hub as connect does, says that it was greeted, and ends.
+func tried(ctx context.Context, folder string, board func(leave func()) *fleet.Board, within time.Duration) error {
+	if err := environment(folder); err != nil {
+		return err
+	}
+	agent.Recover(ctx, folder, note)
+	ctx, leave := context.WithTimeout(ctx, within)
+	defer leave()
+	var greeted atomic.Bool
+	b := board(leave)
+	b.Trial, b.Greeted = true, func() { greeted.Store(true); leave() }
+	if err := b.Run(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if !greeted.Load() {
+		return fmt.Errorf("the hub at %s did not greet this program within %v", b.URL, within)
+	}
+	fmt.Println(agent.Greeted)
+	return nil
 }
 
 func errorOf(_ int, err error) error { return err }

@@ -93,7 +93,7 @@ what the hub's key has signed for it, and nothing else.`,
   boxdyno fleet run crypto --boxes group=rack1 --nodes 1..4`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(a.fleetHub(), a.fleetToken(), a.fleetEnrol(), a.fleetList(), a.fleetCheck(), a.fleetRun(), a.fleetRevoke())
+	cmd.AddCommand(a.fleetHub(), a.fleetToken(), a.fleetEnrol(), a.fleetList(), a.fleetCheck(), a.fleetRun(), a.fleetUpdate(), a.fleetRevoke())
 	return cmd
 }
 

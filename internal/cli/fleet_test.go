@@ -51,22 +51,28 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// Two boxes of an inventory are enrolled, by an ssh that is this machine's shell, measured
-// together, and one of them is revoked.
-func TestFleetCommands(t *testing.T) {
-	testutil.Long(t)
-	testutil.Alone(t)
-	dir := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+// A fleeted is a hub, and boxes of an inventory, which an ssh that is this machine's shell
+// reaches.
+type fleeted struct {
+	t        *testing.T
+	dir, url string
+	out      bytes.Buffer
+	notes    *lockedBuffer
+}
+
+func newFleeted(t *testing.T, inventory string) *fleeted {
+	t.Helper()
+	f := &fleeted{t: t, dir: t.TempDir(), notes: new(lockedBuffer)}
+	t.Setenv("XDG_STATE_HOME", filepath.Join(f.dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(f.dir, "config"))
 	t.Setenv("SUDO_UID", "")
-	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", filepath.Join(f.dir, "bin")+":"+os.Getenv("PATH"))
 	for name, text := range map[string]string{
-		"bin/ssh":  fmt.Sprintf("#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nexport HOME=%s/home-$2 PATH=%[1]s/their:$PATH\nunset XDG_STATE_HOME\nmkdir -p $HOME\nexec sh -c \"$3\"\n", dir),
+		"bin/ssh":  fmt.Sprintf("#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nexport HOME=%s/home-$2 PATH=%[1]s/their:$PATH\nunset XDG_STATE_HOME\nmkdir -p $HOME\nexec sh -c \"$3\"\n", f.dir),
 		"their/id": "#!/bin/sh\necho 1000\n", // a user's folder, whoever runs the test
-		"hosts":    "[rack1]\npi[1:2]\n",
+		"hosts":    inventory,
 	} {
-		path := filepath.Join(dir, name)
+		path := filepath.Join(f.dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -74,34 +80,36 @@ func TestFleetCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var out bytes.Buffer
-	call := func(want int, words ...string) {
-		t.Helper()
-		out.Reset()
-		if code := Main(t.Context(), append(words, "--quiet"), &out, &out); code != want {
-			t.Fatalf("%q: exit code %d, want %d: %s", words, code, want, out.Bytes())
-		}
-	}
-	says := func(parts ...string) {
-		t.Helper()
-		for _, part := range parts {
-			if !strings.Contains(out.String(), part) {
-				t.Errorf("nothing says %q: %s", part, out.Bytes())
-			}
-		}
-	}
-	call(exitMissing, "fleet", "ls")
-	says("start one with boxdyno fleet hub")
-	call(exitUsage, "fleet", "hub", "--url", "tls://x", "--listen", "y:1")
-	call(exitOK, "fleet", "hub", "--rules")
-	says("auth_callout")
-	call(exitMissing, "fleet", "hub", "--listen", "256.0.0.1:0")
+	return f
+}
 
+func (f *fleeted) call(want int, words ...string) {
+	f.t.Helper()
+	f.out.Reset()
+	if code := Main(f.t.Context(), append(words, "--quiet"), &f.out, &f.out); code != want {
+		f.t.Fatalf("%q: exit code %d, want %d: %s", words, code, want, f.out.Bytes())
+	}
+}
+
+func (f *fleeted) says(parts ...string) {
+	f.t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(f.out.String(), part) {
+			f.t.Errorf("nothing says %q: %s", part, f.out.Bytes())
+		}
+	}
+}
+
+// hub runs the hub until the test ends, and ends agents of boxes.
+func (f *fleeted) hub(boxes ...string) {
+	t := f.t
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	ended, notes := make(chan int), new(lockedBuffer)
+	ended := make(chan int)
 	port := freePort(t)
+	f.url = "tls://127.0.0.1:" + port
 	go func() {
-		ended <- Main(ctx, []string{"fleet", "hub", "--listen", "127.0.0.1:" + port, "--boards", "tls://127.0.0.1:" + port}, notes, notes)
+		ended <- Main(ctx, []string{"fleet", "hub", "--listen", "127.0.0.1:" + port, "--boards", f.url}, f.notes, f.notes)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -109,25 +117,24 @@ func TestFleetCommands(t *testing.T) {
 			t.Errorf("the hub ends with %d", code)
 		}
 		if t.Failed() {
-			logs, _ := filepath.Glob(filepath.Join(dir, "home-*/.local/state/boxdyno-agent/connect.log"))
+			logs, _ := filepath.Glob(filepath.Join(f.dir, "home-*/.local/state/boxdyno-agent/connect.log"))
 			for _, name := range logs {
 				text, _ := os.ReadFile(name)
 				t.Logf("%s: %s", name, text)
 			}
-			t.Log(notes)
+			t.Log(f.notes)
 		}
 	})
-	for begin := time.Now(); !strings.Contains(notes.String(), "the hub is at"); time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); !strings.Contains(f.notes.String(), "the hub is at"); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 10*time.Second {
-			t.Fatal(notes)
+			t.Fatal(f.notes)
 		}
 	}
 	t.Cleanup(func() { // agents in the background
-		for _, name := range []string{"pi1", "pi2"} {
-			var pid int
-			text, _ := os.ReadFile(filepath.Join(dir, "home-"+name, ".local/state/boxdyno-agent/connect.lock"))
-			if _, err := fmt.Sscan(string(text), &pid); err != nil || unix.Kill(pid, unix.SIGTERM) != nil {
-				t.Errorf("no agent of %s: %q", name, text)
+		for _, name := range boxes {
+			pid := f.pid(name)
+			if pid == 0 || unix.Kill(pid, unix.SIGTERM) != nil {
+				t.Errorf("no agent of %s", name)
 			}
 			for begin := time.Now(); unix.Kill(pid, 0) == nil && time.Since(begin) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
 				var status unix.WaitStatus
@@ -135,6 +142,35 @@ func TestFleetCommands(t *testing.T) {
 			}
 		}
 	})
+}
+
+// pid is that of a box's agent; 0: there is none.
+func (f *fleeted) pid(box string) (pid int) {
+	text, _ := os.ReadFile(f.file(box, "connect.lock"))
+	_, _ = fmt.Sscan(string(text), &pid)
+	return pid
+}
+
+// file is one of a box's agent.
+func (f *fleeted) file(box, name string) string {
+	return filepath.Join(f.dir, "home-"+box, ".local/state/boxdyno-agent", name)
+}
+
+// Two boxes of an inventory are enrolled, by an ssh that is this machine's shell, measured
+// together, and one of them is revoked.
+func TestFleetCommands(t *testing.T) {
+	testutil.Long(t)
+	testutil.Alone(t)
+	f := newFleeted(t, "[rack1]\npi[1:2]\n")
+	dir, call, says := f.dir, f.call, f.says
+	call(exitMissing, "fleet", "ls")
+	says("start one with boxdyno fleet hub")
+	call(exitUsage, "fleet", "hub", "--url", "tls://x", "--listen", "y:1")
+	call(exitOK, "fleet", "hub", "--rules")
+	says("auth_callout")
+	call(exitMissing, "fleet", "hub", "--listen", "256.0.0.1:0")
+
+	f.hub("pi1", "pi2")
 	enrol := []string{"fleet", "enrol", "--inventory", filepath.Join(dir, "hosts"), "--group", "shelf", "--agent", builtAgent(t, runtime.GOARCH)}
 	call(exitOK, enrol...)
 	says("pi1  is in the fleet as pi1", "pi2  is in the fleet as pi2")
@@ -149,11 +185,11 @@ func TestFleetCommands(t *testing.T) {
 	call(exitOK, "fleet", "run", "hash", "--nodes", "1..2", "--dry-run")
 
 	run := filepath.Join(dir, "run")
-	out.Reset()
+	f.out.Reset()
 	// Beside other work its rounds are invalid.
-	code := Main(t.Context(), []string{"fleet", "run", "hash", "--boxes", "group=shelf", "--nodes", "2", "--quiet", "--set", "most_skew=1", "--out", run}, &out, &out)
+	code := Main(t.Context(), []string{"fleet", "run", "hash", "--boxes", "group=shelf", "--nodes", "2", "--quiet", "--set", "most_skew=1", "--out", run}, &f.out, &f.out)
 	if code != exitOK && code != exitInvalid {
-		t.Fatalf("exit code %d: %s", code, out.Bytes())
+		t.Fatalf("exit code %d: %s", code, f.out.Bytes())
 	}
 	header, recs, err := result.Open(run)
 	if err != nil || header.Topology != "fleet" || len(header.Machines) != 2 {
