@@ -59,6 +59,8 @@ func main() {
 	rows := flag.String("board-rows", "", "rows of that table, with commas; all by default")
 	fleets := flag.String("fleet", "", "numbers of simulated boards, with commas, of a fleet each: start, memory, losses; nothing else is proven then, and no root is needed")
 	fleetOf, boardsIn, url := flag.String("fleet-hub", "", "be their hub, in this folder"), flag.String("fleet-boards", "", "be boards, in this folder"), flag.String("fleet-url", "", "of their hub")
+	faults := flag.Int("fleet-faults", 0, "number of simulated boards of a fleet in which things break; nothing else is proven then, and no root is needed")
+	listen, clock := flag.String("fleet-listen", "127.0.0.1:0", "of -fleet-hub: where it listens"), flag.Duration("fleet-clock", 0, "of -fleet-boards: how far their clocks are ahead")
 	disturber := flag.Bool("disturb", false, "be those programs")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random moments")
 	flag.Parse()
@@ -70,11 +72,13 @@ func main() {
 	var err error
 	switch {
 	case *fleetOf != "":
-		err = fleetHub(ctx, *fleetOf)
+		err = fleetHub(ctx, *fleetOf, *listen)
 	case *boardsIn != "":
-		err = fleetBoards(ctx, *boardsIn, *url)
+		err = fleetBoards(ctx, *boardsIn, *url, *clock)
 	case *fleets != "":
 		err = proveFleet(ctx, strings.Split(*fleets, ","))
+	case *faults != 0:
+		err = proveFleetFaults(ctx, *faults)
 	case *models != "":
 		err = proveBoards(func(dir string) (int, error) { return onBoards(ctx, dir, *arch, words(*models), words(*rows)) })
 	case *pairs != "":
