@@ -85,3 +85,38 @@ func TestSizeOfRunsElsewhere(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, errw)
 	}
 }
+
+// Boards of one's own that were measured together are counted by that, and shown for each
+// number of them, with what they share.
+func TestSizeOfBoardsTogether(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	pi := result.Machine{Name: "b1", Board: "Raspberry Pi 4 Model B Rev 1.4"}
+	b, err := result.Create(filepath.Join(state, "boxdyno", "runs", "20260101-000000-fleet-hpl-mpi"), result.Run{Schema: result.Schema, ID: "one", Kind: "real", Topology: "fleet", Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Machines: []result.Machine{pi, pi}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, rate := range map[string]float64{"1": 10e9, "2": 16e9, "4": 24e9} {
+		err := b.Append(result.Record{Schema: result.Schema, ID: "hpl-mpi " + n, Procedure: "fleet-hpl-mpi", Status: result.Passed, Config: []result.Pair{{Key: "nodes", Value: n}},
+			Values: []result.Value{{Metric: "hpl_rate", Unit: "flop/s", Value: rate}},
+			Energy: []result.Energy{{Meter: "plug", Covers: "wall", Per: "GFLOP", Joules: 100, Seconds: 5, Readings: 9, Work: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errw := call(t.Context(), runner.Plugins(), "size", "--for", "hpl", "--load", "20GFLOPS", "--shared", "switch=60USD,5W")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errw)
+	}
+	for _, want := range []string{
+		" own ", " 4 (3 to 4) ", "What Raspberry Pi 4 Model B Rev 1.4 [rpi-4-b] did together, measured:",
+		"4       24 GFLOPS  6 GFLOPS   60 %              25  0.96 GFLOPS  200  0.12 GFLOPS", "counted by what they did together",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing says %q:\n%s", want, out)
+		}
+	}
+}

@@ -51,10 +51,49 @@ func sizeText(out io.Writer, r sizing.Result) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := togethers(out, r); err != nil {
+		return err
+	}
 	if err := crossovers(out, r); err != nil {
 		return err
 	}
 	return sizeNotes(out, r)
+}
+
+// togethers prints what numbers of one's own boards did together, with what they share from
+// two boards on.
+func togethers(out io.Writer, r sizing.Result) error {
+	for _, row := range r.Rows {
+		if row.Origin != sizing.OwnRun || len(row.Measured) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\nWhat %s did together, measured:\n", name(row.Candidate))
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "BOARDS\tRATE\tPER BOARD\tOF AS MANY ALONE\tW\tPER W\tUSD\tPER USD")
+		for _, m := range row.Measured {
+			n := float64(m.N)
+			usd, watts := 0.0, 0.0
+			for _, p := range r.Shared {
+				if m.N > 1 {
+					usd, watts = usd+p.USD, watts+p.Watts
+				}
+			}
+			cells := []string{unknown, unknown, unknown, unknown}
+			if i := slices.IndexFunc(row.Power, func(p sizing.Node) bool { return p.N == m.N }); i >= 0 {
+				watts += row.Power[i].Value
+				cells[0], cells[1] = fmt.Sprintf("%.4g", watts), r.Job.Rate(m.Value/watts)
+			}
+			if one := row.Candidate.Price; one != nil {
+				usd += n * one.Value
+				cells[2], cells[3] = fmt.Sprintf("%.4g", usd), r.Job.Rate(m.Value/usd)
+			}
+			fmt.Fprintf(w, "%d\t%s\t%s\t%.0f %%\t%s\n", m.N, r.Job.Rate(m.Value), r.Job.Rate(m.Value/n), 100*m.Value/(n*row.Rate.Value), strings.Join(cells, "\t"))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // crossovers prints from how many on clusters pass other boxes, a line for a cluster.

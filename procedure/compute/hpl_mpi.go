@@ -24,7 +24,7 @@ var HPLMPISpec = procedure.Spec{
 	Deviation: HPLSpec.Deviation,
 	Quick:     HPLSpec.Quick,
 	Doc:       "one dense system of linear equations, solved by all of them: HPL over MPI",
-	Names:     []string{"mpi", "blas", "parallel"}, Metrics: hplMPIMetrics, New: newHPLMPI,
+	Names:     []string{"mpi", "blas", "parallel"}, Metrics: hplMPIMetrics, Joules: hplJoules, New: newHPLMPI,
 }
 
 // An HPLMPI solves one dense system of linear equations on the CPUs of several machines:
