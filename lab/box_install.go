@@ -120,6 +120,9 @@ func (b *Box) Find(ctx context.Context) error {
 // AgentFile finds the agent for an architecture on this machine: beside the program, in
 // dist (script/release), or where packages have it.
 func AgentFile(arch string) (string, error) {
+	if !boxArch.MatchString(arch) { // it may be a board's word
+		return "", fmt.Errorf("find the agent: arch %q is none of Go's, such as arm64", arch)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find the agent: %w", err)

@@ -49,3 +49,16 @@ func TestCapped(t *testing.T) {
 		t.Errorf("%d octets are kept, want %d", l.Len(), mostSaid)
 	}
 }
+
+// What a board says of its architecture leads to no other file.
+func TestAgentFileStays(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arch := range []string{"/../" + filepath.Base(self), "arm64 ", "Arm64"} {
+		if got, err := AgentFile(arch); err == nil || !strings.Contains(err.Error(), "none of Go's") {
+			t.Errorf("%q: %q, %v", arch, got, err)
+		}
+	}
+}
