@@ -181,6 +181,7 @@ func TestShared(t *testing.T) {
 		"not all are there": {[][]Net{{n("10.0.0.1/24"), n("10.0.1.1/24")}, {n("10.0.1.2/24")}}, "", "10.0.1.2"},
 		"the same address":  {[][]Net{{n("10.0.0.1/24")}, {n("10.0.0.1/24")}}, "", ""},
 		"twice":             {[][]Net{{n("10.0.0.1/24"), n("10.0.0.3/24")}, {n("10.0.0.2/24")}}, "", ""},
+		"another's address": {[][]Net{{n("10.0.0.1/24")}, {{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParseAddr("192.168.7.7"), "e0"}}}, "", ""},
 		"not asked for":     {[][]Net{{n("10.0.0.1/24")}, {n("10.0.0.2/24")}}, "10.9.0.0/24", ""},
 	} {
 		var want netip.Prefix

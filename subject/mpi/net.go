@@ -101,7 +101,7 @@ func Shared(all [][]Net, want netip.Prefix) ([]Net, error) {
 func in(all [][]Net, p netip.Prefix) (at []Net) {
 	seen := map[netip.Addr]bool{}
 	for _, nets := range all {
-		mine := slices.DeleteFunc(slices.Clone(nets), func(n Net) bool { return n.Prefix != p })
+		mine := slices.DeleteFunc(slices.Clone(nets), func(n Net) bool { return n.Prefix != p || !p.Contains(n.Address) })
 		if len(mine) != 1 || seen[mine[0].Address] {
 			return nil
 		}
