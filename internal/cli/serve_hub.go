@@ -46,7 +46,7 @@ func (s *serveHub) start(ctx context.Context, a *app, o *serve.Options) (end fun
 }
 
 // boardStates are all that a board may be in.
-var boardStates = []string{"ready", "busy", "silent", "new", "cut off", "revoked"}
+var boardStates = []string{"ready", "busy", "silent", "trial", "new", "cut off", "revoked"}
 
 // shownFleet is what browsers are shown. Whom ssh reaches is not among it: reading may be
 // open to everybody.

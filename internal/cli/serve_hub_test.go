@@ -77,15 +77,20 @@ func TestServeWithHub(t *testing.T) {
 
 // What browsers are shown of boards has each state's number, and nobody's ssh.
 func TestShownFleet(t *testing.T) {
-	all := []hub.Entry{{Board: hub.Board{Name: "b1", SSH: "root@192.0.2.1"}, State: "ready"}, {State: "silent"}, {State: "ready"}}
+	all := []hub.Entry{{Board: hub.Board{Name: "b1", SSH: "root@192.0.2.1"}, State: "ready"}, {State: "silent"}, {State: "trial"}, {State: "ready"}}
 	f := shownFleet(all, nil)
 	data, err := json.Marshal(f)
 	if err != nil || strings.Contains(string(data), "192.0.2.1") || !strings.Contains(string(data), `"strangers":[]`) || all[0].SSH == "" {
 		t.Errorf("%v: %s", err, data)
 	}
+	counted := 0
 	for _, s := range f.States {
-		if want := map[string]int{"ready": 2, "silent": 1}[s.Name]; s.Boards != want {
+		counted += s.Boards
+		if want := map[string]int{"ready": 2, "silent": 1, "trial": 1}[s.Name]; s.Boards != want {
 			t.Errorf("%d boards are %s, want %d", s.Boards, s.Name, want)
 		}
+	}
+	if counted != len(all) {
+		t.Errorf("%d of %d boards are in a state", counted, len(all))
 	}
 }
