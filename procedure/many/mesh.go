@@ -21,6 +21,7 @@ import (
 	"boxdyno/result"
 	"boxdyno/subject/mpi"
 	subject "boxdyno/subject/tunnel"
+	"boxdyno/unit"
 )
 
 // StreamName is the procedure in which every board streams to every other one.
@@ -227,7 +228,7 @@ func (p *mesh) figures(o *procedure.Outcome, names []string, all map[[2]int][]fl
 	if least > 0 {
 		o.Values = append(o.Values, meshMetrics.Value("pairs_spread", best/least-1))
 	}
-	said := []string{fmt.Sprintf("the slowest pair is %s to %s: %.3g Mbit/s, %.2g %% of the median", names[worst[0]], names[worst[1]], least/1e6, 100*least/median)}
+	said := []string{fmt.Sprintf("the slowest pair is %s to %s: %s", names[worst[0]], names[worst[1]], beside(least, median))}
 	if len(names) > 2 {
 		for i, name := range names {
 			var out, in []float64
@@ -241,12 +242,23 @@ func (p *mesh) figures(o *procedure.Outcome, names []string, all map[[2]int][]fl
 				vs   []float64
 			}{{"from", out}, {"to", in}} {
 				if most := slices.Max(way.vs); most < slowShare*median {
-					said = append(said, fmt.Sprintf("all streams %s %s are slow: at most %.3g Mbit/s, %.2g %% of the median", way.what, name, most/1e6, 100*most/median))
+					said = append(said, fmt.Sprintf("all streams %s %s are slow: at most %s", way.what, name, beside(most, median)))
 				}
 			}
 		}
 	}
 	o.Warnings = append(o.Warnings, strings.Join(said, "; "))
+}
+
+// beside is a rate and its share of the median.
+func beside(v, median float64) string {
+	text := unit.SI(v) + "bit/s"
+	if median > 0 {
+		share := 100 * v / median
+		form := map[bool]string{true: "%.0f", false: "%.2g"}[share >= 10]
+		text += ", " + fmt.Sprintf(form, share) + " % of the median"
+	}
+	return text
 }
 
 func middle(vs []float64) float64 {

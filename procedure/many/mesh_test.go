@@ -20,6 +20,7 @@ func TestMeshNames(t *testing.T) {
 	}{
 		"a board sends slowly":    {func(from, _ int) bool { return from == 2 }, "all streams from b3 are slow: at most 100 Mbit/s, 11 % of the median", "streams to"},
 		"a board receives slowly": {func(_, to int) bool { return to == 0 }, "all streams to b1 are slow", "streams from"},
+		"no pair":                 {func(int, int) bool { return false }, "940 Mbit/s, 100 % of the median", "e+"},
 		"one pair":                {func(from, to int) bool { return from == 1 && to == 3 }, "the slowest pair is b2 to b4: 100 Mbit/s", "all streams"},
 	} {
 		all := map[[2]int][]float64{}
@@ -36,8 +37,20 @@ func TestMeshNames(t *testing.T) {
 		}
 		var o procedure.Outcome
 		(&mesh{}).figures(&o, names, all)
-		if said := strings.Join(o.Warnings, ""); !strings.Contains(said, c.want) || strings.Contains(said, c.none) || value(o.Values, "pairs_worst_bps") != 100e6 || value(o.Values, "pairs_median_bps") != 940e6 {
+		if said := strings.Join(o.Warnings, ""); !strings.Contains(said, c.want) || strings.Contains(said, c.none) || value(o.Values, "pairs_worst_bps") != map[bool]float64{true: 940e6, false: 100e6}[name == "no pair"] || value(o.Values, "pairs_median_bps") != 940e6 {
 			t.Errorf("%s: %q, %+v", name, said, o.Values)
 		}
+	}
+}
+
+// Figures of fast networks, and of pairs that carry nothing, can be read.
+func TestMeshSays(t *testing.T) {
+	for v, want := range map[float64]string{2350e6: "2.35 Gbit/s, 100 % of the median", 18.3e6: "18.3 Mbit/s, 0.78 % of the median", 0: "0 bit/s, 0 % of the median"} {
+		if got := beside(v, 2350e6); got != want {
+			t.Errorf("%g: %q, want %q", v, got, want)
+		}
+	}
+	if got := beside(0, 0); got != "0 bit/s" {
+		t.Errorf("beside nothing: %q", got)
 	}
 }
