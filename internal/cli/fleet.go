@@ -142,9 +142,12 @@ refused, revoked or cut off is a sentence on standard error.`,
 
 // StartHub starts a hub that says on standard error what a person should know.
 func (a *app) StartHub(ctx context.Context, o hub.Options) (*hub.Hub, error) {
-	o.Note = func(s string) { a.note("%s %s", time.Now().Format(time.TimeOnly), s) }
+	o.Note = a.hubNote
 	return hub.Start(ctx, o)
 }
+
+// hubNote prints what a hub notes. Part of it may be a board's words.
+func (a *app) hubNote(s string) { a.note("%s %s", time.Now().Format(time.TimeOnly), cell(s)) }
 
 func (a *app) fleetToken() *cobra.Command {
 	var f fleetFlag

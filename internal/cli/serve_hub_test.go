@@ -94,3 +94,12 @@ func TestShownFleet(t *testing.T) {
 		t.Errorf("%d of %d boards are in a state", counted, len(all))
 	}
 }
+
+// Boards' words do nothing to the terminal of a hub, and are no lines of its own.
+func TestHubNote(t *testing.T) {
+	var out bytes.Buffer
+	(&app{err: &out}).hubNote("board b1: \x1b]0;x\a\nboard b2: \u009b2J")
+	if got := out.String(); strings.ContainsAny(got, "\x1b\a\u009b") || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q", got)
+	}
+}
