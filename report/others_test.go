@@ -184,6 +184,16 @@ func TestPhoronix(t *testing.T) {
 	if s := formatted(t, text.Phoronix, report.Kept{Document: report.Summarized(run, recs), Records: recs}); strings.Contains(s, "EPYC") {
 		t.Error("the tester is shown as the box")
 	}
+	odd := report.Kept{Document: twice.Document, Records: slices.Clone(twice.Records)}
+	for i := range odd.Records {
+		odd.Records[i].Values = slices.Clone(odd.Records[i].Values)
+		for k := range odd.Records[i].Values {
+			odd.Records[i].Values[k].Unit = "\u009b2J"
+		}
+	}
+	if s := formatted(t, text.Phoronix, odd); strings.ContainsRune(s, '\u009b') {
+		t.Error("a unit has a terminal's control character")
+	}
 	if err := text.Phoronix(io.Discard, report.Kept{Document: twice.Document}); !errors.Is(err, text.ErrNothing) {
 		t.Errorf("without records: %v", err)
 	}

@@ -162,7 +162,7 @@ func ptsResultOf(r result.Record, v result.Value, m *result.Metric) *ptsResult {
 	for _, p := range r.Config {
 		arguments = append(arguments, p.Key+"="+strings.ReplaceAll(p.Value, " ", "_"))
 	}
-	scale := string(v.Unit)
+	scale := grid.Clean(string(v.Unit))
 	if scale == "1" {
 		scale = ""
 	}
