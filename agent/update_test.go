@@ -61,6 +61,7 @@ type updated struct {
 
 func newUpdated(t *testing.T, how string) *updated {
 	t.Helper()
+	testutil.Unraced(t, "copies this program, which is large with it")
 	t.Setenv("BOXDYNO_TEST_PROGRAM", how)
 	file := "/proc/self/exe"
 	if how == "" {

@@ -288,6 +288,11 @@ func (c *caller) boxdyno(args []string) {
 		}
 		dry := append(slices.Clone(args), "--dry-run", "--json")
 		there := slices.Contains([]string{"box", "cpu", "crypto", "soak", "storage"}, args[1]) || args[1] == "infer" && !strings.Contains(c.line, " rate=")
+		if slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "group=") }) { // a run of its own for each
+			c.succeeds(append(slices.Clone(args), "--dry-run"))
+			c.rest = append(c.rest, c.line+": needs those boxes")
+			return
+		}
 		if has("--box") && there { // in topology there
 			c.succeeds(dry)
 			c.rest = append(c.rest, c.line+": needs that box")
@@ -329,7 +334,7 @@ func (c *caller) box() {
 	c.t.Helper()
 	path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "boxdyno", "boxes.yaml")
 	err := lab.EditBoxes(path, nil, func(boxes []lab.Box) []lab.Box {
-		return append(boxes, lab.Box{Name: "pi5", SSH: "pi@pi5.lan", Become: "sudo -n", Agent: "/var/lib/boxdyno-agent/boxdyno-agent", Arch: "arm64", Cables: []string{"eth1=eth0", "eth2=eth1"}})
+		return append(boxes, lab.Box{Name: "pi5", SSH: "pi@pi5.lan", Become: "sudo -n", Agent: "/var/lib/boxdyno-agent/boxdyno-agent", Arch: "arm64", Cables: []string{"eth1=eth0", "eth2=eth1"}, Groups: []string{"rack1"}})
 	})
 	if err != nil {
 		c.t.Fatal(err)
