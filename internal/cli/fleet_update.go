@@ -221,7 +221,7 @@ func (u *fleetUpdating) load(boards []hub.Entry) (err error) {
 		file := u.file
 		if file == "" {
 			if file, err = lab.AgentFile(e.Arch); err != nil {
-				return err
+				return fmt.Errorf("board %s: %w; or name the other boards", e.Name, err)
 			}
 		}
 		if u.programs[e.Arch], err = files.Read(file, lab.MostAgent); err != nil {

@@ -5,6 +5,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -82,10 +83,10 @@ const listens = 5 * time.Second // at most, until it does
 
 // ServeWeb implements Machine. An error is what nginx said instead.
 func (l Local) ServeWeb(ctx context.Context, at netip.AddrPort, cpus []int) (_ Server, err error) {
-	if !at.Addr().Is4() || at.Port() == 0 {
+	if !at.Addr().Is4() || at.Addr().IsUnspecified() || at.Port() == 0 {
 		return nil, fmt.Errorf("%v is no address of IPv4 and port to listen at", at)
 	}
-	dir, err := os.MkdirTemp(l.Dir, "boxdyno-web-")
+	dir, err := host.MakeScratchIn(cmp.Or(l.Dir, os.TempDir()))
 	if err != nil {
 		return nil, err
 	}
