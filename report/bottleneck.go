@@ -58,7 +58,7 @@ func next(d Document, advice string) (out []string) {
 	} else if d.Books.Invalid*10 > d.Books.Trials {
 		out = append(out, "Repeat it where the tester is disturbed less: the reasons of the invalid trials are on the page.")
 	}
-	if advice != "" {
+	if advice != "" && d.Kind != result.KindMemory { // nothing there can be looked at
 		out = append(out, advice)
 	}
 	out = append(out, captureAdvice(d)...)

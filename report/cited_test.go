@@ -202,3 +202,14 @@ func TestNothingBesideWhatIsNoBox(t *testing.T) {
 		}
 	}
 }
+
+// What is in memory has no port whose counters can be read.
+func TestNoAdviceInMemory(t *testing.T) {
+	const advice = "Read the port's own counters."
+	if got := next(Document{Kind: result.KindMemory}, advice); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+	if got := next(Document{Kind: result.KindSandbox}, advice); !slices.Equal(got, []string{advice}) {
+		t.Errorf("%q", got)
+	}
+}
