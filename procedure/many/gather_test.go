@@ -60,6 +60,7 @@ func TestGathering(t *testing.T) {
 // One work of all boards has the figures of the first; where a board's part fails, or a
 // board is gone, its name says why, and the others end.
 func TestJoint(t *testing.T) {
+	testutil.Unraced(t, "boards begin at one instant")
 	testutil.Alone(t)
 	for name, c := range map[string]struct {
 		spoil  func(b *bench)

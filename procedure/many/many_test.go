@@ -148,6 +148,7 @@ func value(vs []result.Value, name string) float64 {
 // Boards whose clocks are hours apart begin together; rates are added up, each board's own
 // are kept.
 func TestTogether(t *testing.T) {
+	testutil.Unraced(t, "boards begin at one instant")
 	testutil.Alone(t)
 	b := newBench(t, 4)
 	o, recs, err := b.run(t.Context(), 4, nil)
@@ -179,6 +180,7 @@ func TestTogether(t *testing.T) {
 
 // Whatever is wrong with a board makes the point invalid, or the trial, by its name.
 func TestInvalidByName(t *testing.T) {
+	testutil.Unraced(t, "boards begin at one instant")
 	testutil.Alone(t)
 	for name, c := range map[string]struct {
 		spoil  func(b *bench)
