@@ -75,7 +75,10 @@ func ahead(priority uint32) error {
 		fmt.Fprintln(os.Stderr, "prove: other work may keep boards from their CPUs:", err)
 		return nil
 	}
-	return unix.Exec(self, os.Args, append(os.Environ(), fmt.Sprintf("%s=%d", mark, priority)))
+	if err := os.Setenv(mark, fmt.Sprint(priority)); err != nil {
+		return err
+	}
+	return unix.Exec(self, os.Args, os.Environ())
 }
 
 // proveFleet measures fleets of these sizes.
