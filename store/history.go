@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/internal/guard"
 	"boxdyno/result"
 	"boxdyno/stat"
 )
@@ -115,14 +116,25 @@ func (x *Index) History(ctx context.Context, q Query) (History, error) {
 	if err != nil {
 		return h, err
 	}
-	environments := map[int64][]result.Pair{}
-	heads, err := x.heads(ctx, q)
-	if err != nil {
-		return h, fmt.Errorf("read the history: %w", err)
+	// Runs are read beside figures, on a connection of their own.
+	var heads map[int64]Point
+	var lost error
+	var aside guard.Group
+	defer aside.Wait()
+	aside.Go(func() { heads, lost = x.heads(ctx, q) })
+	figures := make([][]figureOf, len(found))
+	for i, f := range found {
+		if figures[i], err = x.figures(ctx, f.key); err != nil {
+			return h, fmt.Errorf("read the history: %w", err)
+		}
 	}
-	for _, f := range found {
+	if aside.Wait(); lost != nil {
+		return h, fmt.Errorf("read the history: %w", lost)
+	}
+	environments := map[int64][]result.Pair{}
+	for i, f := range found {
 		s := Series{Unit: f.unit, Better: f.better, Settings: f.pairs}
-		if s.Points, err = x.points(ctx, f.key, heads, environments); err != nil {
+		if s.Points, err = x.points(ctx, figures[i], heads, environments); err != nil {
 			return h, fmt.Errorf("read the history: %w", err)
 		}
 		if len(s.Points) == 0 {

@@ -6,12 +6,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"boxdyno/internal/guard"
 	"boxdyno/result"
 	"boxdyno/stat"
 )
@@ -114,93 +115,103 @@ func (x *Index) Metrics(ctx context.Context) (names []string, err error) {
 // heads are the runs of q's time, on this machine if they are there. Read as a whole they
 // take less time than one by one.
 func (x *Index) heads(ctx context.Context, q Query) (map[int64]Point, error) {
-	places, err := x.places(ctx)
-	if err != nil {
-		return nil, err
-	}
-	query := `SELECT key, id, start_ns, version, environment FROM runs WHERE start_ns >= ?`
-	args := []any{int64(math.MinInt64)}
+	var places map[int64]place
+	var lost error
+	var aside guard.Group
+	defer aside.Wait()
+	aside.Go(func() { places, lost = x.places(ctx) })
+	query, and := `SELECT key, id, start_ns, version, environment FROM runs`, " WHERE "
+	var args []any
 	if !q.Since.IsZero() {
-		args[0] = q.Since.UnixNano()
+		query, args, and = query+and+"start_ns >= ?", append(args, q.Since.UnixNano()), " AND "
 	}
 	if !q.Until.IsZero() {
-		query, args = query+" AND start_ns < ?", append(args, q.Until.UnixNano())
+		query, args = query+and+"start_ns < ?", append(args, q.Until.UnixNano())
 	}
 	rows, err := x.db.QueryContext(ctx, x.sql(query), args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	heads := make(map[int64]Point, len(places))
+	heads := map[int64]Point{}
 	for rows.Next() {
 		var h Point
 		var key, ns int64
 		if err := rows.Scan(&key, &h.Run, &ns, &h.Version, &h.environment); err != nil {
 			return nil, err
 		}
-		if p, ok := places[key]; ok { // else its bundle is gone
-			h.Start, h.Host, h.Dir = time.Unix(0, ns).UTC(), p.host, p.dir
-			heads[key] = h
-		}
+		h.Start = time.Unix(0, ns).UTC()
+		heads[key] = h
 	}
-	return heads, rows.Err()
+	aside.Wait()
+	for key, h := range heads {
+		p, ok := places[key]
+		if !ok { // its bundle is gone
+			delete(heads, key)
+			continue
+		}
+		h.Host, h.Dir = p.host, p.dir
+		heads[key] = h
+	}
+	return heads, errors.Join(rows.Err(), lost)
 }
 
-// points are a series' runs, the oldest first.
-func (x *Index) points(ctx context.Context, series int64, heads map[int64]Point, environments map[int64][]result.Pair) (out []Point, err error) {
+// figures are the values of a series, a run's together, in the order of its points.
+func (x *Index) figures(ctx context.Context, series int64) (all []figureOf, err error) {
 	// The index has them in the order of runs and ordinals.
 	rows, err := x.db.QueryContext(ctx, x.sql(`SELECT run, value, lo, hi, bound FROM figures WHERE series = ? ORDER BY run, ordinal`), series)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var last int64
-	var values []float64
-	var bounds []result.Bound
-	var p Point
-	end := func() {
-		h, ok := heads[last]
-		if len(values) == 0 || !ok {
-			return
+	for rows.Next() {
+		var f figureOf
+		if err := rows.Scan(&f.run, &f.value.Value, &f.value.Lo, &f.value.Hi, &f.value.Bound); err != nil {
+			return nil, err
 		}
-		lo, hi := p.Lo, p.Hi
-		p = h
-		if p.N = len(values); p.N > 1 {
+		all = append(all, f)
+	}
+	return all, rows.Err()
+}
+
+// A figureOf is one repeat's value in a run.
+type figureOf struct {
+	run   int64
+	value result.Value
+}
+
+// points are a series' runs, the oldest first.
+func (x *Index) points(ctx context.Context, figures []figureOf, heads map[int64]Point, environments map[int64][]result.Pair) (out []Point, err error) {
+	for len(figures) > 0 {
+		run := figures[0].run
+		n := slices.IndexFunc(figures, func(f figureOf) bool { return f.run != run })
+		if n < 0 {
+			n = len(figures)
+		}
+		repeats := figures[:n]
+		figures = figures[n:]
+		p, ok := heads[run]
+		if !ok {
+			continue
+		}
+		if p.N = n; n > 1 {
+			values := make([]float64, n)
+			for i, f := range repeats {
+				values[i] = f.value.Value
+			}
 			s := stat.Summarize(values)
 			p.Value, p.Lo, p.Hi = s.Center, &s.Lo, &s.Hi
 		} else {
-			p.Value, p.Lo, p.Hi = values[0], lo, hi
+			p.Value, p.Lo, p.Hi = repeats[0].value.Value, repeats[0].value.Lo, repeats[0].value.Hi
 		}
-		p.Bound = boundOf(bounds)
-		out = append(out, p)
-	}
-	for rows.Next() {
-		var run int64
-		var value float64
-		var lo, hi *float64
-		var bound string
-		if err := rows.Scan(&run, &value, &lo, &hi, &bound); err != nil {
-			return nil, err
-		}
-		if run != last || len(values) == 0 {
-			end()
-			last, values, bounds = run, values[:0], bounds[:0]
-		}
-		values, bounds = append(values, value), append(bounds, result.Bound(bound))
-		p.Lo, p.Hi = lo, hi
-	}
-	end()
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	for i := range out {
-		key := out[i].environment
-		if environments[key] == nil {
-			if environments[key], err = x.environment(ctx, key); err != nil {
+		p.Bound = boundOf(repeats)
+		if environments[p.environment] == nil {
+			if environments[p.environment], err = x.environment(ctx, p.environment); err != nil {
 				return nil, err
 			}
 		}
-		out[i].circumstances = environments[key]
+		p.circumstances = environments[p.environment]
+		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b Point) int {
 		if c := a.Start.Compare(b.Start); c != 0 {
@@ -212,10 +223,10 @@ func (x *Index) points(ctx context.Context, series int64, heads map[int64]Point,
 }
 
 // boundOf is what repeats know together: the median of any with a bound is no exact one.
-func boundOf(all []result.Bound) result.Bound {
-	for _, b := range all {
-		if b != result.Exactly {
-			return b
+func boundOf(repeats []figureOf) result.Bound {
+	for _, f := range repeats {
+		if f.value.Bound != result.Exactly {
+			return f.value.Bound
 		}
 	}
 	return result.Exactly

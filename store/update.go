@@ -55,8 +55,8 @@ type Problem struct {
 	Cause string `json:"cause"`
 }
 
-// Update brings the index up to date with bundles on the disk, each in a transaction of
-// its own: what SIGKILL leaves is whole, and the next Update goes on from there. A bundle
+// Update brings the index up to date with bundles on the disk, a few in each transaction:
+// what SIGKILL leaves is whole, and the next Update goes on from there. A bundle
 // is read if its files' sizes or times are not those that the index knows. The error is of
 // the index; bundles that cannot be read are among Update.Broken.
 func (x *Index) Update(ctx context.Context, s Scan) (u Update, err error) {
@@ -156,7 +156,7 @@ type bundle struct {
 func (x *Index) take(ctx context.Context, due []bundle, s Scan, u *Update) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	todo, done := make(chan bundle), make(chan bundle)
+	todo, done := make(chan bundle), make(chan bundle, atOnce)
 	var group guard.Group
 	for range min(runtime.GOMAXPROCS(0), 4, len(due)) {
 		group.Go(func() {
@@ -184,26 +184,43 @@ func (x *Index) take(ctx context.Context, due []bundle, s Scan, u *Update) error
 	})
 	defer group.Wait()
 	defer cancel()
-	for n := range due {
-		var b bundle
+	for n := 0; n < len(due); {
+		var some []bundle
 		select {
-		case b = <-done:
+		case b := <-done:
+			some = append(some, b)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if s.Tell != nil {
-			s.Tell(n+1, len(due))
+		for len(some) < atOnce && len(done) > 0 {
+			some = append(some, <-done)
 		}
-		if b.err != nil {
-			u.Broken = append(u.Broken, Problem{b.dir, text(b.err.Error())})
+		for _, b := range some {
+			if n++; s.Tell != nil {
+				s.Tell(n, len(due))
+			}
+			if b.err != nil {
+				u.Broken = append(u.Broken, Problem{b.dir, text(b.err.Error())})
+			}
 		}
-		if err := x.put(ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", b.dir, err)
+		if err := x.write(ctx, func(tx *sql.Tx) error {
+			for _, b := range some {
+				if err := x.put(ctx, tx, b); err != nil {
+					return fmt.Errorf("%s: %w", b.dir, err)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
-		u.Read++
+		u.Read += len(some)
 	}
 	return nil
 }
+
+// atOnce is how many bundles a transaction takes at most, of those that were read
+// meanwhile.
+const atOnce = 16
 
 // copied is the stamp of a bundle with a run of which another bundle was forgotten, maybe
 // the one that the index has. It is read again.
@@ -211,40 +228,38 @@ const copied = "copied"
 
 // put replaces what the index has of a bundle. Of a run with two bundles the index has
 // the one with more records, of those that are not forgotten.
-func (x *Index) put(ctx context.Context, b bundle) error {
-	return x.write(ctx, func(tx *sql.Tx) error {
-		var key int64
-		var tags, problem string
-		if b.err != nil {
-			if problem = text(b.err.Error()); errors.Is(b.err, fs.ErrPermission) {
-				b.stamp = "" // which files do not tell
-			}
-		} else {
-			key, tags = b.entry.key, words(b.entry.run.Tags)
+func (x *Index) put(ctx context.Context, tx *sql.Tx, b bundle) error {
+	var key int64
+	var tags, problem string
+	if b.err != nil {
+		if problem = text(b.err.Error()); errors.Is(b.err, fs.ErrPermission) {
+			b.stamp = "" // which files do not tell
 		}
-		var was string
-		err := tx.QueryRowContext(ctx, x.sql(`SELECT stamp FROM bundles WHERE host = ? AND dir = ?`), x.host, text(b.dir)).Scan(&was)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, x.sql(`INSERT INTO bundles (host, dir, stamp, run, tags, problem) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (host, dir) DO UPDATE SET stamp = excluded.stamp, run = excluded.run, tags = excluded.tags, problem = excluded.problem`),
-			x.host, text(b.dir), b.stamp, key, tags, problem)
-		if err != nil || b.err != nil {
-			return err
-		}
-		var others, records int
-		err = tx.QueryRowContext(ctx, x.sql(`SELECT (SELECT COUNT(*) FROM bundles WHERE run = ? AND NOT (host = ? AND dir = ?)), COALESCE((SELECT points + trials FROM runs WHERE key = ?), -1)`),
-			key, x.host, text(b.dir), key).Scan(&others, &records)
-		if err != nil || was != copied && others > 0 && records >= b.entry.run.Points+b.entry.run.Trials {
-			return err
-		}
-		// The first of the copies that is read counts until one with more records is.
-		if _, err := tx.ExecContext(ctx, x.sql(`UPDATE bundles SET stamp = '' WHERE run = ? AND stamp = ?`), key, copied); err != nil {
-			return err
-		}
-		return x.putRun(ctx, tx, b.entry)
-	})
+	} else {
+		key, tags = b.entry.key, words(b.entry.run.Tags)
+	}
+	var was string
+	err := tx.QueryRowContext(ctx, x.sql(`SELECT stamp FROM bundles WHERE host = ? AND dir = ?`), x.host, text(b.dir)).Scan(&was)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, x.sql(`INSERT INTO bundles (host, dir, stamp, run, tags, problem) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (host, dir) DO UPDATE SET stamp = excluded.stamp, run = excluded.run, tags = excluded.tags, problem = excluded.problem`),
+		x.host, text(b.dir), b.stamp, key, tags, problem)
+	if err != nil || b.err != nil {
+		return err
+	}
+	var others, records int
+	err = tx.QueryRowContext(ctx, x.sql(`SELECT (SELECT COUNT(*) FROM bundles WHERE run = ? AND NOT (host = ? AND dir = ?)), COALESCE((SELECT points + trials FROM runs WHERE key = ?), -1)`),
+		key, x.host, text(b.dir), key).Scan(&others, &records)
+	if err != nil || was != copied && others > 0 && records >= b.entry.run.Points+b.entry.run.Trials {
+		return err
+	}
+	// The first of the copies that is read counts until one with more records is.
+	if _, err := tx.ExecContext(ctx, x.sql(`UPDATE bundles SET stamp = '' WHERE run = ? AND stamp = ?`), key, copied); err != nil {
+		return err
+	}
+	return x.putRun(ctx, tx, b.entry)
 }
 
 func (x *Index) putRun(ctx context.Context, tx *sql.Tx, e *entry) error {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -212,6 +213,7 @@ out of it.`,
 					return &runner.PlanError{Err: fmt.Errorf("there is no folder %s", dir)}
 				}
 			}
+			defer debug.SetGCPercent(debug.SetGCPercent(300)) // bundles are read once and let go
 			l, err := a.library(ctx, where, store.Scan{Dirs: args, Again: len(args) == 0, Rebuild: rebuild})
 			if err != nil {
 				return err
