@@ -27,6 +27,8 @@ var histories = map[string]func(io.Writer, store.History) error{
 	".txt":   func(w io.Writer, h store.History) error { return historyText(w, h, shownRows) },
 	".json":  func(w io.Writer, h store.History) error { return encode(w, h) },
 	".bench": historyBench,
+	".csv":   historyCSV,
+	pageExt:  historyPage,
 }
 
 const regression = "regression"
@@ -55,6 +57,7 @@ regression=2% wants the change to be more than 2 %.
 		Example: `  boxdyno history throughput_fps --box pi5 --where frame_size=64
   boxdyno history latency_p99_s --procedure latency --split --since 90d
   boxdyno history throughput_fps --where frame_size=64 --fail-on regression --junit history.xml
+  boxdyno history throughput_fps --where frame_size=64 -o throughput.html
   boxdyno history throughput_fps --where frame_size=64 -o throughput.bench`,
 		Args: needs("METRIC", "such as throughput_fps; boxdyno report --json names those of a run"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
@@ -96,7 +99,7 @@ regression=2% wants the change to be more than 2 %.
 			}
 			if out != "" && out != "-" {
 				if ext = strings.ToLower(filepath.Ext(out)); histories[ext] == nil {
-					return &runner.PlanError{Err: fmt.Errorf("history %s: its name ends in .json, .bench or .txt", out)}
+					return &runner.PlanError{Err: fmt.Errorf("history %s: its name ends in .html, .json, .csv, .bench or .txt", out)}
 				}
 				if err := outputFile("--output", out, ""); err != nil {
 					return err
@@ -146,7 +149,7 @@ regression=2% wants the change to be more than 2 %.
 	fs.StringVar(&until, "until", "", "only runs that began before that `time`")
 	fs.BoolVar(&split, "split", false, "show each series, if there are several")
 	fs.IntVar(&rows, "rows", shownRows, "list the newest `N` runs; 0: all")
-	fs.StringVarP(&out, "output", "o", "", "`FILE`.json, .bench or .txt; - is standard output")
+	fs.StringVarP(&out, "output", "o", "", "`FILE`.html, .json, .csv, .bench or .txt; - is standard output")
 	fs.BoolVar(&asJSON, "json", false, "JSON on standard output")
 	fs.StringVar(&failOn, "fail-on", "", "regression or regression=`SHARE`: exit code 1 if the last change of a level is for the worse, by more than the share, such as 2%")
 	fs.StringVar(&junit, "junit", "", "write what --fail-on regression finds to `FILE`.xml, for continuous integration")

@@ -8,10 +8,14 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"boxdyno/internal/printable"
+	"boxdyno/report/page"
+	"boxdyno/report/text"
 	"boxdyno/result"
 	"boxdyno/store"
 	"boxdyno/unit"
@@ -62,11 +66,7 @@ func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 		if c.Share != nil {
 			by = fmt.Sprintf("%+.1f %%, ", 100**c.Share)
 		}
-		kind := map[bool]string{true: "worse", false: "changed"}[c.Worse]
-		if c.Better {
-			kind = "better"
-		}
-		fmt.Fprintf(w, "\n%s from %s on: %s%s to %s (p = %.2g)\n", kind, cell(c.Run), by, figure(c.Before, s.Unit), figure(c.After, s.Unit), c.P)
+		fmt.Fprintf(w, "\n%s from %s on: %s%s to %s (p = %.2g)\n", kindOf(c), cell(c.Run), by, figure(c.Before, s.Unit), figure(c.After, s.Unit), c.P)
 		for _, d := range c.Environment {
 			fmt.Fprintf(w, "  with it: %s\n", cell(d.String()))
 		}
@@ -113,6 +113,17 @@ func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 	_ = t.Flush()
 }
 
+// kindOf is worse, better or changed.
+func kindOf(c store.Change) string {
+	switch {
+	case c.Worse:
+		return "worse"
+	case c.Better:
+		return "better"
+	}
+	return "changed"
+}
+
 // cell keeps names from steering the terminal, or a column.
 func cell(s string) string { return printable.Text(oneLine(s)) }
 
@@ -156,4 +167,60 @@ func spark(values []float64, changes []store.Change) string {
 		}
 	}
 	return strings.TrimRight(string(line)+"\n"+string(marks), " \n")
+}
+
+// historyPage writes the page History as one file. Where bundles lie on this disk is not
+// for those whom it is sent to.
+func historyPage(w io.Writer, h store.History) error {
+	var plain strings.Builder
+	if err := historyText(&plain, h, shownRows); err != nil {
+		return err
+	}
+	h.Series = slices.Clone(h.Series)
+	for i := range h.Series {
+		h.Series[i].Points = slices.Clone(h.Series[i].Points)
+		for j := range h.Series[i].Points {
+			h.Series[i].Points[j].Dir = ""
+		}
+	}
+	return page.WriteHistory(w, h, plain.String())
+}
+
+// historyCSV writes a line for each run of each series, with exact figures and a column for
+// each setting.
+func historyCSV(w io.Writer, h store.History) error {
+	var settings []string
+	for _, s := range h.Series {
+		for _, p := range s.Settings {
+			if !slices.Contains(settings, p.Key) {
+				settings = append(settings, p.Key)
+			}
+		}
+	}
+	lines := [][]string{slices.Concat(settings, []string{"run", "start", "boxdyno", h.Metric, "unit", "lo", "hi", "n", "bound", "level", "changed"})}
+	exact := func(v *float64) string {
+		if v == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*v, 'g', -1, 64)
+	}
+	for _, s := range h.Series {
+		for i, p := range s.Points {
+			var line, changed []string
+			for _, key := range settings {
+				line = append(line, result.Get(s.Settings, key))
+			}
+			level := ""
+			for _, c := range s.Changes {
+				if c.At == i {
+					level = kindOf(c)
+				}
+			}
+			for _, d := range p.Environment {
+				changed = append(changed, d.String())
+			}
+			lines = append(lines, append(line, p.Run, p.Start.Format(time.RFC3339), p.Version, exact(&p.Value), s.Unit, exact(p.Lo), exact(p.Hi), strconv.Itoa(p.N), string(p.Bound), level, strings.Join(changed, "; ")))
+		}
+	}
+	return text.CSVLines(w, lines)
 }

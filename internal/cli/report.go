@@ -190,6 +190,7 @@ func (a *app) samples(names []string, out string) error {
 	case cut:
 		a.note("! the telemetry lacks its end: the run was killed, or still goes on")
 	}
+	a.wrote(out)
 	return nil
 }
 
@@ -239,14 +240,21 @@ func (a *app) writeReport(name, dir string, o *files.Owner, run result.Run, k re
 	return writeFile(name, o, b.Bytes())
 }
 
-// deliver writes to the file that --output names; "", "-": to standard output.
+// deliver writes to the file that --output names, and says so; "", "-": to standard output.
 func (a *app) deliver(out string, data []byte) error {
 	if out == "" || out == "-" {
 		_, err := a.out.Write(data)
 		return err
 	}
-	return writeFile(out, sudoer(), data)
+	if err := writeFile(out, sudoer(), data); err != nil {
+		return err
+	}
+	a.wrote(out)
+	return nil
 }
+
+// wrote says which file was written.
+func (a *app) wrote(name string) { a.note("wrote %s", name) }
 
 func writeFile(name string, o *files.Owner, data []byte) error {
 	if err := files.Replace(name, o, func(f *os.File) error { _, err := f.Write(data); return err }); err != nil {

@@ -41,20 +41,33 @@ type Data struct {
 // scripts in the page itself. It opens from disk and needs no network; without
 // scripts it shows the text for a terminal.
 func Write(w io.Writer, d report.Document, recs []result.Record) error {
-	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
-	// string ends the script element or becomes markup.
-	data, err := json.Marshal(Of(d, recs))
-	if err != nil {
-		return fmt.Errorf("encode the page's data: %w", err)
-	}
 	var plain bytes.Buffer
 	if err := text.Terminal(&plain, d); err != nil {
 		return err
 	}
+	return fill(w, Of(d, recs), plain.String())
+}
+
+// WriteHistory writes the page History as such a file, from what history --json prints.
+// Without scripts it shows the text.
+func WriteHistory(w io.Writer, history any, plain string) error {
+	return fill(w, struct {
+		History any `json:"history"`
+	}{history}, plain)
+}
+
+// fill writes the page with its data, and the text that stands for them without scripts.
+func fill(w io.Writer, of any, plain string) error {
+	// json.Marshal writes <, >, &, U+2028 and U+2029 as escapes, so that no
+	// string ends the script element or becomes markup.
+	data, err := json.Marshal(of)
+	if err != nil {
+		return fmt.Errorf("encode the page's data: %w", err)
+	}
 	if strings.Count(page, dataHole) != 1 || strings.Count(page, noscriptHole) != 1 {
 		return errors.New("the page in this binary has no place for data: build it again with npm run build in report/page/ui")
 	}
-	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(plain.String())).WriteString(w, page)
+	_, err = strings.NewReplacer(dataHole, string(data), noscriptHole, html.EscapeString(plain)).WriteString(w, page)
 	return err
 }
 

@@ -140,3 +140,15 @@ func CSV(w io.Writer, runs ...report.Kept) error {
 	c.Flush()
 	return c.Error()
 }
+
+// CSVLines writes lines of cells, which no spreadsheet takes for formulas.
+func CSVLines(w io.Writer, lines [][]string) error {
+	c := csv.NewWriter(w)
+	for _, line := range lines {
+		if err := c.Write(grid.CSV(slices.Clone(line))); err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}

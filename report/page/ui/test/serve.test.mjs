@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -125,6 +125,35 @@ describe("the pages of serve", () => {
     assert.equal(await page.locator("[data-series] figure .mark").count(), 2);
     await page.evaluate(() => (location.hash = "#/history/no_such_metric"));
     await page.waitForSelector("[role=alert]:has-text('no_such_metric')");
+  });
+
+  test("show a figure over time as one file, which opens from disk", async (t) => {
+    const file = join(dir, "history.html");
+    execFileSync(program, ["history", "throughput_fps", "-o", file], { env, stdio: "ignore" });
+    for (const colorScheme of ["light", "dark"]) {
+      const context = await browser.newContext({ viewport: { width: 380, height: 900 }, bypassCSP: true, colorScheme });
+      t.after(() => context.close());
+      const page = await context.newPage();
+      const bad = [];
+      page.on("console", (m) => ["error", "warning"].includes(m.type()) && bad.push(m.text()));
+      page.on("pageerror", (e) => bad.push(String(e)));
+      page.on("request", (r) => !/^(blob|data):/.test(r.url()) && r.url() !== pathToFileURL(file).href && bad.push(`request ${r.url()}`));
+      await page.goto(pathToFileURL(file).href);
+      assert.match(await page.textContent("h1"), /no change is found in 2 runs/);
+      assert.equal(await page.locator("[data-series] figure .mark").count(), 2);
+      assert.equal(await page.locator("[data-table=runs] tbody tr").count(), 2);
+      assert.equal(await page.locator("[data-table=runs] a").count(), 0);
+      for (const width of [1600, 380]) {
+        await page.setViewportSize({ width, height: 900 });
+        assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width);
+      }
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+      assert.deepEqual(violations.map((v) => v.id), []);
+      const [saved] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "JSON" }).click()]);
+      assert.equal(JSON.parse(readFileSync(await saved.path(), "utf8")).metric, "throughput_fps");
+      assert.deepEqual(bad, [], "the file complains or reaches out");
+    }
   });
 
   test("size a job with its curves and crossovers, by keyboard", async (t) => {

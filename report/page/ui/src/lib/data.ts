@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { Document, Finding, PageData, Pair, Record, Row } from "../types";
+import type { History } from "./charts/history";
 
 // What steers a terminal or turns the direction of text has no business in a name.
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
@@ -8,10 +9,10 @@ const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u20
 export const parse = (text: string): unknown => JSON.parse(text, (_, v) => (typeof v === "string" ? v.replace(steering, "\ufffd") : v));
 
 /** The data that Go put into the page; null in the bare template. */
-export function read(): PageData | null {
+export function read(): PageData | { history: History } | null {
   const text = document.getElementById("boxdyno-data")?.textContent ?? "null";
   const value = parse(text);
-  return value && typeof value === "object" ? (value as PageData) : null;
+  return value && typeof value === "object" ? (value as PageData | { history: History }) : null;
 }
 
 export const get = (pairs: Pair[] | null, key: string): string => pairs?.find((p) => p.key === key)?.value ?? "";

@@ -58,5 +58,3 @@ export function lasting(seconds: number): string {
   if (s < 3600) return `${Math.floor(s / 60)} min${s % 60 && s < 600 ? ` ${s % 60} s` : ""}`;
   return `${Math.floor(s / 3600)} h${s % 3600 >= 60 ? ` ${Math.floor((s % 3600) / 60)} min` : ""}`;
 }
-
-export const stamp = (t: string): string => new Date(t).toISOString().slice(0, 16).replace("T", " ");

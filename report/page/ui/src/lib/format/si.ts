@@ -54,3 +54,6 @@ export const exact = (n: number): string => String(n).replace("-", "−").replac
 
 /** A sentence in which no number is torn from its unit, and no flag from its dashes. */
 export const whole = (s: string): string => s.replace(/(\d|≥|>=) (?=(\d|[TGMkmµn]?(frame|bit|byte)s?\b|[TGMkmµn]?s\b|%|B\b))/g, "$1\u00a0").replace(/--(?=\w)/g, "-\u2060-\u2060");
+
+/** "2026-01-31 12:00", in UTC */
+export const stamp = (t: string): string => new Date(t).toISOString().slice(0, 16).replace("T", " ");
