@@ -84,18 +84,19 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, a)
 }
 
-// listBudget is how long one request for the list may read runs that it has not read.
-const listBudget = 400 * time.Millisecond
+// listBudget is how long one request for the list may wait for the index.
+const listBudget = time.Second
 
-func (s *Server) list(w http.ResponseWriter, _ *http.Request) error {
-	all, more := s.runs.list(listBudget)
+func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
+	all, more, problem := s.listed(r.Context(), listBudget)
 	if all == nil {
 		all = []RunInfo{}
 	}
 	return reply(w, struct {
-		Runs []RunInfo `json:"runs"`
-		More bool      `json:"more"` // some have yet to be read: ask again
-	}{all, more})
+		Runs    []RunInfo `json:"runs"`
+		More    bool      `json:"more"` // some have yet to be read: ask again
+		Problem string    `json:"problem,omitempty"`
+	}{all, more, problem})
 }
 
 // dir is the folder of the run that a request names.

@@ -65,7 +65,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	for _, flag := range []string{"box", "procedure", "where", "since", "until"} {
 		args = with(args, flag, q[flag])
 	}
-	out, err := s.told(r, append(args, s.o.Library...))
+	out, err := s.told(r.Context(), append(args, s.o.Library...))
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *Server) size(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return answer{http.StatusBadRequest, "published is true or false"}
 	}
-	out, err := s.told(r, args)
+	out, err := s.told(r.Context(), args)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func with(args []string, flag string, values []string) []string {
 
 // told is what boxdyno prints. One process answers at a time, at the least
 // priority, and none does while a run needs all CPUs of this machine.
-func (s *Server) told(r *http.Request, args []string) ([]byte, error) {
+func (s *Server) told(within context.Context, args []string) ([]byte, error) {
 	if s.o.Library == nil {
 		return nil, answer{http.StatusNotFound, "this server has no index of runs"}
 	}
@@ -173,7 +173,7 @@ func (s *Server) told(r *http.Request, args []string) ([]byte, error) {
 	if s.tight() {
 		return nil, answer{http.StatusServiceUnavailable, "a run needs all CPUs of this machine: ask again when it has ended"}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), answerPatient)
+	ctx, cancel := context.WithTimeout(within, answerPatient)
 	defer cancel()
 	select {
 	case s.answering <- struct{}{}:
@@ -200,8 +200,8 @@ func (s *Server) told(r *http.Request, args []string) ([]byte, error) {
 	switch {
 	case out.over:
 		return nil, answer{http.StatusUnprocessableEntity, "there is too much of it: choose a box or a time"}
-	case r.Context().Err() != nil:
-		return nil, r.Context().Err() // nobody reads it
+	case within.Err() != nil:
+		return nil, within.Err() // nobody reads it
 	case ctx.Err() != nil:
 		return nil, answer{http.StatusServiceUnavailable, "it takes too long: run boxdyno index once, and ask again"}
 	case err != nil:

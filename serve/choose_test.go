@@ -69,7 +69,8 @@ func TestHistoryAndSize(t *testing.T) {
 	if !strings.Contains(text, `{"bundle":"one","run":"1","value":1.5}`) || !strings.Contains(text, `{"run":"2"}`) {
 		t.Errorf("%s", text)
 	}
-	if code, _ := ask(t, "GET", listening(t, opts(runs), "").url("/api/size?for=ids"), ""); code != 404 {
+	o.Library = nil
+	if code, _ := ask(t, "GET", listening(t, o, "").url("/api/size?for=ids"), ""); code != 404 {
 		t.Errorf("without an index: %d", code)
 	}
 }

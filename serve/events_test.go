@@ -133,9 +133,10 @@ func TestStates(t *testing.T) {
 	}
 	over(t, b)
 	state(Finished)
-	if _, text := ask(t, "GET", h.url("/api/runs"), ""); !strings.Contains(text, `"state":"finished"`) || !strings.Contains(text, `"trials":1`) {
-		t.Errorf("the list: %s", text)
-	}
+	await(t, "the run in the list", func() bool {
+		_, text := ask(t, "GET", h.url("/api/runs"), "")
+		return strings.Contains(text, `"state":"finished"`) && strings.Contains(text, `"trials":1`)
+	})
 }
 
 // Telemetry comes as a timeline, and then as the rest of it.

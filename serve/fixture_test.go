@@ -94,7 +94,9 @@ func listening(t testing.TB, o Options, addr string) host {
 	return h
 }
 
-func opts(runs string) Options { return Options{Version: "test", Runs: runs, Token: token, Open: true} }
+func opts(runs string) Options {
+	return Options{Version: "test", Runs: runs, Token: token, Open: true, Library: []string{"--runs=" + runs}}
+}
 
 // ask sends a request with the token.
 func ask(t testing.TB, method, url, body string) (int, string) {

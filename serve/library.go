@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,7 +17,8 @@ import (
 	"boxdyno/result"
 )
 
-// A library is the folder of runs. What a browser calls a run is looked up in it, and
+// A library is the folder of runs: which there are, and whether their files have changed.
+// What they say is the index's (index.go). What a browser calls a run is looked up in it, and
 // never becomes a part of a path.
 type library struct {
 	dir     string
@@ -30,10 +32,19 @@ type library struct {
 
 // A kept run is what is known of one without its records.
 type kept struct {
-	dir           string
-	header, found stamp  // of run.json; of trials.jsonl when it was summarized
-	inode         uint64 // of trials.jsonl
-	RunInfo
+	dir     string
+	files   stamps
+	opened  stamp // run.json when header was read
+	header  RunInfo
+	indexed stamps // files when the index read them
+	line    *RunInfo
+}
+
+// Stamps are those of a bundle's files that the index reads.
+type stamps struct{ header, trials, tags stamp }
+
+func stampsOf(dir string) stamps {
+	return stamps{stampOf(dir, result.RunFile), stampOf(dir, result.TrialsFile), stampOf(dir, result.TagsFile)}
 }
 
 // A stamp tells whether a file is another one, or has grown.
@@ -52,24 +63,26 @@ func stampOf(dir, name string) stamp {
 
 // A RunInfo is a line of the list of runs.
 type RunInfo struct {
-	ID       string        `json:"id"`
-	Start    time.Time     `json:"start"`
-	What     string        `json:"what"` // role or procedures
-	Role     string        `json:"role,omitempty"`
-	Box      string        `json:"box,omitempty"`
-	Machine  string        `json:"machine,omitempty"` // the board of the first one
-	Kind     string        `json:"kind"`
-	Topology string        `json:"topology"`
-	Preset   string        `json:"preset"`
-	Version  string        `json:"version"`
-	State    State         `json:"state"`
-	Verdict  result.Status `json:"verdict,omitempty"`
-	Sentence string        `json:"sentence,omitempty"` // "": not read yet
-	Error    string        `json:"error,omitempty"`    // why it cannot be read
-	Tags     []string      `json:"tags,omitempty"`
-	Points   int           `json:"points"`
-	Trials   int           `json:"trials"`
-	Seconds  float64       `json:"seconds"` // that its trials took, from the first to the last
+	ID       string    `json:"id"`
+	Start    time.Time `json:"start"`
+	What     string    `json:"what"` // role or procedures
+	Role     string    `json:"role,omitempty"`
+	Box      string    `json:"box,omitempty"`
+	Machine  string    `json:"machine,omitempty"` // the board of the first one
+	Kind     string    `json:"kind"`
+	Topology string    `json:"topology"`
+	Preset   string    `json:"preset"`
+	Version  string    `json:"version"`
+	// Procedures are all of them.
+	Procedures []string      `json:"procedures,omitempty"`
+	State      State         `json:"state"`
+	Verdict    result.Status `json:"verdict,omitempty"`
+	Sentence   string        `json:"sentence,omitempty"` // "": not read yet
+	Error      string        `json:"error,omitempty"`    // why it cannot be read
+	Tags       []string      `json:"tags,omitempty"`
+	Points     int           `json:"points"`
+	Trials     int           `json:"trials"`
+	Seconds    float64       `json:"seconds"` // that its trials took, from the first to the last
 }
 
 // A State is whether a run goes on.
@@ -89,8 +102,8 @@ func newLibrary(dir string, declare func(*result.Run, []result.Record)) *library
 	return &library{dir: dir, declare: declare, known: map[string]*kept{}}
 }
 
-// read reads the folder again: what has been added and removed, and with all every
-// run's header, if it has changed.
+// read reads the folder again: what has been added and removed, and with all whether the
+// files of runs have changed.
 func (l *library) read(all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,20 +125,24 @@ func (l *library) read(all bool) {
 			continue
 		}
 		k := l.known[e.Name()]
-		if there[e.Name()] = k != nil; k != nil && !all {
+		if there[e.Name()] = k != nil; k != nil && !all && k.files.trials != (stamp{}) {
 			continue
 		}
 		dir := filepath.Join(l.dir, e.Name())
-		header := stampOf(dir, result.RunFile)
-		if header == (stamp{}) {
+		files := stampsOf(dir)
+		if files.header == (stamp{}) {
 			there[e.Name()] = false
 			made, err := e.Info()
 			l.pending = l.pending || err == nil && time.Since(made.ModTime()) < time.Hour // a run may begin there
 			continue
 		}
-		if there[e.Name()] = true; k == nil || k.header != header {
-			l.known[e.Name()] = opened(e.Name(), dir, header)
+		there[e.Name()] = true
+		if k == nil {
+			k = &kept{dir: dir, header: RunInfo{ID: e.Name()}}
+			l.known[e.Name()] = k
 		}
+		k.files = files
+		l.pending = l.pending || files.trials == (stamp{})
 	}
 	for id := range l.known {
 		if !there[id] {
@@ -134,118 +151,75 @@ func (l *library) read(all bool) {
 	}
 }
 
-// opened reads the header of a run.
-func opened(id, dir string, header stamp) *kept {
-	k := &kept{dir: dir, header: header, inode: uint64(stampOf(dir, result.TrialsFile).inode), RunInfo: RunInfo{ID: id}}
-	run, err := result.ReadRun(dir)
-	if err != nil {
-		k.Error = err.Error()
-		return k
+// head is a run's line as far as its header says it. The header is read if it has changed.
+func (k *kept) head() RunInfo {
+	if k.opened == k.files.header {
+		return k.header
 	}
-	k.RunInfo = infoOf(id, run)
-	return k
+	k.opened = k.files.header
+	id := k.header.ID
+	run, err := result.ReadRun(k.dir)
+	if err != nil {
+		k.header = RunInfo{ID: id, Error: k.without(err.Error())}
+		return k.header
+	}
+	k.header = infoOf(id, run)
+	return k.header
 }
+
+// without is a text without the folder of the run, which is not a browser's business.
+func (k *kept) without(text string) string { return strings.ReplaceAll(text, k.dir+"/", "") }
 
 // infoOf is a run's line as far as its header says it.
 func infoOf(id string, run result.Run) RunInfo {
-	i := RunInfo{ID: id, Start: run.Start, What: whatOf(run), Role: run.Role, Box: run.Box, Kind: run.Kind, Topology: run.Topology, Preset: run.Preset, Version: run.Version}
-	if len(run.Machines) > 0 {
-		if i.Machine = run.Machines[0].Board; i.Machine == "" {
-			i.Machine = run.Machines[0].Name
+	i := RunInfo{ID: id, Start: run.Start, Role: run.Role, Box: run.Box, Kind: run.Kind, Topology: run.Topology, Preset: run.Preset, Version: run.Version}
+	for _, p := range run.Procedures {
+		if p.Name != report.SelfTestProcedure && !slices.Contains(i.Procedures, p.Name) {
+			i.Procedures = append(i.Procedures, p.Name)
 		}
+	}
+	i.What = whatOf(i.Role, i.Procedures)
+	if len(run.Machines) > 0 {
+		i.Machine = cmp.Or(run.Machines[0].Board, run.Machines[0].Name)
 	}
 	return i
 }
 
 // whatOf is what a run measures, in a word or a few.
-func whatOf(run result.Run) string {
-	if run.Role != "" {
-		return run.Role
+func whatOf(role string, procedures []string) string {
+	if role != "" {
+		return role
 	}
-	var names []string
-	for _, p := range run.Procedures {
-		if p.Name != "self-test" && !slices.Contains(names, p.Name) {
-			names = append(names, p.Name)
-		}
+	if len(procedures) > 3 {
+		procedures = append(slices.Clone(procedures[:3]), "...")
 	}
-	if n := len(names); n > 3 {
-		names = append(names[:3], "...")
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(procedures, ", ")
 }
 
-// list returns all runs, the newest first, after at most so much time of summarizing
-// those that were not read yet; more says that some were not.
+// list returns all runs, the newest first. Of a run that the index has not read yet it has
+// what the header says, and more says so; headers are read for as long as there is time.
 func (l *library) list(budget time.Duration) (all []RunInfo, more bool) {
-	l.read(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held := locks()
-	var runs []*kept
+	held, end := locks(), time.Now().Add(budget)
 	for _, k := range l.known {
-		runs = append(runs, k)
-	}
-	slices.SortFunc(runs, func(a, b *kept) int {
-		if c := b.Start.Compare(a.Start); c != 0 {
-			return c
-		}
-		return strings.Compare(b.ID, a.ID)
-	})
-	end := time.Now().Add(budget)
-	for _, k := range runs {
-		on := l.on(held, k)
-		if !on && k.Error == "" {
-			if trials := stampOf(k.dir, result.TrialsFile); k.found != trials {
-				if time.Now().After(end) {
-					more = true
-				} else {
-					l.summarize(k, trials)
-				}
-			}
-		}
-		info := k.RunInfo
-		if of := stampOf(k.dir, result.TagsFile); of != (stamp{}) {
-			info.Tags, _ = result.ReadTags(k.dir) // what is no tag is none
-		}
-		if on {
-			info.State, info.Verdict, info.Sentence = GoesOn, result.Running, ""
+		var info RunInfo
+		switch on := l.on(held, k); {
+		case on:
+			info = k.head()
+			info.State, info.Verdict = GoesOn, result.Running
+		case k.line != nil:
+			info = *k.line
+		case time.Now().After(end):
+			info, more = k.header, true
+		default:
+			info = k.head()
+			more = more || info.Error == ""
 		}
 		all = append(all, info)
 	}
+	slices.SortFunc(all, func(a, b RunInfo) int { return cmp.Or(b.Start.Compare(a.Start), strings.Compare(a.ID, b.ID)) })
 	return all, more
-}
-
-// summarize reads a run's records for its line.
-func (l *library) summarize(k *kept, trials stamp) {
-	k.found = trials
-	doc, recs, err := l.open(k.dir)
-	if err != nil {
-		k.Error = err.Error()
-		return
-	}
-	k.Verdict, k.Sentence, k.State = doc.Verdict, doc.Sentence, Finished
-	k.Points, k.Trials = 0, 0
-	var from, to time.Time
-	for _, r := range recs {
-		if !r.Finished() {
-			k.State = Broken
-		}
-		if r.Parent == "" && r.Procedure != "self-test" {
-			k.Points++
-			continue
-		}
-		k.Trials++
-		if from.IsZero() || r.Start.Before(from) {
-			from = r.Start
-		}
-		if end := r.Start.Add(time.Duration(r.End - r.Begin)); end.After(to) {
-			to = end
-		}
-	}
-	k.Seconds = to.Sub(from).Seconds()
-	if k.Points == 0 {
-		k.State = Broken
-	}
 }
 
 // open reads a run as report does.
@@ -263,7 +237,7 @@ func (l *library) open(dir string) (report.Document, []result.Record, error) {
 
 // on says whether a run goes on.
 func (l *library) on(held map[uint64][]lock, k *kept) bool {
-	return len(held[k.inode]) > 0 && holder(held, k.dir) != 0
+	return len(held[uint64(k.files.trials.inode)]) > 0 && holder(held, k.dir) != 0
 }
 
 // find returns the folder of a run; "" for one that is not there.
@@ -284,7 +258,7 @@ func (l *library) active(held map[uint64][]lock) (on []RunInfo) {
 	defer l.mu.Unlock()
 	for _, k := range l.known {
 		if l.on(held, k) {
-			info := k.RunInfo
+			info := k.head()
 			info.State = GoesOn
 			on = append(on, info)
 		}
@@ -293,14 +267,14 @@ func (l *library) active(held map[uint64][]lock) (on []RunInfo) {
 	return on
 }
 
-// newest is the ID of the newest run; "": there is none.
+// newest is the ID of the run whose header was written last; "": there is none.
 func (l *library) newest() (id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var start time.Time
-	for _, k := range l.known {
-		if k.Error == "" && (id == "" || k.Start.After(start)) {
-			id, start = k.ID, k.Start
+	var at time.Time
+	for name, k := range l.known {
+		if (id == "" || cmp.Or(k.files.header.at.Compare(at), strings.Compare(name, id)) > 0) && k.head().Error == "" {
+			id, at = name, k.files.header.at
 		}
 	}
 	return id

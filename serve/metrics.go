@@ -4,6 +4,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,7 +14,7 @@ import (
 
 // metrics is GET /metrics in OpenMetrics 1.0: what goes on, and the figures of the newest
 // run that has ended, in base units.
-func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	var b bytes.Buffer
 	family := func(name, kind, help string) { fmt.Fprintf(&b, "# TYPE %s %s\n# HELP %s %s\n", name, kind, name, help) }
 	family("boxdyno_build", "info", "Version of boxdyno.")
@@ -31,7 +32,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) error {
 			fmt.Fprintf(&b, "boxdyno_fleet_boards%s %d\n", labels("state", state.Name), state.Boards)
 		}
 	}
-	if err := s.figures(&b, family); err != nil {
+	if err := s.figures(r.Context(), &b, family); err != nil {
 		return err
 	}
 	b.WriteString("# EOF\n")
@@ -41,8 +42,8 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) error {
 }
 
 // figures are those of the newest run that has ended.
-func (s *Server) figures(b *bytes.Buffer, family func(name, kind, help string)) error {
-	all, _ := s.runs.list(listBudget)
+func (s *Server) figures(ctx context.Context, b *bytes.Buffer, family func(name, kind, help string)) error {
+	all, _, _ := s.listed(ctx, listBudget)
 	i := slices.IndexFunc(all, func(r RunInfo) bool { return r.State == Finished && r.Error == "" })
 	if i < 0 {
 		return nil

@@ -11,7 +11,8 @@
 // in mid-run: a viewer says how far it has read, in octets of the bundle's files.
 //
 //	serve.go     listening            guard.go    who may ask what
-//	library.go   the folder of runs   locks.go    which runs go on, and whose they are
+//	library.go   the folder of runs   index.go    what the index has of them
+//	locks.go     which runs go on, and whose they are
 //	growth.go    one run that grows   events.go   what its viewers are sent
 //	api.go       answers in JSON      start.go    runs that the page starts and cancels
 //	boards.go    the catalogue of boards   fleet.go    the boards of the hub
@@ -61,14 +62,15 @@ type Options struct {
 	// Boards is the catalogue of boards that meet needs, in the syntax of --need; nil:
 	// there is none. Errors are sentences for the reader.
 	Boards func(needs string) (any, error)
-	// Library are the arguments by which boxdyno history and size find the runs of this
-	// server, none for those at the default place; nil: they answer nothing here.
+	// Library are the arguments by which boxdyno runs, history and size find the runs of this
+	// server, none for those at the default place; nil: they answer nothing here, and runs
+	// have no verdicts in the list.
 	Library []string
 	// Metrics are what the page History offers.
 	Metrics []Metric
 	// Fleet is the boards of the hub in this process; nil: there is no hub.
 	Fleet func() Fleet
-	// Program is started with Argv's arguments, and for history and size; "": this program.
+	// Program is started with Argv's arguments, and for runs, history and size; "": this program.
 	Program string
 }
 
@@ -81,11 +83,15 @@ type Server struct {
 	csp     string
 	handler http.Handler
 
-	mu      sync.Mutex // of what follows
-	growing map[string]*growth
-	viewers map[*viewer]bool
-	pulsing bool
-	windows windows
+	mu       sync.Mutex // of what follows
+	growing  map[string]*growth
+	viewers  map[*viewer]bool
+	pulsing  bool
+	windows  windows
+	indexing indexing
+
+	life context.Context // of Serve
+	end  context.CancelFunc
 
 	answering chan struct{} // has a place for the one process that answers
 
@@ -129,6 +135,7 @@ func policy(html []byte) string {
 // New returns a server for the runs in a folder.
 func New(o Options) *Server {
 	s := &Server{o: o, runs: newLibrary(o.Runs, o.Declare), page: app, csp: policy(app), growing: map[string]*growth{}, viewers: map[*viewer]bool{}, answering: make(chan struct{}, 1)}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.started = newStarts(o)
 	s.handler = s.guarded(s.routes())
 	return s
@@ -167,8 +174,20 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 	})
 	defer stop()
+	defer s.close()
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return ctx.Err()
+}
+
+// close ends the process that answers.
+func (s *Server) close() {
+	s.end()
+	s.mu.Lock()
+	done := s.indexing.done
+	s.mu.Unlock()
+	if done != nil {
+		<-done
+	}
 }

@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "history" || os.Args[1] == "size") {
 		os.Exit(asked(os.Args[1:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "runs" {
+		os.Exit(indexed(os.Args[2:]))
+	}
 	os.Exit(m.Run())
 }
 

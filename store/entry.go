@@ -28,7 +28,7 @@ const (
 
 // reader is the version of what is made of a bundle. After another one all bundles are
 // read again.
-const reader = 1
+const reader = 2
 
 // An entry is a bundle as the index keeps it.
 type entry struct {
@@ -169,12 +169,19 @@ func (e *entry) points(run result.Run, recs []result.Record) error {
 		metrics[m.Name] = m
 	}
 	seen := map[int64]bool{}
+	var from, to time.Time
 	for n, r := range recs {
 		if !r.Finished() {
 			e.run.Unfinished = true
 		}
 		if r.Parent != "" {
 			e.run.Trials++
+			if from.IsZero() || r.Start.Before(from) {
+				from = r.Start
+			}
+			if end := r.Start.Add(time.Duration(r.End - r.Begin)); end.After(to) {
+				to = end
+			}
 			continue
 		}
 		e.run.Points++
@@ -215,6 +222,7 @@ func (e *entry) points(run result.Run, recs []result.Record) error {
 	if e.run.Points == 0 {
 		e.run.Unfinished = true
 	}
+	e.run.Seconds = max(0, to.Sub(from).Seconds())
 	slices.SortFunc(e.series, func(a, b series) int { return cmp.Compare(a.key, b.key) })
 	return nil
 }

@@ -30,6 +30,7 @@ type Run struct {
 	Points     int           `json:"points"`
 	Invalid    int           `json:"invalid"` // of them
 	Trials     int           `json:"trials"`
+	Seconds    float64       `json:"seconds"`              // that they took, from the first to the last
 	Unfinished bool          `json:"unfinished,omitempty"` // it goes on, or broke off
 	Verdict    result.Status `json:"verdict"`
 	Sentence   string        `json:"sentence"`
@@ -49,7 +50,7 @@ type Filter struct {
 // one of this machine if there is one.
 func (x *Index) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	query := `SELECT r.key, r.environment, r.id, r.start_ns, r.version, r.role, r.procedures, r.preset, r.topology, r.box, r.kind, r.machine, r.board,
-		r.points, r.invalid, r.trials, r.unfinished, r.verdict, r.sentence, b.dir, b.host, b.tags
+		r.points, r.invalid, r.trials, r.seconds, r.unfinished, r.verdict, r.sentence, b.dir, b.host, b.tags
 		FROM runs r JOIN bundles b ON b.run = r.key WHERE b.problem = ''`
 	var args []any
 	where := func(clause string, v any) {
@@ -79,7 +80,7 @@ func (x *Index) Runs(ctx context.Context, f Filter) ([]Run, error) {
 		var ns int64
 		var procedures, tags, verdict string
 		if err := rows.Scan(&r.key, &r.environment, &r.ID, &ns, &r.Version, &r.Role, &procedures, &r.Preset, &r.Topology, &r.Box, &r.Kind, &r.Machine, &r.Board,
-			&r.Points, &r.Invalid, &r.Trials, &r.Unfinished, &verdict, &r.Sentence, &r.Dir, &r.Host, &tags); err != nil {
+			&r.Points, &r.Invalid, &r.Trials, &r.Seconds, &r.Unfinished, &verdict, &r.Sentence, &r.Dir, &r.Host, &tags); err != nil {
 			return nil, fmt.Errorf("list runs: %w", err)
 		}
 		r.Start, r.Verdict, r.Procedures, r.Tags = time.Unix(0, ns).UTC(), result.Status(verdict), append([]string{}, unwords(procedures)...), unwords(tags)

@@ -82,6 +82,7 @@ var migrations = []string{
 	// The figures of a series lie far from each other, but in this index.
 	`DROP INDEX figures_series;
 	CREATE INDEX figures_of_series ON figures (series, run, ordinal, value, lo, hi, bound);`,
+	`ALTER TABLE runs ADD COLUMN seconds DOUBLE PRECISION NOT NULL DEFAULT 0;`,
 }
 
 // migrate brings the schema to the newest version.

@@ -264,7 +264,7 @@ func (x *Index) put(ctx context.Context, tx *sql.Tx, b bundle) error {
 
 func (x *Index) putRun(ctx context.Context, tx *sql.Tx, e *entry) error {
 	r := e.run
-	columns := []string{"key", "id", "start_ns", "version", "role", "preset", "topology", "box", "kind", "machine", "board", "procedures", "points", "invalid", "trials", "unfinished", "verdict", "sentence", "environment"}
+	columns := []string{"key", "id", "start_ns", "version", "role", "preset", "topology", "box", "kind", "machine", "board", "procedures", "points", "invalid", "trials", "seconds", "unfinished", "verdict", "sentence", "environment"}
 	var updates []string
 	for _, c := range columns[1:] {
 		updates = append(updates, c+" = excluded."+c)
@@ -274,7 +274,7 @@ func (x *Index) putRun(ctx context.Context, tx *sql.Tx, e *entry) error {
 		unfinished = 1
 	}
 	if err := x.insert(ctx, tx, `INSERT INTO runs (`+strings.Join(columns, ", ")+`)`, ` ON CONFLICT (key) DO UPDATE SET `+strings.Join(updates, ", "),
-		[][]any{{e.key, r.ID, r.Start.UnixNano(), r.Version, r.Role, r.Preset, r.Topology, r.Box, r.Kind, r.Machine, r.Board, words(r.Procedures), r.Points, r.Invalid, r.Trials, unfinished, string(r.Verdict), r.Sentence, e.envKey}}); err != nil {
+		[][]any{{e.key, r.ID, r.Start.UnixNano(), r.Version, r.Role, r.Preset, r.Topology, r.Box, r.Kind, r.Machine, r.Board, words(r.Procedures), r.Points, r.Invalid, r.Trials, r.Seconds, unfinished, string(r.Verdict), r.Sentence, e.envKey}}); err != nil {
 		return err
 	}
 	if err := x.insert(ctx, tx, `INSERT INTO environments (key, pairs)`, ` ON CONFLICT DO NOTHING`, [][]any{{e.envKey, string(e.env)}}); err != nil {

@@ -31,7 +31,8 @@ type listedRuns struct {
 
 func (a *app) runs() *cobra.Command {
 	var f store.Filter
-	var where, since, until string
+	var at place
+	var since, until string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "runs",
@@ -62,7 +63,7 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 			if f.Newest < 0 {
 				return &runner.PlanError{At: "--newest", Err: errors.New("it is a number from 1 on")}
 			}
-			l, err := a.library(ctx, where, store.Scan{Again: true})
+			l, err := at.open(ctx, a)
 			if err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 				return encode(a.out, listedRuns{result.Schema, append([]store.Run{}, runs...), l.update.Broken})
 			}
 			if len(runs) == 0 {
-				a.note("no such run in %s", l.runs)
+				a.note("no such run in %s", cmp.Or(at.runs, l.runs))
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -97,7 +98,7 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 	fs.StringVar(&until, "until", "", "only runs that began before that `time`")
 	fs.IntVar(&f.Newest, "newest", 0, "only the newest `N`")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON document instead of text")
-	indexFlag(cmd, &where)
+	placeFlags(cmd, &at)
 	_ = cmd.RegisterFlagCompletionFunc("procedure", a.completing(cobra.ShellCompDirectiveNoFileComp, "procedures"))
 	_ = cmd.RegisterFlagCompletionFunc("role", a.completing(cobra.ShellCompDirectiveNoFileComp, "roles"))
 	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)

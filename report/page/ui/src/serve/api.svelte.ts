@@ -2,7 +2,7 @@
 import { parse } from "../lib/data";
 
 export interface RunInfo {
-  id: string; start: string; what: string; role?: string; box?: string; machine?: string; kind: string; topology: string; preset: string; version: string;
+  id: string; start: string; what: string; role?: string; box?: string; machine?: string; kind: string; topology: string; preset: string; version: string; procedures?: string[];
   state: "running" | "finished" | "broken off" | ""; verdict?: string; sentence?: string; error?: string; tags?: string[]; points: number; trials: number; seconds: number;
 }
 export interface Offer { kind: string; name: string; help: string; takes?: { name: string; help: string; default?: string }[] }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"boxdyno/result"
+	"boxdyno/store"
+)
+
+// indexed is boxdyno runs for tests: it enters a folder into an index beside it, and prints it.
+func indexed(args []string) int {
+	dir, ok := strings.CutPrefix(args[len(args)-1], "--runs=")
+	if !ok {
+		fmt.Println("{}")
+		return 0
+	}
+	ctx := context.Background()
+	err := func() error {
+		x, err := store.Open(ctx, dir+"-index.db")
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		judge := func(result.Run, []result.Record) (result.Status, string) { return result.Passed, "It is judged." }
+		u, err := x.Update(ctx, store.Scan{Dirs: []string{dir}, Judge: judge})
+		if err != nil {
+			return err
+		}
+		runs, err := x.Runs(ctx, store.Filter{})
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(map[string]any{"runs": runs, "broken": u.Broken})
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "boxdyno:", err)
+		return 5
+	}
+	return 0
+}
+
+// The list is the index's: what is not in it is entered on sight, a broken bundle says why, a
+// run has all of its procedures, and a copy is a run, too.
+func TestListReadsTheIndex(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	names := []string{"forward", "latency", "loss-curve", "burst", "recovery"}
+	b := bundle(t, runs, "many")
+	for _, p := range names {
+		if err := b.Append(result.Record{Schema: result.Schema, ID: p + "/1", Procedure: p, Start: begun, End: 1e9, Status: result.Passed}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over(t, b)
+	if err := os.CopyFS(filepath.Join(runs, "copy"), os.DirFS(b.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	over(t, bundle(t, runs, "broken"))
+	if err := os.WriteFile(filepath.Join(runs, "broken", result.TrialsFile), []byte("no record\n{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	on := bundle(t, runs, "on")
+	trial(t, on, 1, result.Passed)
+	h := listening(t, opts(runs), "")
+	list := func() map[string]RunInfo {
+		t.Helper()
+		var x struct {
+			Runs    []RunInfo
+			More    bool
+			Problem string
+		}
+		if _, text := ask(t, "GET", h.url("/api/runs"), ""); json.Unmarshal([]byte(text), &x) != nil || x.Problem != "" || strings.Contains(text, runs) {
+			t.Fatal(text)
+		}
+		all := map[string]RunInfo{}
+		for _, r := range x.Runs {
+			all[r.ID] = r
+		}
+		return all
+	}
+	await(t, "all runs in the index", func() bool { list(); return !h.runs.stale() })
+	all := list()
+	if r := all["many"]; r.What != "forward, latency, loss-curve, ..." || !reflect.DeepEqual(r.Procedures, names) || r.State != Finished || r.Sentence != "It is judged." || r.Points != 6 {
+		t.Errorf("many: %+v", r)
+	}
+	if r := all["copy"]; r.Verdict != result.Passed || r.State != Finished {
+		t.Errorf("copy: %+v", r)
+	}
+	if r := all["broken"]; r.Error == "" || r.Start != begun || r.What != "forward" {
+		t.Errorf("broken: %+v", r)
+	}
+	if r := all["on"]; r.State != GoesOn || r.Sentence != "" {
+		t.Errorf("on: %+v", r)
+	}
+	// What comes later is seen, too; a run that goes on is no reason to ask the index.
+	trial(t, on, 2, result.Passed)
+	h.runs.read(true)
+	if h.runs.stale() {
+		t.Error("a run that goes on makes the index read")
+	}
+	if err := result.ChangeTags(nil, b.Dir, func([]string) []string { return []string{"kept"} }); err != nil {
+		t.Fatal(err)
+	}
+	over(t, on)
+	await(t, "the tag and the end", func() bool {
+		all := list()
+		return len(all["many"].Tags) == 1 && all["on"].State == Finished && all["on"].Trials == 2
+	})
+	if err := os.RemoveAll(filepath.Join(runs, "copy")); err != nil {
+		t.Fatal(err)
+	}
+	if all := list(); len(all) != 3 {
+		t.Errorf("%d runs are left", len(all))
+	}
+}
+
+// A list whose index cannot be read has what headers say, and why there is no more.
+func TestListWithoutIndex(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	over(t, bundle(t, runs, "one"))
+	if err := os.WriteFile(runs+"-index.db", []byte("no database, whatever it is called, and long enough to have a head of one"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h := listening(t, opts(runs), "")
+	await(t, "the problem", func() bool {
+		_, text := ask(t, "GET", h.url("/api/runs"), "")
+		return strings.Contains(text, `"what":"forward"`) && strings.Contains(text, "not a database")
+	})
+}
