@@ -55,14 +55,16 @@ needs the token too, unless --read-only opens it. Without --tls-cert a certifica
 made once and kept beside the runs.
 
 With --hub the hub of a fleet runs in the same process, in place of boxdyno fleet hub, and
-the page shows its boards.
+the page shows its boards. Its NATS server is in this process, too, or another one by its
+URL, whose configuration holds what boxdyno fleet hub --rules prints.
 
 With sudo, serve starts runs as root and cancels those of all users.`,
 		Example: `  boxdyno serve
   sudo boxdyno serve --token-file /etc/boxdyno/token
   boxdyno serve --listen 0.0.0.0:8480 --host lab.example.net
   boxdyno serve --listen 192.0.2.10:8480 --read-only
-  boxdyno serve --hub 0.0.0.0:4222 --hub-boards tls://hub.lan:4222`,
+  boxdyno serve --hub 0.0.0.0:4222 --hub-boards tls://hub.lan:4222
+  boxdyno serve --hub tls://nats.lan:4222 --hub-ca ca.pem`,
 		Args: cobra.NoArgs,
 		RunE: do(func(ctx context.Context, _ []string) error {
 			o, addr, err := a.served(f)

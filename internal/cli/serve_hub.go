@@ -5,7 +5,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,18 +22,24 @@ type serveHub struct{ hub.Options }
 
 func (s *serveHub) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&s.Listen, "hub", "", "`HOST:PORT` of the hub of a fleet, which runs in serve; port 0 is any (default: no hub)")
-	fs.StringVar(&s.Boards, "hub-boards", "", "`URL` that the hub gives to boards (default: this machine's name and the port)")
+	fs.StringVar(&s.Listen, "hub", "", "`HOST:PORT` that the hub of a fleet listens at, or the URL of another NATS server for it; port 0 is any (default: no hub)")
+	fs.StringVar(&s.CA, "hub-ca", "", "`FILE` of the certificate of that other server, or of its authority (default: the system's authorities)")
+	fs.StringVar(&s.Boards, "hub-boards", "", "`URL` that the hub gives to boards (default: this machine's name and the port, or the other server's URL)")
 	fs.StringVar(&s.Folder, "hub-folder", "", "`FOLDER` of the hub's keys and boards (default $XDG_STATE_HOME/boxdyno/fleet)")
 }
 
 // start starts the hub, if one is asked for, and has its boards shown. Close ends it.
 func (s *serveHub) start(ctx context.Context, a *app, o *serve.Options) (end func(), err error) {
 	if s.Listen == "" {
-		if s.Boards != "" || s.Folder != "" {
+		if s.Boards != "" || s.Folder != "" || s.CA != "" {
 			return nil, &runner.PlanError{At: "--hub-boards", Err: errors.New("there is no hub without --hub")}
 		}
 		return func() {}, nil
+	}
+	if strings.Contains(s.Listen, "://") {
+		s.URL, s.Listen = s.Listen, ""
+	} else if s.CA != "" {
+		return nil, &runner.PlanError{At: "--hub-ca", Err: fmt.Errorf("the hub at %s has a certificate of its own: give the URL of another NATS server as --hub", s.Listen)}
 	}
 	if s.Folder, err = fleetFolder(s.Folder); err != nil {
 		return nil, err

@@ -6,31 +6,86 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"boxdyno/fleet/hub"
+	"boxdyno/serve"
 )
 
-// One process shows runs and carries the hub: browsers see what fleet ls sees, but for whom
-// ssh reaches.
+// One process shows runs and carries the hub, with a NATS server in it or another one: browsers
+// see what fleet ls sees, but for whom ssh reaches.
 func TestServeWithHub(t *testing.T) {
+	for _, external := range []bool{false, true} {
+		t.Run(map[bool]string{false: "embedded", true: "external"}[external], func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "hub")
+			at := []string{"--hub", "127.0.0.1:0"}
+			if external {
+				url, ca := natsServer(t, folder)
+				at = []string{"--hub", url, "--hub-ca", ca}
+			}
+			serveWithHub(t, folder, at)
+		})
+	}
+}
+
+// natsServer is a NATS server of an operator, with the rules of the hub in a folder. It returns
+// its URL, and the file of its certificate.
+func natsServer(t *testing.T, folder string) (url, ca string) {
+	var rules, errs bytes.Buffer
+	if code := Main(t.Context(), []string{"fleet", "hub", "--rules", "--folder", folder}, &rules, &errs); code != exitOK {
+		t.Fatalf("%d: %s", code, &errs)
+	}
 	dir := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	if _, _, err := serve.OwnCertificate(dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	ca = filepath.Join(dir, "cert.pem")
+	config := filepath.Join(dir, "nats.conf")
+	text := fmt.Sprintf("%slisten: 127.0.0.1:-1\ntls { cert_file: %q, key_file: %q }\n", &rules, ca, filepath.Join(dir, "key.pem"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.NoLog, o.NoSigs = true, true
+	srv, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	if !srv.ReadyForConnections(5 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return "tls://" + srv.Addr().String(), ca
+}
+
+func serveWithHub(t *testing.T, folder string, at []string) {
+	t.Setenv("XDG_STATE_HOME", filepath.Join(t.TempDir(), "state"))
 	t.Setenv("SUDO_UID", "")
-	folder := filepath.Join(dir, "hub")
 	var out bytes.Buffer
+	if code := Main(t.Context(), []string{"serve", "--hub", "127.0.0.1:0", "--hub-ca", "ca.pem"}, &out, &out); code != exitUsage || !strings.Contains(out.String(), "--hub-ca: the hub at 127.0.0.1:0 has a certificate of its own") {
+		t.Fatalf("%d: %s", code, out.Bytes())
+	}
+	out.Reset()
 	if code := Main(t.Context(), []string{"serve", "--hub-folder", folder}, &out, &out); code != exitUsage || !strings.Contains(out.String(), "without --hub") {
 		t.Fatalf("%d: %s", code, out.Bytes())
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	said, notes, ended := new(lockedBuffer), new(lockedBuffer), make(chan int)
 	go func() {
-		ended <- Main(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--hub", "127.0.0.1:0", "--hub-folder", folder, "--hub-boards", "tls://hub.example:4222"}, said, notes)
+		ended <- Main(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--hub-folder", folder, "--hub-boards", "tls://hub.example:4222"}, at...), said, notes)
 	}()
 	t.Cleanup(func() {
 		stop()
