@@ -4,6 +4,7 @@
 // caller needs of every backend: loads, reports, interfaces. The backends are rooms:
 //
 //	catalog    the table of backends, and the best one for some ports
+//	crew       several senders, each on a CPU of its own, offer one load
 //	xdp        BPF with live frames sends, an XDP program meters
 //	packet     sendmmsg sends, a ring meters
 //	afxdp      AF_XDP rings; up to the flush it sends as packet does
@@ -65,6 +66,9 @@ type Load struct {
 	Late    Late         // what becomes of frames that were held up
 	Seed    uint64       // of random fields and of pattern Poisson
 	Gaps    bool         // TxReport has histograms of gaps; costs the sender a few ns a frame
+
+	Start *Start        // of senders that offer a load together, on which each waits; nil: it begins at once
+	Phase time.Duration // with Start: this sender begins so much later
 }
 
 // A Pattern is how the frames of a load are spread about its mean rate.
@@ -194,6 +198,11 @@ type Meter interface {
 	// ErrPortGone, and the report beside it has all that came until then.
 	Read(ctx context.Context) (MeterReport, error)
 	Close() error
+}
+
+// A Crewing backend has no CPUs: it opens n senders that offer loads together by itself.
+type Crewing interface {
+	OpenCrew(ctx context.Context, lanes []host.Port, n int) (Transmitter, error)
 }
 
 // A Backend is one way to send and receive. Ports that are opened together may

@@ -165,7 +165,7 @@ func (b *Builder) variant(size unit.FrameSize) Variant {
 func (b *Builder) Build(k uint64, buf []byte) int {
 	v := &b.Variants[k%uint64(len(b.Variants))]
 	l := &b.Layout
-	flow := uint32(k % uint64(b.Spec.Flows))
+	flow := uint32(b.Spec.First) + uint32(k%uint64(b.Spec.Flows))
 	addr := l.AddrBase + flow/FlowPorts
 	port := l.PortBase + uint16(flow%FlowPorts)
 	copy(buf[:l.HeaderLen], v.Header[:l.HeaderLen])

@@ -10,11 +10,12 @@ import (
 )
 
 // A Spec describes the frames of one stream; it is plain data. Frame k has size
-// Sizes[k % len(Sizes)], belongs to flow k % Flows, and goes to network k % Networks
+// Sizes[k % len(Sizes)], belongs to flow First + k % Flows, and goes to network k % Networks
 // (RFC 2544 section 12): the three turn independently.
 type Spec struct {
 	Sizes          []unit.FrameSize // cyclic; one entry for a fixed size, 12 for IMIX; at most MaxSizes
 	Flows          int              // 1 to MaxFlows
+	First          int              // flow of frame 0; First + Flows is at most MaxFlows
 	SrcMAC, DstMAC [6]byte
 	Src, Dst       netip.Addr // both IPv4 or both IPv6
 	SrcPort        uint16     // flow f is SrcPort + f % FlowPorts, from Src + f / FlowPorts
@@ -65,10 +66,13 @@ func (s Spec) Check() error {
 	if s.Flows < 1 || s.Flows > MaxFlows {
 		return fmt.Errorf("flows %d: want 1 to %d", s.Flows, MaxFlows)
 	}
+	if s.First < 0 || s.First+s.Flows > MaxFlows {
+		return fmt.Errorf("%d flows from flow %d on: the last one is at most %d", s.Flows, s.First, MaxFlows-1)
+	}
 	if !s.Src.IsValid() || !s.Dst.IsValid() || s.Src.Is4() != s.Dst.Is4() {
 		return fmt.Errorf("addresses %v and %v: want two of one IP version", s.Src, s.Dst)
 	}
-	if last := int(s.flowPort()) + min(s.Flows, FlowPorts) - 1; last > 65535 {
+	if last := int(s.flowPort()) + min(s.First+s.Flows, FlowPorts) - 1; last > 65535 {
 		return fmt.Errorf("flows %d from port %d would need port %d", s.Flows, s.flowPort(), last)
 	}
 	if s.Networks < 0 || s.Networks > MaxNetworks {

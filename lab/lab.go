@@ -17,6 +17,7 @@ import (
 	"context"
 	"flag"
 	"net/netip"
+	"slices"
 
 	"boxdyno/engine"
 	"boxdyno/engine/catalog"
@@ -67,6 +68,7 @@ type Facts struct {
 	Ports     []Port   // 0 is lan, 1 is wan
 	Loop      []Port   // two tester ports wired to each other, for the self-test; may be Ports themselves; nil: there are none
 	TesterCPU int      // for the sender; -1: any
+	Senders   []int    // CPUs for further senders, the best first
 	CPUs      []int    // of this machine that tester and DUT are bound to
 	DUTCPUs   []int    // of this machine that do the DUT's work; nil: not known, or another machine's
 	MoreCPUs  []int    // that the DUT's work can be spread over beside DUTCPUs (Service.AllCPUs)
@@ -77,6 +79,14 @@ type Facts struct {
 	AsIs      bool     // nobody sets the box up: it does what it was configured for
 	Apart     bool     // its gateways are two machines, and no frames of the engine come to them
 	Planted   []string // limits that the DUT has on purpose, in words
+}
+
+// SenderCPUs are those of as many of n senders as there are CPUs for; in memory, of all.
+func (f *Facts) SenderCPUs(n int) []int {
+	if f.Kind == result.KindMemory {
+		return slices.Repeat([]int{f.TesterCPU}, n)
+	}
+	return append([]int{f.TesterCPU}, f.Senders[:min(n-1, len(f.Senders))]...)
 }
 
 // A Testbed is ports, the DUT between them, and the paths through it: facts, and Means.

@@ -36,8 +36,12 @@ func (l *loop) Sketch() (Facts, error) {
 		return Facts{}, err
 	}
 	cpu := cpus[len(cpus)-1]
+	more, err := sendersBeside(cpu, -1)
+	if err != nil {
+		return Facts{}, err
+	}
 	ports := loopPorts(unbuilt, l.mtu, l.rate)
-	return Facts{Topology: "loop", Kind: result.KindSandbox, TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports}, nil
+	return Facts{Senders: more, Topology: "loop", Kind: result.KindSandbox, TesterCPU: cpu, CPUs: []int{cpu}, Ports: ports, Loop: ports}, nil
 }
 
 // unbuilt is a namespace in a sketch.
@@ -82,7 +86,7 @@ func (l *loop) build() (_ *Testbed, err error) {
 	tb.Settings = append([]result.Pair{
 		{Key: "tester_cpu", Value: strconv.Itoa(tb.TesterCPU)},
 		{Key: "meter_napi", Value: "in the sender's softirq"},
-	}, linkSettings(l.mtu, l.rate)...)
+	}, append(senderSettings(facts), linkSettings(l.mtu, l.rate)...)...)
 	return tb, nil
 }
 

@@ -89,6 +89,11 @@ func (s *sandbox) sketchAt(at place) (Facts, error) {
 		Topology: "sandbox", Kind: result.KindSandbox, Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUTCPUs: []int{at.dut}, Services: Services, Planted: s.plant.planted(s.mtu), Loop: loopPorts(unbuilt, s.mtu, s.rate),
 	}
+	if at.name == split {
+		if f.Senders, err = sendersBeside(at.tester, at.dut); err != nil {
+			return Facts{}, err
+		}
+	}
 	for _, sd := range sides {
 		p := Port{Port: host.Port{Host: "tester", Name: sd.tester}, MAC: sd.testerMAC, GatewayMAC: sd.dutMAC, MTU: s.mtu, Link: s.rate}
 		p.Gateway4, p.Addr4 = sd.net4.Addr(), sd.net4.Addr().Next()
@@ -204,13 +209,13 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 	if err != nil {
 		return nil, err
 	}
-	svc.more = facts.MoreCPUs
+	svc.more, svc.senders = facts.MoreCPUs, facts.Senders
 	facts.Loop = loopPorts(tester, s.mtu, s.rate)
 	tb := &Testbed{Facts: facts, Threads: threads, DUT: dut.Local, Means: &sandboxMeans{
 		services: svc, Tuner: TuneLocal(tune.On{Host: dut.Local, Ports: facts.DUTPorts}), once: sync.OnceValue(undo.close),
 		tester: tester, cables: cables,
 	}}
-	tb.Settings = slices.Concat(at.settings(), spreadSettings(at, tb.MoreCPUs), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
+	tb.Settings = slices.Concat(at.settings(), spreadSettings(at, tb.MoreCPUs), senderSettings(facts), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
 	if at.name == split {
 		tb.Fixed = []result.Pair{{Key: "threaded", Value: "the sandbox needs threaded NAPI itself: without it the DUT's receive work would move to the tester's CPU"}}
 	}

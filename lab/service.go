@@ -28,7 +28,8 @@ type services struct {
 	plant    Plant
 	cpu      int          // that does the DUT's work
 	more     []int        // that it may use beside
-	spreads  bool         // over them
+	senders  []int        // of the tester, beside the first
+	spreads  []int        // CPUs that flows are spread over; nil: none
 	stop     func() error // ends what a fault keeps running; nil: nothing
 
 	mu    sync.Mutex
@@ -76,7 +77,7 @@ func (v *services) Serve(ctx context.Context, s Service) error {
 	if err := v.reset(ctx); err != nil {
 		return fmt.Errorf("take the last service down: %w", err)
 	}
-	err := errors.Join(v.route(s.Networks), v.spread(s.AllCPUs))
+	err := errors.Join(v.route(s.Networks), v.spread(s))
 	if err == nil && k.set != nil {
 		v.clear, v.kind = func(ctx context.Context) error { return k.clear(v, ctx) }, s.Kind
 		err = k.set(v, ctx, s)

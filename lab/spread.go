@@ -50,7 +50,7 @@ func spreadSettings(at place, more []int) []result.Pair {
 	if at.name != split {
 		return nil
 	}
-	return []result.Pair{{Key: "dut_cpus_all", Value: strings.Trim(strings.ReplaceAll(fmt.Sprint(append([]int{at.dut}, more...)), " ", ","), "[]")}}
+	return []result.Pair{{Key: "dut_cpus_all", Value: cpuList(append([]int{at.dut}, more...))}}
 }
 
 // cpuMask is cpus as the kernel's bitmaps are written: words of 32 bits, the highest first.
@@ -96,16 +96,18 @@ func (s *space) spread(port string, cpus []int) error {
 	return nil
 }
 
-// spread has the DUT use all of its CPUs, or one. Where it has no more, nothing is to do.
-func (v *services) spread(all bool) error {
-	if len(v.more) == 0 || all == v.spreads {
+// spread has the DUT use all of its CPUs that no sender is on, or one. Where it has no more,
+// nothing is to do.
+func (v *services) spread(s Service) error {
+	var cpus []int
+	if s.AllCPUs && len(v.more) > 0 {
+		sends := v.senders[:min(s.Senders, len(v.senders))]
+		cpus = slices.DeleteFunc(append([]int{v.cpu}, v.more...), func(cpu int) bool { return slices.Contains(sends, cpu) })
+	}
+	if slices.Equal(cpus, v.spreads) {
 		return nil
 	}
-	var cpus []int
-	if all {
-		cpus = append([]int{v.cpu}, v.more...)
-	}
-	v.spreads = all
+	v.spreads = cpus
 	for _, sd := range sides {
 		if err := v.dut.spread(sd.dut, cpus); err != nil {
 			return err

@@ -67,19 +67,20 @@ func TestSpread(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v := &services{dut: dut, cpu: 0, more: []int{1}}
+	v := &services{dut: dut, cpu: 0, more: []int{1}, senders: []int{1}}
 	for _, c := range []struct {
-		all  bool
-		want uint64
-	}{{false, 0}, {true, 3}, {true, 3}, {false, 0}} {
-		if err := v.spread(c.all); err != nil {
+		all     bool
+		senders int // beside the first
+		want    uint64
+	}{{false, 0, 0}, {true, 0, 3}, {true, 0, 3}, {true, 1, 1}, {false, 1, 0}} {
+		if err := v.spread(Service{AllCPUs: c.all, Senders: c.senders}); err != nil {
 			t.Fatal(err)
 		}
 		for _, sd := range sides {
 			err := netns.DoSys(dut.Netns, func(sys *os.Root) error {
 				b, err := sys.ReadFile("class/net/" + sd.dut + "/queues/rx-0/rps_cpus")
 				digits := strings.TrimLeft(strings.ReplaceAll(strings.TrimSpace(string(b)), ",", ""), "0")
-				if want := map[uint64]string{0: "", 3: "3"}[c.want]; digits != want {
+				if want := map[uint64]string{0: "", 1: "1", 3: "3"}[c.want]; digits != want {
 					t.Errorf("all %v: %s has %q, want %q", c.all, sd.dut, b, want)
 				}
 				return err

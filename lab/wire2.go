@@ -141,6 +141,9 @@ func (w *wire2) sketch(name string, ends []wireEnd) (f Facts, _ error) {
 	}
 	cpu := cpus[len(cpus)-1]
 	f = Facts{Topology: name, Kind: result.KindReal, TesterCPU: cpu, CPUs: []int{cpu}}
+	if f.Senders, err = sendersBeside(cpu, -1); err != nil {
+		return f, err
+	}
 	if len(ends) == 2 {
 		f.Services, f.AsIs, f.Bridge = wiredServices, true, w.box == boxBridge
 	}
@@ -208,6 +211,7 @@ type wired struct {
 	undo    cleanup
 	idle    result.Pair
 	cpu     int
+	senders []int // CPUs beside
 }
 
 // open makes ends ready and learns who is at the other end of their cables.
@@ -226,6 +230,9 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 		return nil, err
 	}
 	out.cpu = cpus[len(cpus)-1]
+	if out.senders, err = sendersBeside(out.cpu, -1); err != nil {
+		return nil, err
+	}
 	for _, e := range ends {
 		n, err := out.nic(e.port)
 		if err != nil {

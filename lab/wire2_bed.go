@@ -23,6 +23,7 @@ func (w *wired) testbed(name string) *Testbed {
 		Facts:    Facts{Topology: name, Kind: result.KindReal, TesterCPU: w.cpu, CPUs: []int{w.cpu}},
 		Warnings: []string{"topology " + name + " has not been seen on hardware by its authors: it is tested with virtual cables"},
 	}
+	tb.Senders = w.senders
 	rate := w.rate
 	for _, n := range w.nics() {
 		if w.rate == 0 && n.speed > 0 && (rate == 0 || n.speed < rate) {
@@ -48,7 +49,7 @@ func (w *wired) testbed(name string) *Testbed {
 			tb.Warnings = append(tb.Warnings, "no two ports of the tester are wired to each other, so the ceiling is what its sender offers into the box; what its meter can take beyond that is not known: give loop_a and loop_b")
 		}
 	}
-	tb.Settings = w.settings(rate)
+	tb.Settings = append(w.settings(rate), senderSettings(tb.Facts)...)
 	return tb
 }
 

@@ -18,4 +18,4 @@ var Alone = []Pair{{BesideKey, "none"}, {BesideCPUsKey, "auto"}, {HeatKey, "0"}}
 // Unsaid are settings of points that stand in no record of a version without these
 // parameters, and are true of each such record. Points with them and without them have
 // the same configuration.
-var Unsaid = append([]Pair{{"networks", "1"}, {"userland", "native"}, {"vlan", "0"}, {"dut_cpus", "1"}, {"target", "through"}, {"requests", "100"}}, Alone...)
+var Unsaid = append([]Pair{{"networks", "1"}, {"userland", "native"}, {"vlan", "0"}, {"dut_cpus", "1"}, {"senders", "1"}, {"target", "through"}, {"requests", "100"}}, Alone...)

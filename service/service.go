@@ -25,6 +25,9 @@ type Service struct {
 	// work. Only a sandbox can be told so: other machines do as they are tuned.
 	AllCPUs bool
 
+	// Senders is how many more than one CPU send; AllCPUs leaves them theirs.
+	Senders int
+
 	// Connections are TCP connections from lan that are let through, each anew: the
 	// connection table is empty. filter tracks them; nil: frames of UDP.
 	Connections *Connections

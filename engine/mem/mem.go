@@ -253,7 +253,16 @@ func (m *Backend) Count(context.Context) ([]result.Term, error) {
 
 // OpenTransmitter opens lanes; cpu means nothing here.
 func (m *Backend) OpenTransmitter(_ context.Context, lanes []host.Port, _ int) (engine.Transmitter, error) {
-	t := &Transmitter{m: m}
+	return m.open(lanes, 1)
+}
+
+// OpenCrew implements engine.Crewing: each of n senders has the ceiling.
+func (m *Backend) OpenCrew(_ context.Context, lanes []host.Port, n int) (engine.Transmitter, error) {
+	return m.open(lanes, n)
+}
+
+func (m *Backend) open(lanes []host.Port, senders int) (*Transmitter, error) {
+	t := &Transmitter{m: m, senders: senders}
 	for _, p := range lanes {
 		e, err := m.end(p)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/engine/internal/feed"
 	"boxdyno/engine/internal/pace"
 	"boxdyno/frame"
@@ -20,14 +21,15 @@ import (
 
 // A Transmitter sends from lanes.
 type Transmitter struct {
-	m     *Backend
-	lanes []*wireEnd
+	m       *Backend
+	lanes   []*wireEnd
+	senders int
 }
 
 func (t *Transmitter) Close() error { return nil }
 
-// A sender is one Transmit under way. Its times are those of the trial, from
-// its first frame.
+// A sender is one Transmit under way, or its share of one. Its times are those of the
+// trial, from its first frame.
 type sender struct {
 	*Backend
 	load    engine.Load
@@ -36,6 +38,9 @@ type sender struct {
 	origin  unit.Instant
 	cost    uint64 // of a frame to the sender, 1/65536 ns
 	ready   uint64 // when the sender can send again, 1/65536 ns
+	next    int    // the stream whose turn it is, and when its frame may leave
+	may     unit.Instant
+	end     unit.Instant // with a duration
 }
 
 // An outgoing makes its frames from a spec, or takes them from a feed.
@@ -74,17 +79,54 @@ func (t *Transmitter) Transmit(ctx context.Context, l engine.Load, streams ...en
 	if err := l.Check(streams...); err != nil {
 		return nil, err
 	}
-	s := &sender{Backend: t.m, load: l, cost: each(t.m.cfg.Ceiling)}
+	shares, err := crew.Split(l, streams, t.senders)
+	if err != nil {
+		return nil, err
+	}
+	var all []*sender
 	defer func() {
-		for i := range s.streams {
-			if f := s.streams[i].feed; f != nil {
-				f.Close()
-			}
+		for _, s := range all {
+			s.close()
 		}
 	}()
+	for _, share := range shares {
+		s, err := t.sender(share.Load, share.Streams)
+		all = append(all, s)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	t.m.sending.Lock()
+	defer t.m.sending.Unlock()
+	origin := t.m.begin()
+	for i, s := range all {
+		s.origin = origin
+		s.pace = pace.New(s.load, len(s.streams), 1, origin+unit.Instant(shares[i].Load.Phase))
+	}
+	t.m.free = 0
+	for more := true; more && err == nil && ctx.Err() == nil; {
+		for _, s := range all {
+			err = errors.Join(err, s.feed(ctx))
+		}
+		if err == nil {
+			more = t.m.batch(all, 4096)
+		}
+	}
+	t.m.finish(all)
+	var reports [][]engine.TxReport
+	for _, s := range all {
+		reports = append(reports, s.reports())
+	}
+	return crew.Join(streams, reports), errors.Join(err, ctx.Err())
+}
+
+// sender makes ready to offer streams; it is to be closed even if it failed.
+func (t *Transmitter) sender(l engine.Load, streams []engine.Stream) (*sender, error) {
+	s := &sender{Backend: t.m, load: l, cost: each(t.m.cfg.Ceiling), end: unit.Instant(l.Phase + l.Duration)}
 	for _, st := range streams {
 		if st.Lane < 0 || st.Lane >= len(t.lanes) {
-			return nil, fmt.Errorf("transmit: stream %d is for lane %d of %d", st.ID, st.Lane, len(t.lanes))
+			return s, fmt.Errorf("transmit: stream %d is for lane %d of %d", st.ID, st.Lane, len(t.lanes))
 		}
 		m := outgoing{Stream: st, end: t.lanes[st.Lane]}
 		if st.Source != nil {
@@ -93,26 +135,21 @@ func (t *Transmitter) Transmit(ctx context.Context, l engine.Load, streams ...en
 		} else {
 			b, err := frame.NewBuilder(st.Frames, st.ID)
 			if err != nil {
-				return nil, fmt.Errorf("transmit stream %d: %w", st.ID, err)
+				return s, fmt.Errorf("transmit stream %d: %w", st.ID, err)
 			}
 			m.frames, m.buf = b, make([]byte, frame.MaxSize)
 		}
 		s.streams = append(s.streams, m)
 	}
+	return s, nil
+}
 
-	t.m.sending.Lock()
-	defer t.m.sending.Unlock()
-	s.origin = t.m.begin()
-	s.pace = pace.New(l, len(streams), 1, s.origin)
-	s.free = 0
-	var err error
-	for more := true; more && err == nil && ctx.Err() == nil; {
-		if err = s.feed(ctx); err == nil {
-			more = s.batch(4096)
+func (s *sender) close() {
+	for i := range s.streams {
+		if f := s.streams[i].feed; f != nil {
+			f.Close()
 		}
 	}
-	s.finish()
-	return s.reports(), errors.Join(err, ctx.Err())
 }
 
 // begin is when the next load begins. The machine's own time decides nothing but the
@@ -145,38 +182,57 @@ func (s *sender) feed(ctx context.Context) error {
 	return nil
 }
 
-// batch sends at most n frames, fewer where a window ends, and says whether there
-// are more.
-func (s *sender) batch(n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// batch has the senders send at most n frames, fewer where a window ends, each when its
+// turn comes, and says whether there are more.
+func (m *Backend) batch(all []*sender, n int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for range n {
-		i, may := s.pace.Next()
-		if i < 0 {
+		var next *sender
+		var first unit.Instant
+		for _, s := range all {
+			if at, ok := s.due(); ok && (next == nil || at < first) {
+				next, first = s, at
+			}
+		}
+		if next == nil {
 			return false
 		}
-		may -= s.origin
-		at := max(may, unit.Instant(s.ready>>16))
-		if s.load.Duration != 0 && at >= unit.Instant(s.load.Duration) {
-			return false
-		}
-		st := &s.streams[i]
-		if st.feed != nil && !st.feed.Have() {
+		if !next.send(first) {
 			return true
 		}
-		s.ready = max(s.ready, uint64(may)<<16) + s.cost
-		buf := st.next(s.origin+at, s.pace.Stamp(i, s.origin+at))
-		s.pace.Take(i, s.origin+at, len(buf)+unit.FCS)
-		if st.feed != nil && st.feed.Have() {
-			s.pace.Captured(i, st.feed.Entry().At)
-		}
-		s.toDUT(st.end, buf, uint64(at)<<16)
 	}
 	return true
 }
 
-// next makes the stream's next frame, which leaves at now and is stamped so.
-func (st *outgoing) next(now, stamp unit.Instant) []byte {
+// due is when the sender's next frame can leave; false where there is none.
+func (s *sender) due() (at unit.Instant, ok bool) {
+	if s.next, s.may = s.pace.Next(); s.next < 0 {
+		return 0, false
+	}
+	s.may -= s.origin
+	at = max(s.may, unit.Instant(s.ready>>16))
+	return at, s.load.Duration == 0 || at < s.end
+}
+
+// send has the frame that is due leave at that instant; false where its window is over.
+func (s *sender) send(at unit.Instant) bool {
+	st := &s.streams[s.next]
+	if st.feed != nil && !st.feed.Have() {
+		return false
+	}
+	s.ready = max(s.ready, uint64(s.may)<<16) + s.cost
+	buf := st.make(s.origin+at, s.pace.Stamp(s.next, s.origin+at))
+	s.pace.Take(s.next, s.origin+at, len(buf)+unit.FCS)
+	if st.feed != nil && st.feed.Have() {
+		s.pace.Captured(s.next, st.feed.Entry().At)
+	}
+	s.toDUT(st.end, buf, uint64(at)<<16)
+	return true
+}
+
+// make makes the stream's next frame, which leaves at now and is stamped so.
+func (st *outgoing) make(now, stamp unit.Instant) []byte {
 	buf := st.buf
 	if st.feed != nil {
 		buf = st.feed.Take(buf, stamp)
@@ -307,17 +363,21 @@ func (s *sender) arrive(e *wireEnd, buf []byte, n, at uint64) {
 }
 
 // finish lets what is held back go, and time pass to the load's end.
-func (s *sender) finish() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := max(s.clock, s.origin+unit.Instant(s.ready>>16))
-	for _, e := range s.ends {
+func (m *Backend) finish(all []*sender) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock
+	for _, s := range all {
+		now = max(now, s.origin+unit.Instant(s.ready>>16))
+	}
+	s := all[0]
+	for _, e := range m.ends {
 		for _, h := range e.held {
 			s.arrive(e, h.buf, h.n, uint64(now-s.origin)<<16)
 		}
 		e.held = nil
 	}
-	s.clock = max(s.clock, now)
+	m.clock = max(m.clock, now)
 }
 
 func (s *sender) reports() []engine.TxReport {

@@ -253,7 +253,13 @@ func (s *Sender) run() error {
 		return err
 	}
 	begin := s.Clock.Now()
-	s.pace.Origin, s.pace.Seen = begin, begin
+	if at := s.load.Start.Ready(s.done); at != 0 {
+		begin = at + unit.Instant(s.load.Phase)
+	}
+	for now := s.Clock.Now(); now < begin && !s.stop.Load(); now = s.Clock.Now() {
+		s.wait(begin)
+	}
+	s.pace.Origin, s.pace.Seen = begin, s.Clock.Now()
 	if s.load.Duration != 0 {
 		s.end = begin + unit.Instant(s.load.Duration)
 	}

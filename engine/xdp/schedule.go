@@ -43,7 +43,8 @@ type Schedule struct {
 	Pace
 	start senderSchedule
 	rate  float64 // frame/s of each stream in the mean; 0: flat out, or not known
-	batch int     // program runs between two flushes of the port's queue
+	load  engine.Load
+	batch int // program runs between two flushes of the port's queue
 }
 
 // flatFlush is flushFor flat out.
@@ -85,6 +86,7 @@ func flushFor(rate float64) int {
 // where it is not known.
 func NewSchedule(l engine.Load, n int, id uint16, size, own float64) (*Schedule, error) {
 	sc := &Schedule{
+		load:  l,
 		Pace:  Pace{paced: l.Paced(), shift: l.Late == engine.Shift, gaps: l.Gaps, burst: 1},
 		start: senderSchedule{Duration: uint64(l.Duration), Count: l.Count * uint64(n), Chance: frame.DrawState(l.Seed, id, -1)},
 		batch: flatFlush,

@@ -77,7 +77,7 @@ func (x *Backend) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu in
 		}
 	}
 	var err error
-	if t.Refusals, err = openRefusalTrace(taps); err != nil {
+	if t.Refusals, err = openRefusalTrace(taps, cpu); err != nil {
 		return nil, err
 	}
 	if t.socket, err = ports.Socket(t.netns); err != nil {
@@ -186,6 +186,9 @@ func (t *Transmitter) Run(ctx context.Context, p *Program, sc *Schedule, r Run) 
 	if err := t.Refusals.watch(p.prog, r.second); err != nil {
 		return err
 	}
+	if at := sc.load.Start.Ready(ctx.Done()); at != 0 {
+		sc.start.Origin = uint64(at) + uint64(sc.load.Phase)
+	}
 	if err := sc.set(p.Coll); err != nil {
 		return err
 	}
@@ -218,6 +221,8 @@ func fillLane(lane *senderLane, b *frame.Builder, index int) (longest int) {
 	lane.Ifindex = uint32(index)
 	lane.AddrBase, lane.PortBase = b.Layout.AddrBase, uint32(b.Layout.PortBase)
 	lane.Flows, lane.Networks, lane.Sizes = uint32(b.Spec.Flows), uint32(b.Spec.Networks), uint32(len(b.Variants))
+	lane.FirstAddr, lane.FirstPort = uint32(b.Spec.First/frame.FlowPorts), uint32(b.Spec.First%frame.FlowPorts)
+	lane.FlowAddr, lane.FlowPort = lane.FirstAddr, lane.FirstPort
 	if b.Spec.Answer {
 		lane.Answer = 1
 	}
@@ -300,22 +305,22 @@ type Refusals struct {
 }
 
 // openRefusalTrace is nil on a kernel without BTF. taps are the indexes of the ports that
-// are taps.
-func openRefusalTrace(taps [maxLanes]uint32) (*Refusals, error) {
-	r, err := loadRefusalTrace(taps)
+// are taps, cpu is the sender's (-1: any).
+func openRefusalTrace(taps [maxLanes]uint32, cpu int) (*Refusals, error) {
+	r, err := loadRefusalTrace(taps, cpu)
 	if errors.Is(err, host.ErrNotSupported) || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	return r, err
 }
 
-func loadRefusalTrace(taps [maxLanes]uint32) (*Refusals, error) {
+func loadRefusalTrace(taps [maxLanes]uint32, cpu int) (*Refusals, error) {
 	spec, err := loadSender()
 	if err != nil {
 		return nil, fmt.Errorf("read the refusal trace: %w", err)
 	}
 	delete(spec.Programs, senderProgSend)
-	if err := setVariables(spec, map[string]any{senderVarTaps: taps}); err != nil {
+	if err := setVariables(spec, map[string]any{senderVarTaps: taps, senderVarSenderCpu: int32(cpu)}); err != nil {
 		return nil, err
 	}
 	if taps == [maxLanes]uint32{} && !refusesLate() {

@@ -14,25 +14,27 @@ import (
 )
 
 type senderLane struct {
-	_        structs.HostLayout
-	Ifindex  uint32
-	AddrBase uint32
-	PortBase uint32
-	Flows    uint32
-	Sizes    uint32
-	Answer   uint32
-	Networks uint32
-	_        [4]byte
-	Issued   uint64
-	Size     uint32
-	Flow     uint32
-	FlowAddr uint32
-	FlowPort uint32
-	Network  uint32
-	_        [4]byte
-	First    uint64
-	Last     uint64
-	Variants [64]struct {
+	_         structs.HostLayout
+	Ifindex   uint32
+	AddrBase  uint32
+	PortBase  uint32
+	Flows     uint32
+	Sizes     uint32
+	Answer    uint32
+	Networks  uint32
+	FirstAddr uint32
+	FirstPort uint32
+	_         [4]byte
+	Issued    uint64
+	Size      uint32
+	Flow      uint32
+	FlowAddr  uint32
+	FlowPort  uint32
+	Network   uint32
+	_         [4]byte
+	First     uint64
+	Last      uint64
+	Variants  [64]struct {
 		_      structs.HostLayout
 		Before [2]uint8
 		Header [88]uint8
@@ -100,6 +102,7 @@ const (
 	senderVarScriptNow      = "script_now"
 	senderVarScripted       = "scripted"
 	senderVarSecondIfindex  = "second_ifindex"
+	senderVarSenderCpu      = "sender_cpu"
 	senderVarSenderId       = "sender_id"
 	senderVarShift          = "shift"
 	senderVarSlip           = "slip"
@@ -181,6 +184,7 @@ type senderVariableSpecs struct {
 	ScriptNow      *ebpf.VariableSpec `ebpf:"script_now"`
 	Scripted       *ebpf.VariableSpec `ebpf:"scripted"`
 	SecondIfindex  *ebpf.VariableSpec `ebpf:"second_ifindex"`
+	SenderCpu      *ebpf.VariableSpec `ebpf:"sender_cpu"`
 	SenderId       *ebpf.VariableSpec `ebpf:"sender_id"`
 	Shift          *ebpf.VariableSpec `ebpf:"shift"`
 	Slip           *ebpf.VariableSpec `ebpf:"slip"`
@@ -235,6 +239,7 @@ type senderVariables struct {
 	ScriptNow      *ebpf.Variable `ebpf:"script_now"`
 	Scripted       *ebpf.Variable `ebpf:"scripted"`
 	SecondIfindex  *ebpf.Variable `ebpf:"second_ifindex"`
+	SenderCpu      *ebpf.Variable `ebpf:"sender_cpu"`
 	SenderId       *ebpf.Variable `ebpf:"sender_id"`
 	Shift          *ebpf.Variable `ebpf:"shift"`
 	Slip           *ebpf.Variable `ebpf:"slip"`

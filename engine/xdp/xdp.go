@@ -90,7 +90,7 @@ func probeSend(port string) error {
 	copy(frame, []byte{2, 0, 0, 0, 0, 0xbd})
 	copy(frame[6:], iface.HardwareAddr)
 	frame[12], frame[13] = 0x88, 0xb5
-	trace, err := openRefusalTrace([maxLanes]uint32{})
+	trace, err := openRefusalTrace([maxLanes]uint32{}, -1)
 	if err != nil {
 		return err
 	}

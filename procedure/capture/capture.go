@@ -63,6 +63,7 @@ type Capture struct {
 	buffer  param.Count
 	method  param.Choice
 	sender  param.Choice
+	senders param.Count
 	window  time.Duration
 	preset  param.Choice
 	search  param.Choice
@@ -99,7 +100,7 @@ func newCaptureOf(specs subject.Specs) *Capture {
 		subject: param.NewWord("tcpdump", "+_."),
 		payload: param.NewCount(0, 0, mostPayload), rate: captureRate{OfferedRate: param.OfferedRate{Text: param.SearchRate}},
 		packets: param.NewCount(0, 0, mostPackets), burst: param.NewCount(0, 0, mostBurst), buffer: param.NewCount(0, 0, 1<<30),
-		method: param.NewChoice(methodOurs, []string{methodOurs, methodPublished}), sender: param.NewChoice(generatorEngine, []string{generatorEngine, generatorIperf3}),
+		method: param.NewChoice(methodOurs, []string{methodOurs, methodPublished}), sender: param.NewChoice(generatorEngine, []string{generatorEngine, generatorIperf3}), senders: trial.NewSenders(),
 		preset: param.NewPreset(), search: param.NewChoice(trial.AsPreset, append([]string{trial.AsPreset}, search.Names()...)),
 		specs: specs, service: lab.Listening, readiness: readyPatience,
 		standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
@@ -119,6 +120,7 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.method, "method", "ours: the whole process tree while there was work; published: also the main process over a fixed window, as in the published study")
 	fs.DurationVar(&p.window, "window", p.window, "method published: how `long` the process is watched, from the first frame on; 0s: 50s")
 	fs.Var(&p.sender, "generator", "what sends: the engine, or iperf3, as in the published study: at a rate, with payload_size")
+	fs.Var(&p.senders, "senders", trial.SendersUsage)
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest rate is found; preset: the search of the preset's name")
 }
@@ -262,6 +264,8 @@ func (p *Capture) checkIperf3() error {
 		return fmt.Errorf("%s: its pace is not exact enough for a search: give a rate", name)
 	case p.burst.Value > 1:
 		return fmt.Errorf("%s: burst %d: its own are all that it sends", name, p.burst.Value)
+	case p.senders.Value > 1:
+		return fmt.Errorf("%s: senders %d: several are the engine's", name, p.senders.Value)
 	}
 	return nil
 }
@@ -367,7 +371,7 @@ func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outc
 	} else if err != nil {
 		return procedure.Outcome{Status: result.Failed, Reason: m.said(err)}, nil
 	}
-	self, err := trial.TesterCeiling(ctx, env, p.mix(), false, false, trial.EffortOf(p.preset.Value))
+	self, err := trial.TesterCeiling(ctx, env, p.mix(), false, false, p.senders.Value, trial.EffortOf(p.preset.Value))
 	if err != nil {
 		return procedure.Outcome{}, err
 	}
@@ -375,6 +379,9 @@ func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outc
 		return procedure.Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
 	}
 	m.ceiling = self.Ceiling()
+	if few := trial.FewSenders(env.Bed, p.senders.Value); few != "" {
+		m.warn("%s", few)
+	}
 	if err := m.open(ctx); err != nil {
 		return procedure.Outcome{}, err
 	}

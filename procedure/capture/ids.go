@@ -302,7 +302,7 @@ func (m *idsPoint) measure(ctx context.Context) error {
 		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)
 		return nil
 	}
-	self, err := trial.TesterCeiling(ctx, env, typical, false, false, trial.EffortOf(m.preset.Value))
+	self, err := trial.TesterCeiling(ctx, env, typical, false, false, 1, trial.EffortOf(m.preset.Value))
 	if err != nil {
 		return err
 	}

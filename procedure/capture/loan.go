@@ -58,7 +58,7 @@ func (l *Loan) Estimate() time.Duration {
 // is the point, for the reason it returns, and nothing is open.
 func (l *Loan) Open(ctx context.Context, env *procedure.Env) (invalid string, err error) {
 	c := l.capture
-	self, err := trial.TesterCeiling(ctx, env, c.mix(), false, false, trial.EffortOf(c.preset.Value))
+	self, err := trial.TesterCeiling(ctx, env, c.mix(), false, false, 1, trial.EffortOf(c.preset.Value))
 	if err != nil {
 		return "", err
 	}

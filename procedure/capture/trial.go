@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/ledger"
@@ -93,7 +94,7 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 			err = errors.Join(err, m.close())
 		}
 	}()
-	if m.tx, err = bed.Engine.OpenTransmitter(ctx, []host.Port{bed.Ports[0].Port}, bed.TesterCPU); err != nil {
+	if m.tx, err = crew.Open(ctx, bed.Engine, []host.Port{bed.Ports[0].Port}, m.cpus()); err != nil {
 		return err
 	}
 	if m.sender.Value == generatorIperf3 {
@@ -127,6 +128,9 @@ func (m *capturePoint) close() (err error) {
 	err = errors.Join(err, bed.Serve(context.Background(), lab.Service{Kind: "route", Flows: 1}))
 	return errors.Join(err, bed.Precede(lab.First))
 }
+
+// cpus are those that send.
+func (m *capturePoint) cpus() []int { return m.env.Bed.SenderCPUs(max(m.senders.Value, 1)) }
 
 func (m *capturePoint) meanSize() float64 {
 	if m.mean > 0 {
@@ -202,7 +206,7 @@ func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx c
 	if err := m.book.Begin(ctx); err != nil {
 		return o, sent, err
 	}
-	watch := trial.WatchTraffic(m.env)
+	watch := trial.WatchTraffic(m.env, m.cpus()...)
 	sent, err = m.transmit(ctx, l)
 	watch.Stop()
 	if err != nil {

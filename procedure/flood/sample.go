@@ -96,7 +96,7 @@ func (s *floodSampler) read(ctx context.Context) {
 		for _, st := range rep.Streams {
 			r.span += int64(st.Span)
 			r.arrived += arrivedAll(st)
-			r.delays = trial.Merge(r.delays, st.Latency)
+			r.delays = result.Merge(r.delays, st.Latency)
 		}
 		if n := len(s.readings); n == 0 || r.span-r.arrived == s.readings[n-1].span-s.readings[n-1].arrived {
 			break

@@ -27,20 +27,22 @@ var SelfTestSpec = procedure.Spec{
 // SelfTest is the tester alone, port to port without the DUT: the ceiling that
 // every figure is held against (METHOD rule 1).
 type SelfTest struct {
-	mix    param.FrameMix
-	ip     param.Choice
-	both   bool
-	preset param.Choice
+	mix     param.FrameMix
+	ip      param.Choice
+	both    bool
+	senders param.Count
+	preset  param.Choice
 }
 
 func newSelfTest() procedure.Procedure {
-	return &SelfTest{mix: param.FrameMix{Mix: frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}}, ip: param.NewChoice("4", trial.IPVersions), preset: param.NewPreset()}
+	return &SelfTest{mix: param.FrameMix{Mix: frame.Mix{Name: "64", Sizes: []unit.FrameSize{64}}}, ip: param.NewChoice("4", trial.IPVersions), preset: param.NewPreset(), senders: trial.NewSenders()}
 }
 
 func (p *SelfTest) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4")
 	fs.Var(&p.ip, "ip", "IP version")
 	fs.BoolVar(&p.both, "both", p.both, "both directions at once")
+	fs.Var(&p.senders, "senders", trial.SendersUsage)
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 }
 
@@ -57,12 +59,20 @@ func (p *SelfTest) Estimate() (int, time.Duration) {
 }
 
 func (p *SelfTest) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
-	rec, err := trial.TesterCeiling(ctx, env, p.mix.Mix, p.ip.Value == "6", p.both, trial.EffortOf(p.preset.Value))
+	rec, err := trial.TesterCeiling(ctx, env, p.mix.Mix, p.ip.Value == "6", p.both, p.senders.Value, trial.EffortOf(p.preset.Value))
 	if err != nil {
 		return procedure.Outcome{}, err
 	}
 	return procedure.Outcome{
-		Status: rec.Status, Reason: rec.Reason, Load: rec.Load, Account: rec.Account,
+		Warnings: p.few(env.Bed), Status: rec.Status, Reason: rec.Reason, Load: rec.Load, Account: rec.Account,
 		Values: []result.Value{figures.Value("ceiling_fps", float64(rec.Ceiling()))},
 	}, nil
+}
+
+// few is why fewer CPUs send than were asked for, if so.
+func (p *SelfTest) few(bed *lab.Testbed) []string {
+	if few := trial.FewSenders(bed, p.senders.Value); few != "" {
+		return []string{few}
+	}
+	return nil
 }

@@ -107,7 +107,7 @@ func (m *vpnPoint) sessionsMade(ctx context.Context) error {
 
 // selfTested is the tester's ceiling.
 func (m *vpnPoint) selfTested(ctx context.Context) error {
-	rec, err := trial.TesterCeiling(ctx, m.env, m.frames.Mix.Mix, false, false, trial.EffortOf(m.frames.Preset.Value))
+	rec, err := trial.TesterCeiling(ctx, m.env, m.frames.Mix.Mix, false, false, 1, trial.EffortOf(m.frames.Preset.Value))
 	if err == nil && rec.Status == result.Invalid {
 		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+rec.Reason
 	}

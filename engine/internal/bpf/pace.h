@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The open-loop schedule of sender.c and replay.c, in 1/65536 ns from its origin,
- * which is when the first frame runs:
+ * which is when the first frame runs, or when several senders begin together:
  *
  *   under_way: over? -> [captured: due_as] -> due? -> [octets: paid] -> leaves: histograms
  *
@@ -91,10 +91,12 @@ static __always_inline void tick(u64 now)
 	sched.now = now;
 }
 
-/* Reads the clock; false: the duration is over. */
+/* Reads the clock; false: the load has not begun, or its duration is over. */
 static __always_inline bool lasts(u64 *now)
 {
 	*now = clock();
+	if (sched.origin && (s64)(*now - sched.origin) < 0)
+		return false; /* the other senders of the load are not there yet */
 	tick(*now);
 	if (!sched.origin)
 		sched.origin = *now;

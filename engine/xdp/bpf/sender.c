@@ -41,6 +41,8 @@ struct lane {
 	u32 sizes;
 	u32 answer;
 	u32 networks;
+	u32 first_addr; /* of the first flow, beyond addr_base and port_base */
+	u32 first_port;
 	/* state */
 	u64 issued;
 	u32 size;
@@ -121,7 +123,9 @@ int send(struct xdp_md *ctx)
 	addr = l->addr_base + l->flow_addr;
 	port = l->port_base + l->flow_port;
 	if (++l->flow == l->flows) {
-		l->flow = l->flow_addr = l->flow_port = 0;
+		l->flow = 0;
+		l->flow_addr = l->first_addr;
+		l->flow_port = l->first_port;
 	} else if (++l->flow_port == FLOW_PORTS) {
 		l->flow_port = 0;
 		l->flow_addr++;
@@ -212,10 +216,12 @@ int redirect_err(u64 *ctx)
 /*
  * Before Linux 6.3 redirects to a port that takes no frames are refused when a
  * bulk of them is handed to it. Those of live frames come from the loopback of
- * the sender's namespace, which no other program redirects from. A tap drops the
- * rest of a bulk without an error.
+ * the sender's namespace, which no other program redirects from but those of other
+ * senders of this load, each on a CPU of its own. A tap drops the rest of a bulk
+ * without an error.
  */
 const volatile u32 taps[MAX_LANES]; /* ifindexes */
+const volatile s32 sender_cpu = -1; /* any */
 
 static __always_inline bool tap(u32 ifindex)
 {
@@ -229,6 +235,8 @@ int devmap_xmit(u64 *ctx)
 	struct net_device *to = (struct net_device *)ctx[1];
 	u32 lane = to->ifindex == second_ifindex;
 
+	if (sender_cpu >= 0 && bpf_get_smp_processor_id() != (u32)sender_cpu)
+		return 0;
 	if (((int)ctx[4] < 0 || tap(to->ifindex)) && from->ifindex == LOOPBACK_IFINDEX)
 		redirect_errors[lane & (MAX_LANES - 1)] += (u32)ctx[3];
 	return 0;

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
@@ -45,6 +47,12 @@ type LoggedBackend struct {
 
 func (l LoggedBackend) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (engine.Transmitter, error) {
 	t, err := l.Backend.OpenTransmitter(ctx, lanes, cpu)
+	return loggedTransmitter{t, l.sent}, err
+}
+
+// OpenCrew opens n senders, each on any CPU.
+func (l LoggedBackend) OpenCrew(ctx context.Context, lanes []host.Port, n int) (engine.Transmitter, error) {
+	t, err := crew.Open(ctx, l.Backend, lanes, slices.Repeat([]int{-1}, n))
 	return loggedTransmitter{t, l.sent}, err
 }
 

@@ -24,29 +24,33 @@ func SelfTestPorts(bed *lab.Testbed) (ports []lab.Port, alone bool) {
 	return bed.Loop, false
 }
 
-// TesterCeiling measures, once a run for each mix, IP version and number of streams,
-// what tester port to tester port carries flat out.
-func TesterCeiling(ctx context.Context, env *procedure.Env, mix frame.Mix, ipv6, both bool, e Effort) (result.Record, error) {
+// TesterCeiling measures, once a run for each mix, IP version, number of streams and of CPUs
+// that send, what tester port to tester port carries flat out.
+func TesterCeiling(ctx context.Context, env *procedure.Env, mix frame.Mix, ipv6, both bool, senders int, e Effort) (result.Record, error) {
 	streams := 1
 	if both {
 		streams = 2
 	}
 	cfg := []result.Pair{{Key: "frame_size", Value: mix.Name}, {Key: "ip", Value: IPText(ipv6)}, {Key: "streams", Value: strconv.Itoa(streams)}}
+	key := fmt.Sprintf("self-test/%s/ipv%s/%d/%v", mix.Name, IPText(ipv6), streams, e.SelfTest)
+	if senders = len(env.Bed.SenderCPUs(senders)); senders > 1 {
+		cfg = append(cfg, result.Pair{Key: "senders", Value: strconv.Itoa(senders)})
+		key += fmt.Sprintf("/%d", senders)
+	}
 	loop, alone := SelfTestPorts(env.Bed)
 	if alone {
 		cfg = append(cfg, result.Pair{Key: "path", Value: result.SenderAlone})
 	}
-	key := fmt.Sprintf("self-test/%s/ipv%s/%d/%v", mix.Name, IPText(ipv6), streams, e.SelfTest)
 	return env.Once(ctx, key, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
 		last := len(loop) - 1
 		if last < 0 || both && last == 0 {
 			return o, fmt.Errorf("self-test: topology %s has no two ports to send between: %w", env.Bed.Topology, host.ErrNotSupported)
 		}
-		ways := []Way{{0, last, Between(loop[0], loop[last], mix, 1, ipv6)}}
+		ways := []Way{{0, last, Between(loop[0], loop[last], mix, senders, ipv6)}}
 		if both {
-			ways = append(ways, Way{1, 0, Between(loop[1], loop[0], mix, 1, ipv6)})
+			ways = append(ways, Way{1, 0, Between(loop[1], loop[0], mix, senders, ipv6)})
 		}
-		r, err := NewRig(ctx, env, RigSpec{Ports: loop, Loop: !alone, Mix: mix, Ways: ways, Settle: e.Settle})
+		r, err := NewRig(ctx, env, RigSpec{Ports: loop, Loop: !alone, Mix: mix, Ways: ways, Settle: e.Settle, Senders: senders})
 		if err != nil {
 			return o, err
 		}

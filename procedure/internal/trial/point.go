@@ -45,7 +45,7 @@ type Point struct {
 // NewPoint returns the point of p in env, whose trials record carries out.
 func NewPoint(p *Traffic, env *procedure.Env, record Recording) *Point {
 	m := &Point{Traffic: p, Env: env, Effort: EffortOf(p.Preset.Value), Out: procedure.Outcome{Status: result.Passed}, record: record}
-	for _, w := range []string{p.unrouted(env.Bed), p.crowded(env.Bed)} {
+	for _, w := range []string{p.unrouted(env.Bed), p.crowded(env.Bed), FewSenders(env.Bed, p.senders.Value)} {
 		if w != "" {
 			m.Out.Warnings = append(m.Out.Warnings, w)
 		}
@@ -56,7 +56,7 @@ func NewPoint(p *Traffic, env *procedure.Env, record Recording) *Point {
 // TesterCeiling finds the tester's ceiling; where it is invalid, so is the point, for
 // the reason it returns.
 func (m *Point) TesterCeiling(ctx context.Context) (invalid string, err error) {
-	rec, err := TesterCeiling(ctx, m.Env, m.Mix.Mix, m.IPv6(), m.Direction.Value == BothWays, m.Effort)
+	rec, err := TesterCeiling(ctx, m.Env, m.Mix.Mix, m.IPv6(), m.Direction.Value == BothWays, m.senders.Value, m.Effort)
 	if err == nil && rec.Status == result.Invalid {
 		invalid = "the self-test is invalid: " + rec.Reason
 	} else if err == nil {

@@ -78,8 +78,11 @@ func (r *Rig) afterRamp(sent []engine.TxReport, seen []engine.MeterReport) ([]en
 			s.Frames, s.Octets, s.Reordered, s.Duplicate, s.Span, s.First, s.Last = 0, 0, 0, 0, 0, 0, 0
 			for _, run := range all.Runs {
 				if run.Begin >= tx.First && run.Begin <= tx.Last {
-					s.Frames, s.Octets, s.Reordered, s.Duplicate = run.Frames, run.Octets, run.Reordered, run.Duplicate
-					s.Span, s.First, s.Last = run.Span, run.First, run.Last
+					s.Frames, s.Octets, s.Reordered, s.Duplicate = s.Frames+run.Frames, s.Octets+run.Octets, s.Reordered+run.Reordered, s.Duplicate+run.Duplicate
+					if s.Span += run.Span; s.First == 0 || run.First < s.First {
+						s.First = run.First
+					}
+					s.Last = max(s.Last, run.Last)
 				}
 			}
 			before += all.Frames - s.Frames

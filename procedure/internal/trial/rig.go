@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
@@ -49,6 +50,7 @@ type Rig struct {
 	Called  frame.Called // with RigSpec.Roll, what became of the last trial's frames
 	roll    *frame.Roll
 	lead    []engine.TxReport // of the trial's ramp
+	cpus    []int             // that send
 }
 
 // A Way is one stream's: from one port to another.
@@ -66,12 +68,14 @@ type RigSpec struct {
 	Settle time.Duration // least wait after traffic before counters are read
 	Drops  bool          // the DUT is told to throw frames away
 	Roll   *frame.Roll   // the frames are a capture's, that go one way; nil: they are signed
+
+	Senders int // CPUs that send together, as far as there are so many; 0 is 1
 }
 
 // NewRig opens a rig, which needs the testbed's privileges. The caller closes it.
 func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err error) {
 	bed := env.Bed
-	r := &Rig{env: env, backend: bed.Engine.Name(), roll: s.Roll}
+	r := &Rig{env: env, backend: bed.Engine.Name(), roll: s.Roll, cpus: bed.SenderCPUs(max(s.Senders, 1))}
 	if r.roll == nil {
 		r.mean = s.Mix.Mean()
 	}
@@ -100,7 +104,7 @@ func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err err
 		r.Meters, r.to = append(r.Meters, m), append(r.to, w.To)
 		r.Arms = append(r.Arms, arms)
 	}
-	if r.TX, err = bed.Engine.OpenTransmitter(ctx, lanes, bed.TesterCPU); err != nil {
+	if r.TX, err = crew.Open(ctx, bed.Engine, lanes, r.cpus); err != nil {
 		return nil, err
 	}
 	open := ledger.Open
@@ -119,8 +123,17 @@ func (r *Rig) openMeter(ctx context.Context, p host.Port, id uint16) (m engine.M
 		m, err = r.env.Bed.Engine.OpenRoll(ctx, p, r.roll)
 		return m, nil, err
 	}
-	m, err = r.env.Bed.Engine.OpenMeter(ctx, p)
+	m, err = r.signed(ctx, p)
 	return m, []uint16{id}, err
+}
+
+// signed opens a meter of signed frames.
+func (r *Rig) signed(ctx context.Context, p host.Port) (engine.Meter, error) {
+	m, err := r.env.Bed.Engine.OpenMeter(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return crew.Meter(m, len(r.cpus)), nil
 }
 
 // meterAt is the meter on port i, nil where the rig has none.
@@ -174,7 +187,7 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	if err := r.book.Begin(ctx); err != nil {
 		return o, nil, nil, err
 	}
-	watch := WatchTraffic(r.env)
+	watch := WatchTraffic(r.env, r.cpus...)
 	l, sent, err := transmit(ctx)
 	if err != nil {
 		return o, nil, nil, err
@@ -274,8 +287,8 @@ func (r *Rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 			out.Duplicate += int64(s.Duplicate)
 			out.Broken += int64(s.Broken)
 			late += int64(s.Late)
-			out.Latency = Merge(out.Latency, s.Latency)
-			out.Gaps = Merge(out.Gaps, s.Gaps)
+			out.Latency = result.Merge(out.Latency, s.Latency)
+			out.Gaps = result.Merge(out.Gaps, s.Gaps)
 		}
 	}
 	if r.roll != nil {

@@ -84,12 +84,12 @@ func TestMergeHistograms(t *testing.T) {
 	a := &result.Histogram{Upper: []float64{1, 3, 5}, Count: []uint64{1, 2, 3}}
 	b := &result.Histogram{Upper: []float64{2, 3}, Count: []uint64{7, 8}}
 	want := &result.Histogram{Upper: []float64{1, 2, 3, 5}, Count: []uint64{1, 7, 10, 3}}
-	for _, got := range []*result.Histogram{Merge(a, b), Merge(b, a)} {
+	for _, got := range []*result.Histogram{result.Merge(a, b), result.Merge(b, a)} {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("merged %+v, want %+v", got, want)
 		}
 	}
-	if Merge(nil, a) != a || Merge(a, nil) != a {
+	if result.Merge(nil, a) != a || result.Merge(a, nil) != a {
 		t.Error("nil is not empty")
 	}
 }

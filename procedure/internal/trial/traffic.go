@@ -33,6 +33,7 @@ type Traffic struct {
 	Search    param.Choice // a search's name, or asPreset
 	dutCPUs   param.Choice
 	vlan      param.Count // 0: no tag
+	senders   param.Count
 	ramp      time.Duration
 }
 
@@ -54,6 +55,7 @@ func NewTraffic(services []string) Traffic {
 		IP:        param.NewChoice("4", IPVersions),
 		Preset:    param.NewPreset(),
 		vlan:      param.NewCount(0, 0, frame.MaxVLAN),
+		senders:   NewSenders(),
 		dutCPUs:   param.NewChoice(oneCPU, []string{oneCPU, allCPUs}),
 		Search:    param.NewChoice(AsPreset, append([]string{AsPreset}, search.Names()...)),
 	}
@@ -71,6 +73,7 @@ func (p *Traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.networks, "networks", "destination `networks`, in turn, each with its own route in the box (RFC 2544 section 12)")
 	fs.Var(&p.dutCPUs, "dut_cpus", "CPUs of the sandbox's box: 1, or all that the tester leaves (flows are spread over them)")
 	fs.Var(&p.vlan, "vlan", "`number` of the VLAN whose tag (802.1Q) every frame has; 0: no tag")
+	fs.Var(&p.senders, "senders", SendersUsage)
 	fs.Var(&p.IP, "ip", "IP version")
 	fs.Var(&p.Preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.Search, "search", "how the highest load without loss is found; preset: the search of the preset's name")
@@ -97,7 +100,7 @@ func (p *Traffic) Between(from, to lab.Port) frame.Spec {
 
 // Asked is what the DUT is to do.
 func (p *Traffic) Asked() lab.Service {
-	return lab.Service{Kind: p.Service.Value, Rules: p.Rules.Value, Flows: p.Flows.Value, Networks: p.toNetworks(), AllCPUs: p.dutCPUs.Value == allCPUs}
+	return lab.Service{Kind: p.Service.Value, Rules: p.Rules.Value, Flows: p.Flows.Value, Networks: p.toNetworks(), AllCPUs: p.dutCPUs.Value == allCPUs, Senders: max(p.senders.Value-1, 0)}
 }
 
 // Values of dut_cpus.
@@ -216,7 +219,7 @@ func (p *Traffic) Open(ctx context.Context, env *procedure.Env, settle time.Dura
 	ways := map[string][]Way{LanToWAN: {forth}, WanToLAN: {back}, BothWays: {forth, back}}[p.Direction.Value]
 	return NewRig(ctx, env, RigSpec{
 		Ports: bed.Ports, Mix: p.Mix.Mix, Ways: ways, Settle: settle,
-		Drops: DropPlaces[p.Service.Value] != "",
+		Drops: DropPlaces[p.Service.Value] != "", Senders: p.senders.Value,
 	})
 }
 
@@ -227,7 +230,7 @@ func (p *Traffic) OpenFlows(ctx context.Context, bed *lab.Testbed, r *Rig) error
 	const id, rate, tries = 0xffff, 20_000, 10
 	out := r.meterAt(1)
 	if out == nil {
-		m, err := bed.Engine.OpenMeter(ctx, bed.Ports[1].Port)
+		m, err := r.signed(ctx, bed.Ports[1].Port)
 		if err != nil {
 			return err
 		}

@@ -26,16 +26,18 @@ import (
 type watch struct {
 	env           *procedure.Env
 	bed           *lab.Testbed
+	senders       []int // CPUs
 	before, after host.CPUs
 	begin         time.Time
 	window        time.Duration // between them
 	ok            bool
 }
 
-// WatchTraffic begins to watch, before a trial's traffic.
-func WatchTraffic(env *procedure.Env) *watch {
+// WatchTraffic begins to watch, before a trial's traffic, which senders send: by default the
+// tester's CPU.
+func WatchTraffic(env *procedure.Env, senders ...int) *watch {
 	bed := env.Bed
-	w := &watch{env: env, bed: bed}
+	w := &watch{env: env, bed: bed, senders: append(senders, bed.TesterCPU)}
 	if env.Traffic != nil {
 		env.Traffic(true)
 	}
@@ -89,12 +91,12 @@ func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.
 		o.CPUs = w.after.Since(w.before)
 		for i := range o.CPUs {
 			c := &o.CPUs[i]
-			switch dut := slices.Contains(w.bed.DUTCPUs, c.CPU); {
-			case dut && c.CPU == w.bed.TesterCPU:
+			switch dut, sends := slices.Contains(w.bed.DUTCPUs, c.CPU), slices.Contains(w.senders, c.CPU); {
+			case dut && sends:
 				c.Role = "tester and dut"
 			case dut:
 				c.Role = "dut"
-			case c.CPU == w.bed.TesterCPU:
+			case sends:
 				c.Role = "tester"
 			}
 		}
