@@ -27,7 +27,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, rules, killBox, bundles, otava int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, far, rules, killBox, bundles, otava int
 }
 
 func main() {
@@ -48,6 +48,7 @@ func main() {
 	flag.IntVar(&n.ablations, "ablations", 2, "ablations of a recipe with planted knobs, with route and nat in turn, which must be judged right")
 	flag.IntVar(&n.captures, "captures", 5, "times that each installed program that captures is overloaded, after its highest rate was searched")
 	flag.IntVar(&n.observed, "observed", 600, "pairs of trials with and without telemetry, whose forwarding rates must agree")
+	flag.IntVar(&n.far, "observed-far", 12, "pairs of runs on a box behind virtual cables, with and without its telemetry, whose forwarding rates must agree")
 	flag.IntVar(&n.rules, "rules", 3, "seeds with which generated rules must cost Suricata what real ones do (needs "+realRules+")")
 	flag.IntVar(&n.bundles, "library", mostBundles, "bundles of a library whose index and histories are timed; needs no root")
 	flag.IntVar(&n.otava, "otava", 300, "drawn series whose changes of level must be those that Apache Otava finds; needs no root")
@@ -144,6 +145,7 @@ func prove(ctx context.Context, n times, ports, arch string, seed uint64) error 
 		{n.ablations, func(k int) (int, error) { return ablated(ctx, binary, dir, k) }},
 		{n.captures, func(k int) (int, error) { return captures(ctx, binary, dir, k) }},
 		{n.observed, func(k int) (int, error) { return observed(ctx, binary, dir, k, seed) }},
+		{n.far, func(k int) (int, error) { return observedFar(ctx, dir, k, seed) }},
 		{n.rules, func(k int) (int, error) { return rulesCost(ctx, binary, dir, k) }},
 		{n.bundles, func(k int) (int, error) { return library(ctx, binary, dir, k, seed) }},
 		{n.otava, func(k int) (int, error) { return asOtava(ctx, dir, k, seed) }},

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"boxdyno/engine"
@@ -69,6 +71,106 @@ func observed(ctx context.Context, binary, dir string, n int, seed uint64) (fail
 		}
 	}
 	return failed, nil
+}
+
+// observedFar measures the forwarding rate of a box behind virtual cables in n pairs of runs
+// in shuffled order, one with telemetry of the box and one without. Its claim is that the
+// interval of the pairs' ratio has 1 in it, or lies within observerRate of it.
+func observedFar(ctx context.Context, dir string, n int, seed uint64) (failed int, err error) {
+	const name = "o"
+	if _, err := board(ctx, "--start", name, "--nic", cables, "--nic", cables); err != nil {
+		return 0, err
+	}
+	defer func() {
+		_, stopped := board(context.WithoutCancel(ctx), "--stop", name)
+		err = errors.Join(err, stopped)
+	}()
+	for _, words := range [][]string{{"add", name, "--ssh", name}, {"cables", name}} {
+		if _, err := board(ctx, append([]string{"--in", "boxdyno", "box"}, words...)...); err != nil {
+			return 0, err
+		}
+	}
+	run := func(telemetry string, k int) (rate, control float64, err error) {
+		out := filepath.Join(dir, fmt.Sprintf("far-%s-%d", telemetry, k))
+		if _, err := board(ctx, "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--repeat", "6", "--telemetry", telemetry,
+			"--set", "service=route", "--set", "frame_size=64", "--set", "search=none", "--out", out); err != nil {
+			return 0, 0, err
+		}
+		_, recs, err := result.Open(out)
+		if err != nil {
+			return 0, 0, err
+		}
+		var rates []float64
+		for _, r := range recs {
+			if v := r.Value("forwarding_rate_fps"); v != nil && r.Parent == "" && r.Procedure == "forward" {
+				rates = append(rates, v.Value)
+			}
+		}
+		if len(rates) == 0 {
+			return 0, 0, fmt.Errorf("%s: nothing was forwarded", out)
+		}
+		if telemetry != "off" {
+			control, err = controlRate(out)
+		}
+		return stat.Summarize(rates).Center, control, err
+	}
+	random := rand.New(rand.NewPCG(seed, 3))
+	var ratios, controls []float64
+	for k := range n {
+		var with, without, control float64
+		for _, i := range random.Perm(2) {
+			if i == 0 {
+				without, _, err = run("off", k)
+			} else {
+				with, control, err = run("10", k)
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+		ratios, controls = append(ratios, with/without), append(controls, control)
+	}
+	s := stat.Summarize(ratios)
+	fmt.Printf("telemetry of a far box at 10 Hz in %d pairs of runs, seed %d: the forwarding rate with it is %.4f of that without (%.4f to %.4f); messages of both ways take %.0f kbit/s before encryption\n\n", n, seed, s.Center, s.Lo, s.Hi, stat.Summarize(controls).Center/1e3)
+	if !s.Sure || (s.Lo > 1 || s.Hi < 1) && (s.Lo < 1-observerRate || s.Hi > 1+observerRate) {
+		failed++
+	}
+	return failed, nil
+}
+
+// controlRate is the bits a second of messages between tester and box during the run in dir.
+func controlRate(dir string) (float64, error) {
+	r, err := result.OpenTelemetry(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	first, last := map[string]float64{}, map[string]float64{}
+	var from, to unit.Instant
+	for {
+		b, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		for i, v := range b.Values {
+			name := r.Head.Series[b.First+i].Name
+			if !strings.HasPrefix(name, "boxdyno_control_") {
+				continue
+			}
+			if _, ok := first[name]; !ok {
+				first[name], from = v, b.At
+			}
+			last[name], to = v, b.At
+		}
+	}
+	octets := 0.0
+	for name := range last {
+		octets += last[name] - first[name]
+	}
+	return octets * 8 / (float64(to-from) / 1e9), nil
 }
 
 // pairs are n ratios of the forwarding rate with telemetry to that without.
