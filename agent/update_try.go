@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -111,6 +112,8 @@ func (u *Updater) trial(ctx context.Context, a Update, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Within+slack)
 	defer cancel()
 	var out, errw heard
+	runtime.LockOSThread() // Pdeathsig goes by the thread that starts it, which another goroutine could end
+	defer runtime.UnlockOSThread()
 	_, err := freshly(func() (none struct{}, err error) {
 		cmd := exec.CommandContext(ctx, u.file(newSuffix), slices.Concat(args, []string{"--trial", a.Within.String()})...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL} // it ends with this process
