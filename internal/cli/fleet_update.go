@@ -152,8 +152,12 @@ func (a *app) updateBoards(ctx context.Context, fl *hub.Fleet, u *fleetUpdating,
 			todo = append(todo, e)
 		}
 	}
-	if err := u.load(todo); err != nil {
+	todo, without, err := u.load(todo)
+	if err != nil {
 		return err
+	}
+	for _, x := range without {
+		row(w, x.Name, "left out: "+sentence(x.why))
 	}
 	waves, err := parseWaves(u.waves, len(todo))
 	if err != nil {
@@ -205,30 +209,39 @@ func (a *app) updateBoards(ctx context.Context, fl *hub.Fleet, u *fleetUpdating,
 		return ctx.Err()
 	case failed > 0:
 		return fmt.Errorf("%d boards were not updated, of which %s is the first; %d more were left as they are: see the lines above", failed, first, len(todo))
+	case len(without) > 0:
+		return &host.Missing{What: fmt.Sprintf("an agent for %d of %d boards, of which %s is the first", len(without), len(chosen), without[0].Name), Hint: "see the lines above"}
 	case away > 0:
 		return &host.Missing{What: fmt.Sprintf("%d of %d boards", away, len(chosen)), Hint: "see boxdyno fleet ls, then run the command again"}
 	}
 	return nil
 }
 
-// load reads the agents for boards.
-func (u *fleetUpdating) load(boards []hub.Entry) (err error) {
+// An agentless is a board for which there is no agent here.
+type agentless struct {
+	hub.Entry
+	why error
+}
+
+// load reads the agents for boards. A board whose architecture has none is left out.
+func (u *fleetUpdating) load(boards []hub.Entry) (with []hub.Entry, without []agentless, err error) {
 	u.programs = map[string][]byte{}
 	for _, e := range boards {
-		if u.programs[e.Arch] != nil {
-			continue
-		}
 		file := u.file
 		if file == "" {
 			if file, err = lab.AgentFile(e.Arch); err != nil {
-				return fmt.Errorf("board %s: %w; or name the other boards", e.Name, err)
+				without = append(without, agentless{e, err})
+				continue
 			}
 		}
-		if u.programs[e.Arch], err = files.Read(file, lab.MostAgent); err != nil {
-			return fmt.Errorf("read the agent: %w", err)
+		if u.programs[e.Arch] == nil {
+			if u.programs[e.Arch], err = files.Read(file, lab.MostAgent); err != nil {
+				return nil, nil, fmt.Errorf("read the agent: %w", err)
+			}
 		}
+		with = append(with, e)
 	}
-	return nil
+	return with, without, nil
 }
 
 // sending is how long a board may take for the program.

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/fleet/hub"
+	"boxdyno/host"
 	"boxdyno/internal/testutil"
 )
 
@@ -35,6 +38,44 @@ func agentProgram(t *testing.T, version, source string) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return file
+}
+
+// besideThis puts a program where boxdyno looks for its agent for a processor.
+func besideThis(t *testing.T, program, arch string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(filepath.Dir(self), "boxdyno-agent-"+arch)
+	t.Cleanup(func() { _ = os.Remove(name) }) // it may not have been written
+	if err := os.Symlink(program, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Boards for whose processor there is no agent are named and left out, whatever they say of
+// it; nothing keeps the others.
+func TestUpdateWithoutAgent(t *testing.T) {
+	besideThis(t, "/bin/true", "arm")
+	named := func(name, state, arch, version string) hub.Entry {
+		return hub.Entry{Board: hub.Board{Name: name}, State: state, Arch: arch, Version: version}
+	}
+	u := &fleetUpdating{}
+	with, without, err := u.load([]hub.Entry{named("b1", "", "sparc", ""), named("b2", "", "arm", ""), named("b3", "", "../arm", ""), named("b4", "", "arm", ""), named("b5", "", "", "")})
+	if err != nil || len(with) != 2 || with[0].Name != "b2" || with[1].Name != "b4" || len(u.programs["arm"]) == 0 {
+		t.Errorf("%+v, %v", with, err)
+	}
+	if len(without) != 3 || without[0].Name != "b1" || !strings.Contains(without[0].why.Error(), "boxdyno-agent for sparc") || without[1].Name != "b3" || without[2].Name != "b5" {
+		t.Errorf("%+v", without)
+	}
+	var out bytes.Buffer
+	a := &app{out: &out, quiet: true}
+	err = a.updateBoards(t.Context(), nil, &fleetUpdating{waves: "1,all", atOnce: 1}, []hub.Entry{named("b1", "ready", "sparc", ""), named("b2", "ready", "arm", Version())})
+	var missing *host.Missing
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "an agent for 1 of 2 boards, of which b1 is the first") || !strings.Contains(out.String(), "b1  left out: missing boxdyno-agent for sparc") || !strings.Contains(out.String(), "b2  has "+Version()) {
+		t.Errorf("%v: %s", err, out.Bytes())
+	}
 }
 
 // joined has a board of an agent's program join and answer the hub, as a person sets one up.
@@ -177,8 +218,20 @@ func main() {
 		t.Errorf("exit code %d: %s", code, out.Bytes())
 	}
 
+	besideThis(t, current, runtime.GOARCH)
+	if runtime.GOARCH == "amd64" { // for 386 there is none beside
+		t.Setenv("GOARCH", "386")
+		other := agentProgram(t, "0.1.0", "")
+		t.Setenv("GOARCH", runtime.GOARCH)
+		f.joined("pi5", other, "update")
+		f.call(exitMissing, "fleet", "update", "pi1", "pi5", "--older")
+		f.says("pi5  left out: missing boxdyno-agent for 386", "pi1  devel in the place of 0.1.0")
+		f.has("pi5", other)
+		f.call(exitOK, "fleet", "update", "pi1", "pi2", "pi3", "--older", "--waves", "1,all")
+		f.says("pi1  has devel already", "pi3  devel in the place of 0.1.0, after")
+	}
 	f.call(exitOK, "fleet", "update", "pi1", "pi2", "pi3", "--older", "--agent", current, "--waves", "1,all")
-	f.says("pi1  devel in the place of 0.1.0, after", "pi3  devel in the place of 0.1.0, after")
+	f.says("pi1  ", "pi2  ", "pi3  ")
 	for _, name := range []string{"pi1", "pi2", "pi3"} {
 		f.is(name, "ready", "devel")
 		f.has(name, current)
