@@ -189,7 +189,9 @@ func (b *Board) tick() {
 	b.mu.Lock()
 	for id, s := range b.sessions {
 		if time.Since(s.heard) > Silence {
+			b.gate.leave(id)
 			b.close(id)
+			b.Note(fmt.Sprintf("a session ended: the hub was not heard for %v; what it changed is put back", Silence))
 		}
 	}
 	b.state.Seq++
@@ -214,7 +216,7 @@ func (b *Board) take(ctx context.Context, message []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, err := b.gate.pass(message)
-	if errors.Is(err, errStale) {
+	if errors.Is(err, errStale) || errors.Is(err, errLeft) { // a hub that was away has yet to hear of it
 		return
 	}
 	if errors.Is(err, errExpired) && b.Now()-b.gate.asked > unit.Instant(time.Second) {

@@ -27,6 +27,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +164,17 @@ type gate struct {
 	at       unit.Instant // ... at this instant of ours
 	opened   uint64       // highest counter of an order that began a session
 	counters map[string]uint64
+	left     []string // sessions that the board ended by itself, as their owners were not heard; the last ones
+}
+
+// mostLeft is how many sessions are kept that the board ended: their owners hear of it within
+// seconds, and say no more.
+const mostLeft = 64
+
+// leave ends a session whose owner was not heard, and may yet say something.
+func (g *gate) leave(session string) {
+	g.left = append(g.left, session)
+	g.left = g.left[max(0, len(g.left)-mostLeft):]
 }
 
 var (
@@ -174,6 +186,7 @@ var (
 	errEarly   = errors.New("the hub has not said what time it is")
 	errStale   = errors.New("it answers an earlier hello")
 	errSession = errors.New("it is of a session that is not open")
+	errLeft    = errors.New("it is of a session that ended when its owner was not heard")
 )
 
 // pass returns the order in a message, or why it is none to obey.
@@ -207,7 +220,11 @@ func (g *gate) pass(message []byte) (o Order, err error) {
 		return o, g.count(o, "", g.counters[""])
 	}
 	last, open := g.counters[o.Session]
-	if !open || o.Session == "" {
+	switch {
+	case open && o.Session != "":
+	case slices.Contains(g.left, o.Session):
+		return o, errLeft
+	default:
 		return o, errSession
 	}
 	return o, g.count(o, o.Session, last)

@@ -5,6 +5,7 @@ package fleet
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -109,7 +110,21 @@ func TestGate(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, o, err)
 		}
 	}
-	late := g.order(same)
+	delete(g.counters, "S") // as Board.close does
+	g.leave("S")
+	if _, err := g.pass(g.order(same)); !errors.Is(err, errLeft) {
+		t.Errorf("of a session that the board left: %v", err)
+	}
+	for n := range mostLeft {
+		g.leave(fmt.Sprint("other", n))
+	}
+	if _, err := g.pass(g.order(same)); !errors.Is(err, errSession) || len(g.left) != mostLeft {
+		t.Errorf("of a session that was left long ago: %v, %d are kept", err, len(g.left))
+	}
+	if _, err := g.pass(g.order(func(o *Order) { o.Subject, o.Session = OpenOrder, "S2" })); err != nil {
+		t.Fatal(err)
+	}
+	late := g.order(func(o *Order) { o.Session = "S2" })
 	g.at += unit.Instant(2 * time.Second)
 	if _, err := g.pass(late); !errors.Is(err, errExpired) {
 		t.Errorf("held back for 2 s: %v", err)
