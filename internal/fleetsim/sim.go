@@ -29,6 +29,7 @@ type Board struct {
 	Shown   func(n int)                       // is called when trial n is carried out
 	Joint   bool                              // its naps are one work with those of the others, which it gathers in every trial
 	Gathers func(n int) error                 // of Joint: is called before trial n gathers; nil: nothing is
+	Gives   []byte                            // of Joint: what it gives the others first, and whose refusal it does not mind; nil: nothing
 }
 
 // Spec is the procedure of a board: naps of a time, in rounds.
@@ -105,6 +106,9 @@ func (p *nap) one(ctx context.Context, env *procedure.Env, n int) (o procedure.O
 	here := 0
 	if p.board.Joint {
 		var all [][]byte
+		if p.board.Gives != nil {
+			_, _, _ = env.Gathered(ctx, p.board.Gives)
+		}
 		if all, here, err = env.Gathered(ctx, []byte("done")); err != nil || string(all[0]) != "done" {
 			return procedure.Outcome{Status: result.Failed, Reason: fmt.Sprintf("%q, %v", all, err)}, nil
 		}

@@ -25,24 +25,38 @@ type gathering struct {
 	gone   chan struct{} // closed once a board is
 	why    error
 	failed []bool // boards that were refused because of another one
+
+	refusals []refusal // of each board, for what it gave
+}
+
+// A refusal is how often what a board gave was refused, and why the last time.
+type refusal struct {
+	times int
+	why   string
 }
 
 func newGathering(boards int) *gathering {
-	return &gathering{data: make([][]byte, boards), full: make(chan struct{}), gone: make(chan struct{}), failed: make([]bool, boards)}
+	return &gathering{data: make([][]byte, boards), full: make(chan struct{}), gone: make(chan struct{}), failed: make([]bool, boards), refusals: make([]refusal, boards)}
 }
 
 // give is board i's: it returns what all have given.
 func (g *gathering) give(ctx context.Context, i int, mine []byte) ([][]byte, int, error) {
 	g.mu.Lock()
-	g.octets += len(mine)
+	why := ""
 	switch {
 	case g.data[i] != nil:
-		defer g.mu.Unlock()
-		return nil, 0, errors.New("it gives twice what others have given once")
-	case len(mine) > mostGiven || g.octets > mostAll:
-		defer g.mu.Unlock()
-		return nil, 0, fmt.Errorf("what the boards tell each other has more than %d octets, or %d of one", mostAll, mostGiven)
+		why = "it gives twice what others have given once"
+	case len(mine) > mostGiven:
+		why = fmt.Sprintf("it gives the others %d octets at once, and %d are the most", len(mine), mostGiven)
+	case g.octets+len(mine) > mostAll:
+		why = fmt.Sprintf("with the %d octets that it gives, all boards give more than %d", len(mine), mostAll)
 	}
+	if why != "" {
+		defer g.mu.Unlock()
+		g.refusals[i] = refusal{g.refusals[i].times + 1, why}
+		return nil, 0, errors.New(why)
+	}
+	g.octets += len(mine)
 	g.data[i] = append([]byte{}, mine...)
 	full, all := g.full, g.data
 	if g.got++; g.got == len(g.data) { // the next round is another one
@@ -83,4 +97,18 @@ func (g *gathering) refused(i int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.failed[i]
+}
+
+// refusal is what of board i was refused; "": nothing was.
+func (g *gathering) refusal(i int) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch r := g.refusals[i]; r.times {
+	case 0:
+		return ""
+	case 1:
+		return r.why
+	default:
+		return fmt.Sprintf("%s; %d of its answers were refused", r.why, r.times)
+	}
 }

@@ -43,8 +43,14 @@ func TestGathering(t *testing.T) {
 	if !g.refused(0) || g.refused(1) {
 		t.Error("who was refused because of another one is not known")
 	}
-	if _, _, err := newGathering(2).give(t.Context(), 0, make([]byte, mostGiven+1)); err == nil {
-		t.Error("a flood is taken")
+	flooded := newGathering(9)
+	for range 2 {
+		if _, _, err := flooded.give(t.Context(), 0, make([]byte, mostGiven+1)); err == nil || !strings.Contains(err.Error(), "65537 octets") {
+			t.Error(err)
+		}
+	}
+	if said := flooded.refusal(0); !strings.HasSuffix(said, "65536 are the most; 2 of its answers were refused") || flooded.refusal(1) != "" || flooded.octets != 0 {
+		t.Errorf("%q, %q, %d octets are counted of what was refused", said, flooded.refusal(1), flooded.octets)
 	}
 	twice := newGathering(2)
 	ended, cancel := context.WithCancel(t.Context())
@@ -71,6 +77,7 @@ func TestJoint(t *testing.T) {
 		"fails": {func(b *bench) {
 			b.boards["b2"].Spoil = func(_ int, o *procedure.Outcome) { o.Status, o.Reason = result.Failed, "a wrong sum" }
 		}, result.Failed, "board b2: a wrong sum"},
+		"gives too much": {func(b *bench) { b.boards["b2"].Gives = make([]byte, mostGiven+1) }, result.Invalid, "board b2: it gives the others 65537 octets at once, and 65536 are the most"},
 		"lacks a program": {func(b *bench) {
 			b.boards["b2"].Gathers = func(int) error { return &host.Missing{What: "hpcc"} }
 		}, result.Invalid, "board b2: missing on b2: hpcc"},

@@ -406,7 +406,12 @@ func (p *together) step(ctx context.Context, members []*member, g *gathering) (o
 			m.pending = &a
 		case <-m.done:
 			ended++
-			if whys[i] = m.ended(); g != nil && g.refused(i) {
+			whys[i] = m.ended()
+			switch {
+			case g == nil:
+			case g.refusal(i) != "":
+				whys[i] = "board " + m.name + ": " + g.refusal(i)
+			case g.refused(i):
 				whys[i] = "" // that of the one which left says why
 			}
 		case <-late.C:

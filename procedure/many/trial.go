@@ -68,7 +68,11 @@ func (p *together) trial(ctx context.Context, members []*member, b *barrier, g *
 	shared := common(members)
 	for i, m := range members {
 		x := p.board(m, shared, outs[i], errs[i], at, begin, end)
-		if g != nil && (g.refused(i) || errs[i] != nil && of.Err() != nil) {
+		switch {
+		case g == nil:
+		case g.refusal(i) != "":
+			x.Status, x.Reason = result.Invalid, g.refusal(i)
+		case g.refused(i) || errs[i] != nil && of.Err() != nil:
 			x.Status, x.Reason = result.Aborted, "another board's part failed"
 		}
 		o.Boards = append(o.Boards, x)
