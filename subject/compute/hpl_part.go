@@ -182,14 +182,21 @@ func (s *HPLPart) Start(ctx context.Context, e subject.Env) (subject.Running, er
 		return nil, errors.New("this machine has no more processes of HPL")
 	}
 	if s.server == nil {
-		s.server = mpi.Serve(context.WithoutCancel(ctx), s.Layout, s.Gather)
+		own, err := host.MakeScratchIn(inMemory())
+		if err != nil {
+			return nil, err
+		}
+		if s.server, err = s.mpi.Serve(context.WithoutCancel(ctx), e.Machine(), s.Layout, s.Gather, own); err != nil {
+			s.server = nil
+			return nil, err
+		}
 	}
 	dir, err := host.MakeScratchIn(inMemory())
 	if err != nil {
 		return nil, err
 	}
 	first := s.Layout.First()+local == 0
-	c := subject.Command{Name: hplProgram, Dir: dir, Argv: []string{s.program()}, Env: append(s.mpi.Env(s.Layout, local, s.Net, dir), oneThread...)}
+	c := subject.Command{Name: hplProgram, Dir: dir, Argv: []string{s.program()}, Env: slices.Concat(s.mpi.Env(s.Layout, local, s.Net, dir), s.server.Env(local), oneThread)}
 	if libraries != "" {
 		c.Env = append(c.Env, "LD_LIBRARY_PATH="+libraries)
 	}
@@ -199,7 +206,7 @@ func (s *HPLPart) Start(ctx context.Context, e subject.Env) (subject.Running, er
 		c.Read = func(w subject.Worked) ([]result.Value, error) { return s.readPart(w.Stdout) }
 		err = os.WriteFile(filepath.Join(dir, "hpccinf.txt"), []byte(s.input()), 0o644)
 	}
-	if err == nil {
+	if err == nil && !s.mpi.ByPMIx() {
 		c.Stdin, err = s.server.Process(local)
 	}
 	if err != nil {

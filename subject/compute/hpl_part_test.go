@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,18 +77,19 @@ func TestChooseMPI(t *testing.T) {
 	if err := s.Choose(t.Context(), &host.Local{}, mpi.MPICH); err != nil || s.program() != "hpcc.mpich" || s.Kind != mpi.MPICH {
 		t.Errorf("%+v, %v", s, err)
 	}
-	// Open MPI without its component flux, as version 5 is.
-	if err := s.Choose(t.Context(), &host.Local{}, "auto"); !errors.As(err, &missing) || !strings.Contains(err.Error(), "component flux") {
+	// Open MPI without its component flux, as version 5 is, and without the headers of PMIx.
+	if err := s.Choose(t.Context(), &host.Local{}, "auto"); !errors.As(err, &missing) || !strings.Contains(err.Error(), "libpmix-dev") {
 		t.Error(err)
 	}
 }
 
-// hpcc itself solves a small system in two processes that find each other without mpirun.
+// hpcc itself solves a small system in two processes that find each other without mpirun, on
+// one machine and as if on two.
 func TestHPLPart(t *testing.T) {
 	testutil.Long(t)
-	s := &HPLPart{HPL: *NewHPL()}
+	chosen := &HPLPart{HPL: *NewHPL()}
 	var missing *host.Missing
-	if err := s.Choose(t.Context(), &host.Local{}, "auto"); errors.As(err, &missing) {
+	if err := chosen.Choose(t.Context(), &host.Local{}, "auto"); errors.As(err, &missing) {
 		t.Skip(missing)
 	} else if err != nil {
 		t.Fatal(err)
@@ -96,11 +98,49 @@ func TestHPLPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Rows, s.Columns, s.Net, s.Layout = 1, 2, nets[0], mpi.Layout{Processes: []int{2}}
-	s.Gather = func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer stop()
-	if err := errors.Join(s.Check(ctx, &host.Local{}), s.Prove(ctx, &host.Local{})); err != nil {
-		t.Error(err)
+	for name, machines := range map[string][]int{"on one": {2}, "as on two": {1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer stop()
+			meet := &meeting{machines: len(machines), met: make(chan struct{})}
+			var all sync.WaitGroup
+			for here := range machines {
+				s := *chosen
+				s.Rows, s.Columns, s.Net, s.Layout = 1, 2, nets[0], mpi.Layout{Processes: machines, Here: here}
+				s.Gather = func(_ context.Context, mine []byte) ([][]byte, error) { return meet.give(here, mine), nil }
+				all.Go(func() {
+					if err := errors.Join(s.Check(ctx, &host.Local{}), s.Prove(ctx, &host.Local{})); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		})
 	}
+}
+
+// A meeting has machines of one process give each other what they have.
+type meeting struct {
+	machines int
+
+	mu    sync.Mutex
+	given [][]byte
+	got   int
+	met   chan struct{}
+}
+
+func (m *meeting) give(here int, mine []byte) [][]byte {
+	m.mu.Lock()
+	if m.got == 0 {
+		m.given, m.met = make([][]byte, m.machines), make(chan struct{})
+	}
+	given, met := m.given, m.met
+	given[here] = mine
+	if m.got++; m.got == m.machines {
+		m.got = 0
+		close(met)
+	}
+	m.mu.Unlock()
+	<-met
+	return given
 }

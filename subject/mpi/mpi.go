@@ -8,7 +8,10 @@
 // mpirun would need a shell on each machine, or a daemon that starts whatever it is told to.
 // Here each machine starts its own processes, and hands on nothing but the addresses at
 // which they listen. MPICH speaks PMI-1 by itself. Open MPI 4 does so by its component flux
-// and a small library (programs/pmi.c), which is compiled on the machine.
+// and a small library (programs/pmi.c), which is compiled on the machine. Open MPI 5 speaks
+// PMIx alone, with a small program (programs/pmix.c) of each machine, which speaks PMI-1:
+//
+//	process ---PMIx---> pmix ---PMI-1---> Server ---Gather---> those of the other machines
 //
 // MPI itself has no keys. While its processes run, whoever reaches their ports can talk to them.
 package mpi
@@ -73,8 +76,12 @@ func (l Layout) mapping() string {
 type Program struct {
 	Kind    string
 	Library string // path of libmpi.so or libmpich.so
-	pmi     string // Open MPI: path of the compiled library
+	pmi     string // Open MPI 4: path of the compiled library
+	pmix    string // Open MPI 5: path of the compiled program
 }
+
+// ByPMIx says whether the program's processes begin by PMIx: their standard input is nobody's.
+func (p Program) ByPMIx() bool { return p.pmix != "" }
 
 // Prepare is the MPI of a program by its library. What lacks is a *host.Missing.
 func Prepare(ctx context.Context, h *host.Local, kind, library string) (Program, error) {
@@ -84,11 +91,22 @@ func Prepare(ctx context.Context, h *host.Local, kind, library string) (Program,
 	}
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(library), "openmpi", "lib", "openmpi*", "mca_pmix_flux.so"))
 	if len(found) == 0 {
-		return p, &host.Missing{What: "Open MPI 4 with its component flux, which begins without mpirun", Hint: "Open MPI 5 has none: use MPICH there"}
+		return PreparePMIx(ctx, h, library)
 	}
 	var err error
 	p.pmi, err = made.Program{
 		Name: "pmi", Sources: []string{"pmi.c"}, Flags: []string{"-O2", "-shared", "-fPIC"},
+	}.Program(ctx, h)
+	return p, err
+}
+
+// PreparePMIx is Prepare for an Open MPI whose processes begin by PMIx: version 5 can do
+// nothing else, and version 4 can.
+func PreparePMIx(ctx context.Context, h *host.Local, library string) (p Program, err error) {
+	p = Program{Kind: OpenMPI, Library: library}
+	p.pmix, err = made.Program{
+		Name: "pmix", Sources: []string{"pmix.c", "pmi.c"}, Flags: []string{"-O2", "-I" + filepath.Join(filepath.Dir(p.Library), "pmix2", "include")},
+		Libs: []string{"-lpmix"}, Packages: []string{"libpmix-dev"},
 	}.Program(ctx, h)
 	return p, err
 }
@@ -106,12 +124,15 @@ func (p Program) Env(l Layout, local int, n Net, dir string) []string {
 			"UCX_NET_DEVICES="+n.Interface, "UCX_TLS=tcp,sm,self",
 			"FI_PROVIDER=tcp", "FI_TCP_IFACE="+n.Interface, "FI_SOCKETS_IFACE="+n.Interface)
 	}
+	if !p.ByPMIx() {
+		env = append(env,
+			"FLUX_JOB_ID=1", "FLUX_PMI_LIBRARY_PATH="+p.pmi,
+			"BOXDYNO_FIRST="+strconv.Itoa(l.First()), "BOXDYNO_LOCAL="+strconv.Itoa(l.Processes[l.Here]), "OMPI_MCA_pmix=flux")
+	}
 	return append(env,
-		"FLUX_JOB_ID=1", "FLUX_PMI_LIBRARY_PATH="+p.pmi,
-		"BOXDYNO_FIRST="+strconv.Itoa(l.First()), "BOXDYNO_LOCAL="+strconv.Itoa(l.Processes[l.Here]),
 		"OMPI_MCA_mpi_yield_when_idle=1", // as mpirun --oversubscribe does, by which hpl starts it
-		"OMPI_MCA_pmix=flux", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include="+n.Prefix.String(),
+		"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include="+n.Prefix.String(),
 		// Messages within a machine go through memory; what holds them would outlive a killed
 		// process in /dev/shm.
-		"OMPI_MCA_btl_vader_backing_directory="+dir)
+		"OMPI_MCA_btl_vader_backing_directory="+dir, "OMPI_MCA_btl_sm_backing_directory="+dir)
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"boxdyno/host"
 	"boxdyno/internal/guard"
 )
 
@@ -46,6 +47,9 @@ type Server struct {
 	conns   []net.Conn
 	err     error
 	broken  chan struct{} // closed once err is set
+
+	pmix *host.Process // nil: processes speak PMI-1 themselves
+	envs [][]string    // of each process, which lead it to pmix
 }
 
 // Serve begins to answer. It ends with Close, which a caller must call.
@@ -98,6 +102,9 @@ func (s *Server) Close() {
 	}
 	s.mu.Unlock()
 	s.serves.Wait()
+	if s.pmix != nil {
+		_ = s.pmix.Kill() // its work has ended
+	}
 }
 
 func (s *Server) fail(err error) {

@@ -101,7 +101,7 @@ func (c Program) Make(ctx context.Context, h *host.Local, path string) (err erro
 		}
 	}
 	if _, err := program.Within(ctx, h, time.Minute, "", append(argv, c.Libs...)...); err != nil {
-		for _, lacks := range []string{"stdio.h", "crt1.o", "pcap/pcap.h", "lpcap"} {
+		for _, lacks := range []string{"stdio.h", "crt1.o", "pcap/pcap.h", "lpcap", "pmix.h", "lpmix"} {
 			if strings.Contains(err.Error(), lacks) {
 				return c.needs(h, "headers or libraries that "+c.Name+" is made with ("+lacks+")")
 			}
