@@ -110,6 +110,9 @@ func (k *keeper) begin() error {
 			attr.Unshareflags |= unix.CLONE_NEWNET
 		}
 	}
+	if k.Bound {
+		attr.Cloneflags = unix.CLONE_NEWPID
+	}
 	theirs, orders, err := os.Pipe()
 	if err != nil {
 		return err
@@ -122,8 +125,8 @@ func (k *keeper) begin() error {
 		})
 	}
 	p, err := start()
-	if errors.Is(err, unix.EPERM) && attr.Unshareflags != 0 {
-		attr.Unshareflags, k.Network = 0, false
+	if errors.Is(err, unix.EPERM) && attr.Unshareflags|attr.Cloneflags != 0 {
+		attr.Unshareflags, attr.Cloneflags, k.Network = 0, 0, false
 		p, err = start()
 	}
 	if err != nil {

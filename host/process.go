@@ -32,7 +32,8 @@ import (
 // once more in a session of its own, which owns the control groups and starts the program.
 // When the pipe from boxdyno ends, the keeper kills the tree and removes control groups and
 // scratch folders. It is the subreaper, so nothing that forks twice escapes. If it is killed
-// as well the program dies with it, and Sweep does the rest.
+// as well the program dies with it, all others of a tree that is Bound, too, and Sweep does
+// the rest.
 
 // A Cmd is a program to start, and what holds for it and all its children.
 type Cmd struct {
@@ -44,6 +45,7 @@ type Cmd struct {
 	CPUs           []int    // that it may use; nil: all of this process's
 	Memory         uint64   // bytes that the tree may have at most, where control groups can limit it (Process.Limited); 0: no limit
 	Private        bool     // in mount, IPC, UTS and, unless the Local names one, network namespaces of its own, where privilege allows (Process.Private)
+	Bound          bool     // the kernel ends all processes of the tree with the program, by a process namespace of its own, where privilege allows; the program is process 1 there
 	Scratch        []string // folders of Scratch, removed with the tree
 }
 
@@ -73,6 +75,7 @@ type order struct {
 	Memory  uint64   `json:"memory,omitempty"`
 	Private bool     `json:"private,omitempty"`
 	Network bool     `json:"network,omitempty"` // Private: a network namespace too
+	Bound   bool     `json:"bound,omitempty"`
 	Scratch []string `json:"scratch,omitempty"`
 }
 
@@ -191,7 +194,7 @@ func (l *Local) Start(ctx context.Context, c Cmd) (*Process, error) {
 	}
 	o := order{
 		Name: fmt.Sprintf("%s-%d", ownName(), trees.Add(1)), Argv: append([]string{path}, args...), Env: c.Env, Dir: c.Dir,
-		CPUs: c.CPUs, Memory: c.Memory, Private: c.Private, Network: l.Netns == "", Scratch: c.Scratch,
+		CPUs: c.CPUs, Memory: c.Memory, Private: c.Private, Network: l.Netns == "", Bound: c.Bound, Scratch: c.Scratch,
 	}
 	if o.Env == nil {
 		o.Env = os.Environ()

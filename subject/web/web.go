@@ -104,7 +104,7 @@ func (l Local) ServeWeb(ctx context.Context, at netip.AddrPort, cpus []int) (_ S
 		return nil, err
 	}
 	var said saying
-	p, err := l.Host.Start(ctx, host.Cmd{Argv: []string{"nginx", "-p", dir, "-e", "stderr", "-c", name}, Stdout: &said, Stderr: &said, CPUs: cpus})
+	p, err := l.Host.Start(ctx, host.Cmd{Argv: []string{"nginx", "-p", dir, "-e", "stderr", "-c", name}, Stdout: &said, Stderr: &said, CPUs: cpus, Bound: true}) // its workers do not end with it
 	if err != nil {
 		return nil, err
 	}
