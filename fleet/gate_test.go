@@ -171,6 +171,10 @@ func TestAllows(t *testing.T) {
 		{nil, "identify", true}, {nil, "procedure.run", true}, {nil, "subject.start", false}, {nil, "telemetry.open", false},
 		{nil, "tune.apply", false}, {nil, "file.put", false}, {nil, "procedure.run.x", false}, {nil, "", false},
 		{[]string{"subjects"}, "subject.start", true}, {[]string{"subjects"}, "tune.apply", false}, {[]string{"tune"}, "tune.apply", true},
+		{nil, "server.close", false}, {[]string{"network"}, "web.serve", false}, {[]string{"network"}, "service.set", false},
+		// What streams between boards ask for.
+		{[]string{"network"}, "network.nets", true}, {[]string{"network"}, "iperf.check", true}, {[]string{"network"}, "iperf.serve", true}, {[]string{"network"}, "iperf.send", true},
+		{[]string{"network"}, "server.usage", true}, {[]string{"network"}, "server.close", true}, {[]string{"network"}, "cpu.time", true},
 	} {
 		if got := (Identity{Allow: c.allow}).Allows(c.method); got != c.want {
 			t.Errorf("%v: %s: %v", c.allow, c.method, got)

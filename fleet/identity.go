@@ -53,7 +53,7 @@ var kindsOf = map[string][]string{
 	"subjects": {"subject.", "file."},
 	"tune":     {"tune."},
 	"services": {"service.", "ledger.", "cables.", "telemetry."},
-	"network":  {"network.", "iperf.", "cpu.time"}, // works between boards, which open ports to each other
+	"network":  {"network.", "iperf.", "server.", "cpu.time"}, // works between boards, which open ports to each other
 	"update":   {"update."},
 }
 
