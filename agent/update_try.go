@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"boxdyno/internal/guard"
+	"boxdyno/internal/netns"
 	"boxdyno/link"
 )
 
@@ -112,14 +112,15 @@ func (u *Updater) trial(ctx context.Context, a Update, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Within+slack)
 	defer cancel()
 	var out, errw heard
-	runtime.LockOSThread() // Pdeathsig goes by the thread that starts it, which another goroutine could end
-	defer runtime.UnlockOSThread()
-	_, err := freshly(func() (none struct{}, err error) {
-		cmd := exec.CommandContext(ctx, u.file(newSuffix), slices.Concat(args, []string{"--trial", a.Within.String()})...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL} // it ends with this process
-		cmd.Stdout, cmd.Stderr = guard.Writer(&out), guard.Writer(&errw)
-		cmd.WaitDelay = time.Second
-		return none, cmd.Run()
+	err := netns.OnThread(func() error { // Pdeathsig goes by the thread that starts it
+		_, err := freshly(func() (none struct{}, err error) {
+			cmd := exec.CommandContext(ctx, u.file(newSuffix), slices.Concat(args, []string{"--trial", a.Within.String()})...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL} // it ends with this process
+			cmd.Stdout, cmd.Stderr = guard.Writer(&out), guard.Writer(&errw)
+			cmd.WaitDelay = time.Second
+			return none, cmd.Run()
+		})
+		return err
 	})
 	first, _, _ := strings.Cut(strings.TrimSpace(errw.String()), "\n")
 	first = strings.TrimPrefix(strings.ToValidUTF8(link.Cut(first, 120), "?"), link.Name+": ")

@@ -67,7 +67,7 @@ var table = map[string]string{
 	"ledger":                       "host result internal/ethtool internal/netns",
 	"tune":                         "host result internal/ethtool internal/netns internal/yaml internal/files internal/caps",
 	"telemetry":                    "unit host result ledger internal/ethtool internal/netns internal/caps internal/guard",
-	"agent":                        "host internal/cables internal/files internal/guard ledger link result subject subject/capture subject/detector subject/ids subject/iperf subject/mpi subject/tunnel subject/web tune unit telemetry service",
+	"agent":                        "host internal/cables internal/files internal/guard internal/netns ledger link result service subject subject/capture subject/detector subject/ids subject/iperf subject/mpi subject/tunnel subject/web telemetry tune unit",
 	"cmd/boxdyno-agent":            "agent fleet host internal/version link procedure/far subject/catalog",
 	"internal/version":             "",
 	"lab":                          "agent engine engine/catalog engine/mem frame host internal/cables internal/caps internal/ethtool internal/files internal/guard internal/netns internal/version internal/yaml ledger link result service subject subject/iperf subject/tunnel telemetry tune unit",

@@ -29,7 +29,7 @@ type Namespace struct {
 // CAP_SYS_ADMIN (EPERM otherwise).
 func New() (*Namespace, error) {
 	var ns Namespace
-	err := onThread(func() error {
+	err := OnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
@@ -64,7 +64,7 @@ func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
 	}
-	return onThread(func() error {
+	return OnThread(func() error {
 		if err := enter(path); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func Do(path string, f func() error) error {
 // the devices of the namespace that mounted it. The file system is mounted
 // nowhere (fsmount(2), Linux 5.2). It needs CAP_SYS_ADMIN.
 func DoSys(path string, f func(sys *os.Root) error) error {
-	return onThread(func() error {
+	return OnThread(func() error {
 		if path != "" {
 			if err := enter(path); err != nil {
 				return err
@@ -156,7 +156,8 @@ func (t *Thread) Interrupt() error {
 	return unix.Tgkill(os.Getpid(), t.Tid, unix.SIGURG)
 }
 
-func onThread(f func() error) (err error) {
+// OnThread runs f on a thread of its own, which no other goroutine uses, and which ends after f.
+func OnThread(f func() error) (err error) {
 	var all guard.Group
 	all.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
