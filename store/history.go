@@ -20,10 +20,11 @@ import (
 // A Query asks for the history of one metric. Each condition must hold; the zero value of
 // one is no condition.
 type Query struct {
-	Metric         string
-	Box, Procedure string        // as Where has them, by the keys box and procedure
-	Where          []result.Pair // settings of the series: what a point's configuration has, and procedure, box, kind, topology, preset and tune
-	Since, Until   time.Time     // of the runs' begin, Until excluded
+	Metric       string
+	Boxes        []string      // of one of these; none: any
+	Procedure    string        // as Where has it, by the key procedure
+	Where        []result.Pair // settings of the series: what a point's configuration has, and procedure, box, kind, topology, preset and tune
+	Since, Until time.Time     // of the runs' begin, Until excluded
 }
 
 // A History is a metric over time, plain data. Each of its Series has points of one

@@ -34,8 +34,8 @@ func (f foundSeries) has(p result.Pair) bool {
 // series are those of q, whatever the time.
 func (x *Index) series(ctx context.Context, q Query) (found []foundSeries, err error) {
 	where := slices.Clone(q.Where)
-	if q.Box != "" {
-		where = append(where, result.Pair{Key: "box", Value: q.Box})
+	if len(q.Boxes) == 1 {
+		where = append(where, result.Pair{Key: "box", Value: q.Boxes[0]})
 	}
 	if q.Procedure != "" {
 		where = append(where, result.Pair{Key: "procedure", Value: q.Procedure})
@@ -56,6 +56,9 @@ func (x *Index) series(ctx context.Context, q Query) (found []foundSeries, err e
 			return nil, fmt.Errorf("read the index: %w: make it anew with boxdyno index --rebuild", err)
 		}
 		all = append(all, f)
+		if len(q.Boxes) > 1 && !slices.Contains(q.Boxes, result.Get(f.pairs, "box")) {
+			continue
+		}
 		if !slices.ContainsFunc(where, func(p result.Pair) bool { return !f.has(p) }) {
 			found = append(found, f)
 		}
@@ -89,6 +92,9 @@ func (x *Index) series(ctx context.Context, q Query) (found []foundSeries, err e
 				slices.SortFunc(values, natural)
 				return nil, fmt.Errorf("%w of %s with %s=%s: %s is %s", ErrNoSeries, q.Metric, p.Key, p.Value, p.Key, strings.Join(values, ", "))
 			}
+		}
+		if len(q.Boxes) > 1 {
+			return nil, fmt.Errorf("%w of %s of the boxes %s where all of these hold", ErrNoSeries, q.Metric, strings.Join(q.Boxes, ", "))
 		}
 		return nil, fmt.Errorf("%w of %s where all of these hold", ErrNoSeries, q.Metric)
 	}

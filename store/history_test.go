@@ -69,7 +69,17 @@ func TestHistory(t *testing.T) {
 		}
 		same(t, "series", points, map[string]int{"real 64": 1, "real 512": 1, "sandbox 64": 11, "sandbox 512": 10})
 
-		h = history(t, x, Query{Metric: "throughput_fps", Box: "lab", Procedure: "forward", Where: where("frame_size=64", "kind=sandbox")})
+		// Of several boxes each has its own series, and those of others have none.
+		keep(t, filepath.Join(runs, "pi5"), aRun(20, func(r *result.Run) { r.Box = "pi5" }), aPoint("64", 1, 2e6))
+		keep(t, filepath.Join(runs, "pi6"), aRun(21, func(r *result.Run) { r.Box = "pi6" }), aPoint("64", 1, 3e6))
+		update(t, x, Scan{Dirs: []string{runs}})
+		h = history(t, x, Query{Metric: "throughput_fps", Boxes: []string{"pi5", "pi6", "none"}})
+		same(t, "varies", h.Varies, []Varying{{"box", []string{"pi5", "pi6"}}})
+		if _, err := x.History(t.Context(), Query{Metric: "throughput_fps", Boxes: []string{"none", "neither"}}); err == nil || !strings.Contains(err.Error(), "of the boxes none, neither") {
+			t.Error(err)
+		}
+
+		h = history(t, x, Query{Metric: "throughput_fps", Boxes: []string{"lab"}, Procedure: "forward", Where: where("frame_size=64", "kind=sandbox")})
 		if len(h.Series) != 1 || len(h.Varies) != 0 {
 			t.Fatalf("%d series, %+v", len(h.Series), h.Varies)
 		}
@@ -124,7 +134,7 @@ func TestHistory(t *testing.T) {
 			q    Query
 			want string
 		}{
-			{Query{Metric: "nothing"}, "the runs have latency_s, throughput_fps"}, {Query{Metric: "throughput_fps", Box: "pi"}, "with box=pi: box is lab"},
+			{Query{Metric: "nothing"}, "the runs have latency_s, throughput_fps"}, {Query{Metric: "throughput_fps", Boxes: []string{"pi"}}, "with box=pi: box is lab"},
 			{Query{Metric: "throughput_fps", Where: where("frame_size=65")}, "frame_size is 64, 512"}, {Query{Metric: "throughput_fps", Since: day(99)}, "in that time"},
 		} {
 			if _, err := x.History(context.Background(), c.q); !errors.Is(err, ErrNoSeries) || !strings.Contains(err.Error(), c.want) {

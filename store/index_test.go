@@ -251,10 +251,10 @@ func TestFilters(t *testing.T) {
 			f    Filter
 			want string
 		}{
-			{Filter{}, "0 1 2 3 4 5"}, {Filter{Box: "pi5"}, "0 2 4"}, {Filter{Box: "lab"}, "1 3 5"}, {Filter{Box: "pi"}, ""}, {Filter{Role: "firewall"}, "0 1 2"},
+			{Filter{}, "0 1 2 3 4 5"}, {Filter{Boxes: []string{"pi5"}}, "0 2 4"}, {Filter{Boxes: []string{"lab"}}, "1 3 5"}, {Filter{Boxes: []string{"lab", "pi5"}, Newest: 3}, "3 4 5"}, {Filter{Boxes: []string{"pi"}}, ""}, {Filter{Role: "firewall"}, "0 1 2"},
 			{Filter{Procedure: "capture"}, "4"}, {Filter{Procedure: "cap"}, ""}, {Filter{Tag: "a"}, "5"}, {Filter{Tag: "b"}, ""},
 			{Filter{Since: day(2)}, "2 3 4 5"}, {Filter{Since: day(2).Add(1)}, "3 4 5"}, {Filter{Until: day(2)}, "0 1"}, {Filter{Newest: 2}, "4 5"},
-			{Filter{Box: "pi5", Role: "firewall", Since: day(1)}, "2"}, {Filter{Box: "' OR 1=1 --"}, ""},
+			{Filter{Boxes: []string{"pi5"}, Role: "firewall", Since: day(1)}, "2"}, {Filter{Boxes: []string{"' OR 1=1 --"}}, ""},
 		} {
 			got := strings.ReplaceAll(strings.Join(names(t, x, c.f), " "), "run00", "")
 			if got != c.want {

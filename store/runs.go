@@ -41,9 +41,10 @@ type Run struct {
 
 // A Filter says which runs are asked for. The zero Filter has all of them.
 type Filter struct {
-	Box, Role, Procedure, Tag string    // "": any
-	Since, Until              time.Time // of the run's begin, Until excluded; zero: no bound
-	Newest                    int       // at most so many, the newest; 0: all
+	Boxes                []string  // of one of these; none: any
+	Role, Procedure, Tag string    // "": any
+	Since, Until         time.Time // of the run's begin, Until excluded; zero: no bound
+	Newest               int       // at most so many, the newest; 0: all
 }
 
 // Runs lists runs, the oldest first, each once. Where several bundles hold a run, Dir is
@@ -56,9 +57,6 @@ func (x *Index) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	where := func(clause string, v any) {
 		query += " AND " + clause
 		args = append(args, v)
-	}
-	if f.Box != "" {
-		where("r.box = ?", f.Box)
 	}
 	if f.Role != "" {
 		where("r.role = ?", f.Role)
@@ -84,7 +82,7 @@ func (x *Index) Runs(ctx context.Context, f Filter) ([]Run, error) {
 			return nil, fmt.Errorf("list runs: %w", err)
 		}
 		r.Start, r.Verdict, r.Procedures, r.Tags = time.Unix(0, ns).UTC(), result.Status(verdict), append([]string{}, unwords(procedures)...), unwords(tags)
-		if f.Procedure != "" && !slices.Contains(r.Procedures, f.Procedure) || f.Tag != "" && !slices.Contains(r.Tags, f.Tag) {
+		if f.Procedure != "" && !slices.Contains(r.Procedures, f.Procedure) || f.Tag != "" && !slices.Contains(r.Tags, f.Tag) || len(f.Boxes) > 0 && !slices.Contains(f.Boxes, r.Box) {
 			continue
 		}
 		if n := len(runs); n > 0 && runs[n-1].key == r.key { // another bundle of the same run

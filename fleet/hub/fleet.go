@@ -145,6 +145,9 @@ func (f *Fleet) Revoke(ctx context.Context, name string) error {
 func Select(all []Entry, words []string) (out []Entry, err error) {
 	for _, w := range words {
 		group, isGroup := strings.CutPrefix(w, "group=")
+		if !isGroup {
+			group, isGroup = strings.CutPrefix(w, "tag=")
+		}
 		found := false
 		for _, e := range all {
 			if e.State == "revoked" || !(w == "all" || e.Name == w && !isGroup || isGroup && slices.Contains(e.Groups, group)) {

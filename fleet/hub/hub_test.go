@@ -296,5 +296,9 @@ func TestFleet(t *testing.T) {
 		if got, err := Select(all, []string{"pi.lan-2", "all"}); err != nil || len(got) != 1 {
 			t.Errorf("%v, %v", got, err)
 		}
+		armed := []Entry{{Board: Board{Name: "a", Key: "1", Groups: []string{"arm"}}}, {Board: Board{Name: "b", Key: "2"}}}
+		if got, err := Select(armed, []string{"tag=arm"}); err != nil || len(got) != 1 || got[0].Name != "a" {
+			t.Errorf("%v, %v", got, err)
+		}
 	})
 }

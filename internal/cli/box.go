@@ -61,7 +61,7 @@ func editBoxes(edit func([]lab.Box) []lab.Box) error {
 // findBox is the box of that name, or the only one of group=NAME. One that is not there is
 // a usage error.
 func findBox(name string) (lab.Box, error) {
-	if group, several := strings.CutPrefix(name, groupPrefix); several {
+	if group, several := groupOf(name); several {
 		in, err := grouped(group)
 		if err != nil {
 			return lab.Box{}, err

@@ -14,6 +14,28 @@ import (
 
 const groupPrefix = "group="
 
+// groupOf is the group that a word of --box selects: group=NAME, or tag=NAME, for a tag is
+// a group by another name.
+func groupOf(word string) (group string, ok bool) {
+	if group, ok = strings.CutPrefix(word, groupPrefix); !ok {
+		group, ok = strings.CutPrefix(word, "tag=")
+	}
+	return group, ok
+}
+
+// selected are the names of boxes that a word of --box selects; "": none. One that is no
+// group is a name, whether such a box was added or not.
+func selected(word string) ([]string, error) {
+	group, several := groupOf(word)
+	switch {
+	case several:
+		return grouped(group)
+	case word == "":
+		return nil, nil
+	}
+	return []string{word}, nil
+}
+
 // grouped are the names of the boxes in a group.
 func grouped(group string) (names []string, err error) {
 	all, err := boxes()
@@ -35,7 +57,7 @@ func grouped(group string) (names []string, err error) {
 // box that fails does not keep the others from it; the worst exit code is returned. Of a
 // group there is no one document of JSON.
 func (a *app) eachBox(ctx context.Context, box string, json bool, f func(box string) error) error {
-	group, several := strings.CutPrefix(box, groupPrefix)
+	group, several := groupOf(box)
 	if !several {
 		return f(box)
 	}
@@ -76,7 +98,7 @@ func (a *app) eachBox(ctx context.Context, box string, json bool, f func(box str
 
 // onBoxes carries out what run and qualify do for each box of --box: a run of its own.
 func (a *app) onBoxes(ctx context.Context, f measureFlags, do func(f measureFlags) error) error {
-	if strings.HasPrefix(f.box, groupPrefix) {
+	if _, several := groupOf(f.box); several {
 		for _, other := range []struct {
 			flag  string
 			given bool

@@ -36,7 +36,7 @@ const regression = "regression"
 func (a *app) history() *cobra.Command {
 	var q store.Query
 	var at place
-	var out, since, until, failOn, junit string
+	var box, out, since, until, failOn, junit string
 	var settings []string
 	var asJSON, split bool
 	var rows int
@@ -110,6 +110,9 @@ regression=2% wants the change to be more than 2 %.
 					return err
 				}
 			}
+			if q.Boxes, err = selected(box); err != nil {
+				return err
+			}
 			l, err := at.open(ctx, a)
 			if err != nil {
 				return err
@@ -123,8 +126,12 @@ regression=2% wants the change to be more than 2 %.
 				return err
 			}
 			a.left(l.update)
-			if len(h.Varies) > 0 && !split {
-				return &runner.PlanError{Err: fmt.Errorf("%s has %d series, which are not mixed: %s; choose with --where, or show each with --split", q.Metric, len(h.Series), varying(h.Varies))}
+			mixed := h.Varies
+			if len(q.Boxes) > 1 { // each box's own was asked for
+				mixed = slices.DeleteFunc(slices.Clone(mixed), func(v store.Varying) bool { return v.Key == "box" })
+			}
+			if len(mixed) > 0 && !split {
+				return &runner.PlanError{Err: fmt.Errorf("%s has %d series, which are not mixed: %s; choose with --where, or show each with --split", q.Metric, len(h.Series), varying(mixed))}
 			}
 			var b bytes.Buffer
 			if ext == ".txt" {
@@ -142,7 +149,7 @@ regression=2% wants the change to be more than 2 %.
 		}),
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&q.Box, "box", "", "the box, or the machine, of that `NAME`")
+	fs.StringVar(&box, "box", "", "the box, or the machine, of that `NAME`, or each box of group=NAME")
 	fs.StringVar(&q.Procedure, "procedure", "", "points of that `procedure`")
 	fs.StringArrayVar(&settings, "where", nil, "a setting `key=value` that the points have: one of theirs, or procedure, box, kind, topology, preset or tune; may be repeated")
 	fs.StringVar(&since, "since", "", "only runs that began at that `time` or later: a day, a time, or an age such as 30d")

@@ -32,7 +32,7 @@ type listedRuns struct {
 func (a *app) runs() *cobra.Command {
 	var f store.Filter
 	var at place
-	var since, until string
+	var box, since, until string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "runs",
@@ -43,6 +43,7 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 		Example: `  boxdyno runs
   boxdyno runs --role firewall --since 30d
   boxdyno runs --box pi5 --procedure forward --json
+  boxdyno runs --box group=rack1
   boxdyno runs tag last before-the-update
   boxdyno runs rm last
   boxdyno runs undo`,
@@ -62,6 +63,9 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 			}
 			if f.Newest < 0 {
 				return &runner.PlanError{At: "--newest", Err: errors.New("it is a number from 1 on")}
+			}
+			if f.Boxes, err = selected(box); err != nil {
+				return err
 			}
 			l, err := at.open(ctx, a)
 			if err != nil {
@@ -90,7 +94,7 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 		}),
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.Box, "box", "", "only runs of the box, or of the machine, of that `NAME`")
+	fs.StringVar(&box, "box", "", "only runs of the box, or of the machine, of that `NAME`, or of the boxes in group=NAME")
 	fs.StringVar(&f.Role, "role", "", "only runs of qualify `ROLE`")
 	fs.StringVar(&f.Procedure, "procedure", "", "only runs with that `procedure`")
 	fs.StringVar(&f.Tag, "tag", "", "only runs with that `tag`")

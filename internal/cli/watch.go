@@ -3,9 +3,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,7 +64,8 @@ func (a *app) watch() *cobra.Command {
 (exit code 0) or for a time. It reads what a run keeps as its telemetry, at the same
 cost. What the machine lacks is left out; without root there is less to read.
 
---box watches a box that boxdyno box add has added, by its agent.
+--box watches a box that boxdyno box add has added, by its agent. Of several boxes in
+group=NAME it prints a line a second each.
 
 On a terminal it is a view of cores, ports, drops by place, heat, clock, power and
 memory with how they went, until q; ? explains it. NO_COLOR is obeyed. Elsewhere it
@@ -74,6 +78,7 @@ They are printed once a second.`,
 		Example: `  boxdyno watch
   sudo boxdyno watch --for 10s
   boxdyno watch --box pi5
+  boxdyno watch --box group=rack1
   boxdyno watch --json --rate 2 --collectors cpu,thermal --for 1s`,
 		Args: cobra.NoArgs,
 	}
@@ -81,7 +86,7 @@ They are printed once a second.`,
 	fs := cmd.Flags()
 	fs.StringVar(&rate, "rate", "", fmt.Sprintf("samples a second, %d to %d `Hz` (default %d)", telemetry.MinRate, telemetry.MaxRate, telemetry.DefaultRate))
 	fs.StringVar(&length, "for", "", "end after `seconds`, or 5s, 2m (default: not before Ctrl-C)")
-	fs.StringVar(&box, "box", "", "`NAME` of the box to watch (boxdyno box ls; default: this machine)")
+	fs.StringVar(&box, "box", "", "`NAME` of the box to watch (boxdyno box ls; default: this machine), or group=NAME: all boxes of a group")
 	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -105,8 +110,14 @@ They are printed once a second.`,
 			}
 		}
 		return do(func(ctx context.Context, _ []string) error {
-			if box != "" {
-				return a.watchBox(ctx, box, w, duration, asJSON)
+			names, err := selected(box)
+			switch {
+			case err != nil:
+				return err
+			case len(names) > 1:
+				return a.watchGroup(ctx, names, w, duration, asJSON)
+			case len(names) == 1:
+				return a.watchBox(ctx, names[0], w, duration, asJSON)
 			}
 			return a.watching(ctx, w, nil, (&host.Local{}).Identify(), duration, asJSON)
 		})(cmd, nil)
@@ -141,6 +152,65 @@ func (a *app) watchBox(ctx context.Context, name string, w runner.Watching, leng
 	})
 	err = a.watching(ctx, w, c, id.Machine, length, asJSON)
 	return errors.Join(err, c.Err())
+}
+
+// watchGroup watches boxes side by side, whose lines begin with their names. One that
+// fails does not keep the others from it; the worst exit code is returned.
+func (a *app) watchGroup(ctx context.Context, names []string, w runner.Watching, length time.Duration, asJSON bool) error {
+	for _, other := range []struct {
+		flag  string
+		given bool
+	}{{"--json", asJSON}, {"--meter", w.Meter != ""}, {"--plug", w.Plug != ""}, {"--reading", w.Reading != ""}} {
+		if other.given {
+			return &runner.PlanError{At: "--box", Err: fmt.Errorf("%s is of one box, and this is a group: leave it out, or name one box", other.flag)}
+		}
+	}
+	var turn sync.Mutex
+	exits := make([]int, len(names))
+	widest := 0
+	for _, name := range names {
+		widest = max(widest, len(name))
+	}
+	var all guard.Group
+	for i, name := range names {
+		all.Go(func() {
+			prefix := fmt.Sprintf("%-*s  ", widest, name)
+			one := *a
+			one.out, one.err = named{prefix, a.out, &turn}, named{prefix, a.err, &turn}
+			if err := one.watchBox(ctx, name, w, length, false); err != nil {
+				exits[i] = code(ctx, err)
+				one.note("%s", sentence(err))
+			}
+		})
+	}
+	all.Wait()
+	exit := exitOK
+	for _, e := range exits {
+		exit = worst(exit, e)
+	}
+	if exit != exitOK {
+		return &failure{exit, nil}
+	}
+	return nil
+}
+
+// named writes whole lines of several boxes, each with the name of its box before it. It
+// is no terminal, so that no box has a screen.
+type named struct {
+	prefix string
+	to     io.Writer
+	turn   *sync.Mutex
+}
+
+func (n named) Write(b []byte) (int, error) {
+	n.turn.Lock()
+	defer n.turn.Unlock()
+	for line := range bytes.Lines(b) {
+		if _, err := n.to.Write(append([]byte(n.prefix), line...)); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
 }
 
 // watching watches a machine, this one or the box behind c, until ctx ends or for
