@@ -59,7 +59,7 @@ regression=2% wants the change to be more than 2 %.
   boxdyno history throughput_fps --where frame_size=64 --fail-on regression --junit history.xml
   boxdyno history throughput_fps --where frame_size=64 -o throughput.html
   boxdyno history throughput_fps --where frame_size=64 -o throughput.bench`,
-		Args: needs("METRIC", "such as throughput_fps; boxdyno report --json names those of a run"),
+		Args: needs("METRIC", "type boxdyno history throughput_fps; boxdyno report last --json names the metrics of the newest run"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 			for _, s := range a.plugins.Procedures {
 				for _, m := range s.Metrics {

@@ -20,6 +20,8 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
+	"boxdyno/procedure"
+	"boxdyno/procedure/far"
 	"boxdyno/report"
 	"boxdyno/report/text"
 	"boxdyno/result"
@@ -165,6 +167,21 @@ report goes to standard output; the run is kept and can be reported again.`,
 	return cmd
 }
 
+// unknown is the error for a name of no procedure and no plan.
+func (a *app) unknown(name string) error {
+	if slices.ContainsFunc(far.Joint, func(s procedure.Spec) bool { return s.Name == name }) {
+		return fmt.Errorf("%s needs boards of a fleet: type boxdyno fleet run %s", name, name)
+	}
+	var procedures, plans []string
+	for _, s := range a.plugins.Procedures {
+		procedures = append(procedures, s.Name)
+	}
+	for _, p := range examples.All() {
+		plans = append(plans, p.Name)
+	}
+	return fmt.Errorf("there is no procedure and no plan %q: the procedures are %s; the plans are %s; a plan's file has a dot or a slash in its name", name, strings.Join(procedures, ", "), strings.Join(plans, ", "))
+}
+
 // plan finds what run's argument names, with a word for the run's folder.
 func (a *app) plan(arg string) (runner.Plan, string, error) {
 	for _, s := range a.plugins.Procedures {
@@ -179,11 +196,7 @@ func (a *app) plan(arg string) (runner.Plan, string, error) {
 		}
 	}
 	if !strings.ContainsAny(arg, "./") {
-		var names []string
-		for _, s := range a.plugins.Procedures {
-			names = append(names, s.Name)
-		}
-		return runner.Plan{}, "", &runner.PlanError{Err: fmt.Errorf("there is no procedure and no plan %q: the procedures are %s; a plan's file has a dot or a slash in its name", arg, strings.Join(names, ", "))}
+		return runner.Plan{}, "", &runner.PlanError{Err: a.unknown(arg)}
 	}
 	data, err := files.Read(arg, yaml.MaxSize)
 	if err != nil {

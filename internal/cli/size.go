@@ -102,7 +102,7 @@ func (a *app) sized(ctx context.Context, q sizeRequest) (r sizing.Result, err er
 	at := func(flag string, err error) error { return &runner.PlanError{At: flag, Err: err} }
 	j := q.job
 	if j.Kind == "" {
-		return r, at("--for", fmt.Errorf("say what for: %s", strings.Join(sizing.Jobs, ", ")))
+		return r, at("--for", fmt.Errorf("name the job: %s; for example boxdyno size --for ids --load 1Gbps", strings.Join(sizing.Jobs, ", ")))
 	}
 	if j.Kind == sizing.Crypto && j.Direction == "" {
 		j.Direction = "encrypt"
