@@ -168,7 +168,7 @@ func (p *progress) event(e runner.Event) {
 func visited(e runner.Event) string {
 	s := fmt.Sprintf("[%.0f %%] %s: ", 100*e.Share, e.Point)
 	if e.Kind == runner.PointDone {
-		s += string(e.Record.Status)
+		s += done(e.Record.Status)
 	} else {
 		s += "so far"
 	}
@@ -186,6 +186,14 @@ func visited(e runner.Event) string {
 		s += ", about " + about(e.Left) + " left"
 	}
 	return s
+}
+
+// done is the word for a point that is over. Nothing was asked of it, so it passes nothing.
+func done(v result.Status) string {
+	if v == result.Passed {
+		return "measured"
+	}
+	return string(v)
 }
 
 func bound(b result.Bound) string {

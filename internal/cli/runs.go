@@ -88,7 +88,11 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 			fmt.Fprintln(w, "run\tmeasured\tbox\tkind\tpoints\tverdict\ttags")
 			for _, r := range runs {
 				what := cmp.Or(r.Role, strings.Join(r.Procedures, " "), "-")
-				row(w, r.Name(l.runs), what, cmp.Or(r.Box, "-"), r.Kind, fmt.Sprint(r.Points), string(r.Verdict), strings.Join(r.Tags, " "))
+				verdict := string(r.Verdict)
+				if r.Role == "" {
+					verdict = done(r.Verdict)
+				}
+				row(w, r.Name(l.runs), what, cmp.Or(r.Box, "-"), r.Kind, fmt.Sprint(r.Points), verdict, strings.Join(r.Tags, " "))
 			}
 			return w.Flush()
 		}),
