@@ -64,8 +64,8 @@ func Doctor(ctx context.Context, c Catalogue) []Diagnosis {
 		diagnose("privilege", "packet sockets", true, host.ProbePacket()),
 		diagnose("privilege", "measuring lock", true, probeLock(ctx)),
 		diagnose("program", "nft", true, host.Has("nft")),
-		diagnose("program", "tcpreplay (a peer for script/bench)", false, host.Has("tcpreplay")),
-		diagnose("kernel", "BTF, which names drop reasons", false, host.ProbeBTF()),
+		diagnose("program", "tcpreplay", false, host.Has("tcpreplay")),
+		diagnose("kernel", "BTF", false, host.ProbeBTF()),
 	}
 	out = append(out, doctorBackends(ctx, c)...)
 	out = append(out, doctorServices(ctx, c)...)

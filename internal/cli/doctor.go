@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -108,38 +109,80 @@ func (a *app) install(ctx context.Context, ds []runner.Diagnosis, set string) (d
 func (a *app) diagnosis(ds []runner.Diagnosis) error {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	remedies, heads := sharedRemedies(ds)
-	for i, d := range ds {
+	remedies, details := sharedRemedies(ds)
+	for _, d := range ds {
 		mark := " "
 		if d.Needed {
 			mark = "*"
 		}
-		fmt.Fprintf(w, "%s %s\t%s\t%s\t%s\n", mark, d.Answer, d.Group, d.Name, heads[i])
+		fmt.Fprintf(w, "%s %s\t%s\t%s\t\n", mark, d.Answer, d.Group, d.Name)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	width, i := terminalWidth(a.out), 0
 	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line, " \n")); err != nil {
+		line = strings.TrimRight(line, "\n")
+		if err := a.explained(line, details[i], width); err != nil {
+			return err
+		}
+		i++
+	}
+	for i, r := range remedies {
+		mark := fmt.Sprintf("[%d] ", i+1)
+		if width > 0 {
+			r = folded(r, width-len(mark), "\n"+strings.Repeat(" ", len(mark)))
+		}
+		if i == 0 {
+			mark = "\n" + mark
+		}
+		if _, err := fmt.Fprintln(a.out, mark+r); err != nil {
 			return err
 		}
 	}
-	for _, r := range remedies {
-		if _, err := fmt.Fprintln(a.out, "\nRemedy: "+r+"."); err != nil {
-			return err
-		}
-	}
-	say := "Everything that qualify firewall needs is there."
+	say := "Everything that qualify firewall needs (lines marked *) is there."
 	if !runner.Healthy(ds) {
-		say = "Something that qualify firewall needs (*) is missing."
+		say = "Something that qualify firewall needs (lines marked *) is missing."
 	}
 	_, err := fmt.Fprintln(a.out, "\n"+say)
 	return err
 }
 
-// sharedRemedies takes the remedies that several details end with out of them,
-// so that each is said once.
-func sharedRemedies(ds []runner.Diagnosis) (remedies, heads []string) {
+// explained prints a line and its detail, which stands below it, indented, where a terminal
+// of that width has no room beside it. A width of 0 is endless.
+func (a *app) explained(line, detail string, width int) error {
+	const indent = "      "
+	if width > 0 && detail != "" && utf8.RuneCountInString(line+detail) > width {
+		line, detail = strings.TrimRight(line, " ")+"\n"+indent, folded(detail, width-len(indent), "\n"+indent)
+	}
+	_, err := fmt.Fprintln(a.out, strings.TrimRight(line+detail, " "))
+	return err
+}
+
+// folded breaks s at spaces into lines of at most width characters; a longer word is not broken.
+func folded(s string, width int, newline string) string {
+	var b strings.Builder
+	at := 0
+	for _, word := range strings.Fields(s) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at == 0:
+		case at+1+n > width:
+			b.WriteString(newline)
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
+}
+
+// sharedRemedies takes the remedies that several details end with out of them, so that each
+// is said once, and puts its number there.
+func sharedRemedies(ds []runner.Diagnosis) (remedies, details []string) {
 	tail := func(s string) (string, string) {
 		if i := strings.LastIndex(s, ": "); i >= 0 {
 			return s[:i], s[i+2:]
@@ -155,15 +198,16 @@ func sharedRemedies(ds []runner.Diagnosis) (remedies, heads []string) {
 		detail := oneLine(d.Detail)
 		head, r := tail(detail)
 		if r == "" || times[r] < 2 {
-			heads = append(heads, detail)
+			details = append(details, detail)
 			continue
 		}
-		heads = append(heads, head)
-		if !slices.Contains(remedies, r) {
-			remedies = append(remedies, r)
+		i := slices.Index(remedies, r)
+		if i < 0 {
+			i, remedies = len(remedies), append(remedies, r)
 		}
+		details = append(details, fmt.Sprintf("%s: see [%d]", head, i+1))
 	}
-	return remedies, heads
+	return remedies, details
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
