@@ -281,13 +281,16 @@ func summary(d Document) string {
 		}
 		parts = append(parts, s)
 	} else if r.ThroughputFPS != nil {
-		s := phrase.Quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " without loss"
-		if r.ThroughputBPS != nil {
-			s = phrase.Quantity(*r.ThroughputFPS, "frame/s", r.Bound) + " (" + unit.SI(*r.ThroughputBPS) + "bit/s) without loss"
-		}
+		clean, lossy := phrase.Quantity(*r.ThroughputFPS, "frame/s", ""), ""
 		if r.ThroughputFPSHi != nil && *r.ThroughputFPSHi > *r.ThroughputFPS {
-			s += ", with loss at every load from " + unit.SI(*r.ThroughputFPSHi) + "frame/s"
+			clean, lossy = unit.Apart(*r.ThroughputFPS, *r.ThroughputFPSHi)
+			clean, lossy = clean+"frame/s", ", with loss at every load from "+lossy+"frame/s"
 		}
+		s := strings.TrimSpace(string(r.Bound) + " " + clean)
+		if r.ThroughputBPS != nil {
+			s += " (" + unit.SI(*r.ThroughputBPS) + "bit/s)"
+		}
+		s += " without loss" + lossy
 		parts = append(parts, s)
 	}
 	if r.ForwardingFPS != nil && r.DropFPS == nil {

@@ -16,26 +16,37 @@ var prefixes = []struct {
 
 // SI prints v with 3 significant digits and an SI prefix: "1.26 M", "290 n",
 // "0 ". The unit follows directly: SI(v) + "frame/s".
-func SI(v float64) string {
+func SI(v float64) string { return si(v, 3) }
+
+// Apart is SI of two numbers, with as many digits as tell them apart, at most 6.
+func Apart(a, b float64) (string, string) {
+	for digits := 3; ; digits++ {
+		if x, y := si(a, digits), si(b, digits); x != y || a == b || digits == 6 {
+			return x, y
+		}
+	}
+}
+
+func si(v float64, digits int) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return strconv.FormatFloat(v, 'g', -1, 64) + " "
 	}
 	mag := math.Abs(v)
 	i := 0
-	for i < len(prefixes)-1 && roundSig(mag/prefixes[i].factor) < 1 {
+	for i < len(prefixes)-1 && roundSig(mag/prefixes[i].factor, digits) < 1 {
 		i++
 	}
 	x := mag / prefixes[i].factor
-	digits := 2 - int(math.Floor(math.Log10(roundSig(x))))
-	s := strconv.FormatFloat(math.Copysign(x, v), 'f', max(digits, 0), 64)
+	decimals := digits - 1 - int(math.Floor(math.Log10(roundSig(x, digits))))
+	s := strconv.FormatFloat(math.Copysign(x, v), 'f', max(decimals, 0), 64)
 	return s + " " + prefixes[i].name
 }
 
-func roundSig(x float64) float64 {
+func roundSig(x float64, digits int) float64 {
 	if x == 0 {
 		return 0
 	}
-	scale := math.Pow(10, 2-math.Floor(math.Log10(x)))
+	scale := math.Pow(10, float64(digits-1)-math.Floor(math.Log10(x)))
 	return math.Round(x*scale) / scale
 }
 

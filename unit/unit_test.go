@@ -65,3 +65,20 @@ func TestGrouped(t *testing.T) {
 		}
 	}
 }
+
+func TestApart(t *testing.T) {
+	for _, c := range []struct {
+		a, b       float64
+		said, says string
+	}{
+		{1e6, 2e6, "1.00 M", "2.00 M"},
+		{199_600, 200_400, "199.6 k", "200.4 k"},
+		{199_951, 200_049, "199.95 k", "200.05 k"},
+		{5, 5, "5.00 ", "5.00 "},
+		{1_000_000, 1_000_001, "1.00000 M", "1.00000 M"},
+	} {
+		if a, b := Apart(c.a, c.b); a != c.said || b != c.says {
+			t.Errorf("%v and %v read %q and %q, want %q and %q", c.a, c.b, a, b, c.said, c.says)
+		}
+	}
+}

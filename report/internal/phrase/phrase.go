@@ -114,8 +114,8 @@ func Interval(lo, hi *float64) string {
 	case lo == nil:
 		return "to " + SI(hi, "")
 	}
-	a, b := SI(lo, ""), SI(hi, "")
-	if a == b {
+	a, b := unit.Apart(*lo, *hi)
+	if a, b = strings.TrimSpace(a), strings.TrimSpace(b); a == b {
 		return a
 	}
 	if x, prefix, ok := strings.Cut(a, " "); ok && strings.HasSuffix(b, " "+prefix) {
