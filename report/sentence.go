@@ -104,10 +104,7 @@ func sentence(d Document) string {
 	if d.Role == "" && len(d.Findings) == 0 {
 		switch d.Verdict {
 		case result.Passed:
-			if s := summary(d); s != "" {
-				return s
-			}
-			return "Measured."
+			return cmp.Or(summary(d), headed(d), "Measured.")
 		case result.Skipped:
 			if !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Verdict != result.Skipped }) {
 				s := "Nothing was measured"
@@ -309,6 +306,43 @@ func summary(d Document) string {
 		return ""
 	}
 	return fmt.Sprintf("%s frames, %s, %s: %s.", size, serviceName(*r), r.Direction, strings.Join(parts, "; "))
+}
+
+// headed is what the tables' columns that head the page say of their first row, for procedures
+// without a sentence of their own.
+func headed(d Document) string {
+	var parts []string
+	for _, t := range d.Tables {
+		if len(t.Rows) == 0 {
+			continue
+		}
+		var which, found []string
+		for i, c := range t.Columns {
+			switch cell := t.Rows[0][i]; {
+			case c.Heads && c.Share && cell.Value != nil:
+				found = append(found, c.Label+" "+cell.Text)
+			case c.Heads && cell.Value != nil:
+				found = append(found, c.Label+" "+phrase.Quantity(*cell.Value, c.Unit, cell.Bound))
+			case !c.Metric && c.Name != "notes" && len(t.Rows) > 1 && cell.Text != "-":
+				which = append(which, cell.Text)
+			}
+		}
+		if len(found) == 0 {
+			continue
+		}
+		part, _, _ := strings.Cut(t.Title, ":")
+		if len(parts) > 0 {
+			part = strings.ToLower(part[:1]) + part[1:]
+		}
+		if len(which) > 0 {
+			part += " (" + strings.Join(which, ", ") + ")"
+		}
+		parts = append(parts, part+": "+strings.Join(found, ", "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, "; ") + "."
 }
 
 // own is a row of other things than frames at a load: what it is, and what was found; own is

@@ -77,7 +77,7 @@ func TestNewcomer(t *testing.T) {
 	}
 	note, table := "shaft of idle wobbles", "A shaft under load"
 	for form, want := range map[string][]string{
-		"text":        {table, "spin load", "speed", "1.20 kturn/s", "1.15–1.25 k", "slips", "25.0 %", note},
+		"text":        {"MEASURED  A shaft under load (full): speed 400 turn/s.", table, "spin load", "speed", "1.20 kturn/s", "1.15–1.25 k", "slips", "25.0 %", note},
 		".md":         {table, "| spin load |", "1.20 kturn/s", "25.0 %", note},
 		".csv":        {"turns_per_s", "slip_share", "spin_load", "1200", note},
 		".json":       {`"title": "` + table, `"label": "speed"`, `"value": 1200`, `"text": "25.0 %"`, note},

@@ -343,7 +343,7 @@ var siegeMetrics = []result.Metric{
 	{Name: "service_failed_before", Unit: "1", Better: -1, Help: "requests begun before the flood that were not answered"},
 	{Name: "service_failed", Unit: "1", Better: -1, Help: "requests begun during the flood that were not answered"},
 	{Name: "service_failed_after", Unit: "1", Better: -1, Help: "requests begun after the flood that were not answered"},
-	{Name: "flood_seen_ratio", Label: "seen", Group: "A sensor on a flooded box: frames of the flood that it counted", Share: true, Unit: "1", Better: 1, Help: "target box: share of the flood's frames that the sensor counted"},
+	{Name: "flood_seen_ratio", Label: "seen", Group: "A sensor on a flooded box: frames of the flood that it counted", Share: true, Heads: true, Unit: "1", Better: 1, Help: "target box: share of the flood's frames that the sensor counted"},
 	{Name: "flood_missed", Label: "missed", Unit: "1", Better: -1, Help: "frames of the flood that it did not count, whether they came as far as its socket or not"},
 	{Name: "flood_dropped", Label: "dropped there", Unit: "1", Better: -1, Help: "of them, those that it says were dropped at its socket or by itself"},
 }
