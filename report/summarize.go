@@ -30,7 +30,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	d := Document{
 		Schema: result.Schema, Version: run.Version, ID: run.ID, Start: run.Start, Role: run.Role, Preset: run.Preset,
 		Topology: run.Topology, Box: run.Box, Kind: run.Kind, Warnings: run.Warnings, NotMeasured: run.NotMeasured, Deviations: run.Deviations,
-		Machines: run.Machines, Backend: run.Backend, Metrics: run.Metrics, Plan: run.Plan, Seed: run.Seed,
+		Machines: run.Machines, Backend: backends(run.Backend), Metrics: run.Metrics, Plan: run.Plan, Seed: run.Seed,
 		Command: shell(run.Command), Rows: []Row{}, Budget: run.Budget,
 	}
 	d.Environment = environment(run.Environments)
@@ -361,6 +361,7 @@ func environment(envs [][]result.Pair) []Setting {
 				s.After = "(gone)"
 			}
 		}
+		s.Before, s.After = spaced(s.Before), spaced(s.After)
 		out = append(out, s)
 	}
 	for _, p := range last {
@@ -474,4 +475,23 @@ func shell(argv []string) string {
 		words = append(words, a)
 	}
 	return strings.Join(words, " ")
+}
+
+// backends are the engine and what kept others from being it: that a backend works, the
+// engine's name says.
+func backends(tried []result.Pair) (out []result.Pair) {
+	for _, p := range tried {
+		if p.Value != "works" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// spaced is a setting's value, where the kernel writes two words as one.
+func spaced(value string) string {
+	if value == "notsupported" {
+		return "not supported"
+	}
+	return value
 }

@@ -114,7 +114,7 @@ func (a *app) tuneShow() *cobra.Command {
 					what := fmt.Sprintf("%s -> %s", c.Before, c.Got)
 					switch {
 					case c.Problem != "":
-						what = "cannot be: " + oneLine(c.Problem)
+						what = "cannot be set: " + oneLine(c.Problem)
 					case c.Before == c.Got:
 						what = "is " + c.Before + " already"
 					}

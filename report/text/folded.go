@@ -132,10 +132,11 @@ func repeats(t report.Table) string {
 	case len(same) == 0:
 		return ""
 	case len(same) == 1:
-		return same[0] + " behind each figure with a range"
+		return "each figure with a range is of " + same[0] + " measurements"
 	}
+	counts[0] += " measurements"
 	for i, n := range counts {
-		labels[i] = n + " behind " + labels[i]
+		labels[i] = n + " of " + labels[i]
 	}
 	return strings.Join(labels, "; ")
 }
