@@ -133,7 +133,7 @@ func (b *boxed) work(t workTable) {
 		}
 		of := ""
 		if !slices.Contains(wellKnown, p.what) {
-			of = " of " + p.program
+			of = " with " + p.program
 		}
 		b.first = append(b.first, fmt.Sprintf("does %s %s%s on %s", f.si(p.suffix), p.what, of, on))
 	}
