@@ -49,7 +49,7 @@ const exitCodes = `0    done, and passed where something was judged
 5    another failure
 130  interrupted; finished trials are kept
 
-Where several hold, the worst is returned: 5, then 4, 3, 1.`
+If several apply, the worst is returned: 5, then 4, 3, 1.`
 
 // Version is that of this program.
 func Version() string { return version.Version() }
