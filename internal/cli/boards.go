@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"boxdyno/reference/boards"
 	"boxdyno/runner"
@@ -115,14 +116,21 @@ func (l boardList) sources() (out []boards.Source) {
 // boardTable prints a line for each board.
 func (a *app) boardTable(l boardList) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	if len(l.Matches) > 0 {
-		fmt.Fprintln(w, "BOARD\tNAME\tSOC\tCORES\tPORTS\tAES\tWIFI\tUSD\tIDLE\tLOAD")
-	}
+	rows := [][]string{{"BOARD", "NAME", "SOC", "CORES", "PORTS", "AES", "WIFI", "USD", "IDLE", "LOAD"}}
 	for _, b := range l.Matches {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", b.ID, b.Name, first(b, "soc"), cores(b), ports(b), aes(b), first(b, "wifi"), usd(b), watts(b, "idle"), watts(b, "load"))
+		rows = append(rows, []string{b.ID, b.Name, first(b, "soc"), cores(b), ports(b), aes(b), first(b, "wifi"), usd(b), watts(b, "idle"), watts(b, "load")})
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	if len(l.Matches) > 0 {
+		gone := fit(rows, terminalWidth(a.out), "SOC", "WIFI", "CORES", "NAME", "AES")
+		for _, r := range rows {
+			fmt.Fprintln(w, strings.Join(r, "\t"))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		if len(gone) > 0 {
+			fmt.Fprintf(a.out, "\nThis terminal is too narrow for %s: boxdyno list boards BOARD shows all of one.\n", strings.Join(gone, ", "))
+		}
 	}
 	if len(l.Unknown) > 0 {
 		if len(l.Matches) > 0 {
@@ -140,6 +148,30 @@ func (a *app) boardTable(l boardList) error {
 		fmt.Fprintf(a.out, "\n%d of %d boards match, %d are unknown, %d do not match.\n", len(l.Matches), len(boards.All()), len(l.Unknown), l.Without)
 	}
 	return nil
+}
+
+// fit takes columns out of rows, by their headings and in this order, until they fit into a
+// terminal of that width; 0: they do. It returns those that are gone.
+func fit(rows [][]string, width int, first ...string) (gone []string) {
+	for _, name := range first {
+		wide := 0
+		for i := range rows[0] {
+			most := 0
+			for _, r := range rows {
+				most = max(most, utf8.RuneCountInString(r[i])+2)
+			}
+			wide += most
+		}
+		if width == 0 || wide-2 <= width {
+			return gone
+		}
+		i := slices.Index(rows[0], name)
+		for j := range rows {
+			rows[j] = slices.Delete(rows[j], i, i+1)
+		}
+		gone = append(gone, name)
+	}
+	return gone
 }
 
 // board prints one board: each value with where it was read.

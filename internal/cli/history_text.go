@@ -81,7 +81,7 @@ func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 	for _, l := range s.Levels {
 		interval := "too few runs"
 		if l.Lo != nil && l.Hi != nil {
-			interval = figure(*l.Lo, s.Unit) + " to " + figure(*l.Hi, s.Unit)
+			interval = between(*l.Lo, *l.Hi, s.Unit)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", cell(l.Version), l.N, figure(l.Median, s.Unit), interval)
 	}
@@ -98,7 +98,7 @@ func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 	for _, p := range s.Points[first:] {
 		interval := ""
 		if p.Lo != nil && p.Hi != nil {
-			interval = figure(*p.Lo, s.Unit) + " to " + figure(*p.Hi, s.Unit)
+			interval = between(*p.Lo, *p.Hi, s.Unit)
 		}
 		var changed []string
 		for i, d := range p.Environment {
@@ -132,6 +132,15 @@ func figure(v float64, u string) string {
 		return fmt.Sprintf("%.4g", v)
 	}
 	return unit.SI(v) + u
+}
+
+// between is an interval, with as many digits as tell its ends apart.
+func between(lo, hi float64, u string) string {
+	if u == "1" || u == "" {
+		return figure(lo, u) + " to " + figure(hi, u)
+	}
+	a, b := unit.Apart(lo, hi)
+	return a + u + " to " + b + u
 }
 
 func bounded(p store.Point, u string) string {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -77,8 +77,8 @@ func (a *app) listed(kind string) (out []listed, err error) {
 			for _, n := range append([]runner.Namesake{{Name: r.Name, LinkRate: r.LinkRate}}, r.Also...) {
 				r.LinkRate = n.LinkRate
 				l := listed{Name: n.Name, Doc: r.Description}
-				for _, c := range r.Criteria("standard") {
-					l.Doc += "; asks for " + c.Text
+				for i, c := range r.Criteria("standard") {
+					l.Doc += []string{"; asks for ", "; "}[min(i, 1)] + c.Text
 				}
 				out = append(out, l)
 			}
@@ -148,6 +148,25 @@ var services = map[string]string{
 	"drop-nft": "throws every test frame away by an nft rule",
 }
 
+// described prints names and what is said of them, which a terminal folds behind the names.
+func (a *app) described(lines [][2]string) error {
+	wide := 0
+	for _, l := range lines {
+		wide = max(wide, utf8.RuneCountInString(l[0])+2)
+	}
+	width := terminalWidth(a.out)
+	for _, l := range lines {
+		pad := strings.Repeat(" ", wide-utf8.RuneCountInString(l[0]))
+		if width >= 2*wide {
+			l[1] = folded(l[1], width-wide, "\n"+strings.Repeat(" ", wide))
+		}
+		if _, err := fmt.Fprintln(a.out, strings.TrimRight(l[0]+pad+l[1], " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (a *app) list() *cobra.Command {
 	var asJSON bool
 	var driver, need string
@@ -185,32 +204,33 @@ func (a *app) list() *cobra.Command {
 			if asJSON {
 				return encode(a.out, ls)
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			var lines [][2]string
+			add := func(name, text string) { lines = append(lines, [2]string{name, text}) }
 			for _, l := range ls {
-				fmt.Fprintf(w, "%s\t%s\n", l.Name, l.line())
+				add(l.Name, l.line())
 				if len(args) < 2 {
 					continue
 				}
 				for _, c := range lab.Capabilities {
 					switch {
 					case slices.Contains(l.Needs, c.Word):
-						fmt.Fprintf(w, "  needs %s\t  %s\n", c.Word, c.Name)
+						add("  needs "+c.Word, c.Name)
 					case slices.Contains(l.Offers, c.Word):
-						fmt.Fprintf(w, "  offers %s\t  %s\n", c.Word, c.Name)
+						add("  offers "+c.Word, c.Name)
 					}
 				}
 				if l.Labs != nil {
-					fmt.Fprintf(w, "  labs\t  %s\n", strings.Join(l.Labs, ", "))
+					add("  labs", strings.Join(l.Labs, ", "))
 				}
 				for _, p := range l.Params {
 					help := p.Help
 					if p.Values != nil {
 						help += ": " + strings.Join(p.Values, ", ")
 					}
-					fmt.Fprintf(w, "  %s=%s\t  %s\n", p.Name, p.Default, help)
+					add("  "+p.Name+"="+p.Default, help)
 				}
 			}
-			return w.Flush()
+			return a.described(lines)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

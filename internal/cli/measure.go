@@ -49,7 +49,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.set, "set", nil, "`key=value[,value...]`: a parameter of the procedure, else of the lab, else a key of the plan; several values are an axis")
 	fs.StringVar(&f.lab, "lab", "", "`topology` to measure in (boxdyno list topologies)")
-	fs.StringVar(&f.box, "box", "", "`NAME` of the box to measure (boxdyno box ls): in topology pair with its cables, what needs no frames in topology there, tunnels in topology peers; two names A,B are the ends of a tunnel; group=NAME is each box of a group, one run after another")
+	fs.StringVar(&f.box, "box", "", "`NAME` of the box to measure (boxdyno box ls); A,B are two boxes, the ends of a tunnel; group=NAME is each box of a group, one run after another")
 	fs.BoolVar(&f.quick, "quick", false, "short trials, with their deviations stated (the default)")
 	fs.BoolVar(&f.standard, "standard", false, "trials as long as the standards ask")
 	exclusive(cmd, "quick", "standard")
