@@ -10,6 +10,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"boxdyno/host"
@@ -153,10 +154,12 @@ const (
 	followPause = 20 * time.Millisecond
 )
 
-// A running is a subject that a tester has started. over is closed once it was stopped.
+// A running is a subject that a tester has started. over is closed once it was stopped;
+// release puts its port back.
 type running struct {
 	subject.Running
-	over chan struct{}
+	over    chan struct{}
+	release func() error
 }
 
 // chosen is the subject of a, with its parameters.
@@ -237,13 +240,19 @@ func (s *Session) startSubject(ctx context.Context, a SubjectArgs) (started Subj
 	if err := s.ownFolder(); err != nil {
 		return started, err
 	}
+	release := func() error { return nil }
+	if a.Port != "" {
+		if release, err = listenOn(ctx, &host.Local{Label: Label}, a.Port, sub); err != nil {
+			return started, err
+		}
+	}
 	run, err := sub.Start(ctx, subject.Env{
 		Host: &host.Local{Label: Label}, Port: host.Port{Host: Label, Name: a.Port}, CPUs: a.CPUs, Dir: s.Folder, Rate: a.Rate, Foreign: a.Foreign,
 	})
 	if err != nil {
-		return started, err
+		return started, errors.Join(err, release())
 	}
-	r := &running{Running: run, over: make(chan struct{})}
+	r := &running{Running: run, over: make(chan struct{}), release: sync.OnceValue(release)}
 	started.ID = id
 	s.mu.Lock()
 	s.subjects[id] = r
@@ -273,7 +282,7 @@ func (s *Session) abandon(id int) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return r.Stop(ctx)
+	return errors.Join(r.Stop(ctx), r.release())
 }
 
 func (s *Session) subject(id int) (*running, error) {
@@ -383,6 +392,9 @@ func (s *Session) stopSubject(ctx context.Context, id int) (t SubjectTotals, err
 	s.mu.Unlock()
 	if first {
 		close(r.over)
+	}
+	if err := r.release(); err != nil {
+		return t, fmt.Errorf("put the subject's port back: %w", err)
 	}
 	t.State = r.state()
 	if t.Usage, err = r.Usage(); err != nil {

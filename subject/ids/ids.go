@@ -78,6 +78,10 @@ func NewSuricata() *IDS {
 	return &IDS{RunMode: Workers, Mode: AFPacket, Ring: DefaultRing, Block: DefaultBlock}
 }
 
+// Unmerged says that it counts frames of TCP from packet sockets, before which a port may
+// merge them. As an installed Suricata does by itself, whoever starts it switches that off.
+func (s *IDS) Unmerged() bool { return s.Mode == AFPacket && s.Filter != capture.DefaultFilter }
+
 // An Alerter counts what it detects.
 type Alerter interface {
 	// Alerts are the alerts since its start by the rule's sid; final once it was stopped,
