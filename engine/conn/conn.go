@@ -35,6 +35,9 @@ type Spec struct {
 	MTU                   int        // of both ports; 0: 1500
 	Most                  int        // connections of one trial, 24 octets of kernel memory each
 	CPU                   int        // of the sender's thread; -1: any
+	Bare                  bool       // nobody knows whether the far ends of the ports have XDP programs
+
+	redirects bool // a port is a veth, and Bare: its replies are redirected
 }
 
 // Ports of connections, and limits.
@@ -167,6 +170,9 @@ func (s Spec) setup(first uint32, index int, hold bool) connSetup {
 	}
 	if hold {
 		c.Hold = 1
+	}
+	if s.redirects {
+		c.Redirects = 1
 	}
 	return c
 }

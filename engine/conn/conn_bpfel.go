@@ -78,7 +78,7 @@ type connSetup struct {
 	LastSum    uint32
 	ClientMac  [6]uint8
 	GatewayMac [6]uint8
-	Pad        [4]uint8
+	Redirects  uint32
 }
 
 // Names of all BPF objects in the ELF.

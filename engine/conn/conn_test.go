@@ -169,8 +169,8 @@ func TestConnectionsAreNotUsedAgain(t *testing.T) {
 }
 
 // wired gives the port b a namespace of its own with an address, and no offloads,
-// so that a kernel's sockets stand behind it.
-func wired(t testing.TB, addr string) (a, b host.Port, mac net.HardwareAddr) {
+// so that a kernel's sockets stand behind it. A bare port has no XDP program.
+func wired(t testing.TB, addr string, bare bool) (a, b host.Port, mac net.HardwareAddr) {
 	t.Helper()
 	a, _ = enginetest.Pair(t)
 	ns, err := netns.New()
@@ -216,7 +216,7 @@ func wired(t testing.TB, addr string) (a, b host.Port, mac net.HardwareAddr) {
 			return err
 		}
 		defer e.Close()
-		if err := e.SetFeatures("b", map[string]bool{"tx-checksum-ip-generic": false, "tx-generic-segmentation": false, "tx-tcp-segmentation": false}); err != nil {
+		if err := e.SetFeatures("b", map[string]bool{"tx-checksum-ip-generic": false, "tx-generic-segmentation": false, "tx-tcp-segmentation": false, "rx-gro": bare}); err != nil || bare {
 			return err
 		}
 		// A veth that sends by XDP_TX wakes a peer with an XDP program only.
@@ -241,7 +241,13 @@ func wired(t testing.TB, addr string) (a, b host.Port, mac net.HardwareAddr) {
 // A kernel's server takes our client's connections as any others: each request
 // comes whole, and the client takes a response of several segments.
 func TestConnectionsToAKernel(t *testing.T) {
-	a, b, mac := wired(t, "198.19.0.2")
+	for _, bare := range []bool{false, true} {
+		t.Run(map[bool]string{false: "XDP", true: "bare"}[bare], func(t *testing.T) { connectionsToAKernel(t, bare) })
+	}
+}
+
+func connectionsToAKernel(t *testing.T, bare bool) {
+	a, b, mac := wired(t, "198.19.0.2", bare)
 	var listener net.Listener
 	err := netns.Do(b.Netns, func() (err error) {
 		listener, err = net.Listen("tcp4", "198.19.0.2:8000")
@@ -252,7 +258,7 @@ func TestConnectionsToAKernel(t *testing.T) {
 	}
 	const n, object = 200, 4000
 	s := connSpec(a, host.Port{}, object, n)
-	s.Services, s.AnySize = 1, true
+	s.Services, s.AnySize, s.Bare = 1, true, bare
 	copy(s.GatewayMAC[:], mac)
 	c := openConnections(t, s)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -276,7 +282,7 @@ func TestConnectionsToAKernel(t *testing.T) {
 
 // A kernel's client gets the response from our server, octet by octet.
 func TestConnectionsFromAKernel(t *testing.T) {
-	a, b, _ := wired(t, "198.18.0.2")
+	a, b, _ := wired(t, "198.18.0.2", false)
 	s := connSpec(host.Port{}, a, 100, 1)
 	c := openConnections(t, s)
 	const n = 20

@@ -21,6 +21,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,7 +78,10 @@ func Open(ctx context.Context, s Spec) (_ *Ends, err error) {
 		}
 		c.tx = t.(*xdp.Transmitter)
 	}
-	c.setup = s.setup(0, c.index(), false)
+	if err := c.find(); err != nil {
+		return nil, err
+	}
+	c.setup = c.spec.setup(0, c.index(), false)
 	if err := errors.Join(
 		configure(c.ends, &c.setup, s),
 		c.attach(s.Client, connProgClient),
@@ -93,6 +97,26 @@ func (c *Ends) index() int {
 		return 0
 	}
 	return c.tx.Indexes[0]
+}
+
+// find sees whether a port is a veth whose far end may have no XDP program.
+func (c *Ends) find() error {
+	for _, p := range []host.Port{c.spec.Client, c.spec.Server} {
+		if !c.spec.Bare || p.Name == "" {
+			continue
+		}
+		err := netns.Do(p.Netns, func() error {
+			l, err := netlink.LinkByName(p.Name)
+			if err == nil {
+				c.spec.redirects = c.spec.redirects || l.Type() == "veth"
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("open connections on %s: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // load loads the programs of the ends and maps the connections into memory.

@@ -57,6 +57,7 @@ func newConnRig(ctx context.Context, env *procedure.Env, p *Connections, loop bo
 		Client: client.Port, Server: server.Port, ClientMAC: client.MAC, GatewayMAC: client.GatewayMAC,
 		ClientAddr: client.Addr4, ServerAddr: server.Addr4, ServerPort: connPort, Services: connServices,
 		Object: p.response.Value, MTU: min(client.MTU, server.MTU), Most: mostConns, CPU: bed.TesterCPU,
+		Bare: bed.DUT == nil && !loop,
 	}
 	if p.mode.Value == concurrent && !loop {
 		s.Most = p.most.Value
@@ -149,8 +150,9 @@ func (r *connRig) trial(ctx context.Context, t connTrial) (o procedure.Outcome, 
 	if n := seen.Unexplained(); n != 0 {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%d connections are unexplained", n))
 	}
-	if n := seen.NoRoom + seen.Server.NoRoom; n > 0 {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%d replies did not fit into the tester's own receive buffers", n))
+	if n := seen.NoRoom + seen.Server.NoRoom; n > 0 { // not the box's fault
+		o.Status = result.Invalid
+		o.Reason = fmt.Sprintf("%d replies did not fit into the receive buffers of the tester's own ports: set a smaller response_size, or use ports with whole pages", n)
 	}
 	return o, nil
 }

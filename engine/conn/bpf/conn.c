@@ -146,6 +146,15 @@ static __always_inline void note(u64 *counts, u64 ns)
 		counts[i]++;
 }
 
+/*
+ * A reply leaves by the port that it came to. A veth wakes its far end after XDP_TX only
+ * if that has an XDP program itself (veth_xdp_flush), but always after a redirect.
+ */
+static __always_inline int back(struct xdp_md *ctx)
+{
+	return cfg.redirects ? bpf_redirect(ctx->ingress_ifindex, 0) : XDP_TX;
+}
+
 /* The segment comes from the server on connection e. o is the answer; false: none. */
 static __always_inline bool receive(struct client_counts *c, struct entry *e, const struct in *in, u32 isn, struct out *o)
 {
@@ -273,7 +282,7 @@ int client(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	c->replies++;
-	return XDP_TX;
+	return back(ctx);
 }
 
 /* What the client's segment asks for; false: nothing. */
@@ -356,7 +365,7 @@ int server(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	s->replies++;
-	return XDP_TX;
+	return back(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -52,7 +52,7 @@ struct setup {
 	u32 last_sum;    /* of the last one, if it is not the first */
 	u8 client_mac[6];
 	u8 gateway_mac[6];
-	u8 pad[4];
+	u32 redirects; /* replies leave by a redirect, not by XDP_TX */
 };
 
 struct setup cfg;
