@@ -44,6 +44,7 @@ type lasting struct {
 	image       string   // of the disk; never written
 	cpus        int
 	memory      int  // MiB
+	nice        int  // of QEMU; 10, so that what measures on this machine comes first
 	systemd     bool // it is the first process
 	number      int  // among the bench's boards, from 1 to 99
 }
@@ -80,6 +81,7 @@ func startMain(args []string) error {
 	fs.StringVar(&init, "init", "", "")
 	fs.IntVar(&l.cpus, "cpus", 4, "")
 	fs.IntVar(&l.memory, "memory", 1536, "")
+	fs.IntVar(&l.nice, "nice", 10, "")
 	fs.BoolVar(&l.systemd, "systemd", false, "")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -191,8 +193,7 @@ func (l lasting) start(deb, cache, init string) error {
 	if err != nil {
 		return err
 	}
-	// What measures on this machine comes first.
-	if out, err := exec.Command("nice", append([]string{"-n", "10", l.qemu}, args...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("nice", append([]string{"-n", strconv.Itoa(l.nice), l.qemu}, args...)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("start %s: %w: %s", l.qemu, err, out)
 	}
 	for i, n := range l.nics {

@@ -73,7 +73,7 @@ func boxKilled(ctx context.Context, dir, model, arch string, n int, seed uint64)
 	const name = "k"
 	random := rand.New(rand.NewPCG(seed, 2))
 	fmt.Printf("%d kills of tester and agent during runs on a box with ports %s, seed %d\n", n, model, seed)
-	if _, err := board(ctx, "--start", name, "--arch", arch, "--nic", model, "--nic", model); err != nil {
+	if _, err := board(ctx, "--start", name, "--arch", arch, "--nice", boardNice, "--nic", model, "--nic", model); err != nil {
 		return 0, err
 	}
 	defer func() {

@@ -43,7 +43,7 @@ func boardPairs(ctx context.Context, dir, arch string, models []string) (failed 
 func boardPair(ctx context.Context, dir, arch, model string) (failed int, err error) {
 	names := [2]string{"p", "q"}
 	for i, name := range names {
-		if _, err := board(ctx, "--start", name, "--arch", arch, "--cpus", "2", "--memory", "768", "--nic", model+"@"+names[1-i]); err != nil {
+		if _, err := board(ctx, "--start", name, "--arch", arch, "--nice", boardNice, "--cpus", "2", "--memory", "768", "--nic", model+"@"+names[1-i]); err != nil {
 			return 0, fmt.Errorf("start a board with %s: %w", model, err)
 		}
 		defer func() {

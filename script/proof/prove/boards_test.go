@@ -23,12 +23,16 @@ func TestBoardCell(t *testing.T) {
 		want string
 	}{
 		{nil, false, "nothing was measured"},
-		{[]result.Record{point(result.Passed), trial(result.Failed, 0), trial(result.Invalid, 7)}, false, "works; unexplained 0 of 5"},
+		{[]result.Record{point(result.Passed), trial(result.Failed, 0), trial(result.Invalid, 0)}, false, "works; unexplained 0 of 10"},
+		{[]result.Record{point(result.Passed), trial(result.Failed, 0), trial(result.Invalid, 7)}, false, "unexplained 0 to 7 in 1 of 2 trials, 10 frames"},
+		{[]result.Record{point(result.Invalid), trial(result.Invalid, 0)}, false, "works; unexplained 0 of 5; no figure, invalid: why"},
+		{[]result.Record{point(result.Invalid), trial(result.Invalid, 0)}, true, "invalid: why"},
+		{[]result.Record{point(result.Aborted), trial(result.Passed, 0)}, false, "aborted: why"},
 		{[]result.Record{point(result.Failed), trial(result.Passed, -2), trial(result.Passed, 0)}, false, "unexplained -2 to 0 in 1 of 2 trials, 10 frames"},
 		{[]result.Record{point(result.Invalid)}, false, "invalid: why"},
-		{[]result.Record{point(result.Passed), {Procedure: "forward", Parent: "p", Status: result.Invalid, Reason: "late"}}, false, "no trial is valid: late"},
+		{[]result.Record{point(result.Passed), {Procedure: "forward", Parent: "p", Status: result.Invalid, Reason: "late"}}, false, "no trial has books: late"},
 		{[]result.Record{point(result.Passed), {Procedure: "forward", Parent: "p", Status: result.Passed}}, true, "works; 1 trials, without the engine's frames"},
-		{[]result.Record{point(result.Passed), {Procedure: "forward", Parent: "p", Status: result.Passed}}, false, "no trial is valid:"},
+		{[]result.Record{point(result.Passed), {Procedure: "forward", Parent: "p", Status: result.Passed}}, false, "no trial has books:"},
 		{[]result.Record{{Procedure: "self-test", Status: result.Passed}}, false, "nothing was measured"},
 	} {
 		if got, works := boardCell(c.recs, c.bare); got != c.want || works != (c.want[0] == 'w') {
