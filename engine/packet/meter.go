@@ -355,9 +355,10 @@ func (m *Meter) Screen() error {
 	return nil
 }
 
-// ofNeighbours says whether a neighbour needs the frame, to find this port.
+// ofNeighbours says whether neighbours talk by the frame: to find each other (ARP,
+// neighbour discovery), or about multicast groups (MLD, behind the one option that it has).
 func ofNeighbours(f []byte) bool {
-	const ether, ip6, icmp6 = 14, 40, 58
+	const ether, ip6, icmp6, hopByHop = 14, 40, 58, 0
 	if len(f) < ether {
 		return false
 	}
@@ -365,7 +366,20 @@ func ofNeighbours(f []byte) bool {
 	case unix.ETH_P_ARP:
 		return true
 	case unix.ETH_P_IPV6:
-		return len(f) > ether+ip6 && f[ether+6] == icmp6 && f[ether+ip6] >= 133 && f[ether+ip6] <= 137
+		if len(f) <= ether+ip6 {
+			return false
+		}
+		kind := f[ether+ip6]
+		switch f[ether+6] {
+		case icmp6:
+			return kind >= 133 && kind <= 137
+		case hopByHop:
+			if kind != icmp6 || len(f) < ether+ip6+9 || f[ether+ip6+1] != 0 {
+				return false
+			}
+			kind = f[ether+ip6+8]
+			return kind >= 130 && kind <= 132 || kind == 143
+		}
 	}
 	return false
 }

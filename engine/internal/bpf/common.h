@@ -90,19 +90,30 @@ static __always_inline u64 stream_number(void *sig)
 }
 
 #define ICMP6 58
+#define HOP_BY_HOP 0
 
 /* What a port keeps from the stack of what is no test frame's. */
 enum { KEEPS_NOTHING, DROPS, SCREENS };
 
-/* Whether a neighbour needs the frame, to find this port; l3 follows EtherType type. */
+/*
+ * Whether neighbours talk by the frame: to find each other (ARP, neighbour discovery), or
+ * about multicast groups (MLD, behind the one option that it has). l3 follows EtherType
+ * type.
+ */
 static __always_inline bool neighbours(u16 type, void *l3, void *data_end)
 {
-	u8 kind;
+	u8 kind, next;
 
 	if (type == bpf_htons(0x0806))
 		return true;
-	if (type != bpf_htons(0x86dd) || l3 + IP6_LEN + 1 > data_end || *(u8 *)(l3 + 6) != ICMP6)
+	if (type != bpf_htons(0x86dd) || l3 + IP6_LEN + 1 > data_end)
 		return false;
+	next = *(u8 *)(l3 + 6);
 	kind = *(u8 *)(l3 + IP6_LEN);
-	return kind >= 133 && kind <= 137;
+	if (next == ICMP6)
+		return kind >= 133 && kind <= 137;
+	if (next != HOP_BY_HOP || kind != ICMP6 || l3 + IP6_LEN + 9 > data_end || *(u8 *)(l3 + IP6_LEN + 1))
+		return false;
+	kind = *(u8 *)(l3 + IP6_LEN + 8);
+	return (kind >= 130 && kind <= 132) || kind == 143;
 }
