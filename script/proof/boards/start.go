@@ -165,7 +165,7 @@ func (l lasting) start(deb, cache, init string) error {
 	seeds = append(seeds,
 		entry{name: first, mode: 0o755, data: rootInit},
 		entry{name: "etc/hostname", mode: 0o644, data: []byte(l.name + "\n")},
-		entry{name: "etc/board", mode: 0o644, data: []byte("MODULES='virtio_net e1000e igb tun wireguard nf_tables'\nPORTS='" + l.addresses() + "'\n")})
+		entry{name: "etc/board", mode: 0o644, data: []byte("MODULES='virtio_net e1000e igb tun wireguard nf_tables zram dm_crypt'\nPORTS='" + l.addresses() + "'\n")})
 	files := []entry{{name: "init", mode: 0o755, from: init}}
 	for _, s := range seeds {
 		s.name = strings.TrimPrefix(job.Seed, "/") + "/" + s.name

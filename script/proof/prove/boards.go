@@ -43,7 +43,7 @@ var boardRows = []boardRow{
 	{"vpn", []string{"vpn", "--set", "tunnel=openvpn", "--set", "traffic=tcp", "--set", "handshakes=3"}, nil},
 	{"crypto", []string{"crypto", "--set", "path=openssl", "--set", "cipher=aes-cbc-128"}, nil},
 	{"storage", []string{"storage", "--set", "size=8"}, nil},
-	{"soak", []string{"soak", "--set", "stressors=cpu+hash", "--set", "each=2s"}, nil},
+	{"soak", []string{"soak", "--set", "stressors=cpu+hash", "--set", "each=15s"}, nil},
 	{"watch", nil, watchedBoard},
 }
 
@@ -155,12 +155,12 @@ func ranOnBoard(ctx context.Context, name, out string, r boardRow) (seen string,
 	args := slices.Concat(tester, []string{"run"}, r.run, []string{"--box", name, "--quick", "--quiet", "--out", out})
 	_, err := board(ctx, args...)
 	var exit *exec.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 && exit.ExitCode() != 4) {
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 && exit.ExitCode() != 3 && exit.ExitCode() != 4) {
 		return last(err.Error()), false
 	}
-	_, recs, err := result.Open(out)
-	if err != nil {
-		return err.Error(), false
+	_, recs, oerr := result.Open(out)
+	if oerr != nil {
+		return last(fmt.Sprint(oerr, ": ", err)), false
 	}
 	return boardCell(recs, slices.Contains(bareRows, r.name))
 }
@@ -177,9 +177,10 @@ func watchedBoard(ctx context.Context, name, _ string) (seen string, works bool)
 
 // boardCell is what records of a run say of a box: whether each point was measured, and
 // whether the books of all trials close; bare trials have none. A point without a figure,
-// because somebody else had the CPUs, works if its books close: its cell says why.
+// because somebody else had the CPUs, works if its books close: its cell says why. So does
+// a run all of whose points the board lacks something for.
 func boardCell(recs []result.Record, bare bool) (seen string, works bool) {
-	var reasons, late []string
+	var reasons, late, skipped []string
 	var frames, least, most int64
 	points, trials, without, open, invalid := 0, 0, 0, 0, ""
 	for _, r := range recs {
@@ -192,6 +193,8 @@ func boardCell(recs []result.Record, bare bool) (seen string, works bool) {
 			case result.Passed, result.Failed:
 			case result.Invalid:
 				late = append(late, why)
+			case result.Skipped:
+				skipped = append(skipped, why)
 			default:
 				reasons = append(reasons, why)
 			}
@@ -214,6 +217,10 @@ func boardCell(recs []result.Record, bare bool) (seen string, works bool) {
 	if bare || trials == 0 {
 		reasons = append(reasons, late...)
 	}
+	if points > 0 && len(skipped) == points {
+		return last(strings.Join(skipped, "; ")), true
+	}
+	reasons = append(reasons, skipped...)
 	switch {
 	case points == 0:
 		reasons = append(reasons, "nothing was measured")

@@ -27,6 +27,8 @@ func TestBoardCell(t *testing.T) {
 		{[]result.Record{point(result.Passed), trial(result.Failed, 0), trial(result.Invalid, 7)}, false, "unexplained 0 to 7 in 1 of 2 trials, 10 frames"},
 		{[]result.Record{point(result.Invalid), trial(result.Invalid, 0)}, false, "works; unexplained 0 of 5; no figure, invalid: why"},
 		{[]result.Record{point(result.Invalid), trial(result.Invalid, 0)}, true, "invalid: why"},
+		{[]result.Record{point(result.Skipped)}, true, "skipped: why"},
+		{[]result.Record{point(result.Skipped), point(result.Passed), trial(result.Passed, 0)}, false, "skipped: why"},
 		{[]result.Record{point(result.Aborted), trial(result.Passed, 0)}, false, "aborted: why"},
 		{[]result.Record{point(result.Failed), trial(result.Passed, -2), trial(result.Passed, 0)}, false, "unexplained -2 to 0 in 1 of 2 trials, 10 frames"},
 		{[]result.Record{point(result.Invalid)}, false, "invalid: why"},
@@ -35,7 +37,7 @@ func TestBoardCell(t *testing.T) {
 		{[]result.Record{point(result.Passed), {Procedure: "forward", Parent: "p", Status: result.Passed}}, false, "no trial has books:"},
 		{[]result.Record{{Procedure: "self-test", Status: result.Passed}}, false, "nothing was measured"},
 	} {
-		if got, works := boardCell(c.recs, c.bare); got != c.want || works != (c.want[0] == 'w') {
+		if got, works := boardCell(c.recs, c.bare); got != c.want || works != (c.want[0] == 'w' || len(c.recs) == 1 && c.recs[0].Status == result.Skipped) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
