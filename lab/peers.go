@@ -122,7 +122,7 @@ func (p *peers) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.linked(ctx, both); err != nil {
 		return nil, err
 	}
-	undo.add(func() error { return errors.Join(both[0].plain(), both[1].plain()) })
+	undo.add(func() error { return plainBoth(both) })
 	var gates [2]tunnel.Gate
 	var places [2]tunnel.Place
 	for i, e := range both {
@@ -401,10 +401,10 @@ func peersOffloads(both [2]*peer, on bool) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*asking)
 	defer cancel()
+	if err := plainBoth(both); err != nil {
+		return err
+	}
 	for _, e := range both {
-		if err := e.plain(); err != nil {
-			return err
-		}
 		revert, _, err := e.Tune(ctx, r, "offloads of a cable")
 		if err != nil {
 			return fmt.Errorf("switch offloads of %s of %s: %w", e.Port, e.name, err)
@@ -413,6 +413,10 @@ func peersOffloads(both [2]*peer, on bool) error {
 	}
 	return (&peers{}).linked(ctx, both) // a driver may have reset it
 }
+
+// plainBoth puts the offloads of both ports back, the last one first: a tap offers what the
+// virtual machine's own port takes.
+func plainBoth(both [2]*peer) error { return errors.Join(both[1].plain(), both[0].plain()) }
 
 // plain puts the port's offloads back.
 func (e *peer) plain() error {
