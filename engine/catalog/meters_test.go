@@ -133,6 +133,7 @@ func TestScreen(t *testing.T) {
 	arp := append(append(make([]byte, 12), 0x08, 0x06), make([]byte, 46)...)
 	asks := append(append(make([]byte, 12), 0x86, 0xdd), make([]byte, 64)...)
 	asks[14], asks[20], asks[54] = 0x60, 58, 135
+	virtual := arp[:42] // as it leaves a veth
 	groups := append(append(make([]byte, 12), 0x86, 0xdd), make([]byte, 96)...)
 	groups[14], groups[54], groups[62] = 0x60, 58, 143
 	for _, backend := range []engine.Backend{xdp.New(), xdp.NewGeneric(), packet.New(), afxdp.New()} {
@@ -154,8 +155,8 @@ func TestScreen(t *testing.T) {
 			}
 			enginetest.Arm(t, m, false, 3)
 			enginetest.Arm(t, stack, false)
-			enginetest.Inject(t, a, arp, enginetest.Frame(t, enginetest.Spec(), 3, 0), asks, groups, enginetest.Frame(t, enginetest.Spec(), 4, 0))
-			want, reach := uint64(4), uint64(4)
+			enginetest.Inject(t, a, arp, enginetest.Frame(t, enginetest.Spec(), 3, 0), asks, groups, virtual, enginetest.Frame(t, enginetest.Spec(), 4, 0))
+			want, reach := uint64(5), uint64(5)
 			if screen {
 				want = 1
 			}
@@ -163,9 +164,9 @@ func TestScreen(t *testing.T) {
 			_, sinks := m.(engine.Sinker)
 			switch {
 			case !sinks:
-				reach = 5
+				reach = 6
 			case screen:
-				reach = 3
+				reach = 4
 			}
 			if got := enginetest.Read(t, stack); r.Foreign != want || r.Streams[0].Frames != 1 || got.Foreign != reach {
 				t.Errorf("%s, screens %v: %+v, and %d frames reached the stack, want %d", backend.Name(), screen, r, got.Foreign, reach)
