@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf/link"
@@ -28,8 +29,8 @@ const Gateways = "gateways"
 // A pair of gateways joins two networks over a cable between them, each in a nameless
 // namespace of this machine; the tester is at the far sides, as in the sandbox. What goes
 // from one network to the other takes the cable, or a tunnel through it that a subject builds
-// (procedure vpn). The placements are the sandbox's; what a tunnel's processes and kernel
-// threads do may be on either CPU.
+// (procedure vpn). The placements are the sandbox's, and so is what all CPUs are; what a
+// tunnel's processes and kernel threads do may be on any of them.
 type gateways struct {
 	placement string // "": split where there are two CPUs
 	mtu       int
@@ -52,11 +53,16 @@ func (g *gateways) Sketch() (Facts, error) {
 	if err != nil {
 		return Facts{}, err
 	}
-	return g.sketchAt(at), nil
+	return g.sketchAt(at)
 }
 
-func (g *gateways) sketchAt(at place) Facts {
+func (g *gateways) sketchAt(at place) (Facts, error) {
+	more, err := leftCPUs(at)
+	if err != nil {
+		return Facts{}, err
+	}
 	f := Facts{
+		MoreCPUs: more, Spreads: at.name == split,
 		Topology: Gateways, Kind: result.KindSandbox, Placement: at.name, TesterCPU: at.tester, CPUs: at.cpus(),
 		DUTCPUs: []int{at.dut}, DUTPorts: []string{sides[0].dut, outerName}, Services: []string{"route"}, Loop: loopPorts(unbuilt, g.mtu, g.rate),
 	}
@@ -64,7 +70,7 @@ func (g *gateways) sketchAt(at place) Facts {
 		f.Ports = append(f.Ports, Port{Port: host.Port{Host: "tester", Name: sd.tester}, MAC: sd.testerMAC, GatewayMAC: sd.dutMAC,
 			MTU: g.mtu, Link: g.rate, Gateway4: sd.net4.Addr(), Addr4: sd.net4.Addr().Next()})
 	}
-	return f
+	return f, nil
 }
 
 // outerName is a gateway's end of the cable to the other one.
@@ -161,7 +167,7 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 	}
 	means := &gatewaysMeans{
 		Tuner: TuneLocal(tune.On{Host: gates[0].Local, Ports: []string{sides[0].dut, outerName}}),
-		gates: gates, tester: tester, outer: outer, cables: cables,
+		gates: gates, tester: tester, outer: outer, cables: cables, cpu: at.dut,
 	}
 	if err := means.Direct(true); err != nil {
 		return nil, err
@@ -174,9 +180,14 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 		undo.add(qos.Close)
 	}
 	means.once = sync.OnceValue(undo.close)
+	facts, err := g.sketchAt(at)
+	if err != nil {
+		return nil, err
+	}
+	means.more = facts.MoreCPUs
 	tb := &Testbed{
-		Facts: g.sketchAt(at), Threads: threads, DUT: gates[0].Local, Gateways: ends, Sources: []ledger.Source{gatewayDrops(gates)},
-		Settings: append(append(at.settings(), idle), linkSettings(g.mtu, g.rate)...), Means: means,
+		Facts: facts, Threads: threads, DUT: gates[0].Local, Gateways: ends, Sources: []ledger.Source{gatewayDrops(gates)},
+		Settings: slices.Concat(at.settings(), spreadSettings(at, facts.MoreCPUs), []result.Pair{idle}, linkSettings(g.mtu, g.rate)), Means: means,
 	}
 	tb.Loop = loopPorts(tester, g.mtu, g.rate)
 	for i := range tb.Ports {
@@ -193,6 +204,9 @@ type gatewaysMeans struct {
 	tester *space
 	outer  [2]end
 	cables [][2]end // the outer one, the loop's, those of sides
+	cpu    int      // that does the gateways' work
+	more   []int    // that they may use beside
+	spread bool     // over them
 }
 
 // Path implements Pather.
@@ -208,7 +222,24 @@ func (m *gatewaysMeans) Serve(_ context.Context, s Service) error {
 	if s.Kind != "route" || s.Networks > 1 {
 		return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)
 	}
-	return m.Direct(true)
+	return errors.Join(m.Direct(true), m.over(s.AllCPUs))
+}
+
+// over has flows that the gateways receive go to all of their CPUs, or to none but where they
+// are received. Where they have no more, nothing is to do.
+func (m *gatewaysMeans) over(all bool) (err error) {
+	if len(m.more) == 0 || all == m.spread {
+		return nil
+	}
+	var cpus []int
+	if all {
+		cpus = append([]int{m.cpu}, m.more...)
+	}
+	m.spread = all
+	for i, s := range m.gates {
+		err = errors.Join(err, s.spread(sides[i].dut, cpus), s.spread(outerName, cpus))
+	}
+	return err
 }
 
 // Offloads implements Joiner.

@@ -4,7 +4,9 @@ package lab
 
 import (
 	"errors"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"boxdyno/frame"
@@ -158,5 +160,59 @@ func TestGatewayDrops(t *testing.T) {
 	terms, err = xfrmDrops([]byte("XfrmInError             \t0\nXfrmInStateSeqError     \t2\n"))
 	if err != nil || len(terms) != 1 || terms[0].N != 2 || terms[0].From != "XfrmInStateSeqError" {
 		t.Errorf("IPsec: %+v, %v", terms, err)
+	}
+}
+
+// With all CPUs both gateways hand flows to them at both ports, as the sandbox's box does, and
+// frames go on as before; with one they are received where they come in.
+func TestGatewaysSpread(t *testing.T) {
+	cpus := testutil.TwoCPUs(t)
+	tb, err := (&gateways{placement: shared, mtu: defaultMTU}).build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.Close()
+	m := tb.Means.(*gatewaysMeans)
+	m.cpu, m.more = cpus[0], cpus[1:]
+	for _, all := range []bool{true, false} {
+		if err := tb.Serve(t.Context(), Service{Kind: "route", AllCPUs: all}); err != nil {
+			t.Fatal(err)
+		}
+		want := cpuMask(nil)
+		if all {
+			want = cpuMask(cpus[:])
+		}
+		for i, s := range m.gates {
+			for _, port := range []string{sides[i].dut, outerName} {
+				err := netns.DoSys(s.Netns, func(sys *os.Root) error {
+					b, err := sys.ReadFile("class/net/" + port + "/queues/rx-0/rps_cpus")
+					if got := strings.TrimSpace(string(b)); strings.TrimLeft(got, "0,") != strings.TrimLeft(want, "0,") {
+						t.Errorf("all %v: %s of the %s has %s, want %s", all, port, s.Label, got, want)
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := burst(t, tb, way{from: 0, to: 1, srcPort: 10_000, dstPort: frame.Port}, 100, tb.TesterCPU); got != 100 {
+			t.Errorf("all %v: %d of 100 frames came through", all, got)
+		}
+	}
+}
+
+// A sketch has the CPUs that the tester leaves.
+func TestGatewaysSketch(t *testing.T) {
+	f, err := newGateways().Sketch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpus, err := host.AllowedCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(cpus) > 1; f.Spreads != want || len(f.MoreCPUs) > max(0, len(cpus)-2) {
+		t.Errorf("of CPUs %v: %+v", cpus, f)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"boxdyno/frame"
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
@@ -40,6 +41,7 @@ type Stream struct {
 	trials      param.Count
 	preset      param.Choice
 	userland    param.Userland
+	dutCPUs     param.Choice
 }
 
 var offOn = []string{"off", "on"}
@@ -51,7 +53,7 @@ const (
 
 func newStream() procedure.Procedure {
 	return &Stream{protocol: param.NewChoice("tcp", []string{"tcp", "udp"}), offloads: param.NewChoice("off", offOn), connections: param.NewCount(1, 1, mostConnections),
-		payload: param.NewCount(streamPayload, 16, 65507), trials: param.NewCount(0, 0, 1000), preset: param.NewPreset(), userland: param.NewUserland()}
+		payload: param.NewCount(streamPayload, 16, 65507), trials: param.NewCount(0, 0, 1000), preset: param.NewPreset(), userland: param.NewUserland(), dutCPUs: trial.NewDUTCPUs()}
 }
 
 // Flags implements Procedure.
@@ -64,6 +66,7 @@ func (p *Stream) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.trials, "trials", "how `often`; 0: as preset says")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	p.userland.Declare(fs)
+	fs.Var(&p.dutCPUs, "dut_cpus", trial.DUTCPUsUsage)
 }
 
 // streamEffort is how often a preset streams, and how long.
@@ -90,15 +93,37 @@ func (p *Stream) Check(bed *lab.Testbed) error {
 	if p.length != 0 && (p.length < time.Second || p.length > 24*time.Hour || p.length%time.Second != 0) {
 		return fmt.Errorf("duration %v: want whole seconds from 1s to 24h, or 0s", p.length)
 	}
-	return checkGateways(bed, &p.userland)
+	return checkGateways(bed, &p.userland, p.dutCPUs.Value)
 }
 
 // checkGateways refuses what a box at one end cannot do; bed may be nil.
-func checkGateways(bed *lab.Testbed, programs *param.Userland) error {
-	if bed != nil && bed.Apart && programs.Value != userland.Native {
+func checkGateways(bed *lab.Testbed, programs *param.Userland, dutCPUs string) error {
+	if bed == nil {
+		return nil
+	}
+	if err := trial.Spreads(bed, dutCPUs); err != nil {
+		return err
+	}
+	if bed.Apart && programs.Value != userland.Native {
 		return fmt.Errorf("userland %s: a box runs its own programs: leave userland out", programs.Value)
 	}
 	return nil
+}
+
+// spread has the gateways work on as many CPUs as asked, until leave; few says where that
+// is no more than one.
+func spread(ctx context.Context, bed *lab.Testbed, dutCPUs string) (leave func() error, few []string, err error) {
+	leave = func() error { return nil }
+	if dutCPUs != trial.AllCPUs {
+		return leave, nil, nil
+	}
+	if said := trial.Crowded(bed, dutCPUs, frame.MaxFlows); said != "" { // how many flows there are is not asked
+		few = []string{said}
+	}
+	if err := bed.Serve(ctx, lab.Service{Kind: "route", Flows: 1, AllCPUs: true}); err != nil {
+		return leave, few, err
+	}
+	return func() error { return bed.Serve(context.WithoutCancel(ctx), lab.Service{Kind: "route", Flows: 1}) }, few, nil
 }
 
 // cableOf is the cable between bed's gateways: it has two (lab.TwoGateways).
@@ -139,6 +164,11 @@ func (p *Stream) Run(ctx context.Context, env *procedure.Env) (o procedure.Outco
 		return o, err
 	}
 	defer func() { err = errors.Join(err, cable.Offloads(false)) }()
+	leave, few, err := spread(ctx, bed, p.dutCPUs.Value)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, leave()) }()
 	if err := cable.Direct(true); err != nil {
 		return o, err
 	}
@@ -151,7 +181,7 @@ func (p *Stream) Run(ctx context.Context, env *procedure.Env) (o procedure.Outco
 			return o, err
 		}
 	}
-	o.Values, o.Warnings = told.all.values(streamMetrics), told.notes
+	o.Values, o.Warnings = told.all.values(streamMetrics), addNew(told.notes, few)
 	if o.Status = result.Passed; told.failed != "" {
 		o.Status, o.Reason = result.Failed, told.failed
 	}

@@ -51,7 +51,8 @@ type VPN struct {
 	trials      param.Count // of streams
 	handshakes  param.Count
 	userland    param.Userland // of what is a program
-	frames      trial.Traffic  // of it frame_size, preset and search
+	dutCPUs     param.Choice
+	frames      trial.Traffic // of it frame_size, preset and search
 }
 
 const (
@@ -65,7 +66,7 @@ func newVPN() procedure.Procedure {
 		tunnel:   param.NewChoice("wireguard", append([]string{noTunnel}, tunnel.Names()...)),
 		cipher:   param.NewChoice(tunnel.DefaultCipher, append([]string{tunnel.DefaultCipher}, tunnel.Ciphers()...)),
 		offloads: param.NewChoice("off", offOn), kind: param.NewChoice(trial.BothWays, []string{trial.BothWays, trafficTCP, trafficUDP}),
-		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: param.NewUserland(), frames: trial.NewTraffic([]string{"route"}),
+		connections: param.NewCount(1, 1, mostConnections), trials: param.NewCount(0, 0, 1000), handshakes: param.NewCount(0, 0, 10_000), userland: param.NewUserland(), dutCPUs: trial.NewDUTCPUs(), frames: trial.NewTraffic([]string{"route"}),
 	}
 	p.frames.Mix = param.FrameMix{Mix: frame.Mix{Name: "1280", Sizes: []unit.FrameSize{1280}}}
 	p.frames.Search.Of = append(p.frames.Search.Of, procedure.NoSearch)
@@ -82,6 +83,7 @@ func (p *VPN) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.trials, "trials", "tcp: how `often` a stream is sent, with the tunnel and without; 0: as preset says")
 	fs.Var(&p.handshakes, "handshakes", "tcp: how `often` a new session is made; 0: as preset says")
 	p.userland.Declare(fs)
+	fs.Var(&p.dutCPUs, "dut_cpus", trial.DUTCPUsUsage)
 	fs.Var(&p.frames.Mix, "frame_size", "udp: `octets` with FCS of what goes into the tunnel, or a mix such as 64:7+594:4")
 	fs.Var(&p.frames.Preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.frames.Search, "search", "udp: how the highest load without loss is found; preset: the search of the preset's name; none: it is not")
@@ -123,7 +125,7 @@ func (p *VPN) named() (*tunnel.Tunnel, error) {
 // Check implements Procedure. A tunnel that lacks the cipher is left to Run, which skips
 // it: of axes of tunnels and ciphers, not all pairs are there.
 func (p *VPN) Check(bed *lab.Testbed) error {
-	if err := checkGateways(bed, &p.userland); err != nil {
+	if err := checkGateways(bed, &p.userland, p.dutCPUs.Value); err != nil {
 		return err
 	}
 	if p.udp(bed) {
@@ -258,8 +260,13 @@ func (p *VPN) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome,
 	if p.kind.Value != trafficTCP && !p.udp(bed) {
 		m.out.Warnings = append(m.out.Warnings, "no frames: they come to gateways of this machine alone; stream with protocol=udp sends datagrams")
 	}
+	leave, few, err := spread(ctx, bed, p.dutCPUs.Value)
+	if err != nil {
+		return m.out, err
+	}
+	m.out.Warnings = append(m.out.Warnings, few...)
 	defer func() {
-		err = errors.Join(err, m.down(ctx), cable.Direct(true), cable.Offloads(false))
+		err = errors.Join(err, m.down(ctx), cable.Direct(true), cable.Offloads(false), leave())
 	}()
 	streams := p.tcp()
 	if lacks := withIperf(ctx, bed); streams && lacks != nil {

@@ -137,6 +137,10 @@ func (m *vpnPoint) forwarded(ctx context.Context) (err error) {
 	bed := m.env.Bed
 	if bed.Placement == "split" {
 		m.cpus = slices.DeleteFunc(slices.Clone(bed.CPUs), func(c int) bool { return c == bed.TesterCPU })
+		if m.dutCPUs.Value == trial.AllCPUs {
+			m.cpus = append(m.cpus, bed.MoreCPUs...)
+			m.frames.Flows.Value = trial.FlowsFor(len(m.cpus))
+		}
 	}
 	if q.Rig, err = m.frames.Open(ctx, m.env, q.Effort.Settle); err != nil {
 		return err

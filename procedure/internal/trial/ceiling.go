@@ -80,9 +80,12 @@ func Between(from, to lab.Port, mix frame.Mix, flows int, ipv6 bool) frame.Spec 
 }
 
 // Fits says why ports cannot carry the mix.
-func Fits(mix frame.Mix, ipv6 bool, ports []lab.Port) error {
+func Fits(mix frame.Mix, ipv6 bool, ports []lab.Port) error { return FitsIn(mix, 0, ipv6, ports) }
+
+// FitsIn is Fits in a VLAN, whose tag is not of the MTU; 0: without one.
+func FitsIn(mix frame.Mix, vlan uint16, ipv6 bool, ports []lab.Port) error {
 	for _, p := range ports {
-		if need := mix.Largest().Buffer() - 14; p.MTU != 0 && need > p.MTU {
+		if need := mix.Largest().Buffer() - 14 - int(frame.SmallestIn(vlan, ipv6)-frame.Smallest(ipv6)); p.MTU != 0 && need > p.MTU {
 			return fmt.Errorf("frame size %d: it needs an MTU of %d, and port %s has %d", mix.Largest(), need, p.Name, p.MTU)
 		}
 		if ipv6 && !p.Addr6.IsValid() {

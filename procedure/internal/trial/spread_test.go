@@ -38,10 +38,10 @@ func TestAllCPUs(t *testing.T) {
 		if c.refused != "" {
 			continue
 		}
-		if got := p.crowded(c.bed); (got == "") != (c.said == "") || !strings.Contains(got, c.said) {
+		if got := Crowded(c.bed, c.cpus, c.flows); (got == "") != (c.said == "") || !strings.Contains(got, c.said) {
 			t.Errorf("%s of %v, %d flows: %q, want %q", c.cpus, c.bed.MoreCPUs, c.flows, got, c.said)
 		}
-		if p.Asked().AllCPUs != (c.cpus == allCPUs) {
+		if p.Asked().AllCPUs != (c.cpus == AllCPUs) {
 			t.Errorf("%s asks for %v", c.cpus, p.Asked())
 		}
 	}

@@ -56,7 +56,7 @@ func NewTraffic(services []string) Traffic {
 		Preset:    param.NewPreset(),
 		vlan:      param.NewCount(0, 0, frame.MaxVLAN),
 		senders:   NewSenders(),
-		dutCPUs:   param.NewChoice(oneCPU, []string{oneCPU, allCPUs}),
+		dutCPUs:   NewDUTCPUs(),
 		Search:    param.NewChoice(AsPreset, append([]string{AsPreset}, search.Names()...)),
 	}
 }
@@ -71,7 +71,7 @@ func (p *Traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.Rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.Flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
 	fs.Var(&p.networks, "networks", "destination `networks`, in turn, each with its own route in the box (RFC 2544 section 12)")
-	fs.Var(&p.dutCPUs, "dut_cpus", "CPUs of the sandbox's box: 1, or all that the tester leaves (flows are spread over them)")
+	fs.Var(&p.dutCPUs, "dut_cpus", DUTCPUsUsage)
 	fs.Var(&p.vlan, "vlan", "`number` of the VLAN whose tag (802.1Q) every frame has; 0: no tag")
 	fs.Var(&p.senders, "senders", SendersUsage)
 	fs.Var(&p.IP, "ip", "IP version")
@@ -100,26 +100,7 @@ func (p *Traffic) Between(from, to lab.Port) frame.Spec {
 
 // Asked is what the DUT is to do.
 func (p *Traffic) Asked() lab.Service {
-	return lab.Service{Kind: p.Service.Value, Rules: p.Rules.Value, Flows: p.Flows.Value, Networks: p.toNetworks(), AllCPUs: p.dutCPUs.Value == allCPUs, Senders: max(p.senders.Value-1, 0)}
-}
-
-// Values of dut_cpus.
-const (
-	oneCPU  = "1"
-	allCPUs = "all"
-)
-
-// crowded says what limits trust in a figure of all CPUs; "" where nothing does.
-func (p *Traffic) crowded(bed *lab.Testbed) string {
-	switch n := len(bed.DUTCPUs) + len(bed.MoreCPUs); {
-	case p.dutCPUs.Value != allCPUs:
-		return ""
-	case len(bed.MoreCPUs) == 0:
-		return fmt.Sprintf("dut_cpus=all is %s here, as dut_cpus=1 is: the tester has the rest", lab.CPUText(n))
-	case p.Flows.Value < 8*n:
-		return fmt.Sprintf("dut_cpus=all: %d flows spread unevenly over %s: give flows=%d or more", p.Flows.Value, lab.CPUText(n), 8*n)
-	}
-	return ""
+	return lab.Service{Kind: p.Service.Value, Rules: p.Rules.Value, Flows: p.Flows.Value, Networks: p.toNetworks(), AllCPUs: p.dutCPUs.Value == AllCPUs, Senders: max(p.senders.Value-1, 0)}
 }
 
 // DropPlaces is where each drop service is meant to end every frame.
@@ -163,15 +144,15 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 	if p.vlan.Value > 0 && bed.Kind != result.KindMemory && !Bridges(bed) {
 		return fmt.Errorf("vlan %d: topology %s has no VLAN interfaces, and answers no ARP within one: frames with a tag go through a box that bridges (wire2 with box=bridge)", p.vlan.Value, bed.Topology)
 	}
-	if p.dutCPUs.Value == allCPUs && !bed.Spreads {
-		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use the sandbox with placement split, or tune the box (RPS)", bed.Topology, bed.Placement)
+	if err := Spreads(bed, p.dutCPUs.Value); err != nil {
+		return err
 	}
 	if p.toNetworks() > 1 {
 		if err := apart(bed, p.IPv6()); err != nil {
 			return fmt.Errorf("networks %s: %w", p.networks.Value, err)
 		}
 	}
-	return Fits(p.Mix.Mix, p.IPv6(), bed.Ports)
+	return FitsIn(p.Mix.Mix, uint16(p.vlan.Value), p.IPv6(), bed.Ports)
 }
 
 // Bridges says whether the box between the ports is no gateway: the far port is the next hop.

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"fmt"
+
+	"boxdyno/lab"
+	"boxdyno/procedure/internal/param"
+)
+
+// Values of dut_cpus.
+const (
+	oneCPU  = "1"
+	AllCPUs = "all"
+)
+
+// DUTCPUsUsage is the help of the parameter dut_cpus.
+const DUTCPUsUsage = "CPUs of a box on this machine: 1, or all that the tester leaves (flows are spread over them)"
+
+// NewDUTCPUs returns the parameter dut_cpus, 1.
+func NewDUTCPUs() param.Choice { return param.NewChoice(oneCPU, []string{oneCPU, AllCPUs}) }
+
+// Spreads says why bed cannot have dut_cpus.
+func Spreads(bed *lab.Testbed, dutCPUs string) error {
+	if dutCPUs == AllCPUs && !bed.Spreads {
+		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use one of this machine with placement split, or tune the box (RPS)", bed.Topology, bed.Placement)
+	}
+	return nil
+}
+
+// FlowsFor is how many flows spread about evenly over n CPUs.
+func FlowsFor(n int) int { return 8 * n }
+
+// Crowded says what limits trust in a figure of all CPUs; "" where nothing does.
+func Crowded(bed *lab.Testbed, dutCPUs string, flows int) string {
+	switch n := len(bed.DUTCPUs) + len(bed.MoreCPUs); {
+	case dutCPUs != AllCPUs:
+		return ""
+	case len(bed.MoreCPUs) == 0:
+		return fmt.Sprintf("dut_cpus=all is %s here, as dut_cpus=1 is: the tester has the rest", lab.CPUText(n))
+	case flows < FlowsFor(n):
+		return fmt.Sprintf("dut_cpus=all: %d flows spread unevenly over %s: give flows=%d or more", flows, lab.CPUText(n), FlowsFor(n))
+	}
+	return ""
+}
