@@ -64,6 +64,7 @@ type Capture struct {
 	method  param.Choice
 	sender  param.Choice
 	senders param.Count
+	vlan    param.Count // 0: no tag
 	window  time.Duration
 	preset  param.Choice
 	search  param.Choice
@@ -88,7 +89,7 @@ const (
 	publishedLength = 10 * time.Second
 	// udpOverhead is a frame's octets beside its UDP payload: Ethernet, IPv4, UDP, FCS.
 	udpOverhead = 14 + 20 + 8 + unit.FCS
-	mostPayload = int(frame.MaxSize) - udpOverhead - 4 // without a VLAN tag
+	mostPayload = int(frame.MaxSize) - udpOverhead - 4 // with a VLAN tag
 	mostPackets = 1_000_000_000
 	mostBurst   = 1 << 16
 )
@@ -100,7 +101,7 @@ func newCaptureOf(specs subject.Specs) *Capture {
 		subject: param.NewWord("tcpdump", "+_."),
 		payload: param.NewCount(0, 0, mostPayload), rate: captureRate{OfferedRate: param.OfferedRate{Text: param.SearchRate}},
 		packets: param.NewCount(0, 0, mostPackets), burst: param.NewCount(0, 0, mostBurst), buffer: param.NewCount(0, 0, 1<<30),
-		method: param.NewChoice(methodOurs, []string{methodOurs, methodPublished}), sender: param.NewChoice(generatorEngine, []string{generatorEngine, generatorIperf3}), senders: trial.NewSenders(),
+		method: param.NewChoice(methodOurs, []string{methodOurs, methodPublished}), sender: param.NewChoice(generatorEngine, []string{generatorEngine, generatorIperf3}), senders: trial.NewSenders(), vlan: param.NewCount(0, 0, frame.MaxVLAN),
 		preset: param.NewPreset(), search: param.NewChoice(trial.AsPreset, append([]string{trial.AsPreset}, search.Names()...)),
 		specs: specs, service: lab.Listening, readiness: readyPatience,
 		standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
@@ -111,7 +112,7 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`name` of the software: boxdyno list subjects has them")
 	fs.StringVar(&p.file, "file", p.file, "`file` that describes a subject of your own, for subject own")
 	fs.Var(&p.payload, "payload_size", "`octets` of UDP payload; 0: frame_size says how long frames are")
-	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one")
+	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one, 68 with a tag")
 	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps with preamble and gap; search: the highest without loss; overload: that of which most frames are counted")
 	fs.Var(&p.packets, "packets", "`frames` to send; 0: as long as duration says")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` frames are sent; 0s: as preset says, method published 10s")
@@ -120,6 +121,7 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.method, "method", "ours: the whole process tree while there was work; published: also the main process over a fixed window, as in the published study")
 	fs.DurationVar(&p.window, "window", p.window, "method published: how `long` the process is watched, from the first frame on; 0s: 50s")
 	fs.Var(&p.sender, "generator", "what sends: the engine, or iperf3, as in the published study: at a rate, with payload_size")
+	fs.Var(&p.vlan, "vlan", "`number` of the VLAN whose tag (802.1Q) every frame has; 0: no tag")
 	fs.Var(&p.senders, "senders", trial.SendersUsage)
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest rate is found; preset: the search of the preset's name")
@@ -127,10 +129,10 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 
 // mix is how long frames are.
 func (p *Capture) mix() frame.Mix {
-	size := unit.FrameSize(64)
+	size := frame.SmallestIn(uint16(p.vlan.Value), false)
 	switch {
 	case p.payload.Value > 0:
-		size = unit.FrameSize(p.payload.Value + udpOverhead)
+		size = unit.FrameSize(p.payload.Value+udpOverhead) + size - frame.Smallest(false)
 	case p.size.Name != "":
 		return p.size.Mix
 	}
@@ -194,7 +196,7 @@ func (p *Capture) Check(bed *lab.Testbed) error {
 	if p.payload.Value > 0 && p.size.Name != "" {
 		return fmt.Errorf("payload_size %d and frame_size %s: give one of them", p.payload.Value, p.size.Name)
 	}
-	if err := p.mix().Signed(false); err != nil {
+	if err := p.mix().SignedIn(uint16(p.vlan.Value), false); err != nil {
 		return err
 	}
 	if p.packets.Value > 0 && p.length > 0 {
@@ -227,7 +229,7 @@ func (p *Capture) Check(bed *lab.Testbed) error {
 	if bed == nil {
 		return nil
 	}
-	return trial.Fits(p.mix(), false, bed.Ports[:1])
+	return trial.FitsIn(p.mix(), uint16(p.vlan.Value), false, bed.Ports[:1])
 }
 
 // checkPublished says what method and window do not allow.
@@ -264,6 +266,8 @@ func (p *Capture) checkIperf3() error {
 		return fmt.Errorf("%s: its pace is not exact enough for a search: give a rate", name)
 	case p.burst.Value > 1:
 		return fmt.Errorf("%s: burst %d: its own are all that it sends", name, p.burst.Value)
+	case p.vlan.Value > 0:
+		return fmt.Errorf("%s: vlan %d: its frames have no tag", name, p.vlan.Value)
 	case p.senders.Value > 1:
 		return fmt.Errorf("%s: senders %d: several are the engine's", name, p.senders.Value)
 	}
@@ -355,7 +359,7 @@ func (p *Capture) Once() (key string, trials int, d time.Duration) {
 		return "", 0, 0
 	}
 	l := p.loadOf(p.framesPerSecond())
-	return fmt.Sprint("empty-box", p.mix().Name, l, p.sender.Value), 1, lasts(l)
+	return fmt.Sprint("empty-box", p.mix().Name, p.vlan.Value, l, p.sender.Value), 1, lasts(l)
 }
 
 func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome, err error) {

@@ -33,6 +33,7 @@ func TestCaptureCountsAll(t *testing.T) {
 	testutil.Alone(t)
 	for _, set := range []map[string]string{
 		{"payload_size": "148", "rate": "2Mbps", "packets": "1000"},
+		{"payload_size": "148", "rate": "2Mbps", "packets": "1000", "vlan": "7"},
 		{"frame_size": "64", "rate": "3k", "duration": "300ms"},
 		{"frame_size": "imix", "rate": "3k", "duration": "300ms", "burst": "16"},
 	} {
@@ -66,7 +67,11 @@ func TestCaptureCountsAll(t *testing.T) {
 			if stops != trials || trials == 0 {
 				t.Errorf("it was stopped %d times in %d trials", stops, trials)
 			}
-			if len(recs) > 0 && set["payload_size"] != "" && o.Load.MeanSize != 194 {
+			want := 194.0
+			if set["vlan"] != "" {
+				want += 4
+			}
+			if len(recs) > 0 && set["payload_size"] != "" && o.Load.MeanSize != want {
 				t.Errorf("148 octets of payload in frames of %v", o.Load.MeanSize)
 			}
 		})

@@ -88,7 +88,7 @@ func (m *capturePoint) end(ctx context.Context, c *capturing) error {
 // traffic.
 func (m *capturePoint) probe(ctx context.Context, c *capturing) error {
 	s := m.stream
-	s.ID, s.Source, s.Frames.Sizes = probeStream, nil, []unit.FrameSize{frame.Smallest(false)}
+	s.ID, s.Source, s.Frames.Sizes = probeStream, nil, []unit.FrameSize{frame.SmallestIn(s.Frames.VLAN, false)}
 	send := func() error {
 		sent, err := m.tx.Transmit(ctx, engine.Load{Rate: 1000, Count: 1}, s)
 		if err == nil {

@@ -88,7 +88,7 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 		to = bed.Ports[1]
 	}
 	m.stream = engine.Stream{ID: captureStream, Frames: trial.Between(bed.Ports[0], to, m.mix(), 1, false)}
-	m.stream.Frames.DstMAC = nobody
+	m.stream.Frames.DstMAC, m.stream.Frames.VLAN = nobody, uint16(m.vlan.Value)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -156,6 +156,9 @@ func (m *capturePoint) empty(ctx context.Context, l engine.Load) error {
 	cfg := append([]result.Pair{{Key: "frame_size", Value: m.mix().Name}, {Key: "burst", Value: strconv.Itoa(l.Burst)}}, m.loadWords(l)...)
 	if m.iperf3 != nil {
 		cfg = append(cfg, result.Pair{Key: "generator", Value: generatorIperf3})
+	}
+	if m.vlan.Value > 0 {
+		cfg = append(cfg, result.Pair{Key: "vlan", Value: strconv.Itoa(m.vlan.Value)})
 	}
 	return m.emptyAs(ctx, cfg, l)
 }
