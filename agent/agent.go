@@ -21,6 +21,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/cables"
 	"boxdyno/link"
+	"boxdyno/result"
 	"boxdyno/service"
 	"boxdyno/subject"
 	"boxdyno/subject/iperf"
@@ -68,6 +69,7 @@ const (
 	Hold           Ask[HoldArgs, None]                 = "hold"
 	Busy           Ask[time.Duration, float64]         = "busy"
 	Resources      Ask[None, host.Resources]           = "resources"
+	ReceiveRead    Ask[[]string, result.DUTWork]       = "receive.read"
 	LedgerOpen     Ask[LedgerArgs, int]                = "ledger.open"
 	LedgerRead     Ask[int, LedgerReading]             = "ledger.read"
 	LedgerClose    Ask[int, None]                      = "ledger.close"
@@ -105,6 +107,7 @@ func Methods() []Method {
 		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),
 		method(Busy, "the share of the CPUs that is busy for a time, at most 10 s", (*Session).busy),
 		method(Resources, "temperatures, available memory and CPUs", func(*Session, context.Context, None) (host.Resources, error) { return (&host.Local{}).Resources(), nil }),
+		method(ReceiveRead, "how the CPUs took frames since this was asked before, and how ports are set up for that", (*Session).readReceive),
 		method(LedgerOpen, "opens the ledger of paths", (*Session).openLedger),
 		method(LedgerRead, "reads every counter of a ledger", (*Session).readLedger),
 		method(LedgerClose, "closes a ledger", (*Session).closeLedger),
@@ -166,6 +169,7 @@ type Session struct {
 	lasting  context.Context       // ends with the session
 	reader   *telemetry.Reader     // nil: no telemetry is open
 	warnings []string              // of its collectors
+	received *host.Receiving       // when ReceiveRead was asked before; nil: never
 	ends     []func() error        // last first
 
 	gateway *service.Gateway // managing's; nil: this machine is none

@@ -16,7 +16,7 @@ import (
 // CPUs is what every CPU and some threads had done at one instant:
 //
 //	/proc/stat                  ticks by kind; the machine's whole time, in steps of 4 to 10 ms
-//	/proc/net/softnet_stat      polls of receive work that ended before the work did
+//	/proc/net/softnet_stat      polls of receive work that ended before the work did, frames dropped by full backlogs
 //	/proc/softirqs              softirqs for received frames
 //	/proc/PID/schedstat         ns that a thread ran, and that it was ready and had to wait
 //
@@ -25,6 +25,7 @@ type CPUs struct {
 	ticks   map[int][8]uint64 // user nice system idle iowait irq softirq steal
 	netRx   map[int]uint64
 	squeeze map[int]uint64
+	dropped map[int]uint64
 	threads map[int][2]time.Duration // by thread id: ran, waited
 }
 
@@ -35,7 +36,7 @@ func (l *Local) CPUs(threads ...int) (CPUs, error) { return readCPUs(l.Files(), 
 func CPUsHere(threads ...int) (CPUs, error) { return readCPUs(os.DirFS("/"), threads) }
 
 func readCPUs(root fs.FS, threads []int) (CPUs, error) {
-	c := CPUs{ticks: map[int][8]uint64{}, netRx: map[int]uint64{}, squeeze: map[int]uint64{}, threads: map[int][2]time.Duration{}}
+	c := CPUs{ticks: map[int][8]uint64{}, netRx: map[int]uint64{}, squeeze: map[int]uint64{}, dropped: map[int]uint64{}, threads: map[int][2]time.Duration{}}
 	data, err := fs.ReadFile(root, "proc/stat")
 	if err != nil {
 		return c, fmt.Errorf("read CPU times: %w", err)
@@ -92,7 +93,7 @@ func (c CPUs) softirqs(root fs.FS) {
 	}
 }
 
-// softnet reads time_squeeze; the 13th column, where there is one (Linux 5.10),
+// softnet reads dropped and time_squeeze; the 13th column, where there is one (Linux 5.10),
 // is the CPU.
 func (c CPUs) softnet(root fs.FS) {
 	data, _ := fs.ReadFile(root, "proc/self/net/softnet_stat")
@@ -111,6 +112,9 @@ func (c CPUs) softnet(root fs.FS) {
 		}
 		if n, err := strconv.ParseUint(f[2], 16, 64); err == nil {
 			c.squeeze[cpu] = n
+		}
+		if n, err := strconv.ParseUint(f[1], 16, 64); err == nil {
+			c.dropped[cpu] = n
 		}
 	}
 }
@@ -145,6 +149,20 @@ func (c CPUs) Since(before CPUs) (out []result.CPU) {
 		out = append(out, r)
 	}
 	return out
+}
+
+// Dropped is how many frames full backlogs of all CPUs dropped from before to c.
+func (c CPUs) Dropped(before CPUs) (n int64) {
+	for cpu, now := range c.dropped {
+		n += int64(uint32(now) - uint32(before.dropped[cpu]))
+	}
+	return n
+}
+
+// Thread is how long a thread ran from before to c, and was ready and did not run.
+func (c CPUs) Thread(before CPUs, tid int) (ran, waited time.Duration) {
+	now, was := c.threads[tid], before.threads[tid]
+	return now[0] - was[0], now[1] - was[1]
 }
 
 // Threads is how long the threads together ran from before to c, and for how long

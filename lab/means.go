@@ -57,6 +57,12 @@ type Watcher interface {
 	Watch(names []string, warn func(string)) telemetry.Spec
 }
 
+// A Receiver is a DUT that is another machine and says how its CPUs take frames.
+type Receiver interface {
+	// Receive is that since it was asked before, and how the DUT's ports are set up.
+	Receive(ctx context.Context) (result.DUTWork, error)
+}
+
 // A Lender is a box that loads can run on, beside what is measured. Where a testbed is
 // none, the DUT shares this machine, or is not reached yet.
 type Lender interface {

@@ -225,6 +225,13 @@ func (m *pairMeans) Resources() (host.Resources, error) {
 	return agent.Resources.Call(ctx, m.conn, agent.None{})
 }
 
+// Receive implements Receiver.
+func (m *pairMeans) Receive(ctx context.Context) (result.DUTWork, error) {
+	ctx, cancel := context.WithTimeout(ctx, asking)
+	defer cancel()
+	return agent.ReceiveRead.Call(ctx, m.conn, m.tuneBox.ports)
+}
+
 // Talk implements Talker.
 func (m *pairMeans) Talk(ctx context.Context) (func() error, error) { return m.talks(ctx, m.ends[0]) }
 

@@ -100,8 +100,19 @@ func TestPairHasTheDUTsPlaces(t *testing.T) {
 	if !strings.Contains(result.Get(seen, "dut_clock_offset"), "off") || result.Get(seen, "dut_version") != version.Version() || !strings.Contains(result.Get(seen, "dut_link_i0"), "veth") {
 		t.Errorf("%v", seen)
 	}
+	receiver := tb.Means.(Receiver)
+	if _, err := receiver.Receive(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if a := offer(t, tb, hasIPv6(), 20_000, 2000); hasIPv6() && (a.Received != 4000 || a.Unexplained != 0) {
 		t.Errorf("IPv6: %+v", a)
+	}
+	w, err := receiver.Receive(t.Context())
+	if err != nil || result.Get(w.State, "i0 rx queues") == "" || result.Get(w.State, "i0 mtu") == "" {
+		t.Errorf("how the box takes frames: %+v, %v", w, err)
+	}
+	if hasIPv6() && (w.Receive == nil || w.Receive.Ran <= 0 || len(w.Receive.CPUs) == 0) {
+		t.Errorf("how its CPUs took 2000 frames: %+v", w.Receive)
 	}
 }
 

@@ -8,14 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/result"
 )
@@ -32,11 +31,7 @@ func (v *services) State(context.Context) (kv []result.Pair, err error) {
 			return err
 		}
 		add("nft rules", strconv.Itoa(n))
-		for _, f := range [][2]string{{"conntrack entries", "nf_conntrack_count"}, {"conntrack most", "nf_conntrack_max"}} {
-			if b, err := os.ReadFile("/proc/sys/net/netfilter/" + f[1]); err == nil {
-				add(f[0], strings.TrimSpace(string(b)))
-			}
-		}
+		kv = append(kv, host.ConnectionState(os.DirFS("/"))...)
 		return nil
 	})
 	if err != nil {
@@ -44,23 +39,7 @@ func (v *services) State(context.Context) (kv []result.Pair, err error) {
 	}
 	err = netns.DoSys(v.dut.Netns, func(sys *os.Root) error {
 		for _, sd := range sides {
-			dir := "class/net/" + sd.dut
-			if b, err := sys.ReadFile(dir + "/mtu"); err == nil {
-				add(sd.dut+" mtu", strings.TrimSpace(string(b)))
-			}
-			queues, rps := 0, false
-			for {
-				b, err := sys.ReadFile(filepath.Join(dir, "queues", "rx-"+strconv.Itoa(queues), "rps_cpus"))
-				if err != nil {
-					break
-				}
-				queues++
-				rps = rps || strings.Trim(strings.TrimSpace(string(b)), "0,") != ""
-			}
-			if queues > 0 {
-				add(sd.dut+" rx queues", strconv.Itoa(queues))
-				add(sd.dut+" rps", map[bool]string{true: "on", false: "off"}[rps])
-			}
+			kv = append(kv, host.QueueState(sys.FS(), sd.dut)...)
 		}
 		return nil
 	})

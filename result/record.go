@@ -248,10 +248,21 @@ type CPU struct {
 
 // DUTWork is how a trial's DUT did its work, as far as this machine shows it.
 type DUTWork struct {
-	Threads int     `json:"threads,omitempty"` // that receive its frames (threaded NAPI); 0: softirq does
-	Ran     float64 `json:"ran,omitempty"`     // over the traffic's time, one CPU's is 1: time that those threads ran, by the scheduler's ns clock; without threads that of softirq on the DUT's CPUs, in ticks
-	Waited  float64 `json:"waited,omitempty"`  // the same of the least time that a thread was ready while none of them ran: something else had the CPU
-	State   []Pair  `json:"state,omitempty"`   // how it is set up, where frames were lost: "nft rules", "conntrack entries", "lan rps_cpus"...
+	Threads int      `json:"threads,omitempty"` // that receive its frames (threaded NAPI); 0: softirq does
+	Ran     float64  `json:"ran,omitempty"`     // over the traffic's time, one CPU's is 1: time that those threads ran, by the scheduler's ns clock; without threads that of softirq on the DUT's CPUs, in ticks
+	Waited  float64  `json:"waited,omitempty"`  // the same of the least time that a thread was ready while none of them ran: something else had the CPU
+	Receive *Receive `json:"receive,omitempty"` // of a DUT that is another machine: how its CPUs took frames
+	State   []Pair   `json:"state,omitempty"`   // how it is set up, where frames were lost: "nft rules", "conntrack entries", "lan rps_cpus"...
+}
+
+// A Receive is how the CPUs of a machine with our agent took frames, by its own counters, over
+// a trial's traffic and some ms more.
+type Receive struct {
+	CPUs      []CPU   `json:"cpus"`                // of that machine; the one that was busiest with receive work has the role "dut"
+	Ran       float64 `json:"ran"`                 // share of the time that this CPU was in softirq, ksoftirqd among it
+	Ksoftirqd float64 `json:"ksoftirqd,omitempty"` // of it, the share that its ksoftirqd ran
+	Waited    float64 `json:"waited,omitempty"`    // share of the time that ksoftirqd was ready and something else had the CPU
+	Dropped   int64   `json:"dropped,omitempty"`   // frames that full backlogs dropped (softnet_stat), on all CPUs
 }
 
 // A Record is one trial, or (Parent == "") what a procedure made of its trials.

@@ -162,3 +162,28 @@ func whatNext(r result.Record) string {
 	}
 	return ""
 }
+
+// What a far box says of its softirqs explains its full ring as threads of this machine do.
+func TestBottleneckOfAFarBox(t *testing.T) {
+	r := lossy("route", result.Term{Place: result.DUTNIC, Host: "dut", Link: "eth0", Name: "receive ring full", N: 1000})
+	r.CPUs = []result.CPU{{CPU: 0, Role: "tester", System: 1}}
+	r.Load.CPUSpeed = 0.4 // the tester's
+	r.DUT = &result.DUTWork{
+		Receive: &result.Receive{CPUs: []result.CPU{{CPU: 0, Idle: 0.9}, {CPU: 3, Role: "dut", SoftIRQ: 0.97, Squeezed: 1234}}, Ran: 0.97, Ksoftirqd: 0.62},
+		State:   []result.Pair{{Key: "eth0 rx queues", Value: "1"}, {Key: "eth0 rps", Value: "off"}},
+	}
+	s, _ := bottleneck(r)
+	for _, want := range []string{"CPU 3 is 97 % busy with receive work (ksoftirqd ran 62 % of the time, 1234 polls ended before their work did)", "the DUT's port eth0 has one receive queue and no RPS"} {
+		if !strings.Contains(s, want) {
+			t.Errorf("%q lacks %q", s, want)
+		}
+	}
+	r.DUT.Receive.Waited = 0.3
+	if s, _ := bottleneck(r); !strings.Contains(s, "something else had CPU 3 for 30 % of the time") {
+		t.Errorf("%q", s)
+	}
+	r.DUT.Receive, r.DUT.State = nil, nil
+	if s, _ := bottleneck(r); strings.Contains(s, "CPU 3") {
+		t.Errorf("%q", s)
+	}
+}

@@ -29,18 +29,23 @@ type evidence struct {
 	entries  int     // of the connection table
 	most     int
 	qdisc    string
-	heat     string // what held its clock down meanwhile, with evidence
-	shared   bool   // tester and DUT are on one CPU, so that its share tells nothing
+	heat     string  // what held its clock down meanwhile, with evidence
+	shared   bool    // tester and DUT are on one CPU, so that its share tells nothing
+	thread   float64 // of ran, what ksoftirqd ran; of another machine
 }
 
 func evidenceOf(c Case, p placeLoss) (e evidence) {
 	r := c.Record
-	for i, u := range r.CPUs {
+	cpus := r.CPUs
+	if r.DUT != nil && r.DUT.Receive != nil {
+		cpus = r.DUT.Receive.CPUs
+	}
+	for i, u := range cpus {
 		switch {
 		case u.Role == "tester and dut":
 			e.shared = true
 		case u.Role == "dut" && (e.cpu == nil || u.Idle < e.cpu.Idle):
-			e.cpu = &r.CPUs[i]
+			e.cpu = &cpus[i]
 		}
 	}
 	number := func(key string) int {
@@ -52,7 +57,9 @@ func evidenceOf(c Case, p placeLoss) (e evidence) {
 	e.queues, e.rps, e.qdisc = number(link+" rx queues"), result.Get(stateOf(r), link+" rps"), result.Get(stateOf(r), link+" qdisc")
 	e.ring, _ = strconv.Atoi(result.Get(c.Environment, "ring"))
 	if l := r.Load; l != nil {
-		e.speed = l.CPUSpeed
+		if r.DUT == nil || r.DUT.Receive == nil { // it is this machine's
+			e.speed = l.CPUSpeed
+		}
 		if streams := float64(max(l.Streams, 1)); l.Offered > 0 {
 			e.fill = float64(e.ring) / (float64(l.Offered) / streams)
 		}
@@ -63,6 +70,9 @@ func evidenceOf(c Case, p placeLoss) (e evidence) {
 	e.heat = throttled(c.Series, r.Digests)
 	if w := r.DUT; w != nil {
 		e.work, e.ran, e.waited = true, min(w.Ran, 1), w.Waited
+		if v := w.Receive; v != nil {
+			e.ran, e.waited, e.thread = min(v.Ran, 1), v.Waited, v.Ksoftirqd
+		}
 	}
 	if past := p.reached - p.n; past > 0 {
 		for _, ph := range r.Phases {
@@ -123,11 +133,11 @@ var reasons = []reason{
 		}, "Replace long lists of rules by a set or a verdict map, accept established connections first, or use a flowtable."},
 	{overflow, CauseCPU, func(e evidence) bool { return e.work && e.ran >= full && e.queues == 1 && e.rps != "on" },
 		func(e evidence) string {
-			return fmt.Sprintf("CPU %d is %s busy with receive work%s, %s of it for each frame, and %%s has one receive queue and no RPS", e.cpu.CPU, percent(round(e.ran)), slow(e), cost(e))
+			return fmt.Sprintf("CPU %d is %s busy with receive work%s%s, %s of it for each frame, and %%s has one receive queue and no RPS", e.cpu.CPU, percent(round(e.ran)), slow(e), softirqs(e), cost(e))
 		}, "Spread the port's receive work over more CPUs (more queues with ethtool -L, or RPS: rps_cpus); else it takes a CPU that does more on one core."},
 	{overflow, CauseCPUs, func(e evidence) bool { return e.work && e.ran >= full },
 		func(e evidence) string {
-			return fmt.Sprintf("CPU %d is %s busy with the receive work of %%s%s, %s of it for each frame", e.cpu.CPU, percent(round(e.ran)), slow(e), cost(e))
+			return fmt.Sprintf("CPU %d is %s busy with the receive work of %%s%s%s, %s of it for each frame", e.cpu.CPU, percent(round(e.ran)), slow(e), softirqs(e), cost(e))
 		}, "Spread the port's receive work over more CPUs, or lessen the work for each frame."},
 	{overflow, CauseStalls, func(e evidence) bool { return e.work && e.ran < full && e.fill > 0 },
 		func(e evidence) string {
@@ -158,6 +168,19 @@ func explain(c Case, r *rule, p placeLoss) *reason {
 func round(share float64) float64 { return float64(int(share*100+0.5)) / 100 }
 
 func cost(e evidence) string { return unit.SI(e.perFrame) + "s" }
+
+// softirqs says what another machine tells of its CPU's softirqs. A sandbox has threads in
+// their place.
+func softirqs(e evidence) string {
+	if e.thread < 0.01 {
+		return ""
+	}
+	text := fmt.Sprintf("ksoftirqd ran %s of the time", percent(round(e.thread)))
+	if e.cpu.Squeezed > 0 {
+		text += fmt.Sprintf(", %d polls ended before their work did", e.cpu.Squeezed)
+	}
+	return " (" + text + ")"
+}
 
 func slow(e evidence) string {
 	if e.speed > 0 && e.speed < SlowCPU {

@@ -3,11 +3,14 @@
 package trial
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/result"
 )
 
 // Whoever watches the machines is told when traffic begins and when it is over.
@@ -22,6 +25,35 @@ func TestTrafficIsTold(t *testing.T) {
 		w.Stop()
 		if !slices.Equal(told, []bool{true, false}) {
 			t.Errorf("%s: it is told %v", kind, told)
+		}
+	}
+}
+
+// fakeBox is a box that says how its CPUs took frames, so often.
+type fakeBox struct{ asked, answers int }
+
+func (b *fakeBox) Receive(context.Context) (w result.DUTWork, err error) {
+	if b.asked++; b.asked > b.answers {
+		return w, errors.New("it has gone")
+	}
+	if b.asked > 1 {
+		w.Receive = &result.Receive{Ran: 0.5}
+	}
+	return w, nil
+}
+
+// A box that has our agent is asked before the traffic and after it; what it says is the
+// trial's. One that does not answer is left out.
+func TestBoxIsAsked(t *testing.T) {
+	for _, answers := range []int{0, 1, 2} {
+		box := &fakeBox{answers: answers}
+		env := &procedure.Env{Bed: &lab.Testbed{Facts: lab.Facts{Kind: "real"}, Means: box}}
+		w := WatchTraffic(env)
+		w.Stop()
+		var o procedure.Outcome
+		w.Tell(t.Context(), &o, 1, 2)
+		if got := o.DUT != nil && o.DUT.Receive != nil && o.DUT.Receive.Ran == 0.5; got != (answers == 2) || box.asked != max(1, min(answers+1, 2)) {
+			t.Errorf("%d answers: %+v after %d questions", answers, o.DUT, box.asked)
 		}
 	}
 }

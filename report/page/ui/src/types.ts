@@ -915,8 +915,16 @@ export interface Digest {
 }
 export interface DUTWork {
   ran?: number;
+  receive?: Receive;
   state?: Pair[];
   threads?: number;
+  waited?: number;
+}
+export interface Receive {
+  cpus: CPU[] | null;
+  dropped?: number;
+  ksoftirqd?: number;
+  ran: number;
   waited?: number;
 }
 export interface Energy {
