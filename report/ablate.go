@@ -83,7 +83,7 @@ func ablationOf(run result.Run, points []result.Record) *Ablation {
 			row.Config, row.Side = nil, other
 			return row
 		}
-		p := AblationPlace{row: rowOf([]result.Record{withoutTune(of[key])}, nil), Whole: effect(result.None, result.Full)}
+		p := AblationPlace{row: rowOf(run, []result.Record{withoutTune(of[key])}, nil), Whole: effect(result.None, result.Full)}
 		p.Name = name(p.row)
 		for i, k := range run.Ablation.Knobs {
 			p.Knobs = append(p.Knobs, KnobEffect{k, effect(run.Ablation.Without(i), result.Full), effect(result.None, run.Ablation.Only(i))})

@@ -7,9 +7,8 @@ import (
 	"boxdyno/unit"
 )
 
-// This file is the shape of rows in JSON, which drawings and other programs read: a field is
-// named for its metric, and fill fills it. What a new procedure measures stands in Tables and
-// needs no block.
+// This file is the shape of rows in JSON, which drawings and other programs read. What a new
+// procedure measures stands in Tables, and in the row's block by metric.
 
 // A Row is one configuration of a procedure. With several repeats its figures
 // are medians over them, and the intervals enclose all of theirs. Rates are of
@@ -65,26 +64,9 @@ type Row struct {
 	LongestStallNS *int64   `json:"longest_stall_ns,omitempty"`
 	StealRatio     *float64 `json:"steal_ratio,omitempty"`
 
-	Suite *Suite `json:"suite,omitempty"` // of RFC 2544's procedures beside the throughput
-
-	Security *Security `json:"security,omitempty"` // of procedure security, once its phases are over
-
-	Connections *Connections `json:"connections,omitempty"` // of procedure connections
-
-	Soak *Soak `json:"soak,omitempty"` // of procedure soak
-
-	Capture *Capture `json:"capture,omitempty"` // of procedure capture
-	Infer   *Infer   `json:"infer,omitempty"`   // of procedure infer
-	Work    *Work    `json:"work,omitempty"`    // of procedures that let programs work on this machine's CPUs
-	Crypto  *Crypto  `json:"crypto,omitempty"`  // of procedure crypto
-
-	Storage *Storage `json:"storage,omitempty"` // of procedure storage
-
-	IDS *IDS `json:"ids,omitempty"` // of procedure ids
-
-	Tunnel *Tunnel `json:"tunnel,omitempty"` // of procedures vpn and stream
-
-	Flood *Flood `json:"flood,omitempty"` // of procedure flood
+	// Block is what the procedure adds, under a key of its kind: "capture", "tunnel". Its
+	// fields are followed by all other figures of the row, each named for its metric.
+	Block Block `json:"-"`
 
 	Energy []Joules `json:"energy,omitempty"` // of procedures whose work can be counted, where a meter ran
 
@@ -94,15 +76,16 @@ type Row struct {
 	Figures  map[string]*Figure `json:"figures,omitempty"`
 
 	found tableRow
+	of    *kind // nil: frames at a load, of which there is no block
 
 	Ledger   *result.Account `json:"ledger,omitempty"` // of the last overload trial, of all phases of security, of a flood with what came before and after, or of the trial that connections' times or capture's costs are of
 	Warnings []string        `json:"warnings,omitempty"`
 }
 
-// A Capture is what procedure capture found at a row; a figure that was not measured is
-// nil. All but those of the search are of one trial: that at the limit, or at the rate
-// given.
+// A Capture is of procedure capture. All figures but those of the search are of one trial:
+// that at the limit, or at the rate given.
 type Capture struct {
+	usual
 	Subject string `json:"subject"`
 	Payload int    `json:"payload_size,omitempty"` // octets of UDP payload that were asked for; 0: a frame size was
 	Rate    string `json:"rate"`                   // as it was given; "search": none was
@@ -111,37 +94,6 @@ type Capture struct {
 	Burst   int    `json:"burst,omitempty"`        // frames back to back; 0: equal gaps
 	Buffer  int    `json:"buffer,omitempty"`       // octets; 0: the subject's own
 	Method  string `json:"method"`                 // ours, published
-
-	Lossless    *Figure `json:"lossless_fps,omitempty"` // highest rate of which every frame was counted
-	LosslessBPS *Figure `json:"lossless_bps,omitempty"` // layer 2
-	LosslessL1  *Figure `json:"lossless_l1_bps,omitempty"`
-	Thousandth  *Figure `json:"counted_0_1pct_fps,omitempty"`
-	FiveOfThem  *Figure `json:"counted_0_5pct_fps,omitempty"`
-	Overload    *Figure `json:"counting_overload_fps,omitempty"`
-
-	Offered     *Figure `json:"capture_offered_fps,omitempty"`
-	Sent        *Figure `json:"frames_offered,omitempty"`
-	Counted     *Figure `json:"frames_counted,omitempty"`
-	AtEnd       *Figure `json:"frames_at_end,omitempty"` // when the last frame had left
-	Lag         *Figure `json:"frames_lag,omitempty"`
-	Drain       *Figure `json:"drain_s,omitempty"`
-	Lost        *Figure `json:"frames_lost,omitempty"`
-	Before      *Figure `json:"drops_before,omitempty"`
-	Kernel      *Figure `json:"drops_kernel,omitempty"`
-	Own         *Figure `json:"drops_subject,omitempty"`
-	Unexplained *Figure `json:"frames_unexplained,omitempty"`
-
-	CPU       *Figure `json:"subject_cpu_per_frame_s,omitempty"` // of the whole process tree
-	Share     *Figure `json:"subject_cpu_share,omitempty"`
-	Host      *Figure `json:"host_cpu_per_frame_s,omitempty"` // with the kernel's receive work
-	Above     *Figure `json:"host_cpu_above_per_frame_s,omitempty"`
-	Memory    *Figure `json:"subject_memory_bytes,omitempty"`
-	Processes *Figure `json:"subject_processes,omitempty"`
-	Startup   *Figure `json:"startup_s,omitempty"`
-	First     *Figure `json:"first_frame_s,omitempty"`
-
-	MainShare  *Figure `json:"main_cpu_share,omitempty"` // method published: of the main process alone
-	MainMemory *Figure `json:"main_memory_bytes,omitempty"`
 
 	Published []Published `json:"published,omitempty"` // figures of the same subject, payload and rate
 }
@@ -159,37 +111,19 @@ type Published struct {
 	Caution string   `json:"caution,omitempty"` // and in all figures of its source
 }
 
-// A Connections is what procedure connections found at a row; a figure that was not
-// measured is nil. Rates are in connections/s.
+// A Connections is of procedure connections.
 type Connections struct {
+	usual
 	Mode         string `json:"mode"`           // rate, concurrent
 	ResponseSize int    `json:"response_size"`  // octets, beside the HTTP header
 	Rate         int    `json:"rate,omitempty"` // that was given, connections/s; 0: searched, or the procedure's own
 
-	Found    *Figure `json:"connections_cps,omitempty"`          // highest rate of which none failed; nil where a rate was given
-	Overload *Figure `json:"connections_overload_cps,omitempty"` // most that were complete, whatever failed
-	Ceiling  *Figure `json:"connections_ceiling_cps,omitempty"`  // of the tester, by its self-test
-
-	Offered      *Figure `json:"connections_offered_cps,omitempty"` // in the trial that all that follows is of
-	Complete     *Figure `json:"connections_complete_cps,omitempty"`
-	Opened       *Figure `json:"connections_opened,omitempty"`
-	Held         *Figure `json:"connections_concurrent,omitempty"` // mode concurrent
-	Failed       *Figure `json:"connections_failed,omitempty"`
-	HandshakeP50 *Figure `json:"handshake_p50_s,omitempty"` // SYN to SYN-ACK
-	HandshakeP99 *Figure `json:"handshake_p99_s,omitempty"`
-	OctetP50     *Figure `json:"ttfb_p50_s,omitempty"` // SYN to the response's first octet
-	OctetP99     *Figure `json:"ttfb_p99_s,omitempty"`
-	OctetMax     *Figure `json:"ttfb_max_s,omitempty"`
-	Goodput      *Figure `json:"goodput_bps,omitempty"`
-	Entries      *Figure `json:"conntrack_entries,omitempty"` // of the box's connection table
-	Most         *Figure `json:"conntrack_most,omitempty"`    // that it takes
-
 	Gave []string `json:"gave,omitempty"` // what the box's counters say of the trials in which connections failed, in clauses
 }
 
-// A Crypto is what procedure crypto found at a row; a figure that the path does not have
-// is nil.
+// A Crypto is of procedure crypto.
 type Crypto struct {
+	usual
 	Path     string `json:"path"`
 	Cipher   string `json:"cipher"`
 	Parallel string `json:"parallel"` // streams that worked at once, as it was given
@@ -197,16 +131,6 @@ type Crypto struct {
 	Driver   string `json:"driver,omitempty"`       // or library
 	Features string `json:"cpu_features,omitempty"` // that it may use
 	Proven   string `json:"known_answer,omitempty"`
-
-	Streams     *Figure `json:"copies,omitempty"`
-	Encrypt     *Figure `json:"encrypt_bytes_per_s,omitempty"`
-	Decrypt     *Figure `json:"decrypt_bytes_per_s,omitempty"`
-	Sign        *Figure `json:"signs_per_s,omitempty"`
-	Verify      *Figure `json:"verifies_per_s,omitempty"`
-	Agree       *Figure `json:"agreements_per_s,omitempty"`
-	Keygen      *Figure `json:"keygens_per_s,omitempty"`
-	Encapsulate *Figure `json:"encapsulations_per_s,omitempty"`
-	Decapsulate *Figure `json:"decapsulations_per_s,omitempty"`
 
 	Published []PublishedCipher `json:"published_ciphers,omitempty"` // the same cipher on other boxes
 }
@@ -220,39 +144,22 @@ type PublishedCipher struct {
 	Said    string   `json:"said"` // where it was published, and what must be said beside it
 }
 
-// A Flood is what procedure flood found at a row; a figure that was not measured is nil.
-// With several repeats the phases are those of the typical one.
+// A Flood is of procedure flood. With several repeats the phases are those of the typical
+// one.
 type Flood struct {
+	usual
 	Kind    string       `json:"kind"`
 	Rate    string       `json:"rate"`    // as it was given; "line", "search"
 	Benign  string       `json:"benign"`  // as it was given
 	Sources string       `json:"sources"` // network, any
 	Phases  []result.KPI `json:"phases,omitempty"`
-
-	Borne     *Figure `json:"flood_borne_fps,omitempty"`       // highest rate of the flood that the benign traffic survived
-	Survival  *Figure `json:"benign_survival_ratio,omitempty"` // interval: of the samples
-	Recovery  *Figure `json:"flood_recovery_s,omitempty"`      // nil: the box was not back
-	Offered   *Figure `json:"flood_offered_fps,omitempty"`
-	Forwarded *Figure `json:"flood_forwarded_fps,omitempty"`
-	Sent      *Figure `json:"flood_sent,omitempty"`
-	Arrived   *Figure `json:"flood_arrived,omitempty"`
-	Load      *Figure `json:"benign_offered_bps,omitempty"` // during the flood
-	Delay     *Figure `json:"benign_latency_p99_s,omitempty"`
-	Before    *Figure `json:"benign_latency_before_p99_s,omitempty"` // the same, before the flood
-	CPU       *Figure `json:"flood_cpu_ratio,omitempty"`
-	Sensor    string  `json:"sensor,omitempty"` // that listened; "": none
-	Seen      *Figure `json:"sensor_seen_ratio,omitempty"`
-	Missed    *Figure `json:"sensor_missed,omitempty"`
-	Entries   *Figure `json:"conntrack_entries,omitempty"`
-	Most      *Figure `json:"conntrack_most,omitempty"`
-	Failed    *Figure `json:"conntrack_insert_failed,omitempty"`
-	Evicted   *Figure `json:"conntrack_early_drop,omitempty"`
+	Sensor  string       `json:"sensor,omitempty"` // that listened; "": none
 }
 
-// An IDS is what procedure ids found at a row; a figure that was not measured is nil.
-// All but those of the search, of the idle load and Blind are of one trial: that at the
-// limit, or at the rate given.
+// An IDS is of procedure ids. All figures but those of the search and of the idle load are
+// of one trial: that at the limit, or at the rate given.
 type IDS struct {
+	usual
 	Subject string `json:"subject"`
 	Rules   string `json:"rules"`           // in words, beside those of the planted attacks: "1000 generated", "rules.gz"
 	Traffic string `json:"traffic"`         // "appmix", or the name of a capture file; with the flood in it
@@ -260,32 +167,6 @@ type IDS struct {
 	Rate    string `json:"rate"`            // as it was given; "search": none was
 	Lasts   string `json:"duration,omitempty"`
 	Ring    string `json:"ring,omitempty"` // frames that a thread's ring has room for
-
-	Limit    *Figure `json:"ids_rate_bps,omitempty"` // highest load of which hardly a frame was lost
-	LimitFPS *Figure `json:"ids_rate_fps,omitempty"`
-	Idle     *Figure `json:"idle_detected_ratio,omitempty"`
-	Blind    *Figure `json:"blind_bps,omitempty"` // lowest load at which attacks were missed
-
-	Offered     *Figure `json:"capture_offered_bps,omitempty"`
-	Sent        *Figure `json:"frames_offered,omitempty"`
-	Lost        *Figure `json:"frames_lost,omitempty"`
-	Before      *Figure `json:"drops_before,omitempty"`
-	Kernel      *Figure `json:"drops_kernel,omitempty"`
-	Own         *Figure `json:"drops_subject,omitempty"`
-	Unexplained *Figure `json:"frames_unexplained,omitempty"`
-	Planted     *Figure `json:"attacks_planted,omitempty"`
-	Detected    *Figure `json:"attacks_detected,omitempty"`
-	Ratio       *Figure `json:"detected_ratio,omitempty"`
-	MemoryDrops *Figure `json:"memory_drops,omitempty"`
-
-	Loaded  *Figure `json:"rules_loaded,omitempty"`
-	Failed  *Figure `json:"rules_failed,omitempty"`
-	Startup *Figure `json:"startup_s,omitempty"`
-	Memory  *Figure `json:"subject_memory_bytes,omitempty"`
-	CPU     *Figure `json:"subject_cpu_per_frame_s,omitempty"`
-	Share   *Figure `json:"subject_cpu_share,omitempty"`
-	Host    *Figure `json:"host_cpu_per_frame_s,omitempty"`
-	Above   *Figure `json:"host_cpu_above_per_frame_s,omitempty"`
 
 	Loads []IDSLoad `json:"loads,omitempty"` // of the row's valid trials, in order of load
 }
@@ -299,10 +180,9 @@ type IDSLoad struct {
 	Detected *float64 `json:"detected_ratio,omitempty"` // of them
 }
 
-// An Infer is what procedure infer found at a row; a figure that was not measured is
-// nil. Those of the first group are of rows without a rate, those of the second of rows
-// with one.
+// An Infer is of procedure infer.
 type Infer struct {
+	usual
 	Model   string `json:"model"`
 	Runtime string `json:"runtime"`
 	Window  string `json:"window"`
@@ -312,47 +192,19 @@ type Infer struct {
 	Buffer  int    `json:"buffer,omitempty"`
 
 	FrameSize string `json:"frame_size,omitempty"` // of rows with a rate, as it was given; "": 64
-
-	Windows   *Figure `json:"windows_per_s,omitempty"`
-	Each      *Figure `json:"window_s,omitempty"`
-	ModelTime *Figure `json:"model_s,omitempty"`
-	ModelCPU  *Figure `json:"model_cpu_s,omitempty"`
-	Features  *Figure `json:"features_per_frame_s,omitempty"`
-	Compared  *Figure `json:"outputs_compared,omitempty"`
-	Differ    *Figure `json:"outputs_differ,omitempty"`
-
-	Offered  *Figure `json:"capture_offered_fps,omitempty"`
-	Bare     *Figure `json:"bare_lost_ratio,omitempty"` // the capture alone
-	Lost     *Figure `json:"detector_lost_ratio,omitempty"`
-	Added    *Figure `json:"drops_added_ratio,omitempty"`
-	CPUAdded *Figure `json:"cpu_added_per_frame_s,omitempty"`
-	Detected *Figure `json:"detected_windows_per_s,omitempty"`
-	Waits    *Figure `json:"model_wait_share,omitempty"`
-	Drain    *Figure `json:"drain_s,omitempty"`
-
-	Memory  *Figure `json:"subject_memory_bytes,omitempty"`
-	Startup *Figure `json:"startup_s,omitempty"`
 }
 
-// A Security is what procedure security found at a row. With several repeats the
-// phases are those of the typical one.
+// A Security is of procedure security. With several repeats the phases are those of the
+// typical one.
 type Security struct {
-	Load      string       `json:"load"`                        // share of the throughput, "80%", or frame/s
-	Phases    []result.KPI `json:"phases,omitempty"`            // of load, in order
-	Offered   *Figure      `json:"sustain_offered_fps"`         // frames to forward
-	Forwarded *Figure      `json:"sustain_forwarded_fps"`       // of them
-	Loss      *Figure      `json:"sustain_loss_ratio"`          // of them
-	DelayMin  *Figure      `json:"sustain_latency_min_s"`       // of them
-	DelayMean *Figure      `json:"sustain_latency_mean_s"`      //
-	DelayP99  *Figure      `json:"sustain_latency_p99_s"`       //
-	DelayMax  *Figure      `json:"sustain_latency_max_s"`       //
-	BadSent   *Figure      `json:"known_bad_sent"`              // frames to block, in all phases
-	Blocked   *Figure      `json:"known_bad_blocked,omitempty"` // by the box's rules; nil where nobody can look into it
-	Arrived   *Figure      `json:"known_bad_arrived"`           // of them
+	usual
+	Load   string       `json:"load"`             // share of the throughput, "80%", or frame/s
+	Phases []result.KPI `json:"phases,omitempty"` // of load, in order
 }
 
-// A Soak is what procedure soak found at a row: of several repeats, in the last one.
+// A Soak is of procedure soak: of several repeats, of the last one.
 type Soak struct {
+	usual
 	Class     string     `json:"class"`
 	Version   string     `json:"stress_ng,omitempty"` // of stress-ng
 	Passed    int        `json:"passed"`
@@ -385,8 +237,9 @@ type Stressor struct {
 	Warnings    []string `json:"warnings,omitempty"`
 }
 
-// A Storage is what procedure storage found at a row.
+// A Storage is of procedure storage.
 type Storage struct {
+	usual
 	Device   string           `json:"device"`
 	Cipher   string           `json:"cipher"`
 	Bits     string           `json:"key_bits,omitempty"`
@@ -407,24 +260,11 @@ type StoragePattern struct {
 	LUKS2P99 *Figure     `json:"luks2_p99_s,omitempty"`
 }
 
-// A Suite is what RFC 2544's procedures beside the throughput found at a row; a
-// figure that was not measured is nil. Rates are of all streams together.
+// A Suite is of RFC 2544's procedures beside the throughput. Rates are of all streams
+// together.
 type Suite struct {
+	usual
 	Latency []Quantile `json:"latency,omitempty"` // at latency_load_fps, from low to high
-
-	LossHighest *Figure `json:"loss_highest_fps,omitempty"` // the loss curve's highest load
-	LossRatio   *Figure `json:"loss_ratio,omitempty"`       // there
-	LossFree    *Figure `json:"loss_free_fps,omitempty"`    // the higher of the two clean loads that ended the curve
-	LossOnset   *Figure `json:"loss_onset_fps,omitempty"`   // the lowest load that lost
-
-	BackToBack      *Figure `json:"back_to_back_frames,omitempty"`
-	BurstRate       *Figure `json:"burst_rate_fps,omitempty"`
-	Buffer          *Figure `json:"buffer_time_s,omitempty"`
-	BufferCorrected *Figure `json:"buffer_time_corrected_s,omitempty"`
-
-	Recovery         *Figure `json:"recovery_s,omitempty"`
-	RecoveryOverload *Figure `json:"recovery_overload_fps,omitempty"`
-	RecoveryLoad     *Figure `json:"recovery_load_fps,omitempty"`
 }
 
 // A Quantile is one of a delay's.
@@ -445,9 +285,9 @@ type Figure struct {
 	Bound result.Bound `json:"bound,omitempty"`
 }
 
-// A Tunnel is what procedures vpn and stream found at a row; a figure that was not
-// measured is nil. Those of UDP are in the row itself.
+// A Tunnel is of procedures vpn and stream. Figures of UDP are in the row itself.
 type Tunnel struct {
+	usual
 	Tunnel      string `json:"tunnel"` // none: the cable between the gateways, and every row of stream
 	Cipher      string `json:"cipher,omitempty"`
 	Offloads    string `json:"offloads"`
@@ -455,33 +295,19 @@ type Tunnel struct {
 	Connections string `json:"connections"`        // at once
 	Userland    string `json:"userland,omitempty"` // of the programs; "": the machine's own
 
-	Goodput       *Figure `json:"goodput_bps,omitempty"`
-	Baseline      *Figure `json:"baseline_goodput_bps,omitempty"`
-	Share         *Figure `json:"goodput_share,omitempty"`
-	CPU           *Figure `json:"cpu_per_mbit_s,omitempty"`
-	BaselineCPU   *Figure `json:"baseline_cpu_per_mbit_s,omitempty"`
-	DaemonCPU     *Figure `json:"daemon_cpu_per_mbit_s,omitempty"`
-	Lost          *Figure `json:"datagrams_lost_ratio,omitempty"`
-	Handshake     *Figure `json:"handshake_s,omitempty"`
-	Startup       *Figure `json:"startup_s,omitempty"`
-	BareForwarded *Figure `json:"baseline_forwarding_fps,omitempty"`
-
 	Published string `json:"published,omitempty"` // a figure of the same experiment, with its note
 }
 
-// A Work is what a procedure that lets programs work on this machine's CPUs found at a
-// row.
+// A Work is of a procedure that lets programs work on this machine's CPUs.
 type Work struct {
+	usual
 	Procedure string       `json:"procedure"`
-	Title     string       `json:"title"`   // of the procedure's table
-	Setting   string       `json:"setting"` // what tells the row from others: "dhrystone, 1 copy"
-	Program   string       `json:"program"` // the same without how many CPUs: "dhrystone"
-	CPUs      string       `json:"cpus"`    // "1 CPU", "all CPUs", "CPU 0+2-3"
-	Copies    *Figure      `json:"copies,omitempty"`
+	Title     string       `json:"title"`        // of the procedure's table
+	Setting   string       `json:"setting"`      // what tells the row from others: "dhrystone, 1 copy"
+	Program   string       `json:"program"`      // the same without how many CPUs: "dhrystone"
+	CPUs      string       `json:"cpus"`         // "1 CPU", "all CPUs", "CPU 0+2-3"
 	Of        []string     `json:"of,omitempty"` // what its figures are of: "compiler gcc_12", as the trials say
 	Figures   []WorkFigure `json:"figures"`
-	CPU       *Figure      `json:"work_cpu_s,omitempty"`
-	Memory    *Figure      `json:"subject_memory_bytes,omitempty"`
 	Clock     *float64     `json:"clock_share,omitempty"` // just after the work, of before it, in the round where it fell most
 	Curve     *WorkCurve   `json:"curve,omitempty"`
 

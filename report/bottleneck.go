@@ -31,12 +31,10 @@ func bottleneck(d Document, run result.Run, points []result.Record, trials map[s
 			p, valid = t, ok
 		}
 	}
-	if r.Security != nil {
-		p.Account = Wanted(p.Account)
-	}
-	if r.Flood != nil {
-		p.Account = Wanted(p.Account)
-		if p.Status != result.Invalid && !r.Flood.lost() {
+	p.Account = r.Wanted(p.Account)
+	if f := blockOf[*Flood](r); f != nil && p.Account != nil {
+		p.Account = wanted(p.Account)
+		if p.Status != result.Invalid && !f.lost() {
 			p.Account = nil // all that was lost was the flood's
 		}
 	}

@@ -38,18 +38,10 @@ func powersOf(rows []Row) (powers []Power, sentence string) {
 	b := &boxed{rows: rows}
 	kinds := map[string]bool{}
 	for _, r := range rows {
-		switch {
-		case r.Work != nil:
-			kinds["work"] = true
-		case r.Crypto != nil:
-			kinds[cryptoProcedure] = true
-		case r.Tunnel != nil:
-			kinds["tunnel"] = true
-		case r.Storage != nil:
-			kinds[storageProcedure] = true
-		default:
+		if r.kind().power == 0 {
 			return nil, ""
 		}
+		kinds[r.of.key] = true
 	}
 	if len(kinds) < 2 {
 		return nil, ""
@@ -87,7 +79,7 @@ func (b *boxed) work(t workTable) {
 	var pairs []*pair
 	var told []string
 	for _, r := range b.rows {
-		w := r.Work
+		w := blockOf[*Work](&r)
 		if w == nil || w.Procedure != t.procedure || len(w.Figures) == 0 {
 			continue
 		}
@@ -143,31 +135,31 @@ func (b *boxed) work(t workTable) {
 // where nothing was measured with one.
 func (b *boxed) ciphers() {
 	var told []string
-	var best *Crypto // all rows'
+	var best *Row // of all
 	for _, parallel := range []string{"1", "all"} {
-		fastest := map[string]*Crypto{}
+		fastest := map[string]*Row{}
 		var order []string
-		for _, r := range b.rows {
-			c := r.Crypto
-			if c == nil || c.Encrypt == nil || c.Parallel != parallel {
+		for i := range b.rows {
+			r := &b.rows[i]
+			c, rate := blockOf[*Crypto](r), r.at(encryptRate)
+			if c == nil || rate == nil || c.Parallel != parallel {
 				continue
 			}
 			if fastest[c.Cipher] == nil {
 				order = append(order, c.Cipher)
 			}
-			if f := fastest[c.Cipher]; f == nil || c.Encrypt.Value > f.Encrypt.Value {
-				fastest[c.Cipher] = c
+			if f := fastest[c.Cipher]; f == nil || rate.Value > f.at(encryptRate).Value {
+				fastest[c.Cipher] = r
 			}
-			if best == nil || c.Encrypt.Value > best.Encrypt.Value {
-				best = c
+			if best == nil || rate.Value > best.at(encryptRate).Value {
+				best = r
 			}
 		}
 		if len(told) > 0 {
 			continue
 		}
 		for _, cipher := range order {
-			c := fastest[cipher]
-			told = append(told, fmt.Sprintf("%s at %s MiB/s (%s)", cipher, mebi(c.Encrypt), c.Path))
+			told = append(told, encrypting(fastest[cipher]))
 		}
 		if len(told) > 0 && parallel == "1" {
 			told[0] = "encrypted with one stream: " + told[0]
@@ -177,28 +169,32 @@ func (b *boxed) ciphers() {
 		return
 	}
 	text := strings.Join(told, ", ")
-	if best.Parallel != "1" {
-		text += fmt.Sprintf("; the fastest of all, on all CPUs: %s at %s MiB/s (%s)", best.Cipher, mebi(best.Encrypt), best.Path)
+	c := blockOf[*Crypto](best)
+	if c.Parallel != "1" {
+		text += "; the fastest of all, on all CPUs: " + encrypting(best)
 	}
 	b.say("Ciphers", text)
-	b.first = append(b.first, fmt.Sprintf("encrypts %s with %s", best.Encrypt.si("B/s"), best.Cipher))
+	b.first = append(b.first, fmt.Sprintf("encrypts %s with %s", best.at(encryptRate).si("B/s"), c.Cipher))
+}
+
+func encrypting(r *Row) string {
+	c := blockOf[*Crypto](r)
+	return fmt.Sprintf("%s at %s MiB/s (%s)", c.Cipher, mebi(r.at(encryptRate)), c.Path)
 }
 
 // schemes are what signs and agrees on keys.
 func (b *boxed) schemes() {
 	var told []string
 	for _, r := range b.rows {
-		c := r.Crypto
+		c := blockOf[*Crypto](&r)
 		if c == nil || c.Parallel != "1" {
 			continue
 		}
-		switch {
-		case c.Sign != nil:
-			told = append(told, fmt.Sprintf("%s signs %s", c.Cipher, c.Sign.si("/s")))
-		case c.Agree != nil:
-			told = append(told, fmt.Sprintf("%s agrees on %s", c.Cipher, c.Agree.si("/s")))
-		case c.Encapsulate != nil:
-			told = append(told, fmt.Sprintf("%s encapsulates %s", c.Cipher, c.Encapsulate.si("/s")))
+		for _, does := range handshakeWords {
+			if f := r.at(does.Key); f != nil {
+				told = append(told, c.Cipher+" "+does.Value+" "+f.si("/s"))
+				break
+			}
 		}
 	}
 	if len(told) > 0 {
@@ -210,10 +206,10 @@ func (b *boxed) streams() {
 	var told []string
 	var best *Figure
 	for _, r := range b.rows {
-		if t := r.Tunnel; r.Procedure == streamProcedure && t.Goodput != nil {
-			told = append(told, fmt.Sprintf("%s %s with offloads %s", strings.ToUpper(t.Protocol), t.Goodput.si("bit/s"), t.Offloads))
-			if t.Protocol == "tcp" && (best == nil || t.Goodput.Value > best.Value) {
-				best = t.Goodput
+		if t, rate := blockOf[*Tunnel](&r), r.at(goodput); r.Procedure == streamProcedure && rate != nil {
+			told = append(told, fmt.Sprintf("%s %s with offloads %s", strings.ToUpper(t.Protocol), rate.si("bit/s"), t.Offloads))
+			if t.Protocol == "tcp" && (best == nil || rate.Value > best.Value) {
+				best = rate
 			}
 		}
 	}
@@ -227,45 +223,43 @@ func (b *boxed) streams() {
 
 func (b *boxed) tunnels() {
 	var told []string
-	var best *Tunnel
+	var best *Figure
+	var through string
 	for _, r := range b.rows {
-		t := r.Tunnel
-		if r.Procedure != vpnProcedure || t.Goodput == nil || t.Tunnel == "none" {
+		t, rate := blockOf[*Tunnel](&r), r.at(goodput)
+		if r.Procedure != vpnProcedure || rate == nil || t.Tunnel == "none" {
 			continue
 		}
 		text := t.Tunnel
 		if t.Cipher != "" {
 			text += " with " + t.Cipher
 		}
-		text += " " + t.Goodput.si("bit/s")
-		if t.Share != nil {
-			text += " (" + t.Share.share() + " of the cable's)"
+		text += " " + rate.si("bit/s")
+		if share := r.at(goodputShare); share != nil {
+			text += " (" + share.share() + " of the cable's)"
 		}
 		told = append(told, text)
-		if best == nil || t.Goodput.Value > best.Goodput.Value {
-			best = t
+		if best == nil || rate.Value > best.Value {
+			best, through = rate, t.Tunnel
 		}
 	}
 	if best == nil {
 		return
 	}
 	b.say("Tunnels", "TCP through "+strings.Join(told, ", "))
-	b.first = append(b.first, "brings "+best.Goodput.si("bit/s")+" through "+best.Tunnel)
+	b.first = append(b.first, "brings "+best.si("bit/s")+" through "+through)
 }
 
 func (b *boxed) disks() {
 	var told []string
 	var best *Figure
 	for _, r := range b.rows {
-		if r.Storage == nil {
+		disk := blockOf[*Storage](&r)
+		if disk == nil || disk.text() == "" {
 			continue
 		}
-		s := r.Storage.summary()
-		if s == "" {
-			continue
-		}
-		told = append(told, r.Storage.what()+": "+s)
-		if x := r.Storage.pattern("write"); x != nil && (best == nil || x.LUKS2.Value > best.Value) {
+		told = append(told, disk.what()+": "+disk.text())
+		if x := disk.pattern("write"); x != nil && (best == nil || x.LUKS2.Value > best.Value) {
 			best = x.LUKS2
 		}
 	}

@@ -157,7 +157,7 @@ func TestStorageSummary(t *testing.T) {
 	if want := "storage, zram, aes-xts, 512 bits: 210 MB/s written through dm-crypt (50.0 % of what the disk does without), 420 MB/s read through dm-crypt (50.0 % of what the disk does without)."; d.Summary != want {
 		t.Errorf("%q, want %q", d.Summary, want)
 	}
-	if s := d.Rows[0].Storage; s.Spec != "aes-xts-plain64" || s.Programs != "fio-3.33, cryptsetup 2.6.1" || s.Proven == nil || !*s.Proven {
+	if s := d.Rows[0].Block.(*report.Storage); s.Spec != "aes-xts-plain64" || s.Programs != "fio-3.33, cryptsetup 2.6.1" || s.Proven == nil || !*s.Proven {
 		t.Errorf("%+v", s)
 	}
 }

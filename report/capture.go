@@ -28,54 +28,49 @@ const (
 // publishedAs are subjects that were published under another name.
 var publishedAs = map[string]string{"pypcap": "pypcap+dpkt"}
 
-// captureOf is nil for rows of other procedures.
-func captureOf(p result.Record, at func(metric string) *Figure) *Capture {
-	if p.Procedure != CaptureProcedure {
-		return nil
-	}
-	number := func(key string) int {
-		n, _ := strconv.Atoi(result.Get(p.Config, key))
-		return n
-	}
+func captureOf(m *measured) Block {
 	c := &Capture{
-		Subject: result.Get(p.Config, "subject"), Payload: number("payload_size"), Rate: result.Get(p.Config, "rate"),
-		Packets: number("packets"), Lasts: result.Get(p.Config, "duration"), Burst: number("burst"), Buffer: number("buffer"), Method: result.Get(p.Config, "method"),
+		Subject: m.get("subject"), Payload: m.number("payload_size"), Rate: m.get("rate"),
+		Packets: m.number("packets"), Lasts: m.get("duration"), Burst: m.number("burst"), Buffer: m.number("buffer"), Method: m.get("method"),
 	}
-	fill(c, at)
-	if file := result.Get(p.Config, "file"); c.Subject == "own" && file != "" {
+	if file := m.get("file"); c.Subject == "own" && file != "" {
 		c.Subject += " " + filepath.Base(file)
 	}
-	c.Published = c.published()
+	if c.Payload > 0 {
+		m.row.FrameSize = ""
+	}
+	c.Published = c.published(m.row)
 	return c
 }
 
 // published are the figures of the same subject, payload and rate, where the point was
 // measured by the published method.
-func (c *Capture) published() (out []Published) {
+func (c *Capture) published(r *Row) (out []Published) {
 	rate, err := unit.ParseBitRate(strings.TrimPrefix(c.Rate, "payload:"))
 	if c.Method != methodPublished || c.Payload == 0 || err != nil {
 		return nil
 	}
 	mbit := float64(rate) / 1e6
+	counted, sent, offered := r.at(framesCounted), r.at(framesOffered), r.at(captureRate)
 	for _, f := range slices.Concat(studyFigures(c.Subject, c.Payload, c.Packets, mbit), c.earlier(mbit)) {
 		var here *Figure
 		scale := 1.0
 		switch f.Metric {
 		case "cpu_percent_mean":
-			here, scale = c.MainShare, 100
+			here, scale = r.at(mainShare), 100
 		case "rss_peak_max":
-			here, scale = c.MainMemory, 1.0/1024
+			here, scale = r.at(mainMemory), 1.0/1024
 		case "packets_counted_mean":
-			here = c.Counted
+			here = counted
 		case "iperf3_packets":
-			here = c.Sent
+			here = sent
 		case "iperf3_bytes":
-			here, scale = c.Sent, float64(c.Payload)/octets[f.Unit]
+			here, scale = sent, float64(c.Payload)/octets[f.Unit]
 		case "iperf3_rate":
-			here, scale = c.Offered, float64(c.Payload)*8/1e6
+			here, scale = offered, float64(c.Payload)*8/1e6
 		case "iperf3_duration":
-			if c.Sent != nil && c.Offered != nil && c.Offered.Value > 0 {
-				here = &Figure{Value: c.Sent.Value / c.Offered.Value}
+			if sent != nil && offered != nil && offered.Value > 0 {
+				here = &Figure{Value: sent.Value / offered.Value}
 			}
 		default:
 			continue
@@ -104,11 +99,9 @@ func (c *Capture) earlier(mbit float64) []reference.Figure {
 	return reference.Of("capture_10s", cmp.Or(publishedAs[c.Subject], c.Subject), reference.Level{Factor: "scenario", Value: "Remote server UDP " + strconv.FormatFloat(mbit, 'g', -1, 64) + "Mb/sec"})
 }
 
-// orderCapture puts small payloads first, then low rates, then subjects by name.
-func orderCapture(a, b *Capture) int {
-	if a == nil || b == nil {
-		return 0
-	}
+// order puts small payloads first, then low rates, then subjects by name.
+func (*Capture) order(x, y *Row) int {
+	a, b := both[*Capture](x, y)
 	return cmp.Or(cmp.Compare(a.Payload, b.Payload), cmp.Compare(a.Packets, b.Packets), cmp.Compare(rateOf(a.Rate), rateOf(b.Rate)), cmp.Compare(a.Burst, b.Burst), cmp.Compare(a.Buffer, b.Buffer), strings.Compare(a.Method, b.Method), strings.Compare(a.Subject, b.Subject))
 }
 
@@ -124,6 +117,10 @@ func rateOf(text string) float64 {
 		return float64(v)
 	}
 	return math.Inf(1)
+}
+
+func (c *Capture) name(r *Row, _ []string) []string {
+	return slices.Concat([]string{serviceName(*r) + ", " + c.Subject, c.size(*r)}, c.how())
 }
 
 // size is what was asked for in words: "148 B payload", "64 B".
@@ -187,22 +184,22 @@ func (c *Capture) load() string {
 	return strings.Join(words, ", ")
 }
 
-// summary is the row in a sentence's second half.
-func (c *Capture) summary() string {
+func (c *Capture) summary(r *Row) (name, text string, whole bool) {
 	var parts []string
+	lossless, counted, sent := r.at(losslessRate), r.at(framesCounted), r.at(framesOffered)
 	switch {
-	case c.Lossless != nil:
-		parts = append(parts, phrase.Quantity(c.Lossless.Value, "frame/s", c.Lossless.Bound)+" of which every frame is counted")
-	case c.Counted != nil && c.Sent != nil:
-		parts = append(parts, fmt.Sprintf("%s of %s frames counted", phrase.Thousands(int64(c.Counted.Value)), phrase.Thousands(int64(c.Sent.Value))))
+	case lossless != nil:
+		parts = append(parts, phrase.Quantity(lossless.Value, "frame/s", lossless.Bound)+" of which every frame is counted")
+	case counted != nil && sent != nil:
+		parts = append(parts, fmt.Sprintf("%s of %s frames counted", phrase.Thousands(int64(counted.Value)), phrase.Thousands(int64(sent.Value))))
 	}
-	if c.Overload != nil {
-		parts = append(parts, phrase.Quantity(c.Overload.Value, "frame/s", c.Overload.Bound)+" counted under overload")
+	if f := r.at(countingRate); f != nil {
+		parts = append(parts, phrase.Quantity(f.Value, "frame/s", f.Bound)+" counted under overload")
 	}
-	if c.CPU != nil {
-		parts = append(parts, unit.SI(c.CPU.Value)+"s of CPU for each")
+	if f := r.at(cpuPerFrame); f != nil {
+		parts = append(parts, unit.SI(f.Value)+"s of CPU for each")
 	}
-	return strings.Join(parts, ", ")
+	return r.Name, strings.Join(parts, ", "), true
 }
 
 // publishedTables lay what was published of the rows' captures and ciphers beside them.
@@ -210,12 +207,13 @@ func (d *Document) publishedTables() []Table {
 	var rows []tableRow
 	axes := []result.Axis{{Name: "subject"}, {Name: "frames"}, {Name: "load"}, {Name: "figure"}, {Name: "here"}, {Name: "range"}, {Name: "published"}}
 	for _, r := range d.Rows {
-		if r.Capture == nil {
+		c := blockOf[*Capture](&r)
+		if c == nil {
 			continue
 		}
-		for _, p := range r.Capture.Published {
+		for _, p := range c.Published {
 			row := tableRow{id: r.ID}
-			for i, v := range []string{r.Capture.Subject, r.Capture.frames(r), r.Capture.load(), publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit)} {
+			for i, v := range []string{c.Subject, c.frames(r), c.load(), publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit)} {
 				row.config = append(row.config, result.Pair{Key: axes[i].Name, Value: v})
 			}
 			for _, s := range []string{p.Note, p.Caution} {

@@ -90,8 +90,8 @@ func TestCaptureTables(t *testing.T) {
 	}
 	published := 0
 	for _, r := range d.Rows {
-		c := r.Capture
-		if c == nil {
+		c, ok := r.Block.(*report.Capture)
+		if !ok {
 			t.Fatalf("%s is no row of capture", r.ID)
 		}
 		if (len(c.Published) > 0) != (c.Method == report.MethodPublished) {

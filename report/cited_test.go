@@ -123,7 +123,7 @@ func shown(f reference.Figure, cited []string) bool {
 			}
 		}
 	}
-	if slices.ContainsFunc(c.published(), func(p Published) bool { return p.Source == f.Source && p.Metric == f.Metric && p.Value == f.Value }) {
+	if slices.ContainsFunc(c.published(&Row{}), func(p Published) bool { return p.Source == f.Source && p.Metric == f.Metric && p.Value == f.Value }) {
 		return true
 	}
 	if f.Metric == "aes_instructions" && strings.HasPrefix(publishedCPU(f.Subject), "AES") == (f.Value == 1) || f.Metric == "core_speed" || f.Metric == "cores" && strings.Contains(publishedCPU(f.Subject), fmt.Sprint(f.Value, " cores")) {
@@ -135,8 +135,9 @@ func shown(f reference.Figure, cited []string) bool {
 	}) {
 		return true
 	}
-	rows := []Row{{Tunnel: &Tunnel{Tunnel: "wireguard", Goodput: &Figure{Value: 1}}}}
-	if publishTunnels(rows); f.Experiment == "vpn" && strings.Contains(rows[0].Tunnel.Published, f.Subject) {
+	tunnel := &Tunnel{Tunnel: "wireguard"}
+	rows := []Row{RowOf(Row{Block: tunnel}, result.Value{Metric: goodput, Value: 1})}
+	if publishTunnels(rows); f.Experiment == "vpn" && strings.Contains(tunnel.Published, f.Subject) {
 		return true
 	}
 	for _, w := range workTables {

@@ -14,30 +14,28 @@ import (
 	"boxdyno/unit"
 )
 
-// orderConnections puts rates before what is held, and small responses first.
-func orderConnections(a, b *Connections) int {
-	if a == nil || b == nil {
-		return 0
-	}
+// order puts rates before what is held, and small responses first.
+func (*Connections) order(x, y *Row) int {
+	a, b := both[*Connections](x, y)
 	return cmp.Or(-cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.ResponseSize, b.ResponseSize), cmp.Compare(a.Rate, b.Rate))
 }
 
 // concurrent says whether connections were held open at once.
 func (c *Connections) concurrent() bool { return c.Mode == "concurrent" }
 
-// connectionsOf is nil for rows of other procedures.
-func connectionsOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Connections {
-	if p.Procedure != connectionsProcedure {
-		return nil
+func connectionsOf(m *measured) Block {
+	return &Connections{Mode: m.get("mode"), ResponseSize: m.number("response_size"), Rate: m.number("rate"), Gave: gave(m.own())}
+}
+
+func (c *Connections) name(_ *Row, words []string) []string {
+	if c.concurrent() {
+		words[0] += " at once"
 	}
-	c := &Connections{
-		Mode: result.Get(p.Config, "mode"),
-		Gave: gave(trials),
+	words = append(words, "response "+phrase.FrameSize(strconv.Itoa(c.ResponseSize)))
+	if c.Rate > 0 {
+		words = append(words, "at "+phrase.SI(new(float64(c.Rate)), "")+" connections/s")
 	}
-	fill(c, at)
-	c.ResponseSize, _ = strconv.Atoi(result.Get(p.Config, "response_size"))
-	c.Rate, _ = strconv.Atoi(result.Get(p.Config, "rate"))
-	return c
+	return words
 }
 
 // gave is what the box's counters say of the valid trials in which connections
@@ -89,35 +87,32 @@ func gave(trials []result.Record) (out []string) {
 // perSecond is a rate of connections: ">= 144 k connections/s".
 func perSecond(f *Figure) string { return f.si("") + " connections/s" }
 
-// summary is the row in a sentence's second half.
-func (c *Connections) summary() string {
+func (c *Connections) summary(r *Row) (name, text string, whole bool) {
 	var parts []string
+	found, overload, offered, complete := r.at(connectionRate), r.at(connectionMost), r.at(attemptRate), r.at(completeRate)
+	held, opened, failed := r.at(heldCount), r.at(openedCount), r.at(failedCount)
 	switch {
-	case c.concurrent() && c.Held != nil && c.Opened != nil:
-		parts = append(parts, fmt.Sprintf("%s of %s connections open at once", phrase.Thousands(int64(c.Held.Value)), phrase.Thousands(int64(c.Opened.Value))))
-	case c.Found != nil:
-		parts = append(parts, perSecond(c.Found)+" without a failed one")
-	case c.Overload == nil && c.Complete != nil && c.Offered != nil: // at the rate given
-		parts = append(parts, fmt.Sprintf("%s complete, %s offered", perSecond(c.Complete), c.Offered.si("")))
-		if c.Failed != nil && c.Opened != nil {
-			parts = append(parts, fmt.Sprintf("%s of %s failed", phrase.Thousands(int64(c.Failed.Value)), phrase.Thousands(int64(c.Opened.Value))))
+	case c.concurrent() && held != nil && opened != nil:
+		parts = append(parts, fmt.Sprintf("%s of %s connections open at once", phrase.Thousands(int64(held.Value)), phrase.Thousands(int64(opened.Value))))
+	case found != nil:
+		parts = append(parts, perSecond(found)+" without a failed one")
+	case overload == nil && complete != nil && offered != nil: // at the rate given
+		parts = append(parts, fmt.Sprintf("%s complete, %s offered", perSecond(complete), offered.si("")))
+		if failed != nil && opened != nil {
+			parts = append(parts, fmt.Sprintf("%s of %s failed", phrase.Thousands(int64(failed.Value)), phrase.Thousands(int64(opened.Value))))
 		}
 	}
-	if c.Overload != nil {
-		s := c.Overload.si("") + " completed under overload"
-		if c.Found == nil {
-			s = perSecond(c.Overload) + " completed under overload"
+	if overload != nil {
+		s := overload.si("") + " completed under overload"
+		if found == nil {
+			s = perSecond(overload) + " completed under overload"
 		}
 		parts = append(parts, s)
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	text := strings.Join(parts, ", ")
-	if len(c.Gave) > 0 {
+	if text = strings.Join(parts, ", "); text != "" && len(c.Gave) > 0 {
 		text += "; " + strings.Join(c.Gave, "; ")
 	}
-	return text
+	return "TCP, " + serviceName(*r), text, true
 }
 
 // Ceiling is what the tester can offer, with its unit; "" where it is not known.

@@ -132,7 +132,7 @@ func TestConnectionsSentences(t *testing.T) {
 		if got := strings.ReplaceAll(d.Summary, string(result.DUTNIC), "dut nic"); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", id, got, want)
 		}
-		if failed := d.Rows[0].Connections.Failed.Value > 0; failed != (d.Verdict == result.Failed) || !failed && d.Sentence != d.Summary {
+		if failed := d.Rows[0].At("connections_failed").Value > 0; failed != (d.Verdict == result.Failed) || !failed && d.Sentence != d.Summary {
 			t.Errorf("%s: %s: %s", id, d.Verdict, d.Sentence)
 		}
 	}
@@ -161,8 +161,8 @@ func TestConnectionsAreNoFrames(t *testing.T) {
 		}
 	}
 	for _, r := range d.Rows {
-		if r.MeanFrameSize != 0 || r.Connections == nil {
-			t.Errorf("%s: mean frame size %v, connections %v", r.ID, r.MeanFrameSize, r.Connections)
+		if _, ok := r.Block.(*report.Connections); r.MeanFrameSize != 0 || !ok {
+			t.Errorf("%s: mean frame size %v, connections %v", r.ID, r.MeanFrameSize, r.Block)
 		}
 	}
 	if strings.Contains(terminal.String(), "forwarding rate") {

@@ -14,22 +14,14 @@ import (
 	"boxdyno/result"
 )
 
-// cryptoOf is nil for rows of other procedures.
-func cryptoOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Crypto {
-	if p.Procedure != cryptoProcedure {
-		return nil
-	}
-	get := func(key string) string { return result.Get(p.Config, key) }
-	c := &Crypto{
-		Path: get("path"), Cipher: get("cipher"), Parallel: get("parallel"), Block: strings.TrimPrefix(get("block"), "0"),
-	}
-	fill(c, at)
-	for _, t := range trials {
+func cryptoOf(m *measured) Block {
+	c := &Crypto{Path: m.get("path"), Cipher: m.get("cipher"), Parallel: m.get("parallel"), Block: strings.TrimPrefix(m.get("block"), "0")}
+	for _, t := range m.own() {
 		c.Driver = cmp.Or(result.Get(t.Config, "driver"), c.Driver)
 		c.Features = cmp.Or(result.Get(t.Config, "cpu_features"), c.Features)
 		c.Proven = cmp.Or(result.Get(t.Config, "known_answer"), c.Proven)
 	}
-	if c.Encrypt != nil || c.Decrypt != nil {
+	if m.row.at(encryptRate) != nil || m.row.at(decryptRate) != nil {
 		c.Published = publishedCiphers(c.Cipher)
 	}
 	return c
@@ -102,11 +94,9 @@ func publishedCPU(box string) string {
 	return strings.Join(words, ", ")
 }
 
-// orderCrypto puts the paths of a cipher side by side.
-func orderCrypto(a, b *Crypto) int {
-	if a == nil || b == nil {
-		return 0
-	}
+// order puts the paths of a cipher side by side.
+func (*Crypto) order(x, y *Row) int {
+	a, b := both[*Crypto](x, y)
 	paths := []string{"af-alg", "cryptsetup", "openssl", "botan"}
 	return cmp.Or(strings.Compare(a.Cipher, b.Cipher), cmp.Compare(index(paths, a.Path), index(paths, b.Path)), strings.Compare(a.Parallel, b.Parallel), strings.Compare(a.Block, b.Block))
 }
@@ -123,35 +113,25 @@ func (c *Crypto) words() (words []string) {
 	return words
 }
 
-func (c *Crypto) name() []string { return append([]string{cryptoProcedure}, c.words()...) }
+func (c *Crypto) name(*Row, []string) []string {
+	return append([]string{cryptoProcedure}, c.words()...)
+}
 
-// summary is the row in a sentence's second half.
-func (c *Crypto) summary() string {
+func (c *Crypto) summary(r *Row) (name, text string, whole bool) {
 	var parts []string
-	for _, x := range []struct {
-		f    *Figure
-		what string
-	}{
-		{c.Encrypt, "encrypted"}, {c.Decrypt, "decrypted"},
-	} {
-		if x.f != nil {
-			parts = append(parts, mebi(x.f)+" MiB/s "+x.what)
-		}
-	}
-	for _, x := range []struct {
-		f    *Figure
-		what string
-	}{
-		{c.Sign, "signatures/s made"}, {c.Verify, "verified"}, {c.Agree, "key agreements/s"}, {c.Encapsulate, "encapsulations/s"}, {c.Decapsulate, "decapsulations/s"},
-	} {
-		if x.f != nil {
-			parts = append(parts, strings.TrimSpace(x.f.si(""))+" "+x.what)
+	for _, x := range cipherWords {
+		switch f := r.at(x.Key); {
+		case f == nil:
+		case x.Key == encryptRate || x.Key == decryptRate:
+			parts = append(parts, mebi(f)+" MiB/s "+x.Value)
+		default:
+			parts = append(parts, strings.TrimSpace(f.si(""))+" "+x.Value)
 		}
 	}
 	if len(parts) > 0 && c.Driver != "" {
 		parts = append(parts, "by "+strings.ReplaceAll(c.Driver, "_", " "))
 	}
-	return strings.Join(parts, ", ")
+	return r.Name, strings.Join(parts, ", "), true
 }
 
 // built is when a library was released, behind its version.
@@ -171,7 +151,7 @@ func mebi(f *Figure) string {
 }
 
 // remarks are what computed it, and what its known answer was of.
-func (c *Crypto) remarks() (out []string) {
+func (c *Crypto) remarks(*Row) (out []string) {
 	if c.Driver != "" {
 		out = append(out, "computed by "+c.computes())
 	}
@@ -187,11 +167,12 @@ func publishedCiphersTable(rows []Row) []Table {
 	shown := map[string]bool{}
 	var metrics []result.Metric
 	for _, r := range rows {
-		if r.Crypto == nil || shown[r.Crypto.Cipher] {
+		c := blockOf[*Crypto](&r)
+		if c == nil || shown[c.Cipher] {
 			continue
 		}
-		shown[r.Crypto.Cipher] = len(r.Crypto.Published) > 0
-		for _, p := range r.Crypto.Published {
+		shown[c.Cipher] = len(c.Published) > 0
+		for _, p := range c.Published {
 			figures := map[string]*Figure{}
 			for i, v := range []*float64{p.Encrypt, p.Decrypt} {
 				m := result.Metric{Name: []string{"encrypt", "decrypt"}[i], Label: []string{"encrypted", "decrypted"}[i], Unit: "B/s", Better: 1}
@@ -202,7 +183,7 @@ func publishedCiphersTable(rows []Row) []Table {
 					metrics = append(metrics, m)
 				}
 			}
-			out = append(out, tableRow{id: r.ID, config: []result.Pair{{Key: "cipher", Value: r.Crypto.Cipher}, {Key: "box", Value: p.Box}, {Key: "its CPU", Value: cmp.Or(publishedCPU(p.Box), "-")}}, figures: figures, exact: []string{p.Said}})
+			out = append(out, tableRow{id: r.ID, config: []result.Pair{{Key: "cipher", Value: c.Cipher}, {Key: "box", Value: p.Box}, {Key: "its CPU", Value: cmp.Or(publishedCPU(p.Box), "-")}}, figures: figures, exact: []string{p.Said}})
 		}
 	}
 	if len(out) == 0 {

@@ -2,6 +2,8 @@
 
 package report
 
+import "boxdyno/result"
+
 // What tests of the rooms ask of this package beside its public names.
 var (
 	AloneName         = aloneName
@@ -24,3 +26,12 @@ var (
 	VerdictWord       = verdictWord
 	VisitRates        = visitRates
 )
+
+// RowOf is r with figures.
+func RowOf(r Row, values ...result.Value) Row {
+	r.found = tabled(r.ID, []result.Record{{Values: values}})
+	return r
+}
+
+// At is the row's figure of a metric.
+func (r *Row) At(metric string) *Figure { return r.at(metric) }

@@ -18,19 +18,16 @@ var floodWords = map[string]string{
 	"syn": "SYN flood", "ack": "ACK flood", "udp": "UDP flood", "icmp": "ICMP flood", "dns": "DNS amplification", "ntp": "NTP amplification", "fragments": "flood of fragments",
 }
 
-// floodOf is nil for rows of other procedures, and where the box itself was flooded.
-func floodOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Flood {
-	if p.Procedure != floodProcedure || result.Get(p.Config, "target") == "box" {
+// floodOf is nil where the box itself was flooded.
+func floodOf(m *measured) Block {
+	if m.get("target") == "box" {
 		return nil
 	}
-	f := &Flood{
-		Kind: result.Get(p.Config, "kind"), Rate: result.Get(p.Config, "rate"), Benign: result.Get(p.Config, "benign"), Sources: result.Get(p.Config, "sources"),
-	}
-	fill(f, at)
-	if name := result.Get(p.Config, "sensor"); name != "none" {
+	f := &Flood{Kind: m.get("kind"), Rate: m.get("rate"), Benign: m.get("benign"), Sources: m.get("sources")}
+	if name := m.get("sensor"); name != "none" {
 		f.Sensor = name
 	}
-	for _, t := range trials {
+	for _, t := range m.own() {
 		if result.Get(t.Config, "trial") == floodProcedure && len(t.KPIs) > 0 {
 			f.Phases = t.KPIs
 		}
@@ -38,15 +35,17 @@ func floodOf(p result.Record, trials []result.Record, at func(metric string) *Fi
 	return f
 }
 
-// orderFlood puts kinds in the order of their names, then low rates.
-func orderFlood(a, b *Flood) int {
-	if a == nil || b == nil {
-		return 0
-	}
+// order puts kinds in the order of their names, then low rates.
+func (*Flood) order(x, y *Row) int {
+	a, b := both[*Flood](x, y)
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Sources, b.Sources), cmp.Compare(rateOf(a.Benign), rateOf(b.Benign)), cmp.Compare(rateOf(a.Rate), rateOf(b.Rate)))
 }
 
 func (f *Flood) word() string { return cmp.Or(floodWords[f.Kind], f.Kind) }
+
+func (f *Flood) name(_ *Row, words []string) []string {
+	return slices.Concat([]string{floodProcedure}, words, f.how())
+}
 
 // how is what tells the row from others.
 func (f *Flood) how() []string {
@@ -79,14 +78,14 @@ func survived(v float64) string {
 	return "< 100 %"
 }
 
-// summary is the row in a sentence's second half.
-func (f *Flood) summary() string {
-	if f.Survival == nil || f.Offered == nil || f.Load == nil {
-		return ""
+func (f *Flood) summary(r *Row) (name, text string, whole bool) {
+	survival, offered, load, sent, arrived, back := r.at(benignShare), r.at(floodRate), r.at(benignLoad), r.at(floodSent), r.at(floodArrived), r.at(floodRecovery)
+	if survival == nil || offered == nil || load == nil {
+		return serviceName(*r), "", true
 	}
-	text := fmt.Sprintf("%s of %s benign survived a %s of %s", survived(f.Survival.Value), phrase.Quantity(f.Load.Value, "bit/s", ""), f.word(), phrase.Quantity(f.Offered.Value, "frame/s", ""))
-	if f.Sent != nil && f.Arrived != nil && f.Sent.Value > 0 {
-		switch share := f.Arrived.Value / f.Sent.Value; {
+	text = fmt.Sprintf("%s of %s benign survived a %s of %s", survived(survival.Value), phrase.Quantity(load.Value, "bit/s", ""), f.word(), phrase.Quantity(offered.Value, "frame/s", ""))
+	if sent != nil && arrived != nil && sent.Value > 0 {
+		switch share := arrived.Value / sent.Value; {
 		case share == 0:
 			text += ", none of which came through"
 		case share == 1:
@@ -96,20 +95,20 @@ func (f *Flood) summary() string {
 		}
 	}
 	switch {
-	case f.Recovery == nil:
+	case back == nil:
 		text += "; the box was not back at the end"
-	case f.Recovery.Bound == result.AtMost:
-		text += "; the box was back within " + phrase.Seconds(&f.Recovery.Value) + " of its end"
+	case back.Bound == result.AtMost:
+		text += "; the box was back within " + phrase.Seconds(&back.Value) + " of its end"
 	default:
-		text += "; the box was back " + phrase.Seconds(&f.Recovery.Value) + " after it had ended"
+		text += "; the box was back " + phrase.Seconds(&back.Value) + " after it had ended"
 	}
-	if f.Seen != nil {
-		text += fmt.Sprintf("; %s counted %s of the benign frames", f.Sensor, survived(f.Seen.Value))
+	if seen := r.at(sensorShare); seen != nil {
+		text += fmt.Sprintf("; %s counted %s of the benign frames", f.Sensor, survived(seen.Value))
 	}
-	if f.Borne != nil {
-		text = "bears a " + f.word() + " of " + phrase.Quantity(f.Borne.Value, "frame/s", f.Borne.Bound) + ": " + text
+	if borne := r.at(floodBorne); borne != nil {
+		text = "bears a " + f.word() + " of " + phrase.Quantity(borne.Value, "frame/s", borne.Bound) + ": " + text
 	}
-	return text
+	return serviceName(*r), text, true
 }
 
 // lost says whether benign frames were.

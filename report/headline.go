@@ -171,10 +171,8 @@ func lostAt(d Document, f verdict.Finding) string {
 		what = " at " + rate
 	}
 	var lost, sent *Figure
-	if r := rowAt(d, f); r != nil && r.Capture != nil {
-		lost, sent = r.Capture.Lost, r.Capture.Sent
-	} else if r != nil && r.IDS != nil {
-		lost, sent = r.IDS.Lost, r.IDS.Sent
+	if r := rowAt(d, f); r != nil && r.kind().counted {
+		lost, sent = r.at(framesLost), r.at(framesOffered)
 	}
 	switch {
 	case lost == nil || sent == nil:
@@ -260,20 +258,21 @@ func atBox(d Document, text string) string {
 // tailOf says of what a finding's figure is: ", with 1,000 rules", " (route, both, IMIX)".
 func tailOf(d Document, f verdict.Finding) string {
 	r := rowAt(d, f)
-	switch {
-	case r == nil:
+	if r == nil {
 		return ""
-	case r.IDS != nil:
-		n, generated := strings.CutSuffix(r.IDS.Rules, " generated")
+	}
+	switch b := r.Block.(type) {
+	case *IDS:
+		n, generated := strings.CutSuffix(b.Rules, " generated")
 		if v, err := strconv.ParseFloat(n, 64); err == nil && generated {
 			return ", with " + unit.Grouped(v, 0) + " rules"
 		}
-		return ", with " + r.IDS.Rules
-	case r.Capture != nil:
-		return ", with " + r.Capture.setting(&Capture{})
-	case r.Tunnel != nil:
-		return ", through " + r.Tunnel.Tunnel
-	case r.Storage != nil:
+		return ", with " + b.Rules
+	case *Capture:
+		return ", with " + b.setting(&Capture{})
+	case *Tunnel:
+		return ", through " + b.Tunnel
+	case *Storage:
 		return ""
 	}
 	return " (" + r.Name + ")"

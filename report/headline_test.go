@@ -232,7 +232,7 @@ func TestHeadlineOfRoles(t *testing.T) {
 		t.Errorf("%s: %q", verdictWord(d), d.Sentence)
 	}
 	finding.Criterion.Metric, finding.Figure.Metric = "goodput_bps", "goodput_bps"
-	d = Document{Role: "vpn", Verdict: result.Failed, Findings: []verdict.Finding{finding}, Rows: []Row{{Tunnel: &Tunnel{Tunnel: "wireguard"}}}}
+	d = Document{Role: "vpn", Verdict: result.Failed, Findings: []verdict.Finding{finding}, Rows: []Row{{Block: &Tunnel{Tunnel: "wireguard"}}}}
 	d.Rows[0].ID, d.Findings[0].Point = "v", "v"
 	if s := sentence(d); s != "Carries 410 of the 1,000 Mbit/s asked, through wireguard" {
 		t.Errorf("%q", s)

@@ -19,16 +19,11 @@ const (
 	idleIDS = "ids-idle" // parent of the trials at the idle load
 )
 
-// idsOf is nil for rows of other procedures.
-func idsOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *IDS {
-	if p.Procedure != IDSProcedure {
-		return nil
-	}
-	get := func(key string) string { return result.Get(p.Config, key) }
+func idsOf(m *measured) Block {
+	get, trials := m.get, m.own()
 	s := &IDS{
 		Subject: get("subject"), Rules: get("rules") + " generated", Traffic: get("traffic"), Rate: get("rate"), Lasts: get("duration"), Ring: get("ring"),
 	}
-	fill(s, at)
 	n, file := get("rules"), get("rules_file")
 	if file == "auto" {
 		file = usedRules(trials)
@@ -83,11 +78,9 @@ func usedRules(trials []result.Record) string {
 	return ""
 }
 
-// orderIDS puts few rules first, then low rates.
-func orderIDS(a, b *IDS) int {
-	if a == nil || b == nil {
-		return 0
-	}
+// order puts few rules first, then low rates.
+func (*IDS) order(x, y *Row) int {
+	a, b := both[*IDS](x, y)
 	rules := func(s *IDS) int {
 		n, _, _ := strings.Cut(s.Rules, " ")
 		v, _ := strconv.Atoi(n)
@@ -105,31 +98,25 @@ func (s *IDS) words() []string {
 	return words
 }
 
-// seen is "46 of 46".
-func (s *IDS) seen() string {
-	if s.Planted == nil || s.Detected == nil {
-		return "-"
-	}
-	return phrase.Thousands(int64(s.Detected.Value)) + " of " + phrase.Thousands(int64(s.Planted.Value))
-}
+func (s *IDS) name(*Row, []string) []string { return append([]string{IDSProcedure}, s.words()...) }
 
-// summary is the row in a sentence's second half.
-func (s *IDS) summary() string {
+func (s *IDS) summary(r *Row) (name, text string, whole bool) {
 	var parts []string
+	limit, lost, sent, planted, detected := r.at(idsRate), r.at(framesLost), r.at(framesOffered), r.at(attacksPlanted), r.at(attacksDetected)
 	switch {
-	case s.Limit != nil:
-		parts = append(parts, phrase.Quantity(s.Limit.Value, "bit/s", s.Limit.Bound)+" with hardly a frame lost")
-	case s.Lost != nil && s.Sent != nil:
-		parts = append(parts, fmt.Sprintf("%s of %s frames lost", phrase.Thousands(int64(s.Lost.Value)), phrase.Thousands(int64(s.Sent.Value))))
+	case limit != nil:
+		parts = append(parts, phrase.Quantity(limit.Value, "bit/s", limit.Bound)+" with hardly a frame lost")
+	case lost != nil && sent != nil:
+		parts = append(parts, fmt.Sprintf("%s of %s frames lost", phrase.Thousands(int64(lost.Value)), phrase.Thousands(int64(sent.Value))))
 	}
-	if s.Planted != nil && s.Detected != nil {
-		parts = append(parts, s.seen()+" attacks detected there")
+	if planted != nil && detected != nil {
+		parts = append(parts, fmt.Sprintf("%s of %s attacks detected there", phrase.Thousands(int64(detected.Value)), phrase.Thousands(int64(planted.Value))))
 	}
-	if s.Blind != nil {
-		parts = append(parts, "attacks missed from "+phrase.Quantity(s.Blind.Value, "bit/s", "")+" on")
+	if f := r.at(blindRate); f != nil {
+		parts = append(parts, "attacks missed from "+phrase.Quantity(f.Value, "bit/s", "")+" on")
 	}
-	if s.CPU != nil {
-		parts = append(parts, unit.SI(s.CPU.Value)+"s of CPU a frame")
+	if f := r.at(cpuPerFrame); f != nil {
+		parts = append(parts, unit.SI(f.Value)+"s of CPU a frame")
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(s.words(), ", "), strings.Join(parts, ", "), true
 }

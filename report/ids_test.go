@@ -102,11 +102,12 @@ func TestIDSTables(t *testing.T) {
 		}
 	}
 	for _, r := range d.Rows {
-		if r.IDS == nil {
+		s, ok := r.Block.(*report.IDS)
+		if !ok {
 			t.Fatalf("%s is no row of ids", r.ID)
 		}
-		if r.IDS.Rate == report.Searched && r.IDS.Limit != nil && len(r.IDS.Loads) != 3 {
-			t.Errorf("%s: %d loads of three trials", r.Name, len(r.IDS.Loads))
+		if s.Rate == report.Searched && r.At("ids_rate_bps") != nil && len(s.Loads) != 3 {
+			t.Errorf("%s: %d loads of three trials", r.Name, len(s.Loads))
 		}
 	}
 }

@@ -10,35 +10,21 @@ import (
 	"strings"
 
 	"boxdyno/report/internal/phrase"
-	"boxdyno/result"
 	"boxdyno/unit"
 )
 
-// inferOf is nil for rows of other procedures.
-func inferOf(p result.Record, at func(metric string) *Figure) *Infer {
-	if p.Procedure != inferProcedure {
-		return nil
+func inferOf(m *measured) Block {
+	i := &Infer{Model: m.get("model"), Runtime: m.get("runtime"), Window: m.get("window"), Batch: m.number("batch"), CPUs: m.number("cpus"), Buffer: m.number("buffer")}
+	if rate := m.get("rate"); rate != "none" {
+		i.Rate, i.FrameSize = rate, strings.TrimPrefix(m.get(frameSize), "0")
 	}
-	number := func(key string) int {
-		n, _ := strconv.Atoi(result.Get(p.Config, key))
-		return n
-	}
-	i := &Infer{
-		Model: result.Get(p.Config, "model"), Runtime: result.Get(p.Config, "runtime"), Window: result.Get(p.Config, "window"),
-		Batch: number("batch"), CPUs: number("cpus"), Buffer: number("buffer"),
-	}
-	fill(i, at)
-	if rate := result.Get(p.Config, "rate"); rate != "none" {
-		i.Rate, i.FrameSize = rate, strings.TrimPrefix(result.Get(p.Config, "frame_size"), "0")
-	}
+	m.row.FrameSize = i.FrameSize
 	return i
 }
 
-// orderInfer puts a model's runtimes side by side.
-func orderInfer(a, b *Infer) int {
-	if a == nil || b == nil {
-		return 0
-	}
+// order puts a model's runtimes side by side.
+func (*Infer) order(x, y *Row) int {
+	a, b := both[*Infer](x, y)
 	models := []string{"none", "logistic", "tree", "forest", "hoeffding", "mlp"}
 	return cmp.Or(cmp.Compare(a.Window, b.Window), cmp.Compare(a.Rate, b.Rate), cmp.Compare(index(models, a.Model), index(models, b.Model)),
 		strings.Compare(a.Runtime, b.Runtime), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.CPUs, b.CPUs))
@@ -66,8 +52,7 @@ func (i *Infer) words() (words []string) {
 	return words
 }
 
-// name is the row's, in words.
-func (i *Infer) name() []string {
+func (i *Infer) name(*Row, []string) []string {
 	return slices.Concat([]string{inferProcedure + ", " + i.model(), i.Runtime, i.window()}, i.words())
 }
 
@@ -85,25 +70,23 @@ func (i *Infer) window() string {
 	return "1 s"
 }
 
-// summary is the row in a sentence's second half.
-func (i *Infer) summary() string {
+func (i *Infer) summary(r *Row) (name, text string, whole bool) {
+	rate, each, model, added, cpu := r.at(windowRate), r.at(windowTime), r.at(modelTime), r.at(dropsAdded), r.at(cpuAdded)
 	switch {
-	case i.Windows != nil && i.Each != nil:
-		s := fmt.Sprintf("%s windows/s, %ss a window", strings.TrimSpace(unit.SI(i.Windows.Value)), unit.SI(i.Each.Value))
-		if i.ModelTime != nil {
-			s += fmt.Sprintf(", of which the model takes %ss", unit.SI(i.ModelTime.Value))
+	case rate != nil && each != nil:
+		text = fmt.Sprintf("%s windows/s, %ss a window", strings.TrimSpace(unit.SI(rate.Value)), unit.SI(each.Value))
+		if model != nil {
+			text += fmt.Sprintf(", of which the model takes %ss", unit.SI(model.Value))
 		}
-		return s
-	case i.Added != nil && i.Added.Value > 0:
-		return fmt.Sprintf("drops of %s of the frames are added to those of the capture alone", phrase.Percent(i.Added.Value))
-	case i.Added != nil:
-		s := "no drops are added to those of the capture alone"
-		if i.CPUAdded != nil {
-			s += fmt.Sprintf(", %ss of CPU a frame are", unit.SI(i.CPUAdded.Value))
+	case added != nil && added.Value > 0:
+		text = fmt.Sprintf("drops of %s of the frames are added to those of the capture alone", phrase.Percent(added.Value))
+	case added != nil:
+		text = "no drops are added to those of the capture alone"
+		if cpu != nil {
+			text += fmt.Sprintf(", %ss of CPU a frame are", unit.SI(cpu.Value))
 		}
-		return s
 	}
-	return ""
+	return r.Name, text, true
 }
 
 // signedShare is a share that may be negative.

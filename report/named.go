@@ -65,16 +65,69 @@ const (
 	tableMost         = "conntrack_most"
 	tableEvicted      = "conntrack_early_drop"
 	knownBadSent      = "known_bad_sent"
+	knownBadArrived   = "known_bad_arrived"
+	goodOffered       = "sustain_offered_fps"
+	goodForwarded     = "sustain_forwarded_fps"
+	goodLoss          = "sustain_loss_ratio"
+	losslessRate      = "lossless_fps"
+	countingRate      = "counting_overload_fps"
+	captureRate       = "capture_offered_fps"
+	cpuPerFrame       = "subject_cpu_per_frame_s"
+	attacksDetected   = "attacks_detected"
+	blindRate         = "blind_bps"
+	windowRate        = "windows_per_s"
+	windowTime        = "window_s"
+	modelTime         = "model_s"
+	dropsAdded        = "drops_added_ratio"
+	cpuAdded          = "cpu_added_per_frame_s"
+	connectionRate    = "connections_cps"
+	connectionMost    = "connections_overload_cps"
+	attemptRate       = "connections_offered_cps"
+	heldCount         = "connections_concurrent"
+	openedCount       = "connections_opened"
+	benignShare       = "benign_survival_ratio"
+	benignLoad        = "benign_offered_bps"
+	floodBorne        = "flood_borne_fps"
+	floodRate         = "flood_offered_fps"
+	floodSent         = "flood_sent"
+	floodArrived      = "flood_arrived"
+	floodRecovery     = "flood_recovery_s"
+	sensorShare       = "sensor_seen_ratio"
+	lossRatio         = "loss_ratio"
+	lossHighest       = "loss_highest_fps"
+	lossFree          = "loss_free_fps"
+	backToBack        = "back_to_back_frames"
+	recoveryTime      = "recovery_s"
+	goodput           = "goodput_bps"
+	goodputShare      = "goodput_share"
+	encryptRate       = "encrypt_bytes_per_s"
+	decryptRate       = "decrypt_bytes_per_s"
+	copyCount         = "copies"
 )
 
 // forwarding are procedures whose frames go through the box.
 var forwarding = []string{"forward", "throughput"}
 
 // orderedBy are the rates by which repeats of a point are ordered: the first that it has.
-var orderedBy = []string{forwardingRate, dropRate, throughput, "connections_cps", completeRate, "lossless_fps", "counting_rate_fps", "flood_borne_fps", "benign_survival_ratio"}
+var orderedBy = []string{forwardingRate, dropRate, throughput, connectionRate, completeRate, losslessRate, "counting_rate_fps", floodBorne, benignShare}
+
+// boundedBy are the rates whose bound is the row's: the first that it has.
+var boundedBy = []string{throughput, dropRate, connectionRate, losslessRate, idsRate, floodBorne, connectionMost, forwardingRate}
+
+// cipherWords are what ciphers and schemes do, in a sentence.
+var cipherWords = []result.Pair{
+	{Key: encryptRate, Value: "encrypted"}, {Key: decryptRate, Value: "decrypted"}, {Key: "signs_per_s", Value: "signatures/s made"}, {Key: "verifies_per_s", Value: "verified"},
+	{Key: "agreements_per_s", Value: "key agreements/s"}, {Key: "encapsulations_per_s", Value: "encapsulations/s"}, {Key: "decapsulations_per_s", Value: "decapsulations/s"},
+}
+
+// handshakeWords are what a scheme is for: the first that it has.
+var handshakeWords = []result.Pair{{Key: "signs_per_s", Value: "signs"}, {Key: "agreements_per_s", Value: "agrees on"}, {Key: "encapsulations_per_s", Value: "encapsulates"}}
 
 // ofTester are metrics that tell of the tester and of what disturbed it.
 var ofTester = []string{ceilingFPS, offeredRate, "stalls", longestStall, stealShare, LoopBefore, LoopAfter}
+
+// titled are procedures that stand before the frames in their rows' names.
+var titled = append([]string{securityProcedure, connectionsProcedure}, suiteProcedures...)
 
 // suiteProcedures are RFC 2544's, in its order.
 var suiteProcedures = []string{"throughput", "latency", "loss-curve", "back-to-back", "recovery"}

@@ -263,7 +263,7 @@ func TestHTML(t *testing.T) {
 	_, after, _ := strings.Cut(got, `id="boxdyno-data">`)
 	data, _, _ := strings.Cut(after, "</script>")
 	var back struct {
-		Document report.Document
+		Document struct{ Rows json.RawMessage }
 		Records  []result.Record
 	}
 	if err := json.Unmarshal([]byte(data), &back); err != nil {
@@ -273,7 +273,7 @@ func TestHTML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := json.Marshal(back.Document.Rows); err != nil || !bytes.Equal(again, sent) || len(back.Records) != len(recs) {
+	if !bytes.Equal(back.Document.Rows, sent) || len(back.Records) != len(recs) {
 		t.Error("the page's data is not what went in")
 	}
 }

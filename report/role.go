@@ -45,46 +45,50 @@ func warmed(run result.Run, points []result.Record, trials map[string][]result.R
 // rows of the same load are compared, and only what was measured is said.
 func captureAdvice(d Document) (out []string) {
 	rows := slices.DeleteFunc(slices.Clone(d.Rows), func(r Row) bool {
-		return r.Capture == nil || r.Capture.Sent == nil || r.Capture.Lost == nil || r.Capture.Rate == searched || r.Verdict == result.Invalid
+		c := blockOf[*Capture](&r)
+		return c == nil || r.at(framesOffered) == nil || r.at(framesLost) == nil || c.Rate == searched || r.Verdict == result.Invalid
 	})
 	for i := range rows {
-		c := rows[i].Capture
-		if c.Lost.Value <= 0 {
+		r := &rows[i]
+		if r.at(framesLost).Value <= 0 {
 			continue
 		}
 		var best *Row
 		for j := range rows {
-			o := rows[j].Capture
-			if !sameLoad(rows[i], rows[j]) || o.Lost.Value*2 > c.Lost.Value {
+			o := &rows[j]
+			if !sameLoad(r, o) || o.at(framesLost).Value*2 > r.at(framesLost).Value {
 				continue
 			}
-			if best == nil || replaces(rows[i].Capture, o, best.Capture) {
-				best = &rows[j]
+			if best == nil || replaces(r, o, best) {
+				best = o
 			}
 		}
 		if best != nil {
-			out = append(out, fmt.Sprintf("Take %s in place of %s: of the same load %s, where %s.", best.Capture.setting(c), c.setting(best.Capture), best.Capture.missed(), c.missed()))
+			b, c := both[*Capture](best, r)
+			out = append(out, fmt.Sprintf("Take %s in place of %s: of the same load %s, where %s.", b.setting(c), c.setting(b), uncountedOf(best), uncountedOf(r)))
 		}
 	}
 	return out
 }
 
 // sameLoad says whether rows were offered the same.
-func sameLoad(a, b Row) bool {
-	x, y := a.Capture, b.Capture
+func sameLoad(a, b *Row) bool {
+	x, y := both[*Capture](a, b)
 	return x.Rate == y.Rate && x.Payload == y.Payload && a.FrameSize == b.FrameSize && x.Packets == y.Packets && x.Burst == y.Burst && x.Method == y.Method && a.Beside == b.Beside
 }
 
 // replaces says whether a is a better replacement of c than b: fewer frames lost, then the
 // same program, then less CPU.
-func replaces(c, a, b *Capture) bool {
+func replaces(c, a, b *Row) bool {
+	same := func(r *Row) bool { x, y := both[*Capture](r, c); return x.Subject == y.Subject }
 	switch {
-	case a.Lost.Value != b.Lost.Value:
-		return a.Lost.Value < b.Lost.Value
-	case (a.Subject == c.Subject) != (b.Subject == c.Subject):
-		return a.Subject == c.Subject
+	case a.at(framesLost).Value != b.at(framesLost).Value:
+		return a.at(framesLost).Value < b.at(framesLost).Value
+	case same(a) != same(b):
+		return same(a)
 	}
-	return a.CPU != nil && b.CPU != nil && a.CPU.Value < b.CPU.Value
+	x, y := a.at(cpuPerFrame), b.at(cpuPerFrame)
+	return x != nil && y != nil && x.Value < y.Value
 }
 
 // setting is the subject, with its buffer where that tells it from o.
@@ -98,9 +102,11 @@ func (c *Capture) setting(o *Capture) string {
 	return c.Subject
 }
 
-func (c *Capture) missed() string {
-	if c.Lost.Value <= 0 {
-		return fmt.Sprintf("every one of %s frames was counted", phrase.Thousands(int64(c.Sent.Value)))
+// uncountedOf is how many frames a subject did not count.
+func uncountedOf(r *Row) string {
+	lost, sent := int64(r.at(framesLost).Value), int64(r.at(framesOffered).Value)
+	if lost <= 0 {
+		return fmt.Sprintf("every one of %s frames was counted", phrase.Thousands(sent))
 	}
-	return fmt.Sprintf("%s of %s were not", phrase.Thousands(int64(c.Lost.Value)), phrase.Thousands(int64(c.Sent.Value)))
+	return fmt.Sprintf("%s of %s were not", phrase.Thousands(lost), phrase.Thousands(sent))
 }

@@ -5,20 +5,25 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"boxdyno/internal/schema"
+	"boxdyno/procedure/catalog"
 	"boxdyno/report"
 	"boxdyno/report/page"
+	"boxdyno/result"
 )
 
 // The data of every page are what their schema says, of which the page's types are made.
 func TestPageSchema(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Text(schema.Of(reflect.TypeFor[page.Data]()), "page")))
+	declared := map[string][]result.Metric{}
+	for _, p := range catalog.All {
+		declared[p.Name] = p.Metrics
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema.Text(page.Schema(declared), "page")))
 	if err == nil {
 		err = compiler.AddResource("page", doc)
 	}

@@ -10,17 +10,13 @@ import (
 	"boxdyno/result"
 )
 
-// securityOf is nil for rows of other procedures, and where the phases were not
-// reached.
-func securityOf(p result.Record, trials []result.Record, at func(metric string) *Figure) *Security {
-	if p.Procedure != securityProcedure || at(knownBadSent) == nil {
+// securityOf is nil where the phases were not reached.
+func securityOf(m *measured) Block {
+	if m.row.at(knownBadSent) == nil {
 		return nil
 	}
-	s := &Security{
-		Load: result.Get(p.Config, "load"),
-	}
-	fill(s, at)
-	for _, t := range trials {
+	s := &Security{Load: m.get("load")}
+	for _, t := range m.own() {
 		if len(t.KPIs) > 0 {
 			s.Phases = t.KPIs
 		}
@@ -28,18 +24,21 @@ func securityOf(p result.Record, trials []result.Record, at func(metric string) 
 	return s
 }
 
-// summary is the row in a sentence's second half.
-func (s *Security) summary() string {
-	text := fmt.Sprintf("%s of %s good frames forwarded under sustained load, %s lost", phrase.Quantity(s.Forwarded.Value, "frame/s", ""), phrase.Quantity(s.Offered.Value, "frame/s", ""), phrase.Percent(s.Loss.Value))
-	if s.Arrived.Value == 0 {
-		return text + fmt.Sprintf("; none of %s known-bad frames came through", phrase.Thousands(int64(s.BadSent.Value)))
+func (s *Security) clauses(r *Row) []string {
+	forwarded, offered, loss, arrived, sent := r.at(goodForwarded), r.at(goodOffered), r.at(goodLoss), r.at(knownBadArrived), r.at(knownBadSent)
+	if forwarded == nil || offered == nil || loss == nil || arrived == nil {
+		return nil
 	}
-	return text + fmt.Sprintf("; %s of %s known-bad frames came through", phrase.Thousands(int64(s.Arrived.Value)), phrase.Thousands(int64(s.BadSent.Value)))
+	text := fmt.Sprintf("%s of %s good frames forwarded under sustained load, %s lost", phrase.Quantity(forwarded.Value, "frame/s", ""), phrase.Quantity(offered.Value, "frame/s", ""), phrase.Percent(loss.Value))
+	if arrived.Value == 0 {
+		return []string{text + fmt.Sprintf("; none of %s known-bad frames came through", phrase.Thousands(int64(sent.Value)))}
+	}
+	return []string{text + fmt.Sprintf("; %s of %s known-bad frames came through", phrase.Thousands(int64(arrived.Value)), phrase.Thousands(int64(sent.Value)))}
 }
 
-// Wanted is an account of the frames that the box should forward alone: those that
+// wanted is an account of the frames that the box should forward alone: those that
 // its rules threw away, as they must, are left out.
-func Wanted(a *result.Account) *result.Account {
+func wanted(a *result.Account) *result.Account {
 	if a == nil {
 		return nil
 	}

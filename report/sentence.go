@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"boxdyno/report/internal/phrase"
@@ -20,14 +19,14 @@ var serviceWords = map[string]string{"drop-xdp": "drop in XDP", "drop-tc": "drop
 // serviceName is a row's service in a reader's words: "filter, 100 rules".
 func serviceName(r Row) string {
 	s := cmp.Or(serviceWords[r.Service], r.Service, r.Procedure)
-	if r.Tunnel != nil {
-		s += ", " + r.Tunnel.Tunnel
+	if t := blockOf[*Tunnel](&r); t != nil {
+		s += ", " + t.Tunnel
 	}
 	switch r.Service {
 	case "filter":
 		s += ", " + phrase.Count(r.Rules, "rule")
 	case "nat":
-		if r.Connections == nil {
+		if blockOf[*Connections](&r) == nil {
 			s += ", " + phrase.Count(r.Flows, "flow")
 		}
 	}
@@ -45,50 +44,17 @@ func serviceName(r Row) string {
 
 func name(r Row) string {
 	words := []string{serviceName(r), r.Direction, phrase.FrameSize(r.FrameSize)}
-	if index(suiteProcedures, r.Procedure) < len(suiteProcedures) || r.Procedure == securityProcedure || r.Connections != nil {
+	if slices.Contains(titled, r.Procedure) {
 		words = append([]string{strings.ReplaceAll(r.Procedure, "-", " ")}, words...)
 	}
-	if c := r.Connections; c != nil {
-		if c.concurrent() {
-			words[0] += " at once"
-		}
-		words = append(words, "response "+phrase.FrameSize(strconv.Itoa(c.ResponseSize)))
-		if c.Rate > 0 {
-			words = append(words, "at "+phrase.SI(new(float64(c.Rate)), "")+" connections/s")
-		}
-	}
-	if r.Soak != nil {
-		words = []string{r.Soak.name()}
-	}
-	if c := r.Capture; c != nil {
-		words = slices.Concat([]string{serviceName(r) + ", " + c.Subject, c.size(r)}, c.how())
-	}
-	if r.IDS != nil {
-		words = append([]string{IDSProcedure}, r.IDS.words()...)
-	}
-	if r.Infer != nil {
-		words = r.Infer.name()
-	}
-	if r.Work != nil {
-		words = []string{r.Work.name()}
-	}
-	if r.Crypto != nil {
-		words = r.Crypto.name()
-	}
-	if r.Storage != nil {
-		words = []string{r.Storage.name()}
-	}
-	if r.Tunnel != nil {
-		words = r.Tunnel.name(r.Procedure, r.FrameSize)
-	}
-	if f := r.Flood; f != nil {
-		words = slices.Concat([]string{floodProcedure}, words, f.how())
+	if r.Block != nil {
+		words = r.Block.name(&r, words)
 	}
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
 	}
-	if r.Security != nil {
-		words = append(words, "load "+strings.Replace(r.Security.Load, "%", " %", 1))
+	if s := blockOf[*Security](&r); s != nil {
+		words = append(words, "load "+strings.Replace(s.Load, "%", " %", 1))
 	}
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), ", ")
 }
@@ -257,14 +223,15 @@ func summary(d Document) string {
 		}
 		return ""
 	}
-	if r.Soak != nil {
+	if blockOf[*Soak](r) != nil {
 		return soaked(d)
 	}
-	if name, text, own := r.own(); own {
-		if text == "" {
+	if r.Block != nil {
+		if name, text, whole := r.Block.summary(r); whole && text == "" {
 			return ""
+		} else if whole {
+			return name + ": " + text + "."
 		}
-		return name + ": " + text + "."
 	}
 	var parts []string
 	size := phrase.FrameSize(r.FrameSize)
@@ -296,11 +263,8 @@ func summary(d Document) string {
 	if r.DropFPS != nil {
 		parts = append(parts, phrase.Quantity(*r.DropFPS, "frame/s", r.DropBound)+" thrown away")
 	}
-	if r.Security != nil {
-		parts = append(parts, r.Security.summary())
-	}
-	if r.Suite != nil {
-		parts = append(parts, r.Suite.summary(r)...)
+	if r.Block != nil {
+		parts = append(parts, r.Block.clauses(r)...)
 	}
 	if len(parts) == 0 {
 		return ""
@@ -345,47 +309,20 @@ func headed(d Document) string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// own is a row of other things than frames at a load: what it is, and what was found; own is
-// false where frames tell.
-func (r *Row) own() (name, text string, own bool) {
-	switch {
-	case r.Tunnel != nil && r.Tunnel.Goodput != nil:
-		return r.Name, r.Tunnel.summary(), true
-	case r.Capture != nil:
-		return r.Name, r.Capture.summary(), true
-	case r.IDS != nil:
-		return strings.Join(r.IDS.words(), ", "), r.IDS.summary(), true
-	case r.Infer != nil:
-		return r.Name, r.Infer.summary(), true
-	case r.Work != nil:
-		return r.Name, r.Work.summary(), true
-	case r.Crypto != nil:
-		return r.Name, r.Crypto.summary(), true
-	case r.Storage != nil:
-		return r.Name, r.Storage.summary(), true
-	case r.Flood != nil:
-		return serviceName(*r), r.Flood.summary(), true
-	case r.Connections != nil:
-		return "TCP, " + serviceName(*r), r.Connections.summary(), true
-	}
-	return "", "", false
-}
-
+// headline is the row that is compared most, or else the first.
 func headline(rows []Row) *Row {
-	for i := range rows {
-		if r := &rows[i]; r.Service == "route" && r.FrameSize == "64" && r.Direction == "lan-to-wan" && r.Suite == nil && r.Flood == nil {
-			return r
-		}
-	}
-	for i := range rows {
-		if _, _, own := rows[i].own(); (!own || rows[i].Tunnel != nil) && rows[i].Suite == nil && rows[i].Soak == nil {
+	of := func(is func(r *Row) bool) *Row {
+		if i := slices.IndexFunc(rows, func(r Row) bool { return !r.kind().aside && is(&r) }); i >= 0 {
 			return &rows[i]
 		}
+		return nil
 	}
-	if len(rows) > 0 {
-		return &rows[0]
+	r := of(func(r *Row) bool { return r.Service == "route" && r.FrameSize == "64" && r.Direction == "lan-to-wan" })
+	r = cmp.Or(r, of(func(*Row) bool { return true }))
+	if r == nil && len(rows) > 0 {
+		r = &rows[0]
 	}
-	return nil
+	return r
 }
 
 func caveat(d Document) string {
@@ -398,10 +335,10 @@ func caveat(d Document) string {
 	case result.KindMemory:
 		s = "Measured on links in memory: this shows that the procedure works, and says nothing about a box."
 	}
-	if d.Kind != result.KindSandbox && d.Kind != result.KindMemory && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Tunnel != nil && r.Verdict != result.Skipped }) {
+	if d.Kind != result.KindSandbox && d.Kind != result.KindMemory && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return blockOf[*Tunnel](&r) != nil && r.Verdict != result.Skipped }) {
 		s = strings.TrimSpace(s + " Streams and tunnels were measured between network namespaces of this machine, which does the work of both ends. Two boxes would each carry more, and no NIC took part.")
 	}
-	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections == nil })
+	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return blockOf[*Connections](&r) == nil })
 	if d.Placement == "shared" && only {
 		s += " Tester and box share a CPU (placement shared): the rate under overload is a lower bound, and no limit is searched."
 	} else if d.Placement == "shared" {

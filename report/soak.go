@@ -11,11 +11,11 @@ import (
 	"boxdyno/result"
 )
 
-// soakOf is nil for rows of other procedures.
-func soakOf(run result.Run, p result.Record, trials []result.Record) *Soak {
-	if p.Procedure != soakProcedure {
-		return nil
-	}
+// soakOf is of the last repeat, and so is the row.
+func soakOf(m *measured) Block {
+	p := m.repeats[len(m.repeats)-1]
+	m.row.ID = p.ID
+	trials := m.trials[p.ID]
 	s := &Soak{Class: result.Get(p.Config, "class")}
 	if n := result.Get(p.Config, "stressors"); n != "" && n != "class" {
 		s.Class = "some"
@@ -37,7 +37,7 @@ func soakOf(run result.Run, p result.Record, trials []result.Record) *Soak {
 		default:
 			s.Skipped++
 		}
-		figures := trialFigures(run, t, fastest)
+		figures := trialFigures(m.run, t, fastest)
 		fill(&x, func(metric string) *Figure { return figures[metric] })
 		if e := widest(t.Energy); e != nil {
 			s.Meter = e.Meter
@@ -47,8 +47,8 @@ func soakOf(run result.Run, p result.Record, trials []result.Record) *Soak {
 	return s
 }
 
-// summary is the row in a sentence.
-func (s *Soak) summary() string {
+// text is the row in a sentence.
+func (s *Soak) text() string {
 	if len(s.Stressors) == 0 {
 		return "no stressor was run"
 	}
@@ -84,10 +84,11 @@ func (s *Soak) summary() string {
 func soaked(d Document) string {
 	var parts []string
 	for _, r := range d.Rows {
-		if r.Soak == nil {
+		s := blockOf[*Soak](&r)
+		if s == nil {
 			return ""
 		}
-		text := r.Soak.summary()
+		text := s.text()
 		if len(d.Rows) > 1 {
 			text = r.Name + ": " + text
 		}
@@ -100,19 +101,18 @@ func soaked(d Document) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// name is the row's, in words.
-func (s *Soak) name() string {
+func (s *Soak) name(*Row, []string) []string {
 	switch s.Class {
 	case "all":
-		return "all stressors"
+		return []string{"all stressors"}
 	case "some":
-		return "stressors by name"
+		return []string{"stressors by name"}
 	}
-	return "stressors of class " + s.Class
+	return []string{"stressors of class " + s.Class}
 }
 
 // remarks are what its figures are of.
-func (s *Soak) remarks() (out []string) {
+func (s *Soak) remarks(*Row) (out []string) {
 	if s.Version != "" {
 		out = append(out, "stress-ng "+s.Version)
 	}

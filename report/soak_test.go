@@ -79,7 +79,7 @@ func TestSoakSaysWhatMatters(t *testing.T) {
 	if want := "3 of 7 stressors passed, 2 failed, 1 failed for a known cause, 1 skipped: hash, vecmath."; d.Sentence != want || d.Verdict != result.Failed {
 		t.Errorf("%s: %q, want %q", d.Verdict, d.Sentence, want)
 	}
-	s := d.Rows[0].Soak
+	s := d.Rows[0].Block.(*report.Soak)
 	m := s.Stressors[4]
 	if *m.Temperature != 84 || *m.Watts != 6.4 || *m.Throttled != 1 || *m.Clock < 0.70 || *m.Clock > 0.72 || *s.Stressors[1].Throttled != 0 {
 		t.Errorf("matrix: %+v", m)

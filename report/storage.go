@@ -17,15 +17,10 @@ var storagePatterns = []struct {
 	{"randwrite", "randwrite_iops", true}, {"randread", "randread_iops", true},
 }
 
-// storageOf is nil for rows of other procedures.
-func storageOf(repeats []result.Record, all map[string][]result.Record) *Storage {
-	p, trials := repeats[len(repeats)-1], of(all, repeats)
-	at := func(metric string) *Figure { f := merge(metric, repeats); return f.figure() }
-	if p.Procedure != storageProcedure {
-		return nil
-	}
-	s := &Storage{Device: result.Get(p.Config, "device"), Cipher: result.Get(p.Config, "cipher"), Bits: strings.TrimPrefix(result.Get(p.Config, "key_size"), "0"), Patterns: []StoragePattern{}}
-	for _, t := range trials {
+func storageOf(m *measured) Block {
+	at := m.row.at
+	s := &Storage{Device: m.get("device"), Cipher: m.get("cipher"), Bits: strings.TrimPrefix(m.get("key_size"), "0"), Patterns: []StoragePattern{}}
+	for _, t := range of(m.trials, m.repeats) {
 		s.Spec = cmp.Or(result.Get(t.Config, "cipher_spec"), s.Spec)
 		s.Bits = cmp.Or(result.Get(t.Config, "key_bits"), s.Bits)
 		if fio := result.Get(t.Config, "fio"); fio != "" {
@@ -64,10 +59,14 @@ func (s *Storage) what() string {
 	return s.Cipher
 }
 
-func (s *Storage) name() string { return storageProcedure + ", " + s.Device + ", " + s.what() }
+func (s *Storage) name(*Row, []string) []string {
+	return []string{storageProcedure, s.Device, s.what()}
+}
 
-// summary is the row in a sentence's second half; "" where nothing was measured.
-func (s *Storage) summary() string {
+func (s *Storage) summary(r *Row) (name, text string, whole bool) { return r.Name, s.text(), true }
+
+// text is the row in a sentence's second half; "" where nothing was measured.
+func (s *Storage) text() string {
 	var parts []string
 	for _, k := range []struct{ pattern, words string }{{"write", "written"}, {"read", "read"}} {
 		if x := s.pattern(k.pattern); x != nil {
@@ -81,15 +80,12 @@ func (s *Storage) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-func orderStorage(a, b *Storage) int {
-	if a == nil || b == nil {
-		return 0
-	}
+func (*Storage) order(x, y *Row) int {
+	a, b := both[*Storage](x, y)
 	return cmp.Or(strings.Compare(a.Device, b.Device), strings.Compare(a.Cipher, b.Cipher), strings.Compare(a.Bits, b.Bits))
 }
 
-// remarks are what stands under the tables that have the row.
-func (s *Storage) remarks() (out []string) {
+func (s *Storage) remarks(*Row) (out []string) {
 	if s.Proven != nil && !*s.Proven {
 		out = append(out, "the disk was seen not to hold the text, and to give it back: boxdyno cannot compute this cipher itself")
 	}

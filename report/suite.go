@@ -9,23 +9,18 @@ import (
 	"boxdyno/report/internal/phrase"
 )
 
-// suiteOf is nil for rows of other procedures than those of RFC 2544's suite.
-func suiteOf(procedure string, at func(metric string) *Figure) *Suite {
-	if index(suiteProcedures, procedure) == len(suiteProcedures) || procedure == suiteProcedures[0] {
-		return nil
-	}
+func suiteOf(m *measured) Block {
 	s := &Suite{}
-	fill(s, at)
 	for _, q := range []string{"p50", "p90", "p99", "p999", "max"} {
-		if f := at("latency_" + q + "_s"); f != nil {
+		if f := m.row.at("latency_" + q + "_s"); f != nil {
 			s.Latency = append(s.Latency, Quantile{strings.Replace(q, "p999", "p99.9", 1), f.Value, f.Lo, f.Hi, f.N})
 		}
 	}
 	return s
 }
 
-// summary is what r's one figure is, in clauses.
-func (s *Suite) summary(r *Row) (parts []string) {
+// clauses are what r's one figure is.
+func (s *Suite) clauses(r *Row) (parts []string) {
 	if n := len(s.Latency); n > 0 && r.LatencyLoadFPS != nil {
 		clause := fmt.Sprintf("at %s one frame in two takes at most %s", phrase.Quantity(*r.LatencyLoadFPS, "frame/s", ""), phrase.Seconds(&s.Latency[0].Value))
 		if last := s.Latency[n-1]; n > 1 {
@@ -33,17 +28,17 @@ func (s *Suite) summary(r *Row) (parts []string) {
 		}
 		parts = append(parts, clause)
 	}
-	if s.LossRatio != nil && s.LossHighest != nil {
-		parts = append(parts, fmt.Sprintf("%s lost at %s", phrase.Share(&s.LossRatio.Value), phrase.Quantity(s.LossHighest.Value, "frame/s", "")))
+	if ratio, highest := r.at(lossRatio), r.at(lossHighest); ratio != nil && highest != nil {
+		parts = append(parts, fmt.Sprintf("%s lost at %s", phrase.Share(&ratio.Value), phrase.Quantity(highest.Value, "frame/s", "")))
 	}
-	if s.LossFree != nil {
-		parts = append(parts, "none from "+phrase.Quantity(s.LossFree.Value, "frame/s", s.LossFree.Bound)+" down")
+	if f := r.at(lossFree); f != nil {
+		parts = append(parts, "none from "+phrase.Quantity(f.Value, "frame/s", f.Bound)+" down")
 	}
-	if s.BackToBack != nil {
-		parts = append(parts, "bursts of "+phrase.Quantity(s.BackToBack.Value, "frame", s.BackToBack.Bound)+" without loss")
+	if f := r.at(backToBack); f != nil {
+		parts = append(parts, "bursts of "+phrase.Quantity(f.Value, "frame", f.Bound)+" without loss")
 	}
-	if s.Recovery != nil {
-		parts = append(parts, fmt.Sprintf("recovered %s after an overload", phrase.Seconds(&s.Recovery.Value)))
+	if f := r.at(recoveryTime); f != nil {
+		parts = append(parts, fmt.Sprintf("recovered %s after an overload", phrase.Seconds(&f.Value)))
 	}
 	return parts
 }

@@ -76,8 +76,8 @@ func TestSuiteTables(t *testing.T) {
 		t.Fatalf("%d rows", len(d.Rows))
 	}
 	for _, r := range d.Rows {
-		if (r.Suite == nil) != (r.Procedure == "throughput") {
-			t.Errorf("%s: suite %+v", r.ID, r.Suite)
+		if (r.Block == nil) != (r.Procedure == "throughput") {
+			t.Errorf("%s: suite %+v", r.ID, r.Block)
 		}
 		if r.FrameSize == "imix" && r.Procedure == "loss-curve" && r.MeanFrameSize != 361.8 {
 			t.Errorf("%s: mean frame size %v", r.ID, r.MeanFrameSize)
@@ -151,17 +151,18 @@ func TestOneNetworkIsNoDifference(t *testing.T) {
 
 // A run of the suite alone says what it found.
 func TestSuiteSentence(t *testing.T) {
-	f := func(v float64) *report.Figure { return &report.Figure{Value: v, N: 5} }
+	f := func(metric string, v float64) result.Value { return result.Value{Metric: metric, Value: v, N: 5} }
 	for _, c := range []struct {
-		suite report.Suite
-		want  string
+		suite   report.Suite
+		figures []result.Value
+		want    string
 	}{
-		{report.Suite{Latency: []report.Quantile{{Name: "p50", Value: 12e-6}, {Name: "max", Value: 1e-3}}}, "at 200 kframe/s one frame in two takes at most 12.0 µs, the slowest 1.00 ms."},
-		{report.Suite{LossHighest: f(1e6), LossRatio: f(0.5), LossFree: f(2e5)}, "50.0 % lost at 1.00 Mframe/s; none from 200 kframe/s down."},
-		{report.Suite{BackToBack: &report.Figure{Value: 318, Bound: result.AtLeast}}, "bursts of >= 318 frames without loss."},
-		{report.Suite{Recovery: f(2e-3)}, "recovered 2.00 ms after an overload."},
+		{report.Suite{Latency: []report.Quantile{{Name: "p50", Value: 12e-6}, {Name: "max", Value: 1e-3}}}, nil, "at 200 kframe/s one frame in two takes at most 12.0 µs, the slowest 1.00 ms."},
+		{report.Suite{}, []result.Value{f("loss_highest_fps", 1e6), f("loss_ratio", 0.5), f("loss_free_fps", 2e5)}, "50.0 % lost at 1.00 Mframe/s; none from 200 kframe/s down."},
+		{report.Suite{}, []result.Value{{Metric: "back_to_back_frames", Value: 318, Bound: result.AtLeast}}, "bursts of >= 318 frames without loss."},
+		{report.Suite{}, []result.Value{f("recovery_s", 2e-3)}, "recovered 2.00 ms after an overload."},
 	} {
-		d := report.Document{Rows: []report.Row{{Service: "route", Direction: "lan-to-wan", FrameSize: "64", Procedure: "latency", LatencyLoadFPS: new(2e5), Suite: &c.suite}}}
+		d := report.Document{Rows: []report.Row{report.RowOf(report.Row{Service: "route", Direction: "lan-to-wan", FrameSize: "64", Procedure: "latency", LatencyLoadFPS: new(2e5), Block: &c.suite}, c.figures...)}}
 		if got := report.Summary(d); !strings.HasSuffix(got, "lan-to-wan: "+c.want) {
 			t.Errorf("%q, want %q", got, c.want)
 		}

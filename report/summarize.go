@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,20 +71,9 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	}
 	var told []tableRow
 	for _, group := range byConfig(points) {
-		row := rowOf(group, trials)
-		if last := group[len(group)-1]; last.Procedure == soakProcedure {
-			row.ID, row.Soak = last.ID, soakOf(run, last, trials[last.ID])
-			row.Name = name(row)
-		}
-		if row.Work = workOf(group, trials); row.Work != nil {
-			row.Name = name(row)
-		}
-		if row.Storage = storageOf(group, trials); row.Storage != nil {
-			row.Name = name(row)
-		}
+		row := rowOf(run, group, trials)
 		row.Energy = energyOf(group)
 		row.Warnings = append(row.Warnings, course(group, recs)...)
-		row.found = tabled(row.ID, group)
 		d.Rows = append(d.Rows, row)
 		told = append(told, row.found)
 	}
@@ -169,7 +159,7 @@ func byConfig(points []result.Record) [][]result.Record {
 	return groups
 }
 
-func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
+func rowOf(run result.Run, repeats []result.Record, trials map[string][]result.Record) Row {
 	valid := slices.DeleteFunc(slices.Clone(repeats), func(p result.Record) bool { return p.Status == result.Invalid })
 	if len(valid) == 0 {
 		valid = repeats
@@ -188,25 +178,11 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 	r.Tune = result.Get(p.Config, result.TuneKey)
 	r.Beside = besideWords(p.Config)
 	get := func(metric string) figure { return merge(metric, valid) }
-	at := func(metric string) *Figure { return get(metric).figure() }
-	r.Security = securityOf(p, trials[p.ID], at)
-	r.Connections = connectionsOf(p, trials[p.ID], at)
-	if r.Capture = captureOf(p, at); r.Capture != nil && r.Capture.Payload > 0 {
-		r.FrameSize = ""
-	}
-	r.IDS = idsOf(p, trials[p.ID], at)
-	if r.Tunnel = tunnelOf(p, at); r.Tunnel != nil && result.Get(p.Config, "traffic") == "tcp" {
-		r.FrameSize = ""
-	} else if r.Tunnel != nil && r.FrameSize != "" {
-		r.Direction = "lan-to-wan"
-	}
-	if r.Infer = inferOf(p, at); r.Infer != nil {
-		r.FrameSize = r.Infer.FrameSize
-	}
-	r.Crypto = cryptoOf(p, trials[p.ID], at)
-	r.Flood = floodOf(p, trials[p.ID], at)
+	r.found = tabled(r.ID, repeats)
+	r.blocked(&measured{&r, run, repeats, p, trials})
+	r.found.id = r.ID
 	r.Name = name(r)
-	if r.Connections == nil && r.IDS == nil {
+	if !r.kind().unsized {
 		r.MeanFrameSize = meanSize(r.FrameSize, p, trials[p.ID])
 	}
 	for _, x := range repeats {
@@ -220,31 +196,18 @@ func rowOf(repeats []result.Record, trials map[string][]result.Record) Row {
 		}
 	}
 
-	fill(&r, at)
+	fill(&r, r.at)
 	t, f, drop := get(throughput), get(forwardingRate), get(dropRate)
 	r.ThroughputFPSLo, r.ThroughputFPSHi, r.ThroughputN = t.lo, t.hi, t.n
 	r.ForwardingFPSLo, r.ForwardingFPSHi, r.ForwardingN, r.ForwardingBound = f.lo, f.hi, f.n, f.bound
 	r.DropFPSLo, r.DropFPSHi, r.DropN, r.DropBound = drop.lo, drop.hi, drop.n, drop.bound
-	r.Suite = suiteOf(r.Procedure, at)
 	r.Stalls = whole(get("stalls").value, 1)
 	r.LongestStallNS = whole(get(longestStall).value, 1e9)
-	switch {
-	case t.value != nil:
-		r.Bound = t.bound
-	case drop.value != nil:
-		r.Bound = drop.bound
-	case r.Connections != nil && r.Connections.Found != nil:
-		r.Bound = r.Connections.Found.Bound
-	case r.Capture != nil && r.Capture.Lossless != nil:
-		r.Bound = r.Capture.Lossless.Bound
-	case r.IDS != nil && r.IDS.Limit != nil:
-		r.Bound = r.IDS.Limit.Bound
-	case r.Flood != nil && r.Flood.Borne != nil:
-		r.Bound = r.Flood.Borne.Bound
-	case r.Connections != nil && r.Connections.Overload != nil:
-		r.Bound = r.Connections.Overload.Bound
-	default:
-		r.Bound = f.bound
+	for _, m := range boundedBy {
+		if f := r.at(m); f != nil {
+			r.Bound = f.Bound
+			break
+		}
 	}
 	return r
 }
@@ -420,25 +383,21 @@ func order(a, b Row) int {
 		}
 		return math.MaxInt // mixes after the sizes
 	}
-	return cmp.Or(cmp.Compare(a.power(), b.power()), cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
+	first := cmp.Or(cmp.Compare(a.power(), b.power()), cmp.Compare(index(services, a.Service), index(services, b.Service)), cmp.Compare(a.Service, b.Service),
 		cmp.Compare(a.Rules, b.Rules), cmp.Compare(a.Flows, b.Flows), cmp.Compare(a.Networks, b.Networks), cmp.Compare(a.IP, b.IP), cmp.Compare(a.Beside, b.Beside),
-		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)), orderTunnel(a, b),
-		cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)), orderConnections(a.Connections, b.Connections), orderCapture(a.Capture, b.Capture), orderIDS(a.IDS, b.IDS), orderInfer(a.Infer, b.Infer), orderWork(a.Work, b.Work), orderCrypto(a.Crypto, b.Crypto), orderStorage(a.Storage, b.Storage), orderFlood(a.Flood, b.Flood))
+		cmp.Compare(index(directions, a.Direction), index(directions, b.Direction)), cmp.Compare(size(a), size(b)), cmp.Compare(index(suiteProcedures, a.Procedure), index(suiteProcedures, b.Procedure)))
+	if first == 0 && a.Block != nil && b.Block != nil && reflect.TypeOf(a.Block) == reflect.TypeOf(b.Block) {
+		return a.Block.order(&a, &b)
+	}
+	return first
 }
 
 // power is in which order kinds of work stand, where a run measured several.
 func (r *Row) power() int {
-	switch {
-	case r.Work != nil:
-		return 1 + slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == r.Work.Procedure })
-	case r.Crypto != nil:
-		return 100
-	case r.Tunnel != nil:
-		return 101
-	case r.Storage != nil:
-		return 102
+	if w := blockOf[*Work](r); w != nil {
+		return 1 + slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == w.Procedure })
 	}
-	return 0
+	return 100 * r.kind().power
 }
 
 func index(list []string, s string) int {

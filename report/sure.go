@@ -73,7 +73,7 @@ func sure(d Document, recs []result.Record) []string {
 		out = append(out, fmt.Sprintf("A throughput interval reaches from the highest load confirmed without loss to the lowest from which every trial lost; %s %s is %s to %s.",
 			map[bool]string{true: "that of", false: fmt.Sprintf("the widest of %d,", intervals)}[intervals == 1], widest.Name+map[bool]string{true: "", false: ","}[intervals == 1], clean+"frame/s", lossy+"frame/s"))
 	}
-	if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.Connections != nil && r.Connections.Found != nil }) {
+	if slices.ContainsFunc(d.Rows, func(r Row) bool { return r.at(connectionRate) != nil }) {
 		out = append(out, "An interval of connections/s begins at the rate of a longer trial without a failure, and ends where every trial of the search had failures.")
 	}
 	if over > 0 {

@@ -396,17 +396,8 @@ func (t *Table) note(rows []tableRow) []string {
 
 // remarks are what is said of the row beside its warnings.
 func (r *Row) remarks() (out []string) {
-	switch {
-	case r.Soak != nil:
-		return r.Soak.remarks()
-	case r.Crypto != nil:
-		return r.Crypto.remarks()
-	case r.Work != nil:
-		return r.Work.remarks()
-	case r.Storage != nil:
-		return r.Storage.remarks()
-	case r.Tunnel != nil && r.Tunnel.Published != "":
-		out = append(out, r.Tunnel.Published)
+	if r.Block != nil {
+		out = r.Block.remarks(r)
 	}
 	if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 {
 		out = append(out, "no load without loss was confirmed")
@@ -431,18 +422,10 @@ func (r *Row) unexplained() (out []string) {
 }
 
 // WithFigures is rows for a page, with the settings and figures that drawings ask for.
-func WithFigures(rows []Row, recs []result.Record) []Row {
+func WithFigures(rows []Row) []Row {
 	rows = slices.Clone(rows)
-	points := slices.DeleteFunc(slices.Clone(recs), func(r result.Record) bool { return r.Parent != "" || r.Procedure == SelfTestProcedure })
-	for _, repeats := range byConfig(points) {
-		i := slices.IndexFunc(rows, func(row Row) bool {
-			return slices.ContainsFunc(repeats, func(p result.Record) bool { return p.ID == row.ID })
-		})
-		if i < 0 {
-			continue
-		}
-		t := tabled(rows[i].ID, repeats)
-		rows[i].Settings, rows[i].Figures = t.config, t.figures
+	for i, r := range rows {
+		rows[i].Settings, rows[i].Figures = r.found.config, r.found.figures
 	}
 	return rows
 }

@@ -5,48 +5,44 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"boxdyno/reference"
 	"boxdyno/report/internal/phrase"
-	"boxdyno/result"
 )
 
-// tunnelOf is nil for rows of other procedures.
-func tunnelOf(p result.Record, at func(metric string) *Figure) *Tunnel {
-	if p.Procedure != vpnProcedure && p.Procedure != streamProcedure {
-		return nil
+func tunnelOf(m *measured) Block {
+	get := m.get
+	if get("traffic") == "tcp" {
+		m.row.FrameSize = ""
+	} else if m.row.FrameSize != "" {
+		m.row.Direction = "lan-to-wan"
 	}
-	get := func(key string) string { return result.Get(p.Config, key) }
-	t := &Tunnel{
+	return &Tunnel{
 		Tunnel: cmp.Or(get("tunnel"), "none"), Cipher: strings.TrimPrefix(get("cipher"), "default"), Offloads: get("offloads"),
 		Protocol: cmp.Or(get("protocol"), "tcp"), Connections: get("connections"), Userland: strings.TrimPrefix(get("userland"), "native"),
 	}
-	fill(t, at)
-	return t
 }
 
 // tunnelOrder is that of rows; what is not listed comes last.
 var tunnelOrder = []string{"none", "wireguard", "wireguard-go", "openvpn", "openvpn-dco", "ipsec"}
 
-func orderTunnel(a, b Row) int {
-	if a.Tunnel == nil || b.Tunnel == nil {
-		return 0
-	}
-	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), cmp.Compare(index(tunnelOrder, a.Tunnel.Tunnel), index(tunnelOrder, b.Tunnel.Tunnel)),
-		strings.Compare(b.Tunnel.Protocol, a.Tunnel.Protocol), strings.Compare(a.Tunnel.Offloads, b.Tunnel.Offloads), strings.Compare(a.Tunnel.Cipher, b.Tunnel.Cipher))
+func (*Tunnel) order(x, y *Row) int {
+	a, b := both[*Tunnel](x, y)
+	return cmp.Or(strings.Compare(x.Procedure, y.Procedure), cmp.Compare(index(tunnelOrder, a.Tunnel), index(tunnelOrder, b.Tunnel)),
+		strings.Compare(b.Protocol, a.Protocol), strings.Compare(a.Offloads, b.Offloads), strings.Compare(a.Cipher, b.Cipher))
 }
 
-// name is the row's, in words.
-func (t *Tunnel) name(procedure, frames string) []string {
-	words := []string{procedure}
-	if procedure == vpnProcedure {
+func (t *Tunnel) name(r *Row, _ []string) []string {
+	words := []string{r.Procedure}
+	if r.Procedure == vpnProcedure {
 		words = append(words, t.Tunnel)
 		if t.Cipher != "" {
 			words = append(words, t.Cipher)
 		}
-		if frames != "" {
-			words = append(words, phrase.FrameSize(frames))
+		if r.FrameSize != "" {
+			words = append(words, phrase.FrameSize(r.FrameSize))
 		}
 	} else {
 		words = append(words, t.Protocol)
@@ -61,28 +57,32 @@ func (t *Tunnel) name(procedure, frames string) []string {
 	return words
 }
 
-// summary is the row in a sentence's second half; "" where no stream was measured.
-func (t *Tunnel) summary() string {
-	if t.Goodput == nil {
-		return ""
+func (t *Tunnel) summary(r *Row) (name, text string, whole bool) {
+	rate, share := r.at(goodput), r.at(goodputShare)
+	if rate == nil {
+		return "", "", false
 	}
-	s := t.Goodput.si("bit/s") + " by " + strings.ToUpper(t.Protocol)
-	if t.Share != nil {
-		s += ", " + t.Share.share() + " of what the cable carries without the tunnel"
+	text = rate.si("bit/s") + " by " + strings.ToUpper(t.Protocol)
+	if share != nil {
+		text += ", " + share.share() + " of what the cable carries without the tunnel"
 	}
-	return s
+	return r.Name, text, true
+}
+
+func (t *Tunnel) remarks(*Row) []string {
+	return slices.DeleteFunc([]string{t.Published}, func(s string) bool { return s == "" })
 }
 
 // publishTunnels lays the published comparison of WireGuard with OpenVPN beside the rows
 // of a run that has both, with the same ratio as it was measured here.
 func publishTunnels(rows []Row) {
-	best := func(prefix string) (goodput float64) {
+	best := func(prefix string) (most float64) {
 		for _, r := range rows {
-			if t := r.Tunnel; t != nil && strings.HasPrefix(t.Tunnel, prefix) && t.Goodput != nil {
-				goodput = max(goodput, t.Goodput.Value)
+			if t, f := blockOf[*Tunnel](&r), r.at(goodput); t != nil && strings.HasPrefix(t.Tunnel, prefix) && f != nil {
+				most = max(most, f.Value)
 			}
 		}
-		return goodput
+		return most
 	}
 	wireguard, openvpn := best("wireguard"), best("openvpn")
 	for _, f := range reference.Figures() {
@@ -98,7 +98,7 @@ func publishTunnels(rows []Row) {
 			text += fmt.Sprintf("; here the fastest of each are %.1f to 1", wireguard/openvpn)
 		}
 		for i := range rows {
-			if t := rows[i].Tunnel; t != nil && t.Goodput != nil && (strings.HasPrefix(t.Tunnel, "wireguard") || strings.HasPrefix(t.Tunnel, "openvpn")) {
+			if t := blockOf[*Tunnel](&rows[i]); t != nil && rows[i].at(goodput) != nil && (strings.HasPrefix(t.Tunnel, "wireguard") || strings.HasPrefix(t.Tunnel, "openvpn")) {
 				t.Published = text
 			}
 		}

@@ -47,7 +47,7 @@ func TestTunnels(t *testing.T) {
 	tunnels := map[string]*report.Tunnel{}
 	for _, r := range d.Rows {
 		names = append(names, r.Name)
-		tunnels[r.Name] = r.Tunnel
+		tunnels[r.Name], _ = r.Block.(*report.Tunnel)
 	}
 	for _, want := range []string{"vpn, wireguard-go, offloads off", "vpn, openvpn, aes-256-gcm, offloads off", "vpn, openvpn, 1280 B, offloads off", "stream, udp, offloads on, 4 at once"} {
 		if tunnels[want] == nil {

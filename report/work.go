@@ -27,16 +27,12 @@ func computes(procedure string) bool {
 	return procedure == cryptoProcedure || slices.ContainsFunc(workTables, func(t workTable) bool { return t.procedure == procedure })
 }
 
-// workOf is nil for rows of other procedures.
-func workOf(repeats []result.Record, trials map[string][]result.Record) *Work {
-	p := repeats[len(repeats)-1]
-	at := func(metric string) *Figure { f := merge(metric, repeats); return f.figure() }
-	i := slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == p.Procedure })
-	if i < 0 {
-		return nil
-	}
-	t := workTables[i]
-	w := &Work{Procedure: p.Procedure, Title: t.title, CPUs: parallelWords(result.Get(p.Config, "parallel")), Copies: at("copies"), CPU: at(workTime), Memory: at(memoryPeak), Figures: []WorkFigure{}}
+// workOf is of the last repeat, with figures of all.
+func workOf(m *measured) Block {
+	p := m.repeats[len(m.repeats)-1]
+	w := &Work{Procedure: p.Procedure, CPUs: parallelWords(result.Get(p.Config, "parallel")), Figures: []WorkFigure{}}
+	t := w.table()
+	w.Title = t.title
 	var words []string
 	for k, key := range t.keys {
 		if v := result.Get(p.Config, key); v != "" && v != t.leave[k] {
@@ -48,13 +44,13 @@ func workOf(repeats []result.Record, trials map[string][]result.Record) *Work {
 	}
 	w.Program = strings.Join(words, ", ")
 	w.Setting = strings.Join(append(words, w.CPUs), ", ")
-	w.sense(trials[p.ID])
-	w.Curve, w.Published = t.curve.draw(repeats, trials), publishedWorks(t.published, p)
+	w.sense(m.trials[p.ID])
+	w.Curve, w.Published = t.curve.draw(m.repeats, m.trials), publishedWorks(t.published, p)
 	for _, v := range p.Values {
 		if _, shown := t.words[v.Metric]; !shown {
 			continue
 		}
-		f := at(v.Metric)
+		f := m.row.at(v.Metric)
 		if f == nil {
 			continue
 		}
@@ -79,18 +75,16 @@ func workOf(repeats []result.Record, trials map[string][]result.Record) *Work {
 	return w
 }
 
-// orderWork puts what one program did on fewer and on more CPUs side by side.
-func orderWork(a, b *Work) int {
-	if a == nil || b == nil {
+// order puts what one program did on fewer and on more CPUs side by side.
+func (*Work) order(x, y *Row) int {
+	a, b := both[*Work](x, y)
+	copies := func(r *Row) float64 {
+		if f := r.at(copyCount); f != nil {
+			return f.Value
+		}
 		return 0
 	}
-	copies := func(w *Work) float64 {
-		if w.Copies == nil {
-			return 0
-		}
-		return w.Copies.Value
-	}
-	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), strings.Compare(a.Program, b.Program), cmp.Compare(copies(a), copies(b)), strings.Compare(a.Setting, b.Setting))
+	return cmp.Or(strings.Compare(a.Procedure, b.Procedure), strings.Compare(a.Program, b.Program), cmp.Compare(copies(x), copies(y)), strings.Compare(a.Setting, b.Setting))
 }
 
 // parallelWords is the parameter in words.
@@ -128,8 +122,7 @@ func (w *Work) sense(trials []result.Record) {
 	}
 }
 
-// name is the row's, in words.
-func (w *Work) name() string { return w.Procedure + ", " + w.Setting }
+func (w *Work) name(*Row, []string) []string { return []string{w.Procedure, w.Setting} }
 
 func (w *Work) table() workTable {
 	return workTables[slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == w.Procedure })]
@@ -146,17 +139,15 @@ func (f WorkFigure) suffix() string {
 	return string(f.Unit)
 }
 
-// summary is the row in a sentence's second half.
-func (w *Work) summary() string {
+func (w *Work) summary(r *Row) (name, text string, whole bool) {
 	var parts []string
 	for _, f := range w.Figures {
 		parts = append(parts, f.Figure.si(f.suffix())+" "+w.table().words[f.Metric])
 	}
-	return strings.Join(parts, ", ")
+	return r.Name, strings.Join(parts, ", "), true
 }
 
-// remarks are what stands under the tables that have the row.
-func (w *Work) remarks() (out []string) {
+func (w *Work) remarks(*Row) (out []string) {
 	if len(w.Of) > 0 {
 		out = append(out, strings.Join(w.Of, ", "))
 	}

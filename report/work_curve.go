@@ -57,16 +57,17 @@ func curveTables(rows []Row) (out []Table) {
 		metric := result.Metric{Name: t.curve.metric, Label: t.curve.what, Interval: "range"}
 		var points []tableRow
 		for _, r := range rows {
-			if r.Work == nil || r.Work.Procedure != t.procedure || r.Work.Curve == nil {
+			w := blockOf[*Work](&r)
+			if w == nil || w.Procedure != t.procedure || w.Curve == nil {
 				continue
 			}
-			metric.Unit = r.Work.Curve.Unit
-			for _, p := range r.Work.Curve.Points {
+			metric.Unit = w.Curve.Unit
+			for _, p := range w.Curve.Points {
 				at := unit.SI(p.At) + string(t.curve.ofUnit)
 				if t.curve.ofUnit == "B" {
 					at = binary(p.At)
 				}
-				points = append(points, tableRow{id: r.ID, config: []result.Pair{{Key: "what", Value: r.Work.Setting}, {Key: t.curve.of, Value: at}}, figures: map[string]*Figure{t.curve.metric: &p.Figure}})
+				points = append(points, tableRow{id: r.ID, config: []result.Pair{{Key: "what", Value: w.Setting}, {Key: t.curve.of, Value: at}}, figures: map[string]*Figure{t.curve.metric: &p.Figure}})
 			}
 		}
 		if len(points) > 0 {

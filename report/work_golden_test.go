@@ -103,11 +103,11 @@ func TestWorksTables(t *testing.T) {
 	if t.Failed() {
 		t.Log(printed(t, d))
 	}
-	w := d.Rows[slicesIndex(d.Rows, "memory-latency")].Work
+	w := d.Rows[slicesIndex(d.Rows, "memory-latency")].Block.(*report.Work)
 	if w.Curve == nil || len(w.Curve.Points) != 4 || w.Curve.Points[3].At != 64<<20 || w.Curve.Points[3].Figure.N != 3 || w.Curve.Unit != "s" {
 		t.Errorf("the curve is %+v", w.Curve)
 	}
-	if other := d.Rows[slicesIndex(d.Rows, "memory-stream")].Work; other.Curve != nil {
+	if other := d.Rows[slicesIndex(d.Rows, "memory-stream")].Block.(*report.Work); other.Curve != nil {
 		t.Errorf("STREAM has a curve: %+v", other.Curve)
 	}
 }

@@ -98,7 +98,7 @@ func TestWorkTables(t *testing.T) {
 		}
 		at = next
 	}
-	w := d.Rows[slicesIndex(d.Rows, "all CPUs")].Work
+	w := d.Rows[slicesIndex(d.Rows, "all CPUs")].Block.(*report.Work)
 	if len(w.Figures) != 2 || *w.Figures[0].Slowest != 9e6 || *w.Figures[0].Fastest != 12.5e6 {
 		t.Errorf("%+v", w.Figures)
 	}

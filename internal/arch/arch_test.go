@@ -95,7 +95,7 @@ var table = map[string]string{
 	"runner":                       "engine/catalog host internal/files internal/schema internal/yaml lab link link/hub procedure procedure/catalog procedure/far reference/boards result search stat subject subject/capture subject/catalog subject/userland telemetry tune unit verdict",
 	"report":                       "unit result stat verdict reference report/internal/grid report/internal/phrase report/internal/sensed",
 	"report/text":                  "internal/printable report report/compare report/internal/grid report/internal/phrase result unit verdict",
-	"report/page":                  "report report/text result",
+	"report/page":                  "internal/schema report report/text result",
 	"report/compare":               "report report/internal/grid report/internal/phrase result stat",
 	"report/timeline":              "report report/internal/phrase report/internal/sensed result unit",
 	"report/internal/grid":         "internal/printable",

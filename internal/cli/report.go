@@ -271,7 +271,13 @@ func (a *app) schema() *cobra.Command {
 		{"plan", func() schema.Object { return runner.PlanSchema(a.plugins) }},
 		{"record", func() schema.Object { return schema.Of(reflect.TypeFor[result.Record]()) }},
 		{"run", func() schema.Object { return schema.Of(reflect.TypeFor[result.Run]()) }},
-		{"page", func() schema.Object { return schema.Of(reflect.TypeFor[page.Data]()) }},
+		{"page", func() schema.Object {
+			declared := map[string][]result.Metric{}
+			for _, p := range a.plugins.Procedures {
+				declared[p.Name] = p.Metrics
+			}
+			return page.Schema(declared)
+		}},
 		{"runs", func() schema.Object { return schema.Of(reflect.TypeFor[listedRuns]()) }},
 		{"history", func() schema.Object { return schema.Of(reflect.TypeFor[store.History]()) }},
 	}

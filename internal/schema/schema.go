@@ -19,6 +19,11 @@ type Object = map[string]any
 // A Describer encodes itself, and says what it becomes.
 type Describer interface{ JSONSchema() Object }
 
+// An Adder is a struct that encodes itself with more fields, which may be absent.
+type Adder interface {
+	Adds() map[string]reflect.Type
+}
+
 // Of describes a struct. The structs in it are under "$defs", by name; of two
 // with one name the second has its package's name before it. A kind of field
 // that it does not know is a fault of the program.
@@ -116,6 +121,11 @@ func (d definitions) fields(t reflect.Type) Object {
 		}
 		required = append(required, name)
 		props[name] = orNull(f.Type, s)
+	}
+	if more, ok := reflect.Zero(t).Interface().(Adder); ok {
+		for name, t := range more.Adds() {
+			props[name] = d.of(t)
+		}
 	}
 	return Object{"type": "object", "additionalProperties": false, "required": required, "properties": props}
 }

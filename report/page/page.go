@@ -17,9 +17,11 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
+	"boxdyno/internal/schema"
 	"boxdyno/report"
 	"boxdyno/report/text"
 	"boxdyno/result"
@@ -40,6 +42,18 @@ const (
 type Data struct {
 	Document report.Document `json:"document"`
 	Records  []result.Record `json:"records"`
+}
+
+// Schema describes Data; declared are all procedures' metrics, which blocks of rows have.
+func Schema(declared map[string][]result.Metric) schema.Object {
+	s := schema.Of(reflect.TypeFor[Data]())
+	for block, metrics := range report.BlockMetrics(declared) {
+		properties := s["$defs"].(schema.Object)[block].(schema.Object)["properties"].(schema.Object)
+		for _, m := range metrics {
+			properties[m] = schema.Object{"$ref": "#/$defs/Figure"}
+		}
+	}
+	return s
 }
 
 // Write writes one self-contained page: the document with all records, drawn by
@@ -78,7 +92,7 @@ func fill(w io.Writer, of any, plain string) error {
 
 // Of returns what Write puts into the page of a document and its records.
 func Of(d report.Document, recs []result.Record) Data {
-	d.Rows = report.WithFigures(d.Rows, recs)
+	d.Rows = report.WithFigures(d.Rows)
 	return Data{d, withoutDigests(recs)}
 }
 

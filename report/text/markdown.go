@@ -53,7 +53,7 @@ func Markdown(w io.Writer, d report.Document) error {
 		b.Para(bn.Name + ": " + bn.Sentence)
 	}
 	if r := telling(d); r != nil {
-		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", grid.Escape(booked(r)))
+		fmt.Fprintf(&b, "## Where every frame went: %s\n\n", grid.Escape(r.Booked()))
 		b.Table(parts(accounted(r))[0])
 	}
 	b.List(publishedTitle, d.Cited)

@@ -81,7 +81,7 @@ func Terminal(w io.Writer, d report.Document) (err error) {
 		t.Wrap("  ", bn.Name+": "+bn.Sentence)
 	}
 	if r := telling(d); r != nil {
-		t.Head("Where every frame went: " + booked(r))
+		t.Head("Where every frame went: " + r.Booked())
 		t.Table(parts(accounted(r))[0])
 	}
 	t.List(publishedTitle, d.Cited)
@@ -151,10 +151,7 @@ func telling(d report.Document) *report.Row {
 		if d.Bottleneck != nil && d.Bottleneck.Row == r.ID {
 			return r
 		}
-		lost := float64(r.Ledger.Lost()) / float64(r.Ledger.Accepted)
-		if r.Security != nil {
-			lost = float64(report.Wanted(r.Ledger).Lost()) / float64(r.Ledger.Accepted)
-		}
+		lost := float64(r.Wanted(r.Ledger).Lost()) / float64(r.Ledger.Accepted)
 		if strings.HasPrefix(r.Service, "drop-") {
 			lost = 0
 		}
@@ -163,23 +160,6 @@ func telling(d report.Document) *report.Row {
 		}
 	}
 	return best
-}
-
-// booked is what the row's ledger is of.
-func booked(r *report.Row) string {
-	if r.Security != nil {
-		return r.Name + ", all phases"
-	}
-	if r.Connections != nil {
-		return r.Name + ", frames of both ends"
-	}
-	if r.Capture != nil || r.IDS != nil || r.Infer != nil {
-		return r.Name
-	}
-	if r.Flood != nil {
-		return r.Name + ", all phases"
-	}
-	return r.Name + ", last overload trial"
 }
 
 // accounted is the row's account as an equation read downwards; every line has the counter
@@ -212,7 +192,7 @@ func accounted(r *report.Row) report.Table {
 	add(-a.InFlight, true, "", "in flight", "")
 	add(-a.Unexplained, true, "", "unexplained", "")
 	where, what := "meter", "received"
-	if r.Capture != nil || r.IDS != nil || r.Infer != nil {
+	if r.Counted() {
 		where, what = "subject", "counted"
 	}
 	add(a.Received, true, where, what, "")

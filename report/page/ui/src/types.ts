@@ -345,10 +345,13 @@ export interface Row {
 export interface Capture {
   buffer?: number;
   burst?: number;
+  capture_offered_bps?: Figure;
   capture_offered_fps?: Figure;
+  control_frames?: Figure;
   counted_0_1pct_fps?: Figure;
   counted_0_5pct_fps?: Figure;
   counting_overload_fps?: Figure;
+  counting_rate_fps?: Figure;
   drain_s?: Figure;
   drops_before?: Figure;
   drops_kernel?: Figure;
@@ -373,12 +376,17 @@ export interface Capture {
   payload_size?: number;
   published?: Published[];
   rate: string;
+  receive_cpu_s?: Figure;
+  socket_s?: Figure;
+  startup_cpu_s?: Figure;
   startup_s?: Figure;
   subject: string;
   subject_cpu_per_frame_s?: Figure;
+  subject_cpu_s?: Figure;
   subject_cpu_share?: Figure;
   subject_memory_bytes?: Figure;
   subject_processes?: Figure;
+  uncounted_ratio?: Figure;
 }
 export interface Figure {
   bound?: string;
@@ -400,15 +408,27 @@ export interface Published {
 }
 export interface Connections {
   connections_ceiling_cps?: Figure;
+  connections_closed?: Figure;
   connections_complete_cps?: Figure;
   connections_concurrent?: Figure;
   connections_cps?: Figure;
   connections_failed?: Figure;
   connections_offered_cps?: Figure;
+  connections_open?: Figure;
   connections_opened?: Figure;
   connections_overload_cps?: Figure;
+  connections_unexplained?: Figure;
+  conntrack_drop?: Figure;
+  conntrack_early_drop?: Figure;
   conntrack_entries?: Figure;
+  conntrack_insert_failed?: Figure;
+  conntrack_invalid?: Figure;
   conntrack_most?: Figure;
+  failed_incomplete?: Figure;
+  failed_no_first_byte?: Figure;
+  failed_no_syn_ack?: Figure;
+  failed_reset?: Figure;
+  failed_unclosed?: Figure;
   gave?: string[];
   goodput_bps?: Figure;
   handshake_p50_s?: Figure;
@@ -416,6 +436,8 @@ export interface Connections {
   mode: string;
   rate?: number;
   response_size: number;
+  stray_segments?: Figure;
+  syns_at_server?: Figure;
   ttfb_max_s?: Figure;
   ttfb_p50_s?: Figure;
   ttfb_p99_s?: Figure;
@@ -437,7 +459,10 @@ export interface Crypto {
   path: string;
   published_ciphers?: PublishedCipher[];
   signs_per_s?: Figure;
+  subject_memory_bytes?: Figure;
   verifies_per_s?: Figure;
+  work_cpu_s?: Figure;
+  work_s?: Figure;
 }
 export interface PublishedCipher {
   box: string;
@@ -460,27 +485,48 @@ export interface Joules {
 }
 export interface Flood {
   benign: string;
+  benign_forwarded_bps?: Figure;
   benign_latency_before_p99_s?: Figure;
   benign_latency_p99_s?: Figure;
+  benign_lost?: Figure;
+  benign_lost_after?: Figure;
+  benign_lost_before?: Figure;
   benign_offered_bps?: Figure;
+  benign_offered_fps?: Figure;
+  benign_sent?: Figure;
   benign_survival_ratio?: Figure;
+  conntrack_drop?: Figure;
   conntrack_early_drop?: Figure;
   conntrack_entries?: Figure;
   conntrack_insert_failed?: Figure;
+  conntrack_invalid?: Figure;
   conntrack_most?: Figure;
   flood_arrived?: Figure;
   flood_borne_fps?: Figure;
   flood_cpu_ratio?: Figure;
+  flood_dropped?: Figure;
   flood_forwarded_fps?: Figure;
+  flood_missed?: Figure;
+  flood_offered_bps?: Figure;
   flood_offered_fps?: Figure;
   flood_recovery_s?: Figure;
+  flood_seen_ratio?: Figure;
   flood_sent?: Figure;
   kind: string;
   phases?: KPI[];
   rate: string;
   sensor?: string;
+  sensor_dropped?: Figure;
   sensor_missed?: Figure;
   sensor_seen_ratio?: Figure;
+  service_failed?: Figure;
+  service_failed_after?: Figure;
+  service_failed_before?: Figure;
+  service_latency_before_p99_s?: Figure;
+  service_latency_p99_s?: Figure;
+  service_recovery_s?: Figure;
+  service_requests?: Figure;
+  service_survival_ratio?: Figure;
   sources: string;
 }
 export interface KPI {
@@ -506,12 +552,20 @@ export interface IDS {
   attacks_planted?: Figure;
   blind_bps?: Figure;
   capture_offered_bps?: Figure;
+  capture_offered_fps?: Figure;
+  counting_overload_fps?: Figure;
+  counting_rate_fps?: Figure;
   detected_ratio?: Figure;
+  drain_s?: Figure;
   drops_before?: Figure;
   drops_kernel?: Figure;
   drops_subject?: Figure;
   duration?: string;
+  first_frame_s?: Figure;
   flood?: string;
+  frames_at_end?: Figure;
+  frames_counted?: Figure;
+  frames_lag?: Figure;
   frames_lost?: Figure;
   frames_offered?: Figure;
   frames_unexplained?: Figure;
@@ -523,16 +577,23 @@ export interface IDS {
   loads?: IDSLoad[];
   memory_drops?: Figure;
   rate: string;
+  receive_cpu_s?: Figure;
   ring?: string;
   rules: string;
   rules_failed?: Figure;
   rules_loaded?: Figure;
+  socket_s?: Figure;
+  startup_cpu_s?: Figure;
   startup_s?: Figure;
+  stream_gaps?: Figure;
   subject: string;
   subject_cpu_per_frame_s?: Figure;
+  subject_cpu_s?: Figure;
   subject_cpu_share?: Figure;
   subject_memory_bytes?: Figure;
+  subject_processes?: Figure;
   traffic: string;
+  uncounted_ratio?: Figure;
 }
 export interface IDSLoad {
   detected_ratio?: number;
@@ -552,8 +613,16 @@ export interface Infer {
   detector_lost_ratio?: Figure;
   drain_s?: Figure;
   drops_added_ratio?: Figure;
+  drops_before?: Figure;
+  drops_kernel?: Figure;
   features_per_frame_s?: Figure;
   frame_size?: string;
+  frames_counted?: Figure;
+  frames_lag?: Figure;
+  frames_lost?: Figure;
+  frames_offered?: Figure;
+  frames_per_window?: Figure;
+  frames_unexplained?: Figure;
   model: string;
   model_cpu_s?: Figure;
   model_s?: Figure;
@@ -563,7 +632,9 @@ export interface Infer {
   rate?: string;
   runtime: string;
   startup_s?: Figure;
+  subject_cpu_per_frame_s?: Figure;
   subject_memory_bytes?: Figure;
+  uncounted_ratio?: Figure;
   window: string;
   window_s?: Figure;
   windows_per_s?: Figure;
@@ -590,20 +661,23 @@ export interface Unread {
   why: string;
 }
 export interface Security {
-  known_bad_arrived: Figure | null;
+  known_bad_arrived?: Figure;
   known_bad_blocked?: Figure;
-  known_bad_sent: Figure | null;
+  known_bad_sent?: Figure;
   load: string;
   phases?: KPI[];
-  sustain_forwarded_fps: Figure | null;
-  sustain_latency_max_s: Figure | null;
-  sustain_latency_mean_s: Figure | null;
-  sustain_latency_min_s: Figure | null;
-  sustain_latency_p99_s: Figure | null;
-  sustain_loss_ratio: Figure | null;
-  sustain_offered_fps: Figure | null;
+  sustain_forwarded_fps?: Figure;
+  sustain_latency_max_s?: Figure;
+  sustain_latency_mean_s?: Figure;
+  sustain_latency_min_s?: Figure;
+  sustain_latency_p99_s?: Figure;
+  sustain_loss_ratio?: Figure;
+  sustain_offered_fps?: Figure;
 }
 export interface Soak {
+  bogo_ops?: Figure;
+  bogo_ops_cpu_rate?: Figure;
+  bogo_ops_rate?: Figure;
   broken_at?: string;
   class: string;
   failed: number;
@@ -611,8 +685,15 @@ export interface Soak {
   meter?: string;
   passed: number;
   skipped: number;
+  standstill_s?: Figure;
   stress_ng?: string;
+  stressor_memory_bytes?: Figure;
+  stressor_s?: Figure;
   stressors?: Stressor[];
+  stressors_failed?: Figure;
+  stressors_known?: Figure;
+  stressors_passed?: Figure;
+  stressors_skipped?: Figure;
 }
 export interface Stressor {
   bogo_ops?: number;
@@ -636,9 +717,28 @@ export interface Storage {
   cipher_spec?: string;
   device: string;
   key_bits?: string;
+  luks2_randread_iops?: Figure;
+  luks2_randread_p99_s?: Figure;
+  luks2_randread_share?: Figure;
+  luks2_randwrite_iops?: Figure;
+  luks2_randwrite_p99_s?: Figure;
+  luks2_randwrite_share?: Figure;
+  luks2_read_bps?: Figure;
+  luks2_read_octet_rate?: Figure;
+  luks2_read_share?: Figure;
+  luks2_write_bps?: Figure;
+  luks2_write_octet_rate?: Figure;
+  luks2_write_share?: Figure;
   patterns: StoragePattern[] | null;
+  plain_randread_iops?: Figure;
+  plain_randread_p99_s?: Figure;
+  plain_randwrite_iops?: Figure;
+  plain_randwrite_p99_s?: Figure;
+  plain_read_octet_rate?: Figure;
+  plain_write_octet_rate?: Figure;
   programs?: string;
   proven?: boolean;
+  storage_known_answer?: Figure;
 }
 export interface StoragePattern {
   luks2?: Figure;
@@ -655,6 +755,8 @@ export interface Suite {
   buffer_time_s?: Figure;
   burst_rate_fps?: Figure;
   latency?: Quantile[];
+  latency_p90_s?: Figure;
+  latency_p999_s?: Figure;
   loss_free_fps?: Figure;
   loss_highest_fps?: Figure;
   loss_onset_fps?: Figure;
@@ -674,35 +776,81 @@ export interface Tunnel {
   baseline_cpu_per_mbit_s?: Figure;
   baseline_forwarding_fps?: Figure;
   baseline_goodput_bps?: Figure;
+  burst_frames?: Figure;
+  burst_time_s?: Figure;
   cipher?: string;
   connections: string;
   cpu_per_mbit_s?: Figure;
   daemon_cpu_per_mbit_s?: Figure;
   datagrams_lost_ratio?: Figure;
+  forwarding_share?: Figure;
   goodput_bps?: Figure;
   goodput_share?: Figure;
   handshake_s?: Figure;
   offloads: string;
+  pdr_0_1pct_fps?: Figure;
+  pdr_0_5pct_fps?: Figure;
   protocol: string;
   published?: string;
+  receiver_cpu_per_mbit_s?: Figure;
+  retransmits?: Figure;
+  sender_cpu_per_mbit_s?: Figure;
+  sent_bps?: Figure;
   startup_s?: Figure;
+  subject_memory_bytes?: Figure;
   tunnel: string;
   userland?: string;
 }
 export interface Work {
+  bogo_ops?: Figure;
+  bogo_ops_cpu_rate?: Figure;
+  bogo_ops_rate?: Figure;
+  cache_latency_s?: Figure;
   clock_share?: number;
+  codec_speed?: Figure;
+  compress_ips?: Figure;
   copies?: Figure;
   cpus: string;
   curve?: WorkCurve;
+  decompress_ips?: Figure;
+  dhrystones_per_s?: Figure;
+  dmips?: Figure;
+  encode_s?: Figure;
+  encoded_bps?: Figure;
+  encoded_bytes?: Figure;
   figures: WorkFigure[] | null;
+  hash_rate?: Figure;
+  hpl_block?: Figure;
+  hpl_columns?: Figure;
+  hpl_order?: Figure;
+  hpl_rate?: Figure;
+  hpl_residual?: Figure;
+  hpl_rows?: Figure;
+  hpl_s?: Figure;
+  load_latency_s?: Figure;
+  lock_s?: Figure;
+  locked_bytes?: Figure;
+  memory_copy_rate?: Figure;
+  memory_latency_s?: Figure;
+  memory_read_rate?: Figure;
+  memory_write_rate?: Figure;
   of?: string[];
   procedure: string;
   program: string;
   published?: PublishedWork[];
   setting: string;
+  stream_add_rate?: Figure;
+  stream_copy_rate?: Figure;
+  stream_scale_rate?: Figure;
+  stream_triad_rate?: Figure;
+  stressor_memory_bytes?: Figure;
+  stressor_s?: Figure;
   subject_memory_bytes?: Figure;
+  sysbench_events_per_s?: Figure;
   title: string;
+  whetstones_per_s?: Figure;
   work_cpu_s?: Figure;
+  work_s?: Figure;
 }
 export interface WorkCurve {
   metric: string;
