@@ -7,7 +7,7 @@ import (
 	"boxdyno/unit"
 )
 
-// This file is the shape of rows in JSON, which drawings and other programs read. What a new
+// This file is the shape of rows and self-tests in JSON, which drawings and other programs read. What a new
 // procedure measures stands in Tables, and in the row's block by metric.
 
 // A Row is one configuration of a procedure. With several repeats its figures
@@ -329,7 +329,8 @@ type WorkCurve struct {
 	Of     string      `json:"of"`      // "working set"
 	OfUnit unit.Symbol `json:"of_unit"` // "B"
 	Metric string      `json:"metric"`
-	What   string      `json:"what"` // the metric in words: "a load"
+	What   string      `json:"what"`           // the metric in words: "a load"
+	Note   string      `json:"note,omitempty"` // how it was measured
 	Unit   unit.Symbol `json:"unit"`
 	Points []WorkPoint `json:"points"` // from the least At to the greatest
 }
@@ -348,4 +349,14 @@ type PublishedWork struct {
 	Value  float64 `json:"value,omitempty"`  // in the metric's unit
 	Text   string  `json:"text"`             // what was published, with its number
 	Said   string  `json:"said"`             // where, and what must be said beside it
+}
+
+// A SelfTest is what the tester can offer without the box.
+type SelfTest struct {
+	Name       string        `json:"name"`
+	CeilingFPS *float64      `json:"ceiling_fps,omitempty"`
+	CeilingCPS *float64      `json:"ceiling_cps,omitempty"` // connections/s
+	Verdict    result.Status `json:"verdict"`
+	Reason     string        `json:"reason,omitempty"`
+	Warnings   []string      `json:"warnings,omitempty"`
 }

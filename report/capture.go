@@ -234,11 +234,6 @@ func (d *Document) publishedTables() []Table {
 // octets are those of a unit that payload was published in.
 var octets = map[string]float64{"KiB": 1 << 10, "MiB": 1 << 20}
 
-var publishedWords = map[string]string{
-	"cpu_percent_mean": "CPU", "rss_peak_max": "memory", "packets_counted_mean": "counted",
-	"iperf3_packets": "sent", "iperf3_bytes": "payload sent", "iperf3_rate": "payload offered", "iperf3_duration": "sent for",
-}
-
 // decimal is a figure in the unit that it was published in.
 func decimal(v *float64, sym string) string {
 	if v == nil {

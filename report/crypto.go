@@ -54,7 +54,7 @@ func (p PublishedCipher) repeats(o PublishedCipher) bool {
 
 func publishedIn(cipher, source string) (out []PublishedCipher) {
 	for _, f := range reference.Of("", "", reference.Level{Factor: "algorithm", Value: cipher}) {
-		if f.Unit != "MiB/s" || f.Metric != "throughput" || f.Source != source {
+		if f.Unit != "MiB/s" || f.Metric != cipherThroughput || f.Source != source {
 			continue
 		}
 		if strings.Contains(f.Note, "nodes=") && !strings.Contains(f.Note+";", "nodes=1;") {

@@ -95,16 +95,6 @@ type Bottleneck struct {
 	Evidence []result.Term `json:"evidence,omitempty"`
 }
 
-// A SelfTest is what the tester can offer without the box.
-type SelfTest struct {
-	Name       string        `json:"name"`
-	CeilingFPS *float64      `json:"ceiling_fps,omitempty"`
-	CeilingCPS *float64      `json:"ceiling_cps,omitempty"` // connections/s
-	Verdict    result.Status `json:"verdict"`
-	Reason     string        `json:"reason,omitempty"`
-	Warnings   []string      `json:"warnings,omitempty"`
-}
-
 // Books counts the trials whose account closed.
 type Books struct {
 	Trials  int   `json:"trials"`                   // with an account

@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	SelfTestProcedure = "self-test"
+	SelfTestProcedure = result.SelfTest
 	throughput        = "throughput_fps"
 	forwardingRate    = "forwarding_rate_fps"
 	dropRate          = "drop_rate_fps"
@@ -105,6 +105,28 @@ const (
 	copyCount         = "copies"
 )
 
+// Names in published figures.
+const (
+	tunnelExperiment = "vpn"
+	cipherThroughput = "throughput"
+)
+
+// cpuList begins a list of CPUs in parameters: "cpu0+2-3".
+const cpuList = "cpu"
+
+// publishedWords are metrics of the published captures.
+var publishedWords = map[string]string{
+	"cpu_percent_mean": "CPU", "rss_peak_max": "memory", "packets_counted_mean": "counted",
+	"iperf3_packets": "sent", "iperf3_bytes": "payload sent", "iperf3_rate": "payload offered", "iperf3_duration": "sent for",
+}
+
+// studyMetrics are those that the study draws.
+var studyMetrics = []studyMetric{
+	{"CPU", "%", "cpu_percent_mean", cpuShare, mainShare, 100},
+	{"memory", "KB", "rss_peak_max", memoryPeak, mainMemory, 1.0 / 1024},
+	{"counted", "packets", "packets_counted_mean", framesCounted, framesCounted, 1},
+}
+
 // forwarding are procedures whose frames go through the box.
 var forwarding = []string{"forward", "throughput"}
 
@@ -156,7 +178,7 @@ var workTables = []workTable{
 			"memory_write_rate": "written", "memory_read_rate": "read", "memory_copy_rate": "copied", "memory_latency_s": "load, largest set", "cache_latency_s": "load, 4 KiB",
 			"stream_copy_rate": "STREAM copy", "stream_scale_rate": "STREAM scale", "stream_add_rate": "STREAM add", "stream_triad_rate": "STREAM triad",
 		},
-		curve: &curveOf{title: "Time of a load that waits for the one before it, against the working set", key: "working_set", of: "working set", ofUnit: "B", metric: "load_latency_s", what: "a load"},
+		curve: &curveOf{note: "Each load waits for the one before it, over lines in a random order; a step is where a cache is full.", title: "Time of a load that waits for the one before it, against the working set", key: "working_set", of: "working set", ofUnit: "B", metric: "load_latency_s", what: "a load"},
 		published: []publication{
 			{source: "croce-pi4", experiment: "ram", metric: "buffer", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "memory under 32 and 64 bit over a locked buffer of %g GB"},
 			{source: "croce-pi4", experiment: "ram", metric: "max_mlock_buffer_ok", when: []result.Pair{{Key: "subject", Value: "memory-bandwidth"}}, words: "%g GB could be locked under 64 bit"},

@@ -135,12 +135,6 @@ type studyMetric struct {
 	scale                 float64
 }
 
-var studyMetrics = []studyMetric{
-	{"CPU", "%", "cpu_percent_mean", cpuShare, mainShare, 100},
-	{"memory", "KB", "rss_peak_max", memoryPeak, mainMemory, 1.0 / 1024},
-	{"counted", "packets", "packets_counted_mean", framesCounted, framesCounted, 1},
-}
-
 // studyOf is nil where no point of the study was measured by the published method.
 func studyOf(d Document, points []result.Record) *Study {
 	var all []studied

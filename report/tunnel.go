@@ -86,7 +86,7 @@ func publishTunnels(rows []Row) {
 	}
 	wireguard, openvpn := best("wireguard"), best("openvpn")
 	for _, f := range reference.Figures() {
-		if f.Experiment != "vpn" || f.Metric != "wireguard_over_openvpn" {
+		if f.Experiment != tunnelExperiment || f.Metric != "wireguard_over_openvpn" {
 			continue
 		}
 		where := f.Source

@@ -94,8 +94,8 @@ func parallelWords(v string) string {
 		return "1 CPU"
 	case v == "all":
 		return "all CPUs"
-	case strings.HasPrefix(v, "cpu"):
-		return "CPU " + strings.TrimPrefix(v, "cpu")
+	case strings.HasPrefix(v, cpuList):
+		return "CPU " + strings.TrimPrefix(v, cpuList)
 	}
 	return v + " CPUs"
 }

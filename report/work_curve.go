@@ -13,7 +13,7 @@ import (
 
 // A curveOf is which trials draw a curve.
 type curveOf struct {
-	title        string
+	title, note  string
 	key          string // of the trials' configuration
 	of           string // the same in words
 	ofUnit       unit.Symbol
@@ -25,7 +25,7 @@ func (c *curveOf) draw(repeats []result.Record, trials map[string][]result.Recor
 	if c == nil {
 		return nil
 	}
-	out := &WorkCurve{Of: c.of, OfUnit: c.ofUnit, Metric: c.metric, What: c.what}
+	out := &WorkCurve{Of: c.of, OfUnit: c.ofUnit, Metric: c.metric, What: c.what, Note: c.note}
 	rounds := map[float64][]result.Record{}
 	for _, p := range repeats {
 		for _, t := range trials[p.ID] {

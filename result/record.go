@@ -333,11 +333,14 @@ func (r *Record) Ceiling() unit.FrameRate {
 	return r.Load.Forwarded
 }
 
+// SelfTest is the procedure that measures the tester alone.
+const SelfTest = "self-test"
+
 // OfConnections says whether the rates of r's load are of new connections, not of
 // frames: a trial or point of that procedure, or its self-test.
 func (r *Record) OfConnections() bool {
 	const connections = "connections"
-	return r.Procedure == connections || r.Procedure == "self-test" && Get(r.Config, connections) != ""
+	return r.Procedure == connections || r.Procedure == SelfTest && Get(r.Config, connections) != ""
 }
 
 // Finished says whether a resumed run may keep the record.

@@ -61,11 +61,6 @@ func AblatedMetric(c Catalogue, p Plan, name string) (string, error) {
 	return name, nil
 }
 
-const (
-	forwardingRate = "forwarding_rate_fps"
-	dropRate       = "drop_rate_fps"
-)
-
 // drops says whether a plan's entry has the box throw frames away at every point.
 func drops(e Entry) bool {
 	s := e.Get("service")

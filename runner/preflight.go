@@ -65,7 +65,7 @@ func (x *execution) use() (u host.Use) {
 			continue // Resolve has said so
 		}
 		u.Load = u.Load || strings.Contains(spec.Standard, "RFC 2544")
-		u.Latency = u.Latency || slices.ContainsFunc(spec.Metrics, func(m result.Metric) bool { return strings.HasPrefix(m.Name, "latency") })
+		u.Latency = u.Latency || slices.ContainsFunc(spec.Metrics, func(m result.Metric) bool { return strings.HasPrefix(m.Name, latencyFamilies) })
 	}
 	return u
 }

@@ -358,7 +358,7 @@ func deviations(c Catalogue, p Plan) (out []string) {
 		if spec.Quick != "" && set != nil && slices.ContainsFunc(set.Values, func(w Word) bool { return w.Text == "quick" }) && !slices.Contains(out, spec.Quick) {
 			out = append(out, spec.Quick)
 		}
-		if set == nil || !slices.ContainsFunc(spec.Metrics, func(m result.Metric) bool { return m.Name == "throughput_fps" }) {
+		if set == nil || !slices.ContainsFunc(spec.Metrics, func(m result.Metric) bool { return m.Name == searchedRate }) {
 			continue
 		}
 		names := set.Values

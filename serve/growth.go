@@ -279,7 +279,7 @@ func (g *growth) part(seen int, shape string) []byte {
 func (g *growth) judge(now time.Time) error {
 	ended := 0
 	for _, r := range g.recs {
-		if r.Parent == "" && r.Procedure != "self-test" && (r.Finished() || len(r.Values) > 0) {
+		if r.Parent == "" && r.Procedure != result.SelfTest && (r.Finished() || len(r.Values) > 0) {
 			ended += 1 + len(r.Values)
 		}
 	}

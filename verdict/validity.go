@@ -17,7 +17,7 @@ const SlowCPU = 0.9
 
 const (
 	leastOffered = 0.99 // of the intended load
-	selfTest     = "self-test"
+	selfTest     = result.SelfTest
 
 	noticeSteal = 0.01
 	noticeStall = 1_000_000 // ns: a receive ring of 256 frames is full after it from 256 kframe/s on

@@ -854,6 +854,7 @@ export interface Work {
 }
 export interface WorkCurve {
   metric: string;
+  note?: string;
   of: string;
   of_unit: string;
   points: WorkPoint[] | null;

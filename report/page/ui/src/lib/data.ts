@@ -76,8 +76,5 @@ export function repeats(counts: (number | undefined)[], noun: string): string {
 /** Several of them: "n = 9 search trials and n = 3 overload trials a point". */
 export const all = (parts: string[], what: string): string => (parts.some(Boolean) ? `${parts.filter(Boolean).join(" and ")} ${what}` : "n = 0 trials");
 
-/** What a trial offered, in frame/s. */
-export const offered = (t: Record): number => t.load!.offered_fps;
-
-/** The procedure of a tester's trials of itself. */
-export const selfTest = "self-test";
+/** A value of a sample or a stressor, by the metric that a component asks for. */
+export const valueOf = (asks: { [what: string]: string }) => (x: object, what: string) => (x as { [metric: string]: number | undefined })[asks[what] ?? ""];

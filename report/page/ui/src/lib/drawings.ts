@@ -60,7 +60,7 @@ interface Part {
 const rates = { limit: "throughput_fps", overload: "forwarding_rate_fps", dropped: "drop_rate_fps" };
 const delays = { p50: "latency_p50_s", p99: "latency_p99_s", max: "latency_max_s" };
 const ciphers = { encrypted: "encrypt_bytes_per_s", decrypted: "decrypt_bytes_per_s" };
-const streams = { without: "baseline_goodput_bps", share: "goodput_share", cpu: "cpu_per_mbit_s", cpuWithout: "baseline_cpu_per_mbit_s" };
+const streams = { without: "baseline_goodput_bps", share: "goodput_share", spent: "cpu_per_mbit_s", spentWithout: "baseline_cpu_per_mbit_s" };
 
 /** Metrics of the figures that head the page. */
 export const heads: Asks = { ...rates, limitBits: "throughput_bps", overloadBits: "forwarding_rate_bps", ...ciphers, goodput: "goodput_bps", computed: "dmips" };
@@ -85,11 +85,11 @@ const parts: Part[] = [
   { draws: RateBySize, asks: rates, also: { limitBits: "throughput_bps", overloadBits: "forwarding_rate_bps", ceiling: "ceiling_fps" }, of: service, each: serviceName, enough: (rows) => differ(rows, size) },
   { draws: LatencyBySize, asks: delays, also: { load: "latency_load_fps" }, of: (r) => r.suite?.latency?.length, each: serviceName },
   { draws: LossCurve, asks: { lost: "loss_ratio" }, also: { limit: rates.limit }, each: serviceName },
-  { draws: Bursts, asks: { burst: "back_to_back_frames", recovery: "recovery_s" }, also: { rate: "burst_rate_fps", buffer: "buffer_time_s", corrected: "buffer_time_corrected_s" }, each: serviceName },
+  { draws: Bursts, asks: { burst: "back_to_back_frames", recovered: "recovery_s" }, also: { rate: "burst_rate_fps", buffer: "buffer_time_s", corrected: "buffer_time_corrected_s" }, each: serviceName },
   { draws: Services, asks: rates, also: { ceiling: "ceiling_fps" }, of: service, takes: comparable, enough: (rows) => rows.length > 1 },
   { draws: LatencyPair, asks: delays, also: { load: "latency_load_fps", limit: rates.limit }, of: (r) => service(r) && !r.suite },
-  { draws: Stressors, of: (r) => r.soak, each: id },
-  { draws: Phases, of: (r) => r.security, each: id },
+  { draws: Stressors, also: { ops: "bogo_ops", rate: "bogo_ops_rate", cpuRate: "bogo_ops_cpu_rate", cpu: "cpu_s", memory: "peak_memory_bytes", clock: "clock_share", temperature: "temperature_max", power: "power_mean_w", throttled: "throttle_events" }, of: (r) => r.soak, each: id },
+  { draws: Phases, also: { offered: "offered_fps", forwarded: "forwarded_fps" }, of: (r) => r.security, each: id },
   { draws: FloodTime, of: (r) => r.flood, each: id },
   { draws: Study, of: (r) => r.capture, enough: (_, doc) => !!doc.study },
   { draws: IDSLoads, also: { detected: "detected_ratio" }, of: (r) => r.ids?.loads?.length },

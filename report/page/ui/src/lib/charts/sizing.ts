@@ -13,3 +13,12 @@ export interface Sizing { job: { for: string; load: number }; unit: string; work
 
 /** "6 (5 to 6)"; one number where the interval is one. */
 export const count = (c: Count | undefined): string => (!c ? "" : c.lo === c.hi && c.lo === c.value ? String(c.value) : `${c.value} (${c.lo} to ${c.hi})`);
+
+/** What boxes can be sized for: a load to begin with, and whether rules or a cipher are asked for. */
+export const jobs = {
+  ids: { load: "1Gbps", rules: true, cipher: false },
+  firewall: { load: "1.488Mframe/s", rules: true, cipher: false },
+  crypto: { load: "250MiB/s", rules: false, cipher: true },
+  hpl: { load: "50GFLOPS", rules: false, cipher: false },
+};
+export const first = Object.keys(jobs).find((j) => jobs[j as keyof typeof jobs].cipher) as keyof typeof jobs;
