@@ -230,7 +230,27 @@ Exit codes:
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
+	refold(root)
 	return root
+}
+
+// helpWidth is how many columns of a terminal help takes.
+const helpWidth = 80
+
+// refold makes the lines of a command's help, and of those below it, as long as helpWidth.
+// Paragraphs with columns stay.
+func refold(cmd *cobra.Command) {
+	parts := strings.Split(cmd.Long, "\n\n")
+	for i, p := range parts {
+		if !strings.Contains(p, "  ") && !strings.Contains(p, ":\n") {
+			parts[i] = folded(p, helpWidth, "\n")
+		}
+	}
+	cmd.Long = strings.Join(parts, "\n\n")
+	for _, c := range cmd.Commands() {
+		refold(c)
+	}
 }
 
 // needs is an error in words where a command has no argument.

@@ -57,7 +57,7 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
 		Example: `  boxdyno size --for crypto --cipher twofish-cbc-256 --load 250MiB/s
   boxdyno size --for firewall --load 1.488Mframe/s --spare 1
   boxdyno size --for hpl --load 50GFLOPS --shared 'switch=60USD,8W' --json
-  boxdyno size --for crypto --cipher aes-cbc-128 --board rpi-3-b-plus --against nuc-i5-8500t --what-if aes=5x`,
+  boxdyno size --for crypto --cipher aes-cbc-128 --board rpi-3-b-plus --what-if aes=5x`,
 		Args: cobra.NoArgs,
 		RunE: do(func(ctx context.Context, _ []string) error {
 			r, err := a.sized(ctx, q)

@@ -50,7 +50,7 @@ func onePacket() []byte {
 	return append(b, frame...)
 }
 
-var flagName = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
+var flagName = regexp.MustCompile(`(?m)^(?:  -\w, |      )--([a-z0-9-]+)`)
 
 // The page's flags are those of the commands, each at the commands that have it.
 func TestTrafficFlags(t *testing.T) {
