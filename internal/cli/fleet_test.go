@@ -83,6 +83,24 @@ func newFleeted(t *testing.T, inventory string) *fleeted {
 	return f
 }
 
+// onCPUs has each of these boxes work on a CPU of its own.
+func (f *fleeted) onCPUs(cpus map[string]int) {
+	f.t.Helper()
+	name := filepath.Join(f.dir, "bin/ssh")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	choose := "case $2 in "
+	for box, cpu := range cpus {
+		choose += fmt.Sprintf("%s) cpu=%d;; ", box, cpu)
+	}
+	script, last, _ := strings.Cut(string(text), "exec sh -c")
+	if err := os.WriteFile(name, []byte(script+choose+"esac\nexec taskset -c $cpu sh -c"+last), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *fleeted) call(want int, words ...string) {
 	f.t.Helper()
 	f.out.Reset()
