@@ -18,6 +18,7 @@ type Cable struct {
 
 	mu         sync.Mutex
 	down, away bool // towards boards, towards the hub: cut
+	rate       int  // octets a second that each board reads; 0: as many as come
 	conns      []net.Conn
 	all        guard.Group
 }
@@ -51,11 +52,18 @@ func (c *Cable) Cut(down, away bool) {
 	c.down, c.away = down, away
 }
 
+// Slow has each board read so many octets a second, all that come where that is 0.
+func (c *Cable) Slow(rate int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rate = rate
+}
+
 // Close ends all connections.
 func (c *Cable) Close() {
 	_ = c.l.Close() // it is only heard
 	c.mu.Lock()
-	c.down, c.away = false, false
+	c.down, c.away, c.rate = false, false, 0
 	for _, x := range c.conns {
 		_ = x.Close()
 	}
@@ -82,8 +90,14 @@ func (c *Cable) join(a net.Conn) {
 func (c *Cable) carry(to, from net.Conn, cut *bool) {
 	defer to.Close()
 	buf := make([]byte, 64<<10)
+	const slowly = 50 * time.Millisecond // between reads of who reads slowly
 	for {
-		n, err := from.Read(buf)
+		most := len(buf)
+		if rate := c.slow(cut); rate > 0 {
+			time.Sleep(slowly)
+			most = max(1, min(most, rate*int(slowly)/int(time.Second)))
+		}
+		n, err := from.Read(buf[:most])
 		for c.is(cut) {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -100,4 +114,14 @@ func (c *Cable) is(cut *bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return *cut
+}
+
+// slow is the rate towards the boards; 0: it is another way, or all is read.
+func (c *Cable) slow(cut *bool) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cut != &c.down {
+		return 0
+	}
+	return c.rate
 }

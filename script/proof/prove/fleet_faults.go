@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -90,6 +91,9 @@ func proveFleetFaults(ctx context.Context, n int) (err error) {
 		{"a tenth of the boards is cut off for 5 s", result.Passed, "", func() error { return b.cut(true, true, 5*time.Second) }},
 		{"a tenth of the boards is cut off for 30 s", result.Invalid, "nothing was heard from", func() error { return b.cut(true, true, 30*time.Second) }},
 		{"a tenth of the boards hears nothing for 30 s", result.Invalid, "board sim", func() error { return b.cut(true, false, 30*time.Second) }},
+		{"a tenth of the boards reads 8 KiB a second for 30 s", result.Passed, "", func() error { return b.slow(8<<10, 30*time.Second) }},
+		{"a tenth of the boards reads 200 octets a second for 30 s", result.Invalid, "board sim", func() error { return b.slow(200, 30*time.Second) }},
+		{"a command lists boards without end, and reads 1 KiB of it a second", result.Passed, "", func() error { return b.view(ctx, 1<<10, 30*time.Second) }},
 		{"a board is killed, and comes back with another clock", result.Invalid, "board " + b.names[n-1], func() error { return b.restartLast(ctx) }},
 	} {
 		broke := make(chan error, 1)
@@ -157,6 +161,56 @@ func (b *broken) cut(down, away bool, lasts time.Duration) error {
 	b.cable.Cut(down, away)
 	time.Sleep(lasts)
 	b.cable.Cut(false, false)
+	return nil
+}
+
+func (b *broken) slow(rate int, lasts time.Duration) error {
+	b.cable.Slow(rate)
+	time.Sleep(lasts)
+	b.cable.Slow(0)
+	return nil
+}
+
+// view asks for the list of boards again and again, side by side, as many pages and commands
+// do, and reads the answers slowly.
+func (b *broken) view(ctx context.Context, rate int, lasts time.Duration) error {
+	cable, err := fleetsim.NewCable(b.listen)
+	if err != nil {
+		return err
+	}
+	defer cable.Close()
+	folder := filepath.Join(b.dir, "viewer")
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join(b.dir, "hub"))); err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	where := filepath.Join(folder, "hub.json")
+	text, err := os.ReadFile(where)
+	if err == nil {
+		err = errors.Join(os.Chmod(folder, 0o700), os.WriteFile(where, bytes.ReplaceAll(text, []byte(b.listen), []byte(cable.Addr())), 0o600))
+	}
+	if err != nil {
+		return err
+	}
+	viewer, err := hub.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer viewer.Close()
+	cable.Slow(rate)
+	defer cable.Slow(0)
+	ctx, stop := context.WithTimeout(ctx, lasts)
+	defer stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range 8 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_, _, _ = viewer.List(ctx) // late, or never
+			}
+		})
+	}
+	<-ctx.Done()
 	return nil
 }
 
