@@ -98,6 +98,7 @@ exec sh -c "$(printf %s "$line" | sed 's|/etc/systemd|`+dir+`&|g; s|/usr/lib/sys
 	put(drop, "[Service]\n")
 	put("agent/fleet.json", "{}")
 	put("agent/fleet.seed", "S")
+	put("agent/boxdyno-12-345-678-910/x", "of an agent that was ended")
 	if err := b.Uninstall(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -180,7 +180,7 @@ func (b Box) Uninstall(ctx context.Context) error {
 	line := fmt.Sprintf(`sh -c 'set -e; %[3]s; if ours "$u" || [ -e "$u.d/fleet.conf" ] || [ -e "%[1]s/connect.log" ]; then `+
 		`s=; [ ! -d /run/systemd/system ] || [ "$(id -u)" != 0 ] || s=yes; [ -z "$s" ] || systemctl disable -q --now boxdyno-agent || true; end; `+
 		`! ours "$u" || rm -f "$u"; [ ! -d "$u.d" ] || { rm -f "$u.d/fleet.conf"; rmdir "$u.d" || true; }; [ -z "$s" ] || systemctl daemon-reload; `+
-		`rm -f "%[1]s/fleet.json" "%[1]s/fleet.seed" "%[1]s/connect.lock" "%[1]s/connect.log"; rm -rf "%[1]s/cache"; fi; `+
+		`rm -f "%[1]s/fleet.json" "%[1]s/fleet.seed" "%[1]s/connect.lock" "%[1]s/connect.log"; rm -rf "%[1]s/cache" "%[1]s"/boxdyno-[0-9]*; fi; `+ // scratch folders of an agent that was ended
 		`rm -f "%[2]s" "%[1]s/lock"; [ ! -d "%[1]s" ] || [ -e "%[1]s/fleet.json" ] || rmdir "%[1]s"'`, dir, b.Agent, fmt.Sprintf(serviceWords, dir))
 	if b.Become != "" {
 		line = b.Become + " " + line

@@ -72,6 +72,9 @@ func (c Program) Program(ctx context.Context, h *host.Local) (path string, err e
 	return path, c.Make(ctx, h, path)
 }
 
+// compiling is how long a slow board's compiler may take.
+const compiling = 5 * time.Minute
+
 // Make compiles it to a path in the store, unless it is there.
 func (c Program) Make(ctx context.Context, h *host.Local, path string) (err error) {
 	if _, err := os.Stat(path); err == nil {
@@ -100,7 +103,7 @@ func (c Program) Make(ctx context.Context, h *host.Local, path string) (err erro
 			argv = append(argv, file)
 		}
 	}
-	if _, err := program.Within(ctx, h, time.Minute, "", append(argv, c.Libs...)...); err != nil {
+	if _, err := program.Within(ctx, h, compiling, "", append(argv, c.Libs...)...); err != nil {
 		for _, lacks := range []string{"stdio.h", "crt1.o", "pcap/pcap.h", "lpcap", "pmix.h", "lpmix"} {
 			if strings.Contains(err.Error(), lacks) {
 				return c.needs(h, "headers or libraries that "+c.Name+" is made with ("+lacks+")")
