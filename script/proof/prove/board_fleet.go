@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +26,15 @@ import (
 //
 // Systemd runs on the first board, which has the agent's package, and on the third, which
 // has not. The others have no systemd.
-var fleetRuns = [][]string{
-	{"crypto", "--set", "path=openssl", "--set", "cipher=aes-cbc-128"},
-	{"soak", "--set", "stressors=cpu", "--set", "each=1s"},
+var fleetRuns = []struct {
+	words  []string
+	metric string // of all boards together; "": of pairs
+	must   bool   // have a figure for each number of boards
+}{
+	{[]string{"crypto", "--set", "path=openssl", "--set", "cipher=aes-cbc-128", "--set", "most_skew=0.2"}, "encrypt_bytes_per_s", false},
+	{[]string{"soak", "--set", "stressors=cpu", "--set", "each=1s", "--set", "most_skew=0.2"}, "bogo_ops_rate", false},
+	{[]string{"hpl-mpi", "--set", "order=512", "--set", "block=64", "--set", "most_skew=1"}, "hpl_rate", true},
+	{[]string{"stream", "--set", "trials=1"}, "", true},
 }
 
 const (
@@ -34,8 +42,8 @@ const (
 	fleetUp    = time.Minute
 )
 
-// boardFleet starts n boards, enrols them by ssh, and has 1 to n of them encrypt together. It
-// prints what was seen, and returns how many of its lines are not as they must be.
+// boardFleet starts n boards, enrols them by ssh, and has 1 to n of them encrypt, compute and
+// solve one system together, and stream to each other. It prints what was seen, and returns how many of its lines are not as they must be.
 func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err error) {
 	if n < 2 || n > 9 {
 		return 0, fmt.Errorf("a fleet of %d emulated boards: want 2 to 9", n)
@@ -84,7 +92,8 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 	if err := packaged(ctx, names[0], arch); err != nil {
 		return failed, err
 	}
-	said, err := boxdyno("fleet", "enrol", "--quiet", "--group", "shelf", "--folder", hub.folder)
+	enrol := []string{"fleet", "enrol", "--quiet", "--group", "shelf", "--allow", "network", "--folder", hub.folder}
+	said, err := boxdyno(enrol...)
 	if err != nil {
 		return failed, fmt.Errorf("fleet enrol: %w", err)
 	}
@@ -93,7 +102,7 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 		right = right && strings.Contains(said, "is in the fleet as "+name+", "+map[bool]string{true: "as a service", false: "in the background"}[systemdOn(i)])
 	}
 	line("fleet enrol", right, said)
-	again, err := boxdyno("fleet", "enrol", "--quiet", "--group", "shelf", "--folder", hub.folder)
+	again, err := boxdyno(enrol...)
 	line("fleet enrol again", err == nil && strings.Count(again, "was in the fleet already") == n, fmt.Sprint(again, errorText(err)))
 	for i, name := range names {
 		if systemdOn(i) {
@@ -101,21 +110,34 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 			line("service on "+name, works, said)
 		}
 	}
-	for _, words := range fleetRuns {
-		out := filepath.Join(dir, words[0])
-		args := append([]string{"fleet", "run"}, words...)
-		_, err := boxdyno(append(args, "--boxes", "group=shelf", "--nodes", fmt.Sprintf("1..%d", n), "--set", "most_skew=0.2", "--quick", "--quiet", "--folder", hub.folder, "--out", out)...)
+	for _, r := range fleetRuns {
+		out := filepath.Join(dir, r.words[0])
+		nodes := fmt.Sprintf("1..%d", n)
+		if r.words[0] == "stream" {
+			nodes = strconv.Itoa(n)
+		}
+		args := slices.Concat([]string{"fleet", "run"}, r.words, []string{"--boxes", "group=shelf", "--nodes", nodes, "--quick", "--quiet", "--folder", hub.folder, "--out", out})
+		said, err := boxdyno(args...)
 		var exit *exec.ExitError
-		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 4) { // 4: a point is invalid
-			line("fleet run "+words[0], false, err.Error())
+		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 4 && exit.ExitCode() != 1) { // 4: a point is invalid; 1: it failed
+			line("fleet run "+r.words[0], false, err.Error())
 			continue
 		}
-		said, works, err := fleetRan(out, n)
+		works := true
+		if r.metric == "" {
+			said, works, err = streamed(out, n, said)
+		} else {
+			said, works, err = fleetRan(out, n, r.metric, r.must)
+		}
 		if err != nil {
 			return failed, err
 		}
-		line("fleet run "+words[0], works, said)
+		line("fleet run "+r.words[0], works, said)
 	}
+	said, works := fleetPage(boxdyno, dir)
+	line("report", works, said)
+	said, err = boxdyno("size", "--for", "hpl", "--load", "1GFLOPS", "--runs", dir)
+	line("size", err == nil && !strings.Contains(said, "emulated"), "no emulated board is counted; "+last(strings.TrimSpace(said))+errorText(err))
 	_, err = board(ctx, "--reset", names[0])
 	if err == nil {
 		err = await(ctx, func() bool {
@@ -175,10 +197,14 @@ func unitOf(ctx context.Context, name string, ofPackage bool) (said string, work
 	return strings.ReplaceAll(said, "\t", " "), works
 }
 
-// fleetRan is what a run on 1 to n boards says: the sums of valid trials, by how many boards
-// served. An emulated board has too little of a CPU for many a trial: that makes it invalid
-// by the board's name, and is no failure here.
-func fleetRan(out string, n int) (said string, works bool, err error) {
+// starved are parts of reasons for which a trial on an emulated board is invalid: it has too
+// little of this machine's CPUs.
+var starved = []string{"is the least: something else ran there", "from the common instant"}
+
+// fleetRan is what a run on 1 to n boards says: of each number of boards, how many trials
+// have a figure, and the greatest. Trials that are invalid by a board's name because it was
+// starved are no failure, unless must.
+func fleetRan(out string, n int, metric string, must bool) (said string, works bool, err error) {
 	_, recs, err := result.Open(out)
 	if err != nil {
 		return "", false, err
@@ -186,32 +212,74 @@ func fleetRan(out string, n int) (said string, works bool, err error) {
 	works = true
 	valid, trials := make([]int, n+1), make([]int, n+1)
 	sums := make([]float64, n+1)
+	whys := map[string]bool{}
 	for _, r := range recs {
 		nodes, _ := strconv.Atoi(setting(r, "nodes")) // a part of the run without boards has none
-		if r.Parent == "" || nodes < 1 || nodes > n {
+		if nodes < 1 || nodes > n {
 			continue
 		}
-		trials[nodes]++
-		switch {
-		case r.Status == result.Passed:
-			valid[nodes]++
-			for _, name := range []string{"encrypt_bytes_per_s", "bogo_ops_rate"} {
-				sums[nodes] = max(sums[nodes], figure(r, name))
+		if r.Parent == "" {
+			if r.Status != result.Passed {
+				whys[fmt.Sprintf("a point is %s: %s", r.Status, r.Reason)] = true
 			}
-		case r.Status != result.Invalid || !strings.Contains(r.Reason, "board f"):
-			works = false
-			said += fmt.Sprintf("a trial is %s: %s; ", r.Status, r.Reason)
+			continue
 		}
 		if len(r.Boards) != nodes {
 			works = false
 			said += fmt.Sprintf("a trial of %d boards has %d; ", nodes, len(r.Boards))
 		}
+		if r.Status == result.Passed && len(r.Values) == 0 {
+			continue // a known answer
+		}
+		trials[nodes]++
+		if r.Status == result.Passed {
+			valid[nodes]++
+			sums[nodes] = max(sums[nodes], figure(r, metric))
+			continue
+		}
+		known := slices.ContainsFunc(starved, func(s string) bool { return strings.Contains(r.Reason, s) })
+		works = works && r.Status == result.Invalid && strings.Contains(r.Reason, "board f") && known
+		whys[fmt.Sprintf("%s: %s", r.Status, r.Reason)] = true
 	}
 	for nodes := 1; nodes <= n; nodes++ {
-		works = works && valid[nodes] > 0
+		works = works && trials[nodes] > 0 && (valid[nodes] > 0 && sums[nodes] > 0 || !must && valid[nodes] == 0)
 		said += fmt.Sprintf("%d boards: %d of %d trials are valid, together at most %.3g/s; ", nodes, valid[nodes], trials[nodes], sums[nodes])
 	}
-	return strings.TrimSuffix(said, "; "), works, nil
+	return said + last(strings.Join(slices.Sorted(maps.Keys(whys)), "; ")), works, nil
+}
+
+// streamed is what a run of streams in all pairs of n boards says: every pair has a figure.
+func streamed(out string, n int, printed string) (said string, works bool, err error) {
+	_, recs, err := result.Open(out)
+	if err != nil {
+		return "", false, err
+	}
+	var pairs []string
+	for _, r := range recs {
+		if v := figure(r, "goodput_bps"); r.Parent != "" && v > 0 {
+			pairs = append(pairs, fmt.Sprintf("%s to %s %.3g Mbit/s", setting(r, "from"), setting(r, "to"), v/1e6))
+		}
+	}
+	note := ""
+	for text := range strings.Lines(printed) {
+		if strings.Contains(text, "the slowest pair is") {
+			note = "; " + strings.TrimSpace(text)
+		}
+	}
+	return strings.Join(pairs, "; ") + note, len(pairs) == n*(n-1) && note != "", nil
+}
+
+// fleetPage makes the page of what boards computed together, and looks whether it is one.
+func fleetPage(boxdyno func(...string) (string, error), dir string) (said string, works bool) {
+	page := filepath.Join(dir, "page.html")
+	if _, err := boxdyno("report", filepath.Join(dir, "hpl-mpi"), "-o", page); err != nil {
+		return err.Error(), false
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err.Error(), false
+	}
+	return fmt.Sprintf("one HTML page of %d kB, which says emulated", len(text)/1000), bytes.Contains(text, []byte("emulated")) && bytes.Contains(text, []byte("hpl_rate"))
 }
 
 // await waits until something is so.
