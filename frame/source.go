@@ -106,12 +106,6 @@ func (w *Window) Next(n int) (*Entry, []byte) {
 	return e, w.Blob[at : at+n : at+n]
 }
 
-// Undo gives back the entry of the last Next.
-func (w *Window) Undo() {
-	w.count--
-	w.used = int(w.Entries[w.count].Off) * 8
-}
-
 // Frame is the octets of entry i.
 func (w *Window) Frame(i int) []byte {
 	e := w.Entries[i]

@@ -47,9 +47,8 @@ const (
 	MaxObject = 100_000_000
 	MaxOpen   = 16 << 20 // of a trial
 
-	maxSegment   = 1460
-	maxRequest   = 256
-	headerOctets = 14 + 20 + 20
+	maxSegment = 1460
+	maxRequest = 256
 )
 
 // The states of bpf/conn.h's connections.

@@ -42,13 +42,12 @@ type Entry struct {
 }
 
 type listed struct {
-	Boards   []Entry    `json:"boards"`
-	All      int        `json:"all"`
-	Strange  []Stranger `json:"strangers,omitempty"`
-	Failure  string     `json:"failure,omitempty"`
-	Tokens   []string   `json:"tokens,omitempty"`
-	URL      string     `json:"url,omitempty"`
-	Messages uint64     `json:"messages,omitempty"` // that the hub has heard
+	Boards  []Entry    `json:"boards"`
+	All     int        `json:"all"`
+	Strange []Stranger `json:"strangers,omitempty"`
+	Failure string     `json:"failure,omitempty"`
+	Tokens  []string   `json:"tokens,omitempty"`
+	URL     string     `json:"url,omitempty"`
 }
 
 // answer answers a command.

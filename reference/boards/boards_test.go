@@ -214,7 +214,7 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("%q was taken", bad)
 		}
 	}
-	if n, err := ParseNeeds(" \n"); err != nil || !n.Empty() {
-		t.Errorf("nothing: %v", err)
+	if n, err := ParseNeeds(" \n"); err != nil || len(n.needs) != 0 || n.ports != 0 {
+		t.Errorf("no needs: %+v, %v", n, err)
 	}
 }

@@ -54,9 +54,6 @@ func ParseNeeds(s string) (n Needs, err error) {
 	return n, nil
 }
 
-// Empty says whether nothing is needed.
-func (n Needs) Empty() bool { return len(n.needs) == 0 && n.ports == 0 }
-
 // Of says whether the board has all that is needed, and which needs it is not known to
 // have. Yes only where every value is known; No where one is known to be missing.
 func (n Needs) Of(b Board) (answer Answer, unknown []string) {
