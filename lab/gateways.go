@@ -116,11 +116,8 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 	for i, sd := range sides {
 		cables = append(cables, [2]end{{tester, sd.tester, sd.testerMAC}, {gates[i], sd.dut, sd.dutMAC}})
 	}
-	for _, c := range cables {
-		if err := cable(c[0], c[1], g.mtu); err != nil {
-			return nil, err
-		}
-		undo.add(func() error { return remove(c[0]) })
+	if err := lay(cables, g.mtu, &undo); err != nil {
+		return nil, err
 	}
 	programs, err := loadPrograms(Plant{})
 	if err != nil {
@@ -134,12 +131,8 @@ func (g *gateways) buildAt(ctx context.Context, at place) (_ *Testbed, err error
 		}
 		undo.add(pass.Close)
 	}
-	for _, c := range cables {
-		for _, e := range c {
-			if err := e.at.up(e.name); err != nil {
-				return nil, err
-			}
-		}
+	if err := raise(cables); err != nil {
+		return nil, err
 	}
 	var threads []int
 	for i, sd := range sides {

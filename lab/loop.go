@@ -70,15 +70,12 @@ func (l *loop) build() (_ *Testbed, err error) {
 		return nil, err
 	}
 	undo.add(tester.close)
-	c := loopCable(tester)
-	if err := cable(c[0], c[1], l.mtu); err != nil {
+	cables := [][2]end{loopCable(tester)}
+	if err := lay(cables, l.mtu, &undo); err != nil {
 		return nil, err
 	}
-	undo.add(func() error { return remove(c[0]) })
-	for _, e := range c {
-		if err := tester.up(e.name); err != nil {
-			return nil, err
-		}
+	if err := raise(cables); err != nil {
+		return nil, err
 	}
 	facts.Ports = loopPorts(tester, l.mtu, l.rate)
 	facts.Loop = facts.Ports

@@ -142,12 +142,8 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		cables = append(cables, [2]end{{tester, sd.tester, sd.testerMAC}, {dut, sd.dut, sd.dutMAC}})
 	}
 	cables = append(cables, loopCable(tester))
-	for _, c := range cables {
-		if err := cable(c[0], c[1], s.mtu); err != nil {
-			return nil, err
-		}
-		// Gone at once with Close, not when the kernel gets round to it.
-		undo.add(func() error { return remove(c[0]) })
+	if err := lay(cables, s.mtu, &undo); err != nil {
+		return nil, err
 	}
 
 	programs, err := loadPrograms(s.plant)
@@ -167,12 +163,8 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		}
 		undo.add(func() error { return svc.xdp[i].Close() }) // it may be another one by then
 	}
-	for _, c := range cables {
-		for _, e := range c {
-			if err := e.at.up(e.name); err != nil {
-				return nil, err
-			}
-		}
+	if err := raise(cables); err != nil {
+		return nil, err
 	}
 	var threads []int
 	for _, sd := range sides {

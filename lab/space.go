@@ -110,6 +110,29 @@ func remove(e end) error {
 	return e.at.link("remove", e.name, e.at.nl.LinkDel)
 }
 
+// lay makes cables. undo removes them at once, not when the kernel gets round to it.
+func lay(cables [][2]end, mtu int, undo *cleanup) error {
+	for _, c := range cables {
+		if err := cable(c[0], c[1], mtu); err != nil {
+			return err
+		}
+		undo.add(func() error { return remove(c[0]) })
+	}
+	return nil
+}
+
+// raise sets both ends of cables up.
+func raise(cables [][2]end) error {
+	for _, c := range cables {
+		for _, e := range c {
+			if err := e.at.up(e.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (s *space) up(name string) error   { return s.link("set up", name, s.nl.LinkSetUp) }
 func (s *space) down(name string) error { return s.link("set down", name, s.nl.LinkSetDown) }
 
