@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"boxdyno/procedure"
 	"boxdyno/procedure/far"
 	"boxdyno/procedure/many"
+	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
@@ -158,8 +160,8 @@ func (s *shelf) machines(ctx context.Context) []result.Machine {
 func (a *app) fleetRun() *cobra.Command {
 	var fl fleetFlag
 	var f measureFlags
-	var boxes []string
-	var nodes, resume string
+	var boxes, shared []string
+	var nodes, metered, resume string
 	cmd := &cobra.Command{
 		Use:   "run PLAN|PROCEDURE",
 		Short: "Run procedures on 1 to N boards at once",
@@ -169,9 +171,15 @@ trials; the record keeps each board's own. Which boards serve for N is decided b
 seed; repeats take others. A board that is missing, hot, throttled or late makes the points
 invalid that need it, by its name, and the rest goes on.
 
+One meter of all boards, by --meter or --plug, sees those that idle, too: their share is
+left out by its power before the run. --shared names what the boards share. With meter=WORD
+its power is that of the meter whose name, or what it covers, has the word: "command" is
+--meter, "wall" is --plug. With inside the meter of the boards sees it.
+
 Procedures: ` + farNames() + `.`,
 		Example: `  boxdyno fleet run crypto --boxes group=rack1 --nodes 1..4
   boxdyno fleet run hpl-mpi --nodes 1,2,4
+  boxdyno fleet run crypto --nodes 1,2,4 --plug http://10.0.0.9 --shared 'switch=60USD,6..8W,inside'
   boxdyno fleet run cpu --boxes pi1,pi2 --nodes 1,2 --repeat 3 --set parallel=all
   boxdyno fleet run --resume ~/.local/state/boxdyno/runs/20260101-120000-crypto`,
 		Args: cobra.MaximumNArgs(1),
@@ -191,7 +199,7 @@ Procedures: ` + farNames() + `.`,
 				if resume != "" {
 					return a.fleetResume(ctx, fleet, resume, f)
 				}
-				return a.fleetBegin(ctx, fleet, args[0], boxes, nodes, f)
+				return a.fleetBegin(ctx, fleet, args[0], fleetWords{boxes, shared, nodes, metered}, f)
 			})
 		})(cmd, args)
 	}
@@ -208,6 +216,8 @@ Procedures: ` + farNames() + `.`,
 	fs.StringVar(&f.budget, "budget", "", "`time` that the run may take")
 	fs.StringVar(&f.ask.meter, "meter", "", "`command` that prints the watts of all boards that serve, one value a line for as long as it runs, or once")
 	fs.StringVar(&f.ask.plug, "plug", "", "`URL` of a smart plug that meters them")
+	fs.StringVar(&metered, "metered", "", "`N` boards that the meter sees, or serving: those that serve alone (default: all of --boxes)")
+	fs.StringArrayVar(&shared, "shared", nil, "`NAME=60USD,8W` that the boards share; 6..8W is idle and loaded; may be repeated")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
@@ -237,12 +247,59 @@ func (a *app) together(s *shelf) *app {
 	return &with
 }
 
-func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, boxes []string, nodes string, f measureFlags) error {
+// fleetWords are what fleet run was told of boards.
+type fleetWords struct {
+	boxes, shared  []string
+	nodes, metered string
+}
+
+// meters tells the plan what the boards share and which of them one meter sees. A plan's own
+// words count where no flag was given.
+func (w fleetWords) meters(p *runner.Plan, boards int, meter bool) error {
+	put := func(key, text, at string) {
+		p.Lab.Set = slices.DeleteFunc(p.Lab.Set, func(s runner.Setting) bool { return s.Key == key })
+		p.Lab.Set = append(p.Lab.Set, runner.Setting{Key: key, Values: []runner.Word{{Text: text, At: at}}})
+	}
+	at := "--shared"
+	parts := w.shared
+	if s := p.Lab.Get("shared"); s != nil && parts == nil {
+		at = cmp.Or(s.Values[0].At, at)
+		parts = strings.Split(s.Values[0].Text, ";")
+	}
+	for i, text := range parts {
+		part, err := sizing.ParsePart(text)
+		if err != nil {
+			return &runner.PlanError{At: at, Err: err}
+		}
+		parts[i] = part.String()
+	}
+	if parts != nil {
+		put("shared", strings.Join(parts, ";"), at)
+	}
+	n, err := strconv.Atoi(cmp.Or(w.metered, strconv.Itoa(boards)))
+	switch {
+	case !meter && w.metered != "":
+		return &runner.PlanError{At: "--metered", Err: errors.New("it needs --meter or --plug")}
+	case !meter:
+		return nil
+	case w.metered == "" && p.Lab.Get("metered") != nil:
+		return nil
+	case w.metered == "serving":
+		n = 0
+	case err != nil || n < boards:
+		return &runner.PlanError{At: "--metered", Err: fmt.Errorf("%q: want a number of boards, %d or more as so many were selected, or serving", w.metered, boards)}
+	}
+	put("metered", strconv.Itoa(n), "--metered")
+	return nil
+}
+
+func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, w fleetWords, f measureFlags) error {
+	boxes := w.boxes
 	s, err := newShelf(ctx, fl, boxes)
 	if err != nil {
 		return err
 	}
-	numbers, err := parseNodes(nodes, len(s.names))
+	numbers, err := parseNodes(w.nodes, len(s.names))
 	if err != nil {
 		return &runner.PlanError{At: "--nodes", Err: err}
 	}
@@ -267,6 +324,9 @@ func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, boxes [
 		if err := p.Set(with.plugins, set); err != nil {
 			return err
 		}
+	}
+	if err := w.meters(&p, len(s.names), f.ask.meter != "" || f.ask.plug != ""); err != nil {
+		return err
 	}
 	if f.telemetry = "off"; f.ask.meter != "" || f.ask.plug != "" { // each board's state is in its record
 		f.telemetry = "on"

@@ -5,9 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -80,7 +78,7 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
 	f.StringVar(&q.job.Cipher, "cipher", "", "`CIPHER` with its key; crypto")
 	f.StringVar(&q.job.Direction, "direction", "", "encrypt or decrypt; crypto (default encrypt)")
 	f.IntVar(&q.spare, "spare", 0, "`number` of boxes that may fail")
-	f.StringArrayVar(&q.shared, "shared", nil, "`NAME=60USD,8W` that all boxes share; may be repeated")
+	f.StringArrayVar(&q.shared, "shared", nil, "`NAME=60USD,8W` that all boxes share, in the place of what a run says of that name; may be repeated")
 	f.StringSliceVar(&q.boards, "board", nil, "only these `BOARDS`, by ID or name")
 	f.StringSliceVar(&q.against, "against", nil, "`BOARDS` that clusters are compared with (default the NUC and the desktop of the cluster study, where they have figures)")
 	f.StringArrayVar(&q.whatIf, "what-if", nil, "`FIGURE[@BOARD]=5x`: multiply a figure of a board; may be repeated")
@@ -117,7 +115,10 @@ func (a *app) sized(ctx context.Context, q sizeRequest) (r sizing.Result, err er
 	}
 	o := sizing.Options{Spare: q.spare, Boards: q.boards, Against: q.against, Seed: q.seed}
 	for _, s := range q.shared {
-		p, err := sharedPart(s)
+		p, err := sizing.ParsePart(s)
+		if err == nil && (p.Meter != "" || p.Inside) {
+			err = fmt.Errorf("%q: meters stand at parts in a run: boxdyno fleet run --shared", s)
+		}
 		if err != nil {
 			return r, at("--shared", err)
 		}
@@ -223,31 +224,6 @@ func (a *app) ownRuns(ctx context.Context, j sizing.Job, at place) (out []sizing
 		}
 	}
 	return out, nil
-}
-
-// sharedPart reads "switch=60USD,8W"; price or power may lack.
-func sharedPart(s string) (p sizing.Part, err error) {
-	bad := fmt.Errorf("%q: want a name with price, power or both, such as switch=60USD,8W", s)
-	name, rest, ok := strings.Cut(s, "=")
-	if !ok || name == "" || rest == "" {
-		return p, bad
-	}
-	p.Name = name
-	for _, w := range strings.Split(rest, ",") {
-		to, n, found := &p.USD, "", false
-		if n, found = strings.CutSuffix(w, "USD"); !found {
-			if n, found = strings.CutSuffix(w, "W"); !found {
-				return p, bad
-			}
-			to = &p.Watts
-		}
-		v, err := strconv.ParseFloat(n, 64)
-		if err != nil || !(v >= 0) || math.IsInf(v, 0) || v > 1e9 {
-			return p, bad
-		}
-		*to = v
-	}
-	return p, nil
 }
 
 // against are the boxes that clusters were compared with.

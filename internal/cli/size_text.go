@@ -69,25 +69,22 @@ func togethers(out io.Writer, r sizing.Result) error {
 		}
 		fmt.Fprintf(out, "\nWhat %s did together, measured:\n", name(row.Candidate))
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "BOARDS\tRATE\tPER BOARD\tOF AS MANY ALONE\tW\tPER W\tUSD\tPER USD")
-		for _, m := range row.Measured {
-			n := float64(m.N)
-			usd, watts := 0.0, 0.0
-			for _, p := range r.Shared {
-				if m.N > 1 {
-					usd, watts = usd+p.USD, watts+p.Watts
+		work, _ := r.Job.Work()
+		fmt.Fprintf(w, "BOARDS\tRATE\tPER BOARD\tOF AS MANY ALONE\tW\tSHARED W\tJ/%s\tPER W\tUSD\tPER USD\n", work)
+		for _, s := range row.Steps {
+			cells := []string{strconv.Itoa(s.N), rate(r.Job, s.Rate), r.Job.Rate(s.Per)}
+			for _, x := range []struct {
+				v    *float64
+				text func(v float64) string
+			}{{s.Linear, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }}, {s.Watts, fourDigits}, {s.Parts, fourDigits}, {s.Joules, fourDigits},
+				{s.PerW, r.Job.Rate}, {s.USD, fourDigits}, {s.PerUSD, r.Job.Rate}} {
+				if x.v == nil {
+					cells = append(cells, unknown)
+				} else {
+					cells = append(cells, x.text(*x.v))
 				}
 			}
-			cells := []string{unknown, unknown, unknown, unknown}
-			if i := slices.IndexFunc(row.Power, func(p sizing.Node) bool { return p.N == m.N }); i >= 0 {
-				watts += row.Power[i].Value
-				cells[0], cells[1] = fmt.Sprintf("%.4g", watts), r.Job.Rate(m.Value/watts)
-			}
-			if one := row.Candidate.Price; one != nil {
-				usd += n * one.Value
-				cells[2], cells[3] = fmt.Sprintf("%.4g", usd), r.Job.Rate(m.Value/usd)
-			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%.0f %%\t%s\n", m.N, r.Job.Rate(m.Value), r.Job.Rate(m.Value/n), 100*m.Value/(n*row.Rate.Value), strings.Join(cells, "\t"))
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -95,6 +92,8 @@ func togethers(out io.Writer, r sizing.Result) error {
 	}
 	return nil
 }
+
+func fourDigits(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
 // crossovers prints from how many on clusters pass other boxes, a line for a cluster.
 func crossovers(out io.Writer, r sizing.Result) error {

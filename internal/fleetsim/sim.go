@@ -27,6 +27,7 @@ type Board struct {
 	Spoil   func(n int, o *procedure.Outcome) // changes the outcome of trial n, from 1; nil: nothing does
 	Held    func(ctx context.Context, n int)  // is called before trial n begins its work; nil: nothing is
 	Shown   func(n int)                       // is called when trial n is carried out
+	Works   func(on bool)                     // is called when a nap begins and when it ends; nil: nothing is
 	Joint   bool                              // its naps are one work with those of the others, which it gathers in every trial
 	Gathers func(n int) error                 // of Joint: is called before trial n gathers; nil: nothing is
 	Gives   []byte                            // of Joint: what it gives the others first, and whose refusal it does not mind; nil: nothing
@@ -37,6 +38,7 @@ func (b *Board) Spec() procedure.Spec {
 	return procedure.Spec{
 		Name: "nap", Doc: "waits, for tests of fleets", Alone: true, Joint: b.Joint,
 		Metrics: []result.Metric{{Name: "naps_rate", Label: "naps", Group: "Naps", Unit: "1/s", Better: 1, Heads: true, Help: "naps a second"}},
+		Joules:  []procedure.Joule{procedure.Worked("naps_rate", "nap", 1, "")},
 		New:     func() procedure.Procedure { return &nap{board: b, lasts: 100 * time.Millisecond, rounds: 2} },
 	}
 }
@@ -100,6 +102,10 @@ func (p *nap) one(ctx context.Context, env *procedure.Env, n int) (o procedure.O
 		}
 	}
 	begin := unit.Now()
+	if p.board.Works != nil {
+		p.board.Works(true)
+		defer p.board.Works(false)
+	}
 	if err := until(ctx, begin+unit.Instant(p.lasts)); err != nil {
 		return o, err
 	}
@@ -114,7 +120,7 @@ func (p *nap) one(ctx context.Context, env *procedure.Env, n int) (o procedure.O
 		}
 	}
 	o.Status = result.Passed
-	o.Phases = []result.Phase{{Name: "nap", Begin: begin + ahead, End: unit.Now() + ahead}}
+	o.Phases = []result.Phase{{Name: "work", Begin: begin + ahead, End: unit.Now() + ahead}}
 	if here == 0 {
 		o.Values = []result.Value{{Metric: "naps_rate", Unit: "1/s", Value: p.board.Speed}}
 	}

@@ -88,17 +88,29 @@ func labelled(all []result.Metric) (out []result.Metric) {
 
 // Topology is a fleet's. machines asks boards what they are.
 func Topology(shelf Shelf, machines func(ctx context.Context) []result.Machine) lab.Spec {
-	return lab.Spec{Name: Lab, Doc: "boards of a fleet, which carry out procedures together", New: func() lab.Topology { return &bed{shelf: shelf, machines: machines} }}
+	return lab.Spec{Name: Lab, Doc: "boards of a fleet, which carry out procedures together", New: func() lab.Topology {
+		return &bed{shelf: shelf, machines: machines, metered: param.NewCount(0, 0, mostBoards)}
+	}}
 }
 
 type bed struct {
 	shelf    Shelf
 	machines func(context.Context) []result.Machine
 	boxes    string
+	shared   string
+	metered  param.Count
 }
+
+// Keys of the run's environment that package sizing reads.
+const (
+	sharedKey  = "shared parts"
+	meteredKey = "metered boards"
+)
 
 func (b *bed) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&b.boxes, "boxes", "all", "the boards that were selected, as words with + between them")
+	fs.StringVar(&b.shared, "shared", "", "what the boards share, such as switch=60USD,6..8W, with semicolons between parts")
+	fs.Var(&b.metered, "metered", "`boards` that one meter of all sees, whether they serve or not; 0: there is none, or it sees those that serve alone")
 }
 
 // Sketch implements lab.Topology.
@@ -117,6 +129,12 @@ func (b *bed) Build(ctx context.Context) (*lab.Testbed, error) {
 		tb.Machines = []result.Machine{{Name: "no board answers", Kind: "real"}}
 	}
 	tb.Settings = []result.Pair{{Key: "boards", Value: strconv.Itoa(len(b.shelf.Names()))}}
+	if b.metered.Value > 0 {
+		tb.Settings = append(tb.Settings, result.Pair{Key: meteredKey, Value: b.metered.String()})
+	}
+	if b.shared != "" {
+		tb.Settings = append(tb.Settings, result.Pair{Key: sharedKey, Value: b.shared})
+	}
 	return tb, nil
 }
 

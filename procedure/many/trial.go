@@ -92,9 +92,27 @@ func (p *together) trial(ctx context.Context, members []*member, b *barrier, g *
 		}
 	}
 	if at != 0 {
-		o.Phases = []result.Phase{{Name: "together", Begin: at, End: end}}
+		o.Phases = []result.Phase{whole(o.Boards, at, end)}
 	}
 	return o, nil
+}
+
+// whole is the time in which all boards worked, of which a meter's power belongs to the sum
+// of their rates: from the last one's begin to the first one's end. Where there is none, it
+// is that of the trial.
+func whole(boards []result.Board, at, end unit.Instant) result.Phase {
+	from, to := at, end
+	for _, b := range boards {
+		load := procedure.LoadPhase(b.Phases)
+		if load == nil {
+			return result.Phase{Name: "together", Begin: at, End: end}
+		}
+		from, to = max(from, load.Begin), min(to, load.End)
+	}
+	if to <= from {
+		from, to = at, end
+	}
+	return result.Phase{Name: "together", Begin: from, End: to}
 }
 
 // board is what became of a board's part. Instants and figures that cannot be are its own

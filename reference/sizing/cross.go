@@ -86,12 +86,9 @@ func (o Options) cross(r *Result) {
 	}
 }
 
-// value is what n boxes with that rate and watts altogether do by a measure.
-func (o Options) value(measure string, n int, rate, usd, watts float64) float64 {
-	shareUSD, shareW := o.sums()
-	if n == 1 {
-		shareUSD, shareW = 0, 0
-	}
+// value is what n boxes of c with that rate and watts altogether do by a measure.
+func (o Options) value(c Candidate, measure string, n int, rate, usd, watts float64) float64 {
+	shareUSD, shareW := o.sums(c, n)
 	switch measure {
 	case PerDollar:
 		return rate / (float64(n)*usd + shareUSD)
@@ -132,8 +129,8 @@ func (o Options) linear(c, against Candidate, measure string) Crossover {
 	}
 	find := func(draw func(Estimate) float64) int {
 		rate, usd, watts := draw(c.holds()), c.Price.orZero(draw), c.Watts.orZero(draw)
-		want := o.value(measure, 1, draw(against.holds()), against.Price.orZero(draw), against.Watts.orZero(draw))
-		at := func(n int) float64 { return o.value(measure, n, float64(n)*rate, usd, float64(n)*watts) }
+		want := o.value(against, measure, 1, draw(against.holds()), against.Price.orZero(draw), against.Watts.orZero(draw))
+		at := func(n int) float64 { return o.value(c, measure, n, float64(n)*rate, usd, float64(n)*watts) }
 		// From two boxes on it never falls: shared parts are divided among more.
 		switch {
 		case at(2) > want && at(1) > want:
@@ -177,8 +174,8 @@ func (o Options) linear(c, against Candidate, measure string) Crossover {
 	return x
 }
 
-// measured finds the first measured number of boxes that passes another box. The last
-// that did not pass is below the interval.
+// measured finds the first measured number of boxes from which on they pass another box.
+// Its interval is of draws; in each of them the last that did not pass is below it.
 func (o Options) measured(c, against Candidate, measure string) Crossover {
 	x := Crossover{Cluster: c.Name, Board: c.Board, Against: against.Name, Measure: measure, Scaling: Measured}
 	if measure == PerDollar {
@@ -193,37 +190,55 @@ func (o Options) measured(c, against Candidate, measure string) Crossover {
 	if x.Reason != "" {
 		return x
 	}
-	mid := func(e Estimate) float64 { return e.Value }
-	want := o.value(measure, 1, against.holds().Value, against.Price.orZero(mid), against.Watts.orZero(mid))
-	below := 0 // the largest number that does not pass
-	for _, p := range o.points(c, measure) {
-		switch {
-		case !(p.Value > want):
-			x.N, below = nil, p.N
-		case x.N == nil:
-			x.N = &Count{p.N, below + 1, p.N}
+	find := func(draw func(Estimate) float64) (n, below int) { // 0: none; the largest number that does not pass
+		want := o.value(against, measure, 1, draw(against.holds()), against.Price.orZero(draw), against.Watts.orZero(draw))
+		for _, p := range o.points(c, measure, draw) {
+			switch {
+			case !(p.Value > want):
+				n, below = 0, p.N
+			case n == 0:
+				n = p.N
+			}
+		}
+		return n, below
+	}
+	n, below := find(func(e Estimate) float64 { return e.Value })
+	rnd := o.random(c)
+	lows, highs := []float64{float64(below + 1)}, []float64{float64(n)}
+	never := 0
+	for range o.Draws {
+		if k, b := find(func(e Estimate) float64 { return e.draw(rnd) }); k == 0 {
+			never++
+		} else {
+			lows, highs = append(lows, float64(b+1)), append(highs, float64(k))
 		}
 	}
-	if x.N == nil {
+	if x.Never = float64(never) / float64(max(o.Draws, 1)); n == 0 {
 		x.Never, x.Reason = 1, fmt.Sprintf("%d, the most measured, do not", below)
+		return x
 	}
+	lo, _ := interval(lows)
+	_, hi := interval(highs)
+	x.N = &Count{n, min(int(lo), n), max(int(hi), n)}
 	return x
 }
 
 // points are what measured numbers of boxes do by a measure.
-func (o Options) points(c Candidate, measure string) (out []Point) {
+func (o Options) points(c Candidate, measure string, draw func(Estimate) float64) (out []Point) {
+	usd := c.Price.orZero(draw)
 	for _, m := range c.Measured {
 		watts, known := 0.0, measure != PerWatt
 		for _, p := range c.Power {
 			if p.N == m.N {
-				watts, known = p.Value, true
+				watts, known = draw(p.estimate()), true
 			}
 		}
 		if !known {
 			continue
 		}
-		v := o.value(measure, m.N, m.Value, c.Price.orZero(func(e Estimate) float64 { return e.Value }), watts)
-		out = append(out, Point{m.N, v, v, v})
+		e := m.estimate()
+		of := func(rate float64) float64 { return o.value(c, measure, m.N, rate, usd, watts) }
+		out = append(out, Point{m.N, of(draw(e)), of(e.Lo), of(e.Hi)})
 	}
 	return out
 }
@@ -244,15 +259,15 @@ func (o Options) curves(c Candidate, n int) (out []Curve) {
 			for k := 1; k <= n; k++ {
 				values := make([]float64, len(draws))
 				for i, d := range draws {
-					values[i] = o.value(m, k, float64(k)*d.rate, d.usd, float64(k)*d.watts)
+					values[i] = o.value(c, m, k, float64(k)*d.rate, d.usd, float64(k)*d.watts)
 				}
-				e := estimated(o.value(m, k, float64(k)*c.holds().Value, c.Price.orZero(mid), float64(k)*c.Watts.orZero(mid)), values)
+				e := estimated(o.value(c, m, k, float64(k)*c.holds().Value, c.Price.orZero(mid), float64(k)*c.Watts.orZero(mid)), values)
 				curve.Points = append(curve.Points, Point{k, e.Value, e.Lo, e.Hi})
 			}
 			out = append(out, curve)
 		}
 		if len(c.Measured) > 0 && !(m == PerDollar && c.Price == nil) {
-			if points := o.points(c, m); points != nil {
+			if points := o.points(c, m, func(e Estimate) float64 { return e.Value }); points != nil {
 				out = append(out, Curve{Name: c.Name, Board: c.Board, Measure: m, Scaling: Measured, Points: points})
 			}
 		}

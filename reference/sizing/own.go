@@ -121,17 +121,23 @@ func (c *Candidate) measured(j Job, r Run) bool {
 // metered fills in the power that the widest meter saw in a point.
 func (c *Candidate) metered(p result.Record) {
 	c.Watts = nil
-	widest := []string{"wall", "board", "command", "line", "platform"}
-	for _, covers := range widest {
-		for _, e := range p.Energy {
+	if e := widest(p); e != nil {
+		w := Exact(e.Watts())
+		c.Watts = &w
+		c.Figures = append(c.Figures, Figure{What: "watts", Text: fmt.Sprintf("%.3g W", w.Value), Source: e.Meter, Said: "covers the " + e.Covers})
+	}
+}
+
+// widest is the meter in a point's record that covers most; nil: there is none.
+func widest(p result.Record) *result.Energy {
+	for _, covers := range []string{"wall", "board", "command", "line", "platform"} {
+		for i, e := range p.Energy {
 			if e.Covers == covers && e.Seconds > 0 && e.Joules > 0 && !e.Tester {
-				w := Exact(e.Watts())
-				c.Watts = &w
-				c.Figures = append(c.Figures, Figure{What: "watts", Text: fmt.Sprintf("%.3g W", w.Value), Source: e.Meter, Said: "covers the " + e.Covers})
-				return
+				return &p.Energy[i]
 			}
 		}
 	}
+	return nil
 }
 
 // caution is what limits trust in a run's rates.

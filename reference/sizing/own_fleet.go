@@ -5,8 +5,10 @@ package sizing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"boxdyno/reference/boards"
 	"boxdyno/result"
@@ -33,8 +35,8 @@ func (j Job) withFleets(out []Candidate, runs []Run) []Candidate {
 		switch {
 		case i >= 0:
 			o := &out[i]
-			o.Measured, o.Power = c.Measured, c.Power
-			o.Figures = append(o.Figures, c.Figures[len(c.Figures)-1])
+			o.Measured, o.Power, o.Shared = c.Measured, c.Power, c.Shared
+			o.Figures = append(o.Figures, slices.DeleteFunc(c.Figures, func(f Figure) bool { return f.What == "rate" || f.What == "watts" && f.Text != "not known" })...)
 		case c.Rate.Value > 0:
 			c.known(j)
 			out = append(out, c)
@@ -65,26 +67,135 @@ func (c *Candidate) together(j Job, r Run) bool {
 		}
 		best[n] = m
 	}
-	for n, m := range best {
-		c.Measured = append(c.Measured, Node{n, m.Value})
-		var at Candidate
-		if at.metered(m.of); at.Watts != nil {
-			c.Power = append(c.Power, Node{n, at.Watts.Value})
+	numbers := slices.Sorted(maps.Keys(best))
+	if len(numbers) == 0 {
+		return false
+	}
+	idle := idleOf(r.Run)
+	c.shared(r.Run, idle, numbers, best)
+	source := "run " + r.Run.ID
+	for _, n := range numbers {
+		m := best[n]
+		c.Measured = append(c.Measured, Node{N: n, Value: m.Value, Lo: m.Lo, Hi: m.Hi})
+		watts, figure := c.power(r.Run, m.of, n, idle)
+		if watts > 0 {
+			c.Power = append(c.Power, Node{N: n, Value: watts})
 		}
 		if n == 1 {
 			c.Rate = m.Estimate
-			c.Watts = at.Watts
-			c.Figures = append(c.Figures, Figure{What: "rate", Text: j.Rate(m.Value) + ", " + m.of.ID, Source: "run " + r.Run.ID})
-			c.Figures = append(c.Figures, at.Figures...)
+			c.Figures = append(c.Figures, Figure{What: "rate", Text: j.Rate(m.Value) + ", " + m.of.ID, Source: source})
+			if watts > 0 {
+				w := Exact(watts)
+				c.Watts = &w
+			}
+		}
+		if figure != nil && (n == 1 || watts == 0) && !slices.Contains(c.Figures, *figure) {
+			c.Figures = append(c.Figures, *figure)
 		}
 	}
-	byN := func(a, b Node) int { return cmp.Compare(a.N, b.N) }
-	slices.SortFunc(c.Measured, byN)
-	slices.SortFunc(c.Power, byN)
-	if len(c.Measured) == 0 {
-		return false
-	}
 	last := c.Measured[len(c.Measured)-1]
-	c.Figures = append(c.Figures, Figure{What: "rates of several", Text: fmt.Sprintf("%d to %d boards; %d do %s", c.Measured[0].N, last.N, last.N, j.Rate(last.Value)), Source: "run " + r.Run.ID})
+	c.Figures = append(c.Figures, Figure{What: "rates of several", Text: fmt.Sprintf("%d to %d boards; %d do %s", c.Measured[0].N, last.N, last.N, j.Rate(last.Value)), Source: source})
 	return true
+}
+
+// Keys of a fleet run's environment.
+const (
+	MeteredKey = "metered boards" // how many the meter of the boards sees
+	SharedKey  = "shared parts"   // as Part.String has them, with semicolons between them
+)
+
+// environment is a value of a run's environment, "" if it has none.
+func environment(r result.Run, key string) string {
+	for _, env := range r.Environments {
+		if v := result.Get(env, key); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// idleOf is what each meter of a run measured before its first trial.
+func idleOf(r result.Run) (out []result.Energy) {
+	for _, t := range slices.Backward(r.Telemetry) {
+		for _, e := range t.Idle {
+			if e.Seconds > 0 && !slices.ContainsFunc(out, func(o result.Energy) bool { return o.Meter == e.Meter }) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+// shared fills in what a run's boards shared, and what meters at those parts read.
+func (c *Candidate) shared(r result.Run, idle []result.Energy, numbers []int, points map[int]measurement) {
+	for text := range strings.SplitSeq(environment(r, SharedKey), ";") {
+		p, err := ParsePart(text)
+		if err != nil {
+			continue // of a run that has none, or of a forged one
+		}
+		for _, e := range idle {
+			if p.stands(e) {
+				w := e.Watts()
+				p.Idle = &w
+			}
+		}
+		for _, n := range numbers {
+			for _, e := range points[n].of.Energy {
+				if p.stands(e) && e.Seconds > 0 && !slices.ContainsFunc(p.Loaded, func(l Node) bool { return l.N == n }) {
+					p.Loaded = append(p.Loaded, Node{N: n, Value: e.Watts()})
+					p.Watts = e.Watts()
+				}
+			}
+		}
+		if p.Meter != "" {
+			f := Figure{What: "watts of " + p.Name, Text: fmt.Sprintf("%.3g W idle, %.3g W loaded", p.idle(), p.Watts), Source: "run " + r.ID, Said: "a meter at it: " + p.Meter}
+			if p.Loaded == nil {
+				f.Text, f.Said = fmt.Sprintf("%.3g W", p.Watts), "as stated: no reading of "+p.Meter+" fell into trials"
+			}
+			c.Figures = append(c.Figures, f)
+		}
+		c.Shared = append(c.Shared, p)
+	}
+}
+
+// power is the watts of the n boards that served in a point, alone: what the widest meter
+// saw, less what it saw of shared parts and of boards that idled. 0: that is not known, and
+// the figure says why; nil: there was no meter.
+//
+//	meter = n boards + idle boards + shared parts inside of it, loaded
+//	idle  = all boards, idle       + the same parts, idle
+func (c *Candidate) power(r result.Run, p result.Record, n int, idle []result.Energy) (watts float64, f *Figure) {
+	p.Energy = slices.DeleteFunc(slices.Clone(p.Energy), func(e result.Energy) bool {
+		return slices.ContainsFunc(c.Shared, func(s Part) bool { return s.stands(e) })
+	})
+	e := widest(p)
+	if e == nil {
+		return 0, nil
+	}
+	watts = e.Watts()
+	partsIdle := 0.0
+	for _, s := range c.Shared {
+		if s.Inside {
+			watts, partsIdle = watts-s.loaded(n), partsIdle+s.idle()
+		}
+	}
+	metered, _ := strconv.Atoi(environment(r, MeteredKey)) // absent in runs of versions before: the boards that serve
+	f = &Figure{What: "watts", Text: fmt.Sprintf("%.3g W", watts), Source: e.Meter, Said: "covers the " + e.Covers}
+	if others := metered - n; others > 0 {
+		i := slices.IndexFunc(idle, func(i result.Energy) bool { return i.Meter == e.Meter })
+		if i < 0 {
+			return 0, &Figure{What: "watts", Text: "not known", Source: e.Meter, Said: "it sees boards that idled, and their power was not measured before the run"}
+		}
+		each := (idle[i].Watts() - partsIdle) / float64(metered)
+		if each < 0 {
+			return 0, &Figure{What: "watts", Text: "not known", Source: e.Meter, Said: "it read less of idle boards and shared parts than is stated of the parts"}
+		}
+		watts -= float64(others) * each
+		f.Text = fmt.Sprintf("%.3g W", watts)
+		f.Said += fmt.Sprintf("; it sees %d boards, and those that idled took %.3g W each", metered, each)
+	}
+	if !(watts > 0) {
+		return 0, &Figure{What: "watts", Text: "not known", Source: e.Meter, Said: "it read less than is stated of shared parts and idle boards"}
+	}
+	return watts, f
 }

@@ -13,13 +13,6 @@ import (
 // Most is the largest number of boxes that a plan has.
 const Most = 10000
 
-// A Part is shared by all boxes and counted once: a switch, a power supply, a case.
-type Part struct {
-	Name  string  `json:"name"`
-	USD   float64 `json:"usd"`
-	Watts float64 `json:"watts"`
-}
-
 // Options are how a plan is made.
 type Options struct {
 	Spare  int      // boxes that may fail
@@ -47,6 +40,7 @@ type Row struct {
 	Joules  *Estimate `json:"joules_per,omitempty"`     // of one unit of work: Job.Work
 	Room    float64   `json:"head_room"`                // what all boxes do beyond the load, as a share of it
 	Failed  float64   `json:"head_room_failed"`         // the same with one box less; below 0: the load is not carried
+	Steps   []Step    `json:"together,omitempty"`       // what numbers of them did together, measured
 	Heat    *float64  `json:"heat,omitempty"`           // soaked rate as a share of the cold one; nil: not measured
 	Several *Count    `json:"number_several,omitempty"` // by measured rates of several boxes: the first measured number that carries the load; Lo: one above the last that does not
 	Scaling string    `json:"scaling,omitempty"`        // Measured: Number is by rates of several boxes of one's own; "": linear
@@ -117,7 +111,7 @@ func compare(a, b Row) int {
 
 // row plans one candidate. Draws of a row do not depend on which other rows there are.
 func (o Options) row(j Job, c Candidate) Row {
-	row := Row{Candidate: c}
+	row := Row{Candidate: c, Steps: o.steps(j, c)}
 	if c.Soaked != nil && c.Rate.Value > 0 {
 		share := c.Soaked.Value / c.Rate.Value
 		row.Heat = &share
@@ -129,14 +123,10 @@ func (o Options) row(j Job, c Candidate) Row {
 	n := boxes(j.Load, rate.Value) + o.Spare
 	rnd := o.random(c)
 	counts, prices, watts := make([]float64, o.Draws), make([]float64, o.Draws), make([]float64, o.Draws)
-	usd, power := o.sums()
 	for i := range o.Draws {
 		k := float64(boxes(j.Load, rate.draw(rnd)) + o.Spare)
 		counts[i] = k
-		u, w := 0.0, 0.0
-		if k > 1 {
-			u, w = usd, power
-		}
+		u, w := o.sums(c, int(k))
 		if c.Price != nil {
 			prices[i] = u + k*c.Price.draw(rnd)
 		}
@@ -144,9 +134,7 @@ func (o Options) row(j Job, c Candidate) Row {
 			watts[i] = w + k*c.Watts.draw(rnd)
 		}
 	}
-	if n == 1 {
-		usd, power = 0, 0
-	}
+	usd, power := o.sums(c, n)
 	e := estimated(float64(n), counts)
 	row.Number = Count{n, int(e.Lo), int(e.Hi)}
 	row.Beyond = n >= Most
@@ -189,14 +177,6 @@ func (r *Row) several(j Job, spare int) {
 	if last > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d together, the most measured, do %s", last, j.Rate(r.Measured[len(r.Measured)-1].Value)))
 	}
-}
-
-// sums are the price and the power of what is shared.
-func (o Options) sums() (usd, watts float64) {
-	for _, p := range o.Shared {
-		usd, watts = usd+p.USD, watts+p.Watts
-	}
-	return usd, watts
 }
 
 // random is a source of draws for one candidate.

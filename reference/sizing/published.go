@@ -127,11 +127,11 @@ func (c *Candidate) series(j Job, figures []reference.Figure) {
 		switch {
 		case n == 0:
 		case j.Kind == Crypto && f.Experiment == "cryptsetup_cluster" && f.Level("algorithm") == j.Cipher && f.Level("direction") == j.Direction:
-			c.Measured = append(c.Measured, Node{n, f.Value * (1 << 20)})
+			c.Measured = append(c.Measured, Node{N: n, Value: f.Value * (1 << 20)})
 		case j.Kind == HPL && f.Source == "cryptopi-raw" && f.Metric == "gflops" && f.Subject == "Pi 3B+ cluster":
-			c.Measured = append(c.Measured, Node{n, f.Value * 1e9})
+			c.Measured = append(c.Measured, Node{N: n, Value: f.Value * 1e9})
 		case j.Kind == Crypto && f.Experiment == "power_cryptsetup_peak" && f.Subject == "Pi 3B+ cluster BitScope":
-			c.Power = append(c.Power, Node{n, f.Value})
+			c.Power = append(c.Power, Node{N: n, Value: f.Value})
 		}
 	}
 	byN := func(a, b Node) int { return a.N - b.N }

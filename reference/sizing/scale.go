@@ -33,10 +33,7 @@ func (o Options) scale(r *Row, j Job) {
 		r.Number = *r.Several
 	}
 	r.Beyond = n >= Most
-	usd, watts := o.sums()
-	if n == 1 {
-		usd, watts = 0, 0
-	}
+	usd, watts := o.sums(r.Candidate, n)
 	each := func(e *Estimate, shared float64) *Estimate {
 		if e == nil {
 			return nil

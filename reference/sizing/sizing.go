@@ -157,10 +157,20 @@ type Estimate struct {
 // Exact is a figure without an interval.
 func Exact(v float64) Estimate { return Estimate{Value: v, Lo: v, Hi: v} }
 
-// A Node is what so many boxes did together.
+// A Node is what so many boxes did together; Lo and Hi are 0 where no interval is known.
 type Node struct {
 	N     int     `json:"n"`
 	Value float64 `json:"value"`
+	Lo    float64 `json:"lo,omitempty"`
+	Hi    float64 `json:"hi,omitempty"`
+}
+
+// estimate is the node's figure.
+func (n Node) estimate() Estimate {
+	if n.Lo == 0 && n.Hi == 0 {
+		return Exact(n.Value)
+	}
+	return Estimate{Value: n.Value, Lo: n.Lo, Hi: n.Hi}
 }
 
 // Where the rate of a candidate comes from.
@@ -191,7 +201,8 @@ type Candidate struct {
 	Watts  *Estimate `json:"watts,omitempty"` // of one box under load
 
 	Measured []Node `json:"measured,omitempty"`       // rates of several boxes together, ascending
-	Power    []Node `json:"measured_watts,omitempty"` // of as many, in W
+	Power    []Node `json:"measured_watts,omitempty"` // of as many, in W: of them alone, without idle boards and shared parts
+	Shared   []Part `json:"shared,omitempty"`         // what they shared when they were measured
 
 	Figures []Figure `json:"figures"`
 	WhatIf  []string `json:"what_if,omitempty"` // figures that were multiplied, in words
