@@ -106,7 +106,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 			d.Skipped = skips(d.Rows)
 		}
 	}
-	d.Tables = d.tables(run, told, trials)
+	d.Tables = append(d.tables(run, told, trials), fleetTables(run, recs)...)
 	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
 	if powers != "" && !broken(d.Verdict) {
 		d.Sentence, d.Summary = powers, powers

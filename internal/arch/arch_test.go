@@ -93,7 +93,7 @@ var table = map[string]string{
 	"service":                      "frame host internal/netns result tune",
 	"verdict":                      "unit result",
 	"runner":                       "engine/catalog host internal/files internal/schema internal/yaml lab link link/hub procedure procedure/catalog procedure/far reference/boards result search stat subject subject/capture subject/catalog subject/userland telemetry tune unit verdict",
-	"report":                       "unit result stat verdict reference report/internal/grid report/internal/phrase report/internal/sensed",
+	"report":                       "unit result stat verdict reference reference/sizing report/internal/grid report/internal/phrase report/internal/sensed",
 	"report/text":                  "internal/printable report report/compare report/internal/grid report/internal/phrase result unit verdict",
 	"report/page":                  "internal/schema report report/text result",
 	"report/compare":               "report report/internal/grid report/internal/phrase result stat",

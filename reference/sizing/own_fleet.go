@@ -199,3 +199,25 @@ func (c *Candidate) power(r result.Run, p result.Record, n int, idle []result.En
 	}
 	return watts, f
 }
+
+// JobsOf are the jobs that boards of a fleet's run did together, each once, in the order of
+// its points.
+func JobsOf(r Run) (out []Job) {
+	for _, p := range r.Records {
+		var jobs []Job
+		switch p.Procedure {
+		case "fleet-hpl-mpi":
+			jobs = []Job{{Kind: HPL}}
+		case "fleet-crypto":
+			for _, direction := range []string{"encrypt", "decrypt"} {
+				jobs = append(jobs, Job{Kind: Crypto, Cipher: result.Get(p.Config, "cipher"), Direction: direction})
+			}
+		}
+		for _, j := range jobs {
+			if j.value(p) != nil && !slices.Contains(out, j) {
+				out = append(out, j)
+			}
+		}
+	}
+	return out
+}
