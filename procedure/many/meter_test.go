@@ -131,3 +131,22 @@ func TestMeterOfTheShelf(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A meter's power belongs to the sum of rates while all boards work.
+func TestWhole(t *testing.T) {
+	board := func(begin, end unit.Instant) result.Board {
+		return result.Board{Phases: []result.Phase{{Name: "setup", Begin: 0, End: begin}, {Name: "work", Begin: begin, End: end}}}
+	}
+	for _, c := range []struct {
+		boards     []result.Board
+		begin, end unit.Instant
+	}{
+		{[]result.Board{board(101, 180), board(103, 190)}, 103, 180},
+		{[]result.Board{board(101, 150), board(160, 190)}, 100, 200}, // never all at once
+		{[]result.Board{board(101, 150), {}}, 100, 200},
+	} {
+		if p := whole(c.boards, 100, 200); p.Name != "together" || p.Begin != c.begin || p.End != c.end {
+			t.Errorf("%+v, want %d to %d", p, c.begin, c.end)
+		}
+	}
+}
