@@ -166,6 +166,7 @@ func TestGatewayDrops(t *testing.T) {
 // With all CPUs both gateways hand flows to them at both ports, as the sandbox's box does, and
 // frames go on as before; with one they are received where they come in.
 func TestGatewaysSpread(t *testing.T) {
+	testutil.Privileged(t)
 	cpus := testutil.TwoCPUs(t)
 	tb, err := (&gateways{placement: shared, mtu: defaultMTU}).build(t.Context())
 	if err != nil {

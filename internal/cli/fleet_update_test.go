@@ -57,6 +57,7 @@ func besideThis(t *testing.T, program, arch string) {
 // Boards for whose processor there is no agent are named and left out, whatever they say of
 // it; nothing keeps the others.
 func TestUpdateWithoutAgent(t *testing.T) {
+	testutil.Privileged(t) // a file beside the test's program
 	besideThis(t, "/bin/true", "arm")
 	named := func(name, state, arch, version string) hub.Entry {
 		return hub.Entry{Board: hub.Board{Name: name}, State: state, Arch: arch, Version: version}
