@@ -6,8 +6,8 @@
 // slower box from the same one, whether planted bottlenecks are named, whether the
 // suite agrees with what it must find, whether known limits are found, whether
 // telemetry disturbs, whether generated rules cost what real ones do, whether a large
-// library is fast and its alarms are Apache Otava's, and what boxes behind emulated NICs
-// do.
+// library is fast and its alarms are Apache Otava's, whether viewers disturb, whether other
+// programs read our files, and what boxes behind emulated NICs do.
 // script/prove sets up and runs it as root.
 package main
 
@@ -27,7 +27,7 @@ import (
 
 // How often each proof repeats what it looks at; 0 leaves it out.
 type times struct {
-	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, far, rules, killBox, bundles, otava int
+	runs, kills, compares, bottlenecks, suites, limits, csit, bisect, memories, memoriesCSIT, disturbed, killTune, ablations, captures, observed, far, rules, killBox, bundles, otava, viewers, formats int
 }
 
 func main() {
@@ -52,6 +52,8 @@ func main() {
 	flag.IntVar(&n.rules, "rules", 3, "seeds with which generated rules must cost Suricata what real ones do (needs "+realRules+")")
 	flag.IntVar(&n.bundles, "library", mostBundles, "bundles of a library whose index and histories are timed; needs no root")
 	flag.IntVar(&n.otava, "otava", 300, "drawn series whose changes of level must be those that Apache Otava finds; needs no root")
+	flag.IntVar(&n.viewers, "viewers", 8, "pairs of runs with three viewers of boxdyno serve and without, whose throughput must agree")
+	flag.IntVar(&n.formats, "formats", 1, "times that real runs are written for sbc-bench, the Phoronix Test Suite and Python's package iperf3")
 	models := flag.String("boards", "", "models of ports of script/boards, with commas, on which a box does every row; nothing else is proven then")
 	arch := flag.String("board-arch", "amd64", "processor of those boards, and of a box that is killed on")
 	killedPorts := flag.String("kill-box-ports", cables, "model of ports of the box that -kill-box kills on")
@@ -149,6 +151,8 @@ func prove(ctx context.Context, n times, ports, arch string, seed uint64) error 
 		{n.rules, func(k int) (int, error) { return rulesCost(ctx, binary, dir, k) }},
 		{n.bundles, func(k int) (int, error) { return library(ctx, binary, dir, k, seed) }},
 		{n.otava, func(k int) (int, error) { return asOtava(ctx, dir, k, seed) }},
+		{n.viewers, func(k int) (int, error) { return watchers(ctx, binary, dir, k, seed) }},
+		{n.formats, func(k int) (int, error) { return formats(ctx, binary, dir, k) }},
 		{n.disturbed, func(k int) (int, error) { return disturbed(ctx, binary, dir, k) }},
 	} {
 		if p.times == 0 {
