@@ -118,7 +118,7 @@ func (x *Index) History(ctx context.Context, q Query) (History, error) {
 		return h, err
 	}
 	// Runs are read beside figures, on a connection of their own.
-	var heads map[int64]Point
+	var heads map[int64]*Point
 	var lost error
 	var aside guard.Group
 	defer aside.Wait()
@@ -267,6 +267,9 @@ func (s *Series) environments() {
 	changes := map[string]int{}
 	for i := 1; i < len(s.Points); i++ {
 		p := &s.Points[i]
+		if p.environment == s.Points[i-1].environment {
+			continue
+		}
 		p.Environment = differences(s.Points[i-1].circumstances, p.circumstances)
 		for _, d := range p.Environment {
 			changes[d.Key]++

@@ -120,7 +120,7 @@ func (x *Index) Metrics(ctx context.Context) (names []string, err error) {
 
 // heads are the runs of q's time, on this machine if they are there. Read as a whole they
 // take less time than one by one.
-func (x *Index) heads(ctx context.Context, q Query) (map[int64]Point, error) {
+func (x *Index) heads(ctx context.Context, q Query) (map[int64]*Point, error) {
 	var places map[int64]place
 	var lost error
 	var aside guard.Group
@@ -139,9 +139,9 @@ func (x *Index) heads(ctx context.Context, q Query) (map[int64]Point, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	heads := map[int64]Point{}
+	heads := map[int64]*Point{}
 	for rows.Next() {
-		var h Point
+		h := new(Point)
 		var key, ns int64
 		if err := rows.Scan(&key, &h.Run, &ns, &h.Version, &h.environment); err != nil {
 			return nil, err
@@ -157,7 +157,6 @@ func (x *Index) heads(ctx context.Context, q Query) (map[int64]Point, error) {
 			continue
 		}
 		h.Host, h.Dir = p.host, p.dir
-		heads[key] = h
 	}
 	return heads, errors.Join(rows.Err(), lost)
 }
@@ -187,7 +186,8 @@ type figureOf struct {
 }
 
 // points are a series' runs, the oldest first.
-func (x *Index) points(ctx context.Context, figures []figureOf, heads map[int64]Point, environments map[int64][]result.Pair) (out []Point, err error) {
+func (x *Index) points(ctx context.Context, figures []figureOf, heads map[int64]*Point, environments map[int64][]result.Pair) (out []Point, err error) {
+	found := make([]*Point, 0, len(figures)) // they sort faster than points
 	for len(figures) > 0 {
 		run := figures[0].run
 		n := slices.IndexFunc(figures, func(f figureOf) bool { return f.run != run })
@@ -196,10 +196,11 @@ func (x *Index) points(ctx context.Context, figures []figureOf, heads map[int64]
 		}
 		repeats := figures[:n]
 		figures = figures[n:]
-		p, ok := heads[run]
-		if !ok {
+		head := heads[run]
+		if head == nil {
 			continue
 		}
+		p := *head
 		if p.N = n; n > 1 {
 			values := make([]float64, n)
 			for i, f := range repeats {
@@ -217,14 +218,17 @@ func (x *Index) points(ctx context.Context, figures []figureOf, heads map[int64]
 			}
 		}
 		p.circumstances = environments[p.environment]
-		out = append(out, p)
+		found = append(found, &p)
 	}
-	slices.SortFunc(out, func(a, b Point) int {
+	slices.SortFunc(found, func(a, b *Point) int {
 		if c := a.Start.Compare(b.Start); c != 0 {
 			return c
 		}
 		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Dir, b.Dir))
 	})
+	for _, p := range found {
+		out = append(out, *p)
+	}
 	return out, nil
 }
 
