@@ -127,28 +127,36 @@ func (o Options) linear(c, against Candidate, measure string) Crossover {
 	if x.Reason != "" {
 		return x
 	}
+	steps := o.stepsOf(c)
 	find := func(draw func(Estimate) float64) int {
 		rate, usd, watts := draw(c.holds()), c.Price.orZero(draw), c.Watts.orZero(draw)
 		want := o.value(against, measure, 1, draw(against.holds()), against.Price.orZero(draw), against.Watts.orZero(draw))
 		at := func(n int) float64 { return o.value(c, measure, n, float64(n)*rate, usd, float64(n)*watts) }
-		// From two boxes on it never falls: shared parts are divided among more.
-		switch {
-		case at(2) > want && at(1) > want:
-			return 1
-		case at(2) > want:
-			return 2
-		case !(at(Most) > want):
-			return math.MaxInt
-		}
-		lo, hi := 2, Most
-		for hi-lo > 1 {
-			if mid := (lo + hi) / 2; at(mid) > want {
-				hi = mid
-			} else {
-				lo = mid
+		// Within a step of what they share it never falls. In the last step in which some do
+		// not pass, the first number after those counts.
+		end := Most
+		for _, start := range slices.Backward(steps) {
+			switch {
+			case at(start) > want:
+				end = start - 1
+				continue
+			case at(end) > want:
+			case end == Most:
+				return math.MaxInt
+			default:
+				return end + 1
 			}
+			lo, hi := start, end
+			for hi-lo > 1 {
+				if mid := (lo + hi) / 2; at(mid) > want {
+					hi = mid
+				} else {
+					lo = mid
+				}
+			}
+			return hi
 		}
-		return hi
+		return 1
 	}
 	n := find(func(e Estimate) float64 { return e.Value })
 	rnd := o.random(c)
@@ -214,7 +222,7 @@ func (o Options) measured(c, against Candidate, measure string) Crossover {
 		}
 	}
 	if x.Never = float64(never) / float64(max(o.Draws, 1)); n == 0 {
-		x.Never, x.Reason = 1, fmt.Sprintf("%d, the most measured, do not", below)
+		x.Reason = fmt.Sprintf("%d, the most measured, do not", below)
 		return x
 	}
 	lo, _ := interval(lows)

@@ -143,6 +143,21 @@ func (o Options) sums(c Candidate, n int) (usd, watts float64) {
 	return usd, watts
 }
 
+// stepsOf are the numbers of boxes of c, ascending, from which on what they share stays the
+// same up to the next of them.
+func (o Options) stepsOf(c Candidate) []int {
+	out := []int{1, 2}
+	for _, p := range o.parts(c) {
+		for _, l := range p.Loaded {
+			if l.N >= 2 && l.N < Most {
+				out = append(out, l.N+1)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // A Step is what a number of boxes did together, as measured. What is not known is nil.
 type Step struct {
 	N      int      `json:"n"`

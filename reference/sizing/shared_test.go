@@ -117,6 +117,35 @@ func TestMeasuredCrossoverInterval(t *testing.T) {
 	if x := (Options{Draws: 2000, Seed: 1}).measured(c, one, PerBox); x.N != nil || x.Reason != "8, the most measured, do not" {
 		t.Errorf("%+v", x)
 	}
+	// By the central figures none do, and in more than a third of the draws they pass.
+	one.Rate = Estimate{Value: 50.1, Lo: 48, Hi: 52}
+	if x := (Options{Draws: 2000, Seed: 1}).measured(c, one, PerBox); x.N != nil || x.Reason == "" || x.Never < .4 || x.Never > .65 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// The power of shared parts steps up with the number of boxes: what two pass, three may not.
+func TestLinearCrossoverOfSteps(t *testing.T) {
+	one, own := Exact(1), Exact(1)
+	against := Candidate{Name: "one", Rate: Exact(40), Watts: &one}
+	for rate := 40.; rate < 400; rate += 7 {
+		c := Candidate{Name: "c", Rate: Exact(rate), Watts: &own, Shared: []Part{
+			{Name: "fans", Loaded: []Node{{N: 2, Value: .1}, {N: 5, Value: 9}, {N: 8, Value: 30}}},
+			{Name: "switch", Watts: 3, Loaded: []Node{{N: 1, Value: 1}, {N: 6, Value: 2}, {N: 7, Value: 8}}},
+		}}
+		o := Options{Draws: 1, Seed: 1}
+		want := 1
+		for n := range 1000 {
+			_, w := o.sums(c, n+1)
+			if !(float64(n+1)*rate/(float64(n+1)+w) > 40) {
+				want = n + 2
+			}
+		}
+		x := o.linear(c, against, PerWatt)
+		if want > 1000 && x.N != nil || want <= 1000 && (x.N == nil || x.N.Value != want) {
+			t.Errorf("rate %g: %+v, want %d", rate, x, want)
+		}
+	}
 }
 
 func TestParsePart(t *testing.T) {
