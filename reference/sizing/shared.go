@@ -35,23 +35,25 @@ const PartHelp = "NAME=60USD,8W; 6..8W is 6 W idle and 8 W loaded"
 // ParsePart reads "switch=60USD,6..8W". Of a run, "meter=command" says which meter stands at
 // the part, and "inside" that the meter of the boards sees it.
 func ParsePart(s string) (p Part, err error) {
-	bad := fmt.Errorf("%q: want a name with price, power or both, such as switch=60USD,8W or switch=60USD,6..8W", s)
+	bad := fmt.Errorf("%q: want a name with price, power or both, such as switch=60USD,8W or switch=60USD,6..8W, or with a meter, and no semicolon", s)
 	name, rest, ok := strings.Cut(s, "=")
-	if !ok || name == "" || rest == "" || strings.Contains(name, ";") {
+	if !ok || name == "" || rest == "" || strings.Contains(s, ";") {
 		return p, bad
 	}
 	p.Name = name
+	known := false
 	number := func(s string) (float64, bool) {
 		v, err := strconv.ParseFloat(s, 64)
 		return v, err == nil && v >= 0 && v <= 1e9 && !math.IsInf(v, 0)
 	}
 	for w := range strings.SplitSeq(rest, ",") {
-		if meter, ok := strings.CutPrefix(w, "meter="); ok && meter != "" {
-			p.Meter = meter
-			continue
-		}
 		if w == "inside" {
 			p.Inside = true
+			continue
+		}
+		known = true // or it is refused below
+		if meter, ok := strings.CutPrefix(w, "meter="); ok && meter != "" {
+			p.Meter = meter
 			continue
 		}
 		if n, ok := strings.CutSuffix(w, "USD"); ok {
@@ -74,6 +76,9 @@ func ParsePart(s string) (p Part, err error) {
 		if p.Watts, ok = number(n); !ok || p.Idle != nil && *p.Idle > p.Watts {
 			return p, bad
 		}
+	}
+	if !known {
+		return p, bad
 	}
 	return p, nil
 }

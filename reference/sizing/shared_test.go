@@ -160,7 +160,7 @@ func TestParsePart(t *testing.T) {
 			t.Errorf("%q: %q, %v", p, again, err)
 		}
 	}
-	for _, text := range []string{"", "switch", "=8W", "s=", "s=8", "s=-1W", "s=NaNW", "s=9..8W", "s=..8W", "s=1..W", "s;t=8W", "s=InfUSD", "s=meter="} {
+	for _, text := range []string{"", "switch", "=8W", "s=", "s=8", "s=-1W", "s=NaNW", "s=9..8W", "s=..8W", "s=1..W", "s;t=8W", "s=InfUSD", "s=meter=", "s=meter=a;b", "s=8W,meter=a;b=9W", "s=inside"} {
 		if p, err := ParsePart(text); err == nil {
 			t.Errorf("%q: %+v", text, p)
 		}
