@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
@@ -92,7 +93,8 @@ func TestSizeOfBoardsTogether(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
 	pi := result.Machine{Name: "b1", Board: "Raspberry Pi 4 Model B Rev 1.4"}
-	b, err := result.Create(filepath.Join(state, "boxdyno", "runs", "20260101-000000-fleet-hpl-mpi"), result.Run{Schema: result.Schema, ID: "one", Kind: "real", Topology: "fleet", Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Machines: []result.Machine{pi, pi}})
+	b, err := result.Create(filepath.Join(state, "boxdyno", "runs", "20260101-000000-fleet-hpl-mpi"), result.Run{Schema: result.Schema, ID: "one", Kind: "real", Topology: "fleet", Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Machines: []result.Machine{pi, pi},
+		Environments: [][]result.Pair{{{Key: sizing.SharedKey, Value: "switch=9USD,9W;fans=0USD,0W,meter=command;shelf=10USD,0W"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +115,14 @@ func TestSizeOfBoardsTogether(t *testing.T) {
 	}
 	for _, want := range []string{
 		" own ", " 4 (3 to 4) ", "What Raspberry Pi 4 Model B Rev 1.4 [rpi-4-b] did together, measured:",
-		"4       24 GFLOPS  6 GFLOPS   60 %              20  5         1.042    0.96 GFLOPS  200  0.12 GFLOPS", "counted by what they did together",
+		"4       24 GFLOPS  6 GFLOPS   60 %              20  5         1.042    0.96 GFLOPS  210  0.1143 GFLOPS", "counted by what they did together",
+		", shared switch 60 USD 5 W\n", "  Raspberry Pi 4 Model B Rev 1.4 [rpi-4-b] from two on: shared shelf, 10 USD, 0 W idle, 0 W loaded, run one: as stated\n", "shared fans, 0 USD, 0 W idle, 0 W loaded, run one: as stated: no reading of command fell into trials\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing says %q:\n%s", want, out)
 		}
+	}
+	if strings.Contains(out, "shared switch, 9 USD") {
+		t.Errorf("a part that --shared replaces is listed:\n%s", out)
 	}
 }

@@ -155,6 +155,10 @@ func sizeNotes(out io.Writer, r sizing.Result) error {
 			switch {
 			case f.What == "price" || f.What == "watts":
 				say(f.What + " of " + cmp.Or(row.Board, row.Name) + ": " + f.Text + ", " + s)
+			case strings.HasPrefix(f.What, "shared "):
+				if slices.ContainsFunc(row.Shared, func(p sizing.Part) bool { return "shared "+p.Name == f.What }) {
+					say(name(row.Candidate) + " from two on: " + f.What + ", " + f.Text + ", " + s)
+				}
 			case row.Origin == sizing.OwnRun:
 				say(row.Name + ": " + f.Text + ", " + s)
 			default:

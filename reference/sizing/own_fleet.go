@@ -147,13 +147,14 @@ func (c *Candidate) shared(r result.Run, idle []result.Energy, numbers []int, po
 				}
 			}
 		}
-		if p.Meter != "" {
-			f := Figure{What: "watts of " + p.Name, Text: fmt.Sprintf("%.3g W idle, %.3g W loaded", p.idle(), p.Watts), Source: "run " + r.ID, Said: "a meter at it: " + p.Meter}
-			if p.Loaded == nil {
-				f.Text, f.Said = fmt.Sprintf("%.3g W", p.Watts), "as stated: no reading of "+p.Meter+" fell into trials"
-			}
-			c.Figures = append(c.Figures, f)
+		f := Figure{What: "shared " + p.Name, Text: fmt.Sprintf("%g USD, %.3g W idle, %.3g W loaded", p.USD, p.idle(), p.Watts), Source: "run " + r.ID, Said: "as stated"}
+		switch {
+		case p.Loaded != nil:
+			f.Said = "watts by a meter at it: " + p.Meter
+		case p.Meter != "":
+			f.Said += ": no reading of " + p.Meter + " fell into trials"
 		}
+		c.Figures = append(c.Figures, f)
 		c.Shared = append(c.Shared, p)
 	}
 }

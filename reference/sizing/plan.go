@@ -54,7 +54,7 @@ type Result struct {
 	Unit       string      `json:"unit"`
 	WorkUnit   string      `json:"work_unit"` // of joules
 	Spare      int         `json:"spare"`
-	Shared     []Part      `json:"shared,omitempty"`
+	Shared     []Part      `json:"shared,omitempty"` // of every row, beside a row's own
 	Method     string      `json:"method"`
 	Draws      int         `json:"draws"`
 	Seed       uint64      `json:"seed,string"`
@@ -111,6 +111,7 @@ func compare(a, b Row) int {
 
 // row plans one candidate. Draws of a row do not depend on which other rows there are.
 func (o Options) row(j Job, c Candidate) Row {
+	c.Shared = o.beside(c) // what counts for this row, beside Result.Shared
 	row := Row{Candidate: c, Steps: o.steps(j, c)}
 	if c.Soaked != nil && c.Rate.Value > 0 {
 		share := c.Soaked.Value / c.Rate.Value

@@ -128,13 +128,14 @@ func (p Part) stands(e result.Energy) bool {
 
 // parts are what boxes of c share: what the options name, and what its run had beside.
 func (o Options) parts(c Candidate) []Part {
-	out := slices.Clone(o.Shared)
-	for _, p := range c.Shared {
-		if !slices.ContainsFunc(out, func(q Part) bool { return q.Name == p.Name }) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return append(slices.Clone(o.Shared), o.beside(c)...)
+}
+
+// beside are the parts of c's own run that the options do not name again.
+func (o Options) beside(c Candidate) []Part {
+	return slices.DeleteFunc(slices.Clone(c.Shared), func(p Part) bool {
+		return slices.ContainsFunc(o.Shared, func(q Part) bool { return q.Name == p.Name })
+	})
 }
 
 // sums are the price and the power of what n boxes of c share: one shares nothing.

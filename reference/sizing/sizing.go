@@ -182,7 +182,7 @@ const (
 
 // A Figure is a number that a candidate has from somewhere, in words.
 type Figure struct {
-	What   string `json:"what"` // "rate", "price", "watts", "rates of several"
+	What   string `json:"what"` // "rate", "price", "watts", "rates of several", "shared switch"
 	Text   string `json:"text"`
 	Source string `json:"source"`
 	Said   string `json:"said,omitempty"` // what must be said beside it
@@ -202,7 +202,7 @@ type Candidate struct {
 
 	Measured []Node `json:"measured,omitempty"`       // rates of several boxes together, ascending
 	Power    []Node `json:"measured_watts,omitempty"` // of as many, in W: of them alone, without idle boards and shared parts
-	Shared   []Part `json:"shared,omitempty"`         // what they shared when they were measured
+	Shared   []Part `json:"shared,omitempty"`         // what they shared when they were measured; in a plan without those that it names itself
 
 	Figures []Figure `json:"figures"`
 	WhatIf  []string `json:"what_if,omitempty"` // figures that were multiplied, in words
