@@ -30,8 +30,11 @@ func (j Job) withFleets(out []Candidate, runs []Run) []Candidate {
 		if slices.Contains(seen, c.Key()) || !c.together(j, r) {
 			continue
 		}
-		seen = append(seen, c.Key())
 		i := slices.IndexFunc(out, func(o Candidate) bool { return c.Board != "" && o.Board == c.Board })
+		if i >= 0 && c.Measured[len(c.Measured)-1].N < 2 {
+			continue // nothing of several: its parts are not those of another run's rate
+		}
+		seen = append(seen, c.Key())
 		switch {
 		case i >= 0:
 			o := &out[i]

@@ -61,6 +61,12 @@ func TestOwnTogether(t *testing.T) {
 	if cs := Own(Job{Kind: HPL}, []Run{fleetRun(pi, map[int]float64{2: 16e9})}); len(cs) != 0 {
 		t.Errorf("%+v", cs)
 	}
+	// One of one board alone adds nothing, above all not what its boards share.
+	one := fleetRun(pi, map[int]float64{1: 8e9})
+	one.Run.Environments = [][]result.Pair{{{Key: SharedKey, Value: "switch=60USD,8W"}}}
+	if cs := Own(Job{Kind: HPL}, []Run{alone, one}); len(cs) != 1 || cs[0].Shared != nil || cs[0].Measured != nil {
+		t.Errorf("%+v", cs)
+	}
 	emulated := fleetRun(pi, map[int]float64{1: 1})
 	emulated.Run.Machines[1].Kind = "emulated"
 	if cs := Own(Job{Kind: HPL}, []Run{emulated}); len(cs) != 0 {
