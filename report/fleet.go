@@ -3,6 +3,7 @@
 package report
 
 import (
+	"slices"
 	"strconv"
 
 	"boxdyno/reference/sizing"
@@ -27,7 +28,7 @@ func fleetTables(run result.Run, recs []result.Record) (out []Table) {
 		if len(own) == 0 {
 			continue
 		}
-		plan, err := sizing.Plan(j, append(own, sizing.Published(j)...), sizing.Options{Against: single, Draws: 1000})
+		plan, err := sizing.Plan(j, append(own, singles(j)...), sizing.Options{Against: single, MeasuredOnly: true, Draws: 1000})
 		if err != nil {
 			continue // a cipher without a name, by a forged record
 		}
@@ -37,6 +38,11 @@ func fleetTables(run result.Run, recs []result.Record) (out []Table) {
 		}
 	}
 	return out
+}
+
+// singles are the published boxes of single that have a figure of the job.
+func singles(j sizing.Job) []sizing.Candidate {
+	return slices.DeleteFunc(sizing.Published(j), func(c sizing.Candidate) bool { return !slices.ContainsFunc(single, c.Is) })
 }
 
 func stepTable(j sizing.Job, row sizing.Row) Table {

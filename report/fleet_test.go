@@ -38,6 +38,10 @@ func TestFleetTables(t *testing.T) {
 	add(8, 1.6, 1.6, 1.6)
 	var crossed, steps *report.Table
 	d := report.Summarize(run, recs)
+	// No plan of all published boxes with linear crossovers and curves: that takes 41,000.
+	if n := testing.AllocsPerRun(1, func() { report.Summarize(run, recs) }); n > 25000 {
+		t.Errorf("%g allocations", n)
+	}
 	for i, table := range d.Tables {
 		switch {
 		case strings.HasSuffix(table.Title, "they pass one published box"):

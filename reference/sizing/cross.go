@@ -70,16 +70,21 @@ func (o Options) cross(r *Result) {
 				continue
 			}
 			for _, m := range Measures {
-				x := o.linear(c.Candidate, against.Candidate, m)
-				if x.N != nil && x.N.Value <= 100 {
-					furthest = max(furthest, x.N.Value+2)
+				if !o.MeasuredOnly {
+					x := o.linear(c.Candidate, against.Candidate, m)
+					if x.N != nil && x.N.Value <= 100 {
+						furthest = max(furthest, x.N.Value+2)
+					}
+					r.Crossovers = append(r.Crossovers, x)
 				}
-				r.Crossovers = append(r.Crossovers, x)
 				if len(c.Measured) > 0 {
 					r.Crossovers = append(r.Crossovers, o.measured(c.Candidate, against.Candidate, m))
 				}
 			}
 		}
+	}
+	if o.MeasuredOnly {
+		return
 	}
 	for _, row := range r.Rows {
 		r.Curves = append(r.Curves, o.curves(row.Candidate, furthest)...)

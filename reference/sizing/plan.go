@@ -20,8 +20,10 @@ type Options struct {
 	Boards []string // only boxes of these IDs or names; none: all
 	// Against are the boxes that a cluster of another is compared with; none: no crossovers.
 	Against []string
-	Draws   int    // of the Monte Carlo; 0: 4000
-	Seed    uint64 // 0: 1
+	// MeasuredOnly leaves out linear crossovers and curves, which take most of a plan's time.
+	MeasuredOnly bool
+	Draws        int    // of the Monte Carlo; 0: 4000
+	Seed         uint64 // 0: 1
 }
 
 // A Count is a number of boxes with its interval. Infinite ends are Most.

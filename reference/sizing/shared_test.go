@@ -5,6 +5,8 @@ package sizing
 import (
 	"fmt"
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -145,6 +147,19 @@ func TestLinearCrossoverOfSteps(t *testing.T) {
 		if want > 1000 && x.N != nil || want <= 1000 && (x.N == nil || x.N.Value != want) {
 			t.Errorf("rate %g: %+v, want %d", rate, x, want)
 		}
+	}
+}
+
+// Without linear ones the crossovers by what was measured are the same, and there are no curves.
+func TestMeasuredOnly(t *testing.T) {
+	j := Job{Kind: HPL}
+	cs := append(Own(j, []Run{meteredRun()}), Published(j)...)
+	whole := plan(t, j, cs, Options{Against: []string{"rpi-5"}, Draws: 50})
+	short := plan(t, j, cs, Options{Against: []string{"rpi-5"}, Draws: 50, MeasuredOnly: true})
+	linear := func(x Crossover) bool { return x.Scaling == Linear }
+	want := slices.DeleteFunc(whole.Crossovers, linear)
+	if len(want) == 0 || short.Curves != nil || !reflect.DeepEqual(short.Crossovers, want) {
+		t.Errorf("%d curves, %+v, want %+v", len(short.Curves), short.Crossovers, want)
 	}
 }
 
