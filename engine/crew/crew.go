@@ -94,8 +94,8 @@ func (w weight) times(n uint64) uint64 {
 // cut is part i of n of a spec's flows.
 func cut(s frame.Spec, i, n int) (frame.Spec, weight) {
 	flows := s.Flows
-	if flows < n { // some come from several senders
-		s.First, s.Flows = s.First+i%max(flows, 1), 1
+	if flows < n { // some come from several senders, beside each other: so times deals each its part of a count
+		s.First, s.Flows = s.First+i*flows/n, 1
 		return s, weight{i, i + 1, n}
 	}
 	from, to := i*flows/n, (i+1)*flows/n
@@ -129,8 +129,8 @@ func phase(l engine.Load, i, n int) time.Duration {
 
 // Join is what the senders of each stream reported together: reports[i][k] is of stream k.
 func Join(streams []engine.Stream, reports [][]engine.TxReport) []engine.TxReport {
-	if len(reports) == 1 {
-		return reports[0]
+	if len(reports) == 1 && len(reports[0]) == len(streams) && (len(streams) == 0 || reports[0][0].Stream == streams[0].ID) {
+		return reports[0] // not of a share with a number of its own
 	}
 	var all []engine.TxReport
 	for k, st := range streams {

@@ -78,6 +78,43 @@ func TestShares(t *testing.T) {
 	})
 }
 
+// A frame of each flow is a frame of each flow, whichever senders have it.
+func TestAFrameOfEachFlow(t *testing.T) {
+	for flows := 1; flows <= 9; flows++ {
+		for n := 1; n <= crew.Most; n++ {
+			shares, err := crew.Split(engine.Load{Rate: 1e3, Count: uint64(flows)}, []engine.Stream{{ID: 1, Frames: enginetest.Spec4(flows, 64)}}, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			had := map[int]int{}
+			for _, s := range shares {
+				for k := range s.Load.Count {
+					f := s.Streams[0].Frames
+					had[f.First+int(k)%f.Flows]++
+				}
+			}
+			for flow := range flows {
+				if had[flow] != 1 {
+					t.Errorf("%d flows, %d senders: flow %d has %d frames", flows, n, flow, had[flow])
+				}
+			}
+		}
+	}
+}
+
+// The report of a stream of which one share is left is the stream's.
+func TestOneShareIsLeft(t *testing.T) {
+	streams := []engine.Stream{{ID: 1, Frames: enginetest.Spec4(4, 64)}}
+	shares, err := crew.Split(engine.Load{Rate: 1e3, Count: 1}, streams, 4)
+	if err != nil || len(shares) != 1 {
+		t.Fatal(shares, err)
+	}
+	got := crew.Join(streams, [][]engine.TxReport{{{Stream: shares[0].Streams[0].ID, Accepted: 1}}})
+	if len(got) != 1 || got[0].Stream != 1 || got[0].Accepted != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSourcesAreNotShared(t *testing.T) {
 	if _, err := crew.Split(engine.Load{Passes: 1}, []engine.Stream{{Source: enginetest.PlainSource(3, 0, 60)}}, 2); err == nil {
 		t.Error("a source was shared")
