@@ -125,8 +125,16 @@ func (k *keeper) begin() error {
 		})
 	}
 	p, err := start()
-	if errors.Is(err, unix.EPERM) && attr.Unshareflags|attr.Cloneflags != 0 {
-		attr.Unshareflags, attr.Cloneflags, k.Network = 0, 0, false
+	// EINVAL, ENOSPC: the kernel has no namespace of processes, or none left.
+	refused := func() bool {
+		return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSPC)
+	}
+	if attr.Cloneflags != 0 && refused() {
+		attr.Cloneflags = 0
+		p, err = start()
+	}
+	if attr.Unshareflags != 0 && refused() {
+		attr.Unshareflags, k.Network = 0, false
 		p, err = start()
 	}
 	if err != nil {

@@ -18,11 +18,12 @@ import (
 //
 //	GET /api/runs  -->  stamps of files  -- changed -->  boxdyno runs --json  -->  lines
 
-// askAgain is how long the index is left alone after an answer, at least, and how many times
-// as long as the answer took.
+// askAgain is how long the index is left alone after an answer, at least, askShare how many
+// times as long as the answer took, and longestRest how long at most.
 const (
-	askAgain = time.Second
-	askShare = 20
+	askAgain    = time.Second
+	askShare    = 20
+	longestRest = time.Minute
 )
 
 // An indexing is a question to the index, and its last answer.
@@ -72,10 +73,12 @@ func (s *Server) ask(ctx context.Context, now time.Time, budget time.Duration) b
 			err := s.reindex(ctx)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			x.done, x.next, x.problem = nil, time.Now().Add(max(askAgain, askShare*time.Since(now))), ""
-			if err != nil {
-				x.problem = err.Error()
+			rest := min(askShare*time.Since(now), longestRest)
+			x.done, x.problem = nil, ""
+			if err != nil { // what was entered so far stays: the next question is answered sooner
+				rest, x.problem = askAgain, err.Error()
 			}
+			x.next = time.Now().Add(max(askAgain, rest))
 		})
 	}
 	done := x.done

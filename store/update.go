@@ -32,7 +32,7 @@ type Scan struct {
 	Rebuild bool
 	// Judge says how a run ended; nil: nobody does.
 	Judge Judge
-	// Tell is called before each bundle that is read, with how many of how many that is;
+	// Tell is called after each bundle that was entered, with how many of how many that is;
 	// nil: nobody is told.
 	Tell func(n, of int)
 }
@@ -196,9 +196,6 @@ func (x *Index) take(ctx context.Context, due []bundle, s Scan, u *Update) error
 			some = append(some, <-done)
 		}
 		for _, b := range some {
-			if n++; s.Tell != nil {
-				s.Tell(n, len(due))
-			}
 			if b.err != nil {
 				u.Broken = append(u.Broken, Problem{b.dir, text(b.err.Error())})
 			}
@@ -212,6 +209,11 @@ func (x *Index) take(ctx context.Context, due []bundle, s Scan, u *Update) error
 			return nil
 		}); err != nil {
 			return err
+		}
+		for range some {
+			if n++; s.Tell != nil {
+				s.Tell(n, len(due))
+			}
 		}
 		u.Read += len(some)
 	}

@@ -24,7 +24,10 @@ const beginning = 30 * time.Second
 // (host.MakeScratchIn), which goes with it. It ends with Close, which a caller must call.
 func (p Program) Serve(ctx context.Context, h *host.Local, l Layout, gather Gather, dir string) (_ *Server, err error) {
 	if !p.ByPMIx() {
-		return Serve(ctx, l, gather), os.RemoveAll(dir)
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, err
+		}
+		return Serve(ctx, l, gather), nil
 	}
 	machines := Layout{Processes: slices.Repeat([]int{1}, len(l.Processes)), Here: l.Here}
 	s := Serve(ctx, machines, gather)
