@@ -157,13 +157,14 @@ func TestForwardChecks(t *testing.T) {
 		set  map[string]string
 		want string
 	}{
-		"ipv6 64":        {map[string]string{"ip": "6"}, "84"},
-		"rules of route": {map[string]string{"rules": "5"}, "filter"},
-		"nat flows":      {map[string]string{"service": "nat", "flows": "10001"}, "10000"},
-		"nat ipv6":       {map[string]string{"service": "nat", "ip": "6", "frame_size": "84"}, "IPv4"},
-		"nat networks":   {map[string]string{"service": "nat", "networks": "256"}, "masquerades"},
-		"drop both":      {map[string]string{"service": "drop-tc", "direction": "both"}, "one way"},
-		"over the MTU":   {map[string]string{"frame_size": "1522"}, "MTU of 1504"},
+		"ipv6 64":           {map[string]string{"ip": "6"}, "84"},
+		"rules of route":    {map[string]string{"rules": "5"}, "filter"},
+		"nat flows":         {map[string]string{"service": "nat", "flows": "10001"}, "10000"},
+		"nat ipv6":          {map[string]string{"service": "nat", "ip": "6", "frame_size": "84"}, "IPv4"},
+		"senders' networks": {map[string]string{"senders": "2", "networks": "256"}, "use networks=1"},
+		"nat networks":      {map[string]string{"service": "nat", "networks": "256"}, "masquerades"},
+		"drop both":         {map[string]string{"service": "drop-tc", "direction": "both"}, "one way"},
+		"over the MTU":      {map[string]string{"frame_size": "1522"}, "MTU of 1504"},
 	} {
 		p := newForward()
 		roomtest.Assign(t, p.Flags, c.set)

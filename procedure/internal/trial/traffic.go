@@ -124,6 +124,9 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 	if p.Rules.Value != 0 && p.Service.Value != "filter" {
 		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.Rules.Value, p.Service.Value)
 	}
+	if p.senders.Value > 1 && p.toNetworks() > 1 {
+		return fmt.Errorf("senders %d: each would send to all %s networks, so that flows would come from several: use networks=1", p.senders.Value, p.networks.Value)
+	}
 	if p.Service.Value == "nat" {
 		if p.IPv6() {
 			return fmt.Errorf("service nat: masquerade is measured over IPv4 only")
