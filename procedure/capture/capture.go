@@ -359,7 +359,7 @@ func (p *Capture) Once() (key string, trials int, d time.Duration) {
 		return "", 0, 0
 	}
 	l := p.loadOf(p.framesPerSecond())
-	return fmt.Sprint("empty-box", p.mix().Name, p.vlan.Value, l, p.sender.Value), 1, lasts(l)
+	return fmt.Sprint("empty-box", p.mix().Name, p.vlan.Value, l, p.sender.Value, p.senders.Value), 1, lasts(l)
 }
 
 func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome, err error) {

@@ -169,6 +169,9 @@ func (m *capturePoint) emptyAs(ctx context.Context, cfg []result.Pair, l engine.
 	if len(m.env.Bed.Threads) == 0 {
 		return nil // its work cannot be told from the tester's
 	}
+	if n := len(m.cpus()); n > 1 {
+		cfg = append(cfg, result.Pair{Key: "senders", Value: strconv.Itoa(n)})
+	}
 	key := "empty-box"
 	for _, p := range cfg {
 		key += "/" + p.Value
