@@ -103,6 +103,17 @@ func cut(s frame.Spec, i, n int) (frame.Spec, weight) {
 	return s, weight{from, to, flows}
 }
 
+// Evenness is the part of n senders' ceilings together that they reach with flows: the one
+// with the most flows is at its own first. 1: each has as many.
+func Evenness(flows, n int) float64 {
+	most := 0.0
+	for i := range n {
+		_, w := cut(frame.Spec{Flows: flows}, i, n)
+		most = max(most, w.of64())
+	}
+	return 1 / (float64(n) * most)
+}
+
 func weigh(l engine.Load, w weight) engine.Load {
 	part := w.of64()
 	l.Rate *= unit.FrameRate(part)

@@ -115,6 +115,15 @@ func TestOneShareIsLeft(t *testing.T) {
 	}
 }
 
+// Of 5 flows, one of 4 senders has 2: together they reach 5/8 of their ceilings.
+func TestEvenness(t *testing.T) {
+	for c, want := range map[[2]int]float64{{1, 1}: 1, {5, 1}: 1, {1, 4}: 1, {3, 4}: 1, {4, 4}: 1, {5, 4}: 5. / 8, {8, 4}: 1, {9, 4}: 0.75} {
+		if got := crew.Evenness(c[0], c[1]); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%d flows, %d senders: %v, want %v", c[0], c[1], got, want)
+		}
+	}
+}
+
 func TestSourcesAreNotShared(t *testing.T) {
 	if _, err := crew.Split(engine.Load{Passes: 1}, []engine.Stream{{Source: enginetest.PlainSource(3, 0, 60)}}, 2); err == nil {
 		t.Error("a source was shared")

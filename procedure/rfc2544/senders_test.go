@@ -32,6 +32,16 @@ func TestSenders(t *testing.T) {
 	}
 }
 
+// Senders with unequal parts of the flows are taken for less than with equal ones: one of
+// them is at its ceiling first.
+func TestUnevenSenders(t *testing.T) {
+	b := roomtest.NewBench(t, "mem", map[string]string{"capacity": "1000000", "ceiling": "100000"})
+	o := b.Run(ThroughputSpec, map[string]string{"senders": "2", "flows": "3", "preset": "quick", "direction": "lan-to-wan"})
+	if v := roomtest.Figure(t, o, "throughput_fps"); v.Value < 140e3 || v.Value > 152e3 || v.Bound != result.AtLeast {
+		t.Errorf("found %v (%q), want at least 150000", v.Value, v.Bound)
+	}
+}
+
 // Both directions, a ramp and latency go with it.
 func TestSendersBothWays(t *testing.T) {
 	b := roomtest.NewBench(t, "mem", map[string]string{"capacity": "150000", "ceiling": "100000", "delay": "1ms"})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/internal/limit"
 	"boxdyno/procedure"
 	"boxdyno/result"
@@ -60,7 +61,7 @@ func (m *Point) TesterCeiling(ctx context.Context) (invalid string, err error) {
 	if err == nil && rec.Status == result.Invalid {
 		invalid = "the self-test is invalid: " + rec.Reason
 	} else if err == nil {
-		m.Ceiling = rec.Ceiling()
+		m.Ceiling = rec.Ceiling() * unit.FrameRate(crew.Evenness(m.Flows.Value, len(m.Env.Bed.SenderCPUs(m.senders.Value))))
 	}
 	return invalid, err
 }
