@@ -138,6 +138,10 @@ type Env struct {
 	// meanwhile.
 	Pause func(found Outcome) (more bool)
 
+	// Spent says that the run's budget is spent: a visit that has something to tell begins no
+	// further trial; nil: there is no budget.
+	Spent func() bool
+
 	// Trial carries out f as one trial (RFC 2544: one load, one duration),
 	// judges its validity and appends its record; in a resumed run it returns
 	// the finished record without calling f. cfg identifies the trial within

@@ -53,11 +53,17 @@ func earlierPart(recs []result.Record) (sum time.Duration) {
 	return sum
 }
 
-// plan makes the schedule of the run's points.
+// visiting is the time that the run's visits have from its start: taking the lab down takes
+// about as long as setting it up did.
+func (x *execution) visiting() time.Duration {
+	return max(x.plan.Budget-ending-x.clock.set, 1)
+}
+
+// schedule makes the schedule of the run's points.
 func (x *execution) schedule() (*schedule, error) {
 	s := &schedule{}
 	if x.plan.Budget > 0 {
-		s.budget = max(x.plan.Budget-ending-x.clock.set, 1)
+		s.budget = x.visiting()
 	}
 	x.stored = map[string]int{}
 	for _, r := range x.o.Done {

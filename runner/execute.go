@@ -268,6 +268,9 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 		return r, err
 	}
 	env := &procedure.Env{Bed: bed, Log: x.o.Log, Criteria: x.criteria(v), Repeat: v.Repeat, Seed: x.plan.Seed}
+	if x.plan.Budget > 0 {
+		env.Spent = func() bool { return v.trials >= x.stored[v.ID] && x.clock.spent() >= x.visiting() }
+	}
 	if x.sampler != nil {
 		env.Traffic = x.sampler.Traffic
 	}

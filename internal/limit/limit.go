@@ -26,6 +26,8 @@ type Hunt struct {
 	// trials are, and judges them, earlier ones too. nil: trials are as long as the search
 	// says, and are taken as they are.
 	Sustained func() search.Sustained
+	// Spent says that no time is left, and Seek returns; nil: it never is.
+	Spent func() bool
 	// Ended: the search was over when Seek returned.
 	Ended bool
 
@@ -48,7 +50,7 @@ func (h *Hunt) Seek(ctx context.Context, steps int) (more bool, err error) {
 	for ; ; steps-- {
 		by := h.knows()
 		step, more := h.Search.Next(h.judged(by))
-		if h.Ended = !more; h.Ended || steps == 0 {
+		if h.Ended = !more; h.Ended || steps == 0 || h.Spent != nil && h.Spent() {
 			h.by = by
 			return more, nil
 		}

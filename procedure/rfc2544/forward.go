@@ -132,6 +132,7 @@ func limits(ctx context.Context, m *trial.Point, n int) error {
 		if err := m.Begin(unit.FrameRate(figures.Spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
 			return err
 		}
+		m.Search.Spent = m.Env.Spent
 	}
 	if n >= visits {
 		m.Search.More += visitAsks

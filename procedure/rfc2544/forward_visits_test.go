@@ -67,3 +67,32 @@ func TestOpenCriterionIsVisitedMore(t *testing.T) {
 		}
 	}
 }
+
+// A visit begins no trial once the run's budget is spent, wherever it is.
+func TestVisitEndsWithTheBudget(t *testing.T) {
+	testutil.Computed(t)
+	for budget := 3; budget < 24; budget++ {
+		bed := roomtest.Build(t, "mem", map[string]string{"capacity": "20000", "queue": "8", "ceiling": "60000"})
+		trials, pauses := 0, 0
+		one := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+			trials++
+			o, err := f(ctx)
+			return judgedRecord(cfg, o), err
+		}
+		env := &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: one, Spent: func() bool { return trials >= budget }}
+		env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+			return one(ctx, cfg, f)
+		}
+		env.Pause = func(procedure.Outcome) bool { pauses++; return trials < budget }
+		out, err := newForward().Run(t.Context(), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := max(budget, 4); trials > most || pauses == 0 {
+			t.Errorf("a budget of %d trials: %d were made in %d visits", budget, trials, pauses)
+		}
+		if roomtest.Figure(t, out, "forwarding_rate_fps").Value == 0 {
+			t.Errorf("a budget of %d trials: no rate under overload", budget)
+		}
+	}
+}

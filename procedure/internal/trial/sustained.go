@@ -59,7 +59,7 @@ func (m *Point) Fill(ctx context.Context) error {
 		d = max(d, longer)
 		return more
 	}
-	for n := 0; n < fills && invalid < fillTries; n++ {
+	for n := 0; n < fills && invalid < fillTries && (n == 0 || !m.spent()); n++ {
 		rec, err := m.trialFrom(ctx, outset{rest: rest}, "fill", n, engine.Load{Rate: m.LinkRate(), Duration: d})
 		if err != nil {
 			return err
