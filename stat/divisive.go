@@ -41,9 +41,10 @@ type Change struct {
 // Regressions, ICPE 2023.
 func Levels(samples []float64) []Change {
 	var at []int
+	d := new(distances)
 	for start := 0; start < len(samples); {
 		window := samples[start:min(start+divisiveWindow, len(samples))]
-		found := divide(window)
+		found := d.divide(window)
 		last := 0
 		for _, i := range found {
 			at = append(at, start+i)
@@ -56,8 +57,8 @@ func Levels(samples []float64) []Change {
 }
 
 // divide returns the indexes at which one window changes, ascending.
-func divide(window []float64) (at []int) {
-	d := newDistances(window)
+func (d *distances) divide(window []float64) (at []int) {
+	d.of(window)
 	for {
 		best, most := 0, math.Inf(-1)
 		for i := 0; i <= len(at); i++ {
@@ -93,36 +94,32 @@ func ends(at []int, i, n int) (from, to int) {
 	return from, to
 }
 
-// distances holds sums of the distances of all pairs of samples: of samples before i to
-// samples before j.
+// distances holds sums of the distances of all pairs of samples in a window: of samples
+// before i to samples before j.
 type distances struct {
-	sum [][]float64
+	sum [divisiveWindow + 1][divisiveWindow + 1]float64 // the first row and column are 0
 }
 
-func newDistances(vs []float64) distances {
-	n := len(vs)
-	d := distances{make([][]float64, n+1)}
-	d.sum[0] = make([]float64, n+1)
-	for i := range n {
-		d.sum[i+1] = make([]float64, n+1)
+// of takes the samples of a window.
+func (d *distances) of(vs []float64) {
+	for i, v := range vs {
 		row := 0.0
-		for j := range n {
-			row += math.Abs(vs[i] - vs[j])
+		for j, w := range vs {
+			row += math.Abs(v - w)
 			d.sum[i+1][j+1] = d.sum[i][j+1] + row
 		}
 	}
-	return d
 }
 
 // between is the sum of the distances of samples a ... b-1 to samples c ... d-1.
-func (d distances) between(a, b, c, e int) float64 {
+func (d *distances) between(a, b, c, e int) float64 {
 	return d.sum[b][e] - d.sum[a][e] - d.sum[b][c] + d.sum[a][c]
 }
 
 // part is the tau of the pair tau, kappa for which samples from ... tau-1 and
 // tau ... kappa-1 lie farthest from each other, and how far: their scaled energy distance
 // (equation 7 of Matteson and James).
-func (d distances) part(from, to int) (best int, most float64) {
+func (d *distances) part(from, to int) (best int, most float64) {
 	most = math.Inf(-1)
 	for tau := from + 1; tau < to; tau++ {
 		n := float64(tau - from)

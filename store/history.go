@@ -69,6 +69,7 @@ type Point struct {
 	Bound       result.Bound `json:"bound,omitempty"`
 	Environment []Difference `json:"environment,omitempty"` // what is not as it was in the run before
 
+	order         int   // of the run, among all of them
 	environment   int64 // key of the circumstances
 	circumstances []result.Pair
 }

@@ -5,6 +5,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,21 +135,18 @@ func (x *Index) heads(ctx context.Context, q Query) (map[int64]*Point, error) {
 	if !q.Until.IsZero() {
 		query, args = query+and+"start_ns < ?", append(args, q.Until.UnixNano())
 	}
-	rows, err := x.db.QueryContext(ctx, x.sql(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	heads := map[int64]*Point{}
-	for rows.Next() {
+	var order []*Point
+	var key, ns int64
+	err := x.each(ctx, query, args, func(row []driver.Value) error {
 		h := new(Point)
-		var key, ns int64
-		if err := rows.Scan(&key, &h.Run, &ns, &h.Version, &h.environment); err != nil {
-			return nil, err
+		if err := take(row, &key, &h.Run, &ns, &h.Version, &h.environment); err != nil {
+			return err
 		}
 		h.Start = time.Unix(0, ns).UTC()
-		heads[key] = h
-	}
+		heads[key], order = h, append(order, h)
+		return nil
+	})
 	aside.Wait()
 	for key, h := range heads {
 		p, ok := places[key]
@@ -158,76 +156,80 @@ func (x *Index) heads(ctx context.Context, q Query) (map[int64]*Point, error) {
 		}
 		h.Host, h.Dir = p.host, p.dir
 	}
-	return heads, errors.Join(rows.Err(), lost)
+	slices.SortFunc(order, func(a, b *Point) int { // most of them are, as they were entered
+		if c := a.Start.Compare(b.Start); c != 0 {
+			return c
+		}
+		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Dir, b.Dir))
+	})
+	for i, h := range order {
+		h.order = i
+	}
+	return heads, errors.Join(err, lost)
 }
 
 // figures are the values of a series, a run's together, in the order of its points.
 func (x *Index) figures(ctx context.Context, series int64) (all []figureOf, err error) {
+	var f figureOf
 	// The index has them in the order of runs and ordinals.
-	rows, err := x.db.QueryContext(ctx, x.sql(`SELECT run, value, lo, hi, bound FROM figures WHERE series = ? ORDER BY run, ordinal`), series)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var f figureOf
-		if err := rows.Scan(&f.run, &f.value.Value, &f.value.Lo, &f.value.Hi, &f.value.Bound); err != nil {
-			return nil, err
+	err = x.each(ctx, `SELECT run, value, lo, hi, bound FROM figures WHERE series = ? ORDER BY run, ordinal`, []any{series}, func(row []driver.Value) error {
+		if err := take(row, &f.run, &f.value, &f.lo, &f.hi, &f.bound); err != nil {
+			return err
 		}
 		all = append(all, f)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 // A figureOf is one repeat's value in a run.
 type figureOf struct {
-	run   int64
-	value result.Value
+	run    int64
+	value  float64
+	lo, hi *float64
+	bound  string
 }
 
 // points are a series' runs, the oldest first.
 func (x *Index) points(ctx context.Context, figures []figureOf, heads map[int64]*Point, environments map[int64][]result.Pair) (out []Point, err error) {
-	found := make([]*Point, 0, len(figures)) // they sort faster than points
+	type found struct {
+		head    *Point
+		repeats []figureOf
+	}
+	all := make([]found, 0, len(figures))
 	for len(figures) > 0 {
 		run := figures[0].run
 		n := slices.IndexFunc(figures, func(f figureOf) bool { return f.run != run })
 		if n < 0 {
 			n = len(figures)
 		}
-		repeats := figures[:n]
-		figures = figures[n:]
-		head := heads[run]
-		if head == nil {
-			continue
+		if head := heads[run]; head != nil {
+			all = append(all, found{head, figures[:n]})
 		}
-		p := *head
-		if p.N = n; n > 1 {
-			values := make([]float64, n)
-			for i, f := range repeats {
-				values[i] = f.value.Value
+		figures = figures[n:]
+	}
+	slices.SortFunc(all, func(a, b found) int { return a.head.order - b.head.order })
+	out = make([]Point, len(all))
+	for i, f := range all {
+		p := &out[i]
+		*p = *f.head
+		if p.N = len(f.repeats); p.N > 1 {
+			values := make([]float64, p.N)
+			for i, r := range f.repeats {
+				values[i] = r.value
 			}
 			s := stat.Summarize(values)
 			p.Value, p.Lo, p.Hi = s.Center, &s.Lo, &s.Hi
 		} else {
-			p.Value, p.Lo, p.Hi = repeats[0].value.Value, repeats[0].value.Lo, repeats[0].value.Hi
+			p.Value, p.Lo, p.Hi = f.repeats[0].value, f.repeats[0].lo, f.repeats[0].hi
 		}
-		p.Bound = boundOf(repeats)
+		p.Bound = boundOf(f.repeats)
 		if environments[p.environment] == nil {
 			if environments[p.environment], err = x.environment(ctx, p.environment); err != nil {
 				return nil, err
 			}
 		}
 		p.circumstances = environments[p.environment]
-		found = append(found, &p)
-	}
-	slices.SortFunc(found, func(a, b *Point) int {
-		if c := a.Start.Compare(b.Start); c != 0 {
-			return c
-		}
-		return cmp.Or(strings.Compare(a.Run, b.Run), strings.Compare(a.Dir, b.Dir))
-	})
-	for _, p := range found {
-		out = append(out, *p)
 	}
 	return out, nil
 }
@@ -235,8 +237,8 @@ func (x *Index) points(ctx context.Context, figures []figureOf, heads map[int64]
 // boundOf is what repeats know together: the median of any with a bound is no exact one.
 func boundOf(repeats []figureOf) result.Bound {
 	for _, f := range repeats {
-		if f.value.Bound != result.Exactly {
-			return f.value.Bound
+		if b := result.Bound(f.bound); b != result.Exactly {
+			return b
 		}
 	}
 	return result.Exactly
@@ -246,25 +248,21 @@ type place struct{ host, dir string }
 
 // places are where runs are, on this machine if they are there.
 func (x *Index) places(ctx context.Context) (map[int64]place, error) {
-	rows, err := x.db.QueryContext(ctx, `SELECT run, host, dir FROM bundles WHERE problem = ''`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := map[int64]place{}
-	for rows.Next() {
-		var run int64
-		var p place
-		if err := rows.Scan(&run, &p.host, &p.dir); err != nil {
-			return nil, err
+	var run int64
+	var p place
+	err := x.each(ctx, `SELECT run, host, dir FROM bundles WHERE problem = ''`, nil, func(row []driver.Value) error {
+		if err := take(row, &run, &p.host, &p.dir); err != nil {
+			return err
 		}
 		was, ok := all[run]
 		ours, wasOurs := p.host == x.host, was.host == x.host
 		if !ok || ours && !wasOurs || ours == wasOurs && p.dir < was.dir {
 			all[run] = p
 		}
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 func (x *Index) environment(ctx context.Context, key int64) (pairs []result.Pair, err error) {
