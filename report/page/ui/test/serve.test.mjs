@@ -123,6 +123,9 @@ describe("the pages of serve", () => {
     assert.match(await page.textContent("h1"), /no change is found in 2 runs/);
     assert.deepEqual(await page.locator("[data-table=runs] a").evaluateAll((els) => els.map((e) => e.hash).sort()), ["#/run/after", "#/run/before"]);
     assert.equal(await page.locator("[data-series] figure .mark").count(), 2);
+    const ticks = await page.locator("[data-series] figure .grid + .tick").allTextContents();
+    assert.ok(ticks.length > 3 && new Set(ticks).size === ticks.length && ticks.every((t) => /^[\d.]+$/.test(t)), `ticks are ${ticks}`);
+    assert.match(await page.locator("[data-series] figure text.unit").first().textContent(), /^[kM]frame\/s$/);
     await page.evaluate(() => (location.hash = "#/history/no_such_metric"));
     await page.waitForSelector("[role=alert]:has-text('no_such_metric')");
   });

@@ -30,6 +30,14 @@ export function tick(v: number, unit = ""): string {
   return `${Number(x)}${behind(p, unit)}`;
 }
 
+/** An axis: its unit with one prefix for all ticks, and for each tick as many digits as tell it from the others. */
+export function axis(ticks: number[], unit: string): { unit: string; labels: string[] } {
+  const most = Math.max(...ticks.map(Math.abs)), step = Math.abs((ticks[1] ?? most) - (ticks[0] ?? 0)) || most;
+  const [name, factor] = (unit && prefixes.find(([, f]) => most / f >= 1)) || ["", 1];
+  const digits = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].find((d) => ticks.every((t) => Math.abs(Number((t / factor).toFixed(d)) - t / factor) < (step / factor) * 1e-3)) ?? 9;
+  return { unit: name + unit, labels: ticks.map((t) => (t / factor).toFixed(digits).replace("-", "−")) };
+}
+
 /** "1.17–1.19 M" */
 export function interval(lo?: number, hi?: number, unit = ""): string {
   if (hi === undefined && !lo) return "";
