@@ -88,15 +88,11 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) error {
 const listBudget = time.Second
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
-	all, more, problem := s.listed(r.Context(), listBudget)
-	if all == nil {
-		all = []RunInfo{}
+	all := s.listed(r.Context(), listBudget)
+	if all.Runs == nil {
+		all.Runs = []RunInfo{}
 	}
-	return reply(w, struct {
-		Runs    []RunInfo `json:"runs"`
-		More    bool      `json:"more"` // some have yet to be read: ask again
-		Problem string    `json:"problem,omitempty"`
-	}{all, more, problem})
+	return reply(w, all)
 }
 
 // dir is the folder of the run that a request names.

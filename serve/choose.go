@@ -65,7 +65,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	for _, flag := range []string{"box", "procedure", "where", "since", "until"} {
 		args = with(args, flag, q[flag])
 	}
-	out, err := s.told(r.Context(), append(args, s.o.Library...))
+	out, err := s.told(r.Context(), s.answering, append(args, s.o.Library...))
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *Server) size(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return answer{http.StatusBadRequest, "published is true or false"}
 	}
-	out, err := s.told(r.Context(), args)
+	out, err := s.told(r.Context(), s.answering, args)
 	if err != nil {
 		return err
 	}
@@ -159,9 +159,9 @@ func with(args []string, flag string, values []string) []string {
 	return args
 }
 
-// told is what boxdyno prints. One process answers at a time, at the least
+// told is what boxdyno prints. In each place one process answers at a time, at the least
 // priority, and none does while a run needs all CPUs of this machine.
-func (s *Server) told(within context.Context, args []string) ([]byte, error) {
+func (s *Server) told(within context.Context, place chan struct{}, args []string) ([]byte, error) {
 	if s.o.Library == nil {
 		return nil, answer{http.StatusNotFound, "this server has no index of runs"}
 	}
@@ -176,8 +176,8 @@ func (s *Server) told(within context.Context, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(within, answerPatient)
 	defer cancel()
 	select {
-	case s.answering <- struct{}{}:
-		defer func() { <-s.answering }()
+	case place <- struct{}{}:
+		defer func() { <-place }()
 	case <-ctx.Done():
 		return nil, answer{http.StatusServiceUnavailable, "others are being answered: ask again"}
 	}

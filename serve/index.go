@@ -3,9 +3,12 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"boxdyno/internal/guard"
@@ -13,10 +16,12 @@ import (
 )
 
 // The list of runs is the index's: boxdyno runs --json enters what is new, and prints it.
-// It is asked when a browser wants the list and files of a run that has ended are not as they
-// were. A run that goes on is no reason to ask.
+// It is asked when a browser wants the list and files of runs that have ended are not as they
+// were. A run that goes on is no reason to ask. In a large library an answer takes seconds, so
+// the index then rests. A few runs that have just ended are therefore read here.
 //
-//	GET /api/runs  -->  stamps of files  -- changed -->  boxdyno runs --json  -->  lines
+//	GET /api/runs  -->  stamps of files  -- many changed -->  boxdyno runs --json  -->  lines
+//	                                     -- a few -------->  the runs themselves   -->  lines
 
 // askAgain is how long the index is left alone after an answer, at least, askShare how many
 // times as long as the answer took, and longestRest how long at most.
@@ -26,11 +31,18 @@ const (
 	longestRest = time.Minute
 )
 
+// The runs that are read here for one request, and the octets of their records together.
+const (
+	mostOwn       = 8
+	mostOwnOctets = 4 << 20
+)
+
 // An indexing is a question to the index, and its last answer.
 type indexing struct {
-	done    chan struct{} // of the question that is being answered; nil: none is
-	next    time.Time     // no sooner is it asked again
-	problem string        // why there was no answer
+	done     chan struct{} // of the question that is being answered; nil: none is
+	next     time.Time     // no sooner is it asked again
+	answered time.Time     // when the last one was asked that had an answer; zero: none had
+	problem  string        // why there was no answer
 }
 
 // indexedRuns is what boxdyno runs --json prints, as far as a line has it.
@@ -44,16 +56,55 @@ type indexedRuns struct {
 	Broken []struct{ Dir, Cause string } `json:"broken"`
 }
 
-// listed returns all runs. It waits for the index for a while; more says that the list is
-// not whole yet, and problem why it will not be.
-func (s *Server) listed(ctx context.Context, budget time.Duration) (all []RunInfo, more bool, problem string) {
+// A runList is the list of runs.
+type runList struct {
+	Runs []RunInfo `json:"runs"`
+	More bool      `json:"more"` // some have yet to be read: ask again
+	// Behind is how many runs have ended or changed since they were read, and Age how long
+	// ago the index was.
+	Behind  int     `json:"behind,omitempty"`
+	Age     float64 `json:"age_s,omitempty"`
+	Problem string  `json:"problem,omitempty"` // why there will be no more
+}
+
+// listed returns all runs. It waits for the index for a while, unless only a few runs have
+// changed since.
+func (s *Server) listed(ctx context.Context, budget time.Duration) (list runList) {
 	s.runs.read(true)
 	begun := time.Now()
-	asked := s.runs.stale() && s.ask(ctx, begun, budget)
-	all, more = s.runs.list(budget - time.Since(begun))
+	due := s.runs.due()
+	s.mu.Lock()
+	entered := !s.indexing.answered.IsZero()
+	s.mu.Unlock()
+	asked := false
+	if some := few(due); len(due) > 0 && !(entered && len(some) == len(due)) {
+		asked = s.ask(ctx, begun, budget)
+		due = s.runs.due()
+	}
+	if some := few(due); len(some) > 0 && s.o.Library != nil && !s.tight() {
+		s.runs.own(some)
+		due = due[len(some):]
+	}
+	list.Runs, list.More = s.runs.list(budget - time.Since(begun))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return all, more && (asked || s.indexing.done != nil), s.indexing.problem
+	x := s.indexing
+	list.More, list.Problem = list.More && (asked || x.done != nil), x.problem
+	if len(due) > 0 && !x.answered.IsZero() {
+		list.Behind, list.Age = len(due), time.Since(x.answered).Seconds()
+	}
+	return list
+}
+
+// few are the first of the runs that are due, as many as are read here at once.
+func few(all []due) []due {
+	octets := int64(0)
+	for i, d := range all {
+		if octets += d.files.trials.size; i == mostOwn || octets > mostOwnOctets {
+			return all[:i]
+		}
+	}
+	return all
 }
 
 // ask has the index answer, and waits for that as long as budget. false: it is not asked.
@@ -77,6 +128,8 @@ func (s *Server) ask(ctx context.Context, now time.Time, budget time.Duration) b
 			x.done, x.problem = nil, ""
 			if err != nil { // what was entered so far stays: the next question is answered sooner
 				rest, x.problem = askAgain, err.Error()
+			} else {
+				x.answered = now
 			}
 			x.next = time.Now().Add(max(askAgain, rest))
 		})
@@ -97,7 +150,7 @@ func (s *Server) reindex(ctx context.Context) error {
 	stop := guard.AfterDone(s.life, cancel)
 	defer stop()
 	seen := s.runs.seen()
-	out, err := s.told(ctx, append([]string{"runs", "--json"}, s.o.Library...))
+	out, err := s.told(ctx, s.listing, append([]string{"runs", "--json"}, s.o.Library...))
 	if err != nil {
 		return err
 	}
@@ -109,17 +162,88 @@ func (s *Server) reindex(ctx context.Context) error {
 	return nil
 }
 
-// stale says whether a run that has ended is not as the index read it.
-func (l *library) stale() bool {
+// A due run has ended, and its files are not as its line was made of them.
+type due struct {
+	id, dir string
+	files   stamps
+}
+
+// due are those runs, the one that was written last first.
+func (l *library) due() (all []due) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := locks()
-	for _, k := range l.known {
+	for id, k := range l.known {
 		if (k.line == nil || k.indexed != k.files) && !l.on(held, k) {
-			return true
+			all = append(all, due{id, k.dir, k.files})
 		}
 	}
-	return false
+	slices.SortFunc(all, func(a, b due) int {
+		return cmp.Or(b.files.trials.at.Compare(a.files.trials.at), strings.Compare(a.id, b.id))
+	})
+	return all
+}
+
+// own makes the lines of some runs of their own files, as the index would.
+func (l *library) own(some []due) {
+	for _, d := range some {
+		info := l.line(d.id, d.dir)
+		l.mu.Lock()
+		if k := l.known[d.id]; k != nil && k.files == d.files {
+			k.line, k.indexed = &info, d.files
+		}
+		l.mu.Unlock()
+	}
+}
+
+// line reads a run that has ended. A fault in what judges it is its own.
+func (l *library) line(id, dir string) (info RunInfo) {
+	run, err := result.ReadRun(dir)
+	info = infoOf(id, run)
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("it cannot be judged: %v", v)
+		}
+		if err != nil {
+			info.Error = strings.ReplaceAll(err.Error(), dir+"/", "")
+		}
+	}()
+	if err != nil {
+		return info
+	}
+	doc, recs, err1 := l.open(dir)
+	if err = err1; err != nil {
+		return info
+	}
+	info.State, info.Verdict, info.Sentence, info.Procedures = Finished, doc.Verdict, doc.Sentence, nil
+	if info.Box == "" && len(run.Machines) > 0 {
+		info.Box = run.Machines[0].Name
+	}
+	var from, to time.Time
+	for _, r := range recs {
+		if !r.Finished() {
+			info.State = Broken
+		}
+		if r.Parent == "" {
+			if info.Points++; !slices.Contains(info.Procedures, r.Procedure) {
+				info.Procedures = append(info.Procedures, r.Procedure)
+			}
+			continue
+		}
+		info.Trials++
+		if from.IsZero() || r.Start.Before(from) {
+			from = r.Start
+		}
+		if end := r.Start.Add(time.Duration(r.End - r.Begin)); end.After(to) {
+			to = end
+		}
+	}
+	if info.Points == 0 {
+		info.State = Broken
+	}
+	info.What, info.Seconds = whatOf(info.Role, info.Procedures), max(0, to.Sub(from).Seconds())
+	info.Tags, err = result.ReadTags(dir)
+	return info
 }
 
 // seen are the files of all runs.

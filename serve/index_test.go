@@ -24,6 +24,12 @@ func indexed(args []string) int {
 		fmt.Println("{}")
 		return 0
 	}
+	for held := true; held; { // a large library takes long
+		_, err := os.Stat(dir + "-held")
+		if held = err == nil; held {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	ctx := context.Background()
 	err := func() error {
 		x, err := store.Open(ctx, dir+"-index.db")
@@ -87,7 +93,7 @@ func TestListReadsTheIndex(t *testing.T) {
 		}
 		return all
 	}
-	await(t, "all runs in the index", func() bool { list(); return !h.runs.stale() })
+	await(t, "all runs in the index", func() bool { list(); return len(h.runs.due()) == 0 })
 	all := list()
 	if r := all["many"]; r.What != "forward, latency, loss-curve, ..." || !reflect.DeepEqual(r.Procedures, names) || r.State != Finished || r.Sentence != "It is judged." || r.Points != 6 {
 		t.Errorf("many: %+v", r)
@@ -104,7 +110,7 @@ func TestListReadsTheIndex(t *testing.T) {
 	// What comes later is seen, too; a run that goes on is no reason to ask the index.
 	trial(t, on, 2, result.Passed)
 	h.runs.read(true)
-	if h.runs.stale() {
+	if len(h.runs.due()) > 0 {
 		t.Error("a run that goes on makes the index read")
 	}
 	if err := result.ChangeTags(nil, b.Dir, func([]string) []string { return []string{"kept"} }); err != nil {
@@ -138,4 +144,91 @@ func TestListWithoutIndex(t *testing.T) {
 		_, text := ask(t, "GET", h.url("/api/runs"), "")
 		return strings.Contains(text, `"what":"forward"`) && strings.Contains(text, "not a database")
 	})
+}
+
+// A run that has just ended is in the list at once, while the index rests, and its line is the
+// index's. Of many runs some wait, and the list says how many, and how old it is.
+func TestListHasWhatJustEnded(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	over(t, bundle(t, runs, "old"))
+	h := listening(t, opts(runs), "")
+	await(t, "the index's answer", func() bool { h.listed(t.Context(), listBudget); return len(h.runs.due()) == 0 })
+	resting := time.Now().Add(time.Hour)
+	h.mu.Lock()
+	h.indexing.next, h.indexing.answered = resting, h.indexing.answered.Add(-time.Minute)
+	h.mu.Unlock()
+	b := bundle(t, runs, "own")
+	trial(t, b, 1, result.Passed)
+	trial(t, b, 3, result.Passed)
+	over(t, b)
+	if err := result.ChangeTags(nil, b.Dir, func([]string) []string { return []string{"mine"} }); err != nil {
+		t.Fatal(err)
+	}
+	find := func(l runList) (own RunInfo) {
+		for _, r := range l.Runs {
+			if r.ID == "own" {
+				own = r
+			}
+		}
+		return own
+	}
+	l := h.listed(t.Context(), listBudget)
+	own := find(l)
+	if own.State != Finished || own.Sentence == "" || own.Trials != 2 || own.Seconds != 2.5 || len(own.Tags) != 1 || l.More || l.Behind != 0 {
+		t.Errorf("%+v in %+v", own, l)
+	}
+	h.mu.Lock()
+	if h.indexing.next != resting {
+		t.Error("the index was asked")
+	}
+	h.indexing.next = time.Time{}
+	h.mu.Unlock()
+	h.runs.known["own"].indexed = stamps{} // as the index is to read it
+	for n := range mostOwn {
+		over(t, bundle(t, runs, fmt.Sprint("many", n)))
+	}
+	await(t, "the index's line", func() bool { return find(h.listed(t.Context(), listBudget)).Sentence == "It is judged." })
+	read := find(h.listed(t.Context(), listBudget))
+	if read.Sentence, read.Verdict = own.Sentence, own.Verdict; !reflect.DeepEqual(read, own) {
+		t.Errorf("the index says\n%+v, and the run\n%+v", read, own)
+	}
+	h.mu.Lock()
+	h.indexing.next, h.indexing.answered = resting, h.indexing.answered.Add(-time.Minute)
+	h.mu.Unlock()
+	for n := range 2*mostOwn + 3 {
+		over(t, bundle(t, runs, fmt.Sprint("more", n)))
+	}
+	l = h.listed(t.Context(), listBudget)
+	if l.Behind != mostOwn+3 || l.Age < 60 || l.More {
+		t.Errorf("%d behind, %v s old, more: %t", l.Behind, l.Age, l.More)
+	}
+}
+
+// While a large library is entered, others are answered, and the newest run's figures are there.
+func TestListIsInNobodysWay(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	for n := range 3 * mostOwn {
+		b := bundle(t, runs, fmt.Sprint("old", n))
+		trial(t, b, 1, result.Passed)
+		over(t, b)
+	}
+	held := runs + "-held"
+	if err := os.WriteFile(held, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h := listening(t, opts(runs), "")
+	await(t, "the process that lists", func() bool { h.listed(t.Context(), 0); return len(h.listing) == 1 })
+	if code, text := ask(t, "GET", h.url("/api/size?for=ids"), ""); code != 200 {
+		t.Errorf("size: %d %s", code, text)
+	}
+	if code, text := ask(t, "GET", h.url("/metrics"), ""); code != 200 || !strings.Contains(text, "boxdyno_run_start_seconds{") {
+		t.Errorf("metrics: %d %s", code, text)
+	}
+	// And a browser's question is in no way of the list.
+	h.answering <- struct{}{}
+	if err := os.Remove(held); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the list", func() bool { return !h.listed(t.Context(), listBudget).More && len(h.runs.due()) == 0 })
+	<-h.answering
 }

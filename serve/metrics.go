@@ -43,7 +43,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 
 // figures are those of the newest run that has ended.
 func (s *Server) figures(ctx context.Context, b *bytes.Buffer, family func(name, kind, help string)) error {
-	all, _, _ := s.listed(ctx, listBudget)
+	all := s.listed(ctx, listBudget).Runs
 	i := slices.IndexFunc(all, func(r RunInfo) bool { return r.State == Finished && r.Error == "" })
 	if i < 0 {
 		return nil

@@ -24,7 +24,7 @@ func TestMetrics(t *testing.T) {
 	}
 	b.Close()
 	h := listening(t, opts(runs), "")
-	await(t, "the run in the index", func() bool { _, more, _ := h.listed(t.Context(), listBudget); return !more && !h.runs.stale() })
+	await(t, "the run in the index", func() bool { return !h.listed(t.Context(), listBudget).More && len(h.runs.due()) == 0 })
 	code, text := ask(t, "GET", h.url("/metrics"), "")
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if code != 200 || lines[len(lines)-1] != "# EOF" {

@@ -93,7 +93,8 @@ type Server struct {
 	life context.Context // of Serve
 	end  context.CancelFunc
 
-	answering chan struct{} // has a place for the one process that answers
+	answering chan struct{} // has a place for the one process that answers History or Size
+	listing   chan struct{} // and this for the one that lists runs, which may take long
 
 	active atomic.Pointer[[]byte] // an Activity, encoded
 	conns  atomic.Int64
@@ -134,7 +135,7 @@ func policy(html []byte) string {
 
 // New returns a server for the runs in a folder.
 func New(o Options) *Server {
-	s := &Server{o: o, runs: newLibrary(o.Runs, o.Declare), page: app, csp: policy(app), growing: map[string]*growth{}, viewers: map[*viewer]bool{}, answering: make(chan struct{}, 1)}
+	s := &Server{o: o, runs: newLibrary(o.Runs, o.Declare), page: app, csp: policy(app), growing: map[string]*growth{}, viewers: map[*viewer]bool{}, answering: make(chan struct{}, 1), listing: make(chan struct{}, 1)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.started = newStarts(o)
 	s.handler = s.guarded(s.routes())
