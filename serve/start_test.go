@@ -19,7 +19,8 @@ import (
 )
 
 // TestMain is a run, too, as the tests of starting begin it: test binary WHAT --out DIR.
-// It is boxdyno history and boxdyno size as well, which say what they were asked.
+// It is boxdyno history and boxdyno size as well, which say what they were asked, and a server
+// that is to be killed.
 func TestMain(m *testing.M) {
 	if i := slices.Index(os.Args, "--out"); i > 0 {
 		os.Exit(measured(os.Args[i-1], os.Args[i+1]))
@@ -29,6 +30,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "runs" {
 		os.Exit(indexed(os.Args[2:]))
+	}
+	if len(os.Args) > 3 && os.Args[1] == "serving" {
+		os.Exit(serving(os.Args[2], os.Args[3]))
 	}
 	os.Exit(m.Run())
 }
