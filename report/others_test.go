@@ -252,7 +252,7 @@ func TestIperf3(t *testing.T) {
 	}
 	rate := func(name string, v float64) result.Value { return result.Value{Metric: name, Value: v} }
 	tcp := trial([]result.Pair{{Key: "protocol", Value: "tcp"}, {Key: "connections", Value: "2"}, {Key: "payload_size", Value: "1400"}}, rate("goodput_bps", 9e9), rate("sent_bps", 9.5e9), rate("retransmits", 7))
-	udp := trial([]result.Pair{{Key: "protocol", Value: "udp"}, {Key: "connections", Value: "1"}, {Key: "payload_size", Value: "1400"}}, rate("goodput_bps", 1e9), rate("sent_bps", 2e9))
+	udp := trial([]result.Pair{{Key: "protocol", Value: "udp"}, {Key: "connections", Value: "1"}, {Key: "payload_size", Value: "1400"}}, rate("goodput_bps", 1e9), rate("sent_bps", 2e9), rate("datagrams_lost_ratio", 0.125))
 	udp.Warnings = []string{"iperf 3.12"}
 	invalid, point, half := tcp, tcp, trial(nil, rate("goodput_bps", 1))
 	invalid.Status, point.Parent = result.Invalid, ""
@@ -281,7 +281,7 @@ func TestIperf3(t *testing.T) {
 	for i, all := range [][]string{
 		{`{"title":"stream/tcp#1/1","start":{`, `"version":"iperf 3.12","system_info":null,"timestamp":{"time":"Sat, 14 Mar 2026 09:26:55 GMT","timesecs":1773480415},"test_start":{"protocol":"TCP","num_streams":2,"blksize":null,"omit":0,"duration":1,"reverse":0}},"intervals":[]`,
 			`"sum_sent":{"bytes":null,"bits_per_second":9500000000,"retransmits":7},"sum_received":{"bytes":null,"bits_per_second":9000000000}`, `"sender_tcp_congestion":"cubic"}}`},
-		{`"test_start":{"protocol":"UDP","num_streams":1,"blksize":1400,"omit":0,"duration":1,"reverse":0}}`, `"sum":{"bytes":null,"bits_per_second":2000000000,"seconds":null,`, `"sum_sent":{"bytes":null,"bits_per_second":2000000000},"sum_received":{"bytes":null,"bits_per_second":1000000000}`},
+		{`"test_start":{"protocol":"UDP","num_streams":1,"blksize":1400,"omit":0,"duration":1,"reverse":0}}`, `"sum":{"bytes":null,"bits_per_second":2000000000,"seconds":null,`, `"lost_percent":12.5}`, `"sum_sent":{"bytes":null,"bits_per_second":2000000000},"sum_received":{"bytes":null,"bits_per_second":1000000000}`},
 	} {
 		for _, want := range all {
 			if !strings.Contains(lines[i], want) {

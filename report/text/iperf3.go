@@ -81,7 +81,7 @@ type iperf3Datagrams struct {
 	Jitter  *iperf3Unknown `json:"jitter_ms"`
 	Lost    *iperf3Unknown `json:"lost_packets"`
 	Packets *iperf3Unknown `json:"packets"`
-	Share   *iperf3Unknown `json:"lost_percent"`
+	Share   *float64       `json:"lost_percent"`
 }
 
 // iperf3Said is the note on a trial of iperf3: its version, and how TCP was paced.
@@ -162,6 +162,10 @@ func iperf3Of(r result.Record) (out iperf3Report, ok bool) {
 	t.Streams = number(iperf3Streams)
 	if protocol == "UDP" {
 		t.Block, out.End.Sum = number("payload_size"), &iperf3Datagrams{iperf3Sum: out.End.Sent}
+		if v := r.Value(iperf3Lost); v != nil && v.Value >= 0 && v.Value <= 1 {
+			percent := 100 * v.Value
+			out.End.Sum.Share = &percent
+		}
 	}
 	return out, true
 }

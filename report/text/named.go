@@ -12,6 +12,7 @@ const (
 	iperf3Sent        = "sent_bps"
 	iperf3Received    = "goodput_bps"
 	iperf3Retransmits = "retransmits"
+	iperf3Lost        = "datagrams_lost_ratio"
 )
 
 const (
