@@ -15,6 +15,7 @@ import (
 
 	"boxdyno/internal/testutil"
 	"boxdyno/report"
+	"boxdyno/report/page"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
@@ -201,6 +202,37 @@ func TestTelemetryGrows(t *testing.T) {
 	}
 	if lo := part.Panels[0].Lines[0]; !(lo.Hi[0] > lo.Lo[0]) {
 		t.Errorf("a step of several has %v to %v", lo.Lo[0], lo.Hi[0])
+	}
+}
+
+// What was found is the report's, and is judged without reading the records again.
+func TestFoundReadsNothingAgain(t *testing.T) {
+	runs := t.TempDir()
+	b := bundle(t, runs, "one")
+	for n := range 20 {
+		trial(t, b, n+1, result.Passed)
+	}
+	trial(t, b, 3, result.Failed) // it was measured again
+	over(t, b)
+	l := newLibrary(runs, nil)
+	g := &growth{id: "one", dir: b.Dir, runs: l}
+	g.poll(time.Now(), nil)
+	first := g.found
+	doc, _, err := l.open(b.Dir)
+	if err != nil || first == nil {
+		t.Fatal(err, g.failed)
+	}
+	doc.Plan, doc.Timeline = nil, nil
+	want, err := json.Marshal(page.Of(doc, nil).Document)
+	if err != nil || string(first) != string(want) {
+		t.Errorf("found\n%s\nwant\n%s", first, want)
+	}
+	if err := os.Remove(filepath.Join(b.Dir, result.TrialsFile)); err != nil {
+		t.Fatal(err)
+	}
+	g.found = nil
+	if err := g.judge(time.Now()); err != nil || string(g.found) != string(first) {
+		t.Errorf("%v: found\n%s\nat first\n%s", err, g.found, first)
 	}
 }
 

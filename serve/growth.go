@@ -27,13 +27,14 @@ const (
 	mostRead  = 8 << 20
 	mostLine  = 16 << 20
 	mostItems = 200_000 // records, or lines of the log
+	mostWhole = 8 << 20 // of records that are kept as they are
 )
 
 // How often a run's files are looked at, and how often what was found is judged anew.
 const (
 	readEvery  = 500 * time.Millisecond
 	drawEvery  = time.Second
-	foundEvery = 15 * time.Second // all records are read for it
+	foundEvery = 15 * time.Second // all records are judged for it
 	tightEvery = 5 * time.Second  // where the run needs all CPUs of this machine
 )
 
@@ -61,6 +62,8 @@ type grown struct {
 	records lines
 	log     lines
 	recs    []result.Record // without what no drawing of a running run needs, the last of each ID
+	whole   []result.Record // as recs, with all that they hold; nil: they are longer than mostWhole
+	octets  int             // of them
 	at      map[string]int
 	last    result.LogLine
 	tight   bool  // the run needs all CPUs of this machine
@@ -193,13 +196,21 @@ func (g *growth) record(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s line %d is not a record: %w", result.TrialsFile, len(g.records.all)+1, err)
 	}
-	r = slim(r)
-	if i, ok := g.at[r.ID]; ok {
-		g.recs[i] = r
-	} else {
-		g.at[r.ID] = len(g.recs)
+	i, ok := g.at[r.ID]
+	if !ok {
+		i = len(g.recs)
+		g.at[r.ID] = i
 		g.recs = append(g.recs, r)
 	}
+	if g.octets += len(text); g.octets > mostWhole {
+		g.whole = nil
+	} else if ok {
+		g.whole[i] = r
+	} else {
+		g.whole = append(g.whole, r)
+	}
+	r = slim(r)
+	g.recs[i] = r
 	g.states++
 	return json.Marshal(r)
 }
@@ -295,7 +306,7 @@ func (g *growth) judge(now time.Time) error {
 		return nil
 	}
 	g.judged = now
-	doc, _, err := g.runs.open(g.dir)
+	doc, err := g.document()
 	if err != nil {
 		return err
 	}
@@ -306,6 +317,17 @@ func (g *growth) judge(now time.Time) error {
 	g.ended = ended
 	g.founds++
 	return nil
+}
+
+// document is the report so far. It reads long runs again, and others never.
+func (g *growth) document() (doc report.Document, err error) {
+	if g.octets > mostWhole {
+		doc, _, err = g.runs.open(g.dir)
+		return doc, err
+	}
+	run, recs := g.run, slices.Clone(g.whole)
+	g.runs.declare(&run, recs)
+	return report.Summarize(run, recs), nil
 }
 
 // A GrowthState says how a run stands.

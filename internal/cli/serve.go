@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,7 @@ With sudo, serve starts runs as root and cancels those of all users.`,
 				url += "#token=" + o.Token
 			}
 			fmt.Fprintln(a.out, url)
+			defer debug.SetGCPercent(debug.SetGCPercent(300)) // it keeps little, and reads much that it lets go
 			if err := serve.New(o).Serve(ctx, l); !errors.Is(err, context.Canceled) {
 				return err
 			}
