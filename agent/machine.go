@@ -263,6 +263,15 @@ func (r *far) Main() (cpu time.Duration, peak uint64, ok bool) {
 	return u.CPU, u.Peak, u.Known && err == nil
 }
 
+// PortError is why the box's port was not put back when the subject was stopped; nil: it
+// was. The subject's figures hold all the same.
+func (r *far) PortError() error {
+	if err := said(r.figures().PortError); err != nil {
+		return fmt.Errorf("the port of %s was not put back after the subject: %w", r.on.Conn.Name, err)
+	}
+	return nil
+}
+
 // These are capture.Capturing's.
 
 func (r *far) Behind() bool        { return r.SubjectStarted.Behind }

@@ -331,3 +331,36 @@ func TestFarClockIsComparedAgain(t *testing.T) {
 		}
 	}
 }
+
+// A port that cannot be put back costs a trial nothing: the subject's totals come beside the
+// port's error, which the tester tells.
+func TestTotalsBesideAPortsError(t *testing.T) {
+	s := newSession(t.Context(), t.TempDir(), "test", catalog.All)
+	s.subjects[1] = &running{Running: counted{}, over: make(chan struct{}), release: func() error { return errors.New("busy") }}
+	told, err := s.stopSubject(t.Context(), 1)
+	if err != nil || told.PortError != "busy" || told.Totals == nil || told.Totals.Captured != 7 || told.Usage.CPU != time.Second {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	if _, err := s.stopSubject(t.Context(), 1); err == nil {
+		t.Error("it is stopped twice")
+	}
+	r := &far{on: Machine{&link.Conn{Name: "box"}}, told: &told}
+	if err := r.Stop(t.Context()); err != nil || r.Totals().Captured != 7 {
+		t.Errorf("%+v, %v", r.Totals(), err)
+	}
+	if err := r.PortError(); err == nil || !strings.Contains(err.Error(), "the port of box was not put back") || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("%v", err)
+	}
+	told.PortError = ""
+	if err := r.PortError(); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// counted is a subject that has counted seven frames.
+type counted struct{}
+
+func (counted) Ready(context.Context) error  { return nil }
+func (counted) Stop(context.Context) error   { return nil }
+func (counted) Usage() (result.Usage, error) { return result.Usage{CPU: time.Second}, nil }
+func (counted) Totals() capture.Totals       { return capture.Totals{Captured: 7} }

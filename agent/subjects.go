@@ -96,6 +96,7 @@ type SubjectTotals struct {
 	Alerts     map[int]int64        `json:"alerts,omitempty"`
 	AlertError string               `json:"alerts_error,omitempty"`
 	Detections *detector.Detections `json:"detections,omitempty"`
+	PortError  string               `json:"port_error,omitempty"` // why its port was not put back
 }
 
 // A SubjectEnd is what a detector without a port has found; nil: it evaluates still.
@@ -377,7 +378,8 @@ func (s *Session) followSubject(ctx context.Context, req *link.Request, id int) 
 	}
 }
 
-// stopSubject ends a subject in order and returns its own figures.
+// stopSubject ends a subject in order and returns its own figures, whether its port could be
+// put back or not.
 func (s *Session) stopSubject(ctx context.Context, id int) (t SubjectTotals, err error) {
 	r, err := s.subject(id)
 	if err != nil {
@@ -394,7 +396,7 @@ func (s *Session) stopSubject(ctx context.Context, id int) (t SubjectTotals, err
 		close(r.over)
 	}
 	if err := r.release(); err != nil {
-		return t, fmt.Errorf("put the subject's port back: %w", err)
+		t.PortError = err.Error()
 	}
 	t.State = r.state()
 	if t.Usage, err = r.Usage(); err != nil {

@@ -61,6 +61,7 @@ func (s *Sensor) End(ctx context.Context, o *procedure.Outcome, sent int64, last
 	if err := s.Stop(ctx); err != nil {
 		return fault("it did not end: %w", err)
 	}
+	o.Warnings = append(o.Warnings, s.run.left()...)
 	counted := int64(-1)
 	if n := len(s.run.readings); n > 0 {
 		counted = s.run.readings[n-1].n

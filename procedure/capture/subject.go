@@ -83,6 +83,19 @@ func (m *capturePoint) end(ctx context.Context, c *capturing) error {
 	return c.run.Stop(ctx)
 }
 
+// left says what of the subject stays on a box whose agent could not put its port back, for
+// a trial whose figures hold all the same.
+func (c *capturing) left() []string {
+	p, ok := c.run.(interface{ PortError() error })
+	if !ok {
+		return nil
+	}
+	if err := p.PortError(); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
 // probe sends single frames until the subject counts, and until it is known how many of
 // them are in its count: those that it tells of late would be taken for frames of the
 // traffic.

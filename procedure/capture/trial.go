@@ -366,6 +366,7 @@ func (m *capturePoint) capture(ctx context.Context, l engine.Load) (o procedure.
 	if err := m.end(ctx, c); err != nil {
 		return o, fault("it did not end: %w", err)
 	}
+	o.Warnings = append(o.Warnings, c.left()...)
 	if err := c.gone(); err != nil { // killed, for it did not obey
 		if d.still {
 			return o, err
