@@ -89,6 +89,21 @@ func (f *Facts) SenderCPUs(n int) []int {
 	return append([]int{f.TesterCPU}, f.Senders[:min(n-1, len(f.Senders))]...)
 }
 
+// BoxCPUs are those of this machine that do the DUT's work while it does s: with s.AllCPUs
+// DUTCPUs and MoreCPUs, without those that further senders have.
+func (f *Facts) BoxCPUs(s Service) []int {
+	if !s.AllCPUs {
+		return f.DUTCPUs
+	}
+	return boxCPUs(f.DUTCPUs, f.MoreCPUs, f.Senders, s.Senders)
+}
+
+// boxCPUs are the DUT's own and more, without those of n senders beside the first.
+func boxCPUs(own, more, senders []int, n int) []int {
+	sends := senders[:min(n, len(senders))]
+	return slices.DeleteFunc(slices.Concat(own, more), func(cpu int) bool { return slices.Contains(sends, cpu) })
+}
+
 // A Testbed is ports, the DUT between them, and the paths through it: facts, and Means.
 type Testbed struct {
 	Facts
@@ -111,6 +126,8 @@ type Testbed struct {
 	// question the topology can answer: a procedure asks for one by a type assertion. nil: a
 	// sketch, or a topology without any.
 	Means any
+
+	serves Service // what Serve asked for last
 }
 
 // A Topology is its parameters; Flags declares them with their defaults, Build

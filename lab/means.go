@@ -101,10 +101,16 @@ func (tb *Testbed) Path(from, to int, loop bool) ledger.Path {
 // configured for.
 func (tb *Testbed) Serve(ctx context.Context, s Service) error {
 	if v, ok := tb.Means.(Server); ok {
-		return v.Serve(ctx, s)
+		if err := v.Serve(ctx, s); err != nil {
+			return err
+		}
+		tb.serves = s
 	}
 	return nil
 }
+
+// Carrying are the CPUs of this machine that do the DUT's work as Serve asked for it last.
+func (tb *Testbed) Carrying() []int { return tb.BoxCPUs(tb.serves) }
 
 // Machine is where subjects run.
 func (tb *Testbed) Machine() subject.Machine {

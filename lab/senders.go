@@ -47,11 +47,11 @@ func senderSettings(f Facts) []result.Pair {
 	if len(f.Senders) == 0 {
 		return nil
 	}
-	return []result.Pair{{Key: "sender_cpus", Value: cpuList(append([]int{f.TesterCPU}, f.Senders...))}}
+	return []result.Pair{{Key: "sender_cpus", Value: CPUList(append([]int{f.TesterCPU}, f.Senders...))}}
 }
 
-// cpuList is cpus as a list, such as 0,2,3.
-func cpuList(cpus []int) string {
+// CPUList is cpus as a list, such as 0,2,3.
+func CPUList(cpus []int) string {
 	var text []string
 	for _, c := range cpus {
 		text = append(text, strconv.Itoa(c))

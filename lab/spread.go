@@ -45,12 +45,13 @@ func leftCPUs(at place) ([]int, error) {
 	return moreCPUs(at, cpus, os.DirFS("/sys")), err
 }
 
-// spreadSettings say which CPUs dut_cpus=all has.
+// spreadSettings say which CPUs dut_cpus=all has beside one sender. Further senders have
+// theirs of them.
 func spreadSettings(at place, more []int) []result.Pair {
 	if at.name != split {
 		return nil
 	}
-	return []result.Pair{{Key: "dut_cpus_all", Value: cpuList(append([]int{at.dut}, more...))}}
+	return []result.Pair{{Key: "dut_cpus_all", Value: CPUList(append([]int{at.dut}, more...))}}
 }
 
 // cpuMask is cpus as the kernel's bitmaps are written: words of 32 bits, the highest first.
@@ -101,8 +102,7 @@ func (s *space) spread(port string, cpus []int) error {
 func (v *services) spread(s Service) error {
 	var cpus []int
 	if s.AllCPUs && len(v.more) > 0 {
-		sends := v.senders[:min(s.Senders, len(v.senders))]
-		cpus = slices.DeleteFunc(append([]int{v.cpu}, v.more...), func(cpu int) bool { return slices.Contains(sends, cpu) })
+		cpus = boxCPUs([]int{v.cpu}, v.more, v.senders, s.Senders)
 	}
 	if slices.Equal(cpus, v.spreads) {
 		return nil

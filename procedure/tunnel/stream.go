@@ -117,7 +117,7 @@ func spread(ctx context.Context, bed *lab.Testbed, dutCPUs string) (leave func()
 	if dutCPUs != trial.AllCPUs {
 		return leave, nil, nil
 	}
-	if said := trial.Crowded(bed, dutCPUs, frame.MaxFlows); said != "" { // how many flows there are is not asked
+	if said := trial.Crowded(bed, dutCPUs, frame.MaxFlows, 1); said != "" { // how many flows there are is not asked
 		few = []string{said}
 	}
 	if err := bed.Serve(ctx, lab.Service{Kind: "route", Flows: 1, AllCPUs: true}); err != nil {

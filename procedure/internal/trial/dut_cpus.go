@@ -32,15 +32,28 @@ func Spreads(bed *lab.Testbed, dutCPUs string) error {
 // FlowsFor is how many flows spread about evenly over n CPUs.
 func FlowsFor(n int) int { return 8 * n }
 
-// Crowded says what limits trust in a figure of all CPUs; "" where nothing does.
-func Crowded(bed *lab.Testbed, dutCPUs string, flows int) string {
-	switch n := len(bed.DUTCPUs) + len(bed.MoreCPUs); {
-	case dutCPUs != AllCPUs:
+// Crowded says what limits trust in a figure of all CPUs, while so many send; "" where
+// nothing does.
+func Crowded(bed *lab.Testbed, dutCPUs string, flows, senders int) string {
+	if dutCPUs != AllCPUs {
 		return ""
-	case len(bed.MoreCPUs) == 0:
+	}
+	switch n := len(bed.BoxCPUs(lab.Service{AllCPUs: true, Senders: senders - 1})); {
+	case n == len(bed.DUTCPUs):
 		return fmt.Sprintf("dut_cpus=all is %s here, as dut_cpus=1 is: the tester has the rest", lab.CPUText(n))
 	case flows < FlowsFor(n):
 		return fmt.Sprintf("dut_cpus=all: %d flows spread unevenly over %s: give flows=%d or more", flows, lab.CPUText(n), FlowsFor(n))
 	}
 	return ""
+}
+
+// Placed says which CPUs carry the box and which send, where the box has all that several
+// senders leave; "" elsewhere, where the testbed's settings say it.
+func Placed(bed *lab.Testbed, dutCPUs string, senders int) string {
+	sends := bed.SenderCPUs(max(senders, 1))
+	if dutCPUs != AllCPUs || len(sends) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("dut_cpus=all with senders=%d: CPUs %s carry the box, and CPUs %s send", senders,
+		lab.CPUList(bed.BoxCPUs(lab.Service{AllCPUs: true, Senders: senders - 1})), lab.CPUList(sends))
 }

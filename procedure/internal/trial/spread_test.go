@@ -3,6 +3,7 @@
 package trial
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestAllCPUs(t *testing.T) {
 		if c.refused != "" {
 			continue
 		}
-		if got := Crowded(c.bed, c.cpus, c.flows); (got == "") != (c.said == "") || !strings.Contains(got, c.said) {
+		if got := Crowded(c.bed, c.cpus, c.flows, 1); (got == "") != (c.said == "") || !strings.Contains(got, c.said) {
 			t.Errorf("%s of %v, %d flows: %q, want %q", c.cpus, c.bed.MoreCPUs, c.flows, got, c.said)
 		}
 		if p.Asked().AllCPUs != (c.cpus == AllCPUs) {
@@ -46,3 +47,41 @@ func TestAllCPUs(t *testing.T) {
 		}
 	}
 }
+
+// The CPUs of further senders are not the box's, in what limits a figure, in the placement
+// and in the record of a trial.
+func TestAllCPUsBesideSenders(t *testing.T) {
+	bed := &lab.Testbed{Facts: lab.Facts{TesterCPU: 2, Senders: []int{1, 0}, DUTCPUs: []int{3}, MoreCPUs: []int{0, 1}}}
+	for _, c := range []struct {
+		senders         int
+		crowded, placed string
+	}{
+		{1, "spread unevenly over 3 CPUs: give flows=24", ""},
+		{2, "spread unevenly over 2 CPUs: give flows=16", "CPUs 3,0 carry the box, and CPUs 2,1 send"},
+		{3, "is 1 CPU here", "CPUs 3 carry the box, and CPUs 2,1,0 send"},
+		{8, "is 1 CPU here", "CPUs 3 carry the box, and CPUs 2,1,0 send"},
+	} {
+		if got := Crowded(bed, AllCPUs, 1, c.senders); !strings.Contains(got, c.crowded) {
+			t.Errorf("%d senders: %q, want %q", c.senders, got, c.crowded)
+		}
+		if got := Placed(bed, AllCPUs, c.senders); !strings.Contains(got, c.placed) || (got == "") != (c.placed == "") {
+			t.Errorf("%d senders: %q, want %q", c.senders, got, c.placed)
+		}
+		if got := Placed(bed, oneCPU, c.senders); got != "" {
+			t.Errorf("one CPU of the box: %q", got)
+		}
+		bed.Means = serving{}
+		if err := bed.Serve(t.Context(), lab.Service{AllCPUs: true, Senders: c.senders - 1}); err != nil {
+			t.Fatal(err)
+		}
+		for _, cpu := range bed.Carrying() {
+			if cpu == bed.TesterCPU || c.senders > 1 && cpu == 1 || c.senders > 2 && cpu == 0 {
+				t.Errorf("%d senders: CPU %d carries the box and sends", c.senders, cpu)
+			}
+		}
+	}
+}
+
+type serving struct{}
+
+func (serving) Serve(context.Context, lab.Service) error { return nil }

@@ -102,9 +102,10 @@ func (w *watch) work(cpus []result.CPU, took float64) *result.DUTWork {
 func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.Instant) {
 	if w.ok {
 		o.CPUs = w.after.Since(w.before)
+		carry := w.bed.Carrying()
 		for i := range o.CPUs {
 			c := &o.CPUs[i]
-			switch dut, sends := slices.Contains(w.bed.DUTCPUs, c.CPU), slices.Contains(w.senders, c.CPU); {
+			switch dut, sends := slices.Contains(carry, c.CPU), slices.Contains(w.senders, c.CPU); {
 			case dut && sends:
 				c.Role = "tester and dut"
 			case dut:
