@@ -44,6 +44,15 @@ type Stream struct {
 	Frames frame.Spec   // sizes, flows, addresses; without a Source
 	Source frame.Source // Transmit fills windows from it, ahead of what it sends, so that where it stands afterwards is not known; the caller closes it
 	Lane   int          // index of the transmitter's port
+	Parts  []Part       // in place of Source, for as many senders together: what each sends
+}
+
+// A Part is what one of several senders sends of a source, a source in itself (frame.Shard).
+type Part struct {
+	Source frame.Source
+	Frames uint64        // of a pass, as many as all parts' tell the load among them; 0: each has as much of it
+	Octets uint64        // theirs, with FCS
+	First  time.Duration // from the whole pass's first frame to the part's
 }
 
 // A Load is how the streams of a Transmit are offered: all at one rate, frame
@@ -113,6 +122,7 @@ type TxReport struct {
 
 	Octets    uint64            // accepted, with FCS
 	Passes    uint64            // over a source that were completed
+	Shares    []uint64          // issued, by sender, where several sent Parts; else nil
 	Starved   uint64            // times that the sender waited for its source
 	Gaps      *result.Histogram // between frames as they left, s; nil unless Load.Gaps
 	GapErrors *result.Histogram // |gap - the schedule's gap|, s; nil unless Load.Gaps and paced

@@ -74,6 +74,14 @@ func (l Load) alone() error {
 
 // fits checks what l asks of a stream.
 func (l Load) fits(s Stream) error {
+	if len(s.Parts) > 0 {
+		for _, p := range s.Parts {
+			if err := l.fits(Stream{Source: p.Source}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if s.Source == nil {
 		switch {
 		case l.Speed != 0:

@@ -25,6 +25,10 @@ type Episode struct {
 	Before     time.Duration  // each above 0, and long enough for a benign frame
 	During     time.Duration
 	After      time.Duration
+
+	// Of several senders that share the flood, Sender is this one's number, below Senders; 0
+	// Senders are 1. The first one's source alone has the benign frames.
+	Sender, Senders int
 }
 
 // MaxEpisodeFlows is the most flows of an Episode's benign traffic.
@@ -55,6 +59,7 @@ type EpisodeSource struct {
 	floods  uint64
 	gap     float64 // ns between benign frames
 	each    float64 // ns between the flood's
+	lead    float64 // of that, before the first one
 	begins  float64 // ns, the flood
 	burst   uint64  // of its frames
 	benigns uint64  // next of the pass
@@ -82,8 +87,12 @@ func NewEpisode(e Episode) (*EpisodeSource, error) {
 		return nil, fmt.Errorf("benign frames: networks %d: want 1", e.Benign.Networks)
 	case !(e.BenignRate > 0) || !(e.FloodRate > 0):
 		return nil, fmt.Errorf("benign rate %v and flood rate %v: want both above 0", e.BenignRate, e.FloodRate)
+	case e.Senders < 0 || e.Sender < 0 || e.Sender > 0 && e.Sender >= e.Senders:
+		return nil, fmt.Errorf("sender %d of %d", e.Sender, e.Senders)
 	}
-	s := &EpisodeSource{gap: 1e9 / float64(e.BenignRate), each: 1e9 / float64(e.FloodRate), begins: float64(e.Before), flows: e.Benign.Flows}
+	senders := float64(max(e.Senders, 1))
+	s := &EpisodeSource{gap: 1e9 / float64(e.BenignRate), each: senders * 1e9 / float64(e.FloodRate), begins: float64(e.Before), flows: e.Benign.Flows}
+	s.lead = (float64(e.Sender) + 0.5) / senders
 	at := 0.0
 	var last uint64
 	for i, d := range []time.Duration{e.Before, e.During, e.After} {
@@ -94,12 +103,16 @@ func NewEpisode(e Episode) (*EpisodeSource, error) {
 		}
 		s.ends[i], last = uint64(n), uint64(n)
 	}
-	n := math.Round(float64(e.During) / s.each)
-	if n < 1 || !(n <= mostEpisode) {
-		return nil, fmt.Errorf("flood at %v for %v: want 1 to %d frames", e.FloodRate, e.During, mostEpisode)
+	n := math.Round(float64(e.During) * senders / s.each)
+	if n < senders || !(n <= mostEpisode) {
+		return nil, fmt.Errorf("flood at %v for %v: want 1 to %d frames, one a sender or more", e.FloodRate, e.During, mostEpisode)
 	}
-	s.floods = uint64(n)
-	s.burst = uint64(min(max(float64(e.FloodRate)*episodeBurst.Seconds(), 1), mostEpisodeBurst))
+	part := func(i int) uint64 { return uint64(n) * uint64(i) / uint64(senders) }
+	s.floods = part(e.Sender+1) - part(e.Sender)
+	if e.Sender > 0 {
+		s.ends = [3]uint64{}
+	}
+	s.burst = uint64(min(max(float64(e.FloodRate)/senders*episodeBurst.Seconds(), 1), mostEpisodeBurst))
 	source, err := NewFlood(e.Flood)
 	if err != nil {
 		return nil, err
@@ -175,7 +188,7 @@ func (s *EpisodeSource) next(benigns, flooded uint64) (at float64, flood, ok boo
 		benign = float64(benigns) * s.gap
 	}
 	if flooded < s.floods {
-		attack = s.begins + (float64(flooded)+0.5)*s.each
+		attack = s.begins + (float64(flooded)+s.lead)*s.each
 	}
 	switch {
 	case attack < benign:
@@ -186,10 +199,16 @@ func (s *EpisodeSource) next(benigns, flooded uint64) (at float64, flood, ok boo
 	return benign, false, !math.IsInf(benign, 1)
 }
 
+// First is when the first frame of a pass leaves.
+func (s *EpisodeSource) First() time.Duration {
+	at, _, _ := s.next(0, 0)
+	return time.Duration(math.Round(at))
+}
+
 // together is when the burst leaves that frame n of the flood is of: with its last one.
 func (s *EpisodeSource) together(n uint64) float64 {
 	last := min((n/s.burst+1)*s.burst, s.floods)
-	return s.begins + (float64(last)-0.5)*s.each
+	return s.begins + (float64(last)-1+s.lead)*s.each
 }
 
 // class is that of a benign frame by its number.

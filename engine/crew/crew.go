@@ -8,7 +8,8 @@
 //
 // A share has its part of the stream's flows, and the part of the load that belongs to them.
 // So every flow keeps its rate, and the order of its frames. Of a stream with fewer flows
-// than senders, some flows come from several senders.
+// than senders, some flows come from several senders. A source is divided beforehand
+// (Stream.Parts): each sender has a part of its own, and what belongs to that of the load.
 package crew
 
 import (
@@ -41,10 +42,12 @@ type Share struct {
 	Sender  int
 	Load    engine.Load
 	Streams []engine.Stream
+	first   time.Duration // engine.Part.First
 }
 
 // Split divides a load of streams among n senders. One whose share is no frame is left out.
-// Of several senders none can send a source.
+// Several senders cannot send a source but in parts, of which the first stream's divide the
+// load.
 func Split(l engine.Load, streams []engine.Stream, n int) (shares []Share, err error) {
 	if n == 1 {
 		return []Share{{Load: l, Streams: streams}}, nil
@@ -52,14 +55,20 @@ func Split(l engine.Load, streams []engine.Stream, n int) (shares []Share, err e
 	for i := range n {
 		s := Share{Sender: i, Load: l}
 		for k, st := range streams {
-			if st.Source != nil {
-				return nil, fmt.Errorf("transmit: stream %d has a source, which %d senders cannot share", st.ID, n)
+			if st.Source != nil || len(st.Parts) > 0 && len(st.Parts) != n {
+				return nil, fmt.Errorf("transmit: stream %d has a source, which %d senders cannot share but in as many parts", st.ID, n)
 			}
-			part, weight := cut(st.Frames, i, n)
-			st.ID, st.Frames = shareID(st.ID, i), part
+			var of weight
+			if len(st.Parts) > 0 {
+				of, st.Source, s.first = ofPart(st.Parts, i, l.Bits > 0), st.Parts[i].Source, st.Parts[i].First
+				st.Parts = nil
+			} else {
+				st.Frames, of = cut(st.Frames, i, n)
+			}
+			st.ID = shareID(st.ID, i)
 			s.Streams = append(s.Streams, st)
 			if k == 0 {
-				s.Load = weigh(l, weight)
+				s.Load = weigh(l, of)
 			}
 		}
 		if l.Count == 0 || s.Load.Count > 0 {
@@ -69,6 +78,9 @@ func Split(l engine.Load, streams []engine.Stream, n int) (shares []Share, err e
 	for i := range shares {
 		l := &shares[i].Load
 		l.Phase = phase(*l, i, len(shares))
+		if l.Speed > 0 { // a part begins when the first of its frames is due
+			l.Phase = time.Duration(float64(shares[i].first) / l.Speed)
+		}
 		if l.Duration > 0 { // all end together
 			l.Duration = max(l.Duration-l.Phase, 0)
 		}
@@ -78,15 +90,15 @@ func Split(l engine.Load, streams []engine.Stream, n int) (shares []Share, err e
 }
 
 // A weight is the part from one fraction of a whole to another.
-type weight struct{ from, to, of int }
+type weight struct{ from, to, of uint64 }
 
 func (w weight) of64() float64 { return float64(w.to-w.from) / float64(w.of) }
 
 // times is the weight's part of n. The parts of all shares together are n.
 func (w weight) times(n uint64) uint64 {
-	upTo := func(k int) uint64 { // without overflow up to MaxFlows
-		whole, rest := n/uint64(w.of), n%uint64(w.of)
-		return whole*uint64(k) + rest*uint64(k)/uint64(w.of)
+	upTo := func(k uint64) uint64 { // without overflow up to 4e9 flows or frames
+		whole, rest := n/w.of, n%w.of
+		return whole*k + rest*k/w.of
 	}
 	return upTo(w.to) - upTo(w.from)
 }
@@ -96,11 +108,45 @@ func cut(s frame.Spec, i, n int) (frame.Spec, weight) {
 	flows := s.Flows
 	if flows < n { // some come from several senders, beside each other: so times deals each its part of a count
 		s.First, s.Flows = s.First+i*flows/n, 1
-		return s, weight{i, i + 1, n}
+		return s, share(i, n)
 	}
 	from, to := i*flows/n, (i+1)*flows/n
 	s.First, s.Flows = s.First+from, to-from
-	return s, weight{from, to, flows}
+	return s, weight{uint64(from), uint64(to), uint64(flows)}
+}
+
+// share is part i of n equal ones.
+func share(i, n int) weight { return weight{uint64(i), uint64(i + 1), uint64(n)} }
+
+// ofPart is the weight of part i by its frames or octets, where they are known.
+func ofPart(parts []engine.Part, i int, octets bool) weight {
+	var w weight
+	for k, p := range parts {
+		n := p.Frames
+		if octets {
+			n = p.Octets
+		}
+		if n == 0 {
+			return share(i, len(parts))
+		}
+		if k == i {
+			w.from, w.to = w.of, w.of+n
+		}
+		w.of += n
+	}
+	return w
+}
+
+// PartEvenness is Evenness of parts of a source.
+func PartEvenness(parts []engine.Part) float64 {
+	most := 0.0
+	for i := range parts {
+		most = max(most, ofPart(parts, i, false).of64())
+	}
+	if most == 0 {
+		return 1
+	}
+	return 1 / (float64(len(parts)) * most)
 }
 
 // Evenness is the part of n senders' ceilings together that they reach with flows: the one
@@ -140,16 +186,22 @@ func phase(l engine.Load, i, n int) time.Duration {
 
 // Join is what the senders of each stream reported together: reports[i][k] is of stream k.
 func Join(streams []engine.Stream, reports [][]engine.TxReport) []engine.TxReport {
-	if len(reports) == 1 && len(reports[0]) == len(streams) && (len(streams) == 0 || reports[0][0].Stream == streams[0].ID) {
+	if len(reports) == 1 && len(reports[0]) == len(streams) && (len(streams) == 0 || reports[0][0].Stream == streams[0].ID && len(streams[0].Parts) == 0) {
 		return reports[0] // not of a share with a number of its own
 	}
 	var all []engine.TxReport
 	for k, st := range streams {
 		sum := engine.TxReport{Stream: st.ID}
+		if len(st.Parts) > 0 {
+			sum.Shares = make([]uint64, len(st.Parts))
+		}
 		for _, of := range reports {
 			if k < len(of) {
 				join(&sum, of[k])
 			}
+		}
+		if sum.Shares != nil { // they end one by one
+			sum.Offered = unit.RateOver(sum.Accepted, sum.First, sum.Last+unit.Instant(sum.Tail))
 		}
 		all = append(all, sum)
 	}
@@ -157,6 +209,12 @@ func Join(streams []engine.Stream, reports [][]engine.TxReport) []engine.TxRepor
 }
 
 func join(sum *engine.TxReport, t engine.TxReport) {
+	if sum.Shares != nil {
+		sum.Shares[int(t.Stream-sum.Stream)/step] = t.Accepted + t.Refused
+		if sum.First == 0 || t.Passes < sum.Passes {
+			sum.Passes = t.Passes
+		}
+	}
 	sum.Intended += t.Intended
 	sum.Accepted += t.Accepted
 	sum.Refused += t.Refused

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/afxdp"
 	"boxdyno/engine/crew"
 	"boxdyno/engine/internal/enginetest"
 	"boxdyno/engine/mem"
@@ -181,8 +182,8 @@ func TestInMemory(t *testing.T) {
 // On a link the senders begin at one instant and end with one load; its books close.
 func TestOnALink(t *testing.T) {
 	cpus := testutil.TwoCPUs(t)
-	for _, b := range []engine.Backend{xdp.New(), packet.New()} {
-		from, to := enginetest.Quiet(t)
+	for _, b := range []engine.Backend{xdp.New(), packet.New(), afxdp.NewCopy()} {
+		from, to := enginetest.Wire(t, testutil.Cable{A: "a", B: "b", Silent: true, Queues: 2}) // afxdp has a sender a queue
 		for _, l := range []engine.Load{{Rate: 20e3, Duration: 200 * time.Millisecond}, {Rate: 20e3, Count: 1001}, {Count: 2001}} {
 			tx, rx := carried(t, b, from, to, cpus[:], l, enginetest.Spec4(5, 64))
 			if rx.Frames != tx.Accepted || rx.Span != tx.Accepted || rx.Reordered+rx.Duplicate+rx.Broken != 0 {
@@ -190,6 +191,47 @@ func TestOnALink(t *testing.T) {
 			}
 			if l.Rate > 0 && (tx.Accepted+tx.NotSent+tx.Refused != tx.Intended || math.Abs(float64(tx.Intended)-float64(l.Frames(engine.Stream{}))) > 2) {
 				t.Errorf("%s, %+v: sent %+v", b.Name(), l, tx)
+			}
+		}
+	}
+}
+
+// Senders of a source's parts send each frame of a pass once, and say how many each had.
+func TestPartsOnALink(t *testing.T) {
+	cpus := testutil.TwoCPUs(t)
+	for _, b := range []engine.Backend{xdp.New(), packet.New(), afxdp.NewCopy()} {
+		from, to := enginetest.Wire(t, testutil.Cable{A: "a", B: "b", Silent: true, Queues: 2})
+		for _, l := range []engine.Load{{Rate: 20e3, Passes: 2}, {Bits: 10e6, Passes: 1}, {Speed: 1, Passes: 1}, {Passes: 3}} {
+			var parts []engine.Part
+			for i, n := range []int{700, 300} {
+				parts = append(parts, engine.Part{Source: enginetest.PlainSource(n, 50_000, 60+i), Frames: uint64(n), Octets: uint64(n * (64 + i)), First: time.Duration(i) * 10 * time.Millisecond})
+			}
+			m, err := b.OpenMeter(t.Context(), to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, err := crew.Open(t.Context(), b, []host.Port{from}, cpus[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			enginetest.Arm(t, m, false)
+			reports, err := tx.Transmit(t.Context(), l, engine.Stream{ID: 1, Parts: parts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := reports[0]
+			if len(sent.Shares) != 2 || sent.Shares[0] != 700*l.Passes || sent.Shares[1] != 300*l.Passes || sent.Accepted+sent.Refused != 1000*l.Passes || sent.Passes != l.Passes {
+				t.Errorf("%s, %+v: %+v", b.Name(), l, sent)
+			}
+			begin := time.Now()
+			for enginetest.Read(t, m).Foreign < sent.Accepted && time.Since(begin) < 2*time.Second {
+				time.Sleep(time.Millisecond)
+			}
+			if came := enginetest.Read(t, m).Foreign; came != sent.Accepted {
+				t.Errorf("%s, %+v: %d of %d frames came", b.Name(), l, came, sent.Accepted)
+			}
+			if err := errors.Join(tx.Close(), m.Close()); err != nil {
+				t.Error(err)
 			}
 		}
 	}
