@@ -101,7 +101,7 @@ type Method struct {
 
 // Methods is all that an agent does, beside what Serve is given.
 func Methods() []Method {
-	return append(slices.Concat(subjectMethods(), gatewayMethods(), webMethods()), []Method{
+	return append(slices.Concat(subjectMethods(), gatewayMethods(), webMethods(), rollMethods()), []Method{
 		method(Identify, "the machine, its environment and ports", (*Session).identify),
 		method(Check, "what the agent may do here, and what is missing", (*Session).check),
 		method(Hold, "keeps other testers off until the connection ends", (*Session).hold),
@@ -175,6 +175,7 @@ type Session struct {
 	gateway *service.Gateway // managing's; nil: this machine is none
 	tunnels kept[tunnel.End]
 	servers kept[iperf.Server]
+	rolls   kept[*calling]
 
 	whole    map[string]bool // of files, those that are whole
 	specs    subject.Specs
@@ -277,7 +278,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, folder, version str
 
 func newSession(ctx context.Context, folder, version string, subjects subject.Specs) *Session {
 	return &Session{lasting: ctx, Folder: folder, Version: version, specs: subjects, books: map[int]*book{}, tuned: map[int]*tune.Applied{}, files: map[string]int64{}, whole: map[string]bool{}, subjects: map[int]*running{},
-		tunnels: kept[tunnel.End]{}, servers: kept[iperf.Server]{}}
+		tunnels: kept[tunnel.End]{}, servers: kept[iperf.Server]{}, rolls: kept[*calling]{}}
 }
 
 // HoldArgs say who wants the machine for itself.

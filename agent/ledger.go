@@ -121,6 +121,9 @@ func (s *Session) readLedger(ctx context.Context, id int) (LedgerReading, error)
 		return LedgerReading{}, errNoLedger
 	}
 	r, err := b.Reading(ctx)
+	if err == nil {
+		err = s.called(&r)
+	}
 	m := s.managed()
 	if err != nil || m == nil {
 		return r, err

@@ -30,16 +30,22 @@ var apart = tune.Recipe{Name: "frames", Steps: []tune.Step{
 	{Knob: "lro", Target: tune.ForPorts, Value: "off"},
 }}
 
-// listenOn prepares a port of h for sub, until the function that it returns is called. It
-// needs CAP_NET_RAW, and for an unmerged subject what tune needs.
-func listenOn(ctx context.Context, h *host.Local, port string, sub subject.Subject) (release func() error, err error) {
+// apartFor says whether a subject's frames are kept apart.
+func apartFor(sub subject.Subject) bool {
+	u, ok := sub.(unmerged)
+	return ok && u.Unmerged()
+}
+
+// listenOn prepares a port of h for software, until the function that it returns is called.
+// It needs CAP_NET_RAW, and where frames are kept apart what tune needs.
+func listenOn(ctx context.Context, h *host.Local, port string, unmerged bool) (release func() error, err error) {
 	p := host.Port{Host: Label, Netns: h.Netns, Name: port}
 	lower, err := p.Promiscuous()
 	if err != nil {
 		return nil, err
 	}
 	// A virtual cable has its receive ring by GRO: XDP could not send to it without.
-	if u, ok := sub.(unmerged); !ok || !u.Unmerged() || p.Cable() {
+	if !unmerged || p.Cable() {
 		return lower, nil
 	}
 	// What the port does not have is a problem of its setting, and merges nothing.

@@ -81,7 +81,7 @@ func TestPortOfASubject(t *testing.T) {
 		{"card", ids.NewSuricata(), false},
 		{"cable", ids.NewSuricata(), true},
 	} {
-		release, err := listenOn(context.Background(), &host.Local{Netns: ns.Path()}, c.port, c.sub)
+		release, err := listenOn(context.Background(), &host.Local{Netns: ns.Path()}, c.port, apartFor(c.sub))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestPortOfASubject(t *testing.T) {
 			t.Errorf("%s afterwards: promiscuous %d times, merges frames: %v", c.port, n, merges)
 		}
 	}
-	if _, err := listenOn(context.Background(), &host.Local{Netns: ns.Path()}, "none9", udp); err == nil {
+	if _, err := listenOn(context.Background(), &host.Local{Netns: ns.Path()}, "none9", false); err == nil {
 		t.Error("a port that is not there is listened to")
 	}
 }

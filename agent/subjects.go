@@ -243,7 +243,7 @@ func (s *Session) startSubject(ctx context.Context, a SubjectArgs) (started Subj
 	}
 	release := func() error { return nil }
 	if a.Port != "" {
-		if release, err = listenOn(ctx, &host.Local{Label: Label}, a.Port, sub); err != nil {
+		if release, err = listenOn(ctx, &host.Local{Label: Label}, a.Port, apartFor(sub)); err != nil {
 			return started, err
 		}
 	}

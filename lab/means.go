@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"boxdyno/engine"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/link"
@@ -61,6 +63,14 @@ type Watcher interface {
 type Receiver interface {
 	// Receive is that since it was asked before, and how the DUT's ports are set up.
 	Receive(ctx context.Context) (result.DUTWork, error)
+}
+
+// A Caller is a DUT whose port behind the tester's first one tells the frames of a capture
+// apart.
+type Caller interface {
+	// OpenRoll opens a meter of r's frames there, which keeps them from the stack: see
+	// engine.Backend.OpenRoll. Its instants are of this machine's clock.
+	OpenRoll(ctx context.Context, r *frame.Roll) (engine.Meter, error)
 }
 
 // A Lender is a box that loads can run on, beside what is measured. Where a testbed is

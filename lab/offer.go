@@ -15,6 +15,7 @@ const (
 	Loadable                           // the DUT can be heated, or run a load beside
 	Sockets                            // this machine's sockets can reach the DUT's kernel at the first port
 	Subjects                           // programs under load can run on the DUT
+	Calling                            // a port of the DUT tells the frames of a capture apart
 )
 
 // Capabilities are all: a word for each, and what a topology has that offers it.
@@ -31,6 +32,7 @@ var Capabilities = []struct {
 	{Loadable, "loadable", "a DUT that can be loaded or heated"},
 	{Sockets, "sockets", "a DUT that sockets of this machine can talk to"},
 	{Subjects, "subjects", "a DUT that programs can run on by themselves"},
+	{Calling, "calling", "a port of the DUT that tells the frames of a capture apart"},
 }
 
 // Words are those of the capabilities in c.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"boxdyno/agent"
+	"boxdyno/engine"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/link"
@@ -230,6 +232,18 @@ func (m *pairMeans) Receive(ctx context.Context) (result.DUTWork, error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	return agent.ReceiveRead.Call(ctx, m.conn, m.tuneBox.ports)
+}
+
+// OpenRoll implements Caller.
+func (m *pairMeans) OpenRoll(ctx context.Context, r *frame.Roll) (engine.Meter, error) {
+	meter, err := agent.Machine{Conn: m.conn}.OpenRoll(ctx, m.tuneBox.ports[0], r)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.amid(ctx); err != nil { // some drivers reset their link when an XDP program comes
+		return nil, errors.Join(err, meter.Close())
+	}
+	return meter, nil
 }
 
 // Talk implements Talker.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"boxdyno/engine"
+	"boxdyno/engine/roll"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/ledger"
@@ -232,6 +234,11 @@ func (m *sandboxMeans) Path(from, to int, loop bool) ledger.Path {
 		return loopPath(m.tester, from, to)
 	}
 	return throughDUT(m.cables[from], m.cables[to], m.names())
+}
+
+// OpenRoll implements Caller, while the service is Listening.
+func (m *sandboxMeans) OpenRoll(_ context.Context, r *frame.Roll) (engine.Meter, error) {
+	return roll.Open(m.cables[0][1].port(), r, true)
 }
 
 // addresses gives the DUT's end of a side its own, and the tester's as permanent

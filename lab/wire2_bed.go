@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"boxdyno/engine"
+	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/ledger"
 	"boxdyno/result"
@@ -162,6 +163,17 @@ type steadyLinks struct {
 
 func (s *steadyLinks) OpenMeter(ctx context.Context, p host.Port) (engine.Meter, error) {
 	m, err := s.Backend.OpenMeter(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.wired.amid(ctx); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func (s *steadyLinks) OpenRoll(ctx context.Context, p host.Port, r *frame.Roll) (engine.Meter, error) {
+	m, err := s.Backend.OpenRoll(ctx, p, r)
 	if err != nil {
 		return nil, err
 	}

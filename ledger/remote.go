@@ -87,10 +87,8 @@ func (r *Reading) AddXDP(host, port string, n uint64, native bool) {
 	if !native {
 		from += ", behind the driver"
 	}
-	for i := range r.Tallies {
-		if t := &r.Tallies[i]; native && t.Term.Host == host && t.Term.Link == port && strings.HasSuffix(t.Term.Name, XDPDrop) {
-			t.Value -= n
-		}
+	if native {
+		r.LessXDP(host, port, n)
 	}
 	r.Tallies = append(r.Tallies, Tally{Value: n, Order: 2 * rank(result.XDP),
 		Term: result.Term{Place: result.XDP, Host: host, Name: XDPDrop, From: from, Link: port}})
@@ -125,6 +123,16 @@ func (b *Book) openRemotes(ctx context.Context, paths []Path) error {
 		b.remotes = append(b.remotes, book)
 	}
 	return nil
+}
+
+// LessXDP takes n frames that a program of boxdyno's own has taken off a port of host, in its
+// driver, out of the driver's count of drops, where it has one.
+func (r *Reading) LessXDP(host, port string, n uint64) {
+	for i := range r.Tallies {
+		if t := &r.Tallies[i]; t.Term.Host == host && t.Term.Link == port && strings.HasSuffix(t.Term.Name, XDPDrop) {
+			t.Value -= n
+		}
+	}
 }
 
 func sameReading(a, b Reading) bool {

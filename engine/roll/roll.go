@@ -42,6 +42,7 @@ type Meter struct {
 	mapped []byte
 	slots  []rollSlot
 	at     []uint32 // the slot of each entry
+	taken  uint64   // frames before Arm
 }
 
 // rollProbes is how far from its key's place a slot may lie: PROBES in bpf/roll.c.
@@ -145,6 +146,9 @@ func (m *Meter) Arm(_ context.Context, _ bool, streams ...uint16) error {
 	if err != nil {
 		return err
 	}
+	if m.taken, err = m.Taken(); err != nil {
+		return err
+	}
 	for i := range m.slots {
 		m.slots[i].Seen = 0
 	}
@@ -163,6 +167,19 @@ func (m *Meter) Arm(_ context.Context, _ bool, streams ...uint16) error {
 		return fmt.Errorf("arm the replay's meter: %w", err)
 	}
 	return nil
+}
+
+// Taken is how many frames the meter has taken off the port since it was opened.
+func (m *Meter) Taken() (uint64, error) {
+	var perCPU []rollSums
+	if err := m.coll.Maps[rollMapTotals].Lookup(uint32(0), &perCPU); err != nil {
+		return 0, fmt.Errorf("read the replay's meter: %w", err)
+	}
+	n := m.taken
+	for _, s := range perCPU {
+		n += s.Known + s.Strange
+	}
+	return n, nil
 }
 
 // Sink changes nothing: see engine.Backend.OpenRoll.

@@ -47,12 +47,18 @@ type LoggedBackend struct {
 
 func (l LoggedBackend) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (engine.Transmitter, error) {
 	t, err := l.Backend.OpenTransmitter(ctx, lanes, cpu)
+	if err != nil {
+		return nil, err
+	}
 	return loggedTransmitter{t, l.sent}, err
 }
 
 // OpenCrew opens n senders, each on any CPU.
 func (l LoggedBackend) OpenCrew(ctx context.Context, lanes []host.Port, n int) (engine.Transmitter, error) {
 	t, err := crew.Open(ctx, l.Backend, lanes, slices.Repeat([]int{-1}, n))
+	if err != nil {
+		return nil, err
+	}
 	return loggedTransmitter{t, l.sent}, err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/lab"
+	"boxdyno/link/hub"
 	"boxdyno/procedure"
 	"boxdyno/result"
 )
@@ -96,6 +97,9 @@ func Build(t testing.TB, name string, set map[string]string) *lab.Testbed {
 	}
 	top := lab.All[i].New()
 	Assign(t, top.Flags, set)
+	if d, ok := top.(lab.Dialling); ok {
+		d.DialBy(hub.Dial)
+	}
 	bed, err := top.Build(context.Background())
 	if err != nil {
 		t.Fatal(err)
