@@ -16,45 +16,54 @@ import (
 // Frames with equal marks are one entry that is due more than once.
 type Roll struct {
 	Same  Sameness
-	Marks []Mark   // distinct
-	Times []uint32 // how often each is in a pass
+	Marks []Mark // distinct
 
-	order []uint32 // the entry of each frame of the pass
-	index map[uint64]uint32
+	orders [][]uint32 // the entry of each frame of the pass, by part
+	index  map[uint64]uint32
 }
 
 // MostRoll is the most distinct frames of a roll. A receiver needs 32 octets or more for
 // each.
 const MostRoll = 1 << 21
 
-// NewRoll reads one pass of a source, which it leaves at the beginning of the next. Frames
-// must not vary (Shape.Fields, signatures).
-func NewRoll(ctx context.Context, source Source, same Sameness) (*Roll, error) {
-	r := &Roll{Same: same, index: map[uint64]uint32{}}
+// NewRoll reads one pass of a source, or of each part of one (Shard), which it leaves at the
+// beginning of the next. Frames must not vary (Shape.Fields, signatures).
+func NewRoll(ctx context.Context, same Sameness, parts ...Source) (*Roll, error) {
+	r := &Roll{Same: same, index: map[uint64]uint32{}, orders: make([][]uint32, len(parts))}
+	for i, source := range parts {
+		if err := r.read(ctx, i, source); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// read adds a pass of part.
+func (r *Roll) read(ctx context.Context, part int, source Source) error {
 	w := Window{Blob: make([]byte, max(1<<20, source.Shape().Longest)), Entries: make([]Entry, 1<<13)}
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		w.Reset()
 		end := source.Fill(&w)
 		for i := range w.Len() {
-			if err := r.add(MarkOf(w.Frame(i), same)); err != nil {
-				return nil, err
+			if err := r.add(part, MarkOf(w.Frame(i), r.Same)); err != nil {
+				return err
 			}
 		}
 		switch {
-		case end == io.EOF && len(r.order) == 0:
-			return nil, errors.New("the source has no frames")
+		case end == io.EOF && len(r.orders[part]) == 0:
+			return errors.New("the source has no frames")
 		case end == io.EOF:
-			return r, nil
+			return nil
 		case end != nil:
-			return nil, end
+			return end
 		}
 	}
 }
 
-func (r *Roll) add(m Mark) error {
+func (r *Roll) add(part int, m Mark) error {
 	i, ok := r.index[m.Key()]
 	if !ok {
 		if len(r.Marks) == MostRoll {
@@ -62,15 +71,19 @@ func (r *Roll) add(m Mark) error {
 		}
 		i = uint32(len(r.Marks))
 		r.index[m.Key()] = i
-		r.Marks, r.Times = append(r.Marks, m), append(r.Times, 0)
+		r.Marks = append(r.Marks, m)
 	}
-	r.Times[i]++
-	r.order = append(r.order, i)
+	r.orders[part] = append(r.orders[part], i)
 	return nil
 }
 
 // Frames is how many a pass has.
-func (r *Roll) Frames() int { return len(r.order) }
+func (r *Roll) Frames() (n int) {
+	for _, order := range r.orders {
+		n += len(order)
+	}
+	return n
+}
 
 // Find returns which entry a frame with mark m is.
 func (r *Roll) Find(m Mark) (i uint32, ok bool) {
@@ -101,17 +114,24 @@ type Called struct {
 	Unsure     uint64 // frames of Foreign that may be missing ones, altered: their marks were not kept
 }
 
-// Call compares what arrived with the first sent frames of passes without end. A frame that
-// came twice stands for no other that did not come.
-func (r *Roll) Call(sent uint64, a Arrivals) Called {
-	c := Called{Sent: sent}
-	passes, part := sent/uint64(len(r.order)), make([]uint32, len(r.Marks))
-	for _, i := range r.order[:sent%uint64(len(r.order))] {
-		part[i]++
+// Call compares what arrived with the first frames of passes without end, of each part so
+// many as were sent. A frame that came twice stands for no other that did not come.
+func (r *Roll) Call(a Arrivals, sent ...uint64) Called {
+	c, dues := Called{}, make([]uint64, len(r.Marks))
+	for part, n := range sent {
+		c.Sent += n
+		order := r.orders[part]
+		passes := n / uint64(len(order))
+		for at, i := range order {
+			dues[i] += passes
+			if uint64(at) < n%uint64(len(order)) {
+				dues[i]++
+			}
+		}
 	}
 	missing := map[uint32]uint64{}
-	for i, times := range r.Times {
-		due, came := passes*uint64(times)+uint64(part[i]), uint64(0)
+	for i, due := range dues {
+		came := uint64(0)
 		if i < len(a.Seen) {
 			came = a.Seen[i]
 		}

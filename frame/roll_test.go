@@ -166,7 +166,7 @@ func TestRoll(t *testing.T) {
 			all = append(all, b)
 		}
 	}
-	roll, err := NewRoll(t.Context(), &frames{all: all}, SameRouted)
+	roll, err := NewRoll(t.Context(), SameRouted, &frames{all: all})
 	if err != nil || roll.Frames() != len(all) || len(roll.Marks) != 3000 {
 		t.Fatalf("%d frames, %d of them distinct, %v", roll.Frames(), len(roll.Marks), err)
 	}
@@ -191,8 +191,8 @@ func TestRoll(t *testing.T) {
 		}
 		// Of equal frames the first alone has a fate: one that came twice would stand for one
 		// that did not come, and no receiver could know.
-		first := !seen[roll.order[n%uint64(len(all))]]
-		seen[roll.order[n%uint64(len(all))]] = true
+		first := !seen[roll.orders[0][n%uint64(len(all))]]
+		seen[roll.orders[0][n%uint64(len(all))]] = true
 		fate := rng.IntN(20)
 		if !first {
 			fate = -1
@@ -222,24 +222,24 @@ func TestRoll(t *testing.T) {
 		a.Strange[Mark{uint64(i), 1}]++
 	}
 	want.Foreign = 7
-	if got := roll.Call(sent, a); got != want {
+	if got := roll.Call(a, sent); got != want {
 		t.Errorf("seed %d: %+v, want %+v", seed, got, want)
 	}
-	if a.More = 5; roll.Call(sent, a).Unsure != 5 || roll.Call(sent, a).Foreign != 12 {
-		t.Errorf("%+v", roll.Call(sent, a))
+	if a.More = 5; roll.Call(a, sent).Unsure != 5 || roll.Call(a, sent).Foreign != 12 {
+		t.Errorf("%+v", roll.Call(a, sent))
 	}
-	none := roll.Call(sent, Arrivals{})
+	none := roll.Call(Arrivals{}, sent)
 	if none.Missing != sent || none.Received+none.Altered != 0 {
 		t.Errorf("of nothing that arrived: %+v", none)
 	}
 }
 
 func TestRollRefuses(t *testing.T) {
-	if _, err := NewRoll(t.Context(), &frames{}, SameRouted); err == nil {
+	if _, err := NewRoll(t.Context(), SameRouted, &frames{}); err == nil {
 		t.Error("a source without frames has a roll")
 	}
 	r := &Roll{index: map[uint64]uint32{}, Marks: make([]Mark, MostRoll)}
-	if err := r.add(Mark{1, 2}); err == nil {
+	if err := r.add(0, Mark{1, 2}); err == nil {
 		t.Error("a roll is longer than may be")
 	}
 }
@@ -285,7 +285,7 @@ func TestRoutable(t *testing.T) {
 			t.Fatal(err)
 		}
 		for pass := range 2 {
-			roll, err := NewRoll(t.Context(), s, SameRouted)
+			roll, err := NewRoll(t.Context(), SameRouted, s)
 			if err != nil || roll.Frames() != len(good) || s.Shape().Frames != uint64(len(good)) {
 				t.Errorf("with one %s: pass %d has %d frames, %v", why, pass, roll.Frames(), err)
 			}

@@ -74,7 +74,7 @@ func TestRollProgram(t *testing.T) {
 	all := mixture(t, rng, 600)
 	for _, same := range []frame.Sameness{frame.SameTranslated, frame.SameRouted, frame.SameBridged, frame.SameLink} {
 		on := &frameList{all: all[:len(all)/2]}
-		roll, err := frame.NewRoll(t.Context(), on, same)
+		roll, err := frame.NewRoll(t.Context(), same, on)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,7 +101,7 @@ func (c *capturing) left() []string {
 // traffic.
 func (m *capturePoint) probe(ctx context.Context, c *capturing) error {
 	s := m.stream
-	s.ID, s.Source, s.Frames.Sizes = probeStream, nil, []unit.FrameSize{frame.SmallestIn(s.Frames.VLAN, false)}
+	s.ID, s.Source, s.Parts, s.Frames.Sizes = probeStream, nil, nil, []unit.FrameSize{frame.SmallestIn(s.Frames.VLAN, false)}
 	send := func() error {
 		sent, err := m.tx.Transmit(ctx, engine.Load{Rate: 1000, Count: 1}, s)
 		if err == nil {

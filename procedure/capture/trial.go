@@ -254,16 +254,8 @@ func (m *capturePoint) transmit(ctx context.Context, l engine.Load) (engine.TxRe
 // it, what the stack did with the frames after it is a checkpoint, and own are its
 // drops.
 func settleAccount(a *result.Account, own []result.Term) {
-	var before []result.Term
-	for _, t := range a.Drops {
-		if slices.Index(result.Places, t.Place) <= slices.Index(result.Places, result.Softnet) {
-			before = append(before, t)
-		} else {
-			t.Name = "after the subject's socket: " + t.Name
-			a.Passed = append(a.Passed, t)
-		}
-	}
-	a.Drops = append(before, own...)
+	trial.EndAt(a, result.Softnet, "the subject's socket")
+	a.Drops = append(a.Drops, own...)
 	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
 }
 

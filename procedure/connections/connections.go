@@ -57,6 +57,7 @@ type Connections struct {
 	most     param.Count
 	preset   param.Choice
 	search   param.Choice
+	senders  param.Count
 }
 
 const (
@@ -77,7 +78,7 @@ func newConnections() procedure.Procedure {
 		service: param.NewChoice("route", trial.Forwarding), mode: param.NewChoice(byRate, []string{byRate, concurrent}),
 		rules: param.NewCount(0, 0, 100_000), response: param.NewCount(1024, 0, conn.MaxObject),
 		rate: param.NewCount(0, 0, maxRate), most: param.NewCount(100_000, 1, 4_000_000),
-		preset: param.NewPreset(), search: param.NewChoice(trial.AsPreset, append([]string{trial.AsPreset}, search.Names()...)),
+		preset: param.NewPreset(), search: param.NewChoice(trial.AsPreset, append([]string{trial.AsPreset}, search.Names()...)), senders: trial.NewSenders(),
 	}
 }
 
@@ -88,6 +89,7 @@ func (p *Connections) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.response, "response_size", "`octets` of a response beside its HTTP header")
 	fs.Var(&p.rate, "rate", "new `connections` a second; 0: mode rate searches the highest, mode concurrent opens 20000")
 	fs.Var(&p.most, "connections", "mode concurrent: `connections` to open")
+	fs.Var(&p.senders, "senders", "CPUs of the tester that `send`: 1, for programs at both ports send all but the first frame of a connection")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest rate without a failed connection is found; preset: the search of the preset's name")
 }
@@ -98,6 +100,9 @@ func (p *Connections) Needs() (lab.Capability, string) { return 0, p.service.Val
 func (p *Connections) Check(bed *lab.Testbed) error {
 	if p.rules.Value != 0 && p.service.Value != "filter" {
 		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.Value, p.service.Value)
+	}
+	if p.senders.Value > 1 {
+		return fmt.Errorf("senders %d: one CPU sends the first frame of each connection, and programs on the CPUs that receive send all others, so that a second sender would add none: leave senders at 1", p.senders.Value)
 	}
 	if bed == nil || bed.Engine == nil {
 		return nil

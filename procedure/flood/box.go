@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
@@ -97,12 +98,10 @@ func attackers(own netip.Addr) netip.Prefix {
 // openBox is undone by close, even where it fails.
 func (m *floodPoint) openBox(ctx context.Context) (err error) {
 	bed := m.env.Bed
-	path := bed.Path(0, min(1, len(bed.Ports)-1), false)
-	if len(path.Hops) < 2 || path.Hops[1].Place != result.DUTNIC {
-		return fmt.Errorf("topology %s: there is no port of the DUT behind the tester's", bed.Topology)
+	path, err := trial.ToBox(bed)
+	if err != nil {
+		return err
 	}
-	path.Hops = path.Hops[:2]
-	path.Name = path.Hops[0].Port.Name + "-to-" + path.Hops[1].Port.Name
 	m.siege = &siege{port: bed.Ports[0], dut: path.Hops[1].Port}
 	s := m.siege
 	if err := bed.Serve(ctx, lab.Service{Kind: "route", Flows: 1}); err != nil {
@@ -122,7 +121,7 @@ func (m *floodPoint) openBox(ctx context.Context) (err error) {
 	if s.server, err = there.ServeWeb(ctx, netip.AddrPortFrom(s.port.Gateway4, m.serverPort()), cpus); err != nil {
 		return fmt.Errorf("the box's server: %w", err)
 	}
-	if s.tx, err = bed.Engine.OpenTransmitter(ctx, []host.Port{s.port.Port}, bed.TesterCPU); err != nil {
+	if s.tx, err = crew.Open(ctx, bed.Engine, []host.Port{s.port.Port}, m.cpus()); err != nil {
 		return err
 	}
 	// Bare: the tracepoint would see every frame of the flood that ends.
@@ -151,11 +150,11 @@ func (s *siege) close() (err error) {
 // storm is one trial: the box is flooded while clients ask its server.
 func (m *floodPoint) storm(ctx context.Context, rate unit.FrameRate, lasts time.Duration) (o procedure.Outcome, err error) {
 	s := m.siege
-	source, err := frame.NewFlood(m.attack(s.port, s.port))
+	stream, over, err := m.pure(s.port, s.port)
 	if err != nil {
 		return o, err
 	}
-	defer source.Close()
+	defer over()
 	var sensor *capture.Sensor
 	if m.sensor.Value != noSensor {
 		sensor = m.newSensor(m.env.Bed)
@@ -176,8 +175,8 @@ func (m *floodPoint) storm(ctx context.Context, rate unit.FrameRate, lasts time.
 	asking := newClients(s.port, netip.AddrPortFrom(s.port.Gateway4, m.serverPort()), m.requests.Value)
 	asking.begin(ctx)
 	begin := unit.Now()
-	watch := trial.WatchTraffic(m.env)
-	sent, err := m.attackBox(ctx, source, sensor, rate, lasts)
+	watch := trial.WatchTraffic(m.env, m.cpus()...)
+	sent, err := m.attackBox(ctx, stream, sensor, rate, lasts)
 	watch.Stop()
 	asked := asking.finish()
 	if err != nil {
@@ -219,14 +218,14 @@ func (m *floodPoint) storm(ctx context.Context, rate unit.FrameRate, lasts time.
 var seenOfFlood = map[string]string{"sensor_seen_ratio": "flood_seen_ratio", "sensor_missed": "flood_missed", "sensor_dropped": "flood_dropped"}
 
 // attackBox sends the flood amid a time without it on either side.
-func (m *floodPoint) attackBox(ctx context.Context, source frame.Source, sensor *capture.Sensor, rate unit.FrameRate, lasts time.Duration) (sent engine.TxReport, err error) {
+func (m *floodPoint) attackBox(ctx context.Context, stream engine.Stream, sensor *capture.Sensor, rate unit.FrameRate, lasts time.Duration) (sent engine.TxReport, err error) {
 	if sensor != nil {
 		defer sensor.Follow(ctx)()
 	}
 	if err := host.Pause(ctx, m.effort.before); err != nil {
 		return sent, err
 	}
-	reports, err := m.siege.tx.Transmit(ctx, engine.Load{Rate: rate, Duration: lasts}, engine.Stream{ID: floodStream, Source: source})
+	reports, err := m.siege.tx.Transmit(ctx, engine.Load{Rate: rate, Duration: lasts}, stream)
 	if err != nil {
 		return sent, err
 	}
@@ -246,17 +245,7 @@ func (s *siege) settle(a *result.Account) {
 		}
 	}
 	a.Received = came - beside
-	var lost []result.Term
-	for _, t := range a.Drops {
-		if slices.Index(result.Places, t.Place) <= slices.Index(result.Places, result.DUTNIC) {
-			lost = append(lost, t)
-		} else {
-			t.Name = "after the box's port: " + t.Name
-			a.Passed = append(a.Passed, t)
-		}
-	}
-	a.Drops = lost
-	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
+	trial.EndAt(a, result.DUTNIC, "the box's port")
 }
 
 // told makes figures and a verdict of what the clients were answered.

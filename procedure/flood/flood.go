@@ -58,6 +58,7 @@ type Flood struct {
 
 	target   param.Choice // throughBox, toBox
 	requests param.Count  // a second, of toBox
+	senders  param.Count
 }
 
 const (
@@ -75,7 +76,7 @@ func newFlood() procedure.Procedure {
 		Traffic: trial.NewTraffic(trial.Forwarding), kind: param.Choice{Value: "syn"}, port: param.NewCount(0, 0, 65535),
 		rate: floodRate{text: "100k", frames: 100e3}, benign: param.OfferedRate{Text: "20Mbps", Bits: 20e6},
 		sources: param.NewChoice(fromNetwork, []string{fromNetwork, fromAnywhere}), sensor: param.NewWord(noSensor, "+_."), may: 0.001,
-		target: param.NewChoice(throughBox, []string{throughBox, toBox}), requests: param.NewCount(100, 10, 500),
+		target: param.NewChoice(throughBox, []string{throughBox, toBox}), requests: param.NewCount(100, 10, 500), senders: trial.NewSenders(),
 	}
 	for _, k := range frame.Floods {
 		p.kind.Of = append(p.kind.Of, k.Name)
@@ -128,6 +129,7 @@ func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.kind, "kind", "what floods: syn, ack, udp, icmp, dns or ntp amplification, or fragments that never become whole")
 	fs.Var(&p.target, "target", "what is flooded: through (a network behind the box) or box (the box itself, while clients ask its HTTP server)")
 	fs.Var(&p.requests, "requests", "target box: HTTP `requests` a second, each by a connection of its own")
+	fs.Var(&p.senders, "senders", "CPUs of the tester that flood `together`, as far as it has so many: each has its part of the flood, and the first one all benign frames")
 	fs.Var(&p.rate, "rate", "the flood's `frames` a second, such as 500k; line: all that the link or the tester carries; search: the highest that keeps benign_loss")
 	fs.Var(&p.port, "port", "attacked `port` of syn, ack and udp; 0: 443, of udp any")
 	fs.Var(&p.sources, "sources", "where the flood comes from: network (addresses of the sender's own side) or any (spoofed; a reverse-path filter drops them)")
@@ -228,6 +230,9 @@ func (p *Flood) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcom
 	m := &floodPoint{Flood: p, env: env, effort: p.effort(), out: procedure.Outcome{Status: result.Passed}}
 	if substituted != "" {
 		m.out.Warnings = append(m.out.Warnings, substituted)
+	}
+	if few := trial.FewSenders(env.Bed, p.senders.Value); few != "" {
+		m.out.Warnings = append(m.out.Warnings, few)
 	}
 	if p.sensor.Value != noSensor {
 		s, err := p.newSensor(env.Bed).Software()

@@ -118,19 +118,26 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 	if alone {
 		cfg = append(cfg, result.Pair{Key: "path", Value: result.SenderAlone})
 	}
+	n := len(m.cpus())
+	if n > 1 {
+		cfg = append(cfg, result.Pair{Key: "senders", Value: strconv.Itoa(n)})
+	}
 	e := trial.EffortOf(m.Preset.Value)
 	key := fmt.Sprintf("self-test/flood/%s/ipv%s/%v", m.kind.Value, trial.IPText(m.IPv6()), e.SelfTest)
+	if n > 1 {
+		key += fmt.Sprintf("/%d", n)
+	}
 	if m.attacksBox() {
 		key, cfg = key+"/box", append(cfg, result.Pair{Key: "target", Value: toBox})
 	}
 	return m.env.Once(ctx, key, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
 		last := len(loop) - 1 // 0: from a port to the box at its cable
-		source, err := frame.NewFlood(m.attack(loop[0], loop[last]))
+		stream, end, err := m.pure(loop[0], loop[last])
 		if err != nil {
 			return o, err
 		}
-		defer source.Close()
-		r, err := trial.NewRig(ctx, m.env, trial.RigSpec{Ports: loop, Loop: !alone, Mix: m.Mix.Mix, Ways: []trial.Way{{From: 0, To: last, Frames: trial.Between(loop[0], loop[last], m.Mix.Mix, 1, m.IPv6())}}, Settle: e.Settle, Drops: true})
+		defer end()
+		r, err := trial.NewRig(ctx, m.env, trial.RigSpec{Ports: loop, Loop: !alone, Mix: m.Mix.Mix, Ways: []trial.Way{{From: 0, To: last, Frames: trial.Between(loop[0], loop[last], m.Mix.Mix, 1, m.IPv6())}}, Settle: e.Settle, Drops: true, Senders: n, Alone: true})
 		if err != nil {
 			return o, err
 		}
@@ -138,13 +145,43 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 		if err := screen(r.Meters[0]); err != nil {
 			return o, err
 		}
-		r.Foreign, r.Streams = last > 0, []engine.Stream{{ID: floodStream, Source: source}}
+		r.Foreign, r.Streams = last > 0, []engine.Stream{stream}
 		o, sent, _, err := r.Offer(ctx, engine.Load{Duration: e.SelfTest}, false)
 		if err == nil && sent[0].Accepted > 0 {
 			o.Load.MeanSize = float64(sent[0].Octets) / float64(sent[0].Accepted)
 		}
 		return o, err
 	})
+}
+
+// cpus are those that send.
+func (m *floodPoint) cpus() []int { return m.env.Bed.SenderCPUs(max(m.senders.Value, 1)) }
+
+// pure is a stream of the flood alone, which has no end, divided among the senders.
+func (m *floodPoint) pure(from, to lab.Port) (s engine.Stream, end func(), err error) {
+	var parts []engine.Part
+	end = func() {
+		for _, p := range parts {
+			p.Source.Close()
+		}
+	}
+	for range m.cpus() {
+		source, err := frame.NewFlood(m.attack(from, to))
+		if err != nil {
+			end()
+			return s, nil, err
+		}
+		parts = append(parts, engine.Part{Source: source})
+	}
+	return divided(parts), end, nil
+}
+
+// divided is a stream of parts, or of the only one.
+func divided(parts []engine.Part) engine.Stream {
+	if len(parts) == 1 {
+		return engine.Stream{ID: floodStream, Source: parts[0].Source}
+	}
+	return engine.Stream{ID: floodStream, Parts: parts}
 }
 
 // open has the DUT do the point's service and opens the rig, which the caller closes.
@@ -159,7 +196,8 @@ func (m *floodPoint) open(ctx context.Context) (err error) {
 	from, to := m.from(), 1-m.from()
 	m.rig, err = trial.NewRig(ctx, m.env, trial.RigSpec{
 		Ports: bed.Ports, Mix: m.Mix.Mix, Ways: []trial.Way{{From: from, To: to, Frames: m.Between(bed.Ports[from], bed.Ports[to])}}, Settle: trial.EffortOf(m.Preset.Value).Settle,
-		Drops: true, // the tracepoint would see every frame of the flood that ends
+		Drops:   true, // the tracepoint would see every frame of the flood that ends
+		Senders: m.senders.Value, Alone: true,
 	})
 	if err != nil {
 		return err
@@ -218,14 +256,21 @@ func (m *floodPoint) close() (err error) {
 func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.Duration) (procedure.Outcome, error) {
 	bed := m.env.Bed
 	from, to := bed.Ports[m.from()], bed.Ports[1-m.from()]
-	source, err := frame.NewEpisode(frame.Episode{
-		Benign: m.Between(from, to), BenignRate: m.benignRate(), Flood: m.attack(from, to), FloodRate: rate,
-		Before: m.effort.before, During: lasts, After: m.effort.after,
-	})
-	if err != nil {
-		return procedure.Outcome{}, err
+	var sources []*frame.EpisodeSource
+	var parts []engine.Part
+	for i := range m.cpus() {
+		source, err := frame.NewEpisode(frame.Episode{
+			Benign: m.Between(from, to), BenignRate: m.benignRate(), Flood: m.attack(from, to), FloodRate: rate,
+			Before: m.effort.before, During: lasts, After: m.effort.after, Sender: i, Senders: len(m.cpus()),
+		})
+		if err != nil {
+			return procedure.Outcome{}, err
+		}
+		sources, parts = append(sources, source), append(parts, engine.Part{Source: source, First: source.First()})
 	}
-	m.rig.Streams = []engine.Stream{{ID: floodStream, Lane: m.from(), Source: source}}
+	stream := divided(parts)
+	stream.Lane = m.from()
+	m.rig.Streams = []engine.Stream{stream}
 	sensor, err := m.sense(ctx)
 	if err != nil {
 		return procedure.Outcome{}, err
@@ -248,7 +293,7 @@ func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.
 		return o, err
 	}
 	after, _ := m.table()
-	e := episode{floodPoint: m, rate: rate, lasts: lasts, source: source, sent: sent[0], seen: seen[0]}
+	e := episode{floodPoint: m, rate: rate, lasts: lasts, sources: sources, sent: sent[0], seen: seen[0]}
 	e.tell(&o, s)
 	benign := e.counts[frame.BenignBefore] + e.counts[frame.BenignDuring] + e.counts[frame.BenignAfter]
 	if sensor != nil {
@@ -279,11 +324,11 @@ func (m *floodPoint) table() (ledger.Conntrack, bool) {
 // An episode is what the tester's ends saw of a trial.
 type episode struct {
 	*floodPoint
-	rate   unit.FrameRate
-	lasts  time.Duration
-	source *frame.EpisodeSource
-	sent   engine.TxReport
-	seen   engine.MeterReport
+	rate    unit.FrameRate
+	lasts   time.Duration
+	sources []*frame.EpisodeSource // of the senders
+	sent    engine.TxReport
+	seen    engine.MeterReport
 
 	begins [len(floodPhases) + 1]unit.Instant // of the phases, by the sender's clock, and the end
 	counts [frame.EpisodeClasses]uint64       // sent
@@ -291,7 +336,15 @@ type episode struct {
 
 // tell makes the trial's outcome.
 func (e *episode) tell(o *procedure.Outcome, s *floodSampler) {
-	e.counts = e.source.Counts(e.sent.Accepted + e.sent.Refused)
+	shares := e.sent.Shares
+	if shares == nil {
+		shares = []uint64{e.sent.Accepted + e.sent.Refused}
+	}
+	for i, source := range e.sources {
+		for class, n := range source.Counts(shares[i]) {
+			e.counts[class] += n
+		}
+	}
 	e.phases()
 	flooded := e.seconds(frame.BenignDuring)
 	benign := float64(e.counts[frame.BenignDuring])

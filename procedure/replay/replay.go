@@ -28,12 +28,12 @@ import (
 // Spec is the row of replay.
 var Spec = procedure.Spec{
 	Name: "replay", Needs: lab.Ports,
-	Doc:   "a capture through a box: its frames are told apart behind it, so that each is received, altered or lost",
+	Doc:   "a capture through a box or into it: its frames are told apart there, so that each is received, altered or lost",
 	Names: []string{"file", "rate", "service"}, Metrics: metricsOfReplay, Joules: trial.ForwardJoules, New: newReplay,
 }
 
-// Replay sends a capture through a box: at its own times, faster, at a rate, flat out, or at
-// the highest rate that the box carries without loss.
+// Replay sends a capture through a box, or into it: at its own times, faster, at a rate, flat
+// out, or at the highest rate that the box carries without loss.
 type Replay struct {
 	file      string
 	rate      replayRate
@@ -45,6 +45,9 @@ type Replay struct {
 	sums      param.Choice
 	limit     param.Count
 	preset    param.Choice
+	target    param.Choice // throughBox, toBox
+	senders   param.Count
+	vlan      param.Count // 0: no tag
 
 	read *facts // of file, as these parameters have it; nil: not yet
 }
@@ -57,6 +60,8 @@ const (
 	asRouted   = "route"
 	translated = "nat"
 	asBridged  = "bridge"
+	throughBox = "through"
+	toBox      = "box"
 	mapped     = "map"
 	kept       = "keep"
 	fixed      = "fix"
@@ -72,6 +77,9 @@ func newReplay() procedure.Procedure {
 		sums:      param.NewChoice(fixed, []string{fixed, kept}),
 		limit:     param.NewCount(0, 0, 1_000_000_000),
 		preset:    param.NewPreset(),
+		target:    param.NewChoice(throughBox, []string{throughBox, toBox}),
+		senders:   trial.NewSenders(),
+		vlan:      param.NewCount(0, 0, frame.MaxVLAN),
 	}
 }
 
@@ -79,6 +87,9 @@ func (p *Replay) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&p.file, "file", p.file, "a capture (pcap or pcapng, also gzip or zstd) as a path, or appmix: 2 s of generated conversations")
 	fs.Var(&p.rate, "rate", "when frames leave: capture (at its own times), x10 (so many times as fast), 200k (frame/s), 500Mbps (layer 2, FCS included), flat-out, or search")
 	fs.Var(&p.loops, "loops", "`passes` over the capture in a trial; a search chooses them")
+	fs.Var(&p.target, "target", "through: frames are told apart at the second port, behind the box; box: at the box's own port, by the box, where they end")
+	fs.Var(&p.senders, "senders", "CPUs of the tester that send `together`, as far as it has so many: each has its part of the capture's flows")
+	fs.Var(&p.vlan, "vlan", "`number` of the VLAN whose tag (802.1Q) every frame has; 0: as captured")
 	fs.Var(&p.service, "service", "what the box does to frames: forward them (route) or translate their addresses, too (nat)")
 	fs.Var(&p.direction, "direction", "which way the whole capture goes")
 	fs.Var(&p.compare, "compare", "what a frame must have kept to be the same: all (bridge), all but MAC addresses, VLAN tags, time to live and header checksum (route), or all but addresses, ports and checksums, too (nat); auto: by the service and the box")
@@ -89,12 +100,24 @@ func (p *Replay) Flags(fs *flag.FlagSet) {
 }
 
 // Needs implements Needing.
-func (p *Replay) Needs() (lab.Capability, string) { return 0, p.service.Value }
+func (p *Replay) Needs() (lab.Capability, string) {
+	if p.toBox() {
+		return lab.Calling, ""
+	}
+	return 0, p.service.Value
+}
+
+// toBox says whether the capture ends in the box.
+func (p *Replay) toBox() bool { return p.target.Value == toBox }
 
 func (p *Replay) Check(bed *lab.Testbed) error {
 	switch {
 	case p.file == "":
 		return errors.New("file is empty: give a capture, such as --set file=web.pcap, or appmix")
+	case p.toBox() && (p.service.Value != asRouted || p.direction.Value != trial.LanToWAN):
+		return errors.New("target box: nothing is forwarded: leave service and direction as they are")
+	case p.rate.speed > 0 && p.loops.Value > 1 && p.senders.Value > 1:
+		return fmt.Errorf("senders %d: at the capture's own times each would repeat its part by that part's own length, and they would drift apart: leave loops at 1, or give a rate or flat-out", p.senders.Value)
 	case p.service.Value == translated && p.direction.Value != trial.LanToWAN:
 		return errors.New("direction wan-to-lan: with service nat only answers get through, and a capture has none to this box's flows")
 	case p.service.Value == translated && p.compare.Value != byService && p.compare.Value != translated:
@@ -105,8 +128,16 @@ func (p *Replay) Check(bed *lab.Testbed) error {
 	if bed == nil {
 		return nil
 	}
-	if len(bed.Ports) < 2 {
-		return fmt.Errorf("topology %s has one port, and frames are told apart at a second: use one with two cables", bed.Topology)
+	switch {
+	case len(bed.Ports) == 0:
+		return fmt.Errorf("topology %s has no port", bed.Topology)
+	case p.toBox():
+	case len(bed.Ports) < 2:
+		return fmt.Errorf("topology %s has one port, and frames are told apart at a second: use one with two cables, or have the box tell them apart (--set target=box)", bed.Topology)
+	default:
+		if err := trial.Tags(bed, p.vlan.Value); err != nil {
+			return err
+		}
 	}
 	f, err := p.facts(context.Background(), bed)
 	if err != nil {
@@ -124,7 +155,13 @@ const longestReplay = time.Hour
 // sameness is what the box leaves as it is.
 func (p *Replay) sameness(bed *lab.Testbed) frame.Sameness {
 	compare := p.compare.Value
-	if compare == byService {
+	switch {
+	case compare != byService:
+	case p.toBox() && p.vlan.Value > 0: // a card may take the tag off before anybody counts
+		compare = asRouted
+	case p.toBox():
+		compare = asBridged
+	default:
 		if compare = p.service.Value; trial.Bridges(bed) {
 			compare = asBridged
 		}
@@ -155,6 +192,9 @@ func (p *Replay) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outco
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	m.out.Warnings = append(m.out.Warnings, m.facts.notes...)
+	if few := trial.FewSenders(env.Bed, p.senders.Value); few != "" {
+		m.warn("%s", few)
+	}
 	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
@@ -169,7 +209,10 @@ func (p *Replay) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outco
 	return m.out, err
 }
 
-// asked is what the DUT is to do: it routes networks behind both ports.
+// asked is what the DUT is to do: it routes networks behind both ports, or counts at its own.
 func (p *Replay) asked() lab.Service {
+	if p.toBox() {
+		return lab.Service{Kind: lab.Listening, Flows: 1}
+	}
 	return lab.Service{Kind: p.service.Value, Flows: 1, Networks: frame.MaxNetworks}
 }

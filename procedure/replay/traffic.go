@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/lab"
 	"boxdyno/procedure/internal/trial"
@@ -26,7 +27,8 @@ type facts struct {
 	span           time.Duration // from the first frame to the last
 	timed          bool
 	notes          []string
-	bed            *lab.Testbed // that it was read for
+	parts          []engine.Part // of the senders, without their sources
+	bed            *lab.Testbed  // that it was read for
 }
 
 func (f *facts) mean() float64 { return float64(f.octets) / float64(f.frames) }
@@ -36,6 +38,9 @@ func (p *Replay) name() string { return filepath.Base(p.file) }
 
 // from and to are the ports that frames leave and arrive at.
 func (p *Replay) ends() (from, to int) {
+	if p.toBox() {
+		return 0, 0
+	}
 	if p.direction.Value == trial.WanToLAN {
 		return 1, 0
 	}
@@ -45,6 +50,65 @@ func (p *Replay) ends() (from, to int) {
 // open opens the capture as it goes from one port to another, through what leaves of it
 // what same says.
 func (p *Replay) open(ctx context.Context, from, to lab.Port, same frame.Sameness) (frame.Source, error) {
+	source, err := p.untagged(ctx, from, to, same)
+	if err != nil || p.vlan.Value == 0 {
+		return source, err
+	}
+	tagged, err := frame.Tagged(source, uint16(p.vlan.Value))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("replay %s: %w", p.name(), err), source.Close())
+	}
+	return tagged, nil
+}
+
+// divided opens the capture as open does, once for each of n senders that share it.
+func (p *Replay) divided(ctx context.Context, from, to lab.Port, same frame.Sameness, n int) (all []frame.Source, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(all))
+		}
+	}()
+	for i := range n {
+		whole, err := p.open(ctx, from, to, same)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, whole)
+		part, err := frame.Shard(whole, i, n)
+		if err != nil {
+			return all, fmt.Errorf("senders %d: replay %s: %w", n, p.name(), err)
+		}
+		all[i] = part
+	}
+	return all, nil
+}
+
+func closeAll(sources []frame.Source) (err error) {
+	for _, s := range sources {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// streamOf is what senders send of sources, one of each.
+func streamOf(lane int, sources []frame.Source, parts []engine.Part) engine.Stream {
+	s := engine.Stream{ID: stream, Lane: lane}
+	if len(sources) == 1 {
+		s.Source = sources[0]
+		return s
+	}
+	for i, source := range sources {
+		part := engine.Part{}
+		if parts != nil {
+			part = parts[i]
+		}
+		part.Source = source
+		s.Parts = append(s.Parts, part)
+	}
+	return s
+}
+
+func (p *Replay) untagged(ctx context.Context, from, to lab.Port, same frame.Sameness) (frame.Source, error) {
 	o := frame.CaptureOptions{Longest: 14 + frameMTU(from, to), Limit: uint64(p.limit.Value), Context: ctx}
 	o.Rewrite.SrcMAC, o.Rewrite.DstMAC, o.Rewrite.FixSums = from.MAC, from.GatewayMAC, p.sums.Value == fixed
 	if p.addresses.Value == mapped && same != frame.SameBridged {
@@ -132,37 +196,57 @@ func (p *Replay) facts(ctx context.Context, bed *lab.Testbed) (*facts, error) {
 		return p.read, nil
 	}
 	from, to := p.ends()
-	source, err := p.open(ctx, bed.Ports[from], bed.Ports[to], p.sameness(bed))
+	sources, err := p.divided(ctx, bed.Ports[from], bed.Ports[to], p.sameness(bed), len(bed.SenderCPUs(max(p.senders.Value, 1))))
 	if err != nil {
 		return nil, err
 	}
-	defer source.Close()
-	f := &facts{bed: bed, timed: source.Shape().Timed}
-	w := frame.Window{Blob: make([]byte, 1<<20), Entries: make([]frame.Entry, 1<<13)}
-	for end := error(nil); end == nil; {
-		if err := ctx.Err(); err != nil {
+	defer closeAll(sources)
+	f := &facts{bed: bed, timed: sources[0].Shape().Timed}
+	for _, source := range sources {
+		if err := p.count(ctx, f, source); err != nil {
 			return nil, err
-		}
-		w.Reset()
-		if end = source.Fill(&w); end != nil && end != io.EOF {
-			return nil, end
-		}
-		for i, e := range w.Entries[:w.Len()] {
-			if e.Sig != 0 || len(w.Frame(i)) == 0 {
-				return nil, fmt.Errorf("replay %s: its frames are signed anew when they leave, so that no receiver could know them", p.name())
-			}
-			f.frames++
-			f.octets += uint64(max(int(e.Len), 60)) + unit.FCS
-			f.span = max(f.span, time.Duration(e.At))
 		}
 	}
 	if f.frames == 0 {
 		return nil, fmt.Errorf("replay %s: it has no frames", p.name())
 	}
+	for i, part := range f.parts {
+		if part.Frames == 0 {
+			return nil, fmt.Errorf("senders %d: replay %s: part %d has no frames, because its flows are too few: use fewer senders", p.senders.Value, p.name(), i+1)
+		}
+	}
 	if p.rate.speed > 0 && !f.timed {
 		return nil, fmt.Errorf("rate %s: the packets of %s have no times: give a rate or flat-out", p.rate.text, p.name())
 	}
-	f.notes = source.Notes()
+	f.notes = sources[0].Notes()
 	p.read = f
 	return f, nil
+}
+
+// count adds a pass over a part to f.
+func (p *Replay) count(ctx context.Context, f *facts, source frame.Source) error {
+	part := engine.Part{}
+	w := frame.Window{Blob: make([]byte, 1<<20), Entries: make([]frame.Entry, 1<<13)}
+	for end := error(nil); end == nil; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w.Reset()
+		if end = source.Fill(&w); end != nil && end != io.EOF {
+			return end
+		}
+		for i, e := range w.Entries[:w.Len()] {
+			if e.Sig != 0 || len(w.Frame(i)) == 0 {
+				return fmt.Errorf("replay %s: its frames are signed anew when they leave, so that no receiver could know them", p.name())
+			}
+			if part.Frames == 0 {
+				part.First = time.Duration(e.At)
+			}
+			part.Frames++
+			part.Octets += uint64(max(int(e.Len), 60)) + unit.FCS
+			f.span = max(f.span, time.Duration(e.At))
+		}
+	}
+	f.frames, f.octets, f.parts = f.frames+part.Frames, f.octets+part.Octets, append(f.parts, part)
+	return nil
 }

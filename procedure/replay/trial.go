@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/frame"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/trial"
@@ -24,7 +25,7 @@ type point struct {
 	effort  trial.Effort
 	facts   *facts
 	rig     *trial.Rig
-	source  frame.Source // nil: each trial opens its own
+	sources []frame.Source // of the senders; nil: each trial opens its own
 	ceiling unit.FrameRate
 	out     procedure.Outcome
 }
@@ -44,20 +45,37 @@ func (m *point) selfTest(ctx context.Context) (invalid string, err error) {
 		cfg = append(cfg, result.Pair{Key: "path", Value: result.SenderAlone})
 	}
 	key := fmt.Sprintf("self-test/replay/%s/%d/%v", m.file, m.Replay.limit.Value, m.effort.SelfTest)
+	n := m.together()
+	box := alone && m.toBox()
+	for _, more := range []struct {
+		is         bool
+		key, value string
+	}{{n > 1, "senders", strconv.Itoa(n)}, {box, "target", toBox}, {m.vlan.Value > 0, "vlan", m.vlan.String()}} {
+		if more.is {
+			cfg = append(cfg, result.Pair{Key: more.key, Value: more.value})
+			key += "/" + more.key + more.value
+		}
+	}
 	rec, err := m.env.Once(ctx, key, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
-		from, to := 0, 1
-		open := func() (frame.Source, error) { return m.open(ctx, loop[from], loop[to], frame.SameBridged) }
-		source, roll, err := called(ctx, open, frame.SameBridged)
+		from, to, same := 0, 1, frame.SameBridged
+		if box {
+			to, same = 0, m.sameness(m.env.Bed)
+		}
+		sources, err := m.divided(ctx, loop[from], loop[to], same, n)
 		if err != nil {
 			return o, err
 		}
-		defer source.Close()
-		r, err := trial.NewRig(ctx, m.env, trial.RigSpec{Ports: loop, Loop: !alone, Ways: []trial.Way{{From: from, To: to}}, Settle: m.effort.Settle, Roll: roll})
+		defer closeAll(sources)
+		roll, err := m.called(ctx, sources, same)
+		if err != nil {
+			return o, err
+		}
+		r, err := trial.NewRig(ctx, m.env, trial.RigSpec{Ports: loop, Loop: !alone, Ways: []trial.Way{{From: from, To: to}}, Settle: m.effort.Settle, Roll: roll, Box: box, Senders: n})
 		if err != nil {
 			return o, err
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
-		r.Streams = []engine.Stream{{ID: stream, Source: source}}
+		r.Streams = []engine.Stream{streamOf(from, sources, nil)}
 		o, _, _, err = r.Offer(ctx, engine.Load{Duration: m.effort.SelfTest}, false)
 		return o, err
 	})
@@ -68,40 +86,43 @@ func (m *point) selfTest(ctx context.Context) (invalid string, err error) {
 		return "the self-test is invalid: " + rec.Reason, nil
 	}
 	m.ceiling = rec.Ceiling()
+	if n > 1 { // who has the most of the capture is at its own ceiling first
+		m.ceiling *= unit.FrameRate(crew.PartEvenness(m.facts.parts))
+	}
 	return "", nil
 }
 
-// called opens a source with its roll.
-func called(ctx context.Context, open func() (frame.Source, error), same frame.Sameness) (frame.Source, *frame.Roll, error) {
-	source, err := open()
+// together is how many CPUs send.
+func (m *point) together() int { return len(m.env.Bed.SenderCPUs(max(m.senders.Value, 1))) }
+
+// called is the roll of sources.
+func (m *point) called(ctx context.Context, sources []frame.Source, same frame.Sameness) (*frame.Roll, error) {
+	roll, err := frame.NewRoll(ctx, same, sources...)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("replay %s: %w", m.name(), err)
 	}
-	roll, err := frame.NewRoll(ctx, source, same)
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("replay: %w", err), source.Close())
-	}
-	return source, roll, nil
+	return roll, nil
 }
 
-// ready opens the rig, and the source for the next trial.
+// ready opens the rig, and the sources for the next trial.
 func (m *point) ready(ctx context.Context) error {
 	from, to := m.ends()
 	ports, same := m.env.Bed.Ports, m.sameness(m.env.Bed)
-	open := func() (frame.Source, error) { return m.open(ctx, ports[from], ports[to], same) }
-	if m.rig != nil && m.source != nil {
+	var err error
+	if m.sources == nil {
+		if m.sources, err = m.divided(ctx, ports[from], ports[to], same, m.together()); err != nil {
+			m.sources = nil // they are closed
+			return err
+		}
+	}
+	if m.rig != nil {
 		return nil
 	}
-	var err error
-	if m.rig != nil {
-		m.source, err = open()
+	roll, err := m.called(ctx, m.sources, same)
+	if err != nil {
 		return err
 	}
-	var roll *frame.Roll
-	if m.source, roll, err = called(ctx, open, same); err != nil {
-		return err
-	}
-	m.rig, err = trial.NewRig(ctx, m.env, trial.RigSpec{Ports: ports, Ways: []trial.Way{{From: from, To: to}}, Settle: m.effort.Settle, Roll: roll})
+	m.rig, err = trial.NewRig(ctx, m.env, trial.RigSpec{Ports: ports, Ways: []trial.Way{{From: from, To: to}}, Settle: m.effort.Settle, Roll: roll, Box: m.toBox(), Senders: m.together()})
 	return err
 }
 
@@ -112,13 +133,10 @@ func (m *point) close() (err error) {
 	return errors.Join(err, m.forget())
 }
 
-// forget closes the source.
+// forget closes the sources.
 func (m *point) forget() error {
-	if m.source == nil {
-		return nil
-	}
-	err := m.source.Close()
-	m.source = nil
+	err := closeAll(m.sources)
+	m.sources = nil
 	return err
 }
 
@@ -150,7 +168,7 @@ func (m *point) trial(ctx context.Context, kind string, n int, l engine.Load, in
 			return o, err
 		}
 		from, _ := m.ends()
-		m.rig.Streams = []engine.Stream{{ID: stream, Lane: from, Source: m.source}}
+		m.rig.Streams = []engine.Stream{streamOf(from, m.sources, m.facts.parts)}
 		o, sent, _, err := m.rig.Offer(ctx, l, false)
 		if err != nil {
 			return o, err
@@ -187,9 +205,13 @@ func (m *point) judge(o *procedure.Outcome, sent engine.TxReport) {
 	o.Values = append(o.Values,
 		figures.Value("replay_loss_ratio", float64(c.Missing)/float64(c.Sent)),
 		figures.Value("replay_offered_fps", float64(l.Offered)),
-		figures.Value("replay_forwarded_fps", float64(l.Forwarded)),
-		figures.Value("replay_forwarded_bps", float64(unit.L2(l.Forwarded, l.MeanSize))),
 	)
+	if l.Forwarded > 0 { // else the clocks of tester and box do not tell
+		o.Values = append(o.Values,
+			figures.Value("replay_forwarded_fps", float64(l.Forwarded)),
+			figures.Value("replay_forwarded_bps", float64(unit.L2(l.Forwarded, l.MeanSize))),
+		)
+	}
 	if c.Altered > 0 && c.Missing == 0 && c.Altered == c.Sent {
 		o.Warnings = append(o.Warnings, "every frame was altered: where the box translates addresses, give compare=nat")
 	}

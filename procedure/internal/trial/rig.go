@@ -17,6 +17,7 @@ package trial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -51,6 +52,8 @@ type Rig struct {
 	roll    *frame.Roll
 	lead    []engine.TxReport // of the trial's ramp
 	cpus    []int             // that send
+	alone   bool              // RigSpec.Alone
+	box     bool              // RigSpec.Box
 }
 
 // A Way is one stream's: from one port to another.
@@ -68,14 +71,16 @@ type RigSpec struct {
 	Settle time.Duration // least wait after traffic before counters are read
 	Drops  bool          // the DUT is told to throw frames away
 	Roll   *frame.Roll   // the frames are a capture's, that go one way; nil: they are signed
+	Box    bool          // with Roll: the box counts them at its port behind the first of Ports, where they end
 
-	Senders int // CPUs that send together, as far as there are so many; 0 is 1
+	Senders int  // CPUs that send together, as far as there are so many; 0 is 1
+	Alone   bool // of several senders the first alone sends signed frames
 }
 
 // NewRig opens a rig, which needs the testbed's privileges. The caller closes it.
 func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err error) {
 	bed := env.Bed
-	r := &Rig{env: env, backend: bed.Engine.Name(), roll: s.Roll, cpus: bed.SenderCPUs(max(s.Senders, 1))}
+	r := &Rig{env: env, backend: bed.Engine.Name(), roll: s.Roll, cpus: bed.SenderCPUs(max(s.Senders, 1)), alone: s.Alone, box: s.Box}
 	if r.roll == nil {
 		r.mean = s.Mix.Mean()
 	}
@@ -96,7 +101,13 @@ func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err err
 			r.Arms[j] = append(r.Arms[j], id)
 			continue
 		}
-		r.Paths = append(r.Paths, bed.Path(w.From, w.To, s.Loop))
+		path := bed.Path(w.From, w.To, s.Loop)
+		if r.box {
+			if path, err = ToBox(bed); err != nil {
+				return nil, err
+			}
+		}
+		r.Paths = append(r.Paths, path)
 		m, arms, err := r.openMeter(ctx, s.Ports[w.To].Port, id)
 		if err != nil {
 			return nil, err
@@ -119,6 +130,14 @@ func NewRig(ctx context.Context, env *procedure.Env, s RigSpec) (_ *Rig, err err
 
 // openMeter opens the meter of a port, which counts stream id, or a roll's frames.
 func (r *Rig) openMeter(ctx context.Context, p host.Port, id uint16) (m engine.Meter, arms []uint16, err error) {
+	if r.box {
+		c, ok := r.env.Bed.Means.(lab.Caller)
+		if !ok {
+			return nil, nil, fmt.Errorf("topology %s: its box cannot tell frames of a capture apart", r.env.Bed.Topology)
+		}
+		m, err = c.OpenRoll(ctx, r.roll)
+		return m, nil, err
+	}
 	if r.roll != nil {
 		m, err = r.env.Bed.Engine.OpenRoll(ctx, p, r.roll)
 		return m, nil, err
@@ -132,6 +151,9 @@ func (r *Rig) signed(ctx context.Context, p host.Port) (engine.Meter, error) {
 	m, err := r.env.Bed.Engine.OpenMeter(ctx, p)
 	if err != nil {
 		return nil, err
+	}
+	if r.alone {
+		return m, nil
 	}
 	return crew.Meter(m, len(r.cpus)), nil
 }
@@ -218,7 +240,11 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 			e.NotSent += t.NotSent
 		}
 		if r.roll != nil {
-			r.Called = r.roll.Call(e.Accepted, *seen[0].Roll)
+			shares := []uint64{e.Accepted}
+			if len(sent) == 1 && sent[0].Shares != nil {
+				shares = sent[0].Shares
+			}
+			r.Called = r.roll.Call(*seen[0].Roll, shares...)
 			e.Received += r.Called.Received + r.Called.Altered + r.Called.Duplicated
 			e.Duplicate += r.Called.Duplicated
 		}
@@ -226,6 +252,9 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	})
 	if err != nil {
 		return o, nil, nil, err
+	}
+	if r.box { // a program that counts behind the driver is behind its backlog, too
+		EndAt(&books, result.Softnet, "the box's port")
 	}
 	own, ramp := r.afterRamp(sent, seen)
 	o = procedure.Outcome{Account: &books, Load: r.load(l, sent, own)}
@@ -236,6 +265,33 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	return o, sent, seen, nil
 }
 
+// ToBox is the path from the tester's first port to the box's port behind it.
+func ToBox(bed *lab.Testbed) (ledger.Path, error) {
+	path := bed.Path(0, min(1, len(bed.Ports)-1), false)
+	if len(path.Hops) < 2 || path.Hops[1].Place != result.DUTNIC {
+		return path, fmt.Errorf("topology %s: there is no port of the DUT behind the tester's", bed.Topology)
+	}
+	path.Hops = path.Hops[:2]
+	path.Name = path.Hops[0].Port.Name + "-to-" + path.Hops[1].Port.Name
+	return path, nil
+}
+
+// EndAt makes a the account as far as a place of the box, where frames were counted: what ended
+// behind it is a checkpoint.
+func EndAt(a *result.Account, last result.Place, where string) {
+	var before []result.Term
+	for _, t := range a.Drops {
+		if slices.Index(result.Places, t.Place) <= slices.Index(result.Places, last) {
+			before = append(before, t)
+		} else {
+			t.Name = "after " + where + ": " + t.Name
+			a.Passed = append(a.Passed, t)
+		}
+	}
+	a.Drops = before
+	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
+}
+
 func span(sent []engine.TxReport) (begin, end unit.Instant) {
 	for i, t := range sent {
 		if i == 0 || t.First < begin {
@@ -244,6 +300,16 @@ func span(sent []engine.TxReport) (begin, end unit.Instant) {
 		end = max(end, t.Last)
 	}
 	return begin, end
+}
+
+// sure is how many times the error of a box's clock a time is at least that is told by it and
+// by the tester's.
+const sure = 10
+
+// vague says whether a time from the tester's clock to the meter's is not known well enough.
+func (r *Rig) vague(d unit.Instant) bool {
+	m, ok := r.Meters[0].(interface{ ClockError() time.Duration })
+	return ok && time.Duration(d) < sure*m.ClockError()
 }
 
 // leastFrames are the fewest of a stream that make a rate.
@@ -295,6 +361,7 @@ func (r *Rig) load(l engine.Load, sent []engine.TxReport, seen []engine.MeterRep
 		c := r.Called
 		frames, out.Duplicate, out.Broken, out.Foreign = c.Received+c.Altered, int64(c.Duplicated), int64(c.Altered), int64(c.Foreign)
 		end = max(end, seen[0].Last)
+		few = few || r.vague(end-begin)
 	} else {
 		out.LateLost = max(0, out.Late-late) // a duplicate arrives twice
 	}

@@ -144,8 +144,8 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 	if bed == nil {
 		return nil
 	}
-	if p.vlan.Value > 0 && bed.Kind != result.KindMemory && !Bridges(bed) {
-		return fmt.Errorf("vlan %d: topology %s has no VLAN interfaces, and answers no ARP within one: frames with a tag go through a box that bridges (wire2 with box=bridge)", p.vlan.Value, bed.Topology)
+	if err := Tags(bed, p.vlan.Value); err != nil {
+		return err
 	}
 	if err := Spreads(bed, p.dutCPUs.Value); err != nil {
 		return err
@@ -156,6 +156,15 @@ func (p *Traffic) Check(bed *lab.Testbed) error {
 		}
 	}
 	return FitsIn(p.Mix.Mix, uint16(p.vlan.Value), p.IPv6(), bed.Ports)
+}
+
+// Tags says why frames with the tag of a VLAN do not go through the box of bed; 0: they have
+// none.
+func Tags(bed *lab.Testbed, vlan int) error {
+	if vlan > 0 && bed.Kind != result.KindMemory && !Bridges(bed) {
+		return fmt.Errorf("vlan %d: topology %s has no VLAN interfaces, and answers no ARP within one: frames with a tag go through a box that bridges (wire2 with box=bridge)", vlan, bed.Topology)
+	}
+	return nil
 }
 
 // Bridges says whether the box between the ports is no gateway: the far port is the next hop.
