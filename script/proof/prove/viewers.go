@@ -184,6 +184,9 @@ func (s *server) run(ctx context.Context, id string, viewed bool, more ...string
 // them.
 func (s *server) view(ctx context.Context, id string) error {
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(s.runs, id, result.TrialsFile)); err != nil {
+			continue // a page waits for the run in one connection
+		}
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address+"api/events?run="+url.QueryEscape(id), nil)
 		if err != nil {
 			return err
