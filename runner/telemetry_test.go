@@ -294,19 +294,29 @@ func TestSandboxIsWatched(t *testing.T) {
 	testutil.Alone(t)
 	testutil.Privileged(t)
 	c := Plugins()
-	p := resolved(t, c, "budget: 2s\nprocedures: [{use: throughput, frame_size: 1518}]\n")
+	p := resolved(t, c, "procedures: [{use: throughput, frame_size: 1518}]\n")
 	m := &memory{}
-	run, recs, err := Run(t.Context(), p, m, Options{Catalogue: c})
+	// Ten trials flood the box and begin its search: more would tell no more.
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
+	ended := 0
+	run, recs, err := Run(ctx, p, m, Options{Catalogue: c, Notify: func(e Event) {
+		if e.Kind == TrialDone {
+			if ended++; ended == 10 {
+				enough()
+			}
+		}
+	}})
 	var missing *host.Missing
 	if errors.As(err, &missing) {
 		t.Skip(err)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	trials := 0
 	for _, r := range recs {
-		if r.Account == nil || r.Parent == "" || r.Procedure == "self-test" || r.Account.Accepted == 0 {
+		if r.Account == nil || r.Parent == "" || r.Procedure == "self-test" || r.Account.Accepted == 0 || r.Status == result.Aborted {
 			continue
 		}
 		trials++
@@ -327,8 +337,8 @@ func TestSandboxIsWatched(t *testing.T) {
 			t.Errorf("%s: %d frames were accepted, %d found the ring full, and %.0f came in at the DUT; CPU time %v s", r.ID, a.Accepted, ring, in, cpu)
 		}
 	}
-	if trials == 0 {
-		t.Error("no trial was carried out")
+	if trials < 5 {
+		t.Errorf("%d trials were carried out", trials)
 	}
 	if u := run.Telemetry[0]; u.CPUShare <= 0 || u.Memory == 0 || len(u.Collectors) < 5 {
 		t.Errorf("%+v", u)
