@@ -42,6 +42,8 @@ type Command struct {
 	Stdin  *os.File // nil: it reads nothing. Start closes it
 	Stdout *os.File // nil: Worked.Stdout. Start closes it
 	Memory uint64   // bytes that it may have, where control groups can limit it; 0: no limit
+	// Why is the line of its standard error that says why it failed; nil: the last one.
+	Why func(stderr string) string
 	// Read makes the figures of what it did. An error is a sentence on what is wrong
 	// with its output.
 	Read func(w Worked) ([]result.Value, error)
@@ -243,7 +245,12 @@ func (w *Working) failed() error {
 	if w.told != nil {
 		signal = syscall.Signal(w.told.Signal)
 	}
-	err = program.Failed(w.process, err, w.program.Name, program.LastLine(cmp.Or(strings.TrimSpace(w.stderr.String()), w.stdout.String())), signal)
+	said := strings.TrimSpace(w.stderr.String())
+	why := program.LastLine(cmp.Or(said, w.stdout.String()))
+	if w.program.Why != nil && said != "" {
+		why = w.program.Why(said)
+	}
+	err = program.Failed(w.process, err, w.program.Name, why, signal)
 	if err == nil && w.told == nil {
 		err = fmt.Errorf("%s ended without having worked", w.program.Name)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/mpi"
 )
 
 // An HPL is High-Performance Linpack, as the HPC Challenge benchmark (Debian's hpcc) has
@@ -181,12 +183,12 @@ func (s *HPL) Start(ctx context.Context, e subject.Env) (subject.Running, error)
 		// Messages go through memory; what holds them would outlive a killed process in
 		// /dev/shm. The second name is Open MPI 5's.
 		"OMPI_MCA_btl=^openib,tcp", "OMPI_MCA_btl_vader_backing_directory=" + dir, "OMPI_MCA_btl_sm_backing_directory=" + dir,
-	}, oneThread...)
+	}, slices.Concat(mpi.Home(dir), oneThread)...)
 	if libraries != "" {
 		env = append(env, "LD_LIBRARY_PATH="+libraries)
 	}
 	return subject.Command{
-		Name: hplProgram, Dir: dir, Env: env,
+		Name: hplProgram, Dir: dir, Env: env, Why: mpi.Why,
 		Argv: []string{"sh", "-c", hplScript, "sh", mpiProgram, "--oversubscribe", "--bind-to", "none", "-np", strconv.Itoa(s.Rows * s.Columns), hplProgram},
 		Read: func(w subject.Worked) ([]result.Value, error) { return s.read(w.Stdout) },
 	}.Start(ctx, e)

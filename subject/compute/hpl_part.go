@@ -196,7 +196,7 @@ func (s *HPLPart) Start(ctx context.Context, e subject.Env) (subject.Running, er
 		return nil, err
 	}
 	first := s.Layout.First()+local == 0
-	c := subject.Command{Name: hplProgram, Dir: dir, Argv: []string{s.program()}, Env: slices.Concat(s.mpi.Env(s.Layout, local, s.Net, dir), s.server.Env(local), oneThread)}
+	c := subject.Command{Name: hplProgram, Dir: dir, Argv: []string{s.program()}, Why: mpi.Why, Env: slices.Concat(s.mpi.Env(s.Layout, local, s.Net, dir), s.server.Env(local), oneThread)}
 	if libraries != "" {
 		c.Env = append(c.Env, "LD_LIBRARY_PATH="+libraries)
 	}

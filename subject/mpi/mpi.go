@@ -19,6 +19,7 @@ package mpi
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -111,6 +112,29 @@ func PreparePMIx(ctx context.Context, h *host.Local, library string) (p Program,
 	return p, err
 }
 
+// Home is HOME for Open MPI where this process has none, as a service of systemd: version 5
+// does not begin without it.
+func Home(dir string) []string {
+	if os.Getenv("HOME") != "" {
+		return nil
+	}
+	return []string{"HOME=" + dir}
+}
+
+// Why is the line of a process's standard error that says why it failed. Open MPI says it
+// first, and then at length that all end.
+func Why(stderr string) string {
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	why := lines[len(lines)-1]
+	if strings.Contains(stderr, "MPI_ERRORS_ARE_FATAL") || strings.Contains(stderr, "Local abort") {
+		why = lines[0]
+	}
+	if host, text, ok := strings.Cut(why, "] "); ok && strings.HasPrefix(host, "[") { // [HOST:PID]
+		why = text
+	}
+	return strings.TrimSpace(why)
+}
+
 // Env is the environment of a process of l with that number on this machine. Its messages
 // to other machines go over n; dir is a scratch folder of its own.
 func (p Program) Env(l Layout, local int, n Net, dir string) []string {
@@ -129,7 +153,7 @@ func (p Program) Env(l Layout, local int, n Net, dir string) []string {
 			"FLUX_JOB_ID=1", "FLUX_PMI_LIBRARY_PATH="+p.pmi,
 			"BOXDYNO_FIRST="+strconv.Itoa(l.First()), "BOXDYNO_LOCAL="+strconv.Itoa(l.Processes[l.Here]), "OMPI_MCA_pmix=flux")
 	}
-	return append(env,
+	return append(append(env, Home(dir)...),
 		"OMPI_MCA_mpi_yield_when_idle=1", // as mpirun --oversubscribe does, by which hpl starts it
 		"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include="+n.Prefix.String(),
 		// Messages within a machine go through memory; what holds them would outlive a killed

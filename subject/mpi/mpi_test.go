@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -191,6 +192,31 @@ func TestShared(t *testing.T) {
 		at, err := Shared(c.all, want)
 		if (err != nil) != (c.at == "") || err == nil && at[len(at)-1].Address.String() != c.at {
 			t.Errorf("%s: %v, %v, want %q", name, at, err, c.at)
+		}
+	}
+}
+
+// A service of systemd has no HOME, without which Open MPI 5 does not begin.
+func TestHome(t *testing.T) {
+	l := Layout{Processes: []int{1}}
+	for home, want := range map[string]bool{"": true, "/root": false} {
+		t.Setenv("HOME", home)
+		for _, p := range []Program{{Kind: OpenMPI}, {Kind: OpenMPI, pmix: "pmix"}} {
+			if got := slices.Contains(p.Env(l, 0, loopback, "/scratch"), "HOME=/scratch"); got != want {
+				t.Errorf("HOME=%s, %+v: %v", home, p, got)
+			}
+		}
+	}
+}
+
+func TestWhy(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"[f1:00704] Error: Unable to get the user home directory\n-----\nIt looks like opal_init failed\n*** MPI_ERRORS_ARE_FATAL (processes)\n[f1:00689] Local abort before MPI_INIT completed": "Error: Unable to get the user home directory",
+		"a warning\nHPL ERROR from process # 0\n": "HPL ERROR from process # 0",
+		"[": "[",
+	} {
+		if got := Why(stderr); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (p Program) Serve(ctx context.Context, h *host.Local, l Layout, gather Gath
 	s.pmix, err = h.Start(ctx, host.Cmd{
 		Argv: []string{p.pmix, strconv.Itoa(l.Here), strings.Join(counts, ",")}, Stdin: stdin, Stdout: out, Stderr: said, Scratch: []string{dir},
 		// What processes share by memory would outlive a killed program.
-		Env: append(os.Environ(), "PMI_FD=0", "TMPDIR="+dir, "PMIX_MCA_gds=hash", "PMIX_MCA_ptl_tcp_if_include=lo"),
+		Env: append(append(os.Environ(), Home(dir)...), "PMI_FD=0", "TMPDIR="+dir, "PMIX_MCA_gds=hash", "PMIX_MCA_ptl_tcp_if_include=lo"),
 	})
 	if err = errors.Join(err, stdin.Close()); err != nil {
 		return nil, err
