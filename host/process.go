@@ -124,7 +124,10 @@ const (
 	// killPatience is how long a killed tree may take to be gone: a process that waits
 	// for a disk dies after it.
 	killPatience = 20 * time.Second
-	samplePause  = 100 * time.Millisecond
+	// A look at all processes costs a small board much: the pause before the next is
+	// samplePause, and sampleRest times what the look took.
+	samplePause = 100 * time.Millisecond
+	sampleRest  = 50
 )
 
 var trees atomic.Int64
@@ -284,12 +287,13 @@ func (l *Local) start(ctx context.Context, c Cmd, o order) (_ *Process, err erro
 }
 
 func (p *Process) sample() {
-	t := time.NewTicker(samplePause)
-	defer t.Stop()
 	for {
+		begin := time.Now()
 		_, _ = p.sampler.look()
+		t := time.NewTimer(max(samplePause, sampleRest*time.Since(begin)))
 		select {
 		case <-p.ended:
+			t.Stop()
 			return
 		case <-t.C:
 		}
