@@ -15,6 +15,9 @@ import (
 // and a board.
 var single = []string{"nuc-i5-8500t", "desktop-ryzen-2700", "rpi-5"}
 
+// cluster is the board of which the cluster study measured 2 to 20 together.
+const cluster = "rpi-3-b-plus"
+
 // fleetTables are what numbers of a fleet's boards did, for each board, watt and dollar, and
 // from which number on they pass one published box, by what was measured. Runs of emulated
 // boards have none: their speed is not a board's.
@@ -37,7 +40,74 @@ func fleetTables(run result.Run, recs []result.Record) (out []Table) {
 			out = append(out, t)
 		}
 	}
+	return append(out, clusterTables(r)...)
+}
+
+// clusterTables are what boards did together, beside as many of the published cluster and
+// all of it: of ciphers, and of HPL.
+func clusterTables(r sizing.Run) (out []Table) {
+	rows, units := map[string][]tableRow{}, []string{}
+	for _, j := range sizing.JobsOf(r) {
+		own := sizing.Own(j, []sizing.Run{r})
+		i := slices.IndexFunc(sizing.Published(j), func(c sizing.Candidate) bool { return c.Board == cluster && len(c.Measured) > 0 })
+		if len(own) == 0 || i < 0 {
+			continue
+		}
+		if rows[j.Unit()] == nil {
+			units = append(units, j.Unit())
+		}
+		rows[j.Unit()] = append(rows[j.Unit()], clusterRows(j, own[0], sizing.Published(j)[i])...)
+	}
+	for _, u := range units {
+		var metrics []result.Metric
+		for _, of := range []struct{ name, label, whose string }{{"own", "these", "these boards"}, {"published", "published", "the published ones"}} {
+			metrics = append(metrics,
+				result.Metric{Name: of.name + "_rate", Label: of.label, Unit: unit.Symbol(u), Better: 1, Help: "what " + of.whose + " did together"},
+				result.Metric{Name: of.name + "_linear", Label: of.label + ", of linear", Unit: "1", Share: true, Better: 1, Help: "the same as a share of so many times what one of them did"})
+		}
+		out = append(out, makeTable("Boards together, beside those of a published cluster", metrics, []result.Axis{{Name: "work"}, {Name: "nodes"}}, rows[u]))
+	}
 	return out
+}
+
+// clusterRows has a row for each number of our boards, and for the most of theirs.
+func clusterRows(j sizing.Job, ours, theirs sizing.Candidate) (rows []tableRow) {
+	most := theirs.Measured[len(theirs.Measured)-1].N
+	var numbers []int
+	for _, m := range ours.Measured {
+		numbers = append(numbers, m.N)
+	}
+	if !slices.Contains(numbers, most) {
+		numbers = append(numbers, most)
+	}
+	for _, n := range numbers {
+		row := tableRow{config: []result.Pair{{Key: "work", Value: j.Words()}, {Key: "nodes", Value: strconv.Itoa(n)}}, figures: map[string]*Figure{}}
+		for _, of := range []struct {
+			name string
+			c    sizing.Candidate
+		}{{"own", ours}, {"published", theirs}} {
+			v := 0.0
+			if i := slices.IndexFunc(of.c.Measured, func(m sizing.Node) bool { return m.N == n }); i >= 0 {
+				v = of.c.Measured[i].Value
+			} else if n == 1 {
+				v = of.c.Rate.Value
+			}
+			if v <= 0 || of.c.Rate.Value <= 0 {
+				continue
+			}
+			row.figures[of.name+"_rate"] = &Figure{Value: v}
+			row.figures[of.name+"_linear"] = &Figure{Value: v / (float64(n) * of.c.Rate.Value)}
+		}
+		if row.figures["published_rate"] != nil {
+			for _, f := range theirs.Figures {
+				if f.Said != "" && (f.What == "rate" && n == 1 || f.What == "rates of several" && n > 1) {
+					row.exact = append(row.exact, f.Source+": "+f.Said)
+				}
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // singles are the published boxes of single that have a figure of the job.

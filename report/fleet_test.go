@@ -36,7 +36,7 @@ func TestFleetTables(t *testing.T) {
 	add(2, .7, .7, .7)
 	add(4, .95, 1.1, 1.3) // of as many times one 69 %: linear scaling says 3
 	add(8, 1.6, 1.6, 1.6)
-	var crossed, steps *report.Table
+	var crossed, steps, beside *report.Table
 	d := report.Summarize(run, recs)
 	// No plan of all published boxes with linear crossovers and curves: that takes 41,000.
 	if n := testing.AllocsPerRun(1, func() { report.Summarize(run, recs) }); n > 25000 {
@@ -48,9 +48,11 @@ func TestFleetTables(t *testing.T) {
 			crossed = &d.Tables[i]
 		case strings.HasSuffix(table.Title, "for each board, watt and dollar"):
 			steps = &d.Tables[i]
+		case strings.HasSuffix(table.Title, "beside those of a published cluster"):
+			beside = &d.Tables[i]
 		}
 	}
-	if crossed == nil || steps == nil || len(steps.Rows) != 4 {
+	if crossed == nil || steps == nil || len(steps.Rows) != 4 || beside == nil || len(beside.Rows) != 5 {
 		t.Fatalf("%+v", d.Tables)
 	}
 	cell := func(table *report.Table, row int, column string) report.Cell {
@@ -77,13 +79,22 @@ func TestFleetTables(t *testing.T) {
 	if c := cell(steps, 2, "watts"); c.Value == nil || *c.Value != 20 {
 		t.Errorf("%+v", c)
 	}
+	if c, all := cell(beside, 2, "published_rate"), cell(beside, 4, "published_rate"); c.Value == nil || *c.Value != 197.74*(1<<20) || all.Value == nil || cell(beside, 4, "own_rate").Value != nil || cell(beside, 4, "nodes").Text != "20" {
+		t.Errorf("%+v", beside.Rows)
+	}
+	if c := cell(beside, 2, "own_linear"); c.Value == nil || *c.Value < .6874 || *c.Value > .6876 {
+		t.Errorf("%+v", c)
+	}
+	if text := fmt.Sprint(beside.Notes); !strings.Contains(text, "one CBC stream") {
+		t.Error(text)
+	}
 	var b strings.Builder
 	if err := text.Terminal(&b, d); err != nil || !strings.Contains(b.String(), "they pass one published box") {
 		t.Errorf("%v: %s", err, b.String())
 	}
-	run.Machines[0].Kind = "emulated"
+	run.Machines[0].Kind = result.KindEmulated
 	for _, table := range report.Summarize(run, recs).Tables {
-		if strings.Contains(table.Title, "boards") && strings.Contains(table.Title, "published") {
+		if strings.Contains(strings.ToLower(table.Title), "boards") && strings.Contains(table.Title, "published") {
 			t.Errorf("%+v", table)
 		}
 	}
