@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/report"
+	"boxdyno/report/text"
 	"boxdyno/result"
 )
 
@@ -25,17 +28,26 @@ import (
 //	ssh to each ------------------------- user network
 //
 // Systemd runs on the first board, which has the agent's package, and on the third, which
-// has not. The others have no systemd.
-var fleetRuns = []struct {
+// has not. The others have no systemd. Three boards and more have one CPU each. Another
+// one beside them on amd64, n1, has programs of 32 bits: it takes part in all but hpl-mpi.
+var fleetRuns = []fleetWork{
+	{name: "crypto", words: []string{"--set", "path=openssl", "--set", "cipher=aes-cbc-128", "--set", "most_skew=0.2"}, metric: "encrypt_bytes_per_s"},
+	{name: "study", words: []string{"--set", "path=cryptsetup", "--set", "cipher=" + studied, "--set", "most_skew=0.5"}, metric: "encrypt_bytes_per_s", must: true},
+	{name: "soak", words: []string{"--set", "stressors=cpu", "--set", "each=10s", "--set", "most_skew=0.2"}, metric: "bogo_ops_rate"},
+	{name: "hpl-mpi", words: []string{"--set", "order=256", "--set", "block=64", "--set", "most_skew=1"}, metric: "hpl_rate", must: true},
+	{name: "stream", words: []string{"--set", "trials=1"}},
+}
+
+// A fleetWork is what boards do together.
+type fleetWork struct {
+	name   string // of the procedure; study is that of crypto
 	words  []string
 	metric string // of all boards together; "": of pairs
 	must   bool   // have a figure for each number of boards
-}{
-	{[]string{"crypto", "--set", "path=openssl", "--set", "cipher=aes-cbc-128", "--set", "most_skew=0.2"}, "encrypt_bytes_per_s", false},
-	{[]string{"soak", "--set", "stressors=cpu", "--set", "each=10s", "--set", "most_skew=0.2"}, "bogo_ops_rate", false},
-	{[]string{"hpl-mpi", "--set", "order=512", "--set", "block=64", "--set", "most_skew=1"}, "hpl_rate", true},
-	{[]string{"stream", "--set", "trials=1"}, "", true},
 }
+
+// studied are the ciphers of the published cluster study, each of which is measured both ways.
+const studied = "aes-cbc-128,aes-cbc-256,twofish-cbc-128,twofish-cbc-256,serpent-cbc-128,serpent-cbc-256"
 
 const (
 	fleetHubAt = "10.111.0.254:4222"
@@ -59,8 +71,21 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 	}
 	var names []string
 	for i := range n {
-		name := fmt.Sprintf("f%d", i+1)
-		args := []string{"--start", name, "--arch", arch, "--cpus", "2", "--memory", "256", "--nic", "virtio-net@switch"}
+		names = append(names, fmt.Sprintf("f%d", i+1))
+	}
+	alike, cpus := slices.Clone(names), "2"
+	if n > 2 {
+		cpus = "1"
+		if arch == "amd64" {
+			names = append(names, narrow)
+		}
+	}
+	for i, name := range names {
+		of := arch
+		if name == narrow {
+			of = "i386"
+		}
+		args := []string{"--start", name, "--arch", of, "--cpus", cpus, "--memory", "256", "--nic", "virtio-net@switch"}
 		if systemdOn(i) {
 			args = append(args, "--systemd")
 		}
@@ -71,10 +96,9 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 			_, stopped := board(context.WithoutCancel(ctx), "--stop", name)
 			err = errors.Join(err, stopped)
 		}()
-		names = append(names, name)
 	}
-	fmt.Printf("| %d boards, emulated %s | wall | seen |\n|---|---|---|\n", n, arch)
-	line("start", true, "2 CPUs and 256 MiB each, one switch")
+	fmt.Printf("| boards %s, emulated %s | wall | seen |\n|---|---|---|\n", strings.Join(names, ", "), arch)
+	line("start", true, cpus+" CPUs and 256 MiB each, one switch")
 	hub, err := startHub(ctx, dir)
 	if err != nil {
 		return failed, err
@@ -103,7 +127,7 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 	}
 	line("fleet enrol", right, said)
 	again, err := boxdyno(enrol...)
-	line("fleet enrol again", err == nil && strings.Count(again, "was in the fleet already") == n, fmt.Sprint(again, errorText(err)))
+	line("fleet enrol again", err == nil && strings.Count(again, "was in the fleet already") == len(names), fmt.Sprint(again, errorText(err)))
 	for i, name := range names {
 		if systemdOn(i) {
 			said, works := unitOf(ctx, name, i == 0)
@@ -111,28 +135,45 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 		}
 	}
 	for _, r := range fleetRuns {
-		out := filepath.Join(dir, r.words[0])
-		nodes := fmt.Sprintf("1..%d", n)
-		if r.words[0] == "stream" {
-			nodes = strconv.Itoa(n)
+		procedure, out, boxes := r.name, filepath.Join(dir, r.name), names
+		var numbers []int
+		for k := range len(names) {
+			numbers = append(numbers, k+1)
 		}
-		args := slices.Concat([]string{"fleet", "run"}, r.words, []string{"--boxes", "group=shelf", "--nodes", nodes, "--quick", "--quiet", "--folder", hub.folder, "--out", out})
+		switch r.name {
+		case "study":
+			procedure = "crypto"
+		case "stream":
+			numbers = []int{len(names)}
+		case "hpl-mpi":
+			boxes, numbers = alike, slices.DeleteFunc([]int{1, 2, 4}, func(k int) bool { return k > n })
+		}
+		args := slices.Concat([]string{"fleet", "run", procedure}, r.words, []string{"--boxes", strings.Join(boxes, ","), "--nodes", strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]"), "--quick", "--quiet", "--folder", hub.folder, "--out", out})
 		said, err := boxdyno(args...)
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 4 && exit.ExitCode() != 1) { // 4: a point is invalid; 1: it failed
-			line("fleet run "+r.words[0], false, err.Error())
+			line("fleet run "+r.name, false, err.Error())
 			continue
 		}
 		works := true
 		if r.metric == "" {
-			said, works, err = streamed(out, n, said)
+			said, works, err = streamed(out, len(names), said)
 		} else {
-			said, works, err = fleetRan(out, n, r.metric, r.must)
+			said, works, err = fleetRan(out, numbers, r)
 		}
 		if err != nil {
 			return failed, err
 		}
-		line("fleet run "+r.words[0], works, said)
+		line("fleet run "+r.name, works, said)
+		if r.name == "study" {
+			if err := besideCluster(os.Stdout, out); err != nil {
+				return failed, err
+			}
+		}
+	}
+	if len(names) > n {
+		_, err := boxdyno("fleet", "run", "hpl-mpi", "--boxes", names[0]+","+narrow, "--quick", "--quiet", "--folder", hub.folder, "--out", filepath.Join(dir, "mixed"))
+		line("hpl-mpi of two widths", err != nil && strings.Contains(err.Error(), "cannot pass messages to each other"), fmt.Sprint(err))
 	}
 	said, works := fleetPage(boxdyno, dir)
 	line("report", works, said)
@@ -159,6 +200,9 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 	line("box rm", true, "no agent, key or service of it is left on a board")
 	return failed, nil
 }
+
+// narrow is the board with programs of 32 bits.
+const narrow = "n1"
 
 func systemdOn(i int) bool { return i == 0 || i == 2 }
 
@@ -197,25 +241,24 @@ func unitOf(ctx context.Context, name string, ofPackage bool) (said string, work
 	return strings.ReplaceAll(said, "\t", " "), works
 }
 
-// starved are parts of reasons for which a trial on an emulated board is invalid: it has too
-// little of this machine's CPUs.
+// starved are parts of reasons for which a trial on an emulated board is rightly invalid: an
+// emulated CPU runs the agent and the kernel, too, and has too little of this machine's CPUs.
 var starved = []string{"is the least: something else ran there", "from the common instant"}
 
-// fleetRan is what a run on 1 to n boards says: of each number of boards, how many trials
+// fleetRan is what a run of w on numbers of boards says: of each number, how many trials
 // have a figure, and the greatest. Trials that are invalid by a board's name because it was
-// starved are no failure, unless must.
-func fleetRan(out string, n int, metric string, must bool) (said string, works bool, err error) {
+// starved are as expected, unless a figure must be.
+func fleetRan(out string, numbers []int, w fleetWork) (said string, works bool, err error) {
 	_, recs, err := result.Open(out)
 	if err != nil {
 		return "", false, err
 	}
 	works = true
-	valid, trials := make([]int, n+1), make([]int, n+1)
-	sums := make([]float64, n+1)
+	valid, trials, sums := map[int]int{}, map[int]int{}, map[int]float64{}
 	whys := map[string]bool{}
 	for _, r := range recs {
 		nodes, _ := strconv.Atoi(setting(r, "nodes")) // a part of the run without boards has none
-		if nodes < 1 || nodes > n {
+		if nodes < 1 {
 			continue
 		}
 		if r.Parent == "" {
@@ -234,18 +277,39 @@ func fleetRan(out string, n int, metric string, must bool) (said string, works b
 		trials[nodes]++
 		if r.Status == result.Passed {
 			valid[nodes]++
-			sums[nodes] = max(sums[nodes], figure(r, metric))
+			sums[nodes] = max(sums[nodes], figure(r, w.metric))
 			continue
 		}
 		known := slices.ContainsFunc(starved, func(s string) bool { return strings.Contains(r.Reason, s) })
-		works = works && r.Status == result.Invalid && strings.Contains(r.Reason, "board f") && known
+		works = works && r.Status == result.Invalid && strings.Contains(r.Reason, "board ") && known
 		whys[fmt.Sprintf("%s: %s", r.Status, r.Reason)] = true
 	}
-	for nodes := 1; nodes <= n; nodes++ {
-		works = works && trials[nodes] > 0 && (valid[nodes] > 0 && sums[nodes] > 0 || !must && valid[nodes] == 0)
-		said += fmt.Sprintf("%d boards: %d of %d trials are valid, together at most %.3g/s; ", nodes, valid[nodes], trials[nodes], sums[nodes])
+	for _, n := range numbers {
+		works = works && trials[n] > 0 && (valid[n] > 0 && sums[n] > 0 || !w.must && valid[n] == 0)
+		said += fmt.Sprintf("%d boards: %d of %d trials are valid, together at most %.3g/s; ", n, valid[n], trials[n], sums[n])
+	}
+	if len(whys) > 0 && works {
+		said += "the others are invalid, as expected of emulated CPUs that share this machine's: "
 	}
 	return said + last(strings.Join(slices.Sorted(maps.Keys(whys)), "; ")), works, nil
+}
+
+// besideCluster prints what emulated boards did beside the published cluster of 20, with its
+// notes. A report has no such table of emulated boards, whose speeds mean nothing.
+func besideCluster(w io.Writer, dir string) error {
+	run, recs, err := result.Open(dir)
+	if err != nil {
+		return err
+	}
+	for i := range run.Machines {
+		run.Machines[i].Kind = "real"
+	}
+	d := report.Summarize(run, recs)
+	d.Tables = slices.DeleteFunc(d.Tables, func(t report.Table) bool { return !strings.Contains(t.Title, "published cluster") })
+	for i := range d.Tables {
+		d.Tables[i].Title = "EMULATED, speeds mean nothing: " + d.Tables[i].Title
+	}
+	return text.Terminal(w, report.Document{Tables: d.Tables})
 }
 
 // streamed is what a run of streams in all pairs of n boards says: every pair has a figure.
