@@ -54,6 +54,9 @@ func formats(ctx context.Context, binary, dir string, n int) (failed int, err er
 			if _, err := timed(ctx, binary, slices.Concat([]string{"run"}, args, []string{"--quick", "--quiet", "--out", out})...); err != nil {
 				return 0, err
 			}
+			if err := someValid(out); err != nil {
+				return 0, err
+			}
 		}
 		written := func(name string, runs ...string) []byte {
 			file := filepath.Join(dir, name)
@@ -82,6 +85,26 @@ func formats(ctx context.Context, binary, dir string, n int) (failed int, err er
 		}
 	}
 	return failed, nil
+}
+
+// someValid is an error where no point of a run is valid, with the reason of the last one: no file
+// has figures of such a run.
+func someValid(dir string) error {
+	_, recs, err := result.Open(dir)
+	if err != nil {
+		return err
+	}
+	reason := "it has none"
+	for _, r := range recs {
+		if r.Parent != "" {
+			continue
+		}
+		if r.Status == result.Passed || r.Status == result.Failed {
+			return nil
+		}
+		reason = r.Reason
+	}
+	return fmt.Errorf("%s has no valid point to write: %s", filepath.Base(dir), reason)
 }
 
 // sbcFigures says whether rows of sbc-bench have a figure of 7-Zip and one of AES.
