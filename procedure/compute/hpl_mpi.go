@@ -60,10 +60,7 @@ type part struct {
 	Nets      []mpi.Net `json:"nets"`
 }
 
-const (
-	mostMemory = 1 << 50 // more than a machine has
-	mostRanks  = 1024    // processes of all machines: what they tell each other passes the hub
-)
+const mostMemory = 1 << 50 // more than a machine has
 
 // Run implements Procedure.
 func (p *HPLMPI) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
@@ -131,8 +128,8 @@ func (p *HPLMPI) plan(s *compute.HPLPart, all []part, here int) error {
 		nets = append(nets, x.Nets)
 	}
 	size := s.Layout.Size()
-	if size > mostRanks {
-		return fmt.Errorf("%d processes: %d are the most", size, mostRanks)
+	if size > mpi.MostProcesses {
+		return fmt.Errorf("%d processes: %d are the most", size, mpi.MostProcesses)
 	}
 	at, err := mpi.Shared(nets, p.network.Prefix)
 	if err != nil {

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"boxdyno/subject/mpi"
 )
 
 // What boards may give each other, octets: an answer to a board has that of all.
 const (
-	mostGiven = 64 << 10
-	mostAll   = 512 << 10
+	mostGiven = mpi.MostGiven
+	mostAll   = 8 * mostGiven
 )
 
 // A gathering hands what each board gives to all of them, once each has given.

@@ -34,6 +34,15 @@ const (
 	MPICH   = "mpich"
 )
 
+// Bounds of what processes tell each other, which passes the hub of a fleet.
+const (
+	MostProcesses = 1024     // of all machines
+	MostGiven     = 64 << 10 // octets that a machine gives to a Gather
+	// mostFence is how many octets processes of a machine give at a fence of PMIx. As text
+	// in JSON they fit into MostGiven.
+	mostFence = 31 << 10
+)
+
 // A Gather returns what all machines have given, in their order, once each has.
 type Gather func(ctx context.Context, mine []byte) (all [][]byte, err error)
 
@@ -49,6 +58,22 @@ func (l Layout) Size() (n int) {
 		n += p
 	}
 	return n
+}
+
+// check says what no program can be begun for.
+func (l Layout) check() error {
+	for i, n := range l.Processes {
+		if n < 1 {
+			return fmt.Errorf("machine %d has %d processes of MPI: one is the least", i+1, n)
+		}
+	}
+	switch n := l.Size(); {
+	case n > MostProcesses:
+		return fmt.Errorf("%d processes of MPI on %d machines: %d are the most", n, len(l.Processes), MostProcesses)
+	case l.Here < 0 || l.Here >= len(l.Processes):
+		return fmt.Errorf("this is machine %d of %d machines", l.Here+1, len(l.Processes))
+	}
+	return nil
 }
 
 // First is the rank of this machine's first process.

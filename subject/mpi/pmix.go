@@ -23,6 +23,9 @@ const beginning = 30 * time.Second
 // Serve begins to answer the program's processes on this machine. dir is a scratch folder
 // (host.MakeScratchIn), which goes with it. It ends with Close, which a caller must call.
 func (p Program) Serve(ctx context.Context, h *host.Local, l Layout, gather Gather, dir string) (_ *Server, err error) {
+	if err := l.check(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	if !p.ByPMIx() {
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, err
@@ -46,8 +49,9 @@ func (p Program) Serve(ctx context.Context, h *host.Local, l Layout, gather Gath
 		counts = append(counts, strconv.Itoa(n))
 	}
 	out, said := &listing{ready: make(chan struct{})}, &listing{ready: make(chan struct{})}
+	s.saying(said)
 	s.pmix, err = h.Start(ctx, host.Cmd{
-		Argv: []string{p.pmix, strconv.Itoa(l.Here), strings.Join(counts, ",")}, Stdin: stdin, Stdout: out, Stderr: said, Scratch: []string{dir},
+		Argv: []string{p.pmix, strconv.Itoa(l.Here), strings.Join(counts, ","), strconv.Itoa(MostProcesses), strconv.Itoa(mostFence)}, Stdin: stdin, Stdout: out, Stderr: said, Scratch: []string{dir},
 		// What processes share by memory would outlive a killed program.
 		Env: append(append(os.Environ(), Home(dir)...), "PMI_FD=0", "TMPDIR="+dir, "PMIX_MCA_gds=hash", "PMIX_MCA_ptl_tcp_if_include=lo"),
 	})
@@ -102,6 +106,15 @@ func (l *listing) Write(b []byte) (int, error) {
 		close(l.ready)
 	}
 	return len(b), nil
+}
+
+// soon is the first line that the program has printed within a second, "" if there is none.
+func (l *listing) soon() string {
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if line, _, _ := strings.Cut(l.text(), "\n"); line != "" || time.Since(begin) > time.Second {
+			return line
+		}
+	}
 }
 
 func (l *listing) text() string {

@@ -48,6 +48,7 @@ type Server struct {
 	err     error
 	broken  chan struct{} // closed once err is set
 
+	said *listing      // what the program of PMIx says of itself; nil: there is none
 	pmix *host.Process // nil: processes speak PMI-1 themselves
 	envs [][]string    // of each process, which lead it to pmix
 }
@@ -77,11 +78,37 @@ func (s *Server) Process(local int) (*os.File, error) {
 	rank := s.layout.First() + local
 	s.serves.Go(func() {
 		if err := s.serve(conn, rank); err != nil {
-			s.fail(fmt.Errorf("process %d: %w", rank, err))
+			s.fail(s.blame(rank, err))
 		}
 	})
 	return theirs, nil
 }
+
+// saying has the server ask a program of PMIx, which prints to said, why it gave up.
+func (s *Server) saying(said *listing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = said
+}
+
+// blame says whose error it is. A program of PMIx, which speaks for all processes of its
+// machine, has a sentence of its own.
+func (s *Server) blame(rank int, err error) error {
+	s.mu.Lock()
+	said := s.said
+	s.mu.Unlock()
+	if said == nil {
+		return fmt.Errorf("process %d: %w", rank, err)
+	}
+	if errors.Is(err, errGaveUp) {
+		if line := said.soon(); line != "" {
+			err = fmt.Errorf("%.200s", line)
+		}
+	}
+	return fmt.Errorf("machine %d: %w", rank+1, err)
+}
+
+var errGaveUp = errors.New("it gave up")
 
 // Broken is closed once the processes can no longer work together; Err says why.
 func (s *Server) Broken() <-chan struct{} { return s.broken }
@@ -162,7 +189,7 @@ func (s *Server) serve(conn net.Conn, rank int) error {
 			_, _ = fmt.Fprintln(conn, "cmd=finalize_ack") // it may not wait
 			return nil
 		case "abort":
-			return errors.New("it gave up")
+			return errGaveUp
 		default:
 			return fmt.Errorf("it asked for %.40q, which no process needs here", asked["cmd"])
 		}
@@ -226,6 +253,9 @@ func (s *Server) barrier(conn net.Conn, rank int) error {
 	mine, err := json.Marshal(fresh)
 	if err != nil {
 		return err
+	}
+	if len(mine) > MostGiven {
+		return fmt.Errorf("the processes of its machine tell the others %d octets at once, and %d are the most", len(mine), MostGiven)
 	}
 	theirs, err := s.gather(s.ctx, mine)
 	if err != nil {
