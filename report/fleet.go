@@ -35,8 +35,9 @@ func fleetTables(run result.Run, recs []result.Record) (out []Table) {
 		if err != nil {
 			continue // a cipher without a name, by a forged record
 		}
-		out = append(out, stepTable(j, plan.Rows[0]))
-		if t := crossTable(j, own[0], plan.Crossovers); len(t.Rows) > 0 {
+		i := max(0, slices.IndexFunc(plan.Rows, func(r sizing.Row) bool { return r.Fleet })) // own ones are first
+		out = append(out, stepTable(j, plan.Rows[i]))
+		if t := crossTable(j, plan.Rows[i].Candidate, plan.Crossovers); len(t.Rows) > 0 {
 			out = append(out, t)
 		}
 	}

@@ -114,9 +114,9 @@ func TestSizeOfBoardsTogether(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errw)
 	}
 	for _, want := range []string{
-		" own ", " 4 (3 to 4) ", "What Raspberry Pi 4 Model B Rev 1.4 [rpi-4-b] did together, measured:",
+		" own ", " 4 (3 to 4) ", "What Raspberry Pi 4 Model B Rev 1.4 (fleet) [rpi-4-b] did together, measured:",
 		"4       24 GFLOPS  6 GFLOPS   60 %              20  5         1.042    0.96 GFLOPS  210  0.1143 GFLOPS", "counted by what they did together",
-		", shared switch 60 USD 5 W\n", "  Raspberry Pi 4 Model B Rev 1.4 [rpi-4-b] from two on: shared shelf, 10 USD, 0 W idle, 0 W loaded, run one: as stated\n", "shared fans, 0 USD, 0 W idle, 0 W loaded, run one: as stated: no reading of command fell into trials\n",
+		", shared switch 60 USD 5 W\n", "  Raspberry Pi 4 Model B Rev 1.4 (fleet) [rpi-4-b] from two on: shared shelf, 10 USD, 0 W idle, 0 W loaded, run one: as stated\n", "shared fans, 0 USD, 0 W idle, 0 W loaded, run one: as stated: no reading of command fell into trials\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing says %q:\n%s", want, out)

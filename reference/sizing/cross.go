@@ -62,15 +62,15 @@ const leastCurve = 12
 func (o Options) cross(r *Result) {
 	furthest := leastCurve
 	for _, against := range r.Rows {
-		if !slices.ContainsFunc(o.Against, against.Is) {
-			continue
+		if against.Fleet || !slices.ContainsFunc(o.Against, against.Is) {
+			continue // one box is passed, and a fleet's one board stands beside it
 		}
 		for _, c := range r.Rows {
 			if c.Key() == against.Key() || c.Board != "" && c.Board == against.Board {
 				continue
 			}
 			for _, m := range Measures {
-				if !o.MeasuredOnly {
+				if !o.MeasuredOnly && !c.Fleet {
 					x := o.linear(c.Candidate, against.Candidate, m)
 					if x.N != nil && x.N.Value <= 100 {
 						furthest = max(furthest, x.N.Value+2)
@@ -259,7 +259,7 @@ func (o Options) points(c Candidate, measure string, draw func(Estimate) float64
 // curves are what 1 to n boxes do by each measure that can be told.
 func (o Options) curves(c Candidate, n int) (out []Curve) {
 	for _, m := range Measures {
-		if c.lacks(m) == "" {
+		if c.lacks(m) == "" && !c.Fleet {
 			curve := Curve{Name: c.Name, Board: c.Board, Measure: m, Scaling: Linear}
 			rnd := o.random(c)
 			type drawn struct{ rate, usd, watts float64 }

@@ -17,8 +17,15 @@ import (
 // fleet is the topology of runs on several boards at once.
 const fleet = "fleet"
 
+// ratesOfSeveral is Figure.What of what boards did together.
+const ratesOfSeveral = "rates of several"
+
+// inFleet follows the name of boards that were measured together.
+const inFleet = " (fleet)"
+
 // withFleets adds what boards did together, by the newest run of each model of board that
-// has it: to the box of that model, or as a box of its own whose rate is that of one board.
+// has it, as a box of its own: (fleet) follows its name, and it scales as was measured. What
+// one of its boards did alone is a box as any other, where no run of one has measured it.
 func (j Job) withFleets(out []Candidate, runs []Run) []Candidate {
 	var seen []string
 	for _, r := range runs {
@@ -30,20 +37,33 @@ func (j Job) withFleets(out []Candidate, runs []Run) []Candidate {
 		if slices.Contains(seen, c.Key()) || !c.together(j, r) {
 			continue
 		}
-		i := slices.IndexFunc(out, func(o Candidate) bool { return c.Board != "" && o.Board == c.Board })
-		if i >= 0 && c.Measured[len(c.Measured)-1].N < 2 {
+		i := slices.IndexFunc(out, func(o Candidate) bool { return !o.Fleet && (o.Board == c.Board && o.Board != "" || o.Name == c.Name) })
+		several := c.Measured[len(c.Measured)-1].N > 1
+		if i >= 0 && !several || i < 0 && !(c.Rate.Value > 0) {
 			continue // nothing of several: its parts are not those of another run's rate
 		}
 		seen = append(seen, c.Key())
-		switch {
-		case i >= 0:
-			o := &out[i]
-			o.Measured, o.Power, o.Shared = c.Measured, c.Power, c.Shared
-			o.Figures = append(o.Figures, slices.DeleteFunc(c.Figures, func(f Figure) bool { return f.What == "rate" || f.What == "watts" && f.Text != "not known" })...)
-		case c.Rate.Value > 0:
-			c.known(j)
-			out = append(out, c)
+		if i < 0 {
+			one := c
+			if several {
+				one.Measured, one.Power, one.Shared = nil, nil, nil
+				one.Figures = slices.DeleteFunc(slices.Clone(c.Figures), func(f Figure) bool {
+					return f.What == ratesOfSeveral || strings.HasPrefix(f.What, "shared ") || f.Text == "not known"
+				})
+			}
+			one.known(j)
+			out = append(out, one)
+		} else if !(c.Rate.Value > 0) { // 1 is not among its numbers
+			one := out[i]
+			c.Rate, c.Watts = one.Rate, one.Watts
+			c.Figures = append(c.Figures, slices.DeleteFunc(slices.Clone(one.Figures), func(f Figure) bool { return f.What == "price" })...)
 		}
+		if !several {
+			continue
+		}
+		c.known(j)
+		c.Name, c.Fleet = c.Name+inFleet, true
+		out = append(out, c)
 	}
 	return out
 }
@@ -97,7 +117,7 @@ func (c *Candidate) together(j Job, r Run) bool {
 		}
 	}
 	last := c.Measured[len(c.Measured)-1]
-	c.Figures = append(c.Figures, Figure{What: "rates of several", Text: fmt.Sprintf("%d to %d boards; %d do %s", c.Measured[0].N, last.N, last.N, j.Rate(last.Value)), Source: source})
+	c.Figures = append(c.Figures, Figure{What: ratesOfSeveral, Text: fmt.Sprintf("%d to %d boards; %d do %s", c.Measured[0].N, last.N, last.N, j.Rate(last.Value)), Source: source})
 	return true
 }
 

@@ -30,8 +30,11 @@ func fleetRun(model string, rates map[int]float64) Run {
 func TestOwnTogether(t *testing.T) {
 	const pi = "Raspberry Pi 4 Model B Rev 1.4"
 	cs := Own(Job{Kind: HPL}, []Run{fleetRun(pi, map[int]float64{1: 10e9, 2: 16e9, 4: 24e9})})
-	if len(cs) != 1 || cs[0].Rate.Value != 10e9 || len(cs[0].Measured) != 3 || len(cs[0].Power) != 3 || cs[0].Board != "rpi-4-b" {
+	if len(cs) != 2 || cs[1].Rate.Value != 10e9 || len(cs[1].Measured) != 3 || len(cs[1].Power) != 3 || cs[1].Board != "rpi-4-b" || !cs[1].Fleet || cs[1].Name != pi+" (fleet)" {
 		t.Fatalf("%+v", cs)
+	}
+	if one := cs[0]; one.Rate.Value != 10e9 || one.Measured != nil || one.Power != nil || one.Fleet || one.Name != pi || one.Board != "rpi-4-b" || one.Watts == nil || one.Watts.Value != 5 {
+		t.Errorf("%+v", one)
 	}
 	for _, c := range []struct {
 		load   float64
@@ -45,7 +48,7 @@ func TestOwnTogether(t *testing.T) {
 		{30e9, Count{5, 5, 5}, 33, "more than 4 together"}, // linear: 3
 		{61e9, Count{11, 11, 11}, 63, "more than 4 together"},
 	} {
-		row := plan(t, Job{Kind: HPL, Load: c.load}, cs, Options{Shared: []Part{{Name: "switch", USD: 60, Watts: 8}}}).Rows[0]
+		row := plan(t, Job{Kind: HPL, Load: c.load}, cs, Options{Boards: []string{pi + inFleet}, Shared: []Part{{Name: "switch", USD: 60, Watts: 8}}}).Rows[0]
 		if row.Number != c.number || row.Scaling != Measured || row.Watts == nil || row.Watts.Value != c.watts || strings.Contains(strings.Join(row.Notes, ""), "more than 4 together") != (c.note != "") {
 			t.Errorf("%g: %+v by %s, %+v W, %q", c.load, row.Number, row.Scaling, row.Watts, row.Notes)
 		}
@@ -53,10 +56,37 @@ func TestOwnTogether(t *testing.T) {
 			t.Errorf("%g: %+v USD, want %g", c.load, row.Price, want)
 		}
 	}
-	// A run without a point of one board adds to the box of that model alone.
+	// A run without a point of one board has the rate of one from the run of that model alone.
 	alone := runOf("alone", 1, point("hpl", "hpl_rate", 9e9, 0, 0))
-	if cs := Own(Job{Kind: HPL}, []Run{alone, fleetRun(pi, map[int]float64{2: 16e9})}); len(cs) != 1 || cs[0].Rate.Value != 9e9 || len(cs[0].Measured) != 1 {
-		t.Errorf("%+v", cs)
+	cs = Own(Job{Kind: HPL}, []Run{alone, fleetRun(pi, map[int]float64{2: 16e9})})
+	if len(cs) != 2 || cs[0].Rate.Value != 9e9 || cs[0].Measured != nil || cs[1].Rate.Value != 9e9 || len(cs[1].Measured) != 1 || cs[0].Name == cs[1].Name {
+		t.Fatalf("%+v", cs)
+	}
+	// The one scales linearly, and the fleet as measured: in numbers, curves and crossovers.
+	r := plan(t, Job{Kind: HPL, Load: 30e9}, append(cs, Published(Job{Kind: HPL})...), Options{Boards: []string{"rpi-4-b"}, Against: []string{"nuc-i5-8500t"}})
+	numbers := map[string]int{}
+	for _, row := range r.Rows {
+		if row.Origin == OwnRun {
+			numbers[row.Name+row.Scaling] = row.Number.Value
+		}
+	}
+	if len(numbers) != 2 || numbers[cs[0].Name] != 4 || numbers[cs[1].Name+Measured] != 4 {
+		t.Errorf("%v", numbers)
+	}
+	for _, x := range r.Crossovers {
+		if x.Cluster == cs[0].Name && x.Scaling != Linear || x.Cluster == cs[1].Name && x.Scaling != Measured || x.Against == cs[1].Name {
+			t.Errorf("%+v", x)
+		}
+	}
+	for _, c := range r.Curves {
+		if c.Name == cs[0].Name && c.Scaling != Linear || c.Name == cs[1].Name && c.Scaling != Measured {
+			t.Errorf("%s by %s", c.Name, c.Scaling)
+		}
+	}
+	// Measured rates hold no more with another rate of one.
+	w := WhatIf{Figure: "rate", Board: "rpi-4-b", Factor: 2}
+	if err := w.Apply(Job{Kind: HPL}, cs); err != nil || len(plan(t, Job{Kind: HPL, Load: 30e9}, cs, Options{}).Rows) != 1 {
+		t.Errorf("%v, %+v", err, cs)
 	}
 	if cs := Own(Job{Kind: HPL}, []Run{fleetRun(pi, map[int]float64{2: 16e9})}); len(cs) != 0 {
 		t.Errorf("%+v", cs)

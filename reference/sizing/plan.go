@@ -82,6 +82,9 @@ func Plan(j Job, candidates []Candidate, o Options) (Result, error) {
 		if len(o.Boards) > 0 && !slices.ContainsFunc(append(slices.Clone(o.Boards), o.Against...), c.Is) {
 			continue
 		}
+		if c.Fleet && len(c.Measured) == 0 {
+			continue // what if its rate were another one: nothing of several was measured then
+		}
 		r.Rows = append(r.Rows, o.row(j, c))
 	}
 	for _, name := range append(slices.Clone(o.Boards), o.Against...) {

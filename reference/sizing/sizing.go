@@ -194,6 +194,9 @@ type Candidate struct {
 	Name   string `json:"name"`            // as its user or its publication calls it
 	Board  string `json:"board,omitempty"` // ID in the catalogue; "": not in it
 	Origin string `json:"origin"`          // of the rate
+	// Fleet says that it is boards which were measured together: its numbers are by that
+	// alone, and what one board did stands apart, as a box that scales linearly.
+	Fleet bool `json:"fleet,omitempty"`
 
 	Rate   Estimate  `json:"rate"`             // of one box
 	Soaked *Estimate `json:"soaked,omitempty"` // the same, hot
@@ -211,7 +214,8 @@ type Candidate struct {
 // Key tells candidates apart: board and name.
 func (c Candidate) Key() string { return c.Board + "|" + c.Name + "|" + c.Origin }
 
-// Is says whether the candidate is the one of that board's ID or name.
+// Is says whether the candidate is the one of that board's ID or name. Boards of a fleet
+// have the ID of their model, too.
 func (c Candidate) Is(name string) bool {
 	return name != "" && (c.Board == name || strings.EqualFold(c.Name, name))
 }
