@@ -93,38 +93,107 @@ func (b Box) Check() error {
 
 // Boxes reads boxes.yaml, in the order of its names; a file that does not exist has none.
 func Boxes(path string) ([]Box, error) {
-	data, err := files.Read(path, yaml.MaxSize)
-	if errors.Is(err, fs.ErrNotExist) {
+	boxes, _, err := read(path)
+	return boxes, err
+}
+
+// Shared reads what boxes are declared to share in boxes.yaml, in the order of its names:
+//
+//	shared: {switch: {usd: 60, idle: 6, watts: 8, inside: true}, fans: {usd: 15, meter: command}}
+func Shared(path string) ([]result.Part, error) {
+	_, parts, err := read(path)
+	return parts, err
+}
+
+var partFields = []string{"usd", "watts", "idle", "meter", "inside"}
+
+func sharedParts(n *yaml.Node) (parts []result.Part, err error) {
+	if n == nil {
 		return nil, nil
 	}
+	if err := n.Want(yaml.Map, "shared"); err != nil {
+		return nil, err
+	}
+	for _, f := range n.Map {
+		what := "shared part " + f.Key
+		if err := f.Value.Want(yaml.Map, what); err != nil {
+			return nil, err
+		}
+		if err := f.Value.Only(what, partFields...); err != nil {
+			return nil, err
+		}
+		if len(f.Value.Map) == 0 {
+			return nil, f.Value.Errorf("nothing is said of %s: there are %s", what, strings.Join(partFields, ", "))
+		}
+		p := result.Part{Name: f.Key}
+		for _, x := range f.Value.Map {
+			if err := x.Value.Want(yaml.Scalar, x.Key); err != nil {
+				return nil, err
+			}
+			v, err := strconv.ParseFloat(x.Value.Text, 64)
+			switch x.Key {
+			case "meter":
+				p.Meter, err = x.Value.Text, nil
+			case "inside":
+				p.Inside, err = strconv.ParseBool(x.Value.Text)
+			case "usd":
+				p.USD = v
+			case "watts":
+				p.Watts = v
+			case "idle":
+				p.Idle = &v
+			}
+			if err != nil {
+				return nil, x.Value.Errorf("%s: %s is %q: want a number, and true or false of inside", what, x.Key, x.Value.Text)
+			}
+		}
+		if err := p.Check(); err != nil {
+			return nil, f.Value.Errorf("%w", err)
+		}
+		parts = append(parts, p)
+	}
+	slices.SortFunc(parts, func(a, b result.Part) int { return cmp.Compare(a.Name, b.Name) })
+	if err := result.CheckParts(parts); err != nil {
+		return nil, n.Errorf("%w", err)
+	}
+	return parts, nil
+}
+
+func read(path string) (boxes []Box, parts []result.Part, err error) {
+	data, err := files.Read(path, yaml.MaxSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read the boxes: %w", err)
+		return nil, nil, fmt.Errorf("read the boxes: %w", err)
 	}
 	root, err := yaml.Parse(path, data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := root.Only("the file of boxes", "boxes"); err != nil {
-		return nil, err
+	if err := root.Only("the file of boxes", "boxes", "shared"); err != nil {
+		return nil, nil, err
+	}
+	if parts, err = sharedParts(root.Get("shared")); err != nil {
+		return nil, nil, err
 	}
 	all := root.Get("boxes")
 	if all == nil {
-		return nil, nil
+		return nil, parts, nil
 	}
 	if err := all.Want(yaml.Map, "boxes"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var boxes []Box
 	for _, f := range all.Map {
 		if err := f.Value.Only("box "+f.Key, boxFields...); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		b := Box{Name: f.Key}
 		for key, to := range map[string]*string{"ssh": &b.SSH, "become": &b.Become, "agent": &b.Agent, "arch": &b.Arch} {
 			if n := f.Value.Get(key); n != nil {
 				words, err := n.Texts(key)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				*to = strings.Join(words, " ")
 			}
@@ -132,17 +201,17 @@ func Boxes(path string) ([]Box, error) {
 		for key, to := range map[string]*[]string{"cables": &b.Cables, "groups": &b.Groups} {
 			if n := f.Value.Get(key); n != nil {
 				if *to, err = n.Texts(key); err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 			}
 		}
 		if err := b.Check(); err != nil {
-			return nil, f.Value.Pos.Errorf("%w", err)
+			return nil, nil, f.Value.Pos.Errorf("%w", err)
 		}
 		boxes = append(boxes, b)
 	}
 	slices.SortFunc(boxes, func(a, b Box) int { return cmp.Compare(a.Name, b.Name) })
-	return boxes, nil
+	return boxes, parts, nil
 }
 
 // EditBoxes changes boxes.yaml: edit has what it holds, and what it returns is written
@@ -164,7 +233,7 @@ func EditBoxes(path string, owner *files.Owner, edit func([]Box) []Box) error {
 	if err != nil {
 		return fmt.Errorf("keep the boxes: lock %s: %w", lock.Name(), err)
 	}
-	boxes, err := Boxes(path)
+	boxes, parts, err := read(path)
 	if err != nil {
 		return err
 	}
@@ -182,6 +251,19 @@ func EditBoxes(path string, owner *files.Owner, edit func([]Box) []Box) error {
 	}
 	if len(boxes) == 0 {
 		text = "boxes: {}\n"
+	}
+	if len(parts) > 0 {
+		text += "shared:\n"
+	}
+	for _, p := range parts {
+		text += fmt.Sprintf("  %q: {usd: %g, watts: %g", p.Name, p.USD, p.Watts)
+		if p.Idle != nil {
+			text += fmt.Sprintf(", idle: %g", *p.Idle)
+		}
+		if p.Meter != "" {
+			text += fmt.Sprintf(", meter: %q", p.Meter)
+		}
+		text += fmt.Sprintf(", inside: %t}\n", p.Inside)
 	}
 	err = folder.Replace(filepath.Base(path), func(f *os.File) error {
 		_, err := f.WriteString(text)

@@ -16,7 +16,43 @@ import (
 
 	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
+	"boxdyno/result"
 )
+
+// What boxes share is declared once in their file, checked, and kept when a box is added.
+func TestShared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boxes.yaml")
+	if parts, err := Shared(path); err != nil || parts != nil {
+		t.Errorf("%v, %v", parts, err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("shared:\n  switch: {usd: 60, idle: 6, watts: 8, inside: true}\n  fans: {usd: 15.5, meter: command}\n")
+	const want = "fans=15.5USD,0W,meter=command;switch=60USD,6..8W,inside"
+	for range 2 {
+		parts, err := Shared(path)
+		if got := result.PartsText(parts); err != nil || got != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+		if err := EditBoxes(path, nil, func(all []Box) []Box { return append(all, Box{Name: "pi", SSH: "pi", Agent: "/a"}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string]string{
+		"{switch: {usd: 60, volts: 8}}": `unknown key "volts"`, "{switch: {watts: -1}}": "its power is -1 W", "{switch: {usd: .nan}}": "want a number", "{switch: {usd: NaN}}": "its price is NaN",
+		"{switch: {idle: 9, watts: 8}}": "9 W idle", "{switch: {watts: [8]}}": "must be", "{switch: 8W}": "must be", "7": "must be", "{switch: {}}": "nothing is said", "{switch: {inside: perhaps}}": "want a number", "{\"a;b\": {watts: 8}}": "is named", "{switch: {watts: 8}, switch: {watts: 9}}": "switch",
+		"{switch: {meter: \"a;b\"}}": "its meter is", "{switch: {watts: Inf}}": "its power is +Inf",
+	} {
+		write("shared: " + text)
+		if parts, err := Shared(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, %v, want %q", text, parts, err, want)
+		}
+	}
+}
 
 func TestBoxes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config", "boxes.yaml")

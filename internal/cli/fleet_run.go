@@ -24,7 +24,6 @@ import (
 	"boxdyno/procedure"
 	"boxdyno/procedure/far"
 	"boxdyno/procedure/many"
-	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
@@ -217,7 +216,7 @@ Procedures: ` + farNames() + `.`,
 	fs.StringVar(&f.ask.meter, "meter", "", "`command` that prints the watts of all boards that serve, one value a line for as long as it runs, or once")
 	fs.StringVar(&f.ask.plug, "plug", "", "`URL` of a smart plug that meters them")
 	fs.StringVar(&metered, "metered", "", "`N` boards that the meter sees, or serving: those that serve alone (default: all of --boxes)")
-	fs.StringArrayVar(&shared, "shared", nil, "`NAME=60USD,8W` that the boards share; 6..8W is idle and loaded; may be repeated")
+	fs.StringArrayVar(&shared, "shared", nil, "`NAME=60USD,8W` that the boards share; 6..8W is idle and loaded; may be repeated; none: nothing (default: what the file of boxes declares)")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
@@ -260,21 +259,12 @@ func (w fleetWords) meters(p *runner.Plan, boards int, meter bool) error {
 		p.Lab.Set = slices.DeleteFunc(p.Lab.Set, func(s runner.Setting) bool { return s.Key == key })
 		p.Lab.Set = append(p.Lab.Set, runner.Setting{Key: key, Values: []runner.Word{{Text: text, At: at}}})
 	}
-	at := "--shared"
-	parts := w.shared
-	if s := p.Lab.Get("shared"); s != nil && parts == nil {
-		at = cmp.Or(s.Values[0].At, at)
-		parts = strings.Split(s.Values[0].Text, ";")
+	parts, at, err := w.parts(p)
+	if err != nil {
+		return &runner.PlanError{At: at, Err: err}
 	}
-	for i, text := range parts {
-		part, err := sizing.ParsePart(text)
-		if err != nil {
-			return &runner.PlanError{At: at, Err: err}
-		}
-		parts[i] = part.String()
-	}
-	if parts != nil {
-		put("shared", strings.Join(parts, ";"), at)
+	if w.shared != nil || len(parts) > 0 {
+		put("shared", cmp.Or(result.PartsText(parts), "none"), at)
 	}
 	n, err := strconv.Atoi(cmp.Or(w.metered, strconv.Itoa(boards)))
 	switch {
@@ -291,6 +281,36 @@ func (w fleetWords) meters(p *runner.Plan, boards int, meter bool) error {
 	}
 	put("metered", strconv.Itoa(n), "--metered")
 	return nil
+}
+
+// parts are what the boards share: by flags, else by the plan, else as the file of boxes
+// declares it; at says where that stands.
+func (w fleetWords) parts(p *runner.Plan) (parts []result.Part, at string, err error) {
+	s := p.Lab.Get("shared")
+	switch {
+	case w.shared != nil:
+		parts, err = sharedFlag(w.shared)
+		return parts, "--shared", err
+	case s != nil:
+		parts, err = result.ParseParts(s.Values[0].Text)
+		return parts, s.Values[0].At, err
+	}
+	parts, err = declaredParts()
+	return parts, "the file of boxes", err
+}
+
+// sharedFlag is the values of a flag --shared; "none" alone is nothing.
+func sharedFlag(texts []string) (parts []result.Part, err error) {
+	return result.ParseParts(strings.Join(texts, ";"))
+}
+
+// declaredParts are what the file of boxes says that boxes share.
+func declaredParts() ([]result.Part, error) {
+	path, err := ownBoxes()
+	if err != nil {
+		return nil, err
+	}
+	return lab.Shared(path)
 }
 
 func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, w fleetWords, f measureFlags) error {

@@ -50,7 +50,8 @@ figure decides. The jobs and their loads:
   hpl       solve linear equations                 --load 50GFLOPS
 
 Without --load there are crossovers alone. What several boxes share is counted once,
-with more than one box: --shared 'switch=60USD,8W'. --what-if multiplies one figure of
+with more than one box: --shared 'switch=60USD,8W', or once for all under shared in
+$XDG_CONFIG_HOME/boxdyno/boxes.yaml. --what-if multiplies one figure of
 one board, before all else: ` + sizing.WhatIfHelp + `.`,
 		Example: `  boxdyno size --for crypto --cipher twofish-cbc-256 --load 250MiB/s
   boxdyno size --for firewall --load 1.488Mframe/s --spare 1
@@ -78,7 +79,7 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
 	f.StringVar(&q.job.Cipher, "cipher", "", "`CIPHER` with its key; crypto")
 	f.StringVar(&q.job.Direction, "direction", "", "encrypt or decrypt; crypto (default encrypt)")
 	f.IntVar(&q.spare, "spare", 0, "`number` of boxes that may fail")
-	f.StringArrayVar(&q.shared, "shared", nil, "`NAME=60USD,8W` that all boxes share, in the place of what a run says of that name; may be repeated")
+	f.StringArrayVar(&q.shared, "shared", nil, "`NAME=60USD,8W` that all boxes share, in the place of what a run, or the file of boxes, says of that name; may be repeated; none: nothing but what runs had")
 	f.StringSliceVar(&q.boards, "board", nil, "only these `BOARDS`, by ID or name")
 	f.StringSliceVar(&q.against, "against", nil, "`BOARDS` that clusters are compared with (default the NUC and the desktop of the cluster study, where they have figures)")
 	f.StringArrayVar(&q.whatIf, "what-if", nil, "`FIGURE[@BOARD]=5x`: multiply a figure of a board; may be repeated")
@@ -114,15 +115,22 @@ func (a *app) sized(ctx context.Context, q sizeRequest) (r sizing.Result, err er
 		}
 	}
 	o := sizing.Options{Spare: q.spare, Boards: q.boards, Against: q.against, Seed: q.seed}
-	for _, s := range q.shared {
-		p, err := sizing.ParsePart(s)
+	parts, err := sharedFlag(q.shared)
+	for _, p := range parts {
 		if err == nil && (p.Meter != "" || p.Inside) {
-			err = fmt.Errorf("%q: meters stand at parts in a run: boxdyno fleet run --shared", s)
+			err = fmt.Errorf("%q: meters stand at parts in a run: boxdyno fleet run --shared", p)
 		}
+	}
+	if err != nil {
+		return r, at("--shared", err)
+	}
+	o.Shared = sizing.Parts(parts)
+	if !slices.Equal(q.shared, []string{"none"}) {
+		declared, err := declaredParts()
 		if err != nil {
-			return r, at("--shared", err)
+			return r, at("the file of boxes", err)
 		}
-		o.Shared = append(o.Shared, p)
+		o.Declared = sizing.Parts(declared)
 	}
 	candidates := sizing.Published(j)
 	if !q.published {

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -124,5 +125,59 @@ func TestSizeOfBoardsTogether(t *testing.T) {
 	}
 	if strings.Contains(out, "shared switch, 9 USD") {
 		t.Errorf("a part that --shared replaces is listed:\n%s", out)
+	}
+}
+
+// What boxes.yaml declares as shared counts once in size, unless a run or --shared says
+// otherwise of that name.
+func TestSizeOfDeclaredParts(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	write := func(text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Join(config, "boxdyno"), 0o700), os.WriteFile(filepath.Join(config, "boxdyno", "boxes.yaml"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	price := func(args ...string) float64 {
+		t.Helper()
+		code, out, errw := call(t.Context(), runner.Plugins(), append([]string{"size", "--for", "hpl", "--load", "50GFLOPS", "--board", "rpi-4-b", "--published", "--json"}, args...)...)
+		var r sizing.Result
+		if err := json.Unmarshal([]byte(out), &r); code != exitOK || err != nil || len(r.Rows) == 0 || r.Rows[0].Price == nil {
+			t.Fatalf("exit code %d, %v: %s%s", code, err, out, errw)
+		}
+		return r.Rows[0].Price.Value
+	}
+	without := price()
+	write("shared: {switch: {usd: 60, watts: 8}, fans: {usd: 15, meter: command}}\n")
+	for _, c := range []struct {
+		more float64
+		args []string
+	}{{75, nil}, {0, []string{"--shared", "none"}}, {25, []string{"--shared", "switch=10USD,1W"}}, {80, []string{"--shared", "rack=5USD"}}} {
+		if got := price(c.args...) - without; got != c.more {
+			t.Errorf("%v: %g USD more, want %g", c.args, got, c.more)
+		}
+	}
+	_, out, _ := call(t.Context(), runner.Plugins(), "size", "--for", "hpl", "--load", "50GFLOPS", "--board", "rpi-4-b", "--published", "--shared", "fans=1USD")
+	if !strings.Contains(out, ", shared fans 1 USD 0 W, shared switch 60 USD 8 W (boxes.yaml)\n") {
+		t.Error(out)
+	}
+	w := fleetWords{}
+	parts, at, err := w.parts(&runner.Plan{})
+	if err != nil || result.PartsText(parts) != "fans=15USD,0W,meter=command;switch=60USD,8W" || at != "the file of boxes" {
+		t.Errorf("%v at %s, %v", parts, at, err)
+	}
+	plan := runner.Plan{Lab: runner.Entry{Set: []runner.Setting{{Key: "shared", Values: []runner.Word{{Text: "rack=5USD", At: "line 1"}}}}}}
+	if parts, _, err := w.parts(&plan); err != nil || result.PartsText(parts) != "rack=5USD,0W" {
+		t.Errorf("%v, %v", parts, err)
+	}
+	w.shared = []string{"none"}
+	if err := w.meters(&plan, 1, false); err != nil || plan.Lab.Get("shared").Values[0].Text != "none" {
+		t.Errorf("%+v, %v", plan.Lab, err)
+	}
+	write("shared: {switch: {usd: -60}}\n")
+	if code, _, errw := call(t.Context(), runner.Plugins(), "size", "--for", "hpl", "--published"); code != exitUsage || !strings.Contains(errw, "shared part switch: its price is -60 USD") {
+		t.Errorf("exit code %d: %s", code, errw)
 	}
 }

@@ -27,6 +27,11 @@ func sizeText(out io.Writer, r sizing.Result) error {
 	for _, p := range r.Shared {
 		fmt.Fprintf(out, ", shared %s %g USD %g W", p.Name, p.USD, p.Watts)
 	}
+	for _, p := range r.Declared {
+		if !slices.ContainsFunc(r.Shared, func(q sizing.Part) bool { return q.Name == p.Name }) {
+			fmt.Fprintf(out, ", shared %s %g USD %g W (boxes.yaml)", p.Name, p.USD, p.Watts)
+		}
+	}
 	fmt.Fprint(out, "\n\n")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if r.Job.Load > 0 {
@@ -170,6 +175,11 @@ func sizeNotes(out io.Writer, r sizing.Result) error {
 		}
 		for _, n := range row.Notes {
 			say(name(row.Candidate) + ": " + n)
+		}
+	}
+	for _, p := range r.Declared {
+		if p.Meter != "" && p.Watts == 0 {
+			say("shared " + p.Name + ": a meter reads it in runs, and boxes.yaml states no watts: 0 W are counted where no run has it")
 		}
 	}
 	for _, m := range r.Missing {

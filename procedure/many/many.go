@@ -97,8 +97,21 @@ type bed struct {
 	shelf    Shelf
 	machines func(context.Context) []result.Machine
 	boxes    string
-	shared   string
+	shared   shared
 	metered  param.Count
+}
+
+// shared are parts as a parameter, each checked.
+type shared []result.Part
+
+func (s *shared) String() string { return result.PartsText(*s) }
+
+func (s *shared) Set(text string) error {
+	parts, err := result.ParseParts(text)
+	if err == nil {
+		*s = parts
+	}
+	return err
 }
 
 // Keys of the run's environment that package sizing reads.
@@ -109,7 +122,7 @@ const (
 
 func (b *bed) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&b.boxes, "boxes", "all", "the boards that were selected, as words with + between them")
-	fs.StringVar(&b.shared, "shared", "", "what the boards share, such as switch=60USD,6..8W, with semicolons between parts")
+	fs.Var(&b.shared, "shared", "`parts` that the boards share, such as switch=60USD,6..8W, with semicolons between them; none: they share nothing")
 	fs.Var(&b.metered, "metered", "`boards` that one meter of all sees, whether they serve or not; 0: there is none, or it sees those that serve alone")
 }
 
@@ -132,8 +145,8 @@ func (b *bed) Build(ctx context.Context) (*lab.Testbed, error) {
 	if b.metered.Value > 0 {
 		tb.Settings = append(tb.Settings, result.Pair{Key: meteredKey, Value: b.metered.String()})
 	}
-	if b.shared != "" {
-		tb.Settings = append(tb.Settings, result.Pair{Key: sharedKey, Value: b.shared})
+	if len(b.shared) > 0 {
+		tb.Settings = append(tb.Settings, result.Pair{Key: sharedKey, Value: result.PartsText(b.shared)})
 	}
 	return tb, nil
 }

@@ -133,6 +133,26 @@ func TestMeterOfTheShelf(t *testing.T) {
 	}
 }
 
+// What a plan says of shared parts is checked before the run begins.
+func TestSharedOfAPlan(t *testing.T) {
+	b := newBench(t, 1)
+	catalogue := runner.Catalogue{}
+	catalogue.Procedures = append(catalogue.Procedures, Spec(b.boards["b1"].Spec(), b))
+	catalogue.Labs = append(catalogue.Labs, Topology(b, nil))
+	for shared, want := range map[string]string{
+		"switch=60USD,6..8W,inside;fans=15USD,meter=command": "", "none": "",
+		"switch=60USD,volts=8": "volts=8", "switch=-8W": "-8 W", "switch=NaNW": "NaNW", "switch=InfW": "Inf", "switch=1W;switch=2W": "twice", "switch": "no shared part",
+	} {
+		p, err := runner.Parse("plan", fmt.Appendf(nil, "lab: {use: fleet, shared: \"%s\"}\nprocedures: [fleet-nap]\n", shared))
+		if err == nil {
+			_, err = p.Resolve(catalogue)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", shared, err, want)
+		}
+	}
+}
+
 // A meter's power belongs to the sum of rates while all boards work.
 func TestWhole(t *testing.T) {
 	board := func(begin, end unit.Instant) result.Board {

@@ -124,7 +124,7 @@ func (c *Candidate) together(j Job, r Run) bool {
 // Keys of a fleet run's environment.
 const (
 	MeteredKey = "metered boards" // how many the meter of the boards sees
-	SharedKey  = "shared parts"   // as Part.String has them, with semicolons between them
+	SharedKey  = "shared parts"   // as result.PartsText has them
 )
 
 // environment is a value of a run's environment, "" if it has none.

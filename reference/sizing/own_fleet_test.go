@@ -48,7 +48,7 @@ func TestOwnTogether(t *testing.T) {
 		{30e9, Count{5, 5, 5}, 33, "more than 4 together"}, // linear: 3
 		{61e9, Count{11, 11, 11}, 63, "more than 4 together"},
 	} {
-		row := plan(t, Job{Kind: HPL, Load: c.load}, cs, Options{Boards: []string{pi + inFleet}, Shared: []Part{{Name: "switch", USD: 60, Watts: 8}}}).Rows[0]
+		row := plan(t, Job{Kind: HPL, Load: c.load}, cs, Options{Boards: []string{pi + inFleet}, Shared: []Part{{Part: result.Part{Name: "switch", USD: 60, Watts: 8}}}}).Rows[0]
 		if row.Number != c.number || row.Scaling != Measured || row.Watts == nil || row.Watts.Value != c.watts || strings.Contains(strings.Join(row.Notes, ""), "more than 4 together") != (c.note != "") {
 			t.Errorf("%g: %+v by %s, %+v W, %q", c.load, row.Number, row.Scaling, row.Watts, row.Notes)
 		}

@@ -15,9 +15,12 @@ const Most = 10000
 
 // Options are how a plan is made.
 type Options struct {
-	Spare  int      // boxes that may fail
-	Shared []Part   // of a plan with more than one box
-	Boards []string // only boxes of these IDs or names; none: all
+	Spare  int    // boxes that may fail
+	Shared []Part // of a plan with more than one box, in the place of what a run says of that name
+	// Declared are parts that boxes are declared to share once for all: they count where
+	// neither Shared nor the run has one of that name.
+	Declared []Part
+	Boards   []string // only boxes of these IDs or names; none: all
 	// Against are the boxes that a cluster of another is compared with; none: no crossovers.
 	Against []string
 	// MeasuredOnly leaves out linear crossovers and curves, which take most of a plan's time.
@@ -56,7 +59,8 @@ type Result struct {
 	Unit       string      `json:"unit"`
 	WorkUnit   string      `json:"work_unit"` // of joules
 	Spare      int         `json:"spare"`
-	Shared     []Part      `json:"shared,omitempty"` // of every row, beside a row's own
+	Shared     []Part      `json:"shared,omitempty"`          // of every row, beside a row's own
+	Declared   []Part      `json:"declared_shared,omitempty"` // in the file of boxes; a row's own has those that count there
 	Method     string      `json:"method"`
 	Draws      int         `json:"draws"`
 	Seed       uint64      `json:"seed,string"`
@@ -77,7 +81,7 @@ func Plan(j Job, candidates []Candidate, o Options) (Result, error) {
 	}
 	o.Draws, o.Seed = cmp.Or(o.Draws, defaultDraws), cmp.Or(o.Seed, 1)
 	work, _ := j.Work()
-	r := Result{Job: j, Unit: j.Unit(), WorkUnit: work, Spare: o.Spare, Shared: o.Shared, Method: Method, Draws: o.Draws, Seed: o.Seed, Rows: []Row{}}
+	r := Result{Job: j, Unit: j.Unit(), WorkUnit: work, Spare: o.Spare, Shared: o.Shared, Declared: o.Declared, Method: Method, Draws: o.Draws, Seed: o.Seed, Rows: []Row{}}
 	for _, c := range candidates {
 		if len(o.Boards) > 0 && !slices.ContainsFunc(append(slices.Clone(o.Boards), o.Against...), c.Is) {
 			continue

@@ -3,100 +3,31 @@
 package sizing
 
 import (
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"boxdyno/result"
 )
 
-// A Part is shared by all boxes and counted once, from two boxes on: a switch, a power
-// supply, fans.
+// A Part is what boxes share, with what a meter at it read.
 type Part struct {
-	Name  string  `json:"name"`
-	USD   float64 `json:"usd"`
-	Watts float64 `json:"watts"` // while boxes work
-	// Idle is its power while none does, in W; nil: that of Watts.
-	Idle *float64 `json:"idle_watts,omitempty"`
-	// Meter is part of the name, or the covers, of a meter that stands at it in a run of a
-	// fleet; its readings take the place of Watts and Idle.
-	Meter string `json:"meter,omitempty"`
-	// Inside says that the meter of the boards sees it, too.
-	Inside bool `json:"inside,omitempty"`
+	result.Part
 	// Loaded is what the meter read beside numbers of boards, in W, ascending.
 	Loaded []Node `json:"measured_watts,omitempty"`
 }
 
-// PartHelp is how a part is written.
-const PartHelp = "NAME=60USD,8W; 6..8W is 6 W idle and 8 W loaded"
-
-// ParsePart reads "switch=60USD,6..8W". Of a run, "meter=command" says which meter stands at
-// the part, and "inside" that the meter of the boards sees it.
-func ParsePart(s string) (p Part, err error) {
-	bad := fmt.Errorf("%q: want a name with price, power or both, such as switch=60USD,8W or switch=60USD,6..8W, or with a meter, and no semicolon", s)
-	name, rest, ok := strings.Cut(s, "=")
-	if !ok || name == "" || rest == "" || strings.Contains(s, ";") {
-		return p, bad
-	}
-	p.Name = name
-	known := false
-	number := func(s string) (float64, bool) {
-		v, err := strconv.ParseFloat(s, 64)
-		return v, err == nil && v >= 0 && v <= 1e9 && !math.IsInf(v, 0)
-	}
-	for w := range strings.SplitSeq(rest, ",") {
-		if w == "inside" {
-			p.Inside = true
-			continue
-		}
-		known = true // or it is refused below
-		if meter, ok := strings.CutPrefix(w, "meter="); ok && meter != "" {
-			p.Meter = meter
-			continue
-		}
-		if n, ok := strings.CutSuffix(w, "USD"); ok {
-			if p.USD, ok = number(n); !ok {
-				return p, bad
-			}
-			continue
-		}
-		n, ok := strings.CutSuffix(w, "W")
-		if !ok {
-			return p, bad
-		}
-		if idle, loaded, two := strings.Cut(n, ".."); two {
-			v, ok := number(idle)
-			if !ok {
-				return p, bad
-			}
-			p.Idle, n = &v, loaded
-		}
-		if p.Watts, ok = number(n); !ok || p.Idle != nil && *p.Idle > p.Watts {
-			return p, bad
-		}
-	}
-	if !known {
-		return p, bad
-	}
-	return p, nil
+// ParsePart reads what result.ParsePart does.
+func ParsePart(s string) (Part, error) {
+	p, err := result.ParsePart(s)
+	return Part{Part: p}, err
 }
 
-// String is what ParsePart reads.
-func (p Part) String() string {
-	f := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	words := []string{f(p.USD) + "USD", f(p.Watts) + "W"}
-	if p.Idle != nil {
-		words[1] = f(*p.Idle) + ".." + words[1]
+// Parts are declared ones, which no meter of a run has measured.
+func Parts(declared []result.Part) (out []Part) {
+	for _, p := range declared {
+		out = append(out, Part{Part: p})
 	}
-	if p.Meter != "" {
-		words = append(words, "meter="+p.Meter)
-	}
-	if p.Inside {
-		words = append(words, "inside")
-	}
-	return p.Name + "=" + strings.Join(words, ",")
+	return out
 }
 
 // idle is its power while no box works, in W.
@@ -126,16 +57,21 @@ func (p Part) stands(e result.Energy) bool {
 	return p.Meter != "" && (e.Covers == p.Meter || strings.Contains(e.Meter, p.Meter))
 }
 
-// parts are what boxes of c share: what the options name, and what its run had beside.
+// parts are what boxes of c share: what the options name, what its run had beside, and what
+// is declared once and named by neither.
 func (o Options) parts(c Candidate) []Part {
 	return append(slices.Clone(o.Shared), o.beside(c)...)
 }
 
-// beside are the parts of c's own run that the options do not name again.
-func (o Options) beside(c Candidate) []Part {
-	return slices.DeleteFunc(slices.Clone(c.Shared), func(p Part) bool {
-		return slices.ContainsFunc(o.Shared, func(q Part) bool { return q.Name == p.Name })
-	})
+// beside are the parts of c's own run, and the declared ones, that are not named again.
+func (o Options) beside(c Candidate) (out []Part) {
+	for _, p := range slices.Concat(c.Shared, o.Declared) {
+		named := func(q Part) bool { return q.Name == p.Name }
+		if !slices.ContainsFunc(o.Shared, named) && !slices.ContainsFunc(out, named) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // sums are the price and the power of what n boxes of c share: one shares nothing.

@@ -74,7 +74,7 @@ func TestIdleBoardsAndSharedParts(t *testing.T) {
 	near("plan's joules", &row.Joules.Value, 33./20)
 	near("plan's price", &row.Price.Value, 4*35+75)
 	// What is named again takes the place of the run's.
-	row = plan(t, Job{Kind: HPL, Load: 20e9}, cs, Options{Shared: []Part{{Name: "fans", Watts: 1}}}).Rows[0]
+	row = plan(t, Job{Kind: HPL, Load: 20e9}, cs, Options{Shared: []Part{{Part: result.Part{Name: "fans", Watts: 1}}}}).Rows[0]
 	near("watts with other fans", &row.Watts.Value, 29)
 
 	// Without an idle power nothing is told of the fewer ones, and all of all four.
@@ -132,8 +132,8 @@ func TestLinearCrossoverOfSteps(t *testing.T) {
 	against := Candidate{Name: "one", Rate: Exact(40), Watts: &one}
 	for rate := 40.; rate < 400; rate += 7 {
 		c := Candidate{Name: "c", Rate: Exact(rate), Watts: &own, Shared: []Part{
-			{Name: "fans", Loaded: []Node{{N: 2, Value: .1}, {N: 5, Value: 9}, {N: 8, Value: 30}}},
-			{Name: "switch", Watts: 3, Loaded: []Node{{N: 1, Value: 1}, {N: 6, Value: 2}, {N: 7, Value: 8}}},
+			{Part: result.Part{Name: "fans"}, Loaded: []Node{{N: 2, Value: .1}, {N: 5, Value: 9}, {N: 8, Value: 30}}},
+			{Part: result.Part{Name: "switch", Watts: 3}, Loaded: []Node{{N: 1, Value: 1}, {N: 6, Value: 2}, {N: 7, Value: 8}}},
 		}}
 		o := Options{Draws: 1, Seed: 1}
 		want := 1

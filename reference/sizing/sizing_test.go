@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/reference"
 	"boxdyno/reference/boards"
+	"boxdyno/result"
 )
 
 const (
@@ -96,7 +97,7 @@ func TestStudyClaims(t *testing.T) {
 // An input that moves moves the answer: nothing is fixed.
 func TestInputsMoveAnswers(t *testing.T) {
 	j := Job{Kind: Crypto, Cipher: "twofish-cbc-256", Direction: "encrypt", Load: 250 << 20}
-	o := Options{Boards: []string{pi}, Against: []string{nuc}, Draws: 2, Shared: []Part{{Name: "switch", USD: 19, Watts: 2}}}
+	o := Options{Boards: []string{pi}, Against: []string{nuc}, Draws: 2, Shared: []Part{{Part: result.Part{Name: "switch", USD: 19, Watts: 2}}}}
 	base := plan(t, j, Published(j), o)
 	at := func(r Result, board string) Row {
 		return r.Rows[slices.IndexFunc(r.Rows, func(x Row) bool { return x.Board == board })]
@@ -144,7 +145,7 @@ func TestCrossoverTwin(t *testing.T) {
 	for range 300 {
 		c := Candidate{Name: "c", Rate: *est(1, 10), Price: est(10, 100), Watts: est(1, 10)}
 		y := Candidate{Name: "y", Rate: *est(1, 100), Price: est(10, 900), Watts: est(1, 90)}
-		o := Options{Shared: []Part{{Name: "s", USD: rnd.Float64() * 200, Watts: rnd.Float64() * 30}}, Draws: 1, Seed: 1}
+		o := Options{Shared: []Part{{Part: result.Part{Name: "s", USD: rnd.Float64() * 200, Watts: rnd.Float64() * 30}}}, Draws: 1, Seed: 1}
 		for _, m := range Measures {
 			want := 0
 			value := func(x Candidate, n int) float64 {
@@ -198,7 +199,7 @@ func TestIntervals(t *testing.T) {
 	}
 	// Crossover with a wide rate: some draws never pass per dollar.
 	y := Candidate{Name: "y", Rate: Exact(20e9), Price: &Estimate{100, 100, 100, ""}}
-	r = plan(t, j, []Candidate{c, y}, Options{Against: []string{"y"}, Shared: []Part{{Name: "s", USD: 1}}})
+	r = plan(t, j, []Candidate{c, y}, Options{Against: []string{"y"}, Shared: []Part{{Part: result.Part{Name: "s", USD: 1}}}})
 	for _, x := range r.Crossovers {
 		if x.Measure == PerDollar && x.Scaling == Linear && (x.Never < 0.3 || x.Never > 0.7) {
 			t.Errorf("as much for a dollar: never in %g of the draws", x.Never)
