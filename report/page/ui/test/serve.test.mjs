@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -14,7 +14,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../../../..");
 const dir = mkdtempSync(join(tmpdir(), "boxdyno-serve-"));
 const program = join(dir, "boxdyno");
-const env = { ...process.env, XDG_STATE_HOME: join(dir, "state"), CGO_ENABLED: "0" };
+const env = { ...process.env, XDG_STATE_HOME: join(dir, "state"), XDG_CONFIG_HOME: join(dir, "config"), CGO_ENABLED: "0" };
 const runs = join(dir, "state/boxdyno/runs");
 const axe = readFileSync(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
 let browser, server, address, board;
@@ -41,6 +41,8 @@ async function enrolled() {
 }
 
 before(async () => {
+  mkdirSync(join(dir, "config/boxdyno"), { recursive: true });
+  writeFileSync(join(dir, "config/boxdyno/boxes.yaml"), "shared: {switch: {usd: 85, idle: 6, watts: 8}}\n");
   execFileSync("go", ["build", "-o", program, "./cmd/boxdyno"], { cwd: root, env });
   run("before");
   run("after", "--set", "capacity=150k");
@@ -161,10 +163,13 @@ describe("the pages of serve", () => {
 
   test("size a job with its curves and crossovers, by keyboard", async (t) => {
     const page = await open(t, "#/size", { bypassCSP: true });
+    await page.getByLabel("What they share").fill("rack=14USD,2W");
     await page.getByLabel("Load; empty").focus();
     await page.keyboard.press("Enter"); // sends the form
     await page.waitForSelector("[data-table=size] [data-box=rpi-4-b]");
-    assert.match(await page.textContent("h1"), /^5 Pi 4B .*175 USD/);
+    assert.match(await page.textContent("h1"), /^5 Pi 4B .*274 USD/); // with the rack, and a switch of boxes.yaml
+    assert.deepEqual(await page.locator("[data-box=rpi-4-b]").first().locator(".parts span").allTextContents(), ["rack 14 USD, 2 W", "switch 85 USD, 8 W"]);
+    assert.equal(await page.locator("[data-box=rpi-4-b] .parts span[title='6 W idle']").count() > 0, true);
     assert.ok((await page.locator("[data-figure=size-box] [data-crossover]").count()) > 3);
     await page.evaluate(axe);
     for (const colorScheme of ["light", "dark"]) {
