@@ -57,6 +57,26 @@ func (p Part) Check() error {
 	return nil
 }
 
+// Keys of the environment of a fleet's run.
+const (
+	MeteredKey = "metered boards" // how many the one meter of all boards sees
+	SharedKey  = "shared parts"   // as PartsText has them
+)
+
+// Shared are what the boards of a fleet's run share; a forged text has none.
+func (r Run) Shared() []Part {
+	for _, env := range r.Environments {
+		if text := Get(env, SharedKey); text != "" {
+			parts, err := ParseParts(text)
+			if err != nil {
+				return nil
+			}
+			return parts
+		}
+	}
+	return nil
+}
+
 // PartHelp is how a part is written.
 const PartHelp = "NAME=60USD,8W; 6..8W is 6 W idle and 8 W loaded"
 

@@ -110,18 +110,18 @@ func (x *execution) spent(point result.Record) (out []result.Energy) {
 			if t.Parent != point.ID || t.Energy == nil {
 				continue
 			}
-			rate := j.Rate(point, t)
-			if !(rate > 0) {
+			if !(j.Rate(point, t) > 0) {
 				continue
 			}
 			for _, e := range t.Energy {
 				if e.Tester {
 					continue
 				}
+				rate := x.rate(j, point, t, e)
 				i := first + slices.IndexFunc(out[first:], func(o result.Energy) bool { return o.Meter == e.Meter })
 				if i < first {
 					i = len(out)
-					out = append(out, result.Energy{Meter: e.Meter, Covers: e.Covers, Accuracy: e.Accuracy, Per: j.Per, When: j.When, Idle: x.idleOf(e)})
+					out = append(out, result.Energy{Meter: e.Meter, Covers: e.Covers, Of: e.Of, Accuracy: e.Accuracy, Per: j.Per, When: j.When, Idle: x.idleOf(e)})
 				}
 				s := &out[i]
 				s.Joules, s.Seconds, s.Readings = s.Joules+e.Joules, s.Seconds+e.Seconds, s.Readings+e.Readings
@@ -130,4 +130,33 @@ func (x *execution) spent(point result.Record) (out []result.Energy) {
 		}
 	}
 	return slices.DeleteFunc(out, func(e result.Energy) bool { return e.Readings < pointReadings })
+}
+
+// rate is the work a second that a trial's energy by one meter was spent on. Where the meter
+// sees some boards of a fleet, it is theirs; 0: none of them served, or their part of one work
+// cannot be told apart. A meter of shared parts alone has all of it.
+func (x *execution) rate(j procedure.Joule, point, trial result.Record, e result.Energy) (sum float64) {
+	if e.Of == "" || len(trial.Boards) == 0 {
+		return j.Rate(point, trial)
+	}
+	seen := 0
+	for _, b := range trial.Boards {
+		if e.Sees(b.Name) {
+			own := trial
+			own.Boards, own.Status, own.Values, own.Config = nil, b.Status, b.Values, slices.Concat(b.Config, trial.Config)
+			seen, sum = seen+1, sum+j.Rate(point, own)
+		}
+	}
+	switch {
+	case seen == len(trial.Boards), seen == 0 && e.SeesParts(x.run.Shared()):
+		return j.Rate(point, trial)
+	case x.o.Catalogue.joint(point.Procedure):
+		return 0
+	}
+	return sum
+}
+
+// joint says whether boards of a fleet do one work in the procedure of that name.
+func (c Catalogue) joint(name string) bool {
+	return slices.ContainsFunc(c.Procedures, func(s procedure.Spec) bool { return s.Name == name && s.Joint })
 }

@@ -312,7 +312,7 @@ func (p Plan) Resolve(c Catalogue) (Plan, error) {
 	if out.Preset == "" {
 		out.Preset = DefaultPreset
 	}
-	watching, err := p.Telemetry.resolve(c.Collectors, p.at["telemetry"])
+	watching, err := p.Telemetry.resolve(c.Collectors, p.at["telemetry"], p.Lab.Use)
 	if err != nil {
 		return p, err
 	}

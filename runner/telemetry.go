@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,14 @@ type Watching struct {
 	Meter      string   // a command that prints watts
 	Plug       string   // URL of a smart plug
 	Reading    string   // watts typed in by hand
+	Places     []Metering
+}
+
+// A Metering is a further meter of a fleet, and what it sees (telemetry.Place).
+type Metering struct {
+	Of    string
+	Meter string // a command; "": it is a plug
+	Plug  string // URL
 }
 
 // WatchingKeys are those of the plan's key telemetry where it is a map.
@@ -38,7 +47,11 @@ var WatchingKeys = []string{"rate", "collectors", "meter", "plug", "reading"}
 
 // Ask is what collectors need to be told.
 func (w Watching) Ask() telemetry.Ask {
-	return telemetry.Ask{Meter: strings.Fields(w.Meter), Plug: w.Plug, Reading: w.Reading}
+	a := telemetry.Ask{Meter: strings.Fields(w.Meter), Plug: w.Plug, Reading: w.Reading}
+	for _, p := range w.Places {
+		a.Places = append(a.Places, telemetry.Place{Of: p.Of, Meter: strings.Fields(p.Meter), Plug: p.Plug})
+	}
+	return a
 }
 
 // Set sets one of WatchingKeys, or by the key telemetry off, on or a rate.
@@ -68,24 +81,49 @@ func (w *Watching) Set(key, text string) error {
 				w.Collectors = append(w.Collectors, name)
 			}
 		}
-	case "meter":
-		w.Meter = text
-	case "plug":
-		w.Plug = text
+	case "meter", "plug":
+		w.place(key, text)
 	case "reading":
 		w.Reading = text
 	}
 	return nil
 }
 
-// PublicPlug is Plug without a name and password, as it may be kept.
-func (w Watching) PublicPlug() string {
-	u, err := url.Parse(w.Plug)
+// place sets the one meter, or one of several in the place of that which sees the same.
+func (w *Watching) place(key, text string) {
+	of, rest := telemetry.SplitPlace(text)
+	m := Metering{Of: of, Meter: rest}
+	if key == "plug" {
+		m = Metering{Of: of, Plug: rest}
+	}
+	if of == "" {
+		w.Meter, w.Plug = cmp.Or(m.Meter, w.Meter), cmp.Or(m.Plug, w.Plug)
+		return
+	}
+	w.Places = append(slices.DeleteFunc(slices.Clone(w.Places), func(o Metering) bool { return o.Of == of && (o.Plug == "") == (m.Plug == "") }), m)
+}
+
+// PublicPlug is a plug's URL without a name and password, as it may be kept.
+func PublicPlug(address string) string {
+	u, err := url.Parse(address)
 	if err != nil || u.User == nil {
-		return w.Plug
+		return address
 	}
 	u.User = nil
 	return u.String()
+}
+
+// Plugs are the URLs of all plugs.
+func (w Watching) Plugs() (urls []string) {
+	if w.Plug != "" {
+		urls = append(urls, w.Plug)
+	}
+	for _, p := range w.Places {
+		if p.Plug != "" {
+			urls = append(urls, p.Plug)
+		}
+	}
+	return urls
 }
 
 var errRate = errors.New("out of range")
@@ -119,6 +157,12 @@ func parseWatching(n *yaml.Node) (w Watching, err error) {
 		if err != nil {
 			return w, err
 		}
+		if f.Key == "meter" || f.Key == "plug" {
+			if err := w.Meters(f.Key, texts); err != nil {
+				return w, f.Value.Errorf("%w", err)
+			}
+			continue
+		}
 		if len(texts) != 1 && f.Key != "collectors" {
 			return w, f.Value.Errorf("%s holds %d values, and must be one", f.Key, len(texts))
 		}
@@ -129,10 +173,32 @@ func parseWatching(n *yaml.Node) (w Watching, err error) {
 	return w, nil
 }
 
+// Meters sets several meters, or plugs, by key: each but one says what it sees.
+func (w *Watching) Meters(key string, texts []string) error {
+	var seen []string
+	for _, text := range texts {
+		of, _ := telemetry.SplitPlace(text)
+		if slices.Contains(seen, of) {
+			return fmt.Errorf("%s is given twice of %s: write what each sees in front, such as b1=... or all+switch=...", key, cmp.Or(of, "the same boards"))
+		}
+		seen = append(seen, of)
+		if err := w.Set(key, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fleetLab is the topology whose boards have meters of their own.
+const fleetLab = "fleet"
+
 // resolve gives every key a value and refuses what does not exist.
-func (w Watching) resolve(specs []telemetry.Spec, at string) (Watching, error) {
+func (w Watching) resolve(specs []telemetry.Spec, at, lab string) (Watching, error) {
 	if w.Off {
 		return Watching{Off: true}, nil
+	}
+	if len(w.Places) > 0 && lab != fleetLab {
+		return w, &PlanError{At: at, Err: fmt.Errorf("a meter sees %s: only boards of a fleet have several meters, by boxdyno fleet run", w.Places[0].Of)}
 	}
 	if w.Rate == 0 {
 		w.Rate = telemetry.DefaultRate
@@ -155,16 +221,39 @@ func (w Watching) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Rate       float64  `json:"rate,omitempty"`
 		Collectors []string `json:"collectors,omitempty"`
-		Meter      string   `json:"meter,omitempty"`
-		Plug       string   `json:"plug,omitempty"`
+		Meter      any      `json:"meter,omitempty"`
+		Plug       any      `json:"plug,omitempty"`
 		Reading    string   `json:"reading,omitempty"`
-	}{w.Rate, w.Collectors, w.Meter, w.PublicPlug(), w.Reading})
+	}{w.Rate, w.Collectors, w.texts(w.Meter, func(p Metering) string { return p.Meter }), w.texts(PublicPlug(w.Plug), func(p Metering) string { return PublicPlug(p.Plug) }), w.Reading})
+}
+
+// texts are meters as a plan has them: none, one, or a list.
+func (w Watching) texts(one string, of func(Metering) string) any {
+	var all []string
+	if one != "" {
+		all = append(all, one)
+	}
+	for _, p := range w.Places {
+		if text := of(p); text != "" {
+			all = append(all, p.Of+"="+text)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return all
 }
 
 func watchingSchema(specs []telemetry.Spec) object {
 	names := []string{"all"}
 	for _, s := range specs {
 		names = append(names, s.Name)
+	}
+	meters := func(what string) object {
+		return object{"description": what, "anyOf": []any{object{"type": "string"}, object{"type": "array", "minItems": 1, "items": object{"type": "string"}}}}
 	}
 	rate := object{"type": "number", "minimum": telemetry.MinRate, "maximum": telemetry.MaxRate, "default": telemetry.DefaultRate, "description": "samples a second"}
 	name := object{"enum": names}
@@ -175,8 +264,8 @@ func watchingSchema(specs []telemetry.Spec) object {
 			object{"type": "object", "additionalProperties": false, "properties": object{
 				"rate":       rate,
 				"collectors": object{"description": "what is read; without it what is read by default", "anyOf": []any{name, object{"type": "array", "minItems": 1, "items": name}}},
-				"meter":      object{"description": "a command that prints watts", "type": "string"},
-				"plug":       object{"description": "URL of a smart plug", "type": "string"},
+				"meter":      meters("a command that prints watts; of a fleet several, with what each sees: b1=COMMAND"),
+				"plug":       meters("URL of a smart plug; of a fleet several, with what each sees: all+switch=URL"),
 				"reading":    object{"description": "watts typed in by hand", "type": []string{"string", "number"}},
 			}},
 		},

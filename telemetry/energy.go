@@ -79,7 +79,7 @@ func (m *powerMeter) forget() {
 // energy is m's between two instants; Seconds is 0 where too little is known.
 func (m *powerMeter) energy(from, to unit.Instant) (e result.Energy) {
 	label := func(key string) string { return result.Get(m.of.Labels, key) }
-	e = result.Energy{Meter: label("meter"), Covers: label("covers"), Accuracy: label("accuracy")}
+	e = result.Energy{Meter: label("meter"), Covers: label("covers"), Accuracy: label("accuracy"), Of: label("of")}
 	var known unit.Instant
 	if m.of.Counter {
 		e.Joules, known, e.Readings = counted(m.readings, from, to)

@@ -52,7 +52,11 @@ func collectors(ctx context.Context, m *Machine, o Options) (all []collecting, a
 		}
 		return nil, nil, err
 	}
-	for i, spec := range append(specs, o.Beside...) {
+	further := slices.Clone(o.Beside)
+	for _, p := range m.Ask.Places {
+		further = append(further, p.spec())
+	}
+	for i, spec := range slices.Concat(specs, further) {
 		c, err := spec.New(ctx, m)
 		named := i < len(specs) && slices.Contains(o.Names, spec.Name)
 		switch {
@@ -111,7 +115,7 @@ func Choose(specs []Spec, names []string) (out []Spec, err error) {
 // add gives c's series their place: the one that they had, or a new one.
 func (s *Sampler) add(spec Spec, c Collector) {
 	list := c.Series()
-	if s.o.Of != "" && !slices.Contains(given, spec.Name) && !slices.ContainsFunc(s.o.Beside, func(b Spec) bool { return b.Name == spec.Name }) {
+	if s.o.Of != "" && !spec.given && !slices.Contains(given, spec.Name) && !slices.ContainsFunc(s.o.Beside, func(b Spec) bool { return b.Name == spec.Name }) {
 		list = Label(list, s.o.Of)
 	}
 	p := &part{name: spec.Name, c: c, values: make([]float64, len(list)), written: make([]float64, len(list))}

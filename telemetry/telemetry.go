@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -71,6 +72,8 @@ type Spec struct {
 	Every     int  // ticks of 10 Hz between two reads, where each is too often; 0: 1
 	Default   bool // read in each run, not only when asked for
 	New       func(ctx context.Context, m *Machine) (Collector, error)
+
+	given bool // it reads what the user gave, as those of given
 }
 
 // A Machine is what is watched: its files, and the network namespaces in it.
@@ -93,6 +96,7 @@ type Ask struct {
 	Meter   []string // a command that prints watts, for as long as it runs one a line, or once
 	Plug    string   // URL of a smart plug
 	Reading string   // typed in by hand: "5.2W"
+	Places  []Place  // further meters
 }
 
 // Check refuses what no machine has an answer to. A meter's command that is not here is a
@@ -109,7 +113,14 @@ func (a Ask) Check() error {
 		}
 	}
 	if len(a.Meter) > 0 {
-		return hasMeter(a.Meter[0])
+		if err := hasMeter(a.Meter[0]); err != nil {
+			return err
+		}
+	}
+	for _, p := range a.Places {
+		if err := (Ask{Meter: p.Meter, Plug: p.Plug}).Check(); err != nil {
+			return fmt.Errorf("the meter of %s: %w", p.Of, err)
+		}
 	}
 	return nil
 }

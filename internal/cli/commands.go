@@ -60,6 +60,11 @@ func commandsOf(p runner.Plan) (commands []string) {
 	if p.Telemetry.Meter != "" {
 		quote("meter", p.Telemetry.Meter)
 	}
+	for _, m := range p.Telemetry.Places {
+		if m.Meter != "" {
+			quote("meter of "+m.Of, m.Meter)
+		}
+	}
 	for _, key := range []string{"ssh_command", "ssh", "program"} {
 		if s := p.Lab.Get(key); s != nil {
 			for _, w := range s.Values {

@@ -171,7 +171,9 @@ seed; repeats take others. A board that is missing, hot, throttled or late makes
 invalid that need it, by its name, and the rest goes on.
 
 One meter of all boards, by --meter or --plug, sees those that idle, too: their share is
-left out by its power before the run. --shared names what the boards share. With meter=WORD
+left out by its power before the run. Several meters say what each sees: b1=URL is one board's,
+b1+b2=URL that of a shelf, all+switch=URL that of the wall, switch=URL that of a shared part.
+Each has its own figures, and no board is counted twice. --shared names what the boards share. With meter=WORD
 its power is that of the meter whose name, or what it covers, has the word: "command" is
 --meter, "wall" is --plug. With inside the meter of the boards sees it.
 
@@ -179,6 +181,7 @@ Procedures: ` + farNames() + `.`,
 		Example: `  boxdyno fleet run crypto --boxes group=rack1 --nodes 1..4
   boxdyno fleet run hpl-mpi --nodes 1,2,4
   boxdyno fleet run crypto --nodes 1,2,4 --plug http://10.0.0.9 --shared 'switch=60USD,6..8W,inside'
+  boxdyno fleet run crypto --nodes 1,2 --plug all+switch=http://10.0.0.9 --plug pi1=http://10.0.0.11
   boxdyno fleet run cpu --boxes pi1,pi2 --nodes 1,2 --repeat 3 --set parallel=all
   boxdyno fleet run --resume ~/.local/state/boxdyno/runs/20260101-120000-crypto`,
 		Args: cobra.MaximumNArgs(1),
@@ -213,8 +216,8 @@ Procedures: ` + farNames() + `.`,
 	fs.StringVar(&f.repeat, "repeat", "", "measure every point `N` times, each time with other boards")
 	fs.StringVar(&f.seed, "seed", "", "`number` that decides the order of points, and which boards serve")
 	fs.StringVar(&f.budget, "budget", "", "`time` that the run may take")
-	fs.StringVar(&f.ask.meter, "meter", "", "`command` that prints the watts of all boards that serve, one value a line for as long as it runs, or once")
-	fs.StringVar(&f.ask.plug, "plug", "", "`URL` of a smart plug that meters them")
+	fs.StringArrayVar(&f.ask.meters, "meter", nil, "`command` that prints the watts of all boards, one value a line for as long as it runs, or once; b1=COMMAND: of what is named; may be repeated")
+	fs.StringArrayVar(&f.ask.plugs, "plug", nil, "`URL` of a smart plug that meters them; b1=URL: what is named, such as b1+b2, all+switch, switch; may be repeated")
 	fs.StringVar(&metered, "metered", "", "`N` boards that the meter sees, or serving: those that serve alone (default: all of --boxes)")
 	fs.StringArrayVar(&shared, "shared", nil, "`NAME=60USD,8W` that the boards share; 6..8W is idle and loaded; may be repeated; none: nothing (default: what the file of boxes declares)")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
@@ -254,7 +257,8 @@ type fleetWords struct {
 
 // meters tells the plan what the boards share and which of them one meter sees. A plan's own
 // words count where no flag was given.
-func (w fleetWords) meters(p *runner.Plan, boards int, meter bool) error {
+func (w fleetWords) meters(p *runner.Plan, names []string) error {
+	boards, meter := len(names), p.Telemetry.Meter != "" || p.Telemetry.Plug != ""
 	put := func(key, text, at string) {
 		p.Lab.Set = slices.DeleteFunc(p.Lab.Set, func(s runner.Setting) bool { return s.Key == key })
 		p.Lab.Set = append(p.Lab.Set, runner.Setting{Key: key, Values: []runner.Word{{Text: text, At: at}}})
@@ -266,10 +270,18 @@ func (w fleetWords) meters(p *runner.Plan, boards int, meter bool) error {
 	if w.shared != nil || len(parts) > 0 {
 		put("shared", cmp.Or(result.PartsText(parts), "none"), at)
 	}
+	for _, m := range p.Telemetry.Places {
+		for name := range strings.SplitSeq(m.Of, "+") {
+			part := slices.ContainsFunc(parts, func(q result.Part) bool { return q.Name == name })
+			if name != "all" && !part && !slices.Contains(names, name) {
+				return &runner.PlanError{At: "--meter, --plug", Err: fmt.Errorf("a meter sees %s: that is none of the boards %s, none of what they share, and not all", name, some(names))}
+			}
+		}
+	}
 	n, err := strconv.Atoi(cmp.Or(w.metered, strconv.Itoa(boards)))
 	switch {
 	case !meter && w.metered != "":
-		return &runner.PlanError{At: "--metered", Err: errors.New("it needs --meter or --plug")}
+		return &runner.PlanError{At: "--metered", Err: errors.New("it needs --meter or --plug, without names in front: it is of one meter of all boards")}
 	case !meter:
 		return nil
 	case w.metered == "" && p.Lab.Get("metered") != nil:
@@ -281,6 +293,15 @@ func (w fleetWords) meters(p *runner.Plan, boards int, meter bool) error {
 	}
 	put("metered", strconv.Itoa(n), "--metered")
 	return nil
+}
+
+// some are names, the first of many.
+func some(names []string) string {
+	const most = 8
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 // parts are what the boards share: by flags, else by the plan, else as the file of boxes
@@ -345,11 +366,16 @@ func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, w fleet
 			return err
 		}
 	}
-	if err := w.meters(&p, len(s.names), f.ask.meter != "" || f.ask.plug != ""); err != nil {
-		return err
-	}
-	if f.telemetry = "off"; f.ask.meter != "" || f.ask.plug != "" { // each board's state is in its record
+	if f.telemetry = "off"; f.ask.meters != nil || f.ask.plugs != nil { // each board's state is in its record
 		f.telemetry = "on"
+	}
+	for key, texts := range map[string][]string{"meter": f.ask.meters, "plug": f.ask.plugs} {
+		if err := p.Telemetry.Meters(key, texts); err != nil {
+			return &runner.PlanError{At: "--" + key, Err: err}
+		}
+	}
+	if err := w.meters(&p, s.names); err != nil {
+		return err
 	}
 	return with.begin(ctx, p, many.Prefix+what, f, result.Run{})
 }

@@ -179,11 +179,11 @@ func (a *app) begin(ctx context.Context, p runner.Plan, what string, f measureFl
 	return a.fresh(ctx, p, what, f, runner.Options{Header: header, Tune: recipe})
 }
 
-// command is what was typed, without the smart plug's password.
+// command is what was typed, without smart plugs' passwords.
 func (a *app) command(w runner.Watching) (argv []string) {
 	for _, arg := range a.argv {
-		if w.Plug != "" {
-			arg = strings.ReplaceAll(arg, w.Plug, w.PublicPlug())
+		for _, plug := range w.Plugs() {
+			arg = strings.ReplaceAll(arg, plug, runner.PublicPlug(plug))
 		}
 		argv = append(argv, arg)
 	}
@@ -235,6 +235,11 @@ func (a *app) resume(ctx context.Context, dir string, f measureFlags) error {
 	}
 	if err == nil {
 		p.Telemetry.Plug = cmp.Or(f.ask.plug, p.Telemetry.Plug)
+		for _, plug := range f.ask.plugs {
+			err = errors.Join(err, p.Telemetry.Set("plug", plug))
+		}
+	}
+	if err == nil {
 		p, err = p.Resolve(a.plugins)
 	}
 	if err != nil {

@@ -95,7 +95,7 @@ func TestSizeOfBoardsTogether(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", state)
 	pi := result.Machine{Name: "b1", Board: "Raspberry Pi 4 Model B Rev 1.4"}
 	b, err := result.Create(filepath.Join(state, "boxdyno", "runs", "20260101-000000-fleet-hpl-mpi"), result.Run{Schema: result.Schema, ID: "one", Kind: "real", Topology: "fleet", Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Machines: []result.Machine{pi, pi},
-		Environments: [][]result.Pair{{{Key: sizing.SharedKey, Value: "switch=9USD,9W;fans=0USD,0W,meter=command;shelf=10USD,0W"}}}})
+		Environments: [][]result.Pair{{{Key: result.SharedKey, Value: "switch=9USD,9W;fans=0USD,0W,meter=command;shelf=10USD,0W"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestSizeOfDeclaredParts(t *testing.T) {
 		t.Errorf("%v, %v", parts, err)
 	}
 	w.shared = []string{"none"}
-	if err := w.meters(&plan, 1, false); err != nil || plan.Lab.Get("shared").Values[0].Text != "none" {
+	if err := w.meters(&plan, []string{"b1"}); err != nil || plan.Lab.Get("shared").Values[0].Text != "none" {
 		t.Errorf("%+v, %v", plan.Lab, err)
 	}
 	write("shared: {switch: {usd: -60}}\n")

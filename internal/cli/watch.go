@@ -29,6 +29,7 @@ import (
 // them.
 type telemetryFlags struct {
 	collectors, meter, plug, reading string
+	meters, plugs                    []string // of a fleet, each with what it sees
 }
 
 func (f *telemetryFlags) add(a *app, cmd *cobra.Command) {
@@ -48,6 +49,13 @@ func (f *telemetryFlags) apply(set func(key, text, at string) error) error {
 		}
 		if err := set(k.key, k.text, "--"+k.key); err != nil {
 			return err
+		}
+	}
+	for key, texts := range map[string][]string{"meter": f.meters, "plug": f.plugs} {
+		for _, text := range texts {
+			if err := set(key, text, "--"+key); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

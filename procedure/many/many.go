@@ -114,12 +114,6 @@ func (s *shared) Set(text string) error {
 	return err
 }
 
-// Keys of the run's environment that package sizing reads.
-const (
-	sharedKey  = "shared parts"
-	meteredKey = "metered boards"
-)
-
 func (b *bed) Flags(fs *flag.FlagSet) {
 	fs.StringVar(&b.boxes, "boxes", "all", "the boards that were selected, as words with + between them")
 	fs.Var(&b.shared, "shared", "`parts` that the boards share, such as switch=60USD,6..8W, with semicolons between them; none: they share nothing")
@@ -143,10 +137,10 @@ func (b *bed) Build(ctx context.Context) (*lab.Testbed, error) {
 	}
 	tb.Settings = []result.Pair{{Key: "boards", Value: strconv.Itoa(len(b.shelf.Names()))}}
 	if b.metered.Value > 0 {
-		tb.Settings = append(tb.Settings, result.Pair{Key: meteredKey, Value: b.metered.String()})
+		tb.Settings = append(tb.Settings, result.Pair{Key: result.MeteredKey, Value: b.metered.String()})
 	}
 	if len(b.shared) > 0 {
-		tb.Settings = append(tb.Settings, result.Pair{Key: sharedKey, Value: result.PartsText(b.shared)})
+		tb.Settings = append(tb.Settings, result.Pair{Key: result.SharedKey, Value: result.PartsText(b.shared)})
 	}
 	return tb, nil
 }

@@ -121,12 +121,6 @@ func (c *Candidate) together(j Job, r Run) bool {
 	return true
 }
 
-// Keys of a fleet run's environment.
-const (
-	MeteredKey = "metered boards" // how many the meter of the boards sees
-	SharedKey  = "shared parts"   // as result.PartsText has them
-)
-
 // environment is a value of a run's environment, "" if it has none.
 func environment(r result.Run, key string) string {
 	for _, env := range r.Environments {
@@ -151,11 +145,7 @@ func idleOf(r result.Run) (out []result.Energy) {
 
 // shared fills in what a run's boards shared, and what meters at those parts read.
 func (c *Candidate) shared(r result.Run, idle []result.Energy, numbers []int, points map[int]measurement) {
-	for text := range strings.SplitSeq(environment(r, SharedKey), ";") {
-		p, err := ParsePart(text)
-		if err != nil {
-			continue // of a run that has none, or of a forged one
-		}
+	for _, p := range Parts(r.Shared()) {
 		for _, e := range idle {
 			if p.stands(e) {
 				w := e.Watts()
@@ -182,46 +172,21 @@ func (c *Candidate) shared(r result.Run, idle []result.Energy, numbers []int, po
 	}
 }
 
-// power is the watts of the n boards that served in a point, alone: what the widest meter
-// saw, less what it saw of shared parts and of boards that idled. 0: that is not known, and
+// power is the watts of the n boards that served in a point, alone. 0: that is not known, and
 // the figure says why; nil: there was no meter.
-//
-//	meter = n boards + idle boards + shared parts inside of it, loaded
-//	idle  = all boards, idle       + the same parts, idle
 func (c *Candidate) power(r result.Run, p result.Record, n int, idle []result.Energy) (watts float64, f *Figure) {
-	p.Energy = slices.DeleteFunc(slices.Clone(p.Energy), func(e result.Energy) bool {
-		return slices.ContainsFunc(c.Shared, func(s Part) bool { return s.stands(e) })
-	})
-	e := widest(p)
-	if e == nil {
+	a, why := tell(r, p, n, c.Shared, idle)
+	switch {
+	case why != nil:
+		return 0, why
+	case len(a.Meters) == 0:
 		return 0, nil
 	}
-	watts = e.Watts()
-	partsIdle := 0.0
-	for _, s := range c.Shared {
-		if s.Inside {
-			watts, partsIdle = watts-s.loaded(n), partsIdle+s.idle()
-		}
+	f = &Figure{What: "watts", Text: fmt.Sprintf("%.3g W", a.Boards), Source: strings.Join(a.Meters, " + "), Said: "covers the " + a.Covers}
+	if a.IdleN > 0 {
+		f.Said += fmt.Sprintf("; it sees %d boards, and those that idled took %.3g W each", n+a.IdleN, a.Idle/float64(a.IdleN))
 	}
-	metered, _ := strconv.Atoi(environment(r, MeteredKey)) // absent in runs of versions before: the boards that serve
-	f = &Figure{What: "watts", Text: fmt.Sprintf("%.3g W", watts), Source: e.Meter, Said: "covers the " + e.Covers}
-	if others := metered - n; others > 0 {
-		i := slices.IndexFunc(idle, func(i result.Energy) bool { return i.Meter == e.Meter })
-		if i < 0 {
-			return 0, &Figure{What: "watts", Text: "not known", Source: e.Meter, Said: "it sees boards that idled, and their power was not measured before the run"}
-		}
-		each := (idle[i].Watts() - partsIdle) / float64(metered)
-		if each < 0 {
-			return 0, &Figure{What: "watts", Text: "not known", Source: e.Meter, Said: "it read less of idle boards and shared parts than is stated of the parts"}
-		}
-		watts -= float64(others) * each
-		f.Text = fmt.Sprintf("%.3g W", watts)
-		f.Said += fmt.Sprintf("; it sees %d boards, and those that idled took %.3g W each", metered, each)
-	}
-	if !(watts > 0) {
-		return 0, &Figure{What: "watts", Text: "not known", Source: e.Meter, Said: "it read less than is stated of shared parts and idle boards"}
-	}
-	return watts, f
+	return a.Boards, f
 }
 
 // JobsOf are the jobs that boards of a fleet's run did together, each once, in the order of

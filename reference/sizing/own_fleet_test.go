@@ -93,7 +93,7 @@ func TestOwnTogether(t *testing.T) {
 	}
 	// One of one board alone adds nothing, above all not what its boards share.
 	one := fleetRun(pi, map[int]float64{1: 8e9})
-	one.Run.Environments = [][]result.Pair{{{Key: SharedKey, Value: "switch=60USD,8W"}}}
+	one.Run.Environments = [][]result.Pair{{{Key: result.SharedKey, Value: "switch=60USD,8W"}}}
 	if cs := Own(Job{Kind: HPL}, []Run{alone, one}); len(cs) != 1 || cs[0].Shared != nil || cs[0].Measured != nil {
 		t.Errorf("%+v", cs)
 	}

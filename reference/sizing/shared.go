@@ -54,7 +54,7 @@ func (p Part) loaded(n int) float64 {
 
 // stands says whether e is of the meter that stands at the part.
 func (p Part) stands(e result.Energy) bool {
-	return p.Meter != "" && (e.Covers == p.Meter || strings.Contains(e.Meter, p.Meter))
+	return e.Of == p.Name || p.Meter != "" && e.Of == "" && (e.Covers == p.Meter || strings.Contains(e.Meter, p.Meter))
 }
 
 // parts are what boxes of c share: what the options name, what its run had beside, and what

@@ -19,7 +19,7 @@ import (
 // meter stands, take 3 W idle and 3.5, 4 and 5 W.
 func meteredRun() Run {
 	r := fleetRun("Raspberry Pi 4 Model B Rev 1.4", map[int]float64{1: 10e9, 2: 16e9, 4: 24e9})
-	r.Run.Environments = [][]result.Pair{{{Key: MeteredKey, Value: "4"}, {Key: SharedKey, Value: "switch=60USD,6..8W,inside;fans=15USD,1W,meter=command"}}}
+	r.Run.Environments = [][]result.Pair{{{Key: result.MeteredKey, Value: "4"}, {Key: result.SharedKey, Value: "switch=60USD,6..8W,inside;fans=15USD,1W,meter=command"}}}
 	energy := func(meter, covers string, watts float64) result.Energy {
 		return result.Energy{Meter: meter, Covers: covers, Joules: 10 * watts, Seconds: 10, Readings: 9}
 	}
