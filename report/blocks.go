@@ -68,7 +68,8 @@ type Row struct {
 	// fields are followed by all other figures of the row, each named for its metric.
 	Block Block `json:"-"`
 
-	Energy []Joules `json:"energy,omitempty"` // of procedures whose work can be counted, where a meter ran
+	Energy []Joules `json:"energy,omitempty"`       // of procedures whose work can be counted, where a meter ran
+	Apart  []Apart  `json:"energy_apart,omitempty"` // of a fleet: the boards that worked, those that idled, and what they share
 
 	// Settings are the row's parameters and Figures all that was measured, by metric: in
 	// pages alone, for their drawings.

@@ -15,6 +15,7 @@ import (
 type Joules struct {
 	Meter     string   `json:"meter"`
 	Covers    string   `json:"covers"`             // wall, board, package...: docs/sensors.md
+	Of        string   `json:"of,omitempty"`       // of several meters of a fleet: boards and shared parts that it sees
 	Accuracy  string   `json:"accuracy,omitempty"` // as the meter's documents state; absent: they state none
 	Per       string   `json:"per"`                // the unit of work: "frame"
 	When      string   `json:"when,omitempty"`     // "under overload"
@@ -46,7 +47,7 @@ func energyOf(repeats []result.Record) (out []Joules) {
 		}
 	}
 	for _, e := range all {
-		out = append(out, Joules{Meter: e.Meter, Covers: e.Covers, Accuracy: e.Accuracy, Per: e.Per, When: e.When, Watts: e.Watts(), Idle: e.Idle,
+		out = append(out, Joules{Meter: e.Meter, Covers: e.Covers, Of: e.Of, Accuracy: e.Accuracy, Per: e.Per, When: e.When, Watts: e.Watts(), Idle: e.Idle,
 			JoulesPer: e.JoulesPer(), AboveIdle: e.AboveIdle(), Trials: e.Trials, Readings: e.Readings})
 	}
 	return out
@@ -60,6 +61,18 @@ func widest(all []result.Energy) *result.Energy {
 	}
 	least := slices.MinFunc(all, func(a, b result.Energy) int { return cmp.Compare(index(order, a.Covers), index(order, b.Covers)) })
 	return &least
+}
+
+// seen is what the meter covers, and of which boards. One of all boards of a fleet sees those
+// that idle, too.
+func (e Joules) seen(topology string) string {
+	switch {
+	case e.Of != "":
+		return e.Covers + " of " + strings.ReplaceAll(e.Of, "+", ", ")
+	case topology == "fleet":
+		return e.Covers + ", with idle boards"
+	}
+	return e.Covers
 }
 
 // said is the meter in a note.
@@ -107,7 +120,10 @@ func (d *Document) energyTables() (out []Table) {
 			if d.Kind == result.KindSandbox {
 				texts = append(texts, "tester and box are one machine: the tester's energy is in it")
 			}
-			rows[e.Per] = append(rows[e.Per], tableRow{id: r.ID, config: []result.Pair{{Key: "what", Value: r.Name}, {Key: "when", Value: cmp.Or(e.When, "while it worked")}, {Key: "covers", Value: e.Covers}}, figures: figures, exact: texts})
+			rows[e.Per] = append(rows[e.Per], tableRow{id: r.ID, config: []result.Pair{{Key: "what", Value: r.Name}, {Key: "when", Value: cmp.Or(e.When, "while it worked")}, {Key: "covers", Value: e.seen(d.Topology)}}, figures: figures, exact: texts})
+		}
+		for _, a := range r.Apart {
+			rows[a.Per] = append(rows[a.Per], a.rows(r)...)
 		}
 	}
 	for _, per := range units {
@@ -136,7 +152,12 @@ func metered(run result.Run, rows []Row, recs []result.Record) (out []string) {
 		if covers == "" || s.Unit != "W" && s.Unit != "J" || counted(meter) && !s.OfTester() {
 			continue
 		}
-		why := "too few of its readings fell into trials whose work can be counted: make trials longer"
+		why := "it sees boards that idled, or whose part of one work cannot be told apart"
+		if result.Get(s.Labels, "of") == "" || !slices.ContainsFunc(recs, func(r result.Record) bool {
+			return r.Parent == "" && slices.ContainsFunc(r.Energy, func(e result.Energy) bool { return e.Meter == meter })
+		}) {
+			why = "too few of its readings fell into trials whose work can be counted: make trials longer"
+		}
 		if s.OfTester() || tester && covers != "wall" && covers != "command" {
 			why = "it measures the tester, and the box is another machine"
 		}

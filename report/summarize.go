@@ -72,7 +72,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 	var told []tableRow
 	for _, group := range byConfig(points) {
 		row := rowOf(run, group, trials)
-		row.Energy = energyOf(group)
+		row.Energy, row.Apart = energyOf(group), apartOf(run, group)
 		row.Warnings = append(row.Warnings, course(group, recs)...)
 		d.Rows = append(d.Rows, row)
 		told = append(told, row.found)

@@ -290,6 +290,7 @@ export interface Row {
   drop_rate_fps_lo?: number;
   drop_rate_trials?: number;
   energy?: Joules[];
+  energy_apart?: Apart[];
   figures?: {
     [k: string]: Figure;
   };
@@ -477,10 +478,25 @@ export interface Joules {
   joules_per: number;
   joules_per_above_idle?: number;
   meter: string;
+  of?: string;
   per: string;
   power_mean_w: number;
   readings: number;
   trials: number;
+  when?: string;
+}
+export interface Apart {
+  before_w?: number;
+  boards: number;
+  boards_w: number;
+  idle_boards: number;
+  idle_boards_w: number;
+  meters: string[] | null;
+  per: string;
+  points: number;
+  rate?: number;
+  shared_before_w?: number;
+  shared_w: number;
   when?: string;
 }
 export interface Flood {
@@ -1082,6 +1098,7 @@ export interface Energy {
   idle_w?: number;
   joules: number;
   meter: string;
+  of?: string;
   per?: string;
   readings: number;
   seconds: number;
