@@ -31,8 +31,9 @@ type term struct {
 	handed  bool
 	unless  string
 	lacking string
-	order   int  // of checkpoints along the path
-	common  bool // a checkpoint that packets of other ports pass, too
+	order   int    // of checkpoints along the path
+	common  bool   // a checkpoint that packets of other ports pass, too
+	driver  string // of the port; "": it is none's
 }
 
 // portTerms are the terms of port at, which sends to or receives from the hop
@@ -43,7 +44,7 @@ func portTerms(at int, d driver, dir direction, h Hop, far *Hop) (terms []term) 
 		if m.dir != dir || m.at != "" && m.at != h.Place {
 			continue
 		}
-		t := term{scope: ofPort, at: at, counter: m.counter, passed: m.passed, always: m.always, bits: m.bits, unless: m.unless, lacking: m.lacking,
+		t := term{scope: ofPort, at: at, counter: m.counter, passed: m.passed, always: m.always, bits: m.bits, unless: m.unless, lacking: m.lacking, driver: d.name,
 			handed: m.handed && h.Place == result.MeterAt}
 		t.Term = result.Term{Place: m.place, Host: h.Host.Label, Name: m.name, Link: h.Port.Name,
 			From: h.Port.Name + " " + strings.TrimPrefix(m.counter, driversOwn)}
@@ -205,7 +206,7 @@ func (b *Book) account(after snapshot, e Ends) result.Account {
 		a.InFlight += growth(b.before.ports[i][queued], after.ports[i][queued], 32)
 	}
 	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
-	a.Unread = unreadSince(b.before, after)
+	a.Unread = append(unreadSince(b.before, after), silentRings(moved, a)...)
 	return a
 }
 

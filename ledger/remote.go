@@ -25,6 +25,7 @@ type Tally struct {
 	Bits   int         `json:"bits,omitempty"`   // of a counter that wraps before 64
 	Order  int         `json:"order"`            // along the path, comparable with this machine's: both have one version
 	Common bool        `json:"common,omitempty"` // a checkpoint that packets of other ports pass, too: those of this reading itself
+	Driver string      `json:"driver,omitempty"` // of the counter's port
 }
 
 // A Reading is another machine's counters at one instant.
@@ -69,7 +70,7 @@ func (b *Book) Reading(ctx context.Context) (Reading, error) {
 	}
 	for _, t := range terms {
 		if v, ok := s.of(t)[t.counter]; ok && !s.of(t).has(t.lacking) {
-			r.Tallies = append(r.Tallies, Tally{Term: t.Term, Value: v, Passed: t.passed, Always: t.always, Bits: t.bits, Order: t.order, Common: t.common})
+			r.Tallies = append(r.Tallies, Tally{Term: t.Term, Value: v, Passed: t.passed, Always: t.always, Bits: t.bits, Order: t.order, Common: t.common, Driver: t.driver})
 		}
 	}
 	for i := range b.ports {
@@ -102,7 +103,7 @@ func (r Reading) since(before Reading) (terms []term) {
 		old[t.Term] = t.Value
 	}
 	for _, t := range r.Tallies {
-		g := term{Term: t.Term, passed: t.Passed, always: t.Always, order: t.Order}
+		g := term{Term: t.Term, passed: t.Passed, always: t.Always, order: t.Order, driver: t.Driver}
 		g.N = growth(old[t.Term], t.Value, t.Bits)
 		terms = append(terms, g)
 	}

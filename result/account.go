@@ -40,7 +40,8 @@ type Term struct {
 
 // An Unread is a counter of a port that looks like lost frames, moved during a
 // trial, and is no term: nobody knows for certain where its frames ended, or
-// whether a term counts them too.
+// whether a term counts them too. One with N 0 is a term that stood still, although
+// frames ended where it should count them.
 type Unread struct {
 	Host    string `json:"host"`
 	Port    string `json:"port"`    // "": of the whole stack

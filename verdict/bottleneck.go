@@ -175,6 +175,34 @@ func (p placeLoss) ended(lost, most int64) string {
 	return fmt.Sprintf("%d of %d lost frames (%s) ended in %s (%s)", p.n, lost, percent(float64(p.n)/float64(lost)), p.place, p.terms[0].Name)
 }
 
+// unknown is the limit where most lost frames are in no counter: with the counters of rings
+// that stood still, and what the box's CPUs did.
+func unknown(c Case, l loss) Limit {
+	out := Limit{Cause: CauseUnknown, Evidence: l.terms,
+		Sentence: fmt.Sprintf("Where most of the %d lost frames ended is not known: %d are in no counter", l.lost, l.most),
+		Next:     "Compare the checkpoints of the ledger: the frames ended after the last one that counts them; there, read the port's own counters (ethtool -S)."}
+	var still []result.Unread
+	for _, u := range c.Record.Account.Unread {
+		if u.N == 0 {
+			still = append(still, u)
+		}
+	}
+	if out.Sentence += whereToLook(still); still == nil {
+		out.Sentence += "."
+		return out
+	}
+	if w := c.Record.DUT; w != nil && w.Receive != nil && w.Receive.Ran >= full {
+		for _, u := range w.Receive.CPUs {
+			if u.Role == "dut" {
+				out.Sentence += fmt.Sprintf("; CPU %d of the box was %s busy with receive work", u.CPU, percent(round(min(w.Receive.Ran, 1))))
+			}
+		}
+	}
+	out.Sentence += "."
+	out.Next = "Offer less: what then arrives whole had no room in the ring before, and what is lost at any load is the cable's."
+	return out
+}
+
 // limitsOf are the limits that c's lost frames show.
 func limitsOf(c Case) (out []Limit) {
 	l := lossOf(c.Record)
@@ -182,9 +210,7 @@ func limitsOf(c Case) (out []Limit) {
 	case l.lost <= 0:
 		return nil
 	case l.rule == nil:
-		return []Limit{{Cause: CauseUnknown, Evidence: l.terms,
-			Sentence: fmt.Sprintf("Where most of the %d lost frames ended is not known: %d are in no counter.", l.lost, l.most),
-			Next:     "Compare the checkpoints of the ledger: the frames ended after the last one that counts them; there, read the port's own counters (ethtool -S)."}}
+		return []Limit{unknown(c, l)}
 	}
 	var most int64
 	for _, p := range l.places {

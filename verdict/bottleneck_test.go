@@ -148,6 +148,30 @@ func TestBottleneckUnknown(t *testing.T) {
 	}
 }
 
+// Where a ring's counters stood still, the sentence names them, and the CPU that should have
+// emptied it.
+func TestBottleneckOfASilentRing(t *testing.T) {
+	r := lossy("route", term(result.DUTNIC, "receive ring full", 100))
+	r.Account.Received -= 900
+	r.Account.Unexplained = 900
+	r.Account.Unread = []result.Unread{{Host: "dut", Port: "p0", Counter: "rx_dropped", N: 3, Why: "a sum"}, {Host: "dut", Port: "p0", Counter: "rx_queue_*_drops", Why: "driver igb"}}
+	r.DUT = &result.DUTWork{Receive: &result.Receive{CPUs: []result.CPU{{CPU: 2, Role: "dut"}}, Ran: 0.95}}
+	s, _ := bottleneck(r)
+	if !strings.HasSuffix(s, ": 900 are in no counter; rx_queue_*_drops of the dut's p0 did not grow (driver igb); CPU 2 of the box was 95 % busy with receive work.") {
+		t.Errorf("%q", s)
+	}
+	if next := whatNext(r); !strings.Contains(next, "Offer less") {
+		t.Errorf("%q", next)
+	}
+	if ws := strings.Join(Warnings(r, 0), "\n"); !strings.Contains(ws, "rx_dropped of the dut's p0 grew by 3 (a sum); rx_queue_*_drops of the dut's p0 did not grow (driver igb)") {
+		t.Error(ws)
+	}
+	r.DUT.Receive.Ran = 0.5
+	if s, _ := bottleneck(r); strings.Contains(s, "CPU 2") {
+		t.Errorf("%q", s)
+	}
+}
+
 // bottleneck is the first limit that a trial's lost frames show.
 func bottleneck(r result.Record) (sentence string, evidence []result.Term) {
 	if l := limitsOf(Case{Record: r}); len(l) > 0 {

@@ -101,7 +101,11 @@ func whereToLook(unread []result.Unread) (text string) {
 	const most = 3
 	grew := slices.SortedStableFunc(slices.Values(unread), func(a, b result.Unread) int { return cmp.Compare(b.N, a.N) })
 	for _, u := range grew[:min(len(grew), most)] {
-		text += fmt.Sprintf("; %s of the %s's %s grew by %d (%s)", u.Counter, u.Host, cmp.Or(u.Port, "stack"), u.N, u.Why)
+		moved := fmt.Sprintf("grew by %d", u.N)
+		if u.N == 0 {
+			moved = "did not grow"
+		}
+		text += fmt.Sprintf("; %s of the %s's %s %s (%s)", u.Counter, u.Host, cmp.Or(u.Port, "stack"), moved, u.Why)
 	}
 	return text
 }
