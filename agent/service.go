@@ -14,9 +14,11 @@ type ManageArgs struct {
 	Ports []service.Port `json:"ports"`
 }
 
-// ManageReply is what could not be set up, in sentences.
+// ManageReply is what could not be set up, in sentences, and how flows of two ports would be
+// spread over all CPUs (service.Machine.AllCPUs).
 type ManageReply struct {
 	Warnings []string `json:"warnings,omitempty"`
+	AllCPUs  string   `json:"all_cpus,omitempty"`
 }
 
 var errNotManaged = errors.New("no ports are set up for services")
@@ -42,9 +44,15 @@ func (s *Session) manage(ctx context.Context, a ManageArgs) (ManageReply, error)
 	}
 	s.atEnd(m.Close)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.machine = m
-	return ManageReply{m.Warnings}, nil
+	s.mu.Unlock()
+	reply := ManageReply{Warnings: m.Warnings}
+	if len(a.Ports) == 2 {
+		if reply.AllCPUs, err = m.AllCPUs(); err != nil {
+			reply.Warnings = append(reply.Warnings, "how flows come to all CPUs is not known: "+err.Error())
+		}
+	}
+	return reply, nil
 }
 
 func (s *Session) managed() *service.Machine {

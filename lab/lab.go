@@ -72,6 +72,7 @@ type Facts struct {
 	CPUs      []int    // of this machine that tester and DUT are bound to
 	DUTCPUs   []int    // of this machine that do the DUT's work; nil: not known, or another machine's
 	MoreCPUs  []int    // that the DUT's work can be spread over beside DUTCPUs (Service.AllCPUs)
+	FarCPUs   int      // of a DUT that is another machine, where it is known
 	Spreads   bool     // a Server can be asked for that, even where there are none
 	DUTPorts  []string // of the DUT on the paths, as it calls them
 	Services  []string // those that the DUT can be set up for, or is

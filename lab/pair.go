@@ -87,12 +87,12 @@ func (p *pair) Sketch() (Facts, error) {
 // offer has f offer the services that the agent can set.
 func (p *pair) offer(f *Facts) {
 	if p.manages() && len(f.Ports) == 2 {
-		f.Services, f.AsIs = Services, false
+		f.Services, f.AsIs, f.Spreads = Services, false, true
 	}
 }
 
 // manage sets the tester's ports and the box up, and returns what was left out.
-func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, undo *cleanup) (warnings []string, err error) {
+func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, undo *cleanup) (reply agent.ManageReply, err error) {
 	var names []string
 	args := agent.ManageArgs{}
 	for i, e := range ends {
@@ -103,15 +103,14 @@ func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, un
 	up := tune.Recipe{Name: "links", Steps: []tune.Step{{Knob: "link", Target: tune.ForPorts, Value: "up"}}}
 	applied, _, err := tune.New().Apply(ctx, up, tune.On{Host: &host.Local{Netns: p.netns}, Ports: names}, tune.Options{By: "run"})
 	if err != nil {
-		return nil, err
+		return reply, err
 	}
 	undo.add(func() error { _, err := applied.Revert(context.Background(), tune.Revert{}); return err })
 	if !p.manages() {
-		return nil, nil
+		return reply, nil
 	}
-	reply, err := agent.ServiceManage.Call(ctx, remote, args)
-	if err != nil {
-		return nil, err
+	if reply, err = agent.ServiceManage.Call(ctx, remote, args); err != nil {
+		return reply, err
 	}
 	undo.add(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -122,7 +121,7 @@ func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, un
 		}
 		return err
 	})
-	return reply.Warnings, nil
+	return reply, nil
 }
 
 // theirs is the box's address a, with the prefix of the side's network if it is in that.
@@ -177,7 +176,7 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	if err := p.apart(at.Name, ends, there); err != nil {
 		return nil, err
 	}
-	warnings, err := p.manage(ctx, remote, ends, &undo)
+	set, err := p.manage(ctx, remote, ends, &undo)
 	if err != nil {
 		return nil, err
 	}
@@ -198,11 +197,14 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 	}
 	tb := w.testbed(Pair)
 	p.offer(&tb.Facts)
-	tb.Warnings = append(tb.Warnings, warnings...)
-	tb.Machines = []result.Machine{there.Machine}
+	tb.Warnings = append(tb.Warnings, set.Warnings...)
+	tb.Machines, tb.FarCPUs = []result.Machine{there.Machine}, there.Machine.CPUs
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Settings = append(append(tb.Settings, result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)}), farSettings(at, remote, clock)...)
+	if set.AllCPUs != "" {
+		tb.Settings = append(tb.Settings, result.Pair{Key: "dut_cpus_all", Value: set.AllCPUs})
+	}
 	means := &pairMeans{
 		wiredMeans: wiredMeans{wired: w, once: sync.OnceValue(undo.close), label: dutLabel, far: p.dut},
 		tuneBox:    tuneBox{remote, p.dut[:len(ends)]},

@@ -66,11 +66,15 @@ func TestPairManagesServices(t *testing.T) {
 	if !slices.Equal(tb.Services, service.Kinds) || result.Get(tb.Settings, "services") != managed {
 		t.Errorf("%v, %v", tb.Services, tb.Settings)
 	}
+	if all := result.Get(tb.Settings, "dut_cpus_all"); !tb.Spreads || tb.FarCPUs < 1 || !strings.Contains(all, " i0 by ") || !strings.Contains(all, " i1 by ") {
+		t.Errorf("%v, %d, %q", tb.Spreads, tb.FarCPUs, all)
+	}
 	for _, c := range []struct {
 		service Service
 		place   result.Place // where frames end; "": nowhere
 	}{
 		{Service{Kind: "route", Networks: 3}, ""},
+		{Service{Kind: "route", AllCPUs: true}, ""},
 		{Service{Kind: "filter", Rules: 10}, ""},
 		{Service{Kind: "drop-nft"}, result.NFT},
 		{Service{Kind: "drop-xdp"}, result.XDP},

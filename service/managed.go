@@ -35,7 +35,7 @@ type Port struct {
 //
 //	Manage: links up, addresses, forwarding, an empty table    -- tune's journal, synced first
 //	Set:    the table of one service, routes to networks       -- what that table and route protocol hold
-//	        clsact of drop-tc, timeouts of nat                 -- tune's journal
+//	        clsact of drop-tc, timeouts of nat, queues and RPS -- tune's journal
 //	        XDP programs of drop-xdp                           -- links, which the kernel closes with the process
 //	Close:  all as it was; after SIGKILL by tune's Recover
 //
@@ -48,6 +48,7 @@ type Machine struct {
 	mu       sync.Mutex
 	applied  *tune.Applied
 	laid     *tune.Applied // for the service that is set; nil: nothing
+	spreads  *tune.Applied // flows over all CPUs; nil: as the box is tuned
 	tracks   bool          // it fills the connection table
 	dropping []*dropping   // it throws frames away in XDP
 	close    func() error
@@ -153,6 +154,9 @@ func (m *Machine) Set(ctx context.Context, s Service) error {
 	defer m.mu.Unlock()
 	if err := m.takeDown(ctx); err != nil {
 		return fmt.Errorf("take the last service down: %w", err)
+	}
+	if err := m.spread(ctx, s.AllCPUs); err != nil {
+		return err
 	}
 	rules := Rules(s, m.ports[1].Name)
 	if rules != "" || host.Has("nft") == nil {
@@ -290,7 +294,7 @@ func (m *Machine) Close() error { return m.close() }
 func (m *Machine) end() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.takeDown(context.Background())
+	err := errors.Join(m.takeDown(context.Background()), m.spread(context.Background(), false))
 	_, rerr := m.applied.Revert(context.Background(), tune.Revert{})
 	return errors.Join(err, rerr)
 }

@@ -22,7 +22,7 @@ type Service struct {
 	Networks int
 
 	// AllCPUs spreads flows over all CPUs that the tester leaves the DUT; else one does its
-	// work. Only a sandbox can be told so: other machines do as they are tuned.
+	// work. Another machine has all of its own; else it does as it is tuned.
 	AllCPUs bool
 
 	// Senders is how many more than one CPU send; AllCPUs leaves them theirs.

@@ -2,7 +2,11 @@
 
 package ethtool
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // A Ring is how many descriptors each ring of a port has, and can have at most
 // (struct ethtool_ringparam).
@@ -36,6 +40,16 @@ func (s *Socket) Channels(port string) (Channels, error) {
 // SetChannels sets the port's.
 func (s *Socket) SetChannels(port string, c Channels) error {
 	return told(s, port, unix.ETHTOOL_SCHANNELS, c)
+}
+
+// Indirection is how many entries the table has by which the port itself deals flows to its
+// queues (RSS); 0 where it has none.
+func (s *Socket) Indirection(port string) (int, error) {
+	size, err := asked[uint32](s, port, unix.ETHTOOL_GRXFHINDIR)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return 0, nil
+	}
+	return int(size), err
 }
 
 // A Pause is whether a port asks its peer to wait (Tx), waits when asked (Rx), and agrees on

@@ -16,7 +16,7 @@ const (
 )
 
 // DUTCPUsUsage is the help of the parameter dut_cpus.
-const DUTCPUsUsage = "CPUs of a box on this machine: 1, or all that the tester leaves (flows are spread over them)"
+const DUTCPUsUsage = "CPUs of the box: 1 (another machine: as it is tuned), or all that the tester leaves (flows are spread over them)"
 
 // NewDUTCPUs returns the parameter dut_cpus, 1.
 func NewDUTCPUs() param.Choice { return param.NewChoice(oneCPU, []string{oneCPU, AllCPUs}) }
@@ -24,7 +24,7 @@ func NewDUTCPUs() param.Choice { return param.NewChoice(oneCPU, []string{oneCPU,
 // Spreads says why bed cannot have dut_cpus.
 func Spreads(bed *lab.Testbed, dutCPUs string) error {
 	if dutCPUs == AllCPUs && !bed.Spreads {
-		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use one of this machine with placement split, or tune the box (RPS)", bed.Topology, bed.Placement)
+		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use one of this machine with placement split, a box with two cables and services=managed, or tune the box (RPS)", bed.Topology, bed.Placement)
 	}
 	return nil
 }
@@ -38,8 +38,14 @@ func Crowded(bed *lab.Testbed, dutCPUs string, flows, senders int) string {
 	if dutCPUs != AllCPUs {
 		return ""
 	}
-	switch n := len(bed.BoxCPUs(lab.Service{AllCPUs: true, Senders: senders - 1})); {
-	case n == len(bed.DUTCPUs):
+	n := bed.FarCPUs
+	if n == 0 {
+		n = len(bed.BoxCPUs(lab.Service{AllCPUs: true, Senders: senders - 1}))
+	}
+	switch {
+	case bed.FarCPUs == 1:
+		return "dut_cpus=all is 1 CPU here, as dut_cpus=1 is: the box has no more"
+	case bed.FarCPUs == 0 && n == len(bed.DUTCPUs):
 		return fmt.Sprintf("dut_cpus=all is %s here, as dut_cpus=1 is: the tester has the rest", lab.CPUText(n))
 	case flows < FlowsFor(n):
 		return fmt.Sprintf("dut_cpus=all: %d flows spread unevenly over %s: give flows=%d or more", flows, lab.CPUText(n), FlowsFor(n))
@@ -51,7 +57,7 @@ func Crowded(bed *lab.Testbed, dutCPUs string, flows, senders int) string {
 // senders leave; "" elsewhere, where the testbed's settings say it.
 func Placed(bed *lab.Testbed, dutCPUs string, senders int) string {
 	sends := bed.SenderCPUs(max(senders, 1))
-	if dutCPUs != AllCPUs || len(sends) < 2 {
+	if dutCPUs != AllCPUs || len(sends) < 2 || bed.FarCPUs > 0 {
 		return ""
 	}
 	return fmt.Sprintf("dut_cpus=all with senders=%d: CPUs %s carry the box, and CPUs %s send", senders,

@@ -16,6 +16,9 @@ func TestAllCPUs(t *testing.T) {
 	bed := func(spreads bool, more ...int) *lab.Testbed {
 		return &lab.Testbed{Facts: lab.Facts{Topology: "sandbox", Placement: "split", Ports: make([]lab.Port, 2), DUTCPUs: []int{3}, MoreCPUs: more, Spreads: spreads}}
 	}
+	box := func(cpus int) *lab.Testbed {
+		return &lab.Testbed{Facts: lab.Facts{Topology: lab.Pair, Ports: make([]lab.Port, 2), FarCPUs: cpus, Spreads: true}}
+	}
 	for _, c := range []struct {
 		cpus, refused, said string
 		flows               int
@@ -26,6 +29,9 @@ func TestAllCPUs(t *testing.T) {
 		{"all", "", "is 1 CPU here", 1, bed(true)},
 		{"all", "", "give flows=24", 23, bed(true, 0, 1)},
 		{"all", "", "", 24, bed(true, 0, 1)},
+		{"all", "", "the box has no more", 1, box(1)},
+		{"all", "", "give flows=32", 31, box(4)},
+		{"all", "", "", 32, box(4)},
 	} {
 		p := NewTraffic(Forwarding)
 		if err := p.dutCPUs.Set(c.cpus); err != nil {
