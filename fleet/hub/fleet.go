@@ -316,14 +316,7 @@ func (w *way) said(data []byte) {
 // beat tells boards that their sessions' owner is there, and ends those of boards that say
 // nothing.
 func (f *Fleet) beat(ctx context.Context) {
-	ticker := time.NewTicker(link.Heartbeat)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	guard.Every(ctx, link.Heartbeat, func() {
 		f.mu.Lock()
 		ways := make([]*way, 0, len(f.ways))
 		for _, w := range f.ways {
@@ -340,7 +333,7 @@ func (f *Fleet) beat(ctx context.Context) {
 			}
 			_ = w.order(fleet.AliveOrder, "", nil, 0) // the next one says it again
 		}
-	}
+	})
 }
 
 // gone ends the sessions of a board that was revoked.

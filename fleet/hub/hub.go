@@ -435,30 +435,18 @@ func (h *Hub) welcome(b *Board, p *presence) {
 
 // keepClock writes how far the hub's clock may run, before it has come so far.
 func (h *Hub) keepClock(ctx context.Context) {
-	ticker := time.NewTicker(reserve / 2)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	guard.Every(ctx, reserve/2, func() {
 		if _, err := h.k.reserve(h.clock); err != nil {
 			h.o.Note(err.Error())
 		}
-	}
+	})
 }
 
 // ping compares clocks with each board every pingEvery, one after the other.
 func (h *Hub) ping(ctx context.Context) {
-	ticker := time.NewTicker(pingEvery / 50)
-	defer ticker.Stop()
-	for n := 0; ; n = (n + 1) % 50 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	n := -1
+	guard.Every(ctx, pingEvery/50, func() {
+		n = (n + 1) % 50
 		h.mu.Lock()
 		for key, p := range h.live {
 			if int(key[len(key)-1]+key[len(key)-2]*7)%50 == n && p.state.Welcome && time.Since(p.heard) < fleet.Silence {
@@ -466,7 +454,7 @@ func (h *Hub) ping(ctx context.Context) {
 			}
 		}
 		h.mu.Unlock()
-	}
+	})
 }
 
 // kick ends every connection of a board: the last one that it began, and what the servers

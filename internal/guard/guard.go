@@ -96,6 +96,28 @@ func AfterDone(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { do(f) })
 }
 
+// Every runs f again and again, so often, until ctx ends.
+func Every(ctx context.Context, often time.Duration, f func()) {
+	t := time.NewTicker(often)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			f()
+		}
+	}
+}
+
+// Beside does as Every in a goroutine of its own, until stop, which waits for its end.
+func Beside(ctx context.Context, often time.Duration, f func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var g Group
+	g.Go(func() { Every(ctx, often, f) })
+	return func() { cancel(); g.Wait() }
+}
+
 // A Group waits for goroutines. The zero Group is ready to use.
 type Group struct{ all sync.WaitGroup }
 

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 type faulty struct{}
@@ -71,4 +73,23 @@ func TestUnwatched(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(said), "panic: planted") {
 		t.Errorf("%v\n%s", err, said)
 	}
+}
+
+// What runs again and again ends with its stop, which waits for it, and with its context.
+func TestBeside(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var n atomic.Int64
+	stop := Beside(ctx, time.Millisecond, func() { n.Add(1) })
+	for n.Load() < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	at := n.Load()
+	time.Sleep(5 * time.Millisecond)
+	if n.Load() != at {
+		t.Error("it ran on after stop")
+	}
+	stop = Beside(ctx, time.Millisecond, func() { n.Add(1) })
+	cancel()
+	stop()
 }

@@ -180,10 +180,8 @@ func (m *capturePoint) drainLimit(c *capturing, l engine.Load) time.Duration {
 
 // pause waits for a moment; the subject's end is an error.
 func (c *capturing) pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(readingPause):
+	if err := host.Pause(ctx, readingPause); err != nil {
+		return err
 	}
 	return c.gone()
 }
@@ -312,23 +310,5 @@ func (c *capturing) follow(ctx context.Context) (end func()) {
 	if c.live == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	over := make(chan struct{})
-	guard.Go(func() {
-		defer close(over)
-		t := time.NewTicker(readingPause)
-		defer t.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-t.C:
-				c.note()
-			}
-		}
-	})
-	return func() {
-		cancel()
-		<-over
-	}
+	return guard.Beside(ctx, readingPause, func() { c.note() })
 }

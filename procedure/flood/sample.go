@@ -22,8 +22,7 @@ type floodSampler struct {
 	meter engine.Meter
 	every time.Duration
 
-	end  chan struct{}
-	over guard.Group
+	end func()
 
 	readings []floodReading // the sampler's goroutine's until stop
 	err      error
@@ -48,33 +47,19 @@ const (
 
 // sampleFlood begins; the trial lasts so long.
 func sampleFlood(ctx context.Context, bed *lab.Testbed, m engine.Meter, lasts time.Duration) *floodSampler {
-	s := &floodSampler{bed: bed, meter: m, every: max(lasts/floodSamples, leastSampled), end: make(chan struct{})}
+	s := &floodSampler{bed: bed, meter: m, every: max(lasts/floodSamples, leastSampled)}
 	tick := s.every
 	if bed.Kind == result.KindMemory { // virtual time passes faster
 		tick = virtualSampled
 	}
 	s.read(ctx)
-	s.over.Go(func() {
-		t := time.NewTicker(tick)
-		defer t.Stop()
-		for {
-			select {
-			case <-s.end:
-				return
-			case <-ctx.Done():
-				return
-			case <-t.C:
-				s.read(ctx)
-			}
-		}
-	})
+	s.end = guard.Beside(ctx, tick, func() { s.read(ctx) })
 	return s
 }
 
 // stop says what went wrong.
 func (s *floodSampler) stop(ctx context.Context) error {
-	close(s.end)
-	s.over.Wait()
+	s.end()
 	s.read(ctx)
 	return s.err
 }

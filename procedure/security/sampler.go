@@ -26,8 +26,7 @@ type sampler struct {
 	meter engine.Meter
 	every time.Duration
 
-	end  chan struct{}
-	over guard.Group
+	end func()
 
 	mu      sync.Mutex // guards what follows
 	phase   string
@@ -49,27 +48,14 @@ type reading struct {
 // startSampler samples every so often; in memory time is virtual and passes
 // faster, and the meter is asked for it.
 func startSampler(ctx context.Context, m engine.Meter, every time.Duration, virtual bool) *sampler {
-	s := &sampler{meter: m, every: every, end: make(chan struct{}), delays: map[string]*result.Histogram{}}
+	s := &sampler{meter: m, every: every, delays: map[string]*result.Histogram{}}
 	s.last, s.err = s.read(ctx)
 	s.phased = s.last
 	tick := every
 	if virtual {
 		tick = time.Millisecond
 	}
-	s.over.Go(func() {
-		t := time.NewTicker(tick)
-		defer t.Stop()
-		for {
-			select {
-			case <-s.end:
-				return
-			case <-ctx.Done():
-				return
-			case <-t.C:
-				s.take(ctx, false)
-			}
-		}
-	})
+	s.end = guard.Beside(ctx, tick, func() { s.take(ctx, false) })
 	return s
 }
 
@@ -87,8 +73,7 @@ func (s *sampler) begin(ctx context.Context, phase string) {
 
 // stop ends the last phase, and says what went wrong.
 func (s *sampler) stop(ctx context.Context) error {
-	close(s.end)
-	s.over.Wait()
+	s.end()
 	s.begin(ctx, "")
 	return s.err
 }
