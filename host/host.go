@@ -170,6 +170,9 @@ func Has(name string) error { _, err := Program(name); return err }
 
 // Pause waits for d, or until ctx ends, whose error it returns.
 func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -154,7 +154,7 @@ func (b *Book) Begin(ctx context.Context) (err error) {
 		if !slices.ContainsFunc(b.before.links(), func(l Link) bool { return l.Down }) || time.Since(start) > linkMost {
 			return nil
 		}
-		if err := sleep(ctx, readGap); err != nil {
+		if err := host.Pause(ctx, readGap); err != nil {
 			return err
 		}
 	}
@@ -323,7 +323,7 @@ func (b *Book) Balance(ctx context.Context, ends func(context.Context) (Ends, er
 		if a.Unexplained <= 0 || !a.Settled || b.Virtual || time.Since(start) > settleMost {
 			return a, nil
 		}
-		if err := sleep(ctx, readGap); err != nil {
+		if err := host.Pause(ctx, readGap); err != nil {
 			return result.Account{}, fmt.Errorf("balance the account: %w", err)
 		}
 	}

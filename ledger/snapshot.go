@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/host"
 	"boxdyno/result"
 )
 
@@ -117,7 +118,7 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 }
 
 func (b *Book) settle(ctx context.Context) (last snapshot, settled bool, err error) {
-	if err := sleep(ctx, b.Settle); err != nil {
+	if err := host.Pause(ctx, b.Settle); err != nil {
 		return last, false, err
 	}
 	start := time.Now()
@@ -142,7 +143,7 @@ func (b *Book) settle(ctx context.Context) (last snapshot, settled bool, err err
 		if still || time.Since(start) > most {
 			return last, still, nil
 		}
-		if err := sleep(ctx, readGap); err != nil {
+		if err := host.Pause(ctx, readGap); err != nil {
 			return last, false, err
 		}
 	}
@@ -183,18 +184,4 @@ func (b *Book) waiting() (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

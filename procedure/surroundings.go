@@ -217,7 +217,7 @@ func (s *Surroundings) start(ctx context.Context, want Beside) error {
 	s.load, s.of, s.poor = run, want.load(s.Bed), ""
 	err = run.Ready(ctx)
 	if err == nil {
-		err = s.pause(ctx, s.pace.warm)
+		err = host.Pause(ctx, s.pace.warm)
 	}
 	for begun := time.Now(); err == nil && want.Load.memory > 0; {
 		u, uerr := run.Usage()
@@ -229,7 +229,7 @@ func (s *Surroundings) start(ctx context.Context, want Beside) error {
 			s.warn(s.poor)
 			break
 		}
-		err = s.pause(ctx, s.pace.warm/10)
+		err = host.Pause(ctx, s.pace.warm/10)
 	}
 	if err != nil {
 		return errors.Join(err, s.end(ctx))
@@ -261,7 +261,7 @@ func (s *Surroundings) heat(ctx context.Context, h Heat) error {
 			seen = append(seen, s.sensors())
 			steady = s.pace.steady(seen)
 		}
-		err = s.pause(ctx, min(s.pace.look, length-time.Since(begun)))
+		err = host.Pause(ctx, min(s.pace.look, length-time.Since(begun)))
 		if gone := ended(run); gone != nil {
 			err = errors.Join(errors.New("the program that heats the box ended"), gone)
 		}
@@ -303,7 +303,7 @@ func (s *Surroundings) cool(ctx context.Context) error {
 		switch {
 		case tells && above <= nearCold:
 		case time.Now().Before(end):
-			if err := s.pause(ctx, min(s.pace.look, time.Until(end))); err != nil {
+			if err := host.Pause(ctx, min(s.pace.look, time.Until(end))); err != nil {
 				return err
 			}
 			continue
@@ -397,14 +397,5 @@ func (s *Surroundings) warn(text string) {
 	if s.Warn != nil && !slices.Contains(s.told, text) {
 		s.told = append(s.told, text)
 		s.Warn(text)
-	}
-}
-
-func (s *Surroundings) pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }

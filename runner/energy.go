@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/result"
@@ -30,10 +31,7 @@ func (x *execution) idlePower(ctx context.Context) {
 	x.sampler.Begin()
 	from := unit.Now()
 	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(idleAsked):
-		}
+		_ = host.Pause(ctx, idleAsked)
 		x.sampler.Now()
 		now := unit.Now()
 		all := x.sampler.Energy(from, now)

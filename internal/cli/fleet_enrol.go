@@ -198,10 +198,8 @@ func (e enrolment) one(ctx context.Context, fl *hub.Fleet, b lab.Box) (string, e
 		if time.Since(begin) > appearing {
 			return "", &host.Missing{What: fmt.Sprintf("a way from %s to the hub at %s (nothing was heard for %v)", b.SSH, url, appearing), Hint: "see that the board reaches that address, or give the hub another one with --boards"}
 		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(time.Second):
+		if err := host.Pause(ctx, time.Second); err != nil {
+			return "", err
 		}
 	}
 }

@@ -258,10 +258,8 @@ func (u *fleetUpdating) one(ctx context.Context, fl *hub.Fleet, e hub.Entry) (sa
 	}
 	// The board tells of itself: first the program on trial, then the one that stays.
 	for late := time.Now().Add(u.within + time.Minute); time.Now().Before(late); {
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(300 * time.Millisecond):
+		if err := host.Pause(ctx, 300*time.Millisecond); err != nil {
+			return "", err
 		}
 		all, err := u.list(ctx, fl)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/result"
 	"boxdyno/search"
@@ -232,10 +233,5 @@ func Resting(ctx context.Context, bed *lab.Testbed, d time.Duration) error {
 		own.Rest(d)
 		return nil
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+	return host.Pause(ctx, d)
 }

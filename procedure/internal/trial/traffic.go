@@ -11,6 +11,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/frame"
+	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
@@ -241,10 +242,8 @@ func (p *Traffic) OpenFlows(ctx context.Context, bed *lab.Testbed, r *Rig) error
 		if _, err := r.TX.Transmit(ctx, engine.Load{Rate: rate, Count: flows}, opening); err != nil {
 			return fmt.Errorf("open %d flows: %w", flows, err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := host.Pause(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 		seen, err := out.Read(ctx)
 		if err != nil {

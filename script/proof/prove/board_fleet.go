@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/host"
 	"boxdyno/report"
 	"boxdyno/report/text"
 	"boxdyno/result"
@@ -354,10 +355,8 @@ func await(ctx context.Context, so func() bool) error {
 		if time.Since(begin) > fleetUp {
 			return fmt.Errorf("not after %v", fleetUp)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
+		if err := host.Pause(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 	return nil
