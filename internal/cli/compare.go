@@ -61,23 +61,9 @@ than that of the first RUN, beyond chance; slower=2% wants it to be worse by mor
 			if err != nil {
 				return err
 			}
-			ext := ".txt"
-			if asJSON {
-				ext = ".json"
-			}
-			if out != "" && out != "-" {
-				ext = strings.ToLower(filepath.Ext(out))
-				if comparisons[ext] == nil && ext != ".bench" {
-					return &runner.PlanError{Err: fmt.Errorf("comparison %s: its name ends in .md, .csv, .json, .bench or .txt", out)}
-				}
-				if err := outputFile("--output", out, ""); err != nil {
-					return err
-				}
-			}
-			if junit != "" {
-				if err := outputFile("--junit", junit, ""); err != nil {
-					return err
-				}
+			ext, err := outputKind("comparison", out, junit, asJSON, ".md", ".csv", ".json", ".bench", ".txt")
+			if err != nil {
+				return err
 			}
 			sides, err := sidesOf(args)
 			if err != nil {

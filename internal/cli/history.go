@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -93,22 +92,9 @@ regression=2% wants the change to be more than 2 %.
 			if rows < 0 {
 				return &runner.PlanError{At: "--rows", Err: errors.New("it is a number from 0 on; 0 is all")}
 			}
-			ext := ".txt"
-			if asJSON {
-				ext = ".json"
-			}
-			if out != "" && out != "-" {
-				if ext = strings.ToLower(filepath.Ext(out)); histories[ext] == nil {
-					return &runner.PlanError{Err: fmt.Errorf("history %s: its name ends in .html, .json, .csv, .bench or .txt", out)}
-				}
-				if err := outputFile("--output", out, ""); err != nil {
-					return err
-				}
-			}
-			if junit != "" {
-				if err := outputFile("--junit", junit, ""); err != nil {
-					return err
-				}
+			ext, err := outputKind("history", out, junit, asJSON, pageExt, ".json", ".csv", ".bench", ".txt")
+			if err != nil {
+				return err
 			}
 			if q.Boxes, err = selected(box); err != nil {
 				return err

@@ -8,12 +8,34 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"boxdyno/runner"
 )
+
+// outputKind is the extension of what a command writes: that of --output, which is one of
+// kinds, .json or .txt. It refuses an output and a JUnit file that could not be written.
+func outputKind(what, out, junit string, asJSON bool, kinds ...string) (ext string, err error) {
+	switch {
+	case out != "" && out != "-":
+		if ext = strings.ToLower(filepath.Ext(out)); !slices.Contains(kinds, ext) {
+			last := len(kinds) - 1
+			return "", &runner.PlanError{Err: fmt.Errorf("%s %s: its name ends in %s or %s", what, out, strings.Join(kinds[:last], ", "), kinds[last])}
+		}
+		err = outputFile("--output", out, "")
+	case asJSON:
+		ext = ".json"
+	default:
+		ext = ".txt"
+	}
+	if err == nil && junit != "" {
+		err = outputFile("--junit", junit, "")
+	}
+	return ext, err
+}
 
 // outputFile refuses a file that could not be written, before any work is done for it.
 // Its folder must exist, unless it is own or lies below own: boxdyno makes those.
