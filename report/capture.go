@@ -184,6 +184,8 @@ func (c *Capture) load() string {
 	return strings.Join(words, ", ")
 }
 
+func (c *Capture) tail(*Row) string { return ", with " + c.setting(&Capture{}) }
+
 func (c *Capture) summary(r *Row) (name, text string, whole bool) {
 	var parts []string
 	lossless, counted, sent := r.at(losslessRate), r.at(framesCounted), r.at(framesOffered)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -261,21 +260,10 @@ func tailOf(d Document, f verdict.Finding) string {
 	if r == nil {
 		return ""
 	}
-	switch b := r.Block.(type) {
-	case *IDS:
-		n, generated := strings.CutSuffix(b.Rules, " generated")
-		if v, err := strconv.ParseFloat(n, 64); err == nil && generated {
-			return ", with " + unit.Grouped(v, 0) + " rules"
-		}
-		return ", with " + b.Rules
-	case *Capture:
-		return ", with " + b.setting(&Capture{})
-	case *Tunnel:
-		return ", through " + b.Tunnel
-	case *Storage:
-		return ""
+	if r.Block != nil {
+		return r.Block.tail(r)
 	}
-	return " (" + r.Name + ")"
+	return usual{}.tail(r)
 }
 
 // rowAt is the row of the point that decided a finding.

@@ -100,6 +100,14 @@ func (s *IDS) words() []string {
 
 func (s *IDS) name(*Row, []string) []string { return append([]string{IDSProcedure}, s.words()...) }
 
+func (s *IDS) tail(*Row) string {
+	n, generated := strings.CutSuffix(s.Rules, " generated")
+	if v, err := strconv.ParseFloat(n, 64); err == nil && generated {
+		return ", with " + unit.Grouped(v, 0) + " rules"
+	}
+	return ", with " + s.Rules
+}
+
 func (s *IDS) summary(r *Row) (name, text string, whole bool) {
 	var parts []string
 	limit, lost, sent, planted, detected := r.at(idsRate), r.at(framesLost), r.at(framesOffered), r.at(attacksPlanted), r.at(attacksDetected)

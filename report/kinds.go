@@ -21,6 +21,7 @@ type Block interface {
 	clauses(r *Row) []string                        // behind what is said of frames at a load
 	order(a, b *Row) int                            // of two rows of the kind
 	remarks(r *Row) []string                        // under the tables that have the row
+	tail(r *Row) string                             // of a headline: ", through wireguard"
 }
 
 // usual is the part of a Block that has nothing to add.
@@ -31,6 +32,7 @@ func (usual) summary(*Row) (name, text string, whole bool) { return "", "", fals
 func (usual) clauses(*Row) []string                        { return nil }
 func (usual) order(_, _ *Row) int                          { return 0 }
 func (usual) remarks(*Row) []string                        { return nil }
+func (usual) tail(r *Row) string                           { return " (" + r.Name + ")" }
 
 // A kind is what is the same for all rows with one type of block.
 type kind struct {

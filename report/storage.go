@@ -80,6 +80,8 @@ func (s *Storage) text() string {
 	return strings.Join(parts, ", ")
 }
 
+func (*Storage) tail(*Row) string { return "" }
+
 func (*Storage) order(x, y *Row) int {
 	a, b := both[*Storage](x, y)
 	return cmp.Or(strings.Compare(a.Device, b.Device), strings.Compare(a.Cipher, b.Cipher), strings.Compare(a.Bits, b.Bits))

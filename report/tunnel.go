@@ -57,6 +57,8 @@ func (t *Tunnel) name(r *Row, _ []string) []string {
 	return words
 }
 
+func (t *Tunnel) tail(*Row) string { return ", through " + t.Tunnel }
+
 func (t *Tunnel) summary(r *Row) (name, text string, whole bool) {
 	rate, share := r.at(goodput), r.at(goodputShare)
 	if rate == nil {
