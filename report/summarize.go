@@ -41,7 +41,7 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		}
 	}
 	trials := map[string][]result.Record{}
-	var points []result.Record
+	var points, tested []result.Record
 	for _, r := range recs {
 		if a := r.Account; a != nil && r.Status != result.Running && r.Parent != "" {
 			d.Books.Trials++
@@ -62,7 +62,8 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		switch {
 		case r.Parent == SelfTestProcedure:
 			d.SelfTests = append(d.SelfTests, selfTestOf(r))
-		case r.Procedure == SelfTestProcedure: // says what its trial says
+		case r.Procedure == SelfTestProcedure:
+			tested = append(tested, r)
 		case r.Parent != "":
 			trials[r.Parent] = append(trials[r.Parent], r)
 		default:
@@ -107,6 +108,9 @@ func Summarize(run result.Run, recs []result.Record) Document {
 		}
 	}
 	d.Tables = append(d.tables(run, told, trials), fleetTables(run, recs)...)
+	if len(points) == 0 {
+		d.Tables = append(d.Tables, ceilingTables(run, tested)...)
+	}
 	d.Sentence, d.Summary, d.Caveat = sentence(d), summary(d), caveat(d)
 	if powers != "" && !broken(d.Verdict) {
 		d.Sentence, d.Summary = powers, powers

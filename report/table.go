@@ -302,6 +302,28 @@ func buildTables(procedures map[string]result.Procedure, rows []tableRow) (out [
 	return out
 }
 
+// ceilingTables are those of a run of the self-test alone.
+func ceilingTables(run result.Run, points []result.Record) []Table {
+	var rows []tableRow
+	for _, repeats := range byConfig(points) {
+		r, p := tabled(repeats[0].ID, repeats), repeats[0]
+		if p.Status != result.Passed {
+			r.notes = append(r.notes, unpassed(Row{Verdict: p.Status, Reason: p.Reason}))
+		}
+		r.notes = append(r.notes, p.Warnings...)
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	procedures := declared(run, rows)
+	axes := axesOf(procedures, rows)
+	if len(axes) == 0 {
+		axes = []result.Axis{{Name: frameSize}}
+	}
+	return []Table{makeTable("The tester alone, port to port", labelled(procedures[SelfTestProcedure]), axes, rows)}
+}
+
 // kindsOf are the procedures of rows.
 func kindsOf(rows []tableRow) string {
 	var names []string

@@ -192,3 +192,17 @@ func TestNotesStandUnderTheirFigure(t *testing.T) {
 		}
 	}
 }
+
+// A run of the self-test alone has its ceilings as a table; beside points it has none.
+func TestCeilings(t *testing.T) {
+	ceiling := result.Record{ID: "self-test/64#1", Procedure: report.SelfTestProcedure, Status: result.Invalid, Reason: "it was busy",
+		Config: []result.Pair{{Key: "frame_size", Value: "64"}}, Values: []result.Value{{Metric: "ceiling_fps", Unit: "frame/s", Value: 1e6, N: 1}}}
+	d := report.Summarize(result.Run{}, []result.Record{ceiling})
+	if len(d.Tables) != 1 || d.Tables[0].Rows[0][0].Text != "64 B" || d.Tables[0].Rows[0][1].Text != "1.00 Mframe/s" || d.Tables[0].Notes[0].Text != "invalid: it was busy" {
+		t.Errorf("%+v", d.Tables)
+	}
+	point := result.Record{ID: "p", Procedure: "p", Status: result.Passed, Values: []result.Value{{Metric: "m", Value: 1}}}
+	if d := report.Summarize(result.Run{}, []result.Record{ceiling, point}); len(d.Tables) != 1 || d.Tables[0].IDs[0] != "p" {
+		t.Errorf("%+v", d.Tables)
+	}
+}

@@ -21,7 +21,7 @@ var SelfTestSpec = procedure.Spec{
 	Name: "self-test", Needs: lab.Ports, Standard: "RFC 2544", Alone: true,
 	Doc:     "the tester alone, port to port without the DUT: the ceiling of every figure",
 	Names:   []string{"frame_size"},
-	Metrics: []result.Metric{trial.CeilingMetric}, New: newSelfTest,
+	Metrics: []result.Metric{trial.Ceiling("The tester alone, port to port")}, New: newSelfTest,
 }
 
 // SelfTest is the tester alone, port to port without the DUT: the ceiling that
