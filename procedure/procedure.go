@@ -21,7 +21,6 @@ package procedure
 import (
 	"context"
 	"flag"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -121,7 +120,6 @@ const StopPatience = 30 * time.Second
 // An Env is where a procedure runs.
 type Env struct {
 	Bed *lab.Testbed
-	Log *slog.Logger
 
 	// Traffic is told right before a trial's traffic and right after it; nil: nobody wants
 	// to know.

@@ -267,7 +267,7 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 		x.notify(v, Event{Kind: TrialDone, Text: r.ID, Record: &r})
 		return r, err
 	}
-	env := &procedure.Env{Bed: bed, Log: x.o.Log, Criteria: x.criteria(v), Repeat: v.Repeat, Seed: x.plan.Seed}
+	env := &procedure.Env{Bed: bed, Criteria: x.criteria(v), Repeat: v.Repeat, Seed: x.plan.Seed}
 	if x.plan.Budget > 0 {
 		env.Spent = func() bool { return v.trials >= x.stored[v.ID] && x.clock.spent() >= x.visiting() }
 	}

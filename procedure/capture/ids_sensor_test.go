@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -103,7 +102,7 @@ func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]stri
 	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return trial(ctx, cfg, f)
 	}
-	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Pause: roomtest.GoOn, Trial: trial, Once: once})
+	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: trial, Once: once})
 	if err != nil {
 		t.Fatal(err)
 	}

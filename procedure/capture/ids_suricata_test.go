@@ -5,7 +5,6 @@ package capture
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -49,7 +48,7 @@ func TestIDSWithSuricata(t *testing.T) {
 		}
 		return trial(ctx, cfg, f)
 	}
-	if _, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once}); err != nil {
+	if _, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Trial: trial, Once: once}); err != nil {
 		t.Fatal(err)
 	}
 	if len(recs) != 1 {

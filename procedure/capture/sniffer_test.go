@@ -10,7 +10,6 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
-	"log/slog"
 	"math"
 	"sync"
 	"testing"
@@ -221,6 +220,6 @@ func captureVisited(t *testing.T, bed *lab.Testbed, p *Capture, visits int) (pro
 	}
 	n := 1
 	pause := func(procedure.Outcome) bool { n++; return n <= visits }
-	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Pause: pause, Trial: trial, Once: once})
+	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: pause, Trial: trial, Once: once})
 	return o, recs, err
 }

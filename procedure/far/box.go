@@ -5,7 +5,6 @@ package far
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -118,7 +117,7 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 		}
 		return a, err
 	}
-	env := &procedure.Env{Bed: machine, Log: slog.New(slog.DiscardHandler)}
+	env := &procedure.Env{Bed: machine}
 	var begins unit.Instant // of the trial's work
 	var heard time.Duration // so long before
 	if a.Together {

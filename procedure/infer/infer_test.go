@@ -5,7 +5,6 @@ package infer
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"math/bits"
 	"slices"
@@ -46,7 +45,7 @@ func inferRun(t *testing.T, bed *lab.Testbed, set map[string]string) (procedure.
 	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return trial(ctx, cfg, f)
 	}
-	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial, Once: once})
+	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Trial: trial, Once: once})
 	if err != nil {
 		t.Fatal(err)
 	}

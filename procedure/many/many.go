@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -397,7 +396,6 @@ func absent(names []string, why string) (bs []result.Board) {
 // envOf is where a board's procedure runs: its trials wait for those of the others.
 func (p *together) envOf(m *member) *procedure.Env {
 	return &procedure.Env{
-		Log: slog.New(slog.DiscardHandler),
 		Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 			a := ask{cfg, f, make(chan answered, 1)}
 			select {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/netip"
 	"strings"
@@ -45,7 +44,7 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (proced
 		recs = append(recs, r)
 		return r, nil
 	}
-	env := &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Pause: roomtest.GoOn, Trial: one, Once: func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+	env := &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: one, Once: func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return one(ctx, cfg, f)
 	}}
 	out, err := p.Run(context.Background(), env)

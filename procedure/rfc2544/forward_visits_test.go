@@ -4,7 +4,6 @@ package rfc2544
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
 	"boxdyno/internal/testutil"
@@ -36,7 +35,7 @@ func TestOpenCriterionIsVisitedMore(t *testing.T) {
 			o, err := f(ctx)
 			return judgedRecord(cfg, o), err
 		}
-		env := &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: one, Criteria: []result.Criterion{{Metric: "throughput_fps", Min: &c.asked}}}
+		env := &procedure.Env{Bed: bed, Trial: one, Criteria: []result.Criterion{{Metric: "throughput_fps", Min: &c.asked}}}
 		env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 			return one(ctx, cfg, f)
 		}
@@ -79,7 +78,7 @@ func TestVisitEndsWithTheBudget(t *testing.T) {
 			o, err := f(ctx)
 			return judgedRecord(cfg, o), err
 		}
-		env := &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: one, Spent: func() bool { return trials >= budget }}
+		env := &procedure.Env{Bed: bed, Trial: one, Spent: func() bool { return trials >= budget }}
 		env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 			return one(ctx, cfg, f)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -301,7 +300,7 @@ func TestVPNBeyondMemory(t *testing.T) {
 		o, err := f(ctx)
 		return judgedRecord(cfg, o), err
 	}
-	env := &procedure.Env{Bed: bed, Log: slog.New(slog.DiscardHandler), Trial: trial}
+	env := &procedure.Env{Bed: bed, Trial: trial}
 	env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		return trial(ctx, cfg, f)
 	}

@@ -5,7 +5,6 @@ package roomtest
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -115,7 +114,7 @@ func (b *Bench) Run(spec procedure.Spec, set map[string]string) procedure.Outcom
 		b.once[key] = r
 		return r, err
 	}
-	out, err := p.Run(b.T.Context(), &procedure.Env{Bed: b.Bed, Log: slog.New(slog.DiscardHandler), Trial: trial(name), Shared: cached, Once: cached})
+	out, err := p.Run(b.T.Context(), &procedure.Env{Bed: b.Bed, Trial: trial(name), Shared: cached, Once: cached})
 	if err != nil {
 		b.T.Fatal(name, err)
 	}
@@ -147,7 +146,7 @@ func (b Swallower) Env() *procedure.Env {
 		r.Values = []result.Value{figureOf("connections_opened", opened), figureOf("connections_failed", opened-passed), figureOf("connections_complete_cps", passed/d.Seconds())}
 		return r, nil
 	}
-	return &procedure.Env{Bed: &lab.Testbed{Means: timeless{}}, Log: slog.New(slog.DiscardHandler), Trial: trial}
+	return &procedure.Env{Bed: &lab.Testbed{Means: timeless{}}, Trial: trial}
 }
 
 // timeless has no time that passes.
