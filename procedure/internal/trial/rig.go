@@ -253,6 +253,10 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	if err != nil {
 		return o, nil, nil, err
 	}
+	if _, here := r.Meters[0].(interface{ Taken() (uint64, error) }); r.box && here { // the kernel counts what the program took
+		c := r.Called
+		lessXDP(&books, int64(c.Received+c.Altered+c.Duplicated+c.Foreign))
+	}
 	if r.box { // a program that counts behind the driver is behind its backlog, too
 		EndAt(&books, result.Softnet, "the box's port")
 	}
@@ -274,6 +278,17 @@ func ToBox(bed *lab.Testbed) (ledger.Path, error) {
 	path.Hops = path.Hops[:2]
 	path.Name = path.Hops[0].Port.Name + "-to-" + path.Hops[1].Port.Name
 	return path, nil
+}
+
+// lessXDP takes n frames that a meter in the driver took out of what XDP has dropped.
+func lessXDP(a *result.Account, n int64) {
+	for i := range a.Drops {
+		if t := &a.Drops[i]; t.Place == result.XDP && t.Name == ledger.XDPDrop {
+			both := min(t.N, n)
+			t.N, n = t.N-both, n-both
+		}
+	}
+	a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.N == 0 })
 }
 
 // EndAt makes a the account as far as a place of the box, where frames were counted: what ended
