@@ -57,7 +57,8 @@ func clusterTables(r sizing.Run) (out []Table) {
 		if rows[j.Unit()] == nil {
 			units = append(units, j.Unit())
 		}
-		rows[j.Unit()] = append(rows[j.Unit()], clusterRows(j, own[0], sizing.Published(j)[i])...)
+		ours := max(0, slices.IndexFunc(own, func(c sizing.Candidate) bool { return c.Fleet }))
+		rows[j.Unit()] = append(rows[j.Unit()], clusterRows(j, own[ours], sizing.Published(j)[i])...)
 	}
 	for _, u := range units {
 		var metrics []result.Metric

@@ -95,7 +95,7 @@ telemetry: {plug: "http://me:pw@p/?id=1"}
 		"{rate: 0}":            `plan.yaml:2:19: rate "0": want a number from 1 to 50 Hz`,
 		"{speed: 1}":           `unknown key "speed" in telemetry: there are rate, collectors`,
 		"{collectors: nope}":   `no collector "nope": there are all, cpu, thermal`,
-		"{meter: [a, b]}":      "meter holds 2 values",
+		"{meter: [a, b]}":      "meter is given twice of the same boards",
 		"[1]":                  "telemetry is a list",
 		"{collectors: {a: 1}}": "collectors is a map",
 	} {

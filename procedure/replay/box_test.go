@@ -235,7 +235,9 @@ func TestBoxTellsFramesApart(t *testing.T) {
 		"one sender": nil, "two senders in a VLAN": {"senders": "2", "vlan": "7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b.T = t
+			if b.T = t; more == nil {
+				testutil.Long(t) // two senders in a VLAN are harder
+			}
 			set := map[string]string{"target": "box", "rate": "4k", "packets_of_file": "2000"}
 			maps.Copy(set, more)
 			o := b.Run(Spec, set)

@@ -27,7 +27,12 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (proced
 		testutil.Privileged(t)
 		testutil.Alone(t)
 	}
-	bed := roomtest.Build(t, topology, bedSet)
+	return benchOn(t, roomtest.Build(t, topology, bedSet), set)
+}
+
+// benchOn runs one procedure on bed.
+func benchOn(t *testing.T, bed *lab.Testbed, set map[string]string) (procedure.Outcome, []result.Record) {
+	t.Helper()
 	p := newForward()
 	roomtest.Assign(t, p.Flags, set)
 	if err := p.Check(bed); err != nil {
@@ -213,7 +218,22 @@ func TestForwardToNetworksOfAnotherBox(t *testing.T) {
 
 // Where the DUT shares the tester's CPU, no throughput is claimed.
 func TestSharedPlacementClaimsNoThroughput(t *testing.T) {
-	out, recs := bench(t, "sandbox", map[string]string{"placement": "shared"}, nil)
+	testutil.Computed(t)
+	bed := roomtest.Build(t, "mem", nil)
+	bed.Placement = "shared"
+	claimsNoThroughput(t, bed)
+}
+
+func TestSandboxSharedClaimsNoThroughput(t *testing.T) {
+	testutil.Long(t)
+	testutil.Privileged(t)
+	testutil.Alone(t)
+	claimsNoThroughput(t, roomtest.Build(t, "sandbox", map[string]string{"placement": "shared"}))
+}
+
+func claimsNoThroughput(t *testing.T, bed *lab.Testbed) {
+	t.Helper()
+	out, recs := benchOn(t, bed, nil)
 	for _, v := range out.Values {
 		if strings.HasPrefix(v.Metric, "throughput") || strings.HasPrefix(v.Metric, "latency") {
 			t.Errorf("placement shared reports %s", v.Metric)
