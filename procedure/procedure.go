@@ -136,9 +136,10 @@ type Env struct {
 	// meanwhile.
 	Pause func(found Outcome) (more bool)
 
-	// Spent says that the run's budget is spent: a visit that has something to tell begins no
-	// further trial; nil: there is no budget.
-	Spent func() bool
+	// Spent says that the run's budget is spent before a trial whose configuration begins with
+	// trial=kind: a visit that has something to tell does not begin it, and ends. A resumed run
+	// ends where it did before; nil: there is no budget.
+	Spent func(kind string) bool
 
 	// Trial carries out f as one trial (RFC 2544: one load, one duration),
 	// judges its validity and appends its record; in a resumed run it returns

@@ -65,10 +65,10 @@ func (x *execution) schedule() (*schedule, error) {
 	if x.plan.Budget > 0 {
 		s.budget = x.visiting()
 	}
-	x.stored = map[string]int{}
+	x.stored = map[string][]string{}
 	for _, r := range x.o.Done {
 		if r.Parent != "" && kept(r) {
-			x.stored[r.Parent]++
+			x.stored[r.Parent] = append(x.stored[r.Parent], result.Get(r.Config, "trial"))
 			s.begun = true
 		}
 	}
@@ -97,7 +97,7 @@ func (x *execution) look(s *schedule, i int) {
 		return
 	}
 	j, known := x.at[v.ID]
-	p.stored = !v.over && (v.trials < x.stored[v.ID] || !v.begun && known && kept(x.recs[j]))
+	p.stored = !v.over && (v.trials < len(x.stored[v.ID]) || !v.begun && known && kept(x.recs[j]))
 	p.width = 1
 	if v.begun {
 		if spec, err := x.o.Catalogue.procedure(v.Procedure, v.at); err == nil {

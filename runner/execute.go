@@ -42,14 +42,14 @@ type execution struct {
 	dut         lab.Tuner               // applies them
 	sampler     *telemetry.Sampler      // nil: nothing is watched
 	every       []*visited
-	clock       clock          // of the budget
-	stored      map[string]int // finished trials of an earlier part, by point
-	began       time.Time      // when the first point was visited
-	earned      time.Duration  // estimates of the trials that were carried out since
-	mu          sync.Mutex     // of warnings
-	warnings    []string       // of other goroutines, not given out yet
-	undo        []func() error // of what stands, in the order in which it was put up
-	broken      error          // the sink's: after it nothing is written, or a cut line would end up amid whole ones
+	clock       clock               // of the budget
+	stored      map[string][]string // finished trials of an earlier part, by point
+	began       time.Time           // when the first point was visited
+	earned      time.Duration       // estimates of the trials that were carried out since
+	mu          sync.Mutex          // of warnings
+	warnings    []string            // of other goroutines, not given out yet
+	undo        []func() error      // of what stands, in the order in which it was put up
+	broken      error               // the sink's: after it nothing is written, or a cut line would end up amid whole ones
 }
 
 func (x *execution) write() error {
@@ -269,7 +269,12 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 	}
 	env := &procedure.Env{Bed: bed, Criteria: x.criteria(v), Repeat: v.Repeat, Seed: x.plan.Seed}
 	if x.plan.Budget > 0 {
-		env.Spent = func() bool { return v.trials >= x.stored[v.ID] && x.clock.spent() >= x.visiting() }
+		env.Spent = func(kind string) bool {
+			if stored := x.stored[v.ID]; v.trials < len(stored) {
+				return stored[v.trials] != kind // an earlier part of the run ended the visit here, or did not
+			}
+			return x.clock.spent() >= x.visiting()
+		}
 	}
 	if x.sampler != nil {
 		env.Traffic = x.sampler.Traffic

@@ -132,7 +132,7 @@ func limits(ctx context.Context, m *trial.Point, n int) error {
 		if err := m.Begin(unit.FrameRate(figures.Spread("forwarding_rate_fps", m.Rates()).Value)); err != nil {
 			return err
 		}
-		m.Search.Spent = m.Env.Spent
+		m.Search.Spent = func() bool { return m.Spent("search") }
 	}
 	if n >= visits {
 		m.Search.More += visitAsks
@@ -146,14 +146,17 @@ func limits(ctx context.Context, m *trial.Point, n int) error {
 	case n == 0: // enough for bounds that a verdict may be read from
 		steps += steps / 2
 	}
-	if _, err := m.Search.Seek(ctx, steps); err != nil || !last {
+	if more, err := m.Search.Seek(ctx, steps); err != nil || more {
 		return err
+	}
+	if !last {
+		return nil
 	}
 	carried, err := m.Standing(ctx, m.Search.Limit())
 	if err != nil {
 		return err
 	}
-	if carried == 0 || trial.DropPlaces[m.Service.Value] != "" {
+	if carried == 0 || trial.DropPlaces[m.Service.Value] != "" || m.Spent("latency") {
 		return nil
 	}
 	return m.Latency(ctx, carried)

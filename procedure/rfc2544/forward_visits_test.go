@@ -4,6 +4,7 @@ package rfc2544
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"boxdyno/internal/testutil"
@@ -67,31 +68,40 @@ func TestOpenCriterionIsVisitedMore(t *testing.T) {
 	}
 }
 
-// A visit begins no trial once the run's budget is spent, wherever it is.
+// A visit begins no trial once the run's budget is spent, wherever it is. A run that is resumed
+// then asks for the same trials, and for none more.
 func TestVisitEndsWithTheBudget(t *testing.T) {
 	testutil.Computed(t)
-	for budget := 3; budget < 24; budget++ {
+	run := func(spent func(kinds []string, kind string) bool) (kinds []string, out procedure.Outcome, pauses int) {
 		bed := roomtest.Build(t, "mem", map[string]string{"capacity": "20000", "queue": "8", "ceiling": "60000"})
-		trials, pauses := 0, 0
 		one := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-			trials++
+			kinds = append(kinds, result.Get(cfg, "trial"))
 			o, err := f(ctx)
 			return judgedRecord(cfg, o), err
 		}
-		env := &procedure.Env{Bed: bed, Trial: one, Spent: func() bool { return trials >= budget }}
+		env := &procedure.Env{Bed: bed, Trial: one, Spent: func(kind string) bool { return spent(kinds, kind) }}
 		env.Once = func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-			return one(ctx, cfg, f)
+			o, err := f(ctx)
+			return judgedRecord(cfg, o), err
 		}
-		env.Pause = func(procedure.Outcome) bool { pauses++; return trials < budget }
+		env.Pause = func(procedure.Outcome) bool { pauses++; return !spent(kinds, "overload") }
 		out, err := newForward().Run(t.Context(), env)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if most := max(budget, 4); trials > most || pauses == 0 {
-			t.Errorf("a budget of %d trials: %d were made in %d visits", budget, trials, pauses)
+		return kinds, out, pauses
+	}
+	for budget := 3; budget < 60; budget++ {
+		kinds, out, pauses := run(func(kinds []string, _ string) bool { return len(kinds) >= budget })
+		if most := max(budget, 4); len(kinds) > most || pauses == 0 {
+			t.Errorf("a budget of %d trials: %v were made in %d visits", budget, kinds, pauses)
 		}
 		if roomtest.Figure(t, out, "forwarding_rate_fps").Value == 0 {
 			t.Errorf("a budget of %d trials: no rate under overload", budget)
+		}
+		again, _, _ := run(func(now []string, kind string) bool { return len(now) >= len(kinds) || kinds[len(now)] != kind })
+		if !slices.Equal(again, kinds) {
+			t.Errorf("a budget of %d trials: %v, and resumed %v", budget, kinds, again)
 		}
 	}
 }

@@ -186,15 +186,15 @@ func useless(rec result.Record) string {
 	return ""
 }
 
-// spent says that the run's budget is.
-func (m *Point) spent() bool { return m.Env.Spent != nil && m.Env.Spent() }
+// Spent says that the run's budget is, before a trial of that kind.
+func (m *Point) Spent(kind string) bool { return m.Env.Spent != nil && m.Env.Spent(kind) }
 
 // Overload offers as much as there is, in the trials of a visit, and keeps the
 // rates at which the service was done, all streams together.
 func (m *Point) Overload(ctx context.Context) error {
 	d, times := m.overloadFor()
 	for range times {
-		if len(m.Readings) > 0 && m.spent() {
+		if len(m.Readings) > 0 && m.Spent("overload") {
 			return nil
 		}
 		rec, err := m.Trial(ctx, "overload", m.overloads, engine.Load{Rate: m.LinkRate(), Duration: d}, false)

@@ -123,7 +123,9 @@ func (m *Point) Standing(ctx context.Context, gentle search.Limit) (unit.FrameRa
 	if err != nil {
 		return 0, err
 	}
-	l, err := limit.Find(ctx, m.hunt(s, "standing", outset{rest: p.Rest}))
+	h := m.hunt(s, "standing", outset{rest: p.Rest})
+	h.Spent = func() bool { return m.Spent("standing") }
+	l, err := limit.Find(ctx, h)
 	if err != nil {
 		return 0, err
 	}

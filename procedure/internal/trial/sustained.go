@@ -60,7 +60,7 @@ func (m *Point) Fill(ctx context.Context) error {
 		d = max(d, longer)
 		return more
 	}
-	for n := 0; n < fills && invalid < fillTries && (n == 0 || !m.spent()); n++ {
+	for n := 0; n < fills && invalid < fillTries && (n == 0 || !m.Spent("fill")); n++ {
 		rec, err := m.trialFrom(ctx, outset{rest: rest}, "fill", n, engine.Load{Rate: m.LinkRate(), Duration: d})
 		if err != nil {
 			return err
