@@ -184,6 +184,7 @@ func TestSandbox(t *testing.T) {
 		want func(sent int) counts
 	}{
 		"route":  {"", map[string]string{"rate": "x0.1"}, func(n int) counts { return counts{n, n, 0, 0, 0, 0} }},
+		"box":    {"", map[string]string{"target": "box"}, func(n int) counts { return counts{n, n, 0, 0, 0, 0} }},
 		"drops":  {"numgen inc mod 10 0 counter name drop_test drop", nil, func(n int) counts { return counts{n, n - (n+9)/10, (n + 9) / 10, 0, 0, 0} }},
 		"alters": {"numgen inc mod 10 0 ip dscp set 5", nil, func(n int) counts { return counts{n, n - (n+9)/10, 0, (n + 9) / 10, 0, 0} }},
 	} {
@@ -204,7 +205,7 @@ func TestSandbox(t *testing.T) {
 			if ring := int(o.Account.DroppedAt(result.DUTNIC)); ring > 0 {
 				t.Skipf("the machine is busy: the DUT's port lost %d frames", ring)
 			}
-			if got.sent != 2000 || got != want || o.Account.Unexplained != 0 {
+			if got.sent != 2000 || got != want || o.Account.Unexplained != 0 || o.Account.DroppedAt(result.XDP) != 0 {
 				t.Errorf("%+v, want %+v; unexplained %d, %s %v", got, want, o.Account.Unexplained, o.Reason, o.Warnings)
 			}
 		})

@@ -206,7 +206,7 @@ func (m *point) judge(o *procedure.Outcome, sent engine.TxReport) {
 		figures.Value("replay_loss_ratio", float64(c.Missing)/float64(c.Sent)),
 		figures.Value("replay_offered_fps", float64(l.Offered)),
 	)
-	if l.Forwarded > 0 { // else the clocks of tester and box do not tell
+	if l.Forwarded > 0 || c.Received+c.Altered == 0 { // else the clocks of tester and box do not tell
 		o.Values = append(o.Values,
 			figures.Value("replay_forwarded_fps", float64(l.Forwarded)),
 			figures.Value("replay_forwarded_bps", float64(unit.L2(l.Forwarded, l.MeanSize))),

@@ -206,6 +206,10 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 			return o, nil, nil, err
 		}
 	}
+	before, err := r.taken()
+	if err != nil {
+		return o, nil, nil, err
+	}
 	if err := r.book.Begin(ctx); err != nil {
 		return o, nil, nil, err
 	}
@@ -253,9 +257,10 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	if err != nil {
 		return o, nil, nil, err
 	}
-	if _, here := r.Meters[0].(interface{ Taken() (uint64, error) }); r.box && here { // the kernel counts what the program took
-		c := r.Called
-		lessXDP(&books, int64(c.Received+c.Altered+c.Duplicated+c.Foreign))
+	if taken, err := r.taken(); err != nil {
+		return o, nil, nil, err
+	} else if r.box {
+		lessXDP(&books, int64(taken-before))
 	}
 	if r.box { // a program that counts behind the driver is behind its backlog, too
 		EndAt(&books, result.Softnet, "the box's port")
@@ -280,15 +285,26 @@ func ToBox(bed *lab.Testbed) (ledger.Path, error) {
 	return path, nil
 }
 
-// lessXDP takes n frames that a meter in the driver took out of what XDP has dropped.
-func lessXDP(a *result.Account, n int64) {
-	for i := range a.Drops {
-		if t := &a.Drops[i]; t.Place == result.XDP && t.Name == ledger.XDPDrop {
-			both := min(t.N, n)
-			t.N, n = t.N-both, n-both
+// taken is how many frames the program of a meter on this machine has taken off its port.
+func (r *Rig) taken() (n uint64, err error) {
+	if len(r.Meters) > 0 {
+		if m, ok := r.Meters[0].(interface{ Taken() (uint64, error) }); ok {
+			return m.Taken()
 		}
 	}
-	a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.N == 0 })
+	return 0, nil
+}
+
+// lessXDP takes n frames that a meter's program took out of what the driver's XDP has dropped,
+// if it counts them.
+func lessXDP(a *result.Account, n int64) {
+	i := slices.IndexFunc(a.Drops, func(t result.Term) bool { return t.Place == result.XDP && t.Name == ledger.XDPDrop })
+	if i < 0 {
+		return
+	}
+	if a.Drops[i].N -= n; a.Drops[i].N == 0 {
+		a.Drops = slices.Delete(a.Drops, i, i+1)
+	}
 }
 
 // EndAt makes a the account as far as a place of the box, where frames were counted: what ended
