@@ -142,8 +142,11 @@ func take[T any](s *Session, all kept[T], id int) (T, error) {
 	return x, nil
 }
 
-func (s *Session) full(n int) error {
-	if n >= mostKept {
+// full says whether no more of what kept holds may be open.
+func full[T any](s *Session, kept map[int]T) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(kept) >= mostKept {
 		return fmt.Errorf("%d are open, and no more may be", mostKept)
 	}
 	return nil
@@ -279,7 +282,7 @@ func (s *Session) knock(ctx context.Context, a KnockArgs) (None, error) {
 }
 
 func (s *Session) serveIperf(ctx context.Context, a IperfArgs) (int, error) {
-	if err := s.full(len(s.servers)); err != nil {
+	if err := full(s, s.servers); err != nil {
 		return 0, err
 	}
 	server, err := iperf.Local{Host: &host.Local{Label: Label}}.Serve(ctx, a.Address, a.Port, a.CPUs)

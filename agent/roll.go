@@ -98,8 +98,13 @@ func (c *calling) close() error {
 }
 
 func (s *Session) openRoll(ctx context.Context, a RollArgs) (int, error) {
-	if err := s.full(len(s.rolls)); err != nil {
+	if err := full(s, s.rolls); err != nil {
 		return 0, err
+	}
+	if use, err := (host.Port{Name: a.Port}).Needed(); err != nil {
+		return 0, err
+	} else if use.Own {
+		return 0, fmt.Errorf("count the frames of a capture on %s: the port %s", a.Port, use.Why)
 	}
 	path, err := s.sent(a.Marks)
 	if err != nil {

@@ -44,7 +44,7 @@ func (s *Session) serveWeb(ctx context.Context, a WebArgs) (int, error) {
 	if host.Public(a.At.Addr()) {
 		return 0, fmt.Errorf("%v is no address of test networks", a.At.Addr())
 	}
-	if err := s.full(len(s.servers)); err != nil {
+	if err := full(s, s.servers); err != nil {
 		return 0, err
 	}
 	if err := s.ownFolder(); err != nil {

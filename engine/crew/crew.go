@@ -211,7 +211,7 @@ func Join(streams []engine.Stream, reports [][]engine.TxReport) []engine.TxRepor
 func join(sum *engine.TxReport, t engine.TxReport) {
 	if sum.Shares != nil {
 		sum.Shares[int(t.Stream-sum.Stream)/step] = t.Accepted + t.Refused
-		if sum.First == 0 || t.Passes < sum.Passes {
+		if t.Stream == sum.Stream || t.Passes < sum.Passes {
 			sum.Passes = t.Passes
 		}
 	}

@@ -90,7 +90,9 @@ With sudo, serve starts runs as root and cancels those of all users.`,
 				url += "#token=" + o.Token
 			}
 			fmt.Fprintln(a.out, url)
-			defer debug.SetGCPercent(debug.SetGCPercent(300)) // it keeps little, and reads much that it lets go
+			if os.Getenv("GOGC") == "" {
+				defer debug.SetGCPercent(debug.SetGCPercent(300)) // it keeps little, and reads much that it lets go
+			}
 			if err := serve.New(o).Serve(ctx, l); !errors.Is(err, context.Canceled) {
 				return err
 			}
