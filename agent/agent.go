@@ -43,23 +43,29 @@ var answering = 10 * time.Minute
 // Call asks the agent at the other end of c. Its errors are those of link.Conn.Call; an
 // answer that is too long, or takes too long, is one too.
 func (m Ask[A, R]) Call(ctx context.Context, c *link.Conn, args A) (reply R, err error) {
-	late := fmt.Errorf("%s has not answered %s for %v", c.Name, string(m), answering)
+	err = ask(ctx, c, string(m), args, &reply)
+	return reply, err
+}
+
+// ask is Call of every type, of which programs have one copy.
+func ask(ctx context.Context, c *link.Conn, method string, args, reply any) error {
+	late := fmt.Errorf("%s has not answered %s for %v", c.Name, method, answering)
 	ctx, cancel := context.WithTimeoutCause(ctx, answering, late)
 	defer cancel()
 	var text json.RawMessage
-	if err = c.Call(ctx, string(m), args, &text); err != nil {
+	if err := c.Call(ctx, method, args, &text); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == late {
-			err = late
+			return late
 		}
-		return reply, err
+		return err
 	}
 	if len(text) > mostAnswer {
-		return reply, fmt.Errorf("%s answered %s with %d octets, at most %d are taken", c.Name, string(m), len(text), mostAnswer)
+		return fmt.Errorf("%s answered %s with %d octets, at most %d are taken", c.Name, method, len(text), mostAnswer)
 	}
-	if err = json.Unmarshal(text, &reply); err != nil {
-		return reply, fmt.Errorf("%s answered %s with what cannot be read: %w", c.Name, string(m), err)
+	if err := json.Unmarshal(text, reply); err != nil {
+		return fmt.Errorf("%s answered %s with what cannot be read: %w", c.Name, method, err)
 	}
-	return reply, nil
+	return nil
 }
 
 // The methods.
@@ -96,7 +102,11 @@ type None struct{}
 // A Method is a row of Methods.
 type Method struct {
 	Name, Doc string
-	bind      func(*Session) link.Handler
+	answer    func(*Session, context.Context, *link.Request) (any, error)
+}
+
+func (m Method) bind(s *Session) link.Handler {
+	return func(ctx context.Context, r *link.Request) (any, error) { return m.answer(s, ctx, r) }
 }
 
 // Methods is all that an agent does, beside what Serve is given.
@@ -131,23 +141,43 @@ func Methods() []Method {
 
 // More is a method that no Session has, for Serve: f answers it.
 func More[A, R any](name Ask[A, R], doc string, f func(context.Context, *link.Request, A) (R, error)) Method {
-	return streaming(name, doc, func(_ *Session, ctx context.Context, r *link.Request, a A) (R, error) { return f(ctx, r, a) })
+	return Method{string(name), doc, func(_ *Session, ctx context.Context, r *link.Request) (any, error) {
+		var args A
+		if err := read(r, string(name), &args); err != nil {
+			return nil, err
+		}
+		return f(ctx, r, args)
+	}}
 }
 
+// method is a method without items. It, More and streaming are not made of each other: each of
+// 70 methods would have a function more, in an agent that has to be small.
 func method[A, R any](name Ask[A, R], doc string, f func(*Session, context.Context, A) (R, error)) Method {
-	return streaming(name, doc, func(s *Session, ctx context.Context, _ *link.Request, a A) (R, error) { return f(s, ctx, a) })
+	return Method{string(name), doc, func(s *Session, ctx context.Context, r *link.Request) (any, error) {
+		var args A
+		if err := read(r, string(name), &args); err != nil {
+			return nil, err
+		}
+		return f(s, ctx, args)
+	}}
 }
 
 func streaming[A, R any](name Ask[A, R], doc string, f func(*Session, context.Context, *link.Request, A) (R, error)) Method {
-	return Method{string(name), doc, func(s *Session) link.Handler {
-		return func(ctx context.Context, r *link.Request) (any, error) {
-			var args A
-			if err := json.Unmarshal(r.Args, &args); err != nil {
-				return nil, fmt.Errorf("read the arguments of %s: %w", name, err)
-			}
-			return f(s, ctx, r, args)
+	return Method{string(name), doc, func(s *Session, ctx context.Context, r *link.Request) (any, error) {
+		var args A
+		if err := read(r, string(name), &args); err != nil {
+			return nil, err
 		}
+		return f(s, ctx, r, args)
 	}}
+}
+
+// read is the arguments of a method, of every type.
+func read(r *link.Request, method string, args any) error {
+	if err := json.Unmarshal(r.Args, args); err != nil {
+		return fmt.Errorf("read the arguments of %s: %w", method, err)
+	}
+	return nil
 }
 
 // A Session is what one tester has asked for.

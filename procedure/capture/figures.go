@@ -121,7 +121,7 @@ func unclear(run subject.Running, seconds float64) string {
 // figures are the values of a trial whose account is settled.
 func (m *capturePoint) figures(o *procedure.Outcome, c *capturing, d drained, sent engine.TxReport) {
 	a := o.Account
-	add := func(name string, v float64) { o.Values = append(o.Values, figures.Value(name, v)) }
+	add := func(name string, v float64) { figures.Add(&o.Values, name, v) }
 	traffic := o.Phases[0].Seconds()
 	o.Phases = append(o.Phases, result.Phase{Name: "drain", Begin: sent.Last, End: max(d.resting, sent.Last)})
 	took := traffic + o.Phases[1].Seconds()

@@ -174,7 +174,7 @@ const keepsUpBlind = "it keeps up and does not see"
 // told adds what the IDS detected in the trial at hand, and judges it: a share of the
 // frames may be lost, and an IDS that keeps up and does not see is none.
 func (m *idsPoint) told(ctx context.Context, o *procedure.Outcome, run subject.Running) error {
-	add := func(name string, v float64) { o.Values = append(o.Values, figures.Value(name, v)) }
+	add := func(name string, v float64) { figures.Add(&o.Values, name, v) }
 	a := o.Account
 	lost := a.Accepted - a.Received
 	o.Warnings = append(o.Warnings, m.traffic.notes...)
