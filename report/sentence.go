@@ -43,7 +43,10 @@ func serviceName(r Row) string {
 }
 
 func name(r Row) string {
-	words := []string{serviceName(r), r.Direction, phrase.FrameSize(r.FrameSize)}
+	words := []string{serviceName(r), r.Direction}
+	if r.FrameSize != "0" { // it is not given
+		words = append(words, phrase.FrameSize(r.FrameSize))
+	}
 	if slices.Contains(titled, r.Procedure) {
 		words = append([]string{strings.ReplaceAll(r.Procedure, "-", " ")}, words...)
 	}

@@ -69,8 +69,8 @@ func stressed(row Row, of *result.Trials, run result.Run, trials []result.Record
 }
 
 // matrices are the tables of a row's trials by two keys of their configuration, one for each
-// metric: of several trials of a cell the median counts. A cell of which no trial passed is
-// empty.
+// metric: of several trials of a cell the median counts. A cell of which no trial passed
+// or failed is empty.
 func matrices(row Row, of result.Trials, trials []result.Record) (out []Table) {
 	var down, across []string
 	cells := map[string]map[string][]float64{} // by metric; by both values
@@ -85,7 +85,7 @@ func matrices(row Row, of result.Trials, trials []result.Record) (out []Table) {
 			}
 		}
 		for _, m := range of.Metrics {
-			if v := t.Value(m.Name); v != nil && t.Status == result.Passed {
+			if v := t.Value(m.Name); v != nil && (t.Status == result.Passed || t.Status == result.Failed) {
 				if cells[m.Name] == nil {
 					cells[m.Name] = map[string][]float64{}
 				}
