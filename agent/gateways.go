@@ -39,6 +39,8 @@ const (
 	IperfSend     Ask[iperf.Client, iperf.Ran]           = "iperf.send" // a stream of None: its connection stands
 	CPUTime       Ask[None, host.CPUTime]                = "cpu.time"
 	NetworkNets   Ask[None, []mpi.Net]                   = "network.nets"
+
+	NetworkAnnounce Ask[AnnounceArgs, None] = "network.announce"
 )
 
 func gatewayMethods() []Method {
@@ -60,7 +62,8 @@ func gatewayMethods() []Method {
 		method(ServerClose, "ends a server", (*Session).closeServer),
 		streaming(IperfSend, "sends with iperf3 to a server for a time", (*Session).sendIperf),
 		method(CPUTime, "the time of all CPUs since boot", func(*Session, context.Context, None) (host.CPUTime, error) { return (&host.Local{}).CPUTime() }),
-		method(NetworkNets, "where this machine is in private networks", func(*Session, context.Context, None) ([]mpi.Net, error) { return mpi.Nets() }),
+		method(NetworkNets, "where this machine is in private networks", (*Session).nets),
+		method(NetworkAnnounce, "has switches learn where a station of test frames is", (*Session).announce),
 	}
 }
 

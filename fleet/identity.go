@@ -52,7 +52,7 @@ var measures = []string{"clock", "identify", "check", "hold", "busy", "procedure
 var kindsOf = map[string][]string{
 	"subjects": {"subject.", "file."},
 	"tune":     {"tune."},
-	"services": {"service.", "ledger.", "cables.", "telemetry."},
+	"services": {"service.", "ledger.", "receive.", "cables.", "telemetry."},
 	"network":  {"network.", "iperf.", "server.", "cpu.time"}, // works between boards, which open ports to each other
 	"update":   {"update."},
 }

@@ -50,6 +50,14 @@ func Connections() (all []Connection) {
 	return all
 }
 
+// Held are the connections of this program itself.
+func Held() (all []Connection) {
+	for _, s := range connections(os.DirFS("/"), "proc/self/") {
+		all = append(all, Connection{Peer: s.peer.Unmap().WithZone(""), Local: s.local.Unmap().WithZone("")})
+	}
+	return all
+}
+
 // Carries says whether a connection goes by the port, or by what shares a link with it.
 func (p Port) Carries(c Connection) (bool, error) {
 	use, err := p.neededBy([]session{{peer: c.Peer, local: c.Local}})

@@ -36,6 +36,27 @@ func (p Port) Promiscuous() (lower func() error, err error) {
 	return func() error { return unix.Close(fd) }, nil
 }
 
+// Announce sends one frame of a station mac from the port, so that switches learn where that
+// is. The frame is for nobody (IEEE 802, local experimental). It needs CAP_NET_RAW (a
+// *Missing otherwise).
+func (p Port) Announce(mac [6]byte) error {
+	err := netns.Do(p.Netns, func() error {
+		l, err := netlink.LinkByName(p.Name)
+		if err != nil {
+			return fmt.Errorf("find port %s: %w", p.Name, err)
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		frame := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, mac[:]...)
+		frame = append(append(frame, 0x88, 0xb5), make([]byte, 46)...)
+		err = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index})
+		return errors.Join(err, unix.Close(fd))
+	})
+	return Permit("announce a station at port "+p.Name, err)
+}
+
 // Cable says whether the port is an end of a veth.
 func (p Port) Cable() bool {
 	kind := ""

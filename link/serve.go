@@ -122,6 +122,7 @@ type Server struct {
 
 	find     func(method string) Handler
 	publish  func(subject string, data []byte) error
+	passes   bool // find answers for the clock, too
 	handlers guard.Group
 
 	mu    sync.Mutex
@@ -228,7 +229,7 @@ func (s *Server) begin(ctx context.Context, method, to string, args []byte) {
 }
 
 func (s *Server) answer(ctx context.Context, method string, r *Request) (any, error) {
-	if method == clockMethod {
+	if method == clockMethod && !s.passes {
 		return s.Now(), nil
 	}
 	h := s.find(method)

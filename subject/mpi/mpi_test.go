@@ -169,7 +169,7 @@ func TestBroken(t *testing.T) {
 func TestShared(t *testing.T) {
 	n := func(prefix string) Net {
 		p := netip.MustParsePrefix(prefix)
-		return Net{p.Masked(), p.Addr(), "e0"}
+		return Net{Prefix: p.Masked(), Address: p.Addr(), Interface: "e0"}
 	}
 	for name, c := range map[string]struct {
 		all  [][]Net
@@ -182,7 +182,7 @@ func TestShared(t *testing.T) {
 		"not all are there": {[][]Net{{n("10.0.0.1/24"), n("10.0.1.1/24")}, {n("10.0.1.2/24")}}, "", "10.0.1.2"},
 		"the same address":  {[][]Net{{n("10.0.0.1/24")}, {n("10.0.0.1/24")}}, "", ""},
 		"twice":             {[][]Net{{n("10.0.0.1/24"), n("10.0.0.3/24")}, {n("10.0.0.2/24")}}, "", ""},
-		"another's address": {[][]Net{{n("10.0.0.1/24")}, {{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParseAddr("192.168.7.7"), "e0"}}}, "", ""},
+		"another's address": {[][]Net{{n("10.0.0.1/24")}, {{Prefix: netip.MustParsePrefix("10.0.0.0/24"), Address: netip.MustParseAddr("192.168.7.7"), Interface: "e0"}}}, "", ""},
 		"not asked for":     {[][]Net{{n("10.0.0.1/24")}, {n("10.0.0.2/24")}}, "10.9.0.0/24", ""},
 	} {
 		var want netip.Prefix

@@ -17,6 +17,7 @@ type Net struct {
 	Prefix    netip.Prefix `json:"prefix"`
 	Address   netip.Addr   `json:"address"`
 	Interface string       `json:"interface"`
+	Control   bool         `json:"control,omitempty"` // it carries the connection to who asks
 }
 
 // A Network is a parameter: a prefix between machines, or any that fits.
@@ -61,7 +62,7 @@ func Nets() (all []Net, err error) {
 		for _, a := range addresses {
 			p, err := netip.ParsePrefix(a.String())
 			if err == nil && p.Addr().Is4() && !host.Public(p.Addr()) && p.Addr().IsGlobalUnicast() && len(all) < mostNets {
-				all = append(all, Net{p.Masked(), p.Addr(), i.Name})
+				all = append(all, Net{Prefix: p.Masked(), Address: p.Addr(), Interface: i.Name})
 			}
 		}
 	}
@@ -69,7 +70,7 @@ func Nets() (all []Net, err error) {
 }
 
 // loopback is for the processes of one machine.
-var loopback = Net{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParseAddr("127.0.0.1"), "lo"}
+var loopback = Net{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Address: netip.MustParseAddr("127.0.0.1"), Interface: "lo"}
 
 // Shared is where each machine is in a network that all are in, at an address of its own:
 // want, or the first one if want is the zero Prefix. One machine needs none.
