@@ -78,6 +78,7 @@ type Facts struct {
 	Services  []string // those that the DUT can be set up for, or is
 	Bridge    bool     // the box is none's gateway
 	AsIs      bool     // nobody sets the box up: it does what it was configured for
+	Station   [6]byte  // MAC address of frames for software that listens on the DUT; zero: any that no port has
 	Apart     bool     // its gateways are two machines, and no frames of the engine come to them
 	Planted   []string // limits that the DUT has on purpose, in words
 }

@@ -59,6 +59,11 @@ type Watcher interface {
 	Watch(names []string, warn func(string)) telemetry.Spec
 }
 
+// A Sender opens the only sender of its first port. A testbed that is none has its Engine's.
+type Sender interface {
+	OpenSender(ctx context.Context, cpu int) (engine.Transmitter, error)
+}
+
 // A Receiver is a DUT that is another machine and says how its CPUs take frames.
 type Receiver interface {
 	// Receive is that since it was asked before, and how the DUT's ports are set up.

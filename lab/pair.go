@@ -140,17 +140,38 @@ const clockReadings = 32
 
 // Build needs what wire2's does, here; on the DUT the ledger's privileges. Whatever
 // is not there, here or there, is a *host.Missing.
-func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
-	at, err := p.agent()
+func (p *pair) Build(ctx context.Context) (*Testbed, error) {
+	var set agent.ManageReply
+	tb, w, err := p.stand(ctx, func(remote *link.Conn, ends []wireEnd, undo *cleanup) (err error) {
+		set, err = p.manage(ctx, remote, ends, undo)
+		return err
+	})
 	if err != nil {
 		return nil, err
+	}
+	p.offer(&tb.Facts)
+	tb.Warnings = append(tb.Warnings, set.Warnings...)
+	if set.AllCPUs != "" {
+		tb.Settings = append(tb.Settings, result.Pair{Key: "dut_cpus_all", Value: set.AllCPUs})
+	}
+	if p.manages() && len(w.ends) == 2 {
+		tb.Means = managedMeans{tb.Means.(*pairMeans)}
+	}
+	return w.engine(ctx, tb)
+}
+
+// stand is Build without an engine; prepare makes both machines ready until undo.
+func (p *pair) stand(ctx context.Context, prepare func(remote *link.Conn, ends []wireEnd, undo *cleanup) error) (_ *Testbed, _ *wired, err error) {
+	at, err := p.agent()
+	if err != nil {
+		return nil, nil, err
 	}
 	ends, err := p.wires()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := p.check(ends); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var undo cleanup
 	remote, err := p.hold(ctx, at, &undo)
@@ -160,35 +181,34 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		}
 	}()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	there, err := agent.Identify.Call(ctx, remote, agent.IdentifyArgs{Ports: p.dut[:len(ends)]})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(there.Ports) != len(ends) {
-		return nil, fmt.Errorf("the agent on %s answers for %d of %d ports: install this version there", at.Name, len(there.Ports), len(ends))
+		return nil, nil, fmt.Errorf("the agent on %s answers for %d of %d ports: install this version there", at.Name, len(there.Ports), len(ends))
 	}
 	clock, err := remote.Clock(ctx, clockReadings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := p.apart(at.Name, ends, there); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	set, err := p.manage(ctx, remote, ends, &undo)
-	if err != nil {
-		return nil, err
+	if err := prepare(remote, ends, &undo); err != nil {
+		return nil, nil, err
 	}
 	w, err := p.open(ctx, ends)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	undo.add(w.undo.close)
 	for i, e := range w.ends {
 		port := there.Ports[i]
 		if p.box == boxRoutes && e.gateway != port.MAC {
-			return nil, &host.Missing{
+			return nil, nil, &host.Missing{
 				What: fmt.Sprintf("a cable from port %s to %s of the DUT: %v is answered for by %v, and %s is %v",
 					e.nic.Name, port.Name, e.gateway4, net.HardwareAddr(e.gateway[:]), port.Name, net.HardwareAddr(port.MAC[:])),
 				Hint: "look whether the two cables are swapped, or dut_a and dut_b",
@@ -196,24 +216,15 @@ func (p *pair) Build(ctx context.Context) (_ *Testbed, err error) {
 		}
 	}
 	tb := w.testbed(Pair)
-	p.offer(&tb.Facts)
-	tb.Warnings = append(tb.Warnings, set.Warnings...)
 	tb.Machines, tb.FarCPUs = []result.Machine{there.Machine}, there.Machine.CPUs
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Settings = append(append(tb.Settings, result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)}), farSettings(at, remote, clock)...)
-	if set.AllCPUs != "" {
-		tb.Settings = append(tb.Settings, result.Pair{Key: "dut_cpus_all", Value: set.AllCPUs})
-	}
-	means := &pairMeans{
+	tb.Means = &pairMeans{
 		wiredMeans: wiredMeans{wired: w, once: sync.OnceValue(undo.close), label: dutLabel, far: p.dut},
 		tuneBox:    tuneBox{remote, p.dut[:len(ends)]},
 	}
-	tb.Means = means
-	if p.manages() && len(ends) == 2 {
-		tb.Means = managedMeans{means}
-	}
-	return w.engine(ctx, tb)
+	return tb, w, nil
 }
 
 // pairMeans are those of a pair that stands. Its box is tuned, watched and asked by its agent.

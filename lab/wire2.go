@@ -35,6 +35,7 @@ type wire2 struct {
 	force bool
 	own   bool // even a port of the caller's own connection
 	rate  unit.BitRate
+	hosts int // addresses of the tester at each end
 }
 
 // A wireEnd is one port and what its link is told.
@@ -52,7 +53,7 @@ const (
 func newWire2() Topology { w := defaultWire(); return &w }
 
 func defaultWire() wire2 {
-	w := wire2{box: boxRoutes}
+	w := wire2{box: boxRoutes, hosts: testerHosts}
 	for i, sd := range sides {
 		w.ends[i] = wireEnd{
 			address4: sd.net4.Addr().Next(), gateway4: sd.net4.Addr(),
@@ -110,8 +111,8 @@ func (w *wire2) check(ends []wireEnd) error {
 			if host.Public(pair[0]) && !w.force {
 				return fmt.Errorf("port_%s has the public address %v: give one of the lab, such as 198.18.0.2, or set force=true to send to it all the same", endNames[i], pair[0])
 			}
-			if slices.Contains(addressRun(pair[0], testerHosts), pair[1]) {
-				return fmt.Errorf("gateway %v of port_%s is among the tester's %d addresses from %v on: give another one", pair[1], endNames[i], testerHosts, pair[0])
+			if slices.Contains(addressRun(pair[0], w.hosts), pair[1]) {
+				return fmt.Errorf("gateway %v of port_%s is among the tester's %d addresses from %v on: give another one", pair[1], endNames[i], w.hosts, pair[0])
 			}
 		}
 	}
@@ -251,7 +252,7 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 		}
 	}
 	for _, e := range out.ends {
-		owned := slices.Concat(addressRun(e.address4, testerHosts), addressRun(e.address6, testerHosts))
+		owned := slices.Concat(addressRun(e.address4, w.hosts), addressRun(e.address6, w.hosts))
 		e.responder, err = newResponder(e.nic.Port, e.index, e.nic.mac, func(a netip.Addr) bool { return slices.Contains(owned, a) })
 		if err != nil {
 			return nil, err
@@ -351,7 +352,9 @@ func (e *wiredEnd) atGateway(ctx context.Context) error {
 	var err4, err6 error
 	var mac4, mac6 [6]byte
 	all.Go(func() { mac4, err4 = e.resolve(ctx, e.address4, e.gateway4) })
-	all.Go(func() { mac6, err6 = e.resolve(ctx, e.address6, e.gateway6) })
+	if e.gateway6.IsValid() {
+		all.Go(func() { mac6, err6 = e.resolve(ctx, e.address6, e.gateway6) })
+	}
 	all.Wait()
 	switch {
 	case ctx.Err() != nil:
@@ -366,6 +369,8 @@ func (e *wiredEnd) atGateway(ctx context.Context) error {
 	}
 	e.gateway, e.ipv6 = mac4, "yes"
 	switch {
+	case !e.gateway6.IsValid():
+		e.ipv6 = "no: no address of it is known"
 	case errors.Is(err6, errNoAnswer):
 		e.ipv6 = fmt.Sprintf("no: nobody answered for %v", e.gateway6)
 	case err6 != nil:
@@ -404,9 +409,9 @@ func (w *wired) greet() error {
 			}
 			continue
 		}
-		err := e.introduce(e.gateway4, addressRun(e.address4, testerHosts))
+		err := e.introduce(e.gateway4, addressRun(e.address4, w.hosts))
 		if err == nil && e.ipv6 == "yes" {
-			err = e.introduce(e.gateway6, addressRun(e.address6, testerHosts))
+			err = e.introduce(e.gateway6, addressRun(e.address6, w.hosts))
 		}
 		if err != nil {
 			return fmt.Errorf("introduce the tester at port_%s: %w", endNames[i], err)

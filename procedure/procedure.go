@@ -234,7 +234,7 @@ type Spec struct {
 // zeros are words for a parameter's 0 that is no quantity, of all procedures or of one.
 var zeros = map[string]string{
 	"rules": "none", "ids rules": "", "ids rules_sample": "as rules", "threads": "all", "cpus": "all", "jobs": "all CPUs",
-	"payload_size": "-", "packets": "-", "capture frame_size": "-", "burst": "-", "port": "-",
+	"payload_size": "-", "packets": "-", "capture frame_size": "-", "fleet-capture frame_size": "-", "burst": "-", "port": "-",
 	"buffer": "default", "size": "default", "block": "default", "order": "default", "key_size": "longest",
 	"connections rate": "by mode", "packets_of_file": "all", "vlan": "none", "trials": "by preset", "handshakes": "by preset",
 }

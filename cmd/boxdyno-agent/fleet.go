@@ -95,7 +95,7 @@ func connect(ctx context.Context, args []string) error {
 		u.Leave = leave
 		b := &fleet.Board{Identity: id, Version: version.Version(), Note: note}
 		b.Open = func(ctx context.Context) (func(string) link.Handler, func() error) {
-			return agent.Open(ctx, *folder, version.Version(), catalog.All, append(far.Methods(slices.Concat(far.Specs, far.Joint)), agent.UpdateMethods(u)...)...)
+			return agent.Open(ctx, *folder, version.Version(), catalog.All, append(far.Methods(slices.Concat(far.Specs, far.Joint), far.Paired...), agent.UpdateMethods(u)...)...)
 		}
 		return b
 	}

@@ -32,8 +32,8 @@ serve answers a tester on standard input and output, and ends with them. boxdyno
 it by ssh: see boxdyno box --help. join has the hub of a fleet admit this board; boxdyno
 fleet token prints URL and TOKEN; - in the place of TOKEN reads it from standard input.
 connect then answers that hub until it is stopped, which is no error. --allow lets the
-hub do more than measure: subjects, tune, services, network (works that open ports to
-other boards), update (another program in the agent's place).
+hub do more than measure: subjects, tune, services, network (works that reach other
+boards), update (another program in the agent's place).
 --folder is the agent's own
 (default /var/lib/boxdyno-agent for root, else $XDG_STATE_HOME/boxdyno-agent).
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"boxdyno/engine"
+	"boxdyno/engine/crew"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/lab"
@@ -34,13 +35,14 @@ import (
 	"boxdyno/unit"
 )
 
-// CaptureSpec is the row of capture.
-var CaptureSpec = procedure.Spec{
-	Name: "capture", Needs: lab.Listener, Deviation: "captured frames have nobody's MAC address, as behind a mirror port, and end in the box after the subject's copy",
-	Quick:   "capture offers rates for 1 s, in its search for 0.5 s at least, not for 10 s and 5 s: a buffer takes a larger share of them",
-	Doc:     "software that captures frames: what it counts at a rate, or the highest rate without loss, and its cost to the box",
-	Names:   []string{"subject", "payload_size", "frame_size", "rate"},
-	Metrics: Metrics, Joules: captureJoules, New: newCapture,
+// CaptureSpec is the row of capture. It is no variable, so that the agent on a board has none
+// of the code that it does not need (GivenSpec).
+func CaptureSpec() procedure.Spec {
+	s := GivenSpec
+	s.Quick = "capture offers rates for 1 s, in its search for 0.5 s at least, not for 10 s and 5 s: a buffer takes a larger share of them"
+	s.Doc = "software that captures frames: what it counts at a rate, or the highest rate without loss, and its cost to the box"
+	s.New = newCapture
+	return s
 }
 
 // Capture measures software that captures frames: a subject listens on the DUT's lan
@@ -69,13 +71,15 @@ type Capture struct {
 	preset  param.Choice
 	search  param.Choice
 
-	specs     subject.Specs // that subject may name
-	known     string        // the name that other machines know them by; "": their own
-	options   []result.Pair // what else the subject is told: its flags
-	service   string        // of the DUT's lan port
-	standing  time.Duration // a count that has not moved for so long has come to rest
-	patience  time.Duration // until the first probe frame is counted
-	readiness time.Duration // until the subject is ready
+	opens     func(ctx context.Context, bed *lab.Testbed, cpus []int) (engine.Transmitter, error)
+	other     func(ctx context.Context, bed *lab.Testbed, payload int) (generator, error) // nil: there is none but the engine
+	specs     subject.Specs                                                               // that subject may name
+	known     string                                                                      // the name that other machines know them by; "": their own
+	options   []result.Pair                                                               // what else the subject is told: its flags
+	service   string                                                                      // of the DUT's lan port
+	standing  time.Duration                                                               // a count that has not moved for so long has come to rest
+	patience  time.Duration                                                               // until the first probe frame is counted
+	readiness time.Duration                                                               // until the subject is ready
 }
 
 const (
@@ -97,34 +101,39 @@ const (
 func newCapture() procedure.Procedure { return newCaptureOf(catalog.Captures) }
 
 func newCaptureOf(specs subject.Specs) *Capture {
-	return &Capture{
-		subject: param.NewWord("tcpdump", "+_."),
-		payload: param.NewCount(0, 0, mostPayload), rate: captureRate{OfferedRate: param.OfferedRate{Text: param.SearchRate}},
-		packets: param.NewCount(0, 0, mostPackets), burst: param.NewCount(0, 0, mostBurst), buffer: param.NewCount(0, 0, 1<<30),
-		method: param.NewChoice(methodOurs, []string{methodOurs, methodPublished}), sender: param.NewChoice(generatorEngine, []string{generatorEngine, generatorIperf3}), senders: trial.NewSenders(), vlan: param.NewCount(0, 0, frame.MaxVLAN),
-		preset: param.NewPreset(), search: param.NewChoice(trial.AsPreset, append([]string{trial.AsPreset}, search.Names()...)),
-		specs: specs, service: lab.Listening, readiness: readyPatience,
-		standing: 2 * time.Second /* libpcap hands over a block once a second */, patience: 10 * time.Second,
+	p := newGivenOf(specs)
+	p.rate = captureRate{OfferedRate: param.OfferedRate{Text: param.SearchRate}}
+	p.sender = param.NewChoice(generatorEngine, []string{generatorEngine, generatorIperf3})
+	p.search = param.NewChoice(trial.AsPreset, append([]string{trial.AsPreset}, search.Names()...))
+	p.other = newIperf3
+	p.opens = func(ctx context.Context, bed *lab.Testbed, cpus []int) (engine.Transmitter, error) {
+		return crew.Open(ctx, bed.Engine, []host.Port{bed.Ports[0].Port}, cpus)
 	}
+	return p
 }
 
 func (p *Capture) Flags(fs *flag.FlagSet) {
-	fs.Var(&p.subject, "subject", "`name` of the software: boxdyno list subjects has them")
+	p.given(fs)
+	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps with preamble and gap; search: the highest without loss; overload: that of which most frames are counted")
 	fs.StringVar(&p.file, "file", p.file, "`file` that describes a subject of your own, for subject own")
+	fs.Var(&p.sender, "generator", "what sends: the engine, or iperf3, as in the published study: at a rate, with payload_size")
+	fs.Var(&p.senders, "senders", trial.SendersUsage)
+	fs.Var(&p.search, "search", "how the highest rate is found; preset: the search of the preset's name")
+}
+
+// given are the parameters of a load at a rate, but for the rate.
+func (p *Capture) given(fs *flag.FlagSet) {
+	fs.Var(&p.subject, "subject", "`name` of the software: boxdyno list subjects has them")
 	fs.Var(&p.payload, "payload_size", "`octets` of UDP payload; 0: frame_size says how long frames are")
 	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one, 68 with a tag")
-	fs.Var(&p.rate, "rate", "`load` in frame/s (200k), in layer-2 bit/s (2Mbps; method published: of UDP payload), payload:2Mbps of UDP payload, line:1Gbps with preamble and gap; search: the highest without loss; overload: that of which most frames are counted")
 	fs.Var(&p.packets, "packets", "`frames` to send; 0: as long as duration says")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` frames are sent; 0s: as preset says, method published 10s")
 	fs.Var(&p.burst, "burst", "`frames` that are sent back to back, bursts at equal gaps; 0: frames at equal gaps")
 	fs.Var(&p.buffer, "buffer", "`octets` of the subject's capture buffer; 0: as it is by default")
 	fs.Var(&p.method, "method", "ours: the whole process tree while there was work; published: also the main process over a fixed window, as in the published study")
 	fs.DurationVar(&p.window, "window", p.window, "method published: how `long` the process is watched, from the first frame on; 0s: 50s")
-	fs.Var(&p.sender, "generator", "what sends: the engine, or iperf3, as in the published study: at a rate, with payload_size")
 	fs.Var(&p.vlan, "vlan", "`number` of the VLAN whose tag (802.1Q) every frame has; 0: no tag")
-	fs.Var(&p.senders, "senders", trial.SendersUsage)
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
-	fs.Var(&p.search, "search", "how the highest rate is found; preset: the search of the preset's name")
 }
 
 // mix is how long frames are.
@@ -334,10 +343,15 @@ func (p *Capture) searching() search.Preset {
 // two seconds in which a count that is not complete must stand still, and the end.
 const captureAround = 3 * time.Second
 
+// lasting is about how long a trial at the given rate takes.
+func (p *Capture) lasting() time.Duration {
+	return max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
+}
+
 func (p *Capture) Estimate() (int, time.Duration) {
 	e := captureEffortOf(p.preset.Value)
 	if !p.rate.Searched() {
-		return 1, max(lasts(p.loadOf(p.framesPerSecond())), p.watched()) + captureAround
+		return 1, p.lasting()
 	}
 	const before, longer, climbed, counted = 5, 2, 6, 3 * overloads
 	trials, _ := p.searching().Estimate()
@@ -363,17 +377,9 @@ func (p *Capture) Once() (key string, trials int, d time.Duration) {
 }
 
 func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome, err error) {
-	m := &capturePoint{Capture: p, env: env, effort: captureEffortOf(p.preset.Value), out: procedure.Outcome{Status: result.Passed}, emptied: -1}
-	m.pause = m.rest
-	s, err := p.software()
-	if err != nil {
-		return procedure.Outcome{}, err
-	}
-	var missing *host.Missing
-	if err := env.Bed.Machine().Check(ctx, s); errors.As(err, &missing) || errors.Is(err, subject.ErrLost) || err != nil && ctx.Err() != nil {
-		return procedure.Outcome{}, err
-	} else if err != nil {
-		return procedure.Outcome{Status: result.Failed, Reason: m.said(err)}, nil
+	m, o, err := p.enter(ctx, env)
+	if m == nil {
+		return o, err
 	}
 	self, err := trial.TesterCeiling(ctx, env, p.mix(), false, false, p.senders.Value, trial.EffortOf(p.preset.Value))
 	if err != nil {
@@ -383,9 +389,6 @@ func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outc
 		return procedure.Outcome{Status: result.Invalid, Reason: "the self-test is invalid: " + self.Reason}, nil
 	}
 	m.ceiling = self.Ceiling()
-	if few := trial.FewSenders(env.Bed, p.senders.Value); few != "" {
-		m.warn("%s", few)
-	}
 	if err := m.open(ctx); err != nil {
 		return procedure.Outcome{}, err
 	}
@@ -403,6 +406,26 @@ func (p *Capture) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outc
 		err = nil
 	}
 	return m.out, err
+}
+
+// enter is a point whose subject can run; nil: the outcome, or the error, says why not.
+func (p *Capture) enter(ctx context.Context, env *procedure.Env) (*capturePoint, procedure.Outcome, error) {
+	m := &capturePoint{Capture: p, env: env, effort: captureEffortOf(p.preset.Value), out: procedure.Outcome{Status: result.Passed}, emptied: -1}
+	m.pause = m.rest
+	s, err := p.software()
+	if err != nil {
+		return nil, procedure.Outcome{}, err
+	}
+	var missing *host.Missing
+	if err := env.Bed.Machine().Check(ctx, s); errors.As(err, &missing) || errors.Is(err, subject.ErrLost) || err != nil && ctx.Err() != nil {
+		return nil, procedure.Outcome{}, err
+	} else if err != nil {
+		return nil, procedure.Outcome{Status: result.Failed, Reason: m.said(err)}, nil
+	}
+	if few := trial.FewSenders(env.Bed, p.senders.Value); few != "" {
+		m.warn("%s", few)
+	}
+	return m, procedure.Outcome{}, nil
 }
 
 // rest lets the run's other points have their turn: what takes a CPU away for a minute

@@ -71,6 +71,9 @@ func (m *capturePoint) settle(ctx context.Context, o *procedure.Outcome, c *capt
 		leaveOut(a, ledger.XDPDrop, a.Received)
 	}
 	settleAccount(a, own)
+	if m.env.Bed.Station != ([6]byte{}) { // switches are between the boards
+		onTheWay(a, m.dut.Name)
+	}
 	if counted < 0 {
 		o.Warnings = append(o.Warnings, m.said(errors.New("it did not say how many frames it counted")))
 	}

@@ -29,13 +29,16 @@ import (
 	"boxdyno/unit"
 )
 
-// IDSSpec is the row of ids.
-var IDSSpec = procedure.Spec{
-	Name: "ids", Needs: lab.Listener, Deviation: "the IDS's traffic has nobody's MAC addresses, as behind a mirror port, and ends in the box after its copy",
-	Quick:   "ids offers loads for 2 s, not for 60 s, in a search of few trials: a limit set by memory, which fills slowly, is not seen",
-	Doc:     "intrusion detection on the box: highest load with hardly a frame lost, and whether it still detects every planted attack",
-	Names:   []string{"subject", "rules", "rules_file", "traffic", "rate"},
-	Metrics: idsMetrics, Joules: idsJoules, New: newIDS,
+// IDSSpec is the row of ids. It is no variable, so that programs without ids have none of its
+// code: the agent on a board.
+func IDSSpec() procedure.Spec {
+	return procedure.Spec{
+		Name: "ids", Needs: lab.Listener, Deviation: "the IDS's traffic has nobody's MAC addresses, as behind a mirror port, and ends in the box after its copy",
+		Quick:   "ids offers loads for 2 s, not for 60 s, in a search of few trials: a limit set by memory, which fills slowly, is not seen",
+		Doc:     "intrusion detection on the box: highest load with hardly a frame lost, and whether it still detects every planted attack",
+		Names:   []string{"subject", "rules", "rules_file", "traffic", "rate"},
+		Metrics: idsMetrics, Joules: idsJoules, New: newIDS,
+	}
 }
 
 // IDS measures intrusion detection: it listens on the DUT's lan port as behind a mirror

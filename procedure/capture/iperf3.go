@@ -47,7 +47,7 @@ const (
 
 // newIperf3 gives the tester's port its address, which close takes away: the engine
 // needs none.
-func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (*iperf3, error) {
+func newIperf3(ctx context.Context, bed *lab.Testbed, payload int) (generator, error) {
 	p := bed.Ports[0]
 	g := &iperf3{client: &host.Local{Label: "tester", Netns: p.Netns}, server: iperf.Local{Host: bed.DUT}, port: p, serverCPUs: bed.DUTCPUs, payload: payload}
 	if bed.TesterCPU >= 0 {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"boxdyno/engine"
-	"boxdyno/engine/crew"
 	"boxdyno/host"
 	"boxdyno/lab"
 	"boxdyno/ledger"
@@ -40,7 +39,7 @@ type capturePoint struct {
 	effort  captureEffort
 	ceiling unit.FrameRate
 	tx      engine.Transmitter
-	iperf3  *iperf3 // in tx's place for a load; nil: tx sends it
+	iperf3  generator // in tx's place for a load; nil: tx sends it
 	book    *ledger.Book
 	dut     host.Port // that the subject listens to
 	stream  engine.Stream
@@ -70,6 +69,13 @@ const (
 	drainMost     = 30 * time.Second
 )
 
+// A generator sends in the engine's place: iperf3.
+type generator interface {
+	transmit(ctx context.Context, l engine.Load) (engine.TxReport, error)
+	beside(a *result.Account) int64 // frames of its own beside the load
+	close() error
+}
+
 // open is closed by close.
 func (m *capturePoint) open(ctx context.Context) (err error) {
 	bed := m.env.Bed
@@ -89,16 +95,19 @@ func (m *capturePoint) open(ctx context.Context) (err error) {
 	}
 	m.stream = engine.Stream{ID: captureStream, Frames: trial.Between(bed.Ports[0], to, m.mix(), 1, false)}
 	m.stream.Frames.DstMAC, m.stream.Frames.VLAN = nobody, uint16(m.vlan.Value)
+	if bed.Station != ([6]byte{}) {
+		m.stream.Frames.DstMAC = bed.Station
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
 		}
 	}()
-	if m.tx, err = crew.Open(ctx, bed.Engine, []host.Port{bed.Ports[0].Port}, m.cpus()); err != nil {
+	if m.tx, err = m.opens(ctx, bed, m.cpus()); err != nil {
 		return err
 	}
 	if m.sender.Value == generatorIperf3 {
-		if m.iperf3, err = newIperf3(ctx, bed, m.payload.Value); err != nil {
+		if m.iperf3, err = m.other(ctx, bed, m.payload.Value); err != nil {
 			return err
 		}
 	}
@@ -212,6 +221,9 @@ func (m *capturePoint) send(ctx context.Context, l engine.Load, after func(ctx c
 	if err := m.book.Begin(ctx); err != nil {
 		return o, sent, err
 	}
+	if err := m.env.Await(ctx); err != nil {
+		return o, sent, err
+	}
 	watch := trial.WatchTraffic(m.env, m.cpus()...)
 	sent, err = m.transmit(ctx, l)
 	watch.Stop()
@@ -257,6 +269,28 @@ func settleAccount(a *result.Account, own []result.Term) {
 	trial.EndAt(a, result.Softnet, "the subject's socket")
 	a.Drops = append(a.Drops, own...)
 	a.Unexplained = a.Accepted - a.Received - a.Dropped() - a.InFlight
+}
+
+// onTheWay names the frames that neither came to the box's port nor are lost by a counter of
+// it: a cable or a switch has them. The port counts frames of others, too, so that as many may
+// stay without a name.
+func onTheWay(a *result.Account, port string) {
+	for _, t := range a.Passed {
+		if t.Place != result.DUTNIC || t.Link != port || !strings.HasSuffix(t.From, " rx_packets") {
+			continue
+		}
+		missing := a.Accepted - t.N
+		for _, d := range a.Drops {
+			if slices.Index(result.Places, d.Place) <= slices.Index(result.Places, result.DUTNIC) {
+				missing -= d.N
+			}
+		}
+		if n := min(missing, a.Unexplained); n > 0 {
+			a.Drops = append([]result.Term{{Place: result.Link, Host: t.Host, Name: "lost between the boards", From: "sent - " + t.From, N: n, Link: port}}, a.Drops...)
+			a.Unexplained -= n
+		}
+		return
+	}
 }
 
 // countOnce leaves frames that a socket of XDP had no room for to its own counter.

@@ -21,5 +21,5 @@ import (
 // All is every procedure.
 var All = procedure.WithBeside(slices.Concat([]procedure.Spec{
 	rfc2544.ForwardSpec, rfc2544.SelfTestSpec, rfc2544.ThroughputSpec, rfc2544.LatencySpec, rfc2544.LossCurveSpec, rfc2544.BackToBackSpec, rfc2544.RecoverySpec,
-	security.SecuritySpec, connections.ConnectionsSpec, capture.CaptureSpec, capture.IDSSpec, infer.InferSpec, flood.FloodSpec, replay.Spec,
+	security.SecuritySpec, connections.ConnectionsSpec, capture.CaptureSpec(), capture.IDSSpec(), infer.InferSpec, flood.FloodSpec, replay.Spec,
 }, far.Specs, []procedure.Spec{tunnel.StreamSpec, tunnel.VPNSpec}))

@@ -17,8 +17,8 @@ import (
 )
 
 // Methods are the agent's, for one tester; specs are the procedures that it carries out. The
-// joint ones among them have a method of their own.
-func Methods(specs []procedure.Spec) []agent.Method {
+// joint ones among them, and paired ones, have methods of their own.
+func Methods(specs []procedure.Spec, paired ...procedure.Spec) []agent.Method {
 	b := &box{}
 	joint := &box{}
 	for _, s := range specs {
@@ -29,10 +29,13 @@ func Methods(specs []procedure.Spec) []agent.Method {
 		}
 	}
 	joint.with = b
+	p := &pairing{box: &box{specs: paired, with: b}}
 	return []agent.Method{
 		agent.More(checkMethod, "whether a procedure's parameters fit this machine", b.check),
 		agent.More(runMethod, "carries out a procedure that loads this machine; its trials are the tester's", b.run),
 		agent.More(jointMethod, "carries out a procedure together with other boards, to which it opens ports", joint.run),
+		agent.More(pairMethod, "carries out a procedure that sends to another board, which the tester asks for it", p.run),
+		agent.More(passedMethod, "takes what another board answers", p.passed),
 		agent.More(answerMethod, "answers what the procedure asked for", b.answered),
 	}
 }
@@ -74,13 +77,14 @@ func (b *box) answered(ctx context.Context, _ *link.Request, a answer) (none age
 }
 
 func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none agent.None, err error) {
+	return none, b.carry(ctx, a, bed, func(i item) error { return req.Send(ctx, i) })
+}
+
+// carry carries a out in a testbed, whose items send sends to the tester.
+func (b *box) carry(ctx context.Context, a procedureArgs, bed func(context.Context) (*lab.Testbed, error), send func(item) error) (err error) {
 	p, err := a.made(b.specs)
 	if err != nil {
-		return none, err
-	}
-	machine, err := bed(ctx)
-	if err != nil {
-		return none, err
+		return err
 	}
 	answers := make(chan answer, 1)
 	if b.with != nil {
@@ -93,18 +97,23 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 	}
 	b.mu.Unlock()
 	if busy {
-		return none, errors.New("a procedure is carried out already")
+		return errors.New("a procedure is carried out already")
 	}
 	defer func() {
 		b.mu.Lock()
 		b.answers = nil
 		b.mu.Unlock()
 	}()
+	machine, err := bed(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, machine.Close()) }()
 	var asking sync.Mutex // a procedure that gathers does so beside
 	ask := func(ctx context.Context, i item) (a answer, err error) {
 		asking.Lock()
 		defer asking.Unlock()
-		if err := req.Send(ctx, i); err != nil {
+		if err := send(i); err != nil {
 			return a, err
 		}
 		select {
@@ -155,6 +164,9 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 		}
 		return *a.Record, nil
 	}
+	env.Once = func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		return env.Trial(ctx, append([]result.Pair{{Key: OnceKey, Value: key}}, cfg...), f)
+	}
 	env.Unfinished = func(cfg []result.Pair) *result.Record {
 		a, err := ask(ctx, item{Kind: unfinishedItem, Config: cfg})
 		if err != nil || a.Record == nil {
@@ -169,7 +181,7 @@ func (b *box) run(ctx context.Context, req *link.Request, a procedureArgs) (none
 	}
 	o, err := p.Run(ctx, env)
 	if err != nil {
-		return none, err
+		return err
 	}
-	return none, req.Send(ctx, item{Kind: outcomeItem, Outcome: &o})
+	return send(item{Kind: outcomeItem, Outcome: &o})
 }

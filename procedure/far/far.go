@@ -23,6 +23,7 @@ import (
 	"boxdyno/agent"
 	"boxdyno/host"
 	"boxdyno/procedure"
+	"boxdyno/procedure/capture"
 	"boxdyno/procedure/compute"
 	"boxdyno/procedure/soak"
 	"boxdyno/procedure/storage"
@@ -36,6 +37,10 @@ var Specs = []procedure.Spec{compute.CryptoSpec, storage.Spec, soak.Spec, comput
 // Joint are the procedures that boards of a fleet carry out as one work. What they do opens
 // ports to other boards, which a board must allow its hub (package fleet, "network").
 var Joint = []procedure.Spec{compute.HPLMPISpec}
+
+// Paired are the procedures that two boards of a fleet carry out, each in one part: the one
+// that carries them out sends to the other one (pair.go).
+var Paired = []procedure.Spec{capture.GivenSpec}
 
 // Carries says whether a box carries a procedure out; others run here, and their subjects there.
 func Carries(name string) bool {
@@ -93,6 +98,7 @@ type item struct {
 	Failure *failure           `json:"failure,omitempty"`  // of an outcome
 	Began   unit.Instant       `json:"began,omitempty"`    // of an outcome: when work that waited for other boxes began
 	Data    []byte             `json:"data,omitempty"`     // of gather
+	Call    *call              `json:"call,omitempty"`     // of another board
 	Heard   time.Duration      `json:"heard_ns,omitempty"` // of such an outcome: so long before the common instant the box heard of it
 }
 
@@ -104,6 +110,7 @@ const (
 	pauseItem      = "pause"      // answered by go once the run comes back
 	readyItem      = "ready"      // in a trial: answered by the instant at which the work begins
 	gatherItem     = "gather"     // answered by what all boxes gave
+	callItem       = "call"       // of another board, which the tester passes on
 )
 
 // An answer lets the procedure go on.

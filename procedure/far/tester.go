@@ -33,6 +33,8 @@ type With struct {
 	// Gather returns what all boxes give, and which of it is this one's, once each has; nil:
 	// they do no work together.
 	Gather func(ctx context.Context, mine []byte) (all [][]byte, here int, err error)
+	// Pair is the board that this one sends to; nil: it sends to none.
+	Pair *Pair
 	// Clocks has room for as many boxes as may compare clocks side by side.
 	Clocks chan struct{}
 }
@@ -44,16 +46,27 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &tester{conn: c, env: env, with: with, items: make(chan item)}
-	method := runMethod
-	if with != nil && with.Gather != nil {
-		method = jointMethod
+	made := procedureArgs{Name: name, Params: params, Together: with != nil}
+	method, args := string(runMethod), any(made)
+	var passing *link.Server
+	switch {
+	case with != nil && with.Gather != nil:
+		method = string(jointMethod)
+	case with != nil && with.Pair != nil:
+		method, args = string(pairMethod), with.Pair.args(made)
+		passing = with.Pair.passing(ctx, c)
+		defer func() { cancel(); passing.Wait() }()
 	}
 	guard.Go(func() {
 		defer close(t.items)
-		t.end = c.Stream(ctx, string(method), procedureArgs{Name: name, Params: params, Together: with != nil}, nil, func(raw json.RawMessage, _ uint64) error {
+		t.end = c.Stream(ctx, method, args, nil, func(raw json.RawMessage, _ uint64) error {
 			var i item
 			if err := json.Unmarshal(raw, &i); err != nil {
 				return fmt.Errorf("%s sent of %s what cannot be read: %w", c.Name, name, err)
+			}
+			if i.Kind == callItem && i.Call != nil && passing != nil {
+				passing.Take(ctx, i.Call.Subject, i.Call.Reply, i.Call.Data)
+				return nil
 			}
 			select {
 			case t.items <- i:

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package far
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"boxdyno/agent"
+	"boxdyno/lab"
+	"boxdyno/link"
+)
+
+// A procedure of two boards runs on the one that sends, in topology pair. What it asks of the
+// other one passes the tester, which asks for it in its own name, as far as that is of the
+// procedure:
+//
+//	board A: procedure, sender        tester                     board B: its agent
+//	lab.BuildBoards, link.Over
+//	  --- call: subject.start ------> Pair.allows, link.Pass --- subject.start -->
+//	  <-- network.passed ------------                        <-- reply -----------
+//
+// So a board obeys its hub alone, and no board reaches another one's agent.
+
+const (
+	pairMethod   agent.Ask[pairArgs, agent.None] = "network.pair" // a stream of item
+	passedMethod agent.Ask[call, agent.None]     = "network.passed"
+)
+
+// OnceKey is in the configuration of what a procedure measures once for all points that want
+// the same: its value tells those apart.
+const OnceKey = "once"
+
+// pairArgs are a procedure's, and the board that it sends to.
+type pairArgs struct {
+	procedureArgs
+	Cable   lab.BoardCable `json:"cable"`
+	Other   string         `json:"other"` // its name
+	Version string         `json:"version"`
+}
+
+// A call is a message between the agents of two boards, as package link has it.
+type call struct {
+	Subject string `json:"subject"`
+	Reply   string `json:"reply,omitempty"`
+	Data    []byte `json:"data,omitempty"`
+}
+
+// A Pair is the board that another one sends to.
+type Pair struct {
+	Conn    *link.Conn
+	Cable   lab.BoardCable
+	Subject string // the software there that the procedure may start
+}
+
+func (p *Pair) args(a procedureArgs) pairArgs {
+	return pairArgs{procedureArgs: a, Cable: p.Cable, Other: p.Conn.Name, Version: p.Conn.Hello.Version}
+}
+
+// passing asks the board of p for what the one behind c calls.
+func (p *Pair) passing(ctx context.Context, c *link.Conn) *link.Server {
+	return link.Pass(p.Conn, p.allows, func(subject string, data []byte) error {
+		_, err := passedMethod.Call(ctx, c, call{Subject: subject, Data: data})
+		return err
+	})
+}
+
+// passes are the methods that need no look at their arguments.
+var passes = []string{
+	"clock", string(agent.Identify), string(agent.Hold), string(agent.ReceiveRead), string(agent.LedgerRead), string(agent.LedgerClose),
+	string(agent.SubjectReady), string(agent.SubjectFollow), string(agent.SubjectUsage), string(agent.SubjectMain), string(agent.SubjectSockets), string(agent.SubjectStop),
+}
+
+// allows refuses what is no part of the procedure: other programs, ports and methods.
+func (p *Pair) allows(method string, args json.RawMessage) error {
+	refuse := func(what string) error {
+		return fmt.Errorf("a board may not ask another one for %s", link.Cut(what, 80))
+	}
+	switch method {
+	case string(agent.SubjectCheck), string(agent.SubjectStart):
+		var a agent.SubjectArgs
+		if err := json.Unmarshal(args, &a); err != nil {
+			return err
+		}
+		if a.Name != p.Subject || a.Port != "" && a.Port != p.Cable.To || len(a.Files) > 0 {
+			return refuse(strings.TrimSpace("subject " + a.Name + " " + a.Port))
+		}
+	case string(agent.LedgerOpen):
+		var a agent.LedgerArgs
+		if err := json.Unmarshal(args, &a); err != nil {
+			return err
+		}
+		for _, path := range a.Paths {
+			for _, h := range path.Hops {
+				if h.Mine && h.Port != p.Cable.To {
+					return refuse("port " + h.Port)
+				}
+			}
+		}
+	case string(agent.NetworkAnnounce):
+		var a agent.AnnounceArgs
+		if err := json.Unmarshal(args, &a); err != nil {
+			return err
+		}
+		if a.Port != p.Cable.To || a.Station != p.Cable.Other {
+			return refuse("a station at port " + a.Port)
+		}
+	default:
+		if !slices.Contains(passes, method) {
+			return refuse(method)
+		}
+	}
+	return nil
+}
+
+// A pairing is the agent's end of procedures that send to another board.
+type pairing struct {
+	*box
+
+	mu   sync.Mutex
+	conn *link.Conn // the other board; nil: no procedure is carried out
+}
+
+func (p *pairing) run(ctx context.Context, req *link.Request, a pairArgs) (none agent.None, err error) {
+	var one sync.Mutex // calls come from several goroutines
+	send := func(i item) error {
+		one.Lock()
+		defer one.Unlock()
+		return req.Send(ctx, i)
+	}
+	conn := link.Over(link.Cut(a.Other, 63), link.Hello{Agent: link.Name, Protocol: link.Protocol, Version: a.Version}, &passage{send: send}, func() error { return nil })
+	p.mu.Lock()
+	busy := p.conn != nil
+	if !busy {
+		p.conn = conn
+	}
+	p.mu.Unlock()
+	if busy {
+		return none, errors.New("a procedure is carried out already")
+	}
+	defer func() {
+		p.mu.Lock()
+		p.conn = nil
+		p.mu.Unlock()
+		err = errors.Join(err, conn.Close())
+	}()
+	return none, p.carry(ctx, a.procedureArgs, func(ctx context.Context) (*lab.Testbed, error) { return lab.BuildBoards(ctx, a.Cable, conn) }, send)
+}
+
+func (p *pairing) passed(_ context.Context, _ *link.Request, m call) (none agent.None, err error) {
+	p.mu.Lock()
+	conn := p.conn
+	p.mu.Unlock()
+	if conn == nil {
+		return none, errors.New("no procedure waits for another board")
+	}
+	conn.Deliver(m.Subject, m.Data)
+	return none, nil
+}
+
+// A passage is a link.Way by the tester.
+type passage struct {
+	send   func(item) error
+	octets atomic.Uint64
+}
+
+// Publish implements link.Way.
+func (w *passage) Publish(subject, reply string, data []byte) error {
+	w.octets.Add(uint64(len(data)))
+	return w.send(item{Kind: callItem, Call: &call{subject, reply, data}})
+}
+
+// Octets implements link.Way.
+func (w *passage) Octets() (sent, received uint64) { return w.octets.Load(), 0 }
+
+// Close implements link.Way.
+func (w *passage) Close() {}

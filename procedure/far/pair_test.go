@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package far
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"boxdyno/agent"
+	"boxdyno/lab"
+	"boxdyno/link"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// What a board asks of another one is passed on as far as it is of the procedure.
+func TestPairAllows(t *testing.T) {
+	at := netip.MustParseAddr("10.0.0.2")
+	p := &Pair{Subject: "tcpdump", Cable: lab.BoardCable{Port: "eth1", To: "eth2", Other: at}}
+	hop := agent.Hop{Place: result.DUTNIC, Host: "dut", Port: "eth2", Mine: true}
+	tester := agent.Hop{Place: result.Tester, Host: "tester", Port: "eth1"}
+	other := hop
+	other.Port = "eth0"
+	for _, c := range []struct {
+		method string
+		args   any
+		want   bool
+	}{
+		{"clock", nil, true},
+		{"hold", agent.HoldArgs{}, true},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth2"}, true},
+		{"subject.check", agent.SubjectArgs{Name: "tcpdump"}, true},
+		{"subject.start", agent.SubjectArgs{Name: "stress", Port: "eth2"}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth0"}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth2", Files: []result.Pair{{Key: "file", Value: "x"}}}, false},
+		{"subject.begin", 1, false},
+		{"ledger.open", agent.LedgerArgs{Paths: []agent.Path{{Hops: []agent.Hop{tester, hop}}}}, true},
+		{"ledger.open", agent.LedgerArgs{Paths: []agent.Path{{Hops: []agent.Hop{tester, other}}}}, false},
+		{"network.announce", agent.AnnounceArgs{Port: "eth2", Station: at}, true},
+		{"network.announce", agent.AnnounceArgs{Port: "eth2", Station: at.Next()}, false},
+		{"network.announce", agent.AnnounceArgs{Port: "eth0", Station: at}, false},
+		{"network.pair", nil, false},
+		{"network.run", nil, false},
+		{"procedure.run", nil, false},
+		{"iperf.send", nil, false},
+		{"tune.apply", nil, false},
+		{"service.manage", nil, false},
+		{"file.put", nil, false},
+		{"update.begin", nil, false},
+	} {
+		args, err := json.Marshal(c.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.allows(c.method, args); (err == nil) != c.want {
+			t.Errorf("%s %s: %v", c.method, args, err)
+		}
+	}
+	if p.allows("subject.start", []byte("[")) == nil || p.allows("ledger.open", []byte("1")) == nil || p.allows("network.announce", []byte(`""`)) == nil {
+		t.Error("arguments that cannot be read are passed on")
+	}
+}
+
+// A way is a link.Way to a server of this process.
+type way struct {
+	ctx    context.Context
+	server *link.Server
+	one    sync.Mutex
+}
+
+func (w *way) Publish(subject, reply string, data []byte) error {
+	w.one.Lock()
+	defer w.one.Unlock()
+	w.server.Take(w.ctx, subject, reply, data)
+	return nil
+}
+func (w *way) Octets() (sent, received uint64) { return 0, 0 }
+func (w *way) Close()                          {}
+
+// served is a connection to what answers.
+func served(t *testing.T, name string, make func(publish func(string, []byte) error) *link.Server) *link.Conn {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &way{ctx: ctx}
+	c := link.Over(name, link.Hello{}, w, func() error { return nil })
+	w.server = make(func(subject string, data []byte) error { c.Deliver(subject, data); return nil })
+	t.Cleanup(func() { cancel(); w.server.Wait() })
+	return c
+}
+
+// Calls that are passed on have the answers, items, errors and clock of the board at the end.
+func TestPass(t *testing.T) {
+	there := served(t, "b2", func(publish func(string, []byte) error) *link.Server {
+		s := link.NewServer(func(method string) link.Handler {
+			return func(ctx context.Context, r *link.Request) (any, error) {
+				if method == "bad" {
+					return nil, errors.New("it is broken")
+				}
+				for i := range 500 { // more than may be on their way
+					if err := r.Send(ctx, i); err != nil {
+						return nil, err
+					}
+				}
+				return method, nil
+			}
+		}, publish)
+		s.Now = func() unit.Instant { return 1 << 60 }
+		return s
+	})
+	here := served(t, "b2", func(publish func(string, []byte) error) *link.Server {
+		return link.Pass(there, func(method string, _ json.RawMessage) error {
+			if method == "none" {
+				return errors.New("it may not be asked")
+			}
+			return nil
+		}, publish)
+	})
+	var reply string
+	n := 0
+	err := here.Stream(t.Context(), "some", nil, &reply, func(item json.RawMessage, lost uint64) error {
+		var i int
+		if err := json.Unmarshal(item, &i); err != nil || i != n || lost != 0 {
+			t.Fatalf("%d: %s, %d lost, %v", n, item, lost, err)
+		}
+		n++
+		return nil
+	})
+	if err != nil || reply != "some" || n != 500 {
+		t.Errorf("%v, %q, %d items", err, reply, n)
+	}
+	for method, want := range map[string]string{"bad": "b2: it is broken", "none": "b2: it may not be asked"} {
+		if err := here.Call(t.Context(), method, nil, nil); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if c, err := here.Clock(t.Context(), 3); err != nil || c.Here(1<<60) > unit.Now() || c.Here(1<<60) < unit.Now()-unit.Instant(1e10) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	there.Fail(errors.New("nothing was heard from b2"))
+	if err := here.Call(t.Context(), "some", nil, nil); err == nil || !strings.Contains(err.Error(), "nothing was heard from b2") {
+		t.Error(err)
+	}
+}
