@@ -180,6 +180,7 @@ its power is that of the meter whose name, or what it covers, has the word: "com
 Procedures: ` + farNames() + `.`,
 		Example: `  boxdyno fleet run crypto --boxes group=rack1 --nodes 1..4
   boxdyno fleet run hpl-mpi --nodes 1,2,4
+  boxdyno fleet run capture --nodes 4 --set rate=10k,100k
   boxdyno fleet run crypto --nodes 1,2,4 --plug http://10.0.0.9 --shared 'switch=60USD,6..8W,inside'
   boxdyno fleet run crypto --nodes 1,2 --plug all+switch=http://10.0.0.9 --plug pi1=http://10.0.0.11
   boxdyno fleet run cpu --boxes pi1,pi2 --nodes 1,2 --repeat 3 --set parallel=all
@@ -236,13 +237,27 @@ func farNames() string {
 	for _, s := range boardSpecs() {
 		names = append(names, s.Name)
 	}
+	for _, s := range far.Paired {
+		names = append(names, s.Name)
+	}
 	return strings.Join(append(names, many.StreamName), ", ")
+}
+
+// notCarried says why boards do not carry a procedure out.
+func notCarried(name string) error {
+	if name == "forward" {
+		return errors.New("boards do not forward for each other yet: measure a board that forwards with boxdyno run forward --box NAME")
+	}
+	return fmt.Errorf("boards do not carry out %s: %s are possible", name, farNames())
 }
 
 // together is a with the procedures that boards of s carry out together.
 func (a *app) together(s *shelf) *app {
 	with := *a
 	with.plugins.Procedures, with.plugins.Labs = []procedure.Spec{many.StreamSpec(s)}, []lab.Spec{many.Topology(s, s.machines)}
+	for _, inner := range far.Paired {
+		with.plugins.Procedures = append(with.plugins.Procedures, many.PairsSpec(inner, s))
+	}
 	for _, inner := range boardSpecs() {
 		with.plugins.Procedures = append(with.plugins.Procedures, many.Spec(inner, s))
 	}
@@ -355,7 +370,7 @@ func (a *app) fleetBegin(ctx context.Context, fl *hub.Fleet, arg string, w fleet
 	}
 	for i, e := range p.Procedures {
 		if !slices.Contains(strings.Split(farNames(), ", "), e.Use) {
-			return &runner.PlanError{Err: fmt.Errorf("boards do not carry out %s: %s are possible", e.Use, farNames())}
+			return &runner.PlanError{Err: notCarried(e.Use)}
 		}
 		p.Procedures[i].Use = many.Prefix + e.Use
 	}

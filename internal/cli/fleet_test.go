@@ -199,7 +199,9 @@ func TestFleetCommands(t *testing.T) {
 	call(exitUsage, "fleet", "run", "crypto", "--boxes", "pi3")
 	call(exitUsage, "fleet", "run", "crypto", "--nodes", "1..3")
 	call(exitUsage, "fleet", "run", "forward")
-	says("boards do not carry out forward")
+	says("boards do not forward for each other yet")
+	call(exitUsage, "fleet", "run", "throughput")
+	says("boards do not carry out throughput")
 	call(exitOK, "fleet", "run", "hash", "--nodes", "1..2", "--dry-run")
 
 	run := filepath.Join(dir, "run")

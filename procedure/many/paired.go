@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package many
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"boxdyno/internal/guard"
+	"boxdyno/lab"
+	"boxdyno/link"
+	"boxdyno/procedure"
+	"boxdyno/procedure/far"
+	"boxdyno/result"
+	"boxdyno/subject/mpi"
+	"boxdyno/unit"
+)
+
+// A paired is boards that send to each other in pairs.
+type paired struct {
+	p       *pairs
+	members []*member
+	at      []mpi.Net // where each is
+
+	mu       sync.Mutex
+	ceilings map[string]result.Record // what a sender measured once
+}
+
+// round carries out one trial of each pair; all begin to send at one instant.
+func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome {
+	b := &barrier{}
+	b.set(len(round))
+	clocks := make(chan struct{}, atCompare)
+	outs := make([]procedure.Outcome, len(round))
+	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], b, clocks) })
+	at := b.began()
+	for i, pair := range round {
+		r.judge(&outs[i], pair, at)
+	}
+	return outs
+}
+
+// pair carries out the trial of one pair.
+func (r *paired) pair(ctx context.Context, pair [2]int, b *barrier, clocks chan struct{}) procedure.Outcome {
+	from, to := r.members[pair[0]], r.members[pair[1]]
+	here, there := r.at[pair[0]], r.at[pair[1]]
+	arrived := false
+	params := r.p.params()
+	with := &far.With{
+		Clocks: clocks,
+		Begin: func(ctx context.Context) (unit.Instant, error) {
+			arrived = true
+			return b.arrive(ctx)
+		},
+		Pair: &far.Pair{
+			Conn: to.conn, Subject: result.Get(params, "subject"),
+			Cable: lab.BoardCable{Port: here.Interface, Address: here.Address, To: there.Interface, Other: there.Address},
+		},
+	}
+	var trial *procedure.Outcome
+	env := &procedure.Env{
+		Unfinished: func([]result.Pair) *result.Record { return nil },
+		Pause:      func(procedure.Outcome) bool { return true },
+		Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+			key := ""
+			if once := result.Get(cfg, far.OnceKey); once != "" {
+				key = from.name + " " + once
+			}
+			if rec, ok := r.known(key); ok {
+				return rec, nil
+			}
+			o, err := f(ctx)
+			rec := recordOf(cfg, o)
+			switch {
+			case err != nil:
+				return rec, err
+			case key == "":
+				trial = &o
+			case rec.Status == result.Passed:
+				r.keep(key, rec)
+			}
+			return rec, nil
+		},
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan struct{})
+	defer func() { stop(); <-ended }()
+	atEnd(ctx, to.conn, stop, ended)
+	o, err := far.Run(ctx, from.conn, r.p.spec.Name, params, env, with)
+	if !arrived {
+		b.stay()
+	}
+	gone := cmp.Or(from.conn.Err(), to.conn.Err())
+	switch {
+	case gone != nil:
+		return procedure.Outcome{Status: result.Invalid, Reason: "board " + lostOf(gone, from, to) + ": " + procedure.Sentence(gone)}
+	case err != nil:
+		return procedure.Outcome{Status: result.Invalid, Reason: "board " + from.name + ": " + strings.TrimPrefix(procedure.Sentence(err), from.name+": ")}
+	case trial == nil:
+		return o // it says why it came to none
+	}
+	for _, w := range o.Warnings {
+		if !slices.Contains(trial.Warnings, w) {
+			trial.Warnings = append(trial.Warnings, w)
+		}
+	}
+	return *trial
+}
+
+// atEnd calls stop once the connection has ended, and closes ended when it watches no more.
+func atEnd(ctx context.Context, c *link.Conn, stop func(), ended chan struct{}) {
+	guard.Go(func() {
+		defer close(ended)
+		select {
+		case <-c.Ended():
+			stop()
+		case <-ctx.Done():
+		}
+	})
+}
+
+// lostOf is the name of the board whose connection ended with err.
+func lostOf(err error, from, to *member) string {
+	if from.conn.Err() == err {
+		return from.name
+	}
+	return to.name
+}
+
+func (r *paired) known(key string) (result.Record, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, ok := r.ceilings[key]
+	return rec, ok
+}
+
+func (r *paired) keep(key string, rec result.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ceilings[key] = rec
+}
+
+// recordOf is what a board's procedure hears of a trial of its own.
+func recordOf(cfg []result.Pair, o procedure.Outcome) result.Record {
+	return result.Record{
+		Config: cfg, Status: cmp.Or(o.Status, result.Passed), Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account,
+		Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings,
+	}
+}
+
+// judge says which boards a pair's trial was of, how late it began, and what was wrong with
+// them. at is when all began, 0 where none did.
+func (r *paired) judge(o *procedure.Outcome, pair [2]int, at unit.Instant) {
+	for i, k := range pair {
+		m := r.members[k]
+		celsius, throttles := r.p.shelf.Heat(m.conn)
+		b := result.Board{Name: m.name, Status: cmp.Or(o.Status, result.Passed), Reason: o.Reason, Temperature: celsius}
+		if i == 0 && at != 0 && o.Began.At != 0 {
+			b.Late, b.ClockError = time.Duration(o.Began.At-at), o.Began.Error
+		}
+		if throttles < 0 || throttles > m.throttles {
+			o.Status, o.Reason = result.Invalid, fmt.Sprintf("board %s: it was throttled", m.name)
+			b.Status, b.Reason = o.Status, o.Reason
+		}
+		m.throttles = max(throttles, 0)
+		o.Boards = append(o.Boards, b)
+	}
+	if o.Status == result.Invalid || at == 0 || len(o.Phases) == 0 || o.Began.At == 0 {
+		return
+	}
+	most := r.p.skew.v * o.Phases[0].Seconds()
+	if b := o.Boards[0]; (b.Late.Abs() + b.ClockError).Seconds() > most {
+		o.Status, o.Reason = result.Invalid, fmt.Sprintf("board %s began up to %v from the common instant, more than %g %% of %.3g s of work", b.Name, (b.Late.Abs()+b.ClockError).Round(10*time.Microsecond), 100*r.p.skew.v, o.Phases[0].Seconds())
+	}
+}
+
+// A found is what the pairs of a point have found, round by round.
+type found struct {
+	sums   []float64
+	each   []ofPair
+	starts []result.Board
+	bad    []string
+	last   result.Record // that has no figures
+	pairs  int
+	failed string  // why the pair failed that lost most; "": none did
+	most   float64 // which it lost
+}
+
+// of is what became of a pair.
+func of(rec result.Record) string {
+	return fmt.Sprintf("from %s to %s: %s", result.Get(rec.Config, "from"), result.Get(rec.Config, "to"), cmp.Or(rec.Reason, string(rec.Status)))
+}
+
+// An ofPair is what one pair has found.
+type ofPair struct {
+	from, to   int
+	rate, lost float64
+	slow       bool // its sender was: rate is none
+}
+
+// wayLost is the share of its frames that a pair whose trial is invalid lost between the
+// boards, where that is more than its sender was short of; else 0. Such a cable is bad all the
+// same.
+func wayLost(rec result.Record) float64 {
+	a, l := rec.Account, rec.Load
+	if rec.Status != result.Invalid || a == nil || a.Accepted <= 0 || l == nil || l.Intended <= 0 {
+		return 0
+	}
+	share := float64(a.DroppedAt(result.Link)) / float64(a.Accepted)
+	if share <= lossy || share <= 1-float64(l.Offered/l.Intended) {
+		return 0
+	}
+	return share
+}
+
+func (f *found) add(round [][2]int, recs []result.Record) {
+	sum, whole := 0.0, true
+	for i, rec := range recs {
+		f.pairs++
+		rate, lost := rec.Value("counting_rate_fps"), rec.Value("uncounted_ratio")
+		if rec.Status != result.Passed && rec.Status != result.Failed || rate == nil || lost == nil {
+			whole, f.last = false, rec
+			f.bad = append(f.bad, of(rec))
+			if share := wayLost(rec); share > 0 {
+				f.each = append(f.each, ofPair{round[i][0], round[i][1], 0, share, true})
+				rec.Reason = fmt.Sprintf("%s of its frames were lost between the boards, and %s", percent(share), rec.Reason)
+				f.fail(rec, share)
+			}
+			continue
+		}
+		if rec.Status == result.Failed {
+			f.fail(rec, lost.Value)
+		}
+		sum += rate.Value
+		f.each = append(f.each, ofPair{round[i][0], round[i][1], rate.Value, lost.Value, false})
+		if len(rec.Boards) > 0 {
+			f.starts = append(f.starts, rec.Boards[0])
+		}
+	}
+	if whole {
+		f.sums = append(f.sums, sum)
+	}
+}
+
+// fail notes that a pair failed, which lost so much.
+func (f *found) fail(rec result.Record, lost float64) {
+	if f.failed == "" || lost > f.most {
+		f.failed, f.most = of(rec), lost
+	}
+}
+
+// lossy is the least share of a pair's frames that is worth a word.
+const lossy = 0.001
+
+// outcome is the point's: figures of all pairs, and which of them is bad.
+func (f *found) outcome(o *procedure.Outcome, names []string) {
+	if len(f.each) == 0 {
+		o.Status, o.Reason = f.last.Status, f.bad[len(f.bad)-1]
+		return
+	}
+	o.Status, o.Reason = result.Passed, f.failed
+	if f.failed != "" {
+		o.Status = result.Failed
+	}
+	var rates, lost []float64
+	worst := f.each[0]
+	for _, e := range f.each {
+		lost = append(lost, e.lost)
+		if !e.slow {
+			rates = append(rates, e.rate)
+		}
+		if e.lost > worst.lost {
+			worst = e
+		}
+	}
+	if len(f.sums) > 0 {
+		o.Values = append(o.Values, pairMetrics.Spread("pairs_sum_fps", f.sums))
+	}
+	if len(rates) > 0 {
+		least := slices.Min(rates)
+		o.Values = append(o.Values, pairMetrics.Value("pairs_worst_fps", least), pairMetrics.Value("pairs_median_fps", middle(rates)))
+		if least > 0 {
+			o.Values = append(o.Values, pairMetrics.Value("pairs_rate_spread", slices.Max(rates)/least-1))
+		}
+	}
+	median := middle(lost)
+	o.Values = append(o.Values, pairMetrics.Value("pairs_lost_worst", worst.lost), pairMetrics.Value("pairs_lost_median", median))
+	if len(f.starts) > 0 {
+		o.Values = append(o.Values, skew(f.starts)...)
+	}
+	if worst.lost > lossy {
+		said := []string{fmt.Sprintf("the worst pair is %s to %s: %s of its frames were lost, and %s of half of the pairs at most", names[worst.from], names[worst.to], percent(worst.lost), percent(median))}
+		o.Warnings = append(o.Warnings, strings.Join(append(said, f.boards(names, median)...), "; "))
+	}
+	if n := len(f.bad); n > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d pairs are in no rate: %s", n, f.pairs, several(f.bad)))
+	}
+}
+
+// boards are sentences on those of which every pair one way loses more than the median.
+func (f *found) boards(names []string, median float64) (said []string) {
+	for i, name := range names {
+		for _, way := range []struct {
+			what string
+			mine func(ofPair) bool
+		}{{"from", func(e ofPair) bool { return e.from == i }}, {"to", func(e ofPair) bool { return e.to == i }}} {
+			n, least := 0, 1.0
+			for _, e := range f.each {
+				if way.mine(e) {
+					n, least = n+1, min(least, e.lost)
+				}
+			}
+			if n > 1 && least > max(lossy, 2*median) {
+				said = append(said, fmt.Sprintf("all pairs %s %s lose frames: %s at least", way.what, name, percent(least)))
+			}
+		}
+	}
+	return said
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }

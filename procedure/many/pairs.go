@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package many
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"boxdyno/agent"
+	"boxdyno/internal/guard"
+	"boxdyno/lab"
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/metrics"
+	"boxdyno/procedure/internal/param"
+	"boxdyno/result"
+	"boxdyno/subject/mpi"
+)
+
+// PairsSpec is a procedure that pairs of boards of the shelf carry out; inner is one that
+// sends to software that listens. Pairs without a board in common work at once:
+//
+//	board A: sender ---cable, switch, cable--- board B: software       at one instant,
+//	board C: sender ---cable, switch, cable--- board D: software       round after round
+func PairsSpec(inner procedure.Spec, shelf Shelf) procedure.Spec {
+	s := procedure.Spec{
+		Name: Prefix + inner.Name, Lab: Lab, Alone: true, Quick: inner.Quick, Deviation: inner.Deviation,
+		Doc:     "each board of several sends to software on another one, pairs at once: " + inner.Doc,
+		Names:   append([]string{"nodes"}, inner.Names...),
+		Metrics: slices.Concat(pairMetrics, metrics.List(declared).Pick("start_skew_p50_s", "start_skew_p99_s", "start_skew_max_s", "clock_error_s")),
+		Trials:  &result.Trials{Axis: "from", Across: "to", Title: "from each board (row) to each other one (column)", Metrics: metrics.List(inner.Metrics).Pick("uncounted_ratio", "counting_rate_fps")},
+	}
+	s.Metrics[len(pairMetrics)].Group = "How late pairs began to send"
+	s.New = func() procedure.Procedure {
+		return &pairs{
+			spec: inner, inner: inner.New(), shelf: shelf, nodes: param.NewCount(2, 2, 64), hot: newHot(), skew: share{0.02},
+			which: param.NewChoice(everyPair, []string{everyPair, onePair}),
+		}
+	}
+	return s
+}
+
+var pairMetrics = metrics.List{
+	{Name: "pairs_sum_fps", Label: "together frame/s", Group: "Pairs of boards that send and count at once", Heads: true, Unit: "frame/s", Better: 1, Help: "frames that all pairs of a round counted a second: median of the rounds, from the least to the greatest"},
+	{Name: "pairs_worst_fps", Label: "slowest pair", Unit: "frame/s", Better: 1, Help: "frames that the slowest pair counted a second"},
+	{Name: "pairs_median_fps", Label: "median", Unit: "frame/s", Better: 1, Help: "the same of half of the pairs at least"},
+	{Name: "pairs_rate_spread", Label: "spread", Unit: "1", Share: true, Better: -1, Help: "the fastest pair over the slowest one, less 1"},
+	{Name: "pairs_lost_worst", Label: "worst pair lost", Heads: true, Unit: "1", Share: true, Better: -1, Help: "share of its frames that the pair lost which lost most"},
+	{Name: "pairs_lost_median", Label: "median lost", Unit: "1", Share: true, Better: -1, Help: "the same of half of the pairs at least"},
+}
+
+const (
+	everyPair = "all"
+	onePair   = "disjoint"
+
+	// around is what a pair takes beside its trial: testbed and ledgers.
+	around = 3 * time.Second
+)
+
+type pairs struct {
+	spec    procedure.Spec
+	inner   procedure.Procedure
+	shelf   Shelf
+	nodes   param.Count
+	hot     param.Count
+	skew    share
+	which   param.Choice
+	network mpi.Network
+}
+
+// Flags implements Procedure.
+func (p *pairs) Flags(fs *flag.FlagSet) {
+	fs.Var(&p.nodes, "nodes", "`boards` of which pairs are made")
+	fs.Var(&p.which, "pairs", "all: each board sends to each other one; disjoint: each board is in one pair, and all pairs work at once")
+	fs.Var(&p.skew, "most_skew", "`share` of a trial's work by which a pair may begin late, clock error included")
+	fs.Var(&p.hot, "hot", "`degrees` Celsius above which a board is too hot to begin; 0: none is")
+	fs.Var(&p.network, "network", "`PREFIX` of IPv4 that the frames go by, such as 10.0.1.0/24; auto: the first private one that all are in, beside that of the hub")
+	p.inner.Flags(fs)
+}
+
+// params are those of the inner procedure.
+func (p *pairs) params() (ps []result.Pair) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	p.inner.Flags(fs)
+	fs.VisitAll(func(f *flag.Flag) { ps = append(ps, result.Pair{Key: f.Name, Value: f.Value.String()}) })
+	return ps
+}
+
+// Check implements Procedure.
+func (p *pairs) Check(*lab.Testbed) error {
+	n := len(p.shelf.Names())
+	switch {
+	case p.nodes.Value > n:
+		return fmt.Errorf("nodes %d: %d boards were selected", p.nodes.Value, n)
+	case p.which.Value == onePair && p.nodes.Value%2 != 0:
+		return fmt.Errorf("nodes %d with pairs %s: want an even number of boards", p.nodes.Value, onePair)
+	}
+	return p.inner.Check(nil)
+}
+
+// Estimate implements Procedure.
+func (p *pairs) Estimate() (int, time.Duration) {
+	_, d := p.inner.Estimate()
+	trials := 0
+	all := pairings(p.nodes.Value, p.which.Value == everyPair)
+	for _, round := range all {
+		trials += len(round)
+	}
+	return trials, time.Duration(len(all)) * (d + around)
+}
+
+// pairings are who sends to whom in each round, of n boards: every board to every other
+// one, or each in one pair. No board is in two pairs of a round.
+func pairings(n int, all bool) (rounds [][][2]int) {
+	if !all {
+		var once [][2]int
+		for i := 0; i+1 < n; i += 2 {
+			once = append(once, [2]int{i, i + 1})
+		}
+		return [][][2]int{once}
+	}
+	seats := n + n%2 // the last one is nobody's where n is odd
+	for r := range seats - 1 {
+		var there, back [][2]int
+		for i := range seats / 2 {
+			a, b := (r+i)%(seats-1), (r-i+seats-1)%(seats-1)
+			if i == 0 {
+				b = seats - 1
+			}
+			if a < n && b < n {
+				there, back = append(there, [2]int{a, b}), append(back, [2]int{b, a})
+			}
+		}
+		rounds = append(rounds, there, back)
+	}
+	return rounds
+}
+
+// Run implements Procedure.
+func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
+	names := Subset(p.shelf.Names(), p.nodes.Value, env.Seed, env.Repeat)
+	members, why := gatherAll(ctx, p.shelf, p.hot.Value, names)
+	if err := ctx.Err(); err != nil {
+		return o, err
+	}
+	if why != "" {
+		return procedure.Outcome{Status: result.Invalid, Reason: why, Boards: absent(names, why)}, nil
+	}
+	at, why := p.cables(ctx, members)
+	if err := ctx.Err(); err != nil {
+		return o, err
+	}
+	if why != "" {
+		return procedure.Outcome{Status: result.Invalid, Reason: why}, nil
+	}
+	r := &paired{p: p, members: members, at: at, ceilings: map[string]result.Record{}}
+	var f found
+	for n, round := range pairings(len(members), p.which.Value == everyPair) {
+		var outs []procedure.Outcome // of the round, once it was carried out
+		var recs []result.Record
+		for i, pair := range round {
+			cfg := []result.Pair{{Key: "from", Value: names[pair[0]]}, {Key: "to", Value: names[pair[1]]}, {Key: "round", Value: strconv.Itoa(n + 1)}, {Key: "pairs_at_once", Value: strconv.Itoa(len(round))}, {Key: "over", Value: at[0].Prefix.String()}}
+			rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
+				if outs == nil {
+					outs = r.round(ctx, round)
+				}
+				return outs[i], ctx.Err()
+			})
+			if err != nil {
+				return o, err
+			}
+			recs = append(recs, rec)
+		}
+		f.add(round, recs)
+	}
+	f.outcome(&o, names)
+	return o, nil
+}
+
+// cables are where the boards are in one network, beside that of their hub, or why they are
+// in none.
+func (p *pairs) cables(ctx context.Context, members []*member) ([]mpi.Net, string) {
+	nets, whys := make([][]mpi.Net, len(members)), make([]string, len(members))
+	for i, m := range members {
+		all, err := agent.NetworkNets.Call(ctx, m.conn, agent.None{})
+		if err != nil {
+			whys[i] = "board " + m.name + ": " + strings.TrimPrefix(procedure.Sentence(err), m.name+": ")
+		}
+		for _, n := range all {
+			switch {
+			case !n.Address.Is4() || !n.Prefix.IsValid():
+			case n.Control && n.Prefix == p.network.Prefix:
+				whys[i] = fmt.Sprintf("board %s reaches its hub by %s: test frames need another cable", m.name, n.Prefix)
+			case !n.Control:
+				nets[i] = append(nets[i], n)
+			}
+		}
+		if whys[i] == "" && len(nets[i]) == 0 {
+			whys[i] = fmt.Sprintf("board %s has no private IPv4 network but that of its hub: test frames need another cable, and an address there", m.name)
+		}
+	}
+	if why := several(whys); why != "" {
+		return nil, why
+	}
+	at, err := mpi.Shared(nets, p.network.Prefix)
+	if err != nil {
+		return nil, procedure.Sentence(err)
+	}
+	return at, ""
+}
+
+// atOneInstant carries f out for each of n pairs side by side.
+func atOneInstant(n int, f func(i int)) {
+	var all guard.Group
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
