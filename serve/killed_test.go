@@ -60,6 +60,7 @@ func TestKilledInMidRun(t *testing.T) {
 	at := addr
 	seen := make(chan []string)
 	ended := make(chan bool, 2*kills*trials) // connections
+	begun := make(chan bool, 2*kills*trials)
 	for range 3 {
 		go func() { // a browser that comes back
 			var got []string
@@ -73,6 +74,7 @@ func TestKilledInMidRun(t *testing.T) {
 				if err != nil {
 					continue
 				}
+				begun <- true
 				l := &listener{t: t, res: res, in: bufio.NewScanner(res.Body), last: last}
 				l.in.Buffer(nil, 16<<20)
 				for len(got) < trials {
@@ -101,6 +103,13 @@ func TestKilledInMidRun(t *testing.T) {
 		trial(t, b, n, result.Passed)
 		time.Sleep(25 * time.Millisecond)
 		if n%(trials/(kills+1)) == 0 && n < trials {
+			for range 3 { // all are watching
+				select {
+				case <-begun:
+				case <-time.After(20 * time.Second):
+					t.Fatal("a viewer does not come back")
+				}
+			}
 			_ = server.Process.Kill()
 			_ = server.Wait()
 			server = start()
