@@ -101,13 +101,8 @@ func KeptOff(rec result.Record) float64 {
 	if rec.DUT == nil || rec.Account == nil {
 		return 0
 	}
-	var ring int64
-	for _, t := range rec.Account.Drops {
-		if t.Place == result.DUTNIC {
-			ring += t.N
-		}
-	}
-	stolen := 0.0
+	ring := rec.Account.DroppedAt(result.DUTNIC)
+	stolen := rec.DUT.Stalled
 	for _, c := range rec.CPUs {
 		if c.Role == "dut" {
 			stolen = max(stolen, c.Steal)
@@ -212,3 +207,23 @@ func Came(rec result.Record, carried bool) limit.Came {
 func Disturbed(rec result.Record) bool {
 	return rec.Account != nil && rec.Account.Lost() > 0 && KeptOff(rec) >= float64(rec.Account.Lost())
 }
+
+// Room is the share of a trial's load at which the box's receive ring of so many frames
+// would have outlasted what held its CPU up; 0: not known, or that is not why frames were
+// lost. Where stalls were not watched, all that the ring lost counts as lost in one.
+func Room(rec result.Record, ring float64) float64 {
+	if rec.Account == nil || rec.Load == nil || ring <= 0 {
+		return 0
+	}
+	all, lost := float64(rec.Account.Lost()), float64(rec.Account.DroppedAt(result.DUTNIC))
+	if lost <= 0 || lost*2 < all || all > FillLoses*float64(rec.Account.Accepted) {
+		return 0
+	}
+	if d := rec.DUT; d != nil && d.LongestStall > 0 {
+		return ringShare * ring / (float64(rec.Load.Offered) * float64(d.LongestStall) / 1e9)
+	}
+	return ringShare * ring / (ring + lost)
+}
+
+// ringShare is how much of a ring may be in use in the load that is tried next: stalls differ.
+const ringShare = 0.8

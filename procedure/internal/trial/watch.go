@@ -33,6 +33,8 @@ type watch struct {
 	ok            bool
 	box           lab.Receiver // another machine; nil: none, or it does not say
 	received      result.DUTWork
+	timers        *host.Stalls // nil: nobody watches the DUT's CPUs
+	stalls        [][]host.Stall
 }
 
 // WatchTraffic begins to watch, before a trial's traffic, which senders send: by default the
@@ -54,11 +56,17 @@ func WatchTraffic(env *procedure.Env, senders ...int) *watch {
 	var err error
 	w.before, err = host.CPUsHere(bed.Threads...)
 	w.ok, w.begin = err == nil, time.Now()
+	if len(bed.Threads) > 0 {
+		w.timers, _ = host.WatchStalls(bed.Carrying()...) // without them stalls are not known
+	}
 	return w
 }
 
 // Stop is called when the traffic is over.
 func (w *watch) Stop() {
+	if w.timers != nil {
+		w.stalls, _ = w.timers.Stop() // what it holds goes with the process
+	}
 	if w.ok {
 		var err error
 		w.after, err = host.CPUsHere()
@@ -115,7 +123,10 @@ func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.
 			}
 		}
 		if took := float64(end-begin) / 1e9; took > 0 {
-			o.DUT = w.work(o.CPUs, took)
+			if o.DUT = w.work(o.CPUs, took); o.DUT != nil {
+				sum, longest := host.StalledIn(w.stalls, begin, end)
+				o.DUT.Stalled, o.DUT.LongestStall = sum.Seconds()/took, longest.Nanoseconds()
+			}
 		}
 	}
 	if w.box != nil {

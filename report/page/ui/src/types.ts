@@ -1079,8 +1079,10 @@ export interface Digest {
   series: number;
 }
 export interface DUTWork {
+  longest_stall_ns?: number;
   ran?: number;
   receive?: Receive;
+  stalled?: number;
   state?: Pair[];
   threads?: number;
   waited?: number;
