@@ -38,6 +38,13 @@ type Hunt struct {
 	by     search.Sustained // what judged the trials when the search ended
 }
 
+// Before has the search begin with trials that were carried out before it.
+func (h *Hunt) Before(seen ...search.Seen) {
+	for _, t := range seen {
+		h.raw, h.lasted, h.lag = append(h.raw, t), append(h.lasted, t.Duration), append(h.lag, 0)
+	}
+}
+
 // Find takes h to its end and returns what it found of the first goal.
 func Find(ctx context.Context, h *Hunt) (search.Limit, error) {
 	_, err := h.Seek(ctx, -1)

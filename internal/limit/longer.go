@@ -3,14 +3,23 @@
 package limit
 
 import (
+	"cmp"
+	"math"
 	"time"
 
 	"boxdyno/search"
 	"boxdyno/unit"
 )
 
-// StepDown is a load that is tried next, as a share of one that a longer trial lost at.
-const StepDown = 0.8
+const (
+	// StepDown is a load that is tried next, as a share of one that a longer trial lost at.
+	StepDown = 0.8
+	// stepMost is the least such share, however much was lost.
+	stepMost = 1.0 / 8
+	// OneStep is how many times the load that was carried the one that lost is after one
+	// StepDown.
+	OneStep = 1.26
+)
 
 // What became of a longer trial.
 type Came int
@@ -28,44 +37,78 @@ type Longer struct {
 	Sustained search.Sustained // what goes on without end
 	Least     time.Duration    // of a trial
 	Attempts  int              // trials at one load that disturbances may spoil; 0: none
-	Budget    int              // a trial that lost takes 1 of it
+	Budget    int              // a trial that lost, or that narrows, takes 1 of it
 	OfInvalid int              // that an invalid trial takes
 	OfSpoilt  int              // that a disturbed one takes
+	Above     unit.FrameRate   // a load that shorter trials lost at; 0: none is known
+	Narrow    float64          // as many times the load that is carried may the one that lost be, or one between is tried; 0: any
 
-	Rate   unit.FrameRate // of the next trial; after one that carried it, of that
+	Rate   unit.FrameRate // of the next trial; after the last one, of that
 	Lasts  time.Duration  // the next one
 	Spent  int            // of Budget
 	Trials int
 	Valid  int            // of them
 	Spoilt int            // at Rate
 	Lossy  unit.FrameRate // the lowest load that lost; 0: none
+	Bears  unit.FrameRate // the highest load that was carried; 0: none
 }
 
 // Begin sets the first load: found, or what Sustained lets a trial of length Least show.
 func (c *Longer) Begin(found unit.FrameRate) { c.Rate, c.Lasts = c.Sustained.Carries(found, c.Least) }
 
-// Next notes what became of a trial; more says that another one is to follow, at a lower
-// load after one that lost.
-func (c *Longer) Next(came Came) (more bool) {
+// Next notes what became of a trial; more says that another one is to follow. After one
+// that lost it is at a lower load: at that share of this one which room says that the box
+// would have carried; 0: that is not known.
+func (c *Longer) Next(came Came, room float64) (more bool) {
 	c.Trials++
 	switch {
 	case came == Carried:
 		c.Valid++
-		return false
+		c.Spoilt, c.Bears = 0, max(c.Bears, c.Rate)
+		return c.between()
 	case came == Invalid:
 		c.Spent += c.OfInvalid
+		return c.Spent < c.Budget
 	case came == Disturbed && c.Spoilt+1 < c.Attempts:
 		c.Spoilt++
 		c.Spent += c.OfSpoilt
+		return c.Spent < c.Budget
 	default:
 		c.Valid++
 		c.Spent++
 		c.Spoilt, c.Lossy = 0, c.Rate
-		rate := c.Rate * StepDown
-		if s := c.Sustained.Rate; rate < s && s < c.Lossy {
-			rate = s
-		}
-		c.Begin(rate)
 	}
+	if c.Bears > 0 {
+		return c.between()
+	}
+	rate := c.Rate * unit.FrameRate(Share(room))
+	if s := c.Sustained.Rate; rate < s && s < c.Lossy {
+		rate = s
+	}
+	c.Begin(rate)
 	return c.Spent < c.Budget
+}
+
+// Share is the load that is tried after one that hardly lost too much, as a share of it, by
+// what Next is told as room.
+func Share(room float64) float64 {
+	if room <= 0 {
+		return StepDown
+	}
+	return max(min(room, StepDown), stepMost)
+}
+
+// between is the load between what was carried and what was not, if they are far apart.
+func (c *Longer) between() (more bool) {
+	lossy := cmp.Or(c.Lossy, c.Above)
+	if c.Narrow == 0 || float64(lossy) <= float64(c.Bears)*c.Narrow || c.Spent >= c.Budget {
+		return false
+	}
+	rate, lasts := c.Sustained.Carries(unit.FrameRate(math.Sqrt(float64(c.Bears*lossy))), c.Least)
+	if rate <= c.Bears {
+		return false
+	}
+	c.Rate, c.Lasts = rate, lasts
+	c.Spent++
+	return true
 }

@@ -33,10 +33,35 @@ func TestLonger(t *testing.T) {
 			if !more {
 				t.Errorf("%v: over too early", c.came)
 			}
-			more = l.Next(came)
+			more = l.Next(came, 0)
 		}
 		if more != c.more || float64(l.Rate) != c.rate || l.Spent != c.spent || l.Valid != c.valid || l.Spoilt != c.spoilt || l.Trials != len(c.came) {
 			t.Errorf("%v: more %v, %+v", c.came, more, l)
+		}
+	}
+}
+
+// After a loss the next load is the one that the box has room for; between what is carried and
+// what is not, a nearer one follows.
+func TestLongerNarrows(t *testing.T) {
+	const carries = 130
+	for _, room := range []float64{0, 0.01, 0.2, 5} {
+		l := Longer{Least: time.Second, Budget: 40, Narrow: OneStep}
+		l.Begin(1000)
+		var rates []float64
+		for more := true; more; {
+			rates = append(rates, float64(l.Rate))
+			came := Carried
+			if l.Rate > carries {
+				came = Lost
+			}
+			more = l.Next(came, room)
+		}
+		if l.Bears > carries || l.Lossy < carries || l.Lossy > l.Bears*OneStep || l.Valid != len(rates) {
+			t.Errorf("room %v: %v: %+v", room, rates, l)
+		}
+		if second, want := rates[1], map[float64]float64{0: 800, 0.01: 125, 0.2: 200, 5: 800}[room]; second != want {
+			t.Errorf("room %v: after 1000 came %v, want %v", room, second, want)
 		}
 	}
 }

@@ -34,22 +34,35 @@ type idsHunt struct {
 	limit.Descent // loads are in bit/s
 	rests         limit.Rests
 	seen          []search.Seen
+	room          float64       // of the last trial (trial.Room)
 	carried       result.Record // the highest load so far of which no more was lost than is allowed
+	longer        *idsLonger    // nil: the search is not over
+}
+
+// An idsLonger is how far the longer trials are that confirm a load, or lower ones.
+type idsLonger struct {
+	limit.Longer
+	found      search.Limit // by the search, and lowered since
+	last, best result.Record
 }
 
 // hunt searches the highest load of which no more than the allowed share is lost. A run
-// may end it after each trial until the longer ones:
+// may end it after each trial:
 //
-//	descend (from first, until hardly a frame is lost) -> search -> fill -> limit (longer, at the load found)
+//	descend (from first, until no more than that is lost) -> search -> fill -> limit (longer, at the load found or below) -> empty box
 func (m *idsPoint) hunt(ctx context.Context) (err error) {
 	top := float64(m.IDS.top.Bits)
 	if c := float64(unit.L2(m.listen.ceiling, typical.Mean())); c > 0 {
 		top = min(top, c)
 	}
 	first := m.first(top)
-	h := &idsHunt{Descent: limit.Descent{Rate: first, Guess: first < top, Top: top, Most: 8, Twice: true, Lower: func(rate, carried float64) float64 {
+	h := &idsHunt{}
+	h.Descent = limit.Descent{Rate: first, Guess: first < top, Top: top, Most: 8, Twice: true, Lower: func(rate, carried float64) float64 {
+		if carried > rate*(1-tooMuch) { // hardly too much: a stall
+			return rate * limit.Share(h.room)
+		}
 		return min(max(overGuess*carried, rate/8), rate/1.5)
-	}}}
+	}}
 	m.found = h
 	for more := true; more; {
 		if more, err = m.descend(ctx); err != nil {
@@ -73,7 +86,10 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 	if err := m.pause(ctx, m.interim()); err != nil {
 		return err
 	}
-	s, err := search.Of(m.searching(), unit.FrameRate(h.Top), unit.FrameRate(min(h.Peak, h.Top)))
+	before := slices.DeleteFunc(slices.Clone(h.seen), func(t search.Seen) bool { return float64(t.Rate) > h.Top })
+	p := m.searching()
+	p.Trials += len(before)
+	s, err := search.Of(p, unit.FrameRate(h.Top), unit.FrameRate(min(h.Peak, h.Top)))
 	if err != nil {
 		return err
 	}
@@ -81,13 +97,14 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 		now, err := m.offer(ctx, "search", n, step)
 		return now, 0, err
 	}}
+	found.Before(before...)
 	for !found.Ended {
 		if _, err := found.Seek(ctx, 1); err != nil {
 			return err
 		}
 		so := m.interim()
-		if found.Ended { // what buffers swallow, the empty box and a longer trial, each for twice as long
-			so.Next = 3*2*m.lasts() + 3*idsAround
+		if found.Ended { // what buffers swallow and a longer trial, each for twice as long
+			so.Next = 2*2*m.lasts() + 2*idsAround
 		}
 		if err := m.pause(ctx, so); err != nil {
 			return err
@@ -156,6 +173,7 @@ func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.St
 		return search.Seen{}, err
 	}
 	now := m.saw(step, rec)
+	m.found.room = trial.Room(rec, m.listen.ring())
 	m.note(now, rec)
 	return now, nil
 }
@@ -168,7 +186,13 @@ func (m *idsPoint) interim() procedure.Outcome {
 		return m.outcome()
 	}
 	l := s.Limit(h.seen)
-	if l.Lower == 0 {
+	if c := h.longer; c != nil {
+		l = c.found
+		if c.Lossy > 0 && c.Bears == 0 {
+			l.Lower, l.Upper, l.Lossy = 0, c.Lossy, max(l.Lossy, 1)
+		}
+	}
+	if l.Lower == 0 && (h.longer == nil || h.longer.Bears == 0) {
 		o := m.outcome()
 		if l.Lossy == 0 {
 			o.Status, o.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials were invalid or in doubt", l.Invalid)
@@ -176,9 +200,7 @@ func (m *idsPoint) interim() procedure.Outcome {
 		}
 		o.Status, o.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(h.lowest()))
 		if l.Upper > 0 {
-			v := figures.Value("ids_rate_bps", float64(l.Upper))
-			v.N, v.Bound = l.Lossy, result.AtMost
-			o.Values = append(o.Values, v)
+			o.Values = append(o.Values, idsAtMost(l))
 		}
 		return o
 	}
@@ -186,10 +208,23 @@ func (m *idsPoint) interim() procedure.Outcome {
 	defer func() { m.out, m.listen.out = found, told }()
 	m.out.Values, m.listen.out.Values = slices.Clone(found.Values), slices.Clone(told.Values)
 	m.listen.out.Warnings = slices.Clone(told.Warnings)
+	if c := h.longer; c != nil && c.Bears > 0 {
+		m.take(c.best)
+		m.listen.warn("the search was not finished: a load between %v and %v may be carried", unit.BitRate(c.Bears), unit.BitRate(l.Upper))
+		m.addRate(l, float64(c.Bears), l.Clean+l.Lossy+c.Valid)
+		return m.outcome()
+	}
 	m.take(h.carried)
 	m.listen.warn("the search was not finished: no longer trial confirmed %v", unit.BitRate(l.Lower))
 	m.addRate(l, float64(l.Lower), l.Clean+l.Lossy)
 	return m.outcome()
+}
+
+// idsAtMost is the figure where no load is known to be carried.
+func idsAtMost(l search.Limit) result.Value {
+	v := figures.Value("ids_rate_bps", float64(l.Upper))
+	v.N, v.Bound = l.Lossy, result.AtMost
+	return v
 }
 
 // addRate adds the figure of a limit: rate in bit/s, by n trials.
@@ -220,7 +255,7 @@ func (m *idsPoint) saw(step search.Step, rec result.Record) search.Seen {
 	return now
 }
 
-// descend offers the next load of the descent: less as long as the twentieth is lost, and
+// descend offers the next load of the descent: less as long as more is lost than may be, and
 // the highest where the first, which was a guess, was not too much.
 func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 	h := m.found
@@ -234,22 +269,26 @@ func (m *idsPoint) descend(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	if !now.Valid || now.Offered == 0 {
+	may := unit.LossRatio(m.loss.value)
+	if !now.Valid || now.Offered == 0 || now.Loss > may && now.Loss-now.Doubt <= may {
 		return h.Next(false, false, 0), nil
 	}
-	return h.Next(true, now.Loss < tooMuch, h.Rate*(1-float64(now.Loss))), nil
+	return h.Next(true, now.Loss <= may, h.Rate*(1-float64(now.Loss))), nil
 }
 
 // fill finds what the IDS inspects without end, and what buffers swallow beside, by the
-// last load of the descent that was too much, offered once more for twice as long.
+// lowest load that was too much, offered once more for twice as long.
 func (m *idsPoint) fill(ctx context.Context) (s search.Sustained, err error) {
 	h := m.found
 	if h == nil {
 		return s, nil
 	}
-	i := slices.IndexFunc(h.seen, func(t search.Seen) bool {
-		return t.Valid && t.Loss >= trial.FillLoses && float64(t.Rate) == h.Top
-	})
+	i := -1
+	for n, t := range h.seen {
+		if t.Valid && t.Loss >= tooMuch && (i < 0 || t.Rate < h.seen[i].Rate) {
+			i = n
+		}
+	}
 	if i < 0 {
 		return s, nil
 	}
@@ -281,48 +320,85 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 	if err != nil {
 		return err
 	}
-	c := limit.Longer{Sustained: s, Least: 2 * m.lasts(), Attempts: idsAttempts, Budget: 3, OfInvalid: 1}
+	c := &idsLonger{found: l, Longer: limit.Longer{Sustained: s, Least: 2 * m.lasts(), Attempts: idsAttempts, Budget: 8, OfInvalid: 1, Above: l.Upper, Narrow: limit.OneStep}}
 	c.Begin(l.Lower)
-	n, doubted := l.Clean+l.Lossy, c.Rate < l.Lower*trial.Swallowed
-	if doubted {
+	doubted := c.Rate < l.Lower*trial.Swallowed
+	switch {
+	case l.Lower == 0:
+		c.Rate, c.Lossy = lowest*limit.StepDown, lowest
+		c.found.AtCeiling, doubted = false, true
+	case doubted:
 		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(c.Rate))
-		l.Upper, l.AtCeiling = l.Lower, false
+		c.found.Upper, c.found.AtCeiling = l.Lower, false
 	}
-	if l.Lower == 0 {
-		c.Budget, c.Rate = 8, lowest*limit.StepDown
-		l.AtCeiling, doubted = false, true
+	if m.found == nil {
+		m.found = &idsHunt{}
 	}
+	m.found.longer = c
 	for more := true; more; {
-		rate, valid := c.Rate, c.Valid
-		if err := m.empty(ctx, unit.BitRate(rate), c.Lasts); err != nil {
+		if c.Trials > 0 {
+			so := m.interim()
+			so.Next = c.Lasts + idsAround
+			if err := m.pause(ctx, so); err != nil {
+				return err
+			}
+		}
+		rate, valid, bears := c.Rate, c.Valid, c.Bears
+		if c.last, err = m.trial(ctx, "limit", c.Trials, unit.BitRate(rate), c.Lasts); err != nil {
 			return err
 		}
-		rec, err := m.trial(ctx, "limit", c.Trials, unit.BitRate(rate), c.Lasts)
-		if err != nil {
-			return err
-		}
-		became := trial.Came(rec, rec.Account != nil && float64(rec.Account.Lost()) <= m.loss.value*float64(rec.Account.Accepted))
-		more = c.Next(became)
+		became := trial.Came(c.last, c.last.Account != nil && float64(c.last.Account.Lost()) <= m.loss.value*float64(c.last.Account.Accepted))
+		more = c.Next(became, trial.Room(c.last, m.listen.ring()))
 		if c.Valid > valid {
-			m.missed(rec)
+			m.missed(c.last)
 		}
 		switch {
-		case !more:
-			if m.take(rec); became != limit.Carried {
-				return nil
-			}
-			m.addRate(l, float64(rate), n+c.Valid)
+		case c.Bears > bears:
+			c.best = c.last
 		case c.Valid == valid:
-			l.Invalid++
-		default:
+			c.found.Invalid++
+		case became != limit.Carried:
 			if !doubted {
-				m.listen.warn("the search ended at %v, and a longer trial did not confirm it: %s", unit.BitRate(l.Lower), rec.Reason)
+				m.listen.warn("the search ended at %v, and a longer trial did not confirm it: %s", unit.BitRate(l.Lower), c.last.Reason)
 			}
-			doubted, l.Upper, l.AtCeiling = true, rate, false
+			doubted, c.found.Upper, c.found.AtCeiling = true, rate, false
 		}
 	}
+	return m.concluded(ctx, c)
+}
+
+// concluded is the point's outcome after its longer trials.
+func (m *idsPoint) concluded(ctx context.Context, c *idsLonger) error {
+	l, n := c.found, c.found.Clean+c.found.Lossy+c.Valid
 	if l.Invalid > 0 {
 		m.listen.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
-	return nil
+	switch {
+	case c.Bears > 0:
+		m.take(c.best)
+		m.addRate(l, float64(c.Bears), n)
+	case c.Lossy > 0:
+		m.take(c.last)
+		l.Upper, l.Lossy = c.Lossy, n
+		m.out.Values = append(m.out.Values, idsAtMost(l))
+		return nil
+	default: // all were invalid or disturbed
+		m.take(m.found.carried)
+		m.listen.warn("no longer trial confirmed %v: %s", unit.BitRate(l.Lower), c.last.Reason)
+		m.addRate(l, float64(l.Lower), n)
+		return nil
+	}
+	if len(m.listen.env.Bed.Threads) == 0 {
+		return nil
+	}
+	so := m.outcome()
+	so.Next = c.Lasts + idsAround
+	if err := m.pause(ctx, so); err != nil {
+		return err
+	}
+	err := m.empty(ctx, unit.BitRate(c.Bears), c.Lasts)
+	if v := c.best.Value("host_cpu_per_frame_s"); v != nil && m.listen.emptied >= 0 {
+		m.listen.out.Values = append(m.listen.out.Values, figures.Value("host_cpu_above_per_frame_s", v.Value-m.listen.emptied))
+	}
+	return err
 }

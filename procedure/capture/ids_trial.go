@@ -297,16 +297,19 @@ func (m *idsPoint) at(ctx context.Context) error {
 	if err := m.empty(ctx, m.rate.Bits, m.lasts()); err != nil {
 		return err
 	}
-	rec, err := m.trial(ctx, "rate", 0, m.rate.Bits, m.lasts())
-	if err == nil {
-		m.take(rec)
-	}
+	err := m.listen.offerAt(func(n int) (result.Record, error) { return m.trial(ctx, "rate", n, m.rate.Bits, m.lasts()) })
+	m.onceIdle()
 	return err
 }
 
 // take makes a trial's figures and verdict those of the point.
 func (m *idsPoint) take(rec result.Record) {
 	m.listen.take(rec)
+	m.onceIdle()
+}
+
+// onceIdle leaves out what trials at a load have of the idle one: the outcome has it.
+func (m *idsPoint) onceIdle() {
 	m.listen.out.Values = slices.DeleteFunc(m.listen.out.Values, func(v result.Value) bool { return v.Metric == "idle_detected_ratio" })
 }
 

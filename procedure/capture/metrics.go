@@ -16,6 +16,7 @@ var Metrics = slices.Concat([]result.Metric{
 	{Name: "lossless_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, preamble and gap included: comparable with a link's rate"},
 	{Name: "counted_0_1pct_fps", Label: "0.1 %", Unit: "frame/s", Better: 1, Help: "rate search: highest rate of which at most a thousandth is not counted, PDR(0.1 %), in the search's short trials"},
 	{Name: "counted_0_5pct_fps", Label: "0.5 %", Unit: "frame/s", Better: 1, Help: "the same with five thousandths"},
+	{Name: "counted_0_5pct_l1_bps", Unit: "bit/s", Better: 1, Help: "the same in layer-1 bits, as lossless_l1_bps"},
 	{Name: "counting_overload_fps", Label: "overload frame/s", Interval: "range", Unit: "frame/s", Better: 1, Help: "rate overload, or search with preset standard: frames counted a second under the load, from 250 kframe/s on, of which most are counted (a 4th of it or less with a slow tester); receiving has no precedence. Median of 3 to 21 trials with its 95 % interval (of fewer than 6: their range). >=: the tester offered no more than was counted"},
 }, captureTrialMetrics, []result.Metric{
 	{Name: "control_frames", Unit: "1", Help: "generator iperf3: frames of its control connection, neither offered nor counted"},

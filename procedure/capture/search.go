@@ -3,10 +3,13 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"boxdyno/engine"
@@ -61,20 +64,15 @@ func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
 		if _, err := h.Seek(ctx, huntTrials); err != nil {
 			return err
 		}
-		if err := m.pause(ctx, m.interim(limitOf(h), nil)); err != nil {
+		if err := m.pause(ctx, m.interim(h, nil)); err != nil {
 			return err
 		}
 	}
 	l := limitOf(h)
-	if err := m.conclude(ctx, l); err != nil {
+	if err := m.conclude(ctx, h); err != nil {
 		return err
 	}
-	for _, l := range h.Limits() {
-		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
-		if name != "" && l.Lower > 0 {
-			m.out.Values = append(m.out.Values, m.interval(name, l))
-		}
-	}
+	m.out.Values = append(m.out.Values, m.pdrs(h)...)
 	if l.Lower == 0 || l.AtCeiling || m.preset.Value == "quick" { // rate overload is for that
 		return nil
 	}
@@ -101,28 +99,85 @@ func limitOf(h *limit.Hunt) search.Limit {
 	return l
 }
 
+// pdrs are the highest rates at a stated loss ratio, as far as the search has confirmed them.
+func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
+	for _, l := range h.Limits() {
+		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
+		if name == "" || l.Lower == 0 {
+			continue
+		}
+		v := m.interval(name, l)
+		vs = append(vs, v)
+		if l.Goal.Loss == 0.005 {
+			vs = append(vs, m.onLink("counted_0_5pct_l1_bps", v))
+		}
+	}
+	return vs
+}
+
 // interim is the point's outcome if the run comes to it no more; c is nil before the
 // longer trials.
-func (m *capturePoint) interim(l search.Limit, c *captureLonger) procedure.Outcome {
-	out := m.out
-	if l.Lower == 0 {
-		out.Status, out.Reason = result.Invalid, fmt.Sprintf("the search was not finished: no rate without loss is confirmed in %d trials", l.Clean+l.Lossy+l.Invalid)
+func (m *capturePoint) interim(h *limit.Hunt, c *captureLonger) procedure.Outcome {
+	out, l := m.out, limitOf(h)
+	if l.Lower == 0 && c == nil {
+		l = h.Interim()
+	}
+	trials := l.Clean + l.Lossy + l.Invalid
+	var v result.Value
+	told := ""
+	switch {
+	case c != nil && c.Bears > 0:
+		v, told = c.figure(m, l), fmt.Sprintf("a rate between %v and %v may be carried", c.Bears, cmp.Or(c.Lossy, l.Upper))
+	case c != nil && c.Lossy > 0:
+		v, told = m.atMost(c.Lossy, l.Clean+l.Lossy+c.Valid), c.doubt
+	case l.Lower > 0 && l.Interim:
+		v, told = m.interval("lossless_fps", l), "its bounds are of one trial each"
+	case l.Lower > 0:
+		v, told = m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
+	case lowestLossy(h) > 0:
+		v, told = m.atMost(lowestLossy(h), l.Lossy), fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
+	default:
+		told = fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
+	}
+	told = "the search was not finished: " + told
+	out.Values = slices.Concat(out.Values, m.pdrs(h))
+	switch {
+	case v.Metric != "":
+		out.Values = append(out.Values, m.lossless(v)...)
+	case len(out.Values) == len(m.out.Values):
+		out.Status, out.Reason = result.Invalid, told
 		return out
 	}
-	v, told := m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
-	if c != nil && c.doubt != "" {
-		v, told = figures.Value("lossless_fps", float64(c.Lossy)), c.doubt
-		v.N, v.Bound = l.Clean+l.Lossy+c.Valid, result.AtMost
-	}
-	out.Warnings = append(slices.Clip(out.Warnings), "the search was not finished: "+told)
-	out.Values = append(slices.Clip(out.Values), m.lossless(v)...)
+	out.Warnings = append(slices.Clip(out.Warnings), told)
 	return out
+}
+
+// atMost is the figure where frames were lost from rate on, and none below is known to be
+// carried.
+func (m *capturePoint) atMost(rate unit.FrameRate, n int) result.Value {
+	v := figures.Value("lossless_fps", float64(rate))
+	v.N, v.Bound = n, result.AtMost
+	return v
+}
+
+// lowestLossy is the lowest rate of a search that lost frames beyond doubt; 0: none.
+func lowestLossy(h *limit.Hunt) (lowest unit.FrameRate) {
+	for _, t := range h.Seen() {
+		if t.Valid && t.Loss > t.Doubt && (lowest == 0 || t.Offered < lowest) {
+			lowest = t.Offered
+		}
+	}
+	return lowest
+}
+
+// onLink is a frame rate as metric name, in layer-1 bits.
+func (m *capturePoint) onLink(name string, v result.Value) result.Value {
+	return scaled(name, v, float64(unit.L1(1, m.mix().Mean())))
 }
 
 // lossless are the figures of the highest rate v of which every frame was counted.
 func (m *capturePoint) lossless(v result.Value) []result.Value {
-	mean := m.mix().Mean()
-	return []result.Value{v, scaled("lossless_bps", v, float64(unit.L2(1, mean))), scaled("lossless_l1_bps", v, float64(unit.L1(1, mean)))}
+	return []result.Value{v, scaled("lossless_bps", v, float64(unit.L2(1, m.mix().Mean()))), m.onLink("lossless_l1_bps", v)}
 }
 
 // short is a trial of a search: a subject's buffer takes more of a burst than of a
@@ -207,57 +262,57 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 }
 
 // conclude fills the subject's buffers, and offers a longer trial at the rate found, or at
-// lower ones.
-func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (err error) {
-	switch {
-	case l.Clean+l.Lossy == 0:
-		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
-		return nil
-	case l.Lower == 0:
-		m.out.Status, m.out.Reason = result.Failed, "frames were lost at every rate tried"
-		return nil
-	}
-	var s search.Sustained
-	if !l.AtCeiling { // more cannot be offered
-		if s, err = m.fill(ctx, l.Lower); err != nil {
-			return err
-		}
-	}
-	c := longer(l.Lower, s)
-	if !l.AtCeiling {
-		if err := m.pause(ctx, m.interim(l, c)); err != nil {
-			return err
-		}
-	}
-	for {
-		more, err := m.confirm(ctx, l.Lower, c)
+// lower ones. Where the search found none, they begin below all that lost.
+func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) {
+	l := limitOf(h)
+	var c *captureLonger
+	switch lossy := lowestLossy(h); {
+	case l.Lower > 0 && l.AtCeiling: // more cannot be offered
+		c = longer(l.Lower, search.Sustained{})
+	case l.Lower > 0:
+		s, err := m.fill(ctx, h, l.Lower)
 		if err != nil {
 			return err
 		}
-		if !more {
-			break
+		c = longer(l.Lower, s)
+		c.Above = l.Upper
+	case lossy > 0:
+		c = longer(lossy*limit.StepDown, search.Sustained{})
+		c.Lossy, c.doubt = lossy, fmt.Sprintf("the search found no rate without loss, down to %v", lossy)
+	default:
+		told := fmt.Sprintf("no rate without loss is confirmed in %d trials, of which %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Invalid)
+		if len(m.pdrs(h)) > 0 {
+			m.warn("%s", told)
+		} else {
+			m.out.Status, m.out.Reason = result.Invalid, told
 		}
-		if err := m.pause(ctx, m.interim(l, c)); err != nil {
+		return nil
+	}
+	for more := true; more; {
+		if !l.AtCeiling || c.Trials > 0 {
+			if err := m.pause(ctx, m.interim(h, c)); err != nil {
+				return err
+			}
+		}
+		if more, err = m.confirm(ctx, l.Lower, c); err != nil {
 			return err
 		}
 	}
-	m.take(c.last)
 	if c.doubt != "" {
 		m.warn("%s", c.doubt)
 	}
 	switch {
-	case c.last.Status == result.Failed:
-		m.out.Reason = "no rate was confirmed by a longer trial: at the lowest, " + c.last.Reason
-	case c.last.Status == result.Passed && c.last.Load != nil:
-		v := m.interval("lossless_fps", l)
-		v.N += c.Valid
-		if c.doubt != "" {
-			v.Value, v.Bound = float64(c.last.Load.Offered), result.Exactly
-			low := v.Value
-			high := float64(c.Lossy)
-			v.Lo, v.Hi = &low, &high
+	case c.Bears > 0:
+		if err := m.above(ctx, h, c); err != nil {
+			return err
 		}
-		m.out.Values = append(m.out.Values, m.lossless(v)...)
+	case c.Lossy > 0:
+		m.take(c.last)
+		m.out.Status, m.out.Reason = result.Failed, "no rate was confirmed by a longer trial: at the lowest, "+c.last.Reason
+		m.out.Values = append(m.out.Values, m.lossless(m.atMost(c.Lossy, l.Clean+l.Lossy+c.Valid))...)
+	default: // all were invalid or disturbed
+		m.warn("no longer trial confirmed %v: %s", l.Lower, c.last.Reason)
+		m.out.Values = append(m.out.Values, m.lossless(m.interval("lossless_fps", l))...)
 	}
 	if l.Inversions > 0 {
 		m.warn("no sharp limit: frames were lost in %d trials at or below a rate that another trial carried", l.Inversions)
@@ -266,6 +321,26 @@ func (m *capturePoint) conclude(ctx context.Context, l search.Limit) (err error)
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
 	return nil
+}
+
+// above makes the best longer trial the point's, with what the subject costs above the
+// empty box under that load.
+func (m *capturePoint) above(ctx context.Context, h *limit.Hunt, c *captureLonger) error {
+	m.take(c.best)
+	m.out.Values = append(m.out.Values, m.lossless(c.figure(m, limitOf(h)))...)
+	if len(m.env.Bed.Threads) == 0 {
+		return nil
+	}
+	so := m.out
+	so.Values, so.Next = slices.Concat(m.out.Values, m.pdrs(h)), lasts(c.load)+captureAround
+	if err := m.pause(ctx, so); err != nil {
+		return err
+	}
+	err := m.empty(ctx, c.load)
+	if v := c.best.Value("host_cpu_per_frame_s"); v != nil && m.emptied >= 0 {
+		m.out.Values = append(m.out.Values, figures.Value("host_cpu_above_per_frame_s", v.Value-m.emptied))
+	}
+	return err
 }
 
 func (m *capturePoint) interval(name string, l search.Limit) result.Value {
@@ -292,10 +367,17 @@ func scaled(name string, v result.Value, factor float64) result.Value {
 }
 
 // fill finds what the subject counts without end, and what buffers swallow beside, by
-// overloads a quarter above what a search found.
-func (m *capturePoint) fill(ctx context.Context, found unit.FrameRate) (search.Sustained, error) {
+// overloads a quarter above what a search found, or at the lowest rate above that of which
+// the search lost enough: a subject that lost to a disturbance may count much more.
+func (m *capturePoint) fill(ctx context.Context, h *limit.Hunt, found unit.FrameRate) (search.Sustained, error) {
 	load := found * trial.FillAbove
-	if m.ceiling > 0 {
+	enough := unit.FrameRate(math.Inf(1))
+	for _, t := range h.Seen() {
+		if t.Valid && t.Rate > load && t.Loss > 2*trial.FillLoses {
+			enough = min(enough, t.Rate)
+		}
+	}
+	if load = max(load, min(enough, h.Max)); m.ceiling > 0 {
 		load = min(load, m.ceiling)
 	}
 	longest := 2 * confirming
@@ -315,13 +397,14 @@ func (m *capturePoint) fill(ctx context.Context, found unit.FrameRate) (search.S
 const confirming = 5 * time.Second
 
 // attempts are the longer trials that each rate has which disturbances may have spoiled.
-const attempts = 8
+const attempts = 3
 
 // A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
 type captureLonger struct {
 	limit.Longer
-	doubt string // says what was lost first, at the rate found
-	last  result.Record
+	doubt      string // says what was lost first, at the rate found
+	last, best result.Record
+	load       engine.Load // of best
 }
 
 // longer begins with the rate found, where s, which is what the subject counts without
@@ -331,11 +414,23 @@ func longer(found unit.FrameRate, s search.Sustained) *captureLonger {
 		Sustained: s, Least: confirming,
 		Attempts: attempts, Budget: trial.Confirmations * attempts, OfSpoilt: 1,
 		OfInvalid: attempts, // they are repeated as often as there are rates
+		Narrow:    limit.OneStep,
 	}}
 	if c.Begin(found); c.Rate < found*trial.Swallowed {
 		c.Lossy, c.doubt = found, fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, c.Rate)
 	}
 	return c
+}
+
+// figure is the rate that a longer trial carried; l is what the search found.
+func (c *captureLonger) figure(m *capturePoint, l search.Limit) result.Value {
+	v := m.interval("lossless_fps", l)
+	v.N = l.Clean + l.Lossy + c.Valid
+	if high := float64(cmp.Or(c.Lossy, l.Upper)); c.doubt != "" || c.Valid > 1 {
+		low := float64(c.best.Load.Offered)
+		v.Value, v.Bound, v.Lo, v.Hi = low, result.Exactly, &low, &high
+	}
+	return v
 }
 
 // confirm offers c's rate for longer; more says that another trial is to follow, at less
@@ -345,19 +440,26 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 	if l.Count == 0 && m.length == 0 {
 		l.Duration = max(l.Duration, c.Lasts)
 	}
-	if err := m.empty(ctx, l); err != nil {
+	m.emptied = -1
+	if c.last, err = m.offer(ctx, "limit", c.Trials, l); err != nil {
 		return false, err
 	}
-	if c.last, err = m.offer(ctx, "limit", c.Spent, l); err != nil {
-		return false, err
+	rate, lossy, spoilt, bears := c.Rate, c.Lossy, c.Spoilt, c.Bears
+	more = c.Next(trial.Came(c.last, c.last.Status == result.Passed), trial.Room(c.last, m.ring()))
+	if c.Bears > bears {
+		c.best, c.load = c.last, l
 	}
-	lossy, spoilt := c.Lossy, c.Spoilt
-	more = c.Next(trial.Came(c.last, c.last.Status == result.Passed))
 	switch {
-	case c.last.Status == result.Passed && spoilt > 0:
-		m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", spoilt, c.Rate)
+	case c.Bears > bears && spoilt > 0:
+		m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", spoilt, rate)
 	case c.Lossy != lossy && c.doubt == "":
 		c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not confirm it: %s", found, c.last.Reason)
 	}
 	return more, nil
+}
+
+// ring is how many frames the DUT's receive ring holds; 0: not known.
+func (m *capturePoint) ring() float64 {
+	n, _ := strconv.ParseFloat(result.Get(m.env.Bed.Settings, "ring"), 64)
+	return n
 }

@@ -4,11 +4,15 @@ package capture
 
 import (
 	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"boxdyno/internal/limit"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
@@ -205,14 +209,65 @@ func TestCaptureLimitDisturbed(t *testing.T) {
 		}
 		p := newCaptureOf(nil)
 		roomtest.Assign(t, p.Flags, map[string]string{"frame_size": "64"})
-		m := &capturePoint{Capture: p, env: &procedure.Env{Bed: &lab.Testbed{}, Trial: carryOut, Once: once}, pause: func(context.Context, procedure.Outcome) error { return nil }}
-		if err := m.conclude(t.Context(), search.Limit{Lower: 1e5, AtCeiling: true, Clean: 3}); err != nil {
+		m := &capturePoint{Capture: p, env: &procedure.Env{Bed: &lab.Testbed{}, Trial: carryOut, Once: once}, pause: goesOn}
+		if err := m.conclude(t.Context(), carriedToTheTop(t, 1e5)); err != nil {
 			t.Fatal(err)
 		}
 		found := result.Record{Values: m.out.Values}
 		v := found.Value("lossless_fps")
-		if c.want == 0 && (v != nil || trials != trial.Confirmations*attempts) || c.want > 0 && (v == nil || v.Value != c.want || trials != c.clean+1) {
+		if c.want == 0 && (v == nil || v.Bound != result.AtMost || m.out.Status != result.Failed || trials != trial.Confirmations*attempts) || c.want > 0 && (v == nil || v.Value != c.want || trials != c.clean+1) {
 			t.Errorf("clean from %d on: %+v after %d trials", c.clean, v, trials)
+		}
+	}
+}
+
+// carriedToTheTop is a search that lost nothing up to rate, which is the highest.
+func carriedToTheTop(t *testing.T, rate unit.FrameRate) *limit.Hunt {
+	t.Helper()
+	s, err := search.New("quick", rate, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &limit.Hunt{Search: s, Offer: func(_ context.Context, _ int, step search.Step) (search.Seen, time.Duration, error) {
+		return search.Seen{Offered: step.Rate, Valid: true}, 0, nil
+	}}
+	if _, err := h.Seek(t.Context(), -1); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// A box whose CPU is held up gives a rate with an interval: TestIDSOfAStallingBox for frames
+// of one size, and whenever the run ends.
+func TestCaptureOfAStallingBox(t *testing.T) {
+	for seed := range uint64(12) {
+		chance := rand.New(rand.NewPCG(seed, 8))
+		b := &stallingBox{inspects: 8e5 * math.Exp(-2*chance.Float64()), ring: 256, often: 500 * time.Millisecond, chance: chance, share: 1, frameBits: 1}
+		b.lasts = time.Duration((0.5 + 12*chance.Float64()) * float64(time.Millisecond))
+		want := b.carries(0)
+		if seed%2 == 1 {
+			b.share, b.seen, want = 0.2, true, b.inspects
+		}
+		env := &procedure.Env{Bed: &lab.Testbed{Settings: []result.Pair{{Key: "ring", Value: "256"}}}}
+		env.Trial = func(_ context.Context, cfg []result.Pair, _ func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+			rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
+			d, derr := time.ParseDuration(result.Get(cfg, "duration"))
+			return b.offer(rate, math.Round(rate*d.Seconds())), errors.Join(err, derr)
+		}
+		m := &capturePoint{Capture: newCaptureOf(nil), ceiling: 4e6, effort: captureEffortOf("quick"), env: env, out: procedure.Outcome{Status: result.Passed}, emptied: -1}
+		m.pause = func(_ context.Context, o procedure.Outcome) error {
+			v := (&result.Record{Values: o.Values}).Value("lossless_fps")
+			if v == nil && o.Status != result.Invalid || v != nil && v.Bound != result.AtMost && *v.Lo > 1.3*b.inspects || v != nil && v.Bound == result.AtMost && v.Value < 0.97*want {
+				t.Errorf("seed %d: %s after %d trials: %+v, and %v is carried", seed, o.Status, b.trials, v, want)
+			}
+			return nil
+		}
+		if err := m.highest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		v := (&result.Record{Values: m.out.Values}).Value("lossless_fps")
+		if v == nil || v.Lo == nil || v.Bound == result.AtMost || *v.Lo > 1.03*want || *v.Lo < 0.7*want || v.Hi != nil && *v.Hi < 0.97*want || b.trials > 70 {
+			t.Errorf("seed %d: %+v after %d trials, and %v is carried: %v", seed, v, b.trials, want, m.out.Warnings)
 		}
 	}
 }

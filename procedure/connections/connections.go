@@ -456,7 +456,7 @@ func (m *connPoint) confirm(ctx context.Context, found unit.FrameRate) (rec resu
 		if rec.Status == result.Failed && doubt == "" {
 			doubt = fmt.Sprintf("the search ended at %s connections/s, and a longer trial did not confirm it: %s", strings.TrimSpace(unit.SI(float64(found))), rec.Reason)
 		}
-		more = c.Next(trial.Came(rec, rec.Status == result.Passed))
+		more = c.Next(trial.Came(rec, rec.Status == result.Passed), 0)
 	}
 	return rec, c.Valid, doubt, err
 }
