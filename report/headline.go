@@ -95,15 +95,20 @@ func loadOf(d Document, f verdict.Finding) *verdict.Finding {
 	if load(f) || d.Verdict == result.Failed && f.Criterion.Metric != uncounted {
 		return nil
 	}
+	var most *verdict.Finding // where only what is not carried is known
 	for i, l := range d.Findings {
-		if load(l) && l.Status == d.Verdict {
+		// Where what is asked was lost, a load below it is an answer, too.
+		below := func() bool { return d.Verdict == result.Failed && !l.Close && l.Figure.Value < *l.Criterion.Min }
+		switch {
+		case !load(l) || l.Status != d.Verdict && !below():
+		case l.Figure.Bound != result.AtMost:
 			return &d.Findings[i]
+		case most == nil:
+			most = &d.Findings[i]
 		}
 	}
-	for i, l := range d.Findings { // where what is asked was lost, a load below it is an answer, too
-		if load(l) && d.Verdict == result.Failed && !l.Close && l.Figure.Bound != result.AtMost && l.Figure.Value < *l.Criterion.Min {
-			return &d.Findings[i]
-		}
+	if most != nil {
+		return most
 	}
 	if d.Verdict == result.Passed { // the frames that were lost say more than how many rules there are
 		for i, l := range d.Findings {
@@ -119,8 +124,11 @@ func loadOf(d Document, f verdict.Finding) *verdict.Finding {
 func carried(d Document, f verdict.Finding, passes string) string {
 	v, asked := f.Figure, *f.Criterion.Min
 	lossless := ""
-	if strings.HasPrefix(v.Metric, "throughput_") || strings.HasPrefix(v.Metric, "lossless_") {
+	switch {
+	case strings.HasPrefix(v.Metric, "throughput_"), strings.HasPrefix(v.Metric, "lossless_"):
 		lossless = " without loss"
+	case strings.HasPrefix(v.Metric, "counted_0_5pct_"):
+		lossless = " with at most 0.5 % lost"
 	}
 	tail := tailOf(d, f)
 	switch {
@@ -142,17 +150,16 @@ func carried(d Document, f verdict.Finding, passes string) string {
 		if f.Status == result.Invalid {
 			begin = "Not decided: "
 		}
-		return lead(begin, "Carries at most "+ofAsked(asked, v.Value)+"; no load is confirmed", tail)
+		return lead(begin, "Carries less than "+ofAsked(asked, v.Value)+"; no load is confirmed", tail)
 	case f.Status == result.Invalid && v.Bound == result.AtLeast && d.Verdict != result.Failed:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+", all that the tester offers", tail)
 	case f.Status == result.Invalid:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+"; its limit was not found", tail)
 	}
-	least := ""
 	if v.Hi != nil && *v.Hi > pinned*v.Value {
-		least = "at least "
+		return lead("", "Carries between "+strings.Replace(ofAsked(asked, v.Value, *v.Hi), " to ", " and ", 1)+lossless, tail)
 	}
-	return lead("", "Carries "+least+ofAsked(asked, v.Value)+lossless, tail)
+	return lead("", "Carries "+ofAsked(asked, v.Value)+lossless, tail)
 }
 
 // pinned is how many times its lower end the upper end of an interval is at most where the

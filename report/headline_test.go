@@ -108,11 +108,11 @@ func TestHeadlineOfALoadBelow(t *testing.T) {
 		word string
 		want string
 	}{
-		{result.Value{Value: 257e6, Lo: new(257e6), Hi: new(340e6)}, "failed", "Carries at least 257 of the 1,000 Mbit/s asked, with 1,000 rules"},
+		{result.Value{Value: 257e6, Lo: new(257e6), Hi: new(340e6)}, "failed", "Carries between 257 and 340 of the 1,000 Mbit/s asked, with 1,000 rules"},
 		{result.Value{Value: 310e6, Lo: new(310e6), Hi: new(340e6)}, "failed", "Carries 310 of the 1,000 Mbit/s asked, with 1,000 rules"},
 		{result.Value{Value: 310e6, Lo: new(310e6)}, "not decided", "Carries at least 310 of the 1,000 Mbit/s asked; its limit was not found, with 1,000 rules"},
-		{result.Value{Value: 257e6, Bound: result.AtMost}, "failed", "Carries at most 257 of the 1,000 Mbit/s asked; no load is confirmed, with 1,000 rules"},
-		{result.Value{Value: 1.2e9, Bound: result.AtMost}, "not decided", "Not decided: carries at most 1.20 of the 1.00 Gbit/s asked; no load is confirmed"},
+		{result.Value{Value: 257e6, Bound: result.AtMost}, "failed", "Carries less than 257 of the 1,000 Mbit/s asked; no load is confirmed, with 1,000 rules"},
+		{result.Value{Value: 1.2e9, Bound: result.AtMost}, "not decided", "Not decided: carries less than 1.20 of the 1.00 Gbit/s asked; no load is confirmed"},
 	} {
 		x.v.Metric, x.v.Unit = c.Metric, "bit/s"
 		r := result.Record{ID: "p", Procedure: "ids", Status: result.Passed, Values: []result.Value{x.v}, Config: []result.Pair{
@@ -146,6 +146,34 @@ func TestHeadlineOfAnOpenLoad(t *testing.T) {
 		}}}
 		if got := roleHeadline(d); got != x.want {
 			t.Errorf("%+v: %q, want %q", x.v, got, x.want)
+		}
+	}
+}
+
+// The rate at which no frame is lost is the answer; where it is not known, that at which
+// hardly any is lost, and at last the rate from which frames are lost.
+func TestHeadlineOfSeveralLoads(t *testing.T) {
+	of := func(metric string, v result.Value) verdict.Finding {
+		v.Metric, v.Unit = metric, "bit/s"
+		return verdict.Finding{Criterion: result.Criterion{Metric: metric, Min: new(1e9)}, Status: result.Failed, Figure: &v}
+	}
+	lost := verdict.Finding{Criterion: result.Criterion{Metric: uncounted, Max: new(0.0)}, Status: result.Failed, Figure: &result.Value{Metric: uncounted, Unit: "1", Value: 0.003}}
+	most, pdr := result.Value{Value: 0.5e9, Bound: result.AtMost}, result.Value{Value: 0.25e9, Lo: new(0.25e9), Hi: new(0.26e9)}
+	for _, x := range []struct {
+		lossless result.Value
+		pdr      bool
+		want     string
+	}{
+		{result.Value{Value: 120e6, Lo: new(120e6), Hi: new(312e6)}, true, "Carries between 120 and 312 of the 1,000 Mbit/s asked without loss"},
+		{most, true, "Carries 250 of the 1,000 Mbit/s asked with at most 0.5 % lost"},
+		{most, false, "Carries less than 500 of the 1,000 Mbit/s asked; no load is confirmed"},
+	} {
+		d := Document{Verdict: result.Failed, Findings: []verdict.Finding{lost, of("lossless_l1_bps", x.lossless)}}
+		if x.pdr {
+			d.Findings = append(d.Findings, of("counted_0_5pct_l1_bps", pdr))
+		}
+		if got := roleHeadline(d); got != x.want {
+			t.Errorf("%+v: %q, want %q", x, got, x.want)
 		}
 	}
 }
