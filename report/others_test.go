@@ -254,12 +254,14 @@ func TestIperf3(t *testing.T) {
 	tcp := trial([]result.Pair{{Key: "protocol", Value: "tcp"}, {Key: "connections", Value: "2"}, {Key: "payload_size", Value: "1400"}}, rate("goodput_bps", 9e9), rate("sent_bps", 9.5e9), rate("retransmits", 7))
 	udp := trial([]result.Pair{{Key: "protocol", Value: "udp"}, {Key: "connections", Value: "1"}, {Key: "payload_size", Value: "1400"}}, rate("goodput_bps", 1e9), rate("sent_bps", 2e9), rate("datagrams_lost_ratio", 0.125))
 	udp.Warnings = []string{"iperf 3.12"}
+	counted := udp // udp itself is of an older version
+	counted.Values = append(slices.Clone(udp.Values), rate("datagrams_sent", 200), rate("datagrams_lost", 20), rate("jitter_s", 2.5e-5))
 	invalid, point, half := tcp, tcp, trial(nil, rate("goodput_bps", 1))
 	invalid.Status, point.Parent = result.Invalid, ""
-	said := formatted(t, text.Iperf3, report.Kept{Records: []result.Record{invalid, tcp, point, half, udp}})
+	said := formatted(t, text.Iperf3, report.Kept{Records: []result.Record{invalid, tcp, point, half, counted, udp}})
 	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if len(lines) != 2 {
-		t.Fatalf("%d documents, want one for each of two trials:\n%s", len(lines), said)
+	if len(lines) != 3 {
+		t.Fatalf("%d documents, want one for each of three trials:\n%s", len(lines), said)
 	}
 	for i, more := range [][]string{{"-P", "2"}, {"--udp", "--length", "1400", "--bitrate", "100M"}} {
 		var ours, theirs any
@@ -281,7 +283,8 @@ func TestIperf3(t *testing.T) {
 	for i, all := range [][]string{
 		{`{"title":"stream/tcp#1/1","start":{`, `"version":"iperf 3.12","system_info":null,"timestamp":{"time":"Sat, 14 Mar 2026 09:26:55 GMT","timesecs":1773480415},"test_start":{"protocol":"TCP","num_streams":2,"blksize":null,"omit":0,"duration":1,"reverse":0}},"intervals":[]`,
 			`"sum_sent":{"bytes":null,"bits_per_second":9500000000,"retransmits":7},"sum_received":{"bytes":null,"bits_per_second":9000000000}`, `"sender_tcp_congestion":"cubic"}}`},
-		{`"test_start":{"protocol":"UDP","num_streams":1,"blksize":1400,"omit":0,"duration":1,"reverse":0}}`, `"sum":{"bytes":null,"bits_per_second":2000000000,"seconds":null,`, `"lost_percent":12.5}`, `"sum_sent":{"bytes":null,"bits_per_second":2000000000},"sum_received":{"bytes":null,"bits_per_second":1000000000}`},
+		{`"test_start":{"protocol":"UDP","num_streams":1,"blksize":1400,"omit":0,"duration":1,"reverse":0}}`, `"sum":{"bytes":null,"bits_per_second":2000000000,"seconds":null,"jitter_ms":0.025,"lost_packets":20,"packets":200,"lost_percent":10}`, `"sum_sent":{"bytes":null,"bits_per_second":2000000000},"sum_received":{"bytes":null,"bits_per_second":1000000000}`},
+		{`"jitter_ms":null,"lost_packets":null,"packets":null,"lost_percent":12.5}`},
 	} {
 		for _, want := range all {
 			if !strings.Contains(lines[i], want) {

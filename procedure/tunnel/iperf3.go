@@ -52,12 +52,20 @@ type streamed struct {
 	Sent, Received float64 // payload bit/s
 	Octets         float64 // of payload that arrived
 	Retransmits    float64 // of TCP
-	LostRatio      float64 // of UDP: share of the datagrams
-	By             string  // "iperf 3.12, cubic"
+	LostRatio      float64 // of UDP: share of the payload sent
+	Datagrams      *datagrams
+	By             string // "iperf 3.12, cubic"
 
 	Begin, End unit.Instant // from when its first connection or flow stood to the client's end
 	Busy       [2]float64   // seconds of all CPUs of the sender's machine meanwhile, and, if that is another one, of the receiver's; 0: not known
 	Usage      []result.Usage
+}
+
+// A datagrams is what iperf3 counted of UDP.
+type datagrams struct {
+	Sent   float64
+	Lost   float64 // gaps between the numbers of those that arrived
+	Jitter float64 // seconds, smoothed as in RFC 3550
 }
 
 const streamPort = 5201
@@ -130,6 +138,7 @@ func readStream(said []byte, udp bool) (got streamed, err error) {
 		Retransmits float64 `json:"retransmits"`
 		Lost        float64 `json:"lost_packets"`
 		Packets     float64 `json:"packets"`
+		Jitter      float64 `json:"jitter_ms"`
 	}
 	var report struct {
 		Start struct {
@@ -165,6 +174,9 @@ func readStream(said []byte, udp bool) (got streamed, err error) {
 	got = streamed{Sent: sent.Bits, Received: received.Bits, Octets: received.Octets, By: report.Start.Version}
 	if udp {
 		got.LostRatio = 1 - received.Octets/sent.Octets
+		if all := report.End.Sum; all != nil && all.Packets > 0 {
+			got.Datagrams = &datagrams{Sent: all.Packets, Lost: all.Lost, Jitter: all.Jitter / 1e3}
+		}
 		return got, nil
 	}
 	got.Retransmits = sent.Retransmits
@@ -203,6 +215,11 @@ func (s stream) trial(ctx context.Context, daemons func() (result.Usage, error))
 	add("sent_bps", got.Sent)
 	if s.udp {
 		add("datagrams_lost_ratio", got.LostRatio)
+		if d := got.Datagrams; d != nil {
+			add("datagrams_sent", d.Sent)
+			add("datagrams_lost", d.Lost)
+			add("jitter_s", d.Jitter)
+		}
 	} else {
 		add("retransmits", got.Retransmits)
 	}

@@ -101,7 +101,7 @@ func TestReadStream(t *testing.T) {
 	sum := `"sum":{"start":0,"end":2,"seconds":2,"bytes":280000,"bits_per_second":1120000,"jitter_ms":0.01,"lost_packets":50,"packets":200,"lost_percent":25}`
 	udp := `{"end":{` + sum + `,"sum_sent":{"seconds":2,"bytes":280000,"bits_per_second":1120000,"packets":200},"sum_received":{"seconds":2,"bytes":196000,"bits_per_second":784000,"lost_packets":50,"packets":200}}}`
 	got, err = readStream([]byte(udp), true)
-	if err != nil || got.Sent != 1120000 || got.Received != 784000 || got.Octets != 196000 || math.Abs(got.LostRatio-0.3) > 1e-9 {
+	if err != nil || got.Sent != 1120000 || got.Received != 784000 || got.Octets != 196000 || math.Abs(got.LostRatio-0.3) > 1e-9 || *got.Datagrams != (datagrams{Sent: 200, Lost: 50, Jitter: 1e-5}) {
 		t.Errorf("UDP: %+v, %v", got, err)
 	}
 	got, err = readStream([]byte(`{"end":{`+sum+`}}`), true) // of an iperf3 before 3.12

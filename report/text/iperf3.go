@@ -78,9 +78,9 @@ type iperf3Sum struct {
 type iperf3Datagrams struct {
 	iperf3Sum
 	Seconds *iperf3Unknown `json:"seconds"`
-	Jitter  *iperf3Unknown `json:"jitter_ms"`
-	Lost    *iperf3Unknown `json:"lost_packets"`
-	Packets *iperf3Unknown `json:"packets"`
+	Jitter  *float64       `json:"jitter_ms"`
+	Lost    *int64         `json:"lost_packets"`
+	Packets *int64         `json:"packets"`
 	Share   *float64       `json:"lost_percent"`
 }
 
@@ -161,11 +161,7 @@ func iperf3Of(r result.Record) (out iperf3Report, ok bool) {
 	}
 	t.Streams = number(iperf3Streams)
 	if protocol == "UDP" {
-		t.Block, out.End.Sum = number("payload_size"), &iperf3Datagrams{iperf3Sum: out.End.Sent}
-		if v := r.Value(iperf3Lost); v != nil && v.Value >= 0 && v.Value <= 1 {
-			percent := 100 * v.Value
-			out.End.Sum.Share = &percent
-		}
+		t.Block, out.End.Sum = number("payload_size"), datagramsOf(r, out.End.Sent)
 	}
 	return out, true
 }
@@ -174,6 +170,31 @@ func iperf3Of(r result.Record) (out iperf3Report, ok bool) {
 func wholeSeconds(d time.Duration) *int {
 	s := int(math.Round(d.Seconds()))
 	return &s
+}
+
+// datagramsOf is the sum of a trial with UDP. Records of older versions count no
+// datagrams: their lost_percent is of octets.
+func datagramsOf(r result.Record, sent iperf3Sum) *iperf3Datagrams {
+	d := &iperf3Datagrams{iperf3Sum: sent}
+	percent := func(v float64) {
+		if v >= 0 && v <= 100 {
+			d.Share = &v
+		}
+	}
+	if v := r.Value(iperf3Share); v != nil {
+		percent(100 * v.Value)
+	}
+	packets, lost, jitter := r.Value(iperf3Packets), r.Value(iperf3Lost), r.Value(iperf3Jitter)
+	if packets == nil || lost == nil || jitter == nil {
+		return d
+	}
+	all, ok := count(packets.Value)
+	gone, known := count(lost.Value)
+	if ms := jitter.Value * 1e3; ok && known && all > 0 && ms >= 0 && !math.IsInf(ms, 0) {
+		d.Packets, d.Lost, d.Jitter = &all, &gone, &ms
+		percent(100 * float64(gone) / float64(all))
+	}
+	return d
 }
 
 // count is v as a number of events; false: it is none, or more than the type can hold.

@@ -12,7 +12,10 @@ const (
 	iperf3Sent        = "sent_bps"
 	iperf3Received    = "goodput_bps"
 	iperf3Retransmits = "retransmits"
-	iperf3Lost        = "datagrams_lost_ratio"
+	iperf3Share       = "datagrams_lost_ratio"
+	iperf3Packets     = "datagrams_sent"
+	iperf3Lost        = "datagrams_lost"
+	iperf3Jitter      = "jitter_s"
 )
 
 const (

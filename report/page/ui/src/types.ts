@@ -798,11 +798,14 @@ export interface Tunnel {
   connections: string;
   cpu_per_mbit_s?: Figure;
   daemon_cpu_per_mbit_s?: Figure;
+  datagrams_lost?: Figure;
   datagrams_lost_ratio?: Figure;
+  datagrams_sent?: Figure;
   forwarding_share?: Figure;
   goodput_bps?: Figure;
   goodput_share?: Figure;
   handshake_s?: Figure;
+  jitter_s?: Figure;
   offloads: string;
   pdr_0_1pct_fps?: Figure;
   pdr_0_5pct_fps?: Figure;
