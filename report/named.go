@@ -17,6 +17,7 @@ const (
 	floodProcedure       = "flood"
 	IDSProcedure         = "ids"
 	inferProcedure       = "infer"
+	replayProcedure      = "replay"
 	securityProcedure    = "security"
 	soakProcedure        = "soak"
 	storageProcedure     = "storage"

@@ -55,6 +55,13 @@ func watched(run result.Run, recs []result.Record) *Watched {
 	}
 	lost := map[result.Place]float64{}
 	seen := false
+	for _, r := range recs {
+		if len(r.Digests) > 0 && r.Account != nil && IntoBox(r) {
+			for _, p := range []result.Place{result.XDP, result.DUTNIC} {
+				lost[p] += float64(r.Account.DroppedAt(p))
+			}
+		}
+	}
 	rank := 0.0 // of the source of the lowest clock
 	for _, r := range recs {
 		if r.Parent == "" || r.Parent == SelfTestProcedure {
@@ -66,6 +73,9 @@ func watched(run result.Run, recs []result.Record) *Watched {
 			}
 			seen = true
 			s := run.Series[d.Series]
+			if IntoBox(r) && (s.Place == result.XDP || s.Place == result.DUTNIC) {
+				continue // what the box counted there is among them; the account has the others
+			}
 			if s.Name == "node_cpu_seconds_total" && !s.OfTester() {
 				cpus.add(r, s, d)
 			}
@@ -106,6 +116,12 @@ func watched(run result.Run, recs []result.Record) *Watched {
 	}
 	w.Busiest = cpus.busiest()
 	return w
+}
+
+// IntoBox says of a trial or point that a program at the box's own port counted a capture's
+// frames, which ended there: a driver may count each as dropped.
+func IntoBox(r result.Record) bool {
+	return r.Procedure == replayProcedure && result.Get(r.Config, "target") == "box"
 }
 
 // usedCPUs adds up what CPUs did in the traffic of trials of one kind at one point:

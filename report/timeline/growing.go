@@ -22,7 +22,7 @@ func NewGrowing(steps int, recs []result.Record) *Growing {
 		steps = mostSteps
 	}
 	t := &timeline{tracks: newTracks(), most: steps}
-	t.tracks.captured = onlyCaptures(recs)
+	t.tracks.ended = ended(recs)
 	return &Growing{t}
 }
 
@@ -50,7 +50,7 @@ func (g *Growing) Timeline(run result.Run, recs []result.Record) *report.Timelin
 // copied returns a timeline that can be finished while t goes on.
 func (t *timeline) copied() *timeline {
 	c := *t
-	c.tracks = &tracks{known: t.known, captured: t.captured}
+	c.tracks = &tracks{known: t.known, ended: t.ended}
 	c.gaps = slices.Clone(t.gaps)
 	now := map[*track]*track{}
 	for _, k := range t.list {

@@ -46,7 +46,7 @@ type tracks struct {
 	of      map[int][]*source // by index of the series
 	known   int               // series that were looked at
 
-	captured bool // onlyCaptures
+	ended func(result.Series) bool // ended
 }
 
 func newTracks() *tracks { return &tracks{of: map[int][]*source{}} }
@@ -56,7 +56,7 @@ func (t *tracks) know(series []result.Series) {
 	for ; t.known < len(series); t.known++ {
 		s := series[t.known]
 		for _, x := range sensed.Of(s) {
-			if t.captured && x.Kind == "drops" && slices.Index(result.Places, s.Place) > slices.Index(result.Places, result.Softnet) {
+			if t.ended != nil && x.Kind == "drops" && t.ended(s) {
 				continue
 			}
 			k := t.track(x, s.Counter)

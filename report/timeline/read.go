@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"boxdyno/report"
@@ -33,7 +34,7 @@ const (
 // run does, there is an error beside what could be read; nil if that is nothing.
 func Read(in *result.TelemetryReader, run result.Run, recs []result.Record) (*report.Timeline, error) {
 	t := &timeline{tracks: newTracks(), readAll: trialBegins(recs), most: mostSteps}
-	t.tracks.captured = onlyCaptures(recs)
+	t.tracks.ended = ended(recs)
 	var err error
 	for err == nil {
 		var b result.Batch
@@ -60,19 +61,33 @@ func Read(in *result.TelemetryReader, run result.Run, recs []result.Record) (*re
 	return t.finish(run, recs), err
 }
 
-// onlyCaptures says whether all that was loaded were programs that capture: a frame that
-// the box ends after their socket was no loss.
-func onlyCaptures(recs []result.Record) bool {
-	some := false
+// ended says of the counter of a place whether whoever was loaded in all trials has had the
+// frames that it counts, so that they were no loss: behind the socket of programs that capture,
+// and at the box's port where a program tells a capture's frames apart. nil: of none.
+func ended(recs []result.Record) func(result.Series) bool {
+	captures, replays := false, false
 	for _, r := range recs {
 		switch {
 		case r.Procedure == report.CaptureProcedure || r.Procedure == report.IDSProcedure:
-			some = true
+			captures = true
+		case report.IntoBox(r):
+			replays = true
 		case r.Procedure != report.SelfTestProcedure:
-			return false
+			return nil
 		}
 	}
-	return some
+	switch {
+	case captures && !replays:
+		return func(s result.Series) bool {
+			return slices.Index(result.Places, s.Place) > slices.Index(result.Places, result.Softnet)
+		}
+	case replays && !captures:
+		return func(s result.Series) bool {
+			virtio := strings.HasPrefix(s.Name, "node_ethtool_received") && strings.HasSuffix(s.Name, "_drops") // it has no counter for XDP alone
+			return s.Place == result.XDP || s.Place == result.DUTNIC && virtio
+		}
+	}
+	return nil
 }
 
 // trialBegins are the instants right before which all collectors were read: what

@@ -252,21 +252,28 @@ func TestTimelineHasTheCountedLoop(t *testing.T) {
 	}
 }
 
-// What a box ends after a subject had its copy is no loss.
+// What a box ends after a subject had its copy, or a replay's counter at its port, is no loss.
 func TestTimelineOfCaptures(t *testing.T) {
 	routing := result.Series{Name: "node_network_receive_otherhost_dropped_total", Unit: "frame", Counter: true, Place: result.Routing}
+	xdp := result.Series{Name: "node_ethtool_received_queue_0_xdp_drops", Unit: "1", Counter: true, Place: result.XDP}
+	virtio := result.Series{Name: "node_ethtool_received_queue_0_drops", Unit: "1", Counter: true, Place: result.DUTNIC}
+	ring := result.Series{Name: "node_network_receive_missed_errors_total", Unit: "frame", Counter: true, Place: result.DUTNIC}
 	for _, c := range []struct {
 		series    result.Series
 		procedure string
+		target    string
 		drawn     bool
-	}{{routing, "forward", true}, {routing, report.CaptureProcedure, false}, {dropSeries, report.CaptureProcedure, true}} {
-		recs := []result.Record{{Procedure: report.SelfTestProcedure}, {Procedure: c.procedure, Parent: "p", Begin: 1e9, End: 2e9}}
+	}{
+		{routing, "forward", "", true}, {routing, report.CaptureProcedure, "", false}, {dropSeries, report.CaptureProcedure, "", true}, {xdp, report.CaptureProcedure, "", true},
+		{xdp, "replay", "box", false}, {virtio, "replay", "box", false}, {ring, "replay", "box", true}, {xdp, "replay", "", true}, {virtio, "replay", "", true},
+	} {
+		recs := []result.Record{{Procedure: report.SelfTestProcedure}, {Procedure: c.procedure, Parent: "p", Config: []result.Pair{{Key: "target", Value: c.target}}, Begin: 1e9, End: 2e9}}
 		x, err := readIn(t, single(t, c.series, []report.Mark{{At: 1e9, Value: 0}, {At: 11e8, Value: 40}, {At: 12e8, Value: 90}}), result.Run{}, recs)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := lineIn(x, "drops", string(c.series.Place), "lost") != nil; got != c.drawn {
-			t.Errorf("%s of %s: drawn is %v", c.series.Name, c.procedure, got)
+			t.Errorf("%s of %s %s: drawn is %v", c.series.Name, c.procedure, c.target, got)
 		}
 	}
 }
