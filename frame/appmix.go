@@ -395,7 +395,8 @@ type MixTruth struct {
 	Early   uint64        // flows that began before the pass; Flows has those that begin in it
 	Classes []MixCount    // as Shape.Classes; a flow with an alert counts as its application's, and as "alert" where that frame is in the pass
 	Alerts  []uint64      // flows that match each of Alerts
-	Ends    time.Duration // time of the last frame
+	Begins  time.Duration // time of the first frame
+	Ends    time.Duration // of the last one
 	rounded uint64        // octets in windows
 }
 
@@ -439,12 +440,16 @@ func (t *MixTruth) add(s *AppMixSource, f *flow) {
 		}
 		if s.mix.Side.has(o.from) {
 			n := uint64(o.frame + unit.FCS)
+			at := time.Duration(f.at - s.origin)
+			if t.Frames == 0 || at < t.Begins {
+				t.Begins = at
+			}
 			t.Frames++
 			t.Octets += n
 			t.rounded += uint64(o.frame+7) &^ 7
 			c.Frames++
 			c.Octets += n
-			t.Ends = max(t.Ends, time.Duration(f.at-s.origin))
+			t.Ends = max(t.Ends, at)
 		}
 		more = f.advance(&o)
 	}

@@ -69,6 +69,7 @@ type IDS struct {
 	capture param.Choice
 	threads param.Count
 	ring    param.Count
+	senders param.Count
 	preset  param.Choice
 
 	specs    subject.Specs
@@ -108,7 +109,7 @@ func newIDSOf(specs subject.Specs) *IDS {
 		rate: param.OfferedRate{Text: param.SearchRate}, top: rate("1Gbps"), idle: rate("20Mbps"), loss: ratio{1e-4, 0, 0.5},
 		runmode: param.NewChoice(ids.Workers, []string{ids.Workers, ids.AutoFP, ids.Single}),
 		capture: param.NewChoice(ids.AFPacket, []string{ids.AFPacket, ids.AFXDP}),
-		threads: param.NewCount(0, 0, 256), ring: param.NewCount(ids.DefaultRing, 64, 1<<18), preset: param.NewPreset(),
+		threads: param.NewCount(0, 0, 256), ring: param.NewCount(ids.DefaultRing, 64, 1<<18), senders: trial.NewSenders(), preset: param.NewPreset(),
 		specs: specs, standing: time.Second, patience: idsPatience,
 	}
 }
@@ -132,6 +133,7 @@ func (p *IDS) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.capture, "capture", "how it gets frames")
 	fs.Var(&p.threads, "threads", "`threads` that detect; 0: as many as the DUT has CPUs")
 	fs.Var(&p.ring, "ring", "`frames` that a thread's ring has room for")
+	fs.Var(&p.senders, "senders", trial.SendersUsage)
 	fs.Var(&p.preset, "preset", "quick or standard: how long")
 }
 
@@ -218,6 +220,7 @@ var typical = frame.Mix{Name: "450", Sizes: []unit.FrameSize{450}}
 func (p *IDS) listener(rules string) *Capture {
 	c := newCaptureOf(p.specs)
 	c.subject.Value, c.size, c.preset, c.rate.OfferedRate = p.subject.Value, param.FrameSize{FrameMix: param.FrameMix{Mix: typical}}, p.preset, p.rate
+	c.senders.Value = p.senders.Value
 	c.standing, c.patience, c.readiness, c.service = p.standing, p.patience, idsReadiness, "route"
 	filter := idsFilter
 	if p.capture.Value == ids.AFXDP { // it sees only what comes in, and has no filter
@@ -305,7 +308,10 @@ func (m *idsPoint) measure(ctx context.Context) error {
 		m.out.Status, m.out.Reason = result.Failed, m.listen.said(err)
 		return nil
 	}
-	self, err := trial.TesterCeiling(ctx, env, typical, false, false, 1, trial.EffortOf(m.preset.Value))
+	if few := trial.FewSenders(env.Bed, m.IDS.senders.Value); few != "" {
+		m.listen.warn("%s", few)
+	}
+	self, err := trial.TesterCeiling(ctx, env, typical, false, false, m.IDS.senders.Value, trial.EffortOf(m.preset.Value))
 	if err != nil {
 		return err
 	}

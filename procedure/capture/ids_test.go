@@ -317,11 +317,11 @@ func TestIDSTellsWhatACaptureLoses(t *testing.T) {
 	}
 	p := newIDS().(*IDS)
 	p.traffic = name
-	traffic, err := p.make(t.Context(), 10e6, 100*time.Millisecond, 1)
+	traffic, err := p.make(t.Context(), 10e6, 100*time.Millisecond, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer traffic.source.Close()
+	defer traffic.close()
 	if len(traffic.notes) == 0 || !strings.Contains(strings.Join(traffic.notes, " "), "1 packet") {
 		t.Errorf("%q", traffic.notes)
 	}

@@ -18,13 +18,51 @@ import (
 
 // An idsTraffic is what one trial sends.
 type idsTraffic struct {
-	source  frame.Source
+	parts   []engine.Part // of the senders, with all that is known of them
 	load    engine.Load
 	frames  uint64 // of all passes
 	octets  uint64 // theirs, with FCS
 	passes  uint64
 	planted map[int]int64 // attacks by the sid of their rule; nil: none are known
 	notes   []string      // what was changed or left out of a capture
+}
+
+// divide gives each of n senders a part of the traffic: open opens part i, and how many frames
+// and octets a pass of it has.
+func (t *idsTraffic) divide(n int, open func(i int) (engine.Part, error)) error {
+	for i := range n {
+		part, err := open(i)
+		if part.Source != nil {
+			t.parts = append(t.parts, part)
+		}
+		switch {
+		case err != nil || part.Frames > 0:
+		case n == 1:
+			err = errors.New("it has no frames")
+		default:
+			err = fmt.Errorf("senders %d: part %d has no frames, because its flows are too few: use fewer senders", n, i+1)
+		}
+		if err != nil {
+			return errors.Join(err, t.close())
+		}
+		t.frames, t.octets = t.frames+part.Frames, t.octets+part.Octets
+	}
+	return nil
+}
+
+// stream puts the traffic into s.
+func (t *idsTraffic) stream(s *engine.Stream) {
+	s.Source, s.Parts = t.parts[0].Source, nil
+	if len(t.parts) > 1 {
+		s.Source, s.Parts = nil, t.parts
+	}
+}
+
+func (t *idsTraffic) close() (err error) {
+	for _, p := range t.parts {
+		err = errors.Join(err, p.Source.Close())
+	}
+	return err
 }
 
 func (t *idsTraffic) mean() float64 { return float64(t.octets) / float64(t.frames) }
@@ -41,11 +79,11 @@ var floodTarget = netip.MustParsePrefix("198.19.0.2/32")
 
 const idsFilter = "ether src 02:bd:00:00:01:01 or ether src 02:bd:00:00:01:02"
 
-// make is traffic of a rate, in all, for about d, of a capture so many passes at least;
-// the caller closes its source.
-func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, passes uint64) (*idsTraffic, error) {
+// make is traffic of a rate, in all, for about d, of a capture so many passes at least, for n
+// senders; the caller closes it.
+func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, passes uint64, n int) (*idsTraffic, error) {
 	if p.traffic != appMix {
-		return p.replay(ctx, rate, d, passes)
+		return p.replay(ctx, rate, d, passes, n)
 	}
 	base := rate
 	if p.flood.Value != noFlood {
@@ -57,24 +95,32 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 		base = unit.BitRate(float64(rate) * (1 - p.share.value) * typical.Mean() / ((1-p.share.value)*typical.Mean() + of))
 	}
 	share := p.attacks.value
-	open := func() (*frame.AppMixSource, error) {
-		return frame.NewAppMix(frame.AppMix{
+	open := func(i int) (*frame.AppMixSource, error) {
+		mix, err := frame.NewAppMix(frame.AppMix{
 			Seed: uint64(p.seed.Value), Rate: base, Duration: d, AlertShare: &share, ClientMAC: idsClient, ServerMAC: idsServer,
 		})
+		if err != nil || n == 1 {
+			return mix, err
+		}
+		return mix.Shard(i, n).(*frame.AppMixSource), nil
 	}
-	mix, err := open()
-	if err != nil {
-		return nil, err
-	}
-	truth := mix.Truth()
-	if truth.Frames == 0 {
-		return nil, fmt.Errorf("at %v the application mix has no frame within %v: give a higher rate, or a longer duration", rate, d)
-	}
-	t := &idsTraffic{source: mix, passes: 1, frames: truth.Frames, octets: truth.Octets, planted: map[int]int64{}}
-	for i, a := range frame.Alerts() {
-		t.planted[a.SID] = int64(truth.Alerts[i])
-	}
-	if p.flood.Value != noFlood {
+	t := &idsTraffic{passes: 1, planted: map[int]int64{}}
+	err := t.divide(n, func(i int) (part engine.Part, err error) {
+		mix, err := open(i)
+		if err != nil {
+			return part, err
+		}
+		truth := mix.Truth()
+		if truth.Frames == 0 && n == 1 { // of several senders divide says it
+			return part, fmt.Errorf("at %v the application mix has no frame within %v: give a higher rate, or a longer duration", rate, d)
+		}
+		for k, a := range frame.Alerts() {
+			t.planted[a.SID] += int64(truth.Alerts[k])
+		}
+		part = engine.Part{Source: mix, Frames: truth.Frames, Octets: truth.Octets, First: truth.Begins}
+		if p.flood.Value == noFlood || truth.Frames == 0 {
+			return part, nil
+		}
 		flooded := func(mix *frame.AppMixSource, err error) (frame.Source, error) {
 			if err != nil {
 				return nil, err
@@ -85,12 +131,14 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 			}
 			return frame.Blend(mix, flood, math.Round(p.share.value*1000)/1000, uint64(p.seed.Value))
 		}
-		if t.source, err = flooded(mix, nil); err != nil {
-			return nil, err
+		part, _, err = countPass(ctx, func() (frame.Source, error) { return flooded(open(i)) })
+		if err == nil {
+			part.Source, err = flooded(mix, nil)
 		}
-		if t.frames, t.octets, _, err = countPass(ctx, func() (frame.Source, error) { return flooded(open()) }); err != nil {
-			return nil, err
-		}
+		return part, err
+	})
+	if err != nil {
+		return nil, err
 	}
 	// A mix of some seconds is within some percent of its rate; its times are stretched
 	// to be on it.
@@ -141,26 +189,38 @@ func (e *longPassError) Error() string {
 }
 
 // replay is passes over a capture, as many as fill about d, and least of them at least.
-func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration, least uint64) (*idsTraffic, error) {
-	open := func() (frame.Source, error) {
-		return frame.OpenCapture(p.traffic, frame.CaptureOptions{
+func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration, least uint64, n int) (*idsTraffic, error) {
+	open := func(i int) (frame.Source, error) {
+		whole, err := frame.OpenCapture(p.traffic, frame.CaptureOptions{
 			Longest: longestFrame, LongFrames: frame.Cut, Context: ctx,
 			Rewrite: frame.Rewriter{SrcMAC: idsClient, DstMAC: idsServer},
 		})
+		if err != nil {
+			return nil, err
+		}
+		part, err := frame.Shard(whole, i, n)
+		if err != nil {
+			return nil, errors.Join(err, whole.Close())
+		}
+		return part, nil
 	}
 	t := &idsTraffic{}
-	frames, octets, notes, err := countPass(ctx, open)
+	err := t.divide(n, func(i int) (part engine.Part, err error) {
+		if part, t.notes, err = countPass(ctx, func() (frame.Source, error) { return open(i) }); err == nil { // each part has all notes
+			part.Source, err = open(i)
+		}
+		return part, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: %w", p.traffic, err)
 	}
-	if pass := passTime(octets, rate); pass > longestPass {
-		return nil, &longPassError{p.traffic, rate, pass}
+	if pass := passTime(t.octets, rate); pass > longestPass {
+		return nil, errors.Join(&longPassError{p.traffic, rate, pass}, t.close())
 	}
-	t.passes = max(least, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(octets))))
-	t.frames, t.octets, t.notes = frames*t.passes, octets*t.passes, notes
+	t.passes = max(least, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(t.octets))))
+	t.frames, t.octets = t.frames*t.passes, t.octets*t.passes
 	t.load = engine.Load{Bits: rate, Passes: t.passes, Unique: t.passes > 1}
-	t.source, err = open()
-	return t, err
+	return t, nil
 }
 
 const longestFrame = 1514 // without FCS
@@ -176,29 +236,30 @@ func octetsOf(w *frame.Window) (n uint64) {
 	return n
 }
 
-// countPass runs through a pass of a source: its frames, their octets with FCS, and its notes.
-func countPass(ctx context.Context, open func() (frame.Source, error)) (frames, octets uint64, notes []string, err error) {
+// countPass runs through a pass of a source: its frames, their octets with FCS, when the first
+// is due, and its notes.
+func countPass(ctx context.Context, open func() (frame.Source, error)) (part engine.Part, notes []string, err error) {
 	s, err := open()
 	if err != nil {
-		return 0, 0, nil, err
+		return part, nil, err
 	}
 	defer s.Close()
 	for w := newWindow(); ; w.Reset() {
 		if err := ctx.Err(); err != nil {
-			return 0, 0, nil, err
+			return part, nil, err
 		}
 		end := s.Fill(w)
 		if end != nil && end != io.EOF {
-			return 0, 0, nil, end
+			return part, nil, end
 		}
-		frames += uint64(w.Len())
-		octets += octetsOf(w)
+		if part.Frames == 0 && w.Len() > 0 {
+			part.First = time.Duration(w.Entries[0].At)
+		}
+		part.Frames += uint64(w.Len())
+		part.Octets += octetsOf(w)
 		if end == io.EOF {
 			break
 		}
 	}
-	if frames == 0 {
-		return 0, 0, nil, errors.New("it has no frames")
-	}
-	return frames, octets, s.Notes(), nil
+	return part, s.Notes(), nil
 }

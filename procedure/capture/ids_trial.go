@@ -45,19 +45,20 @@ func (m *idsPoint) prepare(ctx context.Context, rate unit.BitRate, d time.Durati
 	if m.idles {
 		least = idlePasses
 	}
-	t, err := m.make(ctx, rate, d, least)
+	l := m.listen
+	t, err := m.make(ctx, rate, d, least, len(l.cpus()))
 	if err != nil {
 		return nil, fmt.Errorf("make the traffic: %w", err)
 	}
-	l := m.listen
-	m.traffic, l.stream.Source, l.mean = t, t.source, t.mean()
+	t.stream(&l.stream)
+	m.traffic, l.mean = t, t.mean()
 	took := d.Seconds() / max(t.load.Speed, 1e-9)
 	if t.load.Bits > 0 {
 		took = float64(t.octets) * 8 / float64(rate)
 	}
 	l.intended = unit.FrameRate(float64(t.frames) / took)
 	l.words = []result.Pair{{Key: "rate", Value: fmt.Sprintf("%.0f", float64(rate))}, {Key: "frames", Value: fmt.Sprint(t.frames)}, {Key: "rules", Value: m.rules.Label}}
-	return t.source.Close, nil
+	return t.close, nil
 }
 
 // trial offers a load in bit/s for about d. errSubject: the IDS failed.
@@ -124,6 +125,9 @@ func (m *idsPoint) idleTrial(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, end()) }()
 	cfg := slices.Concat([]result.Pair{{Key: "subject", Value: p.subject.Value}}, m.mixture(),
 		[]result.Pair{{Key: "loss", Value: p.loss.String()}, {Key: "runmode", Value: p.runmode.Value}, {Key: "capture", Value: p.capture.Value}, {Key: "threads", Value: p.threads.String()}, {Key: "ring", Value: p.ring.String()}}, m.listen.words)
+	if n := len(m.listen.cpus()); n > 1 {
+		cfg = append(cfg, result.Pair{Key: "senders", Value: strconv.Itoa(n)})
+	}
 	key := "ids-idle"
 	for _, c := range cfg {
 		key += "/" + c.Value

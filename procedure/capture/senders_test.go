@@ -3,9 +3,16 @@
 package capture
 
 import (
+	"io"
+	"maps"
 	"testing"
+	"time"
 
+	"boxdyno/engine"
+	"boxdyno/frame"
+	"boxdyno/internal/testutil"
 	"boxdyno/procedure/internal/roomtest"
+	"boxdyno/result"
 )
 
 // A load of two senders into the empty box is not that of one.
@@ -19,5 +26,85 @@ func TestOnceOfSenders(t *testing.T) {
 	}
 	if len(keys) != 2 || keys[""] {
 		t.Error(keys)
+	}
+}
+
+// The parts of several senders are together the traffic of one: its frames, octets and planted
+// attacks, each in one part.
+func TestIDSTrafficOfSenders(t *testing.T) {
+	none := 0.0
+	mix, err := frame.NewAppMix(frame.AppMix{Seed: 3, Rate: 20e6, Duration: 500 * time.Millisecond, AlertShare: &none})
+	if err != nil {
+		t.Fatal(err)
+	}
+	captured := writeCapture(t, mix)
+	for _, set := range []map[string]string{nil, {"flood": "syn", "flood_share": "0.5"}, {"traffic": captured}} {
+		p := newIDS().(*IDS)
+		roomtest.Assign(t, p.Flags, set)
+		made := map[int]*idsTraffic{}
+		for _, n := range []int{1, 3} {
+			traffic, err := p.make(t.Context(), 20e6, 400*time.Millisecond, 2, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer traffic.close()
+			made[n] = traffic
+			var stream engine.Stream
+			if traffic.stream(&stream); (stream.Source != nil) != (n == 1) || n > 1 && len(stream.Parts) != n {
+				t.Errorf("%v: %d senders: %+v", set, n, stream)
+			}
+		}
+		one, three := made[1], made[3]
+		if d := int64(one.frames) - int64(three.frames); d != 0 && set["flood"] == "" || 20*max(d, -d) > int64(one.frames) { // where floods are in a blend is drawn
+			t.Errorf("%v: %d frames, in parts %d", set, one.frames, three.frames)
+		}
+		if set["flood"] == "" && one.octets != three.octets || one.passes != three.passes || !maps.Equal(one.planted, three.planted) {
+			t.Errorf("%v: %+v, in parts %+v", set, one, three)
+		}
+		for i, part := range three.parts {
+			frames, w := uint64(0), newWindow()
+			for end := error(nil); end == nil; w.Reset() {
+				if end = part.Source.Fill(w); end != nil && end != io.EOF {
+					t.Fatal(end)
+				}
+				if frames == 0 && w.Len() > 0 && time.Duration(w.Entries[0].At) != part.First {
+					t.Errorf("%v: part %d begins at %v, and is said to at %v", set, i, time.Duration(w.Entries[0].At), part.First)
+				}
+				frames += uint64(w.Len())
+			}
+			if frames != part.Frames || frames < one.frames/one.passes/10 {
+				t.Errorf("%v: part %d has %d frames, and is said to have %d of %d", set, i, frames, part.Frames, one.frames/one.passes)
+			}
+		}
+	}
+}
+
+// Two senders offer an IDS one load: each frame once, and every attack is seen.
+func TestIDSOfSenders(t *testing.T) {
+	testutil.Privileged(t)
+	testutil.Alone(t)
+	cpus := testutil.TwoCPUs(t)
+	bed := roomtest.Build(t, "sandbox", map[string]string{"placement": "shared"})
+	if bed.Senders = cpus[:1]; cpus[0] == bed.TesterCPU {
+		bed.Senders = cpus[1:]
+	}
+	s := fakeSensor{}
+	s.buffer = 256 << 20
+	o, recs := idsBench(t, bed, &s, map[string]string{"rate": "10Mbps", "idle": "10Mbps", "senders": "2"})
+	trials := 0
+	if o.Status == result.Invalid {
+		t.Skipf("the tester was held up: %s", o.Reason)
+	}
+	for _, r := range recs {
+		a := r.Account
+		if a == nil || r.Value("frames_offered") == nil {
+			continue
+		}
+		if trials++; a.Unexplained != 0 || a.NotSent != 0 || a.Received != a.Accepted || r.Status == result.Failed {
+			t.Errorf("%s %s: %+v", r.Status, r.Reason, a)
+		}
+	}
+	if planted, seen := valueOf(t, o, "attacks_planted"), valueOf(t, o, "detected_ratio"); trials != 2 || planted < 3 || seen != 1 {
+		t.Errorf("%d trials; of %v attacks a share of %v was seen: %s %s", trials, planted, seen, o.Status, o.Reason)
 	}
 }
