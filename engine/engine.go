@@ -215,6 +215,12 @@ type Crewing interface {
 	OpenCrew(ctx context.Context, lanes []host.Port, n int) (Transmitter, error)
 }
 
+// A Limited backend gives each sender a queue of its own of every lane.
+type Limited interface {
+	// SendQueues is how many p has.
+	SendQueues(p host.Port) (int, error)
+}
+
 // A Backend is one way to send and receive. Ports that are opened together may
 // stand in one namespace only.
 type Backend interface {

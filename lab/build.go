@@ -125,5 +125,9 @@ func withEngine(ctx context.Context, tb *Testbed, err error) (*Testbed, error) {
 	if tb.Engine, tb.Tried, err = catalog.Best(ctx, ports...); err != nil {
 		return nil, errors.Join(fmt.Errorf("choose a backend: %w", err), tb.Close())
 	}
+	if err := narrow(tb, ports); err != nil {
+		return nil, errors.Join(err, tb.Close())
+	}
+	tb.Settings = append(tb.Settings, senderSettings(tb.Facts)...)
 	return tb, nil
 }

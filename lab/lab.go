@@ -69,6 +69,7 @@ type Facts struct {
 	Loop      []Port   // two tester ports wired to each other, for the self-test; may be Ports themselves; nil: there are none
 	TesterCPU int      // for the sender; -1: any
 	Senders   []int    // CPUs for further senders, the best first
+	Narrow    string   // why there are no more of them, in words, where CPUs are not why
 	CPUs      []int    // of this machine that tester and DUT are bound to
 	DUTCPUs   []int    // of this machine that do the DUT's work; nil: not known, or another machine's
 	MoreCPUs  []int    // that the DUT's work can be spread over beside DUTCPUs (Service.AllCPUs)

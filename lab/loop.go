@@ -83,7 +83,7 @@ func (l *loop) build() (_ *Testbed, err error) {
 	tb.Settings = append([]result.Pair{
 		{Key: "tester_cpu", Value: strconv.Itoa(tb.TesterCPU)},
 		{Key: "meter_napi", Value: "in the sender's softirq"},
-	}, append(senderSettings(facts), linkSettings(l.mtu, l.rate)...)...)
+	}, linkSettings(l.mtu, l.rate)...)
 	return tb, nil
 }
 

@@ -115,6 +115,7 @@ func (tb *Testbed) Path(from, to int, loop bool) ledger.Path {
 // Serve has a Server make the DUT do s. Where the testbed is none, the box does what it was
 // configured for.
 func (tb *Testbed) Serve(ctx context.Context, s Service) error {
+	s.Senders = min(s.Senders, len(tb.Senders))
 	if v, ok := tb.Means.(Server); ok {
 		if err := v.Serve(ctx, s); err != nil {
 			return err

@@ -209,7 +209,7 @@ func (s *sandbox) buildAt(ctx context.Context, at place) (_ *Testbed, err error)
 		services: svc, Tuner: TuneLocal(tune.On{Host: dut.Local, Ports: facts.DUTPorts}), once: sync.OnceValue(undo.close),
 		tester: tester, cables: cables,
 	}}
-	tb.Settings = slices.Concat(at.settings(), spreadSettings(at, tb.MoreCPUs), senderSettings(facts), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
+	tb.Settings = slices.Concat(at.settings(), spreadSettings(at, tb.MoreCPUs), []result.Pair{idle}, linkSettings(s.mtu, s.rate), s.plant.settings(s.mtu))
 	if at.name == split {
 		tb.Fixed = []result.Pair{{Key: "threaded", Value: "the sandbox needs threaded NAPI itself: without it the DUT's receive work would move to the tester's CPU"}}
 	}

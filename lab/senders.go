@@ -3,12 +3,14 @@
 package lab
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"boxdyno/engine"
 	"boxdyno/host"
 	"boxdyno/result"
 )
@@ -40,6 +42,29 @@ func senderCPUs(tester, dut int, cpus []int, sys fs.FS) []int {
 func sendersBeside(tester, dut int) ([]int, error) {
 	cpus, err := host.AllowedCPUs()
 	return senderCPUs(tester, dut, cpus, os.DirFS("/sys")), err
+}
+
+// narrow leaves tb as many senders as its backend has room for at each of ports.
+func narrow(tb *Testbed, ports []host.Port) error {
+	limited, ok := tb.Engine.(engine.Limited)
+	if !ok {
+		return nil
+	}
+	for _, p := range ports {
+		n, err := limited.SendQueues(p)
+		if err != nil {
+			return fmt.Errorf("look at the queues of %s: %w", p.Name, err)
+		}
+		if more := max(n, 1) - 1; more < len(tb.Senders) {
+			queues := "1 queue"
+			if n > 1 {
+				queues = fmt.Sprintf("%d queues", n)
+			}
+			tb.Senders = tb.Senders[:more]
+			tb.Narrow = fmt.Sprintf("port %s has %s to send by, and each sender of backend %s needs its own (ethtool -L)", p.Name, queues, tb.Engine.Name())
+		}
+	}
+	return nil
 }
 
 // senderSettings say on which CPUs senders may be, where there is more than one.

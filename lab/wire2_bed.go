@@ -50,7 +50,7 @@ func (w *wired) testbed(name string) *Testbed {
 			tb.Warnings = append(tb.Warnings, "no two ports of the tester are wired to each other, so the ceiling is what its sender offers into the box; what its meter can take beyond that is not known: give loop_a and loop_b")
 		}
 	}
-	tb.Settings = append(w.settings(rate), senderSettings(tb.Facts)...)
+	tb.Settings = w.settings(rate)
 	return tb
 }
 

@@ -281,6 +281,12 @@ func (b *Backend) sweep(p *openPort) (err error) {
 	return err
 }
 
+// SendQueues implements engine.Limited.
+func (b *Backend) SendQueues(p host.Port) (n int, err error) {
+	err = netns.Do(p.Netns, func() error { n, _ = queues(p); return nil })
+	return n, err
+}
+
 // queues is by how many queues p sends and receives; 1 where it does not say.
 func queues(p host.Port) (sending, receiving int) {
 	e, err := ethtool.Open()

@@ -69,4 +69,8 @@ func TestFewSenders(t *testing.T) {
 			t.Errorf("%d more CPUs: %q, want %q", n, got, want)
 		}
 	}
+	bed := &lab.Testbed{Facts: lab.Facts{TesterCPU: 7, Senders: make([]int, 1), Narrow: "port e0 is narrow"}}
+	if got, want := strings.Join(p.few(bed), ""), "senders=4 is senders=2 here: port e0 is narrow"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
