@@ -195,11 +195,11 @@ func (p *Replay) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outco
 	if few := trial.FewSenders(env.Bed, p.senders.Value); few != "" {
 		m.warn("%s", few)
 	}
+	if err := env.Bed.Serve(ctx, p.asked()); err != nil { // the tester alone may have to send into the box
+		return procedure.Outcome{}, err
+	}
 	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: invalid}, err
-	}
-	if err := env.Bed.Serve(ctx, p.asked()); err != nil {
-		return procedure.Outcome{}, err
 	}
 	if p.rate.searched {
 		err = m.search(ctx)

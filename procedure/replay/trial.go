@@ -58,8 +58,11 @@ func (m *point) selfTest(ctx context.Context) (invalid string, err error) {
 	}
 	rec, err := m.env.Once(ctx, key, cfg, func(ctx context.Context) (o procedure.Outcome, err error) {
 		from, to, same := 0, 1, frame.SameBridged
+		if alone { // a box is between
+			same = m.sameness(m.env.Bed)
+		}
 		if box {
-			to, same = 0, m.sameness(m.env.Bed)
+			to = 0
 		}
 		sources, err := m.divided(ctx, loop[from], loop[to], same, n)
 		if err != nil {
