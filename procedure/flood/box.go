@@ -32,6 +32,7 @@ import (
 //	clients: HTTP, real sockets  ====\
 //	engine: the flood            ======= port | sensor | TCP | nginx
 //
+//	server started
 //	book.Begin -> clients ............................................ -> they end
 //	                before | the engine sends the flood | after           -> Balance
 //
@@ -41,7 +42,7 @@ type siege struct {
 	dut    host.Port
 	tx     engine.Transmitter
 	book   *ledger.Book
-	server web.Server
+	server func(ctx context.Context) (web.Server, error) // starts it
 	leave  func() error
 }
 
@@ -118,8 +119,8 @@ func (m *floodPoint) openBox(ctx context.Context) (err error) {
 	if s.leave, err = trial.Talk(ctx, bed); err != nil {
 		return fmt.Errorf("clients: %w", err)
 	}
-	if s.server, err = there.ServeWeb(ctx, netip.AddrPortFrom(s.port.Gateway4, m.serverPort()), cpus); err != nil {
-		return fmt.Errorf("the box's server: %w", err)
+	s.server = func(ctx context.Context) (web.Server, error) {
+		return there.ServeWeb(ctx, netip.AddrPortFrom(s.port.Gateway4, m.serverPort()), cpus)
 	}
 	if s.tx, err = crew.Open(ctx, bed.Engine, []host.Port{s.port.Port}, m.cpus()); err != nil {
 		return err
@@ -138,9 +139,6 @@ func (s *siege) close() (err error) {
 	if s.tx != nil {
 		err = s.tx.Close()
 	}
-	if s.server != nil {
-		err = errors.Join(err, s.server.Kill())
-	}
 	if s.leave != nil {
 		err = errors.Join(err, s.leave())
 	}
@@ -155,6 +153,11 @@ func (m *floodPoint) storm(ctx context.Context, rate unit.FrameRate, lasts time.
 		return o, err
 	}
 	defer over()
+	server, err := s.server(ctx) // anew: what a flood before left half open goes with its socket
+	if err != nil {
+		return o, fmt.Errorf("the box's server: %w", err)
+	}
+	defer func() { err = errors.Join(err, server.Kill()) }()
 	var sensor *capture.Sensor
 	if m.sensor.Value != noSensor {
 		sensor = m.newSensor(m.env.Bed)
