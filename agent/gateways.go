@@ -21,24 +21,25 @@ import (
 
 // The methods of a box that is a gateway, or has iperf3's server.
 const (
-	GatewayOpen   Ask[service.Way, service.GatewayState] = "gateway.open"
-	GatewaySee    Ask[None, service.GatewayState]        = "gateway.see"
-	GatewayDirect Ask[bool, None]                        = "gateway.direct"
-	GatewayClose  Ask[None, None]                        = "gateway.close"
-	TunnelCheck   Ask[TunnelArgs, None]                  = "tunnel.check"
-	TunnelOpen    Ask[tunnel.Order, TunnelOpened]        = "tunnel.open"
-	TunnelFresh   Ask[int, unit.Instant]                 = "tunnel.fresh"
-	TunnelSee     Ask[int, TunnelState]                  = "tunnel.see"
-	TunnelClose   Ask[int, None]                         = "tunnel.close"
-	TunnelHear    Ask[netip.Addr, unit.Instant]          = "tunnel.hear" // a stream of the port that listens
-	TunnelKnock   Ask[KnockArgs, None]                   = "tunnel.knock"
-	IperfCheck    Ask[None, None]                        = "iperf.check"
-	IperfServe    Ask[IperfArgs, int]                    = "iperf.serve"
-	ServerUsage   Ask[int, result.Usage]                 = "server.usage"
-	ServerClose   Ask[int, None]                         = "server.close"
-	IperfSend     Ask[iperf.Client, iperf.Ran]           = "iperf.send" // a stream of None: its connection stands
-	CPUTime       Ask[None, host.CPUTime]                = "cpu.time"
-	NetworkNets   Ask[None, []mpi.Net]                   = "network.nets"
+	GatewayOpen   Ask[service.Way, GatewayOpened] = "gateway.open"
+	GatewaySee    Ask[None, service.GatewayState] = "gateway.see"
+	GatewayDirect Ask[bool, None]                 = "gateway.direct"
+	GatewaySpread Ask[bool, None]                 = "gateway.spread"
+	GatewayClose  Ask[None, None]                 = "gateway.close"
+	TunnelCheck   Ask[TunnelArgs, None]           = "tunnel.check"
+	TunnelOpen    Ask[tunnel.Order, TunnelOpened] = "tunnel.open"
+	TunnelFresh   Ask[int, unit.Instant]          = "tunnel.fresh"
+	TunnelSee     Ask[int, TunnelState]           = "tunnel.see"
+	TunnelClose   Ask[int, None]                  = "tunnel.close"
+	TunnelHear    Ask[netip.Addr, unit.Instant]   = "tunnel.hear" // a stream of the port that listens
+	TunnelKnock   Ask[KnockArgs, None]            = "tunnel.knock"
+	IperfCheck    Ask[None, None]                 = "iperf.check"
+	IperfServe    Ask[IperfArgs, int]             = "iperf.serve"
+	ServerUsage   Ask[int, result.Usage]          = "server.usage"
+	ServerClose   Ask[int, None]                  = "server.close"
+	IperfSend     Ask[iperf.Client, iperf.Ran]    = "iperf.send" // a stream of None: its connection stands
+	CPUTime       Ask[None, host.CPUTime]         = "cpu.time"
+	NetworkNets   Ask[None, []mpi.Net]            = "network.nets"
 
 	NetworkAnnounce Ask[AnnounceArgs, None] = "network.announce"
 )
@@ -48,6 +49,7 @@ func gatewayMethods() []Method {
 		method(GatewayOpen, "sets a port, addresses and routes up as one of two gateways, until the connection ends", (*Session).openGateway),
 		method(GatewaySee, "the gateway's port, and who answers at the other end of its cable", (*Session).seeGateway),
 		method(GatewayDirect, "routes to the other gateway's network over the cable itself, or not at all", (*Session).directGateway),
+		method(GatewaySpread, "has flows of the gateway's port go to all CPUs, or as they did before", (*Session).spreadGateway),
 		method(GatewayClose, "puts the gateway back", (*Session).closeGateway),
 		method(TunnelCheck, "whether a tunnel can run here", (*Session).checkTunnel),
 		method(TunnelOpen, "opens an end of a tunnel with the keys given, until the connection ends", (*Session).openTunnel),
@@ -65,6 +67,11 @@ func gatewayMethods() []Method {
 		method(NetworkNets, "where this machine is in private networks", (*Session).nets),
 		method(NetworkAnnounce, "has switches learn where a station of test frames is", (*Session).announce),
 	}
+}
+
+// A GatewayOpened is how flows would come to all CPUs of a gateway that is set up.
+type GatewayOpened struct {
+	AllCPUs string `json:"all_cpus"`
 }
 
 // TunnelArgs name a tunnel.
@@ -155,22 +162,25 @@ func full[T any](s *Session, kept map[int]T) error {
 	return nil
 }
 
-func (s *Session) openGateway(ctx context.Context, w service.Way) (service.GatewayState, error) {
+func (s *Session) openGateway(ctx context.Context, w service.Way) (o GatewayOpened, err error) {
 	s.managing.Lock()
 	defer s.managing.Unlock()
 	if s.gateway != nil || s.managed() != nil {
-		return service.GatewayState{}, errors.New("a gateway is set up already, or ports for services are")
+		return o, errors.New("a gateway is set up already, or ports for services are")
 	}
 	if err := s.ownFolder(); err != nil {
-		return service.GatewayState{}, err
+		return o, err
 	}
 	g, err := service.OpenGateway(ctx, "", w, "agent")
 	if err != nil {
-		return service.GatewayState{}, err
+		return o, err
 	}
 	s.gateway = g
 	s.atEnd(g.Close)
-	return g.See()
+	if o.AllCPUs, err = g.AllCPUs(); err != nil {
+		o.AllCPUs = "not known: " + err.Error()
+	}
+	return o, nil
 }
 
 var errNoGateway = errors.New("no gateway is set up")
@@ -191,6 +201,15 @@ func (s *Session) directGateway(_ context.Context, on bool) (None, error) {
 		return None{}, errNoGateway
 	}
 	return None{}, s.gateway.Direct(on)
+}
+
+func (s *Session) spreadGateway(ctx context.Context, all bool) (None, error) {
+	s.managing.Lock()
+	defer s.managing.Unlock()
+	if s.gateway == nil {
+		return None{}, errNoGateway
+	}
+	return None{}, s.gateway.Spread(ctx, all)
 }
 
 func (s *Session) closeGateway(context.Context, None) (None, error) {

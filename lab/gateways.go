@@ -212,10 +212,18 @@ func (m *gatewaysMeans) Path(from, to int, loop bool) ledger.Path {
 
 // Serve implements Server.
 func (m *gatewaysMeans) Serve(_ context.Context, s Service) error {
+	if err := onlyRoutes(s); err != nil {
+		return err
+	}
+	return errors.Join(m.Direct(true), m.over(s.AllCPUs))
+}
+
+// onlyRoutes refuses what two gateways do not do.
+func onlyRoutes(s Service) error {
 	if s.Kind != "route" || s.Networks > 1 {
 		return fmt.Errorf("service %s with %d networks: the gateways route one network each", s.Kind, s.Networks)
 	}
-	return errors.Join(m.Direct(true), m.over(s.AllCPUs))
+	return nil
 }
 
 // over has flows that the gateways receive go to all of their CPUs, or to none but where they

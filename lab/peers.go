@@ -77,17 +77,19 @@ func (p *peers) Sketch() (Facts, error) {
 	case p.two() && p.netns != "":
 		return Facts{}, errors.New("netns is this machine's, and ssh_a names a box: leave one of them out")
 	}
-	return Facts{Topology: Peers, Kind: result.KindReal, TesterCPU: -1, Apart: true}, nil
+	return Facts{Topology: Peers, Kind: result.KindReal, TesterCPU: -1, Apart: true, Services: []string{"route"}, Spreads: true}, nil
 }
 
 // A peer is one of the two, set up.
 type peer struct {
 	Gateway
-	name   string     // for people: "this machine"
-	conn   *link.Conn // nil: this machine
-	there  agent.Identity
-	direct func(on bool) error
-	see    func(ctx context.Context) (service.GatewayState, error)
+	name    string     // for people: "this machine"
+	conn    *link.Conn // nil: this machine
+	there   agent.Identity
+	allCPUs string // how it would spread flows over them, in words
+	direct  func(on bool) error
+	see     func(ctx context.Context) (service.GatewayState, error)
+	spread  func(ctx context.Context, all bool) error // nil: this machine, whose CPUs are the tester's
 	Tuner
 	revert func(context.Context) ([]string, error) // its offloads; nil: nothing is set
 }
@@ -154,6 +156,7 @@ func (p *peers) Build(ctx context.Context) (_ *Testbed, err error) {
 	for _, e := range both {
 		if e.conn != nil {
 			tb.Machines = append(tb.Machines, e.there.Machine)
+			tb.FarCPUs = max(tb.FarCPUs, e.there.Machine.CPUs)
 		}
 	}
 	return tb, nil
@@ -220,9 +223,11 @@ func (p *peers) box(ctx context.Context, at *reached, i int, port string, undo *
 	if c := e.there.Ports[0].Control; c != "" {
 		return nil, controlApart(fmt.Sprintf("%s of %s %s", port, to.Name, c))
 	}
-	if _, err := agent.GatewayOpen.Call(ctx, conn, wayOf(i, port)); err != nil {
+	opened, err := agent.GatewayOpen.Call(ctx, conn, wayOf(i, port))
+	if err != nil {
 		return nil, err
 	}
+	e.allCPUs = opened.AllCPUs
 	undo.add(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), asking)
 		defer cancel()
@@ -236,6 +241,10 @@ func (p *peers) box(ctx context.Context, at *reached, i int, port string, undo *
 		ctx, cancel := context.WithTimeout(context.Background(), asking)
 		defer cancel()
 		_, err := agent.GatewayDirect.Call(ctx, conn, on)
+		return err
+	}
+	e.spread = func(ctx context.Context, all bool) error {
+		_, err := agent.GatewaySpread.Call(ctx, conn, all)
 		return err
 	}
 	e.see = func(ctx context.Context) (service.GatewayState, error) {
@@ -308,7 +317,13 @@ func (p *peers) settings(both [2]*peer) []result.Pair {
 	if p.two() {
 		kv = append(kv, result.Pair{Key: "dut_first", Value: both[0].name})
 	}
-	return kv
+	var spreads []string
+	for _, e := range both {
+		if e.conn != nil {
+			spreads = append(spreads, e.allCPUs)
+		}
+	}
+	return append(kv, result.Pair{Key: "dut_cpus_all", Value: strings.Join(spreads, "; ")})
 }
 
 // peersMeans are those of peers that stand.
@@ -321,6 +336,26 @@ type peersMeans struct {
 // Direct implements Joiner.
 func (m *peersMeans) Direct(on bool) error {
 	return errors.Join(m.both[0].direct(on), m.both[1].direct(on))
+}
+
+// Serve implements Server: the boxes among both use all of their CPUs, or work as they are
+// tuned.
+func (m *peersMeans) Serve(ctx context.Context, s Service) error {
+	if err := onlyRoutes(s); err != nil {
+		return err
+	}
+	if err := m.Direct(true); err != nil {
+		return err
+	}
+	for _, e := range m.both {
+		if e.spread == nil {
+			continue
+		}
+		if err := e.spread(ctx, s.AllCPUs); err != nil {
+			return err
+		}
+	}
+	return m.peers.linked(ctx, m.both) // a driver may have reset it
 }
 
 // Offloads implements Joiner.

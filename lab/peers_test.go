@@ -4,15 +4,19 @@ package lab
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"boxdyno/host"
+	"boxdyno/internal/netns"
 	"boxdyno/internal/snapshot"
 	"boxdyno/internal/testutil"
 	"boxdyno/link/hub"
+	"boxdyno/result"
 	"boxdyno/subject/tunnel"
 )
 
@@ -31,7 +35,7 @@ func TestPeersOfTwoBoxes(t *testing.T) {
 	testutil.Alone(t)
 	b := newBench(t)
 	for _, s := range []*space{b.tester, b.box} {
-		s.sh(t, "ip link set lo up")
+		s.sh(t, "sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip link set lo up") // whose addresses settle meanwhile
 	}
 	p := b.twoBoxes(t)
 	before := b.settings(t)
@@ -68,11 +72,49 @@ func TestPeersOfTwoBoxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	passes(true)
+	masks := func() (all []string) {
+		t.Helper()
+		for at, port := range map[*space]string{b.tester: "e0", b.box: "i0"} {
+			err := netns.DoSys(at.Netns, func(sys *os.Root) error {
+				files, err := fs.Glob(sys.FS(), "class/net/"+port+"/queues/rx-*/rps_cpus")
+				for _, name := range files {
+					mask, rerr := sys.ReadFile(name)
+					all, err = append(all, name+" "+strings.TrimSpace(string(mask))), errors.Join(err, rerr)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	asFound := masks()
+	for _, all := range []bool{true, false, true} {
+		if err := tb.Serve(t.Context(), Service{Kind: "route", Flows: 1, AllCPUs: all}); err != nil {
+			t.Fatal(err)
+		}
+		now := masks()
+		if !all && !slices.Equal(now, asFound) {
+			t.Errorf("it was %q and is %q", asFound, now)
+		}
+		if all && slices.ContainsFunc(now, func(m string) bool { _, mask, _ := strings.Cut(m, " "); return strings.Trim(mask, "0,") == "" }) {
+			t.Errorf("no RPS: %q", now)
+		}
+	}
+	passes(true)
+	if said := result.Get(tb.Settings, "dut_cpus_all"); strings.Count(said, "RPS") != 2 || tb.FarCPUs == 0 {
+		t.Errorf("%q, %d CPUs", said, tb.FarCPUs)
+	}
 	if err := tb.Close(); err != nil {
 		t.Error(err)
 	}
 	if d := snapshot.Diff(before, b.settings(t)); len(d) > 0 {
 		t.Error(strings.Join(d, "\n"))
+	}
+	if now := masks(); !slices.Equal(now, asFound) {
+		t.Errorf("it was %q and is %q", asFound, now)
 	}
 }
 

@@ -32,10 +32,9 @@ type Way struct {
 // A Gateway is this machine as one end of a Way, until it is closed; tune's journal puts it
 // back after SIGKILL, with a tunnel that stood then.
 type Gateway struct {
-	netns   string
-	way     Way
-	applied *tune.Applied
-	close   func() error
+	spreading
+	way   Way
+	close func() error
 }
 
 // OpenGateway sets the namespace netns ("": this one) up. It needs CAP_NET_ADMIN. What
@@ -44,7 +43,7 @@ func OpenGateway(ctx context.Context, netns string, w Way, by string) (_ *Gatewa
 	if err := w.check(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{netns: netns, way: w}
+	g := &Gateway{spreading: spreading{netns: netns, names: []string{w.Port}}, way: w}
 	if err := g.free(); err != nil {
 		return nil, err
 	}
@@ -60,10 +59,10 @@ func OpenGateway(ctx context.Context, netns string, w Way, by string) (_ *Gatewa
 	if err != nil {
 		return nil, fmt.Errorf("set the gateway up: %w", err)
 	}
-	g.applied = applied
 	g.close = sync.OnceValue(func() error {
-		_, err := applied.Revert(context.Background(), tune.Revert{})
-		return err
+		err := g.spread(context.Background(), false)
+		_, rerr := applied.Revert(context.Background(), tune.Revert{})
+		return errors.Join(err, rerr)
 	})
 	for _, s := range settings {
 		if s.Problem != "" {
@@ -143,6 +142,10 @@ func (g *Gateway) Direct(on bool) error {
 	}
 	return nil
 }
+
+// Spread has flows that the gateway receives from the cable go to all of its CPUs, or as they
+// did before.
+func (g *Gateway) Spread(ctx context.Context, all bool) error { return g.spread(ctx, all) }
 
 // A GatewayState is how a gateway's port is.
 type GatewayState struct {

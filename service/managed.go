@@ -41,14 +41,13 @@ type Port struct {
 //
 // Only Port's own interfaces forward IPv4. IPv6 knows one switch for all of them.
 type Machine struct {
-	netns    string
+	spreading
 	ports    []Port
 	Warnings []string // what could not be set up, and is not needed for IPv4
 
 	mu       sync.Mutex
 	applied  *tune.Applied
 	laid     *tune.Applied // for the service that is set; nil: nothing
-	spreads  *tune.Applied // flows over all CPUs; nil: as the box is tuned
 	tracks   bool          // it fills the connection table
 	dropping []*dropping   // it throws frames away in XDP
 	close    func() error
@@ -57,7 +56,7 @@ type Machine struct {
 // Manage sets ports of the namespace netns ("": this one) up. It needs CAP_NET_ADMIN and
 // root's files. What IPv4 needs and cannot be had is an error, and then all is as before.
 func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Machine, err error) {
-	m := &Machine{netns: netns, ports: ports}
+	m := &Machine{spreading: spreading{netns: netns}, ports: ports}
 	m.close = sync.OnceValue(m.end)
 	step := func(knob, port, value string) tune.Step { return tune.Step{Knob: knob, Target: port, Value: value} }
 	r := tune.Recipe{Name: "services"}
@@ -71,9 +70,8 @@ func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Mach
 			m.Warnings = append(m.Warnings, "IPv6 is left out: "+why)
 		}
 	}
-	var names []string
 	for _, p := range ports {
-		names = append(names, p.Name)
+		m.names = append(m.names, p.Name)
 		r.Steps = append(r.Steps, step("link", p.Name, "up"))
 		for _, a := range p.Addresses {
 			if a.Addr().Is4() || v6 {
@@ -90,7 +88,7 @@ func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Mach
 		}
 		r.Steps = append(r.Steps, step(tune.ServiceKnob, tune.ForHost, "on"))
 	}
-	applied, settings, err := tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: netns}, Ports: names}, tune.Options{By: by})
+	applied, settings, err := tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: netns}, Ports: m.names}, tune.Options{By: by})
 	if err != nil {
 		return nil, fmt.Errorf("set the box up: %w", err)
 	}

@@ -19,19 +19,27 @@ type spread struct {
 	rps    bool   // the kernel deals flows, too, for queues alone do not reach every CPU
 }
 
-// plan plans it for the machine's ports: as many queues as there are CPUs, and RPS where the
-// port has fewer, or does not deal flows itself.
-func (m *Machine) plan() (plan []spread, cpus int, err error) {
+// A spreading has flows that ports of a namespace receive go to all CPUs of the machine, or
+// leaves the ports as they were found.
+type spreading struct {
+	netns string
+	names []string      // of the ports
+	dealt *tune.Applied // nil: they are as they were found
+}
+
+// plan plans it: as many queues as there are CPUs, and RPS where the port has fewer, or does
+// not deal flows itself.
+func (g *spreading) plan() (plan []spread, cpus int, err error) {
 	allowed, err := host.AllowedCPUs()
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, p := range m.ports {
-		q, err := host.Port{Netns: m.netns, Name: p.Name}.Queues()
+	for _, p := range g.names {
+		q, err := host.Port{Netns: g.netns, Name: p}.Queues()
 		if err != nil {
 			return nil, 0, err
 		}
-		s := spread{port: p.Name, n: min(q.Most, len(allowed))}
+		s := spread{port: p, n: min(q.Most, len(allowed))}
 		s.rps = s.n < len(allowed) || !q.RSS
 		switch {
 		case s.n == 1:
@@ -45,10 +53,9 @@ func (m *Machine) plan() (plan []spread, cpus int, err error) {
 	return plan, len(allowed), nil
 }
 
-// AllCPUs is how Service.AllCPUs would spread flows, in words: "4 CPUs: eth0 by 4 queues, eth1
-// by RPS".
-func (m *Machine) AllCPUs() (string, error) {
-	plan, cpus, err := m.plan()
+// AllCPUs is how flows would come to all CPUs, in words: "4 CPUs: eth0 by 4 queues, eth1 by RPS".
+func (g *spreading) AllCPUs() (string, error) {
+	plan, cpus, err := g.plan()
 	if err != nil {
 		return "", err
 	}
@@ -73,25 +80,22 @@ func cpuText(n int) string {
 	return fmt.Sprintf("%d CPUs", n)
 }
 
-// spread has flows go to all CPUs, or leaves the ports as they were found. It changes what
-// differs alone, for most drivers reset a port whose queues change.
-func (m *Machine) spread(ctx context.Context, all bool) error {
-	if all == (m.spreads != nil) {
+// spread changes what differs alone, for most drivers reset a port whose queues change.
+func (g *spreading) spread(ctx context.Context, all bool) error {
+	if all == (g.dealt != nil) {
 		return nil
 	}
 	if !all {
-		_, err := m.spreads.Revert(ctx, tune.Revert{})
-		m.spreads = nil
+		_, err := g.dealt.Revert(ctx, tune.Revert{})
+		g.dealt = nil
 		return err
 	}
-	plan, _, err := m.plan()
+	plan, _, err := g.plan()
 	if err != nil {
 		return err
 	}
 	r := tune.Recipe{Name: "all-cpus"}
-	var names []string
 	for _, s := range plan {
-		names = append(names, s.port)
 		if s.queues != "" {
 			r.Steps = append(r.Steps, tune.Step{Knob: "channels", Target: s.port, Value: s.queues})
 		}
@@ -99,11 +103,11 @@ func (m *Machine) spread(ctx context.Context, all bool) error {
 			r.Steps = append(r.Steps, tune.Step{Knob: "rps", Target: s.port, Value: "all"})
 		}
 	}
-	applied, settings, err := tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: m.netns}, Ports: names}, tune.Options{By: "service"})
+	applied, settings, err := tune.New().Apply(ctx, r, tune.On{Host: &host.Local{Netns: g.netns}, Ports: g.names}, tune.Options{By: "service"})
 	if err != nil {
 		return err
 	}
-	m.spreads = applied
+	g.dealt = applied
 	for _, s := range settings {
 		if s.Problem != "" {
 			return fmt.Errorf("spread flows over all CPUs: %s of %s: %s", s.Knob, s.Target, s.Problem)

@@ -63,13 +63,14 @@ func asItStands(t *testing.T, spaces ...*netns.Namespace) map[string]string {
 	return all
 }
 
-// Tester and box are the gateways of a stream, and then as they were.
+// Tester and box are the gateways of a stream, on one CPU of the box as it is and on all, and
+// then as they were.
 func TestBoxStreams(t *testing.T) {
 	testutil.Alone(t)
 	tester, box := bareCable(t)
 	before := asItStands(t, tester, box)
 	points := 0
-	for _, r := range runBox(t, tester, "stream", "--set", "trials=1") {
+	for _, r := range runBox(t, tester, "stream", "--set", "trials=1", "--set", "dut_cpus=1,all") {
 		if r.Parent != "" || r.Procedure != "stream" {
 			continue
 		}
@@ -80,7 +81,7 @@ func TestBoxStreams(t *testing.T) {
 			}
 		}
 	}
-	if points != 1 {
+	if points != 2 {
 		t.Errorf("%d points", points)
 	}
 	if d := snapshot.Diff(before, asItStands(t, tester, box)); len(d) > 0 {

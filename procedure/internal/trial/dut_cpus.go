@@ -24,7 +24,7 @@ func NewDUTCPUs() param.Choice { return param.NewChoice(oneCPU, []string{oneCPU,
 // Spreads says why bed cannot have dut_cpus.
 func Spreads(bed *lab.Testbed, dutCPUs string) error {
 	if dutCPUs == AllCPUs && !bed.Spreads {
-		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use one of this machine with placement split, a box with two cables and services=managed, or tune the box (RPS)", bed.Topology, bed.Placement)
+		return fmt.Errorf("dut_cpus all: topology %s with placement %q does not spread the box's work: use one of this machine with placement split, a box that its agent sets up (two cables, or a gateway), or tune the box (RPS)", bed.Topology, bed.Placement)
 	}
 	return nil
 }
