@@ -38,6 +38,7 @@ var boardRows = []boardRow{
 	{"flood", []string{"flood", "--set", "rate=200", "--set", "benign=100", "--set", "link_rate=2Mbps"}, nil},
 	{"connections", []string{"connections", "--set", "service=nat", "--set", "rate=20", "--set", "response_size=0"}, nil}, // a tap's buffers have no room for more
 	{"replay", []string{"replay", "--set", "rate=100", "--set", "packets_of_file=200"}, nil},
+	{"replay-into", []string{"replay", "--set", "target=box", "--set", "rate=100", "--set", "packets_of_file=200"}, nil},
 	{"infer", []string{"infer", "--set", "model=tree", "--set", "rate=100", "--set", "duration=2s"}, nil},
 	{"stream", []string{"stream", "--set", "protocol=tcp,udp"}, nil},
 	{"vpn", []string{"vpn", "--set", "tunnel=openvpn", "--set", "traffic=tcp", "--set", "handshakes=3"}, nil},
