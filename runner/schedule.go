@@ -103,12 +103,15 @@ func (s *schedule) deciding() (sum time.Duration) {
 	return sum
 }
 
-// expect is about how long the point's next visit takes: as its longest so far, or as its
-// procedure says; before its first as estimated, and at the pace of the visits so far.
+// expect is about how long the point's next visit takes: as its procedure says, or else as its
+// longest so far; before its first as estimated, and at the pace of the visits so far.
 func (s *schedule) expect(i int) time.Duration {
 	p := s.slots[i]
+	if p.visits > 0 && p.next > 0 {
+		return p.next
+	}
 	if p.visits > 0 && p.longest > 0 {
-		return max(p.longest, p.next)
+		return p.longest
 	}
 	if s.meant <= 0 {
 		return time.Duration(pace * float64(p.estimate))
