@@ -40,6 +40,7 @@ type Longer struct {
 	Budget    int              // a trial that lost, or that narrows, takes 1 of it
 	OfInvalid int              // that an invalid trial takes
 	OfSpoilt  int              // that a disturbed one takes
+	Hint      unit.FrameRate   // a load to try below the first that lost; 0: none
 	Above     unit.FrameRate   // a load that shorter trials lost at; 0: none is known
 	Narrow    float64          // as many times the load that is carried may the one that lost be, or one between is tried; 0: any
 
@@ -76,7 +77,9 @@ func (c *Longer) Next(came Came, room float64) (more bool) {
 	default:
 		c.Valid++
 		c.Spent++
-		c.Spoilt, c.Lossy = 0, c.Rate
+		if c.Spoilt, c.Lossy = 0, c.Rate; c.Hint >= c.Lossy {
+			c.Hint = 0
+		}
 	}
 	if c.Bears > 0 {
 		return c.between()
@@ -84,6 +87,9 @@ func (c *Longer) Next(came Came, room float64) (more bool) {
 	rate := c.Rate * unit.FrameRate(Share(room))
 	if s := c.Sustained.Rate; rate < s && s < c.Lossy {
 		rate = s
+	}
+	if rate < c.Hint && c.Hint < c.Lossy {
+		rate = c.Hint
 	}
 	c.Begin(rate)
 	return c.Spent < c.Budget

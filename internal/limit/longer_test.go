@@ -65,3 +65,17 @@ func TestLongerNarrows(t *testing.T) {
 		}
 	}
 }
+
+// A load that was carried elsewhere is tried before a lower one, until it lost as well.
+func TestLongerTriesAHint(t *testing.T) {
+	l := Longer{Least: time.Second, Budget: 40, Hint: 500}
+	l.Begin(1000)
+	for _, want := range []float64{500, 100} {
+		if more := l.Next(Lost, 0.2); !more || float64(l.Rate) != want {
+			t.Errorf("more %v, at %v, want %v", more, float64(l.Rate), want)
+		}
+	}
+	if l.Hint != 0 || l.Lossy != 500 {
+		t.Errorf("%+v", l)
+	}
+}

@@ -125,9 +125,17 @@ func (m *capturePoint) interim(h *limit.Hunt, c *captureLonger) procedure.Outcom
 	trials := l.Clean + l.Lossy + l.Invalid
 	var v result.Value
 	told := ""
+	if c != nil {
+		out.Next = max(c.Lasts, m.effort.trial) + captureAround
+	}
 	switch {
 	case c != nil && c.Bears > 0:
 		v, told = c.figure(m, l), fmt.Sprintf("a rate between %v and %v may be carried", c.Bears, cmp.Or(c.Lossy, l.Upper))
+	case c != nil && c.Hint > 0 && c.Hint < c.Lossy:
+		low, high := float64(c.Hint), float64(c.Lossy)
+		v = figures.Value("lossless_fps", low)
+		v.Lo, v.Hi, v.N = &low, &high, l.Clean+l.Lossy+c.Valid
+		told = c.doubt + fmt.Sprintf("; %v was carried at another point of the run, and no longer trial confirmed it", c.Hint)
 	case c != nil && c.Lossy > 0:
 		v, told = m.atMost(c.Lossy, l.Clean+l.Lossy+c.Valid), c.doubt
 	case l.Lower > 0 && l.Interim:
@@ -288,6 +296,7 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		}
 		return nil
 	}
+	c.Hint = m.elsewhere()
 	for more := true; more; {
 		if !l.AtCeiling || c.Trials > 0 {
 			if err := m.pause(ctx, m.interim(h, c)); err != nil {
@@ -321,6 +330,20 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		m.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
 	return nil
+}
+
+// elsewhere is the highest rate that the run offered this subject at another point, of which
+// it lost nothing, in a trial as long as one of those at a given rate; 0: there is none.
+func (m *capturePoint) elsewhere() (most unit.FrameRate) {
+	if m.env.Akin == nil {
+		return 0
+	}
+	for _, rec := range m.env.Akin("rate", "duration") {
+		if rec.Status == result.Passed && rec.Load != nil && len(rec.Phases) > 0 && rec.Phases[0].Seconds() >= 0.99*m.effort.trial.Seconds() {
+			most = max(most, rec.Load.Offered)
+		}
+	}
+	return most
 }
 
 // above makes the best longer trial the point's, with what the subject costs above the
