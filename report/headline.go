@@ -19,6 +19,10 @@ import (
 // headlineMost is the most characters of a role's headline.
 const headlineMost = 90
 
+// hardlyLost begins the metrics of loads of which 0.5 % may be lost: no answer of a role that
+// passes.
+const hardlyLost = "counted_0_5pct_"
+
 // tooClose is how the headline begins where an interval holds what is asked.
 const tooClose = "Too close to call"
 
@@ -100,7 +104,7 @@ func loadOf(d Document, f verdict.Finding) *verdict.Finding {
 		// Where what is asked was lost, a load below it is an answer, too.
 		below := func() bool { return d.Verdict == result.Failed && !l.Close && l.Figure.Value < *l.Criterion.Min }
 		switch {
-		case !load(l) || l.Status != d.Verdict && !below():
+		case !load(l) || l.Status != d.Verdict && !below() || d.Verdict == result.Passed && strings.HasPrefix(l.Criterion.Metric, hardlyLost):
 		case l.Figure.Bound != result.AtMost:
 			return &d.Findings[i]
 		case most == nil:
@@ -127,7 +131,7 @@ func carried(d Document, f verdict.Finding, passes string) string {
 	switch {
 	case strings.HasPrefix(v.Metric, "throughput_"), strings.HasPrefix(v.Metric, "lossless_"):
 		lossless = " without loss"
-	case strings.HasPrefix(v.Metric, "counted_0_5pct_"):
+	case strings.HasPrefix(v.Metric, hardlyLost):
 		lossless = " with at most 0.5 % lost"
 	}
 	tail := tailOf(d, f)
