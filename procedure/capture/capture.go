@@ -460,7 +460,8 @@ const (
 )
 
 // at measures one load, with the empty box under the same one before it. A trial in which
-// the tester could not do its part is replaced, and one that was disturbed is repeated.
+// the tester could not do its part is replaced, and one that was disturbed is repeated, unless
+// others carry it out together: they do not wait again.
 func (m *capturePoint) at(ctx context.Context, kind string, l engine.Load) error {
 	if err := m.empty(ctx, l); err != nil {
 		return err
@@ -485,6 +486,9 @@ func (m *capturePoint) offerAt(offer func(n int) (result.Record, error)) error {
 		if spoilt {
 			disturbed++
 		} else if rec.Status != result.Invalid {
+			break
+		}
+		if m.env.Together != nil {
 			break
 		}
 	}

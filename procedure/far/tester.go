@@ -77,14 +77,17 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 		})
 	})
 	trials := 0
-	var first error // of a trial, after which the procedure ends
+	var first error // of a trial, after which the procedure is to end
 	for i := range t.items {
-		switch i.Kind {
-		case trialItem:
-			if trials++; trials > mostTrials {
-				err = fmt.Errorf("%s asks for more than %d trials of %s", c.Name, mostTrials, name)
-				break
-			}
+		if i.Kind == trialItem || first != nil {
+			trials++
+		}
+		switch {
+		case trials > mostTrials:
+			err = fmt.Errorf("%s asks for more than %d trials of %s", c.Name, mostTrials, name)
+		case first != nil:
+			_ = t.answer(ctx, answer{Error: first.Error()}) // its last outcome wants none
+		case i.Kind == trialItem:
 			rec, terr := t.trial(ctx, i.Config)
 			if terr != nil {
 				first = terr
@@ -95,19 +98,18 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 			}
 			rec.Digests = nil // the procedure reads none
 			err = t.answer(ctx, answer{Record: &rec})
-		case unfinishedItem:
+		case i.Kind == unfinishedItem:
 			a := answer{Record: env.Unfinished(i.Config)}
 			if a.Record != nil {
 				a.Age = time.Since(a.Record.Start)
 			}
 			err = t.answer(ctx, a)
-		case pauseItem:
+		case i.Kind == pauseItem:
 			err = t.answer(ctx, answer{Go: env.Pause(found(i))})
-		case gatherItem:
+		case i.Kind == gatherItem:
 			err = t.gather(ctx, i.Data)
-		case outcomeItem:
+		case i.Kind == outcomeItem:
 			o = found(i)
-			continue
 		default:
 			err = fmt.Errorf("%s asks for %q", c.Name, link.Cut(i.Kind, 40))
 		}
@@ -174,7 +176,9 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 					return procedure.Outcome{}, t.end
 				case !more:
 					return procedure.Outcome{}, fmt.Errorf("the procedure ended on %s in a trial", t.conn.Name)
-				case i.Kind == readyItem && t.with != nil && !waited:
+				case i.Kind == readyItem && waited:
+					return procedure.Outcome{}, fmt.Errorf("%s asks a second time in a trial when to begin", t.conn.Name)
+				case i.Kind == readyItem && t.with != nil:
 					if err := t.together(ctx, clock); err != nil {
 						return procedure.Outcome{}, err
 					}

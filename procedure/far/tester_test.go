@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package far
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"boxdyno/agent"
+	"boxdyno/lab"
+	"boxdyno/link"
+	"boxdyno/procedure"
+	"boxdyno/result"
+	"boxdyno/unit"
+)
+
+// scripted is a procedure whose Run is a function.
+type scripted struct {
+	run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)
+}
+
+func (*scripted) Flags(*flag.FlagSet)            {}
+func (*scripted) Check(*lab.Testbed) error       { return nil }
+func (*scripted) Estimate() (int, time.Duration) { return 1, 0 }
+func (p *scripted) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+	return p.run(ctx, env)
+}
+
+// carried is a box of this process that carries run out by the name of "scripted".
+func carried(t *testing.T, run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) *link.Conn {
+	spec := procedure.Spec{Name: "scripted", New: func() procedure.Procedure { return &scripted{run} }}
+	return served(t, "b1", func(publish func(string, []byte) error) *link.Server {
+		find, end := agent.Open(t.Context(), t.TempDir(), "", nil, Methods([]procedure.Spec{spec})...)
+		t.Cleanup(func() {
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		})
+		return link.NewServer(find, publish)
+	})
+}
+
+// A box that asks to begin when the others have begun, or twice, has a sentence for an answer;
+// its procedure then ends there and here.
+func TestReadyAfterTheOthers(t *testing.T) {
+	once := func(ctx context.Context, env *procedure.Env) error {
+		_, err := env.Trial(ctx, nil, func(ctx context.Context) (o procedure.Outcome, err error) {
+			return o, env.Await(ctx)
+		})
+		return err
+	}
+	for name, c := range map[string]struct {
+		run  func(ctx context.Context, env *procedure.Env) error
+		want string
+	}{
+		"late": {func(ctx context.Context, env *procedure.Env) error {
+			return errors.Join(once(ctx, env), once(ctx, env))
+		}, "it was ready 1s after the others had begun"},
+		"twice in a trial": {func(ctx context.Context, env *procedure.Env) error {
+			_, err := env.Trial(ctx, nil, func(ctx context.Context) (o procedure.Outcome, err error) {
+				return o, errors.Join(env.Await(ctx), env.Await(ctx))
+			})
+			return err
+		}, "b1 asks a second time in a trial when to begin"},
+		"asks on": {func(ctx context.Context, env *procedure.Env) error {
+			for range 5 {
+				_ = once(ctx, env)
+			}
+			return nil
+		}, "it was ready 1s after the others had begun"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{})
+			conn := carried(t, func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+				defer close(ended)
+				return procedure.Outcome{}, c.run(ctx, env)
+			})
+			begun := 0
+			with := &With{Clocks: make(chan struct{}, 1), Begin: func(context.Context) (unit.Instant, error) {
+				if begun++; begun > 1 {
+					return 0, errors.New("it was ready 1s after the others had begun")
+				}
+				return unit.Now(), nil
+			}}
+			env := &procedure.Env{Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+				_, err := f(ctx)
+				return result.Record{Status: result.Passed}, err
+			}}
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+			defer stop()
+			if _, err := Run(ctx, conn, "scripted", nil, env, with); err == nil || !strings.Contains(err.Error(), c.want) || ctx.Err() != nil {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			<-ended
+		})
+	}
+}
