@@ -5,6 +5,7 @@ package many
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,11 +22,16 @@ import (
 	"boxdyno/unit"
 )
 
+// runFunc is far.Run.
+type runFunc = func(ctx context.Context, c *link.Conn, name string, params []result.Pair, env *procedure.Env, with *far.With) (procedure.Outcome, error)
+
 // A paired is boards that send to each other in pairs.
 type paired struct {
 	p       *pairs
 	members []*member
-	at      []mpi.Net // where each is
+	at      []mpi.Net     // where each is
+	limit   time.Duration // of a pair's part of a round
+	run     runFunc
 
 	mu       sync.Mutex
 	ceilings map[string]result.Record // what a sender measured once
@@ -87,12 +93,12 @@ func (r *paired) pair(ctx context.Context, pair [2]int, b *barrier, clocks chan 
 			return rec, nil
 		},
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithTimeout(ctx, r.limit)
 	defer stop()
 	ended := make(chan struct{})
 	defer func() { stop(); <-ended }()
 	atEnd(ctx, to.conn, stop, ended)
-	o, err := far.Run(ctx, from.conn, r.p.spec.Name, params, env, with)
+	o, err := r.run(ctx, from.conn, r.p.spec.Name, params, env, with)
 	if !arrived {
 		b.stay()
 	}
@@ -100,6 +106,8 @@ func (r *paired) pair(ctx context.Context, pair [2]int, b *barrier, clocks chan 
 	switch {
 	case gone != nil:
 		return procedure.Outcome{Status: result.Invalid, Reason: "board " + lostOf(gone, from, to) + ": " + procedure.Sentence(gone)}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return procedure.Outcome{Status: result.Invalid, Reason: fmt.Sprintf("board %s: what it sends to %s did not end within %v", from.name, to.name, r.limit)}
 	case err != nil:
 		return procedure.Outcome{Status: result.Invalid, Reason: "board " + from.name + ": " + strings.TrimPrefix(procedure.Sentence(err), from.name+": ")}
 	case trial == nil:

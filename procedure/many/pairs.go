@@ -15,6 +15,7 @@ import (
 	"boxdyno/internal/guard"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/procedure/far"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
@@ -59,6 +60,9 @@ const (
 
 	// around is what a pair takes beside its trial: testbed and ledgers.
 	around = 3 * time.Second
+	// overdue is more than a pair may take beside that for all waits that have limits of their
+	// own: until software is ready, until others are, until all is counted and it has ended.
+	overdue = 3 * time.Minute
 )
 
 type pairs struct {
@@ -113,6 +117,12 @@ func (p *pairs) Estimate() (int, time.Duration) {
 	return trials, time.Duration(len(all)) * (d + around)
 }
 
+// limit is how long a pair may take for its part of a round.
+func (p *pairs) limit() time.Duration {
+	_, d := p.inner.Estimate()
+	return d + around + overdue
+}
+
 // pairings are who sends to whom in each round, of n boards: every board to every other
 // one, or each in one pair. No board is in two pairs of a round.
 func pairings(n int, all bool) (rounds [][][2]int) {
@@ -157,7 +167,7 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 	if why != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: why}, nil
 	}
-	r := &paired{p: p, members: members, at: at, ceilings: map[string]result.Record{}}
+	r := &paired{p: p, members: members, at: at, limit: p.limit(), run: far.Run, ceilings: map[string]result.Record{}}
 	var f found
 	for n, round := range pairings(len(members), p.which.Value == everyPair) {
 		var outs []procedure.Outcome // of the round, once it was carried out

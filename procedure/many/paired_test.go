@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package many
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"boxdyno/link"
+	"boxdyno/procedure"
+	"boxdyno/procedure/capture"
+	"boxdyno/procedure/far"
+	"boxdyno/result"
+	"boxdyno/subject/mpi"
+	"boxdyno/unit"
+)
+
+// A nowhere is a way to a board that answers nothing.
+type nowhere struct{ pipe }
+
+func (nowhere) Publish(string, string, []byte) error { return nil }
+
+// A send is what a board does in the place of its procedure, once it is let begin a trial.
+type send func(ctx context.Context, from string, with *far.With) (procedure.Outcome, error)
+
+// pairsOf are boards b1 to b4, each of which sends by f.
+func pairsOf(t *testing.T, f send) *paired {
+	b := newBench(t, 4)
+	p := PairsSpec(capture.GivenSpec, b).New().(*pairs)
+	p.skew.v = 1 // beside other tests
+	r := &paired{p: p, limit: time.Minute, ceilings: map[string]result.Record{}}
+	for _, name := range []string{"b1", "b2", "b3", "b4"} {
+		r.members = append(r.members, &member{name: name, conn: link.Over(name, link.Hello{}, &nowhere{}, func() error { return nil })})
+		r.at = append(r.at, mpi.Net{Interface: "eth1", Address: netip.MustParseAddr("10.0.1.1")})
+	}
+	r.run = func(ctx context.Context, c *link.Conn, _ string, _ []result.Pair, env *procedure.Env, with *far.With) (o procedure.Outcome, err error) {
+		_, err = env.Trial(ctx, nil, func(ctx context.Context) (procedure.Outcome, error) { return f(ctx, c.Name, with) })
+		return o, err
+	}
+	return r
+}
+
+// sent is a board's trial that begins at the common instant.
+func sent(ctx context.Context, with *far.With) (procedure.Outcome, error) {
+	at, err := with.Begin(ctx)
+	return procedure.Outcome{Status: result.Passed, Began: procedure.Began{At: at, Heard: time.Second}, Phases: []result.Phase{{Begin: at, End: at + unit.Instant(time.Second)}}}, err
+}
+
+// A pair that does not end is ended and named, and the other one goes on.
+func TestPairThatDoesNotEnd(t *testing.T) {
+	r := pairsOf(t, func(ctx context.Context, from string, with *far.With) (procedure.Outcome, error) {
+		o, err := sent(ctx, with)
+		if from == "b1" {
+			<-ctx.Done()
+			return o, ctx.Err()
+		}
+		return o, err
+	})
+	r.limit = 300 * time.Millisecond
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+	defer stop()
+	outs := r.round(ctx, [][2]int{{0, 1}, {2, 3}})
+	if o := outs[0]; o.Status != result.Invalid || o.Reason != "board b1: what it sends to b2 did not end within 300ms" || ctx.Err() != nil {
+		t.Errorf("%s %s, %v", o.Status, o.Reason, ctx.Err())
+	}
+	if o := outs[1]; o.Status != result.Passed {
+		t.Errorf("%s %s", o.Status, o.Reason)
+	}
+}
