@@ -32,6 +32,7 @@ type paired struct {
 	at      []mpi.Net     // where each is
 	limit   time.Duration // of a pair's part of a round
 	run     runFunc
+	barrier barrier // of each round
 
 	mu       sync.Mutex
 	ceilings map[string]result.Record // what a sender measured once
@@ -39,12 +40,13 @@ type paired struct {
 
 // round carries out one trial of each pair; all begin to send at one instant.
 func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome {
-	b := &barrier{}
+	b := &r.barrier
 	b.set(len(round))
 	clocks := make(chan struct{}, atCompare)
 	outs := make([]procedure.Outcome, len(round))
-	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], b, clocks) })
+	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], clocks) })
 	at := b.began()
+	b.heard(lastHeard(outs))
 	for i, pair := range round {
 		r.judge(&outs[i], pair, at)
 	}
@@ -52,7 +54,7 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 }
 
 // pair carries out the trial of one pair.
-func (r *paired) pair(ctx context.Context, pair [2]int, b *barrier, clocks chan struct{}) procedure.Outcome {
+func (r *paired) pair(ctx context.Context, pair [2]int, clocks chan struct{}) procedure.Outcome {
 	from, to := r.members[pair[0]], r.members[pair[1]]
 	here, there := r.at[pair[0]], r.at[pair[1]]
 	arrived := false
@@ -61,7 +63,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, b *barrier, clocks chan 
 		Clocks: clocks,
 		Begin: func(ctx context.Context) (unit.Instant, error) {
 			arrived = true
-			return b.arrive(ctx)
+			return r.barrier.arrive(ctx)
 		},
 		Pair: &far.Pair{
 			Conn: to.conn, Subject: result.Get(params, "subject"),
@@ -100,7 +102,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, b *barrier, clocks chan 
 	atEnd(ctx, to.conn, stop, ended)
 	o, err := r.run(ctx, from.conn, r.p.spec.Name, params, env, with)
 	if !arrived {
-		b.stay()
+		r.barrier.stay()
 	}
 	gone := cmp.Or(from.conn.Err(), to.conn.Err())
 	switch {

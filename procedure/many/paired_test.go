@@ -69,3 +69,19 @@ func TestPairThatDoesNotEnd(t *testing.T) {
 		t.Errorf("%s %s", o.Status, o.Reason)
 	}
 }
+
+// Where a board heard of the instant too late, the next round's is twice as far ahead.
+func TestPairsLead(t *testing.T) {
+	r := pairsOf(t, func(ctx context.Context, _ string, with *far.With) (procedure.Outcome, error) {
+		o, err := sent(ctx, with)
+		o.Began.Heard = heardLead / 2
+		return o, err
+	})
+	ahead := func() time.Duration {
+		r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+		return r.barrier.lead
+	}
+	if first, second := ahead(), ahead(); first <= leadLeast || second != 2*first {
+		t.Errorf("%v after %v", second, first)
+	}
+}

@@ -77,13 +77,7 @@ func (p *together) trial(ctx context.Context, members []*member, b *barrier, g *
 		}
 		o.Boards = append(o.Boards, x)
 	}
-	last := time.Duration(math.MaxInt64)
-	for _, x := range outs {
-		if x.Began.At != 0 {
-			last = min(last, x.Began.Heard)
-		}
-	}
-	b.heard(last)
+	b.heard(lastHeard(outs))
 	p.judge(&o, at)
 	if o.Status == result.Passed {
 		o.Values = p.sum(o.Boards)
@@ -95,6 +89,17 @@ func (p *together) trial(ctx context.Context, members []*member, b *barrier, g *
 		o.Phases = []result.Phase{whole(o.Boards, at, end)}
 	}
 	return o, nil
+}
+
+// lastHeard is how long before the common instant the last board heard of it.
+func lastHeard(outs []procedure.Outcome) time.Duration {
+	last := time.Duration(math.MaxInt64)
+	for _, o := range outs {
+		if o.Began.At != 0 {
+			last = min(last, o.Began.Heard)
+		}
+	}
+	return last
 }
 
 // whole is the time in which all boards worked, of which a meter's power belongs to the sum
