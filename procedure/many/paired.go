@@ -271,12 +271,14 @@ const lossy = 0.001
 // outcome is the point's: figures of all pairs, and which of them is bad.
 func (f *found) outcome(o *procedure.Outcome, names []string) {
 	if len(f.each) == 0 {
-		o.Status, o.Reason = f.last.Status, f.bad[len(f.bad)-1]
+		o.Status, o.Reason = f.last.Status, several(f.bad)
 		return
 	}
-	o.Status, o.Reason = result.Passed, f.failed
-	if f.failed != "" {
+	switch o.Status, o.Reason = result.Passed, f.failed; {
+	case f.failed != "":
 		o.Status = result.Failed
+	case len(f.bad) > 0:
+		o.Status, o.Reason = result.Invalid, several(f.bad)
 	}
 	var rates, lost []float64
 	worst := f.each[0]
