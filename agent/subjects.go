@@ -259,6 +259,9 @@ func (s *Session) startSubject(ctx context.Context, a SubjectArgs) (started Subj
 	s.subjects[id] = r
 	s.mu.Unlock()
 	s.atEnd(func() error { return s.abandon(started.ID) })
+	if err := ctx.Err(); err != nil { // nobody hears its number
+		return started, errors.Join(err, s.abandon(id))
+	}
 	if c, ok := run.(interface {
 		Behind() bool
 		Prompt() bool

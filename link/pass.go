@@ -11,19 +11,21 @@ import (
 	"boxdyno/host"
 )
 
+// A Through carries out a call that is passed on, or refuses it with an error. ask asks the
+// box behind, until its context ends.
+type Through func(ctx context.Context, method string, args json.RawMessage, ask func(context.Context) (json.RawMessage, error)) (reply json.RawMessage, err error)
+
 // Pass answers the calls of another machine by the box behind c, which says its own clock,
-// too. allow refuses a call with an error; what it lets through is asked by this machine.
-// publish is NewServer's.
-func Pass(c *Conn, allow func(method string, args json.RawMessage) error, publish func(subject string, data []byte) error) *Server {
+// too. Each goes through through, which asks by this machine. publish is NewServer's.
+func Pass(c *Conn, through Through, publish func(subject string, data []byte) error) *Server {
 	s := NewServer(func(method string) Handler {
 		return func(ctx context.Context, r *Request) (any, error) {
-			if err := allow(method, r.Args); err != nil {
-				return nil, err
-			}
-			var reply json.RawMessage
-			err := c.Stream(ctx, method, r.Args, &reply, func(item json.RawMessage, lost uint64) error {
-				r.lost += lost
-				return r.Send(ctx, item)
+			reply, err := through(ctx, method, r.Args, func(asking context.Context) (reply json.RawMessage, err error) {
+				err = c.Stream(asking, method, r.Args, &reply, func(item json.RawMessage, lost uint64) error {
+					r.lost += lost
+					return r.Send(ctx, item)
+				})
+				return reply, err
 			})
 			return reply, c.bare(err)
 		}

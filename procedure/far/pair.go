@@ -11,10 +11,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"boxdyno/agent"
+	"boxdyno/internal/guard"
 	"boxdyno/lab"
 	"boxdyno/link"
+	"boxdyno/procedure"
 )
 
 // A procedure of two boards runs on the one that sends, in topology pair. What it asks of the
@@ -23,7 +26,7 @@ import (
 //
 //	board A: procedure, sender        tester                     board B: its agent
 //	lab.BuildBoards, link.Over
-//	  --- call: subject.start ------> Pair.allows, link.Pass --- subject.start -->
+//	  --- call: subject.start ------> Pair.through, link.Pass -- subject.start -->
 //	  <-- network.passed ------------                        <-- reply -----------
 //
 // So a board obeys its hub alone, and no board reaches another one's agent.
@@ -52,23 +55,95 @@ type call struct {
 	Data    []byte `json:"data,omitempty"`
 }
 
-// A Pair is the board that another one sends to.
+// A Pair is the board that another one sends to. It serves one procedure.
 type Pair struct {
 	Conn    *link.Conn
 	Cable   lab.BoardCable
 	Subject string // the software there that the procedure may start
+
+	mu    sync.Mutex
+	begun map[begun]bool // there, and not ended
+}
+
+// A begun is what a board has begun on another one: a subject, a ledger.
+type begun struct {
+	end string // the method that ends it
+	id  int
+}
+
+// ends are the methods that end what others begin.
+var ends = map[string]string{string(agent.SubjectStart): string(agent.SubjectStop), string(agent.LedgerOpen): string(agent.LedgerClose)}
+
+// id is the number that method has answered with.
+func id(method string, reply json.RawMessage) (n int, err error) {
+	if method != string(agent.SubjectStart) {
+		err = json.Unmarshal(reply, &n)
+		return n, err
+	}
+	var started agent.SubjectStarted
+	err = json.Unmarshal(reply, &started)
+	return started.ID, err
 }
 
 func (p *Pair) args(a procedureArgs) pairArgs {
 	return pairArgs{procedureArgs: a, Cable: p.Cable, Other: p.Conn.Name, Version: p.Conn.Hello.Version}
 }
 
-// passing asks the board of p for what the one behind c calls.
-func (p *Pair) passing(ctx context.Context, c *link.Conn) *link.Server {
-	return link.Pass(p.Conn, p.allows, func(subject string, data []byte) error {
-		_, err := passedMethod.Call(ctx, c, call{Subject: subject, Data: data})
-		return err
-	})
+// passing asks the board of p for what is called by the one that publish reaches.
+func (p *Pair) passing(publish func(subject string, data []byte) error) *link.Server {
+	return link.Pass(p.Conn, p.through, publish)
+}
+
+// through passes on what is allowed, and notes what is begun.
+func (p *Pair) through(ctx context.Context, method string, args json.RawMessage, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+	if err := p.allows(method, args); err != nil {
+		return nil, err
+	}
+	end := ends[method]
+	if end == "" {
+		reply, err := ask(ctx)
+		var n int
+		if err == nil && json.Unmarshal(args, &n) == nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.begun, begun{method, n})
+		}
+		return reply, err
+	}
+	// Its number is waited for even if who asks is gone meanwhile, or nobody could end it.
+	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer guard.AfterDone(ctx, func() { guard.After(beginning, stop) })()
+	reply, err := ask(asking)
+	if err != nil {
+		return nil, err
+	}
+	n, err := id(method, reply)
+	if err != nil {
+		return nil, fmt.Errorf("%s answered %s with what cannot be read: %w", p.Conn.Name, method, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun == nil {
+		p.begun = map[begun]bool{}
+	}
+	p.begun[begun{end, n}] = true
+	return reply, nil
+}
+
+// beginning is how long the answer of what begins is waited for once nobody wants it.
+const beginning = 10 * time.Second
+
+// end ends what was begun and not ended. Nothing is passed on any more.
+func (p *Pair) end(ctx context.Context) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), procedure.StopPatience)
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for b := range p.begun {
+		_ = p.Conn.Call(ctx, b.end, b.id, nil) // it ends with the tester's session, too
+	}
+	p.begun = nil
 }
 
 // passes are the methods that need no look at their arguments.

@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"boxdyno/agent"
 	"boxdyno/lab"
@@ -112,11 +115,11 @@ func TestPass(t *testing.T) {
 		return s
 	})
 	here := served(t, "b2", func(publish func(string, []byte) error) *link.Server {
-		return link.Pass(there, func(method string, _ json.RawMessage) error {
+		return link.Pass(there, func(ctx context.Context, method string, _ json.RawMessage, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 			if method == "none" {
-				return errors.New("it may not be asked")
+				return nil, errors.New("it may not be asked")
 			}
-			return nil
+			return ask(ctx)
 		}, publish)
 	})
 	var reply string
@@ -143,5 +146,62 @@ func TestPass(t *testing.T) {
 	there.Fail(errors.New("nothing was heard from b2"))
 	if err := here.Call(t.Context(), "some", nil, nil); err == nil || !strings.Contains(err.Error(), "nothing was heard from b2") {
 		t.Error(err)
+	}
+}
+
+// What a board has begun on another one and not ended is ended for it, even if it was gone
+// before it heard its number.
+func TestPairEndsWhatWasBegun(t *testing.T) {
+	started := make(chan struct{})
+	var mu sync.Mutex
+	var ended []string
+	there := served(t, "b2", func(publish func(string, []byte) error) *link.Server {
+		next := 0
+		return link.NewServer(func(method string) link.Handler {
+			return func(ctx context.Context, r *link.Request) (any, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch method {
+				case string(agent.SubjectStart):
+					next++
+					if next == 2 {
+						close(started)
+						time.Sleep(100 * time.Millisecond) // meanwhile the other one goes
+					}
+					return agent.SubjectStarted{ID: next}, nil
+				case string(agent.LedgerOpen):
+					return 10 + next, nil
+				}
+				ended = append(ended, method+" "+string(r.Args))
+				return agent.None{}, nil
+			}
+		}, publish)
+	})
+	p := &Pair{Conn: there, Subject: "tcpdump", Cable: lab.BoardCable{To: "eth2"}}
+	ctx, gone := context.WithCancel(t.Context())
+	w := &way{ctx: ctx}
+	here := link.Over("b2", link.Hello{}, w, func() error { return nil })
+	w.server = p.passing(func(subject string, data []byte) error { here.Deliver(subject, data); return nil })
+	args := agent.SubjectArgs{Name: "tcpdump", Port: "eth2"}
+	first, err := agent.SubjectStart.Call(ctx, here, args)
+	book, berr := agent.LedgerOpen.Call(ctx, here, agent.LedgerArgs{})
+	if err != nil || berr != nil {
+		t.Fatal(err, berr)
+	}
+	if _, err := agent.SubjectStop.Call(ctx, here, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan error, 1)
+	go func() { _, err := agent.SubjectStart.Call(ctx, here, args); second <- err }()
+	<-started
+	gone()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	w.server.Wait()
+	p.end(ctx)
+	slices.Sort(ended)
+	if got := strings.Join(ended, ", "); got != fmt.Sprintf("ledger.close %d, subject.stop 1, subject.stop 2", book) {
+		t.Error(got)
 	}
 }

@@ -54,8 +54,15 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 		method = string(jointMethod)
 	case with != nil && with.Pair != nil:
 		method, args = string(pairMethod), with.Pair.args(made)
-		passing = with.Pair.passing(ctx, c)
-		defer func() { cancel(); passing.Wait() }()
+		passing = with.Pair.passing(func(subject string, data []byte) error {
+			_, err := passedMethod.Call(ctx, c, call{Subject: subject, Data: data})
+			return err
+		})
+		defer func() {
+			cancel()
+			passing.Wait()
+			with.Pair.end(ctx)
+		}()
 	}
 	guard.Go(func() {
 		defer close(t.items)
