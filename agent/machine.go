@@ -35,9 +35,9 @@ const clockReadings = 8
 
 var clockEvery = 2 * time.Second
 
-// describe is s as the agent takes it; files that its parameters name are sent.
-func (m Machine) describe(ctx context.Context, s subject.Named) (a SubjectArgs, err error) {
-	a.Name = s.Name
+// Options are the parameters of s as SubjectArgs have them; files are those whose values name
+// files, which are sent.
+func Options(s subject.Named) (options, files []result.Pair) {
 	fs := flag.NewFlagSet(s.Name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	s.Flags(fs)
@@ -46,17 +46,28 @@ func (m Machine) describe(ctx context.Context, s subject.Named) (a SubjectArgs, 
 		reads = r.Files()
 	}
 	fs.VisitAll(func(f *flag.Flag) {
-		switch value := f.Value.String(); {
-		case err != nil:
+		switch p := (result.Pair{Key: f.Name, Value: f.Value.String()}); {
 		case !slices.Contains(reads, f.Name):
-			a.Options = append(a.Options, result.Pair{Key: f.Name, Value: value})
-		case value != "":
-			var sum string
-			sum, err = m.send(ctx, value)
-			a.Files = append(a.Files, result.Pair{Key: f.Name, Value: sum})
+			options = append(options, p)
+		case p.Value != "":
+			files = append(files, p)
 		}
 	})
-	return a, err
+	return options, files
+}
+
+// describe is s as the agent takes it; files that its parameters name are sent.
+func (m Machine) describe(ctx context.Context, s subject.Named) (a SubjectArgs, err error) {
+	options, named := Options(s)
+	a.Name, a.Options = s.Name, options
+	for _, f := range named {
+		sum, err := m.send(ctx, f.Value)
+		if err != nil {
+			return a, err
+		}
+		a.Files = append(a.Files, result.Pair{Key: f.Key, Value: sum})
+	}
+	return a, nil
 }
 
 // send brings a file to the box and returns its digest.

@@ -74,7 +74,7 @@ var table = map[string]string{
 	"procedure":                    "host lab result subject subject/stress unit",
 	"procedure/catalog":            "procedure procedure/capture procedure/connections procedure/far procedure/flood procedure/infer procedure/replay procedure/rfc2544 procedure/security procedure/tunnel",
 	"procedure/far":                "agent host internal/guard lab link procedure procedure/capture procedure/compute procedure/soak procedure/storage result unit",
-	"procedure/many":               "agent internal/guard lab link procedure procedure/far procedure/internal/metrics procedure/internal/param procedure/tunnel result subject/mpi subject/tunnel unit",
+	"procedure/many":               "agent internal/guard lab link procedure procedure/far procedure/internal/metrics procedure/internal/param procedure/tunnel result subject subject/mpi subject/tunnel unit",
 	"procedure/rfc2544":            "engine frame lab procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result unit",
 	"procedure/connections":        "engine engine/conn host internal/limit lab ledger procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result search unit",
 	"procedure/security":           "engine frame internal/guard lab procedure procedure/internal/metrics procedure/internal/param procedure/internal/trial result unit",

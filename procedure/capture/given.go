@@ -62,6 +62,7 @@ type given struct {
 	check    func(*lab.Testbed) error
 	estimate func() (int, time.Duration)
 	run      func(context.Context, *procedure.Env) (procedure.Outcome, error)
+	software func() (subject.Named, error)
 }
 
 func newGiven() procedure.Procedure {
@@ -79,6 +80,7 @@ func newGiven() procedure.Procedure {
 		},
 		estimate: func() (int, time.Duration) { return 1, p.lasting() },
 		run:      p.atGiven,
+		software: p.software,
 	}
 }
 
@@ -95,6 +97,9 @@ func (p *given) Estimate() (int, time.Duration) { return p.estimate() }
 func (p *given) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
 	return p.run(ctx, env)
 }
+
+// Software is what listens on the other board.
+func (p *given) Software() (subject.Named, error) { return p.software() }
 
 // atGiven carries out a trial at the rate that is given.
 func (p *Capture) atGiven(ctx context.Context, env *procedure.Env) (_ procedure.Outcome, err error) {

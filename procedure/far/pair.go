@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,12 +56,13 @@ type call struct {
 
 // A Pair is the board that another one sends to. It serves one procedure.
 type Pair struct {
-	Conn    *link.Conn
-	Cable   lab.BoardCable
-	Subject string // the software there that the procedure may start
+	Conn     *link.Conn
+	Cable    lab.BoardCable
+	Software agent.SubjectArgs // that the procedure may start there: its name and options
 
-	mu    sync.Mutex
-	begun map[begun]bool // there, and not ended
+	mu       sync.Mutex
+	begun    map[begun]bool // there, and not ended
+	starting bool           // a subject
 }
 
 // A begun is what a board has begun on another one: a subject, a ledger.
@@ -98,6 +98,19 @@ func (p *Pair) passing(publish func(subject string, data []byte) error) *link.Se
 func (p *Pair) through(ctx context.Context, method string, args json.RawMessage, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	if err := p.allows(method, args); err != nil {
 		return nil, err
+	}
+	if method == string(agent.Hold) {
+		return nil, nil // the tester does already
+	}
+	if method == string(agent.SubjectStart) {
+		if err := p.only(); err != nil {
+			return nil, err
+		}
+		defer func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.starting = false
+		}()
 	}
 	end := ends[method]
 	if end == "" {
@@ -146,25 +159,51 @@ func (p *Pair) end(ctx context.Context) {
 	p.begun = nil
 }
 
-// passes are the methods that need no look at their arguments.
-var passes = []string{
-	"clock", string(agent.Identify), string(agent.Hold), string(agent.ReceiveRead), string(agent.LedgerRead), string(agent.LedgerClose),
-	string(agent.SubjectReady), string(agent.SubjectFollow), string(agent.SubjectUsage), string(agent.SubjectMain), string(agent.SubjectSockets), string(agent.SubjectStop),
+// only begins the start of a subject, beside which there is none.
+func (p *Pair) only() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	runs := p.starting
+	for b := range p.begun {
+		runs = runs || b.end == string(agent.SubjectStop)
+	}
+	if runs {
+		return refuse("a second subject at once")
+	}
+	p.starting = true
+	return nil
 }
 
-// allows refuses what is no part of the procedure: other programs, ports and methods.
+func refuse(what string) error {
+	return fmt.Errorf("a board may not ask another one for %s", link.Cut(what, 80))
+}
+
+// ofBegun are the methods whose argument is the number of what was begun, and how that ends.
+var ofBegun = map[string]string{
+	string(agent.SubjectReady): string(agent.SubjectStop), string(agent.SubjectFollow): string(agent.SubjectStop), string(agent.SubjectUsage): string(agent.SubjectStop),
+	string(agent.SubjectMain): string(agent.SubjectStop), string(agent.SubjectSockets): string(agent.SubjectStop), string(agent.SubjectStop): string(agent.SubjectStop),
+	string(agent.LedgerRead): string(agent.LedgerClose), string(agent.LedgerClose): string(agent.LedgerClose),
+}
+
+// allows refuses what is no part of the procedure: other programs, parameters, ports, numbers
+// and methods.
 func (p *Pair) allows(method string, args json.RawMessage) error {
-	refuse := func(what string) error {
-		return fmt.Errorf("a board may not ask another one for %s", link.Cut(what, 80))
-	}
+	var ports []string
 	switch method {
+	case "clock", string(agent.Hold):
 	case string(agent.SubjectCheck), string(agent.SubjectStart):
 		var a agent.SubjectArgs
 		if err := json.Unmarshal(args, &a); err != nil {
 			return err
 		}
-		if a.Name != p.Subject || a.Port != "" && a.Port != p.Cable.To || len(a.Files) > 0 {
-			return refuse(strings.TrimSpace("subject " + a.Name + " " + a.Port))
+		if a.Name != p.Software.Name || len(a.Files) > 0 {
+			return refuse("subject " + a.Name)
+		}
+		if !slices.Equal(a.Options, p.Software.Options) || a.Foreign {
+			return refuse("subject " + a.Name + " with other parameters than the run's")
+		}
+		if method == string(agent.SubjectStart) || a.Port != "" {
+			ports = []string{a.Port}
 		}
 	case string(agent.LedgerOpen):
 		var a agent.LedgerArgs
@@ -173,8 +212,8 @@ func (p *Pair) allows(method string, args json.RawMessage) error {
 		}
 		for _, path := range a.Paths {
 			for _, h := range path.Hops {
-				if h.Mine && h.Port != p.Cable.To {
-					return refuse("port " + h.Port)
+				if h.Mine {
+					ports = append(ports, h.Port)
 				}
 			}
 		}
@@ -183,12 +222,38 @@ func (p *Pair) allows(method string, args json.RawMessage) error {
 		if err := json.Unmarshal(args, &a); err != nil {
 			return err
 		}
-		if a.Port != p.Cable.To || a.Station != p.Cable.Other {
-			return refuse("a station at port " + a.Port)
+		if a.Station != p.Cable.Other {
+			return refuse("a station at " + a.Station.String())
+		}
+		ports = []string{a.Port}
+	case string(agent.Identify):
+		var a agent.IdentifyArgs
+		if err := json.Unmarshal(args, &a); err != nil {
+			return err
+		}
+		ports = a.Ports
+	case string(agent.ReceiveRead):
+		if err := json.Unmarshal(args, &ports); err != nil {
+			return err
 		}
 	default:
-		if !slices.Contains(passes, method) {
+		end := ofBegun[method]
+		if end == "" {
 			return refuse(method)
+		}
+		var n int
+		if err := json.Unmarshal(args, &n); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.begun[begun{end, n}] {
+			return refuse(fmt.Sprintf("%s of %d: it has begun nothing of that number", method, n))
+		}
+	}
+	for _, port := range ports {
+		if port != p.Cable.To {
+			return refuse("port " + port)
 		}
 	}
 	return nil

@@ -24,7 +24,11 @@ import (
 // What a board asks of another one is passed on as far as it is of the procedure.
 func TestPairAllows(t *testing.T) {
 	at := netip.MustParseAddr("10.0.0.2")
-	p := &Pair{Subject: "tcpdump", Cable: lab.BoardCable{Port: "eth1", To: "eth2", Other: at}}
+	options := []result.Pair{{Key: "buffer", Value: "4096"}}
+	p := &Pair{
+		Software: agent.SubjectArgs{Name: "tcpdump", Options: options}, Cable: lab.BoardCable{Port: "eth1", To: "eth2", Other: at},
+		begun: map[begun]bool{{string(agent.SubjectStop), 3}: true, {string(agent.LedgerClose), 4}: true},
+	}
 	hop := agent.Hop{Place: result.DUTNIC, Host: "dut", Port: "eth2", Mine: true}
 	tester := agent.Hop{Place: result.Tester, Host: "tester", Port: "eth1"}
 	other := hop
@@ -36,12 +40,27 @@ func TestPairAllows(t *testing.T) {
 	}{
 		{"clock", nil, true},
 		{"hold", agent.HoldArgs{}, true},
-		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth2"}, true},
-		{"subject.check", agent.SubjectArgs{Name: "tcpdump"}, true},
-		{"subject.start", agent.SubjectArgs{Name: "stress", Port: "eth2"}, false},
-		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth0"}, false},
-		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth2", Files: []result.Pair{{Key: "file", Value: "x"}}}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth2"}, true},
+		{"subject.check", agent.SubjectArgs{Name: "tcpdump", Options: options}, true},
+		{"subject.start", agent.SubjectArgs{Name: "stress", Options: options, Port: "eth2"}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth0"}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options}, false},
+		{"subject.check", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth0"}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth2"}, false},
+		{"subject.check", agent.SubjectArgs{Name: "tcpdump", Options: []result.Pair{{Key: "buffer", Value: "1073741824"}}}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth2", Foreign: true}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth2", Files: []result.Pair{{Key: "file", Value: "x"}}}, false},
 		{"subject.begin", 1, false},
+		{"subject.usage", 3, true},
+		{"subject.usage", 4, false},
+		{"subject.stop", 2, false},
+		{"ledger.read", 4, true},
+		{"ledger.read", 3, false},
+		{"ledger.close", 1, false},
+		{"identify", agent.IdentifyArgs{Ports: []string{"eth2"}}, true},
+		{"identify", agent.IdentifyArgs{Ports: []string{"eth2", "eth0"}}, false},
+		{"receive.read", []string{"eth2"}, true},
+		{"receive.read", []string{"eth0"}, false},
 		{"ledger.open", agent.LedgerArgs{Paths: []agent.Path{{Hops: []agent.Hop{tester, hop}}}}, true},
 		{"ledger.open", agent.LedgerArgs{Paths: []agent.Path{{Hops: []agent.Hop{tester, other}}}}, false},
 		{"network.announce", agent.AnnounceArgs{Port: "eth2", Station: at}, true},
@@ -64,7 +83,7 @@ func TestPairAllows(t *testing.T) {
 			t.Errorf("%s %s: %v", c.method, args, err)
 		}
 	}
-	if p.allows("subject.start", []byte("[")) == nil || p.allows("ledger.open", []byte("1")) == nil || p.allows("network.announce", []byte(`""`)) == nil {
+	if p.allows("subject.usage", []byte("{}")) == nil || p.allows("receive.read", []byte("1")) == nil || p.allows("subject.start", []byte("[")) == nil || p.allows("ledger.open", []byte("1")) == nil || p.allows("network.announce", []byte(`""`)) == nil {
 		t.Error("arguments that cannot be read are passed on")
 	}
 }
@@ -150,7 +169,7 @@ func TestPass(t *testing.T) {
 }
 
 // What a board has begun on another one and not ended is ended for it, even if it was gone
-// before it heard its number.
+// before it heard its number. One subject runs at once, and the tester alone holds the board.
 func TestPairEndsWhatWasBegun(t *testing.T) {
 	started := make(chan struct{})
 	var mu sync.Mutex
@@ -177,7 +196,7 @@ func TestPairEndsWhatWasBegun(t *testing.T) {
 			}
 		}, publish)
 	})
-	p := &Pair{Conn: there, Subject: "tcpdump", Cable: lab.BoardCable{To: "eth2"}}
+	p := &Pair{Conn: there, Software: agent.SubjectArgs{Name: "tcpdump"}, Cable: lab.BoardCable{To: "eth2"}}
 	ctx, gone := context.WithCancel(t.Context())
 	w := &way{ctx: ctx}
 	here := link.Over("b2", link.Hello{}, w, func() error { return nil })
@@ -187,6 +206,12 @@ func TestPairEndsWhatWasBegun(t *testing.T) {
 	book, berr := agent.LedgerOpen.Call(ctx, here, agent.LedgerArgs{})
 	if err != nil || berr != nil {
 		t.Fatal(err, berr)
+	}
+	if _, err := agent.SubjectStart.Call(ctx, here, args); err == nil || err.Error() != "b2: a board may not ask another one for a second subject at once" {
+		t.Error(err)
+	}
+	if _, err := agent.Hold.Call(ctx, here, agent.HoldArgs{Boot: "another"}); err != nil { // there it would be in ended
+		t.Error(err)
 	}
 	if _, err := agent.SubjectStop.Call(ctx, here, first.ID); err != nil {
 		t.Fatal(err)

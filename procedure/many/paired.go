@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"boxdyno/agent"
 	"boxdyno/internal/guard"
 	"boxdyno/lab"
 	"boxdyno/link"
@@ -27,12 +28,13 @@ type runFunc = func(ctx context.Context, c *link.Conn, name string, params []res
 
 // A paired is boards that send to each other in pairs.
 type paired struct {
-	p       *pairs
-	members []*member
-	at      []mpi.Net     // where each is
-	limit   time.Duration // of a pair's part of a round
-	run     runFunc
-	barrier barrier // of each round
+	p        *pairs
+	members  []*member
+	at       []mpi.Net         // where each is
+	limit    time.Duration     // of a pair's part of a round
+	software agent.SubjectArgs // that may be started
+	run      runFunc
+	barrier  barrier // of each round
 
 	mu       sync.Mutex
 	ceilings map[string]result.Record // what a sender measured once
@@ -66,7 +68,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, clocks chan struct{}) pr
 			return r.barrier.arrive(ctx)
 		},
 		Pair: &far.Pair{
-			Conn: to.conn, Subject: result.Get(params, "subject"),
+			Conn: to.conn, Software: r.software,
 			Cable: lab.BoardCable{Port: here.Interface, Address: here.Address, To: there.Interface, Other: there.Address},
 		},
 	}

@@ -19,6 +19,7 @@ import (
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/procedure/internal/param"
 	"boxdyno/result"
+	"boxdyno/subject"
 	"boxdyno/subject/mpi"
 )
 
@@ -64,6 +65,11 @@ const (
 	// own: until software is ready, until others are, until all is counted and it has ended.
 	overdue = 3 * time.Minute
 )
+
+// A listening procedure has software on the other board, with the parameters that it has.
+type listening interface {
+	Software() (subject.Named, error)
+}
 
 type pairs struct {
 	spec    procedure.Spec
@@ -168,6 +174,14 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 		return procedure.Outcome{Status: result.Invalid, Reason: why}, nil
 	}
 	r := &paired{p: p, members: members, at: at, limit: p.limit(), run: far.Run, ceilings: map[string]result.Record{}}
+	if s, ok := p.inner.(listening); ok {
+		software, err := s.Software()
+		if err != nil {
+			return o, err
+		}
+		r.software.Name = software.Name
+		r.software.Options, _ = agent.Options(software)
+	}
 	var f found
 	for n, round := range pairings(len(members), p.which.Value == everyPair) {
 		var outs []procedure.Outcome // of the round, once it was carried out
