@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,16 +63,10 @@ func Spec(inner procedure.Spec, shelf Shelf) procedure.Spec {
 	s.Metrics = slices.Concat(labelled(inner.Metrics), declared)
 	s.Trials = nil
 	s.New = func() procedure.Procedure {
-		return &together{
-			spec: inner, inner: inner.New(), shelf: shelf, sums: s.Metrics,
-			nodes: param.NewCount(1, 1, mostBoards), skew: share{0.02}, hot: newHot(),
-		}
+		return &together{carried: newCarried(inner, newChosen(shelf, 1, mostBoards)), sums: s.Metrics}
 	}
 	return s
 }
-
-// newHot is the temperature above which a board does not begin, in degrees Celsius.
-func newHot() param.Count { return param.NewCount(85, 0, 150) }
 
 // labelled are the metrics that are shown, which are summed.
 func labelled(all []result.Metric) (out []result.Metric) {
@@ -152,70 +145,22 @@ func (apart) Allowed() []int                                       { return nil 
 func (apart) Environment() []result.Pair                           { return nil }
 func (apart) Busy(context.Context, time.Duration) (float64, error) { return 0, nil }
 
-// A share is a part of a whole, from 0 to 1.
-type share struct{ v float64 }
-
-func (s *share) String() string { return strconv.FormatFloat(s.v, 'g', -1, 64) }
-
-func (s *share) Set(text string) error {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v > 0 && v <= 1) {
-		return fmt.Errorf("%q is no share: want a number above 0, at most 1", text)
-	}
-	s.v = v
-	return nil
-}
-
 // together is a procedure of several boards.
 type together struct {
-	spec  procedure.Spec
-	inner procedure.Procedure
-	shelf Shelf
-	sums  metrics.List
-	nodes param.Count
-	skew  share
-	hot   param.Count
+	carried
+	sums metrics.List
 }
 
 // Flags implements Procedure.
-func (p *together) Flags(fs *flag.FlagSet) {
-	fs.Var(&p.nodes, "nodes", "`boards` that work at once")
-	fs.Var(&p.skew, "most_skew", "`share` of a trial's work by which a board may begin late, clock error included")
-	fs.Var(&p.hot, "hot", "`degrees` Celsius above which a board is too hot to begin; 0: none is")
-	p.inner.Flags(fs)
-}
-
-// params are those of the inner procedure.
-func (p *together) params() (ps []result.Pair) {
-	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	p.inner.Flags(fs)
-	fs.VisitAll(func(f *flag.Flag) { ps = append(ps, result.Pair{Key: f.Name, Value: f.Value.String()}) })
-	return ps
-}
+func (p *together) Flags(fs *flag.FlagSet) { p.flags(fs, "`boards` that work at once") }
 
 // Check implements Procedure. Whether parameters fit a board, that says when it is asked.
-func (p *together) Check(*lab.Testbed) error {
-	if n := len(p.shelf.Names()); p.nodes.Value > n {
-		return fmt.Errorf("nodes %d: %d boards were selected", p.nodes.Value, n)
-	}
-	return p.inner.Check(nil)
-}
+func (p *together) Check(*lab.Testbed) error { return p.check() }
 
 // Estimate implements Procedure.
 func (p *together) Estimate() (int, time.Duration) {
 	n, d := p.inner.Estimate()
 	return n, d + 2*time.Second
-}
-
-// Subset is the boards of a point: names in an order that the seed decides, from another
-// place on in each repeat, so that repeats take other boards for as long as there are any.
-func Subset(names []string, nodes int, seed uint64, repeat int) (out []string) {
-	sorted := slices.Sorted(slices.Values(names))
-	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(sorted))
-	for i := range min(nodes, len(sorted)) {
-		out = append(out, sorted[order[((repeat-1)*nodes+i)%len(sorted)]])
-	}
-	return out
 }
 
 // stated is the subset as a trial's configuration has it: in full, or by a hash of it.
@@ -254,7 +199,6 @@ type answered struct {
 }
 
 const (
-	atOnce = 32 // boards that are dialled side by side
 	// atCompare is with how many boards clocks are compared side by side: more would be in
 	// each other's way.
 	atCompare = 4
@@ -264,13 +208,10 @@ const (
 
 // Run implements Procedure.
 func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
-	names := Subset(p.shelf.Names(), p.nodes.Value, env.Seed, env.Repeat)
-	members, why := gatherAll(ctx, p.shelf, p.hot.Value, names)
-	if err := ctx.Err(); err != nil {
-		return o, err
-	}
-	if why != "" {
-		return procedure.Outcome{Status: result.Invalid, Reason: why, Boards: absent(names, why)}, nil
+	names := p.names(env)
+	members, unfit, err := p.gather(ctx, names)
+	if members == nil {
+		return unfit, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	b := &barrier{}
@@ -339,38 +280,6 @@ func (p *together) Run(ctx context.Context, env *procedure.Env) (o procedure.Out
 	return r.outcome(members), nil
 }
 
-// gatherAll begins a session with each board, or says which is not fit to begin: above hot
-// degrees Celsius, unless that is 0.
-func gatherAll(ctx context.Context, shelf Shelf, hot int, names []string) ([]*member, string) {
-	members, whys := make([]*member, len(names)), make([]string, len(names))
-	var all guard.Group
-	turn := make(chan struct{}, atOnce)
-	for i, name := range names {
-		all.Go(func() {
-			turn <- struct{}{}
-			defer func() { <-turn }()
-			m := &member{name: name, asks: make(chan ask), done: make(chan struct{})}
-			var err error
-			if m.conn, err = shelf.Dial(ctx, name); err != nil {
-				why := strings.TrimPrefix(procedure.Sentence(err), "missing ")
-				whys[i] = "board " + name + " is missing: " + strings.TrimPrefix(why, "board "+name+" ")
-				return
-			}
-			celsius, throttles := shelf.Heat(m.conn)
-			m.throttles = throttles
-			switch {
-			case throttles < 0:
-				whys[i] = "board " + name + " is throttled"
-			case hot > 0 && celsius > float64(hot):
-				whys[i] = fmt.Sprintf("board %s is hot: %.0f degrees Celsius, and %d are the most", name, celsius, hot)
-			}
-			members[i] = m
-		})
-	}
-	all.Wait()
-	return members, several(whys)
-}
-
 // several is the sentences of all boards as one: those of the first, and how many more.
 func several(whys []string) string {
 	const most = 3
@@ -380,17 +289,6 @@ func several(whys []string) string {
 		text += fmt.Sprintf("; and %d more", n)
 	}
 	return text
-}
-
-func absent(names []string, why string) (bs []result.Board) {
-	for _, n := range names {
-		b := result.Board{Name: n, Status: result.Skipped, Reason: "the point was not begun"}
-		if strings.Contains(why, "board "+n+" is") {
-			b.Status, b.Reason = result.Invalid, why
-		}
-		bs = append(bs, b)
-	}
-	return bs
 }
 
 // envOf is where a board's procedure runs: its trials wait for those of the others.

@@ -41,7 +41,7 @@ func StreamSpec(shelf Shelf) procedure.Spec {
 		Trials: &result.Trials{Axis: "from", Across: "to", Title: "from each board (row) to each other one (column)", Metrics: []result.Metric{goodput}},
 		New: func() procedure.Procedure {
 			return &mesh{
-				shelf: shelf, nodes: param.NewCount(2, 2, 64), hot: newHot(),
+				chosen:   newChosen(shelf, 2, 64),
 				protocol: param.NewChoice("tcp", []string{"tcp", "udp"}), connections: param.NewCount(1, 1, 128), payload: param.NewCount(1400, 16, 65507),
 				trials: param.NewCount(0, 0, 1000), preset: param.NewPreset(),
 			}
@@ -60,9 +60,7 @@ var meshMetrics = metrics.List{
 const slowShare = 0.8
 
 type mesh struct {
-	shelf       Shelf
-	nodes       param.Count
-	hot         param.Count
+	chosen
 	protocol    param.Choice
 	connections param.Count
 	payload     param.Count
@@ -74,8 +72,7 @@ type mesh struct {
 
 // Flags implements Procedure.
 func (p *mesh) Flags(fs *flag.FlagSet) {
-	fs.Var(&p.nodes, "nodes", "`boards` that stream to each other")
-	fs.Var(&p.hot, "hot", "`degrees` Celsius above which a board is too hot to begin; 0: none is")
+	p.flags(fs, "`boards` that stream to each other")
 	fs.Var(&p.protocol, "protocol", "what iperf3 sends; udp as fast as it goes")
 	fs.Var(&p.connections, "connections", "`how many` at once (udp: flows)")
 	fs.Var(&p.payload, "payload_size", "udp: `octets` of a datagram's payload")
@@ -101,13 +98,10 @@ func (p *mesh) effort() (trials int, length time.Duration) {
 
 // Check implements Procedure.
 func (p *mesh) Check(*lab.Testbed) error {
-	if n := len(p.shelf.Names()); p.nodes.Value > n {
-		return fmt.Errorf("nodes %d: %d boards were selected", p.nodes.Value, n)
-	}
 	if p.length != 0 && (p.length < time.Second || p.length > 24*time.Hour || p.length%time.Second != 0) {
 		return fmt.Errorf("duration %v: want whole seconds from 1s to 24h, or 0s", p.length)
 	}
-	return nil
+	return p.check()
 }
 
 // Estimate implements Procedure.
@@ -119,14 +113,10 @@ func (p *mesh) Estimate() (int, time.Duration) {
 
 // Run implements Procedure.
 func (p *mesh) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
-	names := Subset(p.shelf.Names(), p.nodes.Value, env.Seed, env.Repeat)
-	slices.Sort(names)
-	members, why := gatherAll(ctx, p.shelf, p.hot.Value, names)
-	if err := ctx.Err(); err != nil {
-		return o, err
-	}
-	if why != "" {
-		return procedure.Outcome{Status: result.Invalid, Reason: why, Boards: absent(names, why)}, nil
+	names := slices.Sorted(slices.Values(p.names(env)))
+	members, unfit, err := p.gather(ctx, names)
+	if members == nil {
+		return unfit, err
 	}
 	ends, why := p.ends(ctx, members)
 	if err := ctx.Err(); err != nil {

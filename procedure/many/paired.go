@@ -171,24 +171,22 @@ func recordOf(cfg []result.Pair, o procedure.Outcome) result.Record {
 func (r *paired) judge(o *procedure.Outcome, pair [2]int, at unit.Instant) {
 	for i, k := range pair {
 		m := r.members[k]
-		celsius, throttles := r.p.shelf.Heat(m.conn)
+		celsius, throttled := r.p.heat(m)
 		b := result.Board{Name: m.name, Status: cmp.Or(o.Status, result.Passed), Reason: o.Reason, Temperature: celsius}
 		if i == 0 && at != 0 && o.Began.At != 0 {
 			b.Late, b.ClockError = time.Duration(o.Began.At-at), o.Began.Error
 		}
-		if throttles < 0 || throttles > m.throttles {
+		if throttled {
 			o.Status, o.Reason = result.Invalid, fmt.Sprintf("board %s: it was throttled", m.name)
 			b.Status, b.Reason = o.Status, o.Reason
 		}
-		m.throttles = max(throttles, 0)
 		o.Boards = append(o.Boards, b)
 	}
 	if o.Status == result.Invalid || at == 0 || len(o.Phases) == 0 || o.Began.At == 0 {
 		return
 	}
-	most := r.p.skew.v * o.Phases[0].Seconds()
-	if b := o.Boards[0]; (b.Late.Abs() + b.ClockError).Seconds() > most {
-		o.Status, o.Reason = result.Invalid, fmt.Sprintf("board %s began up to %v from the common instant, more than %g %% of %.3g s of work", b.Name, (b.Late.Abs()+b.ClockError).Round(10*time.Microsecond), 100*r.p.skew.v, o.Phases[0].Seconds())
+	if late := r.p.late(o.Boards[0], o.Phases[0].Seconds()); late != "" {
+		o.Status, o.Reason = result.Invalid, late
 	}
 }
 

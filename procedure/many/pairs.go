@@ -38,10 +38,7 @@ func PairsSpec(inner procedure.Spec, shelf Shelf) procedure.Spec {
 	}
 	s.Metrics[len(pairMetrics)].Group = "How late pairs began to send"
 	s.New = func() procedure.Procedure {
-		return &pairs{
-			spec: inner, inner: inner.New(), shelf: shelf, nodes: param.NewCount(2, 2, 64), hot: newHot(), skew: share{0.02},
-			which: param.NewChoice(everyPair, []string{everyPair, onePair}),
-		}
+		return &pairs{carried: newCarried(inner, newChosen(shelf, 2, 64)), which: param.NewChoice(everyPair, []string{everyPair, onePair})}
 	}
 	return s
 }
@@ -72,44 +69,24 @@ type listening interface {
 }
 
 type pairs struct {
-	spec    procedure.Spec
-	inner   procedure.Procedure
-	shelf   Shelf
-	nodes   param.Count
-	hot     param.Count
-	skew    share
+	carried
 	which   param.Choice
 	network mpi.Network
 }
 
 // Flags implements Procedure.
 func (p *pairs) Flags(fs *flag.FlagSet) {
-	fs.Var(&p.nodes, "nodes", "`boards` of which pairs are made")
+	p.flags(fs, "`boards` of which pairs are made")
 	fs.Var(&p.which, "pairs", "all: each board sends to each other one; disjoint: each board is in one pair, and all pairs work at once")
-	fs.Var(&p.skew, "most_skew", "`share` of a trial's work by which a pair may begin late, clock error included")
-	fs.Var(&p.hot, "hot", "`degrees` Celsius above which a board is too hot to begin; 0: none is")
 	fs.Var(&p.network, "network", "`PREFIX` of IPv4 that the frames go by, such as 10.0.1.0/24; auto: the first private one that all are in, beside that of the hub")
-	p.inner.Flags(fs)
-}
-
-// params are those of the inner procedure.
-func (p *pairs) params() (ps []result.Pair) {
-	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	p.inner.Flags(fs)
-	fs.VisitAll(func(f *flag.Flag) { ps = append(ps, result.Pair{Key: f.Name, Value: f.Value.String()}) })
-	return ps
 }
 
 // Check implements Procedure.
 func (p *pairs) Check(*lab.Testbed) error {
-	n := len(p.shelf.Names())
-	switch {
-	case p.nodes.Value > n:
-		return fmt.Errorf("nodes %d: %d boards were selected", p.nodes.Value, n)
-	case p.which.Value == onePair && p.nodes.Value%2 != 0:
+	if p.which.Value == onePair && p.nodes.Value%2 != 0 {
 		return fmt.Errorf("nodes %d with pairs %s: want an even number of boards", p.nodes.Value, onePair)
 	}
-	return p.inner.Check(nil)
+	return p.check()
 }
 
 // Estimate implements Procedure.
@@ -158,13 +135,10 @@ func pairings(n int, all bool) (rounds [][][2]int) {
 
 // Run implements Procedure.
 func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
-	names := Subset(p.shelf.Names(), p.nodes.Value, env.Seed, env.Repeat)
-	members, why := gatherAll(ctx, p.shelf, p.hot.Value, names)
-	if err := ctx.Err(); err != nil {
-		return o, err
-	}
-	if why != "" {
-		return procedure.Outcome{Status: result.Invalid, Reason: why, Boards: absent(names, why)}, nil
+	names := p.names(env)
+	members, unfit, err := p.gather(ctx, names)
+	if members == nil {
+		return unfit, err
 	}
 	at, why := p.cables(ctx, members)
 	if err := ctx.Err(); err != nil {

@@ -123,7 +123,7 @@ func whole(boards []result.Board, at, end unit.Instant) result.Phase {
 // board is what became of a board's part. Instants and figures that cannot be are its own
 // fault.
 func (p *together) board(m *member, shared []result.Pair, o procedure.Outcome, err error, at, begin, end unit.Instant) result.Board {
-	celsius, throttles := p.shelf.Heat(m.conn)
+	celsius, throttled := p.heat(m)
 	b := result.Board{
 		Name: m.name, Status: o.Status, Reason: o.Reason, Config: slices.DeleteFunc(slices.Clone(m.pending.cfg), func(q result.Pair) bool { return result.Get(shared, q.Key) == q.Value }), Values: o.Values, Phases: o.Phases,
 		Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings, Temperature: celsius,
@@ -156,10 +156,9 @@ func (p *together) board(m *member, shared []result.Pair, o procedure.Outcome, e
 	case at != 0 && b.Status == result.Passed:
 		invalid("it did not say when it began")
 	}
-	if b.Status == result.Passed && (throttles < 0 || throttles > m.throttles) {
+	if b.Status == result.Passed && throttled {
 		invalid("it was throttled")
 	}
-	m.throttles = max(throttles, 0)
 	return b
 }
 
@@ -186,12 +185,10 @@ func (p *together) judge(o *procedure.Outcome, at unit.Instant) {
 	}
 	var whys []string
 	for _, b := range o.Boards {
-		if late := b.Late.Abs() + b.ClockError; late.Seconds() > p.skew.v*shortest {
-			whys = append(whys, fmt.Sprintf("board %s began up to %v from the common instant, more than %g %% of %.3g s of work", b.Name, late.Round(10*time.Microsecond), 100*p.skew.v, shortest))
-		}
+		whys = append(whys, p.late(b, shortest))
 	}
-	if len(whys) > 0 {
-		o.Status, o.Reason = result.Invalid, several(whys)
+	if why := several(whys); why != "" {
+		o.Status, o.Reason = result.Invalid, why
 	}
 }
 
