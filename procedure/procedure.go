@@ -147,6 +147,11 @@ type Env struct {
 	// the procedure's point.
 	Trial func(ctx context.Context, cfg []result.Pair, f func(context.Context) (Outcome, error)) (result.Record, error)
 
+	// Trials is Trial of several that f carries out at one time: it returns the outcome of
+	// each of cfgs. In a resumed run it calls f where one of them is not finished; records
+	// that are finished stay as they are.
+	Trials func(ctx context.Context, cfgs [][]result.Pair, f func(context.Context) ([]Outcome, error)) ([]result.Record, error)
+
 	// Together is of a machine that carries out trials together with others: it returns the
 	// instant at which all begin their work, once all are ready; nil: it is alone. Procedures
 	// call Await.

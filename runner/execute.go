@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,7 +199,7 @@ func (x *execution) visit(ctx context.Context, v *visited) (err error) {
 		}
 		v.begun = true
 		v.script = perform(func(pause func(procedure.Outcome) bool) (procedure.Outcome, error) {
-			return x.call(ctx, v.ID, func(ctx context.Context) (o procedure.Outcome, err error) {
+			return called(ctx, x, v.ID, func(ctx context.Context) (o procedure.Outcome, err error) {
 				p, err := v.procedure(x.o.Catalogue)
 				if err != nil {
 					return o, err
@@ -255,17 +256,28 @@ func heated(pt Point) bool {
 
 // env is where v's procedure runs.
 func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
-	trial := func(ctx context.Context, r result.Record, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		x.notify(v, Event{Kind: Trial, Text: r.ID})
-		r, carriedOut, err := x.trial(ctx, r, f)
-		if r.Parent == v.ID {
-			v.trials++
-			if carriedOut {
-				x.earned += v.time / time.Duration(max(v.most, 1))
-			}
+	trials := func(ctx context.Context, rs []result.Record, f func(context.Context) ([]procedure.Outcome, error)) ([]result.Record, error) {
+		for _, r := range rs {
+			x.notify(v, Event{Kind: Trial, Text: r.ID})
 		}
-		x.notify(v, Event{Kind: TrialDone, Text: r.ID, Record: &r})
-		return r, err
+		carriedOut, err := x.trials(ctx, rs, f)
+		for i, r := range rs {
+			if r.Parent == v.ID {
+				v.trials++
+				if carriedOut[i] {
+					x.earned += v.time / time.Duration(max(v.most, 1))
+				}
+			}
+			x.notify(v, Event{Kind: TrialDone, Text: r.ID, Record: &r})
+		}
+		return rs, err
+	}
+	trial := func(ctx context.Context, r result.Record, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		rs, err := trials(ctx, []result.Record{r}, func(ctx context.Context) ([]procedure.Outcome, error) {
+			o, err := f(ctx)
+			return []procedure.Outcome{o}, err
+		})
+		return rs[0], err
 	}
 	env := &procedure.Env{Bed: bed, Criteria: x.criteria(v), Repeat: v.Repeat, Seed: x.plan.Seed}
 	if x.plan.Budget > 0 {
@@ -279,19 +291,29 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 	if x.sampler != nil {
 		env.Traffic = x.sampler.Traffic
 	}
-	id := func(cfg []result.Pair) string { return fmt.Sprintf("%s/%d%s", v.ID, v.trials+1, words(cfg)) }
+	id := func(cfg []result.Pair, n int) string { return fmt.Sprintf("%s/%d%s", v.ID, v.trials+n, words(cfg)) }
 	env.Unfinished = func(cfg []result.Pair) *result.Record {
-		i, ok := x.at[id(cfg)]
+		i, ok := x.at[id(cfg, 1)]
 		if !ok || !x.o.Resume || x.recs[i].Status != result.Running {
 			return nil
 		}
 		return &x.recs[i]
 	}
-	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		return trial(ctx, result.Record{
-			ID: id(cfg), Parent: v.ID, Procedure: v.Procedure,
+	own := func(cfg []result.Pair, n int) result.Record {
+		return result.Record{
+			ID: id(cfg, n), Parent: v.ID, Procedure: v.Procedure,
 			Config: append(slices.Clip(v.config()), cfg...), Repeat: v.Repeat,
-		}, f)
+		}
+	}
+	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		return trial(ctx, own(cfg, 1), f)
+	}
+	env.Trials = func(ctx context.Context, cfgs [][]result.Pair, f func(context.Context) ([]procedure.Outcome, error)) ([]result.Record, error) {
+		var rs []result.Record
+		for i, cfg := range cfgs {
+			rs = append(rs, own(cfg, i+1))
+		}
+		return trials(ctx, rs, f)
 	}
 	env.Shared = func(ctx context.Context, name string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		id, params, err := x.o.Catalogue.sibling(x.plan, v.Point, name)
@@ -337,38 +359,81 @@ func words(cfg []result.Pair) string {
 	return b.String()
 }
 
-// trial carries out f and keeps its record: first as running, so that an
-// unfinished one shows where a box died. A finished record is returned as it is,
-// and f is then not carried out.
-func (x *execution) trial(ctx context.Context, r result.Record, f func(context.Context) (procedure.Outcome, error)) (_ result.Record, carriedOut bool, err error) {
-	if i, ok := x.at[r.ID]; ok && kept(x.recs[i]) {
-		return x.recs[i], false, nil
+// trials carries out f, which are trials at one time, and puts their records in rs: first as
+// running, so that an unfinished one shows where a box died. A finished record is as it was:
+// f is called for the others, and carriedOut says which they are.
+func (x *execution) trials(ctx context.Context, rs []result.Record, f func(context.Context) ([]procedure.Outcome, error)) (carriedOut []bool, err error) {
+	carriedOut = make([]bool, len(rs))
+	for i, r := range rs {
+		if k, ok := x.at[r.ID]; ok && kept(x.recs[k]) {
+			rs[i] = x.recs[k]
+		} else {
+			carriedOut[i] = true
+		}
 	}
-	calm, err := x.beside.Calm(ctx, r.Config)
+	if !slices.Contains(carriedOut, true) {
+		return carriedOut, nil
+	}
+	cfg := rs[0].Config // beside several at one time nothing runs (procedure.Spec.Alone)
+	calm, err := x.beside.Calm(ctx, cfg)
 	if err != nil {
-		return r, false, err
+		return carriedOut, err
 	}
 	speed := 0.0 // not known: beside a load of ours CPUs are slow, and busy
 	if calm {
 		speed = x.steady.wait(ctx)
 	}
-	if err := x.begin(ctx, &r); err != nil {
-		return r, false, err
+	for i := range rs {
+		if carriedOut[i] {
+			if err := x.begin(ctx, &rs[i]); err != nil {
+				return carriedOut, err
+			}
+		}
 	}
-	var o procedure.Outcome
-	err = x.beside.Prepare(ctx, r.Config)
+	outs := make([]procedure.Outcome, len(rs))
+	var digests []result.Digest
+	err = x.beside.Prepare(ctx, cfg)
 	used := measure()
 	if err == nil {
-		o, r.Digests, err = x.watched(ctx, r.ID, f)
+		var found []procedure.Outcome
+		found, digests, err = x.watched(ctx, rs[0].ID, f)
+		copy(outs, found)
+		if err == nil && len(found) != len(rs) {
+			err = fmt.Errorf("%d outcomes of %d trials", len(found), len(rs))
+		}
+	}
+	steal, cpu, memory := used.until()
+	var first error
+	for i, o := range outs {
+		if !carriedOut[i] {
+			continue
+		}
 		x.beside.Account(&o)
-		r.Energy = x.joules(r, o)
+		rs[i].Digests, rs[i].Energy = x.of(outs, i, digests, x.joules(rs[i], o))
+		if o.Load != nil {
+			o.Load.CPUSpeed = speed
+			o.Load.StealRatio, o.Load.ObserverCPU, o.Load.ObserverMem = steal, cpu, memory
+		}
+		var eerr error
+		rs[i], eerr = x.end(ctx, rs[i], o, err, true)
+		first = cmp.Or(first, eerr)
 	}
-	if o.Load != nil {
-		o.Load.CPUSpeed = speed
-		o.Load.StealRatio, o.Load.ObserverCPU, o.Load.ObserverMem = used.until()
+	return carriedOut, first
+}
+
+// of is what telemetry saw in trials at one time, but for meters that see boards of others than
+// trial i alone.
+func (x *execution) of(outs []procedure.Outcome, i int, digests []result.Digest, energy []result.Energy) ([]result.Digest, []result.Energy) {
+	others := func(e result.Energy) bool {
+		sees := func(o procedure.Outcome) bool {
+			return slices.ContainsFunc(o.Boards, func(b result.Board) bool { return e.Sees(b.Name) })
+		}
+		return !sees(outs[i]) && slices.ContainsFunc(outs, sees)
 	}
-	r, err = x.end(ctx, r, o, err, true)
-	return r, true, err
+	digests = slices.DeleteFunc(slices.Clone(digests), func(d result.Digest) bool {
+		return others(result.Energy{Of: result.Get(x.run.Series[d.Series].Labels, "of")})
+	})
+	return digests, slices.DeleteFunc(energy, others)
 }
 
 // begin writes r as running.
@@ -443,12 +508,13 @@ func (x *execution) end(ctx context.Context, r result.Record, o procedure.Outcom
 	return r, err
 }
 
-// call turns a panic of f into an error, so that the run ends in order.
-func (x *execution) call(ctx context.Context, id string, f func(context.Context) (procedure.Outcome, error)) (o procedure.Outcome, err error) {
+// called turns a panic of f into an error, so that the run ends in order.
+func called[T any](ctx context.Context, x *execution, id string, f func(context.Context) (T, error)) (found T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			x.o.Log.Error("panic", "in", id, "value", p, "stack", string(debug.Stack()))
-			o, err = procedure.Outcome{}, fmt.Errorf("%s: a fault in boxdyno: panic: %v", id, p)
+			var none T
+			found, err = none, fmt.Errorf("%s: a fault in boxdyno: panic: %v", id, p)
 		}
 	}()
 	return f(ctx)

@@ -426,18 +426,21 @@ func (x *execution) flushWarnings() {
 	}
 }
 
-// watched carries out a trial's f, and adds what telemetry saw to its outcome.
-func (x *execution) watched(ctx context.Context, id string, f func(context.Context) (procedure.Outcome, error)) (procedure.Outcome, []result.Digest, error) {
+// watched carries out f, of a trial or of several at one time, and adds what telemetry saw to
+// their outcomes.
+func (x *execution) watched(ctx context.Context, id string, f func(context.Context) ([]procedure.Outcome, error)) ([]procedure.Outcome, []result.Digest, error) {
 	if x.sampler == nil {
-		o, err := x.call(ctx, id, f)
-		return o, nil, err
+		outs, err := called(ctx, x, id, f)
+		return outs, nil, err
 	}
 	x.sampler.Begin()
-	o, err := x.call(ctx, id, f)
+	outs, err := called(ctx, x, id, f)
 	digests, gap := x.sampler.End()
 	x.flushWarnings()
 	if gap > 0 {
-		o.Warnings = append(slices.Clip(o.Warnings), fmt.Sprintf("telemetry has a gap in this trial: a sample came %.0f ms late", gap.Seconds()*1e3))
+		for i, o := range outs {
+			outs[i].Warnings = append(slices.Clip(o.Warnings), fmt.Sprintf("telemetry has a gap in this trial: a sample came %.0f ms late", gap.Seconds()*1e3))
+		}
 	}
-	return o, digests, err
+	return outs, digests, err
 }

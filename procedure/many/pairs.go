@@ -158,20 +158,13 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 	}
 	var f found
 	for n, round := range pairings(len(members), p.which.Value == everyPair) {
-		var outs []procedure.Outcome // of the round, once it was carried out
-		var recs []result.Record
-		for i, pair := range round {
-			cfg := []result.Pair{{Key: "from", Value: names[pair[0]]}, {Key: "to", Value: names[pair[1]]}, {Key: "round", Value: strconv.Itoa(n + 1)}, {Key: "pairs_at_once", Value: strconv.Itoa(len(round))}, {Key: "over", Value: at[0].Prefix.String()}}
-			rec, err := env.Trial(ctx, cfg, func(ctx context.Context) (procedure.Outcome, error) {
-				if outs == nil {
-					outs = r.round(ctx, round)
-				}
-				return outs[i], ctx.Err()
-			})
-			if err != nil {
-				return o, err
-			}
-			recs = append(recs, rec)
+		var cfgs [][]result.Pair
+		for _, pair := range round {
+			cfgs = append(cfgs, []result.Pair{{Key: "from", Value: names[pair[0]]}, {Key: "to", Value: names[pair[1]]}, {Key: "round", Value: strconv.Itoa(n + 1)}, {Key: "pairs_at_once", Value: strconv.Itoa(len(round))}, {Key: "over", Value: at[0].Prefix.String()}})
+		}
+		recs, err := env.Trials(ctx, cfgs, func(ctx context.Context) ([]procedure.Outcome, error) { return r.round(ctx, round), ctx.Err() })
+		if err != nil {
+			return o, err
 		}
 		f.add(round, recs)
 	}
