@@ -18,7 +18,9 @@ import (
 )
 
 // A twin is a procedure of two trials at one time.
-type twin struct{ round func() ([]procedure.Outcome, error) }
+type twin struct {
+	round func() ([]procedure.Outcome, error)
+}
 
 func (*twin) Flags(*flag.FlagSet)            {}
 func (*twin) Check(*lab.Testbed) error       { return nil }

@@ -272,24 +272,33 @@ func settleAccount(a *result.Account, own []result.Term) {
 }
 
 // onTheWay names the frames that neither came to the box's port nor are lost by a counter of
-// it: a cable or a switch has them. The port counts frames of others, too, so that as many may
-// stay without a name.
+// it: a cable or a switch has them. The stack counts the test frames that came to it, as their
+// MAC address is no port's. Where it did not get those that were counted, or its kernel counts
+// none, all frames of the port are taken for them, so that some may stay without a name.
 func onTheWay(a *result.Account, port string) {
+	var came result.Term
+	last := result.DUTNIC // of the places before which they came
 	for _, t := range a.Passed {
-		if t.Place != result.DUTNIC || t.Link != port || !strings.HasSuffix(t.From, " rx_packets") {
-			continue
+		switch {
+		case t.Link != port:
+		case t.Place == result.Routing && strings.HasSuffix(t.From, " rx_otherhost_dropped") && t.N >= a.Received:
+			came, last = t, result.Softnet
+		case t.Place == result.DUTNIC && strings.HasSuffix(t.From, " rx_packets") && came.From == "":
+			came = t
 		}
-		missing := a.Accepted - t.N
-		for _, d := range a.Drops {
-			if slices.Index(result.Places, d.Place) <= slices.Index(result.Places, result.DUTNIC) {
-				missing -= d.N
-			}
-		}
-		if n := min(missing, a.Unexplained); n > 0 {
-			a.Drops = append([]result.Term{{Place: result.Link, Host: t.Host, Name: "lost between the boards", From: "sent - " + t.From, N: n, Link: port}}, a.Drops...)
-			a.Unexplained -= n
-		}
+	}
+	if came.From == "" {
 		return
+	}
+	missing := a.Accepted - came.N
+	for _, d := range a.Drops {
+		if slices.Index(result.Places, d.Place) <= slices.Index(result.Places, last) {
+			missing -= d.N
+		}
+	}
+	if n := min(missing, a.Unexplained); n > 0 {
+		a.Drops = append([]result.Term{{Place: result.Link, Host: came.Host, Name: "lost between the boards", From: "sent - " + came.From, N: n, Link: port}}, a.Drops...)
+		a.Unexplained -= n
 	}
 }
 
