@@ -3,10 +3,16 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
@@ -28,10 +34,10 @@ func (r *rack) second(t *testing.T, boards int) {
 	}
 }
 
-// lossy has a board's second cable carry less than is sent to it: 0.24 of 0.48 Mbit/s.
+// lossy has a board's second cable carry less than is sent to it: 48 of 96 kbit/s.
 func (r *rack) lossy(t *testing.T, board string) {
 	t.Helper()
-	if out, err := exec.Command("ip", "netns", "exec", r.space("sw"), "tc", "qdisc", "add", "dev", "second"+board[1:], "root", "tbf", "rate", "240kbit", "burst", "1600", "latency", "5ms").CombinedOutput(); err != nil {
+	if out, err := exec.Command("ip", "netns", "exec", r.space("sw"), "tc", "qdisc", "add", "dev", "second"+board[1:], "root", "tbf", "rate", "48kbit", "burst", "1600", "latency", "5ms").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -47,6 +53,9 @@ func (r *rack) ip(t *testing.T, words ...string) {
 func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 const pairAllows = "subjects,services,network"
+
+// Few frames a second, which a sender keeps beside other programs.
+var fewFrames = []string{"--seed", "1", "--set", "subject=af_packet", "--set", "rate=200", "--set", "most_skew=1"}
 
 // Two pairs of boards send and capture at one instant, over another switch than their hub's.
 // The cable that loses frames is named, and the books of each pair close. What a board lacks
@@ -65,32 +74,134 @@ func TestFleetPairs(t *testing.T) {
 	r.second(t, 4)
 	order := many.Subset([]string{"b1", "b2", "b3", "b4"}, 4, 1, 1) // the first one sends to the second, the third to the fourth
 	r.lossy(t, order[1])
-	code, said, recs := r.run(t, "capture", "--nodes", "4", "--seed", "1", "--set", "pairs=disjoint", "--set", "subject=af_packet", "--set", "rate=1k", "--set", "packets=1000", "--set", "most_skew=1")
+	code, said, recs := r.run(t, append(fewFrames, "capture", "--nodes", "4", "--set", "pairs=disjoint", "--set", "packets=600")...)
 	t.Log(said)
-	// Beside other work a sender may be too slow, and its pair invalid: its cable is named all the same.
 	said = unwrapped(said)
 	for _, want := range []string{"from " + order[0] + " to " + order[1] + ": ", "lost between the boards", "the worst pair is " + order[0] + " to " + order[1] + ": "} {
 		if code != exitFailed || !strings.Contains(said, want) || strings.Contains(said, ", 0 B") {
 			t.Errorf("exit code %d: not %q: %s", code, want, said)
 		}
 	}
-	pairs := 0
-	for _, rec := range recs {
-		if rec.Parent == "" || rec.Procedure != "fleet-capture" {
-			continue
-		}
-		pairs++
+	pairs := ofPairs(recs)
+	for _, rec := range pairs {
 		from, to := result.Get(rec.Config, "from"), result.Get(rec.Config, "to")
 		bad := from == order[0] && to == order[1]
 		a := rec.Account
-		if !bad && (from != order[2] || to != order[3]) || a == nil || a.Accepted != 1000 || len(rec.Boards) != 2 || len(rec.Phases) == 0 {
+		if !bad && (from != order[2] || to != order[3]) || a == nil || a.Accepted != 600 || len(rec.Boards) != 2 || len(rec.Phases) == 0 {
 			t.Fatalf("from %s to %s: %+v", from, to, rec)
 		}
-		if a.Accepted != a.Received+a.Dropped()+a.InFlight+a.Unexplained || bad != (a.DroppedAt(result.Link) > 300) || !bad && a.Received != a.Accepted {
+		if a.Accepted != a.Received+a.Dropped()+a.InFlight || a.Unexplained != 0 || bad != (a.DroppedAt(result.Link) > 200) || !bad && a.Received != a.Accepted {
 			t.Errorf("from %s to %s: %+v", from, to, a)
 		}
 	}
-	if pairs != 2 {
-		t.Errorf("%d pairs: %s", pairs, said)
+	if len(pairs) != 2 {
+		t.Errorf("%d pairs: %s", len(pairs), said)
+	}
+}
+
+// ofPairs are the records of pairs.
+func ofPairs(recs []result.Record) (pairs []result.Record) {
+	for _, r := range recs {
+		if r.Parent != "" && r.Procedure == "fleet-capture" {
+			pairs = append(pairs, r)
+		}
+	}
+	return pairs
+}
+
+// works says whether the agent of a board has a program that works for it.
+func (r *rack) works(board string) bool {
+	return exec.Command("pgrep", "-P", strconv.Itoa(r.agents[board].Process.Pid)).Run() == nil
+}
+
+// idle waits until no agent has a program that works for it.
+func (r *rack) idle(t *testing.T, boards ...string) {
+	t.Helper()
+	for begin := time.Now(); slices.ContainsFunc(boards, r.works); time.Sleep(100 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("a program still works on a board")
+		}
+	}
+}
+
+// Every board sends to each other one. A run that is interrupted leaves no program on a board
+// and goes on where it was. A board that dies while it sends is named; what it had started on
+// the other one ends, and the pairs without it have their figures.
+func TestFleetPairsEnd(t *testing.T) {
+	testutil.Long(t)
+	testutil.Alone(t)
+	r := newRack(t, pairAllows, pairAllows, pairAllows)
+	r.second(t, 3)
+	dir := filepath.Join(r.dir, "run")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var out bytes.Buffer
+	begin := func(ctx context.Context, dir string, words ...string) (ended chan int) {
+		ended = make(chan int, 1)
+		out.Reset()
+		go func() {
+			ended <- Main(ctx, slices.Concat([]string{"fleet", "run", "capture", "--quiet", "--out", dir, "--nodes", "3"}, fewFrames, words), &out, &out)
+		}()
+		return ended
+	}
+	ended := begin(ctx, dir, "--set", "duration=500ms")
+	for begin := time.Now(); len(finishedTrials(dir)) < 2; time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("nothing has finished")
+		}
+	}
+	for begin := time.Now(); !slices.ContainsFunc([]string{"b1", "b2", "b3"}, r.works); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("nothing works")
+		}
+	}
+	stop()
+	if code := <-ended; code != exitInterrupted {
+		t.Fatalf("exit code %d: %s", code, out.Bytes())
+	}
+	r.idle(t, "b1", "b2", "b3")
+	before := finishedTrials(dir)
+	out.Reset()
+	if code := Main(t.Context(), []string{"fleet", "run", "--quiet", "--resume", dir}, &out, &out); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, out.Bytes())
+	}
+	after := finishedTrials(dir)
+	for id := range before {
+		if after[id] != 1 {
+			t.Errorf("%s has finished %d times", id, after[id])
+		}
+	}
+	if len(before) < 2 || len(after) != 6 {
+		t.Errorf("%d pairs before and %d after: %s", len(before), len(after), out.Bytes())
+	}
+
+	dir = filepath.Join(r.dir, "dies")
+	ended = begin(t.Context(), dir, "--set", "duration=4s")
+	var from, to string
+	for begin := time.Now(); from == "" || !r.works(to); time.Sleep(20 * time.Millisecond) {
+		_, recs, _ := result.Open(dir)
+		for _, rec := range ofPairs(recs) {
+			from, to = result.Get(rec.Config, "from"), result.Get(rec.Config, "to")
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatal("nothing works")
+		}
+	}
+	time.Sleep(time.Second)
+	_ = r.agents[from].Process.Kill() // that of ip, which has become the agent
+	code := <-ended
+	said := unwrapped(out.String())
+	if code != exitInvalid || !strings.Contains(said, "from "+from+" to "+to+": board "+from+": ") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	_, recs, _ := result.Open(dir)
+	for _, rec := range ofPairs(recs) {
+		with := result.Get(rec.Config, "from") == from || result.Get(rec.Config, "to") == from
+		if want := map[bool]result.Status{true: result.Invalid, false: result.Passed}[with]; rec.Status != want {
+			t.Errorf("%s: %s %s, want %s", rec.ID, rec.Status, rec.Reason, want)
+		}
+	}
+	if n := len(ofPairs(recs)); n != 6 {
+		t.Errorf("%d pairs", n)
 	}
 }

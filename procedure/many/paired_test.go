@@ -4,6 +4,7 @@ package many
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -83,5 +84,31 @@ func TestPairsLead(t *testing.T) {
 	}
 	if first, second := ahead(), ahead(); first <= leadLeast || second != 2*first {
 		t.Errorf("%v after %v", second, first)
+	}
+}
+
+// A board that dies in mid-round ends its pair at once and is named, whichever end it is.
+func TestPairWhoseBoardDies(t *testing.T) {
+	for _, dies := range []int{0, 1} {
+		var r *paired
+		r = pairsOf(t, func(ctx context.Context, from string, with *far.With) (procedure.Outcome, error) {
+			o, err := sent(ctx, with)
+			if from == "b1" {
+				r.members[dies].conn.Fail(errors.New("nothing is heard from it"))
+				select { // as far.Run
+				case <-r.members[0].conn.Ended():
+					return o, r.members[0].conn.Err()
+				case <-ctx.Done():
+					return o, ctx.Err()
+				}
+			}
+			return o, err
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		outs := r.round(ctx, [][2]int{{0, 1}, {2, 3}})
+		if want := "board " + r.members[dies].name + ": nothing is heard from it"; outs[0].Status != result.Invalid || outs[0].Reason != want || outs[1].Status != result.Passed || ctx.Err() != nil {
+			t.Errorf("%s %s, %s; want %s", outs[0].Status, outs[0].Reason, outs[1].Status, want)
+		}
 	}
 }
