@@ -78,9 +78,8 @@ func (b *boxed) work(t workTable) {
 	}
 	var pairs []*pair
 	var told []string
-	for _, r := range b.rows {
-		w := blockOf[*Work](&r)
-		if w == nil || w.Procedure != t.procedure || len(w.Figures) == 0 {
+	for _, w := range blocksOf[*Work](b.rows) {
+		if w.Procedure != t.procedure || len(w.Figures) == 0 {
 			continue
 		}
 		f := w.Figures[0]
@@ -139,10 +138,9 @@ func (b *boxed) ciphers() {
 	for _, parallel := range []string{"1", "all"} {
 		fastest := map[string]*Row{}
 		var order []string
-		for i := range b.rows {
-			r := &b.rows[i]
-			c, rate := blockOf[*Crypto](r), r.at(encryptRate)
-			if c == nil || rate == nil || c.Parallel != parallel {
+		for r, c := range blocksOf[*Crypto](b.rows) {
+			rate := r.at(encryptRate)
+			if rate == nil || c.Parallel != parallel {
 				continue
 			}
 			if fastest[c.Cipher] == nil {
@@ -185,9 +183,8 @@ func encrypting(r *Row) string {
 // schemes are what signs and agrees on keys.
 func (b *boxed) schemes() {
 	var told []string
-	for _, r := range b.rows {
-		c := blockOf[*Crypto](&r)
-		if c == nil || c.Parallel != "1" {
+	for r, c := range blocksOf[*Crypto](b.rows) {
+		if c.Parallel != "1" {
 			continue
 		}
 		for _, does := range handshakeWords {
@@ -205,8 +202,8 @@ func (b *boxed) schemes() {
 func (b *boxed) streams() {
 	var told []string
 	var best *Figure
-	for _, r := range b.rows {
-		if t, rate := blockOf[*Tunnel](&r), r.at(goodput); r.Procedure == streamProcedure && rate != nil {
+	for r, t := range blocksOf[*Tunnel](b.rows) {
+		if rate := r.at(goodput); r.Procedure == streamProcedure && rate != nil {
 			told = append(told, fmt.Sprintf("%s %s with offloads %s", strings.ToUpper(t.Protocol), rate.si("bit/s"), t.Offloads))
 			if t.Protocol == "tcp" && (best == nil || rate.Value > best.Value) {
 				best = rate
@@ -225,8 +222,8 @@ func (b *boxed) tunnels() {
 	var told []string
 	var best *Figure
 	var through string
-	for _, r := range b.rows {
-		t, rate := blockOf[*Tunnel](&r), r.at(goodput)
+	for r, t := range blocksOf[*Tunnel](b.rows) {
+		rate := r.at(goodput)
 		if r.Procedure != vpnProcedure || rate == nil || t.Tunnel == "none" {
 			continue
 		}
@@ -253,9 +250,8 @@ func (b *boxed) tunnels() {
 func (b *boxed) disks() {
 	var told []string
 	var best *Figure
-	for _, r := range b.rows {
-		disk := blockOf[*Storage](&r)
-		if disk == nil || disk.text() == "" {
+	for _, disk := range blocksOf[*Storage](b.rows) {
+		if disk.text() == "" {
 			continue
 		}
 		told = append(told, disk.what()+": "+disk.text())

@@ -208,14 +208,10 @@ func (c *Capture) summary(r *Row) (name, text string, whole bool) {
 func (d *Document) publishedTables() []Table {
 	var rows []tableRow
 	axes := []result.Axis{{Name: "subject"}, {Name: "frames"}, {Name: "load"}, {Name: "figure"}, {Name: "here"}, {Name: "range"}, {Name: "published"}}
-	for _, r := range d.Rows {
-		c := blockOf[*Capture](&r)
-		if c == nil {
-			continue
-		}
+	for r, c := range blocksOf[*Capture](d.Rows) {
 		for _, p := range c.Published {
 			row := tableRow{id: r.ID}
-			for i, v := range []string{c.Subject, c.frames(r), c.load(), publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit)} {
+			for i, v := range []string{c.Subject, c.frames(*r), c.load(), publishedWords[p.Metric], decimal(p.Here, p.Unit), publishedRange(p), decimal(&p.Value, p.Unit)} {
 				row.config = append(row.config, result.Pair{Key: axes[i].Name, Value: v})
 			}
 			for _, s := range []string{p.Note, p.Caution} {

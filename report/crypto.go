@@ -166,9 +166,8 @@ func publishedCiphersTable(rows []Row) []Table {
 	var out []tableRow
 	shown := map[string]bool{}
 	var metrics []result.Metric
-	for _, r := range rows {
-		c := blockOf[*Crypto](&r)
-		if c == nil || shown[c.Cipher] {
+	for r, c := range blocksOf[*Crypto](rows) {
+		if shown[c.Cipher] {
 			continue
 		}
 		shown[c.Cipher] = len(c.Published) > 0

@@ -271,10 +271,7 @@ func tailOf(d Document, f verdict.Finding) string {
 	if r == nil {
 		return ""
 	}
-	if r.Block != nil {
-		return r.Block.tail(r)
-	}
-	return usual{}.tail(r)
+	return r.said().tail(r)
 }
 
 // rowAt is the row of the point that decided a finding.

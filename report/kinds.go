@@ -5,6 +5,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -115,10 +116,29 @@ func (r *Row) kind() kind {
 // at is the row's figure of a metric; nil: it was not measured.
 func (r *Row) at(metric string) *Figure { return r.found.figures[metric] }
 
+// said is the row's block, or one that has nothing to add.
+func (r *Row) said() Block {
+	if r.Block == nil {
+		return usual{}
+	}
+	return r.Block
+}
+
 // blockOf is the row's block, where it is of that type; else nil.
 func blockOf[B Block](r *Row) B {
 	b, _ := r.Block.(B)
 	return b
+}
+
+// blocksOf are the rows with a block of that type, each with it.
+func blocksOf[B Block](rows []Row) iter.Seq2[*Row, B] {
+	return func(yield func(*Row, B) bool) {
+		for i := range rows {
+			if b, ok := rows[i].Block.(B); ok && !yield(&rows[i], b) {
+				return
+			}
+		}
+	}
 }
 
 // both are the blocks of two rows of one kind.

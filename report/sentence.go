@@ -50,14 +50,9 @@ func name(r Row) string {
 	if slices.Contains(titled, r.Procedure) {
 		words = append([]string{strings.ReplaceAll(r.Procedure, "-", " ")}, words...)
 	}
-	if r.Block != nil {
-		words = r.Block.name(&r, words)
-	}
+	words = r.said().name(&r, words)
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
-	}
-	if s := blockOf[*Security](&r); s != nil {
-		words = append(words, "load "+strings.Replace(s.Load, "%", " %", 1))
 	}
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), ", ")
 }
@@ -226,15 +221,13 @@ func summary(d Document) string {
 		}
 		return ""
 	}
-	if blockOf[*Soak](r) != nil {
-		return soaked(d)
+	if s := soaked(d); s != "" {
+		return s
 	}
-	if r.Block != nil {
-		if name, text, whole := r.Block.summary(r); whole && text == "" {
-			return ""
-		} else if whole {
-			return name + ": " + text + "."
-		}
+	if name, text, whole := r.said().summary(r); whole && text == "" {
+		return ""
+	} else if whole {
+		return name + ": " + text + "."
 	}
 	var parts []string
 	size := phrase.FrameSize(r.FrameSize)
@@ -266,9 +259,7 @@ func summary(d Document) string {
 	if r.DropFPS != nil {
 		parts = append(parts, phrase.Quantity(*r.DropFPS, "frame/s", r.DropBound)+" thrown away")
 	}
-	if r.Block != nil {
-		parts = append(parts, r.Block.clauses(r)...)
-	}
+	parts = append(parts, r.said().clauses(r)...)
 	if len(parts) == 0 {
 		return ""
 	}

@@ -418,9 +418,7 @@ func (t *Table) note(rows []tableRow) []string {
 
 // remarks are what is said of the row beside its warnings.
 func (r *Row) remarks() (out []string) {
-	if r.Block != nil {
-		out = r.Block.remarks(r)
-	}
+	out = r.said().remarks(r)
 	if r.ThroughputFPS != nil && *r.ThroughputFPS == 0 {
 		out = append(out, "no load without loss was confirmed")
 	}

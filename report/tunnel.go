@@ -79,8 +79,8 @@ func (t *Tunnel) remarks(*Row) []string {
 // of a run that has both, with the same ratio as it was measured here.
 func publishTunnels(rows []Row) {
 	best := func(prefix string) (most float64) {
-		for _, r := range rows {
-			if t, f := blockOf[*Tunnel](&r), r.at(goodput); t != nil && strings.HasPrefix(t.Tunnel, prefix) && f != nil {
+		for r, t := range blocksOf[*Tunnel](rows) {
+			if f := r.at(goodput); strings.HasPrefix(t.Tunnel, prefix) && f != nil {
 				most = max(most, f.Value)
 			}
 		}
@@ -99,8 +99,8 @@ func publishTunnels(rows []Row) {
 		if wireguard > 0 && openvpn > 0 {
 			text += fmt.Sprintf("; here the fastest of each are %.1f to 1", wireguard/openvpn)
 		}
-		for i := range rows {
-			if t := blockOf[*Tunnel](&rows[i]); t != nil && rows[i].at(goodput) != nil && (strings.HasPrefix(t.Tunnel, "wireguard") || strings.HasPrefix(t.Tunnel, "openvpn")) {
+		for r, t := range blocksOf[*Tunnel](rows) {
+			if r.at(goodput) != nil && (strings.HasPrefix(t.Tunnel, "wireguard") || strings.HasPrefix(t.Tunnel, "openvpn")) {
 				t.Published = text
 			}
 		}

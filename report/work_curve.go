@@ -56,9 +56,8 @@ func curveTables(rows []Row) (out []Table) {
 		}
 		metric := result.Metric{Name: t.curve.metric, Label: t.curve.what, Interval: "range"}
 		var points []tableRow
-		for _, r := range rows {
-			w := blockOf[*Work](&r)
-			if w == nil || w.Procedure != t.procedure || w.Curve == nil {
+		for r, w := range blocksOf[*Work](rows) {
+			if w.Procedure != t.procedure || w.Curve == nil {
 				continue
 			}
 			metric.Unit = w.Curve.Unit
