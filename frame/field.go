@@ -322,7 +322,7 @@ func (f FieldSpec) compile(s Synthetic, sample []byte, e Entry) (patch, error) {
 		return patch{}, fmt.Errorf("field %q: frames of %s have no %s", f.text, s.stack(), f.row.doc)
 	}
 	if n := len(s.Src.AsSlice()) - 4; f.row.values == addresses && len(f.head) != n {
-		return patch{}, fmt.Errorf("field %q: the frames have IPv%s addresses", f.text, version(s.Src.Is6()))
+		return patch{}, fmt.Errorf("field %q: the frames have IPv%s addresses", f.text, IPText(s.Src.Is6()))
 	}
 	p := patch{at: at.offset, head: f.head, width: at.width}
 	switch at.base {

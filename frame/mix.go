@@ -188,7 +188,7 @@ func (m Mix) SignedIn(vlan uint16, ipv6 bool) error {
 			if vlan > 0 {
 				tagged = " with a VLAN tag"
 			}
-			return fmt.Errorf("frame size %d: the smallest signed IPv%s/UDP frame%s has %d octets", s, version(ipv6), tagged, least)
+			return fmt.Errorf("frame size %d: the smallest signed IPv%s/UDP frame%s has %d octets", s, IPText(ipv6), tagged, least)
 		}
 	}
 	return nil
@@ -212,7 +212,8 @@ func (m Mix) Largest() unit.FrameSize {
 	return l
 }
 
-func version(ipv6 bool) string {
+// IPText is the number of the IP version, as parameter ip has it.
+func IPText(ipv6 bool) string {
 	if ipv6 {
 		return "6"
 	}

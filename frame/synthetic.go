@@ -166,7 +166,7 @@ func (s Synthetic) Check() error {
 
 // stack names the headers: "802.1Q/IPv4/UDP".
 func (s Synthetic) stack() string {
-	name := []string{"", "802.1Q/", "802.1ad/802.1Q/"}[len(s.VLANs)] + "IPv" + version(s.Src.Is6()) + "/"
+	name := []string{"", "802.1Q/", "802.1ad/802.1Q/"}[len(s.VLANs)] + "IPv" + IPText(s.Src.Is6()) + "/"
 	switch {
 	case s.Protocol == ICMP && s.Src.Is6():
 		return name + "ICMPv6"

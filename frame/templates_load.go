@@ -321,7 +321,7 @@ func (s *TemplateSource) read(t *template, path string, at yaml.Pos) (ports int,
 			}
 			if e.Flags&IPv6 != 0 != s.net.v6 {
 				return 0, at.Errorf("template %s has packets of IPv%s, and the addresses are not: give clients and servers of that version",
-					t.name, version(e.Flags&IPv6 != 0))
+					t.name, IPText(e.Flags&IPv6 != 0))
 			}
 			if l.whole { // a trailer, such as a captured FCS, is not the conversation's
 				clear(b[l.end:])

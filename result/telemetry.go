@@ -25,6 +25,19 @@ type Series struct {
 	Help    string      `json:"help"`
 }
 
+// Grown is how much a counter grew from a to b: a value below half of the one before
+// is a new start; one a little below it (some of the kernel's times go back by a
+// tick) has not grown.
+func Grown(a, b float64) float64 {
+	switch {
+	case b >= a:
+		return b - a
+	case b < a/2:
+		return b
+	}
+	return 0
+}
+
 // The label MachineLabel stands where tester and DUT are different machines: its value is
 // MachineTester or MachineDUT.
 const (

@@ -277,3 +277,11 @@ func FuzzTelemetry(f *testing.F) {
 		}
 	})
 }
+
+func TestGrown(t *testing.T) {
+	for _, c := range [][3]float64{{5, 7, 2}, {7, 7, 0}, {100, 3, 3}, {100, 0, 0}, {100, 99.99, 0}, {100, 51, 0}} {
+		if got := Grown(c[0], c[1]); got != c[2] {
+			t.Errorf("from %v to %v it grew by %v, want %v", c[0], c[1], got, c[2])
+		}
+	}
+}

@@ -213,7 +213,7 @@ var Sets = []string{"firewall", "all", "subjects", userland.WidthSet}
 // everything but those. Those of Subjects(set) are not among
 // them: they install themselves (subject.Install).
 func Remedies(ds []Diagnosis, set string) (cmds [][]string, err error) {
-	if !oneOf(Sets, set) && len(Subjects(set)) == 0 {
+	if !slices.Contains(Sets, set) && len(Subjects(set)) == 0 {
 		return nil, planErrorf("--install", "unknown set %q: there are %s, and the names of subjects (boxdyno list subjects)", set, strings.Join(Sets, ", "))
 	}
 	seen := map[string]bool{}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -112,7 +113,7 @@ type kind struct{ p *string }
 func (k *kind) String() string   { return *k.p }
 func (k *kind) Values() []string { return []string{"a", "b", "c"} }
 func (k *kind) Set(s string) error {
-	if !oneOf(k.Values(), s) {
+	if !slices.Contains(k.Values(), s) {
 		return fmt.Errorf("%q is not one of a, b, c", s)
 	}
 	*k.p = s

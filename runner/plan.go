@@ -210,7 +210,7 @@ func parse(root *yaml.Node) (Plan, error) {
 func (p *Plan) setKey(key, text string) error {
 	switch key {
 	case "preset":
-		if !oneOf(Presets, text) {
+		if !slices.Contains(Presets, text) {
 			return fmt.Errorf("preset %q: there are %s", text, strings.Join(Presets, ", "))
 		}
 		p.Preset = text
@@ -244,15 +244,6 @@ func parseRepeat(text string) (int, error) {
 		return 0, fmt.Errorf("repeat %q: want a whole number from 1 to %d", text, MaxRepeat)
 	}
 	return n, nil
-}
-
-func oneOf(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 func parseEntry(n *yaml.Node, what string) (Entry, error) {

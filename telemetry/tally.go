@@ -64,26 +64,13 @@ func (t *tallies) add(first int, values []float64, at unit.Instant, slow bool) {
 	}
 }
 
-// grown is how much a counter grew from a to b: a value below half of the one before
-// is a new start; one a little below it (some of the kernel's times go back by a
-// tick) has not grown.
-func grown(a, b float64) float64 {
-	switch {
-	case b >= a:
-		return b - a
-	case b < a/2:
-		return b
-	}
-	return 0
-}
-
 func (a *tally) count(v float64, at unit.Instant, window bool, least unit.Instant) {
 	if a.gone = math.IsNaN(v); a.gone {
 		return // when it is back, what it grew by meanwhile counts
 	}
 	var d float64
 	if !math.IsNaN(a.last) {
-		d = grown(a.last, v)
+		d = result.Grown(a.last, v)
 	}
 	a.last, a.at = v, at
 	a.growth += d

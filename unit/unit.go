@@ -59,6 +59,14 @@ func L2(r FrameRate, size float64) BitRate { return BitRate(float64(r) * 8 * siz
 // L1 is the same with preamble and gap: what the link is busy with.
 func L1(r FrameRate, size float64) BitRate { return BitRate(float64(r) * 8 * (size + Overhead)) }
 
+// Earlier is the earlier of two instants, of which 0 is none.
+func Earlier(a, b Instant) Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // Now reads CLOCK_MONOTONIC, the clock that BPF programs stamp frames with.
 func Now() Instant {
 	var ts unix.Timespec

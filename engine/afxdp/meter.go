@@ -397,7 +397,7 @@ func sumReports(reports []engine.MeterReport) engine.MeterReport {
 		sum.Foreign += r.Foreign
 		sum.ForeignOctets += r.ForeignOctets
 		sum.Drops += r.Drops
-		sum.First, sum.Last = earlier(sum.First, r.First), max(sum.Last, r.Last)
+		sum.First, sum.Last = unit.Earlier(sum.First, r.First), max(sum.Last, r.Last)
 		for i := range r.Streams {
 			sum.Streams[i] = sumStreams(sum.Streams[i], r.Streams[i])
 		}
@@ -414,18 +414,10 @@ func sumStreams(a, b engine.RxReport) engine.RxReport {
 	a.Broken += b.Broken
 	a.Runs = tally.JoinRuns(a.Runs, b.Runs)
 	a.Span = tally.SpanOf(a.Runs)
-	a.First, a.Last = earlier(a.First, b.First), max(a.Last, b.Last)
+	a.First, a.Last = unit.Earlier(a.First, b.First), max(a.Last, b.Last)
 	a.Rate = unit.RateOver(a.Frames, a.First, a.Last)
 	a.Latency, a.Gaps = sumHistograms(a.Latency, b.Latency), sumHistograms(a.Gaps, b.Gaps)
 	a.IPDV, a.Bursts = sumHistograms(a.IPDV, b.IPDV), sumHistograms(a.Bursts, b.Bursts)
-	return a
-}
-
-// earlier is the earlier of two instants, where 0 is none.
-func earlier(a, b unit.Instant) unit.Instant {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
 	return a
 }
 

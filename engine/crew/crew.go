@@ -226,19 +226,11 @@ func join(sum *engine.TxReport, t engine.TxReport) {
 	sum.Offered += t.Offered
 	sum.Peak += t.Peak
 	sum.LongestStall = max(sum.LongestStall, t.LongestStall)
-	sum.First, sum.Last = earlier(sum.First, t.First), max(sum.Last, t.Last)
+	sum.First, sum.Last = unit.Earlier(sum.First, t.First), max(sum.Last, t.Last)
 	sum.Tail = max(sum.Tail, t.Tail)
 	sum.Changed = max(sum.Changed, t.Changed)
 	sum.Batch = max(sum.Batch, t.Batch)
 	sum.GapErrors = result.Merge(sum.GapErrors, t.GapErrors) // Gaps are between frames of one sender
-}
-
-// earlier is the earlier of two instants, of which 0 is none.
-func earlier(a, b unit.Instant) unit.Instant {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // A crew is senders that offer loads together.
@@ -342,7 +334,7 @@ func seen(shares []engine.RxReport) engine.RxReport {
 		sum.Late += r.Late
 		sum.Broken += r.Broken
 		sum.Span += r.Span
-		sum.First, sum.Last = earlier(sum.First, r.First), max(sum.Last, r.Last)
+		sum.First, sum.Last = unit.Earlier(sum.First, r.First), max(sum.Last, r.Last)
 		sum.Gap = max(sum.Gap, r.Gap)
 		sum.Latency = result.Merge(sum.Latency, r.Latency)
 		sum.IPDV = result.Merge(sum.IPDV, r.IPDV)

@@ -214,22 +214,7 @@ func (m *Meter) Read(context.Context) (engine.MeterReport, error) {
 			return rep, fmt.Errorf("read the replay meter's strange frames: %w", err)
 		}
 	}
-	return rep, m.gone()
-}
-
-// gone says that the port has vanished: its program then hangs on none.
-func (m *Meter) gone() error {
-	if m.link == nil {
-		return nil
-	}
-	info, err := m.link.Info()
-	if err != nil {
-		return fmt.Errorf("read the meter of %s: %w", m.port, err)
-	}
-	if x := info.XDP(); x != nil && x.Ifindex == 0 {
-		return fmt.Errorf("meter frames on %s: %w", m.port, engine.ErrPortGone)
-	}
-	return nil
+	return rep, bpf.Gone(m.link, m.port)
 }
 
 func (m *Meter) Close() error {

@@ -250,7 +250,7 @@ func (m *Meter) Read(context.Context) (engine.MeterReport, error) {
 		rep.Streams = append(rep.Streams, r)
 	}
 	rep.Marks = tally.MergeMarks(all...)
-	return rep, m.gone()
+	return rep, bpf.Gone(m.link, m.port)
 }
 
 // marks returns what the CPUs noted, MaxStreams of each; rest is theirs.
@@ -277,21 +277,6 @@ func (p *meterProgram) marks(rest []meterRest) ([]tally.Arrived, error) {
 		}
 	}
 	return all, nil
-}
-
-// gone says that the port has vanished: its program then hangs on none.
-func (m *Meter) gone() error {
-	if m.link == nil {
-		return nil
-	}
-	info, err := m.link.Info()
-	if err != nil {
-		return fmt.Errorf("read the meter of %s: %w", m.port, err)
-	}
-	if x := info.XDP(); x != nil && x.Ifindex == 0 {
-		return fmt.Errorf("meter frames on %s: %w", m.port, engine.ErrPortGone)
-	}
-	return nil
 }
 
 func sumStream(id uint16, perCPU []meterStream) engine.RxReport {

@@ -10,6 +10,7 @@ package yaml
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	goyaml "github.com/goccy/go-yaml"
@@ -94,20 +95,11 @@ func (n *Node) Want(k Kind, what string) error {
 // Only is an error at the first key that is not among keys.
 func (n *Node) Only(what string, keys ...string) error {
 	for _, f := range n.Map {
-		if !contains(keys, f.Key) {
+		if !slices.Contains(keys, f.Key) {
 			return f.Errorf("unknown key %q in %s: there are %s", f.Key, what, strings.Join(keys, ", "))
 		}
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // Texts is the text of a scalar, or of each scalar of a list.

@@ -331,12 +331,7 @@ func lasts(l engine.Load) time.Duration {
 }
 
 func (p *Capture) searching() search.Preset {
-	name := p.search.Value
-	if name == trial.AsPreset {
-		name = p.preset.Value
-	}
-	s, _ := search.Get(name) // the parameters' values are names of searches
-	return s
+	return trial.SearchOf(p.search.Value, p.preset.Value)
 }
 
 // captureAround is what a trial takes beside its traffic: start, probes, and the

@@ -124,12 +124,7 @@ func connEffortOf(preset string) connEffort {
 }
 
 func (p *Connections) searching() search.Preset {
-	name := p.search.Value
-	if name == trial.AsPreset {
-		name = p.preset.Value
-	}
-	s, _ := search.Get(name) // the parameters' values are names of searches
-	return s
+	return trial.SearchOf(p.search.Value, p.preset.Value)
 }
 
 func (p *Connections) Estimate() (int, time.Duration) {

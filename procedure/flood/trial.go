@@ -113,7 +113,7 @@ func screen(m engine.Meter) error {
 func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 	bed := m.env.Bed
 	loop, alone := trial.SelfTestPorts(bed)
-	cfg := []result.Pair{{Key: "flood", Value: m.kind.Value}, {Key: "ip", Value: trial.IPText(m.IPv6())}, {Key: "streams", Value: "1"}}
+	cfg := []result.Pair{{Key: "flood", Value: m.kind.Value}, {Key: "ip", Value: frame.IPText(m.IPv6())}, {Key: "streams", Value: "1"}}
 	if alone {
 		cfg = append(cfg, result.Pair{Key: "path", Value: result.SenderAlone})
 	}
@@ -122,7 +122,7 @@ func (m *floodPoint) selfTest(ctx context.Context) (result.Record, error) {
 		cfg = append(cfg, result.Pair{Key: "senders", Value: strconv.Itoa(n)})
 	}
 	e := trial.EffortOf(m.Preset.Value)
-	key := fmt.Sprintf("self-test/flood/%s/ipv%s/%v", m.kind.Value, trial.IPText(m.IPv6()), e.SelfTest)
+	key := fmt.Sprintf("self-test/flood/%s/ipv%s/%v", m.kind.Value, frame.IPText(m.IPv6()), e.SelfTest)
 	if n > 1 {
 		key += fmt.Sprintf("/%d", n)
 	}

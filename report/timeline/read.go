@@ -286,7 +286,7 @@ func (t *timeline) take(s *source, v float64, at unit.Instant) {
 		return
 	}
 	t.each(since, at, func(c int, _ float64) { k.grow(t.factor, t.flushed, c, 0) }, func(i int, _ float64) { k.growInGap(i, 0) })
-	growth := grown(before, v) * s.scale
+	growth := result.Grown(before, v) * s.scale
 	if growth == 0 {
 		return
 	}
@@ -297,18 +297,6 @@ func (t *timeline) take(s *source, v float64, at unit.Instant) {
 	t.each(since, at,
 		func(c int, ns float64) { k.grow(t.factor, t.flushed, c, growth*ns/whole) },
 		func(i int, ns float64) { k.growInGap(i, growth*ns/whole) })
-}
-
-// grown is how much a counter grew: as telemetry says, a value below half of the one
-// before is a new start, one a little below has not grown.
-func grown(a, b float64) float64 {
-	switch {
-	case b >= a:
-		return b - a
-	case b < a/2:
-		return b
-	}
-	return 0
 }
 
 // end lets all that was read last be true until the last sample.

@@ -262,15 +262,6 @@ func indexOf(e subject.Env) (index int, err error) {
 	return index, err
 }
 
-// cpuList is the Env's CPUs as taskset(1) takes them: "0,2"; "" for any.
-func cpuList(cpus []int) string {
-	var words []string
-	for _, c := range cpus {
-		words = append(words, strconv.Itoa(c))
-	}
-	return strings.Join(words, ",")
-}
-
 func since(t unit.Instant) time.Duration { return time.Duration(unit.Now() - t) }
 
 // Installs implements Installer.

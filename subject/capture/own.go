@@ -80,7 +80,7 @@ func (o *ownFile) tool() *Tool {
 		check: func(context.Context, *Capture) error { return host.Has(o.command[0]) },
 		Said:  func(*Capture, subject.Env) (Parser, Parser) { return o.parse, o.parse },
 		Argv: func(c *Capture, e Place) (argv []string, err error) {
-			r := strings.NewReplacer("{port}", e.Port.Name, "{cpus}", cpuList(e.CPUs), "{dir}", e.Dir, "{filter}", c.Filter, "{buffer}", strconv.FormatUint(c.Buffer, 10))
+			r := strings.NewReplacer("{port}", e.Port.Name, "{cpus}", strings.ReplaceAll(host.Words(e.CPUs), "+", ","), "{dir}", e.Dir, "{filter}", c.Filter, "{buffer}", strconv.FormatUint(c.Buffer, 10))
 			for _, w := range o.command {
 				argv = append(argv, r.Replace(w))
 			}

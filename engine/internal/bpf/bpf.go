@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"boxdyno/engine"
 	"boxdyno/host"
 
 	"github.com/cilium/ebpf"
@@ -25,6 +26,21 @@ func Attach(port string, index int, prog *ebpf.Program, mode link.XDPAttachFlags
 		return nil, Refused("attach XDP to "+port, err)
 	}
 	return l, nil
+}
+
+// Gone says that a meter's port has vanished: its program's link, which may be nil, then hangs on none.
+func Gone(l link.Link, port string) error {
+	if l == nil {
+		return nil
+	}
+	info, err := l.Info()
+	if err != nil {
+		return fmt.Errorf("read the meter of %s: %w", port, err)
+	}
+	if x := info.XDP(); x != nil && x.Ifindex == 0 {
+		return fmt.Errorf("meter frames on %s: %w", port, engine.ErrPortGone)
+	}
+	return nil
 }
 
 // ProgramFlags go with every program of the engine. Tests have the verifier refuse loads and

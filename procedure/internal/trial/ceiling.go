@@ -31,8 +31,8 @@ func TesterCeiling(ctx context.Context, env *procedure.Env, mix frame.Mix, ipv6,
 	if both {
 		streams = 2
 	}
-	cfg := []result.Pair{{Key: "frame_size", Value: mix.Name}, {Key: "ip", Value: IPText(ipv6)}, {Key: "streams", Value: strconv.Itoa(streams)}}
-	key := fmt.Sprintf("self-test/%s/ipv%s/%d/%v", mix.Name, IPText(ipv6), streams, e.SelfTest)
+	cfg := []result.Pair{{Key: "frame_size", Value: mix.Name}, {Key: "ip", Value: frame.IPText(ipv6)}, {Key: "streams", Value: strconv.Itoa(streams)}}
+	key := fmt.Sprintf("self-test/%s/ipv%s/%d/%v", mix.Name, frame.IPText(ipv6), streams, e.SelfTest)
 	if senders = len(env.Bed.SenderCPUs(senders)); senders > 1 {
 		cfg = append(cfg, result.Pair{Key: "senders", Value: strconv.Itoa(senders)})
 		key += fmt.Sprintf("/%d", senders)

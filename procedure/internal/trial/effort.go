@@ -6,14 +6,6 @@ import "time"
 
 var IPVersions = []string{"4", "6"}
 
-// IPText is the value of parameter ip.
-func IPText(ipv6 bool) string {
-	if ipv6 {
-		return "6"
-	}
-	return "4"
-}
-
 // An Effort is how long and how often a preset measures.
 type Effort struct {
 	SelfTest  time.Duration

@@ -19,12 +19,14 @@ import (
 // AsPreset has the search follow the parameter preset.
 const AsPreset = "preset"
 
-// Searching is the search that the parameters ask for; without one, that of the
-// preset, by which overloads go all the same.
-func (p *Traffic) Searching() search.Preset {
-	name := p.Search.Value
+// Searching is the search that the parameters ask for.
+func (p *Traffic) Searching() search.Preset { return SearchOf(p.Search.Value, p.Preset.Value) }
+
+// SearchOf is the search of a parameter's value; without one, that of the preset, by
+// which overloads go all the same.
+func SearchOf(name, preset string) search.Preset {
 	if name == AsPreset || name == procedure.NoSearch {
-		name = p.Preset.Value
+		name = preset
 	}
 	s, _ := search.Get(name) // the parameters' values are names of searches
 	return s

@@ -61,7 +61,7 @@ func SignedIn(mix frame.Mix, vlan uint16, ipv6 bool) (frame.Mix, string) {
 	for _, s := range mix.Sizes {
 		out.Sizes = append(out.Sizes, max(s, least))
 	}
-	return out, fmt.Sprintf("frames of %d octets take the place of smaller ones: over IPv%s%s they are the smallest that hold a signature", least, IPText(ipv6), tagged)
+	return out, fmt.Sprintf("frames of %d octets take the place of smaller ones: over IPv%s%s they are the smallest that hold a signature", least, frame.IPText(ipv6), tagged)
 }
 
 // InAll adds what every trial takes beside its traffic.
