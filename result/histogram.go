@@ -10,7 +10,7 @@ func Merge(a, b *Histogram) *Histogram {
 	if b == nil {
 		return a
 	}
-	var out Histogram
+	out := Histogram{Upper: []float64{}, Count: []uint64{}}
 	for i, j := 0, 0; i < len(a.Upper) || j < len(b.Upper); {
 		switch {
 		case j == len(b.Upper) || i < len(a.Upper) && a.Upper[i] < b.Upper[j]:

@@ -17,14 +17,8 @@ var (
 	mtu = Spec{
 		Name: "mtu", Doc: "largest IP packet of the port, octets", Values: "1280 to 65535 (below 1280 IPv6 would lose its addresses)",
 		Scope: PerPort, Check: number(1280, 65535),
-		Read: readLink(func(l netlink.Link) string { return strconv.Itoa(l.Attrs().MTU) }),
-		Write: writeLink(func(l netlink.Link, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil {
-				return err
-			}
-			return netlink.LinkSetMTU(l, n)
-		}),
+		Read:  readLink(func(l netlink.Link) string { return strconv.Itoa(l.Attrs().MTU) }),
+		Write: writeNumber(netlink.LinkSetMTU),
 		Disturbs: func(_ context.Context, at Site) ([]Ref, error) { // IPv6's own follows, and may have been less
 			return []Ref{{Knob: sysctlPrefix + "net.ipv6.conf.{port}.mtu", Port: at.Port}}, nil
 		},
@@ -33,14 +27,8 @@ var (
 	queueLength = Spec{
 		Name: "txqueuelen", Doc: "frames in the port's default queue before it drops", Values: "a number",
 		Scope: PerPort, Check: number(0, 1<<31-1),
-		Read: readLink(func(l netlink.Link) string { return strconv.Itoa(l.Attrs().TxQLen) }),
-		Write: writeLink(func(l netlink.Link, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil {
-				return err
-			}
-			return netlink.LinkSetTxQLen(l, n)
-		}),
+		Read:   readLink(func(l netlink.Link) string { return strconv.Itoa(l.Attrs().TxQLen) }),
+		Write:  writeNumber(netlink.LinkSetTxQLen),
 		Export: linkKey("TransmitQueueLength"),
 	}
 	promiscuous = Spec{
@@ -49,12 +37,7 @@ var (
 		Read: readLink(func(l netlink.Link) string { // what was asked for; sockets and bridges may hold it on besides
 			return map[bool]string{true: "on", false: "off"}[l.Attrs().RawFlags&unix.IFF_PROMISC != 0]
 		}),
-		Write: writeLink(func(l netlink.Link, v string) error {
-			if v == "on" {
-				return netlink.SetPromiscOn(l)
-			}
-			return netlink.SetPromiscOff(l)
-		}),
+		Write: writeEither("on", netlink.SetPromiscOn, netlink.SetPromiscOff),
 		Export: func(port, value string) ([]Exported, error) {
 			return command("ip link set dev " + port + " promisc " + value), nil
 		},
@@ -66,12 +49,7 @@ var (
 		Read: readLink(func(l netlink.Link) string {
 			return map[bool]string{true: "up", false: "down"}[l.Attrs().RawFlags&unix.IFF_UP != 0]
 		}),
-		Write: writeLink(func(l netlink.Link, v string) error {
-			if v == "up" {
-				return netlink.LinkSetUp(l)
-			}
-			return netlink.LinkSetDown(l)
-		}),
+		Write: writeEither("up", netlink.LinkSetUp, netlink.LinkSetDown),
 	}
 	// qdisc is the kind at the port's root. The kernel's default has no handle; one
 	// with a handle is somebody's, with parameters that could not be put back.
@@ -136,6 +114,26 @@ func writeLink(f func(netlink.Link, string) error) func(context.Context, Site, s
 	return func(_ context.Context, at Site, value string) error {
 		return at.link(func(l netlink.Link) error { return f(l, value) })
 	}
+}
+
+func writeNumber(f func(netlink.Link, int) error) func(context.Context, Site, string) error {
+	return writeLink(func(l netlink.Link, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return err
+		}
+		return f(l, n)
+	})
+}
+
+// writeEither is yes for one value, and no for any other.
+func writeEither(value string, yes, no func(netlink.Link) error) func(context.Context, Site, string) error {
+	return writeLink(func(l netlink.Link, v string) error {
+		if v == value {
+			return yes(l)
+		}
+		return no(l)
+	})
 }
 
 func rootQdisc(l netlink.Link) (netlink.Qdisc, error) {

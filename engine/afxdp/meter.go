@@ -421,24 +421,10 @@ func sumStreams(a, b engine.RxReport) engine.RxReport {
 	return a
 }
 
-// sumHistograms is a histogram with the counts of both; nil is none.
+// sumHistograms is a histogram with the counts of both; nil where either is.
 func sumHistograms(a, b *result.Histogram) *result.Histogram {
 	if a == nil || b == nil {
 		return nil
 	}
-	sum := &result.Histogram{Upper: []float64{}, Count: []uint64{}}
-	for i, j := 0, 0; i < len(a.Upper) || j < len(b.Upper); {
-		switch {
-		case j == len(b.Upper) || i < len(a.Upper) && a.Upper[i] < b.Upper[j]:
-			sum.Upper, sum.Count = append(sum.Upper, a.Upper[i]), append(sum.Count, a.Count[i])
-			i++
-		case i == len(a.Upper) || b.Upper[j] < a.Upper[i]:
-			sum.Upper, sum.Count = append(sum.Upper, b.Upper[j]), append(sum.Count, b.Count[j])
-			j++
-		default:
-			sum.Upper, sum.Count = append(sum.Upper, a.Upper[i]), append(sum.Count, a.Count[i]+b.Count[j])
-			i, j = i+1, j+1
-		}
-	}
-	return sum
+	return result.Merge(a, b)
 }

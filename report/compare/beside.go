@@ -30,17 +30,7 @@ func BesideTables(c *report.Comparison) (out []grid.Table) {
 			i := slices.IndexFunc(groups, func(g *group) bool { return g.Title == title })
 			if i < 0 {
 				i = len(groups)
-				g := &group{Table: grid.Table{Title: title, Head: []string{"figure"}, Right: []bool{false}}}
-				if len(c.Sides) > 2 {
-					g.Head, g.Right = append(g.Head, ""), append(g.Right, false)
-				}
-				other := "other"
-				if len(c.Sides) == 2 {
-					other = phrase.Clip(c.Sides[1].Name)
-				}
-				g.Head = append(g.Head, phrase.Clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", grid.NotesColumn)
-				g.Right = append(g.Right, true, true, true, true, true, true, false, false)
-				groups = append(groups, g)
+				groups = append(groups, &group{Table: sided(*c, title, "", "figure")})
 			}
 			g := groups[i]
 			cells := []string{m.Name}

@@ -290,17 +290,7 @@ func metricTables(c report.Comparison, m report.ComparedMetric, above, columns [
 	}
 	for _, group := range groups {
 		title := strings.Join(append([]string{m.Name + ", " + string(m.Unit) + map[int]string{1: ", more is better", -1: ", less is better"}[m.Better]}, group...), "; ")
-		tb := grid.Table{Title: title, Head: slices.Clone(columns)}
-		tb.Right = make([]bool, len(columns))
-		if len(c.Sides) > 2 {
-			tb.Head, tb.Right = append(tb.Head, "side"), append(tb.Right, false)
-		}
-		other := "other"
-		if len(c.Sides) == 2 {
-			other = phrase.Clip(c.Sides[1].Name)
-		}
-		tb.Head = append(tb.Head, phrase.Clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", grid.NotesColumn)
-		tb.Right = append(tb.Right, true, true, true, true, true, true, false, false)
+		tb := sided(c, title, "side", columns...)
 		n := &grid.Notes{}
 		for _, r := range rows[strings.Join(group, ", ")] {
 			var cells []string
@@ -324,6 +314,21 @@ func metricTables(c report.Comparison, m report.ComparedMetric, above, columns [
 }
 
 // medianCell is "1.17 M ±2 %"; without an interval, the median alone.
+// sided is a table with a column for each side, behind others; side heads that of the sides' names.
+func sided(c report.Comparison, title, side string, columns ...string) grid.Table {
+	t := grid.Table{Title: title, Head: slices.Clone(columns), Right: make([]bool, len(columns))}
+	if len(c.Sides) > 2 {
+		t.Head, t.Right = append(t.Head, side), append(t.Right, false)
+	}
+	other := "other"
+	if len(c.Sides) == 2 {
+		other = phrase.Clip(c.Sides[1].Name)
+	}
+	t.Head = append(t.Head, phrase.Clip(c.Sides[0].Name), other, "effect", "95 % interval", "p", "n", "", grid.NotesColumn)
+	t.Right = append(t.Right, true, true, true, true, true, true, false, false)
+	return t
+}
+
 func medianCell(v report.ComparedValue) string {
 	s := phrase.SI(&v.Median, v.Bound)
 	if v.Lo == nil || v.Median == 0 {
