@@ -136,15 +136,17 @@ func TestScheduleLeavesTime(t *testing.T) {
 	}
 }
 
-// A visit that its procedure says is longer than those before is not begun too late.
-func TestScheduleKnowsALongerVisit(t *testing.T) {
+// A visit that its procedure says is longer or shorter than those before is begun if there is
+// time for that.
+func TestScheduleKnowsTheNextVisit(t *testing.T) {
+	const s8, s40 = 8 * time.Second, 40 * time.Second
 	for _, c := range []struct {
-		next time.Duration
-		want bool
-	}{{0, true}, {29 * time.Second, true}, {31 * time.Second, false}} {
-		s := &schedule{budget: 90 * time.Second, begun: true, slots: []slot{{visits: 3, longest: 8 * time.Second, next: c.next}}}
+		longest, next time.Duration
+		want          bool
+	}{{s8, 0, true}, {s8, 29 * time.Second, true}, {s8, 31 * time.Second, false}, {s40, 0, false}, {s40, 29 * time.Second, true}} {
+		s := &schedule{budget: 90 * time.Second, begun: true, slots: []slot{{visits: 3, longest: c.longest, next: c.next}}}
 		if _, more := s.next(60 * time.Second); more != c.want {
-			t.Errorf("of %v: %v", c.next, more)
+			t.Errorf("of %v after one of %v: %v", c.next, c.longest, more)
 		}
 	}
 }

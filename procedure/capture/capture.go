@@ -461,15 +461,18 @@ func (m *capturePoint) at(ctx context.Context, kind string, l engine.Load) error
 	if err := m.empty(ctx, l); err != nil {
 		return err
 	}
-	return m.offerAt(func(n int) (result.Record, error) { return m.trial(ctx, kind, n, l) })
+	return m.offerAt(kind, func(n int) (result.Record, error) { return m.trial(ctx, kind, n, l) })
 }
 
-// offerAt offers one load until a trial tells of the box, and takes that trial, or else that
-// which lost least.
-func (m *capturePoint) offerAt(offer func(n int) (result.Record, error)) error {
+// offerAt offers one load until a trial of that kind tells of the box, or no time is left for
+// another, and takes that trial, or else that which lost least.
+func (m *capturePoint) offerAt(kind string, offer func(n int) (result.Record, error)) error {
 	var best result.Record
 	disturbed := 0
 	for n := 0; n < mostAt && disturbed < mostDisturbed; n++ {
+		if n > 0 && m.env.Spent != nil && m.env.Spent(kind) {
+			break
+		}
 		rec, err := offer(n)
 		if err != nil {
 			return err
@@ -489,7 +492,7 @@ func (m *capturePoint) offerAt(offer func(n int) (result.Record, error)) error {
 	}
 	m.take(best)
 	if best.Status == result.Failed && trial.Disturbed(best) {
-		m.warn("%d trials lost no more frames than came while something else had the DUT's CPU: the box may carry this load", disturbed)
+		m.warn("the box may carry this load: in %d of its trials no more frames were lost than came while something else had the DUT's CPU", disturbed)
 	}
 	return nil
 }

@@ -301,7 +301,7 @@ func (m *idsPoint) at(ctx context.Context) error {
 	if err := m.empty(ctx, m.rate.Bits, m.lasts()); err != nil {
 		return err
 	}
-	err := m.listen.offerAt(func(n int) (result.Record, error) { return m.trial(ctx, "rate", n, m.rate.Bits, m.lasts()) })
+	err := m.listen.offerAt("rate", func(n int) (result.Record, error) { return m.trial(ctx, "rate", n, m.rate.Bits, m.lasts()) })
 	m.onceIdle()
 	return err
 }

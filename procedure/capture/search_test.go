@@ -221,6 +221,48 @@ func TestCaptureLimitDisturbed(t *testing.T) {
 	}
 }
 
+// A load that is given is offered again where a disturbance explains what was lost, and what
+// lost least counts; no more trials are begun when the time is spent.
+func TestOfferAt(t *testing.T) {
+	lost := func(n int64, waited float64) result.Record {
+		r := result.Record{Status: result.Passed, DUT: &result.DUTWork{Stalled: waited}, Account: &result.Account{Accepted: 1000, Received: 1000 - n, Drops: []result.Term{{Place: result.DUTNIC, N: n}}}}
+		if n > 0 {
+			r.Status = result.Failed
+		}
+		return r
+	}
+	invalid := result.Record{Status: result.Invalid}
+	for i, c := range []struct {
+		recs   []result.Record
+		spent  bool
+		trials int
+		lost   int64
+		warned bool
+	}{
+		{[]result.Record{lost(0, 0)}, false, 1, 0, false},
+		{[]result.Record{lost(30, 0.001)}, false, 1, 30, false}, // it is the box
+		{[]result.Record{lost(30, 0.1), lost(0, 0)}, false, 2, 0, false},
+		{[]result.Record{lost(30, 0.1), lost(40, 0.1)}, false, 2, 30, true},
+		{[]result.Record{lost(30, 0.1), lost(40, 0.001)}, false, 2, 40, false},
+		{[]result.Record{lost(30, 0.1), invalid, lost(20, 0.1)}, false, 3, 20, true},
+		{[]result.Record{lost(30, 0.1), lost(0, 0)}, true, 1, 30, true},
+		{[]result.Record{invalid, invalid, invalid}, false, 3, 0, false},
+	} {
+		m := &capturePoint{Capture: newCaptureOf(nil), env: &procedure.Env{Spent: func(string) bool { return c.spent }}}
+		trials := 0
+		if err := m.offerAt("rate", func(n int) (result.Record, error) { trials++; return c.recs[n], nil }); err != nil {
+			t.Fatal(err)
+		}
+		got := int64(0)
+		if m.out.Account != nil {
+			got = m.out.Account.Lost()
+		}
+		if trials != c.trials || got != c.lost || (len(m.out.Warnings) > 0) != c.warned {
+			t.Errorf("case %d: %d trials, %d lost, %v", i, trials, got, m.out.Warnings)
+		}
+	}
+}
+
 // carriedToTheTop is a search that lost nothing up to rate, which is the highest.
 func carriedToTheTop(t *testing.T, rate unit.FrameRate) *limit.Hunt {
 	t.Helper()
