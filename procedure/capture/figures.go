@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"boxdyno/engine"
@@ -71,6 +72,7 @@ func (m *capturePoint) settle(ctx context.Context, o *procedure.Outcome, c *capt
 		leaveOut(a, ledger.XDPDrop, a.Received)
 	}
 	settleAccount(a, own)
+	m.beforehand(o, c)
 	if m.env.Bed.Station != ([6]byte{}) { // switches are between the boards
 		onTheWay(a, m.dut.Name)
 	}
@@ -98,6 +100,39 @@ func (m *capturePoint) settle(ctx context.Context, o *procedure.Outcome, c *capt
 		o.Reason = fmt.Sprintf("%s counted every frame, the last %.2g s after it was sent: it does not keep up", m.subject.Value, behind)
 	}
 }
+
+// beforehand takes out of the account what is there too many and was no traffic: probes of which
+// the subject told once the traffic had begun, and frames that it says it dropped itself though
+// none is missing. Suricata throws away what its sockets received before all of its threads ran.
+func (m *capturePoint) beforehand(o *procedure.Outcome, c *capturing) {
+	a := o.Account
+	var late, own int64
+	if a.Unexplained < 0 {
+		late = c.late(min(a.Received-a.Accepted, -a.Unexplained))
+		for i := range a.Drops {
+			if t := &a.Drops[i]; t.Place == result.SubjectAt {
+				n := min(t.N, -a.Unexplained-late-own)
+				t.N, own = t.N-n, own+n
+			}
+		}
+		late = max(late, c.late(-a.Unexplained-own))
+	}
+	if late > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s told of %d of %d probe frames only once the traffic had begun: they are in no figure", m.subject.Value, late, c.probes))
+		for i := range c.readings {
+			c.readings[i].n = min(c.readings[i].n, a.Received-late)
+		}
+	}
+	if own > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s dropped %d frames before the traffic: they are in no figure", m.subject.Value, own))
+		a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.Place == result.SubjectAt && t.N == 0 })
+	}
+	a.Received, a.Unexplained = a.Received-late, a.Unexplained+late+own
+}
+
+// late is how many of so many frames too many may be probes that it had not told of when the
+// traffic began.
+func (c *capturing) late(many int64) int64 { return min(max(many, 0), c.probes-c.probed) }
 
 // lagAllowed is how many seconds after traffic that lasted so long a subject that keeps up
 // may count the last frame. A buffer that fills takes longer to empty: in trials of 5 s

@@ -71,6 +71,7 @@ func (s *Sensor) End(ctx context.Context, o *procedure.Outcome, sent int64, last
 			counted = n
 		}
 	}
+	counted -= s.run.late(counted - sent)
 	name := s.point.subject.Value
 	switch {
 	case counted < 0:
