@@ -176,7 +176,7 @@ func TestKilledRunKeepsTelemetry(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute) // somebody else may be measuring
 	defer stop()
-	args := []string{"run", "throughput", "--set", "frame_size=1518", "--telemetry", "20", "--budget", "10s", "--out", dir, "--quiet"}
+	args := []string{"run", "throughput", "--set", "frame_size=1518", "--telemetry", "20", "--budget", "5s", "--out", dir, "--quiet"}
 	if runtime.NumCPU() < 2 { // nothing is searched: a point has nine trials
 		args = append(args, "--repeat", "2")
 	}

@@ -99,10 +99,7 @@ func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]stri
 		recs = append(recs, r)
 		return r, nil
 	}
-	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		return trial(ctx, cfg, f)
-	}
-	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: trial, Once: once})
+	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: trial, Once: onceOn(bed, &recs, trial)})
 	if err != nil {
 		t.Fatal(err)
 	}

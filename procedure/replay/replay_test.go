@@ -183,7 +183,7 @@ func TestSandbox(t *testing.T) {
 		set  map[string]string
 		want func(sent int) counts
 	}{
-		"route":  {"", map[string]string{"rate": "x0.1"}, func(n int) counts { return counts{n, n, 0, 0, 0, 0} }},
+		"route":  {"", map[string]string{"rate": "x0.5"}, func(n int) counts { return counts{n, n, 0, 0, 0, 0} }},
 		"box":    {"", map[string]string{"target": "box"}, func(n int) counts { return counts{n, n, 0, 0, 0, 0} }},
 		"drops":  {"numgen inc mod 10 0 counter name drop_test drop", nil, func(n int) counts { return counts{n, n - (n+9)/10, (n + 9) / 10, 0, 0, 0} }},
 		"alters": {"numgen inc mod 10 0 ip dscp set 5", nil, func(n int) counts { return counts{n, n - (n+9)/10, 0, (n + 9) / 10, 0, 0} }},
@@ -195,7 +195,7 @@ func TestSandbox(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			set := map[string]string{"rate": "2k", "packets_of_file": "2000"}
+			set := map[string]string{"rate": "10k", "packets_of_file": "2000"}
 			for k, v := range c.set {
 				set[k] = v
 			}
@@ -222,8 +222,11 @@ func TestRealCaptures(t *testing.T) {
 	testutil.Alone(t)
 	b := roomtest.NewBench(t, "sandbox", nil)
 	busy := 0
-	for _, file := range files[:min(len(files), 4)] {
-		for _, service := range []string{"route", "nat"} {
+	for i, file := range files[:min(len(files), 4)] {
+		for j, service := range []string{"route", "nat"} {
+			if (i+j)%2 == 1 && !testutil.Full() { // each capture by one service
+				continue
+			}
 			p := newReplay()
 			set := map[string]string{"file": file, "rate": "10k", "service": service}
 			roomtest.Assign(t, p.Flags, set)
@@ -244,8 +247,8 @@ func TestRealCaptures(t *testing.T) {
 			}
 		}
 	}
-	if busy > 4 {
-		t.Skipf("the machine is busy: %d of 8 replays lost frames whose counter named them", busy)
+	if busy > 2 {
+		t.Skipf("the machine is busy: %d replays lost frames whose counter named them", busy)
 	}
 }
 
