@@ -120,6 +120,7 @@ func TestRun(t *testing.T) {
 // Wherever a run is cut off (SIGKILL leaves a prefix of its lines), the resumed
 // run measures no finished trial again and ends with the same records.
 func TestResumeMeasuresNothingTwice(t *testing.T) {
+	testutil.Computed(t)
 	rapid.Check(t, func(t *rapid.T) {
 		whole := &fake{}
 		c := whole.catalogue()

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"boxdyno/internal/testutil"
 )
 
 // The trial that several procedures build upon is carried out once for each of its
 // configurations and repeats, whichever point comes first, and not again by a run
 // that is resumed.
 func TestShared(t *testing.T) {
+	testutil.Computed(t)
 	rapid.Check(t, func(t *rapid.T) {
 		entries := []string{"{use: probe, kind: [a, b], level: [5, 6]}", "{use: base, kind: [a, b]}"}
 		if rapid.Bool().Draw(t, "alone") {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
 
@@ -177,6 +178,7 @@ func TestUnsaidSettings(t *testing.T) {
 // Of 100 series of 30 runs with a noise of 2 %, a drop of 5 % alarms in 95 or more; without
 // one, 5 or fewer alarm.
 func TestAlarms(t *testing.T) {
+	testutil.Computed(t)
 	const seed, series, n = 2024, 100, 30
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))

@@ -8,11 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"boxdyno/internal/testutil"
 )
 
 // A history of many runs costs little for each of them, and what is no index of ours is an error
 // that says what to do.
 func TestRowsOfAHistory(t *testing.T) {
+	testutil.Computed(t)
 	const runs = 2000
 	x := open(t, filepath.Join(t.TempDir(), "index.db"))
 	if err := x.write(t.Context(), func(tx *sql.Tx) error {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/internal/testutil"
 	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -20,6 +21,7 @@ import (
 // Own runs stand first, with their interval; a run that cannot be read is named and left
 // out.
 func TestSizeOfOwnRuns(t *testing.T) {
+	testutil.Computed(t)
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
 	runs := filepath.Join(state, "boxdyno", "runs")
@@ -91,6 +93,7 @@ func TestSizeOfRunsElsewhere(t *testing.T) {
 // Boards of one's own that were measured together are counted by that, and shown for each
 // number of them, with what they share.
 func TestSizeOfBoardsTogether(t *testing.T) {
+	testutil.Computed(t)
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
 	pi := result.Machine{Name: "b1", Board: "Raspberry Pi 4 Model B Rev 1.4"}
@@ -131,6 +134,7 @@ func TestSizeOfBoardsTogether(t *testing.T) {
 // What boxes.yaml declares as shared counts once in size, unless a run or --shared says
 // otherwise of that name.
 func TestSizeOfDeclaredParts(t *testing.T) {
+	testutil.Computed(t)
 	config := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", config)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())

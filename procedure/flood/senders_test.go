@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"boxdyno/internal/testutil"
 	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
@@ -13,6 +14,7 @@ import (
 // A flood that one sender cannot send is sent by two, amid the same benign frames, and the
 // books close.
 func TestFloodOfSenders(t *testing.T) {
+	testutil.Computed(t)
 	for _, c := range []struct{ senders, lose string }{{"2", "0"}, {"3", "0"}, {"2", "50"}, {"8", "0"}} {
 		b := roomtest.NewBench(t, "mem", map[string]string{"capacity": "0", "ceiling": "200k", "lose_every": c.lose})
 		o := b.Run(FloodSpec, map[string]string{"rate": "300k", "duration": "300ms", "senders": c.senders})
