@@ -155,6 +155,23 @@ build() { # build OUTPUT PACKAGE: one static program
 	CGO_ENABLED=0 go build -trimpath "$(vcs_flag)" -o "$1" "$2"
 }
 
+no_loader() { # no_loader PROGRAM...
+	local program headers
+	for program in "$@"; do
+		headers=$(readelf --program-headers "$program")
+		if grep -E 'INTERP|DYNAMIC' <<<"$headers"; then
+			return 1
+		fi
+	done
+}
+static() { # static GOARCH: builds, and fails where the result asks for a dynamic linker
+	local out
+	out=$(mktemp -d "${work:-/tmp}/static.XXXXXX")
+	GOOS=linux GOARCH=$1 GOARM=7 go build -buildvcs=false -ldflags='-s -w' -o "$out/" ./cmd/...
+	no_loader "$out"/*
+	rm -r "$out"
+}
+
 # Processors that frames are tried on by emulation.
 EMULATED='arm64 arm riscv64'
 export EMULATED

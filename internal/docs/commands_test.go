@@ -60,7 +60,7 @@ var elsewhere = []struct{ pattern, file, has string }{
 	{`^script/demo$`, "script/test", `script/try-fresh "$fresh"`},
 	{`^script/test$`, ".ci/run", "script/test"},
 	{`^go test \./\.\.\.$`, "script/test", "-timeout 20m"},
-	{`^CGO_ENABLED=0 go build -o bin/boxdyno \./cmd/boxdyno$`, "script/test", "go build -buildvcs=false"},
+	{`^CGO_ENABLED=0 go build -o bin/boxdyno \./cmd/boxdyno$`, "script/test", `"static build for $arch" static`},
 	{`^go generate `, "script/test", "go generate -run bpf2go ./..."},
 	{`^npm .* check$`, "script/test", "run --silent check\n"},
 	{`^npm .* test$`, "script/test", "npm --prefix report/page/ui test"},
@@ -271,6 +271,9 @@ func TestPackagedCapabilities(t *testing.T) {
 	}
 }
 
+// doctored are the calls of doctor that were made: it says the same on every page.
+var doctored = map[string]bool{}
+
 func (c *caller) boxdyno(args []string) {
 	has := func(s string) bool { return slices.Contains(args, s) }
 	left := c.left()
@@ -280,6 +283,11 @@ func (c *caller) boxdyno(args []string) {
 	case args[0] == "send" || args[0] == "replay" || args[0] == "meter":
 		c.traffic(args)
 	case args[0] == "doctor": // what this machine lacks is not the page's fault
+		if once := strings.Join(args, " "); doctored[once] {
+			return
+		} else {
+			doctored[once] = true
+		}
 		if code, _ := c.call(args); code != 0 && code != 3 {
 			c.t.Errorf("%s: exit code %d", c.line, code)
 		}
