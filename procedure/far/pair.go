@@ -274,7 +274,8 @@ func (p *pairing) run(ctx context.Context, req *link.Request, a pairArgs) (none 
 		defer one.Unlock()
 		return req.Send(ctx, i)
 	}
-	conn := link.Over(link.Cut(a.Other, 63), link.Hello{Agent: link.Name, Protocol: link.Protocol, Version: a.Version}, &passage{send: send}, func() error { return nil })
+	conn, end := other(ctx, a, send)
+	defer end()
 	p.mu.Lock()
 	busy := p.conn != nil
 	if !busy {
@@ -291,6 +292,13 @@ func (p *pairing) run(ctx context.Context, req *link.Request, a pairArgs) (none 
 		err = errors.Join(err, conn.Close())
 	}()
 	return none, p.carry(ctx, a.procedureArgs, func(ctx context.Context) (*lab.Testbed, error) { return lab.BuildBoards(ctx, a.Cable, conn) }, send)
+}
+
+// other is the other board, up to end. Once ctx has ended the tester passes nothing on: calls
+// that clean up fail at once.
+func other(ctx context.Context, a pairArgs, send func(item) error) (conn *link.Conn, end func() bool) {
+	conn = link.Over(link.Cut(a.Other, 63), link.Hello{Agent: link.Name, Protocol: link.Protocol, Version: a.Version}, &passage{send: send}, func() error { return nil })
+	return conn, guard.AfterDone(ctx, func() { conn.Fail(fmt.Errorf("the tester passes nothing on to %s any more", conn.Name)) })
 }
 
 func (p *pairing) passed(_ context.Context, _ *link.Request, m call) (none agent.None, err error) {

@@ -230,3 +230,16 @@ func TestPairEndsWhatWasBegun(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What a board cleans up on another one does not wait for a tester that is gone.
+func TestPairWithoutATester(t *testing.T) {
+	ctx, gone := context.WithCancel(t.Context())
+	conn, end := other(ctx, pairArgs{Other: "b2"}, func(item) error { return nil })
+	defer end()
+	gone()
+	waits, stop := context.WithTimeout(t.Context(), 2*time.Second)
+	defer stop()
+	if _, err := agent.SubjectStop.Call(waits, conn, 1); err == nil || err.Error() != "the tester passes nothing on to b2 any more" {
+		t.Error(err)
+	}
+}
