@@ -70,7 +70,7 @@ func TestBoxStreams(t *testing.T) {
 	tester, box := bareCable(t)
 	before := asItStands(t, tester, box)
 	points := 0
-	for _, r := range runBox(t, tester, "stream", "--set", "trials=1", "--set", "dut_cpus=1,all") {
+	for _, r := range runBox(t, tester, "stream", "--set", "trials=1", "--set", "duration=1s", "--set", "dut_cpus=1,all") {
 		if r.Parent != "" || r.Procedure != "stream" {
 			continue
 		}
