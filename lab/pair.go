@@ -81,6 +81,7 @@ func (p *pair) Sketch() (Facts, error) {
 	}
 	f, err := p.sketch(Pair, ends)
 	p.offer(&f)
+	f.DUTPorts = p.dut[:len(ends)]
 	return f, err
 }
 
@@ -216,7 +217,7 @@ func (p *pair) stand(ctx context.Context, prepare func(remote *link.Conn, ends [
 		}
 	}
 	tb := w.testbed(Pair)
-	tb.Machines, tb.FarCPUs = []result.Machine{there.Machine}, there.Machine.CPUs
+	tb.Machines, tb.FarCPUs, tb.DUTPorts = []result.Machine{there.Machine}, there.Machine.CPUs, p.dut[:len(ends)]
 	tb.Subjects = agent.Machine{Conn: remote}
 	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
 	tb.Settings = append(append(tb.Settings, result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)}), farSettings(at, remote, clock)...)

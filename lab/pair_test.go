@@ -213,6 +213,9 @@ func TestPairWithOneCable(t *testing.T) {
 	b.tester.sh(t, "sysctl -qw net.ipv6.conf.all.disable_ipv6=1") // the account has the test's frames only
 	p := b.pair()
 	p.ends[1].port, p.dut[1] = "", ""
+	if f, err := p.Sketch(); err != nil || !slices.Equal(f.DUTPorts, []string{"i0"}) { // which recipes may name
+		t.Errorf("%q, %v", f.DUTPorts, err)
+	}
 	tb := built(t, p)
 	if len(tb.Ports) != 1 || len(tb.Services) != 0 {
 		t.Fatalf("%+v", tb)

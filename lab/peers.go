@@ -64,6 +64,14 @@ func (p *peers) Flags(fs *flag.FlagSet) {
 // two says whether both gateways are boxes.
 func (p *peers) two() bool { return p.first.ssh != "" || p.first.command != "" }
 
+// duts are the ports that each box has.
+func (p *peers) duts() []string {
+	if p.two() && p.port != p.dut {
+		return nil
+	}
+	return []string{p.dut}
+}
+
 // Sketch implements Topology: it asks no box.
 func (p *peers) Sketch() (Facts, error) {
 	if _, err := p.agent(); err != nil {
@@ -77,7 +85,7 @@ func (p *peers) Sketch() (Facts, error) {
 	case p.two() && p.netns != "":
 		return Facts{}, errors.New("netns is this machine's, and ssh_a names a box: leave one of them out")
 	}
-	return Facts{Topology: Peers, Kind: result.KindReal, TesterCPU: -1, Apart: true, Services: []string{"route"}, Spreads: true}, nil
+	return Facts{Topology: Peers, Kind: result.KindReal, TesterCPU: -1, Apart: true, Services: []string{"route"}, Spreads: true, DUTPorts: p.duts()}, nil
 }
 
 // A peer is one of the two, set up.
