@@ -135,6 +135,7 @@ func carried(d Document, f verdict.Finding, passes string) string {
 		lossless = " with at most 0.5 % lost"
 	}
 	tail := tailOf(d, f)
+	lo, hi := *cmp.Or(v.Lo, &v.Value), *cmp.Or(v.Hi, &v.Value)
 	switch {
 	case passes != "":
 		least := ""
@@ -143,8 +144,7 @@ func carried(d Document, f verdict.Finding, passes string) string {
 		}
 		return lead(passes, "Carries "+least+unit.SI(v.Value)+"bit/s"+lossless+", "+unit.SI(asked)+"bit/s asked", tail)
 	case f.Close:
-		lo, hi := cmp.Or(v.Lo, &v.Value), cmp.Or(v.Hi, &v.Value)
-		return lead(tooClose+": ", ofAsked(asked, *lo, *hi)+lossless, tail)
+		return lead(tooClose+": ", ofAsked(asked, lo, hi)+lossless, tail)
 	case v.Value <= 0 && f.Status == result.Failed:
 		return lead("Fails: ", "no load carried"+lossless+", "+unit.SI(asked)+"bit/s asked", tail)
 	case v.Value <= 0:
@@ -160,14 +160,14 @@ func carried(d Document, f verdict.Finding, passes string) string {
 	case f.Status == result.Invalid:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+"; its limit was not found", tail)
 	}
-	if v.Hi != nil && *v.Hi > pinned*v.Value {
-		return lead("", "Carries between "+strings.Replace(ofAsked(asked, v.Value, *v.Hi), " to ", " and ", 1)+lossless, tail)
+	if hi > pinned*lo {
+		return lead("", "Carries between "+strings.Replace(ofAsked(asked, lo, hi), " to ", " and ", 1)+lossless, tail)
 	}
 	return lead("", "Carries "+ofAsked(asked, v.Value)+lossless, tail)
 }
 
 // pinned is how many times its lower end the upper end of an interval is at most where the
-// headline takes the lower one for the limit.
+// headline has one figure alone.
 const pinned = 1.1
 
 // lostAt is how many frames were lost, or not counted, at the load asked.

@@ -110,6 +110,8 @@ func TestHeadlineOfALoadBelow(t *testing.T) {
 	}{
 		{result.Value{Value: 257e6, Lo: new(257e6), Hi: new(340e6)}, "failed", "Carries between 257 and 340 of the 1,000 Mbit/s asked, with 1,000 rules"},
 		{result.Value{Value: 310e6, Lo: new(310e6), Hi: new(340e6)}, "failed", "Carries 310 of the 1,000 Mbit/s asked, with 1,000 rules"},
+		{result.Value{Value: 60e6, Lo: new(40e6), Hi: new(90e6), N: 3}, "failed", "Carries between 40.0 and 90.0 of the 1,000 Mbit/s asked, with 1,000 rules"},
+		{result.Value{Value: 100e6, Lo: new(98e6), Hi: new(103e6), N: 3}, "failed", "Carries 100 of the 1,000 Mbit/s asked, with 1,000 rules"},
 		{result.Value{Value: 310e6, Lo: new(310e6)}, "not decided", "Carries at least 310 of the 1,000 Mbit/s asked; its limit was not found, with 1,000 rules"},
 		{result.Value{Value: 257e6, Bound: result.AtMost}, "failed", "Carries less than 257 of the 1,000 Mbit/s asked; no load is confirmed, with 1,000 rules"},
 		{result.Value{Value: 1.2e9, Bound: result.AtMost}, "not decided", "Not decided: carries less than 1.20 of the 1.00 Gbit/s asked; no load is confirmed"},
