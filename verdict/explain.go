@@ -19,7 +19,6 @@ type evidence struct {
 	work     bool        // whether ran and waited are known
 	ran      float64     // share of the time that the DUT's receive work had its CPU
 	waited   float64     // that it was ready and something else had the CPU
-	stall    float64     // s, the longest in which its CPU took no interrupt
 	speed    float64     // of the CPU, a share of its fastest
 	rules    int
 	queues   int
@@ -70,7 +69,7 @@ func evidenceOf(c Case, p placeLoss) (e evidence) {
 	}
 	e.heat = throttled(c.Series, r.Digests)
 	if w := r.DUT; w != nil {
-		e.work, e.ran, e.waited, e.stall = true, min(w.Ran, 1), w.Waited, float64(w.LongestStall)/1e9
+		e.work, e.ran, e.waited = true, min(w.Ran, 1), w.Waited
 		if v := w.Receive; v != nil {
 			e.ran, e.waited, e.thread = min(v.Ran, 1), v.Waited, v.Ksoftirqd
 		}
@@ -142,7 +141,7 @@ var reasons = []reason{
 		}, "Spread the port's receive work over more CPUs, or lessen the work for each frame."},
 	{overflow, CauseStalls, func(e evidence) bool { return e.work && e.ran < full && e.fill > 0 },
 		func(e evidence) string {
-			return fmt.Sprintf("the receive ring of %%s holds %d frames, which this load fills in %s, and CPU %d, %s busy with receive work, stalled for longer%s", e.ring, unit.SI(e.fill)+"s", e.cpu.CPU, percent(round(e.ran)), heldUp(e))
+			return fmt.Sprintf("the receive ring of %%s holds %d frames, which this load fills in %s, and CPU %d, %s busy with receive work, stalled for longer", e.ring, unit.SI(e.fill)+"s", e.cpu.CPU, percent(round(e.ran)))
 		}, "Lengthen the ring where it has a length to set (ethtool -G), or find what holds the CPU up (interrupts, power saving, other programs)."},
 	{[]Cause{CauseConntrack}, CauseTableFull, func(e evidence) bool { return e.most > 0 && e.entries >= e.most },
 		func(e evidence) string {
@@ -181,14 +180,6 @@ func softirqs(e evidence) string {
 		text += fmt.Sprintf(", %d polls ended before their work did", e.cpu.Squeezed)
 	}
 	return " (" + text + ")"
-}
-
-// heldUp says how long the hypervisor or the firmware kept a CPU, where that fills the ring.
-func heldUp(e evidence) string {
-	if e.stall < e.fill {
-		return ""
-	}
-	return fmt.Sprintf(" (it took no interrupt for up to %s: the hypervisor or the firmware had it)", unit.SI(e.stall)+"s")
 }
 
 func slow(e evidence) string {

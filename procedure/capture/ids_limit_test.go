@@ -311,7 +311,7 @@ func (b *stallingBox) offer(rate, frames float64) result.Record {
 		ring := stalls * max(0, rate/b.frameBits*b.lasts.Seconds()-b.ring)
 		lost = min(frames, lost+ring)
 		if b.seen {
-			r.DUT.Stalled, r.DUT.LongestStall = stalls*b.lasts.Seconds()/took, b.lasts.Nanoseconds()
+			r.DUT.Waited = stalls * b.lasts.Seconds() / took
 		}
 	}
 	n := int64(lost)

@@ -225,7 +225,7 @@ func TestCaptureLimitDisturbed(t *testing.T) {
 // lost least counts; no more trials are begun when the time is spent.
 func TestOfferAt(t *testing.T) {
 	lost := func(n int64, waited float64) result.Record {
-		r := result.Record{Status: result.Passed, DUT: &result.DUTWork{Stalled: waited}, Account: &result.Account{Accepted: 1000, Received: 1000 - n, Drops: []result.Term{{Place: result.DUTNIC, N: n}}}}
+		r := result.Record{Status: result.Passed, DUT: &result.DUTWork{Waited: waited}, Account: &result.Account{Accepted: 1000, Received: 1000 - n, Drops: []result.Term{{Place: result.DUTNIC, N: n}}}}
 		if n > 0 {
 			r.Status = result.Failed
 		}

@@ -104,7 +104,7 @@ func KeptOff(rec result.Record) float64 {
 		return 0
 	}
 	ring := rec.Account.DroppedAt(result.DUTNIC)
-	stolen := rec.DUT.Stalled
+	stolen := 0.0
 	for _, c := range rec.CPUs {
 		if c.Role == "dut" {
 			stolen = max(stolen, c.Steal)
@@ -212,7 +212,7 @@ func Disturbed(rec result.Record) bool {
 
 // Room is the share of a trial's load at which the box's receive ring of so many frames
 // would have outlasted what held its CPU up; 0: not known, or that is not why frames were
-// lost. Where stalls were not watched, all that the ring lost counts as lost in one.
+// lost. All that the ring lost counts as lost in one stall.
 func Room(rec result.Record, ring float64) float64 {
 	if rec.Account == nil || rec.Load == nil || ring <= 0 {
 		return 0
@@ -220,9 +220,6 @@ func Room(rec result.Record, ring float64) float64 {
 	all, lost := float64(rec.Account.Lost()), float64(rec.Account.DroppedAt(result.DUTNIC))
 	if lost <= 0 || lost*2 < all || all > FillLoses*float64(rec.Account.Accepted) {
 		return 0
-	}
-	if d := rec.DUT; d != nil && d.LongestStall > 0 {
-		return ringShare * ring / (float64(rec.Load.Offered) * float64(d.LongestStall) / 1e9)
 	}
 	return ringShare * ring / (ring + lost)
 }
