@@ -26,8 +26,8 @@ const (
 )
 
 // A Stall is about when a CPU took no timer interrupt: the hypervisor or the firmware had it,
-// the kernel had interrupts off, or the hypervisor delivered the interrupt late while the CPU
-// worked, as was seen. A busy program is no stall.
+// the kernel had interrupts off, or the interrupt came late while the CPU worked, as was seen.
+// A busy program is no stall.
 type Stall struct{ Begin, End unit.Instant }
 
 // Stalls watches CPUs of this machine by a timer interrupt on each (perf's cpu-clock).
