@@ -142,7 +142,7 @@ func (x *execution) points(ctx context.Context, points []Point) (first error) {
 		switch {
 		case err != nil && x.broken == nil && v.rec.Status == result.Skipped && errors.As(err, &missing):
 			if first == nil {
-				first = fmt.Errorf("%s was skipped: %w", v.ID, missing)
+				first = &SkippedError{v.ID, missing}
 			}
 		case err != nil:
 			return err

@@ -78,14 +78,26 @@ const idleWindow = 400 * time.Millisecond
 
 // Run carries out a resolved plan and returns the run's header and records as
 // they stand in the sink. A point whose prerequisite is missing is skipped and
-// the run goes on; the error then is a *host.Missing. Every other error ends the
+// the run goes on; the error then has a *SkippedError. Every other error ends the
 // run: ctx's when it was interrupted, *PlanError before anything was measured.
-// The testbed is taken down however the run ends.
+// The testbed is taken down however the run ends; errors of that are joined.
 func Run(ctx context.Context, p Plan, sink Sink, o Options) (result.Run, []result.Record, error) {
 	x := newExecution(p, sink, o)
 	err := x.carryOut(ctx)
 	return x.run, x.recs, err
 }
+
+// A SkippedError is the first point of a run that was skipped, and what it lacks.
+type SkippedError struct {
+	Point   string
+	Missing *host.Missing
+}
+
+// Error implements error.
+func (e *SkippedError) Error() string { return e.Point + " was skipped: " + e.Missing.Error() }
+
+// Unwrap returns what is missing.
+func (e *SkippedError) Unwrap() error { return e.Missing }
 
 func newExecution(p Plan, sink Sink, o Options) *execution {
 	if o.Log == nil {

@@ -268,7 +268,8 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 		a.note("! %v: boxdyno serve does not show all of this run's log", s.unkept)
 	}
 	err = errors.Join(err, s.Close())
-	exit := code(ctx, err)
+	skipped, rest := apart(err)
+	exit := worst(code(ctx, skipped), code(ctx, rest))
 	switch {
 	case s.bundle == nil && exit == exitInterrupted:
 		return &failure{exit, errors.New("interrupted before anything was measured")}
@@ -320,14 +321,29 @@ func (a *app) measure(ctx context.Context, p runner.Plan, s *sink, o runner.Opti
 			exit = worst(exit, ofStatus(r.Status))
 		}
 	}
-	if len(run.Criteria) > 0 && exit == exitMissing && d.Verdict == result.Passed {
-		a.note("! %v", err) // an alternative that the verdict does not need
+	if len(run.Criteria) > 0 && exit == exitMissing && rest == nil && d.Verdict == result.Passed {
+		fmt.Fprintf(a.err, "! %v\n", skipped) // an alternative that the verdict does not need
 		exit, err = exitOK, nil
 	}
 	if exit == exitOK && err == nil {
 		return nil
 	}
 	return &failure{exit, err}
+}
+
+// apart parts what a run's error joins: that points were skipped, and all else.
+func apart(err error) (skipped, rest error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			s, r := apart(e)
+			skipped, rest = errors.Join(skipped, s), errors.Join(rest, r)
+		}
+		return skipped, rest
+	}
+	if errors.As(err, new(*runner.SkippedError)) {
+		return err, nil
+	}
+	return nil, err
 }
 
 func (a *app) print(d report.Document, asJSON bool) error {
