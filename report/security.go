@@ -5,7 +5,6 @@ package report
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
@@ -23,10 +22,6 @@ func securityOf(m *measured) Block {
 		}
 	}
 	return s
-}
-
-func (s *Security) name(_ *Row, words []string) []string {
-	return append(words, "load "+strings.Replace(s.Load, "%", " %", 1))
 }
 
 func (s *Security) clauses(r *Row) []string {

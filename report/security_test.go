@@ -110,3 +110,15 @@ func TestSecurityBottleneck(t *testing.T) {
 		t.Errorf("%+v", d.Bottleneck)
 	}
 }
+
+// A tuned security row is named by its tuning, then by its load.
+func TestSecurityNames(t *testing.T) {
+	run, recs := securityRun()
+	for i := range recs {
+		recs[i].Config = append(recs[i].Config, result.Pair{Key: "tune", Value: "low-jitter"})
+	}
+	rows := report.Summarized(run, recs).Rows
+	if len(rows) != 2 || !strings.HasSuffix(rows[0].Name, ", tune low-jitter, load 80 %") {
+		t.Errorf("%+v", rows)
+	}
+}

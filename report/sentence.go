@@ -54,6 +54,9 @@ func name(r Row) string {
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
 	}
+	if s := blockOf[*Security](&r); s != nil {
+		words = append(words, "load "+strings.Replace(s.Load, "%", " %", 1))
+	}
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), ", ")
 }
 
