@@ -98,7 +98,7 @@ func watched(run result.Run, recs []result.Record) *Watched {
 						w.Throttled = append(w.Throttled, x.Row)
 					}
 				case "drops":
-					if s.Place == result.Routing && (r.Procedure == CaptureProcedure || r.Procedure == IDSProcedure || r.Parent == emptyBox || r.Parent == idleIDS) {
+					if s.Place == result.Routing && IntoCapture(r) {
 						continue // there frames end that the subject has had
 					}
 					lost[s.Place] += d.Growth
@@ -118,8 +118,14 @@ func watched(run result.Run, recs []result.Record) *Watched {
 	return w
 }
 
-// IntoBox says of a trial or point that a program at the box's own port counted a capture's
-// frames, which ended there: a driver may count each as dropped.
+// IntoCapture reports whether a trial or point loads a program that captures, or the box without
+// it: frames end behind the program's socket, where they are no loss.
+func IntoCapture(r result.Record) bool {
+	return slices.Contains([]string{CaptureProcedure, IDSProcedure, emptyBox, idleIDS}, r.Procedure)
+}
+
+// IntoBox reports whether a trial or point replays a capture into the box: a program at the box's
+// port counts its frames, which end there, and a driver may count each as dropped.
 func IntoBox(r result.Record) bool {
 	return r.Procedure == replayProcedure && result.Get(r.Config, "target") == "box"
 }

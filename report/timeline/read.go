@@ -61,14 +61,15 @@ func Read(in *result.TelemetryReader, run result.Run, recs []result.Record) (*re
 	return t.finish(run, recs), err
 }
 
-// ended says of the counter of a place whether whoever was loaded in all trials has had the
-// frames that it counts, so that they were no loss: behind the socket of programs that capture,
-// and at the box's port where a program tells a capture's frames apart. nil: of none.
+// ended says whether frames that a counter of a place counts are no loss. Programs that capture
+// have had a copy of what ends behind their socket. What ends at the box's port was counted by
+// the program that tells a replay's frames apart. nil: every frame that such a counter counts is
+// lost, or the run's trials differ in this.
 func ended(recs []result.Record) func(result.Series) bool {
 	captures, replays := false, false
 	for _, r := range recs {
 		switch {
-		case r.Procedure == report.CaptureProcedure || r.Procedure == report.IDSProcedure:
+		case report.IntoCapture(r):
 			captures = true
 		case report.IntoBox(r):
 			replays = true

@@ -265,6 +265,7 @@ func TestTimelineOfCaptures(t *testing.T) {
 		drawn     bool
 	}{
 		{routing, "forward", "", true}, {routing, report.CaptureProcedure, "", false}, {dropSeries, report.CaptureProcedure, "", true}, {xdp, report.CaptureProcedure, "", true},
+		{routing, "empty-box", "", false}, {routing, "ids-idle", "", false}, {dropSeries, "empty-box", "", true},
 		{xdp, "replay", "box", false}, {virtio, "replay", "box", false}, {ring, "replay", "box", true}, {xdp, "replay", "", true}, {virtio, "replay", "", true},
 	} {
 		recs := []result.Record{{Procedure: report.SelfTestProcedure}, {Procedure: c.procedure, Parent: "p", Config: []result.Pair{{Key: "target", Value: c.target}}, Begin: 1e9, End: 2e9}}
