@@ -80,7 +80,8 @@ func cpuText(n int) string {
 	return fmt.Sprintf("%d CPUs", n)
 }
 
-// spread changes what differs alone, for most drivers reset a port whose queues change.
+// spread has flows go to all CPUs, or leaves the ports as they were found. It changes what
+// differs alone, for most drivers reset a port whose queues change.
 func (g *spreading) spread(ctx context.Context, all bool) error {
 	if all == (g.dealt != nil) {
 		return nil

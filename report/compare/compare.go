@@ -313,7 +313,6 @@ func metricTables(c report.Comparison, m report.ComparedMetric, above, columns [
 	return out
 }
 
-// medianCell is "1.17 M ±2 %"; without an interval, the median alone.
 // sided is a table with a column for each side, behind others; side heads that of the sides' names.
 func sided(c report.Comparison, title, side string, columns ...string) grid.Table {
 	t := grid.Table{Title: title, Head: slices.Clone(columns), Right: make([]bool, len(columns))}
@@ -329,6 +328,7 @@ func sided(c report.Comparison, title, side string, columns ...string) grid.Tabl
 	return t
 }
 
+// medianCell is "1.17 M ±2 %"; without an interval, the median alone.
 func medianCell(v report.ComparedValue) string {
 	s := phrase.SI(&v.Median, v.Bound)
 	if v.Lo == nil || v.Median == 0 {

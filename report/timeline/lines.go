@@ -46,7 +46,7 @@ type tracks struct {
 	of      map[int][]*source // by index of the series
 	known   int               // series that were looked at
 
-	ended func(result.Series) bool // ended
+	ended func(result.Series) bool // whether frames that a series counts are no loss; nil: none
 }
 
 func newTracks() *tracks { return &tracks{of: map[int][]*source{}} }
