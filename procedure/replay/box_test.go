@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -21,6 +22,7 @@ import (
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/internal/version"
+	"boxdyno/lab"
 	boxlink "boxdyno/link"
 	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
@@ -258,5 +260,28 @@ func TestBoxTellsFramesApart(t *testing.T) {
 				t.Errorf("%v", v)
 			}
 		})
+	}
+}
+
+// A box that translates addresses begins the first trial without the self-test's connections,
+// where that went through it.
+func TestSelfTestLeavesNoConnections(t *testing.T) {
+	for service, want := range map[string][]int{translated: {0, 1}, asRouted: {0}} {
+		b := roomtest.NewBench(t, "mem", map[string]string{"capacity": "0"})
+		b.Bed.Loop = nil // the tester has no way beside the box
+		var after []int
+		b.Serving(func(ctx context.Context, inner lab.Server, s lab.Service) error {
+			if s.Kind != service {
+				t.Errorf("service %s: %s is served", service, s.Kind)
+			}
+			after, s.Kind = append(after, len(b.Recs)), asRouted
+			return inner.Serve(ctx, s)
+		})
+		if o := b.Run(Spec, map[string]string{"service": service, "rate": "20k", "packets_of_file": "1000"}); o.Status != result.Passed {
+			t.Errorf("%s: %s", o.Status, o.Reason)
+		}
+		if len(b.Recs) != 2 || !slices.Equal(after, want) {
+			t.Errorf("service %s: served after %v trials, want %v of %d", service, after, want, len(b.Recs))
+		}
 	}
 }

@@ -201,6 +201,11 @@ func (p *Replay) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outco
 	if invalid, err := m.selfTest(ctx); err != nil || invalid != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
+	if _, alone := trial.SelfTestPorts(env.Bed); alone && p.service.Value == translated { // the self-test's connections are in the box's table
+		if err := env.Bed.Serve(ctx, p.asked()); err != nil {
+			return procedure.Outcome{}, err
+		}
+	}
 	if p.rate.searched {
 		err = m.search(ctx)
 	} else {
