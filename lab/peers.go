@@ -355,13 +355,14 @@ func (m *peersMeans) Serve(ctx context.Context, s Service) error {
 	if err := m.Direct(true); err != nil {
 		return err
 	}
-	for _, e := range m.both {
-		if e.spread == nil {
-			continue
+	var errs []error
+	for _, e := range m.both { // each, whatever the other says: none stays spread that is not to be
+		if e.spread != nil {
+			errs = append(errs, e.spread(ctx, s.AllCPUs))
 		}
-		if err := e.spread(ctx, s.AllCPUs); err != nil {
-			return err
-		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return m.peers.linked(ctx, m.both) // a driver may have reset it
 }

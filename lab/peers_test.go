@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -115,6 +116,23 @@ func TestPeersOfTwoBoxes(t *testing.T) {
 	}
 	if now := masks(); !slices.Equal(now, asFound) {
 		t.Errorf("it was %q and is %q", asFound, now)
+	}
+}
+
+// A box that cannot be put back keeps no other one from being put back.
+func TestPeersSpreadBoth(t *testing.T) {
+	lost := errors.New("lost")
+	var asked []bool
+	ends := [2]*peer{}
+	for i, err := range []error{lost, nil} {
+		ends[i] = &peer{direct: func(bool) error { return nil }, spread: func(_ context.Context, all bool) error {
+			asked = append(asked, all)
+			return err
+		}}
+	}
+	m := &peersMeans{both: ends}
+	if err := m.Serve(t.Context(), Service{Kind: "route"}); !errors.Is(err, lost) || !slices.Equal(asked, []bool{false, false}) {
+		t.Errorf("%v, asked %v", err, asked)
 	}
 }
 
