@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"boxdyno/frame"
 	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/param"
@@ -111,19 +110,30 @@ func checkGateways(bed *lab.Testbed, programs *param.Userland, dutCPUs string) e
 }
 
 // spread has the gateways work on as many CPUs as asked, until leave; few says where that
-// is no more than one.
-func spread(ctx context.Context, bed *lab.Testbed, dutCPUs string) (leave func() error, few []string, err error) {
-	leave = func() error { return nil }
-	if dutCPUs != trial.AllCPUs {
-		return leave, nil, nil
-	}
-	if said := trial.Crowded(bed, dutCPUs, frame.MaxFlows, 1); said != "" { // how many flows there are is not asked
+// is no more than one, or where flows are too few.
+func spread(ctx context.Context, bed *lab.Testbed, dutCPUs string, flows trial.Flows) (leave func() error, few []string, err error) {
+	all := dutCPUs == trial.AllCPUs
+	if said := trial.Crowded(bed, dutCPUs, flows, 1); said != "" {
 		few = []string{said}
 	}
-	if err := bed.Serve(ctx, lab.Service{Kind: "route", Flows: 1, AllCPUs: true}); err != nil {
-		return leave, few, err
+	serve := func(ctx context.Context, all bool) error {
+		return bed.Serve(ctx, lab.Service{Kind: "route", Flows: 1, AllCPUs: all})
 	}
-	return func() error { return bed.Serve(context.WithoutCancel(ctx), lab.Service{Kind: "route", Flows: 1}) }, few, nil
+	leave = func() error {
+		if !all {
+			return nil
+		}
+		return serve(context.WithoutCancel(ctx), false)
+	}
+	if err := serve(ctx, all); err != nil { // for one CPU, too: what came before may have been left spread
+		return nil, few, errors.Join(err, leave())
+	}
+	return leave, few, nil
+}
+
+// flowsOf are the flows of so many connections.
+func flowsOf(connections int) trial.Flows {
+	return trial.Flows{N: connections, By: "connections", Most: mostConnections}
 }
 
 // cableOf is the cable between bed's gateways: it has two (lab.TwoGateways).
@@ -164,7 +174,7 @@ func (p *Stream) Run(ctx context.Context, env *procedure.Env) (o procedure.Outco
 		return o, err
 	}
 	defer func() { err = errors.Join(err, cable.Offloads(false)) }()
-	leave, few, err := spread(ctx, bed, p.dutCPUs.Value)
+	leave, few, err := spread(ctx, bed, p.dutCPUs.Value, flowsOf(p.connections.Value))
 	if err != nil {
 		return o, err
 	}

@@ -260,7 +260,11 @@ func (p *VPN) Run(ctx context.Context, env *procedure.Env) (_ procedure.Outcome,
 	if p.kind.Value != trafficTCP && !p.udp(bed) {
 		m.out.Warnings = append(m.out.Warnings, "no frames: they come to gateways of this machine alone; stream with protocol=udp sends datagrams")
 	}
-	leave, few, err := spread(ctx, bed, p.dutCPUs.Value)
+	flows := flowsOf(p.connections.Value)
+	if !p.tcp() {
+		flows = trial.Flows{N: 1}
+	}
+	leave, few, err := spread(ctx, bed, p.dutCPUs.Value, flows)
 	if err != nil {
 		return m.out, err
 	}

@@ -32,9 +32,16 @@ func Spreads(bed *lab.Testbed, dutCPUs string) error {
 // FlowsFor is how many flows spread about evenly over n CPUs.
 func FlowsFor(n int) int { return 8 * n }
 
+// Flows are how many flows a load has, and the parameter that sets them; "": none does.
+type Flows struct {
+	N    int
+	By   string
+	Most int // that By can be
+}
+
 // Crowded says what limits trust in a figure of all CPUs, while so many send; "" where
 // nothing does.
-func Crowded(bed *lab.Testbed, dutCPUs string, flows, senders int) string {
+func Crowded(bed *lab.Testbed, dutCPUs string, flows Flows, senders int) string {
 	if dutCPUs != AllCPUs {
 		return ""
 	}
@@ -47,8 +54,12 @@ func Crowded(bed *lab.Testbed, dutCPUs string, flows, senders int) string {
 		return "dut_cpus=all is 1 CPU here, as dut_cpus=1 is: the box has no more"
 	case bed.FarCPUs == 0 && n == len(bed.DUTCPUs):
 		return fmt.Sprintf("dut_cpus=all is %s here, as dut_cpus=1 is: the tester has the rest", lab.CPUText(n))
-	case flows < FlowsFor(n):
-		return fmt.Sprintf("dut_cpus=all: %d flows spread unevenly over %s: give flows=%d or more", flows, lab.CPUText(n), FlowsFor(n))
+	case flows.N == 1 && flows.By == "":
+		return fmt.Sprintf("dut_cpus=all: one flow uses one of %s", lab.CPUText(n))
+	case flows.N == 1:
+		return fmt.Sprintf("dut_cpus=all: one flow uses one of %s: give %s=%d or more", lab.CPUText(n), flows.By, min(FlowsFor(n), flows.Most))
+	case flows.N < min(FlowsFor(n), flows.Most):
+		return fmt.Sprintf("dut_cpus=all: %d flows spread unevenly over %s: give %s=%d or more", flows.N, lab.CPUText(n), flows.By, min(FlowsFor(n), flows.Most))
 	}
 	return ""
 }

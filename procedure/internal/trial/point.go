@@ -12,6 +12,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/engine/crew"
+	"boxdyno/frame"
 	"boxdyno/internal/limit"
 	"boxdyno/procedure"
 	"boxdyno/result"
@@ -46,7 +47,7 @@ type Point struct {
 // NewPoint returns the point of p in env, whose trials record carries out.
 func NewPoint(p *Traffic, env *procedure.Env, record Recording) *Point {
 	m := &Point{Traffic: p, Env: env, Effort: EffortOf(p.Preset.Value), Out: procedure.Outcome{Status: result.Passed}, record: record}
-	for _, w := range []string{p.unrouted(env.Bed), Crowded(env.Bed, p.dutCPUs.Value, p.Flows.Value, p.senders.Value), Placed(env.Bed, p.dutCPUs.Value, p.senders.Value), FewSenders(env.Bed, p.senders.Value)} {
+	for _, w := range []string{p.unrouted(env.Bed), Crowded(env.Bed, p.dutCPUs.Value, Flows{p.Flows.Value, "flows", frame.MaxFlows}, p.senders.Value), Placed(env.Bed, p.dutCPUs.Value, p.senders.Value), FewSenders(env.Bed, p.senders.Value)} {
 		if w != "" {
 			m.Out.Warnings = append(m.Out.Warnings, w)
 		}

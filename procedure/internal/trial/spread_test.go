@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"boxdyno/frame"
 	"boxdyno/lab"
 )
 
@@ -27,6 +28,7 @@ func TestAllCPUs(t *testing.T) {
 		{"1", "", "", 1, bed(false)},
 		{"all", "does not spread", "", 1, bed(false)},
 		{"all", "", "is 1 CPU here", 1, bed(true)},
+		{"all", "", "one flow uses one of 3 CPUs: give flows=24", 1, bed(true, 0, 1)},
 		{"all", "", "give flows=24", 23, bed(true, 0, 1)},
 		{"all", "", "", 24, bed(true, 0, 1)},
 		{"all", "", "the box has no more", 1, box(1)},
@@ -45,7 +47,7 @@ func TestAllCPUs(t *testing.T) {
 		if c.refused != "" {
 			continue
 		}
-		if got := Crowded(c.bed, c.cpus, c.flows, 1); (got == "") != (c.said == "") || !strings.Contains(got, c.said) {
+		if got := Crowded(c.bed, c.cpus, Flows{c.flows, "flows", frame.MaxFlows}, 1); (got == "") != (c.said == "") || !strings.Contains(got, c.said) {
 			t.Errorf("%s of %v, %d flows: %q, want %q", c.cpus, c.bed.MoreCPUs, c.flows, got, c.said)
 		}
 		if p.Asked().AllCPUs != (c.cpus == AllCPUs) {
@@ -67,7 +69,7 @@ func TestAllCPUsBesideSenders(t *testing.T) {
 		{3, "is 1 CPU here", "CPUs 3 carry the box, and CPUs 2,1,0 send"},
 		{8, "is 1 CPU here", "CPUs 3 carry the box, and CPUs 2,1,0 send"},
 	} {
-		if got := Crowded(bed, AllCPUs, 1, c.senders); !strings.Contains(got, c.crowded) {
+		if got := Crowded(bed, AllCPUs, Flows{2, "flows", frame.MaxFlows}, c.senders); !strings.Contains(got, c.crowded) {
 			t.Errorf("%d senders: %q, want %q", c.senders, got, c.crowded)
 		}
 		if got := Placed(bed, AllCPUs, c.senders); !strings.Contains(got, c.placed) || (got == "") != (c.placed == "") {
