@@ -262,7 +262,7 @@ var streamMetrics = []result.Metric{
 	{Name: "datagrams_lost_ratio", Label: "lost", Share: true, Unit: "1", Better: -1, Help: "udp: share of the payload sent that the receiver had not read at its end"},
 	{Name: "datagrams_sent", Unit: "1", Help: "udp: datagrams that iperf3 sent in a trial"},
 	{Name: "datagrams_lost", Unit: "1", Better: -1, Help: "udp: of them, those missing between the numbers of two that arrived"},
-	{Name: "jitter_s", Label: "jitter", Unit: "s", Better: -1, Help: "udp: variation of the time between datagrams, as iperf3 smooths it by RFC 3550"},
+	{Name: "jitter_s", Label: "interarrival jitter (RFC 3550)", Unit: "s", Better: -1, Help: "udp: smoothed variation of transit time (RFC 3550), mean of the flows"},
 	{Name: "cpu_per_mbit_s", Label: "CPU", Group: costOfStreams, Unit: "s", Better: -1, Help: "CPU time of the whole machine while the connection stood, iperf3's own at both ends among it, for a megabit that arrived; of two machines the sum"},
 	{Name: "sender_cpu_per_mbit_s", Label: "sender", Group: costOfStreams, Unit: "s", Better: -1, Help: "of it, the sending machine's; absent where one machine is both ends"},
 	{Name: "receiver_cpu_per_mbit_s", Label: "receiver", Group: costOfStreams, Unit: "s", Better: -1, Help: "of it, the receiving machine's"},
