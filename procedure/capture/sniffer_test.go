@@ -188,12 +188,18 @@ func captureBench(t *testing.T, s *fakeSniffer, set map[string]string) (procedur
 type trialFunc = func(context.Context, []result.Pair, func(context.Context) (procedure.Outcome, error)) (result.Record, error)
 
 // onceTrials are what a testbed's points share: its self-test, and loads into its empty box.
-var onceTrials = map[string]result.Record{}
+var onceTrials = map[onceKey]result.Record{}
+
+// A onceKey keeps its testbed, so that no other one has its address.
+type onceKey struct {
+	bed   *lab.Testbed
+	trial string
+}
 
 // onceOn carries a trial out, or appends the record of the same one on that testbed to recs.
 func onceOn(bed *lab.Testbed, recs *[]result.Record, trial trialFunc) func(context.Context, string, []result.Pair, func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 	return func(ctx context.Context, name string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		key := fmt.Sprintf("%p %s %v", bed, name, cfg)
+		key := onceKey{bed, fmt.Sprint(name, cfg)}
 		if r, ok := onceTrials[key]; ok && r.Status != result.Invalid {
 			*recs = append(*recs, r)
 			return r, nil
