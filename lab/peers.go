@@ -85,7 +85,7 @@ func (p *peers) Sketch() (Facts, error) {
 	case p.two() && p.netns != "":
 		return Facts{}, errors.New("netns is this machine's, and ssh_a names a box: leave one of them out")
 	}
-	return Facts{Topology: Peers, Kind: result.KindReal, TesterCPU: -1, Apart: true, Services: []string{"route"}, Spreads: true, DUTPorts: p.duts()}, nil
+	return Facts{Topology: Peers, Kind: result.KindReal, TesterCPU: -1, Apart: true, Spreads: true, DUTPorts: p.duts()}, nil
 }
 
 // A peer is one of the two, set up.

@@ -22,7 +22,7 @@ func FewSenders(bed *lab.Testbed, want int) string {
 	if n == want {
 		return ""
 	}
-	if bed.Narrow != "" && n > len(bed.Senders) {
+	if bed.Narrow != "" {
 		return fmt.Sprintf("senders=%d is senders=%d here: %s", want, n, bed.Narrow)
 	}
 	return fmt.Sprintf("senders=%d is senders=%d here: the tester has %s to send from", want, n, lab.CPUText(n))
