@@ -319,7 +319,7 @@ func (m *idsPoint) measure(ctx context.Context) error {
 		m.out.Status, m.out.Reason = result.Invalid, "the self-test is invalid: "+self.Reason
 		return nil
 	}
-	m.listen.ceiling = self.Ceiling()
+	m.ceiling = self.Ceiling()
 	if err := m.open(ctx); err != nil {
 		return err
 	}

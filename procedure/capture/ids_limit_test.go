@@ -187,7 +187,7 @@ func TestIDSGuessTooLow(t *testing.T) {
 		rates = append(rates, rate)
 		return trial(rate, 80e6), err
 	}
-	m := &idsPoint{IDS: p, listen: &capturePoint{Capture: p.listener(""), env: env, ceiling: 10e6}}
+	m := &idsPoint{IDS: p, ceiling: 10e6, listen: &capturePoint{Capture: p.listener(""), env: env, ceiling: 10e6}}
 	m.pause = func(context.Context, procedure.Outcome) error { return nil }
 	if err := m.hunt(t.Context()); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 				return []result.Record{r}
 			}
 		}
-		m := &idsPoint{IDS: p, out: procedure.Outcome{Status: result.Passed}}
+		m := &idsPoint{IDS: p, ceiling: 10e6, out: procedure.Outcome{Status: result.Passed}}
 		m.listen = &capturePoint{Capture: p.listener(""), env: env, out: procedure.Outcome{Status: result.Passed}, ceiling: 10e6}
 		check := func(o procedure.Outcome, what string) {
 			for _, v := range o.Values {
@@ -344,7 +344,7 @@ func TestIDSOfAStallingBox(t *testing.T) {
 			frames, ferr := strconv.ParseFloat(result.Get(cfg, "frames"), 64)
 			return b.offer(rate, frames), errors.Join(err, ferr)
 		}
-		m := &idsPoint{IDS: p, out: procedure.Outcome{Status: result.Passed}}
+		m := &idsPoint{IDS: p, ceiling: 10e6, out: procedure.Outcome{Status: result.Passed}}
 		m.listen = &capturePoint{Capture: p.listener(""), env: env, out: procedure.Outcome{Status: result.Passed}, ceiling: 10e6}
 		m.pause = func(_ context.Context, o procedure.Outcome) error {
 			if v := (&result.Record{Values: o.Values}).Value("ids_rate_bps"); o.Status != result.Invalid && v == nil {

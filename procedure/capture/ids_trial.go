@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/engine/crew"
 	"boxdyno/frame"
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/trial"
@@ -28,9 +29,10 @@ type idsPoint struct {
 	*IDS
 	rules   ids.RuleSet
 	listen  *capturePoint
-	traffic *idsTraffic // of the trial at hand
-	idles   bool        // the trial at hand is at the idle load
-	blind   float64     // lowest load in bit/s at which attacks were missed; 0: none
+	ceiling unit.FrameRate // of the tester, whose senders have as much each
+	traffic *idsTraffic    // of the trial at hand
+	idles   bool           // the trial at hand is at the idle load
+	blind   float64        // lowest load in bit/s at which attacks were missed; 0: none
 	idle    result.Record
 	found   *idsHunt // nil: the search has not begun
 	passes  uint64   // over a capture that it had; 0: there was none, or its trial is invalid
@@ -52,6 +54,7 @@ func (m *idsPoint) prepare(ctx context.Context, rate unit.BitRate, d time.Durati
 	}
 	t.stream(&l.stream)
 	m.traffic, l.mean = t, t.mean()
+	l.ceiling = m.ceiling * unit.FrameRate(crew.PartEvenness(t.parts)) // who has the most frames is at its own ceiling first
 	took := d.Seconds() / max(t.load.Speed, 1e-9)
 	if t.load.Bits > 0 {
 		took = float64(t.octets) * 8 / float64(rate)

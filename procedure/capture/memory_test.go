@@ -64,7 +64,7 @@ func TestIDSBeyondMemory(t *testing.T) {
 			return r, err
 		}
 		env := &procedure.Env{Bed: &lab.Testbed{}, Trial: trial}
-		m := &idsPoint{IDS: p, out: procedure.Outcome{Status: result.Passed}}
+		m := &idsPoint{IDS: p, ceiling: 10e6, out: procedure.Outcome{Status: result.Passed}}
 		m.listen = &capturePoint{Capture: p.listener(""), env: env, out: procedure.Outcome{Status: result.Passed}, ceiling: 10e6}
 		m.pause = func(context.Context, procedure.Outcome) error { return nil }
 		if err := m.hunt(t.Context()); err != nil {

@@ -5,12 +5,16 @@ package capture
 import (
 	"io"
 	"maps"
+	"math"
+	"strconv"
 	"testing"
 	"time"
 
 	"boxdyno/engine"
 	"boxdyno/frame"
 	"boxdyno/internal/testutil"
+	"boxdyno/lab"
+	"boxdyno/procedure"
 	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
@@ -75,6 +79,30 @@ func TestIDSTrafficOfSenders(t *testing.T) {
 			if frames != part.Frames || frames < one.frames/one.passes/10 {
 				t.Errorf("%v: part %d has %d frames, and is said to have %d of %d", set, i, frames, part.Frames, one.frames/one.passes)
 			}
+		}
+	}
+}
+
+// Senders with unequal parts of an IDS's traffic together reach no more than what has the one
+// with the most frames at its own ceiling.
+func TestIDSCeilingOfSenders(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		p := newIDS().(*IDS)
+		roomtest.Assign(t, p.Flags, map[string]string{"senders": strconv.Itoa(n)})
+		bed := &lab.Testbed{Facts: lab.Facts{TesterCPU: 2, Senders: []int{1, 0}}}
+		m := &idsPoint{IDS: p, ceiling: 1e6, listen: &capturePoint{Capture: p.listener(""), env: &procedure.Env{Bed: bed}}}
+		end, err := m.prepare(t.Context(), 20e6, 400*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end()
+		var all, most uint64
+		for _, part := range m.traffic.parts {
+			all, most = all+part.Frames, max(most, part.Frames)
+		}
+		want := 1e6 * float64(all) / float64(n) / float64(most)
+		if got := float64(m.listen.ceiling); len(m.traffic.parts) != n || math.Abs(got-want) > 1 || (n == 1) != (want == 1e6) {
+			t.Errorf("%d senders reach %v, want %v", n, got, want)
 		}
 	}
 }
