@@ -259,6 +259,13 @@ func (r *far) here(at unit.Instant) unit.Instant {
 	return r.clock.Here(at) - unit.Instant(r.clock.Error)
 }
 
+// Dropped is capture.Capturing's, as far as it has said so.
+func (r *far) Dropped() (n int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Dropped, r.state.At != 0
+}
+
 // WorkedOff says whether it has nothing left of what its sockets had taken at an instant.
 func (r *far) WorkedOff(at unit.Instant) bool {
 	r.mu.Lock()

@@ -80,7 +80,8 @@ type SubjectState struct {
 	Counted   int64        `json:"counted"`
 	At        unit.Instant `json:"at"` // when it said so; 0: it has not
 	WorkedOff unit.Instant `json:"worked_off,omitempty"`
-	Ended     string       `json:"ended,omitempty"` // what went wrong with it
+	Dropped   int64        `json:"dropped,omitempty"` // by itself; 0: none, or it has not said
+	Ended     string       `json:"ended,omitempty"`   // what went wrong with it
 }
 
 // SubjectTotals are a subject's own figures once it was stopped.
@@ -347,6 +348,11 @@ func (r *running) state() (st SubjectState) {
 	}
 	if w, ok := r.Running.(interface{ WorkedOffAt() unit.Instant }); ok {
 		st.WorkedOff = w.WorkedOffAt()
+	}
+	if d, ok := r.Running.(interface{ Dropped() (int64, bool) }); ok {
+		if n, told := d.Dropped(); told {
+			st.Dropped = n
+		}
 	}
 	if e, ok := r.Running.(subject.Ender); ok {
 		if err := e.Ended(); err != nil {

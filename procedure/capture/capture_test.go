@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,17 @@ func TestCaptureFindsPlantedLoss(t *testing.T) {
 		}
 		if !strings.Contains(o.Reason, "dropped by the subject (subject)") {
 			t.Errorf("the reason %q does not say where", o.Reason)
+		}
+	})
+	t.Run("its own, before the traffic", func(t *testing.T) {
+		o := bench(t, &fakeSniffer{early: 2}, map[string]string{"rate": "2k", "packets": "500"})
+		if lost, own, unexplained := roomtest.Measured(t, o, "frames_lost"), roomtest.Measured(t, o, "drops_subject"), roomtest.Measured(t, o, "frames_unexplained"); lost != 0 || own != 0 || unexplained != 0 {
+			t.Errorf("%v lost, %v of them its own, %v unexplained: %s", lost, own, unexplained, o.Reason)
+		}
+		if !slices.ContainsFunc(o.Warnings, func(w string) bool {
+			return strings.Contains(w, "said before the traffic that it had dropped 2 frames itself")
+		}) {
+			t.Errorf("%q", o.Warnings)
 		}
 	})
 	t.Run("hidden", func(t *testing.T) {

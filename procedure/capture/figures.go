@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"boxdyno/engine"
@@ -52,17 +51,12 @@ func (m *capturePoint) settle(ctx context.Context, o *procedure.Outcome, c *capt
 			counted = n
 		}
 	}
-	var own []result.Term
-	if counter, ok := c.run.(subject.Counter); ok {
-		terms, err := counter.Count(ctx)
-		if err != nil {
-			o.Warnings = append(o.Warnings, m.said(fmt.Errorf("its own counters are not known: %w", err)))
-		}
-		for _, t := range terms {
-			if t.N != 0 {
-				own = append(own, t)
-			}
-		}
+	own, before, err := c.ownDrops(ctx)
+	if err != nil {
+		o.Warnings = append(o.Warnings, m.said(fmt.Errorf("its own counters are not known: %w", err)))
+	}
+	if before > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s said before the traffic that it had dropped %d frames itself: they are in no figure", m.subject.Value, before))
 	}
 	a.Received = max(counted, 0)
 	if r, ok := c.run.(redirected); ok && r.Redirected() {
@@ -72,7 +66,7 @@ func (m *capturePoint) settle(ctx context.Context, o *procedure.Outcome, c *capt
 		leaveOut(a, ledger.XDPDrop, a.Received)
 	}
 	settleAccount(a, own)
-	m.beforehand(o, c)
+	m.probedLate(o, c)
 	if m.env.Bed.Station != ([6]byte{}) { // switches are between the boards
 		onTheWay(a, m.dut.Name)
 	}
@@ -101,38 +95,50 @@ func (m *capturePoint) settle(ctx context.Context, o *procedure.Outcome, c *capt
 	}
 }
 
-// beforehand takes out of the account what is there too many and was no traffic: probes of which
-// the subject told once the traffic had begun, and frames that it says it dropped itself though
-// none is missing. Suricata throws away what its sockets received before all of its threads ran.
-func (m *capturePoint) beforehand(o *procedure.Outcome, c *capturing) {
+// ownDrops are the subject's own counters of drops since the traffic began, and what it had
+// dropped itself before: Suricata throws away what its sockets received before all of its threads
+// ran.
+func (c *capturing) ownDrops(ctx context.Context) (terms []result.Term, before int64, err error) {
+	counter, ok := c.run.(subject.Counter)
+	if !ok {
+		return nil, 0, nil
+	}
+	all, err := counter.Count(ctx)
+	for _, t := range all {
+		if t.Place == result.SubjectAt && before == 0 && t.N >= c.dropped {
+			before = c.dropped
+			t.N -= before
+		}
+		if t.N != 0 {
+			terms = append(terms, t)
+		}
+	}
+	return terms, before, err
+}
+
+// probedLate takes probe frames that the subject had not counted when the traffic began out of its
+// count, where it has more frames than it was sent.
+func (m *capturePoint) probedLate(o *procedure.Outcome, c *capturing) {
 	a := o.Account
-	var late, own int64
-	if a.Unexplained < 0 {
-		late = c.late(min(a.Received-a.Accepted, -a.Unexplained))
-		for i := range a.Drops {
-			if t := &a.Drops[i]; t.Place == result.SubjectAt {
-				n := min(t.N, -a.Unexplained-late-own)
-				t.N, own = t.N-n, own+n
-			}
-		}
-		late = max(late, c.late(-a.Unexplained-own))
+	many := -a.Unexplained
+	if a.DroppedAt(result.SubjectAt) > 0 { // they may be among those
+		many = min(many, a.Received-a.Accepted)
 	}
-	if late > 0 {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s told of %d of %d probe frames only once the traffic had begun: they are in no figure", m.subject.Value, late, c.probes))
-		for i := range c.readings {
-			c.readings[i].n = min(c.readings[i].n, a.Received-late)
-		}
+	late := c.late(many)
+	if late == 0 {
+		return
 	}
-	if own > 0 {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%s dropped %d frames before the traffic: they are in no figure", m.subject.Value, own))
-		a.Drops = slices.DeleteFunc(a.Drops, func(t result.Term) bool { return t.Place == result.SubjectAt && t.N == 0 })
+	o.Warnings = append(o.Warnings, fmt.Sprintf("%s had not counted %d of %d probe frames when the traffic began, and has %d frames too many since: %d are taken for probe frames, and are in no figure",
+		m.subject.Value, c.probes-c.probed, c.probes, many, late))
+	for i := range c.readings {
+		c.readings[i].n = min(c.readings[i].n, a.Received-late)
 	}
-	a.Received, a.Unexplained = a.Received-late, a.Unexplained+late+own
+	a.Received, a.Unexplained = a.Received-late, a.Unexplained+late
 }
 
 // late is how many of so many frames too many may be probes that it had not told of when the
 // traffic began.
-func (c *capturing) late(many int64) int64 { return min(max(many, 0), c.probes-c.probed) }
+func (c *capturing) late(many int64) int64 { return max(0, min(many, c.probes-c.probed)) }
 
 // lagAllowed is how many seconds after traffic that lasted so long a subject that keeps up
 // may count the last frame. A buffer that fills takes longer to empty: in trials of 5 s

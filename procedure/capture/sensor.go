@@ -84,8 +84,8 @@ func (s *Sensor) End(ctx context.Context, o *procedure.Outcome, sent int64, last
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s still counted %v after the last frame: what it would have counted later is missing", name, d.most))
 	}
 	o.Values = append(o.Values, figures.Value("sensor_seen_ratio", float64(counted)/float64(max(sent, 1))), figures.Value("sensor_missed", float64(sent-counted)))
-	if c, ok := s.run.run.(subject.Counter); ok {
-		terms, err := c.Count(ctx)
+	if _, ok := s.run.run.(subject.Counter); ok {
+		terms, _, err := s.run.ownDrops(ctx)
 		if err != nil {
 			o.Warnings = append(o.Warnings, s.point.said(fmt.Errorf("its own counters are not known: %w", err)))
 		}

@@ -33,6 +33,7 @@ import (
 type fakeSniffer struct {
 	sleep  time.Duration // after each frame: a slow subject
 	skip   int64         // of so many frames it drops one itself, and says so
+	early  int64         // of the first frames it drops so many itself, and says so
 	hide   int64         // of so many frames it drops one, and says nothing
 	absent bool          // it is not installed
 	broken error         // of Check
@@ -110,7 +111,7 @@ func (r *fakeRunning) work() {
 		r.mu.Lock()
 		r.seen++
 		switch {
-		case r.skip > 0 && r.seen%r.skip == 0:
+		case r.seen <= r.early, r.skip > 0 && r.seen%r.skip == 0:
 			r.own++
 		case r.hide > 0 && r.seen%r.hide == 0:
 		default:
@@ -164,6 +165,12 @@ func (r *fakeRunning) Ended() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.gone
+}
+
+func (r *fakeRunning) Dropped() (int64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.own, true
 }
 
 func (r *fakeRunning) Count(context.Context) ([]result.Term, error) {

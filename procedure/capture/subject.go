@@ -26,6 +26,7 @@ type capturing struct {
 	first    time.Duration // until it counted; 0: it was not seen to
 	probes   int64         // frames that it was sent before the traffic
 	probed   int64         // of them, counted
+	dropped  int64         // frames that it said before the traffic that it had dropped itself
 	startup  result.Usage
 	readings []tally // since the traffic began, oldest first, one a change
 }
@@ -69,6 +70,11 @@ func (m *capturePoint) begin(ctx context.Context, l engine.Load) (_ *capturing, 
 	c.live, _ = c.run.(subject.Progresser)
 	if c.live != nil {
 		err = m.probe(ctx, c)
+	}
+	if d, ok := c.run.(interface{ Dropped() (int64, bool) }); ok && err == nil {
+		if n, told := d.Dropped(); told {
+			c.dropped = n
+		}
 	}
 	if err == nil {
 		c.startup, err = c.run.Usage()

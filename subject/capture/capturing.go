@@ -215,6 +215,14 @@ func (t Totals) known() Totals {
 	return Totals{max(t.Captured, 0), max(t.Kernel, 0), max(t.Own, 0), max(t.Port, 0)}
 }
 
+// Dropped is how many frames it has said so far that it dropped itself; ok is false where it has
+// not said.
+func (r *Capturing) Dropped() (n int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(r.own, 0), r.own >= 0
+}
+
 // Behind says whether what it counts while it runs is one frame behind: the last frame
 // is then in its Totals alone.
 func (r *Capturing) Behind() bool { return r.tool.behind }

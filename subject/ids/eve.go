@@ -121,6 +121,15 @@ func (v *eve) left() (n int64, ok bool) {
 	return int64(received - v.stats["capture.kernel_drops"] - v.stats["decoder.pkts"]), ok
 }
 
+// thrown is left of the last record, whose count was decoded: what it threw away, while no frames
+// come. The counters of one record may be up to a second apart, so that it may be less.
+func (v *eve) thrown() (n, decoded int64, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n, ok = v.left()
+	return n, int64(v.stats["decoder.pkts"]), ok && n >= 0
+}
+
 // flatten adds numbers within numbers as "a.b"; lists by their index.
 func flatten(to map[string]float64, key string, value any) {
 	switch value := value.(type) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"boxdyno/subject/capture"
+	"boxdyno/unit"
 )
 
 // eveStats is a record of counters, with those that are read.
@@ -46,7 +47,18 @@ func TestEve(t *testing.T) {
 	if got := v.bySID(); len(got) != 2 || got[7] != 2 || got[9_000_001] != 1 {
 		t.Errorf("%v", got)
 	}
+	s := &Sensing{Capturing: r, eve: v}
+	if n, ok := s.Dropped(); ok {
+		t.Errorf("%d were thrown away of fewer received than decoded", n)
+	}
 	say(eveStats(4, 160, 20, 130))
+	if n, ok := s.Dropped(); !ok || n != 10 {
+		t.Errorf("%d were thrown away, %v", n, ok)
+	}
+	s.decoded(140, unit.Now())
+	if _, ok := s.Dropped(); ok {
+		t.Error("the command socket's count has what was thrown away in it")
+	}
 	take(v.end(), "")
 	if want := (capture.Totals{Captured: 130, Kernel: 20, Own: 10, Port: -1}); r.Totals() != want {
 		t.Errorf("%+v; want %+v", r.Totals(), want)

@@ -179,6 +179,15 @@ const countersPatience = 20 * time.Second
 // Alerts implements Alerter.
 func (s *Sensing) Alerts(context.Context) (map[int]int64, error) { return s.eve.bySID(), s.Ended() }
 
+// Dropped is how many frames it threw away, read while none come: it does so with those that its
+// sockets received before all of its threads ran. It is known only where Progress has the count of
+// the same record: its command socket counts those frames, too.
+func (s *Sensing) Dropped() (n int64, ok bool) {
+	n, decoded, ok := s.eve.thrown()
+	counted, _, told := s.Progress()
+	return n, ok && told && counted == decoded
+}
+
 // IDS are its own figures.
 func (s *Sensing) IDS() Totals { return s.eve.totals() }
 
