@@ -101,10 +101,10 @@ func (r *connRig) trial(ctx context.Context, t connTrial) (o procedure.Outcome, 
 	}
 	watch := trial.WatchTraffic(r.env)
 	sent, err := r.conns.Open(ctx, t.load)
+	watch.Stop()
 	if err != nil {
 		return o, err
 	}
-	watch.Stop()
 	var held conn.Report
 	full, _ := r.table()
 	if t.hold > 0 {

@@ -215,10 +215,10 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	}
 	watch := WatchTraffic(r.env, r.cpus...)
 	l, sent, err := transmit(ctx)
+	watch.Stop()
 	if err != nil {
 		return o, nil, nil, err
 	}
-	watch.Stop()
 	books, err := r.book.Balance(ctx, func(ctx context.Context) (e ledger.Ends, err error) {
 		seen = seen[:0]
 		for _, m := range r.Meters {

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"testing"
 
+	"boxdyno/engine"
 	"boxdyno/lab"
 	"boxdyno/procedure"
+	"boxdyno/procedure/internal/roomtest"
 	"boxdyno/result"
 )
 
@@ -26,6 +28,25 @@ func TestTrafficIsTold(t *testing.T) {
 		if !slices.Equal(told, []bool{true, false}) {
 			t.Errorf("%s: it is told %v", kind, told)
 		}
+	}
+}
+
+// Nobody watches any more when the tester could not send.
+func TestWatchEndsWithAnError(t *testing.T) {
+	var told []bool
+	bed := roomtest.Build(t, "mem", nil)
+	p := NewTraffic(lab.Services)
+	r, err := p.Open(t.Context(), &procedure.Env{Bed: bed, Traffic: func(begins bool) { told = append(told, begins) }}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	failure := errors.New("no buffer space")
+	_, _, _, err = r.Account(t.Context(), false, func(context.Context) (engine.Load, []engine.TxReport, error) {
+		return engine.Load{}, nil, failure
+	})
+	if !errors.Is(err, failure) || !slices.Equal(told, []bool{true, false}) {
+		t.Errorf("%v, told %v", err, told)
 	}
 }
 
