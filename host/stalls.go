@@ -41,6 +41,7 @@ type stallRing struct {
 	fd   int
 	mem  []byte
 	last uint64 // when the last interrupt came; 0: not known
+	gaps bool   // samples were lost, or the kernel stopped the timer
 	seen []Stall
 }
 
@@ -92,8 +93,8 @@ func (r *stallRing) take(data []byte, tail, head uint64) uint64 {
 			return head
 		case kind == unix.PERF_RECORD_SAMPLE:
 			r.tick(binary.NativeEndian.Uint64(data[(tail+8)%size:]))
-		case kind == unix.PERF_RECORD_LOST:
-			r.last = 0
+		case kind == unix.PERF_RECORD_LOST, kind == unix.PERF_RECORD_THROTTLE, kind == unix.PERF_RECORD_UNTHROTTLE:
+			r.last, r.gaps = 0, true
 		}
 		tail += uint64(length)
 	}
