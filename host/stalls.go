@@ -25,6 +25,9 @@ const (
 	stallReads  = 500 * time.Millisecond
 )
 
+// StallUnseen is the longest stall that may not show.
+const StallUnseen = stallPeriod + stallLeast
+
 // A Stall is about when a CPU took no timer interrupt: the hypervisor or the firmware had it,
 // the kernel had interrupts off, or the interrupt came late while the CPU worked, as was seen.
 // A busy program is no stall.
@@ -110,14 +113,16 @@ func (r *stallRing) tick(now uint64) {
 	r.last = now
 }
 
-// Stop ends the watch, and returns each CPU's stalls, in the order in which CPUs were named.
-func (s *Stalls) Stop() (all [][]Stall, err error) {
+// Stop ends the watch, and returns each CPU's stalls, in the order in which CPUs were named;
+// whole says that no stall can be missing.
+func (s *Stalls) Stop() (all [][]Stall, whole bool, err error) {
 	s.stop()
 	s.read()
+	whole = true
 	for _, r := range s.rings {
-		all = append(all, r.seen)
+		all, whole = append(all, r.seen), whole && !r.gaps && r.last > 0
 	}
-	return all, s.close()
+	return all, whole, s.close()
 }
 
 func (s *Stalls) close() (err error) {

@@ -253,6 +253,7 @@ type DUTWork struct {
 	Waited       float64  `json:"waited,omitempty"`           // the same of the least time that a thread was ready while none of them ran: something else had the CPU
 	Stalled      float64  `json:"stalled,omitempty"`          // the same of the time in which the DUT's CPU took no timer interrupt: it was stalled, or the interrupt came late while it worked
 	LongestStall int64    `json:"longest_stall_ns,omitempty"` // ns, of these stalls
+	Watched      bool     `json:"watched,omitempty"`          // this timer was seen throughout: no stall is missing that shows in it
 	Receive      *Receive `json:"receive,omitempty"`          // of a DUT that is another machine: how its CPUs took frames
 	State        []Pair   `json:"state,omitempty"`            // how it is set up, where frames were lost: "nft rules", "conntrack entries", "lan rps_cpus"...
 }

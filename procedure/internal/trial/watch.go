@@ -33,8 +33,9 @@ type watch struct {
 	ok            bool
 	box           lab.Receiver // another machine; nil: none, or it does not say
 	received      result.DUTWork
-	timers        *host.Stalls // nil: nobody watches the DUT's CPUs
+	timers        *host.Stalls // on the CPUs of the threads that empty the DUT's rings; nil: nobody watches
 	stalls        [][]host.Stall
+	watched       bool // no stall can be missing
 }
 
 // WatchTraffic begins to watch, before a trial's traffic, which senders send: by default the
@@ -57,7 +58,7 @@ func WatchTraffic(env *procedure.Env, senders ...int) *watch {
 	w.before, err = host.CPUsHere(bed.Threads...)
 	w.ok, w.begin = err == nil, time.Now()
 	if len(bed.Threads) > 0 {
-		w.timers, _ = host.WatchStalls(bed.Carrying()...) // without them stalls are not known
+		w.timers, _ = host.WatchStalls(bed.DUTCPUs...) // without them stalls are not known
 	}
 	return w
 }
@@ -65,7 +66,7 @@ func WatchTraffic(env *procedure.Env, senders ...int) *watch {
 // Stop is called when the traffic is over.
 func (w *watch) Stop() {
 	if w.timers != nil {
-		w.stalls, _ = w.timers.Stop() // what it holds goes with the process
+		w.stalls, w.watched, _ = w.timers.Stop() // what it holds goes with the process
 	}
 	if w.ok {
 		var err error
@@ -125,7 +126,7 @@ func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.
 		if took := float64(end-begin) / 1e9; took > 0 {
 			if o.DUT = w.work(o.CPUs, took); o.DUT != nil {
 				sum, longest := host.StalledIn(w.stalls, begin, end)
-				o.DUT.Stalled, o.DUT.LongestStall = sum.Seconds()/took, longest.Nanoseconds()
+				o.DUT.Stalled, o.DUT.LongestStall, o.DUT.Watched = sum.Seconds()/took, longest.Nanoseconds(), w.watched
 			}
 		}
 	}

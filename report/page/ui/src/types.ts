@@ -351,6 +351,7 @@ export interface Capture {
   control_frames?: Figure;
   counted_0_1pct_fps?: Figure;
   counted_0_5pct_fps?: Figure;
+  counted_0_5pct_l1_bps?: Figure;
   counting_overload_fps?: Figure;
   counting_rate_fps?: Figure;
   drain_s?: Figure;
@@ -1089,6 +1090,7 @@ export interface DUTWork {
   state?: Pair[];
   threads?: number;
   waited?: number;
+  watched?: boolean;
 }
 export interface Receive {
   cpus: CPU[] | null;
