@@ -3,7 +3,6 @@
 package limit
 
 import (
-	"cmp"
 	"math"
 	"time"
 
@@ -16,6 +15,9 @@ const (
 	StepDown = 0.8
 	// stepMost is the least such share, however much was lost.
 	stepMost = 1.0 / 8
+	// Swallowed is the share of a load found below which memory is said to be why nothing was
+	// lost.
+	Swallowed = 0.99
 	// OneStep is how many times the load that was carried the one that lost is after one
 	// StepDown.
 	OneStep = 1.26
@@ -50,12 +52,46 @@ type Longer struct {
 	Trials int
 	Valid  int            // of them
 	Spoilt int            // at Rate
-	Lossy  unit.FrameRate // the lowest load that lost; 0: none
+	Lossy  unit.FrameRate // the lowest load that lost, a shorter trial's too where the search found none without loss; 0: none
 	Bears  unit.FrameRate // the highest load that was carried; 0: none
+
+	// Doubted is the load found, where memory may be why shorter trials lost nothing and no
+	// longer one can show another reason; 0: it is not.
+	Doubted unit.FrameRate
 }
 
 // Begin sets the first load: found, or what Sustained lets a trial of length Least show.
-func (c *Longer) Begin(found unit.FrameRate) { c.Rate, c.Lasts = c.Sustained.Carries(found, c.Least) }
+func (c *Longer) Begin(found unit.FrameRate) {
+	if c.offer(found); c.Rate < found*Swallowed {
+		c.Doubted = found
+	}
+}
+
+func (c *Longer) offer(load unit.FrameRate) { c.Rate, c.Lasts = c.Sustained.Carries(load, c.Least) }
+
+// Below returns the lowest load that is known not to be carried, by any trial or because it
+// is Doubted; 0: none is.
+func (c *Longer) Below() unit.FrameRate { return least(c.Lossy, c.Doubted, c.Above) }
+
+// AtMost returns the load below which the limit lies where no load is known to be carried;
+// 0: one is, or what the search found stands and is not confirmed. An invalid trial decides
+// nothing.
+func (c *Longer) AtMost() unit.FrameRate {
+	if c.Bears > 0 {
+		return 0
+	}
+	return least(c.Lossy, c.Doubted)
+}
+
+// least returns the lowest of loads that are not 0; 0: all are.
+func least(loads ...unit.FrameRate) (lowest unit.FrameRate) {
+	for _, l := range loads {
+		if l > 0 && (lowest == 0 || l < lowest) {
+			lowest = l
+		}
+	}
+	return lowest
+}
 
 // Next notes what became of a trial; more says that another one is to follow. After one
 // that lost it is at a lower load: at that share of this one which room says that the box
@@ -91,7 +127,7 @@ func (c *Longer) Next(came Came, room float64) (more bool) {
 	if rate < c.Hint && c.Hint < c.Lossy {
 		rate = c.Hint
 	}
-	c.Begin(rate)
+	c.offer(rate)
 	return c.Spent < c.Budget
 }
 
@@ -106,7 +142,7 @@ func Share(room float64) float64 {
 
 // between is the load between what was carried and what was not, if they are far apart.
 func (c *Longer) between() (more bool) {
-	lossy := cmp.Or(c.Lossy, c.Above)
+	lossy := c.Below()
 	if c.Narrow == 0 || float64(lossy) <= float64(c.Bears)*c.Narrow || c.Spent >= c.Budget {
 		return false
 	}

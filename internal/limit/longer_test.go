@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"boxdyno/search"
+	"boxdyno/unit"
 )
 
 // A load that loses gives way to a lower one; one whose trial was spoilt is tried again.
@@ -77,5 +78,34 @@ func TestLongerTriesAHint(t *testing.T) {
 	}
 	if l.Hint != 0 || l.Lossy != 500 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// A load that memory may be why is doubted: nothing was lost there, so it is no load that lost,
+// and while no longer trial is valid, nothing else is known.
+func TestLongerDoubts(t *testing.T) {
+	sustained := search.Sustained{Rate: 600, Memory: 1e5, Longest: time.Minute}
+	for name, c := range map[string]struct {
+		s             search.Sustained
+		found, above  unit.FrameRate
+		came          []Came
+		doubted, most unit.FrameRate
+		below         unit.FrameRate
+	}{
+		"memory, invalid":       {sustained, 800, 900, []Came{Invalid}, 800, 800, 800},
+		"memory, carried":       {sustained, 800, 900, []Came{Carried}, 800, 0, 800},
+		"memory, lost":          {sustained, 800, 900, []Came{Lost}, 800, 600, 600},
+		"memory, lost, carried": {sustained, 800, 900, []Came{Lost, Carried}, 800, 0, 600},
+		"no memory, invalid":    {search.Sustained{}, 800, 900, []Came{Invalid, Disturbed}, 0, 0, 900},
+		"no memory, lost":       {search.Sustained{}, 800, 0, []Came{Lost}, 0, 800, 800},
+	} {
+		l := Longer{Sustained: c.s, Least: time.Second, Attempts: 3, Budget: 40, Above: c.above, Narrow: OneStep}
+		l.Begin(c.found)
+		for _, came := range c.came {
+			l.Next(came, 0)
+		}
+		if l.Doubted != c.doubted || l.AtMost() != c.most || l.Below() != c.below {
+			t.Errorf("%s: doubted %v, at most %v, below %v: %+v", name, float64(l.Doubted), float64(l.AtMost()), float64(l.Below()), l)
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -42,8 +43,18 @@ type idsHunt struct {
 // An idsLonger is how far the longer trials are that confirm a load, or lower ones.
 type idsLonger struct {
 	limit.Longer
-	found      search.Limit // by the search, and lowered since
-	last, best result.Record
+	found            search.Limit // by the search
+	last, best, lost result.Record
+}
+
+// limit is what is known of the limit.
+func (c *idsLonger) limit() search.Limit {
+	l := c.found
+	if c.Lossy > 0 || c.Doubted > 0 {
+		l.AtCeiling = false
+	}
+	l.Upper = c.Below()
+	return l
 }
 
 // hunt searches the highest load of which no more than the allowed share is lost. A run
@@ -157,7 +168,13 @@ func (m *idsPoint) note(now search.Seen, rec result.Record) {
 	}
 }
 
-// lowest is the lowest load so far, in bit/s.
+// lowestLossy is the lowest load so far, in bit/s, that lost more than it may beyond doubt; 0:
+// none.
+func (m *idsPoint) lowestLossy() unit.FrameRate {
+	return lowestLossy(m.found.seen, unit.LossRatio(m.loss.value))
+}
+
+// lowest is the lowest load so far, in bit/s, whatever became of it.
 func (h *idsHunt) lowest() unit.FrameRate {
 	lowest := unit.FrameRate(h.Top)
 	for _, t := range h.seen {
@@ -185,46 +202,51 @@ func (m *idsPoint) interim() procedure.Outcome {
 	if err != nil || h == nil {
 		return m.outcome()
 	}
-	l := s.Limit(h.seen)
-	if c := h.longer; c != nil {
-		l = c.found
-		if c.Lossy > 0 && c.Bears == 0 {
-			l.Lower, l.Upper, l.Lossy = 0, c.Lossy, max(l.Lossy, 1)
-		}
-	}
-	if l.Lower == 0 && (h.longer == nil || h.longer.Bears == 0) {
-		o := m.outcome()
-		if l.Lossy == 0 {
-			o.Status, o.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials were invalid or in doubt", l.Invalid)
-			return o
-		}
-		o.Status, o.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(h.lowest()))
-		if l.Upper > 0 {
-			o.Values = append(o.Values, idsAtMost(l))
-		}
-		return o
+	l, c := s.Limit(h.seen), h.longer
+	if c != nil {
+		l = c.limit()
 	}
 	found, told := m.out, m.listen.out
 	defer func() { m.out, m.listen.out = found, told }()
 	m.out.Values, m.listen.out.Values = slices.Clone(found.Values), slices.Clone(told.Values)
 	m.listen.out.Warnings = slices.Clone(told.Warnings)
-	if c := h.longer; c != nil && c.Bears > 0 {
+	switch {
+	case c != nil && c.Bears > 0:
 		m.take(c.best)
 		m.listen.warn("the search was not finished: a load between %v and %v may be carried", unit.BitRate(c.Bears), unit.BitRate(l.Upper))
 		m.addRate(l, float64(c.Bears), l.Clean+l.Lossy+c.Valid)
-		return m.outcome()
+	case c != nil && c.AtMost() > 0:
+		m.listen.warn("the search was not finished")
+		m.lessThan(c)
+	case l.Lower > 0:
+		m.take(h.carried)
+		m.listen.warn("the search was not finished: no longer trial confirmed %v", unit.BitRate(l.Lower))
+		m.addRate(l, float64(l.Lower), l.Clean+l.Lossy)
+	default:
+		lossy := cmp.Or(m.lowestLossy(), l.Upper)
+		if lossy == 0 {
+			m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: of %d trials none was without too much loss, and none lost too much beyond doubt", len(h.seen))
+			break
+		}
+		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v; the search was not finished", unit.BitRate(lossy))
+		m.out.Values = append(m.out.Values, atMost("ids_rate_bps", lossy, l.Lossy))
 	}
-	m.take(h.carried)
-	m.listen.warn("the search was not finished: no longer trial confirmed %v", unit.BitRate(l.Lower))
-	m.addRate(l, float64(l.Lower), l.Clean+l.Lossy)
 	return m.outcome()
 }
 
-// idsAtMost is the figure where no load is known to be carried.
-func idsAtMost(l search.Limit) result.Value {
-	v := figures.Value("ids_rate_bps", float64(l.Upper))
-	v.N, v.Bound = l.Lossy, result.AtMost
-	return v
+// lessThan is what is known where no load is known to be carried, and one is not.
+func (m *idsPoint) lessThan(c *idsLonger) {
+	n := c.found.Clean + c.found.Lossy + c.Valid
+	switch {
+	case c.Valid > 0:
+		m.take(c.lost)
+	case c.Lossy > 0:
+		m.out.Status, m.out.Reason = result.Failed, fmt.Sprintf("too many frames were lost at every load tried, down to %v, and no longer trial was valid: %s", unit.BitRate(c.Lossy), c.last.Reason)
+	default: // nothing was lost there
+		m.take(m.found.carried)
+		m.listen.warn("no longer trial was valid: %s", c.last.Reason)
+	}
+	m.out.Values = append(m.out.Values, atMost("ids_rate_bps", c.AtMost(), n))
 }
 
 // addRate adds the figure of a limit: rate in bit/s, by n trials.
@@ -320,21 +342,28 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 	if err != nil {
 		return err
 	}
+	return m.confirm(ctx, l, lowest, s)
+}
+
+// confirm is limit of an IDS that inspects s without end.
+func (m *idsPoint) confirm(ctx context.Context, l search.Limit, lowest unit.FrameRate, s search.Sustained) (err error) {
 	c := &idsLonger{found: l, Longer: limit.Longer{Sustained: s, Least: 2 * m.lasts(), Attempts: idsAttempts, Budget: 8, OfInvalid: 1, Above: l.Upper, Narrow: limit.OneStep}}
-	c.Begin(l.Lower)
-	doubted := c.Rate < l.Lower*trial.Swallowed
-	switch {
-	case l.Lower == 0:
-		c.Rate, c.Lossy = lowest*limit.StepDown, lowest
-		c.found.AtCeiling, doubted = false, true
-	case doubted:
-		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(c.Rate))
-		c.found.Upper, c.found.AtCeiling = l.Lower, false
-	}
 	if m.found == nil {
 		m.found = &idsHunt{}
 	}
 	m.found.longer = c
+	c.Begin(l.Lower)
+	doubted := true
+	switch {
+	case l.Lower == 0:
+		lossy := m.lowestLossy()
+		c.Lossy, c.found.AtCeiling = cmp.Or(lossy, l.Upper), false
+		c.Rate = cmp.Or(lossy, lowest) * limit.StepDown
+	case c.Doubted > 0:
+		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(c.Rate))
+	default:
+		doubted = false
+	}
 	for more := true; more; {
 		if c.Trials > 0 {
 			so := m.interim()
@@ -343,8 +372,8 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 				return err
 			}
 		}
-		rate, valid, bears := c.Rate, c.Valid, c.Bears
-		if c.last, err = m.trial(ctx, "limit", c.Trials, unit.BitRate(rate), c.Lasts); err != nil {
+		valid, bears := c.Valid, c.Bears
+		if c.last, err = m.trial(ctx, "limit", c.Trials, unit.BitRate(c.Rate), c.Lasts); err != nil {
 			return err
 		}
 		became := trial.Came(c.last, c.last.Account != nil && float64(c.last.Account.Lost()) <= m.loss.value*float64(c.last.Account.Accepted))
@@ -358,10 +387,10 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 		case c.Valid == valid:
 			c.found.Invalid++
 		case became != limit.Carried:
-			if !doubted {
+			if c.lost = c.last; !doubted {
 				m.listen.warn("the search ended at %v, and a longer trial did not confirm it: %s", unit.BitRate(l.Lower), c.last.Reason)
 			}
-			doubted, c.found.Upper, c.found.AtCeiling = true, rate, false
+			doubted = true
 		}
 	}
 	return m.concluded(ctx, c)
@@ -369,7 +398,7 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 
 // concluded is the point's outcome after its longer trials.
 func (m *idsPoint) concluded(ctx context.Context, c *idsLonger) error {
-	l, n := c.found, c.found.Clean+c.found.Lossy+c.Valid
+	l, n := c.limit(), c.found.Clean+c.found.Lossy+c.Valid
 	if l.Invalid > 0 {
 		m.listen.warn("%d trials of the search were invalid or in doubt and do not count", l.Invalid)
 	}
@@ -377,10 +406,11 @@ func (m *idsPoint) concluded(ctx context.Context, c *idsLonger) error {
 	case c.Bears > 0:
 		m.take(c.best)
 		m.addRate(l, float64(c.Bears), n)
-	case c.Lossy > 0:
-		m.take(c.last)
-		l.Upper, l.Lossy = c.Lossy, n
-		m.out.Values = append(m.out.Values, idsAtMost(l))
+	case c.AtMost() > 0:
+		m.lessThan(c)
+		return nil
+	case l.Lower == 0:
+		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: no load was carried, none lost too much beyond doubt, and no longer trial was valid: %s", c.last.Reason)
 		return nil
 	default: // all were invalid or disturbed
 		m.take(m.found.carried)

@@ -64,7 +64,7 @@ func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
 		if _, err := h.Seek(ctx, huntTrials); err != nil {
 			return err
 		}
-		if err := m.pause(ctx, m.interim(h, nil)); err != nil {
+		if err := m.pause(ctx, m.interim(h)); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,8 @@ func limitOf(h *limit.Hunt) search.Limit {
 	return l
 }
 
-// pdrs are the highest rates at a stated loss ratio, as far as the search has confirmed them.
+// pdrs are the highest rates at a stated loss ratio, as far as the search has confirmed them
+// and neither longer trials nor what the subject counts without end refute them.
 func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 	for _, l := range h.Limits() {
 		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
@@ -107,6 +108,15 @@ func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 			continue
 		}
 		v := m.interval(name, l)
+		if c := m.longer; c != nil {
+			switch carried, lost := c.refute(l, m.short(l.Lower, l.Goal.Final).Duration); {
+			case lost > 0 && carried > 0:
+				l.Lower, l.Upper, l.AtCeiling = carried, lost, false
+				v = m.interval(name, l)
+			case lost > 0:
+				v = atMost(name, lost, l.Clean+l.Lossy)
+			}
+		}
 		vs = append(vs, v)
 		if l.Goal.Loss == 0.005 {
 			vs = append(vs, m.onLink("counted_0_5pct_l1_bps", v))
@@ -115,10 +125,9 @@ func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 	return vs
 }
 
-// interim is the point's outcome if the run comes to it no more; c is nil before the
-// longer trials.
-func (m *capturePoint) interim(h *limit.Hunt, c *captureLonger) procedure.Outcome {
-	out, l := m.out, limitOf(h)
+// interim is the point's outcome if the run comes to it no more.
+func (m *capturePoint) interim(h *limit.Hunt) procedure.Outcome {
+	out, l, c := m.out, limitOf(h), m.longer
 	if l.Lower == 0 && c == nil {
 		l = h.Interim()
 	}
@@ -130,20 +139,18 @@ func (m *capturePoint) interim(h *limit.Hunt, c *captureLonger) procedure.Outcom
 	}
 	switch {
 	case c != nil && c.Bears > 0:
-		v, told = c.figure(m, l), fmt.Sprintf("a rate between %v and %v may be carried", c.Bears, cmp.Or(c.Lossy, l.Upper))
-	case c != nil && c.Hint > 0 && c.Hint < c.Lossy:
-		low, high := float64(c.Hint), float64(c.Lossy)
-		v = figures.Value("lossless_fps", low)
-		v.Lo, v.Hi, v.N = &low, &high, l.Clean+l.Lossy+c.Valid
-		told = c.doubt + fmt.Sprintf("; %v was carried at another point of the run, and no longer trial confirmed it", c.Hint)
-	case c != nil && c.Lossy > 0:
-		v, told = m.atMost(c.Lossy, l.Clean+l.Lossy+c.Valid), c.doubt
+		v, told = c.figure(m, l), fmt.Sprintf("a rate between %v and %v may be carried", c.Bears, cmp.Or(c.Below(), l.Upper))
+	case c != nil && c.AtMost() > 0:
+		v, told = atMost("lossless_fps", c.AtMost(), l.Clean+l.Lossy+c.Valid), c.doubt
+		if c.Hint > 0 && c.Hint < c.AtMost() {
+			told += fmt.Sprintf("; %v was carried at another point of the run, and no longer trial confirmed it", c.Hint)
+		}
 	case l.Lower > 0 && l.Interim:
 		v, told = m.interval("lossless_fps", l), "its bounds are of one trial each"
 	case l.Lower > 0:
 		v, told = m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
-	case lowestLossy(h) > 0:
-		v, told = m.atMost(lowestLossy(h), l.Lossy), fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
+	case lowestLossy(h.Seen(), 0) > 0:
+		v, told = atMost("lossless_fps", lowestLossy(h.Seen(), 0), l.Lossy), fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
 	default:
 		told = fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
 	}
@@ -160,18 +167,17 @@ func (m *capturePoint) interim(h *limit.Hunt, c *captureLonger) procedure.Outcom
 	return out
 }
 
-// atMost is the figure where frames were lost from rate on, and none below is known to be
-// carried.
-func (m *capturePoint) atMost(rate unit.FrameRate, n int) result.Value {
-	v := figures.Value("lossless_fps", float64(rate))
+// atMost is the figure where a load is not carried, and none below is known to be.
+func atMost(metric string, load unit.FrameRate, n int) result.Value {
+	v := figures.Value(metric, float64(load))
 	v.N, v.Bound = n, result.AtMost
 	return v
 }
 
-// lowestLossy is the lowest rate of a search that lost frames beyond doubt; 0: none.
-func lowestLossy(h *limit.Hunt) (lowest unit.FrameRate) {
-	for _, t := range h.Seen() {
-		if t.Valid && t.Loss > t.Doubt && (lowest == 0 || t.Offered < lowest) {
+// lowestLossy is the lowest load of a search that lost more than it may beyond doubt; 0: none.
+func lowestLossy(seen []search.Seen, may unit.LossRatio) (lowest unit.FrameRate) {
+	for _, t := range seen {
+		if t.Valid && t.Loss-t.Doubt > may && (lowest == 0 || t.Offered < lowest) {
 			lowest = t.Offered
 		}
 	}
@@ -274,7 +280,7 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) {
 	l := limitOf(h)
 	var c *captureLonger
-	switch lossy := lowestLossy(h); {
+	switch lossy := lowestLossy(h.Seen(), 0); {
 	case l.Lower > 0 && l.AtCeiling: // more cannot be offered
 		c = longer(l.Lower, search.Sustained{})
 	case l.Lower > 0:
@@ -296,10 +302,13 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		}
 		return nil
 	}
-	c.Hint = m.elsewhere()
+	if c.Hint = m.elsewhere(); c.Sustained.Rate > 0 && c.Hint > c.Sustained.Rate {
+		c.Hint = 0
+	}
+	m.longer = c
 	for more := true; more; {
 		if !l.AtCeiling || c.Trials > 0 {
-			if err := m.pause(ctx, m.interim(h, c)); err != nil {
+			if err := m.pause(ctx, m.interim(h)); err != nil {
 				return err
 			}
 		}
@@ -315,10 +324,17 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		if err := m.above(ctx, h, c); err != nil {
 			return err
 		}
-	case c.Lossy > 0:
-		m.take(c.last)
-		m.out.Status, m.out.Reason = result.Failed, "no rate was confirmed by a longer trial: at the lowest, "+c.last.Reason
-		m.out.Values = append(m.out.Values, m.lossless(m.atMost(c.Lossy, l.Clean+l.Lossy+c.Valid))...)
+	case c.AtMost() > 0:
+		switch {
+		case c.Valid > 0:
+			m.take(c.lost)
+			m.out.Status, m.out.Reason = result.Failed, "no rate was confirmed by a longer trial: at the lowest, "+c.lost.Reason
+		case c.Lossy > 0:
+			m.out.Status, m.out.Reason = result.Failed, c.doubt+", and no longer trial was valid: "+c.last.Reason
+		default: // nothing was lost there
+			m.warn("no longer trial was valid: %s", c.last.Reason)
+		}
+		m.out.Values = append(m.out.Values, m.lossless(atMost("lossless_fps", c.AtMost(), l.Clean+l.Lossy+c.Valid))...)
 	default: // all were invalid or disturbed
 		m.warn("no longer trial confirmed %v: %s", l.Lower, c.last.Reason)
 		m.out.Values = append(m.out.Values, m.lossless(m.interval("lossless_fps", l))...)
@@ -333,13 +349,14 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 }
 
 // elsewhere is the highest rate that the run offered this subject at another point, of which
-// it lost nothing, in a trial as long as one of those at a given rate; 0: there is none.
+// it lost nothing, in a trial as long as one of those at a given rate; 0: there is none. One
+// in which receiving had no precedence is not alike.
 func (m *capturePoint) elsewhere() (most unit.FrameRate) {
 	if m.env.Akin == nil {
 		return 0
 	}
 	for _, rec := range m.env.Akin("rate", "duration") {
-		if rec.Status == result.Passed && rec.Load != nil && len(rec.Phases) > 0 && rec.Phases[0].Seconds() >= 0.99*m.effort.trial.Seconds() {
+		if rec.Status == result.Passed && !slices.Contains(rec.Config, withoutPrecedence) && rec.Load != nil && len(rec.Phases) > 0 && rec.Phases[0].Seconds() >= 0.99*m.effort.trial.Seconds() {
 			most = max(most, rec.Load.Offered)
 		}
 	}
@@ -425,9 +442,10 @@ const attempts = 3
 // A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
 type captureLonger struct {
 	limit.Longer
-	doubt      string // says what was lost first, at the rate found
-	last, best result.Record
-	load       engine.Load // of best
+	doubt            string        // says what speaks against the rate found
+	valid            []search.Seen // those that count
+	last, best, lost result.Record
+	load             engine.Load // of best
 }
 
 // longer begins with the rate found, where s, which is what the subject counts without
@@ -439,8 +457,8 @@ func longer(found unit.FrameRate, s search.Sustained) *captureLonger {
 		OfInvalid: attempts, // they are repeated as often as there are rates
 		Narrow:    limit.OneStep,
 	}}
-	if c.Begin(found); c.Rate < found*trial.Swallowed {
-		c.Lossy, c.doubt = found, fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, c.Rate)
+	if c.Begin(found); c.Doubted > 0 {
+		c.doubt = fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, c.Rate)
 	}
 	return c
 }
@@ -449,11 +467,37 @@ func longer(found unit.FrameRate, s search.Sustained) *captureLonger {
 func (c *captureLonger) figure(m *capturePoint, l search.Limit) result.Value {
 	v := m.interval("lossless_fps", l)
 	v.N = l.Clean + l.Lossy + c.Valid
-	if high := float64(cmp.Or(c.Lossy, l.Upper)); c.doubt != "" || c.Valid > 1 {
+	if high := float64(cmp.Or(c.Below(), l.Upper)); c.doubt != "" || c.Valid > 1 {
 		low := float64(c.best.Load.Offered)
 		v.Value, v.Bound, v.Lo, v.Hi = low, result.Exactly, &low, &high
 	}
 	return v
+}
+
+// refute returns the lowest rate at which the longer trials lost more than l's goal allows, if
+// that is not above the rate that the search found in trials of length d, and the highest one
+// below it that they carried; 0: there is none. What the subject counts without end speaks
+// against a rate, too, where memory may be why hardly anything was lost there, unless a longer
+// trial carried more than that.
+func (c *captureLonger) refute(l search.Limit, d time.Duration) (carried, lost unit.FrameRate) {
+	may, most := l.Goal.Loss, unit.FrameRate(0)
+	for _, t := range c.valid {
+		switch {
+		case t.Loss <= may:
+			most = max(most, t.Rate)
+		case t.Rate <= l.Lower && (lost == 0 || t.Rate < lost):
+			lost = t.Rate
+		}
+	}
+	if s := c.Sustained; lost == 0 && most <= s.Rate && s.Rate < l.Lower*unit.FrameRate(1-may)*limit.Swallowed && s.Explains(float64(l.Lower)*d.Seconds()*(1-float64(may)), d) {
+		lost = l.Lower
+	}
+	for _, t := range c.valid {
+		if t.Loss <= may && t.Rate < lost {
+			carried = max(carried, t.Rate)
+		}
+	}
+	return carried, lost
 }
 
 // confirm offers c's rate for longer; more says that another trial is to follow, at less
@@ -467,15 +511,20 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 	if c.last, err = m.offer(ctx, "limit", c.Trials, l); err != nil {
 		return false, err
 	}
-	rate, lossy, spoilt, bears := c.Rate, c.Lossy, c.Spoilt, c.Bears
+	rate, valid, spoilt, bears := c.Rate, c.Valid, c.Spoilt, c.Bears
 	more = c.Next(trial.Came(c.last, c.last.Status == result.Passed), trial.Room(c.last, m.ring()))
+	if c.Valid == valid {
+		return more, nil
+	}
+	now := m.saw(c.last)
+	now.Rate = rate
+	c.valid = append(c.valid, now)
 	if c.Bears > bears {
 		c.best, c.load = c.last, l
-	}
-	switch {
-	case c.Bears > bears && spoilt > 0:
-		m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", spoilt, rate)
-	case c.Lossy != lossy && c.doubt == "":
+		if spoilt > 0 {
+			m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", spoilt, rate)
+		}
+	} else if c.lost = c.last; c.doubt == "" {
 		c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not confirm it: %s", found, c.last.Reason)
 	}
 	return more, nil

@@ -13,8 +13,6 @@ const (
 	// to do: a box that is flooded may do hardly anything.
 	FillAbove = 1.25
 	FillLoses = 0.01 // of it, at least
-	// Swallowed is the share of a limit found below which memory is said to be why.
-	Swallowed = 0.99
 )
 
 // Filling finds what a box does without end where nobody sees the course of it: overloads
