@@ -44,9 +44,10 @@ type paired struct {
 func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome {
 	b := &r.barrier
 	b.set(len(round))
+	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
 	outs := make([]procedure.Outcome, len(round))
-	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], clocks) })
+	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], params, clocks) })
 	at := b.began()
 	b.heard(lastHeard(outs))
 	for i, pair := range round {
@@ -56,11 +57,10 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 }
 
 // pair carries out the trial of one pair.
-func (r *paired) pair(ctx context.Context, pair [2]int, clocks chan struct{}) procedure.Outcome {
+func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}) procedure.Outcome {
 	from, to := r.members[pair[0]], r.members[pair[1]]
 	here, there := r.at[pair[0]], r.at[pair[1]]
 	arrived := false
-	params := r.p.params()
 	with := &far.With{
 		Clocks: clocks,
 		Begin: func(ctx context.Context) (unit.Instant, error) {
