@@ -178,10 +178,10 @@ func (f faulty) program(out int) asm.Instructions {
 		}
 	}
 	add(asm.Instructions{asm.Mov.Reg(ctx, asm.R1), asm.LoadMem(asm.R2, asm.R1, 16, asm.Word), asm.JNE.Imm(asm.R2, ipv4, "out")})
-	add(count(10), asm.Instructions{asm.JEq.Imm(asm.R0, 0, "out"), asm.LoadMem(n, asm.R0, 0, asm.DWord), asm.Add.Imm(n, 1), asm.StoreMem(asm.R0, 0, n, asm.DWord), asm.Mov.Reg(digit, n), asm.Mod.Imm(digit, 10)})
+	add(count(10), asm.Instructions{asm.JEq.Imm(asm.R0, 0, "out"), asm.Mov.Imm(n, 1), asm.FetchAdd.Mem(asm.R0, n, asm.DWord, 0), asm.Add.Imm(n, 1), asm.Mov.Reg(digit, n), asm.Mod.Imm(digit, 10)})
 	for d := range int32(10) { // how many had this digit
 		add(asm.Instructions{asm.JNE.Imm(digit, d, fmt.Sprint("not", d))}, count(d),
-			asm.Instructions{asm.JEq.Imm(asm.R0, 0, "out"), asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.Add.Imm(asm.R1, 1), asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord)},
+			asm.Instructions{asm.JEq.Imm(asm.R0, 0, "out"), asm.Mov.Imm(asm.R1, 1), asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0)},
 			asm.Instructions{asm.Mov.Imm(asm.R0, 0).WithSymbol(fmt.Sprint("not", d))})
 	}
 	add(asm.Instructions{asm.JEq.Imm(digit, dropAt, "drop"), asm.JEq.Imm(digit, doubleAt, "double"), asm.JEq.Imm(digit, alterAt, "alter"), asm.JEq.Imm(digit, foreignAt, "foreign"), asm.Ja.Label("out")})
