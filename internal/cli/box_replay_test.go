@@ -59,6 +59,7 @@ func TestBoxReplaysInto(t *testing.T) {
 
 // A capture goes through a box with two cables that the agent has forward.
 func TestBoxReplaysThrough(t *testing.T) {
+	testutil.Long(t) // TestBoxReplaysInto is shorter
 	testutil.Alone(t)
 	tester, box := stranger(t)
 	inSpace(t, box, "nft flush ruleset; ip address flush dev i0; ip address flush dev i1; sysctl -qw net.ipv4.ip_forward=0")
@@ -68,6 +69,7 @@ func TestBoxReplaysThrough(t *testing.T) {
 
 // A capture goes through a router that is nobody's.
 func TestWireReplays(t *testing.T) {
+	testutil.Long(t) // TestBoxReplaysInto is shorter
 	testutil.Alone(t)
 	tester, box := stranger(t)
 	inSpace(t, box, "ip route add 198.18.64.0/18 via 198.18.0.2; ip route add 198.19.64.0/18 via 198.19.0.2")
