@@ -29,6 +29,8 @@ type slot struct {
 	visits   int
 	longest  time.Duration // of its visits
 	next     time.Duration // of the one to come, as its procedure says; 0: it does not
+	said     time.Duration // of all whose length its procedure said before
+	lasted   time.Duration // of the same, in fact
 	deciding time.Duration // that its visits took while it had a criterion to decide
 	width    float64       // of its interval, as a share of the upper end; 1: nothing is known
 	decides  bool          // a criterion that is open
@@ -103,11 +105,15 @@ func (s *schedule) deciding() (sum time.Duration) {
 	return sum
 }
 
-// expect is about how long the point's next visit takes: as its procedure says, or else as its
-// longest so far; before its first as estimated, and at the pace of the visits so far.
+// expect is about how long the point's next visit takes: as its procedure says, and longer if
+// earlier ones were longer than it said; or else as its longest so far; before its first as
+// estimated, and at the pace of the visits so far.
 func (s *schedule) expect(i int) time.Duration {
 	p := s.slots[i]
 	if p.visits > 0 && p.next > 0 {
+		if p.lasted > p.said {
+			return time.Duration(float64(p.next) * float64(p.lasted) / float64(p.said))
+		}
 		return p.next
 	}
 	if p.visits > 0 && p.longest > 0 {
@@ -126,6 +132,10 @@ func (s *schedule) visited(i int, took time.Duration) {
 	}
 	p := &s.slots[i]
 	p.since = 0
+	if p.visits > 0 && p.next > 0 && !p.stored {
+		p.said += p.next
+		p.lasted += took
+	}
 	p.visits++
 	p.longest = max(p.longest, took)
 	if p.decides {
