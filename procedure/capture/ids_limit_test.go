@@ -205,7 +205,10 @@ func TestIDSGuessTooLow(t *testing.T) {
 // found by then holds that limit.
 func TestIDSInterimHoldsTheLimit(t *testing.T) {
 	testutil.Computed(t)
-	const top = 20e6
+	const (
+		top       = 20e6
+		slowStart = 20 * time.Second
+	)
 	for seed := range uint64(6) {
 		chance := rand.New(rand.NewPCG(seed, 0))
 		known := top * math.Exp(-2.5*chance.Float64()+0.5)
@@ -230,6 +233,8 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 				r.Status, r.Account.Received = result.Failed, int64(all*known/rate)
 			}
 			r.Values = []result.Value{figures.Value("capture_offered_bps", rate), figures.Value("counting_rate_fps", min(rate, known)/3600)}
+			r.Phases = []result.Phase{{Name: "traffic", Begin: unit.Instant(slowStart), End: unit.Instant(slowStart + p.length)}}
+			r.End = r.Phases[0].End
 			return r, nil
 		}
 		if seed%2 == 1 { // a point at a rate that was given came before
@@ -262,7 +267,9 @@ func TestIDSInterimHoldsTheLimit(t *testing.T) {
 			if longer && o.Next == 0 {
 				t.Fatalf("seed %d: a visit after longer ones was not announced as one", seed)
 			}
-			longer = o.Next > 0
+			if longer = o.Next > 0; longer && o.Next < slowStart {
+				t.Fatalf("seed %d: a visit of %v is announced, and each trial takes %v beside its traffic", seed, o.Next, slowStart)
+			}
 			check(o, fmt.Sprintf("after %d trials", trials))
 			if v := o.Values; len(v) == 0 && o.Status == result.Passed {
 				t.Fatalf("seed %d: after %d trials it passed without a figure", seed, trials)

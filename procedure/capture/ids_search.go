@@ -115,7 +115,7 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 		}
 		so := m.interim()
 		if found.Ended { // what buffers swallow and a longer trial, each for twice as long
-			so.Next = 2*2*m.lasts() + 2*idsAround
+			so.Next = 2*2*m.lasts() + 2*m.listen.beside(idsAround)
 		}
 		if err := m.pause(ctx, so); err != nil {
 			return err
@@ -367,7 +367,7 @@ func (m *idsPoint) confirm(ctx context.Context, l search.Limit, lowest unit.Fram
 	for more := true; more; {
 		if c.Trials > 0 {
 			so := m.interim()
-			so.Next = c.Lasts + idsAround
+			so.Next = c.Lasts + m.listen.beside(idsAround)
 			if err := m.pause(ctx, so); err != nil {
 				return err
 			}

@@ -135,7 +135,7 @@ func (m *capturePoint) interim(h *limit.Hunt) procedure.Outcome {
 	var v result.Value
 	told := ""
 	if c != nil {
-		out.Next = max(c.Lasts, m.effort.trial) + captureAround
+		out.Next = max(c.Lasts, m.effort.trial) + m.beside(captureAround)
 	}
 	switch {
 	case c != nil && c.Bears > 0:

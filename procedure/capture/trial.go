@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type capturePoint struct {
 	dut     host.Port // that the subject listens to
 	stream  engine.Stream
 	emptied float64        // CPU seconds a frame of the empty box at the load to come; below 0: not known
+	around  time.Duration  // least that a trial took beside its traffic; 0: not known
 	failed  string         // why no trial of the subject came about
 	over    *overloading   // nil: not begun
 	longer  *captureLonger // nil: the search is not over
@@ -337,8 +339,16 @@ func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.L
 		m.failed = rec.Reason
 		m.out.Status, m.out.Reason = rec.Status, rec.Reason
 	}
+	if load := procedure.LoadPhase(rec.Phases); load != nil {
+		took := time.Duration((rec.End - rec.Begin) - (load.End - load.Begin))
+		m.around = min(took, cmp.Or(m.around, took))
+	}
 	return rec, err
 }
+
+// beside is what the next trial takes beside its traffic: what earlier ones took at least, or
+// the constant least where that is more.
+func (m *capturePoint) beside(least time.Duration) time.Duration { return max(least, m.around) }
 
 // carryOut is capture whose subject's faults are in its outcome.
 func (m *capturePoint) carryOut(ctx context.Context, l engine.Load) (procedure.Outcome, error) {

@@ -20,7 +20,10 @@ import (
 // own: a budget may end the point after any of them, with a figure that is true. A rate
 // that the tester cannot exceed is confirmed at once.
 func TestCaptureLongerTrialsAreVisits(t *testing.T) {
-	const counts = 100e3
+	const (
+		counts    = 100e3
+		slowStart = 20 * time.Second
+	)
 	for _, c := range []struct {
 		name    string
 		ceiling unit.FrameRate
@@ -52,6 +55,8 @@ func TestCaptureLongerTrialsAreVisits(t *testing.T) {
 				if a.Lost() > 0 {
 					r.Status = result.Failed
 				}
+				r.Phases = []result.Phase{{Name: "traffic", Begin: unit.Instant(slowStart), End: unit.Instant(slowStart + d)}}
+				r.End = r.Phases[0].End
 				return r, nil
 			}
 			p := newCaptureOf(nil)
@@ -65,6 +70,9 @@ func TestCaptureLongerTrialsAreVisits(t *testing.T) {
 				v := (&result.Record{Values: found.Values}).Value("lossless_fps")
 				if kinds[0] == "limit" && (v == nil || v.Bound != result.AtMost || !strings.Contains(strings.Join(found.Warnings, ";"), "did not confirm it")) {
 					t.Errorf("after %v: %+v, %v", after, v, found.Warnings)
+				}
+				if kinds[0] == "limit" && found.Next < slowStart {
+					t.Errorf("a visit of %v is announced, and each trial takes %v beside its traffic", found.Next, slowStart)
 				}
 				if kinds[0] != "search" {
 					after = append(after, strings.Join(kinds, " "))
