@@ -200,7 +200,7 @@ type Session struct {
 	reader   *telemetry.Reader     // nil: no telemetry is open
 	warnings []string              // of its collectors
 	received *host.Receiving       // when ReceiveRead was asked before; nil: never
-	ends     []func() error        // last first
+	ends     []*ending             // last first
 
 	gateway *service.Gateway // managing's; nil: this machine is none
 	tunnels kept[tunnel.End]
@@ -212,17 +212,26 @@ type Session struct {
 	subjects map[int]*running
 }
 
-// atEnd has f called when the connection has ended.
-func (s *Session) atEnd(f func() error) {
+// An ending is what is called when the connection has ended.
+type ending struct{ f func() error }
+
+// atEnd has f called when the connection has ended, unless forget was called before.
+func (s *Session) atEnd(f func() error) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ends = append(s.ends, f)
+	e := &ending{f}
+	s.ends = append(s.ends, e)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ends = slices.DeleteFunc(s.ends, func(o *ending) bool { return o == e })
+	}
 }
 
 // end puts back what was changed and closes what is open. No handler runs any more.
 func (s *Session) end() (all error) {
-	for _, f := range slices.Backward(s.ends) {
-		all = errors.Join(all, f())
+	for _, e := range slices.Backward(s.ends) {
+		all = errors.Join(all, e.f())
 	}
 	return all
 }

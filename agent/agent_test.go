@@ -274,6 +274,9 @@ func TestCallsAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if len(s.ends) > 0 {
+		t.Errorf("%d ledgers that were closed are kept until the connection ends", len(s.ends))
+	}
 	for range 2 * mostBooks {
 		if _, err := s.openLedger(t.Context(), LedgerArgs{Paths: []Path{{Hops: []Hop{{Mine: true, Port: "none9"}}}}}); err == nil {
 			t.Fatal("a ledger of no port is open")

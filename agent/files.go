@@ -122,7 +122,7 @@ func (s *Session) putFile(_ context.Context, a FileChunk) (FileState, error) {
 		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 			return FileState{}, host.Permit("make the agent's folder", err)
 		}
-		s.ends = append(s.ends, func() error { return os.RemoveAll(dir) })
+		s.ends = append(s.ends, &ending{func() error { return os.RemoveAll(dir) }})
 	}
 	have, known := s.files[a.SHA256]
 	if !known {

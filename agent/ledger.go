@@ -43,6 +43,7 @@ type book struct {
 	mu sync.Mutex
 	*ledger.Book
 	closed bool
+	forget func() // that it ends with the connection
 }
 
 func (b *book) end() error {
@@ -97,7 +98,7 @@ func (s *Session) openLedger(_ context.Context, a LedgerArgs) (int, error) {
 		return 0, host.Permit("read the DUT's counters", err)
 	}
 	b := &book{Book: opened}
-	s.atEnd(b.end)
+	b.forget = s.atEnd(b.end)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.books[id] = b
@@ -145,5 +146,6 @@ func (s *Session) closeLedger(_ context.Context, id int) (None, error) {
 	if b == nil {
 		return None{}, errNoLedger
 	}
+	b.forget()
 	return None{}, b.end()
 }

@@ -336,13 +336,16 @@ func TestFarClockIsComparedAgain(t *testing.T) {
 // port's error, which the tester tells.
 func TestTotalsBesideAPortsError(t *testing.T) {
 	s := newSession(t.Context(), t.TempDir(), "test", catalog.All)
-	s.subjects[1] = &running{Running: counted{}, over: make(chan struct{}), release: func() error { return errors.New("busy") }}
+	s.subjects[1] = &running{Running: counted{}, over: make(chan struct{}), release: func() error { return errors.New("busy") }, forget: s.atEnd(func() error { return nil })}
 	told, err := s.stopSubject(t.Context(), 1)
 	if err != nil || told.PortError != "busy" || told.Totals == nil || told.Totals.Captured != 7 || told.Usage.CPU != time.Second {
 		t.Fatalf("%+v, %v", told, err)
 	}
 	if _, err := s.stopSubject(t.Context(), 1); err == nil {
 		t.Error("it is stopped twice")
+	}
+	if len(s.ends) > 0 {
+		t.Error("a subject that was stopped is kept until the connection ends")
 	}
 	r := &far{on: Machine{&link.Conn{Name: "box"}}, told: &told}
 	if err := r.Stop(t.Context()); err != nil || r.Totals().Captured != 7 {

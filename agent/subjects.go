@@ -162,6 +162,7 @@ type running struct {
 	subject.Running
 	over    chan struct{}
 	release func() error
+	forget  func() // that it ends with the connection
 }
 
 // chosen is the subject of a, with its parameters.
@@ -256,11 +257,12 @@ func (s *Session) startSubject(ctx context.Context, a SubjectArgs) (started Subj
 	}
 	r := &running{Running: run, over: make(chan struct{}), release: sync.OnceValue(release)}
 	started.ID = id
+	r.forget = s.atEnd(func() error { return s.abandon(id) })
 	s.mu.Lock()
 	s.subjects[id] = r
 	s.mu.Unlock()
-	s.atEnd(func() error { return s.abandon(started.ID) })
 	if err := ctx.Err(); err != nil { // nobody hears its number
+		r.forget()
 		return started, errors.Join(err, s.abandon(id))
 	}
 	if c, ok := run.(interface {
@@ -402,6 +404,7 @@ func (s *Session) stopSubject(ctx context.Context, id int) (t SubjectTotals, err
 	delete(s.subjects, id)
 	s.mu.Unlock()
 	if first {
+		r.forget()
 		close(r.over)
 	}
 	if err := r.release(); err != nil {
