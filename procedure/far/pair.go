@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,8 +62,8 @@ type Pair struct {
 	Software agent.SubjectArgs // that the procedure may start there: its name and options
 
 	mu       sync.Mutex
-	begun    map[begun]bool // there, and not ended
-	starting bool           // a subject
+	begun    map[begun]bool  // there, and not ended
+	starting map[string]bool // by the method that ends it
 }
 
 // A begun is what a board has begun on another one: a subject, a ledger.
@@ -102,16 +103,6 @@ func (p *Pair) through(ctx context.Context, method string, args json.RawMessage,
 	if method == string(agent.Hold) {
 		return nil, nil // the tester does already
 	}
-	if method == string(agent.SubjectStart) {
-		if err := p.only(); err != nil {
-			return nil, err
-		}
-		defer func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.starting = false
-		}()
-	}
 	end := ends[method]
 	if end == "" {
 		reply, err := ask(ctx)
@@ -123,6 +114,14 @@ func (p *Pair) through(ctx context.Context, method string, args json.RawMessage,
 		}
 		return reply, err
 	}
+	if err := p.only(end); err != nil {
+		return nil, err
+	}
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.starting, end)
+	}()
 	// Its number is waited for even if who asks is gone meanwhile, or nobody could end it.
 	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -159,18 +158,23 @@ func (p *Pair) end(ctx context.Context) {
 	p.begun = nil
 }
 
-// only begins the start of a subject, beside which there is none.
-func (p *Pair) only() error {
+// only begins the start of what end ends: of a subject or a ledger beside which there is no
+// other one.
+func (p *Pair) only(end string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	runs := p.starting
+	runs := p.starting[end]
 	for b := range p.begun {
-		runs = runs || b.end == string(agent.SubjectStop)
+		runs = runs || b.end == end
 	}
 	if runs {
-		return refuse("a second subject at once")
+		what, _, _ := strings.Cut(end, ".")
+		return refuse("a second " + what + " at once")
 	}
-	p.starting = true
+	if p.starting == nil {
+		p.starting = map[string]bool{}
+	}
+	p.starting[end] = true
 	return nil
 }
 
@@ -199,7 +203,7 @@ func (p *Pair) allows(method string, args json.RawMessage) error {
 		if a.Name != p.Software.Name || len(a.Files) > 0 {
 			return refuse("subject " + a.Name)
 		}
-		if !slices.Equal(a.Options, p.Software.Options) || a.Foreign {
+		if !slices.Equal(a.Options, p.Software.Options) || a.Foreign || len(a.CPUs) > 0 {
 			return refuse("subject " + a.Name + " with other parameters than the run's")
 		}
 		if method == string(agent.SubjectStart) || a.Port != "" {
@@ -210,13 +214,13 @@ func (p *Pair) allows(method string, args json.RawMessage) error {
 		if err := json.Unmarshal(args, &a); err != nil {
 			return err
 		}
-		for _, path := range a.Paths {
-			for _, h := range path.Hops {
-				if h.Mine {
-					ports = append(ports, h.Port)
-				}
-			}
+		if len(a.Paths) != 1 || len(a.Paths[0].Hops) != 2 || a.Paths[0].Hops[0].Mine || !a.Paths[0].Hops[1].Mine {
+			return refuse("a ledger of another path than from its port to the other one's")
 		}
+		if !a.Bare {
+			return refuse("a ledger with a tracepoint")
+		}
+		ports = []string{a.Paths[0].Hops[1].Port}
 	case string(agent.NetworkAnnounce):
 		var a agent.AnnounceArgs
 		if err := json.Unmarshal(args, &a); err != nil {

@@ -21,6 +21,8 @@ import (
 	"boxdyno/unit"
 )
 
+func paths(hops ...agent.Hop) []agent.Path { return []agent.Path{{Hops: hops}} }
+
 // What a board asks of another one is passed on as far as it is of the procedure.
 func TestPairAllows(t *testing.T) {
 	at := netip.MustParseAddr("10.0.0.2")
@@ -49,6 +51,7 @@ func TestPairAllows(t *testing.T) {
 		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Port: "eth2"}, false},
 		{"subject.check", agent.SubjectArgs{Name: "tcpdump", Options: []result.Pair{{Key: "buffer", Value: "1073741824"}}}, false},
 		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth2", Foreign: true}, false},
+		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth2", CPUs: []int{0}}, false},
 		{"subject.start", agent.SubjectArgs{Name: "tcpdump", Options: options, Port: "eth2", Files: []result.Pair{{Key: "file", Value: "x"}}}, false},
 		{"subject.begin", 1, false},
 		{"subject.usage", 3, true},
@@ -61,8 +64,13 @@ func TestPairAllows(t *testing.T) {
 		{"identify", agent.IdentifyArgs{Ports: []string{"eth2", "eth0"}}, false},
 		{"receive.read", []string{"eth2"}, true},
 		{"receive.read", []string{"eth0"}, false},
-		{"ledger.open", agent.LedgerArgs{Paths: []agent.Path{{Hops: []agent.Hop{tester, hop}}}}, true},
-		{"ledger.open", agent.LedgerArgs{Paths: []agent.Path{{Hops: []agent.Hop{tester, other}}}}, false},
+		{"ledger.open", agent.LedgerArgs{Paths: paths(tester, hop), Bare: true}, true},
+		{"ledger.open", agent.LedgerArgs{Paths: paths(tester, hop)}, false},
+		{"ledger.open", agent.LedgerArgs{Paths: paths(tester, other), Bare: true}, false},
+		{"ledger.open", agent.LedgerArgs{Paths: paths(hop, hop), Bare: true}, false},
+		{"ledger.open", agent.LedgerArgs{Paths: paths(tester, hop, hop), Bare: true}, false},
+		{"ledger.open", agent.LedgerArgs{Paths: append(paths(tester, hop), paths(tester, hop)...), Bare: true}, false},
+		{"ledger.open", agent.LedgerArgs{Bare: true}, false},
 		{"network.announce", agent.AnnounceArgs{Port: "eth2", Station: at}, true},
 		{"network.announce", agent.AnnounceArgs{Port: "eth2", Station: at.Next()}, false},
 		{"network.announce", agent.AnnounceArgs{Port: "eth0", Station: at}, false},
@@ -203,9 +211,19 @@ func TestPairEndsWhatWasBegun(t *testing.T) {
 	w.server = p.passing(func(subject string, data []byte) error { here.Deliver(subject, data); return nil })
 	args := agent.SubjectArgs{Name: "tcpdump", Port: "eth2"}
 	first, err := agent.SubjectStart.Call(ctx, here, args)
-	book, berr := agent.LedgerOpen.Call(ctx, here, agent.LedgerArgs{})
+	opens := agent.LedgerArgs{Paths: paths(agent.Hop{Port: "eth1"}, agent.Hop{Port: "eth2", Mine: true}), Bare: true}
+	book, berr := agent.LedgerOpen.Call(ctx, here, opens)
 	if err != nil || berr != nil {
 		t.Fatal(err, berr)
+	}
+	if _, err := agent.LedgerOpen.Call(ctx, here, opens); err == nil || err.Error() != "b2: a board may not ask another one for a second ledger at once" {
+		t.Error(err)
+	}
+	if _, err := agent.LedgerClose.Call(ctx, here, book); err != nil {
+		t.Error(err)
+	}
+	if book, err = agent.LedgerOpen.Call(ctx, here, opens); err != nil {
+		t.Error(err)
 	}
 	if _, err := agent.SubjectStart.Call(ctx, here, args); err == nil || err.Error() != "b2: a board may not ask another one for a second subject at once" {
 		t.Error(err)
@@ -226,7 +244,7 @@ func TestPairEndsWhatWasBegun(t *testing.T) {
 	w.server.Wait()
 	p.end(ctx)
 	slices.Sort(ended)
-	if got := strings.Join(ended, ", "); got != fmt.Sprintf("ledger.close %d, subject.stop 1, subject.stop 2", book) {
+	if got := strings.Join(ended, ", "); got != fmt.Sprintf("ledger.close %d, ledger.close %d, subject.stop 1, subject.stop 2", book, book) {
 		t.Error(got)
 	}
 }
