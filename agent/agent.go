@@ -43,14 +43,20 @@ var answering = 10 * time.Minute
 // Call asks the agent at the other end of c. Its errors are those of link.Conn.Call; an
 // answer that is too long, or takes too long, is one too.
 func (m Ask[A, R]) Call(ctx context.Context, c *link.Conn, args A) (reply R, err error) {
-	err = ask(ctx, c, string(m), args, &reply)
+	err = ask(ctx, c, string(m), args, &reply, answering)
 	return reply, err
 }
 
-// ask is Call of every type, of which programs have one copy.
-func ask(ctx context.Context, c *link.Conn, method string, args, reply any) error {
-	late := fmt.Errorf("%s has not answered %s for %v", c.Name, method, answering)
-	ctx, cancel := context.WithTimeoutCause(ctx, answering, late)
+// Within is Call with another limit.
+func (m Ask[A, R]) Within(ctx context.Context, c *link.Conn, args A, limit time.Duration) (reply R, err error) {
+	err = ask(ctx, c, string(m), args, &reply, limit)
+	return reply, err
+}
+
+// ask is Call of every type, of which programs have one copy; it waits for at most limit.
+func ask(ctx context.Context, c *link.Conn, method string, args, reply any, limit time.Duration) error {
+	late := fmt.Errorf("%s has not answered %s for %v", c.Name, method, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	var text json.RawMessage
 	if err := c.Call(ctx, method, args, &text); err != nil {

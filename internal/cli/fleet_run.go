@@ -62,6 +62,9 @@ func (s *shelf) Names() []string { return s.names }
 // Heat implements many.Shelf.
 func (s *shelf) Heat(c *link.Conn) (float64, int64) { return s.fleet.Heat(c) }
 
+// answerFor is how long a board may take for an answer that costs it no work.
+const answerFor = 20 * time.Second
+
 // listFor is how long what the hub said of boards counts.
 const listFor = time.Second
 
@@ -109,7 +112,7 @@ func (s *shelf) Dial(ctx context.Context, name string) (*link.Conn, error) {
 	if c.Hello.Version != Version() {
 		err = &host.Missing{What: fmt.Sprintf("the same version on %s: it has %s, and this machine %s", name, c.Hello.Version, Version()), Hint: "install this version there"}
 	} else {
-		_, err = agent.Hold.Call(ctx, c, agent.HoldArgs{Boot: (&host.Local{}).Identify().BootID})
+		_, err = agent.Hold.Within(ctx, c, agent.HoldArgs{Boot: (&host.Local{}).Identify().BootID}, answerFor)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -142,7 +145,7 @@ func (s *shelf) machines(ctx context.Context) []result.Machine {
 		if err != nil {
 			return // the points that need it say so
 		}
-		if id, err := agent.Identify.Call(ctx, c, agent.IdentifyArgs{}); err == nil {
+		if id, err := agent.Identify.Within(ctx, c, agent.IdentifyArgs{}, answerFor); err == nil {
 			id.Machine.Name = name
 			found[i] = &id.Machine
 		}

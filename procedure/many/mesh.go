@@ -168,18 +168,7 @@ func (p *mesh) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcome
 
 // ends are the boards as ends of streams, or why they cannot be.
 func (p *mesh) ends(ctx context.Context, members []*member) ([]lab.Gateway, string) {
-	nets := make([][]mpi.Net, len(members))
-	whys := make([]string, len(members))
-	for i, m := range members {
-		var err error
-		if nets[i], err = agent.NetworkNets.Call(ctx, m.conn, agent.None{}); err == nil {
-			err = agent.Machine{Conn: m.conn}.HasIperf(ctx)
-		}
-		if err != nil {
-			whys[i] = "board " + m.name + ": " + procedure.Sentence(err)
-		}
-		nets[i] = slices.DeleteFunc(nets[i], func(n mpi.Net) bool { return !n.Address.Is4() || !n.Prefix.IsValid() })
-	}
+	nets, whys := networks(ctx, members, agent.IperfCheck)
 	if why := several(whys); why != "" {
 		return nil, why
 	}

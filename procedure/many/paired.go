@@ -113,7 +113,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return procedure.Outcome{Status: result.Invalid, Reason: fmt.Sprintf("board %s: what it sends to %s did not end within %v", from.name, to.name, r.limit)}
 	case err != nil:
-		return procedure.Outcome{Status: result.Invalid, Reason: "board " + from.name + ": " + strings.TrimPrefix(procedure.Sentence(err), from.name+": ")}
+		return procedure.Outcome{Status: result.Invalid, Reason: blame(from.name, err)}
 	case trial == nil:
 		return o // it says why it came to none
 	}

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
+	"boxdyno/agent"
 	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/procedure/capture"
@@ -109,6 +111,64 @@ func TestPairWhoseBoardDies(t *testing.T) {
 		outs := r.round(ctx, [][2]int{{0, 1}, {2, 3}})
 		if want := "board " + r.members[dies].name + ": nothing is heard from it"; outs[0].Status != result.Invalid || outs[0].Reason != want || outs[1].Status != result.Passed || ctx.Err() != nil {
 			t.Errorf("%s %s, %s; want %s", outs[0].Status, outs[0].Reason, outs[1].Status, want)
+		}
+	}
+}
+
+// A wired board answers by what it is asked for.
+type wired struct {
+	nowhere
+	server *link.Server
+}
+
+func (w *wired) Publish(subject, reply string, data []byte) error {
+	w.server.Take(context.Background(), subject, reply, data)
+	return nil
+}
+
+// Boards are asked for their networks side by side, and one that does not answer is named.
+func TestBoardsThatAreAskedAtOnce(t *testing.T) {
+	was := answering
+	defer func() { answering = was }()
+	for _, silent := range []bool{false, true} {
+		if answering = 10 * time.Second; silent {
+			answering = 100 * time.Millisecond
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		var asked sync.WaitGroup // each answers once all are asked
+		asked.Add(3)
+		var members []*member
+		for i, name := range []string{"b1", "b2", "b3"} {
+			w := &wired{}
+			c := link.Over(name, link.Hello{}, w, func() error { return nil })
+			w.server = link.NewServer(func(method string) link.Handler {
+				return func(ctx context.Context, _ *link.Request) (any, error) {
+					if method != string(agent.NetworkNets) {
+						return agent.None{}, nil
+					}
+					if asked.Done(); silent && i == 2 {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					asked.Wait()
+					prefix := netip.MustParsePrefix("10.0.1.0/24")
+					return []mpi.Net{{Prefix: prefix, Address: netip.AddrFrom4([4]byte{10, 0, 1, byte(i + 1)}), Interface: "eth1"}}, nil
+				}
+			}, func(subject string, data []byte) error { c.Deliver(subject, data); return nil })
+			members = append(members, &member{name: name, conn: c})
+		}
+		b := newBench(t, 4)
+		want := ""
+		if silent {
+			want = "board b3 has not answered network.nets for 100ms"
+		}
+		if at, why := PairsSpec(capture.GivenSpec, b).New().(*pairs).cables(ctx, members); why != want || !silent && len(at) != 3 {
+			t.Errorf("pairs: %v, %q, want %q", at, why, want)
+		}
+		asked.Add(3)
+		if ends, why := StreamSpec(b).New().(*mesh).ends(ctx, members); why != want || !silent && len(ends) != 3 {
+			t.Errorf("streams: %v, %q, want %q", ends, why, want)
 		}
 	}
 }

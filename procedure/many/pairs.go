@@ -59,8 +59,10 @@ const (
 	// around is what a pair takes beside its trial: testbed and ledgers.
 	around = 3 * time.Second
 	// overdue is more than a pair may take beside that for all waits that have limits of their
-	// own: until software is ready, until others are, until all is counted and it has ended.
-	overdue = 3 * time.Minute
+	// own, 240 s together: until software is ready (90 s) and counts (10 s), until others are
+	// ready (laggard) and all begin (mostLead), until all is counted (30 s), counters stand still
+	// (30 s) and it has ended (procedure.StopPatience).
+	overdue = 5 * time.Minute
 )
 
 // A listening procedure has software on the other board, with the parameters that it has.
@@ -175,21 +177,14 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 // cables are where the boards are in one network, beside that of their hub, or why they are
 // in none.
 func (p *pairs) cables(ctx context.Context, members []*member) ([]mpi.Net, string) {
-	nets, whys := make([][]mpi.Net, len(members)), make([]string, len(members))
+	nets, whys := networks(ctx, members)
 	for i, m := range members {
-		all, err := agent.NetworkNets.Call(ctx, m.conn, agent.None{})
-		if err != nil {
-			whys[i] = "board " + m.name + ": " + strings.TrimPrefix(procedure.Sentence(err), m.name+": ")
-		}
-		for _, n := range all {
-			switch {
-			case !n.Address.Is4() || !n.Prefix.IsValid():
-			case n.Control && n.Prefix == p.network.Prefix:
+		for _, n := range nets[i] {
+			if n.Control && n.Prefix == p.network.Prefix {
 				whys[i] = fmt.Sprintf("board %s reaches its hub by %s: test frames need another cable", m.name, n.Prefix)
-			case !n.Control:
-				nets[i] = append(nets[i], n)
 			}
 		}
+		nets[i] = slices.DeleteFunc(nets[i], func(n mpi.Net) bool { return n.Control })
 		if whys[i] == "" && len(nets[i]) == 0 {
 			whys[i] = fmt.Sprintf("board %s has no private IPv4 network but that of its hub: test frames need another cable, and an address there", m.name)
 		}
@@ -202,6 +197,39 @@ func (p *pairs) cables(ctx context.Context, members []*member) ([]mpi.Net, strin
 		return nil, procedure.Sentence(err)
 	}
 	return at, ""
+}
+
+// networks are the IPv4 networks that each board is in, or why they are not known. Each is
+// asked more beside, whose error says why, too.
+func networks(ctx context.Context, members []*member, more ...agent.Ask[agent.None, agent.None]) ([][]mpi.Net, []string) {
+	nets, whys := make([][]mpi.Net, len(members)), make([]string, len(members))
+	atOneInstant(len(members), func(i int) {
+		m := members[i]
+		all, err := agent.NetworkNets.Within(ctx, m.conn, agent.None{}, answering)
+		for _, ask := range more {
+			if err == nil {
+				_, err = ask.Within(ctx, m.conn, agent.None{}, answering)
+			}
+		}
+		if err != nil {
+			whys[i] = blame(m.name, err)
+			return
+		}
+		nets[i] = slices.DeleteFunc(all, func(n mpi.Net) bool { return !n.Address.Is4() || !n.Prefix.IsValid() })
+	})
+	return nets, whys
+}
+
+// answering is how long a board may take for an answer that costs it no work.
+var answering = 20 * time.Second
+
+// blame says that a board's error is its own.
+func blame(name string, err error) string {
+	text := procedure.Sentence(err)
+	if strings.HasPrefix(text, name+" ") {
+		return "board " + text
+	}
+	return "board " + name + ": " + strings.TrimPrefix(text, name+": ")
 }
 
 // atOneInstant carries f out for each of n pairs side by side.
