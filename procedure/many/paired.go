@@ -42,15 +42,16 @@ type paired struct {
 
 // round carries out one trial of each pair; all begin to send at one instant.
 func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome {
-	b := &r.barrier
+	b, begin := &r.barrier, unit.Now()
 	b.set(len(round))
 	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
 	outs := make([]procedure.Outcome, len(round))
 	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], params, clocks) })
-	at := b.began()
+	at, end := b.began(), unit.Now()
 	b.heard(lastHeard(outs))
 	for i, pair := range round {
+		r.believe(&outs[i], r.members[pair[0]].name, at, begin, end)
 		r.judge(&outs[i], pair, at)
 	}
 	return outs
@@ -163,6 +164,20 @@ func recordOf(cfg []result.Pair, o procedure.Outcome) result.Record {
 	return result.Record{
 		Config: cfg, Status: cmp.Or(o.Status, result.Passed), Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account,
 		Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings,
+	}
+}
+
+// believe makes invalid what a sender says of a trial from begin to end that cannot be, and a
+// trial whose frames count and which did not begin at at. Of boards the hub alone speaks.
+func (r *paired) believe(o *procedure.Outcome, from string, at, begin, end unit.Instant) {
+	o.Boards = nil
+	why := incredible(o, begin, end)
+	counts := cmp.Or(o.Status, result.Passed) == result.Passed || o.Status == result.Failed && len(o.Values) > 0
+	if why == "" && counts && (at == 0 || o.Began.At == 0 || len(o.Phases) == 0) {
+		why = silent
+	}
+	if why != "" {
+		o.Status, o.Reason, o.Values, o.Load, o.Account = result.Invalid, "board "+from+": "+why, nil, nil, nil
 	}
 }
 

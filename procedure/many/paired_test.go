@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,7 +49,12 @@ func pairsOf(t *testing.T, f send) *paired {
 // sent is a board's trial that begins at the common instant.
 func sent(ctx context.Context, with *far.With) (procedure.Outcome, error) {
 	at, err := with.Begin(ctx)
-	return procedure.Outcome{Status: result.Passed, Began: procedure.Began{At: at, Heard: time.Second}, Phases: []result.Phase{{Begin: at, End: at + unit.Instant(time.Second)}}}, err
+	end := at + unit.Instant(time.Millisecond)
+	time.Sleep(time.Duration(end - unit.Now()))
+	return procedure.Outcome{
+		Status: result.Passed, Began: procedure.Began{At: at, Heard: time.Second}, Phases: []result.Phase{{Begin: at, End: end}},
+		Values: []result.Value{{Metric: "counting_rate_fps", Value: 1}, {Metric: "uncounted_ratio"}},
+	}, err
 }
 
 // A pair that does not end is ended and named, and the other one goes on.
@@ -169,6 +175,59 @@ func TestBoardsThatAreAskedAtOnce(t *testing.T) {
 		asked.Add(3)
 		if ends, why := StreamSpec(b).New().(*mesh).ends(ctx, members); why != want || !silent && len(ends) != 3 {
 			t.Errorf("streams: %v, %q, want %q", ends, why, want)
+		}
+	}
+}
+
+// A pair whose sender tells what cannot be is invalid by its name and has no figures; and it
+// speaks of no boards.
+func TestPairThatCannotBe(t *testing.T) {
+	for want, lie := range map[string]func(o *procedure.Outcome){
+		"": func(o *procedure.Outcome) { o.Boards = []result.Board{{Name: "b9"}} },
+		"board b1: it says that counting_rate_fps is 1e+300":                       func(o *procedure.Outcome) { o.Values[0].Value = 1e300 },
+		"board b1: it says that it worked at an instant outside of the trial":      func(o *procedure.Outcome) { o.Phases[0].End += unit.Instant(time.Hour) },
+		"board b1: it did not say when it began":                                   func(o *procedure.Outcome) { o.Began = procedure.Began{} },
+		"board b1: it says that it worked at an instant outside of the trial, too": func(o *procedure.Outcome) { o.Began.At -= unit.Instant(time.Hour) },
+	} {
+		r := pairsOf(t, func(ctx context.Context, from string, with *far.With) (procedure.Outcome, error) {
+			o, err := sent(ctx, with)
+			o.Load, o.Account = &result.Load{Intended: 10, Offered: 10}, &result.Account{Accepted: 10, Received: 5, Drops: []result.Term{{Place: result.Link, N: 5}}}
+			if from == "b1" {
+				lie(&o)
+			}
+			return o, err
+		})
+		outs := r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+		o := outs[0]
+		if want, _, _ := strings.Cut(want, ", too"); o.Reason != want || (o.Status == result.Invalid) != (want != "") || (len(o.Values) == 0) != (want != "") || outs[1].Status != result.Passed {
+			t.Errorf("%s %q, %d figures, and %s; want %q", o.Status, o.Reason, len(o.Values), outs[1].Status, want)
+		}
+		if share := wayLost(result.Record{Status: o.Status, Account: o.Account, Load: o.Load}); share > 0 {
+			t.Errorf("%q: a share of %g was lost on the way", want, share)
+		}
+		if len(o.Boards) != 2 || o.Boards[0].Name != "b1" || o.Boards[1].Name != "b2" {
+			t.Errorf("%q: %+v", want, o.Boards)
+		}
+	}
+}
+
+// A sender that passes without a trial is invalid, whether another pair has one or none has.
+func TestPairWithoutATrial(t *testing.T) {
+	for _, others := range []bool{true, false} {
+		r := pairsOf(t, func(ctx context.Context, _ string, with *far.With) (procedure.Outcome, error) { return sent(ctx, with) })
+		run := r.run
+		r.run = func(ctx context.Context, c *link.Conn, name string, params []result.Pair, env *procedure.Env, with *far.With) (procedure.Outcome, error) {
+			if others && c.Name == "b3" {
+				return run(ctx, c, name, params, env, with)
+			}
+			return procedure.Outcome{Status: result.Passed, Values: []result.Value{{Metric: "counting_rate_fps", Value: 5}, {Metric: "uncounted_ratio"}}}, nil
+		}
+		outs := r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+		if o := outs[0]; o.Status != result.Invalid || o.Reason != "board b1: it did not say when it began" || len(o.Values) > 0 {
+			t.Errorf("%s %q, %d figures", o.Status, o.Reason, len(o.Values))
+		}
+		if o := outs[1]; (o.Status == result.Passed) != others {
+			t.Errorf("the other pair, with a trial %v: %s %q", others, o.Status, o.Reason)
 		}
 	}
 }

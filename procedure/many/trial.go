@@ -124,6 +124,7 @@ func whole(boards []result.Board, at, end unit.Instant) result.Phase {
 // fault.
 func (p *together) board(m *member, shared []result.Pair, o procedure.Outcome, err error, at, begin, end unit.Instant) result.Board {
 	celsius, throttled := p.heat(m)
+	absurdity := incredible(&o, begin, end)
 	b := result.Board{
 		Name: m.name, Status: o.Status, Reason: o.Reason, Config: slices.DeleteFunc(slices.Clone(m.pending.cfg), func(q result.Pair) bool { return result.Get(shared, q.Key) == q.Value }), Values: o.Values, Phases: o.Phases,
 		Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings, Temperature: celsius,
@@ -131,21 +132,8 @@ func (p *together) board(m *member, shared []result.Pair, o procedure.Outcome, e
 	invalid := func(format string, args ...any) {
 		b.Status, b.Reason = result.Invalid, fmt.Sprintf(format, args...)
 	}
-	slack := unit.Instant(o.Began.Error) + unit.Instant(time.Millisecond)
-	outside := o.Began.At != 0 && (o.Began.At < begin-slack || o.Began.At > end+slack)
-	for _, ph := range b.Phases {
-		outside = outside || ph.Begin < begin-slack || ph.End > end+slack || ph.End < ph.Begin
-	}
-	if outside {
-		invalid("it says that it worked at an instant outside of the trial")
-		b.Phases = nil
-	}
-	for _, v := range b.Values {
-		if math.IsNaN(v.Value) || math.Abs(v.Value) > absurd {
-			invalid("it says that %s is %g", v.Metric, v.Value)
-			b.Values = nil
-			break
-		}
+	if absurdity != "" {
+		invalid("%s", absurdity)
 	}
 	switch {
 	case err != nil:
@@ -154,12 +142,35 @@ func (p *together) board(m *member, shared []result.Pair, o procedure.Outcome, e
 	case o.Began.At != 0 && len(b.Phases) > 0:
 		b.Late, b.ClockError = time.Duration(o.Began.At-at), o.Began.Error
 	case at != 0 && b.Status == result.Passed:
-		invalid("it did not say when it began")
+		invalid(silent)
 	}
 	if b.Status == result.Passed && throttled {
 		invalid("it was throttled")
 	}
 	return b
+}
+
+// silent is what is wrong with a board whose work counts from a common instant.
+const silent = "it did not say when it began"
+
+// incredible says what of a board's outcome cannot be: instants outside of its trial, from begin
+// to end, or figures; "": all can. They are taken out.
+func incredible(o *procedure.Outcome, begin, end unit.Instant) (why string) {
+	slack := unit.Instant(o.Began.Error) + unit.Instant(time.Millisecond)
+	outside := o.Began.At != 0 && (o.Began.At < begin-slack || o.Began.At > end+slack)
+	for _, ph := range o.Phases {
+		outside = outside || ph.Begin < begin-slack || ph.End > end+slack || ph.End < ph.Begin
+	}
+	if outside {
+		why, o.Phases = "it says that it worked at an instant outside of the trial", nil
+	}
+	for _, v := range o.Values {
+		if math.IsNaN(v.Value) || math.Abs(v.Value) > absurd {
+			why, o.Values = fmt.Sprintf("it says that %s is %g", v.Metric, v.Value), nil
+			break
+		}
+	}
+	return why
 }
 
 // judge decides a trial by its boards, and by how late they began.
