@@ -66,6 +66,11 @@ func newRack(t *testing.T, allows ...string) *rack {
 	plug := func(port string) { ip("-n", space("sw"), "link", "set", port, "master", "br0", "up") }
 	tester := fmt.Sprintf("bdyr%d", os.Getpid()%100000)
 	ip("link", "add", tester, "type", "veth", "peer", "name", "tester", "netns", space("sw"))
+	t.Cleanup(func() { // a namespace goes some time after it was deleted
+		if out, err := exec.Command("ip", "link", "del", tester).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
 	plug("tester")
 	ip("addr", "add", "10.213.77.1/24", "dev", tester)
 	ip("link", "set", tester, "up")
