@@ -32,7 +32,7 @@ import (
 //	clients: HTTP, real sockets  ====\
 //	engine: the flood            ======= port | sensor | TCP | nginx
 //
-//	server started, and asked once
+//	server started, which has answered
 //	book.Begin -> clients ............................................ -> they end
 //	                before | the engine sends the flood | after           -> Balance
 //
@@ -172,11 +172,10 @@ func (m *floodPoint) storm(ctx context.Context, rate unit.FrameRate, lasts time.
 			}
 		}()
 	}
-	asking := newClients(s.port, netip.AddrPortFrom(s.port.Gateway4, m.serverPort()), m.requests.Value)
-	_ = asking.get(ctx) // it listens before its workers answer; that it does not answer is told by what is measured
 	if err := s.book.Begin(ctx); err != nil {
 		return o, err
 	}
+	asking := newClients(s.port, netip.AddrPortFrom(s.port.Gateway4, m.serverPort()), m.requests.Value)
 	asking.begin(ctx)
 	begin := unit.Now()
 	watch := trial.WatchTraffic(m.env, m.cpus()...)

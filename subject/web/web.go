@@ -10,7 +10,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -26,8 +28,8 @@ import (
 type Machine interface {
 	// HasWeb is a *host.Missing where there is no nginx.
 	HasWeb(ctx context.Context) error
-	// ServeWeb starts a server and waits until it listens at an IPv4 address of the machine.
-	// It has a worker for each of cpus, or of all CPUs where that is nil.
+	// ServeWeb starts a server and waits until it listens at an IPv4 address of the machine
+	// and has answered once. It has a worker for each of cpus, or of all CPUs where that is nil.
 	ServeWeb(ctx context.Context, at netip.AddrPort, cpus []int) (Server, error)
 }
 
@@ -65,7 +67,7 @@ http {
 	uwsgi_temp_path %[2]s/uwsgi;
 	scgi_temp_path %[2]s/scgi;
 	server {
-		listen %[3]s;
+		listen %[3]s;%[5]s
 		location / { return 200 "%[4]s"; }
 	}
 }
@@ -79,7 +81,10 @@ type serving struct {
 
 func (s *serving) Kill() error { return errors.Join(s.Process.Kill(), os.RemoveAll(s.dir)) }
 
-const listens = 5 * time.Second // at most, until it does
+const (
+	listens        = 5 * time.Second // at most, until it answers
+	socketPathMost = 107             // octets that unix(7) has room for
+)
 
 // ServeWeb implements Machine. An error is what nginx said instead.
 func (l Local) ServeWeb(ctx context.Context, at netip.AddrPort, cpus []int) (_ Server, err error) {
@@ -99,8 +104,14 @@ func (l Local) ServeWeb(ctx context.Context, at netip.AddrPort, cpus []int) (_ S
 	if len(cpus) > 0 {
 		workers = fmt.Sprint(len(cpus))
 	}
+	socket, also := filepath.Join(dir, "socket"), ""
+	if len(socket) > socketPathMost {
+		socket = "" // its first answer is then a client's
+	} else {
+		also = " listen unix:" + socket + ";"
+	}
 	name := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(name, fmt.Appendf(nil, configuration, workers, dir, at, strings.Repeat("x", Answer)), 0o600); err != nil {
+	if err := os.WriteFile(name, fmt.Appendf(nil, configuration, workers, dir, at, strings.Repeat("x", Answer), also), 0o600); err != nil {
 		return nil, err
 	}
 	var said saying
@@ -125,9 +136,38 @@ func (l Local) ServeWeb(ctx context.Context, at netip.AddrPort, cpus []int) (_ S
 			return nil, errors.Join(fmt.Errorf("nginx does not listen at %v: %w: %s", at, err, said.text()), s.Kill())
 		}
 		if there {
-			return s, nil
+			break
 		}
 	}
+	if socket == "" {
+		return s, nil
+	}
+	if err := answered(ctx, socket); err != nil {
+		return nil, errors.Join(fmt.Errorf("nginx at %v does not answer: %w: %s", at, err, said.text()), s.Kill())
+	}
+	return s, nil
+}
+
+// answered gets one answer at a socket of the file system, so that no port has a frame of it: a
+// server listens before its workers answer.
+func answered(ctx context.Context, socket string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	until, _ := ctx.Deadline()
+	if err := conn.SetDeadline(until); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	got, err := io.ReadAll(io.LimitReader(conn, 4*Answer))
+	if err == nil && len(got) < Answer {
+		err = fmt.Errorf("it answered %q", got)
+	}
+	return err
 }
 
 // listens says whether a socket does.
