@@ -248,14 +248,11 @@ type CPU struct {
 
 // DUTWork is how a trial's DUT did its work, as far as this machine shows it.
 type DUTWork struct {
-	Threads      int      `json:"threads,omitempty"`          // that receive its frames (threaded NAPI); 0: softirq does
-	Ran          float64  `json:"ran,omitempty"`              // over the traffic's time, one CPU's is 1: time that those threads ran, by the scheduler's ns clock; without threads that of softirq on the DUT's CPUs, in ticks
-	Waited       float64  `json:"waited,omitempty"`           // the same of the least time that a thread was ready while none of them ran: something else had the CPU
-	Stalled      float64  `json:"stalled,omitempty"`          // the same of the time in which the DUT's CPU took no timer interrupt: it was stalled, or the interrupt came late while it worked
-	LongestStall int64    `json:"longest_stall_ns,omitempty"` // ns, of these stalls
-	Watched      bool     `json:"watched,omitempty"`          // this timer was seen throughout: no stall is missing that shows in it
-	Receive      *Receive `json:"receive,omitempty"`          // of a DUT that is another machine: how its CPUs took frames
-	State        []Pair   `json:"state,omitempty"`            // how it is set up, where frames were lost: "nft rules", "conntrack entries", "lan rps_cpus"...
+	Threads int      `json:"threads,omitempty"` // that receive its frames (threaded NAPI); 0: softirq does
+	Ran     float64  `json:"ran,omitempty"`     // over the traffic's time, one CPU's is 1: time that those threads ran, by the scheduler's ns clock; without threads that of softirq on the DUT's CPUs, in ticks
+	Waited  float64  `json:"waited,omitempty"`  // the same of the least time that a thread was ready while none of them ran: something else had the CPU
+	Receive *Receive `json:"receive,omitempty"` // of a DUT that is another machine: how its CPUs took frames
+	State   []Pair   `json:"state,omitempty"`   // how it is set up, where frames were lost: "nft rules", "conntrack entries", "lan rps_cpus"...
 }
 
 // A Receive is how the CPUs of a machine with our agent took frames, by its own counters, over

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"boxdyno/engine"
-	"boxdyno/host"
 	"boxdyno/internal/limit"
 	"boxdyno/procedure"
 	"boxdyno/result"
@@ -213,9 +212,7 @@ func Disturbed(rec result.Record) bool {
 
 // Room is the share of a trial's load at which the box's receive ring of so many frames
 // would have outlasted what held its CPU up; 0: not known, or that is not why frames were
-// lost. All that the ring lost counts as lost in one stall, but no more than came in the
-// longest time without a timer interrupt. Where each came in time and one stall that does not
-// show explains less, the box is not fast enough.
+// lost. All that the ring lost counts as lost in one stall, of longestStall at most.
 func Room(rec result.Record, ring float64) float64 {
 	if rec.Account == nil || rec.Load == nil || ring <= 0 {
 		return 0
@@ -224,20 +221,17 @@ func Room(rec result.Record, ring float64) float64 {
 	if lost <= 0 || lost*2 < all || all > FillLoses*float64(rec.Account.Accepted) {
 		return 0
 	}
-	came := ring + lost
-	if d := rec.DUT; d != nil && d.Watched {
-		in := func(stall time.Duration) float64 { return float64(rec.Load.Offered) * stall.Seconds() }
-		if longest := time.Duration(d.LongestStall); longest > 0 {
-			came = min(came, in(longest))
-		} else if came > in(host.StallUnseen) {
-			return 0
-		}
-	}
+	came := min(ring+lost, float64(rec.Load.Offered)*longestStall.Seconds())
 	if came <= ring {
 		return 0
 	}
 	return ringShare * ring / came
 }
 
-// ringShare is how much of a ring may be in use in the load that is tried next: stalls differ.
-const ringShare = 0.8
+const (
+	// longestStall is above what virtual machines were seen to do to a CPU: 12 ms.
+	longestStall = 20 * time.Millisecond
+	// ringShare is how much of a ring may be in use in the load that is tried next: stalls
+	// differ.
+	ringShare = 0.8
+)

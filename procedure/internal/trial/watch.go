@@ -33,9 +33,6 @@ type watch struct {
 	ok            bool
 	box           lab.Receiver // another machine; nil: none, or it does not say
 	received      result.DUTWork
-	timers        *host.Stalls // on the CPUs of the threads that empty the DUT's rings; nil: nobody watches
-	stalls        [][]host.Stall
-	watched       bool // no stall can be missing
 }
 
 // WatchTraffic begins to watch, before a trial's traffic, which senders send: by default the
@@ -57,17 +54,11 @@ func WatchTraffic(env *procedure.Env, senders ...int) *watch {
 	var err error
 	w.before, err = host.CPUsHere(bed.Threads...)
 	w.ok, w.begin = err == nil, time.Now()
-	if len(bed.Threads) > 0 {
-		w.timers, _ = host.WatchStalls(bed.DUTCPUs...) // without them stalls are not known
-	}
 	return w
 }
 
 // Stop is called when the traffic is over.
 func (w *watch) Stop() {
-	if w.timers != nil {
-		w.stalls, w.watched, _ = w.timers.Stop() // what it holds goes with the process
-	}
 	if w.ok {
 		var err error
 		w.after, err = host.CPUsHere()
@@ -124,10 +115,7 @@ func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.
 			}
 		}
 		if took := float64(end-begin) / 1e9; took > 0 {
-			if o.DUT = w.work(o.CPUs, took); o.DUT != nil {
-				sum, longest := host.StalledIn(w.stalls, begin, end)
-				o.DUT.Stalled, o.DUT.LongestStall, o.DUT.Watched = sum.Seconds()/took, longest.Nanoseconds(), w.watched
-			}
+			o.DUT = w.work(o.CPUs, took)
 		}
 	}
 	if w.box != nil {

@@ -1083,14 +1083,11 @@ export interface Digest {
   series: number;
 }
 export interface DUTWork {
-  longest_stall_ns?: number;
   ran?: number;
   receive?: Receive;
-  stalled?: number;
   state?: Pair[];
   threads?: number;
   waited?: number;
-  watched?: boolean;
 }
 export interface Receive {
   cpus: CPU[] | null;
