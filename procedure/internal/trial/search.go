@@ -229,7 +229,7 @@ func Room(rec result.Record, ring float64) float64 {
 }
 
 const (
-	// longestStall is above what virtual machines were seen to do to a CPU: 12 ms.
+	// longestStall is above what a CPU of a virtual machine was seen to do: 19 ms.
 	longestStall = 20 * time.Millisecond
 	// ringShare is how much of a ring may be in use in the load that is tried next: stalls
 	// differ.
