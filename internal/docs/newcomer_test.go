@@ -26,7 +26,8 @@ func (l *listener) Errorf(format string, a ...any) {
 	l.said = append(l.said, fmt.Sprintf(format, a...))
 }
 
-// A procedure that is added needs its page: with every parameter, default, metric and unit.
+// A procedure that is added needs its page: with every metric and unit, and every parameter
+// and default, or the command that prints them.
 // That it is everywhere else is tested beside the command line.
 func TestNewcomer(t *testing.T) {
 	spec := procedure.Spec{Name: "spin", New: func() procedure.Procedure { return spinner{} }, Metrics: []result.Metric{{Name: "turns_per_s", Unit: "turn/s"}, {Name: "slip_share", Unit: "1"}}}
@@ -51,6 +52,9 @@ func TestNewcomer(t *testing.T) {
 		{"turn/s", "1/s", "the unit of turns_per_s is turn/s, not 1/s"},
 		{"`slip_share`", "`slips`", "slip_share"},
 		{"`spin_load`", "`load`", "spin_load"},
+		{"| parameter | default | meaning |\n|---|---|---|\n| `spin_load` | `idle` | what it turns |", "", "spin_load"},
+		{"| parameter | default | meaning |\n|---|---|---|\n| `spin_load` | `idle` | what it turns |", "`boxdyno list procedures spin` prints all.", ""},
+		{"| `spin_load`", "`boxdyno list procedures spin` prints all.\n\n| a | b | c |\n|---|---|---|\n| `load`", "load"},
 	} {
 		l := &listener{TB: t}
 		procedurePage(l, parse(t, "docs/spin.md", strings.Replace(text, c.from, c.to, 1)), spec)

@@ -21,7 +21,7 @@ func TestSubjects(t *testing.T) {
 		switch s.New().(type) {
 		case *capture.Capture:
 		case *ids.IDS:
-			sameParameters(t, p.name+", Suricata", p.section(t, "Suricata"), runner.Params(s.New()))
+			sameParameters(t, p.name+", Suricata", p.section(t, "Suricata"), "boxdyno list subjects "+s.Name, runner.Params(s.New()))
 		default:
 			continue
 		}
@@ -30,7 +30,7 @@ func TestSubjects(t *testing.T) {
 			t.Errorf("%s: the work of %s is %s, not %s", p.name, s.Name, s.Work, cells[1])
 		}
 		if s.Name == capture.Own { // it has all of them
-			sameParameters(t, p.name+", Parameters", p.section(t, "Parameters"), runner.Params(s.New()))
+			sameParameters(t, p.name+", Parameters", p.section(t, "Parameters"), "boxdyno list subjects "+s.Name, runner.Params(s.New()))
 		}
 	}
 	sameNames(t, p.name+", The programs", rows, names)
