@@ -30,7 +30,7 @@ func (l *listener) Errorf(format string, a ...any) {
 // and default, or the command that prints them.
 // That it is everywhere else is tested beside the command line.
 func TestNewcomer(t *testing.T) {
-	spec := procedure.Spec{Name: "spin", New: func() procedure.Procedure { return spinner{} }, Metrics: []result.Metric{{Name: "turns_per_s", Unit: "turn/s"}, {Name: "slip_share", Unit: "1"}}}
+	spec := procedure.Spec{Name: "spin", New: func() procedure.Procedure { return spinner{} }, Metrics: []result.Metric{{Name: "turns_per_s", Unit: "turn/s"}, {Name: "slip_share", Unit: "1"}, {Name: "ceiling_fps", Unit: "frame/s"}}}
 	const text = `# spin
 
 ## Parameters
@@ -45,6 +45,8 @@ func TestNewcomer(t *testing.T) {
 |---|---|---|
 | ` + "`turns_per_s`" + ` | turn/s | turns of the shaft a second |
 | ` + "`slip_share`" + ` | 1 | of them, those that slipped |
+
+The others are those of [forward](forward.md#figures).
 `
 	for _, c := range []struct{ from, to, says string }{
 		{"", "", ""},
@@ -52,6 +54,8 @@ func TestNewcomer(t *testing.T) {
 		{"turn/s", "1/s", "the unit of turns_per_s is turn/s, not 1/s"},
 		{"`slip_share`", "`slips`", "slip_share"},
 		{"`spin_load`", "`load`", "spin_load"},
+		{"The others are those of [forward](forward.md#figures).", "", "ceiling_fps"},
+		{"forward](forward", "security](security", "ceiling_fps"},
 		{"| parameter | default | meaning |\n|---|---|---|\n| `spin_load` | `idle` | what it turns |", "", "spin_load"},
 		{"| parameter | default | meaning |\n|---|---|---|\n| `spin_load` | `idle` | what it turns |", "`boxdyno list procedures spin` prints all.", ""},
 		{"| `spin_load`", "`boxdyno list procedures spin` prints all.\n\n| a | b | c |\n|---|---|---|\n| `load`", "load"},

@@ -100,6 +100,9 @@ func sameParameters(t testing.TB, where, text, list string, params []runner.Para
 	rows := byCode(t, where, text)
 	var names []string
 	for _, p := range params {
+		if p.Help == "" {
+			t.Errorf("%s: %s says nothing of %s", where, list, p.Name)
+		}
 		cells := rows[p.Name]
 		if cells == nil && some {
 			continue
@@ -120,6 +123,28 @@ func sameParameters(t testing.TB, where, text, list string, params []runner.Para
 	sameNames(t, where, rows, names)
 }
 
+// A paragraph "The others are those of" other pages stands for rows of these pages.
+var otherRows = regexp.MustCompile(`(?m)^The others are those of (.*)\.$`)
+
+// addOthers adds the rows of wanted names that text leaves to other pages.
+func addOthers(t testing.TB, rows map[string][]string, text string, wanted []string) {
+	t.Helper()
+	m := otherRows.FindStringSubmatch(text)
+	if m == nil {
+		return
+	}
+	for _, l := range link.FindAllStringSubmatch(m[1], -1) {
+		file, anchor, _ := strings.Cut(l[1], "#")
+		for _, cells := range named(t, "docs/"+file).under(t, anchor) {
+			for _, name := range codes(cells[0]) {
+				if rows[name] == nil && slices.Contains(wanted, name) {
+					rows[name] = cells
+				}
+			}
+		}
+	}
+}
+
 func TestProcedures(t *testing.T) {
 	for _, spec := range catalog.All {
 		procedurePage(t, named(t, "docs/"+spec.Name+".md"), spec)
@@ -131,10 +156,14 @@ func procedurePage(t testing.TB, p page, spec procedure.Spec) {
 	t.Helper()
 	sameParameters(t, p.name, p.section(t, "Parameters"), "boxdyno list procedures "+spec.Name, runner.Params(spec.New()))
 	where := p.name + ", Figures"
-	rows := byCode(t, where, p.section(t, "Figures"))
+	text := p.section(t, "Figures")
+	rows := byCode(t, where, text)
 	var names []string
 	for _, m := range spec.Metrics {
 		names = append(names, m.Name)
+	}
+	addOthers(t, rows, text, names)
+	for _, m := range spec.Metrics {
 		if cells := rows[m.Name]; cells != nil && cells[1] != string(m.Unit) {
 			t.Errorf("%s: the unit of %s is %s, not %s", where, m.Name, m.Unit, cells[1])
 		}
