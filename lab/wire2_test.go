@@ -36,7 +36,10 @@ type bench struct {
 	folder      string // of the agent on box
 }
 
-func newBench(t *testing.T) bench {
+func newBench(t *testing.T) bench { return newBenchOf(t, 0) }
+
+// newBenchOf is newBench with so many queues at each port; 0: as many as the kernel gives.
+func newBenchOf(t *testing.T, queues int) bench {
 	t.Helper()
 	testutil.Privileged(t)
 	b := bench{folder: t.TempDir()}
@@ -49,7 +52,7 @@ func newBench(t *testing.T) bench {
 	}
 	for i := range 2 {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name = fmt.Sprint("e", i)
+		attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = fmt.Sprint("e", i), queues, queues
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("i", i), PeerNamespace: netlink.NsFd(b.box.ns.Fd())}
 		if err := b.tester.nl.LinkAdd(veth); err != nil {
 			t.Fatal(err)

@@ -13,10 +13,11 @@ import (
 	"boxdyno/result"
 )
 
-// replayed replays a capture, by one sender and by two, and wants every frame to come as it
-// was sent, and each account to balance.
+// replayed replays a capture, by one sender and by two, which each have a queue of port e0,
+// and wants every frame to come as it was sent, and each account to balance.
 func replayed(t *testing.T, tester *netns.Namespace, words ...string) {
 	t.Helper()
+	inSpace(t, tester, "ethtool -L e0 rx 2 tx 2")
 	dir := filepath.Join(t.TempDir(), "run")
 	args := append([]string{"run", "replay", "--quick", "--quiet", "--out", dir, "--set", "netns=" + tester.Path(),
 		"--set", "rate=4k", "--set", "packets_of_file=2000", "--set", "senders=1,2"}, words...)
@@ -40,7 +41,10 @@ func replayed(t *testing.T, tester *netns.Namespace, words ...string) {
 			if points++; r.Value("replay_received_frames") == nil {
 				t.Errorf("%s: %s %s", r.ID, r.Status, r.Reason)
 			}
-			t.Logf("%s: %s", r.ID, strings.Join(r.Warnings, "; "))
+			said := strings.Join(r.Warnings, "; ")
+			if t.Logf("%s: %s", r.ID, said); strings.Contains(said, "senders=") {
+				t.Error("two CPUs did not send")
+			}
 		default:
 			trials++
 		}
