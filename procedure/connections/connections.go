@@ -30,7 +30,10 @@ import (
 	"boxdyno/unit"
 )
 
-// ConnectionsSpec is the row of connections.
+// ConnectionsSpec is the row of connections. It has one sender by design: of ten frames of a
+// connection with a short response the sender makes the SYN alone. Programs on the CPUs that
+// receive make the others, each in answer to one frame. So those CPUs are the tester's limit
+// long before the sender, which makes as many SYNs a second as a rate may ask for (maxRate).
 var ConnectionsSpec = procedure.Spec{
 	Name: "connections", Needs: lab.KernelPorts, Standard: "RFC 9411 sections 7.2 and 7.5",
 	Deviation: "nothing is retransmitted, so a lost frame fails its connection, and none may fail (RFC 9411 allows 0.001 %); one request a connection, over IPv4, with one segment under way at a time; a trial ends after 4194304 connections",
@@ -89,7 +92,7 @@ func (p *Connections) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.response, "response_size", "`octets` of a response beside its HTTP header")
 	fs.Var(&p.rate, "rate", "new `connections` a second; 0: mode rate searches the highest, mode concurrent opens 20000")
 	fs.Var(&p.most, "connections", "mode concurrent: `connections` to open")
-	fs.Var(&p.senders, "senders", "CPUs of the tester that `send`: 1, for programs at both ports send all but the first frame of a connection")
+	fs.Var(&p.senders, "senders", "CPUs of the tester that `send` SYNs: 1, for programs at both ports send all other frames")
 	fs.Var(&p.preset, "preset", "quick or standard: how long, how often")
 	fs.Var(&p.search, "search", "how the highest rate without a failed connection is found; preset: the search of the preset's name")
 }
@@ -102,7 +105,7 @@ func (p *Connections) Check(bed *lab.Testbed) error {
 		return fmt.Errorf("rules %d: only service filter has rules, and this is %s", p.rules.Value, p.service.Value)
 	}
 	if p.senders.Value > 1 {
-		return fmt.Errorf("senders %d: one CPU sends the first frame of each connection, and programs on the CPUs that receive send all others, so that a second sender would add none: leave senders at 1", p.senders.Value)
+		return fmt.Errorf("senders %d: one CPU sends the SYNs, up to %d a second, and programs on the CPUs that receive send all other frames, so that a second sender would add none: leave senders at 1", p.senders.Value, maxRate)
 	}
 	if bed == nil || bed.Engine == nil {
 		return nil
