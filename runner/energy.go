@@ -17,8 +17,8 @@ import (
 const (
 	idleReadings = 3                      // of each meter, for its idle power
 	idleLeast    = time.Second            // that the idle machine is measured for
-	idleMost     = 6 * time.Second        // after which a meter has no idle power
 	idleAsked    = 250 * time.Millisecond // between two looks whether that is enough
+	idleLooks    = 24                     // after which a meter has no idle power
 )
 
 // idlePower measures what each meter reads of the idle machine, before the first trial:
@@ -30,13 +30,15 @@ func (x *execution) idlePower(ctx context.Context) {
 	x.o.Notify(Event{Kind: Preparing, Text: "measure the power of the idle machine"})
 	x.sampler.Begin()
 	from := unit.Now()
-	for ctx.Err() == nil {
-		_ = host.Pause(ctx, idleAsked)
+	for range idleLooks { // not a time: a process that is held up looks later
+		if host.Pause(ctx, idleAsked) != nil {
+			break
+		}
 		x.sampler.Now()
 		now := unit.Now()
 		all := x.sampler.Energy(from, now)
 		enough := len(all) == x.sampler.Meters() && !slices.ContainsFunc(all, func(e result.Energy) bool { return e.Readings < idleReadings })
-		if took := time.Duration(now - from); took >= idleLeast && enough || took >= idleMost {
+		if time.Duration(now-from) >= idleLeast && enough {
 			break
 		}
 	}

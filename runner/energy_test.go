@@ -5,10 +5,12 @@ package runner
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,23 +25,40 @@ import (
 
 const idleWatts, loadWatts, framesPerSecond = 2.0, 7.25, 1000.0
 
-// loadedRun measures the point of a fake box, of which set moves the power: it is loaded
-// for a time in each of four trials, and forwards framesPerSecond.
-func loadedRun(t *testing.T, f *fake, set func(watts float64), load time.Duration, specs ...telemetry.Spec) (result.Telemetry, []result.Record) {
+// A loadable box is one whose power a test moves. Neither call depends on how fast its
+// meters are read.
+type loadable interface {
+	// load raises the power, and returns when readings of it were taken; each reading
+	// since begin is one of them.
+	load() (begin unit.Instant)
+	// idle lowers the power, once no reading that began earlier can see it.
+	idle()
+}
+
+// eventually waits for what telemetry does by itself.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for guard := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(guard) {
+			t.Fatalf("after a minute there is none: %s", what)
+		}
+	}
+}
+
+// loadedRun measures the point of a fake box: it is loaded in each of four trials, and
+// forwards framesPerSecond.
+func loadedRun(t *testing.T, f *fake, box loadable, specs ...telemetry.Spec) (result.Telemetry, []result.Record) {
 	t.Helper()
 	testutil.Privileged(t) // other kinds than memory take the measuring lock
 	f.kind = "sandbox"
-	set(idleWatts)
 	f.trial = func(string) (procedure.Outcome, error) {
-		set(loadWatts)
-		defer set(idleWatts)
-		time.Sleep(20 * time.Millisecond)
-		begin := unit.Now()
-		time.Sleep(load)
+		begin := box.load()
+		end := unit.Now()
+		box.idle()
 		return procedure.Outcome{
 			Status: result.Passed, Load: &result.Load{Backend: "fake", Offered: framesPerSecond, Forwarded: framesPerSecond},
 			Account: &result.Account{Accepted: 1, Received: 1}, Values: []result.Value{{Metric: "steps", Unit: "1", Value: 2}},
-			Phases: []result.Phase{{Name: "traffic", Begin: begin, End: unit.Now()}},
+			Phases: []result.Phase{{Name: "traffic", Begin: begin, End: end}},
 		}, nil
 	}
 	c := f.catalogue()
@@ -67,8 +86,7 @@ func named(collector string) telemetry.Spec {
 func within1(got, want float64) bool { return math.Abs(got/want-1) <= 0.01 }
 
 // A whole run beside an INA219 whose power the test moves: the joules of a frame are those
-// of the power while loads ran, and the idle power is that of before. The kernel's chip is
-// asked twice a second, so loads take longer than that.
+// of the power while loads ran, and the idle power is that of before.
 func TestJoulesOfARun(t *testing.T) {
 	testutil.NoLeaks(t)
 	root := t.TempDir()
@@ -84,17 +102,19 @@ func TestJoulesOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer power.Close()
-	set := func(watts float64) { // in place: a reader never sees less than a number
-		if _, err := fmt.Fprintf(&at0{power}, "%010.0f\n", watts*1e6); err != nil {
-			t.Error(err)
-		}
-	}
+	box := &chip{t: t, file: power}
+	box.idle()
 	hwmon := named("hwmon")
 	of := hwmon.New
 	hwmon.New = func(ctx context.Context, m *telemetry.Machine) (telemetry.Collector, error) {
-		return of(ctx, &telemetry.Machine{Root: os.DirFS(root)})
+		c, err := of(ctx, &telemetry.Machine{Root: os.DirFS(root)})
+		if err != nil {
+			return nil, err
+		}
+		box.sensor = c.(sensor)
+		return box, nil
 	}
-	tel, recs := loadedRun(t, &fake{dut: &host.Local{}}, set, 600*time.Millisecond, hwmon)
+	tel, recs := loadedRun(t, &fake{dut: &host.Local{}}, box, hwmon)
 	if len(tel.Idle) != 1 || !within1(tel.Idle[0].Watts(), idleWatts) {
 		t.Fatalf("idle power %+v, want %g W of one meter", tel.Idle, idleWatts)
 	}
@@ -122,14 +142,62 @@ func TestJoulesOfARun(t *testing.T) {
 	}
 }
 
-// at0 writes each time to a file's beginning.
-type at0 struct{ f *os.File }
+// A sensor is asked in a goroutine of its own. What the sampler reads is its latest answer.
+type sensor interface {
+	telemetry.Collector
+	io.Closer
+	Measured(int) (at unit.Instant, over time.Duration)
+}
 
-func (w *at0) Write(b []byte) (int, error) { return w.f.WriteAt(b, 0) }
+// A chip is a loadable box with one sensor, and the collector that reads it.
+type chip struct {
+	sensor
+	t    *testing.T
+	file *os.File
 
-// A gauge reads the power that a test sets.
+	mu    sync.Mutex
+	watts float64      // that the sampler read last
+	at    unit.Instant // that they were measured at
+	from  unit.Instant // that they are a mean from
+}
+
+// set writes in place: a reader never sees less than a number.
+func (c *chip) set(watts float64) {
+	if _, err := c.file.WriteAt(fmt.Appendf(nil, "%010.0f\n", watts*1e6), 0); err != nil {
+		c.t.Error(err)
+	}
+}
+
+func (c *chip) Read(dst []float64) error {
+	err := c.sensor.Read(dst)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, over := c.Measured(0)
+	c.watts, c.at, c.from = dst[0], at, at-unit.Instant(over)
+	return err
+}
+
+func (c *chip) load() unit.Instant {
+	c.set(loadWatts)
+	begin := unit.Now()
+	eventually(c.t, "answer of the chip under load", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !within1(c.watts, loadWatts) {
+			begin = max(begin, c.at+1) // it was asked before the power rose, and was late to answer
+		}
+		return within1(c.watts, loadWatts) && c.from >= begin
+	})
+	return begin
+}
+
+// idle needs not wait: an answer dates from after the file was read.
+func (c *chip) idle() { c.set(idleWatts) }
+
+// A gauge reads the power that a test sets, at each sample.
 type gauge struct {
 	watts  atomic.Uint64
+	reads  atomic.Int64
 	covers string
 }
 
@@ -138,23 +206,56 @@ func (g *gauge) Series() []result.Series {
 		Labels: []result.Pair{{Key: "meter", Value: g.covers}, {Key: "covers", Value: g.covers}}}}
 }
 
-func (g *gauge) Read(dst []float64) error { dst[0] = math.Float64frombits(g.watts.Load()); return nil }
+func (g *gauge) Read(dst []float64) error {
+	dst[0] = math.Float64frombits(g.watts.Load())
+	g.reads.Add(1)
+	return nil
+}
+
+// gauges are the meters of a loadable box.
+type gauges struct {
+	t   *testing.T
+	all []*gauge
+}
+
+func (g gauges) set(watts float64) {
+	for _, one := range g.all {
+		one.watts.Store(math.Float64bits(watts))
+	}
+}
+
+// read waits until each was read n times more.
+func (g gauges) read(n int64) {
+	for _, one := range g.all {
+		most := one.reads.Load() + n
+		eventually(g.t, "reading of "+one.covers, func() bool { return one.reads.Load() >= most })
+	}
+}
+
+// load waits for one reading more than it needs: the first may have begun earlier.
+func (g gauges) load() unit.Instant {
+	g.set(loadWatts)
+	begin := unit.Now()
+	g.read(2)
+	return begin
+}
+
+func (g gauges) idle() {
+	g.read(1)
+	g.set(idleWatts)
+}
 
 // Of a box that is another machine, a plug may measure the joules and a meter in the
 // tester does not: its energy is kept with the trial, and makes no figure.
 func TestJoulesOfAnotherMachine(t *testing.T) {
 	testutil.NoLeaks(t)
 	var specs []telemetry.Spec
-	gauges := []*gauge{{covers: "wall"}, {covers: "package"}}
-	for _, g := range gauges {
+	box := gauges{t, []*gauge{{covers: "wall"}, {covers: "package"}}}
+	box.set(idleWatts)
+	for _, g := range box.all {
 		specs = append(specs, telemetry.Spec{Name: g.covers, Default: true, New: func(context.Context, *telemetry.Machine) (telemetry.Collector, error) { return g, nil }})
 	}
-	set := func(watts float64) {
-		for _, g := range gauges {
-			g.watts.Store(math.Float64bits(watts))
-		}
-	}
-	_, recs := loadedRun(t, &fake{}, set, 150*time.Millisecond, specs...)
+	_, recs := loadedRun(t, &fake{}, box, specs...)
 	for _, r := range recs {
 		var got []string
 		for _, e := range r.Energy {
