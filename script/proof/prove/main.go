@@ -54,6 +54,7 @@ func main() {
 	flag.IntVar(&n.otava, "otava", 300, "drawn series whose changes of level must be those that Apache Otava finds; needs no root")
 	flag.IntVar(&n.viewers, "viewers", 8, "pairs of runs with three viewers of boxdyno serve and without, whose throughput must agree")
 	flag.IntVar(&n.formats, "formats", 1, "times that real runs are written for sbc-bench, the Phoronix Test Suite and Python's package iperf3")
+	phoronix := flag.String("phoronix", phoronixSource, "git repository with the Phoronix Test Suite, which -formats has read our files; it needs php-cli and php-xml")
 	models := flag.String("boards", "", "models of ports of script/boards, with commas, on which a box does every row; nothing else is proven then")
 	arch := flag.String("board-arch", "amd64", "processor of those boards, and of a box that is killed on")
 	killedPorts := flag.String("kill-box-ports", cables, "model of ports of the box that -kill-box kills on")
@@ -89,7 +90,7 @@ func main() {
 	case *shelf != 0:
 		err = proveBoards(func(dir string) (int, error) { return boardFleet(ctx, dir, *arch, *shelf) })
 	default:
-		err = prove(ctx, n, *killedPorts, *arch, *seed)
+		err = prove(ctx, n, *killedPorts, *arch, *phoronix, *seed)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prove:", err)
@@ -114,7 +115,7 @@ func proveBoards(on func(dir string) (failed int, err error)) error {
 	return err
 }
 
-func prove(ctx context.Context, n times, ports, arch string, seed uint64) error {
+func prove(ctx context.Context, n times, ports, arch, phoronix string, seed uint64) error {
 	dir, err := os.MkdirTemp("", "boxdyno-prove-")
 	if err != nil {
 		return err
@@ -152,7 +153,7 @@ func prove(ctx context.Context, n times, ports, arch string, seed uint64) error 
 		{n.bundles, func(k int) (int, error) { return library(ctx, binary, dir, k, seed) }},
 		{n.otava, func(k int) (int, error) { return asOtava(ctx, dir, k, seed) }},
 		{n.viewers, func(k int) (int, error) { return watchers(ctx, binary, dir, k, seed) }},
-		{n.formats, func(k int) (int, error) { return formats(ctx, binary, dir, k) }},
+		{n.formats, func(k int) (int, error) { return formats(ctx, binary, dir, phoronix, k) }},
 		{n.disturbed, func(k int) (int, error) { return disturbed(ctx, binary, dir, k) }},
 	} {
 		if p.times == 0 {
