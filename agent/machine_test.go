@@ -175,7 +175,7 @@ func captures(t *testing.T, name string) subject.Named {
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for begin := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatal(what)
 		}
 	}
@@ -326,7 +326,7 @@ func TestFarClockIsComparedAgain(t *testing.T) {
 		if c.Offset.Abs() <= c.Error && c.Error > 0 { // it is this machine's
 			return
 		}
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatalf("%+v", c)
 		}
 	}

@@ -152,7 +152,7 @@ func leftovers(t *testing.T) (all []string) {
 func same(t *testing.T, left []string) {
 	t.Helper()
 	var now []string
-	for range 100 {
+	for range 1200 { // a minute
 		if now = leftovers(t); slices.Equal(now, left) {
 			return
 		}

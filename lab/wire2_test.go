@@ -397,7 +397,7 @@ func TestWireRefusesACapture(t *testing.T) {
 // settle waits until the kernels have given themselves link-local addresses and said so.
 func (b bench) settle(t *testing.T) {
 	t.Helper()
-	for range 200 {
+	for range 3000 {
 		text := b.tester.sh(t, "ip -o address show up scope link; ip -o link show")
 		if !strings.Contains(text, "tentative") && !strings.Contains(text, "NO-CARRIER") && (!hasIPv6() || strings.Count(text, "fe80::") >= 2) {
 			return
@@ -437,7 +437,7 @@ func TestWireLeavesPortsAsFound(t *testing.T) {
 	same := func(when string) {
 		t.Helper()
 		var now string
-		for range 100 {
+		for range 3000 { // a minute
 			if now = b.state(t); now == found {
 				return
 			}

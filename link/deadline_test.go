@@ -81,7 +81,7 @@ func TestTesterThatStops(t *testing.T) {
 				if asked != c.call || over != (c.call != "") {
 					t.Errorf("it was asked for %q; that has ended: %v", asked, over)
 				}
-			case <-time.After(15 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("it waits")
 			}
 		})

@@ -238,7 +238,7 @@ func TestFoundReadsNothingAgain(t *testing.T) {
 
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not seen", what)
 		}

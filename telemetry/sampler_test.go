@@ -348,12 +348,12 @@ func TestTicks(t *testing.T) {
 	defer s.Close()
 	s.Begin()
 	marks := seldom.count()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for n := often.count(); often.count() < n+10 && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if !time.Now().Before(deadline) {
-		t.Error("no 10 ticks in 20 s")
+		t.Error("no 10 ticks in a minute")
 	}
 	if seldom.count() != marks {
 		t.Errorf("the collector that is read each 100 s was read %d times more", seldom.count()-marks)

@@ -172,7 +172,7 @@ func TestAFXDPDropsAreNotRefused(t *testing.T) {
 	} else {
 		t.Log(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := m[0].Read(context.Background()); err != nil {
 			t.Log(err)
 			break
@@ -302,7 +302,7 @@ func TestAFXDPObeysContext(t *testing.T) {
 		start := time.Now()
 		reps, err := tx.Transmit(ctx, engine.Load{Rate: rate, Duration: time.Minute}, engine.Stream{ID: 1, Frames: enginetest.Spec4(1, 64)})
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 30*time.Second {
 			t.Errorf("rate %v: %v after %v", rate, err, time.Since(start))
 		}
 		s := reps[0]

@@ -29,7 +29,7 @@ func intoAFXDP(t testing.TB) *enginetest.Bed {
 	q.tally.Hash = engine.DigestBy(heard)
 	q.mu.Unlock()
 	return &enginetest.Bed{Tx: tx, Next: func(wait bool) (f []byte) {
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			if err := q.flush(); err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,7 @@ func TestTapRefuses(t *testing.T) {
 			}
 			defer tx.Close()
 			spec := frame.Spec{Sizes: []unit.FrameSize{64}, Flows: 1, SrcMAC: [6]byte{2, 1}, DstMAC: [6]byte{2, 2}, Src: netip.MustParseAddr("198.18.0.2"), Dst: netip.MustParseAddr("198.18.0.3"), SrcPort: frame.FirstPort, DstPort: frame.Port}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			const frames = 3000 // the tap takes 1,000
 			sent, err := tx.Transmit(ctx, engine.Load{Rate: 50_000, Count: frames}, engine.Stream{ID: 1, Frames: spec})

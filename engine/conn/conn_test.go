@@ -272,7 +272,7 @@ func connectionsToAKernel(t *testing.T, bare bool) {
 	go server.Serve(listener)
 	defer server.Close()
 	r := offerConnections(t, c, false, engine.Load{Rate: 1000, Count: n})
-	for begin := time.Now(); r.Closed < n && time.Since(begin) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); r.Closed < n && time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		r = stand(t, c)
 	}
 	if r.Closed != n || r.Octets < n*object || r.Failed() != 0 {

@@ -224,7 +224,7 @@ func TestPartsOnALink(t *testing.T) {
 				t.Errorf("%s, %+v: %+v", b.Name(), l, sent)
 			}
 			begin := time.Now()
-			for enginetest.Read(t, m).Foreign < sent.Accepted && time.Since(begin) < 2*time.Second {
+			for enginetest.Read(t, m).Foreign < sent.Accepted && time.Since(begin) < time.Minute {
 				time.Sleep(time.Millisecond)
 			}
 			if came := enginetest.Read(t, m).Foreign; came != sent.Accepted {

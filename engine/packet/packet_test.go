@@ -187,7 +187,7 @@ func TestPacketFullRing(t *testing.T) {
 	}
 	accepted := reps[0].Accepted + reps[1].Accepted
 	var packets, dropped uint64
-	for deadline := time.Now().Add(10 * time.Second); packets+dropped < accepted && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); packets+dropped < accepted && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond) // what is in the ring is not counted yet
 		after := enginetest.Stats(t, a)
 		packets, dropped = after.TxPackets-before.TxPackets, after.TxDropped-before.TxDropped
@@ -360,7 +360,7 @@ func TestPacketObeysContext(t *testing.T) {
 		start := time.Now()
 		reps, err := tx.Transmit(ctx, engine.Load{Rate: rate, Duration: time.Minute}, engine.Stream{ID: 1, Frames: enginetest.Spec4(1, 64)})
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 2*time.Second {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 30*time.Second {
 			t.Errorf("rate %v: %v after %v", rate, err, time.Since(start))
 		}
 		s := reps[0]

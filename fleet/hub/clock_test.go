@@ -32,11 +32,10 @@ func TestClockSteps(t *testing.T) {
 		if said := w.fleet.clock.now(); said <= last || w.fleet.clock.Ahead != w.Hub.clock.Ahead {
 			t.Errorf("%+v: the clock says %d after %d", c, said, last)
 		}
-		begin := time.Now()
 		w.dial(t, "pi").Close()
 		e := w.entry(t, "pi", "ready", "busy")
-		if e.Refused != 0 || time.Since(begin) > 4*time.Second {
-			t.Errorf("%+v: %d orders were refused, after %v: %s", c, e.Refused, time.Since(begin), e.Why)
+		if e.Refused != 0 {
+			t.Errorf("%+v: %d orders were refused: %s", c, e.Refused, e.Why)
 		}
 		last = w.fleet.clock.now()
 		w.fleet.Close()

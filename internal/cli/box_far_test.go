@@ -118,7 +118,7 @@ func TestBoxCarriesOut(t *testing.T) {
 			if bytes.Count(trials, []byte(`"verdict":"passed"`)) >= c.done && stressing(stressor) > 0 {
 				break
 			}
-			if time.Since(begin) > 30*time.Second {
+			if time.Since(begin) > time.Minute {
 				t.Fatalf("no stressor runs: %s", out.Bytes())
 			}
 		}
@@ -128,7 +128,7 @@ func TestBoxCarriesOut(t *testing.T) {
 		}
 		interrupted = t.Context()
 		for begin := time.Now(); len(inside(t, box.Path(), program))+stressing(stressor) > 0; time.Sleep(50 * time.Millisecond) {
-			if time.Since(begin) > 10*time.Second {
+			if time.Since(begin) > time.Minute {
 				t.Fatal("the agent or a stressor is still there")
 			}
 		}

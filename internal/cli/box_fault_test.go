@@ -68,7 +68,7 @@ func TestBoxBreaks(t *testing.T) {
 				if trials, _ := os.ReadFile(filepath.Join(dir, "trials.jsonl")); bytes.Count(trials, []byte("\n")) > 12 {
 					break
 				}
-				if time.Since(begin) > 30*time.Second {
+				if time.Since(begin) > time.Minute {
 					t.Fatalf("no trials: %s", out.Bytes())
 				}
 			}
@@ -86,7 +86,7 @@ func TestBoxBreaks(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, out.Bytes())
 			}
 			for begin := time.Now(); len(inside(t, box.Path(), program)) > 0; time.Sleep(50 * time.Millisecond) {
-				if time.Since(begin) > 10*time.Second {
+				if time.Since(begin) > time.Minute {
 					t.Fatal("the agent is still there")
 				}
 			}

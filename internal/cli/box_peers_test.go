@@ -139,7 +139,7 @@ func TestBoxTunnelIsKilled(t *testing.T) {
 			}
 			defer func() { _ = cmd.Process.Kill() }()
 			for begin := time.Now(); !strings.Contains(inSpace(t, box, "ip link"), tune.TunnelDevice) || !strings.Contains(inSpace(t, here, "ip link"), tune.TunnelDevice); time.Sleep(10 * time.Millisecond) {
-				if time.Since(begin) > 30*time.Second {
+				if time.Since(begin) > time.Minute {
 					t.Fatalf("no tunnel: %s", out.Bytes())
 				}
 			}
@@ -154,7 +154,7 @@ func TestBoxTunnelIsKilled(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			for begin := time.Now(); len(inside(t, box.Path(), agent))+len(inside(t, box.Path(), "openvpn")) > 0; time.Sleep(50 * time.Millisecond) {
-				if time.Since(begin) > 10*time.Second {
+				if time.Since(begin) > time.Minute {
 					t.Fatal("something of the agent is still there")
 				}
 			}

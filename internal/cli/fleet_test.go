@@ -144,7 +144,7 @@ func (f *fleeted) hub(boxes ...string) {
 		}
 	})
 	for begin := time.Now(); !strings.Contains(f.notes.String(), "the hub is at"); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatal(f.notes)
 		}
 	}
@@ -154,7 +154,7 @@ func (f *fleeted) hub(boxes ...string) {
 			if pid == 0 || unix.Kill(pid, unix.SIGTERM) != nil {
 				t.Errorf("no agent of %s", name)
 			}
-			for begin := time.Now(); unix.Kill(pid, 0) == nil && time.Since(begin) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+			for begin := time.Now(); unix.Kill(pid, 0) == nil && time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
 				var status unix.WaitStatus
 				_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
 			}

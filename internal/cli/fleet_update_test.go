@@ -140,7 +140,7 @@ func (f *fleeted) is(name string, parts ...string) {
 				return
 			}
 		}
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > time.Minute {
 			f.t.Fatalf("%s is not %q: %s", name, parts, f.out.Bytes())
 		}
 	}
@@ -159,7 +159,7 @@ func (f *fleeted) has(name, program string) {
 		if len(left) == 0 {
 			return
 		}
-		if time.Since(begin) > 5*time.Second {
+		if time.Since(begin) > time.Minute {
 			f.t.Fatalf("left behind on %s: %v", name, left)
 		}
 	}
@@ -205,7 +205,7 @@ func main() {
 		ended <- Main(t.Context(), []string{"fleet", "update", "pi3", "--older", "--agent", hangs, "--within", "3s", "--quiet"}, &out, &out)
 	}()
 	for begin := time.Now(); !exists(f.file("pi3", "boxdyno-agent.new")); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatal("no program is tried")
 		}
 	}

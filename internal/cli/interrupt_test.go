@@ -36,13 +36,13 @@ func TestOneSignal(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(30 * time.Second); !holdsRun(dir) && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); !holdsRun(dir) && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond)
 			}
 			if err := cmd.Process.Signal(s); err != nil {
 				t.Fatal(err)
 			}
-			late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+			late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 			err := cmd.Wait()
 			late.Stop()
 			var exit *exec.ExitError

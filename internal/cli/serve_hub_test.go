@@ -65,7 +65,7 @@ func natsServer(t *testing.T, folder string) (url, ca string) {
 	}
 	srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(5 * time.Second) {
+	if !srv.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	return "tls://" + srv.Addr().String(), ca
@@ -94,7 +94,7 @@ func serveWithHub(t *testing.T, folder string, at []string) {
 		}
 	})
 	for begin := time.Now(); !strings.Contains(said.String(), "\n"); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatalf("serve does not listen: %s%s", said, notes)
 		}
 	}

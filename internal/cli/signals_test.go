@@ -51,7 +51,7 @@ func linkIn(t *testing.T, path, name string, f func(*netlink.LinkAttrs) bool) (y
 }
 
 func soon(yes func() bool) bool {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if yes() {
 			return true
 		}
@@ -120,7 +120,7 @@ func TestSignalsLeaveNoSetting(t *testing.T) {
 				_ = cmd.Process.Signal(s) // tune may have ended
 				select {
 				case err = <-ended:
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					_ = cmd.Process.Kill()
 					err = <-ended
 					t.Errorf("%v does not end it", s)

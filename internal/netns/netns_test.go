@@ -50,9 +50,9 @@ func inside(t testing.TB, path string) (link string) {
 	return link
 }
 
-// eventually waits up to two seconds: the kernel ends a thread after Go has.
+// eventually waits up to a minute: the kernel ends a thread after Go has.
 func eventually(ok func() bool) bool {
-	for deadline := time.Now().Add(2 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return false
 		}

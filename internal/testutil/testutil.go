@@ -79,7 +79,7 @@ func NoLeaks(t testing.TB) {
 	t.Helper()
 	goroutines, fds := runtime.NumGoroutine(), openFiles(t)
 	t.Cleanup(func() {
-		deadline := time.Now().Add(2 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for {
 			g, f := runtime.NumGoroutine(), openFiles(t)
 			if g <= goroutines && len(f) <= len(fds) {

@@ -176,7 +176,7 @@ func box(how string) link.Agent {
 
 func dial(t *testing.T, how string) *link.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := Dial(ctx, box(how))
 	if err != nil {
@@ -285,7 +285,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	n := 1
-	for begin := time.Now(); n > 0 && time.Since(begin) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); n > 0 && time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) {
 		if err := c.Call(t.Context(), "waiting", nil, &n); err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestCallsAreBounded(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "256 calls are answered already") {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("300 calls are answered side by side")
 		}
 	}
@@ -381,7 +381,7 @@ func TestBoxThatStops(t *testing.T) {
 	silence = 2 * time.Second
 	defer func() { silence = was }()
 	for how, want := range map[string]string{"deaf": "reads nothing", "mute": "nothing was heard from it for 2s"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		c := dial(t, how)
 		if err := c.Call(ctx, "echo", strings.Repeat("y", 4<<20), nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -437,7 +437,7 @@ func TestIntruder(t *testing.T) {
 			select {
 			case <-c.Ended():
 				err = c.Err()
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				t.Errorf("%s: the server lets it", how)
 			}
 			c.Close()
@@ -452,7 +452,7 @@ func TestIntruder(t *testing.T) {
 // nor a stream waits for it, or keeps what it sends.
 func TestFlood(t *testing.T) {
 	testutil.NoLeaks(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := dial(t, "flood").Call(ctx, "double", 1, nil); err == nil || ctx.Err() != nil {
 		t.Errorf("%v", err)

@@ -90,7 +90,7 @@ func TestReadyAfterTheOthers(t *testing.T) {
 				_, err := f(ctx)
 				return result.Record{Status: result.Passed}, err
 			}}
-			ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			if _, err := Run(ctx, conn, "scripted", nil, env, with); err == nil || !strings.Contains(err.Error(), c.want) || ctx.Err() != nil {
 				t.Errorf("%v, want %q", err, c.want)

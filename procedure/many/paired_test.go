@@ -68,7 +68,7 @@ func TestPairThatDoesNotEnd(t *testing.T) {
 		return o, err
 	})
 	r.limit = 300 * time.Millisecond
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	outs := r.round(ctx, [][2]int{{0, 1}, {2, 3}})
 	if o := outs[0]; o.Status != result.Invalid || o.Reason != "board b1: what it sends to b2 did not end within 300ms" || ctx.Err() != nil {
@@ -112,7 +112,7 @@ func TestPairWhoseBoardDies(t *testing.T) {
 			}
 			return o, err
 		})
-		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		outs := r.round(ctx, [][2]int{{0, 1}, {2, 3}})
 		if want := "board " + r.members[dies].name + ": nothing is heard from it"; outs[0].Status != result.Invalid || outs[0].Reason != want || outs[1].Status != result.Passed || ctx.Err() != nil {
@@ -140,7 +140,7 @@ func TestBoardsThatAreAskedAtOnce(t *testing.T) {
 		if answering = 10 * time.Second; silent {
 			answering = 100 * time.Millisecond
 		}
-		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		var asked sync.WaitGroup // each answers once all are asked
 		asked.Add(3)

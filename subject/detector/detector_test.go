@@ -202,7 +202,7 @@ func TestDetecting(t *testing.T) {
 			t.Fatal(err)
 		}
 		subjecttest.Send(t, a, 2005, 50_000)
-		for range 100 {
+		for range 3000 { // a minute
 			if n, _, _ := r.Progress(); n >= 2005 {
 				break
 			}

@@ -72,7 +72,7 @@ func zramOf(t *testing.T, test, what string) (path string, stop func()) {
 
 func awaitNoZram(t *testing.T, path string) {
 	t.Helper()
-	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		_, device := os.Stat(path)
 		_, lock := os.Stat(zramLocks + strings.TrimPrefix(path, "/dev/zram"))
 		if device != nil && lock != nil {

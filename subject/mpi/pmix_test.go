@@ -46,7 +46,7 @@ func TestPMIx(t *testing.T) {
 	testutil.NoLeaks(t)
 	h := &host.Local{}
 	p, client := prepared(t, h)
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var b table
 	var all sync.WaitGroup
@@ -142,7 +142,7 @@ func TestPMIxBounds(t *testing.T) {
 			t.Errorf("%s: %v, %q, want %q", name, err, out, c.want)
 		}
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	serve := func(l Layout, gather Gather) (*Server, error) {
 		dir, err := host.MakeScratchIn(t.TempDir())

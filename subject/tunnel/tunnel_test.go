@@ -91,7 +91,7 @@ func TestTunnels(t *testing.T) {
 	before := [2][]string{left(t, gates[0]), left(t, gates[1])}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
-			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			tunnel, err := New(name, DefaultCipher)
 			if err != nil {
