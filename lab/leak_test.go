@@ -148,15 +148,18 @@ func leftovers(t *testing.T) (all []string) {
 	return all
 }
 
-// same waits for the kernel to have removed all but left: it is in no hurry.
+// same waits for the kernel to have removed all but left: it is in no hurry. What was being
+// removed at first may be gone, and what others put up meanwhile is not ours.
 func same(t *testing.T, left []string) {
 	t.Helper()
-	var now []string
+	ours := leftovers(t)
 	for range 1200 { // a minute
-		if now = leftovers(t); slices.Equal(now, left) {
+		now := leftovers(t)
+		ours = slices.DeleteFunc(ours, func(s string) bool { return slices.Contains(left, s) || !slices.Contains(now, s) })
+		if len(ours) == 0 {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Errorf("left behind:\n%v\nbefore:\n%v", now, left)
+	t.Errorf("left behind:\n%v\nbefore:\n%v", ours, left)
 }
