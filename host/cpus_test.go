@@ -30,7 +30,7 @@ func TestCPUs(t *testing.T) {
 			"00000000 00000000 00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000002\n",
 		"41000000 9000500 5\n")
 	got := after.Since(before)
-	if want := "[{0  0.2 0.2 0.05 0.1 0.05 0.4 50 2} {2  0 0 0 0 0 0 10 2}]"; fmt.Sprint(got) != want {
+	if want := "[{0  false 0.2 0.2 0.05 0.1 0.05 0.4 50 2} {2  false 0 0 0 0 0 0 10 2}]"; fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if ran, waited := after.Threads(before); ran != 40*time.Millisecond || waited != 9*time.Millisecond {

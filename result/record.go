@@ -235,9 +235,10 @@ func (h *Histogram) Quantile(q float64) float64 {
 // The CPU of a sender that polls its clock is always busy.
 type CPU struct {
 	CPU      int     `json:"cpu"`
-	Role     string  `json:"role,omitempty"` // "tester", "dut", "tester and dut"; "": neither
-	User     float64 `json:"user"`           // nice included
-	System   float64 `json:"system"`         // threads of the kernel included, so a NAPI thread too
+	Role     string  `json:"role,omitempty"`  // "tester", "dut", "tester and dut"; "": neither
+	Rings    bool    `json:"rings,omitempty"` // of several CPUs that carry the DUT: it takes frames off the rings of its ports, and others do the rest
+	User     float64 `json:"user"`            // nice included
+	System   float64 `json:"system"`          // threads of the kernel included, so a NAPI thread too
 	IRQ      float64 `json:"irq"`
 	SoftIRQ  float64 `json:"softirq"`
 	Steal    float64 `json:"steal"`

@@ -41,10 +41,11 @@ func evidenceOf(c Case, p placeLoss) (e evidence) {
 		cpus = r.DUT.Receive.CPUs
 	}
 	for i, u := range cpus {
+		rings := p.place == result.DUTNIC && u.Rings // who empties a full ring, however busy others are
 		switch {
 		case u.Role == "tester and dut":
 			e.shared = true
-		case u.Role == "dut" && (e.cpu == nil || u.Idle < e.cpu.Idle):
+		case u.Role == "dut" && (e.cpu == nil || rings || !(p.place == result.DUTNIC && e.cpu.Rings) && u.Idle < e.cpu.Idle):
 			e.cpu = &cpus[i]
 		}
 	}

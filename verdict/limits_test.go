@@ -63,6 +63,14 @@ func TestWhatAFullRingMeans(t *testing.T) {
 		{"waits", 0.5, func(r *result.Record) { r.DUT.Waited = 0.48 }, CauseBusyCore, "something else had CPU 1 for 48 % of the time, while the receive work of the DUT's port lan, which had it for 50 %,"},
 		{"waits, and many rules", 0.5, func(r *result.Record) { r.DUT.Waited = 0.48; set(r, "nft rules", "1000") }, CauseBusyCore, ""},
 		{"stolen", 0.98, func(r *result.Record) { r.CPUs[1].Steal = 0.2 }, CauseStolen, "the hypervisor took 20 % of CPU 1"},
+		{"stolen, of several CPUs", 0.98, func(r *result.Record) {
+			r.CPUs[1].Steal, r.CPUs[1].Rings, r.CPUs[1].Idle = 0.2, true, 0.5
+			r.CPUs = append(r.CPUs, result.CPU{CPU: 2, Role: "dut"})
+		}, CauseStolen, "the hypervisor took 20 % of CPU 1"},
+		{"stolen from a CPU that flows go to", 0.98, func(r *result.Record) {
+			r.CPUs[1].Rings = true
+			r.CPUs = append(r.CPUs, result.CPU{CPU: 2, Role: "dut", Steal: 0.2})
+		}, CauseCPU, ""},
 		{"stolen from the tester", 0.98, func(r *result.Record) { r.CPUs[0].Steal = 0.2 }, CauseCPU, ""},
 		{"shared", 0, func(r *result.Record) { r.CPUs[1].Role, r.DUT = "tester and dut", nil }, CauseShared, "the CPU that tester and DUT share"},
 		{"nothing known of the CPU", 0, func(r *result.Record) { r.CPUs, r.DUT = nil, nil }, CauseRing, "overflowed: the CPU that empties it"},

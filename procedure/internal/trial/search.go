@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"boxdyno/engine"
@@ -98,15 +99,16 @@ func LateFor(rec result.Record) float64 { return float64(rec.Load.Late) / 8 }
 
 // KeptOff is how many of the frames that a full receive ring lost came while something
 // else had the CPU that the DUT's threads were ready to run on: a program, or the
-// hypervisor. What the ring may have lost of a ramp is none of them.
+// hypervisor. With dut_cpus=all that is the CPU which empties the ring, not one that flows
+// are handed to. What the ring may have lost of a ramp is none of them.
 func KeptOff(rec result.Record) float64 {
 	if rec.DUT == nil || rec.Account == nil {
 		return 0
 	}
 	ring := rec.Account.DroppedAt(result.DUTNIC)
-	stolen := 0.0
+	stolen, rings := 0.0, slices.ContainsFunc(rec.CPUs, func(c result.CPU) bool { return c.Rings })
 	for _, c := range rec.CPUs {
-		if c.Role == "dut" {
+		if c.Role == "dut" && (c.Rings || !rings) {
 			stolen = max(stolen, c.Steal)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"boxdyno/frame"
 	"boxdyno/lab"
+	"boxdyno/result"
 )
 
 // All CPUs are refused where nobody can spread the work, and where there are none left, or
@@ -86,6 +87,30 @@ func TestAllCPUsBesideSenders(t *testing.T) {
 			if cpu == bed.TesterCPU || c.senders > 1 && cpu == 1 || c.senders > 2 && cpu == 0 {
 				t.Errorf("%d senders: CPU %d carries the box and sends", c.senders, cpu)
 			}
+		}
+	}
+}
+
+// What the hypervisor took of the CPU that empties the DUT's ring excuses what the ring lost,
+// and what it took of CPUs that flows are handed to does not.
+func TestStolenOfAllCPUs(t *testing.T) {
+	w := &watch{bed: &lab.Testbed{Facts: lab.Facts{TesterCPU: 2, DUTCPUs: []int{3}, MoreCPUs: []int{0, 1}}, Means: serving{}}, senders: []int{2}}
+	for _, c := range []struct {
+		all    bool
+		stolen int // CPU
+		kept   float64
+	}{
+		{true, 3, 100}, {true, 0, 0}, {true, 2, 0}, {false, 3, 100}, {false, 0, 0},
+	} {
+		if err := w.bed.Serve(t.Context(), lab.Service{AllCPUs: c.all}); err != nil {
+			t.Fatal(err)
+		}
+		cpus := []result.CPU{{CPU: 0}, {CPU: 1}, {CPU: 2}, {CPU: 3}}
+		cpus[c.stolen].Steal = 0.1
+		w.roles(cpus)
+		rec := result.Record{CPUs: cpus, DUT: &result.DUTWork{}, Account: &result.Account{Accepted: 1000, Drops: []result.Term{{Place: result.DUTNIC, N: 200}}}}
+		if got := KeptOff(rec); got != c.kept {
+			t.Errorf("all CPUs %v, CPU %d was taken: %v frames are excused, want %v: %+v", c.all, c.stolen, got, c.kept, cpus)
 		}
 	}
 }

@@ -98,22 +98,28 @@ func (w *watch) work(cpus []result.CPU, took float64) *result.DUTWork {
 	return d
 }
 
+// roles says of each CPU whether it sends, carries the DUT, and takes frames off its rings.
+func (w *watch) roles(cpus []result.CPU) {
+	carry := w.bed.Carrying()
+	for i := range cpus {
+		c := &cpus[i]
+		switch dut, sends := slices.Contains(carry, c.CPU), slices.Contains(w.senders, c.CPU); {
+		case dut && sends:
+			c.Role = "tester and dut"
+		case dut:
+			c.Role = "dut"
+		case sends:
+			c.Role = "tester"
+		}
+		c.Rings = len(carry) > len(w.bed.DUTCPUs) && slices.Contains(w.bed.DUTCPUs, c.CPU)
+	}
+}
+
 // Tell adds to o what was seen of traffic that lasted from begin to end.
 func (w *watch) Tell(ctx context.Context, o *procedure.Outcome, begin, end unit.Instant) {
 	if w.ok {
 		o.CPUs = w.after.Since(w.before)
-		carry := w.bed.Carrying()
-		for i := range o.CPUs {
-			c := &o.CPUs[i]
-			switch dut, sends := slices.Contains(carry, c.CPU), slices.Contains(w.senders, c.CPU); {
-			case dut && sends:
-				c.Role = "tester and dut"
-			case dut:
-				c.Role = "dut"
-			case sends:
-				c.Role = "tester"
-			}
-		}
+		w.roles(o.CPUs)
 		if took := float64(end-begin) / 1e9; took > 0 {
 			o.DUT = w.work(o.CPUs, took)
 		}

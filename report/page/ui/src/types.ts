@@ -1067,6 +1067,7 @@ export interface CPU {
   idle: number;
   irq: number;
   polls?: number;
+  rings?: boolean;
   role?: string;
   softirq: number;
   squeezed?: number;
