@@ -217,7 +217,7 @@ func environment(root fs.FS) (out []result.Pair) {
 	add("turbo", turbo(root))
 	add("mitigations", mitigations(root))
 	add("transparent huge pages", chosen(line(root, "sys/kernel/mm/transparent_hugepage/enabled")))
-	add("CPU time by session", line(root, "proc/sys/kernel/sched_autogroup_enabled"))
+	add(BySession, line(root, "proc/sys/kernel/sched_autogroup_enabled"))
 	add("BPF JIT", line(root, "proc/sys/net/core/bpf_jit_enable"))
 	add("BPF JIT hardening", line(root, "proc/sys/net/core/bpf_jit_harden"))
 	add("netdev_budget", line(root, "proc/sys/net/core/netdev_budget"))

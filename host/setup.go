@@ -23,6 +23,11 @@ import (
 // is no change of a setting.
 var Drifting = []string{"clock claimed", "clock measured", "swap used"}
 
+// BySession is the key that says whether the kernel deals CPU time to sessions first ("1"),
+// and to the programs of each only then (autogroup). A program's nice value counts in its
+// session alone.
+const BySession = "CPU time by session"
+
 func setup(root fs.FS) (out []result.Pair) {
 	add := func(key, value string) {
 		if value != "" {

@@ -64,6 +64,17 @@ func TestChangedPort(t *testing.T) {
 	}
 }
 
+// A busy machine that deals CPU time by session is warned of with the remedy: without it the
+// sender's precedence is little worth.
+func TestNotIdle(t *testing.T) {
+	for by, remedy := range map[string]bool{"1": true, "0": false, "": false} {
+		text := notIdle("before", 0.5, []result.Pair{{Key: host.BySession, Value: by}})
+		if !strings.Contains(text, "before the run: its CPUs were 50.0 % busy") || strings.Contains(text, "sched_autogroup_enabled=0") != remedy {
+			t.Errorf("by session %q: %s", by, text)
+		}
+	}
+}
+
 // What is bad is said once, and after the run only what was not so before.
 func TestConcernsAreSaidOnce(t *testing.T) {
 	x := &execution{o: Options{Notify: func(Event) {}, Catalogue: (&fake{}).catalogue()}, bed: &lab.Testbed{Facts: lab.Facts{Kind: "real"}}}

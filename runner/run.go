@@ -458,13 +458,22 @@ func (x *execution) warn(text string) {
 
 // idle warns where the machine is busy with something else.
 func (x *execution) idle(ctx context.Context, when string) {
-	look := (&host.Local{}).Busy
+	look, env := (&host.Local{}).Busy, x.run.Environments[x.environment]
 	if box := boxOf(x.bed); box != nil {
-		look = box.Busy
+		look, env = box.Busy, nil
 	}
 	if busy, err := look(ctx, idleWindow); err == nil && busy > idleLimit { // no answer, no warning
-		x.warn(fmt.Sprintf("the machine was not idle %s the run: its CPUs were %.1f %% busy, and idle is at most %.1f %%", when, 100*busy, 100*idleLimit))
+		x.warn(notIdle(when, busy, env))
 	}
+}
+
+// notIdle is the warning. env is how a machine that sends is set up, else nil.
+func notIdle(when string, busy float64, env []result.Pair) string {
+	text := fmt.Sprintf("the machine was not idle %s the run: its CPUs were %.1f %% busy, and idle is at most %.1f %%", when, 100*busy, 100*idleLimit)
+	if result.Get(env, host.BySession) == "1" {
+		text += "; the sender goes before programs of its own session only: end the others, or set kernel.sched_autogroup_enabled=0"
+	}
+	return text
 }
 
 // after notes the environment once more, and what of it changed.
