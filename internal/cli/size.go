@@ -193,8 +193,8 @@ func procedureOf(kind string) string {
 	return kind
 }
 
-// ownRuns are the runs that the index finds of a job's procedures. One that cannot be
-// read is named, and left out.
+// ownRuns are the runs that the index finds of a job's procedures, with their points of the job.
+// One that cannot be read is named, and left out.
 func (a *app) ownRuns(ctx context.Context, j sizing.Job, at place) (out []sizing.Run, err error) {
 	defer func() {
 		if err != nil {
@@ -215,7 +215,7 @@ func (a *app) ownRuns(ctx context.Context, j sizing.Job, at place) (out []sizing
 		}
 		for _, r := range runs {
 			at := [2]string{r.Host, r.Dir}
-			if seen[at] {
+			if seen[at] || !sizing.Counts(r.Kind) {
 				continue
 			}
 			seen[at] = true
@@ -228,7 +228,9 @@ func (a *app) ownRuns(ctx context.Context, j sizing.Job, at place) (out []sizing
 				a.note("! left out %s: %s", r.Dir, sentence(err))
 				continue
 			}
-			out = append(out, sizing.Run{Run: run, Records: recs})
+			if points := j.Points(recs); len(points) > 0 { // a library can have a million trials
+				out = append(out, sizing.Run{Run: run, Records: points})
+			}
 		}
 	}
 	return out, nil

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,34 @@ func TestSizeOfOwnRuns(t *testing.T) {
 	}
 	if code, out, _ := call(t.Context(), runner.Plugins(), append(args, "--published", "--quiet")...); code != 0 || strings.Contains(out, "attic") {
 		t.Errorf("--published: exit code %d\n%s", code, out)
+	}
+}
+
+// Of a large library, runs of simulated boxes are not read, and trials are let go.
+func TestSizeReadsWhatItNeeds(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	point := result.Record{Schema: result.Schema, ID: "crypto aes-cbc-128", Procedure: "crypto", Status: result.Passed, Config: []result.Pair{{Key: "cipher", Value: "aes-cbc-128"}},
+		Values: []result.Value{{Metric: "encrypt_bytes_per_s", Unit: "B/s", Value: 200e6}}}
+	trial, other := point, point
+	trial.ID, trial.Parent = point.ID+"/1", point.ID
+	other.ID, other.Config = "crypto aes-xts-256", []result.Pair{{Key: "cipher", Value: "aes-xts-256"}}
+	var dirs []string
+	for i, kind := range []string{"real", "memory"} {
+		dir := filepath.Join(state, "boxdyno", "runs", "run-"+kind)
+		dirs = append(dirs, dir)
+		b, err := result.Create(dir, result.Run{Schema: result.Schema, ID: kind, Kind: kind, Start: time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC), Machines: []result.Machine{{Name: "attic"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(b.Append(trial), b.Append(point), b.Append(other), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &app{plugins: runner.Plugins(), out: io.Discard, err: io.Discard}
+	runs, err := a.ownRuns(t.Context(), sizing.Job{Kind: sizing.Crypto, Cipher: "aes-cbc-128", Direction: "encrypt"}, place{})
+	if err != nil || len(runs) != 1 || runs[0].Run.ID != "real" || len(runs[0].Records) != 1 || runs[0].Records[0].ID != point.ID {
+		t.Errorf("of %v: %+v, %v", dirs, runs, err)
 	}
 }
 

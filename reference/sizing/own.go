@@ -29,7 +29,7 @@ func Own(j Job, runs []Run) (out []Candidate) {
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b Run) int { return b.Run.Start.Compare(a.Run.Start) })
 	for _, r := range runs {
-		if r.Run.Kind != "real" && r.Run.Kind != "sandbox" || len(r.Run.Machines) == 0 {
+		if !Counts(r.Run.Kind) || len(r.Run.Machines) == 0 {
 			continue
 		}
 		if r.Run.Topology == fleet {
@@ -53,6 +53,19 @@ func Own(j Job, runs []Run) (out []Candidate) {
 		}
 	}
 	return j.withFleets(out, fleets)
+}
+
+// Counts says whether a run of that kind measured a box that can be bought.
+func Counts(kind string) bool { return kind == "real" || kind == "sandbox" }
+
+// Points returns a copy of the points that say something of the job: Own needs no other record.
+func (j Job) Points(recs []result.Record) (out []result.Record) {
+	for _, p := range recs {
+		if j.value(p) != nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // A measurement is what one point says of the job.
