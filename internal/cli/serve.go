@@ -28,6 +28,10 @@ import (
 // serveAt is where serve listens by default.
 const serveAt = "127.0.0.1:8480"
 
+// serveMemory bounds what serve leaves to be collected after a large answer, in octets. A hub
+// beside it needs more for its boards.
+const serveMemory = 128 << 20
+
 // leastToken is how long a token is at least, in characters.
 const leastToken = 16
 
@@ -92,6 +96,9 @@ With sudo, serve starts runs as root and cancels those of all users.`,
 			fmt.Fprintln(a.out, url)
 			if os.Getenv("GOGC") == "" {
 				defer debug.SetGCPercent(debug.SetGCPercent(300)) // it keeps little, and reads much that it lets go
+				if os.Getenv("GOMEMLIMIT") == "" && h.Listen == "" {
+					defer debug.SetMemoryLimit(debug.SetMemoryLimit(serveMemory))
+				}
 			}
 			if err := serve.New(o).Serve(ctx, l); !errors.Is(err, context.Canceled) {
 				return err
