@@ -136,10 +136,15 @@ type Env struct {
 	// meanwhile.
 	Pause func(found Outcome) (more bool)
 
-	// Spent says that the run's budget is spent before a trial whose configuration begins with
-	// trial=kind: a visit that has something to tell does not begin it, and ends. A resumed run
-	// ends where it did before; nil: there is no budget.
+	// Spent says that the run's budget has no time for a trial whose configuration begins with
+	// trial=kind, and that lasts as long as the latest of them: a visit that has something to
+	// tell does not begin it, and ends. A resumed run ends where it did before; nil: there is no
+	// budget.
 	Spent func(kind string) bool
+
+	// Left is how much of the run's budget is left for trials. Of a trial that a resumed run
+	// has, it is what was left before that one; nil: there is no budget.
+	Left func() time.Duration
 
 	// Trial carries out f as one trial (RFC 2544: one load, one duration),
 	// judges its validity and appends its record; in a resumed run it returns

@@ -65,10 +65,10 @@ func (x *execution) schedule() (*schedule, error) {
 	if x.plan.Budget > 0 {
 		s.budget = x.visiting()
 	}
-	x.stored = map[string][]string{}
+	x.stored = map[string][]stored{}
 	for _, r := range x.o.Done {
 		if r.Parent != "" && kept(r) {
-			x.stored[r.Parent] = append(x.stored[r.Parent], result.Get(r.Config, "trial"))
+			x.stored[r.Parent] = append(x.stored[r.Parent], stored{result.Get(r.Config, "trial"), time.Duration(r.Begin)})
 			s.begun = true
 		}
 	}

@@ -44,7 +44,7 @@ type execution struct {
 	sampler     *telemetry.Sampler      // nil: nothing is watched
 	every       []*visited
 	clock       clock               // of the budget
-	stored      map[string][]string // finished trials of an earlier part, by point
+	stored      map[string][]stored // finished trials of an earlier part, by point
 	began       time.Time           // when the first point was visited
 	earned      time.Duration       // estimates of the trials that were carried out since
 	mu          sync.Mutex          // of warnings
@@ -80,12 +80,19 @@ func (x *execution) append(r result.Record) error {
 	return nil
 }
 
+// A stored trial is one of an earlier part of the run.
+type stored struct {
+	kind  string
+	begin time.Duration // since the run began
+}
+
 // A visited is a point and how far its procedure has come.
 type visited struct {
 	Point
 	rec    result.Record
-	trials int // so far, those of an earlier part of the run too
-	most   int // estimated
+	trials int                      // so far, those of an earlier part of the run too
+	lasted map[string]time.Duration // the latest trial of each kind
+	most   int                      // estimated
 	time   time.Duration
 	visits int
 	found  procedure.Outcome // by its visits
@@ -109,7 +116,7 @@ func (x *execution) points(ctx context.Context, points []Point) (first error) {
 		if err != nil {
 			return err
 		}
-		v := &visited{Point: pt, rec: result.Record{ID: pt.ID, Procedure: pt.Procedure, Config: pt.config(), Repeat: pt.Repeat}}
+		v := &visited{Point: pt, lasted: map[string]time.Duration{}, rec: result.Record{ID: pt.ID, Procedure: pt.Procedure, Config: pt.config(), Repeat: pt.Repeat}}
 		v.most, v.time = p.Estimate()
 		x.every = append(x.every, v)
 	}
@@ -264,6 +271,7 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 		for i, r := range rs {
 			if r.Parent == v.ID {
 				v.trials++
+				v.lasted[result.Get(r.Config, "trial")] = time.Duration(r.End - r.Begin)
 				if carriedOut[i] {
 					x.earned += v.time / time.Duration(max(v.most, 1))
 				}
@@ -283,9 +291,15 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 	if x.plan.Budget > 0 {
 		env.Spent = func(kind string) bool {
 			if stored := x.stored[v.ID]; v.trials < len(stored) {
-				return stored[v.trials] != kind // an earlier part of the run ended the visit here, or did not
+				return stored[v.trials].kind != kind // an earlier part of the run ended the visit here, or did not
 			}
-			return x.clock.spent() >= x.visiting()
+			return x.clock.spent()+v.lasted[kind] >= x.visiting()
+		}
+		env.Left = func() time.Duration {
+			if stored := x.stored[v.ID]; v.trials < len(stored) {
+				return max(0, x.visiting()-stored[v.trials].begin)
+			}
+			return max(0, x.visiting()-x.clock.spent())
 		}
 	}
 	if x.sampler != nil {

@@ -327,3 +327,23 @@ func TestExtraVisits(t *testing.T) {
 		}
 	}
 }
+
+// No trial is begun that would not end in time if it lasts as long as the latest of its kind.
+// Of an earlier part of the run, what is left is what was left then.
+func TestSpentAndLeft(t *testing.T) {
+	v := &visited{lasted: map[string]time.Duration{"rate": 50 * time.Minute, "search": time.Minute}}
+	x := &execution{plan: Plan{Budget: time.Hour}, clock: clock{start: time.Now().Add(-30 * time.Minute)}, every: []*visited{v}}
+	env := x.env(v, nil)
+	for kind, want := range map[string]bool{"rate": true, "search": false, "fill": false} {
+		if got := env.Spent(kind); got != want {
+			t.Errorf("%s: spent %v, want %v", kind, got, want)
+		}
+	}
+	if left := env.Left(); left > 30*time.Minute || left < 10*time.Minute {
+		t.Errorf("%v are left", left)
+	}
+	x.stored = map[string][]stored{"": {{kind: "rate", begin: 58 * time.Minute}}}
+	if left := env.Left(); left != time.Hour-ending-58*time.Minute || env.Spent("rate") || !env.Spent("search") {
+		t.Errorf("%v were left, spent %v", left, env.Spent("rate"))
+	}
+}
