@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -21,37 +22,42 @@ const (
 	// OneStep is how many times the load that was carried the one that lost is after one
 	// StepDown.
 	OneStep = 1.26
+	// unsure is a load that is likely to be carried, as a share of one that a longer trial lost
+	// at, where the receive ring does not say.
+	unsure = 0.5
+	// justAbove is how far above Hint a load is, so that one that is offered a little less
+	// decides on it.
+	justAbove = 1.002
 )
 
 // What became of a longer trial.
 type Came int
 
 const (
-	Carried   Came = iota
-	Lost           // more than may be
-	Disturbed      // lost, but no more than came while something else had the DUT's CPU
-	Invalid        // the tester could not do its part
+	Carried Came = iota
+	Lost         // more than may be
+	Invalid      // the tester could not do its part
 )
 
 // A Longer confirms the load that a search found by a longer trial there, or at a lower
 // one: a buffer must not be why nothing was lost.
 type Longer struct {
-	Sustained search.Sustained // what goes on without end
-	Least     time.Duration    // of a trial
-	Attempts  int              // trials at one load that disturbances may spoil; 0: none
-	Budget    int              // a trial that lost, or that narrows, takes 1 of it
-	OfInvalid int              // that an invalid trial takes
-	OfSpoilt  int              // that a disturbed one takes
-	Hint      unit.FrameRate   // a load to try below the first that lost; 0: none
-	Above     unit.FrameRate   // a load that shorter trials lost at; 0: none is known
-	Narrow    float64          // as many times the load that is carried may the one that lost be, or one between is tried; 0: any
+	Lows
+	Sustained search.Sustained        // what goes on without end
+	Least     time.Duration           // of a trial
+	Budget    int                     // a trial that lost, or that narrows, takes 1 of it
+	OfInvalid int                     // that an invalid trial takes
+	Hint      unit.FrameRate          // a load to try below the first that lost; 0: none
+	Above     unit.FrameRate          // a load that shorter trials lost at; 0: none is known
+	Other     unit.FrameRate          // the lowest load at which another point of the run lost; 0: none is known
+	Left      func(time.Duration) int // how many trials of a length there is time for; nil: any number
+	Narrow    float64                 // as many times the load that is carried may the one that lost be, or one between is tried; 0: any
 
 	Rate   unit.FrameRate // of the next trial; after the last one, of that
 	Lasts  time.Duration  // the next one
 	Spent  int            // of Budget
 	Trials int
 	Valid  int            // of them
-	Spoilt int            // at Rate
 	Lossy  unit.FrameRate // the lowest load that lost, a shorter trial's too where the search found none without loss; 0: none
 	Bears  unit.FrameRate // the highest load that was carried; 0: none
 
@@ -65,13 +71,49 @@ func (c *Longer) Begin(found unit.FrameRate) {
 	if c.offer(found); c.Rate < found*Swallowed {
 		c.Doubted = found
 	}
+	c.reserve()
+}
+
+// Lows are loads that are likely to be carried, by what the receive ring had room for where it
+// overflowed; 0: not known.
+type Lows struct {
+	Low  unit.FrameRate // not below stepMost of a load that lost
+	Deep unit.FrameRate // the ring outlasts every stall at it
+}
+
+// Overflowed notes that load lost, where the ring had room for that share of it; 0: that is not
+// known, or not why.
+func (l *Lows) Overflowed(load unit.FrameRate, room float64) {
+	if room > 0 {
+		l.Low = least(l.Low, load*unit.FrameRate(Share(room)))
+		l.Deep = least(l.Deep, load*unit.FrameRate(min(room, StepDown)))
+	}
+}
+
+// reserve keeps the last trials that there is time for to a load that is likely to be carried,
+// while none is known to be: an answer with a wide interval is better than none.
+func (c *Longer) reserve() {
+	if c.Left == nil || c.Bears > 0 {
+		return
+	}
+	low, n := cmp.Or(c.Deep, c.Below()*unsure), c.Left(max(c.Lasts, c.Least))
+	if low > 0 && low < c.Rate && (n <= 1 || n == 2 && c.Deep > 0) {
+		c.offer(low)
+	}
 }
 
 func (c *Longer) offer(load unit.FrameRate) { c.Rate, c.Lasts = c.Sustained.Carries(load, c.Least) }
 
-// Below returns the lowest load that is known not to be carried, by any trial or because it
-// is Doubted; 0: none is.
-func (c *Longer) Below() unit.FrameRate { return least(c.Lossy, c.Doubted, c.Above) }
+// Below returns the lowest load above the one that is carried that is known not to be, by any
+// trial or because it is Doubted; 0: none is.
+func (c *Longer) Below() (lowest unit.FrameRate) {
+	for _, l := range []unit.FrameRate{c.Lossy, c.Doubted, c.Above, c.Other} {
+		if l > c.Bears {
+			lowest = least(lowest, l)
+		}
+	}
+	return lowest
+}
 
 // AtMost returns the load below which the limit lies where no load is known to be carried;
 // 0: one is, or what the search found stands and is not confirmed. An invalid trial decides
@@ -80,7 +122,7 @@ func (c *Longer) AtMost() unit.FrameRate {
 	if c.Bears > 0 {
 		return 0
 	}
-	return least(c.Lossy, c.Doubted)
+	return least(c.Lossy, c.Doubted, c.Other)
 }
 
 // least returns the lowest of loads that are not 0; 0: all are.
@@ -101,33 +143,36 @@ func (c *Longer) Next(came Came, room float64) (more bool) {
 	switch {
 	case came == Carried:
 		c.Valid++
-		c.Spoilt, c.Bears = 0, max(c.Bears, c.Rate)
+		c.Bears = max(c.Bears, c.Rate)
 		return c.between()
 	case came == Invalid:
 		c.Spent += c.OfInvalid
-		return c.Spent < c.Budget
-	case came == Disturbed && c.Spoilt+1 < c.Attempts:
-		c.Spoilt++
-		c.Spent += c.OfSpoilt
+		c.reserve()
 		return c.Spent < c.Budget
 	default:
 		c.Valid++
 		c.Spent++
-		if c.Spoilt, c.Lossy = 0, c.Rate; c.Hint >= c.Lossy {
+		if c.Lossy = c.Rate; c.Hint*justAbove >= c.Lossy {
 			c.Hint = 0
 		}
+		c.Overflowed(c.Rate, room)
 	}
 	if c.Bears > 0 {
 		return c.between()
 	}
-	rate := c.Rate * unit.FrameRate(Share(room))
-	if s := c.Sustained.Rate; rate < s && s < c.Lossy {
+	most := min(c.Rate, c.Below()) // that lost
+	rate := min(c.Rate*unit.FrameRate(Share(room)), most*StepDown)
+	if s := c.Sustained.Rate; rate < s && s < most {
 		rate = s
 	}
-	if rate < c.Hint && c.Hint < c.Lossy {
-		rate = c.Hint
+	if c.Low > 0 {
+		rate = min(rate, c.Low)
+	}
+	if at := c.Hint * justAbove; rate < at && at < most {
+		rate = at
 	}
 	c.offer(rate)
+	c.reserve()
 	return c.Spent < c.Budget
 }
 
@@ -146,7 +191,11 @@ func (c *Longer) between() (more bool) {
 	if c.Narrow == 0 || float64(lossy) <= float64(c.Bears)*c.Narrow || c.Spent >= c.Budget {
 		return false
 	}
-	rate, lasts := c.Sustained.Carries(unit.FrameRate(math.Sqrt(float64(c.Bears*lossy))), c.Least)
+	next := unit.FrameRate(math.Sqrt(float64(c.Bears * lossy)))
+	if at := c.Hint * justAbove; at > c.Bears && at < lossy {
+		next = at
+	}
+	rate, lasts := c.Sustained.Carries(next, c.Least)
 	if rate <= c.Bears {
 		return false
 	}

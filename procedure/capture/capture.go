@@ -447,16 +447,12 @@ func (p *Capture) said(err error) string {
 	return p.subject.Value + ": " + text
 }
 
-const (
-	// mostAt is how often a load is offered until a trial is valid.
-	mostAt = 3
-	// mostDisturbed is how often it is offered until a trial is not disturbed.
-	mostDisturbed = 2
-)
+// mostAt is how often a load is offered until a trial is valid.
+const mostAt = 3
 
 // at measures one load, with the empty box under the same one before it. A trial in which
-// the tester could not do its part is replaced, and one that was disturbed is repeated, unless
-// others carry it out together: they do not wait again.
+// the tester could not do its part is replaced, unless others carry it out together: they do
+// not wait again.
 func (m *capturePoint) at(ctx context.Context, kind string, l engine.Load) error {
 	if err := m.empty(ctx, l); err != nil {
 		return err
@@ -464,36 +460,23 @@ func (m *capturePoint) at(ctx context.Context, kind string, l engine.Load) error
 	return m.offerAt(kind, func(n int) (result.Record, error) { return m.trial(ctx, kind, n, l) })
 }
 
-// offerAt offers one load until a trial of that kind tells of the box, or no time is left for
-// another, and takes that trial, or else that which lost least.
+// offerAt offers one load until a trial of that kind is valid, or no time is left for another,
+// and takes that trial, or else the last.
 func (m *capturePoint) offerAt(kind string, offer func(n int) (result.Record, error)) error {
-	var best result.Record
-	disturbed := 0
-	for n := 0; n < mostAt && disturbed < mostDisturbed; n++ {
+	var rec result.Record
+	for n := 0; n < mostAt; n++ {
 		if n > 0 && m.env.Spent != nil && m.env.Spent(kind) {
 			break
 		}
-		rec, err := offer(n)
-		if err != nil {
+		var err error
+		if rec, err = offer(n); err != nil {
 			return err
 		}
-		spoilt := trial.Disturbed(rec) && rec.Status == result.Failed
-		if disturbed == 0 || rec.Status != result.Invalid && rec.Account != nil && (!spoilt || rec.Account.Lost() < best.Account.Lost()) {
-			best = rec
-		}
-		if spoilt {
-			disturbed++
-		} else if rec.Status != result.Invalid {
-			break
-		}
-		if m.env.Together != nil {
+		if rec.Status != result.Invalid || m.env.Together != nil {
 			break
 		}
 	}
-	m.take(best)
-	if best.Status == result.Failed && trial.Disturbed(best) {
-		m.warn("the box may carry this load: in %d of its trials no more frames were lost than came while something else had the DUT's CPU", disturbed)
-	}
+	m.take(rec)
 	return nil
 }
 

@@ -36,6 +36,7 @@ type idsHunt struct {
 	rests         limit.Rests
 	seen          []search.Seen
 	room          float64       // of the last trial (trial.Room)
+	lows          limit.Lows    // by the trials so far, in bit/s
 	carried       result.Record // the highest load so far of which no more was lost than is allowed
 	longer        *idsLonger    // nil: the search is not over
 }
@@ -79,7 +80,7 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 		if more, err = m.descend(ctx); err != nil {
 			return err
 		}
-		if !more {
+		if !more || !m.timeFor(1, 2) { // longer trials go on below
 			break
 		}
 		if err := m.pause(ctx, m.interim()); err != nil {
@@ -94,7 +95,11 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 		m.out.Status, m.out.Reason = result.Failed, m.subject.Value+" counted no frame at any load tried, or no trial was valid"
 		return nil
 	}
-	if err := m.pause(ctx, m.interim()); err != nil {
+	so := m.interim()
+	if !m.timeFor(1, 2) {
+		so.Next = m.takes(0, 1)
+	}
+	if err := m.pause(ctx, so); err != nil {
 		return err
 	}
 	before := slices.DeleteFunc(slices.Clone(h.seen), func(t search.Seen) bool { return float64(t.Rate) > h.Top })
@@ -109,19 +114,30 @@ func (m *idsPoint) hunt(ctx context.Context) (err error) {
 		return now, 0, err
 	}}
 	found.Before(before...)
-	for !found.Ended {
+	for more := m.timeFor(1, 2); more; {
 		if _, err := found.Seek(ctx, 1); err != nil {
 			return err
 		}
 		so := m.interim()
-		if found.Ended { // what buffers swallow and a longer trial, each for twice as long
-			so.Next = 2*2*m.lasts() + 2*m.listen.beside(idsAround)
+		if more = !found.Ended && m.timeFor(1, 2); !more {
+			so.Next = m.takes(0, 1)
 		}
 		if err := m.pause(ctx, so); err != nil {
 			return err
 		}
 	}
-	return m.limit(ctx, found.Limit(), h.lowest())
+	return m.limit(ctx, found.Interim(), h.lowest())
+}
+
+// takes is how long so many trials take, and longer ones, which also show what buffers swallow.
+func (m *idsPoint) takes(trials, longer int) time.Duration {
+	return time.Duration(trials+2*longer)*m.lasts() + time.Duration(trials+longer)*m.listen.around.next(idsAround)
+}
+
+// timeFor says whether the run has time for them.
+func (m *idsPoint) timeFor(trials, longer int) bool {
+	left := m.listen.env.Left
+	return left == nil || left() >= m.takes(trials, longer)
 }
 
 // first is the load in bit/s that the descent begins with: top, or somewhat above the
@@ -190,7 +206,9 @@ func (m *idsPoint) offer(ctx context.Context, kind string, n int, step search.St
 		return search.Seen{}, err
 	}
 	now := m.saw(step, rec)
-	m.found.room = trial.Room(rec, m.listen.ring())
+	if m.found.room = trial.Room(rec, m.listen.ring()); now.Valid {
+		m.found.lows.Overflowed(step.Rate, m.found.room)
+	}
 	m.note(now, rec)
 	return now, nil
 }
@@ -328,9 +346,6 @@ func (m *idsPoint) fill(ctx context.Context) (s search.Sustained, err error) {
 // longestIDS is how many times as long a trial of ids is at most for what buffers swallow.
 const longestIDS = 6
 
-// idsAttempts are attempts of ids, whose trials last.
-const idsAttempts = 3
-
 // limit keeps what the search found, and measures there for longer. Below lowest nothing
 // was tried: a box that loses a little at each load down to there is offered less.
 func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameRate) error {
@@ -338,36 +353,43 @@ func (m *idsPoint) limit(ctx context.Context, l search.Limit, lowest unit.FrameR
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: all %d trials of the search were invalid or in doubt", l.Invalid)
 		return nil
 	}
-	s, err := m.fill(ctx)
-	if err != nil {
-		return err
+	var s search.Sustained
+	if m.timeFor(0, 3) {
+		var err error
+		if s, err = m.fill(ctx); err != nil {
+			return err
+		}
 	}
 	return m.confirm(ctx, l, lowest, s)
 }
 
 // confirm is limit of an IDS that inspects s without end.
 func (m *idsPoint) confirm(ctx context.Context, l search.Limit, lowest unit.FrameRate, s search.Sustained) (err error) {
-	c := &idsLonger{found: l, Longer: limit.Longer{Sustained: s, Least: 2 * m.lasts(), Attempts: idsAttempts, Budget: 8, OfInvalid: 1, Above: l.Upper, Narrow: limit.OneStep}}
+	c := &idsLonger{found: l, Longer: limit.Longer{Sustained: s, Least: 2 * m.lasts(), Budget: 8, OfInvalid: 1, Above: l.Upper, Narrow: limit.OneStep}}
 	if m.found == nil {
 		m.found = &idsHunt{}
 	}
-	m.found.longer = c
+	if left := m.listen.env.Left; left != nil {
+		c.Left = func(d time.Duration) int { return int(left() / (d + m.listen.around.next(idsAround))) }
+	}
+	m.found.longer, c.Lows = c, m.found.lows
 	c.Begin(l.Lower)
 	doubted := true
 	switch {
 	case l.Lower == 0:
 		lossy := m.lowestLossy()
 		c.Lossy, c.found.AtCeiling = cmp.Or(lossy, l.Upper), false
-		c.Rate = cmp.Or(lossy, lowest) * limit.StepDown
+		c.Begin(cmp.Or(lossy, lowest) * limit.StepDown)
+		c.Doubted = 0 // nothing was carried there
 	case c.Doubted > 0:
 		m.listen.warn("the search ended at %v, which buffers may have swallowed: %v is inspected without end", unit.BitRate(l.Lower), unit.BitRate(c.Rate))
 	default:
 		doubted = false
 	}
 	for more := true; more; {
-		if c.Trials > 0 {
+		if c.Trials > 0 || c.Left != nil {
 			so := m.interim()
-			so.Next = c.Lasts + m.listen.beside(idsAround)
+			so.Next = c.Lasts + m.listen.around.next(idsAround)
 			if err := m.pause(ctx, so); err != nil {
 				return err
 			}
@@ -412,7 +434,7 @@ func (m *idsPoint) concluded(ctx context.Context, c *idsLonger) error {
 	case l.Lower == 0:
 		m.out.Status, m.out.Reason = result.Invalid, fmt.Sprintf("no limit: no load was carried, none lost too much beyond doubt, and no longer trial was valid: %s", c.last.Reason)
 		return nil
-	default: // all were invalid or disturbed
+	default: // all were invalid
 		m.take(m.found.carried)
 		m.listen.warn("no longer trial confirmed %v: %s", unit.BitRate(l.Lower), c.last.Reason)
 		m.addRate(l, float64(l.Lower), n)
@@ -422,7 +444,7 @@ func (m *idsPoint) concluded(ctx context.Context, c *idsLonger) error {
 		return nil
 	}
 	so := m.outcome()
-	so.Next = c.Lasts + idsAround
+	so.Next = c.Lasts + m.listen.around.next(idsAround)
 	if err := m.pause(ctx, so); err != nil {
 		return err
 	}

@@ -77,9 +77,7 @@ func (m *idsPoint) trial(ctx context.Context, kind string, n int, rate unit.BitR
 	if m.listen.failed != "" {
 		return rec, errSubject
 	}
-	if !trial.Disturbed(rec) {
-		m.missed(rec)
-	}
+	m.missed(rec)
 	return rec, nil
 }
 

@@ -120,7 +120,7 @@ func TestCaptureLossyAndInvalid(t *testing.T) {
 func TestCaptureHintIsNoBound(t *testing.T) {
 	const elsewhere = 700e3
 	akin := func(rate unit.FrameRate, words ...result.Pair) result.Record {
-		return result.Record{Status: result.Passed, Config: words, Load: &result.Load{Offered: rate}, Phases: []result.Phase{{End: unit.Instant(2 * time.Second)}}}
+		return result.Record{Status: result.Passed, Config: words, Load: &result.Load{Offered: rate}, Account: &result.Account{Accepted: 1000, Received: 1000}, Phases: []result.Phase{{End: unit.Instant(2 * time.Second)}}}
 	}
 	m, pauses := scripted(t, []result.Record{akin(elsewhere), akin(790e3, withoutPrecedence)}, func(kind string, rate, seconds float64) float64 {
 		if kind == "limit" {
@@ -145,7 +145,7 @@ func TestCaptureHintIsNoBound(t *testing.T) {
 // A rate that another point carried, and that is above what the subject counts without end, is
 // not tried.
 func TestCaptureHintAboveSustained(t *testing.T) {
-	akin := result.Record{Status: result.Passed, Load: &result.Load{Offered: 700e3}, Phases: []result.Phase{{End: unit.Instant(2 * time.Second)}}}
+	akin := result.Record{Status: result.Passed, Load: &result.Load{Offered: 700e3}, Account: &result.Account{Accepted: 1000, Received: 1000}, Phases: []result.Phase{{End: unit.Instant(2 * time.Second)}}}
 	var rates []float64
 	scripted(t, []result.Record{akin}, func(kind string, rate, seconds float64) float64 {
 		switch kind {

@@ -21,11 +21,18 @@ import (
 	"boxdyno/unit"
 )
 
-// huntTrials is how many trials of its search a visit has at most.
-const huntTrials = 6
+const (
+	// huntTrials is how many trials of its search a visit has at most.
+	huntTrials = 6
+	// searchShare is the share of the time left that a search has, and fillShare that of the
+	// longest overload that fills buffers: the rest is for longer trials.
+	searchShare = 0.35
+	fillShare   = 0.08
+)
 
 // highest searches the highest rate of which the subject counts every frame, and
-// overloads it in the end; with rate overload that alone. A run may end it at each pause:
+// overloads it in the end; with rate overload that alone. A run may end it at each pause, and
+// a search that takes long is left for what confirms it (searchShare):
 //
 //	descend -> search           -> fill  -> limit (longer, at the rate found or below) -> overload
 //	           pause after six      pause    pause after each that confirms nothing        pause after three
@@ -60,7 +67,11 @@ func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
 		rec, err := m.offer(ctx, "search", n, m.short(step.Rate, step.Duration))
 		return m.saw(rec), 0, err
 	}}
-	for !h.Ended {
+	if left := m.env.Left; left != nil {
+		least := time.Duration(float64(left()) * (1 - searchShare))
+		h.Spent = func() bool { return left() <= least }
+	}
+	for !h.Ended && (h.Spent == nil || !h.Spent()) {
 		if _, err := h.Seek(ctx, huntTrials); err != nil {
 			return err
 		}
@@ -88,34 +99,50 @@ func (m *capturePoint) offer(ctx context.Context, kind string, n int, l engine.L
 	if err == nil && m.failed != "" {
 		err = errSubject
 	}
+	if room := trial.Room(rec, m.ring()); room > 0 && rec.Status == result.Failed {
+		m.lows.Overflowed(rec.Load.Offered, room)
+	}
 	return rec, err
 }
 
+// limitOf is what a search has found, with bounds of one trial where it was left before its
+// end.
 func limitOf(h *limit.Hunt) search.Limit {
 	l := h.Limit()
+	if l.Lower == 0 {
+		l = h.Interim()
+	}
 	if l.Upper == 0 && l.Lower > 0 {
 		l.Upper = lossyFrom(h.Seen())
 	}
 	return l
 }
 
-// pdrs are the highest rates at a stated loss ratio, as far as the search has confirmed them
-// and neither longer trials nor what the subject counts without end refute them.
+// pdrs are the highest rates at a stated loss ratio, as far as the search has confirmed them,
+// or longer trials or another point of the run show them, and neither longer trials nor what
+// the subject counts without end refute them.
 func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 	for _, l := range h.Limits() {
 		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
-		if name == "" || l.Lower == 0 {
+		if name == "" {
 			continue
 		}
+		lost := unit.FrameRate(0)
+		if m.longer != nil {
+			l, lost = m.longer.shows(l, m.short(l.Lower, l.Goal.Final).Duration)
+		}
 		v := m.interval(name, l)
-		if c := m.longer; c != nil {
-			switch carried, lost := c.refute(l, m.short(l.Lower, l.Goal.Final).Duration); {
-			case lost > 0 && carried > 0:
-				l.Lower, l.Upper, l.AtCeiling = carried, lost, false
-				v = m.interval(name, l)
-			case lost > 0:
-				v = atMost(name, lost, l.Clean+l.Lossy)
+		switch {
+		case l.Lower > 0:
+		case m.longer == nil: // the search goes on
+			continue
+		case lost == 0:
+			if lost = lowestLossy(h.Seen(), l.Goal.Loss); lost == 0 {
+				continue
 			}
+			fallthrough
+		default:
+			v = atMost(name, lost, l.Clean+l.Lossy)
 		}
 		vs = append(vs, v)
 		if l.Goal.Loss == 0.005 {
@@ -128,20 +155,17 @@ func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 // interim is the point's outcome if the run comes to it no more.
 func (m *capturePoint) interim(h *limit.Hunt) procedure.Outcome {
 	out, l, c := m.out, limitOf(h), m.longer
-	if l.Lower == 0 && c == nil {
-		l = h.Interim()
-	}
 	trials := l.Clean + l.Lossy + l.Invalid
 	var v result.Value
 	told := ""
 	if c != nil {
-		out.Next = max(c.Lasts, m.effort.trial) + m.beside(captureAround)
+		out.Next = max(c.Lasts, m.effort.trial) + m.around.next(captureAround)
 	}
 	switch {
 	case c != nil && c.Bears > 0:
 		v, told = c.figure(m, l), fmt.Sprintf("a rate between %v and %v may be carried", c.Bears, cmp.Or(c.Below(), l.Upper))
 	case c != nil && c.AtMost() > 0:
-		v, told = atMost("lossless_fps", c.AtMost(), l.Clean+l.Lossy+c.Valid), c.doubt
+		v, told = atMost("lossless_fps", c.AtMost(), l.Clean+l.Lossy+c.Valid), cmp.Or(c.doubt, fmt.Sprintf("no longer trial confirmed %v", l.Lower))
 		if c.Hint > 0 && c.Hint < c.AtMost() {
 			told += fmt.Sprintf("; %v was carried at another point of the run, and no longer trial confirmed it", c.Hint)
 		}
@@ -211,8 +235,8 @@ func (m *capturePoint) saw(rec result.Record) search.Seen {
 	now.Offered = rec.Load.Offered
 	if lost := rec.Account.Lost(); lost > 0 {
 		all := float64(rec.Account.Accepted)
-		late, kept := trial.LateFor(rec), trial.KeptOff(rec)
-		now.Loss, now.Doubt, now.Excused = unit.LossRatio(float64(lost)/all), unit.LossRatio((late+kept)/all), unit.LossRatio(kept/all)
+		// The subject works on the DUT's CPU: what waits for that waits for the subject, too.
+		now.Loss, now.Doubt = unit.LossRatio(float64(lost)/all), unit.LossRatio((trial.LateFor(rec)+trial.Stolen(rec))/all)
 	}
 	if v := rec.Value("frames_lag"); v != nil && lags(rec) {
 		now.Loss = unit.LossRatio(v.Value / float64(rec.Account.Accepted))
@@ -254,7 +278,7 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 	d := limit.Descent{Rate: top, Top: top, Most: 10, Lower: func(rate, counted float64) float64 {
 		return max(min(4*counted, rate/2), rate/8)
 	}}
-	for more := true; more; {
+	for more := true; more && (d.Tried == 0 || m.env.Spent == nil || !m.env.Spent("descend")); {
 		rec, err := m.offer(ctx, "descend", d.Tried, m.short(unit.FrameRate(d.Rate), 0))
 		if err != nil {
 			return 0, 0, err
@@ -302,9 +326,8 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		}
 		return nil
 	}
-	if c.Hint = m.elsewhere(); c.Sustained.Rate > 0 && c.Hint > c.Sustained.Rate {
-		c.Hint = 0
-	}
+	m.elsewhere(c)
+	c.Begin(cmp.Or(l.Lower, lowestLossy(h.Seen(), 0)*limit.StepDown))
 	m.longer = c
 	for more := true; more; {
 		if !l.AtCeiling || c.Trials > 0 {
@@ -335,7 +358,7 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 			m.warn("no longer trial was valid: %s", c.last.Reason)
 		}
 		m.out.Values = append(m.out.Values, m.lossless(atMost("lossless_fps", c.AtMost(), l.Clean+l.Lossy+c.Valid))...)
-	default: // all were invalid or disturbed
+	default: // all were invalid
 		m.warn("no longer trial confirmed %v: %s", l.Lower, c.last.Reason)
 		m.out.Values = append(m.out.Values, m.lossless(m.interval("lossless_fps", l))...)
 	}
@@ -348,19 +371,33 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 	return nil
 }
 
-// elsewhere is the highest rate that the run offered this subject at another point, of which
-// it lost nothing, in a trial as long as one of those at a given rate; 0: there is none. One
-// in which receiving had no precedence is not alike.
-func (m *capturePoint) elsewhere() (most unit.FrameRate) {
+// elsewhere tells c of the rates that the run offered this subject at other points, in trials
+// as long as one of those at a given rate. One in which receiving had no precedence is not
+// alike.
+func (m *capturePoint) elsewhere(c *captureLonger) {
+	if m.env.Left != nil {
+		c.Left = func(d time.Duration) int { return int(m.env.Left() / (d + m.around.next(captureAround))) }
+	}
+	c.Lows = m.lows
 	if m.env.Akin == nil {
-		return 0
+		return
 	}
 	for _, rec := range m.env.Akin("rate", "duration") {
-		if rec.Status == result.Passed && !slices.Contains(rec.Config, withoutPrecedence) && rec.Load != nil && len(rec.Phases) > 0 && rec.Phases[0].Seconds() >= 0.99*m.effort.trial.Seconds() {
-			most = max(most, rec.Load.Offered)
+		if rec.Status != result.Passed && rec.Status != result.Failed || slices.Contains(rec.Config, withoutPrecedence) || rec.Load == nil || len(rec.Phases) == 0 || rec.Phases[0].Seconds() < 0.99*m.effort.trial.Seconds() {
+			continue
+		}
+		now := m.saw(rec)
+		now.Rate = now.Offered
+		c.Overflowed(now.Rate, trial.Room(rec, m.ring()))
+		switch c.others = append(c.others, now); {
+		case now.Loss > 0:
+			if c.Other == 0 || now.Offered < c.Other {
+				c.Other = now.Offered
+			}
+		case c.Sustained.Rate == 0 || now.Offered <= c.Sustained.Rate:
+			c.Hint = max(c.Hint, now.Offered)
 		}
 	}
-	return most
 }
 
 // above makes the best longer trial the point's, with what the subject costs above the
@@ -372,7 +409,7 @@ func (m *capturePoint) above(ctx context.Context, h *limit.Hunt, c *captureLonge
 		return nil
 	}
 	so := m.out
-	so.Values, so.Next = slices.Concat(m.out.Values, m.pdrs(h)), lasts(c.load)+captureAround
+	so.Values, so.Next = slices.Concat(m.out.Values, m.pdrs(h)), lasts(c.load)+m.around.next(captureAround)
 	if err := m.pause(ctx, so); err != nil {
 		return err
 	}
@@ -421,6 +458,9 @@ func (m *capturePoint) fill(ctx context.Context, h *limit.Hunt, found unit.Frame
 		load = min(load, m.ceiling)
 	}
 	longest := 2 * confirming
+	if left := m.env.Left; left != nil {
+		longest = min(longest, max(2*m.effort.least, time.Duration(float64(left())*fillShare)))
+	}
 	s, _, err := trial.Filling(m.short(load, 0).Duration, &longest, func(n int, d time.Duration) (passed, lost float64, err error) {
 		rec, err := m.offer(ctx, "fill", n, m.short(load, d))
 		if err != nil || rec.Status == result.Invalid || rec.Account == nil {
@@ -436,14 +476,12 @@ func (m *capturePoint) fill(ctx context.Context, h *limit.Hunt, found unit.Frame
 // must not be why nothing was lost.
 const confirming = 5 * time.Second
 
-// attempts are the longer trials that each rate has which disturbances may have spoiled.
-const attempts = 3
-
 // A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
 type captureLonger struct {
 	limit.Longer
 	doubt            string        // says what speaks against the rate found
 	valid            []search.Seen // those that count
+	others           []search.Seen // at other points of the run, at a given rate
 	last, best, lost result.Record
 	load             engine.Load // of best
 }
@@ -453,9 +491,8 @@ type captureLonger struct {
 func longer(found unit.FrameRate, s search.Sustained) *captureLonger {
 	c := &captureLonger{Longer: limit.Longer{
 		Sustained: s, Least: confirming,
-		Attempts: attempts, Budget: trial.Confirmations * attempts, OfSpoilt: 1,
-		OfInvalid: attempts, // they are repeated as often as there are rates
-		Narrow:    limit.OneStep,
+		Budget: trial.Confirmations * 3, OfInvalid: 3, // they are repeated as often as there are confirmations
+		Narrow: limit.OneStep,
 	}}
 	if c.Begin(found); c.Doubted > 0 {
 		c.doubt = fmt.Sprintf("the search ended at %v, which buffers may have swallowed: %v is counted without end", found, c.Rate)
@@ -474,30 +511,44 @@ func (c *captureLonger) figure(m *capturePoint, l search.Limit) result.Value {
 	return v
 }
 
-// refute returns the lowest rate at which the longer trials lost more than l's goal allows, if
-// that is not above the rate that the search found in trials of length d, and the highest one
-// below it that they carried; 0: there is none. What the subject counts without end speaks
-// against a rate, too, where memory may be why hardly anything was lost there, unless a longer
-// trial carried more than that.
-func (c *captureLonger) refute(l search.Limit, d time.Duration) (carried, lost unit.FrameRate) {
-	may, most := l.Goal.Loss, unit.FrameRate(0)
+// shows is l, which a search found of a goal in trials of length d, by the longer trials, too:
+// from the highest rate at which they lost no more than the goal allows to the lowest at which
+// they lost more, which is also returned if it is at or below what the search found. What the
+// subject counts without end speaks against a rate, too, where memory may be why hardly
+// anything was lost there, unless a longer trial carried more than that. A trial at another
+// point speaks for its rate where memory is not why.
+func (c *captureLonger) shows(l search.Limit, d time.Duration) (_ search.Limit, lost unit.FrameRate) {
+	may, s, most := l.Goal.Loss, c.Sustained, unit.FrameRate(0)
 	for _, t := range c.valid {
 		switch {
 		case t.Loss <= may:
 			most = max(most, t.Rate)
-		case t.Rate <= l.Lower && (lost == 0 || t.Rate < lost):
+		case (l.Lower == 0 || t.Rate <= l.Lower) && (lost == 0 || t.Rate < lost):
 			lost = t.Rate
 		}
 	}
-	if s := c.Sustained; lost == 0 && most <= s.Rate && s.Rate < l.Lower*unit.FrameRate(1-may)*limit.Swallowed && s.Explains(float64(l.Lower)*d.Seconds()*(1-float64(may)), d) {
+	if lost == 0 && l.Lower > 0 && most <= s.Rate && s.Rate < l.Lower*unit.FrameRate(1-may)*limit.Swallowed && s.Explains(float64(l.Lower)*d.Seconds()*(1-float64(may)), d) {
 		lost = l.Lower
 	}
-	for _, t := range c.valid {
-		if t.Loss <= may && t.Rate < lost {
-			carried = max(carried, t.Rate)
+	if lost > 0 {
+		l.Lower, l.Upper, l.AtCeiling = 0, lost, false
+	}
+	carried := func(t search.Seen) {
+		if t.Loss <= may && t.Rate > l.Lower && (lost == 0 || t.Rate < lost) {
+			if l.Lower = t.Rate; l.Upper <= t.Rate {
+				l.Upper = 0
+			}
 		}
 	}
-	return carried, lost
+	for _, t := range c.valid {
+		carried(t)
+	}
+	for _, t := range c.others {
+		if t.Rate <= s.Rate {
+			carried(t)
+		}
+	}
+	return l, lost
 }
 
 // confirm offers c's rate for longer; more says that another trial is to follow, at less
@@ -511,7 +562,7 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 	if c.last, err = m.offer(ctx, "limit", c.Trials, l); err != nil {
 		return false, err
 	}
-	rate, valid, spoilt, bears := c.Rate, c.Valid, c.Spoilt, c.Bears
+	rate, valid, bears := c.Rate, c.Valid, c.Bears
 	more = c.Next(trial.Came(c.last, c.last.Status == result.Passed), trial.Room(c.last, m.ring()))
 	if c.Valid == valid {
 		return more, nil
@@ -521,9 +572,6 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 	c.valid = append(c.valid, now)
 	if c.Bears > bears {
 		c.best, c.load = c.last, l
-		if spoilt > 0 {
-			m.warn("%d longer trials at %v lost no more frames than came while something else had the DUT's CPU, and do not count", spoilt, rate)
-		}
 	} else if c.lost = c.last; c.doubt == "" {
 		c.doubt = fmt.Sprintf("the search ended at %v, and a longer trial did not confirm it: %s", found, c.last.Reason)
 	}

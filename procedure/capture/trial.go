@@ -3,7 +3,6 @@
 package capture
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"boxdyno/engine"
 	"boxdyno/host"
+	"boxdyno/internal/limit"
 	"boxdyno/lab"
 	"boxdyno/ledger"
 	"boxdyno/procedure"
@@ -45,7 +45,8 @@ type capturePoint struct {
 	dut     host.Port // that the subject listens to
 	stream  engine.Stream
 	emptied float64        // CPU seconds a frame of the empty box at the load to come; below 0: not known
-	around  time.Duration  // least that a trial took beside its traffic; 0: not known
+	around  around         // of the latest trials
+	lows    limit.Lows     // by the trials of the search
 	failed  string         // why no trial of the subject came about
 	over    *overloading   // nil: not begun
 	longer  *captureLonger // nil: the search is not over
@@ -341,14 +342,21 @@ func (m *capturePoint) trial(ctx context.Context, kind string, n int, l engine.L
 	}
 	if load := procedure.LoadPhase(rec.Phases); load != nil {
 		took := time.Duration((rec.End - rec.Begin) - (load.End - load.Begin))
-		m.around = min(took, cmp.Or(m.around, took))
+		m.around = append(m.around[max(0, len(m.around)-2):], took)
 	}
 	return rec, err
 }
 
-// beside is what the next trial takes beside its traffic: what earlier ones took at least, or
-// the constant least where that is more.
-func (m *capturePoint) beside(least time.Duration) time.Duration { return max(least, m.around) }
+// An around is what the latest three trials took beside their traffic.
+type around []time.Duration
+
+// next is what the next one takes, and what the run does before it; usual before the first.
+func (a around) next(usual time.Duration) time.Duration {
+	if len(a) == 0 {
+		return usual
+	}
+	return slices.Max(a) + 500*time.Millisecond
+}
 
 // carryOut is capture whose subject's faults are in its outcome.
 func (m *capturePoint) carryOut(ctx context.Context, l engine.Load) (procedure.Outcome, error) {

@@ -337,8 +337,7 @@ func saw(rec result.Record) search.Seen {
 	now.Offered = rec.Load.Offered
 	if failed.Value > 0 {
 		now.Loss, now.Offered = unit.LossRatio(failed.Value/opened.Value), rec.Load.Peak
-		kept := trial.KeptOff(rec) // each frame is one connection's
-		now.Doubt, now.Excused = unit.LossRatio((trial.LateFor(rec)+kept)/opened.Value), unit.LossRatio(kept/opened.Value)
+		now.Doubt = unit.LossRatio((trial.LateFor(rec) + trial.KeptOff(rec)) / opened.Value) // each frame is one connection's
 	}
 	return now
 }

@@ -134,9 +134,8 @@ func saw(rec result.Record) search.Seen {
 	}
 	now.Offered = rec.Load.Offered
 	if lost := missing.Value + altered.Value; lost > 0 {
-		late, kept := trial.LateFor(rec), trial.KeptOff(rec)
 		now.Loss = unit.LossRatio(lost / sent.Value)
-		now.Doubt, now.Excused = unit.LossRatio((late+kept)/sent.Value), unit.LossRatio(kept/sent.Value)
+		now.Doubt = unit.LossRatio((trial.LateFor(rec) + trial.KeptOff(rec)) / sent.Value)
 	}
 	return now
 }

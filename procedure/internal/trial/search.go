@@ -86,9 +86,9 @@ func (m *Point) saw(rec result.Record) (now search.Seen, lag time.Duration) {
 	}
 	if lost += rec.Load.Broken; lost > 0 {
 		now.Loss = unit.LossRatio(float64(lost) / float64(accepted))
-		late, kept := LateFor(rec), KeptOff(rec)
-		now.Doubt = unit.LossRatio((late + kept) / float64(accepted))
-		now.Excused = unit.LossRatio((min(late, float64(rec.Load.LateLost)) + kept) / float64(accepted))
+		late := LateFor(rec)
+		now.Doubt = unit.LossRatio((late + KeptOff(rec)) / float64(accepted))
+		now.Excused = unit.LossRatio(min(late, float64(rec.Load.LateLost)) / float64(accepted))
 	}
 	return now, lag
 }
@@ -97,26 +97,49 @@ func (m *Point) saw(rec result.Record) (now search.Seen, lag time.Duration) {
 // that nine are late for one that was.
 func LateFor(rec result.Record) float64 { return float64(rec.Load.Late) / 8 }
 
-// KeptOff is how many of the frames that a full receive ring lost came while something
-// else had the CPU that the DUT's threads were ready to run on: a program, or the
+// KeptOff is at most how many of the frames that a full receive ring lost came while
+// something else had the CPU that the DUT's threads were ready to run on: a program, or the
 // hypervisor. With dut_cpus=all that is the CPU which empties the ring, not one that flows
-// are handed to. What the ring may have lost of a ramp is none of them.
+// are handed to. Each wake-up waits a little without harm, and is among that time: this asks
+// for another trial, and excuses no loss. What the ring may have lost of a ramp is none of
+// them.
 func KeptOff(rec result.Record) float64 {
-	if rec.DUT == nil || rec.Account == nil {
+	if rec.DUT == nil {
 		return 0
 	}
-	ring := rec.Account.DroppedAt(result.DUTNIC)
-	stolen, rings := 0.0, slices.ContainsFunc(rec.CPUs, func(c result.CPU) bool { return c.Rings })
+	ring, accepted := overflowed(rec)
+	return min(ring, (rec.DUT.Waited+stolen(rec))*accepted)
+}
+
+// Stolen is KeptOff by the hypervisor alone, for a DUT whose own programs have its CPU.
+func Stolen(rec result.Record) float64 {
+	ring, accepted := overflowed(rec)
+	return min(ring, stolen(rec)*accepted)
+}
+
+// stolen is the share of the time that the hypervisor had a CPU that empties the ring.
+func stolen(rec result.Record) (share float64) {
+	rings := slices.ContainsFunc(rec.CPUs, func(c result.CPU) bool { return c.Rings })
 	for _, c := range rec.CPUs {
 		if c.Role == "dut" && (c.Rings || !rings) {
-			stolen = max(stolen, c.Steal)
+			share = max(share, c.Steal)
 		}
 	}
-	_, accepted := result.LostOf(rec.Load, rec.Account)
-	if rec.Load != nil && rec.Load.Ramp != nil {
-		ring = max(0, ring-rec.Load.Ramp.Lost)
+	return share
+}
+
+// overflowed is how many frames a full receive ring lost, and how many were accepted, without
+// those of a ramp.
+func overflowed(rec result.Record) (ring, accepted float64) {
+	if rec.Account == nil {
+		return 0, 0
 	}
-	return min(float64(ring), (rec.DUT.Waited+stolen)*float64(accepted))
+	lost := rec.Account.DroppedAt(result.DUTNIC)
+	_, all := result.LostOf(rec.Load, rec.Account)
+	if rec.Load != nil && rec.Load.Ramp != nil {
+		lost = max(0, lost-rec.Load.Ramp.Lost)
+	}
+	return float64(lost), float64(all)
 }
 
 // limit puts what the search has found so far into o, and returns the throughput's.
@@ -200,16 +223,8 @@ func Came(rec result.Record, carried bool) limit.Came {
 		return limit.Invalid
 	case carried:
 		return limit.Carried
-	case Disturbed(rec):
-		return limit.Disturbed
 	}
 	return limit.Lost
-}
-
-// Disturbed says whether a trial lost no more frames than came while something else had
-// the DUT's CPU.
-func Disturbed(rec result.Record) bool {
-	return rec.Account != nil && rec.Account.Lost() > 0 && KeptOff(rec) >= float64(rec.Account.Lost())
 }
 
 // Room is the share of a trial's load at which the box's receive ring of so many frames
