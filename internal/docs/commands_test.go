@@ -70,7 +70,8 @@ var elsewhere = []struct{ pattern, file, has string }{
 
 // Every command in a block of shell is known here. Those of boxdyno run in this
 // process, in the order of the page, in an empty folder: whole where that needs
-// no root or is short, else as --dry-run. The others are logged with the reason.
+// no root or is short, else as --dry-run. The others are logged with the reason. Each is
+// a test, so that script/test runs as root only what needs root.
 func TestCommands(t *testing.T) {
 	total := 0
 	var rest []string
@@ -81,29 +82,31 @@ func TestCommands(t *testing.T) {
 		lines := p.commands()
 		total += len(lines)
 		t.Run(p.name, func(t *testing.T) {
-			c := caller{t: t, root: root(t)}
+			root := root(t)
 			t.Chdir(t.TempDir())
 			t.Setenv("XDG_STATE_HOME", t.TempDir())
 			t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 			t.Setenv("SUDO_UID", "")
 			if slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, " --box ") }) {
-				c.box()
+				keepBox(t)
 			}
 			for i, line := range lines {
 				if slices.Contains(lines[:i], line) { // once more with what it prints
 					continue
 				}
-				c.line = line
-				c.command(words(t, line))
-			}
-			for _, r := range c.rest {
-				rest = append(rest, p.name+": "+r)
-			}
-			if c.unprivileged > 0 && !t.Failed() {
-				t.Skipf("needs root for %d commands: run script/test with sudo", c.unprivileged)
-			}
-			if c.held != "" {
-				t.Skipf("%s: the tester was held up", c.held)
+				t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+					c := caller{t: t, root: root, line: line}
+					c.command(words(t, line))
+					for _, r := range c.rest {
+						rest = append(rest, p.name+": "+r)
+					}
+					if c.unprivileged && !t.Failed() {
+						t.Skipf("%s: needs root: run script/test with sudo", line)
+					}
+					if c.held {
+						t.Skipf("%s: the tester was held up", line)
+					}
+				})
 			}
 		})
 	}
@@ -175,15 +178,15 @@ func words(t *testing.T, line string) (out []string) {
 	return out
 }
 
-// A caller checks the commands of one page.
+// A caller checks a command of a page.
 type caller struct {
 	t    *testing.T
 	root string
 	line string
-	held string // a line whose measurement was invalid: the machine was busy
+	held bool // its measurement was invalid: the machine was busy
 
-	rest         []string // lines that were not run, with the reason
-	unprivileged int      // lines that were not run for lack of privilege
+	rest         []string // what was not run, with the reason
+	unprivileged bool     // it was not run for lack of privilege
 }
 
 // left says whether the line is not run here, and notes why.
@@ -288,6 +291,7 @@ func (c *caller) boxdyno(args []string) {
 		} else {
 			doctored[once] = true
 		}
+		c.unprivileged = strings.HasPrefix(c.line, "sudo ") && !privileged()
 		if code, _ := c.call(args); code != 0 && code != 3 {
 			c.t.Errorf("%s: exit code %d", c.line, code)
 		}
@@ -311,7 +315,7 @@ func (c *caller) boxdyno(args []string) {
 		}
 		if has("--box") || slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "port_a=") }) {
 			if !privileged() {
-				c.unprivileged++
+				c.unprivileged = true
 				return
 			}
 			dry = append(dry, "--set", "netns="+c.cables())
@@ -327,28 +331,28 @@ func (c *caller) boxdyno(args []string) {
 			c.rest = append(c.rest, fmt.Sprintf("%s: takes about %.0f s", c.line, plan.Seconds))
 			return
 		case !privileged():
-			c.unprivileged++
+			c.unprivileged = true
 			return
 		}
 		code, out := c.call(args)
 		switch {
 		case code == 4 && bytes.Contains(out, []byte("the machine was not idle")):
-			c.held = c.line
+			c.held = true
 		case code != 0:
 			c.t.Errorf("%s: exit code %d", c.line, code)
 		}
 	}
 }
 
-// box keeps the box of the pages that measure one, as box add does.
-func (c *caller) box() {
-	c.t.Helper()
+// keepBox keeps the box of the pages that measure one, as box add does.
+func keepBox(t *testing.T) {
+	t.Helper()
 	path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "boxdyno", "boxes.yaml")
 	err := lab.EditBoxes(path, nil, func(boxes []lab.Box) []lab.Box {
 		return append(boxes, lab.Box{Name: "pi5", SSH: "pi@pi5.lan", Become: "sudo -n", Agent: "/var/lib/boxdyno-agent/boxdyno-agent", Arch: "arm64", Cables: []string{"eth1=eth0", "eth2=eth1"}, Groups: []string{"rack1"}})
 	})
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

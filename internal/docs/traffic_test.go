@@ -19,7 +19,7 @@ import (
 // that the page gives.
 func (c *caller) traffic(args []string) {
 	if !privileged() {
-		c.unprivileged++
+		c.unprivileged = true
 		c.flags(args)
 		return
 	}

@@ -14,7 +14,7 @@
 // With -later FILE a test or subtest that was skipped is not counted: its package
 // and name are written to FILE, for another run to count. A test that only
 // script/prove runs is counted as skipped at once. With -root only a test that
-// runs with nothing beside it is left.
+// runs with nothing beside it is left, or that found the machine too busy.
 // With -want FILE each test in FILE must have ended, or it counts as failed.
 //
 // The exit code is 1 if anything failed, else 0.
@@ -77,10 +77,10 @@ type asked struct {
 var privilege = regexp.MustCompile(`(?i)needs root|privilege|capabilit|not permitted|permission denied`)
 
 // proved matches the reason of a test that takes too long here, and alone that of
-// one that wants no other beside it.
+// one that wants no other beside it, or found the machine too busy.
 var (
 	proved = regexp.MustCompile(`runs in script/prove`)
-	alone  = regexp.MustCompile(`runs with nothing beside it`)
+	alone  = regexp.MustCompile(`runs with nothing beside it|was held up|machine is (too )?busy`)
 )
 
 // left says whether another run is to count what was skipped for that reason.

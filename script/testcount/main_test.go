@@ -82,6 +82,9 @@ func TestIsLeftForLater(t *testing.T) {
 {"Action":"run","Package":"p","Test":"TestC"}
 {"Action":"output","Package":"p","Test":"TestC","Output":"    a_test.go:1: runs with nothing beside it\n"}
 {"Action":"skip","Package":"p","Test":"TestC"}
+{"Action":"run","Package":"p","Test":"TestD"}
+{"Action":"output","Package":"p","Test":"TestD","Output":"    a_test.go:1: the tester was held up: it offered 1 of 2\n"}
+{"Action":"skip","Package":"p","Test":"TestD"}
 {"Action":"pass","Package":"p"}
 `
 	for _, c := range []struct {
@@ -89,10 +92,10 @@ func TestIsLeftForLater(t *testing.T) {
 		later   []string
 		skipped int
 	}{
-		{asked{}, nil, 3},
-		{asked{later: true}, []string{"p TestA/y", "p TestC"}, 1},
-		{asked{later: true, root: true}, []string{"p TestC"}, 2},
-		{asked{later: true, root: true, want: []string{"p TestA/x", "p TestC/x"}}, []string{"p TestC"}, 2}, // TestC/x is left with TestC
+		{asked{}, nil, 4},
+		{asked{later: true}, []string{"p TestA/y", "p TestC", "p TestD"}, 1},
+		{asked{later: true, root: true}, []string{"p TestC", "p TestD"}, 2},
+		{asked{later: true, root: true, want: []string{"p TestA/x", "p TestC/x"}}, []string{"p TestC", "p TestD"}, 2}, // TestC/x is left with TestC
 	} {
 		got, err := count(strings.NewReader(in), c.asked)
 		skipped := 0
