@@ -15,7 +15,6 @@ import (
 // Every fault loses frames where it says, under the name that the kernel's own
 // counters give them.
 func TestFaults(t *testing.T) {
-	testutil.Alone(t)
 	testutil.Privileged(t)
 	for _, c := range []struct {
 		fault string

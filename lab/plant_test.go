@@ -177,7 +177,6 @@ func TestPlantedPolicer(t *testing.T) {
 // Loss falls where its pattern says, to the frame, whatever the speed; and the
 // same again with the same seed.
 func TestPlantedLoss(t *testing.T) {
-	testutil.Alone(t)
 	const frames = 4_000
 	var random [3]int64
 	for i, c := range []struct {

@@ -21,7 +21,6 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/ethtool"
 	"boxdyno/internal/netns"
-	"boxdyno/internal/testutil"
 	"boxdyno/service"
 )
 
@@ -241,7 +240,6 @@ func needNFT(t *testing.T) {
 }
 
 func TestServices(t *testing.T) {
-	testutil.Alone(t)
 	tb := testSandbox(t, shared)
 	needNFT(t)
 	const n = 200

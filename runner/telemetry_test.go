@@ -291,7 +291,6 @@ func TestRunIsNotWatched(t *testing.T) {
 // In the sandbox a record's digests are the kernel's own counters: what went in at
 // the DUT's port is there to the frame.
 func TestSandboxIsWatched(t *testing.T) {
-	testutil.Alone(t)
 	testutil.Privileged(t)
 	c := Plugins()
 	p := resolved(t, c, "procedures: [{use: throughput, frame_size: 1518}]\n")

@@ -7,13 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"boxdyno/internal/testutil"
 	"boxdyno/result"
 )
 
 // A detector without frames runs on a box, on the box's CPUs, without a cable.
 func TestBoxInfersWithoutFrames(t *testing.T) {
-	testutil.Alone(t)
 	_, box := stranger(t)
 	addBox(t, box)
 	dir := filepath.Join(t.TempDir(), "run")

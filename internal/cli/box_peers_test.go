@@ -66,7 +66,6 @@ func asItStands(t *testing.T, spaces ...*netns.Namespace) map[string]string {
 // Tester and box are the gateways of a stream, on one CPU of the box as it is and on all, and
 // then as they were.
 func TestBoxStreams(t *testing.T) {
-	testutil.Alone(t)
 	tester, box := bareCable(t)
 	before := asItStands(t, tester, box)
 	points := 0

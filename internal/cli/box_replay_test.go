@@ -56,7 +56,6 @@ func replayed(t *testing.T, tester *netns.Namespace, words ...string) {
 
 // A capture goes into a box at one cable that real ssh reaches.
 func TestBoxReplaysInto(t *testing.T) {
-	testutil.Alone(t)
 	tester, _ := oneCable(t)
 	replayed(t, tester, "--box", "box", "--set", "target=box")
 }

@@ -171,7 +171,6 @@ func TestPasswordIsNotKept(t *testing.T) {
 // SIGKILL takes about a second of a run's telemetry, and --resume goes on with the
 // file.
 func TestKilledRunKeepsTelemetry(t *testing.T) {
-	testutil.Alone(t)
 	testutil.Privileged(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute) // somebody else may be measuring

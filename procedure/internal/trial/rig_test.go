@@ -21,7 +21,6 @@ import (
 // capacity, whatever the service, the direction and the IP version.
 func TestSandboxBooksClose(t *testing.T) {
 	testutil.Privileged(t)
-	testutil.Alone(t)
 	bed := roomtest.Build(t, "sandbox", nil)
 	for _, set := range []map[string]string{
 		{"service": "route"}, {"service": "route", "direction": "both", "frame_size": "imix", "flows": "1000"},
