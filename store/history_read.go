@@ -74,7 +74,7 @@ func (x *Index) series(ctx context.Context, q Query) (found []foundSeries, err e
 			return nil, err
 		}
 		if len(names) == 0 {
-			return nil, fmt.Errorf("%w: no run in the index has any", ErrNoSeries)
+			return nil, fmt.Errorf("%w as %s: no run has any figure yet", ErrNoSeries, q.Metric)
 		}
 		return nil, fmt.Errorf("%w as %s: the runs have %s", ErrNoSeries, q.Metric, strings.Join(names, ", "))
 	case len(found) == 0:

@@ -39,6 +39,9 @@ type Trashed struct {
 // trash.
 var ErrNotThere = errors.New("there is no such run")
 
+// ErrEmptyTrash is the error for undoing where nothing was removed.
+var ErrEmptyTrash = errors.New("the trash is empty: nothing was removed")
+
 // plain refuses what is no name of a run in a folder: paths, and hidden folders.
 func plain(name string) error {
 	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
@@ -189,7 +192,7 @@ func Restore(runs string, names []string) (back []string, err error) {
 		}
 	}
 	if len(which) == 0 {
-		return nil, fmt.Errorf("restore: %w in the trash", ErrNotThere)
+		return nil, ErrEmptyTrash
 	}
 	root, err := os.OpenRoot(runs)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestTrash(t *testing.T) {
 		}
 	}
 	there("a", "b", "c")
-	if _, err := Restore(runs, nil); !errors.Is(err, ErrNotThere) {
+	if _, err := Restore(runs, nil); !errors.Is(err, ErrEmptyTrash) {
 		t.Error(err)
 	}
 	// Of two with one name the last is restored, and never over another run.

@@ -82,7 +82,7 @@ func findBox(name string) (lab.Box, error) {
 		}
 		names = append(names, b.Name)
 	}
-	there := "there are none: boxdyno box add adds one"
+	there := "no box is known yet, and boxdyno box add NAME --ssh HOST adds one"
 	if names != nil {
 		there = "there are " + strings.Join(names, ", ")
 	}
@@ -268,6 +268,9 @@ func (a *app) boxList() *cobra.Command {
 			}
 			if json {
 				return encode(a.out, append([]lab.Box{}, all...))
+			}
+			if len(all) == 0 {
+				a.note("no box is known yet: boxdyno box add NAME --ssh HOST adds one")
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			for _, b := range all {

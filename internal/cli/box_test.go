@@ -197,7 +197,7 @@ func TestBox(t *testing.T) {
 	if entries, _ := os.ReadDir(folder); len(entries) != 0 {
 		t.Errorf("%v stay", entries)
 	}
-	if said := run(exitOK, "box", "ls"); said != "" {
+	if said := run(exitOK, "box", "ls"); said != "no box is known yet: boxdyno box add NAME --ssh HOST adds one\n" {
 		t.Errorf("%q", said)
 	}
 }

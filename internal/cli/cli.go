@@ -243,7 +243,7 @@ const helpWidth = 80
 func refold(cmd *cobra.Command) {
 	parts := strings.Split(cmd.Long, "\n\n")
 	for i, p := range parts {
-		if !strings.Contains(p, "  ") && !strings.Contains(p, ":\n") {
+		if !strings.Contains(p, "  ") {
 			parts[i] = folded(p, helpWidth, "\n")
 		}
 	}

@@ -42,7 +42,9 @@ figure differs from that of the first RUN, with an interval, and whether that is
 than chance. It also lists what else differs. Names joined by commas are one side:
 several runs of the same, best measured in turn with those of the other side. RUN is a
 run's folder, its name at the default place, or last. It needs no root and works on any
-machine. The exit code is 0 whatever the difference is, and 4 where no configuration
+machine.
+
+The exit code is 0 whatever the difference is, and 4 where no configuration
 has a valid figure on both sides. With --fail-on slower it is 1 where a figure is worse
 than that of the first RUN, beyond chance; slower=2% wants it to be worse by more than 2 %. --junit writes the same as JUnit XML.`,
 		Example: `  boxdyno compare before after

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"boxdyno/result"
+	"boxdyno/runner"
 	"boxdyno/store"
 )
 
@@ -153,5 +155,35 @@ func TestHistoryBenchReadsBack(t *testing.T) {
 	}
 	if n != 30 {
 		t.Errorf("%d runs were read back", n)
+	}
+}
+
+// Where nothing is kept yet, commands say so and what to do.
+func TestNothingYet(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, c := range []struct {
+		want int
+		said string
+		args []string
+	}{
+		{exitOK, "no run is kept in", []string{"runs"}},
+		{exitOK, "no run is kept in", []string{"runs", "--role", "firewall"}},
+		{exitOK, "the trash is empty", []string{"runs", "trash"}},
+		{exitUsage, "the trash is empty", []string{"runs", "undo"}},
+		{exitUsage, "no run has any figure yet", []string{"history", "throughput_fps"}},
+		{exitOK, "no box is known yet", []string{"box", "ls"}},
+		{exitUsage, "no box is known yet", []string{"box", "check", "pi5"}},
+		{exitMissing, "start one with boxdyno fleet hub", []string{"fleet", "ls"}},
+	} {
+		if code, out, errw := call(t.Context(), runner.Plugins(), c.args...); code != c.want || out != "" || !strings.Contains(errw, c.said) || strings.Count(errw, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q, %q", c.args, code, out, errw)
+		}
+	}
+	if code, _, errw := call(t.Context(), runner.Plugins(), "run", "forward", "--lab", "mem", "--set", "search=none", "--quiet"); code != exitOK {
+		t.Fatal(errw)
+	}
+	if code, _, errw := call(t.Context(), runner.Plugins(), "runs", "--role", "firewall"); code != exitOK || !strings.Contains(errw, "has all of that") {
+		t.Errorf("exit code %d, %q", code, errw)
 	}
 }

@@ -80,8 +80,14 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 			if asJSON {
 				return encode(a.out, listedRuns{result.Schema, append([]store.Run{}, runs...), l.update.Broken})
 			}
-			if len(runs) == 0 {
-				a.note("no such run in %s", cmp.Or(at.runs, l.runs))
+			if where := cmp.Or(at.runs, l.runs); len(runs) == 0 {
+				if all, err := l.Runs(ctx, store.Filter{Newest: 1}); err != nil {
+					return err
+				} else if len(all) > 0 {
+					a.note("no run in %s has all of that: boxdyno runs, without filters, lists all", where)
+				} else {
+					a.note("no run is kept in %s yet: boxdyno run forward --lab mem makes one without root", where)
+				}
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -238,7 +244,7 @@ func (a *app) restored(names []string) error {
 	if len(back) > 0 {
 		a.note("back: %s", strings.Join(back, ", "))
 	}
-	if errors.Is(err, store.ErrNotThere) {
+	if errors.Is(err, store.ErrNotThere) || errors.Is(err, store.ErrEmptyTrash) {
 		return &runner.PlanError{Err: err}
 	}
 	return err
@@ -288,8 +294,11 @@ func (a *app) runsTrash() *cobra.Command {
 				if err := store.Empty(runs); err != nil {
 					return err
 				}
-				a.note("deleted: %d runs", len(all))
+				a.note("deleted for ever: %d runs", len(all))
 				return nil
+			}
+			if len(all) == 0 {
+				a.note("the trash is empty")
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			for _, t := range all {

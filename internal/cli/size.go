@@ -77,7 +77,7 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
 	f.StringVar(&q.load, "load", "", "`LOAD` that all boxes carry together")
 	f.IntVar(&q.job.Rules, "rules", 0, "`number` of rules, at least; ids and firewall")
 	f.StringVar(&q.job.Cipher, "cipher", "", "`CIPHER` with its key; crypto")
-	f.StringVar(&q.job.Direction, "direction", "", "encrypt or decrypt; crypto (default encrypt)")
+	f.StringVar(&q.job.Direction, "direction", "", "`DIRECTION`: encrypt or decrypt; crypto (default encrypt)")
 	f.IntVar(&q.spare, "spare", 0, "`number` of boxes that may fail")
 	f.StringArrayVar(&q.shared, "shared", nil, "`NAME=60USD,8W` that all boxes share, in the place of what a run, or the file of boxes, says of that name; may be repeated; none: nothing but what runs had")
 	f.StringSliceVar(&q.boards, "board", nil, "only these `BOARDS`, by ID or name")
