@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -18,7 +19,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/vishvananda/netlink"
@@ -168,17 +168,18 @@ func TestTrafficLeavesNothing(t *testing.T) {
 	call(t.Context(), runner.Catalogue{}, "send", "--netns", ns.Path(), "-i", "v0", "--rate", "1k", "--count", "1", "--quiet") // what stays once stays
 	testutil.NoLeaks(t)
 	for _, c := range []struct {
-		args string
-		code int
+		args  string
+		lines int // after which it is interrupted; 0: it ends
+		code  int
 	}{
-		{"send -i v0 --rate 10k --count 100", 0},
-		{"send -i v0 --rate 1k --duration 0 --flood udp", 130},
-		{"replay -i v0 nothere.pcap", 2},
-		{"meter -i v1 --timing", 0},
-		{"send -i v0 --rate 1k --apps --cpus 0", 130},
+		{"send -i v0 --rate 10k --count 100", 0, 0},
+		{"send -i v0 --rate 1k --duration 0 --flood udp --stats 0.1", anInterval, 130},
+		{"replay -i v0 nothere.pcap", 0, 2},
+		{"meter -i v1 --timing --stats 0.1", anInterval, 0},
+		{"send -i v0 --rate 1k --apps --cpus 0 --stats 0.1", anInterval, 130},
 	} {
-		ctx, stop := context.WithTimeout(t.Context(), 700*time.Millisecond)
-		code, out, errw := call(ctx, runner.Catalogue{}, append(strings.Fields(c.args), "--netns", ns.Path(), "--quiet")...)
+		ctx, stop := context.WithCancel(t.Context())
+		code, out, errw := whenPrinted(ctx, c.lines, stop, append(strings.Fields(c.args), "--netns", ns.Path(), "--quiet")...)
 		stop()
 		if code != c.code || (code != 2) != strings.Contains(out, "mean frame") {
 			t.Errorf("%s: exit code %d, want %d\n%s%s", c.args, code, c.code, out, errw)
@@ -186,10 +187,41 @@ func TestTrafficLeavesNothing(t *testing.T) {
 	}
 }
 
+// anInterval is how many lines sender and meter have printed after the first interval of
+// --stats: what they do in one or two, the table's head, and the interval.
+const anInterval = 4
+
+// whenPrinted is call, and has f called once so many lines were printed.
+func whenPrinted(ctx context.Context, lines int, f func(), args ...string) (code int, stdout, stderr string) {
+	out := &lineCounter{want: lines, then: f}
+	var errw bytes.Buffer
+	code = run(ctx, &app{out: out, err: &errw, argv: append([]string{"boxdyno"}, args...)}, args)
+	return code, out.text.String(), errw.String()
+}
+
+type lineCounter struct {
+	text bytes.Buffer
+	want int
+	then func()
+}
+
+func (c *lineCounter) Write(b []byte) (int, error) {
+	before := bytes.Count(c.text.Bytes(), []byte("\n"))
+	n, err := c.text.Write(b)
+	if before < c.want && bytes.Count(c.text.Bytes(), []byte("\n")) >= c.want {
+		c.then()
+	}
+	return n, err
+}
+
 // A port that vanishes ends both commands, with the account of what was before.
 func TestPortGone(t *testing.T) {
 	testutil.Privileged(t)
-	for _, args := range []string{"send -i v0 --rate 1k --duration 60 --json", "meter -i v1 --duration 60 --json", "meter -i v1 --duration 60 --stats 0.2 --backend packet"} {
+	for args, lines := range map[string]int{
+		"send -i v0 --rate 1k --duration 600 --json --stats 0.2":  1,
+		"meter -i v1 --duration 600 --json --stats 0.2":           1,
+		"meter -i v1 --duration 600 --stats 0.2 --backend packet": anInterval,
+	} {
 		ns, err := netns.New()
 		if err != nil {
 			t.Fatal(err)
@@ -198,17 +230,15 @@ func TestPortGone(t *testing.T) {
 		if err := netns.Do(ns.Path(), furnish); err != nil {
 			t.Fatal(err)
 		}
-		removed := make(chan error, 1)
-		time.AfterFunc(time.Second, func() {
-			removed <- netns.Do(ns.Path(), func() error {
+		remove := func() {
+			if err := netns.Do(ns.Path(), func() error {
 				l, err := netlink.LinkByName("v0")
 				return errors.Join(err, netlink.LinkDel(l))
-			})
-		})
-		code, out, errw := call(t.Context(), runner.Catalogue{}, append(strings.Fields(args), "--netns", ns.Path())...)
-		if err := <-removed; err != nil {
-			t.Fatal(err)
+			}); err != nil {
+				t.Error(err)
+			}
 		}
+		code, out, errw := whenPrinted(t.Context(), lines, remove, append(strings.Fields(args), "--netns", ns.Path())...)
 		if code != exitOther || !strings.Contains(out, "it ended early: ") {
 			t.Errorf("%s: exit code %d, want %d and an account\n%s%s", args, code, exitOther, out, errw)
 		}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -317,43 +318,47 @@ func TestReceivedAccount(t *testing.T) {
 // The lines of --stats add up to the whole, with and without a terminal.
 func TestTicker(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
-		var out, errw strings.Builder
-		k := &ticker{liveLine: liveLine{w: &errw, width: 60}, out: &out, asJSON: asJSON, every: 60 * time.Millisecond, loss: "dropped"}
-		if err := k.begin("header"); err != nil {
-			t.Fatal(err)
-		}
-		reads := uint64(0)
-		read := func() (portCounts, error) {
-			reads++
-			return portCounts{frames: 100 + 10*reads, octets: 640 * reads, dropped: reads}, nil
-		}
-		done := make(chan struct{})
-		time.AfterFunc(150*time.Millisecond, func() { close(done) })
-		if err := k.watch(done, portCounts{frames: 100}, read, func(uint64, time.Duration) float64 { return 0.25 }); err != nil {
-			t.Fatal(err)
-		}
-		k.clear()
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		want := map[bool]int{false: 5, true: 3}[asJSON] // header, head, two whole intervals and the rest
-		if len(lines) != want && len(lines) != want-1 {
-			t.Errorf("%d lines: %q", len(lines), lines)
-		}
-		if !strings.Contains(errw.String(), "\r\x1b[K[###.........] 25 %, ") || !strings.HasSuffix(errw.String(), "\r\x1b[K") {
-			t.Errorf("drawn: %q", errw.String())
-		}
-		for l := range strings.SplitSeq(errw.String(), "\r\x1b[K") {
-			if len(l) >= 60 {
-				t.Errorf("%q is wider than the terminal", l)
-			}
-		}
-		if k.last.frames != 100+10*reads {
-			t.Errorf("the lines end at %d frames of %d", k.last.frames, 100+10*reads)
-		}
+		synctest.Test(t, func(t *testing.T) { tick(t, asJSON) })
 	}
 	k := &ticker{liveLine: liveLine{w: io.Discard}, out: io.Discard, every: time.Millisecond}
 	broken := errors.New("gone")
 	if err := k.watch(make(chan struct{}), portCounts{}, func() (portCounts, error) { return portCounts{}, broken }, nil); err != broken {
 		t.Errorf("a port that is gone: %v", err)
+	}
+}
+
+func tick(t *testing.T, asJSON bool) {
+	var out, errw strings.Builder
+	k := &ticker{liveLine: liveLine{w: &errw, width: 60}, out: &out, asJSON: asJSON, every: 60 * time.Millisecond, loss: "dropped"}
+	if err := k.begin("header"); err != nil {
+		t.Fatal(err)
+	}
+	reads := uint64(0)
+	read := func() (portCounts, error) {
+		reads++
+		return portCounts{frames: 100 + 10*reads, octets: 640 * reads, dropped: reads}, nil
+	}
+	done := make(chan struct{})
+	time.AfterFunc(150*time.Millisecond, func() { close(done) })
+	if err := k.watch(done, portCounts{frames: 100}, read, func(uint64, time.Duration) float64 { return 0.25 }); err != nil {
+		t.Fatal(err)
+	}
+	k.clear()
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	want := map[bool]int{false: 5, true: 3}[asJSON] // header, head, two whole intervals and the rest
+	if len(lines) != want {
+		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+	if !strings.Contains(errw.String(), "\r\x1b[K[###.........] 25 %, ") || !strings.HasSuffix(errw.String(), "\r\x1b[K") {
+		t.Errorf("drawn: %q", errw.String())
+	}
+	for l := range strings.SplitSeq(errw.String(), "\r\x1b[K") {
+		if len(l) >= 60 {
+			t.Errorf("%q is wider than the terminal", l)
+		}
+	}
+	if k.last.frames != 100+10*reads {
+		t.Errorf("the lines end at %d frames of %d", k.last.frames, 100+10*reads)
 	}
 }
 

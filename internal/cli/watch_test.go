@@ -60,19 +60,35 @@ func TestViewLine(t *testing.T) {
 }
 
 // steady is a collector of one counter.
-type steadyCollector struct{ n float64 }
+type steadyCollector struct {
+	n    float64
+	read func(n float64) // nil: nobody is told
+}
 
 func (s *steadyCollector) Series() []result.Series {
 	return []result.Series{{Name: "x_total", Unit: "1", Counter: true, Place: result.Softnet, Help: "x"}}
 }
-func (s *steadyCollector) Read(dst []float64) error { s.n++; dst[0] = s.n; return nil }
+func (s *steadyCollector) Read(dst []float64) error {
+	s.n++
+	dst[0] = s.n
+	if s.read != nil {
+		s.read(s.n)
+	}
+	return nil
+}
 
 // Ctrl-C ends a watch with exit code 0, and what was printed is whole.
 func TestWatchEnds(t *testing.T) {
 	testutil.NoLeaks(t)
 	c := scripted(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	steady := &steadyCollector{read: func(n float64) {
+		if n == 5 {
+			cancel()
+		}
+	}}
 	c.Collectors = []telemetry.Spec{
-		{Name: "x", Doc: "x", Default: true, New: func(context.Context, *telemetry.Machine) (telemetry.Collector, error) { return &steadyCollector{}, nil }},
+		{Name: "x", Doc: "x", Default: true, New: func(context.Context, *telemetry.Machine) (telemetry.Collector, error) { return steady, nil }},
 		{Name: "broken", Doc: "x", Default: true, New: func(context.Context, *telemetry.Machine) (telemetry.Collector, error) {
 			return nil, errors.New("no bus")
 		}},
@@ -80,8 +96,6 @@ func TestWatchEnds(t *testing.T) {
 			return nil, telemetry.ErrAbsent
 		}},
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(500*time.Millisecond, cancel)
 	code, out, errw := call(ctx, c, "watch", "--json", "--rate", "20")
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	if code != exitOK || len(lines) < 4 || !strings.HasPrefix(lines[0], `{"schema":1,"start":"`) || !strings.Contains(lines[0], `"x_total"`) {
