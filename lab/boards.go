@@ -20,7 +20,51 @@ type BoardCable struct {
 	Address netip.Addr `json:"address"` // its IPv4 address there
 	To      string     `json:"to"`      // the other board's port
 	Other   netip.Addr `json:"other"`   // its IPv4 address there
+	Slot    uint8      `json:"slot"`    // of this board alone, in that network: it numbers the networks of BuildArm
 }
+
+// armed is the box's address on a side of BuildArm.
+func (at BoardCable) armed(side int) netip.Addr {
+	b := sides[side].net4.Addr().As4()
+	b[2] = at.Slot
+	return netip.AddrFrom4(b)
+}
+
+// Test says whether a is the box's address in one of the networks of BuildArm.
+func (at BoardCable) Test(a netip.Addr) bool { return a == at.armed(0) || a == at.armed(1) }
+
+// BuildArm builds topology pair of one arm: the board that c reaches is set up to route between two
+// test networks, which are both at its one port, until the testbed is closed.
+//
+//	this board   Port ==== cable, switch, cable ==== To   other board
+//	             198.18.SLOT.2  -------------------> 198.18.SLOT.1
+//	             198.19.SLOT.2  <------------------- 198.19.SLOT.1
+//
+// It needs what topology pair needs. What sends and meters is backend packet, as of BuildBoards.
+func BuildArm(ctx context.Context, at BoardCable, c *link.Conn) (*Testbed, error) {
+	p := &pair{wire2: defaultWire(), reached: newReached(), services: managed}
+	p.force, p.arm, p.ssh = true, true, c.Name
+	for i := range p.ends {
+		box := at.armed(i)
+		p.ends[i] = wireEnd{port: at.Port, address4: box.Next(), gateway4: box}
+		p.dut[i] = at.To
+	}
+	p.dial = func(context.Context, link.Agent) (*link.Conn, error) { return c, nil }
+	var set agent.ManageReply
+	tb, _, err := p.stand(ctx, func(remote *link.Conn, ends []wireEnd, undo *cleanup) (err error) {
+		set, err = p.manage(ctx, remote, ends, undo)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	tb.Warnings, tb.Services, tb.AsIs, tb.Arm = append(tb.Warnings, set.Warnings...), ArmServices, false, true
+	tb.Engine, tb.Means, tb.Senders = packet.New(), managedMeans{tb.Means.(*pairMeans)}, nil
+	return tb, nil
+}
+
+// ArmServices are those that a box of one arm can be set up for: nat needs an inner and an outer port.
+var ArmServices = []string{"route", "filter"}
 
 // BuildBoards builds topology pair between this board and the one that c reaches. Nothing is
 // set up on either. Other boards may be at the same switch, so frames for software on the

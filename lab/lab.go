@@ -81,6 +81,7 @@ type Facts struct {
 	AsIs      bool     // nobody sets the box up: it does what it was configured for
 	Station   [6]byte  // MAC address of frames for software that listens on the DUT; zero: any that no port has
 	Apart     bool     // its gateways are two machines, and no frames of the engine come to them
+	Arm       bool     // both Ports are one, and the box has one: it sends frames back
 	Planted   []string // limits that the DUT has on purpose, in words
 }
 

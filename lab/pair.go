@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,9 +98,14 @@ func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, un
 	var names []string
 	args := agent.ManageArgs{}
 	for i, e := range ends {
-		names = append(names, e.port)
-		args.Ports = append(args.Ports, service.Port{Name: p.dut[i], Addresses: []netip.Prefix{theirs(e.gateway4, sides[i].net4), theirs(e.gateway6, sides[i].net6)},
-			Hops: []netip.Addr{e.address4, e.address6}})
+		if !slices.Contains(names, e.port) {
+			names = append(names, e.port)
+		}
+		port := service.Port{Name: p.dut[i], Addresses: []netip.Prefix{theirs(e.gateway4, sides[i].net4)}, Hops: []netip.Addr{e.address4}}
+		if e.gateway6.IsValid() {
+			port.Addresses, port.Hops = append(port.Addresses, theirs(e.gateway6, sides[i].net6)), append(port.Hops, e.address6)
+		}
+		args.Ports = append(args.Ports, port)
 	}
 	up := tune.Recipe{Name: "links", Steps: []tune.Step{{Knob: "link", Target: tune.ForPorts, Value: "up"}}}
 	applied, _, err := tune.New().Apply(ctx, up, tune.On{Host: &host.Local{Netns: p.netns}, Ports: names}, tune.Options{By: "run"})
@@ -219,7 +225,7 @@ func (p *pair) stand(ctx context.Context, prepare func(remote *link.Conn, ends [
 	tb := w.testbed(Pair)
 	tb.Machines, tb.FarCPUs, tb.DUTPorts = []result.Machine{there.Machine}, there.Machine.CPUs, p.dut[:len(ends)]
 	tb.Subjects = agent.Machine{Conn: remote}
-	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends}}
+	tb.Sources = []ledger.Source{&remoteDUT{remote, w.ends, p.arm}}
 	tb.Settings = append(append(tb.Settings, result.Pair{Key: "services", Value: cmp.Or(p.services, asIs)}), farSettings(at, remote, clock)...)
 	tb.Means = &pairMeans{
 		wiredMeans: wiredMeans{wired: w, once: sync.OnceValue(undo.close), label: dutLabel, far: p.dut},
@@ -328,6 +334,7 @@ const dutLabel = agent.Label
 type remoteDUT struct {
 	remote *link.Conn
 	ends   []*wiredEnd
+	bare   bool // whatever the tester's own ledger is
 }
 
 // Count takes the tester's own neighbour discovery off what the DUT's IP layer counts
@@ -344,7 +351,7 @@ func (d *remoteDUT) Count(context.Context) (terms []result.Term, _ error) {
 
 // Open opens the ledger of the paths there.
 func (d *remoteDUT) Open(ctx context.Context, paths []ledger.Path, bare bool) (ledger.RemoteBook, error) {
-	args := agent.LedgerArgs{Bare: bare}
+	args := agent.LedgerArgs{Bare: bare || d.bare}
 	for _, p := range paths {
 		rp := agent.Path{Name: p.Name}
 		for _, h := range p.Hops {

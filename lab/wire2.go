@@ -35,7 +35,8 @@ type wire2 struct {
 	force bool
 	own   bool // even a port of the caller's own connection
 	rate  unit.BitRate
-	hosts int // addresses of the tester at each end
+	hosts int  // addresses of the tester at each end
+	arm   bool // both ends are one port
 }
 
 // A wireEnd is one port and what its link is told.
@@ -119,7 +120,11 @@ func (w *wire2) check(ends []wireEnd) error {
 	if (w.loop[0] == "") != (w.loop[1] == "") {
 		return errors.New("one port of the loop is given: give loop_a and loop_b, or neither")
 	}
-	for _, name := range []string{w.ends[0].port, w.ends[1].port, w.loop[0], w.loop[1]} {
+	ports := []string{w.ends[0].port, w.ends[1].port, w.loop[0], w.loop[1]}
+	if w.arm {
+		ports = ports[1:]
+	}
+	for _, name := range ports {
 		if name != "" && names[name] {
 			return fmt.Errorf("port %s is given twice: each end needs a port of its own", name)
 		}
@@ -234,12 +239,13 @@ func (w *wire2) open(ctx context.Context, ends []wireEnd) (_ *wired, err error) 
 	if out.senders, err = sendersBeside(out.cpu, -1); err != nil {
 		return nil, err
 	}
-	for _, e := range ends {
-		n, err := out.nic(e.port)
-		if err != nil {
+	for i, e := range ends {
+		end := &wiredEnd{wireEnd: e}
+		if w.arm && i > 0 {
+			end.nic = out.ends[0].nic
+		} else if end.nic, err = out.nic(e.port); err != nil {
 			return nil, err
 		}
-		end := &wiredEnd{nic: n, wireEnd: e}
 		out.ends = append(out.ends, end)
 	}
 	for _, name := range w.loop {
@@ -320,7 +326,9 @@ func (w *wired) plugged(ctx context.Context) error {
 
 func (w *wired) nics() (all []*nic) {
 	for _, e := range w.ends {
-		all = append(all, e.nic)
+		if !slices.Contains(all, e.nic) {
+			all = append(all, e.nic)
+		}
 	}
 	return append(all, w.loops...)
 }

@@ -53,15 +53,18 @@ type Machine struct {
 	close    func() error
 }
 
-// Manage sets ports of the namespace netns ("": this one) up. It needs CAP_NET_ADMIN and
+// Manage sets ports of the namespace netns ("": this one) up. Two of one name are one arm: the
+// port forwards between its own networks, and sends no ICMP redirects. It needs CAP_NET_ADMIN and
 // root's files. What IPv4 needs and cannot be had is an error, and then all is as before.
 func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Machine, err error) {
 	m := &Machine{spreading: spreading{netns: netns}, ports: ports}
 	m.close = sync.OnceValue(m.end)
 	step := func(knob, port, value string) tune.Step { return tune.Step{Knob: knob, Target: port, Value: value} }
 	r := tune.Recipe{Name: "services"}
-	v6 := true
-	if len(ports) > 1 {
+	v6 := slices.ContainsFunc(ports, func(p Port) bool {
+		return slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() })
+	})
+	if len(ports) > 1 && v6 {
 		why, err := m.against6()
 		if err != nil {
 			return nil, err
@@ -71,14 +74,22 @@ func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Mach
 		}
 	}
 	for _, p := range ports {
-		m.names = append(m.names, p.Name)
-		r.Steps = append(r.Steps, step("link", p.Name, "up"))
+		arm := slices.Contains(m.names, p.Name)
+		if !arm {
+			m.names = append(m.names, p.Name)
+			r.Steps = append(r.Steps, step("link", p.Name, "up"))
+		}
 		for _, a := range p.Addresses {
 			if a.Addr().Is4() || v6 {
 				r.Steps = append(r.Steps, step(tune.AddressPrefix+a.String(), p.Name, "present"))
 			}
 		}
-		if len(ports) > 1 {
+		switch {
+		case arm:
+			r.Steps = append(r.Steps,
+				step("sysctl:net.ipv4.conf.{port}.send_redirects", p.Name, "0"), step("sysctl:net.ipv4.conf.all.send_redirects", tune.ForHost, "0"), // it sends them if either says so
+				step("sysctl:net.ipv4.neigh.{port}.delay_first_probe_time", p.Name, askAgain))
+		case len(ports) > 1:
 			r.Steps = append(r.Steps, step("sysctl:net.ipv4.conf.{port}.forwarding", p.Name, "1"))
 		}
 	}
@@ -108,6 +119,10 @@ func Manage(ctx context.Context, netns string, ports []Port, by string) (_ *Mach
 	}
 	return m, nil
 }
+
+// askAgain is after how many seconds a machine of one arm asks again for the MAC address of who sent
+// it an ARP request: a cable under overload loses the answer, and then the machine would forward nothing.
+const askAgain = "3600"
 
 // against6 says what the one switch for forwarding IPv6 would take away for good; "":
 // nothing, or it is on already.

@@ -60,13 +60,13 @@ func TesterCeiling(ctx context.Context, env *procedure.Env, mix frame.Mix, ipv6,
 }
 
 // Between is frames from one port to another, through whatever stands between; from a
-// port to itself, they are to the box at its cable.
+// port to itself, they are to the box at its cable; two ends of one port have addresses of their own.
 func Between(from, to lab.Port, mix frame.Mix, flows int, ipv6 bool) frame.Spec {
 	s := frame.Spec{
 		Sizes: mix.Sizes, Flows: flows, SrcMAC: from.MAC, DstMAC: from.GatewayMAC,
 		Src: from.Addr4, Dst: to.Addr4, SrcPort: frame.FirstPort, DstPort: frame.Port,
 	}
-	toBox := from.Port == to.Port
+	toBox := from.Port == to.Port && from.Addr4 == to.Addr4
 	if toBox {
 		s.Dst = from.Gateway4
 	}

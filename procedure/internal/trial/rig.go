@@ -213,6 +213,9 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	if err := r.book.Begin(ctx); err != nil {
 		return o, nil, nil, err
 	}
+	if err := r.env.Await(ctx); err != nil {
+		return o, nil, nil, err
+	}
 	watch := WatchTraffic(r.env, r.cpus...)
 	l, sent, err := transmit(ctx)
 	watch.Stop()
@@ -264,6 +267,9 @@ func (r *Rig) Account(ctx context.Context, timing bool, transmit func(context.Co
 	}
 	if r.box { // a program that counts behind the driver is behind its backlog, too
 		EndAt(&books, result.Softnet, "the box's port")
+	}
+	if r.env.Bed.Arm {
+		betweenBoards(&books)
 	}
 	own, ramp := r.afterRamp(sent, seen)
 	o = procedure.Outcome{Account: &books, Load: r.load(l, sent, own)}
