@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -34,10 +35,10 @@ func (r *rack) second(t *testing.T, boards int) {
 	}
 }
 
-// lossy has a board's second cable carry less than is sent to it: 48 of 96 kbit/s.
-func (r *rack) lossy(t *testing.T, board string) {
+// narrow has a board's second cable carry no more to it than rate, in words of tc(8).
+func (r *rack) narrow(t *testing.T, board, rate string) {
 	t.Helper()
-	if out, err := exec.Command("ip", "netns", "exec", r.space("sw"), "tc", "qdisc", "add", "dev", "second"+board[1:], "root", "tbf", "rate", "48kbit", "burst", "1600", "latency", "5ms").CombinedOutput(); err != nil {
+	if out, err := exec.Command("ip", "netns", "exec", r.space("sw"), "tc", "qdisc", "add", "dev", "second"+board[1:], "root", "tbf", "rate", rate, "burst", "1600", "latency", "5ms").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -73,7 +74,7 @@ func TestFleetPairs(t *testing.T) {
 	}
 	r.second(t, 4)
 	order := many.Subset([]string{"b1", "b2", "b3", "b4"}, 4, 1, 1) // the first one sends to the second, the third to the fourth
-	r.lossy(t, order[1])
+	r.narrow(t, order[1], "48kbit")                                 // of 96
 	code, said, recs := r.run(t, append(fewFrames, "capture", "--nodes", "4", "--set", "pairs=disjoint", "--set", "packets=600")...)
 	t.Log(said)
 	said = unwrapped(said)
@@ -96,6 +97,55 @@ func TestFleetPairs(t *testing.T) {
 	}
 	if len(pairs) != 2 {
 		t.Errorf("%d pairs: %s", len(pairs), said)
+	}
+}
+
+// In two pairs of boards one routes frames back to the other. The limit of a narrowed cable is found
+// and named, both books close, and the boards are as they were.
+func TestFleetPairsForward(t *testing.T) {
+	testutil.Long(t)
+	testutil.Alone(t)
+	if err := host.Has("tc"); err != nil {
+		t.Skip(err)
+	}
+	r := newRack(t, "services,network", "services,network", "services,network", "services,network")
+	r.second(t, 4)
+	order := many.Subset([]string{"b1", "b2", "b3", "b4"}, 4, 1, 1)
+	for i, b := range order {
+		r.narrow(t, b, []string{"40mbit", "10mbit", "40mbit", "40mbit"}[i])
+	}
+	carries := map[string]float64{order[0]: 10e6 / 8 / 1514, order[2]: 40e6 / 8 / 1514} // of a frame of 1518 the kernel has 1514
+	code, said, recs := r.run(t, "forward", "--seed", "1", "--nodes", "4", "--set", "pairs=disjoint", "--set", "most_skew=1", "--set", "frame_size=1518")
+	t.Log(said)
+	if want := "the slowest pair is " + order[0] + " to " + order[1] + ": "; code != exitOK || !strings.Contains(unwrapped(said), want) {
+		t.Errorf("exit code %d: not %q", code, want)
+	}
+	pairs := 0
+	for _, rec := range recs {
+		if rec.Parent == "" || rec.Procedure != "fleet-forward" {
+			continue
+		}
+		pairs++
+		a, v := rec.Account, rec.Value("throughput_fps")
+		want := carries[result.Get(rec.Config, "from")]
+		if a == nil || v == nil || len(rec.Boards) != 2 || len(rec.Phases) == 0 {
+			t.Fatalf("%s: %s %s: %+v", rec.ID, rec.Status, rec.Reason, rec)
+		}
+		if a.Unexplained != 0 || a.Accepted != a.Received+a.Dropped()+a.InFlight {
+			t.Errorf("%s: %+v", rec.ID, a)
+		}
+		if math.Abs(v.Value/want-1) > 0.1 || a.DroppedAt(result.Link) == 0 {
+			t.Errorf("%s: %+v, want %g: %+v", rec.ID, v, want, a)
+		}
+	}
+	if pairs != 2 {
+		t.Errorf("%d pairs", pairs)
+	}
+	for _, b := range order {
+		out, err := exec.Command("ip", "-n", r.space(b), "-br", "addr", "show", "dev", "eth1").CombinedOutput()
+		if err != nil || strings.Contains(string(out), "198.1") {
+			t.Errorf("%s: %s, %v", b, out, err)
+		}
 	}
 }
 

@@ -184,6 +184,7 @@ Procedures: ` + farNames() + `.`,
 		Example: `  boxdyno fleet run crypto --boxes group=rack1 --nodes 1..4
   boxdyno fleet run hpl-mpi --nodes 1,2,4
   boxdyno fleet run capture --nodes 4 --set rate=10k,100k
+  boxdyno fleet run forward --nodes 4 --set pairs=disjoint
   boxdyno fleet run crypto --nodes 1,2,4 --plug http://10.0.0.9 --shared 'switch=60USD,6..8W,inside'
   boxdyno fleet run crypto --nodes 1,2 --plug all+switch=http://10.0.0.9 --plug pi1=http://10.0.0.11
   boxdyno fleet run cpu --boxes pi1,pi2 --nodes 1,2 --repeat 3 --set parallel=all
@@ -248,9 +249,6 @@ func farNames() string {
 
 // notCarried says why boards do not carry a procedure out.
 func notCarried(name string) error {
-	if name == "forward" {
-		return errors.New("boards do not forward for each other yet: measure a board that forwards with boxdyno run forward --box NAME")
-	}
 	return fmt.Errorf("boards do not carry out %s: %s are possible", name, farNames())
 }
 

@@ -22,9 +22,11 @@ import (
 
 	"boxdyno/agent"
 	"boxdyno/host"
+	"boxdyno/lab"
 	"boxdyno/procedure"
 	"boxdyno/procedure/capture"
 	"boxdyno/procedure/compute"
+	"boxdyno/procedure/rfc2544"
 	"boxdyno/procedure/soak"
 	"boxdyno/procedure/storage"
 	"boxdyno/result"
@@ -40,7 +42,10 @@ var Joint = []procedure.Spec{compute.HPLMPISpec}
 
 // Paired are the procedures that two boards of a fleet carry out, each in one part: the one
 // that carries them out sends to the other one (pair.go).
-var Paired = []procedure.Spec{capture.GivenSpec}
+var Paired = []procedure.Spec{capture.GivenSpec, rfc2544.ArmSpec}
+
+// Arms says whether a paired procedure sends through the other board, which sends frames back.
+func Arms(s procedure.Spec) bool { return s.Needs&lab.Ports != 0 }
 
 // Carries says whether a box carries a procedure out; others run here, and their subjects there.
 func Carries(name string) bool {

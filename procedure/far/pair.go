@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,8 @@ import (
 	"boxdyno/procedure"
 )
 
-// A procedure of two boards runs on the one that sends, in topology pair. What it asks of the
+// A procedure of two boards runs on the one that sends, in topology pair (lab.BuildBoards, and
+// lab.BuildArm where the other one sends frames back). What it asks of the
 // other one passes the tester, which asks for it in its own name, as far as that is of the
 // procedure:
 //
@@ -60,6 +62,7 @@ type Pair struct {
 	Conn     *link.Conn
 	Cable    lab.BoardCable
 	Software agent.SubjectArgs // that the procedure may start there: its name and options
+	Routes   bool              // it is set up to send frames back
 
 	mu       sync.Mutex
 	begun    map[begun]bool  // there, and not ended
@@ -73,10 +76,16 @@ type begun struct {
 }
 
 // ends are the methods that end what others begin.
-var ends = map[string]string{string(agent.SubjectStart): string(agent.SubjectStop), string(agent.LedgerOpen): string(agent.LedgerClose)}
+var ends = map[string]string{string(agent.SubjectStart): string(agent.SubjectStop), string(agent.LedgerOpen): string(agent.LedgerClose), string(agent.ServiceManage): string(agent.ServiceClose)}
+
+// managing is the number of ports that are set up for services: there is one set of them.
+const managing = 0
 
 // id is the number that method has answered with.
 func id(method string, reply json.RawMessage) (n int, err error) {
+	if method == string(agent.ServiceManage) {
+		return managing, nil
+	}
 	if method != string(agent.SubjectStart) {
 		err = json.Unmarshal(reply, &n)
 		return n, err
@@ -106,8 +115,8 @@ func (p *Pair) through(ctx context.Context, method string, args json.RawMessage,
 	end := ends[method]
 	if end == "" {
 		reply, err := ask(ctx)
-		var n int
-		if err == nil && json.Unmarshal(args, &n) == nil {
+		n := managing
+		if err == nil && (method == string(agent.ServiceClose) || json.Unmarshal(args, &n) == nil) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			delete(p.begun, begun{method, n})
@@ -153,7 +162,11 @@ func (p *Pair) end(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for b := range p.begun {
-		_ = p.Conn.Call(ctx, b.end, b.id, nil) // it ends with the tester's session, too
+		args := any(b.id)
+		if b.end == string(agent.ServiceClose) {
+			args = agent.None{}
+		}
+		_ = p.Conn.Call(ctx, b.end, args, nil) // it ends with the tester's session, too
 	}
 	p.begun = nil
 }
@@ -214,13 +227,44 @@ func (p *Pair) allows(method string, args json.RawMessage) error {
 		if err := json.Unmarshal(args, &a); err != nil {
 			return err
 		}
-		if len(a.Paths) != 1 || len(a.Paths[0].Hops) != 2 || a.Paths[0].Hops[0].Mine || !a.Paths[0].Hops[1].Mine {
+		if len(a.Paths) != 1 || !p.goes(a.Paths[0].Hops) {
 			return refuse("a ledger of another path than from its port to the other one's")
 		}
 		if !a.Bare {
 			return refuse("a ledger with a tracepoint")
 		}
-		ports = []string{a.Paths[0].Hops[1].Port}
+		for _, h := range a.Paths[0].Hops {
+			if h.Mine {
+				ports = append(ports, h.Port)
+			}
+		}
+	case string(agent.ServiceManage):
+		var a agent.ManageArgs
+		if err := json.Unmarshal(args, &a); err != nil {
+			return err
+		}
+		if !p.Routes {
+			return refuse(method)
+		}
+		for _, port := range a.Ports {
+			ports = append(ports, port.Name)
+			if slices.ContainsFunc(port.Addresses, func(n netip.Prefix) bool { return !p.Cable.Test(n.Addr()) }) {
+				return refuse("other addresses than those of the run")
+			}
+		}
+	case string(agent.ServiceSet), string(agent.ServiceClose):
+		var s lab.Service
+		if err := json.Unmarshal(args, &s); err != nil {
+			return err
+		}
+		if method == string(agent.ServiceSet) && !slices.Contains(lab.ArmServices, s.Kind) {
+			return refuse("service " + s.Kind)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.begun[begun{string(agent.ServiceClose), managing}] {
+			return refuse(method + ": it has set nothing up")
+		}
 	case string(agent.NetworkAnnounce):
 		var a agent.AnnounceArgs
 		if err := json.Unmarshal(args, &a); err != nil {
@@ -263,6 +307,15 @@ func (p *Pair) allows(method string, args json.RawMessage) error {
 	return nil
 }
 
+// goes says whether hops are the procedure's way: to the other board's port, and back where it routes.
+func (p *Pair) goes(hops []agent.Hop) bool {
+	way := []bool{false, true} // whether a hop is the other board's
+	if p.Routes {
+		way = []bool{false, true, true, false}
+	}
+	return slices.EqualFunc(hops, way, func(h agent.Hop, mine bool) bool { return h.Mine == mine })
+}
+
 // A pairing is the agent's end of procedures that send to another board.
 type pairing struct {
 	*box
@@ -295,7 +348,11 @@ func (p *pairing) run(ctx context.Context, req *link.Request, a pairArgs) (none 
 		p.mu.Unlock()
 		err = errors.Join(err, conn.Close())
 	}()
-	return none, p.carry(ctx, a.procedureArgs, func(ctx context.Context) (*lab.Testbed, error) { return lab.BuildBoards(ctx, a.Cable, conn) }, send)
+	build := lab.BuildBoards
+	if slices.ContainsFunc(p.specs, func(s procedure.Spec) bool { return s.Name == a.Name && Arms(s) }) {
+		build = lab.BuildArm
+	}
+	return none, p.carry(ctx, a.procedureArgs, func(ctx context.Context) (*lab.Testbed, error) { return build(ctx, a.Cable, conn) }, send)
 }
 
 // other is the other board, up to end. Once ctx has ended the tester passes nothing on: calls

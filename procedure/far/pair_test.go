@@ -18,6 +18,7 @@ import (
 	"boxdyno/lab"
 	"boxdyno/link"
 	"boxdyno/result"
+	"boxdyno/service"
 	"boxdyno/unit"
 )
 
@@ -94,6 +95,85 @@ func TestPairAllows(t *testing.T) {
 	if p.allows("subject.usage", []byte("{}")) == nil || p.allows("receive.read", []byte("1")) == nil || p.allows("subject.start", []byte("[")) == nil || p.allows("ledger.open", []byte("1")) == nil || p.allows("network.announce", []byte(`""`)) == nil {
 		t.Error("arguments that cannot be read are passed on")
 	}
+}
+
+// What a board asks of another one that sends frames back is passed on as far as it is of the
+// procedure, and is ended once.
+func TestArmAllows(t *testing.T) {
+	at := lab.BoardCable{Port: "eth1", To: "eth2", Slot: 7}
+	p := &Pair{Cable: at, Routes: true}
+	ports := func(name string, addresses ...string) agent.ManageArgs {
+		port := service.Port{Name: name}
+		for _, a := range addresses {
+			port.Addresses = append(port.Addresses, netip.MustParsePrefix(a))
+		}
+		return agent.ManageArgs{Ports: []service.Port{port}}
+	}
+	hop := agent.Hop{Port: "eth2", Mine: true}
+	tester := agent.Hop{Port: "eth1"}
+	check := func(want bool, method string, args any) {
+		t.Helper()
+		raw, err := json.Marshal(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.allows(method, raw); (err == nil) != want {
+			t.Errorf("%s %s: %v", method, raw, err)
+		}
+	}
+	check(true, "service.manage", ports("eth2", "198.18.7.1/16", "198.19.7.1/16"))
+	check(false, "service.manage", ports("eth0", "198.18.7.1/16"))
+	check(false, "service.manage", ports("eth2", "198.18.8.1/16"))
+	check(false, "service.manage", ports("eth2", "10.0.0.1/24"))
+	check(false, "service.set", lab.Service{Kind: "route"}) // nothing is set up
+	check(false, "service.close", agent.None{})
+	check(true, "ledger.open", agent.LedgerArgs{Paths: paths(tester, hop, hop, tester), Bare: true})
+	check(false, "ledger.open", agent.LedgerArgs{Paths: paths(tester, hop), Bare: true})
+	check(false, "ledger.open", agent.LedgerArgs{Paths: paths(tester, hop, agent.Hop{Port: "eth0", Mine: true}, tester), Bare: true})
+	ended := 0
+	p.Conn = served(t, "b2", func(publish func(string, []byte) error) *link.Server {
+		return link.NewServer(func(method string) link.Handler {
+			return func(context.Context, *link.Request) (any, error) {
+				if method == "service.close" {
+					ended++
+				}
+				return agent.ManageReply{}, nil
+			}
+		}, publish)
+	})
+	through := func(method string, args any) error {
+		raw, err := json.Marshal(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.through(t.Context(), method, raw, func(ctx context.Context) (reply json.RawMessage, err error) {
+			return reply, p.Conn.Call(ctx, method, args, &reply)
+		})
+		return err
+	}
+	if err := through("service.manage", ports("eth2", "198.18.7.1/16")); err != nil {
+		t.Fatal(err)
+	}
+	if through("service.manage", ports("eth2", "198.18.7.1/16")) == nil {
+		t.Error("ports are set up twice at once")
+	}
+	check(true, "service.set", lab.Service{Kind: "filter", Rules: 100})
+	check(false, "service.set", lab.Service{Kind: "drop-xdp"})
+	if err := through("service.close", agent.None{}); err != nil || ended != 1 {
+		t.Error(ended, err)
+	}
+	p.end(t.Context())
+	if ended != 1 {
+		t.Error("what has ended is ended again")
+	}
+	if err := through("service.manage", ports("eth2", "198.18.7.1/16")); err != nil {
+		t.Fatal(err)
+	}
+	if p.end(t.Context()); ended != 2 {
+		t.Error("what a board had set up stays when it is gone")
+	}
+	p.Routes = false
+	check(false, "service.manage", ports("eth2", "198.18.7.1/16"))
 }
 
 // A way is a link.Way to a server of this process.

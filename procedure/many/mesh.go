@@ -189,49 +189,60 @@ func (p *mesh) ends(ctx context.Context, members []*member) ([]lab.Gateway, stri
 // figures are those of all pairs, and a sentence on what is slow.
 func (p *mesh) figures(o *procedure.Outcome, names []string, all map[[2]int][]float64) {
 	var each []float64
-	worst, least := [2]int{}, 0.0
-	of := func(pair [2]int) float64 { return middle(all[pair]) }
-	for i := range names {
-		for k := range names {
-			if v := of([2]int{i, k}); i != k {
-				if each = append(each, v); len(each) == 1 || v < least {
-					worst, least = [2]int{i, k}, v
-				}
-			}
-		}
+	rates := map[[2]int]float64{}
+	for pair, vs := range all {
+		rates[pair] = middle(vs)
+		each = append(each, rates[pair])
 	}
-	median, best := middle(each), slices.Max(each)
+	least, best := slices.Min(each), slices.Max(each)
 	o.Values = []result.Value{
-		meshMetrics.Value("pairs_worst_bps", least), meshMetrics.Value("pairs_median_bps", median), meshMetrics.Value("pairs_best_bps", best),
+		meshMetrics.Value("pairs_worst_bps", least), meshMetrics.Value("pairs_median_bps", middle(each)), meshMetrics.Value("pairs_best_bps", best),
 	}
 	if least > 0 {
 		o.Values = append(o.Values, meshMetrics.Value("pairs_spread", best/least-1))
 	}
-	said := []string{fmt.Sprintf("the slowest pair is %s to %s: %s", names[worst[0]], names[worst[1]], beside(least, median))}
-	if len(names) > 2 {
-		for i, name := range names {
-			var out, in []float64
-			for k := range names {
-				if i != k {
-					out, in = append(out, of([2]int{i, k})), append(in, of([2]int{k, i}))
-				}
-			}
-			for _, way := range []struct {
-				what string
-				vs   []float64
-			}{{"from", out}, {"to", in}} {
-				if most := slices.Max(way.vs); most < slowShare*median {
-					said = append(said, fmt.Sprintf("all streams %s %s are slow: at most %s", way.what, name, beside(most, median)))
+	o.Warnings = append(o.Warnings, slow(names, rates, "bit/s", "streams"))
+}
+
+// slow says which pair is the slowest, and of which boards all pairs, one way, are slow. what names
+// several pairs.
+func slow(names []string, rates map[[2]int]float64, of string, what string) string {
+	var each []float64
+	var worst [2]int
+	for i := range names {
+		for k := range names {
+			if v, ok := rates[[2]int{i, k}]; ok {
+				if each = append(each, v); len(each) == 1 || v < rates[worst] {
+					worst = [2]int{i, k}
 				}
 			}
 		}
 	}
-	o.Warnings = append(o.Warnings, strings.Join(said, "; "))
+	median := middle(each)
+	said := []string{fmt.Sprintf("the slowest pair is %s to %s: %s", names[worst[0]], names[worst[1]], beside(rates[worst], median, of))}
+	for i, name := range names {
+		for end, way := range []string{"from", "to"} {
+			var vs []float64
+			for k := range names {
+				pair := [2]int{i, k}
+				if end == 1 {
+					pair = [2]int{k, i}
+				}
+				if v, ok := rates[pair]; ok {
+					vs = append(vs, v)
+				}
+			}
+			if len(vs) > 1 && slices.Max(vs) < slowShare*median {
+				said = append(said, fmt.Sprintf("all %s %s %s are slow: at most %s", what, way, name, beside(slices.Max(vs), median, of)))
+			}
+		}
+	}
+	return strings.Join(said, "; ")
 }
 
 // beside is a rate and its share of the median.
-func beside(v, median float64) string {
-	text := unit.SI(v) + "bit/s"
+func beside(v, median float64, of string) string {
+	text := unit.SI(v) + of
 	if median > 0 {
 		share := 100 * v / median
 		form := map[bool]string{true: "%.0f", false: "%.2g"}[share >= 10]

@@ -46,11 +46,11 @@ func TestMeshNames(t *testing.T) {
 // Figures of fast networks, and of pairs that carry nothing, can be read.
 func TestMeshSays(t *testing.T) {
 	for v, want := range map[float64]string{2350e6: "2.35 Gbit/s, 100 % of the median", 18.3e6: "18.3 Mbit/s, 0.78 % of the median", 0: "0 bit/s, 0 % of the median"} {
-		if got := beside(v, 2350e6); got != want {
+		if got := beside(v, 2350e6, "bit/s"); got != want {
 			t.Errorf("%g: %q, want %q", v, got, want)
 		}
 	}
-	if got := beside(0, 0); got != "0 bit/s" {
+	if got := beside(0, 0, "bit/s"); got != "0 bit/s" {
 		t.Errorf("beside nothing: %q", got)
 	}
 }

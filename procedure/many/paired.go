@@ -21,6 +21,7 @@ import (
 	"boxdyno/result"
 	"boxdyno/subject/mpi"
 	"boxdyno/unit"
+	"boxdyno/verdict"
 )
 
 // runFunc is far.Run.
@@ -35,6 +36,7 @@ type paired struct {
 	software agent.SubjectArgs // that may be started
 	run      runFunc
 	barrier  barrier // of each round
+	arms     bool    // the other board sends frames back (far.Arms)
 
 	mu       sync.Mutex
 	ceilings map[string]result.Record // what a sender measured once
@@ -65,15 +67,20 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	with := &far.With{
 		Clocks: clocks,
 		Begin: func(ctx context.Context) (unit.Instant, error) {
+			if arrived && r.arms { // of all its trials the first one alone waits for other pairs
+				return unit.Now(), nil
+			}
 			arrived = true
 			return r.barrier.arrive(ctx)
 		},
 		Pair: &far.Pair{
-			Conn: to.conn, Software: r.software,
-			Cable: lab.BoardCable{Port: here.Interface, Address: here.Address, To: there.Interface, Other: there.Address},
+			Conn: to.conn, Software: r.software, Routes: r.arms,
+			Cable: lab.BoardCable{Port: here.Interface, Address: here.Address, To: there.Interface, Other: there.Address, Slot: uint8(pair[0])},
 		},
 	}
 	var trial *procedure.Outcome
+	var began procedure.Began
+	var work result.Phase // from the first trial's traffic to that of the last one
 	env := &procedure.Env{
 		Unfinished: func([]result.Pair) *result.Record { return nil },
 		Pause:      func(procedure.Outcome) bool { return true },
@@ -87,6 +94,12 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 			}
 			o, err := f(ctx)
 			rec := recordOf(cfg, o)
+			if o.Began.At != 0 && len(o.Phases) > 0 {
+				if began.At == 0 {
+					began, work = o.Began, result.Phase{Name: "traffic", Begin: o.Phases[0].Begin}
+				}
+				work.End = o.Phases[0].End
+			}
 			switch {
 			case err != nil:
 				return rec, err
@@ -115,6 +128,10 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 		return procedure.Outcome{Status: result.Invalid, Reason: fmt.Sprintf("board %s: what it sends to %s did not end within %v", from.name, to.name, r.limit)}
 	case err != nil:
 		return procedure.Outcome{Status: result.Invalid, Reason: blame(from.name, err)}
+	case r.arms && began.At != 0:
+		o.Began, o.Phases = began, []result.Phase{work}
+		o.Load = nil // of an overload, which counts as a trial whose load was not offered
+		return o
 	case trial == nil:
 		return o // it says why it came to none
 	}
@@ -161,10 +178,15 @@ func (r *paired) keep(key string, rec result.Record) {
 
 // recordOf is what a board's procedure hears of a trial of its own.
 func recordOf(cfg []result.Pair, o procedure.Outcome) result.Record {
-	return result.Record{
-		Config: cfg, Status: cmp.Or(o.Status, result.Passed), Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account,
-		Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings,
+	rec := result.Record{
+		Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account,
+		Usage: o.Usage, Copies: o.Copies, Warnings: o.Warnings, Phases: o.Phases, CPUs: o.CPUs, DUT: o.DUT,
 	}
+	rec.Procedure, _, _ = strings.Cut(result.Get(cfg, far.OnceKey), "/")
+	if o.Status == "" {
+		rec.Status, rec.Reason = verdict.Validity(rec, o.Ceiling)
+	}
+	return rec
 }
 
 // believe makes invalid what a sender says of a trial from begin to end that cannot be, and a

@@ -16,6 +16,7 @@ import (
 	"boxdyno/procedure"
 	"boxdyno/procedure/capture"
 	"boxdyno/procedure/far"
+	"boxdyno/procedure/rfc2544"
 	"boxdyno/result"
 	"boxdyno/subject/mpi"
 	"boxdyno/unit"
@@ -76,6 +77,54 @@ func TestPairThatDoesNotEnd(t *testing.T) {
 	}
 	if o := outs[1]; o.Status != result.Passed {
 		t.Errorf("%s %s", o.Status, o.Reason)
+	}
+}
+
+// Of pairs in which one board forwards, the first trial waits for the other pairs and the others do
+// not. Each is judged, and all of them are the pair's work.
+func TestPairsThatForward(t *testing.T) {
+	b := newBench(t, 4)
+	r := pairsOf(t, nil)
+	r.p, r.arms = PairsSpec(rfc2544.ArmSpec, b).New().(*pairs), true
+	r.p.skew.v = 1
+	var mu sync.Mutex
+	first := map[string]unit.Instant{}
+	r.run = func(ctx context.Context, c *link.Conn, _ string, _ []result.Pair, env *procedure.Env, with *far.With) (o procedure.Outcome, err error) {
+		if !with.Pair.Routes {
+			t.Error("the other board does not route")
+		}
+		var began unit.Instant
+		for n, want := range []result.Status{result.Failed, result.Invalid, result.Passed} {
+			rec, err := env.Trial(ctx, nil, func(ctx context.Context) (procedure.Outcome, error) {
+				o, err := sent(ctx, with)
+				o.Status, o.Values = "", nil
+				o.Load, o.Account = &result.Load{Intended: 100, Offered: 100}, &result.Account{Accepted: 100, Received: 100}
+				switch n {
+				case 0:
+					began = o.Began.At
+					o.Account.Received = 90
+				case 1:
+					o.Load.Offered = 50
+				}
+				return o, err
+			})
+			if err != nil || rec.Status != want {
+				t.Errorf("trial %d: %s %s, %v", n, rec.Status, rec.Reason, err)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		first[c.Name] = began
+		return procedure.Outcome{Status: result.Passed, Load: &result.Load{Intended: 100, Offered: 10}, Account: &result.Account{Accepted: 1}, Values: []result.Value{{Metric: "throughput_fps", Value: 5}}}, nil
+	}
+	outs := r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+	if first["b1"] != first["b3"] || first["b1"] == 0 {
+		t.Errorf("%v", first)
+	}
+	for i, o := range outs {
+		if o.Status != result.Passed || len(o.Phases) != 1 || o.Phases[0].Seconds() < 0.003 || o.Phases[0].Begin != first["b1"] || len(o.Boards) != 2 || o.Load != nil || o.Account == nil {
+			t.Errorf("pair %d: %+v", i, o)
+		}
 	}
 }
 

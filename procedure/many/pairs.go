@@ -28,15 +28,27 @@ import (
 //
 //	board A: sender ---cable, switch, cable--- board B: software       at one instant,
 //	board C: sender ---cable, switch, cable--- board D: software       round after round
+//
+// Where inner has the box forward, B is the box. With one cable each it has one arm: it routes
+// frames back to A, which counts them. So one clock has their delay, B does a router's work, and
+// both ways of each cable are seen. Counting on B would be capture.
+//
+//	board A: sender, meter ===cable, switch, cable=== board B: routes
+//
+// A pair's search goes its own way; pairs begin the first trial at one instant.
 func PairsSpec(inner procedure.Spec, shelf Shelf) procedure.Spec {
-	s := procedure.Spec{
-		Name: Prefix + inner.Name, Lab: Lab, Alone: true, Quick: inner.Quick, Deviation: inner.Deviation,
-		Doc:     "each board of several sends to software on another one, pairs at once: " + inner.Doc,
-		Names:   append([]string{"nodes"}, inner.Names...),
-		Metrics: slices.Concat(pairMetrics, metrics.List(declared).Pick("start_skew_p50_s", "start_skew_p99_s", "start_skew_max_s", "clock_error_s")),
-		Trials:  &result.Trials{Axis: "from", Across: "to", Title: "from each board (row) to each other one (column)", Metrics: metrics.List(inner.Metrics).Pick("uncounted_ratio", "counting_rate_fps")},
+	own, doc, each := pairMetrics, "each board of several sends to software on another one, pairs at once: ", []string{"uncounted_ratio", "counting_rate_fps"}
+	if far.Arms(inner) {
+		own, doc, each = forwardMetrics, "each board of several has another one send frames back to it, pairs at once: ", []string{"throughput_fps", "forwarding_rate_fps", "latency_p50_s"}
 	}
-	s.Metrics[len(pairMetrics)].Group = "How late pairs began to send"
+	s := procedure.Spec{
+		Name: Prefix + inner.Name, Lab: Lab, Alone: true, Quick: inner.Quick, Deviation: inner.Deviation, Standard: inner.Standard,
+		Doc:     doc + inner.Doc,
+		Names:   append([]string{"nodes"}, inner.Names...),
+		Metrics: slices.Concat(own, metrics.List(declared).Pick("start_skew_p50_s", "start_skew_p99_s", "start_skew_max_s", "clock_error_s")),
+		Trials:  &result.Trials{Axis: "from", Across: "to", Title: "from each board (row) to each other one (column)", Metrics: metrics.List(inner.Metrics).Pick(each...)},
+	}
+	s.Metrics[len(own)].Group = "How late pairs began to send"
 	s.New = func() procedure.Procedure {
 		return &pairs{carried: newCarried(inner, newChosen(shelf, 2, 64)), which: param.NewChoice(everyPair, []string{everyPair, onePair})}
 	}
@@ -64,6 +76,12 @@ const (
 	// (30 s) and it has ended (procedure.StopPatience).
 	overdue = 5 * time.Minute
 )
+
+// findings are what the pairs of a point have found.
+type findings interface {
+	add(round [][2]int, recs []result.Record)
+	outcome(o *procedure.Outcome, names []string)
+}
 
 // A listening procedure has software on the other board, with the parameters that it has.
 type listening interface {
@@ -149,7 +167,7 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 	if why != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: why}, nil
 	}
-	r := &paired{p: p, members: members, at: at, limit: p.limit(), run: far.Run, ceilings: map[string]result.Record{}}
+	r := &paired{p: p, members: members, at: at, limit: p.limit(), run: far.Run, ceilings: map[string]result.Record{}, arms: far.Arms(p.spec)}
 	if s, ok := p.inner.(listening); ok {
 		software, err := s.Software()
 		if err != nil {
@@ -158,7 +176,10 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 		r.software.Name = software.Name
 		r.software.Options, _ = agent.Options(software)
 	}
-	var f found
+	var f findings = &found{}
+	if r.arms {
+		f = &forwarded{}
+	}
 	for n, round := range pairings(len(members), p.which.Value == everyPair) {
 		var cfgs [][]result.Pair
 		for _, pair := range round {

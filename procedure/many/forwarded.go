@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package many
+
+import (
+	"fmt"
+	"slices"
+
+	"boxdyno/procedure"
+	"boxdyno/procedure/internal/metrics"
+	"boxdyno/result"
+)
+
+// forwardMetrics are those of pairs in which one board sends and the other one sends back.
+var forwardMetrics = metrics.List{
+	{Name: "pairs_throughput_fps", Label: "together frame/s", Group: "Pairs of boards, of which one forwards (throughput)", Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "highest loads without loss of all pairs of a round together: median of the rounds; the interval has the bounds of all pairs"},
+	{Name: "pairs_throughput_worst_fps", Label: "slowest pair", Heads: true, Unit: "frame/s", Better: 1, Help: "highest load without loss of the slowest pair"},
+	{Name: "pairs_throughput_median_fps", Label: "median", Unit: "frame/s", Better: 1, Help: "the same of half of the pairs at least"},
+	{Name: "pairs_throughput_spread", Label: "spread", Unit: "1", Share: true, Better: -1, Help: "the fastest pair over the slowest one, less 1"},
+	{Name: "pairs_forwarding_fps", Label: "under overload", Unit: "frame/s", Better: 1, Help: "forwarding rates under overload of all pairs of a round together: median of the rounds"},
+}
+
+// A forwarded is what the pairs of a point have found that forward, round by round.
+type forwarded struct {
+	rounds   []result.Value // throughputs of all pairs of a round together
+	overload []float64
+	each     map[[2]int]float64 // throughputs
+	starts   []result.Board
+	failed   []string
+	bad      []string
+	last     result.Record // that has no figures
+	pairs    int
+}
+
+func (f *forwarded) add(round [][2]int, recs []result.Record) {
+	sum, lo, hi := forwardMetrics.Value("pairs_throughput_fps", 0), 0.0, 0.0
+	over, whole, searched, closed := 0.0, true, true, true // closed: every interval has an end
+	for i, rec := range recs {
+		f.pairs++
+		t, o := rec.Value("throughput_fps"), rec.Value("forwarding_rate_fps")
+		if rec.Status != result.Passed || t == nil && o == nil {
+			whole = false
+			if rec.Status == result.Failed {
+				f.failed = append(f.failed, of(rec))
+			} else {
+				f.bad, f.last = append(f.bad, of(rec)), rec
+			}
+			continue
+		}
+		if len(rec.Boards) > 0 {
+			f.starts = append(f.starts, rec.Boards[0])
+		}
+		if o != nil {
+			over += o.Value
+		}
+		if t == nil {
+			searched = false
+			continue
+		}
+		if f.each == nil {
+			f.each = map[[2]int]float64{}
+		}
+		f.each[round[i]] = t.Value
+		sum.Value += t.Value
+		if t.Bound != result.Exactly {
+			sum.Bound = result.AtLeast
+		}
+		if t.Lo != nil {
+			lo += *t.Lo
+		}
+		if t.Hi != nil {
+			hi += *t.Hi
+		} else {
+			closed = false
+		}
+	}
+	if !whole {
+		return
+	}
+	f.overload = append(f.overload, over)
+	if !searched {
+		return
+	}
+	if sum.Lo = &lo; closed {
+		sum.Hi = &hi
+	}
+	f.rounds = append(f.rounds, sum)
+}
+
+// together is the throughput of all pairs of a round, of several rounds.
+func (f *forwarded) together() result.Value {
+	var sums []float64
+	v := f.rounds[0]
+	for _, r := range f.rounds {
+		sums = append(sums, r.Value)
+		if *r.Lo < *v.Lo {
+			v.Lo = r.Lo
+		}
+		if v.Hi != nil && (r.Hi == nil || *r.Hi > *v.Hi) {
+			v.Hi = r.Hi
+		}
+		if r.Bound != result.Exactly {
+			v.Bound = r.Bound
+		}
+	}
+	v.Value, v.N = middle(sums), len(sums)
+	return v
+}
+
+// outcome is the point's: figures of all pairs, and which of them is slow.
+func (f *forwarded) outcome(o *procedure.Outcome, names []string) {
+	o.Status = result.Passed
+	switch {
+	case len(f.failed) > 0:
+		o.Status, o.Reason = result.Failed, several(f.failed)
+	case len(f.bad) > 0:
+		if o.Status, o.Reason = result.Invalid, several(f.bad); len(f.bad) == f.pairs {
+			o.Status = f.last.Status
+		}
+	}
+	if len(f.rounds) > 0 {
+		o.Values = append(o.Values, f.together())
+	}
+	if len(f.each) > 0 {
+		var rates []float64
+		for _, v := range f.each {
+			rates = append(rates, v)
+		}
+		least := slices.Min(rates)
+		o.Values = append(o.Values, forwardMetrics.Value("pairs_throughput_worst_fps", least), forwardMetrics.Value("pairs_throughput_median_fps", middle(rates)))
+		if least > 0 {
+			o.Values = append(o.Values, forwardMetrics.Value("pairs_throughput_spread", slices.Max(rates)/least-1))
+		}
+		if len(rates) > 1 {
+			o.Warnings = append(o.Warnings, slow(names, f.each, "frame/s", "pairs"))
+		}
+	}
+	if len(f.overload) > 0 {
+		o.Values = append(o.Values, forwardMetrics.Spread("pairs_forwarding_fps", f.overload))
+	}
+	if len(f.starts) > 0 {
+		o.Values = append(o.Values, skew(f.starts)...)
+	}
+	if n := len(f.bad) + len(f.failed); n > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d pairs are in no rate: %s", n, f.pairs, several(slices.Concat(f.failed, f.bad))))
+	}
+}
