@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 )
 
@@ -24,17 +25,19 @@ func (s *slowProc) ReadDir(name string) ([]fs.DirEntry, error) {
 
 // Looks at a tree take a small share of a CPU, however long one takes.
 func TestSampleRests(t *testing.T) {
-	proc := &slowProc{MapFS: fstest.MapFS{"proc/1/stat": {}}}
-	p := &Process{ended: make(chan struct{}), sampler: &sampler{root: proc, keeper: 1}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.sample()
-	}()
-	time.Sleep(350 * time.Millisecond)
-	close(p.ended)
-	<-done
-	if n := proc.looks.Load(); n != 1 {
-		t.Errorf("%d looks, each of 20 ms, in 350 ms", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		proc := &slowProc{MapFS: fstest.MapFS{"proc/1/stat": {}}}
+		p := &Process{ended: make(chan struct{}), sampler: &sampler{root: proc, keeper: 1}}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.sample()
+		}()
+		time.Sleep(350 * time.Millisecond)
+		close(p.ended)
+		<-done
+		if n := proc.looks.Load(); n != 1 {
+			t.Errorf("%d looks, each of 20 ms, in 350 ms", n)
+		}
+	})
 }

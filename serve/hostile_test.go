@@ -215,7 +215,7 @@ func raw(t *testing.T, addr, text string) (int, string) {
 // Those who send slowly, or do not read, are given up; others do not notice.
 func TestSlowClients(t *testing.T) {
 	defer func(was time.Duration) { patience = was }(patience)
-	patience = 300 * time.Millisecond
+	patience = 2 * time.Second // the others have as long
 	runs := t.TempDir()
 	b := bundle(t, runs, "one")
 	h := listening(t, opts(runs), "")

@@ -46,6 +46,7 @@ var handlers = map[string]link.Handler{
 		return nil, ctx.Err()
 	},
 	"waiting": func(context.Context, *link.Request) (any, error) { return waiting.Load(), nil },
+	"offered": func(context.Context, *link.Request) (any, error) { return offered.Load(), nil },
 	"count": func(ctx context.Context, r *link.Request) (any, error) {
 		var n int
 		if err := json.Unmarshal(r.Args, &n); err != nil {
@@ -64,6 +65,7 @@ var handlers = map[string]link.Handler{
 				return nil, err
 			}
 		}
+		offered.Add(1)
 		select { // until there is room again
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -76,7 +78,7 @@ var handlers = map[string]link.Handler{
 	},
 }
 
-var waiting atomic.Int64
+var waiting, offered atomic.Int64
 
 // The box's end of the tests below.
 func TestAgentChild(t *testing.T) {
@@ -253,9 +255,12 @@ func TestStreams(t *testing.T) {
 	}
 	items, missed := 0, uint64(0)
 	err = c.Stream(t.Context(), "offer", nil, nil, func(_ json.RawMessage, lost uint64) error {
-		if items++; items == 1 {
-			time.Sleep(100 * time.Millisecond)
+		for n := 0; items == 0 && n == 0; { // until all were offered
+			if err := c.Call(t.Context(), "offered", nil, &n); err != nil {
+				return err
+			}
 		}
+		items++
 		missed += lost
 		return nil
 	})

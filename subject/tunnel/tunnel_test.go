@@ -159,7 +159,7 @@ func TestHandshakeHasTheStart(t *testing.T) {
 	gates, places := twoGateways(t)
 	dir := t.TempDir()
 	slow := filepath.Join(dir, "slow")
-	script := fmt.Sprintf("#!/bin/sh\n[ -e %s ] && sleep 1.5\nexec %s \"$@\"\n", slow, real)
+	script := fmt.Sprintf("#!/bin/sh\n[ -e %s ] && sleep 2.5\nexec %s \"$@\"\n", slow, real)
 	if err := os.WriteFile(filepath.Join(dir, "openvpn"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -183,8 +183,9 @@ func TestHandshakeHasTheStart(t *testing.T) {
 	if err := os.WriteFile(slow, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := r.Handshake(t.Context()); err != nil || d < 1500*time.Millisecond {
-		t.Errorf("with a client that takes 1.5 s to start a handshake took %v: %v", d, err)
+	// It is timed from where boxdyno has started the client, and boxdyno may be held up there.
+	if d, err := r.Handshake(t.Context()); err != nil || d < time.Second {
+		t.Errorf("with a client that takes 2.5 s to start a handshake took %v: %v", d, err)
 	}
 }
 
