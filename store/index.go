@@ -15,9 +15,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // "pgx"
-	_ "modernc.org/sqlite"             // "sqlite"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // "sqlite"
 
 	"boxdyno/internal/files"
 )
@@ -41,9 +43,12 @@ func Open(ctx context.Context, where string) (*Index, error) {
 	id, _ := files.Read("/etc/machine-id", 4096) // "": the machine has none
 	x.host = hostOf(hostname, string(id))
 	name, err := "the index in PostgreSQL", error(nil) // the URL may hold a password
-	if x.postgres {
-		x.db, err = sql.Open("pgx", where)
-	} else {
+	switch scheme, _, isURL := strings.Cut(where, "://"); {
+	case x.postgres:
+		x.db, err = openServer(where)
+	case isURL && !strings.ContainsAny(scheme, "./"):
+		return nil, fmt.Errorf("open the index: %s:// is no place for one: name a file, or a postgres:// URL", scheme)
+	default:
 		name = "the index " + where
 		x.db, err = openFile(where)
 	}
@@ -53,7 +58,7 @@ func Open(ctx context.Context, where string) (*Index, error) {
 	x.db.SetMaxOpenConns(4)
 	if err := x.migrate(ctx); err != nil {
 		_ = x.db.Close()
-		return nil, advised(fmt.Errorf("open %s: %w", name, err))
+		return nil, advised(fmt.Errorf("open %s: %w", name, oneLine(err)))
 	}
 	return x, nil
 }
@@ -70,8 +75,50 @@ func advised(err error) error {
 	switch {
 	case says("disk is full", "No space left on device", "no space left on device"):
 		return fmt.Errorf("%w: free space on its disk, or name a place for another index with --index", err)
+	case says("unable to open database file", "readonly database"):
+		return fmt.Errorf("%w: its folder cannot be written: name a place for another index with --index", err)
 	case says("not a database", "malformed", "no such column", "no such table", "no such index", "has no column named"):
 		return fmt.Errorf("%w: remove it, and boxdyno index makes it anew", err)
+	}
+	return err
+}
+
+// serverPatience is how long a server of PostgreSQL may take to answer, where the URL has no
+// connect_timeout of its own.
+const serverPatience = 10 * time.Second
+
+// serverAt is how a URL of PostgreSQL is connected to.
+func serverAt(url string) (*pgx.ConnConfig, error) {
+	c, err := pgx.ParseConfig(url)
+	if err == nil && c.ConnectTimeout == 0 {
+		c.ConnectTimeout = serverPatience
+	}
+	return c, err
+}
+
+func openServer(url string) (*sql.DB, error) {
+	c, err := serverAt(url)
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.OpenDB(*c), nil
+}
+
+// A lined is an error whose text has lines, of which it says the last.
+type lined struct{ error }
+
+func (l lined) Unwrap() error { return l.error }
+
+func (l lined) Error() string {
+	all := strings.Split(strings.TrimSpace(l.error.Error()), "\n")
+	return strings.TrimSpace(all[len(all)-1])
+}
+
+// oneLine is err without the attempts before the last one, each of which has a line in what
+// a connection to PostgreSQL says.
+func oneLine(err error) error {
+	if strings.Contains(err.Error(), "\n") {
+		return lined{err}
 	}
 	return err
 }

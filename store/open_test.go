@@ -5,6 +5,7 @@ package store
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +34,25 @@ func TestOpenRefuses(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := Open(context.Background(), "postgres://user:secret@127.0.0.1:1/none?connect_timeout=2"); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := Open(context.Background(), "postgres://user:secret@127.0.0.1:1/none?connect_timeout=2"); err == nil || strings.ContainsAny(err.Error(), "\n\t") || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "connection refused") {
+		t.Error(err)
+	}
+	if _, err := Open(context.Background(), "mysql://lab@db.example/boxdyno"); err == nil || !strings.Contains(err.Error(), "name a file, or a postgres:// URL") {
+		t.Error(err)
+	}
+	// A server that takes the connection and never answers.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := Open(context.Background(), "postgres://user@"+l.Addr().String()+"/none?connect_timeout=1"); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "timeout") {
+		t.Error(err)
+	}
+	if c, err := serverAt("postgres://user@db.example/boxdyno"); err != nil || c.ConnectTimeout != serverPatience {
+		t.Errorf("without a timeout of its own: %v, %v", c, err)
+	}
+	if err := advised(errors.New("unable to open database file (14)")); !strings.Contains(err.Error(), "name a place for another index") {
 		t.Error(err)
 	}
 }

@@ -197,7 +197,7 @@ func (x *Index) take(ctx context.Context, due []bundle, s Scan, u *Update) error
 		}
 		for _, b := range some {
 			if b.err != nil {
-				u.Broken = append(u.Broken, Problem{b.dir, text(b.err.Error())})
+				u.Broken = append(u.Broken, Problem{b.dir, b.problem()})
 			}
 		}
 		if err := x.write(ctx, func(tx *sql.Tx) error {
@@ -228,13 +228,18 @@ const atOnce = 16
 // the one that the index has. It is read again.
 const copied = "copied"
 
+// problem is why the bundle cannot be read; its folder is named beside it.
+func (b bundle) problem() string {
+	return text(strings.ReplaceAll(b.err.Error(), b.dir+string(filepath.Separator), ""))
+}
+
 // put replaces what the index has of a bundle. Of a run with two bundles the index has
 // the one with more records, of those that are not forgotten.
 func (x *Index) put(ctx context.Context, tx *sql.Tx, b bundle) error {
 	var key int64
 	var tags, problem string
 	if b.err != nil {
-		if problem = text(b.err.Error()); errors.Is(b.err, fs.ErrPermission) {
+		if problem = b.problem(); errors.Is(b.err, fs.ErrPermission) {
 			b.stamp = "" // which files do not tell
 		}
 	} else {

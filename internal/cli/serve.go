@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -82,8 +83,13 @@ With sudo, serve starts runs as root and cancels those of all users.`,
 			}
 			defer end()
 			l, err := net.Listen("tcp", addr)
-			if err != nil {
-				return fmt.Errorf("listen: %w: another serve may use the address; give another --listen", err)
+			switch {
+			case errors.Is(err, syscall.EADDRINUSE):
+				return fmt.Errorf("%w: another serve may use the address; give another --listen", err)
+			case errors.Is(err, syscall.EACCES):
+				return &host.Missing{What: "the right to listen at " + addr, Hint: "give --listen a port from 1024 on, or use sudo"}
+			case err != nil:
+				return &runner.PlanError{At: "--listen", Err: err}
 			}
 			scheme := "http"
 			if o.TLS != nil {
@@ -141,6 +147,9 @@ func (a *app) served(f serveFlags) (o serve.Options, addr string, err error) {
 		return o, "", err
 	}
 	if f.runs != "" {
+		if info, err := os.Stat(o.Runs); err != nil || !info.IsDir() {
+			return bad("--runs", "there is no folder %s", o.Runs)
+		}
 		o.Library = []string{"--runs=" + o.Runs}
 	}
 	if own, err := os.Hostname(); err == nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -156,5 +157,30 @@ func TestHubNote(t *testing.T) {
 	(&app{err: &out}).hubNote("board b1: \x1b]0;x\a\nboard b2: \u009b2J")
 	if got := out.String(); strings.ContainsAny(got, "\x1b\a\u009b") || strings.Count(got, "\n") != 1 {
 		t.Errorf("%q", got)
+	}
+}
+
+// An address that is taken, or none, and a folder of runs that is not there end serve in
+// one sentence.
+func TestServeRefuses(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct {
+		want int
+		said string
+		args []string
+	}{
+		{exitOther, "another serve may use the address", []string{"--listen", taken.Addr().String()}},
+		{exitUsage, "--listen: ", []string{"--listen", "127.0.0.1:99999"}},
+		{exitUsage, "--runs: there is no folder /nonexistent", []string{"--runs", "/nonexistent"}},
+	} {
+		var out bytes.Buffer
+		if code := Main(t.Context(), append([]string{"serve"}, c.args...), &out, &out); code != c.want || !strings.Contains(out.String(), c.said) || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q", c.args, code, out.String())
+		}
 	}
 }
