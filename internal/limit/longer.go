@@ -25,9 +25,9 @@ const (
 	// unsure is a load that is likely to be carried, as a share of one that a longer trial lost
 	// at, where the receive ring does not say.
 	unsure = 0.5
-	// justAbove is how far above Hint a load is, so that one that is offered a little less
+	// JustAbove is how far above Hint a load is, so that one that is offered a little less
 	// decides on it.
-	justAbove = 1.002
+	JustAbove = 1.002
 )
 
 // What became of a longer trial.
@@ -152,7 +152,7 @@ func (c *Longer) Next(came Came, room float64) (more bool) {
 	default:
 		c.Valid++
 		c.Spent++
-		if c.Lossy = c.Rate; c.Hint*justAbove >= c.Lossy {
+		if c.Lossy = c.Rate; c.Hint*JustAbove >= c.Lossy {
 			c.Hint = 0
 		}
 		c.Overflowed(c.Rate, room)
@@ -168,7 +168,7 @@ func (c *Longer) Next(came Came, room float64) (more bool) {
 	if c.Low > 0 {
 		rate = min(rate, c.Low)
 	}
-	if at := c.Hint * justAbove; rate < at && at < most {
+	if at := c.Hint * JustAbove; rate < at && at < most {
 		rate = at
 	}
 	c.offer(rate)
@@ -192,7 +192,7 @@ func (c *Longer) between() (more bool) {
 		return false
 	}
 	next := unit.FrameRate(math.Sqrt(float64(c.Bears * lossy)))
-	if at := c.Hint * justAbove; at > c.Bears && at < lossy {
+	if at := c.Hint * JustAbove; at > c.Bears && at < lossy {
 		next = at
 	}
 	rate, lasts := c.Sustained.Carries(next, c.Least)

@@ -25,7 +25,7 @@ import (
 func scripted(t *testing.T, akin []result.Record, passes func(kind string, rate, seconds float64) float64) (m *capturePoint, pauses []procedure.Outcome) {
 	t.Helper()
 	const ceiling = 1.6e6
-	env := &procedure.Env{Bed: &lab.Testbed{}, Akin: func(...string) []result.Record { return akin }}
+	env := &procedure.Env{Bed: &lab.Testbed{Settings: []result.Pair{{Key: "ring", Value: "256"}}}, Akin: func(...string) []result.Record { return akin }}
 	env.Trial = func(_ context.Context, cfg []result.Pair, _ func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		rate, err := strconv.ParseFloat(result.Get(cfg, "rate"), 64)
 		d, derr := time.ParseDuration(result.Get(cfg, "duration"))
@@ -195,6 +195,39 @@ func TestCapturePDRIsRefuted(t *testing.T) {
 		if v := (&result.Record{Values: m.out.Values}).Value("counted_0_5pct_l1_bps"); v == nil || (v.Bound == result.AtMost) != (c.lo == 0) {
 			t.Errorf("%s: %+v", name, v)
 		}
+	}
+}
+
+// A rate at which another point lost a little bounds the rate without loss, and is offered for
+// longer to decide on the loose goal.
+func TestCaptureDecidesOnTheRateGiven(t *testing.T) {
+	const given = 400e3
+	akin := result.Record{
+		Status: result.Failed, Load: &result.Load{Offered: given}, Phases: []result.Phase{{End: unit.Instant(2 * time.Second)}},
+		Account: &result.Account{Accepted: 800e3, Received: 799e3, Drops: []result.Term{{Place: result.DUTNIC, N: 1000}}},
+	}
+	var rates []float64
+	m, pauses := scripted(t, []result.Record{akin}, func(kind string, rate, seconds float64) float64 {
+		if kind != "limit" {
+			return 800e3 * seconds
+		}
+		rates = append(rates, rate)
+		switch {
+		case rate > 500e3:
+			return 0.9 * rate * seconds
+		case rate > 300e3:
+			return 0.997 * rate * seconds
+		}
+		return rate * seconds
+	})
+	if lo, hi, _ := known(m.out, "lossless_fps"); lo > 300e3 || lo < 200e3 || !about(hi, given) && hi > given {
+		t.Errorf("without loss %v to %v: %v", lo, hi, rates)
+	}
+	if lo, hi, _ := known(m.out, "counted_0_5pct_fps"); !about(lo, given) || lo <= given || !about(hi, 800e3) {
+		t.Errorf("0.5 %%: %v to %v: %v", lo, hi, rates)
+	}
+	if lo, hi, ok := known(pauses[0], "lossless_fps"); !ok || lo != 0 || hi != given {
+		t.Errorf("before the first longer trial: %v to %v", lo, hi)
 	}
 }
 

@@ -338,6 +338,11 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		if more, err = m.confirm(ctx, l.Lower, c); err != nil {
 			return err
 		}
+		if c.Bears > 0 && !c.given {
+			if err := m.offerGiven(ctx, h, c); err != nil {
+				return err
+			}
+		}
 	}
 	if c.doubt != "" {
 		m.warn("%s", c.doubt)
@@ -361,6 +366,9 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 	default: // all were invalid
 		m.warn("no longer trial confirmed %v: %s", l.Lower, c.last.Reason)
 		m.out.Values = append(m.out.Values, m.lossless(m.interval("lossless_fps", l))...)
+	}
+	if c.Other > 0 && c.Other <= c.Bears {
+		m.warn("no sharp limit: another point of the run lost frames at %v", c.Other)
 	}
 	if l.Inversions > 0 {
 		m.warn("no sharp limit: frames were lost in %d trials at or below a rate that another trial carried", l.Inversions)
@@ -398,6 +406,36 @@ func (m *capturePoint) elsewhere(c *captureLonger) {
 			c.Hint = max(c.Hint, now.Offered)
 		}
 	}
+}
+
+// offerGiven offers for longer the highest rate that another point was given, and hardly lost of,
+// where it is not known whether the loosest goal is met there: a criterion may ask for that.
+func (m *capturePoint) offerGiven(ctx context.Context, h *limit.Hunt, c *captureLonger) (err error) {
+	c.given = true
+	limits := h.Limits()
+	l := limits[len(limits)-1]
+	l, _ = c.shows(l, m.short(l.Lower, l.Goal.Final).Duration)
+	rate := unit.FrameRate(0)
+	for _, t := range c.others {
+		if t.Loss <= l.Goal.Loss {
+			rate = max(rate, t.Rate*limit.JustAbove)
+		}
+	}
+	if rate == 0 || l.Goal.Loss == 0 || rate <= l.Lower || l.Upper > 0 && l.Upper <= rate {
+		return nil
+	}
+	if err := m.pause(ctx, m.interim(h)); err != nil {
+		return err
+	}
+	o := m.loadOf(rate)
+	o.Duration = max(o.Duration, confirming)
+	rec, err := m.offer(ctx, "limit", c.Trials, o)
+	if c.Trials++; err == nil && (rec.Status == result.Passed || rec.Status == result.Failed) {
+		now := m.saw(rec)
+		now.Rate = rate
+		c.valid = append(c.valid, now)
+	}
+	return err
 }
 
 // above makes the best longer trial the point's, with what the subject costs above the
@@ -484,6 +522,7 @@ type captureLonger struct {
 	others           []search.Seen // at other points of the run, at a given rate
 	last, best, lost result.Record
 	load             engine.Load // of best
+	given            bool        // the others' highest was offered, if that is needed
 }
 
 // longer begins with the rate found, where s, which is what the subject counts without
@@ -546,6 +585,11 @@ func (c *captureLonger) shows(l search.Limit, d time.Duration) (_ search.Limit, 
 	for _, t := range c.others {
 		if t.Rate <= s.Rate {
 			carried(t)
+		}
+	}
+	for _, t := range c.valid {
+		if t.Loss > may && t.Rate > l.Lower && (l.Upper == 0 || t.Rate < l.Upper) {
+			l.Upper, l.AtCeiling = t.Rate, false
 		}
 	}
 	return l, lost
