@@ -226,7 +226,7 @@ func TestPlugGoesAway(t *testing.T) {
 		}
 	})
 	defer close(release)
-	p, err := startPlug(t.Context(), s.URL, 20*time.Millisecond, 200*time.Millisecond, 500*time.Millisecond)
+	p, err := startPlug(t.Context(), s.URL, 20*time.Millisecond, 200*time.Millisecond, 1500*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestMeterThatMeasuresNothing(t *testing.T) {
 }
 
 func TestMeterHangsInMidRun(t *testing.T) {
-	hasty := meterTimes{again: 10 * time.Millisecond, quiet: 200 * time.Millisecond, stale: 500 * time.Millisecond}
+	hasty := meterTimes{again: 10 * time.Millisecond, quiet: 200 * time.Millisecond, stale: 1500 * time.Millisecond}
 	file := filepath.Join(t.TempDir(), "well")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
