@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -56,9 +55,22 @@ func TestHeatOfABoard(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	latest := make([]float64, len(s.Series()))
+	says := func(unit, name string, ok func(v float64) bool) bool { // the latest of a series
+		s.Latest(latest)
+		for i, one := range s.Series() {
+			if string(one.Unit) == unit && strings.Contains(one.Name, name) && ok(latest[i]) {
+				return true
+			}
+		}
+		return false
+	}
 	full := func() []verdict.Limit {
 		s.Begin()
-		time.Sleep(700 * time.Millisecond)
+		eventually(t, "clock and temperature", func() bool {
+			return says("Hz", "", func(v float64) bool { return v > 0 }) && says("°C", "", func(v float64) bool { return v > 0 })
+		})
+		s.Now()
 		digests, _ := s.End()
 		return verdict.Limits(verdict.Case{Series: s.Series(), Record: result.Record{
 			Status: result.Failed, Config: []result.Pair{{Key: "service", Value: "route"}}, Digests: digests,
@@ -71,6 +83,10 @@ func TestHeatOfABoard(t *testing.T) {
 		t.Fatalf("a cool board: %+v", l)
 	}
 	step("@1/")
+	eventually(t, "heat", func() bool {
+		return says("Hz", "", func(v float64) bool { return v > 0 && v < 1.6e9 }) && says("°C", "", func(v float64) bool { return v > 80 }) &&
+			says("1", "throttled", func(v float64) bool { return v == 1 })
+	})
 	l := full()
 	if len(l) == 0 || l[0].Cause != verdict.CauseThrottled {
 		t.Fatalf("a hot board: %+v", l)
