@@ -165,6 +165,7 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 		}
 		gathered := make(chan error, 1)
 		gathering := false
+		var heard [2]time.Duration // the least and the most before the instant that the box can have heard of it
 		ctx, stop := context.WithCancel(ctx)
 		defer func() {
 			if stop(); gathering {
@@ -186,7 +187,7 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 				case i.Kind == readyItem && waited:
 					return procedure.Outcome{}, fmt.Errorf("%s asks a second time in a trial when to begin", t.conn.Name)
 				case i.Kind == readyItem && t.with != nil:
-					if err := t.together(ctx, clock); err != nil {
+					if heard, err = t.together(ctx, clock); err != nil {
 						return procedure.Outcome{}, err
 					}
 					waited = true
@@ -206,7 +207,7 @@ func (t *tester) trial(ctx context.Context, cfg []result.Pair) (result.Record, e
 				}
 				o := here(found(i), clock)
 				if o.Began = (procedure.Began{}); i.Began != 0 {
-					o.Began = procedure.Began{At: clock.Here(i.Began), Error: clock.Error, Heard: i.Heard}
+					o.Began = procedure.Began{At: clock.Here(i.Began), Error: clock.Error, Heard: min(max(i.Heard, heard[0]), heard[1])}
 				}
 				return o, i.Failure.err(t.conn.Name)
 			case <-ctx.Done():
@@ -238,13 +239,18 @@ func (t *tester) clock(ctx context.Context) (link.ClockOffset, error) {
 	return best, err
 }
 
-// together answers with the instant at which all boxes begin, of the box's clock.
-func (t *tester) together(ctx context.Context, clock link.ClockOffset) error {
+// together answers with the instant at which all boxes begin, of the box's clock. By this machine's
+// clock the box hears of it after the answer has left, and before that is acknowledged: so long
+// before the instant, at least and at most.
+func (t *tester) together(ctx context.Context, clock link.ClockOffset) (heard [2]time.Duration, err error) {
 	at, err := t.with.Begin(ctx)
 	if err != nil {
-		return err
+		return heard, err
 	}
-	return t.answer(ctx, answer{At: at + unit.Instant(clock.Offset)})
+	heard[1] = time.Duration(at - unit.Now())
+	err = t.answer(ctx, answer{At: at + unit.Instant(clock.Offset)})
+	heard[0] = time.Duration(at - unit.Now())
+	return heard, err
 }
 
 // gather answers with what all boxes gave. That another one is gone is the box's to judge.

@@ -32,6 +32,11 @@ func (p *scripted) Run(ctx context.Context, env *procedure.Env) (procedure.Outco
 
 // carried is a box of this process that carries run out by the name of "scripted".
 func carried(t *testing.T, run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) *link.Conn {
+	return carriedBy(t, nil, run)
+}
+
+// carriedBy is carried by a box that says that now is its clock; nil: unit.Now.
+func carriedBy(t *testing.T, now func() unit.Instant, run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) *link.Conn {
 	spec := procedure.Spec{Name: "scripted", New: func() procedure.Procedure { return &scripted{run} }}
 	return served(t, "b1", func(publish func(string, []byte) error) *link.Server {
 		find, end := agent.Open(t.Context(), t.TempDir(), "", nil, Methods([]procedure.Spec{spec})...)
@@ -40,8 +45,46 @@ func carried(t *testing.T, run func(ctx context.Context, env *procedure.Env) (pr
 				t.Error(err)
 			}
 		})
-		return link.NewServer(find, publish)
+		s := link.NewServer(find, publish)
+		if now != nil {
+			s.Now = now
+		}
+		return s
 	})
+}
+
+// When a box heard of the start is bounded by this machine's clock, whatever the box says: its own
+// word would have all boxes begin later and later, or hide that it hears too late.
+func TestHeardIsBounded(t *testing.T) {
+	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
+		conn := carriedBy(t, func() unit.Instant { return unit.Now() + unit.Instant(off) }, func(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
+			_, err = env.Trial(ctx, nil, func(ctx context.Context) (o procedure.Outcome, err error) {
+				_, err = env.Together(ctx) // no waiting: the box takes the instant for one of its own clock
+				o.Phases = []result.Phase{{Begin: unit.Now(), End: unit.Now() + 1}}
+				return o, err
+			})
+			return o, err
+		})
+		var at, asked unit.Instant
+		with := &With{Clocks: make(chan struct{}, 1), Begin: func(context.Context) (unit.Instant, error) {
+			asked = unit.Now()
+			at = asked + unit.Instant(time.Minute)
+			return at, nil
+		}}
+		var got procedure.Outcome
+		var ended unit.Instant
+		env := &procedure.Env{Trial: func(ctx context.Context, _ []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+			o, err := f(ctx)
+			got, ended = o, unit.Now()
+			return result.Record{Status: result.Passed}, err
+		}}
+		if _, err := Run(t.Context(), conn, "scripted", nil, env, with); err != nil {
+			t.Fatal(err)
+		}
+		if h := got.Began.Heard; got.Began.At == 0 || h > time.Duration(at-asked) || h < time.Duration(at-ended) {
+			t.Errorf("a clock that is %v off: heard %v before, and %v to %v are possible", off, h, time.Duration(at-ended), time.Duration(at-asked))
+		}
+	}
 }
 
 // A box that asks to begin when the others have begun, or twice, has a sentence for an answer;
