@@ -190,7 +190,7 @@ func (b *Book) account(after snapshot, e Ends) result.Account {
 			t.N, unhanded = t.N-n, unhanded-n
 		}
 		switch {
-		case t.passed && (t.N != 0 || t.always):
+		case t.passed && t.N != 0 || t.always && t.N == 0:
 			a.Passed = append(a.Passed, t.Term)
 		case !t.passed && t.N != 0:
 			a.Drops = append(a.Drops, t.Term)

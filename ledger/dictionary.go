@@ -30,7 +30,7 @@ type meaning struct {
 	name    string
 	far     string // the frame ended at the port at the other end of the link; the name there if that is the meter's
 	passed  bool   // a checkpoint, no drop
-	always  bool   // a checkpoint that is told even if nothing passed
+	always  bool   // a checkpoint that is told even if nothing passed; of a drop, where paths end at the port
 	unless  string // left out where this counter of the same port is a term: that counts the same frames
 	lacking string // left out where the port has this counter, another term that counts the same frames
 	bits    int    // of the counter, where it wraps: 16, 32; 0: 64
@@ -97,7 +97,7 @@ var everyPort = []meaning{
 	{dir: receives, counter: "rx_packets", name: "received", passed: true, always: true},
 	{dir: receives, counter: "rx_missed_errors", name: "no room in the receive ring"},
 	{dir: receives, counter: "rx_crc_errors", place: result.Link, name: "damaged on the link"},
-	{dir: receives, at: result.DUTNIC, counter: "rx_otherhost_dropped", place: result.Routing, name: "MAC address of another host"},
+	{dir: receives, at: result.DUTNIC, counter: "rx_otherhost_dropped", place: result.Routing, name: "MAC address of another host", always: true},
 	{dir: receives, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits: 32},
 	{dir: sends, at: result.DUTNIC, counter: "clsact drops", place: result.TC, name: "tc drop", bits: 32},
 	{dir: sends, at: result.DUTNIC, counter: "qdisc drops", place: result.Qdisc, name: "egress queue full", bits: 32},

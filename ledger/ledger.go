@@ -188,7 +188,11 @@ func (b *Book) find(paths []Path) error {
 			if dir == sends && i+1 < len(p.Hops) {
 				far = &p.Hops[i+1]
 			}
-			b.terms = append(b.terms, portTerms(at, port.driver, dir, h, far)...)
+			terms := portTerms(at, port.driver, dir, h, far)
+			for k := range terms {
+				terms[k].always = terms[k].always && (terms[k].passed || i == len(p.Hops)-1)
+			}
+			b.terms = append(b.terms, terms...)
 			port.egress = port.egress || dir == sends && h.Place == result.DUTNIC
 			if dir == receives && port.driver.buffers && port.root == nil {
 				link, err := port.sockets.route.LinkByIndex(port.index)

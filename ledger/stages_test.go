@@ -142,6 +142,20 @@ func (b *bed) shoot(port string, hook uint32) {
 	})
 }
 
+// Where a path ends at a port of the DUT, that none of its frames were for another MAC address is told:
+// what the port received was of others, then.
+func TestNoneForAnotherHost(t *testing.T) {
+	b := newBed(t, false)
+	for hops, want := range map[int]bool{2: true, 4: false} {
+		path := b.path("p0", "lan", "wan", "p1")
+		path.Hops = path.Hops[:hops]
+		a := b.trial(frames, []Path{path}, func() { b.send("p0", frames, b.frame(packet{})) })
+		if told := slices.ContainsFunc(a.Passed, func(x result.Term) bool { return x.From == "lan rx_otherhost_dropped" && x.N == 0 }); told != want {
+			t.Errorf("%d hops:\n%s", hops, describe(a))
+		}
+	}
+}
+
 // TestPassed says that the checkpoints of a clean trial stand in path order.
 func TestPassed(t *testing.T) {
 	b := newBed(t, false)

@@ -25,6 +25,7 @@ func TestOnTheWay(t *testing.T) {
 	}{
 		"a switch":         {[]result.Term{arrived("eth1", 258)}, nil, 258, 142, 0},
 		"all of them":      {[]result.Term{arrived("eth1", 0)}, nil, 0, 400, 0},
+		"all, and others":  {[]result.Term{arrived("eth1", 30), ended(0)}, nil, 0, 400, 0},
 		"others' frames":   {[]result.Term{arrived("eth1", 260)}, nil, 258, 140, 2},
 		"told apart":       {[]result.Term{arrived("eth1", 269), ended(258)}, nil, 258, 142, 0},
 		"before the port":  {[]result.Term{ended(258), arrived("eth1", 269)}, nil, 258, 142, 0},
