@@ -36,12 +36,15 @@ func lastMain(what string, args []string) error {
 		fmt.Fprintf(os.Stderr, "%s is back after %.0f s\n", l.name, time.Since(begin).Seconds())
 		return nil
 	case what == "link" && len(args) == 4 && (args[3] == "on" || args[3] == "off"):
-		if _, err := strconv.Atoi(args[2]); err != nil {
-			return fmt.Errorf("link: %q is no number of a port", args[2])
+		port := args[2] // the control network's
+		if _, err := strconv.Atoi(port); err == nil {
+			port = "p" + port
+		} else if port != "ssh" {
+			return fmt.Errorf("link: %q is neither ssh nor the number of a port", port)
 		}
-		return l.monitor("set_link", map[string]any{"name": "p" + args[2], "up": args[3] == "on"})
+		return l.monitor("set_link", map[string]any{"name": port, "up": args[3] == "on"})
 	}
-	return fmt.Errorf("%s: say a board, the number of a port, and on or off", what)
+	return fmt.Errorf("%s: say a board, the number of a port or ssh, and on or off", what)
 }
 
 // monitor has QEMU execute one command (QEMU's docs/interop/qmp-spec).

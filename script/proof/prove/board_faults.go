@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"boxdyno/host"
 	"boxdyno/result"
 )
 
@@ -21,31 +22,44 @@ import (
 type boardFault struct {
 	name   string
 	happen func(ctx context.Context, name string, tester *exec.Cmd) error
-	mend   func(ctx context.Context, name string) error
+	mend   func(ctx context.Context, name string) error // once the box was asked again
+	heal   func(ctx context.Context, name string) error // before it can be asked
+	goesOn bool                                         // the run is to complete all the same
 }
 
 var boardFaults = []boardFault{
-	{"cable-pulled", link("off"), func(ctx context.Context, name string) error { return link("on")(ctx, name, nil) }},
-	{"sshd-stopped", there("setsid -f sh -c 'sleep 2; pkill -STOP -f ^sshd-session:' >/dev/null 2>&1 </dev/null"), func(ctx context.Context, name string) error { // its own session has ended by then
-		return there("pkill -CONT -f ^sshd-session: || true")(ctx, name, nil)
-	}},
-	{"agent-killed", there("pkill -KILL -x boxdyno-agent"), nil},
-	{"tester-killed", func(_ context.Context, _ string, tester *exec.Cmd) error { return tester.Process.Kill() }, nil},
-	{"disk-full", there("fallocate -l $(df --output=avail -k / | tail -n 1)K /full; dd if=/dev/zero of=/fuller bs=64k 2>/dev/null; pkill -KILL -x boxdyno-agent"), func(ctx context.Context, name string) error {
-		_, err := board(ctx, "--in", "ssh", name, "rm", "-f", "/full", "/fuller")
-		return err
-	}},
-	{"board-reset", func(ctx context.Context, name string, _ *exec.Cmd) error {
+	{name: "cable-pulled", happen: link("0", "off"), mend: after(link("0", "on"))},
+	{name: "sshd-stopped", happen: soon("pkill -STOP -f ^sshd-session:"), mend: after(there("pkill -CONT -f ^sshd-session: || true"))},
+	{name: "connection-cut", happen: soon("pkill -KILL -f ^sshd-session:")},
+	{name: "connection-half-open", happen: link("ssh", "off"), heal: after(link("ssh", "on"))},
+	{name: "connection-slow", goesOn: true,
+		happen: soon("for i in $(seq 20); do pkill -STOP -f ^sshd-session:; sleep 0.7; pkill -CONT -f ^sshd-session:; sleep 0.3; done")},
+	{name: "clock-stepped", goesOn: true, happen: there("date -s @$(($(date +%s) + 3600))"), mend: after(there("date -s @$(($(date +%s) - 3600))"))},
+	{name: "agent-killed", happen: there("pkill -KILL -x boxdyno-agent")},
+	{name: "tester-killed", happen: func(_ context.Context, _ string, tester *exec.Cmd) error { return tester.Process.Kill() }},
+	{name: "disk-full", happen: there("fallocate -l $(df --output=avail -k / | tail -n 1)K /full; dd if=/dev/zero of=/fuller bs=64k 2>/dev/null; pkill -KILL -x boxdyno-agent"),
+		mend: after(there("rm -f /full /fuller"))},
+	{name: "board-reset", happen: func(ctx context.Context, name string, _ *exec.Cmd) error {
 		_, err := board(ctx, "--reset", name)
 		return err
-	}, nil},
+	}},
 }
 
-func link(state string) func(context.Context, string, *exec.Cmd) error {
+func link(port, state string) func(context.Context, string, *exec.Cmd) error {
 	return func(ctx context.Context, name string, _ *exec.Cmd) error {
-		_, err := board(ctx, "--link", name, "0", state)
+		_, err := board(ctx, "--link", name, port, state)
 		return err
 	}
+}
+
+// soon is there, once the session that asks for it has ended.
+func soon(command string) func(context.Context, string, *exec.Cmd) error {
+	return there("setsid -f sh -c 'sleep 2; " + command + "' >/dev/null 2>&1 </dev/null")
+}
+
+// after is f, when the tester has ended.
+func after(f func(context.Context, string, *exec.Cmd) error) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error { return f(ctx, name, nil) }
 }
 
 func there(command string) func(context.Context, string, *exec.Cmd) error {
@@ -105,6 +119,11 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 	if err != nil {
 		return err.Error(), false
 	}
+	if f.heal != nil {
+		if err := f.heal(ctx, name); err != nil {
+			return seen + "; " + err.Error(), false
+		}
+	}
 	if _, err := board(ctx, "--in", "boxdyno", "box", "check", name); err != nil {
 		return seen + "; box check: " + err.Error(), false
 	}
@@ -116,6 +135,13 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 	var problems []string
 	if now := state(); now != before {
 		problems = append(problems, fmt.Sprintf("the board is not as it was: %q, was %q", now, before))
+	}
+	if f.goesOn {
+		books, closed := boardCell(recs, false)
+		if seen += "; " + books; aborted > 0 || !closed || problems != nil {
+			return seen + fmt.Sprintf("; %d trials aborted; ", aborted) + strings.Join(problems, "; "), false
+		}
+		return seen + ", box as it was", true
 	}
 	if aborted == 0 || len(done) == 0 {
 		problems = append(problems, fmt.Sprintf("%d trials aborted, %d kept", aborted, len(done)))
@@ -138,6 +164,47 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 		return seen + "; " + strings.Join(problems, "; "), false
 	}
 	return fmt.Sprintf("%s; %d trials kept, resumed, box as it was", seen, len(done)), true
+}
+
+// twoRuns has a second tester, which does not wait for this machine's lock, measure on a board
+// that forwards for a first one. It is refused by name, and the first run completes.
+func twoRuns(ctx context.Context, name, out string) (seen string, works bool) {
+	var refused error
+	return boardFaulty(ctx, name, out, boardFault{goesOn: true, happen: func(ctx context.Context, name string, _ *exec.Cmd) error {
+		_, refused = board(ctx, "--in", "sh", "-c", "f=$(mktemp); mount --bind $f "+host.LockPath+"; boxdyno run crypto --set path=openssl --box "+name+" --quick --quiet --out "+out+"2; code=$?; rm $f; exit $code")
+		if refused == nil || !strings.Contains(refused.Error(), "another run holds it") {
+			return fmt.Errorf("a second run was not refused: %v", refused)
+		}
+		return nil
+	}})
+}
+
+// otherVersion puts an agent of another version on a board. It is refused by name until
+// "box update" brings this version's.
+func otherVersion(ctx context.Context, name, out string) (seen string, works bool) {
+	const other, agent = "v0.0.1", "/var/lib/boxdyno-agent/boxdyno-agent"
+	arch, err := board(ctx, "--in", "ssh", name, "uname", "-m")
+	if err != nil {
+		return err.Error(), false
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-X boxdyno/internal/version.version="+other, "-o", out, "./cmd/boxdyno-agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[strings.TrimSpace(arch)])
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Sprintf("build an agent: %v: %s", err, last(string(said))), false
+	}
+	if _, err := board(ctx, "--in", "sh", "-c", "ssh "+name+" 'cat >"+agent+".new && chmod 755 "+agent+".new && mv "+agent+".new "+agent+"' <"+out); err != nil {
+		return err.Error(), false
+	}
+	_, refused := board(ctx, "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--out", out+".run")
+	if refused == nil || !strings.Contains(refused.Error(), other) || !strings.Contains(refused.Error(), "box update") {
+		return fmt.Sprintf("a run with an agent of version %s: %v", other, refused), false
+	}
+	for _, words := range []string{"update", "check"} {
+		if _, err := board(ctx, "--in", "boxdyno", "box", words, name); err != nil {
+			return "box " + words + ": " + err.Error(), false
+		}
+	}
+	return "works; " + refused.Error() + "; updated", true
 }
 
 func last(said string) string {

@@ -47,6 +47,8 @@ var boardRows = []boardRow{
 	{"soak", []string{"soak", "--set", "stressors=pipe+yield", "--set", "each=5s"}, nil}, // an emulated board does thousands of their operations a second
 	{"watch", nil, watchedBoard},
 	{overloadRow, nil, overloadedBoard},
+	{"another-version", nil, otherVersion},
+	{"another-run", nil, twoRuns},
 }
 
 // bareRows are those whose trials have no frames of the engine, and so no books.
