@@ -196,13 +196,13 @@ func otherVersion(ctx context.Context, name, out string) (seen string, works boo
 		return err.Error(), false
 	}
 	_, refused := board(ctx, "--in", "boxdyno", "run", "forward", "--box", name, "--quick", "--quiet", "--out", out+".run")
-	if refused == nil || !strings.Contains(refused.Error(), other) || !strings.Contains(refused.Error(), "box update") {
-		return fmt.Sprintf("a run with an agent of version %s: %v", other, refused), false
-	}
 	for _, words := range []string{"update", "check"} {
 		if _, err := board(ctx, "--in", "boxdyno", "box", words, name); err != nil {
 			return "box " + words + ": " + err.Error(), false
 		}
+	}
+	if refused == nil || !strings.Contains(refused.Error(), "it has "+other) {
+		return fmt.Sprintf("a run with an agent of version %s: %v", other, refused), false
 	}
 	return "works; " + refused.Error() + "; updated", true
 }
