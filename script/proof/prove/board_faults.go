@@ -37,13 +37,16 @@ var boardFaults = []boardFault{
 	{name: "clock-stepped", goesOn: true, happen: there("date -s @$(($(date +%s) + 3600))"), mend: after(there("date -s @$(($(date +%s) - 3600))"))},
 	{name: "agent-killed", happen: there("pkill -KILL -x boxdyno-agent")},
 	{name: "tester-killed", happen: func(_ context.Context, _ string, tester *exec.Cmd) error { return tester.Process.Kill() }},
-	{name: "disk-full", happen: there("fallocate -l $(df --output=avail -k / | tail -n 1)K /full; dd if=/dev/zero of=/fuller bs=64k 2>/dev/null; pkill -KILL -x boxdyno-agent"),
-		mend: after(there("rm -f /full /fuller"))},
+	{name: "disk-full", happen: there(fillDisk + "pkill -KILL -x boxdyno-agent"), mend: after(there("rm -f /full*"))},
 	{name: "board-reset", happen: func(ctx context.Context, name string, _ *exec.Cmd) error {
 		_, err := board(ctx, "--reset", name)
 		return err
 	}},
 }
+
+// fillDisk takes what is left of a board's disk, also what is kept for root, in halves: written
+// octet by octet the run would be over first.
+const fillDisk = "for k in $(seq 22 -1 2); do for i in 1 2; do fallocate -l $((1 << k))K /full$k.$i 2>/dev/null || { rm -f /full$k.$i; break; }; done; done; dd if=/dev/zero of=/full bs=4k 2>/dev/null; "
 
 func link(port, state string) func(context.Context, string, *exec.Cmd) error {
 	return func(ctx context.Context, name string, _ *exec.Cmd) error {
@@ -101,7 +104,11 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 	}
 	began := time.Now()
 	if err := f.happen(ctx, name, cmd); err != nil {
-		return err.Error(), false
+		<-ended
+		if f.mend != nil { // for the next row
+			err = errors.Join(err, f.mend(ctx, name))
+		}
+		return last(err.Error()), false
 	}
 	<-ended
 	seen = fmt.Sprintf("after %.0f s: exit code %d, %s", time.Since(began).Seconds(), cmd.ProcessState.ExitCode(), last(said.String()))
@@ -169,14 +176,14 @@ func boardFaulty(ctx context.Context, name, out string, f boardFault) (seen stri
 // twoRuns has a second tester, which does not wait for this machine's lock, measure on a board
 // that forwards for a first one. It is refused by name, and the first run completes.
 func twoRuns(ctx context.Context, name, out string) (seen string, works bool) {
-	var refused error
-	return boardFaulty(ctx, name, out, boardFault{goesOn: true, happen: func(ctx context.Context, name string, _ *exec.Cmd) error {
-		_, refused = board(ctx, "--in", "sh", "-c", "f=$(mktemp); mount --bind $f "+host.LockPath+"; boxdyno run crypto --set path=openssl --box "+name+" --quick --quiet --out "+out+"2; code=$?; rm $f; exit $code")
+	seen, works = boardFaulty(ctx, name, out, boardFault{goesOn: true, happen: func(ctx context.Context, name string, _ *exec.Cmd) error {
+		_, refused := board(ctx, "--in", "sh", "-c", "f=$(mktemp); mount --bind $f "+host.LockPath+"; boxdyno run crypto --set path=openssl --box "+name+" --quick --quiet --out "+out+"2; code=$?; rm $f; exit $code")
 		if refused == nil || !strings.Contains(refused.Error(), "another run holds it") {
 			return fmt.Errorf("a second run was not refused: %v", refused)
 		}
 		return nil
 	}})
+	return "beside a second run: " + seen, works
 }
 
 // otherVersion puts an agent of another version on a board. It is refused by name until
