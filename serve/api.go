@@ -108,7 +108,7 @@ func (s *Server) dir(r *http.Request) (id, dir string, err error) {
 func (s *Server) document(dir string) (report.Document, []result.Record, error) {
 	doc, recs, err := s.runs.open(dir)
 	if err != nil {
-		return doc, nil, answer{http.StatusUnprocessableEntity, err.Error()}
+		return doc, nil, answer{http.StatusUnprocessableEntity, without(err.Error(), dir)}
 	}
 	in, err := result.OpenTelemetry(dir)
 	if err == nil {
@@ -119,7 +119,7 @@ func (s *Server) document(dir string) (report.Document, []result.Record, error) 
 		in.Close()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		doc.Warnings = append(doc.Warnings[:len(doc.Warnings):len(doc.Warnings)], fmt.Sprintf("not all that was sampled is drawn: %v", err))
+		doc.Warnings = append(doc.Warnings[:len(doc.Warnings):len(doc.Warnings)], fmt.Sprintf("not all that was sampled is drawn: %s", without(err.Error(), dir)))
 	}
 	return doc, recs, nil
 }
@@ -165,7 +165,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 		}
 		doc, recs, err := s.runs.open(dir)
 		if err != nil {
-			return answer{http.StatusUnprocessableEntity, err.Error()}
+			return answer{http.StatusUnprocessableEntity, without(err.Error(), dir)}
 		}
 		sides = append(sides, report.Side{Name: id, Runs: []report.Kept{{Document: doc, Records: recs}}})
 	}
@@ -269,7 +269,7 @@ func (s *Server) window(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && t == nil:
 		return answer{http.StatusNotFound, "the run has no telemetry"}
 	case err != nil:
-		return answer{http.StatusUnprocessableEntity, err.Error()}
+		return answer{http.StatusUnprocessableEntity, without(err.Error(), dir)}
 	}
 	return reply(w, timeline.Window(t, from, to, steps))
 }

@@ -205,7 +205,7 @@ func (l *library) line(id, dir string) (info RunInfo) {
 			err = fmt.Errorf("it cannot be judged: %v", v)
 		}
 		if err != nil {
-			info.Error = strings.ReplaceAll(err.Error(), dir+"/", "")
+			info.Error = without(err.Error(), dir)
 		}
 	}()
 	if err != nil {
@@ -287,7 +287,7 @@ func (l *library) take(seen map[string]stamps, x indexedRuns) {
 		info, ok := lines[k.dir]
 		if cause, broken := causes[k.dir]; broken {
 			info = k.head()
-			info.Error = k.without(cause)
+			info.Error = without(cause, k.dir)
 		} else if !ok {
 			run, err := result.ReadRun(k.dir)
 			if err != nil {

@@ -111,6 +111,11 @@ func TestListReadsTheIndex(t *testing.T) {
 	if r := all["broken"]; r.Error == "" || r.Start != begun || r.What != "forward" {
 		t.Errorf("broken: %+v", r)
 	}
+	for _, path := range []string{"/api/runs/broken/page", "/api/compare?run=broken&run=many"} {
+		if code, text := ask(t, "GET", h.url(path), ""); code != 422 || !strings.Contains(text, "is not a record") || strings.Contains(text, runs) {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
 	if r := all["on"]; r.State != GoesOn || r.Sentence != "" {
 		t.Errorf("on: %+v", r)
 	}

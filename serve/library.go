@@ -160,7 +160,7 @@ func (k *kept) head() RunInfo {
 	id := k.header.ID
 	run, err := result.ReadRun(k.dir)
 	if err != nil {
-		k.header = RunInfo{ID: id, Error: k.without(err.Error())}
+		k.header = RunInfo{ID: id, Error: without(err.Error(), k.dir)}
 		return k.header
 	}
 	k.header = infoOf(id, run)
@@ -168,7 +168,7 @@ func (k *kept) head() RunInfo {
 }
 
 // without is a text without the folder of the run, which is not a browser's business.
-func (k *kept) without(text string) string { return strings.ReplaceAll(text, k.dir+"/", "") }
+func without(text, dir string) string { return strings.ReplaceAll(text, dir+"/", "") }
 
 // infoOf is a run's line as far as its header says it.
 func infoOf(id string, run result.Run) RunInfo {
