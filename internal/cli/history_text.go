@@ -42,9 +42,36 @@ func historyText(w io.Writer, h store.History, rows int) error {
 	return out.Flush()
 }
 
+// answerOf is a series in one sentence: whether its level is another one at last.
+func answerOf(metric string, s store.Series) string {
+	n := len(s.Changes)
+	switch {
+	case n > 0:
+		c, by := s.Changes[n-1], ""
+		if c.Share != nil {
+			by = fmt.Sprintf(" by %.1f %%", 100*math.Abs(*c.Share))
+		}
+		if c.Worse || c.Better {
+			return fmt.Sprintf("%s is %s%s from %s on.", metric, kindOf(c), by, c.Run)
+		}
+		return fmt.Sprintf("%s is at another level%s from %s on.", metric, by, c.Run)
+	case !s.Judged():
+		return fmt.Sprintf("%s has too few runs to tell whether it changed.", metric)
+	}
+	return fmt.Sprintf("%s has one level in %d runs.", metric, len(s.Points))
+}
+
+// chance is a p-value; of runs that do not scatter it is 0.
+func chance(p float64) string {
+	if p < 1e-12 {
+		return "p < 1e-12"
+	}
+	return fmt.Sprintf("p = %.2g", p)
+}
+
 func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 	better := map[int]string{1: ", more is better", -1: ", less is better"}[s.Better]
-	fmt.Fprintf(w, "%s, %s%s\n", cell(h.Metric), cell(s.Unit), better)
+	fmt.Fprintf(w, "%s\n\n%s, %s%s\n", cell(answerOf(h.Metric, s)), cell(h.Metric), cell(s.Unit), better)
 	line := ""
 	for _, word := range words(s.Settings) { // at most 100 columns
 		if word = cell(word); line != "" && len(line)+len(word) > 97 {
@@ -66,7 +93,7 @@ func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 		if c.Share != nil {
 			by = fmt.Sprintf("%+.1f %%, ", 100**c.Share)
 		}
-		fmt.Fprintf(w, "\n%s from %s on: %s%s to %s (p = %.2g)\n", kindOf(c), cell(c.Run), by, figure(c.Before, s.Unit), figure(c.After, s.Unit), c.P)
+		fmt.Fprintf(w, "\n%s from %s on: %s%s to %s (%s)\n", kindOf(c), cell(c.Run), by, figure(c.Before, s.Unit), figure(c.After, s.Unit), chance(c.P))
 		for _, d := range c.Environment {
 			fmt.Fprintf(w, "  with it: %s\n", cell(d.String()))
 		}
