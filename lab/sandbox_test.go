@@ -240,12 +240,15 @@ func trial(t *testing.T, tb *Testbed, from int, v6 bool, frames uint64) uint64 {
 	if _, err := tx.Transmit(ctx, engine.Load{Rate: 5_000, Count: frames}, engine.Stream{ID: 7, Frames: spec}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond)
-	rep, err := m.Read(ctx)
-	if err != nil {
-		t.Fatal(err)
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		rep, err := m.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := rep.Streams[0].Frames; n >= frames || time.Since(begin) > time.Minute {
+			return n
+		}
 	}
-	return rep.Streams[0].Frames
 }
 
 func TestPaths(t *testing.T) {
