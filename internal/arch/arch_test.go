@@ -63,7 +63,7 @@ var table = map[string]string{
 	"engine/internal/clock":        "unit",
 	"engine/internal/ports":        "engine host internal/ethtool internal/netns",
 	"engine/internal/bpf":          "engine host",
-	"engine/internal/enginetest":   "engine engine/internal/bpf engine/internal/ports frame host internal/netns internal/testutil unit",
+	"engine/internal/enginetest":   "engine engine/internal/bpf engine/internal/ports frame host internal/guard internal/netns internal/testutil unit",
 	"ledger":                       "host result internal/ethtool internal/netns",
 	"tune":                         "host result internal/ethtool internal/netns internal/yaml internal/files internal/caps",
 	"telemetry":                    "unit host result ledger internal/ethtool internal/netns internal/caps internal/guard",

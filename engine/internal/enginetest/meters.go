@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"boxdyno/engine"
 	"boxdyno/host"
+	"boxdyno/internal/guard"
 	"boxdyno/unit"
 )
 
@@ -37,6 +39,25 @@ func Settled(t testing.TB, m engine.Meter, n uint64) engine.MeterReport {
 		}
 		all = sum >= n
 	}
+}
+
+// UntilCounted is a context that is cancelled once m has counted a frame, whatever that
+// takes: of a load that obeys it at least one was accepted.
+func UntilCounted(t testing.TB, m engine.Meter) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	guard.Go(func() {
+		defer close(ended)
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			r, err := m.Read(ctx)
+			if err != nil || r.Foreign > 0 || slices.ContainsFunc(r.Streams, func(s engine.RxReport) bool { return s.Frames > 0 }) {
+				cancel()
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); <-ended })
+	return ctx
 }
 
 // Open opens a transmitter of b and a meter on each of to.
