@@ -78,6 +78,9 @@ func TestEveryStage(t *testing.T) {
 				c.prepare(b)
 			}
 			a := b.through(frames, b.frame(c.packet))
+			if c.place != result.Neighbour && a.DroppedAt(result.Neighbour) > 0 {
+				testutil.Alone(t) // the kernel counts full queues of all namespaces
+			}
 			lost := int64(frames)
 			if c.term == "" {
 				lost = 0
