@@ -126,16 +126,16 @@ func TestFleetPairsForward(t *testing.T) {
 			continue
 		}
 		pairs++
-		a, v := rec.Account, rec.Value("throughput_fps")
+		a, v, most := rec.Account, rec.Value("forwarding_rate_fps"), rec.Value("throughput_fps")
 		want := carries[result.Get(rec.Config, "from")]
-		if a == nil || v == nil || len(rec.Boards) != 2 || len(rec.Phases) == 0 {
+		if a == nil || v == nil || most == nil || len(rec.Boards) != 2 || len(rec.Phases) == 0 {
 			t.Fatalf("%s: %s %s: %+v", rec.ID, rec.Status, rec.Reason, rec)
 		}
 		if a.Unexplained != 0 || a.Accepted != a.Received+a.Dropped()+a.InFlight {
 			t.Errorf("%s: %+v", rec.ID, a)
 		}
-		if math.Abs(v.Value/want-1) > 0.1 || a.DroppedAt(result.Link) == 0 {
-			t.Errorf("%s: %+v, want %g: %+v", rec.ID, v, want, a)
+		if math.Abs(v.Value/want-1) > 0.15 || most.Value > 1.05*want || a.DroppedAt(result.Link) == 0 { // a busy machine bounds what is carried without loss
+			t.Errorf("%s: %+v, %+v, want %g: %+v", rec.ID, v, most, want, a)
 		}
 	}
 	if pairs != 2 {

@@ -25,6 +25,8 @@ type forwarded struct {
 	rounds   []result.Value // throughputs of all pairs of a round together
 	overload []float64
 	each     map[[2]int]float64 // throughputs
+	passed   map[[2]int]float64 // forwarding rates under overload
+	lower    bool               // a throughput is a lower bound: it says less of its pair than of the sender
 	starts   []result.Board
 	failed   []string
 	bad      []string
@@ -50,20 +52,21 @@ func (f *forwarded) add(round [][2]int, recs []result.Record) {
 		if len(rec.Boards) > 0 {
 			f.starts = append(f.starts, rec.Boards[0])
 		}
+		if f.each == nil {
+			f.each, f.passed = map[[2]int]float64{}, map[[2]int]float64{}
+		}
 		if o != nil {
 			over += o.Value
+			f.passed[round[i]] = o.Value
 		}
 		if t == nil {
 			searched = false
 			continue
 		}
-		if f.each == nil {
-			f.each = map[[2]int]float64{}
-		}
 		f.each[round[i]] = t.Value
 		sum.Value += t.Value
 		if t.Bound != result.Exactly {
-			sum.Bound = result.AtLeast
+			sum.Bound, f.lower = result.AtLeast, true
 		}
 		if t.Lo != nil {
 			lo += *t.Lo
@@ -131,9 +134,12 @@ func (f *forwarded) outcome(o *procedure.Outcome, names []string) {
 		if least > 0 {
 			o.Values = append(o.Values, forwardMetrics.Value("pairs_throughput_spread", slices.Max(rates)/least-1))
 		}
-		if len(rates) > 1 {
-			o.Warnings = append(o.Warnings, slow(names, f.each, "frame/s", "pairs"))
-		}
+	}
+	switch {
+	case len(f.each) > 1 && !f.lower:
+		o.Warnings = append(o.Warnings, slow(names, f.each, "frame/s", "pairs"))
+	case len(f.passed) > 1:
+		o.Warnings = append(o.Warnings, "by what pairs forward under overload, "+slow(names, f.passed, "frame/s", "pairs"))
 	}
 	if len(f.overload) > 0 {
 		o.Values = append(o.Values, forwardMetrics.Spread("pairs_forwarding_fps", f.overload))

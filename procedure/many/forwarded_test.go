@@ -10,6 +10,22 @@ import (
 	"boxdyno/result"
 )
 
+// Where the sender bounds what is known of a pair, its rate under overload names the slow one.
+func TestForwardNamesByOverload(t *testing.T) {
+	var f forwarded
+	var recs []result.Record
+	for _, rate := range []float64{800, 3000} {
+		low := 260.
+		recs = append(recs, result.Record{Status: result.Passed, Values: []result.Value{{Metric: "throughput_fps", Value: low, Lo: &low, Bound: result.AtLeast}, {Metric: "forwarding_rate_fps", Value: rate}}})
+	}
+	f.add([][2]int{{0, 1}, {2, 3}}, recs)
+	var o procedure.Outcome
+	f.outcome(&o, []string{"b1", "b2", "b3", "b4"})
+	if len(o.Warnings) != 1 || o.Warnings[0] != "by what pairs forward under overload, the slowest pair is b1 to b2: 800 frame/s, 42 % of the median" || o.Values[0].Bound != result.AtLeast || o.Values[0].Hi != nil {
+		t.Errorf("%q, %+v", o.Warnings, o.Values)
+	}
+}
+
 // The narrowest pair and board are named; the sum has the bounds of all pairs, and none of a round
 // that lacks a pair. A pair without a limit makes the point fail, or invalid, by its name.
 func TestForwardNames(t *testing.T) {
