@@ -77,9 +77,15 @@ func TwoCPUs(t testing.TB) [2]int {
 // whole process, so the test must not be parallel.
 func NoLeaks(t testing.TB) {
 	t.Helper()
+	noLeaks(t, time.Minute)
+}
+
+// noLeaks waits for so long until what ends by itself has ended.
+func noLeaks(t testing.TB, wait time.Duration) {
+	t.Helper()
 	goroutines, fds := runtime.NumGoroutine(), openFiles(t)
 	t.Cleanup(func() {
-		deadline := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(wait)
 		for {
 			g, f := runtime.NumGoroutine(), openFiles(t)
 			if g <= goroutines && len(f) <= len(fds) {

@@ -5,6 +5,7 @@ package testutil
 import (
 	"os"
 	"testing"
+	"time"
 )
 
 // spy is a test that records what the helper says to it.
@@ -20,7 +21,7 @@ func (s *spy) Errorf(string, ...any) { s.failed = true }
 
 func TestNoLeaksSeesALeak(t *testing.T) {
 	s := &spy{TB: t}
-	NoLeaks(s)
+	noLeaks(s, time.Second)
 	f, err := os.Open("/dev/null")
 	if err != nil {
 		t.Fatal(err)
