@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // "sqlite"
 
@@ -35,19 +36,19 @@ type Index struct {
 }
 
 // Open opens the index at where: a postgres:// URL, or the name of a file, which is made
-// with its folder if it does not exist. Whoever may write to the file owns what is in it:
-// root opens no index in a folder of another user.
+// with its folder if it does not exist. ErrPlace: where is neither. Whoever may write to the
+// file owns what is in it: root opens no index in a folder of another user.
 func Open(ctx context.Context, where string) (*Index, error) {
 	x := &Index{postgres: strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")}
 	hostname, _ := os.Hostname()
 	id, _ := files.Read("/etc/machine-id", 4096) // "": the machine has none
 	x.host = hostOf(hostname, string(id))
 	name, err := "the index in PostgreSQL", error(nil) // the URL may hold a password
-	switch scheme, _, isURL := strings.Cut(where, "://"); {
+	switch scheme, _, isURL := strings.Cut(where, ":"); {
 	case x.postgres:
 		x.db, err = openServer(where)
 	case isURL && !strings.ContainsAny(scheme, "./"):
-		return nil, fmt.Errorf("open the index: %s:// is no place for one: name a file, or a postgres:// URL", scheme)
+		return nil, fmt.Errorf("%q: %w", scheme+":", ErrPlace)
 	default:
 		name = "the index " + where
 		x.db, err = openFile(where)
@@ -58,13 +59,16 @@ func Open(ctx context.Context, where string) (*Index, error) {
 	x.db.SetMaxOpenConns(4)
 	if err := x.migrate(ctx); err != nil {
 		_ = x.db.Close()
-		return nil, advised(fmt.Errorf("open %s: %w", name, oneLine(err)))
+		return nil, advised(fmt.Errorf("open %s: %w", name, err))
 	}
 	return x, nil
 }
 
-// advised is err with what to do, where a database says that its disk is full, or that what
-// it holds is not what this boxdyno makes.
+// ErrPlace says that an index cannot be where it was asked for.
+var ErrPlace = errors.New("no place for an index: name a file (with a colon: ./FILE), or a postgres:// URL")
+
+// advised is err with what to do, where a server does not let this process in, or a database
+// says that its disk is full, or that what it holds is not what this boxdyno makes.
 func advised(err error) error {
 	if err == nil {
 		return nil
@@ -73,6 +77,8 @@ func advised(err error) error {
 		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(err.Error(), s) })
 	}
 	switch {
+	case errors.As(err, new(*pgconn.ConnectError)):
+		return unreached{err}
 	case says("disk is full", "No space left on device", "no space left on device"):
 		return fmt.Errorf("%w: free space on its disk, or name a place for another index with --index", err)
 	case says("unable to open database file", "readonly database"):
@@ -99,28 +105,24 @@ func serverAt(url string) (*pgx.ConnConfig, error) {
 func openServer(url string) (*sql.DB, error) {
 	c, err := serverAt(url)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrPlace, err)
 	}
 	return stdlib.OpenDB(*c), nil
 }
 
-// A lined is an error whose text has lines, of which it says the last.
-type lined struct{ error }
+// An unreached is a connection to PostgreSQL that failed. Each attempt has a line of its own
+// in the error; the text has the first line, which says user and database, and the last.
+type unreached struct{ error }
 
-func (l lined) Unwrap() error { return l.error }
+func (u unreached) Unwrap() error { return u.error }
 
-func (l lined) Error() string {
-	all := strings.Split(strings.TrimSpace(l.error.Error()), "\n")
-	return strings.TrimSpace(all[len(all)-1])
-}
-
-// oneLine is err without the attempts before the last one, each of which has a line in what
-// a connection to PostgreSQL says.
-func oneLine(err error) error {
-	if strings.Contains(err.Error(), "\n") {
-		return lined{err}
+func (u unreached) Error() string {
+	lines := strings.Split(strings.TrimSpace(u.error.Error()), "\n")
+	said := lines[0]
+	if last := len(lines) - 1; last > 0 {
+		said += " " + strings.TrimSpace(lines[last])
 	}
-	return err
+	return said + ": check that PostgreSQL runs there and admits this user, or name another index with --index"
 }
 
 // Here says whether the run's bundle is on this machine.

@@ -34,10 +34,27 @@ func TestOpenRefuses(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := Open(context.Background(), "postgres://user:secret@127.0.0.1:1/none?connect_timeout=2"); err == nil || strings.ContainsAny(err.Error(), "\n\t") || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "connection refused") {
+	if _, err := Open(context.Background(), "postgres://user:secret@127.0.0.1:1/none?connect_timeout=2"); err == nil || strings.ContainsAny(err.Error(), "\n\t") || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	} else {
+		for _, part := range []string{"open the index in PostgreSQL: ", "user=user database=none", "connection refused", "name another index with --index"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%v: without %q", err, part)
+			}
+		}
+	}
+	for _, where := range []string{"mysql://lab:secret@db.example/boxdyno", "mysql:x", "sqlite:" + at("index.db"), "postgres:x", "postgres://user:secret@127.0.0.1:port/none"} {
+		if _, err := Open(context.Background(), where); !errors.Is(err, ErrPlace) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	if x, err := Open(context.Background(), at("mysql:x")); err != nil {
+		t.Error(err)
+	} else if err := x.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(context.Background(), "mysql://lab@db.example/boxdyno"); err == nil || !strings.Contains(err.Error(), "name a file, or a postgres:// URL") {
+	// Lines of any other error stay.
+	if err := advised(errors.New("one\ntwo")); err.Error() != "one\ntwo" {
 		t.Error(err)
 	}
 	// A server that takes the connection and never answers.
@@ -46,7 +63,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := Open(context.Background(), "postgres://user@"+l.Addr().String()+"/none?connect_timeout=1"); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "timeout") {
+	if _, err := Open(context.Background(), "postgres://user@"+l.Addr().String()+"/none?connect_timeout=1"); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "timeout") || !strings.Contains(err.Error(), "user=user") {
 		t.Error(err)
 	}
 	if c, err := serverAt("postgres://user@db.example/boxdyno"); err != nil || c.ConnectTimeout != serverPatience {

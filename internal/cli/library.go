@@ -5,6 +5,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -83,7 +84,14 @@ func (a *app) library(ctx context.Context, where string, s store.Scan) (*library
 	if runs, err = filepath.Abs(runs); err != nil {
 		return nil, err
 	}
-	x, err := store.Open(ctx, cmp.Or(where, os.Getenv(indexVariable), filepath.Join(filepath.Dir(runs), "index.db")))
+	at := "--index"
+	if where == "" {
+		at, where = "$"+indexVariable, os.Getenv(indexVariable)
+	}
+	x, err := store.Open(ctx, cmp.Or(where, filepath.Join(filepath.Dir(runs), "index.db")))
+	if errors.Is(err, store.ErrPlace) {
+		err = &runner.PlanError{At: at, Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}
