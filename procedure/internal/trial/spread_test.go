@@ -91,8 +91,8 @@ func TestAllCPUsBesideSenders(t *testing.T) {
 	}
 }
 
-// What the hypervisor took of the CPU that empties the DUT's ring excuses what the ring lost,
-// and what it took of CPUs that flows are handed to does not.
+// What the hypervisor took of the CPU that empties the DUT's ring puts what the ring lost
+// in doubt, and what it took of CPUs that flows are handed to does not.
 func TestStolenOfAllCPUs(t *testing.T) {
 	w := &watch{bed: &lab.Testbed{Facts: lab.Facts{TesterCPU: 2, DUTCPUs: []int{3}, MoreCPUs: []int{0, 1}}, Means: serving{}}, senders: []int{2}}
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func TestStolenOfAllCPUs(t *testing.T) {
 		w.roles(cpus)
 		rec := result.Record{CPUs: cpus, DUT: &result.DUTWork{}, Account: &result.Account{Accepted: 1000, Drops: []result.Term{{Place: result.DUTNIC, N: 200}}}}
 		if got := KeptOff(rec); got != c.kept {
-			t.Errorf("all CPUs %v, CPU %d was taken: %v frames are excused, want %v: %+v", c.all, c.stolen, got, c.kept, cpus)
+			t.Errorf("all CPUs %v, CPU %d was taken: %v frames are in doubt, want %v: %+v", c.all, c.stolen, got, c.kept, cpus)
 		}
 	}
 }
