@@ -342,16 +342,18 @@ func (s Series) Regression(metric string, least float64) string {
 	return out
 }
 
-// Judged says whether the series has enough exact figures to tell levels apart.
-func (s Series) Judged() bool {
-	exact := 0
+// Exact returns how many runs have a figure that is no bound: levels are of these.
+func (s Series) Exact() (n int) {
 	for _, p := range s.Points {
 		if p.Bound == result.Exactly {
-			exact++
+			n++
 		}
 	}
-	return exact >= leastPoints
+	return n
 }
+
+// Judged says whether the series has enough exact figures to tell levels apart.
+func (s Series) Judged() bool { return s.Exact() >= leastPoints }
 
 // differenceWords are the first few of them, in words.
 func differenceWords(all []Difference) string {

@@ -58,7 +58,7 @@ func answerOf(metric string, s store.Series) string {
 	case !s.Judged():
 		return fmt.Sprintf("%s has too few runs to tell whether it changed.", metric)
 	}
-	return fmt.Sprintf("%s has one level in %d runs.", metric, len(s.Points))
+	return fmt.Sprintf("%s has one level in %d runs.", metric, s.Exact())
 }
 
 // chance is a p-value; of runs that do not scatter it is 0.
