@@ -125,7 +125,7 @@ func (p *Capture) Flags(fs *flag.FlagSet) {
 func (p *Capture) given(fs *flag.FlagSet) {
 	fs.Var(&p.subject, "subject", "`name` of the software: boxdyno list subjects has them")
 	fs.Var(&p.payload, "payload_size", "`octets` of UDP payload; 0: frame_size says how long frames are")
-	fs.Var(&p.size, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4; 0: payload_size says it, or 64 without one, 68 with a tag")
+	fs.Var(&p.size, "frame_size", param.FrameMixUsage+"; 0: payload_size says it, or 64 without one, 68 with a tag")
 	fs.Var(&p.packets, "packets", "`frames` to send; 0: as long as duration says")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` frames are sent; 0s: as preset says, method published 10s")
 	fs.Var(&p.burst, "burst", "`frames` that are sent back to back, bursts at equal gaps; 0: frames at equal gaps")

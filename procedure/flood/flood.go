@@ -134,7 +134,7 @@ func (p *Flood) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.port, "port", "attacked `port` of syn, ack and udp; 0: 443, of udp any")
 	fs.Var(&p.sources, "sources", "where the flood comes from: network (addresses of the sender's own side) or any (spoofed; a reverse-path filter drops them)")
 	fs.Var(&p.benign, "benign", "benign `load` in layer-2 bit/s (20Mbps) or in frame/s (5k), UDP, all the time")
-	fs.Var(&p.Mix, "frame_size", "`octets` with FCS of benign frames, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
+	fs.Var(&p.Mix, "frame_size", "of benign frames: "+param.FrameMixUsage)
 	fs.Var(&p.Flows, "flows", "UDP `flows` that benign frames belong to in turn")
 	fs.Var(&p.Service, "service", "what the box does: route, filter or nat")
 	fs.Var(&p.Direction, "direction", "which way both go")

@@ -94,7 +94,7 @@ func (p *Infer) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.batch, "batch", "`windows` that are evaluated in one call; runtimes go and river take one at a time")
 	fs.Var(&p.cpus, "cpus", "without a rate: `CPUs` that evaluate, the last of the box's, each by a process of its own; 0: all")
 	fs.Var(&p.rate, "rate", "`load` in frame/s (200k) or layer-2 bit/s (2Mbps), of which the detector must count every frame; none: synthetic windows, without ports")
-	fs.Var(&p.size, "frame_size", "with a rate: `octets` with FCS, imix, or a mix such as 64:7+594:4; 0: 64")
+	fs.Var(&p.size, "frame_size", "with a rate: "+param.FrameMixUsage+"; 0: 64")
 	fs.Var(&p.buffer, "buffer", "with a rate: `octets` of the ring that frames wait in, multiples of 262144; 0: 16777216")
 	fs.DurationVar(&p.length, "duration", p.length, "how `long` a trial lasts; 0s: as preset says")
 	fs.Var(&p.seed, "seed", "`number` that the model's parameters and synthetic frames are made from")

@@ -39,7 +39,7 @@ func newSelfTest() procedure.Procedure {
 }
 
 func (p *SelfTest) Flags(fs *flag.FlagSet) {
-	fs.Var(&p.mix, "frame_size", "`octets` with FCS, imix, or a mix such as 64:7+594:4")
+	fs.Var(&p.mix, "frame_size", param.FrameMixUsage)
 	fs.Var(&p.ip, "ip", "IP version")
 	fs.BoolVar(&p.both, "both", p.both, "both directions at once")
 	fs.Var(&p.senders, "senders", trial.SendersUsage)

@@ -38,6 +38,9 @@ func (c *Choice) Set(s string) error {
 // A FrameMix is a frame size or the name of a mix.
 type FrameMix struct{ frame.Mix }
 
+// FrameMixUsage says what a FrameMix takes.
+const FrameMixUsage = "`octets` with FCS, imix (64, 594 and 1518 as 7:4:1), a mix such as 64:7+594:4, or sweep:64-1518:64; at most 64 sizes"
+
 func (m *FrameMix) String() string { return m.Name }
 
 // Set implements flag.Value.

@@ -68,7 +68,7 @@ const maxNATFlows = 10_000
 func (p *Traffic) Flags(fs *flag.FlagSet) {
 	fs.Var(&p.Service, "service", "what the box does to frames: forward them (route, filter, nat) or throw them away (drop-*)")
 	fs.Var(&p.Direction, "direction", "which way frames go; both: each way at once")
-	fs.Var(&p.Mix, "frame_size", "`octets` with FCS, imix (7:4:1 of 64, 594 and 1518), or a mix such as 64:7+594:4+1518:1")
+	fs.Var(&p.Mix, "frame_size", param.FrameMixUsage)
 	fs.Var(&p.Rules, "rules", "filter: `rules` before the one that matches")
 	fs.Var(&p.Flows, "flows", "UDP `flows` that frames belong to in turn; nat: at most 10000")
 	fs.Var(&p.networks, "networks", "destination `networks`, in turn, each with its own route in the box (RFC 2544 section 12)")
