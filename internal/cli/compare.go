@@ -44,8 +44,8 @@ several runs of the same, best measured in turn with those of the other side. RU
 run's folder, its name at the default place, or last. It needs no root and works on any
 machine.
 
-The exit code is 0 whatever the difference is, and 4 where no configuration
-has a valid figure on both sides. With --fail-on slower it is 1 where a figure is worse
+The exit code is 0 whatever the difference is, 2 where no configuration is on
+both sides, and 4 where none has a valid figure on both. With --fail-on slower it is 1 where a figure is worse
 than that of the first RUN, beyond chance; slower=2% wants it to be worse by more than 2 %. --junit writes the same as JUnit XML.`,
 		Example: `  boxdyno compare before after
   boxdyno compare a1,a2,a3,a4 b1,b2,b3,b4 -o compare.md
