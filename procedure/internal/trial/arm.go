@@ -9,18 +9,14 @@ import (
 	"boxdyno/result"
 )
 
-// othersFrames are more than come to a port in a trial beside test frames: ARP, and what IPv6
-// sends of itself.
-const othersFrames = 100
-
 // betweenBoards names the frames of a box of one arm that were lost between it and the tester, in a
 // cable or a switch, on each way:
 //
-//	tester: sent ---- rx_packets: box: forwarded by IPv4: tx_packets ---- received: tester
+//	tester: sent ---- rx_packets: box: forwarded by IPv4: tx_packets ---- rx_packets: tester
 //
-// The box's IP layer counts test frames alone, its port also those of others. So no more is lost on a
-// way than the counters of the ports at its ends differ by, and othersFrames: what went by the port
-// and was not forwarded stays unexplained.
+// They are what the counters at the two ends of a way differ by, less what a ring at an end dropped.
+// The ports count frames of others, too, which stand for as many lost ones: those stay unexplained,
+// as does what came to the box's port and was not forwarded.
 func betweenBoards(a *result.Account) {
 	var forwarded, came, left, back result.Term
 	for _, t := range a.Passed {
@@ -35,28 +31,34 @@ func betweenBoards(a *result.Account) {
 			back = t
 		}
 	}
-	there, again := a.Accepted-forwarded.N, forwarded.N-a.Received
+	there, again := a.Accepted-max(came.N, forwarded.N), min(left.N, forwarded.N)-back.N
 	for _, d := range a.Drops {
-		if slices.Index(result.Places, d.Place) <= slices.Index(result.Places, result.Routing) {
-			there -= d.N
-		} else {
-			again -= d.N
+		switch n := max(d.N, 0); {
+		case slices.Index(result.Places, d.Place) <= slices.Index(result.Places, result.DUTNIC):
+			there -= n
+		case d.Place == result.MeterAt:
+			again -= n
 		}
 	}
-	for _, way := range []struct {
-		n, ports   int64
-		name, from string
-		host       string
-	}{
-		{there, a.Accepted - came.N, "lost on the way to the other board", "sent - Ip.ForwDatagrams", came.Host},
-		{again, left.N - back.N, "lost on the way back", "Ip.ForwDatagrams - received", back.Host},
+	for _, way := range []result.Term{
+		{Name: "lost on the way to the other board", From: "sent - " + counterOf(came), Host: came.Host, N: there},
+		{Name: "lost on the way back", From: counterOf(left) + " - " + counterOf(back), Host: back.Host, N: again},
 	} {
-		if n := min(way.n, way.ports+othersFrames, a.Unexplained); n > 0 {
-			a.Drops = append(a.Drops, result.Term{Place: result.Link, Host: way.host, Name: way.name, From: way.from, N: n})
-			a.Unexplained -= n
+		way.Place = result.Link
+		if way.N = min(way.N, a.Unexplained); way.N > 0 {
+			a.Drops = append(a.Drops, way)
+			a.Unexplained -= way.N
 		}
 	}
 	slices.SortStableFunc(a.Drops, func(x, y result.Term) int {
 		return slices.Index(result.Places, x.Place) - slices.Index(result.Places, y.Place)
 	})
+}
+
+// counterOf is a checkpoint's counter with its machine; one that nothing passed is not in an account.
+func counterOf(t result.Term) string {
+	if t.From == "" {
+		return "0"
+	}
+	return t.Host + " " + t.From
 }
