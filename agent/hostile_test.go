@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"boxdyno/link"
 	"boxdyno/link/hub"
 	"boxdyno/result"
+	"boxdyno/service"
 	"boxdyno/subject"
 	"boxdyno/subject/capture"
 	"boxdyno/subject/catalog"
@@ -211,6 +213,18 @@ func TestSweepIsOfThisNamespace(t *testing.T) {
 	sweep(folder)
 	if names := left(t, folder); len(names) != 1 || names[0] != others {
 		t.Errorf("%q stay, want %q", names, others)
+	}
+}
+
+// An address whose network holds most others would take the box's own traffic.
+func TestShortNetworksAreRefused(t *testing.T) {
+	s := newSession(t.Context(), filepath.Join(t.TempDir(), "agent"), "test", catalog.All)
+	for _, a := range []string{"198.18.3.1/0", "198.18.3.1/1", "198.18.3.1/7", "2001:2::1/0", "2001:2::1/31"} {
+		at := netip.MustParsePrefix(a)
+		_, err := s.manage(t.Context(), ManageArgs{Ports: []service.Port{{Name: "none9", Addresses: []netip.Prefix{at}, Hops: []netip.Addr{at.Addr().Next()}}}})
+		if err == nil || !strings.Contains(err.Error(), "its network would have the machine's other traffic") {
+			t.Errorf("%s: %v", a, err)
+		}
 	}
 }
 

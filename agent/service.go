@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"boxdyno/service"
 )
@@ -21,6 +22,9 @@ type ManageReply struct {
 	AllCPUs  string   `json:"all_cpus,omitempty"`
 }
 
+// leastBits are the shortest prefixes of addresses, by whether these are of IPv4.
+var leastBits = map[bool]int{true: 8, false: 32}
+
 var errNotManaged = errors.New("no ports are set up for services")
 
 // manage sets ports up until the connection ends.
@@ -31,6 +35,11 @@ func (s *Session) manage(ctx context.Context, a ManageArgs) (ManageReply, error)
 	for _, p := range a.Ports {
 		if len(p.Hops) != len(p.Addresses) {
 			return ManageReply{}, errors.New("each address needs a hop of the tester")
+		}
+		for _, a := range p.Addresses {
+			if least := leastBits[a.Addr().Is4()]; a.Bits() < least {
+				return ManageReply{}, fmt.Errorf("address %v of %s: its network would have the machine's other traffic: want /%d or longer", a, p.Name, least)
+			}
 		}
 	}
 	s.managing.Lock()

@@ -12,6 +12,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/internal/guard"
 	"boxdyno/link"
+	"boxdyno/service"
 )
 
 // A BoardCable is how this board and another one are in one network, by cables of their own.
@@ -30,8 +31,23 @@ func (at BoardCable) armed(side int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// Test says whether a is the box's address in one of the networks of BuildArm.
-func (at BoardCable) Test(a netip.Addr) bool { return a == at.armed(0) || a == at.armed(1) }
+// arm is the pair of BuildArm, of which nothing stands.
+func (at BoardCable) arm() *pair {
+	p := &pair{wire2: defaultWire(), reached: newReached(), services: managed}
+	p.force, p.arm = true, true
+	for i := range p.ends {
+		box := at.armed(i)
+		p.ends[i] = wireEnd{port: at.Port, address4: box.Next(), gateway4: box}
+		p.dut[i] = at.To
+	}
+	return p
+}
+
+// Ports are the other board's one port for each network, as BuildArm has it set up.
+func (at BoardCable) Ports() []service.Port {
+	p := at.arm()
+	return p.portsOf(p.ends[:])
+}
 
 // BuildArm builds topology pair of one arm: the board that c reaches is set up to route between two
 // test networks, which are both at its one port, until the testbed is closed.
@@ -42,13 +58,8 @@ func (at BoardCable) Test(a netip.Addr) bool { return a == at.armed(0) || a == a
 //
 // It needs what topology pair needs. What sends and meters is backend packet, as of BuildBoards.
 func BuildArm(ctx context.Context, at BoardCable, c *link.Conn) (*Testbed, error) {
-	p := &pair{wire2: defaultWire(), reached: newReached(), services: managed}
-	p.force, p.arm, p.ssh = true, true, c.Name
-	for i := range p.ends {
-		box := at.armed(i)
-		p.ends[i] = wireEnd{port: at.Port, address4: box.Next(), gateway4: box}
-		p.dut[i] = at.To
-	}
+	p := at.arm()
+	p.ssh = c.Name
 	p.dial = func(context.Context, link.Agent) (*link.Conn, error) { return c, nil }
 	var set agent.ManageReply
 	tb, _, err := p.stand(ctx, func(remote *link.Conn, ends []wireEnd, undo *cleanup) (err error) {

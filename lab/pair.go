@@ -96,16 +96,10 @@ func (p *pair) offer(f *Facts) {
 // manage sets the tester's ports and the box up, and returns what was left out.
 func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, undo *cleanup) (reply agent.ManageReply, err error) {
 	var names []string
-	args := agent.ManageArgs{}
-	for i, e := range ends {
+	for _, e := range ends {
 		if !slices.Contains(names, e.port) {
 			names = append(names, e.port)
 		}
-		port := service.Port{Name: p.dut[i], Addresses: []netip.Prefix{theirs(e.gateway4, sides[i].net4)}, Hops: []netip.Addr{e.address4}}
-		if e.gateway6.IsValid() {
-			port.Addresses, port.Hops = append(port.Addresses, theirs(e.gateway6, sides[i].net6)), append(port.Hops, e.address6)
-		}
-		args.Ports = append(args.Ports, port)
 	}
 	up := tune.Recipe{Name: "links", Steps: []tune.Step{{Knob: "link", Target: tune.ForPorts, Value: "up"}}}
 	applied, _, err := tune.New().Apply(ctx, up, tune.On{Host: &host.Local{Netns: p.netns}, Ports: names}, tune.Options{By: "run"})
@@ -116,7 +110,7 @@ func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, un
 	if !p.manages() {
 		return reply, nil
 	}
-	if reply, err = agent.ServiceManage.Call(ctx, remote, args); err != nil {
+	if reply, err = agent.ServiceManage.Call(ctx, remote, agent.ManageArgs{Ports: p.portsOf(ends)}); err != nil {
 		return reply, err
 	}
 	undo.add(func() error {
@@ -129,6 +123,18 @@ func (p *pair) manage(ctx context.Context, remote *link.Conn, ends []wireEnd, un
 		return err
 	})
 	return reply, nil
+}
+
+// portsOf are the box's ports at ends, as it sets them up for services.
+func (p *pair) portsOf(ends []wireEnd) (ports []service.Port) {
+	for i, e := range ends {
+		port := service.Port{Name: p.dut[i], Addresses: []netip.Prefix{theirs(e.gateway4, sides[i].net4)}, Hops: []netip.Addr{e.address4}}
+		if e.gateway6.IsValid() {
+			port.Addresses, port.Hops = append(port.Addresses, theirs(e.gateway6, sides[i].net6)), append(port.Hops, e.address6)
+		}
+		ports = append(ports, port)
+	}
+	return ports
 }
 
 // theirs is the box's address a, with the prefix of the side's network if it is in that.

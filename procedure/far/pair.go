@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -63,6 +63,7 @@ type Pair struct {
 	Cable    lab.BoardCable
 	Software agent.SubjectArgs // that the procedure may start there: its name and options
 	Routes   bool              // it is set up to send frames back
+	Service  lab.Service       // that it does to them
 
 	mu       sync.Mutex
 	begun    map[begun]bool  // there, and not ended
@@ -246,19 +247,16 @@ func (p *Pair) allows(method string, args json.RawMessage) error {
 		if !p.Routes {
 			return refuse(method)
 		}
-		for _, port := range a.Ports {
-			ports = append(ports, port.Name)
-			if slices.ContainsFunc(port.Addresses, func(n netip.Prefix) bool { return !p.Cable.Test(n.Addr()) }) {
-				return refuse("other addresses than those of the run")
-			}
+		if !reflect.DeepEqual(a.Ports, p.Cable.Ports()) {
+			return refuse("other ports, networks or hops than those of the run")
 		}
 	case string(agent.ServiceSet), string(agent.ServiceClose):
 		var s lab.Service
 		if err := json.Unmarshal(args, &s); err != nil {
 			return err
 		}
-		if method == string(agent.ServiceSet) && !slices.Contains(lab.ArmServices, s.Kind) {
-			return refuse("service " + s.Kind)
+		if method == string(agent.ServiceSet) && s != p.Service {
+			return refuse("service " + s.Kind + " with other parameters than the run's")
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()

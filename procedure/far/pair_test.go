@@ -98,17 +98,16 @@ func TestPairAllows(t *testing.T) {
 }
 
 // What a board asks of another one that sends frames back is passed on as far as it is of the
-// procedure, and is ended once.
+// procedure, exactly, and is ended once.
 func TestArmAllows(t *testing.T) {
 	at := lab.BoardCable{Port: "eth1", To: "eth2", Slot: 7}
-	p := &Pair{Cable: at, Routes: true}
-	ports := func(name string, addresses ...string) agent.ManageArgs {
-		port := service.Port{Name: name}
-		for _, a := range addresses {
-			port.Addresses = append(port.Addresses, netip.MustParsePrefix(a))
-		}
-		return agent.ManageArgs{Ports: []service.Port{port}}
+	asked := lab.Service{Kind: "filter", Rules: 100, Flows: 1, Networks: 1}
+	p := &Pair{Cable: at, Routes: true, Service: asked}
+	port := func(name, address, hop string) service.Port {
+		return service.Port{Name: name, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, Hops: []netip.Addr{netip.MustParseAddr(hop)}}
 	}
+	one, two := port("eth2", "198.18.7.1/16", "198.18.7.2"), port("eth2", "198.19.7.1/16", "198.19.7.2")
+	ports := agent.ManageArgs{Ports: []service.Port{one, two}}
 	hop := agent.Hop{Port: "eth2", Mine: true}
 	tester := agent.Hop{Port: "eth1"}
 	check := func(want bool, method string, args any) {
@@ -121,11 +120,22 @@ func TestArmAllows(t *testing.T) {
 			t.Errorf("%s %s: %v", method, raw, err)
 		}
 	}
-	check(true, "service.manage", ports("eth2", "198.18.7.1/16", "198.19.7.1/16"))
-	check(false, "service.manage", ports("eth0", "198.18.7.1/16"))
-	check(false, "service.manage", ports("eth2", "198.18.8.1/16"))
-	check(false, "service.manage", ports("eth2", "10.0.0.1/24"))
-	check(false, "service.set", lab.Service{Kind: "route"}) // nothing is set up
+	check(true, "service.manage", ports)
+	for _, bad := range [][]service.Port{
+		nil, {one}, {two, one}, {one, two, one}, {one, one},
+		{port("eth0", "198.18.7.1/16", "198.18.7.2"), two},
+		{port("eth2", "198.18.8.1/16", "198.18.8.2"), two},
+		{port("eth2", "10.0.0.1/24", "10.0.0.2"), two},
+		{port("eth2", "198.18.7.1/1", "198.18.7.2"), two},
+		{port("eth2", "198.18.7.1/15", "198.18.7.2"), two},
+		{one, port("eth2", "198.19.7.1/0", "198.19.7.2")},
+		{port("eth2", "198.18.7.1/16", "203.0.113.9"), two},
+		{one, {Name: "eth2", Addresses: two.Addresses}},
+		{one, {Name: "eth2", Addresses: append(two.Addresses, one.Addresses...), Hops: append(two.Hops, one.Hops...)}},
+	} {
+		check(false, "service.manage", agent.ManageArgs{Ports: bad})
+	}
+	check(false, "service.set", asked) // nothing is set up
 	check(false, "service.close", agent.None{})
 	check(true, "ledger.open", agent.LedgerArgs{Paths: paths(tester, hop, hop, tester), Bare: true})
 	check(false, "ledger.open", agent.LedgerArgs{Paths: paths(tester, hop), Bare: true})
@@ -151,14 +161,20 @@ func TestArmAllows(t *testing.T) {
 		})
 		return err
 	}
-	if err := through("service.manage", ports("eth2", "198.18.7.1/16")); err != nil {
+	if err := through("service.manage", ports); err != nil {
 		t.Fatal(err)
 	}
-	if through("service.manage", ports("eth2", "198.18.7.1/16")) == nil {
+	if through("service.manage", ports) == nil {
 		t.Error("ports are set up twice at once")
 	}
-	check(true, "service.set", lab.Service{Kind: "filter", Rules: 100})
-	check(false, "service.set", lab.Service{Kind: "drop-xdp"})
+	check(true, "service.set", asked)
+	for _, bad := range []lab.Service{
+		{Kind: "drop-xdp", Rules: 100, Flows: 1, Networks: 1}, {Kind: "filter", Rules: 100_000, Flows: 1, Networks: 1},
+		{Kind: "filter", Rules: 100, Flows: 1, Networks: 256}, {Kind: "filter", Rules: 100, Flows: 1, Networks: 1, AllCPUs: true},
+		{Kind: "filter", Rules: 100, Flows: 1, Networks: 1, Connections: &service.Connections{}},
+	} {
+		check(false, "service.set", bad)
+	}
 	if err := through("service.close", agent.None{}); err != nil || ended != 1 {
 		t.Error(ended, err)
 	}
@@ -166,14 +182,14 @@ func TestArmAllows(t *testing.T) {
 	if ended != 1 {
 		t.Error("what has ended is ended again")
 	}
-	if err := through("service.manage", ports("eth2", "198.18.7.1/16")); err != nil {
+	if err := through("service.manage", ports); err != nil {
 		t.Fatal(err)
 	}
 	if p.end(t.Context()); ended != 2 {
 		t.Error("what a board had set up stays when it is gone")
 	}
 	p.Routes = false
-	check(false, "service.manage", ports("eth2", "198.18.7.1/16"))
+	check(false, "service.manage", ports)
 }
 
 // A way is a link.Way to a server of this process.

@@ -37,6 +37,7 @@ type paired struct {
 	run      runFunc
 	barrier  barrier // of each round
 	arms     bool    // the other board sends frames back (far.Arms)
+	service  lab.Service
 
 	mu       sync.Mutex
 	ceilings map[string]result.Record // what a sender measured once
@@ -74,7 +75,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 			return r.barrier.arrive(ctx)
 		},
 		Pair: &far.Pair{
-			Conn: to.conn, Software: r.software, Routes: r.arms,
+			Conn: to.conn, Software: r.software, Routes: r.arms, Service: r.service,
 			Cable: lab.BoardCable{Port: here.Interface, Address: here.Address, To: there.Interface, Other: there.Address, Slot: uint8(pair[0])},
 		},
 	}

@@ -88,6 +88,9 @@ type listening interface {
 	Software() (subject.Named, error)
 }
 
+// A forwarding procedure has the other board do a service.
+type forwarding interface{ Asked() lab.Service }
+
 type pairs struct {
 	carried
 	which   param.Choice
@@ -175,6 +178,9 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 		}
 		r.software.Name = software.Name
 		r.software.Options, _ = agent.Options(software)
+	}
+	if s, ok := p.inner.(forwarding); ok {
+		r.service = s.Asked()
 	}
 	var f findings = &found{}
 	if r.arms {
