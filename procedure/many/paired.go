@@ -49,19 +49,20 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 	b.set(len(round))
 	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
-	outs := make([]procedure.Outcome, len(round))
-	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], params, clocks) })
+	outs, firsts := make([]procedure.Outcome, len(round)), make([]float64, len(round))
+	atOneInstant(len(round), func(i int) { outs[i], firsts[i] = r.pair(ctx, round[i], params, clocks) })
 	at, end := b.began(), unit.Now()
 	b.heard(lastHeard(outs))
 	for i, pair := range round {
 		r.believe(&outs[i], r.members[pair[0]].name, at, begin, end)
-		r.judge(&outs[i], pair, at)
+		r.judge(&outs[i], pair, at, firsts[i])
 	}
 	return outs
 }
 
-// pair carries out the trial of one pair.
-func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}) procedure.Outcome {
+// pair carries out the trials of one pair. first is how many seconds the one lasted whose begin all
+// waited for.
+func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}) (o procedure.Outcome, first float64) {
 	from, to := r.members[pair[0]], r.members[pair[1]]
 	here, there := r.at[pair[0]], r.at[pair[1]]
 	arrived := false
@@ -97,7 +98,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 			rec := recordOf(cfg, o)
 			if o.Began.At != 0 && len(o.Phases) > 0 {
 				if began.At == 0 {
-					began, work = o.Began, result.Phase{Name: "traffic", Begin: o.Phases[0].Begin}
+					began, work, first = o.Began, result.Phase{Name: "traffic", Begin: o.Phases[0].Begin}, o.Phases[0].Seconds()
 				}
 				work.End = o.Phases[0].End
 			}
@@ -124,24 +125,24 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	gone := cmp.Or(from.conn.Err(), to.conn.Err())
 	switch {
 	case gone != nil:
-		return procedure.Outcome{Status: result.Invalid, Reason: "board " + lostOf(gone, from, to) + ": " + procedure.Sentence(gone)}
+		return procedure.Outcome{Status: result.Invalid, Reason: "board " + lostOf(gone, from, to) + ": " + procedure.Sentence(gone)}, first
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return procedure.Outcome{Status: result.Invalid, Reason: fmt.Sprintf("board %s: what it sends to %s did not end within %v", from.name, to.name, r.limit)}
+		return procedure.Outcome{Status: result.Invalid, Reason: fmt.Sprintf("board %s: what it sends to %s did not end within %v", from.name, to.name, r.limit)}, first
 	case err != nil:
-		return procedure.Outcome{Status: result.Invalid, Reason: blame(from.name, err)}
+		return procedure.Outcome{Status: result.Invalid, Reason: blame(from.name, err)}, first
 	case r.arms && began.At != 0:
 		o.Began, o.Phases = began, []result.Phase{work}
 		o.Load = nil // of an overload, which counts as a trial whose load was not offered
-		return o
+		return o, first
 	case trial == nil:
-		return o // it says why it came to none
+		return o, first // it says why it came to none
 	}
 	for _, w := range o.Warnings {
 		if !slices.Contains(trial.Warnings, w) {
 			trial.Warnings = append(trial.Warnings, w)
 		}
 	}
-	return *trial
+	return *trial, first
 }
 
 // atEnd calls stop once the connection has ended, and closes ended when it watches no more.
@@ -205,8 +206,8 @@ func (r *paired) believe(o *procedure.Outcome, from string, at, begin, end unit.
 }
 
 // judge says which boards a pair's trial was of, how late it began, and what was wrong with
-// them. at is when all began, 0 where none did.
-func (r *paired) judge(o *procedure.Outcome, pair [2]int, at unit.Instant) {
+// them. at is when all began, 0 where none did; the trial that began then lasted first seconds.
+func (r *paired) judge(o *procedure.Outcome, pair [2]int, at unit.Instant, first float64) {
 	for i, k := range pair {
 		m := r.members[k]
 		celsius, throttled := r.p.heat(m)
@@ -223,7 +224,7 @@ func (r *paired) judge(o *procedure.Outcome, pair [2]int, at unit.Instant) {
 	if o.Status == result.Invalid || at == 0 || len(o.Phases) == 0 || o.Began.At == 0 {
 		return
 	}
-	if late := r.p.late(o.Boards[0], o.Phases[0].Seconds()); late != "" {
+	if late := r.p.late(o.Boards[0], min(first, o.Phases[0].Seconds())); late != "" {
 		o.Status, o.Reason = result.Invalid, late
 	}
 }

@@ -128,6 +128,35 @@ func TestPairsThatForward(t *testing.T) {
 	}
 }
 
+// A pair is late by the trial that all begin at one instant, however long its other ones last.
+func TestPairIsLateByItsFirstTrial(t *testing.T) {
+	r := pairsOf(t, nil)
+	r.p, r.arms = PairsSpec(rfc2544.ArmSpec, newBench(t, 4)).New().(*pairs), true
+	r.p.skew.v = 0.5
+	r.run = func(ctx context.Context, c *link.Conn, _ string, _ []result.Pair, env *procedure.Env, with *far.With) (o procedure.Outcome, err error) {
+		late := map[string]time.Duration{"b1": 50 * time.Millisecond}[c.Name]
+		for _, lasts := range []time.Duration{time.Millisecond, 200 * time.Millisecond} {
+			_, err = env.Trial(ctx, nil, func(ctx context.Context) (procedure.Outcome, error) {
+				o, err := sent(ctx, with)
+				o.Began.At += unit.Instant(late)
+				end := o.Began.At + unit.Instant(lasts)
+				time.Sleep(time.Duration(end - unit.Now()))
+				o.Phases = []result.Phase{{Begin: o.Began.At, End: end}}
+				return o, err
+			})
+			late = 0
+		}
+		return procedure.Outcome{Status: result.Passed, Values: []result.Value{{Metric: "throughput_fps", Value: 5}}}, err
+	}
+	outs := r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+	if o := outs[0]; o.Status != result.Invalid || o.Reason != "board b1 began up to 50ms from the common instant, more than 50 % of 0.001 s of work" {
+		t.Errorf("%s %s", o.Status, o.Reason)
+	}
+	if o := outs[1]; o.Status != result.Passed {
+		t.Errorf("%s %s", o.Status, o.Reason)
+	}
+}
+
 // Where a board heard of the instant too late, the next round's is twice as far ahead.
 func TestPairsLead(t *testing.T) {
 	r := pairsOf(t, func(ctx context.Context, _ string, with *far.With) (procedure.Outcome, error) {
