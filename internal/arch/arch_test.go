@@ -39,7 +39,7 @@ var table = map[string]string{
 	"subject/tunnel":               "host internal/guard result subject subject/internal/program tune unit",
 	"subject/cipher":               "host result subject subject/internal/program",
 	"subject/compute":              "host result subject subject/internal/made subject/internal/program subject/mpi subject/stress unit",
-	"subject/mpi":                  "host internal/guard subject/internal/made",
+	"subject/mpi":                  "host internal/guard subject/internal/made unit",
 	"subject/disk":                 "host result subject/internal/program",
 	"subject/stress":               "host result subject subject/internal/program unit",
 	"subject/userland":             "host subject/internal/made",

@@ -54,7 +54,7 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 	at, end := b.began(), unit.Now()
 	b.heard(lastHeard(outs))
 	for i, pair := range round {
-		r.believe(&outs[i], r.members[pair[0]].name, at, begin, end)
+		r.believe(&outs[i], pair, at, begin, end)
 		r.judge(&outs[i], pair, at, firsts[i])
 	}
 	return outs
@@ -193,16 +193,57 @@ func recordOf(cfg []result.Pair, o procedure.Outcome) result.Record {
 
 // believe makes invalid what a sender says of a trial from begin to end that cannot be, and a
 // trial whose frames count and which did not begin at at. Of boards the hub alone speaks.
-func (r *paired) believe(o *procedure.Outcome, from string, at, begin, end unit.Instant) {
+func (r *paired) believe(o *procedure.Outcome, pair [2]int, at, begin, end unit.Instant) {
 	o.Boards = nil
-	why := incredible(o, begin, end)
+	why := cmp.Or(incredible(o, begin, end), tooFast(o.Values, r.cable(pair)))
 	counts := cmp.Or(o.Status, result.Passed) == result.Passed || o.Status == result.Failed && len(o.Values) > 0
 	if why == "" && counts && (at == 0 || o.Began.At == 0 || len(o.Phases) == 0) {
 		why = silent
 	}
 	if why != "" {
-		o.Status, o.Reason, o.Values, o.Load, o.Account = result.Invalid, "board "+from+": "+why, nil, nil, nil
+		o.Status, o.Reason, o.Values, o.Load, o.Account = result.Invalid, "board "+r.members[pair[0]].name+": "+why, nil, nil, nil
 	}
+}
+
+// fastest is the speed of a cable of which no end knows one.
+const fastest = unit.BitRate(400e9)
+
+// cable is the speed of the slower link of a pair's two, so that no board alone decides it.
+func (r *paired) cable(pair [2]int) unit.BitRate {
+	speed := fastest
+	for _, k := range pair {
+		if s := r.at[k].Speed; s > 0 {
+			speed = min(speed, s)
+		}
+	}
+	return speed
+}
+
+// addedUp are the figures of pairs that are added up.
+var addedUp = []string{"counting_rate_fps", "throughput_fps", "forwarding_rate_fps"}
+
+// tooFast says which figure of a pair a cable cannot carry; "": none. The upper bound of a figure is a
+// load that was not carried, and may be a quarter higher.
+func tooFast(vs []result.Value, cable unit.BitRate) string {
+	const slack = 1.05 // frames of a short trial may have waited in a ring
+	most := slack * float64(unit.LineRate(cable, 64))
+	for _, v := range vs {
+		if !slices.Contains(addedUp, v.Metric) {
+			continue
+		}
+		bad := v.Value
+		switch {
+		case !(v.Value >= 0 && v.Value <= most):
+		case v.Lo != nil && !(*v.Lo >= 0 && *v.Lo <= most):
+			bad = *v.Lo
+		case v.Hi != nil && !(*v.Hi >= 0 && *v.Hi <= 2*most):
+			bad = *v.Hi
+		default:
+			continue
+		}
+		return fmt.Sprintf("it says that %s is %g, and a cable of %v carries no more than %.3g frames a second", v.Metric, bad, cable, most/slack)
+	}
+	return ""
 }
 
 // judge says which boards a pair's trial was of, how late it began, and what was wrong with

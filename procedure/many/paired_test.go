@@ -289,6 +289,39 @@ func TestPairThatCannotBe(t *testing.T) {
 	}
 }
 
+// A pair's rate is at most what the slower of its two links carries, whatever its sender says of its own.
+func TestPairThatIsTooFast(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to  unit.BitRate
+		value, hi float64
+		want      string
+	}{
+		"as fast as can be": {1e9, 1e9, 1_488_095, 1_860_000, ""},
+		"a lie":             {1e30, 1e9, 2e6, 0, "it says that throughput_fps is 2e+06, and a cable of 1.00 Gbit/s carries no more than 1.49e+06 frames a second"},
+		"a slow sender":     {1e8, 1e9, 2e5, 0, "it says that throughput_fps is 200000, and a cable of 100 Mbit/s carries no more than 1.49e+05 frames a second"},
+		"not known":         {0, 0, 1e8, 2e8, ""},
+		"not known, a lie":  {0, 0, 1e17, 0, "it says that throughput_fps is 1e+17, and a cable of 400 Gbit/s carries no more than 5.95e+08 frames a second"},
+		"its bound":         {1e9, 1e9, 1e6, 1e17, "it says that throughput_fps is 1e+17, and a cable of 1.00 Gbit/s carries no more than 1.49e+06 frames a second"},
+		"below nothing":     {1e9, 1e9, -1e6, 0, "it says that throughput_fps is -1e+06, and a cable of 1.00 Gbit/s carries no more than 1.49e+06 frames a second"},
+	} {
+		r := pairsOf(t, nil)
+		r.at[0].Speed, r.at[1].Speed = c.from, c.to
+		v := result.Value{Metric: "throughput_fps", Value: c.value}
+		if c.hi > 0 {
+			v.Hi = &c.hi
+		}
+		o := procedure.Outcome{Status: result.Passed, Began: procedure.Began{At: 150}, Phases: []result.Phase{{Begin: 150, End: 180}}, Values: []result.Value{{Metric: "stalls", Value: 1e12}, v}}
+		r.believe(&o, [2]int{0, 1}, 150, 100, 200)
+		want := c.want
+		if want != "" {
+			want = "board b1: " + want
+		}
+		if o.Reason != want || (o.Status == result.Invalid) != (want != "") || (len(o.Values) == 0) != (want != "") {
+			t.Errorf("%s: %s %q, %d figures; want %q", name, o.Status, o.Reason, len(o.Values), want)
+		}
+	}
+}
+
 // A sender that passes without a trial is invalid, whether another pair has one or none has.
 func TestPairWithoutATrial(t *testing.T) {
 	for _, others := range []bool{true, false} {

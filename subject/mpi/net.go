@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"boxdyno/host"
+	"boxdyno/unit"
 )
 
 // A Net is where a machine is in a network.
@@ -18,6 +19,7 @@ type Net struct {
 	Address   netip.Addr   `json:"address"`
 	Interface string       `json:"interface"`
 	Control   bool         `json:"control,omitempty"` // it carries the connection to who asks
+	Speed     unit.BitRate `json:"speed,omitempty"`   // of the interface's link; 0: not known
 }
 
 // A Network is a parameter: a prefix between machines, or any that fits.
@@ -62,7 +64,8 @@ func Nets() (all []Net, err error) {
 		for _, a := range addresses {
 			p, err := netip.ParsePrefix(a.String())
 			if err == nil && p.Addr().Is4() && !host.Public(p.Addr()) && p.Addr().IsGlobalUnicast() && len(all) < mostNets {
-				all = append(all, Net{Prefix: p.Masked(), Address: p.Addr(), Interface: i.Name})
+				_, speed := host.Driver(i.Name, "")
+				all = append(all, Net{Prefix: p.Masked(), Address: p.Addr(), Interface: i.Name, Speed: speed})
 			}
 		}
 	}
