@@ -28,6 +28,7 @@ type forwarded struct {
 	passed   map[[2]int]float64 // forwarding rates under overload
 	lower    bool               // a throughput is a lower bound: it says less of its pair than of the sender
 	starts   []result.Board
+	lacks    [2][]string // pairs that passed without a throughput, without a forwarding rate
 	failed   []string
 	bad      []string
 	last     result.Record // that has no figures
@@ -36,7 +37,8 @@ type forwarded struct {
 
 func (f *forwarded) add(round [][2]int, recs []result.Record) {
 	sum, lo, hi := forwardMetrics.Value("pairs_throughput_fps", 0), 0.0, 0.0
-	over, whole, searched, closed := 0.0, true, true, true // closed: every interval has an end
+	over, whole, closed := 0.0, true, true // closed: every interval has an end
+	var lacks [2]bool
 	for i, rec := range recs {
 		f.pairs++
 		t, o := rec.Value("throughput_fps"), rec.Value("forwarding_rate_fps")
@@ -55,12 +57,16 @@ func (f *forwarded) add(round [][2]int, recs []result.Record) {
 		if f.each == nil {
 			f.each, f.passed = map[[2]int]float64{}, map[[2]int]float64{}
 		}
+		for k, v := range []*result.Value{t, o} {
+			if v == nil {
+				lacks[k], f.lacks[k] = true, append(f.lacks[k], way(rec))
+			}
+		}
 		if o != nil {
 			over += o.Value
 			f.passed[round[i]] = o.Value
 		}
 		if t == nil {
-			searched = false
 			continue
 		}
 		f.each[round[i]] = t.Value
@@ -80,8 +86,10 @@ func (f *forwarded) add(round [][2]int, recs []result.Record) {
 	if !whole {
 		return
 	}
-	f.overload = append(f.overload, over)
-	if !searched {
+	if !lacks[1] {
+		f.overload = append(f.overload, over)
+	}
+	if lacks[0] {
 		return
 	}
 	if sum.Lo = &lo; closed {
@@ -146,6 +154,11 @@ func (f *forwarded) outcome(o *procedure.Outcome, names []string) {
 	}
 	if len(f.starts) > 0 {
 		o.Values = append(o.Values, skew(f.starts)...)
+	}
+	for k, has := range []int{len(f.each), len(f.passed)} {
+		if n := len(f.lacks[k]); n > 0 && has > 0 {
+			o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d pairs have no %s, and their rounds no sum of it: %s", n, f.pairs, []string{"highest load without loss", "rate under overload"}[k], several(f.lacks[k])))
+		}
 	}
 	if n := len(f.bad) + len(f.failed); n > 0 {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d pairs are in no rate: %s", n, f.pairs, several(slices.Concat(f.failed, f.bad))))

@@ -3,6 +3,8 @@
 package many
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +25,34 @@ func TestForwardNamesByOverload(t *testing.T) {
 	f.outcome(&o, []string{"b1", "b2", "b3", "b4"})
 	if len(o.Warnings) != 1 || o.Warnings[0] != "by what pairs forward under overload, the slowest pair is b1 to b2: 800 frame/s, 42 % of the median" || o.Values[0].Bound != result.AtLeast || o.Values[0].Hi != nil {
 		t.Errorf("%q, %+v", o.Warnings, o.Values)
+	}
+}
+
+// A pair that passed without a figure is named, and no sum of that figure goes without it.
+func TestForwardLacksAFigure(t *testing.T) {
+	names := []string{"b1", "b2", "b3", "b4"}
+	for lacking, c := range map[string]struct{ sum, other, want string }{
+		"forwarding_rate_fps": {"pairs_forwarding_fps", "pairs_throughput_fps", "1 of 2 pairs have no rate under overload, and their rounds no sum of it: from b1 to b2"},
+		"throughput_fps":      {"pairs_throughput_fps", "pairs_forwarding_fps", "1 of 2 pairs have no highest load without loss, and their rounds no sum of it: from b1 to b2"},
+	} {
+		low := 1000.
+		values := []result.Value{{Metric: "throughput_fps", Value: low, Lo: &low}, {Metric: "forwarding_rate_fps", Value: low}}
+		round := [][2]int{{0, 1}, {2, 3}}
+		var recs []result.Record
+		for _, pair := range round {
+			rec := result.Record{Status: result.Passed, Values: values, Config: []result.Pair{{Key: "from", Value: names[pair[0]]}, {Key: "to", Value: names[pair[1]]}}}
+			if pair[0] == 0 {
+				rec.Values = slices.DeleteFunc(slices.Clone(values), func(v result.Value) bool { return v.Metric == lacking })
+			}
+			recs = append(recs, rec)
+		}
+		var f forwarded
+		f.add(round, recs)
+		var o procedure.Outcome
+		f.outcome(&o, names)
+		if said := strings.Join(o.Warnings, "\n"); o.Status != result.Passed || !strings.Contains(said, c.want) || !math.IsNaN(value(o.Values, c.sum)) || value(o.Values, c.other) != 2000 {
+			t.Errorf("without %s: %s %q, %+v", lacking, o.Status, said, o.Values)
+		}
 	}
 }
 

@@ -282,10 +282,13 @@ type found struct {
 	most   float64 // which it lost
 }
 
-// of is what became of a pair.
-func of(rec result.Record) string {
-	return fmt.Sprintf("from %s to %s: %s", result.Get(rec.Config, "from"), result.Get(rec.Config, "to"), cmp.Or(rec.Reason, string(rec.Status)))
+// way is which pair a record is of.
+func way(rec result.Record) string {
+	return fmt.Sprintf("from %s to %s", result.Get(rec.Config, "from"), result.Get(rec.Config, "to"))
 }
+
+// of is what became of a pair.
+func of(rec result.Record) string { return way(rec) + ": " + cmp.Or(rec.Reason, string(rec.Status)) }
 
 // An ofPair is what one pair has found.
 type ofPair struct {
