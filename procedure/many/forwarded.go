@@ -13,16 +13,16 @@ import (
 
 // forwardMetrics are those of pairs in which one board sends and the other one sends back.
 var forwardMetrics = metrics.List{
-	{Name: "pairs_throughput_fps", Label: "together frame/s", Group: "Pairs of boards, of which one forwards (throughput)", Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "highest loads without loss of all pairs of a round together: median of the rounds; the interval has the bounds of all pairs"},
+	{Name: "pairs_throughput_fps", Label: "added up frame/s", Group: "Pairs of boards, of which one forwards (throughput)", Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "highest loads without loss of all pairs of a round, added up and not offered at one time: median of the rounds; the interval has the bounds of all pairs"},
 	{Name: "pairs_throughput_worst_fps", Label: "slowest pair", Heads: true, Unit: "frame/s", Better: 1, Help: "highest load without loss of the slowest pair"},
 	{Name: "pairs_throughput_median_fps", Label: "median", Unit: "frame/s", Better: 1, Help: "the same of half of the pairs at least"},
 	{Name: "pairs_throughput_spread", Label: "spread", Unit: "1", Share: true, Better: -1, Help: "the fastest pair over the slowest one, less 1"},
-	{Name: "pairs_forwarding_fps", Label: "under overload", Unit: "frame/s", Better: 1, Help: "forwarding rates under overload of all pairs of a round together: median of the rounds"},
+	{Name: "pairs_forwarding_fps", Label: "under overload", Unit: "frame/s", Better: 1, Help: "forwarding rates under overload of all pairs of a round, added up and not measured at one time: median of the rounds"},
 }
 
 // A forwarded is what the pairs of a point have found that forward, round by round.
 type forwarded struct {
-	rounds   []result.Value // throughputs of all pairs of a round together
+	rounds   []result.Value // throughputs of all pairs of a round, added up
 	overload []float64
 	each     map[[2]int]float64 // throughputs
 	passed   map[[2]int]float64 // forwarding rates under overload
@@ -98,7 +98,7 @@ func (f *forwarded) add(round [][2]int, recs []result.Record) {
 	f.rounds = append(f.rounds, sum)
 }
 
-// together is the throughput of all pairs of a round, of several rounds.
+// together is the sum of the throughputs of a round's pairs, of several rounds.
 func (f *forwarded) together() result.Value {
 	var sums []float64
 	v := f.rounds[0]
