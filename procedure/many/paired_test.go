@@ -5,6 +5,7 @@ package many
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -285,6 +286,23 @@ func TestPairThatCannotBe(t *testing.T) {
 		}
 		if len(o.Boards) != 2 || o.Boards[0].Name != "b1" || o.Boards[1].Name != "b2" {
 			t.Errorf("%q: %+v", want, o.Boards)
+		}
+	}
+}
+
+// Boards of two runs in one network have other test networks, and those of one run always do.
+func TestSlots(t *testing.T) {
+	for want, addresses := range map[string][]string{
+		"[7 255 0]": {"10.0.1.7", "10.0.1.255", "10.0.1.0"},
+		"[0 1 2 3]": {"10.0.1.7", "10.0.1.2", "10.0.2.7", "10.0.3.4"},
+		"[]":        nil,
+	} {
+		var at []mpi.Net
+		for _, a := range addresses {
+			at = append(at, mpi.Net{Address: netip.MustParseAddr(a)})
+		}
+		if got := fmt.Sprint(slots(at)); got != want {
+			t.Errorf("%v: %s, want %s", addresses, got, want)
 		}
 	}
 }
