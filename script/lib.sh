@@ -34,6 +34,11 @@ as_root() {
 		sudo "$@"
 	fi
 }
+# nice_as N: the nice value of this shell from here on, and where CPU time goes to sessions first (autogroup) of its session.
+nice_as() {
+	renice -n "$1" -p "$BASHPID" >/dev/null
+	[ ! -w /proc/self/autogroup ] || echo "$1" >/proc/self/autogroup
+}
 # need_root WHAT: ends here, with the remedy, where as_root could not work.
 need_root() {
 	[ "$EUID" != 0 ] || return 0
