@@ -14,7 +14,8 @@
 // With -later FILE a test or subtest that was skipped is not counted: its package
 // and name are written to FILE, for another run to count. A test that only
 // script/prove runs is counted as skipped at once. With -root only a test that
-// runs with nothing beside it is left, or that found the machine too busy.
+// runs with nothing beside it is left, or that found the machine too busy. With -root
+// and without -later nothing is left for: such a test is named as NOT JUDGED.
 // With -want FILE each test in FILE must have ended, or it counts as failed.
 //
 // The exit code is 1 if anything failed, else 0.
@@ -146,6 +147,9 @@ func count(r io.Reader, a asked) (t tally, err error) {
 				t.later = append(t.later, name)
 				left[name] = true
 				break
+			}
+			if a.root && alone.MatchString(why) {
+				why = "NOT JUDGED: " + name + ": " + why
 			}
 			t.skipped[why]++
 		case "fail":

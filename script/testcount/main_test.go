@@ -93,6 +93,7 @@ func TestIsLeftForLater(t *testing.T) {
 		skipped int
 	}{
 		{asked{}, nil, 4},
+		{asked{root: true}, nil, 4},
 		{asked{later: true}, []string{"p TestA/y", "p TestC", "p TestD"}, 1},
 		{asked{later: true, root: true}, []string{"p TestC", "p TestD"}, 2},
 		{asked{later: true, root: true, want: []string{"p TestA/x", "p TestC/x"}}, []string{"p TestC", "p TestD"}, 2}, // TestC/x is left with TestC
@@ -104,6 +105,10 @@ func TestIsLeftForLater(t *testing.T) {
 		}
 		if err != nil || got.passed != 1 || got.failed != 0 || skipped != c.skipped || !slices.Equal(got.later, c.later) {
 			t.Errorf("%+v: %d passed, %d skipped, later %q, %v", c.asked, got.passed, skipped, got.later, err)
+		}
+		// Where nothing is left for another run, what found the machine busy has its name in the counts.
+		if named := got.skipped["NOT JUDGED: p TestD: the tester was held up: it offered 1 of 2"] == 1; named != (c.asked.root && !c.asked.later) {
+			t.Errorf("%+v: not judged: %v", c.asked, got.skipped)
 		}
 	}
 }
