@@ -67,12 +67,13 @@ func TestIDSKnownSensors(t *testing.T) {
 			for k, v := range c.set {
 				set[k] = v
 			}
+			cpus := testutil.WatchCPUs()
 			o, recs := idsBench(t, bed, &c.sensor, set)
 			if o.Status == result.Invalid {
-				t.Skipf("the tester was held up: %s", o.Reason)
+				cpus.Skipf(t, "the tester was held up: %s", o.Reason)
 			}
 			if slices.ContainsFunc(recs, func(r result.Record) bool { return trial.KeptOff(r) > 0 }) {
-				t.Skip("the DUT was held up: something else had its CPU while its receive ring overflowed")
+				cpus.Skipf(t, "the DUT was held up: something else had its CPU while its receive ring overflowed")
 			}
 			if o.Status != c.status || !strings.Contains(o.Reason, c.reason) {
 				t.Errorf("%s: %s; want %s: %s", o.Status, o.Reason, c.status, c.reason)
@@ -87,7 +88,7 @@ func TestIDSKnownSensors(t *testing.T) {
 			above := result.Record{Values: o.Values}
 			v := above.Value("host_cpu_above_per_frame_s")
 			if v == nil && slices.ContainsFunc(recs, invalid) {
-				t.Skip("the tester was held up while the box was empty")
+				cpus.Skipf(t, "the tester was held up while the box was empty")
 			}
 			if len(bed.Threads) > 0 && (v == nil || v.Value >= valueOf(t, o, "host_cpu_per_frame_s")) {
 				t.Errorf("above an empty box it takes %+v", v)
@@ -164,9 +165,10 @@ func TestIDSReplaysACapture(t *testing.T) {
 	}
 	name := writeCapture(t, s)
 	sensor := &fakeSensor{fakeSniffer: fakeSniffer{buffer: 64 << 20}} // all of a trial: this is not about loss
+	cpus := testutil.WatchCPUs()
 	o, _ := idsBench(t, bed, sensor, map[string]string{"traffic": name, "rate": "20Mbps"})
 	if o.Status == result.Invalid {
-		t.Skipf("the tester was held up: %s", o.Reason)
+		cpus.Skipf(t, "the tester was held up: %s", o.Reason)
 	}
 	if o.Status != result.Passed || valueOf(t, o, "detected_ratio") != 1 || valueOf(t, o, "attacks_planted") < 1 {
 		t.Errorf("%s: %s; %v", o.Status, o.Reason, o.Values)

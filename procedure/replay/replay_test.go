@@ -199,11 +199,12 @@ func TestSandbox(t *testing.T) {
 			for k, v := range c.set {
 				set[k] = v
 			}
+			cpus := testutil.WatchCPUs()
 			o := b.Run(Spec, set)
 			got := countsOf(t, o)
 			want := c.want(got.sent)
 			if ring := int(o.Account.DroppedAt(result.DUTNIC)); ring > 0 {
-				t.Skipf("the machine is busy: the DUT's port lost %d frames", ring)
+				cpus.Skipf(t, "the DUT's port lost %d frames", ring)
 			}
 			if got.sent != 2000 || got != want || o.Account.Unexplained != 0 || o.Account.DroppedAt(result.XDP) != 0 {
 				t.Errorf("%+v, want %+v; unexplained %d, %s %v", got, want, o.Account.Unexplained, o.Reason, o.Warnings)
@@ -221,7 +222,7 @@ func TestRealCaptures(t *testing.T) {
 	testutil.Privileged(t)
 	testutil.Alone(t)
 	b := roomtest.NewBench(t, "sandbox", nil)
-	busy := 0
+	busy, cpus := 0, testutil.WatchCPUs()
 	for i, file := range files[:min(len(files), 4)] {
 		for j, service := range []string{"route", "nat"} {
 			if (i+j)%2 == 1 && !testutil.Full() { // each capture by one service
@@ -248,7 +249,7 @@ func TestRealCaptures(t *testing.T) {
 		}
 	}
 	if busy > 2 {
-		t.Skipf("the machine is busy: %d replays lost frames whose counter named them", busy)
+		cpus.Skipf(t, "%d replays lost frames whose counter named them", busy)
 	}
 }
 
