@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"boxdyno/fleet"
 )
 
 // The hub's wall clock steps back, and its machine is started anew with a clock that is
@@ -32,10 +34,12 @@ func TestClockSteps(t *testing.T) {
 		if said := w.fleet.clock.now(); said <= last || w.fleet.clock.Ahead != w.Hub.clock.Ahead {
 			t.Errorf("%+v: the clock says %d after %d", c, said, last)
 		}
+		w.entry(t, "pi", "ready", "busy")
+		begin := time.Now()
 		w.dial(t, "pi").Close()
-		e := w.entry(t, "pi", "ready", "busy")
-		if e.Refused != 0 {
-			t.Errorf("%+v: %d orders were refused: %s", c, e.Refused, e.Why)
+		took := time.Since(begin) // a board that obeys no order is dialled again, and given up after Silence
+		if e := w.entry(t, "pi", "ready", "busy"); e.Refused != 0 || took > fleet.Silence {
+			t.Errorf("%+v: %d orders were refused, and a session began after %v: %s", c, e.Refused, took, e.Why)
 		}
 		last = w.fleet.clock.now()
 		w.fleet.Close()
