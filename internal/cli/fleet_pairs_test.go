@@ -134,7 +134,8 @@ func TestFleetPairsForward(t *testing.T) {
 		if a.Unexplained < 0 || a.Unexplained > 200 || a.Accepted != a.Received+a.Dropped()+a.InFlight+a.Unexplained { // ports count ARP and IPv6's own frames, too
 			t.Errorf("%s: %+v", rec.ID, a)
 		}
-		if math.Abs(v.Value/want-1) > 0.15 || most.Value > 1.05*want || a.DroppedAt(result.Link) == 0 { // a busy machine bounds what is carried without loss
+		// A busy machine carries less without loss. Below a tenth the search has found something else.
+		if math.Abs(v.Value/want-1) > 0.15 || most.Value > 1.05*want || most.Value < want/10 || most.Bound == result.AtMost || a.DroppedAt(result.Link) == 0 {
 			t.Errorf("%s: %+v, %+v, want %g: %+v", rec.ID, v, most, want, a)
 		}
 	}
