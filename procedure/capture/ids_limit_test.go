@@ -298,7 +298,8 @@ func (b *stallingBox) offer(rate, frames float64) result.Record {
 }
 
 // A box whose CPU is held up gives a load with an interval. What its ring outlasts is carried
-// where each trial has stalls; where some have them, up to what the box inspects may be.
+// where each trial has stalls. Where some have them, both ends are between that and what the
+// box inspects: a trial that lost is taken as it is.
 func TestIDSOfAStallingBox(t *testing.T) {
 	testutil.Computed(t)
 	for seed := range uint64(8) {
@@ -330,7 +331,7 @@ func TestIDSOfAStallingBox(t *testing.T) {
 		}
 		o := m.outcome()
 		v := (&result.Record{Values: o.Values}).Value("ids_rate_bps")
-		if v == nil || v.Lo == nil || v.Bound == result.AtMost || *v.Lo > 1.03*want || *v.Lo < 0.7*least || v.Hi != nil && *v.Hi < 0.97*least || b.trials > 24 {
+		if v == nil || v.Lo == nil || v.Bound == result.AtMost || *v.Lo > 1.03*want || *v.Lo < 0.85*least || v.Hi != nil && *v.Hi < least || b.trials > 24 {
 			t.Errorf("seed %d: %+v after %d trials, and %v is carried: %v", seed, v, b.trials, want, o.Warnings)
 		}
 	}

@@ -165,7 +165,9 @@ func TestCaptureKnownLimits(t *testing.T) {
 		}
 	}
 	t.Logf("of %d: %d without a rate, %d wrong; 0.5 %%: %d wrong or without; %d trials each", runs, without, wrong, wrongPDR, trials/runs)
-	if without > runs/20 || wrong > 0 || wrongPDR > runs/50 {
+	// In virtual time the same ones fail each time: a budget ends before they are decided. Of 5000
+	// 104 have no rate, and 24 a wrong one of 0.5 %; of the first 1000 25 and 5.
+	if without > runs*3/100 || wrong > 0 || wrongPDR > runs/100 {
 		t.Errorf("of %d boxes %d gave no rate, %d a wrong one, and %d one of 0.5 %%", runs, without, wrong, wrongPDR)
 	}
 }
@@ -223,7 +225,8 @@ func TestIDSKnownLimits(t *testing.T) {
 			t.Errorf("seed %d: %.4g to %v of %.4g after %d trials in %v: %v: %+v", seed, *v.Lo, v.Hi, want, b.trials, b.now, o.Warnings, *b)
 		}
 	}
-	if without > 2+runs/20 {
+	// Of 400 the budget of 12 ends before they are decided, two of which are among the first 16.
+	if without > max(2, runs*4/100) {
 		t.Errorf("of %d boxes %d gave no load", runs, without)
 	}
 }
