@@ -80,7 +80,8 @@ func loadedRun(t *testing.T, f *fake, box loadable, specs ...telemetry.Spec) (re
 }
 
 func named(collector string) telemetry.Spec {
-	return telemetry.All[slices.IndexFunc(telemetry.All, func(s telemetry.Spec) bool { return s.Name == collector })]
+	all := telemetry.All()
+	return all[slices.IndexFunc(all, func(s telemetry.Spec) bool { return s.Name == collector })]
 }
 
 func within1(got, want float64) bool { return math.Abs(got/want-1) <= 0.01 }

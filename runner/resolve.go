@@ -31,7 +31,7 @@ type Catalogue struct {
 
 // Plugins is the catalogue of this binary.
 func Plugins() Catalogue {
-	return Catalogue{Procedures: catalog.All, Labs: lab.All, Collectors: telemetry.All, Dial: hub.Dial}
+	return Catalogue{Procedures: catalog.All, Labs: lab.All, Collectors: telemetry.All(), Dial: hub.Dial}
 }
 
 // Declare fills in what run's procedures declare of their rows, where a run of before did

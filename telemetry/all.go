@@ -2,13 +2,27 @@
 
 package telemetry
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // ErrAbsent is the answer of a collector that finds nothing to read on a machine.
 var ErrAbsent = errors.New("nothing to read")
 
-// All is every collector; each stands in a file of its own.
-var All = []Spec{
+// All is every collector; each stands in a file of its own. It is a function: a program that
+// reads sensors alone is smaller without meters, and HTTP for one of them.
+func All() []Spec { return slices.Concat(sensors, meters) }
+
+// meters read what the user gave.
+var meters = []Spec{
+	{Name: "plug", Doc: "a smart plug: Shelly, Tasmota", Default: true, New: newPlug},
+	{Name: "meter", Doc: "a command that prints watts", Default: true, New: newMeter},
+	{Name: "reading", Doc: "a power that was read and typed in", Every: 10, Default: true, New: newReading},
+}
+
+// sensors read what a machine has of its own.
+var sensors = []Spec{
 	{Name: "cpu", Doc: "time of each CPU by what it did, interrupts, context switches (/proc/stat)", Default: true, New: newCPUTime},
 	{Name: "softnet", Doc: "frames received, lost in the backlog and cut short by the budget, per CPU", Default: true, New: newSoftnet},
 	{Name: "softirqs", Doc: "deferred work, per CPU and kind", Default: true, New: newSoftIRQs},
@@ -33,7 +47,4 @@ var All = []Spec{
 	{Name: "rapl", Doc: "energy of x86 packages (RAPL)", Default: true, New: newRAPL},
 	{Name: "rpi", Doc: "throttle and under-voltage flags of a Raspberry Pi", Every: 5, Default: true, New: newThrottle},
 	{Name: "pmic", Doc: "rails of a Raspberry Pi 5's PMIC", Default: true, New: newPMIC},
-	{Name: "plug", Doc: "a smart plug: Shelly, Tasmota", Default: true, New: newPlug},
-	{Name: "meter", Doc: "a command that prints watts", Default: true, New: newMeter},
-	{Name: "reading", Doc: "a power that was read and typed in", Every: 10, Default: true, New: newReading},
 }

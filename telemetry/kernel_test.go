@@ -55,7 +55,7 @@ var kernelCollectors = []string{"cpu", "softnet", "softirqs", "interrupts", "int
 
 func spec(t testing.TB, name string) Spec {
 	t.Helper()
-	for _, s := range All {
+	for _, s := range All() {
 		if s.Name == name {
 			return s
 		}

@@ -220,7 +220,7 @@ func closed(t testing.TB, c Collector) {
 // A board without sensors has none: no series, no zero.
 func TestSensorsOfNoSensors(t *testing.T) {
 	m := record(t, "none").machine()
-	for _, s := range All {
+	for _, s := range All() {
 		switch s.Name {
 		case "cpufreq", "residency", "throttles", "thermal", "hwmon", "iio", "rapl", "rpi", "pmic", "plug", "meter", "reading":
 			if c, err := s.New(t.Context(), m); !errors.Is(err, ErrAbsent) {

@@ -37,9 +37,9 @@ type collecting struct {
 	c    Collector
 }
 
-// collectors opens those that o asks for; absent are the others, with why. One of o.Names
-// must be there, or on a machine beside. An error leaves none open.
-func collectors(ctx context.Context, m *Machine, o Options) (all []collecting, absent []string, err error) {
+// collectors opens those that o asks for, and further ones; absent are the others, with why. One
+// of o.Names must be there, or on a machine beside. An error leaves none open.
+func collectors(ctx context.Context, m *Machine, o Options, further ...Spec) (all []collecting, absent []string, err error) {
 	specs, err := Choose(o.Specs, o.Names)
 	if err != nil {
 		return nil, nil, err
@@ -52,11 +52,7 @@ func collectors(ctx context.Context, m *Machine, o Options) (all []collecting, a
 		}
 		return nil, nil, err
 	}
-	further := slices.Clone(o.Beside)
-	for _, p := range m.Ask.Places {
-		further = append(further, p.spec())
-	}
-	for i, spec := range slices.Concat(specs, further) {
+	for i, spec := range slices.Concat(specs, o.Beside, further) {
 		c, err := spec.New(ctx, m)
 		named := i < len(specs) && slices.Contains(o.Names, spec.Name)
 		switch {

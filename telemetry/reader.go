@@ -33,11 +33,11 @@ type Reader struct {
 	closed bool
 }
 
-// NewReader opens the collectors of m that o's Specs and Names ask for; errors are those of
-// Start. Other options but Any and Warn do nothing.
+// NewReader opens the collectors of m that o's Specs (nil: those of its own sensors) and Names
+// ask for; errors are those of Start. Other options but Any and Warn do nothing.
 func NewReader(ctx context.Context, m *Machine, o Options) (*Reader, error) {
 	if o.Specs == nil {
-		o.Specs = All
+		o.Specs = sensors
 	}
 	if o.Warn == nil {
 		o.Warn = func(string) {}

@@ -114,7 +114,7 @@ func Start(ctx context.Context, m *Machine, o Options) (*Sampler, error) {
 		return nil, fmt.Errorf("%g Hz: a rate of samples is from %d to %d Hz", o.Rate, MinRate, MaxRate)
 	}
 	if o.Specs == nil {
-		o.Specs = All
+		o.Specs = All()
 	}
 	if o.Warn == nil {
 		o.Warn = func(string) {}
@@ -123,7 +123,11 @@ func Start(ctx context.Context, m *Machine, o Options) (*Sampler, error) {
 	s.own = &observer{other: s.writerCPU.Load, last: math.NaN()}
 	s.ask = make(chan func())
 	s.warn = func(text string) { guard.Go(func() { o.Warn(text) }) }
-	all, absent, err := collectors(ctx, m, o)
+	var places []Spec
+	for _, p := range m.Ask.Places {
+		places = append(places, p.spec())
+	}
+	all, absent, err := collectors(ctx, m, o, places...)
 	if err != nil {
 		return nil, err
 	}

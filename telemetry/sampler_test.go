@@ -418,7 +418,7 @@ func TestRSSAnon(t *testing.T) {
 // Series of the collectors that are there are told apart by name and labels, and
 // named as Prometheus wants them.
 func TestSeriesOfAll(t *testing.T) {
-	if len(All) == 0 {
+	if len(All()) == 0 {
 		t.Skip("there are no collectors")
 	}
 	s := startSampler(t, Options{Rate: slow})
@@ -447,7 +447,7 @@ func TestSeriesOfAll(t *testing.T) {
 
 func TestNoCollectorIsThereTwice(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range All {
+	for _, s := range All() {
 		if seen[s.Name] || s.Name == "" || s.Doc == "" || s.New == nil || s.Name == "all" || s.Name == "observer" {
 			t.Errorf("the row %+v", s)
 		}

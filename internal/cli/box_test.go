@@ -53,7 +53,7 @@ func TestAgentSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Size() > 15<<20 {
+		if info.Size() > 14<<20 {
 			t.Errorf("%s: %.1f MB", arch, float64(info.Size())/(1<<20))
 		}
 	}

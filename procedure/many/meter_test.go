@@ -55,7 +55,7 @@ func TestMeterOfTheShelf(t *testing.T) {
 		}
 	}))
 	defer plug.Close()
-	catalogue := runner.Catalogue{Collectors: slices.DeleteFunc(slices.Clone(telemetry.All), func(s telemetry.Spec) bool { return s.Name != "plug" })}
+	catalogue := runner.Catalogue{Collectors: slices.DeleteFunc(telemetry.All(), func(s telemetry.Spec) bool { return s.Name != "plug" })}
 	catalogue.Procedures = append(catalogue.Procedures, Spec(b.boards["b1"].Spec(), b))
 	catalogue.Labs = append(catalogue.Labs, Topology(b, func(context.Context) []result.Machine {
 		m := result.Machine{Name: "b", Board: "Raspberry Pi 4 Model B Rev 1.4", Kind: "real"}
