@@ -24,6 +24,7 @@ import (
 type Board struct {
 	Speed   float64                           // naps a second
 	Clock   time.Duration                     // its clock is ahead of this machine's
+	Late    *time.Duration                    // its work is said to begin so long after the common instant and to last as long as it should, however late it wakes; nil: as it was
 	Spoil   func(n int, o *procedure.Outcome) // changes the outcome of trial n, from 1; nil: nothing does
 	Held    func(ctx context.Context, n int)  // is called before trial n begins its work; nil: nothing is
 	Shown   func(n int)                       // is called when trial n is carried out
@@ -92,16 +93,23 @@ func (p *nap) one(ctx context.Context, env *procedure.Env, n int) (o procedure.O
 		}
 	}
 	ahead := unit.Instant(p.board.Clock)
+	exact := env.Together != nil && p.board.Late != nil
+	var begin unit.Instant
 	if env.Together != nil { // the instant is of the board's clock
 		at, err := env.Together(ctx)
 		if err != nil {
 			return o, err
 		}
-		if err := until(ctx, at-ahead); err != nil {
+		if begin = at - ahead; exact {
+			begin += unit.Instant(*p.board.Late)
+		}
+		if err := until(ctx, begin); err != nil {
 			return o, err
 		}
 	}
-	begin := unit.Now()
+	if !exact {
+		begin = unit.Now()
+	}
 	if p.board.Works != nil {
 		p.board.Works(true)
 		defer p.board.Works(false)
@@ -119,8 +127,12 @@ func (p *nap) one(ctx context.Context, env *procedure.Env, n int) (o procedure.O
 			return procedure.Outcome{Status: result.Failed, Reason: fmt.Sprintf("%q, %v", all, err)}, nil
 		}
 	}
+	end := unit.Now()
+	if exact {
+		end = begin + unit.Instant(p.lasts)
+	}
 	o.Status = result.Passed
-	o.Phases = []result.Phase{{Name: "work", Begin: begin + ahead, End: unit.Now() + ahead}}
+	o.Phases = []result.Phase{{Name: "work", Begin: begin + ahead, End: end + ahead}}
 	if here == 0 {
 		o.Values = []result.Value{{Metric: "naps_rate", Unit: "1/s", Value: p.board.Speed}}
 	}

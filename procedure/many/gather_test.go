@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"boxdyno/host"
-	"boxdyno/internal/testutil"
 	"boxdyno/procedure"
 	"boxdyno/result"
 )
@@ -66,8 +65,6 @@ func TestGathering(t *testing.T) {
 // One work of all boards has the figures of the first; where a board's part fails, or a
 // board is gone, its name says why, and the others end.
 func TestJoint(t *testing.T) {
-	testutil.Unraced(t, "boards begin at one instant")
-	testutil.Alone(t)
 	for name, c := range map[string]struct {
 		spoil  func(b *bench)
 		status result.Status
@@ -83,6 +80,7 @@ func TestJoint(t *testing.T) {
 		}, result.Invalid, "board b2: missing on b2: hpcc"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, 3)
 			for _, x := range b.boards {
 				x.Joint = true

@@ -15,7 +15,6 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/fleetsim"
-	"boxdyno/internal/testutil"
 	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/result"
@@ -53,6 +52,7 @@ type bench struct {
 	boards map[string]*fleetsim.Board
 	gone   map[string]bool
 	heat   map[string]float64
+	skew   float64 // most_skew: a busy machine knows clocks badly
 
 	mu    sync.Mutex
 	conns map[string]*link.Conn
@@ -108,18 +108,24 @@ func (b *bench) Dial(_ context.Context, name string) (*link.Conn, error) {
 }
 
 func newBench(t *testing.T, n int) *bench {
-	b := &bench{t: t, boards: map[string]*fleetsim.Board{}, gone: map[string]bool{}, heat: map[string]float64{}, conns: map[string]*link.Conn{}}
+	b := &bench{t: t, boards: map[string]*fleetsim.Board{}, gone: map[string]bool{}, heat: map[string]float64{}, skew: 100, conns: map[string]*link.Conn{}}
 	for i := range n {
 		b.boards[fmt.Sprintf("b%d", i+1)] = &fleetsim.Board{Speed: float64(i + 1), Clock: time.Duration(i) * time.Hour}
 	}
 	return b
 }
 
-// run carries out nodes boards' naps, and returns the trials' records beside.
+// run carries out nodes boards' naps, and returns the trials' records beside. Boards begin at
+// the common instant, but where Late says otherwise.
 func (b *bench) run(ctx context.Context, nodes int, done []result.Record, set ...string) (procedure.Outcome, []result.Record, error) {
 	p := Spec((&fleetsim.Board{Joint: b.boards["b1"].Joint}).Spec(), b).New().(*together)
 	p.nodes.Value = nodes
-	p.skew.v = 0.5 // beside other tests
+	p.skew.v = b.skew
+	for _, sim := range b.boards {
+		if sim.Late == nil {
+			sim.Late = new(time.Duration)
+		}
+	}
 	var recs []result.Record
 	env := &procedure.Env{Seed: 1, Repeat: 1}
 	env.Trial = func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
@@ -148,9 +154,16 @@ func value(vs []result.Value, name string) float64 {
 // Boards whose clocks are hours apart begin together; rates are added up, each board's own
 // are kept.
 func TestTogether(t *testing.T) {
-	testutil.Unraced(t, "boards begin at one instant")
-	testutil.Alone(t)
 	b := newBench(t, 4)
+	var mu sync.Mutex
+	began := map[string][]unit.Instant{} // by this machine's clock
+	for name, sim := range b.boards {
+		sim.Spoil = func(_ int, o *procedure.Outcome) {
+			mu.Lock()
+			defer mu.Unlock()
+			began[name] = append(began[name], o.Phases[0].Begin-unit.Instant(sim.Clock))
+		}
+	}
 	o, recs, err := b.run(t.Context(), 4, nil)
 	if err != nil || o.Status != result.Passed || value(o.Values, "naps_rate") != 10 || value(o.Values, "board_spread") != 3 {
 		t.Fatalf("%s %s, %v, %v", o.Status, o.Reason, o.Values, err)
@@ -158,10 +171,14 @@ func TestTogether(t *testing.T) {
 	if len(recs) != 2 || len(o.Boards) != 4 {
 		t.Fatalf("%d trials, %d boards", len(recs), len(o.Boards))
 	}
-	for _, r := range recs {
+	for n, r := range recs {
+		at := r.Phases[0].Begin
 		for _, x := range r.Boards {
-			if x.Late.Abs() > 50*time.Millisecond || x.ClockError <= 0 || value(x.Values, "naps_rate") != b.boards[x.Name].Speed || x.Phases[0].Begin < r.Phases[0].Begin-unit.Instant(50*time.Millisecond) {
+			if x.Late != 0 || x.Phases[0].Begin != at || x.ClockError <= 0 || value(x.Values, "naps_rate") != b.boards[x.Name].Speed {
 				t.Errorf("%+v", x)
+			}
+			if off := time.Duration(began[x.Name][n] - at); off.Abs() > x.ClockError {
+				t.Errorf("%s began %v from the common instant, and its clock is known to %v", x.Name, off, x.ClockError)
 			}
 		}
 	}
@@ -180,8 +197,6 @@ func TestTogether(t *testing.T) {
 
 // Whatever is wrong with a board makes the point invalid, or the trial, by its name.
 func TestInvalidByName(t *testing.T) {
-	testutil.Unraced(t, "boards begin at one instant")
-	testutil.Alone(t)
 	for name, c := range map[string]struct {
 		spoil  func(b *bench)
 		status result.Status
@@ -211,12 +226,12 @@ func TestInvalidByName(t *testing.T) {
 			}
 		}, result.Invalid, "board b2: nothing was heard from b2"},
 		"begins late": {func(b *bench) {
-			b.boards["b3"].Spoil = func(_ int, o *procedure.Outcome) {
-				o.Phases[0].Begin += unit.Instant(60 * time.Millisecond)
-			}
+			late := 600 * time.Millisecond
+			b.boards["b3"].Late, b.skew = &late, 5 // of 100 ms; as much is left to the others' clocks
 		}, result.Invalid, "board b3 began up to"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, 3)
 			c.spoil(b)
 			o, recs, err := b.run(t.Context(), 3, nil)
