@@ -76,6 +76,7 @@ var fates = []fate{
 	{"neighbour queue full", after(fwd6, "machine/ndisc.unresolved_discards")},
 	{"egress queue full", after(out, "wan/qdisc drops")},
 	{"neighbour queue full", after(out, "machine/arp.unresolved_discards")},
+	{"neighbour queue full", after(out, "ip/witness.queue_full")},
 	{"neighbour does not answer", after(out, "ip/witness.unresolved")},
 	{"meter ring full", after(out, "wan/tx_dropped", "wan/ethtool tx_queue_*_xdp_xmit_errors", "p1/rx_dropped")},
 }

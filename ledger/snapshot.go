@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +115,15 @@ func (b *Book) read(ctx context.Context) (snapshot, error) {
 	if root == nil {
 		root = os.DirFS("/")
 	}
-	return s, readMachine(root, s.machine)
+	if err := readMachine(root, s.machine); err != nil {
+		return s, err
+	}
+	for _, m := range stack {
+		if m.lacking != "" && !slices.ContainsFunc(s.hosts, func(c counters) bool { return !c.has(m.lacking) }) {
+			delete(s.machine, m.counter)
+		}
+	}
+	return s, nil
 }
 
 func (b *Book) settle(ctx context.Context) (last snapshot, settled bool, err error) {

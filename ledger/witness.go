@@ -6,30 +6,50 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
 
-// unresolved is the cause in bpf/witness.c that is no errno.
-const unresolved = 1000
+// The causes in bpf/witness.c that are no errnos.
+const (
+	unresolved = 1000
+	queueFull  = 1001
+)
 
-// causes are what the witness can name, with their counters' names.
+// causes are what the witness can name, with their counters' names. They stand once
+// witnessProgram has returned.
 var causes = map[uint32]string{
 	uint32(unix.EINVAL):       "witness.blackhole",
 	uint32(unix.EACCES):       "witness.prohibit",
 	uint32(unix.EHOSTUNREACH): "witness.unreachable",
 	unresolved:                "witness.unresolved",
+	queueFull:                 "witness.queue_full",
+}
+
+// namesFullQueues says whether this kernel gives full queues as a reason of drops (since 5.18).
+func namesFullQueues() bool {
+	spec, err := btf.LoadKernelSpec()
+	var reasons *btf.Enum
+	if err == nil {
+		err = spec.TypeByName("skb_drop_reason", &reasons)
+	}
+	return err == nil && slices.ContainsFunc(reasons.Values, func(v btf.EnumValue) bool { return v.Name == "SKB_DROP_REASON_NEIGH_QUEUEFULL" })
 }
 
 // witnessProgram is loaded once a process, at the first trial: that takes longer
 // than all snapshots of a trial. It is attached while a book is open.
 var witnessProgram = sync.OnceValues(func() (*witnessObjects, error) {
 	_ = rlimit.RemoveMemlock() // before 5.11; later kernels need none
+	if !namesFullQueues() {
+		delete(causes, queueFull)
+	}
 	var o witnessObjects
 	return &o, loadWitnessObjects(&o, nil)
 })

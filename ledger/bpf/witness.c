@@ -5,6 +5,8 @@
  *
  *   route that refuses   IPv4 blackhole, prohibit, unreachable; IPv6 blackhole
  *   NEIGH_FAILED         waited for an address that nobody answered for
+ *   NEIGH_QUEUEFULL      found the queue full in which frames wait for an address,
+ *                        which the kernel counts for all namespaces together
  *   QUEUE_PURGE          the same, when another frame came while they were being ended
  *                        (neigh_invalidate; since 6.6)
  *
@@ -20,7 +22,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#define UNRESOLVED 1000 /* a cause beside the errnos; ledger/witness.go */
+#define UNRESOLVED 1000 /* causes beside the errnos; ledger/witness.go */
+#define QUEUE_FULL 1001
 #define DST_NOREF 1UL   /* flag in skb->_skb_refdst */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -63,12 +66,13 @@ struct dst_entry {
 enum skb_drop_reason { /* relocated */
 	SKB_DROP_REASON_NEIGH_FAILED = 1,
 	SKB_DROP_REASON_QUEUE_PURGE = 2,
+	SKB_DROP_REASON_NEIGH_QUEUEFULL = 3,
 };
 #pragma clang attribute pop
 
 struct key {
 	__u32 netns; /* inode */
-	__u32 cause; /* errno of the route, or UNRESOLVED */
+	__u32 cause; /* errno of the route, UNRESOLVED or QUEUE_FULL */
 };
 
 /* User space adds the keys that it wants counted. */
@@ -102,6 +106,10 @@ int BPF_PROG(dropped, struct sk_buff *skb, void *location, enum skb_drop_reason 
 		return 0;
 	if (is(reason, SKB_DROP_REASON_NEIGH_FAILED) || is(reason, SKB_DROP_REASON_QUEUE_PURGE)) {
 		count(skb->dev, UNRESOLVED);
+		return 0;
+	}
+	if (is(reason, SKB_DROP_REASON_NEIGH_QUEUEFULL)) {
+		count(skb->dev, QUEUE_FULL);
 		return 0;
 	}
 	error = BPF_CORE_READ(dst, error);
