@@ -134,7 +134,7 @@ func newCarried(inner procedure.Spec, c chosen) carried {
 
 func (c *carried) flags(fs *flag.FlagSet, nodes string) {
 	c.chosen.flags(fs, nodes)
-	fs.Var(&c.skew, "most_skew", "`share` of a trial's work by which a board may begin late, clock error included")
+	fs.Var(&c.skew, "most_skew", "`share` of a trial's work by which a board may begin late, clock error included; above 1: by more than it lasts")
 	c.inner.Flags(fs)
 }
 
@@ -162,15 +162,18 @@ func (c *carried) late(b result.Board, seconds float64) string {
 	return fmt.Sprintf("board %s began up to %v from the common instant, more than %g %% of %.3g s of work", b.Name, off.Round(10*time.Microsecond), 100*c.skew.v, seconds)
 }
 
-// A share is a part of a whole, from 0 to 1.
+// mostShare of a trial of 0.1 s is as long as boards may be apart that are ready.
+const mostShare = 200
+
+// A share is a part of a whole, or so many times the whole.
 type share struct{ v float64 }
 
 func (s *share) String() string { return strconv.FormatFloat(s.v, 'g', -1, 64) }
 
 func (s *share) Set(text string) error {
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v > 0 && v <= 1) {
-		return fmt.Errorf("%q is no share: want a number above 0, at most 1", text)
+	if err != nil || !(v > 0 && v <= mostShare) {
+		return fmt.Errorf("%q is no share: want a number above 0, at most %d", text, mostShare)
 	}
 	s.v = v
 	return nil

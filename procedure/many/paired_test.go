@@ -5,6 +5,7 @@ package many
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -286,6 +287,23 @@ func TestPairThatCannotBe(t *testing.T) {
 		}
 		if len(o.Boards) != 2 || o.Boards[0].Name != "b1" || o.Boards[1].Name != "b2" {
 			t.Errorf("%q: %+v", want, o.Boards)
+		}
+	}
+}
+
+// Pairs that forward may begin later than others, for their first trial is short and in no figure.
+func TestMostSkew(t *testing.T) {
+	b := newBench(t, 2)
+	for want, s := range map[string]procedure.Spec{"0.02": capture.GivenSpec, "0.1": rfc2544.ArmSpec} {
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		PairsSpec(s, b).New().Flags(fs)
+		if got := fs.Lookup("most_skew").DefValue; got != want {
+			t.Errorf("%s: %s, want %s", s.Name, got, want)
+		}
+		for text, can := range map[string]bool{"0": false, "-1": false, "NaN": false, "0.5": true, "1.5": true, "200": true, "201": false} {
+			if err := fs.Set("most_skew", text); (err == nil) != can {
+				t.Errorf("%s: %v", text, err)
+			}
 		}
 	}
 }
