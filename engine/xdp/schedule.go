@@ -275,6 +275,9 @@ func (sc *Schedule) Report(p *Program, l engine.Load, stream engine.Stream, i, n
 	if err != nil {
 		return engine.TxReport{Stream: stream.ID}, err
 	}
+	if did.Refused > did.Issued {
+		return engine.TxReport{Stream: stream.ID}, fmt.Errorf("%d frames of stream %d were sent and %d were refused: how many the port accepted is not known", did.Issued, stream.ID, did.Refused)
+	}
 	r := engine.TxReport{
 		Stream: stream.ID, Refused: did.Refused, Accepted: did.Issued - did.Refused, Batch: sc.batch,
 		First: did.First, Last: did.Last,

@@ -77,7 +77,7 @@ func (x *Backend) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu in
 		}
 	}
 	var err error
-	if t.Refusals, err = openRefusalTrace(taps, cpu); err != nil {
+	if t.Refusals, err = openRefusalTrace(taps); err != nil {
 		return nil, err
 	}
 	if t.socket, err = ports.Socket(t.netns); err != nil {
@@ -196,6 +196,9 @@ func (t *Transmitter) Run(ctx context.Context, p *Program, sc *Schedule, r Run) 
 	defer stop()
 	first := make([]byte, r.Longest)
 	thread, err := netns.Go(t.netns, t.cpus, func() error {
+		if err := t.Refusals.here(); err != nil {
+			return err
+		}
 		// Without CAP_SYS_NICE the sender is held up more often, and says so.
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 		for {
@@ -305,22 +308,29 @@ type Refusals struct {
 }
 
 // openRefusalTrace is nil on a kernel without BTF. taps are the indexes of the ports that
-// are taps, cpu is the sender's (-1: any).
-func openRefusalTrace(taps [maxLanes]uint32, cpu int) (*Refusals, error) {
-	r, err := loadRefusalTrace(taps, cpu)
+// are taps.
+func openRefusalTrace(taps [maxLanes]uint32) (*Refusals, error) {
+	r, err := loadRefusalTrace(taps)
 	if errors.Is(err, host.ErrNotSupported) || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	return r, err
 }
 
-func loadRefusalTrace(taps [maxLanes]uint32, cpu int) (*Refusals, error) {
+func loadRefusalTrace(taps [maxLanes]uint32) (*Refusals, error) {
 	spec, err := loadSender()
 	if err != nil {
 		return nil, fmt.Errorf("read the refusal trace: %w", err)
 	}
 	delete(spec.Programs, senderProgSend)
-	if err := setVariables(spec, map[string]any{senderVarTaps: taps, senderVarSenderCpu: int32(cpu)}); err != nil {
+	var pids unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &pids); err != nil {
+		return nil, fmt.Errorf("identify the sender's namespace of processes: %w", err)
+	}
+	if err := setVariables(spec, map[string]any{
+		senderVarTaps: taps, senderVarPidsIno: pids.Ino,
+		senderVarPidsDev: uint64(unix.Major(pids.Dev))<<20 | uint64(unix.Minor(pids.Dev)), // as the kernel has it
+	}); err != nil {
 		return nil, err
 	}
 	if taps == [maxLanes]uint32{} && !refusesLate() {
@@ -368,6 +378,14 @@ func (r *Refusals) watch(send *ebpf.Program, second int) error {
 		r.coll.Variables[senderVarSecondIfindex].Set(uint32(second)),
 		r.coll.Variables[senderVarSenderId].Set(uint32(id)),
 	)
+}
+
+// here says that this thread, which is locked, is the one that sends.
+func (r *Refusals) here() error {
+	if r == nil {
+		return nil
+	}
+	return r.coll.Variables[senderVarSenderTid].Set(uint32(unix.Gettid()))
 }
 
 func (r *Refusals) Read() (n [maxLanes]uint64, err error) {

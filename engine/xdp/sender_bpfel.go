@@ -96,14 +96,16 @@ const (
 	senderVarNetworked      = "networked"
 	senderVarPaced          = "paced"
 	senderVarPattern        = "pattern"
+	senderVarPidsDev        = "pids_dev"
+	senderVarPidsIno        = "pids_ino"
 	senderVarPoissonGaps    = "poisson_gaps"
 	senderVarRedirectErrors = "redirect_errors"
 	senderVarSched          = "sched"
 	senderVarScriptNow      = "script_now"
 	senderVarScripted       = "scripted"
 	senderVarSecondIfindex  = "second_ifindex"
-	senderVarSenderCpu      = "sender_cpu"
 	senderVarSenderId       = "sender_id"
+	senderVarSenderTid      = "sender_tid"
 	senderVarShift          = "shift"
 	senderVarSlip           = "slip"
 	senderVarTagged         = "tagged"
@@ -178,14 +180,16 @@ type senderVariableSpecs struct {
 	Networked      *ebpf.VariableSpec `ebpf:"networked"`
 	Paced          *ebpf.VariableSpec `ebpf:"paced"`
 	Pattern        *ebpf.VariableSpec `ebpf:"pattern"`
+	PidsDev        *ebpf.VariableSpec `ebpf:"pids_dev"`
+	PidsIno        *ebpf.VariableSpec `ebpf:"pids_ino"`
 	PoissonGaps    *ebpf.VariableSpec `ebpf:"poisson_gaps"`
 	RedirectErrors *ebpf.VariableSpec `ebpf:"redirect_errors"`
 	Sched          *ebpf.VariableSpec `ebpf:"sched"`
 	ScriptNow      *ebpf.VariableSpec `ebpf:"script_now"`
 	Scripted       *ebpf.VariableSpec `ebpf:"scripted"`
 	SecondIfindex  *ebpf.VariableSpec `ebpf:"second_ifindex"`
-	SenderCpu      *ebpf.VariableSpec `ebpf:"sender_cpu"`
 	SenderId       *ebpf.VariableSpec `ebpf:"sender_id"`
+	SenderTid      *ebpf.VariableSpec `ebpf:"sender_tid"`
 	Shift          *ebpf.VariableSpec `ebpf:"shift"`
 	Slip           *ebpf.VariableSpec `ebpf:"slip"`
 	Tagged         *ebpf.VariableSpec `ebpf:"tagged"`
@@ -233,14 +237,16 @@ type senderVariables struct {
 	Networked      *ebpf.Variable `ebpf:"networked"`
 	Paced          *ebpf.Variable `ebpf:"paced"`
 	Pattern        *ebpf.Variable `ebpf:"pattern"`
+	PidsDev        *ebpf.Variable `ebpf:"pids_dev"`
+	PidsIno        *ebpf.Variable `ebpf:"pids_ino"`
 	PoissonGaps    *ebpf.Variable `ebpf:"poisson_gaps"`
 	RedirectErrors *ebpf.Variable `ebpf:"redirect_errors"`
 	Sched          *ebpf.Variable `ebpf:"sched"`
 	ScriptNow      *ebpf.Variable `ebpf:"script_now"`
 	Scripted       *ebpf.Variable `ebpf:"scripted"`
 	SecondIfindex  *ebpf.Variable `ebpf:"second_ifindex"`
-	SenderCpu      *ebpf.Variable `ebpf:"sender_cpu"`
 	SenderId       *ebpf.Variable `ebpf:"sender_id"`
+	SenderTid      *ebpf.Variable `ebpf:"sender_tid"`
 	Shift          *ebpf.Variable `ebpf:"shift"`
 	Slip           *ebpf.Variable `ebpf:"slip"`
 	Tagged         *ebpf.Variable `ebpf:"tagged"`

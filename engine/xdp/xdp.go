@@ -90,12 +90,12 @@ func probeSend(port string) error {
 	copy(frame, []byte{2, 0, 0, 0, 0, 0xbd})
 	copy(frame[6:], iface.HardwareAddr)
 	frame[12], frame[13] = 0x88, 0xb5
-	trace, err := openRefusalTrace([maxLanes]uint32{}, -1)
+	trace, err := openRefusalTrace([maxLanes]uint32{})
 	if err != nil {
 		return err
 	}
 	defer trace.close()
-	if err := trace.watch(prog, 0); err != nil {
+	if err := errors.Join(trace.watch(prog, 0), trace.here()); err != nil {
 		return err
 	}
 	if err := runLive(prog, frame, 1, 1); err != nil {

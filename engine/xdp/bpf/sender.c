@@ -215,13 +215,17 @@ int redirect_err(u64 *ctx)
 
 /*
  * Before Linux 6.3 redirects to a port that takes no frames are refused when a
- * bulk of them is handed to it. Those of live frames come from the loopback of
- * the sender's namespace, which no other program redirects from but those of other
- * senders of this load, each on a CPU of its own. A tap drops the rest of a bulk
- * without an error.
+ * bulk of them is handed to it. A tap drops the rest of a bulk without an error.
+ * Those of live frames come from a loopback, in the call of the thread that sends:
+ * other threads' are other senders', whose ports may have the same ifindex in
+ * another namespace.
  */
 const volatile u32 taps[MAX_LANES]; /* ifindexes */
-const volatile s32 sender_cpu = -1; /* any */
+
+/* The namespace of processes in which the sender's thread has its number. */
+const volatile u64 pids_dev;
+const volatile u64 pids_ino;
+u32 sender_tid;
 
 static __always_inline bool tap(u32 ifindex)
 {
@@ -234,11 +238,13 @@ int devmap_xmit(u64 *ctx)
 	struct net_device *from = (struct net_device *)ctx[0];
 	struct net_device *to = (struct net_device *)ctx[1];
 	u32 lane = to->ifindex == second_ifindex;
+	struct bpf_pidns_info thread;
 
-	if (sender_cpu >= 0 && bpf_get_smp_processor_id() != (u32)sender_cpu)
+	if (from->ifindex != LOOPBACK_IFINDEX || ((int)ctx[4] >= 0 && !tap(to->ifindex)))
 		return 0;
-	if (((int)ctx[4] < 0 || tap(to->ifindex)) && from->ifindex == LOOPBACK_IFINDEX)
-		redirect_errors[lane & (MAX_LANES - 1)] += (u32)ctx[3];
+	if (bpf_get_ns_current_pid_tgid(pids_dev, pids_ino, &thread, sizeof(thread)) || thread.pid != sender_tid)
+		return 0;
+	redirect_errors[lane & (MAX_LANES - 1)] += (u32)ctx[3];
 	return 0;
 }
 
