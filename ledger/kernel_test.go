@@ -260,6 +260,26 @@ func redirect(index int) asm.Instructions {
 	return asm.Instructions{asm.Mov.Imm(asm.R1, int32(index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return()}
 }
 
+// redirectFirst redirects n frames, counted in sent[0], and drops the others.
+func redirectFirst(n int, sent *ebpf.Map, index int) asm.Instructions {
+	return append(asm.Instructions{
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, sent.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "drop"),
+		asm.LoadMem(asm.R3, asm.R0, 0, asm.DWord),
+		asm.JGE.Imm(asm.R3, int32(n), "drop"),
+		asm.Add.Imm(asm.R3, 1),
+		asm.StoreMem(asm.R0, 0, asm.R3, asm.DWord),
+		asm.Ja.Label("redirect"),
+		asm.Mov.Imm(asm.R0, 1).WithSymbol("drop"), // XDP_DROP
+		asm.Return(),
+		asm.Mov.Imm(asm.R1, int32(index)).WithSymbol("redirect"),
+	}, redirect(index)[1:]...)
+}
+
 // counting counts whole UDP packets in count[slot] and drops everything.
 func counting(count *ebpf.Map, slot int) asm.Instructions {
 	return asm.Instructions{
@@ -337,10 +357,14 @@ func (b *bed) send(port string, n int, frame []byte) {
 }
 
 // live sends n copies of a frame from a tester port by XDP, faster than a stack
-// can take them.
+// can take them. A signal has the kernel run the program anew, up to n times: what was sent
+// before is counted.
 func (b *bed) live(port string, n int, frame []byte) {
 	b.t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: redirect(b.index[port])})
+	sent, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	b.must(err)
+	defer sent.Close()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: redirectFirst(n, sent, b.index[port])})
 	b.must(err)
 	defer p.Close()
 	b.in(b.tester, func() {
