@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,10 @@ import (
 // A tester that stops saying anything, or stops reading, while its end stays open is given
 // up, and what it asked for ends.
 func TestTesterThatStops(t *testing.T) {
+	const patient, short = time.Minute, 200 * time.Millisecond
+	var lasts atomic.Int64
 	was := silence
-	silence = time.Second
+	silence = func() time.Duration { return time.Duration(lasts.Load()) }
 	defer func() { silence = was }()
 	const info = "INFO {\"server_id\":\"x\",\"version\":\"2.15.2\",\"max_payload\":1048576,\"headers\":true}\r\n"
 	for how, c := range map[string]struct {
@@ -40,10 +43,16 @@ func TestTesterThatStops(t *testing.T) {
 			hear, out := pipe(t)
 			ended := make(chan error, 1)
 			asked, over := "", false
+			called := make(chan struct{})
+			if lasts.Store(int64(short)); c.call != "" { // there is time until it is called
+				lasts.Store(int64(patient))
+			}
 			go func() {
 				ended <- Serve(t.Context(), in, out, "test", func(method string) Handler {
 					return func(ctx context.Context, r *Request) (any, error) {
 						asked = method
+						lasts.Store(int64(short))
+						close(called)
 						for method == "items" && r.Send(ctx, strings.Repeat("x", 100_000)) == nil {
 						}
 						<-ctx.Done()
@@ -62,15 +71,15 @@ func TestTesterThatStops(t *testing.T) {
 						continue
 					}
 					io.WriteString(say, "PONG\r\n")
-					if pings++; pings == 2 && c.call != "" { // it has subscribed before
-						fmt.Fprintf(say, "MSG box.call.%s 1 reply.1 4\r\nnull\r\n", c.call)
+					if pings++; pings < 2 || c.call == "" { // before the second it has subscribed
+						continue
 					}
-					for pings == 2 && c.deaf {
-						if _, err := io.WriteString(say, "PONG\r\n"); err != nil {
-							return
-						}
-						time.Sleep(50 * time.Millisecond)
+					fmt.Fprintf(say, "MSG box.call.%s 1 reply.1 4\r\nnull\r\n", c.call)
+					<-called
+					for _, err := io.WriteString(say, "PONG\r\n"); c.deaf && err == nil; _, err = io.WriteString(say, "PONG\r\n") {
+						time.Sleep(short / 10)
 					}
+					return
 				}
 			}()
 			select {

@@ -240,7 +240,7 @@ func (s *Server) answer(ctx context.Context, method string, r *Request) (any, er
 }
 
 // silence is Silence of the agent's streams. Tests shorten it.
-var silence = Silence
+var silence = func() time.Duration { return Silence }
 
 // stdio makes a connection of two streams. Where they can, they end when nothing goes
 // over them for silence.
@@ -254,7 +254,7 @@ type stdio struct {
 
 func (c *stdio) Read(b []byte) (int, error) {
 	if d, ok := c.in.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = d.SetReadDeadline(time.Now().Add(silence)) // a regular file has none
+		_ = d.SetReadDeadline(time.Now().Add(silence())) // a regular file has none
 	}
 	n, err := c.in.Read(b)
 	if errors.Is(err, io.EOF) {
@@ -273,7 +273,7 @@ func (c *stdio) atEnd() bool {
 
 func (c *stdio) Write(b []byte) (int, error) {
 	if d, ok := c.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = d.SetWriteDeadline(time.Now().Add(silence))
+		_ = d.SetWriteDeadline(time.Now().Add(silence()))
 	}
 	return c.out.Write(b)
 }

@@ -96,7 +96,7 @@ func newServer() (*server.Server, string, error) {
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "boxdyno", DontListen: true, NoLog: true, NoSigs: true, NoSystemAccount: true,
 		MaxPayload: link.MaxMessage + 4096, MaxConn: 2, MaxSubs: 8,
-		PingInterval: link.Heartbeat, MaxPingsOut: 3, WriteDeadline: silence,
+		PingInterval: link.Heartbeat, MaxPingsOut: 3, WriteDeadline: silence.reads,
 		Users: []*server.User{{Username: testerUser, Password: password}, {Username: boxUser, Password: rand.Text(), Permissions: &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: []string{link.ReplyTo}},
 			Subscribe: &server.SubjectPermission{Allow: []string{link.ToBox}},
@@ -181,26 +181,27 @@ func start(a link.Agent) (*process, error) {
 	return p, nil
 }
 
-// silence is link.Silence. Tests shorten it.
-var silence = link.Silence
+// silence is link.Silence, of an agent that says nothing and of one that reads nothing. Tests
+// shorten them.
+var silence = struct{ says, reads time.Duration }{link.Silence, link.Silence}
 
-// heard ends a stream that says nothing for silence. The file is not embedded: its
+// heard ends a stream that says nothing for silence.says. The file is not embedded: its
 // WriteTo would read past Read.
 type heard struct{ f *os.File }
 
 func (h heard) Read(b []byte) (int, error) {
-	if err := h.f.SetReadDeadline(time.Now().Add(silence)); err != nil {
+	if err := h.f.SetReadDeadline(time.Now().Add(silence.says)); err != nil {
 		return 0, err
 	}
 	return h.f.Read(b)
 }
 
-// read ends a stream that nobody reads for silence.
+// read ends a stream that nobody reads for silence.reads.
 type read struct{ w io.Writer }
 
 func (r read) Write(b []byte) (int, error) {
 	if d, ok := r.w.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = d.SetWriteDeadline(time.Now().Add(silence)) // a pipe has one
+		_ = d.SetWriteDeadline(time.Now().Add(silence.reads)) // a pipe has one
 	}
 	return r.w.Write(b)
 }
@@ -220,7 +221,7 @@ func (p *process) greet(a link.Agent) (hello link.Hello, err error) {
 		case a.Remedy != nil:
 			m.Remedy = [][]string{a.Remedy}
 		case hello.Agent == link.Name:
-			m.Hint = "install this version there: boxdyno box add does"
+			m.Hint = "install this version there, by boxdyno box update NAME if boxdyno box ls lists it, else by boxdyno box add NAME"
 		default:
 			m.Hint = "see that " + strings.Join(a.Argv, " ") + " runs by itself and waits for input"
 		}
@@ -272,7 +273,7 @@ func (p *process) why(err error) string {
 		}
 	default:
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			why = fmt.Sprintf("nothing was heard from it for %v", silence)
+			why = fmt.Sprintf("nothing was heard from it for %v", silence.says)
 		} else if err != nil && !errors.Is(err, io.EOF) {
 			why = err.Error()
 		}
@@ -294,7 +295,7 @@ func (p *process) bridge(srv net.Conn, c *link.Conn) {
 	p.copies.Go(func() {
 		_, err := io.Copy(read{p.stdin}, srv) // what else ended it is said by the other direction
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			c.Fail(fmt.Errorf("the connection to %s ended: it reads nothing of what it was sent %v ago", c.Name, silence))
+			c.Fail(fmt.Errorf("the connection to %s ended: it reads nothing of what it was sent %v ago", c.Name, silence.reads))
 		}
 		_ = p.stdin.Close()
 		srv.Close()
