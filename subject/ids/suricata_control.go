@@ -30,18 +30,20 @@ import (
 //	received - dropped = decoded, where every thread was seen asleep afterwards
 
 const (
-	controlPause    = 250 * time.Millisecond
-	controlAge      = 1200 * time.Millisecond // above the second after which threads read their sockets' counters
-	controlPatience = 2 * time.Second
-	controlMost     = 64 << 10 // octets of an answer
-	controlUnfit    = 3        // unfit answers in a row after which no more are awaited
-	socketPathMost  = 107      // octets that unix(7) has room for
+	controlPause   = 250 * time.Millisecond
+	controlAge     = 1200 * time.Millisecond // above the second after which threads read their sockets' counters
+	controlMost    = 64 << 10                // octets of an answer
+	controlUnfit   = 3                       // unfit answers in a row after which no more are awaited
+	socketPathMost = 107                     // octets that unix(7) has room for
 
 	// asleepLooks in a row, asleepPause apart, show that it sleeps. They last longer than
 	// a block that is not full may wait in the ring.
 	asleepLooks = 3
 	asleepPause = 20 * time.Millisecond
 )
+
+// controlPatience is how long an answer may take. Tests have more of it.
+var controlPatience = 2 * time.Second
 
 // A control is a connection to the command socket.
 type control struct {
