@@ -235,7 +235,17 @@ func TestBoxBreaksWithASubject(t *testing.T) {
 			t.Fatalf("no subject: %s", out.Bytes())
 		}
 	}
-	time.Sleep(400 * time.Millisecond) // it is in its trial
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		_, recs, _ := result.Open(dir) // it may not be there yet
+		if slices.ContainsFunc(recs, func(r result.Record) bool {
+			return r.Procedure == "capture" && r.Parent != "" && r.Status == result.Running
+		}) {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatal("no trial runs")
+		}
+	}
 	for _, pid := range inside(t, box.Path(), agent+"serve") {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)

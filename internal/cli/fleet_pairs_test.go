@@ -258,7 +258,18 @@ func TestFleetPairsEnd(t *testing.T) {
 			t.Fatal("nothing works")
 		}
 	}
-	time.Sleep(time.Second)
+	sent := func() (n int) {
+		text, err := exec.Command("ip", "netns", "exec", r.space(from), "cat", "/sys/class/net/eth1/statistics/tx_packets").Output()
+		if _, serr := fmt.Sscan(string(text), &n); err != nil || serr != nil {
+			t.Fatal(err, serr)
+		}
+		return n
+	}
+	for begin, before := time.Now(), sent(); sent() < before+20; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("%s sends nothing", from)
+		}
+	}
 	_ = r.agents[from].Process.Kill() // that of ip, which has become the agent
 	code := <-ended
 	said := unwrapped(out.String())

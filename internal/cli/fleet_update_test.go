@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -204,12 +205,11 @@ func main() {
 	go func() {
 		ended <- Main(t.Context(), []string{"fleet", "update", "pi3", "--older", "--agent", hangs, "--within", "3s", "--quiet"}, &out, &out)
 	}()
-	for begin := time.Now(); !exists(f.file("pi3", "boxdyno-agent.new")); time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); exec.Command("pgrep", "-P", strconv.Itoa(f.pid("pi3")), "-f", "--", "--trial").Run() != nil; time.Sleep(5 * time.Millisecond) {
 		if time.Since(begin) > time.Minute {
 			t.Fatal("no program is tried")
 		}
 	}
-	time.Sleep(500 * time.Millisecond)
 	if p, err := os.FindProcess(f.pid("pi3")); err != nil || p.Kill() != nil {
 		t.Fatal("the agent of pi3 is not killed")
 	}
@@ -241,11 +241,6 @@ func main() {
 	f.call(exitOK, "fleet", "update", "pi1")
 	f.says("pi1  has devel already")
 	f.call(exitOther, "fleet", "update", "pi4", "--agent", current)
-}
-
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
 }
 
 func TestWaves(t *testing.T) {
