@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
+	"boxdyno/link"
 )
 
 // builtAgents is the folder of the agents that were built, made with the first; TestMain
@@ -199,5 +201,32 @@ func TestBox(t *testing.T) {
 	}
 	if said := run(exitOK, "box", "ls"); said != "no box is known yet: boxdyno box add NAME --ssh HOST adds one\n" {
 		t.Errorf("%q", said)
+	}
+}
+
+// An agent of another version is updated by the name of its box, where that is known.
+func TestBoxOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\necho '{\"agent\":\"boxdyno-agent\",\"protocol\":%d,\"version\":\"0.0.1\"}'\ncat >/dev/null\n", link.Protocol)
+	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	if err := editBoxes(func([]lab.Box) []lab.Box {
+		return []lab.Box{{Name: "pi5", SSH: "pi@pi5.lan", Agent: "/usr/bin/boxdyno-agent", Arch: "arm64"}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"--box pi5":                            "it has 0.0.1 (protocol %d), and this machine %s (protocol %[1]d): run boxdyno box update pi5",
+		"--lab there --set ssh=root@other.lan": "it has 0.0.1 (protocol %d), and this machine %s (protocol %[1]d): install this version there, by boxdyno box update NAME",
+	} {
+		var out bytes.Buffer
+		args := slices.Concat([]string{"run", "cpu", "--quiet", "--out", filepath.Join(t.TempDir(), "run")}, strings.Fields(words))
+		want = fmt.Sprintf(want, link.Protocol, Version())
+		if code := Main(t.Context(), args, &out, &out); code != exitMissing || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: exit code %d, %s does not say %q", words, code, out.Bytes(), want)
+		}
 	}
 }

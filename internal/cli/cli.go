@@ -75,7 +75,7 @@ func (f *failure) Error() string { return fmt.Sprint(f.err) }
 // Main runs the program with args (without its name) and returns its exit code.
 // ctx ends it early, with exit code 130.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return run(ctx, &app{out: &patient{ctx: ctx, w: stdout}, err: &patient{ctx: ctx, w: stderr}, plugins: runner.Plugins(), argv: append([]string{"boxdyno"}, args...)}, args)
+	return run(ctx, &app{out: &patient{ctx: ctx, w: stdout}, err: &patient{ctx: ctx, w: stderr}, plugins: plugins(), argv: append([]string{"boxdyno"}, args...)}, args)
 }
 
 // Command returns the tree of commands, for their manual.
