@@ -16,6 +16,7 @@ type Use struct {
 	Latency  bool         // delays are measured
 	Load     bool         // frames are offered, as RFC 2544 has it
 	LinkRate unit.BitRate // at which a port must run; 0: nobody said
+	Beside   bool         // other programs may work meanwhile
 }
 
 // A Condition is a state of a machine that is bad for measuring, by a pair of its
@@ -67,6 +68,8 @@ var Conditions = []Condition{
 		"$2 of swap are in use: memory is short, and pages that come back stall programs", "free memory, then swapoff -a"},
 	{"interrupts stay where they are", "irqbalance", func(v string, _ Use) bool { return v == "running" },
 		"irqbalance runs: it may move interrupts during a trial", "systemctl stop irqbalance"},
+	{"the sender before other programs", BySession, func(v string, u Use) bool { return v == "1" && u.Beside },
+		"CPU time goes to sessions first: beside other programs the sender's nice -20 counts only in its own session", "sysctl kernel.sched_autogroup_enabled=0, for programs started afterwards"},
 	{"power supply", "power supply", is("discharging", "offline"),
 		"the machine may run from its battery ($2), which limits its clocks", "connect the mains"},
 	{"supply of a Raspberry Pi 5", "power supply", func(v string, _ Use) bool {

@@ -64,13 +64,16 @@ func TestConditions(t *testing.T) {
 		"minipc": {env: environment(machine(t, "minipc")),
 			want: []string{"governor", "throttle events", "package throttle events", "swap used", "irqbalance", "power supply"}},
 		"good port": {env: []result.Pair{{Key: "eth0 speed", Value: "1.00 Gbit/s"}, {Key: "eth0 duplex", Value: "full"}, {Key: "eth0 EEE", Value: "off"},
-			{Key: "eth0 pause", Value: "rx off, tx off, autonegotiation on"}, {Key: "throttle flags", Value: "none"}}, use: Use{true, true, 1e9}},
+			{Key: "eth0 pause", Value: "rx off, tx off, autonegotiation on"}, {Key: "throttle flags", Value: "none"}}, use: Use{Latency: true, Load: true, LinkRate: 1e9}},
 		"bad port": {env: []result.Pair{{Key: "eth0 speed", Value: "100 Mbit/s"}, {Key: "eth0 duplex", Value: "half"}, {Key: "eth0 EEE", Value: "on"},
-			{Key: "eth0 pause", Value: "rx off, tx on, autonegotiation on"}, {Key: "eth0 also", Value: "carries the default route"}}, use: Use{true, true, 1e9},
+			{Key: "eth0 pause", Value: "rx off, tx on, autonegotiation on"}, {Key: "eth0 also", Value: "carries the default route"}}, use: Use{Latency: true, Load: true, LinkRate: 1e9},
 			want: []string{"eth0 duplex", "eth0 speed", "eth0 EEE", "eth0 pause", "eth0 also"}},
-		"bad port that nobody minds": {env: []result.Pair{{Key: "eth0 speed", Value: "100 Mbit/s"}, {Key: "eth0 EEE", Value: "on"}, {Key: "eth0 pause", Value: "rx on, tx on, autonegotiation on"}}},
-		"throttling Pi":              {env: []result.Pair{{Key: "throttle flags", Value: "throttled now, throttling has occurred"}}, want: []string{"throttle flags"}},
-		"Pi that was throttled":      {env: []result.Pair{{Key: "throttle flags", Value: "under-voltage has occurred"}}, want: []string{"throttle flags"}},
+		"bad port that nobody minds":  {env: []result.Pair{{Key: "eth0 speed", Value: "100 Mbit/s"}, {Key: "eth0 EEE", Value: "on"}, {Key: "eth0 pause", Value: "rx on, tx on, autonegotiation on"}}},
+		"throttling Pi":               {env: []result.Pair{{Key: "throttle flags", Value: "throttled now, throttling has occurred"}}, want: []string{"throttle flags"}},
+		"sessions first":              {env: []result.Pair{{Key: BySession, Value: "1"}}, use: Use{Beside: true}, want: []string{BySession}},
+		"no session first":            {env: []result.Pair{{Key: BySession, Value: "0"}}, use: Use{Beside: true}},
+		"sessions first, none beside": {env: []result.Pair{{Key: BySession, Value: "1"}}, use: Use{Latency: true, Load: true}},
+		"Pi that was throttled":       {env: []result.Pair{{Key: "throttle flags", Value: "under-voltage has occurred"}}, want: []string{"throttle flags"}},
 	} {
 		var got []string
 		for _, k := range Concerns(c.env, c.use) {

@@ -98,7 +98,7 @@ func doctorSettings() (out []Diagnosis) {
 }
 
 func diagnoseSettings(env []result.Pair) (out []Diagnosis) {
-	concerns := host.Concerns(env, host.Use{Latency: true, Load: true})
+	concerns := host.Concerns(env, host.Use{Latency: true, Load: true, Beside: true})
 	for _, c := range host.Conditions {
 		bad := 0
 		for _, k := range concerns {
