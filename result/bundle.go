@@ -46,7 +46,8 @@ type Bundle struct {
 var ErrInUse = errors.New("another boxdyno is writing to it")
 
 // Create makes dir (parents too) with run.json and an empty trials.jsonl, all of
-// it synced. It refuses a directory that already holds a run, or trials of one.
+// it synced; where it fails it leaves nothing. It refuses a directory that already holds a
+// run, or trials of one.
 func Create(dir string, r Run) (*Bundle, error) { return CreateFor(nil, dir, r) }
 
 // CreateFor is Create for an owner of all that is made.
@@ -54,6 +55,7 @@ func CreateFor(o *files.Owner, dir string, r Run) (*Bundle, error) {
 	if _, err := os.Lstat(filepath.Join(dir, RunFile)); err == nil {
 		return nil, holdsRun(dir)
 	}
+	_, there := os.Lstat(dir)
 	folder, err := files.MakeFolder(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("make the run's folder: %w", err)
@@ -71,12 +73,27 @@ func CreateFor(o *files.Owner, dir string, r Run) (*Bundle, error) {
 	case info.Size() != 0:
 		err = fmt.Errorf("%s holds trials of a run that lacks its %s: give another --out, or move them away", trials, RunFile)
 	default:
-		err = b.WriteRun(r)
+		if err = b.WriteRun(r); err != nil {
+			err = errors.Join(err, b.discard(o, errors.Is(there, fs.ErrNotExist)))
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
+}
+
+// discard removes what Create has made, and with folder that one, too.
+func (b *Bundle) discard(o *files.Owner, folder bool) error {
+	if err := b.folder.Remove(TrialsFile); err != nil || !folder {
+		return err
+	}
+	dir := filepath.Clean(b.Dir)
+	above, err := files.OpenFolder(filepath.Dir(dir), o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(above.Remove(filepath.Base(dir)), above.Close())
 }
 
 func holdsRun(dir string) error {

@@ -303,6 +303,29 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A run for which the disk has no room leaves no folder, and a folder that was there as it was.
+func TestFullDiskAtOnce(t *testing.T) {
+	real := files.Sync
+	files.Sync = func(f *os.File) error {
+		if info, err := f.Stat(); err != nil || info.IsDir() {
+			return err
+		}
+		return syscall.ENOSPC
+	}
+	defer func() { files.Sync = real }()
+	there := t.TempDir()
+	for dir, left := range map[string]bool{there: true, filepath.Join(t.TempDir(), "run"): false} {
+		_, err := Create(dir, header())
+		if !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "remove") {
+			t.Errorf("%v", err)
+		}
+		names, err := os.ReadDir(dir)
+		if len(names) > 0 || (err == nil) != left {
+			t.Errorf("%v, %v", names, err)
+		}
+	}
+}
+
 // Whatever was appended, and wherever the file is cut, the whole lines before the
 // cut are read, and a resumed run goes on behind them.
 func TestCutAnywhere(t *testing.T) {

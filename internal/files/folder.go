@@ -192,6 +192,18 @@ func (f *Folder) Has(name string) bool {
 	return unix.Fstatat(int(f.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
+// Remove removes a file of that name, or a folder with nothing in it.
+func (f *Folder) Remove(name string) error {
+	err := unix.Unlinkat(int(f.dir.Fd()), name, 0)
+	if err == unix.EISDIR {
+		err = unix.Unlinkat(int(f.dir.Fd()), name, unix.AT_REMOVEDIR)
+	}
+	if err != nil {
+		return &fs.PathError{Op: "remove", Path: f.path(name), Err: err}
+	}
+	return nil
+}
+
 // Append opens a file for reading, and for appending to it. With mk one that does not
 // exist is made.
 func (f *Folder) Append(name string, mk bool) (*os.File, error) {
