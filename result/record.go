@@ -298,6 +298,10 @@ type Record struct {
 	Settings    []Setting    `json:"settings,omitempty"` // of a procedure at a point: what a recipe had set meanwhile
 	Warnings    []string     `json:"warnings,omitempty"`
 	Environment int          `json:"environment"` // index into Run.Environments
+
+	// Left is what was left of the run's budget each time that the procedure asked since the
+	// point's trial before: a resumed run decides by it.
+	Left []time.Duration `json:"left_ns,omitempty"`
 }
 
 // An Alert is what a rule of an IDS found in a trial.

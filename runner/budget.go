@@ -68,7 +68,7 @@ func (x *execution) schedule() (*schedule, error) {
 	x.stored = map[string][]stored{}
 	for _, r := range x.o.Done {
 		if r.Parent != "" && kept(r) {
-			x.stored[r.Parent] = append(x.stored[r.Parent], stored{result.Get(r.Config, "trial"), time.Duration(r.Begin)})
+			x.stored[r.Parent] = append(x.stored[r.Parent], stored{result.Get(r.Config, "trial"), r.Left})
 			s.begun = true
 		}
 	}

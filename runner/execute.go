@@ -82,8 +82,8 @@ func (x *execution) append(r result.Record) error {
 
 // A stored trial is one of an earlier part of the run.
 type stored struct {
-	kind  string
-	begin time.Duration // since the run began
+	kind string
+	left []time.Duration // result.Record.Left
 }
 
 // A visited is a point and how far its procedure has come.
@@ -91,6 +91,7 @@ type visited struct {
 	Point
 	rec    result.Record
 	trials int                      // so far, those of an earlier part of the run too
+	left   []time.Duration          // what Env.Left answered since the latest
 	lasted map[string]time.Duration // the latest trial of each kind
 	most   int                      // estimated
 	time   time.Duration
@@ -267,6 +268,9 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 		for _, r := range rs {
 			x.notify(v, Event{Kind: Trial, Text: r.ID})
 		}
+		if i := slices.IndexFunc(rs, func(r result.Record) bool { return r.Parent == v.ID }); i >= 0 {
+			rs[i].Left, v.left = v.left, nil
+		}
 		carriedOut, err := x.trials(ctx, rs, f)
 		for i, r := range rs {
 			if r.Parent == v.ID {
@@ -296,10 +300,13 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 			return x.clock.spent()+v.lasted[kind] >= x.visiting()
 		}
 		env.Left = func() time.Duration {
-			if stored := x.stored[v.ID]; v.trials < len(stored) {
-				return max(0, x.visiting()-stored[v.trials].begin)
+			left := max(0, x.visiting()-x.clock.spent())
+			if stored := x.stored[v.ID]; v.trials < len(stored) && len(stored[v.trials].left) > 0 {
+				was := stored[v.trials].left
+				left = was[min(len(v.left), len(was)-1)]
 			}
-			return max(0, x.visiting()-x.clock.spent())
+			v.left = append(v.left, left)
+			return left
 		}
 	}
 	if x.sampler != nil {

@@ -34,6 +34,8 @@ type fake struct {
 	shared bool
 	// akin is whether a procedure's first rate depends on what its other points have done.
 	akin bool
+	// left is whether a procedure's rates depend on what is left of the budget.
+	left bool
 	// extra is whether a pause of kind b only leaves a criterion open.
 	extra bool
 	// stubborn procedures go on after a trial's error.
@@ -183,6 +185,9 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 		rate += float64(len(env.Akin("level")))
 	}
 	for n := range 4 {
+		if p.fake.left {
+			rate = env.Left().Seconds()
+		}
 		cfg := []result.Pair{{Key: "rate", Value: fmt.Sprint(rate)}}
 		rec, err := env.Trial(ctx, cfg, func(context.Context) (procedure.Outcome, error) {
 			o, err := do(fmt.Sprintf("%s/%d/%d/%v", p.kind, p.level, n, rate))
@@ -202,6 +207,9 @@ func (p *probe) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 		rate += 100 * (rec.Value("steps").Value - 2)
 		if p.kind == "b" && n%2 == 0 {
 			var o procedure.Outcome
+			if p.fake.left {
+				env.Left()
+			}
 			if low, high := 0.0, 10.0; p.fake.extra {
 				o.Extra, o.Status = true, result.Passed
 				o.Values = []result.Value{{Metric: "steps", Unit: "1", Value: 5, Lo: &low, Hi: &high, N: 3}}

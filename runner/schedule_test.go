@@ -304,6 +304,45 @@ func inBudget(t *testing.T) {
 	}
 }
 
+// A resumed run decides by what was left of the budget before each trial, to the nanosecond:
+// whatever its own set-up takes, and however long it stood still.
+func TestResumeDecidesByTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{left: true, trial: func(string) (procedure.Outcome, error) {
+			time.Sleep(60 * time.Millisecond)
+			return procedure.Outcome{Status: result.Passed}, nil
+		}}
+		m := &memory{}
+		run, recs, err := Run(t.Context(), resolved(t, f.catalogue(), "procedures:\n  - {use: probe, kind: b, level: [1, 2]}\nbudget: 10s\n"), m, Options{Catalogue: f.catalogue()})
+		if err != nil || len(recs) != 2*5+1 {
+			t.Fatalf("%v: %d records", err, len(recs))
+		}
+		for cut := 1; cut < len(m.appended); cut++ {
+			rest := &fake{left: true, first: func(*probe) error { time.Sleep(7 * time.Millisecond); return nil }}
+			again, err := Parse("run.json", m.run.Plan)
+			if err == nil {
+				again, err = again.Resolve(rest.catalogue())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := last(m.appended[:cut])
+			header := run
+			header.Environments, header.Budget = header.Environments[:1], nil
+			_, recs, err := Run(t.Context(), again, &memory{}, Options{Catalogue: rest.catalogue(), Header: header, Done: done, Resume: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range recs {
+				n, _, _ := strings.Cut(r.ID, " ")
+				if slices.ContainsFunc(done, func(d result.Record) bool { return kept(d) && d.ID != r.ID && strings.HasPrefix(d.ID, n+" ") }) {
+					t.Errorf("cut after %d: %s is carried out beside what is stored", cut, r.ID)
+				}
+			}
+		}
+	})
+}
+
 // A point that has nothing left to do but to decide a criterion is visited again only
 // while a budget lasts and the criterion is open, and is not called cut off.
 func TestExtraVisits(t *testing.T) {
@@ -345,8 +384,9 @@ func TestSpentAndLeft(t *testing.T) {
 	if left := env.Left(); left > 30*time.Minute || left < 10*time.Minute {
 		t.Errorf("%v are left", left)
 	}
-	x.stored = map[string][]stored{"": {{kind: "rate", begin: 58 * time.Minute}}}
-	if left := env.Left(); left != time.Hour-ending-58*time.Minute || env.Spent("rate") || !env.Spent("search") {
-		t.Errorf("%v were left, spent %v", left, env.Spent("rate"))
+	v.left = nil
+	x.stored = map[string][]stored{"": {{"rate", []time.Duration{2 * time.Minute, time.Minute}}}}
+	if first, second := env.Left(), env.Left(); first != 2*time.Minute || second != time.Minute || env.Spent("rate") || !env.Spent("search") {
+		t.Errorf("%v and %v were left, spent %v", first, second, env.Spent("rate"))
 	}
 }
