@@ -19,6 +19,7 @@ const (
 	idleLeast    = time.Second            // that the idle machine is measured for
 	idleAsked    = 250 * time.Millisecond // between two looks whether that is enough
 	idleLooks    = 24                     // after which a meter has no idle power
+	idleMost     = 30 * time.Second       // the same, where a look takes long
 )
 
 // idlePower measures what each meter reads of the idle machine, before the first trial:
@@ -30,7 +31,7 @@ func (x *execution) idlePower(ctx context.Context) {
 	x.o.Notify(Event{Kind: Preparing, Text: "measure the power of the idle machine"})
 	x.sampler.Begin()
 	from := unit.Now()
-	for range idleLooks { // not a time: a process that is held up looks later
+	for looks := 1; ; looks++ {
 		if host.Pause(ctx, idleAsked) != nil {
 			break
 		}
@@ -38,13 +39,19 @@ func (x *execution) idlePower(ctx context.Context) {
 		now := unit.Now()
 		all := x.sampler.Energy(from, now)
 		enough := len(all) == x.sampler.Meters() && !slices.ContainsFunc(all, func(e result.Energy) bool { return e.Readings < idleReadings })
-		if time.Duration(now-from) >= idleLeast && enough {
+		if idleOver(looks, time.Duration(now-from), enough) {
 			break
 		}
 	}
 	idle := x.sampler.Energy(from, unit.Now())
 	_, _ = x.sampler.End()
 	x.run.Telemetry[len(x.run.Telemetry)-1].Idle = slices.DeleteFunc(idle, func(e result.Energy) bool { return e.Readings < idleReadings })
+}
+
+// idleOver says whether so many looks in that time suffice, where every meter was read often
+// enough or not. They count, as a process that is held up looks later.
+func idleOver(looks int, took time.Duration, enough bool) bool {
+	return enough && took >= idleLeast || looks >= idleLooks || took >= idleMost
 }
 
 // idleOf is the idle power by the meter of e, of this part of the run or the latest that

@@ -274,3 +274,25 @@ func TestJoulesOfAnotherMachine(t *testing.T) {
 		}
 	}
 }
+
+// The idle machine is measured until each meter was read often enough, and never for long.
+func TestIdleIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		looks  int
+		took   time.Duration
+		enough bool
+		over   bool
+	}{
+		{1, 250 * time.Millisecond, true, false},
+		{4, time.Second, true, true},
+		{4, time.Second, false, false},
+		{9, 29 * time.Second, false, false}, // held up
+		{9, 30 * time.Second, false, true},
+		{idleLooks - 1, 6 * time.Second, false, false},
+		{idleLooks, 6 * time.Second, false, true},
+	} {
+		if got := idleOver(c.looks, c.took, c.enough); got != c.over {
+			t.Errorf("%+v: over %v", c, got)
+		}
+	}
+}

@@ -144,8 +144,8 @@ func (x *execution) carryOut(ctx context.Context) (err error) {
 	if err := x.watch(ctx); err != nil {
 		return err
 	}
+	x.clock.set = time.Since(x.clock.start) // taking down measures no idle power
 	x.idlePower(ctx)
-	x.clock.set = time.Since(x.clock.start)
 	return x.finish(ctx, x.points(ctx, points))
 }
 
