@@ -160,6 +160,8 @@ func widthOf(values []result.Value, ms []result.Metric) float64 {
 		}
 		known = true
 		switch {
+		case v.Bound == result.AtMost: // nothing is known below
+			width = 1
 		case v.Bound == result.AtLeast || v.Lo == nil:
 		case v.Hi == nil || *v.Hi <= 0:
 			width = 1

@@ -230,7 +230,7 @@ func TestWidthOf(t *testing.T) {
 		want float64
 	}{
 		{nil, 1}, {[]result.Value{v("offered", 1, 9, "")}, 1}, {[]result.Value{v("rate", 75, 100, "")}, 0.25}, {[]result.Value{v("rate", 75, 0, "")}, 1},
-		{[]result.Value{v("rate", 75, 0, ">=")}, 0}, {[]result.Value{{Metric: "rate", Value: 3}}, 0}, {[]result.Value{v("rate", 75, 100, ""), v("rate", 50, 100, "")}, 0.5},
+		{[]result.Value{v("rate", 75, 0, ">=")}, 0}, {[]result.Value{{Metric: "rate", Value: 3, Bound: result.AtMost}}, 1}, {[]result.Value{{Metric: "rate", Value: 3}}, 0}, {[]result.Value{v("rate", 75, 100, ""), v("rate", 50, 100, "")}, 0.5},
 	} {
 		if got := widthOf(c.vs, ms); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.vs, got, c.want)
