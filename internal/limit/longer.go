@@ -176,6 +176,25 @@ func (c *Longer) Next(came Came, room float64) (more bool) {
 	return c.Spent < c.Budget
 }
 
+// Note notes what became of a trial at another load than the next one, where one is carried;
+// more says that another one is to follow, as Next said before.
+func (c *Longer) Note(load unit.FrameRate, came Came, more bool) bool {
+	c.Trials++
+	if came == Invalid {
+		return more
+	}
+	c.Valid++
+	switch {
+	case load <= c.Bears:
+		return more
+	case came == Carried:
+		c.Bears = load
+	case c.Lossy <= c.Bears || load < c.Lossy:
+		c.Lossy = load
+	}
+	return c.between()
+}
+
 // Share is the load that is tried after one that hardly lost too much, as a share of it, by
 // what Next is told as room.
 func Share(room float64) float64 {

@@ -143,6 +143,41 @@ func TestLongerReserves(t *testing.T) {
 	}
 }
 
+// A trial at another load than the next one moves both bounds, and the next one goes between
+// them. One below what is carried, or an invalid one, moves nothing.
+func TestLongerNotes(t *testing.T) {
+	for name, c := range map[string]struct {
+		load         unit.FrameRate
+		came         Came
+		more         bool
+		bears, below unit.FrameRate
+		rate         float64
+		valid        int
+	}{
+		"carried":              {800, Carried, true, 800, 1600, 1131.4, 3},
+		"carried, not lossy":   {1590, Carried, false, 1590, 1600, 800, 3},
+		"lost":                 {800, Lost, true, 400, 800, 565.7, 3},
+		"lost just above":      {420, Lost, false, 400, 420, 800, 3},
+		"lost above":           {1800, Lost, true, 400, 1600, 800, 3},
+		"lost below":           {300, Lost, true, 400, 1600, 800, 3},
+		"carried below":        {300, Carried, true, 400, 1600, 800, 3},
+		"it decided nothing":   {800, Invalid, true, 400, 1600, 800, 2},
+		"carried what is lost": {1700, Carried, false, 1700, 0, 800, 3},
+	} {
+		l := Longer{Least: time.Second, Budget: 40, Narrow: OneStep}
+		l.Begin(1600)
+		l.Next(Lost, 0.25)
+		more := l.Next(Carried, 0)
+		if !more || l.Bears != 400 || l.Rate != 800 {
+			t.Fatalf("%+v", l)
+		}
+		more = l.Note(c.load, c.came, more)
+		if more != c.more || l.Bears != c.bears || l.Below() != c.below || math.Abs(float64(l.Rate)-c.rate) > 0.1 || l.Valid != c.valid || l.Trials != 3 {
+			t.Errorf("%s: more %v, below %v, %+v", name, more, float64(l.Below()), l)
+		}
+	}
+}
+
 // What another point lost at bounds the load from above, unless more than that is carried.
 func TestLongerOfAnotherPoint(t *testing.T) {
 	for _, c := range []struct {

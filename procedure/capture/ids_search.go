@@ -231,7 +231,11 @@ func (m *idsPoint) interim() procedure.Outcome {
 	switch {
 	case c != nil && c.Bears > 0:
 		m.take(c.best)
-		m.listen.warn("the search was not finished: a load between %v and %v may be carried", unit.BitRate(c.Bears), unit.BitRate(l.Upper))
+		told := ""
+		if l.Upper > 0 {
+			told = fmt.Sprintf(": a load between %v and %v may be carried", unit.BitRate(c.Bears), unit.BitRate(l.Upper))
+		}
+		m.listen.warn("the search was not finished%s", told)
 		m.addRate(l, float64(c.Bears), l.Clean+l.Lossy+c.Valid)
 	case c != nil && c.AtMost() > 0:
 		m.listen.warn("the search was not finished")
@@ -275,8 +279,13 @@ func (m *idsPoint) addRate(l search.Limit, rate float64, n int) {
 		v.Value, v.Lo = rate, &rate
 	}
 	v.Bound = result.Exactly // interval compares with the ceiling in frames
-	if ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean())); l.AtCeiling || ceiling > 0 && rate > ceiling/1.2 {
+	ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean()))
+	switch {
+	case l.AtCeiling, ceiling > 0 && rate > ceiling/1.2:
 		v.Bound = result.AtLeast
+	case v.Hi == nil:
+		v.Bound = result.AtLeast
+		m.listen.warn("no load above %v is known to be too much: the limit may be higher", unit.BitRate(rate))
 	}
 	fps := figures.Value("ids_rate_fps", rate/8/m.listen.mean)
 	fps.Bound = v.Bound

@@ -79,11 +79,12 @@ func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
 			return err
 		}
 	}
-	l := limitOf(h)
+	l := m.limitOf(h)
 	if err := m.conclude(ctx, h); err != nil {
 		return err
 	}
 	m.out.Values = append(m.out.Values, m.pdrs(h)...)
+	m.out.Warnings = append(m.out.Warnings, m.unbounded(m.out.Values)...)
 	if l.Lower == 0 || l.AtCeiling || m.preset.Value == "quick" { // rate overload is for that
 		return nil
 	}
@@ -102,46 +103,74 @@ func (m *capturePoint) offer(ctx context.Context, kind string, n int, l engine.L
 	if room := trial.Room(rec, m.ring()); room > 0 && rec.Status == result.Failed {
 		m.lows.Overflowed(rec.Load.Offered, room)
 	}
+	if now := m.saw(rec); now.Valid && now.Loss-now.Doubt >= tooMuch {
+		m.flooded = append(m.flooded, now.Offered)
+	}
 	return rec, err
 }
 
 // limitOf is what a search has found, with bounds of one trial where it was left before its
-// end.
-func limitOf(h *limit.Hunt) search.Limit {
+// end, and of an overload where it knows no rate that is too much.
+func (m *capturePoint) limitOf(h *limit.Hunt) search.Limit {
 	l := h.Limit()
 	if l.Lower == 0 {
 		l = h.Interim()
 	}
-	if l.Upper == 0 && l.Lower > 0 {
-		l.Upper = lossyFrom(h.Seen())
+	if l.Upper > 0 || l.Lower == 0 || l.AtCeiling {
+		return l
+	}
+	if l.Upper = lossyFrom(h.Seen()); l.Upper == 0 {
+		l.Upper = m.floodAbove(max(l.Lower, mostClean(h.Seen())))
 	}
 	return l
 }
 
-// pdrs are the highest rates at a stated loss ratio, as far as the search has confirmed them,
-// or longer trials or another point of the run show them, and neither longer trials nor what
-// the subject counts without end refute them.
+// floodAbove is the lowest load above rate that lost a twentieth or more; 0: none did.
+func (m *capturePoint) floodAbove(rate unit.FrameRate) (lowest unit.FrameRate) {
+	for _, f := range m.flooded {
+		if f > rate && (lowest == 0 || f < lowest) {
+			lowest = f
+		}
+	}
+	return lowest
+}
+
+// unbounded says that a rate of vs has no upper bound, where the tester need not be why.
+func (m *capturePoint) unbounded(vs []result.Value) (told []string) {
+	for _, v := range vs {
+		what := map[string]string{"lossless_fps": "lose frames", "counted_0_1pct_fps": "lose more than 0.1 %", "counted_0_5pct_fps": "lose more than 0.5 %"}[v.Metric]
+		if what != "" && v.Lo != nil && v.Hi == nil && (m.ceiling == 0 || v.Value <= float64(m.ceiling)/1.2) {
+			told = append(told, fmt.Sprintf("no rate above %v is known to %s: the limit may be higher", unit.FrameRate(v.Value), what))
+		}
+	}
+	return told
+}
+
+// pdrs are the highest rates at a stated loss ratio, as far as the search has found them, or
+// longer trials or another point of the run show them, and neither longer trials nor what
+// the subject counts without end refute them. Without a longer trial, what the search found is
+// no lower bound: its trials are short.
 func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 	for _, l := range h.Limits() {
 		name := map[unit.LossRatio]string{0.001: "counted_0_1pct_fps", 0.005: "counted_0_5pct_fps"}[l.Goal.Loss]
 		if name == "" {
 			continue
 		}
-		lost := unit.FrameRate(0)
+		lost, found := unit.FrameRate(0), l.Lower
+		if m.longer == nil || len(m.longer.valid) == 0 {
+			l.Lower, l.AtCeiling = 0, false
+		}
 		if m.longer != nil {
-			l, lost = m.longer.shows(l, m.short(l.Lower, l.Goal.Final).Duration)
+			l, lost = m.longer.shows(l, m.short(found, l.Goal.Final).Duration)
+		}
+		if l.Upper == 0 && !l.AtCeiling {
+			l.Upper = m.floodAbove(max(found, l.Lower))
 		}
 		v := m.interval(name, l)
-		switch {
-		case l.Lower > 0:
-		case m.longer == nil: // the search goes on
-			continue
-		case lost == 0:
-			if lost = lowestLossy(h.Seen(), l.Goal.Loss); lost == 0 {
+		if l.Lower == 0 {
+			if lost = cmp.Or(lost, l.Upper, lowestLossy(h.Seen(), l.Goal.Loss)); lost == 0 {
 				continue
 			}
-			fallthrough
-		default:
 			v = atMost(name, lost, l.Clean+l.Lossy)
 		}
 		vs = append(vs, v)
@@ -154,7 +183,7 @@ func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 
 // interim is the point's outcome if the run comes to it no more.
 func (m *capturePoint) interim(h *limit.Hunt) procedure.Outcome {
-	out, l, c := m.out, limitOf(h), m.longer
+	out, l, c := m.out, m.limitOf(h), m.longer
 	trials := l.Clean + l.Lossy + l.Invalid
 	var v result.Value
 	told := ""
@@ -163,16 +192,20 @@ func (m *capturePoint) interim(h *limit.Hunt) procedure.Outcome {
 	}
 	switch {
 	case c != nil && c.Bears > 0:
-		v, told = c.figure(m, l), fmt.Sprintf("a rate between %v and %v may be carried", c.Bears, cmp.Or(c.Below(), l.Upper))
+		v, told = c.figure(m, l), fmt.Sprintf("%v was carried, and no rate above it was confirmed", c.Bears)
+		if below := c.Below(); below > 0 {
+			told = fmt.Sprintf("a rate between %v and %v may be carried", c.Bears, below)
+		}
 	case c != nil && c.AtMost() > 0:
 		v, told = atMost("lossless_fps", c.AtMost(), l.Clean+l.Lossy+c.Valid), cmp.Or(c.doubt, fmt.Sprintf("no longer trial confirmed %v", l.Lower))
 		if c.Hint > 0 && c.Hint < c.AtMost() {
 			told += fmt.Sprintf("; %v was carried at another point of the run, and no longer trial confirmed it", c.Hint)
 		}
-	case l.Lower > 0 && l.Interim:
-		v, told = m.interval("lossless_fps", l), "its bounds are of one trial each"
 	case l.Lower > 0:
-		v, told = m.interval("lossless_fps", l), fmt.Sprintf("no longer trial confirmed %v", l.Lower)
+		told = fmt.Sprintf("no longer trial confirmed %v", l.Lower)
+		if l.Upper > 0 {
+			v = atMost("lossless_fps", l.Upper, l.Clean+l.Lossy)
+		}
 	case lowestLossy(h.Seen(), 0) > 0:
 		v, told = atMost("lossless_fps", lowestLossy(h.Seen(), 0), l.Lossy), fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
 	default:
@@ -187,7 +220,7 @@ func (m *capturePoint) interim(h *limit.Hunt) procedure.Outcome {
 		out.Status, out.Reason = result.Invalid, told
 		return out
 	}
-	out.Warnings = append(slices.Clip(out.Warnings), told)
+	out.Warnings = slices.Concat(out.Warnings, []string{told}, m.unbounded(out.Values))
 	return out
 }
 
@@ -247,22 +280,28 @@ func (m *capturePoint) saw(rec result.Record) search.Seen {
 // lossyFrom is a load up to which two trials lost frames beyond doubt, above all that lost
 // none, for a search that had too few trials to confirm an upper bound; 0: there is none.
 func lossyFrom(seen []search.Seen) unit.FrameRate {
-	var clean unit.FrameRate
 	var lossy []unit.FrameRate
+	clean := mostClean(seen)
 	for _, t := range seen {
-		switch {
-		case t.Valid && t.Loss == 0:
-			clean = max(clean, t.Offered)
-		case t.Valid && t.Loss > t.Doubt:
+		if t.Valid && t.Loss > t.Doubt && t.Offered > clean {
 			lossy = append(lossy, t.Offered)
 		}
 	}
-	lossy = slices.DeleteFunc(lossy, func(r unit.FrameRate) bool { return r <= clean })
 	if len(lossy) < 2 {
 		return 0
 	}
 	slices.Sort(lossy)
 	return lossy[1]
+}
+
+// mostClean is the highest load of a search that lost nothing; 0: none.
+func mostClean(seen []search.Seen) (most unit.FrameRate) {
+	for _, t := range seen {
+		if t.Valid && t.Loss == 0 {
+			most = max(most, t.Offered)
+		}
+	}
+	return most
 }
 
 // lags says whether the subject counted every frame, and too late.
@@ -302,7 +341,7 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 // conclude fills the subject's buffers, and offers a longer trial at the rate found, or at
 // lower ones. Where the search found none, they begin below all that lost.
 func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) {
-	l := limitOf(h)
+	l := m.limitOf(h)
 	var c *captureLonger
 	switch lossy := lowestLossy(h.Seen(), 0); {
 	case l.Lower > 0 && l.AtCeiling: // more cannot be offered
@@ -313,9 +352,14 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 			return err
 		}
 		c = longer(l.Lower, s)
+		l = m.limitOf(h)
 		c.Above = l.Upper
 	case lossy > 0:
-		c = longer(lossy*limit.StepDown, search.Sustained{})
+		s, err := m.fill(ctx, h, lossy)
+		if err != nil {
+			return err
+		}
+		c = longer(lossy*limit.StepDown, s)
 		c.Lossy, c.doubt = lossy, fmt.Sprintf("the search found no rate without loss, down to %v", lossy)
 	default:
 		told := fmt.Sprintf("no rate without loss is confirmed in %d trials, of which %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Invalid)
@@ -326,8 +370,11 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		}
 		return nil
 	}
-	m.elsewhere(c)
+	m.elsewhere(h, c)
 	c.Begin(cmp.Or(l.Lower, lowestLossy(h.Seen(), 0)*limit.StepDown))
+	if l.Lower == 0 {
+		c.Doubted = 0 // nothing was carried there
+	}
 	m.longer = c
 	for more := true; more; {
 		if !l.AtCeiling || c.Trials > 0 {
@@ -339,7 +386,7 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 			return err
 		}
 		if c.Bears > 0 && !c.given {
-			if err := m.offerGiven(ctx, h, c); err != nil {
+			if more, err = m.offerGiven(ctx, h, c, more); err != nil {
 				return err
 			}
 		}
@@ -364,11 +411,22 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		}
 		m.out.Values = append(m.out.Values, m.lossless(atMost("lossless_fps", c.AtMost(), l.Clean+l.Lossy+c.Valid))...)
 	default: // all were invalid
-		m.warn("no longer trial confirmed %v: %s", l.Lower, c.last.Reason)
-		m.out.Values = append(m.out.Values, m.lossless(m.interval("lossless_fps", l))...)
+		told := fmt.Sprintf("no longer trial confirmed %v: %s", l.Lower, c.last.Reason)
+		switch {
+		case l.Upper > 0:
+			m.out.Values = append(m.out.Values, m.lossless(atMost("lossless_fps", l.Upper, l.Clean+l.Lossy))...)
+			fallthrough
+		case len(m.pdrs(h)) > 0:
+			m.warn("%s", told)
+		default:
+			m.out.Status, m.out.Reason = result.Invalid, told
+		}
 	}
-	if c.Other > 0 && c.Other <= c.Bears {
-		m.warn("no sharp limit: another point of the run lost frames at %v", c.Other)
+	if lost := c.contradicted(c.others); lost > 0 {
+		m.warn("no sharp limit: another point of the run lost frames at %v", lost)
+	}
+	if lost := c.contradicted(c.valid); lost > 0 {
+		m.warn("no sharp limit: a longer trial lost frames at %v", lost)
 	}
 	if l.Inversions > 0 {
 		m.warn("no sharp limit: frames were lost in %d trials at or below a rate that another trial carried", l.Inversions)
@@ -382,11 +440,15 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 // elsewhere tells c of the rates that the run offered this subject at other points, in trials
 // as long as one of those at a given rate. One in which receiving had no precedence is not
 // alike.
-func (m *capturePoint) elsewhere(c *captureLonger) {
+func (m *capturePoint) elsewhere(h *limit.Hunt, c *captureLonger) {
 	if m.env.Left != nil {
 		c.Left = func(d time.Duration) int { return int(m.env.Left() / (d + m.around.next(captureAround))) }
 	}
 	c.Lows = m.lows
+	for _, t := range h.Seen() {
+		t.Duration = m.short(t.Rate, t.Duration).Duration
+		c.searched = append(c.searched, t)
+	}
 	if m.env.Akin == nil {
 		return
 	}
@@ -395,22 +457,52 @@ func (m *capturePoint) elsewhere(c *captureLonger) {
 			continue
 		}
 		now := m.saw(rec)
-		now.Rate = now.Offered
+		now.Rate, now.Duration = now.Offered, time.Duration(rec.Phases[0].End-rec.Phases[0].Begin)
 		c.Overflowed(now.Rate, trial.Room(rec, m.ring()))
-		switch c.others = append(c.others, now); {
-		case now.Loss > 0:
-			if c.Other == 0 || now.Offered < c.Other {
-				c.Other = now.Offered
-			}
-		case c.Sustained.Rate == 0 || now.Offered <= c.Sustained.Rate:
+		c.others = append(c.others, now)
+		if now.Loss == 0 && (c.Sustained.Rate == 0 || now.Offered <= c.Sustained.Rate) {
 			c.Hint = max(c.Hint, now.Offered)
+		}
+	}
+	c.compare()
+}
+
+// compare sets Other: the lowest load at which another point lost frames beyond doubt, and that
+// no trial as long carried.
+func (c *captureLonger) compare() {
+	c.Other = 0
+	for _, t := range c.others {
+		if t.Loss > t.Doubt && !c.disproved(t) && (c.Other == 0 || t.Offered < c.Other) {
+			c.Other = t.Offered
 		}
 	}
 }
 
+// disproved says whether a trial about as long as t, or longer, carried as much.
+func (c *captureLonger) disproved(t search.Seen) bool {
+	for _, o := range slices.Concat(c.others, c.valid, c.searched) {
+		if o.Valid && o.Loss == 0 && o.Offered >= t.Offered && o.Duration.Seconds() >= 0.99*t.Duration.Seconds() {
+			return true
+		}
+	}
+	return false
+}
+
+// contradicted is the lowest load that one of trials lost frames of beyond doubt, and another
+// trial carried; 0: none.
+func (c *captureLonger) contradicted(trials []search.Seen) (lowest unit.FrameRate) {
+	for _, t := range trials {
+		if t.Loss > t.Doubt && (t.Offered <= c.Bears || c.disproved(t)) && (lowest == 0 || t.Offered < lowest) {
+			lowest = t.Offered
+		}
+	}
+	return lowest
+}
+
 // offerGiven offers for longer the highest rate that another point was given, and hardly lost of,
 // where it is not known whether the loosest goal is met there: a criterion may ask for that.
-func (m *capturePoint) offerGiven(ctx context.Context, h *limit.Hunt, c *captureLonger) (err error) {
+// more is whether another longer trial is to follow.
+func (m *capturePoint) offerGiven(ctx context.Context, h *limit.Hunt, c *captureLonger, more bool) (bool, error) {
 	c.given = true
 	limits := h.Limits()
 	l := limits[len(limits)-1]
@@ -421,33 +513,39 @@ func (m *capturePoint) offerGiven(ctx context.Context, h *limit.Hunt, c *capture
 			rate = max(rate, t.Rate*limit.JustAbove)
 		}
 	}
+	rate, length := c.Sustained.Carries(rate, confirming)
 	if rate == 0 || l.Goal.Loss == 0 || rate <= l.Lower || l.Upper > 0 && l.Upper <= rate {
-		return nil
+		return more, nil
 	}
-	if err := m.pause(ctx, m.interim(h)); err != nil {
-		return err
+	so := m.interim(h)
+	so.Next = max(so.Next, length+m.around.next(captureAround))
+	if err := m.pause(ctx, so); err != nil {
+		return false, err
 	}
 	o := m.loadOf(rate)
-	o.Duration = max(o.Duration, confirming)
+	o.Duration = max(o.Duration, length)
 	rec, err := m.offer(ctx, "limit", c.Trials, o)
-	if c.Trials++; err == nil && (rec.Status == result.Passed || rec.Status == result.Failed) {
-		now := m.saw(rec)
-		now.Rate = rate
-		c.valid = append(c.valid, now)
+	if err != nil {
+		return false, err
 	}
-	return err
+	came := c.keep(m, rec, rate, o)
+	if came == limit.Carried && rate > c.Bears {
+		c.best, c.load = rec, o
+	}
+	return c.Note(rate, came, more), nil
 }
 
 // above makes the best longer trial the point's, with what the subject costs above the
 // empty box under that load.
 func (m *capturePoint) above(ctx context.Context, h *limit.Hunt, c *captureLonger) error {
 	m.take(c.best)
-	m.out.Values = append(m.out.Values, m.lossless(c.figure(m, limitOf(h)))...)
+	m.out.Values = append(m.out.Values, m.lossless(c.figure(m, m.limitOf(h)))...)
 	if len(m.env.Bed.Threads) == 0 {
 		return nil
 	}
 	so := m.out
 	so.Values, so.Next = slices.Concat(m.out.Values, m.pdrs(h)), lasts(c.load)+m.around.next(captureAround)
+	so.Warnings = slices.Concat(m.out.Warnings, m.unbounded(so.Values))
 	if err := m.pause(ctx, so); err != nil {
 		return err
 	}
@@ -458,9 +556,11 @@ func (m *capturePoint) above(ctx context.Context, h *limit.Hunt, c *captureLonge
 	return err
 }
 
+// interval is a figure from a limit's lower to its upper bound; without that one it is a lower
+// bound.
 func (m *capturePoint) interval(name string, l search.Limit) result.Value {
 	v := figures.Interval(name, l, 1)
-	if m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
+	if v.Hi == nil || m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
 		v.Bound = result.AtLeast
 	}
 	return v
@@ -520,6 +620,7 @@ type captureLonger struct {
 	doubt            string        // says what speaks against the rate found
 	valid            []search.Seen // those that count
 	others           []search.Seen // at other points of the run, at a given rate
+	searched         []search.Seen // the search's
 	last, best, lost result.Record
 	load             engine.Load // of best
 	given            bool        // the others' highest was offered, if that is needed
@@ -541,13 +642,27 @@ func longer(found unit.FrameRate, s search.Sustained) *captureLonger {
 
 // figure is the rate that a longer trial carried; l is what the search found.
 func (c *captureLonger) figure(m *capturePoint, l search.Limit) result.Value {
+	if c.doubt != "" || c.Valid > 1 || c.Bears < l.Lower {
+		l.Lower = c.best.Load.Offered
+	}
+	if l.Upper = c.Below(); l.Upper > 0 {
+		l.AtCeiling = false
+	}
 	v := m.interval("lossless_fps", l)
 	v.N = l.Clean + l.Lossy + c.Valid
-	if high := float64(cmp.Or(c.Below(), l.Upper)); c.doubt != "" || c.Valid > 1 {
-		low := float64(c.best.Load.Offered)
-		v.Value, v.Bound, v.Lo, v.Hi = low, result.Exactly, &low, &high
-	}
 	return v
+}
+
+// keep notes a longer trial of load l, if it counts, and returns what became of it.
+func (c *captureLonger) keep(m *capturePoint, rec result.Record, rate unit.FrameRate, l engine.Load) limit.Came {
+	came := trial.Came(rec, rec.Status == result.Passed)
+	if came != limit.Invalid {
+		now := m.saw(rec)
+		now.Rate, now.Duration = rate, lasts(l)
+		c.valid = append(c.valid, now)
+		c.compare()
+	}
+	return came
 }
 
 // shows is l, which a search found of a goal in trials of length d, by the longer trials, too:
@@ -599,21 +714,16 @@ func (c *captureLonger) shows(l search.Limit, d time.Duration) (_ search.Limit, 
 // if frames were lost.
 func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *captureLonger) (more bool, err error) {
 	l := m.loadOf(c.Rate)
-	if l.Count == 0 && m.length == 0 {
-		l.Duration = max(l.Duration, c.Lasts)
-	}
+	l.Duration = max(l.Duration, c.Lasts)
 	m.emptied = -1
 	if c.last, err = m.offer(ctx, "limit", c.Trials, l); err != nil {
 		return false, err
 	}
-	rate, valid, bears := c.Rate, c.Valid, c.Bears
-	more = c.Next(trial.Came(c.last, c.last.Status == result.Passed), trial.Room(c.last, m.ring()))
-	if c.Valid == valid {
+	bears, came := c.Bears, c.keep(m, c.last, c.Rate, l)
+	more = c.Next(came, trial.Room(c.last, m.ring()))
+	if came == limit.Invalid {
 		return more, nil
 	}
-	now := m.saw(c.last)
-	now.Rate = rate
-	c.valid = append(c.valid, now)
 	if c.Bears > bears {
 		c.best, c.load = c.last, l
 	} else if c.lost = c.last; c.doubt == "" {
