@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // "sqlite"
 
 	"boxdyno/internal/files"
@@ -33,6 +34,24 @@ type Index struct {
 	db       *sql.DB
 	postgres bool
 	host     string // whose bundles this process sees
+	aside    string // a folder that is removed at the end; "": there is none
+}
+
+// ErrUnwritable is the error of an index in a folder that this user cannot write to.
+var ErrUnwritable = errors.New("its folder cannot be written: name a place for another index with --index")
+
+// OpenAside opens an empty index that is removed when it is closed.
+func OpenAside(ctx context.Context) (*Index, error) {
+	dir, err := os.MkdirTemp("", "boxdyno-index-")
+	if err != nil {
+		return nil, fmt.Errorf("make an index: %w", err)
+	}
+	x, err := Open(ctx, filepath.Join(dir, "index.db"))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	x.aside = dir
+	return x, nil
 }
 
 // Open opens the index at where: a postgres:// URL, or the name of a file, which is made
@@ -54,7 +73,7 @@ func Open(ctx context.Context, where string) (*Index, error) {
 		x.db, err = openFile(where)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
+		return nil, advised(fmt.Errorf("open %s: %w", name, err))
 	}
 	x.db.SetMaxOpenConns(4)
 	if err := x.migrate(ctx); err != nil {
@@ -81,8 +100,8 @@ func advised(err error) error {
 		return unreached{err}
 	case says("disk is full", "No space left on device", "no space left on device"):
 		return fmt.Errorf("%w: free space on its disk, or name a place for another index with --index", err)
-	case says("unable to open database file", "readonly database"):
-		return fmt.Errorf("%w: its folder cannot be written: name a place for another index with --index", err)
+	case says("unable to open database file", "readonly database"), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w: %w", err, ErrUnwritable)
 	case says("not a database", "malformed", "no such column", "no such table", "no such index", "has no column named"):
 		return fmt.Errorf("%w: remove it, and boxdyno index makes it anew", err)
 	}
@@ -175,7 +194,13 @@ func openFile(name string) (*sql.DB, error) {
 }
 
 // Close closes the index.
-func (x *Index) Close() error { return x.db.Close() }
+func (x *Index) Close() error {
+	err := x.db.Close()
+	if x.aside != "" {
+		err = errors.Join(err, os.RemoveAll(x.aside))
+	}
+	return err
+}
 
 // sql is a statement with its parameters as the database writes them.
 func (x *Index) sql(query string) string {

@@ -69,7 +69,7 @@ func TestOpenRefuses(t *testing.T) {
 	if c, err := serverAt("postgres://user@db.example/boxdyno"); err != nil || c.ConnectTimeout != serverPatience {
 		t.Errorf("without a timeout of its own: %v, %v", c, err)
 	}
-	if err := advised(errors.New("unable to open database file (14)")); !strings.Contains(err.Error(), "name a place for another index") {
+	if err := advised(errors.New("unable to open database file (14)")); !errors.Is(err, ErrUnwritable) {
 		t.Error(err)
 	}
 }

@@ -51,11 +51,21 @@ func placeFlags(cmd *cobra.Command, p *place) {
 	cmd.Flags().StringVar(&p.runs, "runs", "", "`folder` of the runs, which has an index of its own beside it (default $XDG_STATE_HOME/boxdyno/runs)")
 }
 
-// open opens the index of the place.
+// open opens the index of the place. One beside the runs that cannot be written stands in a
+// temporary folder until it is closed.
 func (p place) open(ctx context.Context, a *app) (*library, error) {
+	l, err := p.begin(ctx, a, false)
+	if errors.Is(err, store.ErrUnwritable) && p.index == "" && (p.runs != "" || os.Getenv(indexVariable) == "") {
+		a.note("! the index beside the runs cannot be written: all runs are read for this answer; --index FILE keeps an index elsewhere")
+		return p.begin(ctx, a, true)
+	}
+	return l, err
+}
+
+func (p place) begin(ctx context.Context, a *app, aside bool) (*library, error) {
 	s := store.Scan{Again: true}
 	if p.runs == "" {
-		return a.library(ctx, p.index, s)
+		return a.library(ctx, p.index, aside, s)
 	}
 	dir, err := filepath.Abs(p.runs)
 	if err != nil {
@@ -68,12 +78,12 @@ func (p place) open(ctx context.Context, a *app) (*library, error) {
 		return nil, &runner.PlanError{At: "--runs", Err: fmt.Errorf("there is no folder %s", dir)}
 	}
 	s.Dirs = []string{dir}
-	return a.library(ctx, cmp.Or(p.index, filepath.Join(filepath.Dir(dir), filepath.Base(dir)+"-index.db")), s)
+	return a.library(ctx, cmp.Or(p.index, filepath.Join(filepath.Dir(dir), filepath.Base(dir)+"-index.db")), aside, s)
 }
 
 // library opens the index, and brings it up to date with the runs at the default place and
-// all that was indexed before, as s adds to it.
-func (a *app) library(ctx context.Context, where string, s store.Scan) (*library, error) {
+// all that was indexed before, as s adds to it; aside: a new one in a temporary folder.
+func (a *app) library(ctx context.Context, where string, aside bool, s store.Scan) (*library, error) {
 	if err := asCaller(); err != nil {
 		return nil, err
 	}
@@ -88,7 +98,13 @@ func (a *app) library(ctx context.Context, where string, s store.Scan) (*library
 	if where == "" {
 		at, where = "$"+indexVariable, os.Getenv(indexVariable)
 	}
-	x, err := store.Open(ctx, cmp.Or(where, filepath.Join(filepath.Dir(runs), "index.db")))
+	open := func() (*store.Index, error) {
+		return store.Open(ctx, cmp.Or(where, filepath.Join(filepath.Dir(runs), "index.db")))
+	}
+	if aside {
+		open = func() (*store.Index, error) { return store.OpenAside(ctx) }
+	}
+	x, err := open()
 	if errors.Is(err, store.ErrPlace) {
 		err = &runner.PlanError{At: at, Err: err}
 	}
@@ -222,7 +238,7 @@ out of it.`,
 				}
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(300)) // bundles are read once and let go
-			l, err := a.library(ctx, where, store.Scan{Dirs: args, Again: len(args) == 0, Rebuild: rebuild})
+			l, err := a.library(ctx, where, false, store.Scan{Dirs: args, Again: len(args) == 0, Rebuild: rebuild})
 			if err != nil {
 				return err
 			}

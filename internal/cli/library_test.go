@@ -62,6 +62,50 @@ func TestLibraryUnderSudo(t *testing.T) {
 	}
 }
 
+// Runs whose folder cannot be written are read all the same, with an index or without one, and
+// no index is left.
+func TestLibraryThatCannotBeWritten(t *testing.T) {
+	if os.Getenv("BOXDYNO_TEST_CALLER") != "" {
+		os.Exit(Main(context.Background(), []string{"runs"}, os.Stdout, os.Stderr))
+	}
+	dir, err := os.MkdirTemp("", "library")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, temp := filepath.Join(dir, "boxdyno"), filepath.Join(dir, "tmp")
+	t.Cleanup(func() { os.Chmod(state, 0o755); os.RemoveAll(dir) })
+	b, err := result.Create(filepath.Join(state, "runs", "kept"), result.Run{Schema: result.Schema, ID: "kept", Start: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Plan: json.RawMessage(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Close(), os.Mkdir(temp, 0o777), os.Chmod(temp, 0o777), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	list := func(mode os.FileMode, env ...string) string {
+		if err := os.Chmod(state, mode); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(append(os.Environ(), "BOXDYNO_TEST_CALLER=1", "XDG_STATE_HOME="+dir, "TMPDIR="+temp), env...)
+		out, err := cmd.CombinedOutput()
+		if left, _ := filepath.Glob(filepath.Join(temp, "boxdyno-index-*")); err != nil || len(left) > 0 || !strings.Contains(string(out), "\nkept ") {
+			t.Errorf("%v, left %v:\n%s", err, left, out)
+		}
+		return string(out)
+	}
+	nobody := []string{"SUDO_UID=65534", "SUDO_GID=65534"} // of root: another user's
+	for _, indexed := range []bool{false, true} {
+		if indexed {
+			if out := list(0o755, "SUDO_UID=0"); strings.Contains(out, "cannot be written") {
+				t.Error(out)
+			}
+		}
+		if out := list(0o555, nobody...); !strings.Contains(out, "the index beside the runs cannot be written") {
+			t.Errorf("with an index %v:\n%s", indexed, out)
+		}
+	}
+}
+
 // drawnRuns keeps 30 runs, one a day, whose noise is 2 %. From the 21st on throughput of
 // frames of 64 octets is lower by a share, and the kernel is another one.
 func drawnRuns(dir string, seed uint64, drop float64) error {
