@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"boxdyno/internal/limit"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
@@ -220,22 +219,6 @@ func TestOfferAt(t *testing.T) {
 			t.Errorf("case %d: %d trials, %s", i, trials, m.out.Status)
 		}
 	}
-}
-
-// carriedToTheTop is a search that lost nothing up to rate, which is the highest.
-func carriedToTheTop(t *testing.T, rate unit.FrameRate) *limit.Hunt {
-	t.Helper()
-	s, err := search.New("quick", rate, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &limit.Hunt{Search: s, Offer: func(_ context.Context, _ int, step search.Step) (search.Seen, time.Duration, error) {
-		return search.Seen{Offered: step.Rate, Valid: true}, 0, nil
-	}}
-	if _, err := h.Seek(t.Context(), -1); err != nil {
-		t.Fatal(err)
-	}
-	return h
 }
 
 // A box whose CPU is held up gives a rate with an interval: TestIDSOfAStallingBox for frames
