@@ -1009,6 +1009,7 @@ export interface Record {
   id: string;
   kpis?: KPI[];
   ledger?: Account;
+  left_ns?: number[];
   load?: Load;
   parent?: string;
   phases?: Phase[];
