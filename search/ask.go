@@ -25,20 +25,26 @@ func (s Search) ask(history []Seen) (Step, bool) {
 	above, below := s.asking()
 	ladder := g.ladder()
 	v := g.see(history, ladder[len(ladder)-1])
-	clean, lossy := 0, 0 // that speak for Ask, and against it
+	clean, lossy := 0, 0            // that speak for Ask, and against it
+	carriedBelow, lostAbove := 0, 0 // where one was carried below, one may be above, after all
 	for _, t := range v.clean {
 		if t.Rate >= s.Ask {
 			clean++
+		} else if t.Rate >= below {
+			carriedBelow++
 		}
 	}
 	for _, t := range v.lossy {
 		if t.Rate <= above {
 			lossy++
 		}
+		if t.Rate == above {
+			lostAbove++
+		}
 	}
 	load := above
 	switch {
-	case clean == 0 && lossy > 0, len(history) == 0 && s.Guess < below:
+	case clean == 0 && lossy > 0 && (lostAbove > carriedBelow || carriedBelow == 0), len(history) == 0 && s.Guess < below:
 		load = below
 	case lossy > 2*outvoted+clean/outvotes && s.asked(history)%2 == 1: // no threshold: both sides
 		load = below

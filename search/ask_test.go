@@ -5,6 +5,7 @@ package search
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"boxdyno/unit"
 )
@@ -69,6 +70,47 @@ func TestAsk(t *testing.T) {
 				t.Errorf("%s asked for %g of its limit: of %d runs %d decided wrongly, %d were open, %d late", c.name, share, runs, wrong, open, late)
 			}
 		}
+	}
+}
+
+// A box that stands still in one trial of six may lose the first one just above the load
+// that is asked for. It is tried there again, and is never said to carry less.
+func TestAskOfAStallingBox(t *testing.T) {
+	const ask = 500e3
+	decided := 0
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		first := true
+		stalls := func(load float64, d time.Duration) float64 {
+			if first || rng.Float64() < 1./6 {
+				first = false
+				return 0.01
+			}
+			return sharp(2*ask)(load, d)
+		}
+		s, err := New("quick", 2.5*ask, 2*ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Ask, s.More = ask, 40
+		var h []Seen
+		for {
+			step, more := s.ask(h)
+			if !more {
+				break
+			}
+			offered := step.Rate * unit.FrameRate(1-0.0003*rng.Float64())
+			h = append(h, Seen{Step: step, Offered: offered, Valid: true, Loss: unit.LossRatio(stalls(float64(step.Rate), step.Duration))})
+			if l := s.Interim(h); l.Upper > 0 && l.Upper < ask && len(h) > 6 {
+				t.Fatalf("seed %d: below %v after %d trials", seed, l.Upper, len(h))
+			}
+		}
+		if s.Limit(h).Lower >= ask {
+			decided++
+		}
+	}
+	if decided < 60 {
+		t.Errorf("%d of 200 boxes were said to carry the load", decided)
 	}
 }
 

@@ -37,7 +37,8 @@ type Limit struct {
 	Inversions int
 	// Interim: the search was not over, and one trial of full length is enough for a
 	// bound: Lower is the highest clean load below which nothing was lossy, Upper the
-	// lowest lossy one above every clean one.
+	// lowest lossy one above every clean one. Where lossy trials and clean ones contradict
+	// each other, Upper takes as many lossy ones as the goal asks for.
 	Interim               bool
 	Clean, Lossy, Invalid int // trials
 }
@@ -67,24 +68,32 @@ func (s Search) Interim(history []Seen) Limit {
 		return l
 	}
 	g := s.Goals[0]
-	bottom, low, top := inf, unit.FrameRate(0), unit.FrameRate(0)
-	for _, t := range g.told(history) {
-		if t.Valid && g.lost(t) {
+	told := byOffered(valid(g.told(history)))
+	bottom, low, top, asked := inf, unit.FrameRate(0), unit.FrameRate(0), unit.FrameRate(0)
+	for _, t := range told {
+		if g.lost(t) {
 			bottom = min(bottom, t.Offered)
 		}
 	}
-	for _, t := range g.told(history) {
-		if !t.Valid || g.lost(t) || t.Duration < g.Final {
+	for _, t := range told {
+		if g.lost(t) || t.Duration < g.Final {
 			continue
 		}
-		if top = max(top, t.Offered); t.Offered < bottom {
+		if top, asked = max(top, t.Offered), max(asked, t.Rate); t.Offered < bottom {
 			low = max(low, t.Offered)
 		}
 	}
-	upper := inf
-	for _, t := range g.told(history) {
-		if t.Valid && g.lost(t) && t.Offered > top {
-			upper = min(upper, t.Offered)
+	above := func(t Seen) bool { return t.Rate > asked && t.Offered > top }
+	upper, need := inf, 1
+	if slices.ContainsFunc(told, func(t Seen) bool { return g.lost(t) && !above(t) }) {
+		need = max(need, g.Lossy)
+	}
+	for _, t := range told {
+		if !g.lost(t) || !above(t) {
+			continue
+		}
+		if need--; need == 0 {
+			upper = t.Offered
 		}
 	}
 	if l.Lower == 0 {
