@@ -53,13 +53,30 @@ func (s Search) ask(history []Seen) (Step, bool) {
 }
 
 // Open says whether history leaves undecided whether Ask, a load that can be offered, is
-// carried.
+// carried, and further trials can decide it: where one was carried and more were not than
+// can be outvoted, no trial can.
 func (s Search) Open(history []Seen) bool {
 	if s.Ask <= 0 || s.Ask > s.Max {
 		return false
 	}
 	l := s.Limit(history)
-	return l.Lower < s.Ask && (l.Upper == 0 || l.Upper >= s.Ask)
+	return l.Lower < s.Ask && (l.Upper == 0 || l.Upper >= s.Ask) && !s.split(history)
+}
+
+// split says that at least one trial carried Ask, and too many lost at it or below it.
+func (s Search) split(history []Seen) bool {
+	g := s.Goals[0]
+	if g.Lossy == 0 {
+		return false
+	}
+	ladder := g.ladder()
+	v, lowest := g.see(history, ladder[len(ladder)-1]), inf
+	for _, t := range v.clean {
+		if t.Rate >= s.Ask {
+			lowest = min(lowest, t.Rate)
+		}
+	}
+	return lowest < inf && v.lossyTo(lowest) > outvoted
 }
 
 // asking are the loads that decide on Ask.
@@ -67,7 +84,7 @@ func (s Search) asking() (above, below unit.FrameRate) {
 	return s.at(s.Ask * (1 + beside)), s.at(s.Ask * (1 - beside))
 }
 
-// asked is how many trials of history were offered to decide on Ask.
+// asked is how many trials of history were offered to decide on Ask, of those that may be.
 func (s Search) asked(history []Seen) (n int) {
 	if s.Ask <= 0 {
 		return 0
@@ -78,5 +95,5 @@ func (s Search) asked(history []Seen) (n int) {
 			n++
 		}
 	}
-	return n
+	return min(n, asks+s.More)
 }

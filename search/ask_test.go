@@ -114,6 +114,57 @@ func TestAskOfAStallingBox(t *testing.T) {
 	}
 }
 
+// A box that stands still in one trial of five or more, whatever the load, is not tried at
+// one load until the time is spent: what no trial can decide is left, and the bounds that
+// can be had are found.
+func TestSearchOfAStallingBoxEnds(t *testing.T) {
+	const ask = 327e3
+	for _, share := range []float64{0.2, 0.3, 0.5} {
+		found := 0
+		for seed := range uint64(60) {
+			rng := rand.New(rand.NewPCG(seed, 13))
+			s, err := New("quick", 2.5*ask, 1.3*ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Ask, s.More = ask, 8
+			var h []Seen
+			for {
+				step, more := s.Next(h)
+				if !more {
+					break
+				}
+				if len(h) >= 2*s.Trials+asks+s.More {
+					t.Fatalf("share %g, seed %d: no end after %d trials", share, seed, len(h))
+				}
+				loss := sharp(2.2*ask)(float64(step.Rate), step.Duration)
+				if rng.Float64() < share {
+					loss = max(loss, 0.01)
+				}
+				h = append(h, Seen{Step: step, Offered: step.Rate * unit.FrameRate(1-0.0003*rng.Float64()), Valid: rng.Float64() > 0.1, Loss: unit.LossRatio(loss)})
+			}
+			if s.Limit(h).Lower > 0 {
+				found++
+			}
+			if !s.split(h) {
+				continue
+			}
+			above, below := s.asking()
+			for range 60 { // no trial that could be asked for decides any more
+				rate := []unit.FrameRate{below, above, above * 1.1}[rng.IntN(3)]
+				h = append(h, Seen{Step: Step{rate, s.Goals[0].Final}, Offered: rate, Valid: true, Loss: unit.LossRatio(0.01 * float64(rng.IntN(2)))})
+				if l := s.Limit(h); l.Lower >= ask || l.Upper > 0 && l.Upper < ask {
+					t.Fatalf("share %g, seed %d: decided after all, %v to %v", share, seed, l.Lower, l.Upper)
+				}
+			}
+		}
+		t.Logf("stalls in %g of the trials: 60 searches ended, %d with a lower bound", share, found)
+		if share < 0.3 && found < 45 {
+			t.Errorf("stalls in %g of the trials: %d of 60 searches have a lower bound", share, found)
+		}
+	}
+}
+
 // A load that nobody asks for changes nothing.
 func TestAskNothing(t *testing.T) {
 	s, _ := New("quick", 1e6, 5e5)

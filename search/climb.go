@@ -302,14 +302,18 @@ func (s Search) walk(g Goal, v view) (Step, bool) {
 	if v.lo == 0 {
 		under := unit.FrameRate(0)
 		for _, t := range v.clean {
-			if t.Rate < min(v.bottom, v.wall) {
+			if t.Rate < min(v.bottom, v.wall) && v.lossyTo(t.Rate) <= outvoted {
 				under = max(under, t.Rate)
 			}
 		}
 		if under > 0 { // what was clean once may be so again
 			return Step{under, g.Final}, true
 		}
-		if r := min(v.bottom, v.wall) / growth(v.below+len(v.dead)); r >= s.floor() {
+		low := min(v.bottom, v.wall)
+		for _, t := range v.lossy { // outweighed or not, below them lies what can be confirmed
+			low = min(low, t.Rate)
+		}
+		if r := low / growth(v.below+len(v.dead)); r >= s.floor() {
 			return Step{s.at(r), g.Final}, true
 		}
 	}
