@@ -8,21 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"time"
 
 	"boxdyno/engine"
-	"boxdyno/engine/internal/bpf"
 	"boxdyno/engine/internal/ports"
 	"boxdyno/frame"
 	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/unit"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,10 +39,7 @@ type Transmitter struct {
 	reel     *reel // of the last source; nil: none
 }
 
-const (
-	maxLanes  = 2
-	pollEvery = 2 * time.Millisecond
-)
+const maxLanes = 2
 
 func (x *Backend) OpenTransmitter(ctx context.Context, lanes []host.Port, cpu int) (engine.Transmitter, error) {
 	if len(lanes) < 1 || len(lanes) > maxLanes {
@@ -248,220 +240,6 @@ func shrink(lanes []senderLane, longest int) (mixed bool) {
 		}
 	}
 	return mixed
-}
-
-// A senderKind is what a sender's program is specialized for.
-type senderKind struct {
-	Pace
-	ipv6, mixed, networked, tagged bool
-	lanes                          uint32
-}
-
-// A Program is a loaded sender, of specs or of a source.
-type Program struct {
-	Coll  *ebpf.Collection
-	prog  *ebpf.Program
-	sched *ebpf.Variable
-}
-
-// sender loads each kind once: that takes longer than a short trial's snapshots.
-func (t *Transmitter) sender(k senderKind) (*Program, error) {
-	if p := t.senders[k]; p != nil {
-		return p, nil
-	}
-	p, err := k.load()
-	if err == nil {
-		t.senders[k] = p
-	}
-	return p, err
-}
-
-func (k senderKind) load() (*Program, error) {
-	spec, err := loadSender()
-	if err != nil {
-		return nil, fmt.Errorf("read the sender's program: %w", err)
-	}
-	if err := errors.Join(k.Specialize(spec), setVariables(spec, map[string]any{
-		senderVarIpv6: k.ipv6, senderVarMixed: k.mixed, senderVarNetworked: k.networked, senderVarTagged: k.tagged, senderVarLanes: k.lanes,
-	})); err != nil {
-		return nil, err
-	}
-	delete(spec.Programs, senderProgRedirectErr)
-	delete(spec.Programs, senderProgDevmapXmit)
-	return LoadProgram(spec, senderProgSend, nil)
-}
-
-// LoadProgram loads the sender prog of spec, with maps in place of its own.
-func LoadProgram(spec *ebpf.CollectionSpec, prog string, maps map[string]*ebpf.Map) (*Program, error) {
-	coll, err := bpf.Load(spec, maps)
-	if err != nil {
-		return nil, bpf.Refused("load the sender", err)
-	}
-	return &Program{coll, coll.Programs[prog], coll.Variables[senderVarSched]}, nil
-}
-
-// A Refusals counts redirects that the kernel, or a tap, refuses; it costs nothing
-// where none are and no port is a tap. A nil one counts none.
-type Refusals struct {
-	coll  *ebpf.Collection
-	links []link.Link
-}
-
-// openRefusalTrace is nil on a kernel without BTF. taps are the indexes of the ports that
-// are taps.
-func openRefusalTrace(taps [maxLanes]uint32) (*Refusals, error) {
-	r, err := loadRefusalTrace(taps)
-	if errors.Is(err, host.ErrNotSupported) || errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	return r, err
-}
-
-func loadRefusalTrace(taps [maxLanes]uint32) (*Refusals, error) {
-	spec, err := loadSender()
-	if err != nil {
-		return nil, fmt.Errorf("read the refusal trace: %w", err)
-	}
-	delete(spec.Programs, senderProgSend)
-	var pids unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/pid", &pids); err != nil {
-		return nil, fmt.Errorf("identify the sender's namespace of processes: %w", err)
-	}
-	if err := setVariables(spec, map[string]any{
-		senderVarTaps: taps, senderVarPidsIno: pids.Ino,
-		senderVarPidsDev: uint64(unix.Major(pids.Dev))<<20 | uint64(unix.Minor(pids.Dev)), // as the kernel has it
-	}); err != nil {
-		return nil, err
-	}
-	if taps == [maxLanes]uint32{} && !refusesLate() {
-		delete(spec.Programs, senderProgDevmapXmit)
-	}
-	coll, err := bpf.Load(spec, nil)
-	if err != nil {
-		return nil, bpf.Refused("load the refusal trace", err)
-	}
-	r := &Refusals{coll: coll}
-	for _, p := range coll.Programs {
-		l, err := link.AttachTracing(link.TracingOptions{Program: p})
-		if err != nil {
-			return nil, errors.Join(bpf.Refused("trace redirect errors", err), r.close())
-		}
-		r.links = append(r.links, l)
-	}
-	return r, nil
-}
-
-// refusesLate says whether this kernel has ports without net_device.xdp_features
-// (before Linux 6.3): it learns only when it sends that a port takes no frames.
-func refusesLate() bool {
-	kernel, err := btf.LoadKernelSpec()
-	if err != nil {
-		return false
-	}
-	var device *btf.Struct
-	return kernel.TypeByName("net_device", &device) == nil &&
-		!slices.ContainsFunc(device.Members, func(m btf.Member) bool { return m.Name == "xdp_features" })
-}
-
-// watch counts from now on the refusals of send, the second lane's apart.
-func (r *Refusals) watch(send *ebpf.Program, second int) error {
-	if r == nil {
-		return nil
-	}
-	info, err := send.Info()
-	if err != nil {
-		return fmt.Errorf("identify the sender: %w", err)
-	}
-	id, _ := info.ID()
-	return errors.Join(
-		r.coll.Variables[senderVarRedirectErrors].Set(&[maxLanes]uint64{}),
-		r.coll.Variables[senderVarSecondIfindex].Set(uint32(second)),
-		r.coll.Variables[senderVarSenderId].Set(uint32(id)),
-	)
-}
-
-// here says that this thread, which is locked, is the one that sends.
-func (r *Refusals) here() error {
-	if r == nil {
-		return nil
-	}
-	return r.coll.Variables[senderVarSenderTid].Set(uint32(unix.Gettid()))
-}
-
-func (r *Refusals) Read() (n [maxLanes]uint64, err error) {
-	if r == nil {
-		return n, nil
-	}
-	return n, r.coll.Variables[senderVarRedirectErrors].Get(&n)
-}
-
-func (r *Refusals) close() error {
-	if r == nil {
-		return nil
-	}
-	var err error
-	for _, l := range r.links {
-		err = errors.Join(err, l.Close())
-	}
-	r.coll.Close()
-	return err
-}
-
-// state is where the schedule stands.
-func (p *Program) state() (s senderSchedule, err error) {
-	if err := p.sched.Get(&s); err != nil {
-		return s, fmt.Errorf("read the sender's schedule: %w", err)
-	}
-	return s, nil
-}
-
-func (p *Program) done() bool {
-	s, err := p.state()
-	return err == nil && s.Done != 0
-}
-
-// tendEvery is how often a load's source is looked after: at 50 Gbit/s a window
-// of it lasts 2.5 ms.
-const tendEvery = time.Millisecond
-
-// wait returns once the sender's thread has ended: by itself, or because the
-// load is done or ctx ended. It sleeps for most of the load, so as not to
-// disturb the measurement, and calls look now and then.
-func (p *Program) wait(ctx context.Context, t *netns.Thread, r Run, look func()) error {
-	looked := time.Now()
-	end, every := looked.Add(r.Most), pollEvery
-	if r.tend != nil {
-		end, every = looked, tendEvery
-	}
-	pause := func() time.Duration { return min(max(time.Until(end), every), ports.LookEvery) }
-	timer := time.NewTimer(pause())
-	defer timer.Stop()
-	for {
-		select {
-		case <-t.Done():
-			if err := t.Wait(); err != nil && !errors.Is(err, unix.EINTR) {
-				return bpf.Refused("run live frames", err)
-			}
-			return nil
-		case <-ctx.Done():
-			// The signal may come before the thread is in its system call: repeat it.
-			time.Sleep(pollEvery)
-		case now := <-timer.C:
-			timer.Reset(pause())
-			if now.Sub(looked) >= ports.LookEvery {
-				looked = now
-				look()
-			}
-		}
-		if r.tend != nil && ctx.Err() == nil {
-			r.tend()
-		}
-		if p.done() || ctx.Err() != nil {
-			if err := t.Interrupt(); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("stop the sender: %w", err)
-			}
-		}
-	}
 }
 
 // lost is the first lane whose port has vanished; -1: none.
