@@ -31,13 +31,7 @@ func bottleneck(d Document, run result.Run, points []result.Record, trials map[s
 			p, valid = t, ok
 		}
 	}
-	p.Account = r.Wanted(p.Account)
-	if f := blockOf[*Flood](r); f != nil && p.Account != nil {
-		p.Account = wanted(p.Account)
-		if p.Status != result.Invalid && !f.lost() {
-			p.Account = nil // all that was lost was the flood's
-		}
-	}
+	p.Account = r.said().limited(r, p)
 	c := verdict.Case{Record: p, Series: run.Series}
 	for _, s := range d.Environment {
 		c.Environment = append(c.Environment, result.Pair{Key: s.Key, Value: s.Before})

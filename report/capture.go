@@ -29,10 +29,7 @@ const (
 var publishedAs = map[string]string{"pypcap": "pypcap+dpkt"}
 
 func captureOf(m *measured) Block {
-	c := &Capture{
-		Subject: m.get("subject"), Payload: m.number("payload_size"), Rate: m.get("rate"),
-		Packets: m.number("packets"), Lasts: m.get("duration"), Burst: m.number("burst"), Buffer: m.number("buffer"), Method: m.get("method"),
-	}
+	c := set[Capture](m)
 	if file := m.get("file"); c.Subject == "own" && file != "" {
 		c.Subject += " " + filepath.Base(file)
 	}

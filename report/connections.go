@@ -24,7 +24,9 @@ func (*Connections) order(x, y *Row) int {
 func (c *Connections) concurrent() bool { return c.Mode == "concurrent" }
 
 func connectionsOf(m *measured) Block {
-	return &Connections{Mode: m.get("mode"), ResponseSize: m.number("response_size"), Rate: m.number("rate"), Gave: gave(m.own())}
+	c := set[Connections](m)
+	c.Gave = gave(m.own())
+	return c
 }
 
 func (c *Connections) name(_ *Row, words []string) []string {

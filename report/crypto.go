@@ -15,7 +15,8 @@ import (
 )
 
 func cryptoOf(m *measured) Block {
-	c := &Crypto{Path: m.get("path"), Cipher: m.get("cipher"), Parallel: m.get("parallel"), Block: strings.TrimPrefix(m.get("block"), "0")}
+	c := set[Crypto](m)
+	c.Block = strings.TrimPrefix(c.Block, "0")
 	for _, t := range m.own() {
 		c.Driver = cmp.Or(result.Get(t.Config, "driver"), c.Driver)
 		c.Features = cmp.Or(result.Get(t.Config, "cpu_features"), c.Features)

@@ -23,9 +23,9 @@ func floodOf(m *measured) Block {
 	if m.get("target") == "box" {
 		return nil
 	}
-	f := &Flood{Kind: m.get("kind"), Rate: m.get("rate"), Benign: m.get("benign"), Sources: m.get("sources")}
-	if name := m.get("sensor"); name != "none" {
-		f.Sensor = name
+	f := set[Flood](m)
+	if f.Sensor == "none" {
+		f.Sensor = ""
 	}
 	for _, t := range m.own() {
 		if result.Get(t.Config, "trial") == floodProcedure && len(t.KPIs) > 0 {
@@ -109,6 +109,14 @@ func (f *Flood) summary(r *Row) (name, text string, whole bool) {
 		text = "bears a " + f.word() + " of " + phrase.Quantity(borne.Value, "frame/s", borne.Bound) + ": " + text
 	}
 	return serviceName(*r), text, true
+}
+
+// limited is nil where all that was lost was the flood's.
+func (f *Flood) limited(_ *Row, p result.Record) *result.Account {
+	if p.Status != result.Invalid && !f.lost() {
+		return nil
+	}
+	return wanted(p.Account)
 }
 
 // lost says whether benign frames were.

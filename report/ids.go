@@ -21,9 +21,8 @@ const (
 
 func idsOf(m *measured) Block {
 	get, trials := m.get, m.own()
-	s := &IDS{
-		Subject: get("subject"), Rules: get("rules") + " generated", Traffic: get("traffic"), Rate: get("rate"), Lasts: get("duration"), Ring: get("ring"),
-	}
+	s := set[IDS](m)
+	s.Rules += " generated"
 	n, file := get("rules"), get("rules_file")
 	if file == "auto" {
 		file = usedRules(trials)
@@ -43,10 +42,13 @@ func idsOf(m *measured) Block {
 	if s.Traffic != "appmix" {
 		s.Traffic = filepath.Base(s.Traffic)
 	}
-	if flood := get("flood"); flood != "" && flood != "none" {
-		s.Flood = flood
+	switch s.Flood {
+	case "none":
+		s.Flood = ""
+	case "":
+	default:
 		share, _ := strconv.ParseFloat(get("flood_share"), 64)
-		s.Traffic += fmt.Sprintf(" + %s %.3g %%", flood, share*100)
+		s.Traffic += fmt.Sprintf(" + %s %.3g %%", s.Flood, share*100)
 	}
 	for _, t := range trials {
 		offered := t.Value(offeredBits)

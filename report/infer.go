@@ -14,9 +14,10 @@ import (
 )
 
 func inferOf(m *measured) Block {
-	i := &Infer{Model: m.get("model"), Runtime: m.get("runtime"), Window: m.get("window"), Batch: m.number("batch"), CPUs: m.number("cpus"), Buffer: m.number("buffer")}
-	if rate := m.get("rate"); rate != "none" {
-		i.Rate, i.FrameSize = rate, strings.TrimPrefix(m.get(frameSize), "0")
+	i := set[Infer](m)
+	i.FrameSize = strings.TrimPrefix(i.FrameSize, "0")
+	if i.Rate == "none" {
+		i.Rate, i.FrameSize = "", ""
 	}
 	m.row.FrameSize = i.FrameSize
 	return i

@@ -17,23 +17,31 @@ import (
 // A Block is what rows of a kind have beside figures: their settings in words, and parts of
 // their trials. Its text asks the row for figures by metric.
 type Block interface {
-	name(r *Row, words []string) []string           // the words that name the row
-	summary(r *Row) (name, text string, whole bool) // in a sentence; whole: nothing is said of frames at a load
-	clauses(r *Row) []string                        // behind what is said of frames at a load
-	order(a, b *Row) int                            // of two rows of the kind
-	remarks(r *Row) []string                        // under the tables that have the row
-	tail(r *Row) string                             // of a headline: ", through wireguard"
+	name(r *Row, words []string) []string            // the words that name the row
+	summary(r *Row) (name, text string, whole bool)  // in a sentence; whole: nothing is said of frames at a load
+	clauses(r *Row) []string                         // behind what is said of frames at a load
+	order(a, b *Row) int                             // of two rows of the kind
+	remarks(r *Row) []string                         // under the tables that have the row
+	tail(r *Row) string                              // of a headline: ", through wireguard"
+	through() string                                 // behind the service: ", wireguard"
+	last() string                                    // the last word of the name: "load 80 %"
+	sentence() string                                // the document's, where each row has one
+	limited(r *Row, p result.Record) *result.Account // the frames of p by which its limit is judged
 }
 
 // usual is the part of a Block that has nothing to add.
 type usual struct{}
 
-func (usual) name(_ *Row, words []string) []string         { return words }
-func (usual) summary(*Row) (name, text string, whole bool) { return "", "", false }
-func (usual) clauses(*Row) []string                        { return nil }
-func (usual) order(_, _ *Row) int                          { return 0 }
-func (usual) remarks(*Row) []string                        { return nil }
-func (usual) tail(r *Row) string                           { return " (" + r.Name + ")" }
+func (usual) name(_ *Row, words []string) []string            { return words }
+func (usual) summary(*Row) (name, text string, whole bool)    { return "", "", false }
+func (usual) clauses(*Row) []string                           { return nil }
+func (usual) order(_, _ *Row) int                             { return 0 }
+func (usual) remarks(*Row) []string                           { return nil }
+func (usual) tail(r *Row) string                              { return " (" + r.Name + ")" }
+func (usual) through() string                                 { return "" }
+func (usual) last() string                                    { return "" }
+func (usual) sentence() string                                { return "" }
+func (usual) limited(r *Row, p result.Record) *result.Account { return r.Wanted(p.Account) }
 
 // A kind is what is the same for all rows with one type of block.
 type kind struct {
@@ -46,6 +54,9 @@ type kind struct {
 	unsized    bool                    // its frames have no mean size
 	booked     string                  // what its ledger is of; "": the trial that its figures are of
 	counted    bool                    // its ledger ends in a subject
+	flowless   bool                    // it has connections in place of frames at a load
+	local      bool                    // both ends of its streams are on this machine
+	ranked     bool                    // its rows stand in the order of procedures
 	good       bool                    // frames that the box's rules must drop are among its load
 }
 
@@ -62,15 +73,15 @@ func kinds() []kind {
 	return []kind{
 		{key: "suite", procedures: suiteProcedures[1:], fields: reflect.TypeFor[Suite](), block: suiteOf, aside: true, booked: forwarded.booked},
 		{key: securityProcedure, procedures: one(securityProcedure), fields: reflect.TypeFor[Security](), block: securityOf, booked: "all phases", good: true},
-		{key: connectionsProcedure, procedures: one(connectionsProcedure), fields: reflect.TypeFor[Connections](), block: connectionsOf, aside: true, unsized: true, booked: "frames of both ends"},
+		{key: connectionsProcedure, procedures: one(connectionsProcedure), fields: reflect.TypeFor[Connections](), block: connectionsOf, aside: true, unsized: true, flowless: true, booked: "frames of both ends"},
 		{key: soakProcedure, procedures: one(soakProcedure), fields: reflect.TypeFor[Soak](), block: soakOf, aside: true},
 		{key: CaptureProcedure, procedures: one(CaptureProcedure), fields: reflect.TypeFor[Capture](), block: captureOf, aside: true, counted: true},
 		{key: inferProcedure, procedures: one(inferProcedure), fields: reflect.TypeFor[Infer](), block: inferOf, aside: true, counted: true},
-		{key: "work", procedures: works, fields: reflect.TypeFor[Work](), block: workOf, power: 1, aside: true},
+		{key: "work", procedures: works, fields: reflect.TypeFor[Work](), block: workOf, power: 1, ranked: true, aside: true},
 		{key: cryptoProcedure, procedures: one(cryptoProcedure), fields: reflect.TypeFor[Crypto](), block: cryptoOf, power: 2, aside: true},
 		{key: storageProcedure, procedures: one(storageProcedure), fields: reflect.TypeFor[Storage](), block: storageOf, power: 4, aside: true},
 		{key: IDSProcedure, procedures: one(IDSProcedure), fields: reflect.TypeFor[IDS](), block: idsOf, aside: true, unsized: true, counted: true},
-		{key: "tunnel", procedures: []string{vpnProcedure, streamProcedure}, fields: reflect.TypeFor[Tunnel](), block: tunnelOf, power: 3, booked: forwarded.booked},
+		{key: "tunnel", procedures: []string{vpnProcedure, streamProcedure}, fields: reflect.TypeFor[Tunnel](), block: tunnelOf, power: 3, local: true, booked: forwarded.booked},
 		{key: floodProcedure, procedures: one(floodProcedure), fields: reflect.TypeFor[Flood](), block: floodOf, aside: true, booked: "all phases"},
 	}
 }
@@ -89,6 +100,22 @@ func (m *measured) get(key string) string { return result.Get(m.typical.Config, 
 func (m *measured) number(key string) int {
 	n, _ := strconv.Atoi(m.get(key))
 	return n
+}
+
+// set returns a block whose fields have the values of the parameters of the same names.
+func set[B any](m *measured) *B {
+	var b B
+	for f, v := range reflect.ValueOf(&b).Elem().Fields() {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !v.CanSet():
+		case v.Kind() == reflect.String:
+			v.SetString(m.get(key))
+		case v.Kind() == reflect.Int:
+			v.SetInt(int64(m.number(key)))
+		}
+	}
+	return &b
 }
 
 // own are the trials of the typical repeat.

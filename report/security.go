@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"boxdyno/report/internal/phrase"
 	"boxdyno/result"
@@ -15,7 +16,7 @@ func securityOf(m *measured) Block {
 	if m.row.at(knownBadSent) == nil {
 		return nil
 	}
-	s := &Security{Load: m.get("load")}
+	s := set[Security](m)
 	for _, t := range m.own() {
 		if len(t.KPIs) > 0 {
 			s.Phases = t.KPIs
@@ -23,6 +24,8 @@ func securityOf(m *measured) Block {
 	}
 	return s
 }
+
+func (s *Security) last() string { return "load " + strings.Replace(s.Load, "%", " %", 1) }
 
 func (s *Security) clauses(r *Row) []string {
 	forwarded, offered, loss, arrived, sent := r.at(goodForwarded), r.at(goodOffered), r.at(goodLoss), r.at(knownBadArrived), r.at(knownBadSent)

@@ -18,15 +18,12 @@ var serviceWords = map[string]string{"drop-xdp": "drop in XDP", "drop-tc": "drop
 
 // serviceName is a row's service in a reader's words: "filter, 100 rules".
 func serviceName(r Row) string {
-	s := cmp.Or(serviceWords[r.Service], r.Service, r.Procedure)
-	if t := blockOf[*Tunnel](&r); t != nil {
-		s += ", " + t.Tunnel
-	}
+	s := cmp.Or(serviceWords[r.Service], r.Service, r.Procedure) + r.said().through()
 	switch r.Service {
 	case "filter":
 		s += ", " + phrase.Count(r.Rules, "rule")
 	case "nat":
-		if blockOf[*Connections](&r) == nil {
+		if !r.kind().flowless {
 			s += ", " + phrase.Count(r.Flows, "flow")
 		}
 	}
@@ -54,9 +51,7 @@ func name(r Row) string {
 	if r.Tune != "" {
 		words = append(words, "tune "+r.Tune)
 	}
-	if s := blockOf[*Security](&r); s != nil {
-		words = append(words, "load "+strings.Replace(s.Load, "%", " %", 1))
-	}
+	words = append(words, r.said().last())
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), ", ")
 }
 
@@ -65,7 +60,7 @@ func sentence(d Document) string {
 	if d.Ablation != nil && !broken(d.Verdict) {
 		return d.Ablation.sentence()
 	}
-	if s := soaked(d); s != "" {
+	if s := ownSentence(d); s != "" {
 		return s
 	}
 	if d.Role == "" && len(d.Findings) == 0 {
@@ -94,6 +89,26 @@ func sentence(d Document) string {
 		return cmp.Or(unfinished(d), "The run was not finished.")
 	}
 	return roleHeadline(d)
+}
+
+// ownSentence joins the sentences of a document's rows where each has one of its own; else "".
+func ownSentence(d Document) string {
+	var parts []string
+	for _, r := range d.Rows {
+		text := r.said().sentence()
+		if text == "" {
+			return ""
+		}
+		if len(d.Rows) > 1 {
+			text = r.Name + ": " + text
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := strings.Join(parts, "; ")
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // budgeted is what the run's time budget left out; "" where it left nothing out.
@@ -224,7 +239,7 @@ func summary(d Document) string {
 		}
 		return ""
 	}
-	if s := soaked(d); s != "" {
+	if s := ownSentence(d); s != "" {
 		return s
 	}
 	if name, text, whole := r.said().summary(r); whole && text == "" {
@@ -332,14 +347,15 @@ func caveat(d Document) string {
 	case result.KindMemory:
 		s = "Measured on links in memory: this shows that the procedure works, and says nothing about a box."
 	}
-	if d.Kind != result.KindSandbox && d.Kind != result.KindMemory && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return blockOf[*Tunnel](&r) != nil && r.Verdict != result.Skipped }) {
+	if d.Kind != result.KindSandbox && d.Kind != result.KindMemory && d.Powers != nil && slices.ContainsFunc(d.Rows, func(r Row) bool { return r.kind().local && r.Verdict != result.Skipped }) {
 		s = strings.TrimSpace(s + " Streams and tunnels were measured between network namespaces of this machine, which does the work of both ends. Two boxes would each carry more, and no NIC took part.")
 	}
-	only := len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return blockOf[*Connections](&r) == nil })
-	if d.Placement == "shared" && only {
-		s += " Tester and box share a CPU (placement shared): the rate under overload is a lower bound, and no limit is searched."
-	} else if d.Placement == "shared" {
-		s += " Tester and box share a CPU (placement shared): the forwarding rate is a lower bound, and no throughput is claimed."
+	if d.Placement == "shared" {
+		bound := "the forwarding rate is a lower bound, and no throughput is claimed"
+		if len(d.Rows) > 0 && !slices.ContainsFunc(d.Rows, func(r Row) bool { return !r.kind().flowless }) {
+			bound = "the rate under overload is a lower bound, and no limit is searched"
+		}
+		s += " Tester and box share a CPU (placement shared): " + bound + "."
 	}
 	return strings.TrimSpace(s)
 }

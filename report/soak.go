@@ -47,8 +47,7 @@ func soakOf(m *measured) Block {
 	return s
 }
 
-// text is the row in a sentence.
-func (s *Soak) text() string {
+func (s *Soak) sentence() string {
 	if len(s.Stressors) == 0 {
 		return "no stressor was run"
 	}
@@ -78,27 +77,6 @@ func (s *Soak) text() string {
 		text += "; the run broke off in " + s.Broken
 	}
 	return text
-}
-
-// soaked is the sentence of a document that is of soak alone; "" of others.
-func soaked(d Document) string {
-	var parts []string
-	for _, r := range d.Rows {
-		s := blockOf[*Soak](&r)
-		if s == nil {
-			return ""
-		}
-		text := s.text()
-		if len(d.Rows) > 1 {
-			text = r.Name + ": " + text
-		}
-		parts = append(parts, text)
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	text := strings.Join(parts, "; ")
-	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 func (s *Soak) name(*Row, []string) []string {

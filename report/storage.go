@@ -19,7 +19,8 @@ var storagePatterns = []struct {
 
 func storageOf(m *measured) Block {
 	at := m.row.at
-	s := &Storage{Device: m.get("device"), Cipher: m.get("cipher"), Bits: strings.TrimPrefix(m.get("key_size"), "0"), Patterns: []StoragePattern{}}
+	s := set[Storage](m)
+	s.Bits, s.Patterns = strings.TrimPrefix(m.get("key_size"), "0"), []StoragePattern{}
 	for _, t := range of(m.trials, m.repeats) {
 		s.Spec = cmp.Or(result.Get(t.Config, "cipher_spec"), s.Spec)
 		s.Bits = cmp.Or(result.Get(t.Config, "key_bits"), s.Bits)

@@ -398,10 +398,11 @@ func order(a, b Row) int {
 
 // power is in which order kinds of work stand, where a run measured several.
 func (r *Row) power() int {
-	if w := blockOf[*Work](r); w != nil {
-		return 1 + slices.IndexFunc(workTables, func(t workTable) bool { return t.procedure == w.Procedure })
+	k := r.kind()
+	if k.ranked {
+		return 100*k.power + slices.Index(k.procedures, r.Procedure)
 	}
-	return 100 * r.kind().power
+	return 100 * k.power
 }
 
 func index(list []string, s string) int {

@@ -13,16 +13,15 @@ import (
 )
 
 func tunnelOf(m *measured) Block {
-	get := m.get
-	if get("traffic") == "tcp" {
+	if m.get("traffic") == "tcp" {
 		m.row.FrameSize = ""
 	} else if m.row.FrameSize != "" {
 		m.row.Direction = "lan-to-wan"
 	}
-	return &Tunnel{
-		Tunnel: cmp.Or(get("tunnel"), "none"), Cipher: strings.TrimPrefix(get("cipher"), "default"), Offloads: get("offloads"),
-		Protocol: cmp.Or(get("protocol"), "tcp"), Connections: get("connections"), Userland: strings.TrimPrefix(get("userland"), "native"),
-	}
+	t := set[Tunnel](m)
+	t.Tunnel, t.Protocol = cmp.Or(t.Tunnel, "none"), cmp.Or(t.Protocol, "tcp")
+	t.Cipher, t.Userland = strings.TrimPrefix(t.Cipher, "default"), strings.TrimPrefix(t.Userland, "native")
+	return t
 }
 
 // tunnelOrder is that of rows; what is not listed comes last.
@@ -56,6 +55,8 @@ func (t *Tunnel) name(r *Row, _ []string) []string {
 	}
 	return words
 }
+
+func (t *Tunnel) through() string { return ", " + t.Tunnel }
 
 func (t *Tunnel) tail(*Row) string { return ", through " + t.Tunnel }
 
