@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -93,5 +94,24 @@ func TestServicesAreThose(t *testing.T) {
 	}
 	if !slices.Equal(kinds, append(slices.Clone(Services), Listening)) {
 		t.Errorf("Services says %v and the table has %v", Services, kinds)
+	}
+}
+
+// Every parameter whose words are run is known: those that a stranger wrote are refused.
+func TestCommandsAreKnown(t *testing.T) {
+	run := regexp.MustCompile(`ssh|command|program`)
+	var found []string
+	for _, s := range All {
+		fs := flag.NewFlagSet(s.Name, flag.ContinueOnError)
+		s.New().Flags(fs)
+		fs.VisitAll(func(f *flag.Flag) {
+			if run.MatchString(f.Name) && !slices.Contains(found, f.Name) {
+				found = append(found, f.Name)
+			}
+		})
+	}
+	slices.Sort(found)
+	if want := slices.Sorted(slices.Values(Commands)); !slices.Equal(found, want) {
+		t.Errorf("topologies run the words of %v, and Commands are %v", found, want)
 	}
 }

@@ -20,6 +20,9 @@ type reached struct {
 	dial                  link.Dial
 }
 
+// Commands are the parameters of topologies whose words are run, here or on a box.
+var Commands = []string{"ssh", "ssh_command", "program", "ssh_a", "ssh_command_a", "program_a"}
+
 func newReached() reached { return reached{program: link.Name} }
 
 func (p *reached) DialBy(dial link.Dial) { p.dial = dial }

@@ -11,6 +11,7 @@ import (
 
 	"boxdyno/internal/files"
 	"boxdyno/internal/yaml"
+	"boxdyno/lab"
 	"boxdyno/link"
 	"boxdyno/runner"
 	"boxdyno/subject/capture"
@@ -65,10 +66,10 @@ func commandsOf(p runner.Plan) (commands []string) {
 			quote("meter of "+m.Of, m.Meter)
 		}
 	}
-	for _, key := range []string{"ssh_command", "ssh", "program"} {
+	for _, key := range lab.Commands {
 		if s := p.Lab.Get(key); s != nil {
 			for _, w := range s.Values {
-				if w.Text != "" && !(key == "program" && w.Text == link.Name) {
+				if w.Text != "" && !(strings.HasPrefix(key, "program") && w.Text == link.Name) {
 					quote(key, w.Text)
 				}
 			}

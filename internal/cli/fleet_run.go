@@ -226,6 +226,7 @@ Procedures: ` + farNames() + `.`,
 	fs.StringVar(&metered, "metered", "", "`N` boards that the meter sees, or serving: those that serve alone (default: all of --boxes)")
 	fs.StringArrayVar(&shared, "shared", nil, "`NAME=60USD,8W` that the boards share; 6..8W is idle and loaded; may be repeated; none: nothing (default: what the file of boxes declares)")
 	fs.StringVar(&f.out, "out", "", "`folder` for the run (default $XDG_STATE_HOME/boxdyno/runs/<time>-<what>)")
+	f.addAllow(fs)
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
 	fs.StringVar(&resume, "resume", "", "go on with the run in `folder`; finished trials are not measured again")

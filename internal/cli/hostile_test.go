@@ -273,12 +273,13 @@ func TestCommandsOfOthers(t *testing.T) {
 	const lab = "lab: mem\nprocedures: [forward]\n"
 	const pair = "lab: {use: pair, ssh: box, dut_a: i0, port_a: lo%s}\nprocedures: [forward]\n"
 	for name, want := range map[string]string{
-		write("meter.yaml", lab+"telemetry: {meter: /tmp/evil --now}\n"):                          `"/tmp/evil --now" (meter)`,
-		write("ssh.yaml", "lab: {use: pair, ssh_command: /tmp/evil -x}\nprocedures: [forward]\n"): `"/tmp/evil -x" (ssh_command)`,
-		write("box.yaml", fmt.Sprintf(pair, "")):                                                  `"box" (ssh)`,
-		write("program.yaml", fmt.Sprintf(pair, ", program: evil --now")):                         `"evil --now" (program)`,
-		write("own.yaml", "procedures: [{use: capture, subject: own, file: "+mine+"}]\n"):         `"/tmp/evil now"`,
-		write("harmless.yaml", lab):                                                               "",
+		write("meter.yaml", lab+"telemetry: {meter: /tmp/evil --now}\n"):                              `"/tmp/evil --now" (meter)`,
+		write("ssh.yaml", "lab: {use: pair, ssh_command: /tmp/evil -x}\nprocedures: [forward]\n"):     `"/tmp/evil -x" (ssh_command)`,
+		write("peers.yaml", "lab: {use: peers, ssh_command_a: /tmp/evil -y}\nprocedures: [stream]\n"): `"/tmp/evil -y" (ssh_command_a)`,
+		write("box.yaml", fmt.Sprintf(pair, "")):                                                      `"box" (ssh)`,
+		write("program.yaml", fmt.Sprintf(pair, ", program: evil --now")):                             `"evil --now" (program)`,
+		write("own.yaml", "procedures: [{use: capture, subject: own, file: "+mine+"}]\n"):             `"/tmp/evil now"`,
+		write("harmless.yaml", lab): "",
 	} {
 		args := []string{"run", name, "--dry-run"}
 		code, _, errw := call(context.Background(), runner.Plugins(), args...)

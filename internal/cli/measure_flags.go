@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"boxdyno/runner"
 )
@@ -43,7 +44,7 @@ func (f *measureFlags) add(a *app, cmd *cobra.Command) {
 	fs.StringVar(&f.telemetry, "telemetry", "", "off, on, or samples a second, 1 to 50 `Hz` (default 10)")
 	f.ask.add(a, cmd)
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the points to come and how long they take; measure nothing")
-	fs.BoolVar(&f.allow, "allow-commands", false, "run commands that a file of another user asks for: meter, ssh, ssh_command, program, and subject own")
+	f.addAllow(fs)
 	fs.BoolVar(&f.json, "json", false, "print one JSON document instead of text")
 	_ = cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if key, name, ok := strings.Cut(typed, "="); ok && slices.Contains(captureKeys, key) {
@@ -115,4 +116,9 @@ func (f *measureFlags) outputs() error {
 		return err
 	}
 	return outputFile("--report", f.report, f.out)
+}
+
+// addAllow adds what runs commands of strangers.
+func (f *measureFlags) addAllow(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.allow, "allow-commands", false, "run commands that a file of another user asks for: meter, ssh, ssh_command, program, and subject own")
 }
