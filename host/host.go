@@ -48,7 +48,7 @@ const Capabilities = "cap_sys_admin,cap_net_admin,cap_net_raw,cap_bpf,cap_perfmo
 
 // Privilege is the Missing for an operation that answered EPERM.
 func Privilege(what string) *Missing {
-	return &Missing{What: "privilege to " + what, Hint: "run it with sudo, or give the binary " + Capabilities + " with setcap"}
+	return &Missing{What: "privilege to " + what, Hint: "run it with sudo, or give a group's copy (root:boxdyno, mode 0750) " + Capabilities + " with setcap"}
 }
 
 // A Local is this machine, one of its namespaces, or (in tests) a recorded tree.
