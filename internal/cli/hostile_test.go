@@ -165,7 +165,7 @@ func TestLinksOfUsers(t *testing.T) {
 	c := scripted(func(context.Context, *procedure.Env) (procedure.Outcome, error) {
 		return procedure.Outcome{Status: result.Passed}, nil
 	})
-	for _, name := range []string{result.RunFile, result.RunFile + ".tmp", result.TrialsFile, result.TelemetryFile} {
+	for _, name := range []string{result.RunFile, result.RunFile + ".tmp", result.TrialsFile, result.TelemetryFile, result.LogFile} {
 		for how, link := range map[string]func(string, string) error{"symbolic": os.Symlink, "hard": os.Link} {
 			t.Run(how+" "+name, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "run")
@@ -176,6 +176,7 @@ func TestLinksOfUsers(t *testing.T) {
 				keep(t)
 				if s := (&sink{dir: dir, owner: sudoer()}); s.WriteRun(result.Run{Schema: result.Schema}) == nil {
 					_ = s.Sample([]byte("{}\n"))
+					s.Log(result.LogLine{Text: "of root"})
 					s.Close()
 				}
 				keep(t)

@@ -144,8 +144,8 @@ func TestSignalsLeaveNoSetting(t *testing.T) {
 	}
 }
 
-// send, replay and meter stay away from a port that carries the caller's own connection,
-// also with --force.
+// send, replay, meter and topology wire2 stay away from a port that carries the caller's own
+// connection, also with force.
 func TestForceSparesTheOwnConnection(t *testing.T) {
 	path := testutil.Cable{A: "v0", B: "v1", Silent: true}.Make(t)
 	boxdyno := program(t)
@@ -167,16 +167,19 @@ func TestForceSparesTheOwnConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const here = "198.18.7.9 51000 198.18.7.1 22"
 	for _, c := range []struct {
 		args, ssh string
-		refused   bool
+		code      int
+		hint      string // of a refusal
 	}{
-		{"send -i v0 -t --count 10 --force", "198.18.7.9 51000 198.18.7.1 22", true},
-		{"send -i v0 -t --count 10", "198.18.7.9 51000 198.18.7.1 22", true},
-		{"replay -i v0 -t --force " + pcap, "198.18.7.9 51000 198.18.7.1 22", true},
-		{"meter -i v0 --duration 0.1 --force", "198.18.7.9 51000 198.18.7.1 22", true},
-		{"send -i v0 -t --count 10 --force", "192.0.2.9 51000 192.0.2.1 22", false}, // by another port
-		{"send -i v0 -t --count 10 --force-own-connection", "198.18.7.9 51000 198.18.7.1 22", false},
+		{"send -i v0 -t --count 10 --force", here, exitUsage, "--force-own-connection"},
+		{"send -i v0 -t --count 10", here, exitUsage, "--force-own-connection"},
+		{"replay -i v0 -t --force " + pcap, here, exitUsage, "--force-own-connection"},
+		{"meter -i v0 --duration 0.1 --force", here, exitUsage, "--force-own-connection"},
+		{"run forward --lab wire2 --set port_a=v0 --set port_b=v1 --set force=true --quiet", here, exitMissing, "force_own_connection=true"},
+		{"send -i v0 -t --count 10 --force", "192.0.2.9 51000 192.0.2.1 22", exitOK, ""}, // by another port
+		{"send -i v0 -t --count 10 --force-own-connection", here, exitOK, ""},
 	} {
 		cmd := exec.Command(boxdyno, strings.Fields(c.args)...)
 		cmd.Env = append(os.Environ(), "SSH_CONNECTION="+c.ssh, "XDG_STATE_HOME="+t.TempDir(), "SUDO_UID=")
@@ -189,9 +192,9 @@ func TestForceSparesTheOwnConnection(t *testing.T) {
 		before := sent()
 		err := netns.Do(path, cmd.Run)
 		switch said := errw.String(); {
-		case c.refused && (cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(said, "--force-own-connection") || strings.Count(said, "\n") != 1 || sent() != before):
+		case c.hint != "" && (cmd.ProcessState.ExitCode() != c.code || !strings.Contains(said, c.hint) || strings.Count(said, "\n") != 1 || sent() != before):
 			t.Errorf("%s, SSH_CONNECTION=%s: exit code %d, %d frames sent: %s", c.args, c.ssh, cmd.ProcessState.ExitCode(), sent()-before, said)
-		case !c.refused && (err != nil || sent() < before+10):
+		case c.hint == "" && (err != nil || sent() < before+10):
 			t.Errorf("%s, SSH_CONNECTION=%s: %v, %d frames sent: %s", c.args, c.ssh, err, sent()-before, said)
 		}
 	}
