@@ -115,6 +115,20 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// No command hides in a block that is not of shell: there nothing would run it.
+func TestCommandsAreInShell(t *testing.T) {
+	command := regexp.MustCompile(`^(sudo |script/|(bin/)?boxdyno (run|qualify|report|compare|send|replay|meter|tune|doctor|box|fleet|serve|size|history|runs|watch|list|schema) )`)
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			for _, line := range b.lines {
+				if b.lang != "sh" && command.MatchString(line) {
+					t.Errorf("%s: %s stands in a block that is not of sh", p.name, line)
+				}
+			}
+		}
+	}
+}
+
 // Commands of boxdyno in running text exist, with their flags.
 func TestCommandsInText(t *testing.T) {
 	for _, p := range pages(t) {
