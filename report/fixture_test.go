@@ -320,7 +320,7 @@ func Hostile() (result.Run, []result.Record) {
 		recs[i].Reason = Nasty
 		if a := recs[i].Account; a != nil {
 			for j := range a.Drops {
-				a.Drops[j].Name = Nasty
+				a.Drops[j].Name = "=" + Nasty
 			}
 			a.Unexplained, a.Received = -3, a.Received+3
 		}

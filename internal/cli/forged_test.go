@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"boxdyno/fleet/hub"
+	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
 )
 
-// What a run or a board says of itself makes no line, and no cell, of a list of its own.
+// What a run or a board says of itself makes no line, no cell of a list of its own, and no
+// formula.
 func TestForgedLines(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
@@ -37,5 +39,9 @@ func TestForgedLines(t *testing.T) {
 	}
 	if lines := strings.Split(strings.TrimSpace(boards.String()), "\n"); len(lines) != 3 {
 		t.Errorf("%s", boards.String())
+	}
+	var cells bytes.Buffer
+	if err := sizeCSV(&cells, sizing.Result{Rows: []sizing.Row{{Candidate: sizing.Candidate{Name: "=HYPERLINK(1)"}}}}); err != nil || !strings.Contains(cells.String(), "\n'=HYPERLINK(1),") {
+		t.Errorf("%v: a formula in %s", err, cells.String())
 	}
 }

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"boxdyno/reference/sizing"
+	"boxdyno/report/text"
 )
 
 // sizeText prints a plan for people.
@@ -248,11 +248,7 @@ func together(r sizing.Row) string {
 
 // sizeCSV prints a plan's rows; what is not known is empty.
 func sizeCSV(out io.Writer, r sizing.Result) error {
-	w := csv.NewWriter(out)
-	head := []string{"box", "board", "figure", "rate", "rate_lo", "rate_hi", "rate_bound", "unit", "soaked", "number", "number_lo", "number_hi", "usd", "usd_lo", "usd_hi", "watts", "watts_lo", "watts_hi", "joules_per_" + r.WorkUnit, "head_room", "head_room_failed", "number_several", "what_if", "source"}
-	if err := w.Write(head); err != nil {
-		return err
-	}
+	lines := [][]string{{"box", "board", "figure", "rate", "rate_lo", "rate_hi", "rate_bound", "unit", "soaked", "number", "number_lo", "number_hi", "usd", "usd_lo", "usd_hi", "watts", "watts_lo", "watts_hi", "joules_per_" + r.WorkUnit, "head_room", "head_room_failed", "number_several", "what_if", "source"}}
 	f := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	three := func(e *sizing.Estimate) []string {
 		if e == nil {
@@ -283,10 +279,7 @@ func sizeCSV(out io.Writer, r sizing.Result) error {
 		if len(row.Figures) > 0 {
 			source = row.Figures[0].Source
 		}
-		if err := w.Write(append(cells, several, strings.Join(row.WhatIf, "; "), source)); err != nil {
-			return err
-		}
+		lines = append(lines, append(cells, several, strings.Join(row.WhatIf, "; "), source))
 	}
-	w.Flush()
-	return w.Error()
+	return text.CSVLines(out, lines)
 }

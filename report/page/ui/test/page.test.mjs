@@ -448,6 +448,10 @@ describe("the page", () => {
     assert.ok(text.includes('<img src=x onerror="document.title='));
     assert.ok(!/[\u001b\u202e]/.test(text), "a name steers the text");
     assert.match(await page.textContent(".alarm"), /−3/);
+    const [file] = await Promise.all([page.waitForEvent("download"), page.locator("[data-figure=ledger-flow]").getByRole("button", { name: /as CSV$/ }).click()]);
+    const cells = readFileSync(await file.path(), "utf8");
+    assert.match(cells, /^"'=/m);
+    assert.doesNotMatch(cells, /(^|,)"?=/m, "a name is a formula");
   });
 
   test("draws what was sampled over one axis of time, with trials and gaps behind", async (t) => {
