@@ -18,7 +18,6 @@ import (
 	"boxdyno/subject"
 	"boxdyno/subject/capture"
 	"boxdyno/subject/ids"
-	"boxdyno/verdict"
 )
 
 // A fakeSensor is a fakeSniffer that looks for the planted attacks in what it receives.
@@ -89,17 +88,7 @@ func idsBench(t *testing.T, bed *lab.Testbed, s *fakeSensor, set map[string]stri
 		t.Fatal(err)
 	}
 	var recs []result.Record
-	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		o, err := f(ctx)
-		if err != nil {
-			return result.Record{}, err
-		}
-		r := result.Record{Parent: "ids", Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, CPUs: o.CPUs, DUT: o.DUT, Usage: o.Usage, Alerts: o.Alerts, Warnings: o.Warnings}
-		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
-		recs = append(recs, r)
-		return r, nil
-	}
-	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: trial, Once: onceOn(bed, &recs, trial)})
+	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: judging(&recs, "ids"), Once: onceOn(bed, &recs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func TestIDSKnownSensors(t *testing.T) {
 				t.Errorf("above an empty box it takes %+v", v)
 			}
 			for _, r := range recs {
-				if a := r.Account; a != nil && r.Parent == "ids" && a.Unexplained != 0 && r.Value("frames_offered") != nil {
+				if a := r.Account; a != nil && a.Unexplained != 0 && r.Value("frames_offered") != nil {
 					t.Errorf("%d of %d frames are unexplained", a.Unexplained, a.Accepted)
 				}
 			}

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -118,21 +119,22 @@ func TestIDSOfSenders(t *testing.T) {
 	}
 	s := fakeSensor{}
 	s.buffer = 256 << 20
-	o, recs := idsBench(t, bed, &s, map[string]string{"rate": "10Mbps", "idle": "10Mbps", "senders": "2"})
-	trials := 0
-	if o.Status == result.Invalid {
-		t.Skipf("the tester was held up: %s", o.Reason)
-	}
+	_, recs := idsBench(t, bed, &s, map[string]string{"rate": "10Mbps", "idle": "10Mbps", "senders": "2"})
+	trials := map[string]int{}
 	for _, r := range recs {
 		a := r.Account
 		if a == nil || r.Value("frames_offered") == nil {
 			continue
 		}
-		if trials++; a.Unexplained != 0 || a.NotSent != 0 || a.Received != a.Accepted || r.Status == result.Failed {
-			t.Errorf("%s %s: %+v", r.Status, r.Reason, a)
+		// A busy machine makes a trial invalid, for its rate: the counts are right all the same.
+		if trials[r.Procedure]++; fmt.Sprint(a.Accepted) != result.Get(r.Config, "frames") || a.Received != a.Accepted || a.Unexplained != 0 || r.Status == result.Failed {
+			t.Errorf("%s %v: %s %s: %+v", r.Procedure, r.Config, r.Status, r.Reason, a)
+		}
+		if planted, seen := r.Value("attacks_planted"), r.Value("attacks_detected"); planted == nil || seen == nil || planted.Value < 3 || seen.Value != planted.Value {
+			t.Errorf("%s: planted %+v, seen %+v", r.Procedure, planted, seen)
 		}
 	}
-	if planted, seen := valueOf(t, o, "attacks_planted"), valueOf(t, o, "detected_ratio"); trials != 2 || planted < 3 || seen != 1 {
-		t.Errorf("%d trials; of %v attacks a share of %v was seen: %s %s", trials, planted, seen, o.Status, o.Reason)
+	if trials["ids"] < 1 || trials["ids-idle"] != 1 {
+		t.Errorf("%v trials", trials)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -203,15 +204,31 @@ type onceKey struct {
 	trial string
 }
 
+// judging carries out trials of a procedure, or of what a run does once, judges them as the
+// runner does, and appends their records to recs.
+func judging(recs *[]result.Record, of string) trialFunc {
+	return func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		o, err := f(ctx)
+		if err != nil {
+			return result.Record{}, err
+		}
+		r := result.Record{Parent: of, Procedure: of, Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, CPUs: o.CPUs, DUT: o.DUT, Usage: o.Usage, Alerts: o.Alerts, Warnings: o.Warnings}
+		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
+		*recs = append(*recs, r)
+		return r, nil
+	}
+}
+
 // onceOn carries a trial out, or appends the record of the same one on that testbed to recs.
-func onceOn(bed *lab.Testbed, recs *[]result.Record, trial trialFunc) func(context.Context, string, []result.Pair, func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+func onceOn(bed *lab.Testbed, recs *[]result.Record) func(context.Context, string, []result.Pair, func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 	return func(ctx context.Context, name string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		key := onceKey{bed, fmt.Sprint(name, cfg)}
 		if r, ok := onceTrials[key]; ok && r.Status != result.Invalid {
 			*recs = append(*recs, r)
 			return r, nil
 		}
-		r, err := trial(ctx, cfg, f)
+		what, _, _ := strings.Cut(name, "/")
+		r, err := judging(recs, what)(ctx, cfg, f)
 		onceTrials[key] = r
 		return r, err
 	}
@@ -238,18 +255,8 @@ func captureVisited(t *testing.T, bed *lab.Testbed, p *Capture, visits int) (pro
 		t.Fatal(err)
 	}
 	var recs []result.Record
-	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		o, err := f(ctx)
-		if err != nil {
-			return result.Record{}, err
-		}
-		r := result.Record{Parent: "capture", Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Usage: o.Usage, DUT: o.DUT, Warnings: o.Warnings}
-		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
-		recs = append(recs, r)
-		return r, nil
-	}
 	n := 1
 	pause := func(procedure.Outcome) bool { n++; return n <= visits }
-	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: pause, Trial: trial, Once: onceOn(bed, &recs, trial)})
+	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Pause: pause, Trial: judging(&recs, "capture"), Once: onceOn(bed, &recs)})
 	return o, recs, err
 }

@@ -35,15 +35,19 @@ func inferRun(t *testing.T, bed *lab.Testbed, set map[string]string) (procedure.
 		t.Fatal(err)
 	}
 	var recs []result.Record
-	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+	do := func(ctx context.Context, of string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		o, err := f(ctx)
-		r := result.Record{Parent: "infer", Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Usage: o.Usage, Warnings: o.Warnings}
+		r := result.Record{Parent: "infer", Procedure: of, Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, Usage: o.Usage, Warnings: o.Warnings}
 		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
 		recs = append(recs, r)
 		return r, err
 	}
-	once := func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		return trial(ctx, cfg, f)
+	trial := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		return do(ctx, "infer", cfg, f)
+	}
+	once := func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		what, _, _ := strings.Cut(key, "/")
+		return do(ctx, what, cfg, f)
 	}
 	o, err := p.Run(t.Context(), &procedure.Env{Bed: bed, Trial: trial, Once: once})
 	if err != nil {

@@ -39,18 +39,20 @@ func benchOn(t *testing.T, bed *lab.Testbed, set map[string]string) (procedure.O
 		t.Fatal(err)
 	}
 	var recs []result.Record
-	one := func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+	do := func(ctx context.Context, of string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
 		o, err := f(ctx)
 		if err != nil {
 			return result.Record{}, err
 		}
-		r := result.Record{Parent: "point", Config: cfg, Status: o.Status, Reason: o.Reason, Load: o.Load, Account: o.Account, Phases: o.Phases}
+		r := result.Record{Parent: "point", Procedure: of, Config: cfg, Status: o.Status, Reason: o.Reason, Load: o.Load, Account: o.Account, Phases: o.Phases}
 		r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
 		recs = append(recs, r)
 		return r, nil
 	}
-	env := &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: one, Once: func(ctx context.Context, key string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
-		return one(ctx, cfg, f)
+	env := &procedure.Env{Bed: bed, Pause: roomtest.GoOn, Trial: func(ctx context.Context, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		return do(ctx, "forward", cfg, f)
+	}, Once: func(ctx context.Context, _ string, cfg []result.Pair, f func(context.Context) (procedure.Outcome, error)) (result.Record, error) {
+		return do(ctx, result.SelfTest, cfg, f)
 	}}
 	out, err := p.Run(context.Background(), env)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,7 +99,8 @@ func (b *Bench) Run(spec procedure.Spec, set map[string]string) procedure.Outcom
 			if err != nil {
 				return result.Record{}, err
 			}
-			r := result.Record{Parent: parent, Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, KPIs: o.KPIs, Samples: o.Samples, Warnings: o.Warnings}
+			what, _, _ := strings.Cut(parent, "/") // of what a run does once, as the runner has it
+			r := result.Record{Parent: parent, Procedure: what, Config: cfg, Status: o.Status, Reason: o.Reason, Values: o.Values, Load: o.Load, Account: o.Account, Phases: o.Phases, KPIs: o.KPIs, Samples: o.Samples, Warnings: o.Warnings}
 			r.Status, r.Reason = verdict.Validity(r, o.Ceiling)
 			b.Recs = append(b.Recs, r)
 			b.Own[parent]++
