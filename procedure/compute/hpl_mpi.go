@@ -88,7 +88,7 @@ func (p *HPLMPI) Run(ctx context.Context, env *procedure.Env) (o procedure.Outco
 		all, _, err := env.Gathered(ctx, mine)
 		return all, err
 	}
-	return p.run(ctx, env, job{name: "hpcc", worker: s, parts: s, limit: patience(s.Order, s.Layout.Size()), rounds: hplRounds})
+	return p.run(ctx, env, job{name: "hpcc", worker: s, parts: s, limit: s.Patience() + solving(s.Order, s.Layout.Size()), rounds: hplRounds})
 }
 
 // tell has all machines know what each of them is.

@@ -17,6 +17,7 @@ import (
 	"boxdyno/host"
 	"boxdyno/result"
 	"boxdyno/subject"
+	"boxdyno/subject/internal/made"
 	"boxdyno/subject/mpi"
 )
 
@@ -32,6 +33,7 @@ type HPLPart struct {
 	CPUs   []int // of the processes; nil: any
 
 	mpi    mpi.Program
+	rings  string      // path of the library that shortens hpcc's rings; "": they are whole
 	server *mpi.Server // of the processes that were started last
 	next   int
 }
@@ -56,7 +58,9 @@ func (s *HPLPart) Choose(ctx context.Context, h *host.Local, kind string) error 
 				continue
 			}
 			s.Kind, s.other = of, name
-			s.mpi, err = mpi.Prepare(ctx, h, of, library)
+			if s.mpi, err = mpi.Prepare(ctx, h, of, library); err == nil && of == mpi.OpenMPI { // MPICH needs no compiler
+				s.rings, err = ringsLibrary.Program(ctx, h)
+			}
 			return err
 		}
 	}
@@ -65,6 +69,8 @@ func (s *HPLPart) Choose(ctx context.Context, h *host.Local, kind string) error 
 	}
 	return &host.Missing{What: "hpcc linked to " + kind, Hint: "the hpcc that is installed here is linked to another MPI: put one that is made with " + kind + " into a folder of PATH as hpcc." + kind}
 }
+
+var ringsLibrary = made.Program{Name: "rings", Sources: []string{"rings.c"}, Flags: []string{"-O2", "-shared", "-fPIC"}, Libs: []string{"-ldl"}}
 
 // Check implements Subject, once Choose has found the program.
 func (s *HPLPart) Check(ctx context.Context, h *host.Local) error {
@@ -99,8 +105,25 @@ func (s *HPLPart) Identify(ctx context.Context, h *host.Local) ([]result.Pair, e
 	}, err
 }
 
-// proofPatience is how long all machines may take for a small system, and hpcc's other tests.
-const proofPatience = 5 * time.Minute
+// What hpcc sends before it solves a system, whatever that is: its bench_lat_bw.c.
+const (
+	pairOctets = 21 * 8 * 2e6         // of pairs, one after the other
+	ringOctets = 22 * 4 * 2 * 2 * 2e6 // of each process, in rings
+	// slowestNetwork is in octets a second of a machine: 10 Mbit/s.
+	slowestNetwork = 10e6 / 8
+)
+
+// Patience is how long hpcc may take for all that it does beside the system.
+func (s *HPLPart) Patience() time.Duration {
+	octets := 0.0
+	if len(s.Layout.Processes) > 1 {
+		octets = pairOctets
+		if s.rings == "" {
+			octets += ringOctets * float64(slices.Max(s.Layout.Processes))
+		}
+	}
+	return 5*time.Minute + time.Duration(octets/slowestNetwork*1e9)
+}
 
 // Prove implements Worker: all machines solve a small system together, whose solution has a
 // small residual.
@@ -137,7 +160,8 @@ func (s *HPLPart) Prove(ctx context.Context, h *host.Local) (err error) {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, proofPatience, fmt.Errorf("a small system was not solved within %v", proofPatience))
+	limit := s.Patience().Round(time.Second)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("a small system was not solved within %v", limit))
 	defer cancel()
 	if err := subject.AllDone(ctx, runs, small.Broken()); err != nil {
 		if errors.Is(err, subject.ErrBroken) {
@@ -199,6 +223,9 @@ func (s *HPLPart) Start(ctx context.Context, e subject.Env) (subject.Running, er
 	c := subject.Command{Name: hplProgram, Dir: dir, Argv: []string{s.program()}, Why: mpi.Why, Env: slices.Concat(s.mpi.Env(s.Layout, local, s.Net, dir), s.server.Env(local), oneThread)}
 	if libraries != "" {
 		c.Env = append(c.Env, "LD_LIBRARY_PATH="+libraries)
+	}
+	if s.rings != "" {
+		c.Env = append(c.Env, "LD_PRELOAD="+s.rings)
 	}
 	c.Read = func(subject.Worked) ([]result.Value, error) { return nil, nil }
 	if first {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -143,4 +144,53 @@ func (m *meeting) give(here int, mine []byte) [][]byte {
 	m.mu.Unlock()
 	<-met
 	return given
+}
+
+// Of a message of hpcc's rings both ends arrive and nothing is between them; other messages
+// are whole.
+func TestRings(t *testing.T) {
+	library, err := ringsLibrary.Program(t.Context(), &host.Local{})
+	var missing *host.Missing
+	if errors.As(err, &missing) {
+		t.Skip(missing)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	compile := func(out string, args ...string) string {
+		out = filepath.Join(dir, out)
+		if said, err := exec.CommandContext(t.Context(), "cc", append([]string{"-o", out}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		return out
+	}
+	mpi := compile("libmpi.so", "-shared", "-fPIC", "testdata/rings_mpi.c")
+	program := compile("rings", "testdata/rings.c", mpi, "-Wl,-rpath,"+dir)
+	for preload, want := range map[string]string{
+		"":      "2000000 2000000 2000000 2000000 8 2000000",
+		library: "2 2 2 2 8 2000000",
+	} {
+		c := exec.CommandContext(t.Context(), program)
+		c.Env = append(os.Environ(), "LD_PRELOAD="+preload)
+		said, err := c.CombinedOutput()
+		if got := strings.TrimSpace(string(said)); err != nil || got != want {
+			t.Errorf("with %q: %q, %v, want %q", preload, got, err, want)
+		}
+	}
+}
+
+// How long a system may take follows from what hpcc sends before it.
+func TestPartPatience(t *testing.T) {
+	for name, c := range map[string]struct {
+		part HPLPart
+		want time.Duration
+	}{
+		"one machine":              {HPLPart{Layout: mpi.Layout{Processes: []int{4}}}, 5 * time.Minute},
+		"two, without their rings": {HPLPart{Layout: mpi.Layout{Processes: []int{4, 4}}, rings: "rings"}, 5*time.Minute + 268800*time.Millisecond},
+		"two, with their rings":    {HPLPart{Layout: mpi.Layout{Processes: []int{1, 4}}}, 5*time.Minute + (268800+4*563200)*time.Millisecond},
+	} {
+		if got := c.part.Patience(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
 }
