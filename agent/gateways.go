@@ -361,7 +361,7 @@ func (m Machine) Hear(ctx context.Context, at netip.Addr, listens func(netip.Add
 		return 0, m.lost(err)
 	}
 	var when unit.Instant
-	err = m.Conn.Stream(ctx, string(TunnelHear), at, &when, func(item json.RawMessage, _ uint64) error {
+	err = m.Conn.Stream(ctx, string(TunnelHear), at, &when, func(item json.RawMessage) error {
 		var a netip.AddrPort
 		if err := json.Unmarshal(item, &a); err != nil {
 			return err
@@ -455,7 +455,7 @@ func (m Machine) Send(ctx context.Context, c iperf.Client, stands func() error) 
 	if err != nil {
 		return ran, m.lost(err)
 	}
-	err = m.Conn.Stream(ctx, string(IperfSend), c, &ran, func(json.RawMessage, uint64) error { return stands() })
+	err = m.Conn.Stream(ctx, string(IperfSend), c, &ran, func(json.RawMessage) error { return stands() })
 	ran.Begin, ran.End = clock.Here(ran.Begin), clock.Here(ran.End)
 	return ran, m.lost(err)
 }

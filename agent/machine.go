@@ -146,7 +146,7 @@ type far struct {
 
 func (r *far) follow(ctx context.Context) {
 	defer close(r.followed)
-	err := r.on.Conn.Stream(ctx, string(SubjectFollow), r.ID, nil, func(item json.RawMessage, _ uint64) error {
+	err := r.on.Conn.Stream(ctx, string(SubjectFollow), r.ID, nil, func(item json.RawMessage) error {
 		var now SubjectState
 		if err := json.Unmarshal(item, &now); err != nil {
 			return err

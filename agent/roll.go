@@ -301,7 +301,7 @@ func (f *farRoll) Read(ctx context.Context) (rep engine.MeterReport, err error) 
 	}
 	came := &frame.Arrivals{Strange: map[frame.Mark]uint64{}}
 	var r RollReading
-	err = f.on.Conn.Stream(ctx, string(RollRead), f.id, &r, func(item json.RawMessage, _ uint64) error {
+	err = f.on.Conn.Stream(ctx, string(RollRead), f.id, &r, func(item json.RawMessage) error {
 		var part RollPart
 		if err := json.Unmarshal(item, &part); err != nil {
 			return fmt.Errorf("%s answered %s with what cannot be read: %w", f.on.Conn.Name, RollRead, err)

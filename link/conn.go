@@ -212,10 +212,9 @@ func (c *Conn) Call(ctx context.Context, method string, args, reply any) error {
 }
 
 // Stream is Call for a method that sends items before its answer. item is called with
-// each, in order, in this goroutine; the box waits while many of them are on their way,
-// or counts those it left out: lost is how many before this one. An error of item ends
-// the call.
-func (c *Conn) Stream(ctx context.Context, method string, args, reply any, item func(item json.RawMessage, lost uint64) error) (err error) {
+// each, in order, in this goroutine; the box waits while many of them are on their way.
+// An error of item ends the call.
+func (c *Conn) Stream(ctx context.Context, method string, args, reply any, item func(json.RawMessage) error) (err error) {
 	if err := c.Err(); err != nil {
 		return err
 	}
@@ -275,7 +274,7 @@ func (c *Conn) Stream(ctx context.Context, method string, args, reply any, item 
 		case item == nil:
 			return fmt.Errorf("%s answered %s with a stream where one answer was asked for", c.Name, method)
 		}
-		if err := item(e.Item, e.Lost); err != nil {
+		if err := item(e.Item); err != nil {
 			return err
 		}
 		if taken++; taken == window/4 {

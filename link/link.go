@@ -69,7 +69,6 @@ const Name = "boxdyno-agent"
 // envelope is a message of the box.
 type envelope struct {
 	Item  json.RawMessage `json:"item,omitempty"`
-	Lost  uint64          `json:"lost,omitempty"` // items that were left out before this one, or before the reply
 	Reply json.RawMessage `json:"reply,omitempty"`
 	Error *wireError      `json:"error,omitempty"`
 	Done  bool            `json:"done,omitempty"` // it is the last message of this call

@@ -21,10 +21,7 @@ func Pass(c *Conn, through Through, publish func(subject string, data []byte) er
 	s := NewServer(func(method string) Handler {
 		return func(ctx context.Context, r *Request) (any, error) {
 			reply, err := through(ctx, method, r.Args, func(asking context.Context) (reply json.RawMessage, err error) {
-				err = c.Stream(asking, method, r.Args, &reply, func(item json.RawMessage, lost uint64) error {
-					r.lost += lost
-					return r.Send(ctx, item)
-				})
+				err = c.Stream(asking, method, r.Args, &reply, func(item json.RawMessage) error { return r.Send(ctx, item) })
 				return reply, err
 			})
 			return reply, c.bare(err)

@@ -32,40 +32,21 @@ type Request struct {
 	publish func(envelope) error
 	room    chan struct{} // filled by what is on its way
 	cancel  context.CancelFunc
-	lost    uint64
 }
 
 // Send sends an item of a stream; it waits while many are on their way. Only the
-// handler's goroutine may call it, or Offer.
+// handler's goroutine may call it.
 func (r *Request) Send(ctx context.Context, item any) error {
 	select {
 	case r.room <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return r.item(item)
-}
-
-// Offer sends an item of a stream, or leaves it out where many are on their way: the
-// next item says how many were.
-func (r *Request) Offer(item any) error {
-	select {
-	case r.room <- struct{}{}:
-		return r.item(item)
-	default:
-		r.lost++
-		return nil
-	}
-}
-
-func (r *Request) item(item any) error {
 	b, err := json.Marshal(item)
 	if err != nil {
 		return err
 	}
-	lost := r.lost
-	r.lost = 0
-	return r.publish(envelope{Item: b, Lost: lost})
+	return r.publish(envelope{Item: b})
 }
 
 // Serve answers a tester's calls on in and out until they end, ctx ends, or nothing was
@@ -201,7 +182,6 @@ func (s *Server) begin(ctx context.Context, method, to string, args []byte) {
 		e := envelope{Done: true}
 		reply, err := s.answer(ctx, method, r)
 		if err == nil {
-			e.Lost = r.lost
 			e.Reply, err = json.Marshal(reply)
 		}
 		if err == nil {

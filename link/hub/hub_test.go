@@ -46,7 +46,6 @@ var handlers = map[string]link.Handler{
 		return nil, ctx.Err()
 	},
 	"waiting": func(context.Context, *link.Request) (any, error) { return waiting.Load(), nil },
-	"offered": func(context.Context, *link.Request) (any, error) { return offered.Load(), nil },
 	"count": func(ctx context.Context, r *link.Request) (any, error) {
 		var n int
 		if err := json.Unmarshal(r.Args, &n); err != nil {
@@ -59,26 +58,12 @@ var handlers = map[string]link.Handler{
 		}
 		return n, nil
 	},
-	"offer": func(ctx context.Context, r *link.Request) (any, error) {
-		for i := range 1000 {
-			if err := r.Offer(i); err != nil {
-				return nil, err
-			}
-		}
-		offered.Add(1)
-		select { // until there is room again
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-		return nil, r.Send(ctx, 1000)
-	},
 	"stop": func(context.Context, *link.Request) (any, error) {
 		return nil, syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	},
 }
 
-var waiting, offered atomic.Int64
+var waiting atomic.Int64
 
 // The box's end of the tests below.
 func TestAgentChild(t *testing.T) {
@@ -240,9 +225,9 @@ func TestStreams(t *testing.T) {
 	testutil.NoLeaks(t)
 	c := dial(t, "serve")
 	next, total := 0, 0
-	err := c.Stream(t.Context(), "count", 1000, &total, func(item json.RawMessage, lost uint64) error {
-		if string(item) != fmt.Sprint(next) || lost != 0 {
-			t.Errorf("%s after %d, %d lost", item, next, lost)
+	err := c.Stream(t.Context(), "count", 1000, &total, func(item json.RawMessage) error {
+		if string(item) != fmt.Sprint(next) {
+			t.Errorf("%s after %d", item, next)
 		}
 		if next++; next == 10 {
 			time.Sleep(50 * time.Millisecond) // the box waits
@@ -252,22 +237,8 @@ func TestStreams(t *testing.T) {
 	if err != nil || next != 1000 || total != 1000 {
 		t.Errorf("%d of %d, %v", next, total, err)
 	}
-	items, missed := 0, uint64(0)
-	err = c.Stream(t.Context(), "offer", nil, nil, func(_ json.RawMessage, lost uint64) error {
-		for n := 0; items == 0 && n == 0; { // until all were offered
-			if err := c.Call(t.Context(), "offered", nil, &n); err != nil {
-				return err
-			}
-		}
-		items++
-		missed += lost
-		return nil
-	})
-	if err != nil || missed == 0 || items+int(missed) != 1001 {
-		t.Errorf("%d items and %d lost of 1001, %v", items, missed, err)
-	}
 	stop := errors.New("enough")
-	if err := c.Stream(t.Context(), "count", 1_000_000, nil, func(json.RawMessage, uint64) error { return stop }); err != stop {
+	if err := c.Stream(t.Context(), "count", 1_000_000, nil, func(json.RawMessage) error { return stop }); err != stop {
 		t.Errorf("%v", err)
 	}
 	if err := c.Call(t.Context(), "count", 5, nil); err == nil {
@@ -467,7 +438,7 @@ func TestFlood(t *testing.T) {
 	if err := dial(t, "flood").Call(ctx, "double", 1, nil); err == nil || ctx.Err() != nil {
 		t.Errorf("%v", err)
 	}
-	slow := func(json.RawMessage, uint64) error { time.Sleep(10 * time.Millisecond); return nil }
+	slow := func(json.RawMessage) error { time.Sleep(10 * time.Millisecond); return nil }
 	if err := dial(t, "flood").Stream(ctx, "double", 1, nil, slow); err == nil || !strings.Contains(err.Error(), "sends more than it was asked for") {
 		t.Errorf("%v", err)
 	}

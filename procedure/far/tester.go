@@ -66,7 +66,7 @@ func Run(ctx context.Context, c *link.Conn, name string, params []result.Pair, e
 	}
 	guard.Go(func() {
 		defer close(t.items)
-		t.end = c.Stream(ctx, method, args, nil, func(raw json.RawMessage, _ uint64) error {
+		t.end = c.Stream(ctx, method, args, nil, func(raw json.RawMessage) error {
 			var i item
 			if err := json.Unmarshal(raw, &i); err != nil {
 				return fmt.Errorf("%s sent of %s what cannot be read: %w", c.Name, name, err)
