@@ -29,10 +29,7 @@ type CPUs struct {
 	threads map[int][2]time.Duration // by thread id: ran, waited
 }
 
-// CPUs reads the counters of all CPUs and of the threads; about 0.2 ms.
-func (l *Local) CPUs(threads ...int) (CPUs, error) { return readCPUs(l.Files(), threads) }
-
-// CPUsHere is CPUs of the machine that this process runs on.
+// CPUsHere reads the counters of all CPUs of this machine and of the threads; about 0.2 ms.
 func CPUsHere(threads ...int) (CPUs, error) { return readCPUs(os.DirFS("/"), threads) }
 
 func readCPUs(root fs.FS, threads []int) (CPUs, error) {

@@ -10,9 +10,9 @@ import (
 
 func TestCPUs(t *testing.T) {
 	read := func(stat, softirqs, softnet, sched string) CPUs {
-		c, err := (&Local{Root: tree(map[string]string{
+		c, err := readCPUs(tree(map[string]string{
 			"proc/stat": stat, "proc/softirqs": softirqs, "proc/self/net/softnet_stat": softnet, "proc/77/schedstat": sched,
-		})}).CPUs(77, 78)
+		}), []int{77, 78})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestCPUs(t *testing.T) {
 	if ran, waited := two([2]time.Duration{15, 8}, [2]time.Duration{5, 13}).Threads(two([2]time.Duration{10, 0}, [2]time.Duration{0, 5})); ran != 10 || waited != 3 {
 		t.Errorf("two threads ran %d and waited %d", ran, waited)
 	}
-	if _, err := (&Local{Root: tree(map[string]string{"proc/stat": "cpu 1\n"})}).CPUs(); err == nil {
+	if _, err := readCPUs(tree(map[string]string{"proc/stat": "cpu 1\n"}), nil); err == nil {
 		t.Error("a file without CPUs was taken")
 	}
 }

@@ -34,7 +34,6 @@ const (
 	ceilingFPS        = "ceiling_fps"
 	latencyLoad       = "latency_load_fps"
 	idsRate           = "ids_rate_bps"
-	workTime          = "work_cpu_s"
 	uncounted         = "uncounted_ratio"
 	stealShare        = "steal_ratio"
 	longestStall      = "longest_stall_s"

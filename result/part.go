@@ -77,9 +77,6 @@ func (r Run) Shared() []Part {
 	return nil
 }
 
-// PartHelp is how a part is written.
-const PartHelp = "NAME=60USD,8W; 6..8W is 6 W idle and 8 W loaded"
-
 // ParsePart reads "switch=60USD,6..8W". Of a run, "meter=command" says which meter stands at
 // the part, and "inside" that the meter of the boards sees it.
 func ParsePart(s string) (p Part, err error) {

@@ -166,7 +166,7 @@ func (w *Working) Begin() error {
 // Done is closed once it and all its children are gone.
 func (w *Working) Done() <-chan struct{} { return w.process.Done() }
 
-// Wait implements Bencher: its own figures, or a sentence on why it has none.
+// Wait returns its own figures once it has ended, or a sentence on why it has none.
 func (w *Working) Wait(ctx context.Context) ([]result.Value, error) {
 	select {
 	case <-w.process.Done():

@@ -65,8 +65,7 @@ type Reader interface {
 	Files() []string
 }
 
-// A Running is a subject's process tree. Where it has counters of its own it is a
-// Counter, where it ends by itself and has figures a Bencher.
+// A Running is a subject's process tree. Where it has counters of its own it is a Counter.
 type Running interface {
 	// Ready waits until it does its work, so that a trial may begin.
 	Ready(ctx context.Context) error
@@ -103,12 +102,6 @@ type Ender interface {
 	// Ended is one sentence on what went wrong with it; nil where it runs, or has
 	// ended because it was stopped.
 	Ended() error
-}
-
-// A Bencher runs to its end by itself.
-type Bencher interface {
-	// Wait returns the subject's own figures, of metrics that its Spec declares.
-	Wait(ctx context.Context) ([]result.Value, error)
 }
 
 // A Runner runs a command, and shows what it prints.

@@ -5,7 +5,6 @@ package flood
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"boxdyno/engine"
 	"boxdyno/frame"
@@ -19,7 +18,6 @@ import (
 type episode struct {
 	*floodPoint
 	rate    unit.FrameRate
-	lasts   time.Duration
 	sources []*frame.EpisodeSource // of the senders
 	sent    engine.TxReport
 	seen    engine.MeterReport

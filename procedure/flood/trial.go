@@ -292,7 +292,7 @@ func (m *floodPoint) flood(ctx context.Context, rate unit.FrameRate, lasts time.
 		return o, err
 	}
 	after, _ := m.table()
-	e := episode{floodPoint: m, rate: rate, lasts: lasts, sources: sources, sent: sent[0], seen: seen[0]}
+	e := episode{floodPoint: m, rate: rate, sources: sources, sent: sent[0], seen: seen[0]}
 	e.tell(&o, s)
 	benign := e.counts[frame.BenignBefore] + e.counts[frame.BenignDuring] + e.counts[frame.BenignAfter]
 	if sensor != nil {

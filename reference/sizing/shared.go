@@ -16,12 +16,6 @@ type Part struct {
 	Loaded []Node `json:"measured_watts,omitempty"`
 }
 
-// ParsePart reads what result.ParsePart does.
-func ParsePart(s string) (Part, error) {
-	p, err := result.ParsePart(s)
-	return Part{Part: p}, err
-}
-
 // Parts are declared ones, which no meter of a run has measured.
 func Parts(declared []result.Part) (out []Part) {
 	for _, p := range declared {

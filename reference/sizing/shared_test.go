@@ -162,22 +162,3 @@ func TestMeasuredOnly(t *testing.T) {
 		t.Errorf("%d curves, %+v, want %+v", len(short.Curves), short.Crossovers, want)
 	}
 }
-
-func TestParsePart(t *testing.T) {
-	for text, want := range map[string]string{
-		"switch=60USD,8W": "switch=60USD,8W", "s=8W": "s=0USD,8W", "s=6..8W,1.5USD,inside": "s=1.5USD,6..8W,inside", "fans=meter=command": "fans=0USD,0W,meter=command",
-	} {
-		p, err := ParsePart(text)
-		if err != nil || p.String() != want {
-			t.Errorf("%q: %q, %v", text, p, err)
-		}
-		if again, err := ParsePart(p.String()); err != nil || again.String() != want {
-			t.Errorf("%q: %q, %v", p, again, err)
-		}
-	}
-	for _, text := range []string{"", "switch", "=8W", "s=", "s=8", "s=-1W", "s=NaNW", "s=9..8W", "s=..8W", "s=1..W", "s;t=8W", "s=InfUSD", "s=meter=", "s=meter=a;b", "s=8W,meter=a;b=9W", "s=inside"} {
-		if p, err := ParsePart(text); err == nil {
-			t.Errorf("%q: %+v", text, p)
-		}
-	}
-}

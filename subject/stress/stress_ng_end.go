@@ -69,7 +69,7 @@ func (r *Stressing) End(ctx context.Context) (StressEnd, error) {
 	return end, err
 }
 
-// Wait implements Bencher; a stressor that did not pass is an error.
+// Wait returns its own figures once it has ended; a stressor that did not pass is an error.
 func (r *Stressing) Wait(ctx context.Context) ([]result.Value, error) {
 	end, err := r.End(ctx)
 	if err == nil && end.Status != result.Passed {
