@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,10 +58,16 @@ const (
 )
 
 // boardFleet starts n boards, enrols them by ssh, and has 1 to n of them encrypt, compute and
-// solve one system together, and stream to each other. It prints what was seen, and returns how many of its lines are not as they must be.
-func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err error) {
+// solve one system together, and stream to each other; rows are those of fleetRuns that are
+// run, by default all. It prints what was seen, and returns how many of its lines are not as
+// they must be.
+func boardFleet(ctx context.Context, dir, arch string, n int, rows []string) (failed int, err error) {
 	if n < 2 || n > 9 {
 		return 0, fmt.Errorf("a fleet of %d emulated boards: want 2 to 9", n)
+	}
+	runs := slices.DeleteFunc(slices.Clone(fleetRuns), func(r fleetWork) bool { return len(rows) > 0 && !slices.Contains(rows, r.name) })
+	if len(runs) < len(rows) {
+		return 0, fmt.Errorf("rows %s: not all of them are runs of a fleet", strings.Join(rows, ","))
 	}
 	begin := time.Now()
 	line := func(what string, works bool, seen string) {
@@ -136,7 +143,7 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 			line("service on "+name, works, said)
 		}
 	}
-	for _, r := range fleetRuns {
+	for _, r := range runs {
 		procedure, out, boxes := r.name, filepath.Join(dir, r.name), names
 		var numbers []int
 		for k := range len(names) {
@@ -166,7 +173,8 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 		if err != nil {
 			return failed, err
 		}
-		line("fleet run "+r.name, works, said)
+		page, made := fleetPage(boxdyno, out, cmp.Or(r.metric, "goodput_bps"))
+		line("fleet run "+r.name, works && made, strings.TrimSuffix(said, "; ")+"; "+page)
 		if r.name == "study" {
 			if err := besideCluster(os.Stdout, out); err != nil {
 				return failed, err
@@ -179,8 +187,6 @@ func boardFleet(ctx context.Context, dir, arch string, n int) (failed int, err e
 		said = strings.Join(strings.Fields(said), " ")
 		line("hpl-mpi of two widths", err != nil && strings.Contains(said, refused), said[max(0, strings.Index(said, "FAILED")):]+errorText(err))
 	}
-	said, works := fleetPage(boxdyno, dir)
-	line("report", works, said)
 	said, err = boxdyno("size", "--for", "hpl", "--load", "1GFLOPS", "--runs", dir)
 	line("size", err == nil && !strings.Contains(said, "emulated"), "no emulated board is counted; "+last(strings.TrimSpace(said))+errorText(err))
 	_, err = board(ctx, "--reset", names[0])
@@ -337,17 +343,17 @@ func streamed(out string, n int, printed string) (said string, works bool, err e
 	return strings.Join(pairs, "; ") + note, len(pairs) == n*(n-1) && note != "", nil
 }
 
-// fleetPage makes the page of what boards computed together, and looks whether it is one.
-func fleetPage(boxdyno func(...string) (string, error), dir string) (said string, works bool) {
-	page := filepath.Join(dir, "page.html")
-	if _, err := boxdyno("report", filepath.Join(dir, "hpl-mpi"), "-o", page); err != nil {
+// fleetPage makes the page of a run, and looks whether it is one and has the metric.
+func fleetPage(boxdyno func(...string) (string, error), run, metric string) (said string, works bool) {
+	page := run + ".html"
+	if _, err := boxdyno("report", run, "-o", page); err != nil {
 		return err.Error(), false
 	}
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err.Error(), false
 	}
-	return fmt.Sprintf("one HTML page of %d kB, which says emulated", len(text)/1000), bytes.Contains(text, []byte("emulated")) && bytes.Contains(text, []byte("hpl_rate"))
+	return fmt.Sprintf("one HTML page of %d kB, which says emulated", len(text)/1000), bytes.Contains(text, []byte("emulated")) && bytes.Contains(text, []byte(metric))
 }
 
 // await waits until something is so.

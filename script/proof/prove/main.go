@@ -60,7 +60,7 @@ func main() {
 	killedPorts := flag.String("kill-box-ports", cables, "model of ports of the box that -kill-box kills on")
 	pairs := flag.String("board-pair", "", "models of ports, with commas, of a cable between two emulated boards, which carry streams and tunnels; nothing else is proven then")
 	shelf := flag.Int("board-fleet", 0, "number of emulated boards of a fleet on one switch; nothing else is proven then")
-	rows := flag.String("board-rows", "", "rows of that table, with commas; all by default")
+	rows := flag.String("board-rows", "", "rows of -boards, or runs of -board-fleet, with commas; all by default")
 	fleets := flag.String("fleet", "", "numbers of simulated boards, with commas, of a fleet each: start, memory, losses; nothing else is proven then, and no root is needed")
 	fleetOf, boardsIn, url := flag.String("fleet-hub", "", "be their hub, in this folder"), flag.String("fleet-boards", "", "be boards, in this folder"), flag.String("fleet-url", "", "of their hub")
 	faults := flag.Int("fleet-faults", 0, "number of simulated boards of a fleet in which things break; nothing else is proven then, and no root is needed")
@@ -88,7 +88,7 @@ func main() {
 	case *pairs != "":
 		err = proveBoards(func(dir string) (int, error) { return boardPairs(ctx, dir, *arch, words(*pairs)) })
 	case *shelf != 0:
-		err = proveBoards(func(dir string) (int, error) { return boardFleet(ctx, dir, *arch, *shelf) })
+		err = proveBoards(func(dir string) (int, error) { return boardFleet(ctx, dir, *arch, *shelf, words(*rows)) })
 	default:
 		err = prove(ctx, n, *killedPorts, *arch, *phoronix, *seed)
 	}
