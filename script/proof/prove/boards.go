@@ -35,6 +35,7 @@ var boardRows = []boardRow{
 	{"route", []string{"forward", "--set", "service=route", "--set", "link_rate=300kbps"}, nil},
 	{"filter", []string{"forward", "--set", "service=filter", "--set", "rules=10", "--set", "link_rate=300kbps"}, nil},
 	{"nat", []string{"forward", "--set", "service=nat", "--set", "link_rate=300kbps"}, nil},
+	{"cpus", []string{"forward", "--set", "service=nat", "--set", "link_rate=300kbps", "--set", "dut_cpus=1,all", "--set", "flows=32"}, nil},
 	{"flood", []string{"flood", "--set", "rate=200", "--set", "benign=100", "--set", "link_rate=2Mbps"}, nil},
 	{"connections", []string{"connections", "--set", "service=nat", "--set", "rate=20", "--set", "response_size=0"}, nil}, // a tap's buffers have no room for more
 	{"replay", []string{"replay", "--set", "rate=100", "--set", "packets_of_file=200"}, nil},
