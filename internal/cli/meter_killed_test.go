@@ -20,7 +20,7 @@ func TestKilledMeter(t *testing.T) {
 	program, command, pid := filepath.Join(dir, "boxdyno"), filepath.Join(dir, "watts"), filepath.Join(dir, "pid")
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
-		err = errors.Join(os.WriteFile(program, self, 0o755), os.WriteFile(command, []byte("#!/bin/sh\necho 5.2\necho $$ >"+pid+"\nexec sleep 60\n"), 0o755))
+		err = errors.Join(os.WriteFile(program, self, 0o755), os.WriteFile(command, []byte("#!/bin/sh\necho 5.2\necho $$ >"+pid+"\nexec sleep 600\n"), 0o755))
 	}
 	if err != nil {
 		t.Fatal(err)
