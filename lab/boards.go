@@ -4,6 +4,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 
 	"boxdyno/agent"
@@ -21,20 +22,36 @@ type BoardCable struct {
 	Address netip.Addr `json:"address"` // its IPv4 address there
 	To      string     `json:"to"`      // the other board's port
 	Other   netip.Addr `json:"other"`   // its IPv4 address there
-	Slot    uint8      `json:"slot"`    // of this board alone, in that network: it numbers the networks of BuildArm
+}
+
+// slotBits are how many bits of a board's address number its test addresses in BuildArm: two of the
+// 65,536 on a side, and the one before and after them, are those of one pair.
+const slotBits = 14
+
+// ArmPrefix says why boards in a network of this prefix cannot be set up by BuildArm: boards of other
+// runs in it could have the same test addresses.
+func ArmPrefix(p netip.Prefix) error {
+	if least := 32 - slotBits; p.Bits() < least {
+		return fmt.Errorf("network %s is wider than /%d, so that another run in it could have the same test addresses: give the boards' ports addresses in a narrower one", p, least)
+	}
+	return nil
 }
 
 // armed is the box's address on a side of BuildArm.
 func (at BoardCable) armed(side int) netip.Addr {
-	b := sides[side].net4.Addr().As4()
-	b[2] = at.Slot
+	b, own := sides[side].net4.Addr().As4(), [4]byte{}
+	if at.Address.Is4() {
+		own = at.Address.As4()
+	}
+	slot := (uint16(own[2])<<8 | uint16(own[3])) % (1 << slotBits)
+	b[2], b[3] = byte(slot>>6), byte(slot<<2|1)
 	return netip.AddrFrom4(b)
 }
 
 // arm is the pair of BuildArm, of which nothing stands.
 func (at BoardCable) arm() *pair {
 	p := &pair{wire2: defaultWire(), reached: newReached(), services: managed}
-	p.force, p.arm = true, true
+	p.hosts, p.force, p.arm = 1, true, true
 	for i := range p.ends {
 		box := at.armed(i)
 		p.ends[i] = wireEnd{port: at.Port, address4: box.Next(), gateway4: box}
@@ -53,8 +70,11 @@ func (at BoardCable) Ports() []service.Port {
 // test networks, which are both at its one port, until the testbed is closed.
 //
 //	this board   Port ==== cable, switch, cable ==== To   other board
-//	             198.18.SLOT.2  -------------------> 198.18.SLOT.1
-//	             198.19.SLOT.2  <------------------- 198.19.SLOT.1
+//	             198.18.SLOT + 2  -----------------> 198.18.SLOT + 1
+//	             198.19.SLOT + 2  <----------------- 198.19.SLOT + 1
+//
+// SLOT is four times the last 14 bits of this board's address, so that no pair in a network of this
+// size has another one's (ArmPrefix).
 //
 // It needs what topology pair needs. What sends and meters is backend packet, as of BuildBoards.
 func BuildArm(ctx context.Context, at BoardCable, c *link.Conn) (*Testbed, error) {

@@ -100,13 +100,13 @@ func TestPairAllows(t *testing.T) {
 // What a board asks of another one that sends frames back is passed on as far as it is of the
 // procedure, exactly, and is ended once.
 func TestArmAllows(t *testing.T) {
-	at := lab.BoardCable{Port: "eth1", To: "eth2", Slot: 7}
+	at := lab.BoardCable{Port: "eth1", To: "eth2", Address: netip.MustParseAddr("10.0.0.7")}
 	asked := lab.Service{Kind: "filter", Rules: 100, Flows: 1, Networks: 1}
 	p := &Pair{Cable: at, Routes: true, Service: asked}
 	port := func(name, address, hop string) service.Port {
 		return service.Port{Name: name, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, Hops: []netip.Addr{netip.MustParseAddr(hop)}}
 	}
-	one, two := port("eth2", "198.18.7.1/16", "198.18.7.2"), port("eth2", "198.19.7.1/16", "198.19.7.2")
+	one, two := port("eth2", "198.18.0.29/16", "198.18.0.30"), port("eth2", "198.19.0.29/16", "198.19.0.30")
 	ports := agent.ManageArgs{Ports: []service.Port{one, two}}
 	hop := agent.Hop{Port: "eth2", Mine: true}
 	tester := agent.Hop{Port: "eth1"}
@@ -123,13 +123,13 @@ func TestArmAllows(t *testing.T) {
 	check(true, "service.manage", ports)
 	for _, bad := range [][]service.Port{
 		nil, {one}, {two, one}, {one, two, one}, {one, one},
-		{port("eth0", "198.18.7.1/16", "198.18.7.2"), two},
-		{port("eth2", "198.18.8.1/16", "198.18.8.2"), two},
+		{port("eth0", "198.18.0.29/16", "198.18.0.30"), two},
+		{port("eth2", "198.18.0.33/16", "198.18.0.34"), two},
 		{port("eth2", "10.0.0.1/24", "10.0.0.2"), two},
-		{port("eth2", "198.18.7.1/1", "198.18.7.2"), two},
-		{port("eth2", "198.18.7.1/15", "198.18.7.2"), two},
-		{one, port("eth2", "198.19.7.1/0", "198.19.7.2")},
-		{port("eth2", "198.18.7.1/16", "203.0.113.9"), two},
+		{port("eth2", "198.18.0.29/1", "198.18.0.30"), two},
+		{port("eth2", "198.18.0.29/15", "198.18.0.30"), two},
+		{one, port("eth2", "198.19.0.29/0", "198.19.0.30")},
+		{port("eth2", "198.18.0.29/16", "203.0.113.9"), two},
 		{one, {Name: "eth2", Addresses: two.Addresses}},
 		{one, {Name: "eth2", Addresses: append(two.Addresses, one.Addresses...), Hops: append(two.Hops, one.Hops...)}},
 	} {

@@ -77,7 +77,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 		},
 		Pair: &far.Pair{
 			Conn: to.conn, Software: r.software, Routes: r.arms, Service: r.service,
-			Cable: lab.BoardCable{Port: here.Interface, Address: here.Address, To: there.Interface, Other: there.Address, Slot: slots(r.at)[pair[0]]},
+			Cable: lab.BoardCable{Port: here.Interface, Address: here.Address, To: there.Interface, Other: there.Address},
 		},
 	}
 	var trial *procedure.Outcome
@@ -143,22 +143,6 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 		}
 	}
 	return *trial, first
-}
-
-// slots number the boards' test networks: by the last octets of their addresses, so that a run beside
-// in the same network has others; by their order where two boards have the same octet.
-func slots(at []mpi.Net) (all []uint8) {
-	for _, n := range at {
-		octet := n.Address.As4()[3]
-		if slices.Contains(all, octet) {
-			for i := range at {
-				all = append(all[:i], uint8(i))
-			}
-			return all
-		}
-		all = append(all, octet)
-	}
-	return all
 }
 
 // atEnd calls stop once the connection has ended, and closes ended when it watches no more.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -304,23 +303,6 @@ func TestMostSkew(t *testing.T) {
 			if err := fs.Set("most_skew", text); (err == nil) != can {
 				t.Errorf("%s: %v", text, err)
 			}
-		}
-	}
-}
-
-// Boards of two runs in one network have other test networks, and those of one run always do.
-func TestSlots(t *testing.T) {
-	for want, addresses := range map[string][]string{
-		"[7 255 0]": {"10.0.1.7", "10.0.1.255", "10.0.1.0"},
-		"[0 1 2 3]": {"10.0.1.7", "10.0.1.2", "10.0.2.7", "10.0.3.4"},
-		"[]":        nil,
-	} {
-		var at []mpi.Net
-		for _, a := range addresses {
-			at = append(at, mpi.Net{Address: netip.MustParseAddr(a)})
-		}
-		if got := fmt.Sprint(slots(at)); got != want {
-			t.Errorf("%v: %s, want %s", addresses, got, want)
 		}
 	}
 }

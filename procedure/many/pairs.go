@@ -116,6 +116,11 @@ func (p *pairs) Check(*lab.Testbed) error {
 	if p.which.Value == onePair && p.nodes.Value%2 != 0 {
 		return fmt.Errorf("nodes %d with pairs %s: want an even number of boards", p.nodes.Value, onePair)
 	}
+	if p.network.IsValid() && far.Arms(p.spec) {
+		if err := lab.ArmPrefix(p.network.Prefix); err != nil {
+			return err
+		}
+	}
 	return p.check()
 }
 
@@ -227,6 +232,11 @@ func (p *pairs) cables(ctx context.Context, members []*member) ([]mpi.Net, strin
 		return nil, why
 	}
 	at, err := mpi.Shared(nets, p.network.Prefix)
+	for _, n := range at {
+		if err == nil && far.Arms(p.spec) {
+			err = lab.ArmPrefix(n.Prefix)
+		}
+	}
 	if err != nil {
 		return nil, procedure.Sentence(err)
 	}
