@@ -38,6 +38,7 @@ func newRack(t *testing.T, allows ...string) *rack {
 	t.Helper()
 	n := len(allows)
 	testutil.Privileged(t)
+	bin := builtAgent(t, runtime.GOARCH) // with Go's cache, which follows XDG_CACHE_HOME
 	r := &rack{dir: t.TempDir(), agents: map[string]*exec.Cmd{}}
 	t.Setenv("XDG_STATE_HOME", filepath.Join(r.dir, "state"))
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(r.dir, "config"))
@@ -84,7 +85,6 @@ func newRack(t *testing.T, allows ...string) *rack {
 	}
 	r.hub(t)
 	var out bytes.Buffer
-	bin := builtAgent(t, runtime.GOARCH)
 	for i := range n {
 		name := fmt.Sprintf("b%d", i+1)
 		out.Reset()
