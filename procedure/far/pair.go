@@ -68,6 +68,7 @@ type Pair struct {
 	mu       sync.Mutex
 	begun    map[begun]bool  // there, and not ended
 	starting map[string]bool // by the method that ends it
+	witness  witness
 }
 
 // A begun is what a board has begun on another one: a subject, a ledger.
@@ -116,6 +117,9 @@ func (p *Pair) through(ctx context.Context, method string, args json.RawMessage,
 	end := ends[method]
 	if end == "" {
 		reply, err := ask(ctx)
+		if err == nil && method == string(agent.LedgerRead) {
+			p.Hear(reply)
+		}
 		n := managing
 		if err == nil && (method == string(agent.ServiceClose) || json.Unmarshal(args, &n) == nil) {
 			p.mu.Lock()

@@ -49,20 +49,20 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 	b.set(len(round))
 	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
-	outs, firsts := make([]procedure.Outcome, len(round)), make([]float64, len(round))
-	atOneInstant(len(round), func(i int) { outs[i], firsts[i] = r.pair(ctx, round[i], params, clocks) })
+	outs, said := make([]procedure.Outcome, len(round)), make([]heard, len(round))
+	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], params, clocks, &said[i]) })
 	at, end := b.began(), unit.Now()
 	b.heard(lastHeard(outs))
 	for i, pair := range round {
-		r.believe(&outs[i], pair, at, begin, end)
-		r.judge(&outs[i], pair, at, firsts[i])
+		r.believe(&outs[i], pair, said[i].best, at, begin, end)
+		r.judge(&outs[i], pair, at, said[i].first)
 	}
 	return outs
 }
 
-// pair carries out the trials of one pair. first is how many seconds the one lasted whose begin all
-// waited for.
-func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}) (o procedure.Outcome, first float64) {
+// pair carries out the trials of one pair, all of which said hears. The begin of the first one waits
+// for those of the other pairs.
+func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}, said *heard) procedure.Outcome {
 	from, to := r.members[pair[0]], r.members[pair[1]]
 	here, there := r.at[pair[0]], r.at[pair[1]]
 	arrived := false
@@ -82,6 +82,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	}
 	var trial *procedure.Outcome
 	var began procedure.Began
+	said.from, said.pair = from.name, with.Pair
 	var work result.Phase // from the first trial's traffic to that of the last one
 	env := &procedure.Env{
 		Unfinished: func([]result.Pair) *result.Record { return nil },
@@ -94,11 +95,16 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 			if rec, ok := r.known(key); ok {
 				return rec, nil
 			}
+			with.Pair.Watch()
+			begin := unit.Now()
 			o, err := f(ctx)
+			if err == nil {
+				said.add(cfg, &o, begin, unit.Now())
+			}
 			rec := recordOf(cfg, o)
 			if o.Began.At != 0 && len(o.Phases) > 0 {
 				if began.At == 0 {
-					began, work, first = o.Began, result.Phase{Name: "traffic", Begin: o.Phases[0].Begin}, o.Phases[0].Seconds()
+					began, work, said.first = o.Began, result.Phase{Name: "traffic", Begin: o.Phases[0].Begin}, o.Phases[0].Seconds()
 				}
 				work.End = o.Phases[0].End
 			}
@@ -125,24 +131,26 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	gone := cmp.Or(from.conn.Err(), to.conn.Err())
 	switch {
 	case gone != nil:
-		return procedure.Outcome{Status: result.Invalid, Reason: "board " + lostOf(gone, from, to) + ": " + procedure.Sentence(gone)}, first
+		return procedure.Outcome{Status: result.Invalid, Reason: "board " + lostOf(gone, from, to) + ": " + procedure.Sentence(gone)}
+	case said.why != "":
+		return procedure.Outcome{Status: result.Invalid, Reason: said.why}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return procedure.Outcome{Status: result.Invalid, Reason: fmt.Sprintf("board %s: what it sends to %s did not end within %v", from.name, to.name, r.limit)}, first
+		return procedure.Outcome{Status: result.Invalid, Reason: fmt.Sprintf("board %s: what it sends to %s did not end within %v", from.name, to.name, r.limit)}
 	case err != nil:
-		return procedure.Outcome{Status: result.Invalid, Reason: blame(from.name, err)}, first
+		return procedure.Outcome{Status: result.Invalid, Reason: blame(from.name, err)}
 	case r.arms && began.At != 0:
 		o.Began, o.Phases = began, []result.Phase{work}
 		o.Load = nil // of an overload, which counts as a trial whose load was not offered
-		return o, first
+		return o
 	case trial == nil:
-		return o, first // it says why it came to none
+		return o // it says why it came to none
 	}
 	for _, w := range o.Warnings {
 		if !slices.Contains(trial.Warnings, w) {
 			trial.Warnings = append(trial.Warnings, w)
 		}
 	}
-	return *trial, first
+	return *trial
 }
 
 // atEnd calls stop once the connection has ended, and closes ended when it watches no more.
@@ -191,14 +199,18 @@ func recordOf(cfg []result.Pair, o procedure.Outcome) result.Record {
 	return rec
 }
 
-// believe makes invalid what a sender says of a trial from begin to end that cannot be, and a
-// trial whose frames count and which did not begin at at. Of boards the hub alone speaks.
-func (r *paired) believe(o *procedure.Outcome, pair [2]int, at, begin, end unit.Instant) {
+// believe makes invalid what a sender says of a trial from begin to end that cannot be, or be with
+// at best so many frames a second in any of its trials, and a trial whose frames count and which did
+// not begin at at. Of boards the hub alone speaks.
+func (r *paired) believe(o *procedure.Outcome, pair [2]int, best float64, at, begin, end unit.Instant) {
 	o.Boards = nil
 	why := cmp.Or(incredible(o, begin, end), tooFast(o.Values, r.cable(pair)))
 	counts := cmp.Or(o.Status, result.Passed) == result.Passed || o.Status == result.Failed && len(o.Values) > 0
 	if why == "" && counts && (at == 0 || o.Began.At == 0 || len(o.Phases) == 0) {
 		why = silent
+	}
+	if why == "" {
+		why = exceeds(o.Values, best)
 	}
 	if why != "" {
 		o.Status, o.Reason, o.Values, o.Load, o.Account = result.Invalid, "board "+r.members[pair[0]].name+": "+why, nil, nil, nil

@@ -4,8 +4,10 @@ package many
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
+	"math"
 	"net/netip"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"boxdyno/agent"
+	"boxdyno/ledger"
 	"boxdyno/link"
 	"boxdyno/procedure"
 	"boxdyno/procedure/capture"
@@ -48,15 +51,28 @@ func pairsOf(t *testing.T, f send) *paired {
 	return r
 }
 
-// sent is a board's trial that begins at the common instant.
+// sent is a board's trial of ten frames that begins at the common instant.
 func sent(ctx context.Context, with *far.With) (procedure.Outcome, error) {
 	at, err := with.Begin(ctx)
 	end := at + unit.Instant(time.Millisecond)
 	time.Sleep(time.Duration(end - unit.Now()))
+	counts(with, 0)
+	counts(with, 1000)
 	return procedure.Outcome{
 		Status: result.Passed, Began: procedure.Began{At: at, Heard: time.Second}, Phases: []result.Phase{{Begin: at, End: end}},
+		Load: &result.Load{Intended: 10, Offered: 10}, Account: &result.Account{Accepted: 10, Received: 10},
 		Values: []result.Value{{Metric: "counting_rate_fps", Value: 1}, {Metric: "uncounted_ratio"}},
 	}, err
+}
+
+// counts has the tester hear that the other board's port has counted n frames each way.
+func counts(with *far.With, n uint64) {
+	var r agent.LedgerReading
+	for _, counter := range []string{"rx_packets", "tx_packets"} {
+		r.Tallies = append(r.Tallies, ledger.Tally{Term: result.Term{Place: result.DUTNIC, From: "eth1 " + counter}, Value: n, Passed: true})
+	}
+	raw, _ := json.Marshal(r) // it is plain data
+	with.Pair.Hear(raw)
 }
 
 // A pair that does not end is ended and named, and the other one goes on.
@@ -329,7 +345,7 @@ func TestPairThatIsTooFast(t *testing.T) {
 			v.Hi = &c.hi
 		}
 		o := procedure.Outcome{Status: result.Passed, Began: procedure.Began{At: 150}, Phases: []result.Phase{{Begin: 150, End: 180}}, Values: []result.Value{{Metric: "stalls", Value: 1e12}, v}}
-		r.believe(&o, [2]int{0, 1}, 150, 100, 200)
+		r.believe(&o, [2]int{0, 1}, math.Inf(1), 150, 100, 200)
 		want := c.want
 		if want != "" {
 			want = "board b1: " + want
@@ -357,6 +373,45 @@ func TestPairWithoutATrial(t *testing.T) {
 		}
 		if o := outs[1]; (o.Status == result.Passed) != others {
 			t.Errorf("the other pair, with a trial %v: %s %q", others, o.Status, o.Reason)
+		}
+	}
+}
+
+// A pair whose two boards tell of the same frames what cannot be true of both is invalid by the names
+// of both, and so is one whose figure is more than what came in any of its trials.
+func TestPairsThatContradictEachOther(t *testing.T) {
+	for want, lie := range map[string]func(o *procedure.Outcome, with *far.With){
+		"": func(o *procedure.Outcome, with *far.With) { o.Account.Received, o.Account.Accepted = 1050, 1050 },
+		"boards b1 and b2 contradict each other: b1 says that 5000 frames were counted there, and b2 that 1000 came to its port": func(o *procedure.Outcome, with *far.With) {
+			o.Account.Accepted, o.Account.Received = 5000, 5000
+		},
+		"boards b1 and b2 contradict each other: b1 says that 500 frames were counted there, and b2 that 0 came to its port": func(o *procedure.Outcome, with *far.With) {
+			with.Pair.Watch()
+			counts(with, 7)
+			counts(with, 7)
+			o.Account.Accepted, o.Account.Received = 500, 500
+		},
+		"boards b1 says where 10 frames went, and has not asked b2 for its counters": func(_ *procedure.Outcome, with *far.With) { with.Pair.Watch() },
+		"board b1: it says that counting_rate_fps is 5e+05, and in none of its trials more than 1e+04 frames a second came": func(o *procedure.Outcome, _ *far.With) {
+			o.Values[0].Value = 5e5
+		},
+		"board b1: it says that counting_rate_fps is 1, and in none of its trials more than 0 frames a second came": func(o *procedure.Outcome, _ *far.With) {
+			o.Account, o.Load = nil, nil
+		},
+	} {
+		r := pairsOf(t, func(ctx context.Context, from string, with *far.With) (procedure.Outcome, error) {
+			o, err := sent(ctx, with)
+			if from == "b1" {
+				lie(&o, with)
+			}
+			return o, err
+		})
+		outs := r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+		if o := outs[0]; o.Reason != want || (o.Status == result.Invalid) != (want != "") || (len(o.Values) == 0) != (want != "") {
+			t.Errorf("%s %q, %d figures; want %q", o.Status, o.Reason, len(o.Values), want)
+		}
+		if o := outs[1]; o.Status != result.Passed {
+			t.Errorf("the other pair: %s %s", o.Status, o.Reason)
 		}
 	}
 }
