@@ -224,6 +224,10 @@ func (e *Env) Gathered(ctx context.Context, mine []byte) (all [][]byte, here int
 // under overload, at one visit: the quickest figure that repeats.
 const NoSearch = "none"
 
+// AtOnce is the kind (trial=) of the trial in which machines that were measured beside each
+// other offer at one time what each has carried by itself.
+const AtOnce = "at-once"
+
 // A Spec is a row of catalog.All.
 type Spec struct {
 	Name, Doc string

@@ -94,6 +94,13 @@ func (b *barrier) heard(before time.Duration) {
 	}
 }
 
+// ahead is how far ahead the latest instant was.
+func (b *barrier) ahead() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lead
+}
+
 // stay is a board's whose trial ended before it was ready.
 func (b *barrier) stay() {
 	b.mu.Lock()

@@ -5,19 +5,29 @@ package many
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/metrics"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // forwardMetrics are those of pairs in which one board sends and the other one sends back.
 var forwardMetrics = metrics.List{
-	{Name: "pairs_throughput_fps", Label: "added up frame/s", Group: "Pairs of boards, of which one forwards (throughput)", Interval: "interval", Heads: true, Unit: "frame/s", Better: 1, Help: "highest loads without loss of all pairs of a round, added up and not offered at one time: median of the rounds; the interval has the bounds of all pairs"},
+	{Name: "pairs_at_once_fps", Label: "at once frame/s", Group: "Pairs of boards, of which one forwards (throughput)", Heads: true, Unit: "frame/s", Better: 1, Help: "frames a second that all pairs of a round carried while each was offered its highest load without loss, from one instant on: median of the rounds"},
+	{Name: "pairs_at_once_lost", Label: "lost then", Heads: true, Unit: "1", Share: true, Better: -1, Help: "share of these frames that was lost, of all pairs: the worst round"},
+	{Name: "pairs_throughput_fps", Label: "added up", Interval: "interval", Unit: "frame/s", Better: 1, Help: "highest loads without loss of all pairs of a round, added up and not offered at one time, a ceiling of what they carry at once: median of the rounds; the interval has the bounds of all pairs"},
 	{Name: "pairs_throughput_worst_fps", Label: "slowest pair", Heads: true, Unit: "frame/s", Better: 1, Help: "highest load without loss of the slowest pair"},
 	{Name: "pairs_throughput_median_fps", Label: "median", Unit: "frame/s", Better: 1, Help: "the same of half of the pairs at least"},
 	{Name: "pairs_throughput_spread", Label: "spread", Unit: "1", Share: true, Better: -1, Help: "the fastest pair over the slowest one, less 1"},
 	{Name: "pairs_forwarding_fps", Label: "under overload", Unit: "frame/s", Better: 1, Help: "forwarding rates under overload of all pairs of a round, added up and not measured at one time: median of the rounds"},
+}
+
+// atOnceMetrics are a pair's in the last trial, of all pairs at one time.
+var atOnceMetrics = metrics.List{
+	{Name: "at_once_fps", Label: "carried at once", Unit: "frame/s", Better: 1, Help: "frames a second that came back while all pairs of the round were offered their highest loads without loss at one time"},
+	{Name: "at_once_lost", Label: "lost at once", Unit: "1", Share: true, Better: -1, Help: "share of these frames that was lost"},
 }
 
 // A forwarded is what the pairs of a point have found that forward, round by round.
@@ -33,6 +43,13 @@ type forwarded struct {
 	bad      []string
 	last     result.Record // that has no figures
 	pairs    int
+
+	carried []float64 // at once, of all pairs of a round
+	least   bool      // of one of them a load was a lower bound, and none was lost
+	lost    []float64 // shares of the frames of a round
+	losses  []string  // pairs that lost frames then
+	alone   int       // rounds whose pairs were not all offered their loads at one time
+	whys    []string  // of pairs
 }
 
 func (f *forwarded) add(round [][2]int, recs []result.Record) {
@@ -96,6 +113,57 @@ func (f *forwarded) add(round [][2]int, recs []result.Record) {
 		sum.Hi = &hi
 	}
 	f.rounds = append(f.rounds, sum)
+	f.addAtOnce(recs, sum.Bound)
+}
+
+// addAtOnce adds up what the pairs of a round carried at one time, if all did so in one trial: those of
+// an interrupted run may be of two.
+func (f *forwarded) addAtOnce(recs []result.Record, bound result.Bound) {
+	sum, lost, offered := 0.0, 0.0, 0.0
+	var at unit.Instant
+	for _, rec := range recs {
+		for _, w := range rec.Warnings {
+			if why, is := strings.CutPrefix(w, notAtOnce); is {
+				f.whys = append(f.whys, way(rec)+": "+why)
+			}
+		}
+	}
+	for _, rec := range recs {
+		v, l, t := rec.Value("at_once_fps"), rec.Value("at_once_lost"), rec.Value("throughput_fps")
+		i := slices.IndexFunc(rec.Phases, func(p result.Phase) bool { return p.Name == procedure.AtOnce })
+		if v == nil || l == nil || i < 0 || at != 0 && rec.Phases[i].Begin != at {
+			f.alone++
+			return
+		}
+		at = rec.Phases[i].Begin
+		sum, lost, offered = sum+v.Value, lost+t.Value*l.Value, offered+t.Value
+		if l.Value > 0 {
+			f.losses = append(f.losses, fmt.Sprintf("%s (%s)", way(rec), percent(l.Value)))
+		}
+	}
+	f.carried, f.lost = append(f.carried, sum), append(f.lost, lost/offered)
+	f.least = f.least || bound != result.Exactly && lost == 0
+}
+
+// atOnce is what all pairs carried at one time, and a sentence on what they lost then.
+func (f *forwarded) atOnce(o *procedure.Outcome) {
+	if len(f.carried) > 0 {
+		v := forwardMetrics.Spread("pairs_at_once_fps", f.carried)
+		if f.least {
+			v.Bound = result.AtLeast
+		}
+		o.Values = append(o.Values, v, forwardMetrics.Value("pairs_at_once_lost", slices.Max(f.lost)))
+	}
+	if len(f.losses) > 0 {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("all pairs at once lose frames at loads that each carries by itself: %s", several(f.losses)))
+	}
+	if f.alone > 0 && len(f.rounds) > 0 {
+		said := fmt.Sprintf("the pairs of %d of %d rounds were not all offered their loads at one time", f.alone, len(f.rounds))
+		if len(f.whys) > 0 {
+			said += ": " + several(f.whys)
+		}
+		o.Warnings = append(o.Warnings, said)
+	}
 }
 
 // together is the sum of the throughputs of a round's pairs, of several rounds.
@@ -155,6 +223,7 @@ func (f *forwarded) outcome(o *procedure.Outcome, names []string) {
 	if len(f.starts) > 0 {
 		o.Values = append(o.Values, skew(f.starts)...)
 	}
+	f.atOnce(o)
 	for k, has := range []int{len(f.each), len(f.passed)} {
 		if n := len(f.lacks[k]); n > 0 && has > 0 {
 			o.Warnings = append(o.Warnings, fmt.Sprintf("%d of %d pairs have no %s, and their rounds no sum of it: %s", n, f.pairs, []string{"highest load without loss", "rate under overload"}[k], several(f.lacks[k])))

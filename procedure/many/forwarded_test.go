@@ -10,6 +10,7 @@ import (
 
 	"boxdyno/procedure"
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 // Where the sender bounds what is known of a pair, its rate under overload names the slow one.
@@ -23,7 +24,7 @@ func TestForwardNamesByOverload(t *testing.T) {
 	f.add([][2]int{{0, 1}, {2, 3}}, recs)
 	var o procedure.Outcome
 	f.outcome(&o, []string{"b1", "b2", "b3", "b4"})
-	if len(o.Warnings) != 1 || o.Warnings[0] != "by what pairs forward under overload, the slowest pair is b1 to b2: 800 frame/s, 42 % of the median" || o.Values[0].Bound != result.AtLeast || o.Values[0].Hi != nil {
+	if len(o.Warnings) != 2 || o.Warnings[0] != "by what pairs forward under overload, the slowest pair is b1 to b2: 800 frame/s, 42 % of the median" || o.Values[0].Bound != result.AtLeast || o.Values[0].Hi != nil {
 		t.Errorf("%q, %+v", o.Warnings, o.Values)
 	}
 }
@@ -99,6 +100,47 @@ func TestForwardNames(t *testing.T) {
 		}
 		if v := o.Values[0]; v.Metric != "pairs_throughput_fps" || v.Value != c.sum[0] || *v.Lo != c.sum[1] || *v.Hi != c.sum[2] || v.N != 6-len(f.bad)-len(f.failed) || value(o.Values, "pairs_forwarding_fps") != 2*c.sum[0] {
 			t.Errorf("%s: %+v", name, o.Values)
+		}
+	}
+}
+
+// What all pairs carried at one time has a sum where they did so in one trial, with what they lost.
+func TestForwardAtOnce(t *testing.T) {
+	pair := func(from string, at unit.Instant, carries, of float64, bound result.Bound) result.Record {
+		return result.Record{Status: result.Passed, Config: []result.Pair{{Key: "from", Value: from}, {Key: "to", Value: "b9"}},
+			Phases: []result.Phase{{Name: "traffic"}, {Name: procedure.AtOnce, Begin: at, End: at + 1}},
+			Values: []result.Value{{Metric: "throughput_fps", Value: of, Lo: &of, Bound: bound}, {Metric: "forwarding_rate_fps", Value: of}, {Metric: "at_once_fps", Value: carries}, {Metric: "at_once_lost", Value: 1 - carries/of}}}
+	}
+	without := pair("b3", 5, 100, 100, "")
+	without.Values, without.Warnings = without.Values[:2], []string{notAtOnce + "it was late"}
+	for name, c := range map[string]struct {
+		rounds    [][]result.Record
+		sum, lost float64
+		bound     result.Bound
+		want      string
+	}{
+		"all":              {[][]result.Record{{pair("b1", 5, 100, 100, ""), pair("b3", 5, 300, 300, "")}}, 400, 0, result.Exactly, ""},
+		"a shared trunk":   {[][]result.Record{{pair("b1", 5, 75, 100, ""), pair("b3", 5, 300, 300, "")}}, 375, 0.0625, result.Exactly, "all pairs at once lose frames at loads that each carries by itself: from b1 to b9 (25 %)"},
+		"lower bounds":     {[][]result.Record{{pair("b1", 5, 100, 100, result.AtLeast), pair("b3", 5, 300, 300, "")}}, 400, 0, result.AtLeast, ""},
+		"of two parts":     {[][]result.Record{{pair("b1", 5, 100, 100, ""), pair("b3", 9, 300, 300, "")}}, math.NaN(), math.NaN(), "", "the pairs of 1 of 1 rounds were not all offered their loads at one time"},
+		"one has none":     {[][]result.Record{{pair("b1", 5, 100, 100, ""), without}, {pair("b3", 8, 50, 100, "")}}, 50, 0.5, result.Exactly, "the pairs of 1 of 2 rounds were not all offered their loads at one time: from b3 to b9: it was late"},
+		"the worst of two": {[][]result.Record{{pair("b1", 5, 90, 100, "")}, {pair("b3", 8, 50, 100, "")}}, 70, 0.5, result.Exactly, "from b1 to b9 (10 %); from b3 to b9 (50 %)"},
+	} {
+		var f forwarded
+		for _, recs := range c.rounds {
+			f.add([][2]int{{0, 1}, {2, 3}}[:len(recs)], recs)
+		}
+		var o procedure.Outcome
+		f.outcome(&o, []string{"b1", "b2", "b3", "b4"})
+		same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a/b-1) < 1e-9 }
+		said := strings.Join(o.Warnings, "\n")
+		if !same(value(o.Values, "pairs_at_once_fps"), c.sum) || !same(value(o.Values, "pairs_at_once_lost"), c.lost) || !strings.Contains(said, c.want) || c.want == "" && strings.Contains(said, "at once") {
+			t.Errorf("%s: %+v, %q", name, o.Values, said)
+		}
+		for _, v := range o.Values {
+			if v.Metric == "pairs_at_once_fps" && v.Bound != c.bound {
+				t.Errorf("%s: %+v", name, v)
+			}
 		}
 	}
 }

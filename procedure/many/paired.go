@@ -38,6 +38,8 @@ type paired struct {
 	barrier  barrier // of each round
 	arms     bool    // the other board sends frames back (far.Arms)
 	service  lab.Service
+	last     barrier       // of the trial in which all offer at one time what each carries
+	lasts    time.Duration // that one; 0: there is none
 
 	mu       sync.Mutex
 	ceilings map[string]result.Record // what a sender measured once
@@ -47,11 +49,13 @@ type paired struct {
 func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome {
 	b, begin := &r.barrier, unit.Now()
 	b.set(len(round))
+	meet := newMeeting(len(round), r.finale)
 	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
 	outs, said := make([]procedure.Outcome, len(round)), make([]heard, len(round))
-	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], params, clocks, &said[i]) })
+	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], params, clocks, meet, &said[i]) })
 	at, end := b.began(), unit.Now()
+	r.last.began() // nobody waits for it any more
 	b.heard(lastHeard(outs))
 	for i, pair := range round {
 		r.believe(&outs[i], pair, said[i].best, at, begin, end)
@@ -60,16 +64,26 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 	return outs
 }
 
+// finale has so many pairs begin their last trial at one instant, as far ahead as the first one's.
+func (r *paired) finale(pairs int) {
+	r.last.set(pairs)
+	r.last.lead = r.barrier.ahead()
+}
+
 // pair carries out the trials of one pair, all of which said hears. The begin of the first one waits
-// for those of the other pairs.
-func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}, said *heard) procedure.Outcome {
+// for those of the other pairs; so does that of the last one, once the searches of all have ended (meet).
+func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}, meet *meeting, said *heard) procedure.Outcome {
 	from, to := r.members[pair[0]], r.members[pair[1]]
 	here, there := r.at[pair[0]], r.at[pair[1]]
 	arrived := false
+	final := finale{r: r, meet: meet, from: from}
 	with := &far.With{
 		Clocks: clocks,
 		Begin: func(ctx context.Context) (unit.Instant, error) {
-			if arrived && r.arms { // of all its trials the first one alone waits for other pairs
+			switch {
+			case final.under:
+				return final.arrive(ctx)
+			case arrived && r.arms: // of all its other trials the first one alone waits for other pairs
 				return unit.Now(), nil
 			}
 			arrived = true
@@ -95,9 +109,15 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 			if rec, ok := r.known(key); ok {
 				return rec, nil
 			}
+			var o procedure.Outcome
+			var err error
 			with.Pair.Watch()
 			begin := unit.Now()
-			o, err := f(ctx)
+			if r.lasts > 0 && result.Get(cfg, "trial") == procedure.AtOnce {
+				o, err = final.trial(ctx, f)
+			} else {
+				o, err = f(ctx)
+			}
 			if err == nil {
 				said.add(cfg, &o, begin, unit.Now())
 			}
@@ -128,6 +148,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	if !arrived {
 		r.barrier.stay()
 	}
+	final.end()
 	gone := cmp.Or(from.conn.Err(), to.conn.Err())
 	switch {
 	case gone != nil:
@@ -141,6 +162,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	case r.arms && began.At != 0:
 		o.Began, o.Phases = began, []result.Phase{work}
 		o.Load = nil // of an overload, which counts as a trial whose load was not offered
+		final.add(&o)
 		return o
 	case trial == nil:
 		return o // it says why it came to none
@@ -232,7 +254,7 @@ func (r *paired) cable(pair [2]int) unit.BitRate {
 }
 
 // addedUp are the figures of pairs that are added up.
-var addedUp = []string{"counting_rate_fps", "throughput_fps", "forwarding_rate_fps"}
+var addedUp = []string{"counting_rate_fps", "throughput_fps", "forwarding_rate_fps", "at_once_fps"}
 
 // tooFast says which figure of a pair a cable cannot carry; "": none. The upper bound of a figure is a
 // load that was not carried, and may be a quarter higher.

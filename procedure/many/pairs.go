@@ -35,7 +35,11 @@ import (
 //
 //	board A: sender, meter ===cable, switch, cable=== board B: routes
 //
-// A pair's search goes its own way; pairs begin the first trial at one instant.
+// A pair's search goes its own way; pairs begin the first trial at one instant. Once all searches have
+// ended, all pairs offer at one time what each carries:
+//
+//	pair 1: trial .. search ........ wait | at once
+//	pair 2: trial .. search .. wait ..... | at once        carried together
 func PairsSpec(inner procedure.Spec, shelf Shelf) procedure.Spec {
 	own, doc, each := pairMetrics, "each board of several sends to software on another one, pairs at once: ", []string{"uncounted_ratio", "counting_rate_fps"}
 	if far.Arms(inner) {
@@ -47,6 +51,9 @@ func PairsSpec(inner procedure.Spec, shelf Shelf) procedure.Spec {
 		Names:   append([]string{"nodes"}, inner.Names...),
 		Metrics: slices.Concat(own, metrics.List(declared).Pick("start_skew_p50_s", "start_skew_p99_s", "start_skew_max_s", "clock_error_s")),
 		Trials:  &result.Trials{Axis: "from", Across: "to", Title: "from each board (row) to each other one (column)", Metrics: metrics.List(inner.Metrics).Pick(each...)},
+	}
+	if far.Arms(inner) {
+		s.Trials.Metrics = append(s.Trials.Metrics, atOnceMetrics...)
 	}
 	s.Metrics[len(own)].Group = "How late pairs began to send"
 	s.New = func() procedure.Procedure {
@@ -96,7 +103,11 @@ type listening interface {
 }
 
 // A forwarding procedure has the other board do a service.
-type forwarding interface{ Asked() lab.Service }
+type forwarding interface {
+	Asked() lab.Service
+	// AtOnce is how long the last trial is (procedure.AtOnce); 0: there is none.
+	AtOnce() time.Duration
+}
 
 type pairs struct {
 	carried
@@ -192,7 +203,7 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 		r.software.Options, _ = agent.Options(software)
 	}
 	if s, ok := p.inner.(forwarding); ok {
-		r.service = s.Asked()
+		r.service, r.lasts = s.Asked(), s.AtOnce()
 	}
 	var f findings = &found{}
 	if r.arms {

@@ -63,12 +63,18 @@ func (p *Forward) Estimate() (int, time.Duration) {
 }
 
 func (p *Forward) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+	return p.carryOut(ctx, env, nil)
+}
+
+// carryOut is Run; last is called once with each stream's highest load without loss, where there is
+// one. nil: nothing follows.
+func (p *Forward) carryOut(ctx context.Context, env *procedure.Env, last carriedFunc) (procedure.Outcome, error) {
 	m := trial.NewPoint(&p.Traffic, env, env.Trial)
 	if invalid, err := m.TesterCeiling(ctx); err != nil || invalid != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: invalid}, err
 	}
 	for n := 0; ; n++ {
-		found, more, err := visit(ctx, m, n)
+		found, more, err := visit(ctx, m, n, last)
 		if err != nil || !more || !env.Pause(found) {
 			return found, err
 		}
@@ -90,8 +96,11 @@ func (p *Forward) Visits() int {
 	return visits
 }
 
+// A carriedFunc takes each stream's highest load without loss.
+type carriedFunc = func(ctx context.Context, m *trial.Point, carried unit.FrameRate) error
+
 // visit is the nth time at m; more says that another one has something to do.
-func visit(ctx context.Context, m *trial.Point, n int) (found procedure.Outcome, more bool, err error) {
+func visit(ctx context.Context, m *trial.Point, n int, last carriedFunc) (found procedure.Outcome, more bool, err error) {
 	if err := m.Enter(ctx); err != nil {
 		return found, false, err
 	}
@@ -110,7 +119,7 @@ func visit(ctx context.Context, m *trial.Point, n int) (found procedure.Outcome,
 	if len(m.Readings) == 0 || m.Traffic.Search.Value == procedure.NoSearch {
 		return m.Outcome(), false, nil
 	}
-	if err := limits(ctx, m, n); err != nil {
+	if err := limits(ctx, m, n, last); err != nil {
 		return found, false, err
 	}
 	found = m.Outcome()
@@ -119,8 +128,8 @@ func visit(ctx context.Context, m *trial.Point, n int) (found procedure.Outcome,
 }
 
 // limits does visit n's part of the search, where the placement lets a load be
-// offered that the DUT cannot take; at the last visit it ends with latency.
-func limits(ctx context.Context, m *trial.Point, n int) error {
+// offered that the DUT cannot take; at the last visit it ends with latency, and what follows.
+func limits(ctx context.Context, m *trial.Point, n int, follows carriedFunc) error {
 	last := n+1 == visits
 	if m.Env.Bed.Placement == "shared" {
 		if last {
@@ -159,5 +168,8 @@ func limits(ctx context.Context, m *trial.Point, n int) error {
 	if carried == 0 || trial.DropPlaces[m.Service.Value] != "" || m.Spent("latency") {
 		return nil
 	}
-	return m.Latency(ctx, carried)
+	if err := m.Latency(ctx, carried); err != nil || follows == nil {
+		return err
+	}
+	return follows(ctx, m, carried)
 }

@@ -30,10 +30,15 @@ func bench(t *testing.T, topology string, bedSet, set map[string]string) (proced
 	return benchOn(t, roomtest.Build(t, topology, bedSet), set)
 }
 
-// benchOn runs one procedure on bed.
+// benchOn runs forward on bed.
 func benchOn(t *testing.T, bed *lab.Testbed, set map[string]string) (procedure.Outcome, []result.Record) {
 	t.Helper()
-	p := newForward()
+	return carry(t, newForward(), bed, set)
+}
+
+// carry runs one procedure on bed.
+func carry(t *testing.T, p procedure.Procedure, bed *lab.Testbed, set map[string]string) (procedure.Outcome, []result.Record) {
+	t.Helper()
 	roomtest.Assign(t, p.Flags, set)
 	if err := p.Check(bed); err != nil {
 		t.Fatal(err)
