@@ -13,7 +13,6 @@ import (
 	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
-	"boxdyno/store"
 )
 
 // A sizeRequest is what size was asked.
@@ -193,8 +192,8 @@ func procedureOf(kind string) string {
 	return kind
 }
 
-// ownRuns are the runs that the index finds of a job's procedures, with their points of the job.
-// One that cannot be read is named, and left out.
+// ownRuns are the runs on which the own figures of a job depend, with their points of the job,
+// as the index finds them. One that cannot be read is named, and left out.
 func (a *app) ownRuns(ctx context.Context, j sizing.Job, at place) (out []sizing.Run, err error) {
 	defer func() {
 		if err != nil {
@@ -207,33 +206,30 @@ func (a *app) ownRuns(ctx context.Context, j sizing.Job, at place) (out []sizing
 	}
 	defer l.Close()
 	a.left(l.update)
-	seen := map[[2]string]bool{}
-	for _, procedure := range j.Procedures() {
-		runs, err := l.Runs(ctx, store.Filter{Procedure: procedure})
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range runs {
-			at := [2]string{r.Host, r.Dir}
-			if seen[at] || !sizing.Counts(r.Kind) {
-				continue
-			}
-			seen[at] = true
-			if !l.Here(r) {
-				a.note("! left out %s: it is on %s, not here", r.Dir, r.Host)
-				continue
-			}
-			run, recs, err := result.Open(r.Dir)
-			if err != nil {
-				a.note("! left out %s: %s", r.Dir, sentence(err))
-				continue
-			}
-			if points := j.Points(recs); len(points) > 0 { // a library can have a million trials
-				out = append(out, sizing.Run{Run: run, Records: points})
-			}
-		}
+	all, err := l.Holders(ctx, j.Metric(), func(s []result.Pair) bool { return j.Does(result.Get(s, "procedure"), s) })
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	var heads []sizing.Head
+	var dirs []string
+	for _, r := range all {
+		if !sizing.Counts(r.Kind) {
+			continue
+		}
+		if !l.Here(r.Run) {
+			a.note("! left out %s: it is on %s, not here", r.Dir, r.Host)
+			continue
+		}
+		heads = append(heads, sizing.Head{Box: strings.Join([]string{r.Topology, r.Box, r.Machines}, "\n"), Start: r.Start, Fleet: r.Topology == sizing.Fleet, Settings: r.Settings})
+		dirs = append(dirs, r.Dir)
+	}
+	return j.Needed(heads, func(n int) (sizing.Run, bool) {
+		run, recs, err := result.Open(dirs[n])
+		if err != nil {
+			a.note("! left out %s: %s", dirs[n], sentence(err))
+		}
+		return sizing.Run{Run: run, Records: recs}, err == nil
+	}), nil
 }
 
 // against are the boxes that clusters were compared with.

@@ -6,17 +6,22 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"boxdyno/internal/testutil"
 	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
+	"boxdyno/store"
 )
 
 // Own runs stand first, with their interval; a run that cannot be read is named and left
@@ -84,6 +89,81 @@ func TestSizeReadsWhatItNeeds(t *testing.T) {
 	runs, err := a.ownRuns(t.Context(), sizing.Job{Kind: sizing.Crypto, Cipher: "aes-cbc-128", Direction: "encrypt"}, place{})
 	if err != nil || len(runs) != 1 || runs[0].Run.ID != "real" || len(runs[0].Records) != 1 || runs[0].Records[0].ID != point.ID {
 		t.Errorf("of %v: %+v, %v", dirs, runs, err)
+	}
+}
+
+// Of a drawn library, the few runs that size reads have the same answer as all of them.
+func TestSizeOfTheRunsItNeeds(t *testing.T) {
+	testutil.Computed(t)
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 24))
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	one := func(of ...string) string { return of[random.IntN(len(of))] }
+	const runs = 120
+	for i := range runs {
+		r := result.Run{Schema: result.Schema, ID: fmt.Sprintf("run%03d", i), Kind: one("real", "real", "real", "memory"), Topology: "sandbox",
+			Start: time.Date(2026, 1, 1, random.IntN(runs), 0, 0, 0, time.UTC)}
+		for range 1 + random.IntN(2) {
+			r.Machines = append(r.Machines, result.Machine{Name: "attic", Board: one("Raspberry Pi 4 Model B Rev 1.4", "Raspberry Pi 5 Model B Rev 1.0"), CPU: "A72", Kind: one("", "", "", "emulated")})
+		}
+		procedure := "crypto"
+		if random.IntN(2) == 0 {
+			r.Topology, procedure = sizing.Fleet, "fleet-crypto"
+		}
+		dir := filepath.Join(state, "boxdyno", "runs", r.ID)
+		head, err := json.Marshal(r)
+		if err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, result.RunFile), head, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		var lines []byte
+		for n := range 1 + random.IntN(3) {
+			p := result.Record{Schema: result.Schema, ID: fmt.Sprint("point", n), Procedure: procedure, Status: result.Status(one("passed", "failed", "invalid")),
+				Config: []result.Pair{{Key: "cipher", Value: one("aes-cbc-128", "aes-cbc-128", "aes-xts-256")}, {Key: "heat", Value: one("0", "0", "0", "0", "10m")}},
+				Values: []result.Value{{Metric: one("encrypt_bytes_per_s", "encrypt_bytes_per_s", "decrypt_bytes_per_s"), Unit: "B/s", Value: float64(random.IntN(20)) * 1e6, Bound: result.Bound(one("", "", "<=", ">="))}}}
+			if procedure != "crypto" {
+				p.Config = append(p.Config, result.Pair{Key: "nodes", Value: one("1", "1", "2", "4", "500")})
+			}
+			line, err := json.Marshal(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(append(lines, line...), '\n')
+		}
+		if err := os.WriteFile(filepath.Join(dir, result.TrialsFile), lines, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &app{plugins: runner.Plugins(), out: io.Discard, err: io.Discard}
+	l, err := place{}.open(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := l.Runs(t.Context(), store.Filter{})
+	if err = errors.Join(err, l.Close()); err != nil || len(listed) != runs {
+		t.Fatalf("%d runs are listed of %d: %v", len(listed), runs, err)
+	}
+	var all []sizing.Run
+	for _, r := range listed {
+		run, recs, err := result.Open(r.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, sizing.Run{Run: run, Records: recs})
+	}
+	for _, direction := range []string{"encrypt", "decrypt"} {
+		j := sizing.Job{Kind: sizing.Crypto, Cipher: "aes-cbc-128", Direction: direction}
+		few, err := a.ownRuns(t.Context(), j, place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := sizing.Own(j, all)
+		if d := cmp.Diff(want, sizing.Own(j, few)); d != "" {
+			t.Errorf("seed %d, %s, %d runs read (-all, +those):\n%s", seed, direction, len(few), d)
+		}
+		if len(few) > runs/2 || len(want) < 3 {
+			t.Errorf("seed %d, %s: %d runs were read of %d, for %d boxes", seed, direction, len(few), runs, len(want))
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ type Apart struct {
 // boards of the point. why says what is missing; both are empty where there was no meter.
 func TellApart(r result.Run, p result.Record) (a Apart, why string) {
 	n, err := strconv.Atoi(result.Get(p.Config, "nodes"))
-	if err != nil || n < 1 || r.Topology != fleet {
+	if err != nil || n < 1 || r.Topology != Fleet {
 		return a, ""
 	}
 	idle := idleOf(r)

@@ -32,7 +32,7 @@ func Own(j Job, runs []Run) (out []Candidate) {
 		if !Counts(r.Run.Kind) || len(r.Run.Machines) == 0 {
 			continue
 		}
-		if r.Run.Topology == fleet {
+		if r.Run.Topology == Fleet {
 			fleets = append(fleets, r)
 			continue
 		}
@@ -110,7 +110,7 @@ func (c *Candidate) measured(j Job, r Run) bool {
 	found := false
 	for _, m := range repeated(j, r) {
 		e, p := m.Estimate, m.of
-		if heat := result.Get(p.Config, result.HeatKey); heat != "" && heat != "0" {
+		if hot(p.Config) {
 			if c.Soaked == nil || e.Value > c.Soaked.Value {
 				c.Soaked = &e
 			}
@@ -174,25 +174,41 @@ func (j Job) Procedures() []string {
 	return []string{j.Kind}
 }
 
+// Metric is the name of the job's rate in records.
+func (j Job) Metric() string {
+	switch j.Kind {
+	case IDS:
+		return "ids_rate_bps"
+	case Firewall:
+		return "throughput_fps"
+	case Crypto:
+		return j.Direction + "_bytes_per_s"
+	}
+	return "hpl_rate"
+}
+
+// Does says whether points of a procedure with these settings do the job.
+func (j Job) Does(procedure string, settings []result.Pair) bool {
+	get := func(key string) string { return result.Get(settings, key) }
+	switch {
+	case !slices.Contains(j.Procedures(), procedure):
+		return false
+	case j.Kind == IDS:
+		return rules(get("rules")) >= j.Rules
+	case j.Kind == Firewall:
+		return get("frame_size") == "64" && slices.Contains([]string{"filter", "nat"}, get("service")) && rules(get("rules")) >= j.Rules
+	case j.Kind == Crypto:
+		return get("cipher") == j.Cipher
+	}
+	return true
+}
+
 // value is the point's rate of the job, nil where it is another job or no valid point.
 func (j Job) value(p result.Record) *result.Value {
-	if p.Parent != "" || p.Status != result.Passed && p.Status != result.Failed || !slices.Contains(j.Procedures(), p.Procedure) {
+	if p.Parent != "" || p.Status != result.Passed && p.Status != result.Failed || !j.Does(p.Procedure, p.Config) {
 		return nil
 	}
-	get := func(key string) string { return result.Get(p.Config, key) }
-	metric := ""
-	switch {
-	case j.Kind == IDS && rules(get("rules")) >= j.Rules:
-		metric = "ids_rate_bps"
-	case j.Kind == Firewall && get("frame_size") == "64" &&
-		slices.Contains([]string{"filter", "nat"}, get("service")) && rules(get("rules")) >= j.Rules:
-		metric = "throughput_fps"
-	case j.Kind == Crypto && get("cipher") == j.Cipher:
-		metric = j.Direction + "_bytes_per_s"
-	case j.Kind == HPL:
-		metric = "hpl_rate"
-	}
-	v := p.Value(metric)
+	v := p.Value(j.Metric())
 	if v == nil || !(v.Value > 0) || v.Bound == result.AtMost {
 		return nil
 	}

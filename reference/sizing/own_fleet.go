@@ -14,8 +14,8 @@ import (
 	"boxdyno/result"
 )
 
-// fleet is the topology of runs on several boards at once.
-const fleet = "fleet"
+// Fleet is the topology of runs on several boards at once.
+const Fleet = "fleet"
 
 // ratesOfSeveral is Figure.What of what boards did together.
 const ratesOfSeveral = "rates of several"
@@ -29,7 +29,7 @@ const inFleet = " (fleet)"
 func (j Job) withFleets(out []Candidate, runs []Run) []Candidate {
 	var seen []string
 	for _, r := range runs {
-		if slices.ContainsFunc(r.Run.Machines, func(m result.Machine) bool { return m.Kind == "emulated" }) {
+		if emulated(r.Run) {
 			continue
 		}
 		name, model := boardsOf(r.Run)

@@ -13,7 +13,7 @@ import (
 // fleetRun has points of 1, 2 and 4 boards that solve one system together.
 func fleetRun(model string, rates map[int]float64) Run {
 	r := runOf("together", 3)
-	r.Run.Topology = fleet
+	r.Run.Topology = Fleet
 	r.Run.Machines = []result.Machine{{Name: "b1", Board: model}, {Name: "b2", Board: model}}
 	for _, n := range []int{1, 2, 4} {
 		if v, ok := rates[n]; ok {
