@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,17 +116,13 @@ func (l boardList) sources() (out []boards.Source) {
 
 // boardTable prints a line for each board.
 func (a *app) boardTable(l boardList) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	rows := [][]string{{"BOARD", "NAME", "SOC", "CORES", "PORTS", "AES", "WIFI", "USD", "IDLE", "LOAD"}}
 	for _, b := range l.Matches {
 		rows = append(rows, []string{b.ID, b.Name, first(b, "soc"), cores(b), ports(b), aes(b), first(b, "wifi"), usd(b), watts(b, "idle"), watts(b, "load")})
 	}
 	if len(l.Matches) > 0 {
 		gone := fit(rows, terminalWidth(a.out), "SOC", "WIFI", "CORES", "NAME", "AES")
-		for _, r := range rows {
-			fmt.Fprintln(w, strings.Join(r, "\t"))
-		}
-		if err := w.Flush(); err != nil {
+		if err := tabled(a.out, rows); err != nil {
 			return err
 		}
 		if len(gone) > 0 {
@@ -137,6 +134,7 @@ func (a *app) boardTable(l boardList) error {
 			fmt.Fprintln(a.out)
 		}
 		fmt.Fprintf(a.out, "Unknown: nothing rules these %d boards out, and the catalogue does not say whether they have what follows them.\n", len(l.Unknown))
+		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 		for _, u := range l.Unknown {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", u.ID, u.Name, strings.Join(u.Lacks, " "))
 		}
@@ -154,15 +152,7 @@ func (a *app) boardTable(l boardList) error {
 // terminal of that width; 0: they do. It returns those that are gone.
 func fit(rows [][]string, width int, first ...string) (gone []string) {
 	for _, name := range first {
-		wide := 0
-		for i := range rows[0] {
-			most := 0
-			for _, r := range rows {
-				most = max(most, utf8.RuneCountInString(r[i])+2)
-			}
-			wide += most
-		}
-		if width == 0 || wide-2 <= width {
+		if width == 0 || wide(rows) <= width {
 			return gone
 		}
 		i := slices.Index(rows[0], name)
@@ -172,6 +162,28 @@ func fit(rows [][]string, width int, first ...string) (gone []string) {
 		gone = append(gone, name)
 	}
 	return gone
+}
+
+// wide is how wide a table of these rows is.
+func wide(rows [][]string) int {
+	sum := -2
+	for i := range rows[0] {
+		most := 0
+		for _, r := range rows {
+			most = max(most, utf8.RuneCountInString(r[i]))
+		}
+		sum += most + 2
+	}
+	return sum
+}
+
+// tabled prints rows as a table.
+func tabled(out io.Writer, rows [][]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	return w.Flush()
 }
 
 // board prints one board: each value with where it was read.

@@ -68,7 +68,7 @@ one board, before all else: ` + sizing.WhatIfHelp + `.`,
 			case q.asCSV:
 				return sizeCSV(a.out, r)
 			}
-			return sizeText(a.out, r)
+			return sizeText(a.out, terminalWidth(a.out), r)
 		}),
 	}
 	f := cmd.Flags()

@@ -15,32 +15,33 @@ import (
 	"boxdyno/report/text"
 )
 
-// sizeText prints a plan for people.
-func sizeText(out io.Writer, r sizing.Result) error {
-	fmt.Fprint(out, "How many boxes for "+r.Job.Words())
+// sizeText prints a plan for people, on a terminal of that width; 0: the width does not matter.
+func sizeText(out io.Writer, width int, r sizing.Result) error {
+	title := "How many boxes for " + r.Job.Words()
 	if r.Job.Load > 0 {
-		fmt.Fprint(out, ": "+r.Job.Rate(r.Job.Load))
+		title += ": " + r.Job.Rate(r.Job.Load)
 	}
 	if r.Spare > 0 {
-		fmt.Fprintf(out, ", %d spare", r.Spare)
+		title += fmt.Sprintf(", %d spare", r.Spare)
 	}
 	for _, p := range r.Shared {
-		fmt.Fprintf(out, ", shared %s %g USD %g W", p.Name, p.USD, p.Watts)
+		title += fmt.Sprintf(", shared %s %g USD %g W", p.Name, p.USD, p.Watts)
 	}
 	for _, p := range r.Declared {
 		if !slices.ContainsFunc(r.Shared, func(q sizing.Part) bool { return q.Name == p.Name }) {
-			fmt.Fprintf(out, ", shared %s %g USD %g W (boxes.yaml)", p.Name, p.USD, p.Watts)
+			title += fmt.Sprintf(", shared %s %g USD %g W (boxes.yaml)", p.Name, p.USD, p.Watts)
 		}
 	}
-	fmt.Fprint(out, "\n\n")
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, wrapped(title, width, ""))
+	fmt.Fprintln(out)
+	joules := "J/" + r.WorkUnit
+	head := []string{"BOX", "FIGURE", "ONE DOES", "HOT"}
 	if r.Job.Load > 0 {
-		fmt.Fprintf(w, "BOX\tFIGURE\tONE DOES\tHOT\tNUMBER\tUSD\tW\tJ/%s\tROOM\tONE FAILED\tTOGETHER\n", r.WorkUnit)
-	} else {
-		fmt.Fprintln(w, "BOX\tFIGURE\tONE DOES\tHOT")
+		head = append(head, "NUMBER", "USD", "W", joules, "ROOM", "ONE FAILED", "TOGETHER")
 	}
+	rows := [][]string{head}
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s", name(row.Candidate), row.Origin, rate(r.Job, row.Rate), hot(row))
+		cells := []string{name(row.Candidate), row.Origin, rate(r.Job, row.Rate), hot(row)}
 		if r.Job.Load > 0 {
 			number := counted(row.Number)
 			if row.Rate.Bound == "<=" {
@@ -49,33 +50,53 @@ func sizeText(out io.Writer, r sizing.Result) error {
 			if row.Beyond {
 				number = "too many"
 			}
-			fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%+.0f %%\t%+.0f %%\t%s", number, estimate(row.Price), estimate(row.Watts), estimate(row.Joules), 100*row.Room, 100*row.Failed, together(row))
+			cells = append(cells, number, estimate(row.Price), estimate(row.Watts), estimate(row.Joules), fmt.Sprintf("%+.0f %%", 100*row.Room), fmt.Sprintf("%+.0f %%", 100*row.Failed), together(row))
 		}
-		fmt.Fprintln(w)
+		rows = append(rows, cells)
 	}
-	if err := w.Flush(); err != nil {
+	if width > 0 && wide(rows) > width {
+		for i, row := range r.Rows {
+			rows[i+1][0] = row.Name
+		}
+	}
+	var gone []string
+	if r.Job.Load > 0 {
+		gone = fit(rows, width, "HOT", joules, "ONE FAILED", "ROOM", "FIGURE")
+	}
+	if err := tabled(out, rows); err != nil {
 		return err
 	}
-	if err := togethers(out, r); err != nil {
+	if len(gone) > 0 {
+		fmt.Fprintf(out, "\nThis terminal is too narrow for %s: --csv has all.\n", strings.Join(gone, ", "))
+	}
+	if err := togethers(out, width, r); err != nil {
 		return err
 	}
 	if err := crossovers(out, r); err != nil {
 		return err
 	}
-	return sizeNotes(out, r)
+	return sizeNotes(out, width, r)
+}
+
+// wrapped is text in lines that fit into a terminal of that width, the first one beginning with
+// the indent, and the others with two columns more; 0: in one line.
+func wrapped(text string, width int, indent string) string {
+	if width == 0 {
+		return indent + text
+	}
+	return indent + folded(text, width-len(indent)-2, "\n"+indent+"  ")
 }
 
 // togethers prints what numbers of one's own boards did together, with what they share from
 // two boards on.
-func togethers(out io.Writer, r sizing.Result) error {
+func togethers(out io.Writer, width int, r sizing.Result) error {
 	for _, row := range r.Rows {
 		if row.Origin != sizing.OwnRun || len(row.Measured) == 0 {
 			continue
 		}
 		fmt.Fprintf(out, "\nWhat %s did together, measured:\n", name(row.Candidate))
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		work, _ := r.Job.Work()
-		fmt.Fprintf(w, "BOARDS\tRATE\tPER BOARD\tOF AS MANY ALONE\tW\tSHARED W\tJ/%s\tPER W\tUSD\tPER USD\n", work)
+		rows := [][]string{{"BOARDS", "RATE", "PER BOARD", "OF AS MANY ALONE", "W", "SHARED W", "J/" + work, "PER W", "USD", "PER USD"}}
 		for _, s := range row.Steps {
 			cells := []string{strconv.Itoa(s.N), rate(r.Job, s.Rate), r.Job.Rate(s.Per)}
 			for _, x := range []struct {
@@ -89,10 +110,14 @@ func togethers(out io.Writer, r sizing.Result) error {
 					cells = append(cells, x.text(*x.v))
 				}
 			}
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
+			rows = append(rows, cells)
 		}
-		if err := w.Flush(); err != nil {
+		gone := fit(rows, width, "SHARED W", "USD", "PER USD", "PER W")
+		if err := tabled(out, rows); err != nil {
 			return err
+		}
+		if len(gone) > 0 {
+			fmt.Fprintf(out, "Too narrow for %s: --json has all.\n", strings.Join(gone, ", "))
 		}
 	}
 	return nil
@@ -143,7 +168,7 @@ func crossed(x sizing.Crossover) string {
 }
 
 // sizeNotes prints where figures come from and what must be said of them, once each.
-func sizeNotes(out io.Writer, r sizing.Result) error {
+func sizeNotes(out io.Writer, width int, r sizing.Result) error {
 	fmt.Fprintln(out, "\nFigures:")
 	var said []string
 	say := func(s string) {
@@ -186,12 +211,13 @@ func sizeNotes(out io.Writer, r sizing.Result) error {
 		said = append(said, m+": no figure of "+r.Job.Words()+" is known")
 	}
 	for _, s := range said {
-		fmt.Fprintln(out, "  "+s)
+		fmt.Fprintln(out, wrapped(s, width, "  "))
 	}
 	if slices.ContainsFunc(r.Rows, func(row sizing.Row) bool { return row.Scaling == sizing.Measured }) {
-		fmt.Fprintln(out, "Boards of your own that were measured together are counted by what they did together.")
+		fmt.Fprintln(out, wrapped("Boards of your own that were measured together are counted by what they did together.", width, ""))
 	}
-	fmt.Fprintf(out, "Linear: each of several boxes does what one does alone. Joules count all boxes under load.\nIntervals: %s; seed %d.\n", r.Method, r.Seed)
+	fmt.Fprintln(out, wrapped("Linear: each of several boxes does what one does alone. Joules count all boxes under load.", width, ""))
+	fmt.Fprintln(out, wrapped(fmt.Sprintf("Intervals: %s; seed %d.", r.Method, r.Seed), width, ""))
 	return nil
 }
 
