@@ -130,6 +130,22 @@ func TestFloodSummary(t *testing.T) {
 	}
 }
 
+// Where no benign frame was lost, nothing limited the box: what ended in a queue was the flood's.
+func TestFloodLostAlone(t *testing.T) {
+	run, recs := floodRun()
+	for _, lost := range []int64{0, 1} {
+		alone := only(recs, "flood/2")
+		for i := range alone {
+			for k := range alone[i].KPIs {
+				alone[i].KPIs[k].Lost = lost
+			}
+		}
+		if d := report.Summarized(run, alone); (d.Bottleneck != nil) != (lost > 0) {
+			t.Errorf("%d lost in each phase: bottleneck %+v", lost, d.Bottleneck)
+		}
+	}
+}
+
 func TestSurvived(t *testing.T) {
 	for v, want := range map[float64]string{0: "0.0 %", 0.5: "50.0 %", 0.9994: "99.9 %", 0.9996: "99.96 %", 0.99999: "99.999 %", 1: "100 %", 0.99999999999: "< 100 %"} {
 		if got := report.Survived(v); got != want {
