@@ -72,20 +72,27 @@ func portTerms(at int, d driver, dir direction, h Hop, far *Hop) (terms []term) 
 	return terms
 }
 
+// AllNamespaces follows the name of a machine's counter: frames of other namespaces may be
+// among its own.
+const AllNamespaces = ", of all namespaces"
+
 // stackTerms are the terms of the DUT's namespace at, and with the first those
-// of the machine. backlog says that a port's peer counts the backlog's drops.
-func stackTerms(at int, label string, in sharing, backlog bool) (terms []term) {
+// of the machine. A port's peer counts the backlog's drops: own says that of a port of this
+// namespace, any of one in some namespace.
+func stackTerms(at int, label string, in sharing, own, any bool) (terms []term) {
 	for _, m := range stack {
 		if m.where != anywhere && m.where != in {
 			continue
 		}
 		t := term{scope: ofHost, at: at, counter: m.counter, passed: m.passed, bits: m.bits, order: 2 * rank(m.place), common: m.passed && in == shared}
 		t.Term = result.Term{Place: m.place, Host: label, Name: m.name, From: m.counter}
+		counted := own
 		if m.machine {
-			if at > 0 || backlog && m.place == result.Softnet {
-				continue
-			}
-			t.scope = ofMachine
+			counted = any
+			t.scope, t.From = ofMachine, m.counter+AllNamespaces
+		}
+		if m.machine && at > 0 || counted && m.place == result.Softnet {
+			continue
 		}
 		terms = append(terms, t)
 	}

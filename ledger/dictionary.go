@@ -150,7 +150,8 @@ const (
 // early_drop (connections), rt_cache's in_no_route (in InNoRoutes), in_martian_src
 // (in IPReversePathFilter), and ForwDatagrams, which counts before the MTU check.
 var stack = []stackMeaning{
-	{place: result.Softnet, counter: "softnet.dropped", name: "CPU backlog full", machine: true, bits: 32},
+	{place: result.Softnet, counter: "witness.backlog_full", name: "CPU backlog full"},
+	{place: result.Softnet, counter: "softnet.dropped", name: "CPU backlog full", machine: true, lacking: "witness.backlog_full", bits: 32},
 	{place: result.Conntrack, counter: "conntrack.drop", name: "refused by connection tracking", bits: 32},
 
 	{place: result.Routing, counter: "Ip.InReceives", name: "received by IPv4", passed: true},

@@ -42,6 +42,7 @@ type bed struct {
 	index       map[string]int
 	xdp         map[string]link.Link
 	count       *ebpf.Map // received, by 0 for p0 and 1 for p1
+	sender      []int     // the CPU that live sends on; nil: any
 }
 
 func newBed(t testing.TB, ipv6 bool) *bed {
@@ -367,12 +368,13 @@ func (b *bed) live(port string, n int, frame []byte) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: redirectFirst(n, sent, b.index[port])})
 	b.must(err)
 	defer p.Close()
-	b.in(b.tester, func() {
+	th, err := netns.Go(b.tester.Netns, b.sender, func() error {
 		const liveFrames = 1 << 1 // BPF_F_TEST_XDP_LIVE_FRAMES
-		if _, err := p.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n), Flags: liveFrames}); err != nil {
-			b.t.Error(err)
-		}
+		_, err := p.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n), Flags: liveFrames})
+		return err
 	})
+	b.must(err)
+	b.must(th.Wait())
 }
 
 // trial closes the books over paths while offer offers n frames.

@@ -162,7 +162,7 @@ func (b *Book) Begin(ctx context.Context) (err error) {
 
 // find opens what the paths lie on and makes the list of terms.
 func (b *Book) find(paths []Path) error {
-	backlog := false // a port's frames go through a backlog whose drops its peer counts
+	backlogs := map[string]bool{} // namespaces with a port whose frames go through a backlog, the drops of which its peer counts
 	for _, p := range paths {
 		for i, h := range p.Hops {
 			if h.Place == result.MeterAt && h.Host != nil {
@@ -203,12 +203,14 @@ func (b *Book) find(paths []Path) error {
 				if err != nil {
 					return err
 				}
-				backlog = backlog || !has
+				if !has {
+					backlogs[h.Port.Netns] = true
+				}
 			}
 		}
 	}
 	for i, h := range b.hosts {
-		b.terms = append(b.terms, stackTerms(i, h.local.Label, h.sharing, backlog)...)
+		b.terms = append(b.terms, stackTerms(i, h.local.Label, h.sharing, backlogs[h.local.Netns], len(backlogs) > 0)...)
 		if h.sharing == shared {
 			b.countDeliveries(h)
 		}

@@ -44,6 +44,7 @@ var fates = []fate{
 	{"XDP drop", after(toDUT, "lan/ethtool rx_queue_*_xdp_drops")},
 	{"sent back by XDP", after(toDUT, "lan/ethtool rx_queue_*_xdp_tx", "lan/tx_packets", "p0/rx_packets")},
 	{"CPU backlog full", after(toDUT, "machine/softnet.dropped", "lan/rx_dropped")},
+	{"CPU backlog full", after(toDUT, "ip/witness.backlog_full", "lan/rx_dropped")},
 	{"tc drop", after(toDUT, "lan/clsact drops")},
 	{"MAC address of another host", after(toDUT, "lan/rx_otherhost_dropped")},
 	{"refused by connection tracking", after(toStack, "ip/conntrack.drop", "ip/conntrack.insert_failed")},
@@ -117,7 +118,7 @@ func paperBook(both bool) *Book {
 		back[0].Place, back[3].Place = result.Tester, result.MeterAt
 		add(back)
 	}
-	b.terms = once(append(b.terms, stackTerms(0, "dut", unshared, false)...))
+	b.terms = once(append(b.terms, stackTerms(0, "dut", unshared, false, false)...))
 	return b
 }
 

@@ -19,8 +19,9 @@ import (
 
 // The causes in bpf/witness.c that are no errnos.
 const (
-	unresolved = 1000
-	queueFull  = 1001
+	unresolved  = 1000
+	queueFull   = 1001
+	backlogFull = 1002
 )
 
 // causes are what the witness can name, with their counters' names. They stand once
@@ -31,24 +32,37 @@ var causes = map[uint32]string{
 	uint32(unix.EHOSTUNREACH): "witness.unreachable",
 	unresolved:                "witness.unresolved",
 	queueFull:                 "witness.queue_full",
+	backlogFull:               "witness.backlog_full",
 }
 
-// namesFullQueues says whether this kernel gives full queues as a reason of drops (since 5.18).
-func namesFullQueues() bool {
+// reasonOf are those causes that a kernel gives as reasons of drops since 5.18.
+var reasonOf = map[uint32]string{
+	queueFull:   "SKB_DROP_REASON_NEIGH_QUEUEFULL",
+	backlogFull: "SKB_DROP_REASON_CPU_BACKLOG",
+}
+
+// reasons are the reasons of drops that this kernel gives.
+func reasons() []btf.EnumValue {
 	spec, err := btf.LoadKernelSpec()
-	var reasons *btf.Enum
+	var known *btf.Enum
 	if err == nil {
-		err = spec.TypeByName("skb_drop_reason", &reasons)
+		err = spec.TypeByName("skb_drop_reason", &known)
 	}
-	return err == nil && slices.ContainsFunc(reasons.Values, func(v btf.EnumValue) bool { return v.Name == "SKB_DROP_REASON_NEIGH_QUEUEFULL" })
+	if err != nil {
+		return nil
+	}
+	return known.Values
 }
 
 // witnessProgram is loaded once a process, at the first trial: that takes longer
 // than all snapshots of a trial. It is attached while a book is open.
 var witnessProgram = sync.OnceValues(func() (*witnessObjects, error) {
 	_ = rlimit.RemoveMemlock() // before 5.11; later kernels need none
-	if !namesFullQueues() {
-		delete(causes, queueFull)
+	given := reasons()
+	for cause, name := range reasonOf {
+		if !slices.ContainsFunc(given, func(v btf.EnumValue) bool { return v.Name == name }) {
+			delete(causes, cause)
+		}
 	}
 	var o witnessObjects
 	return &o, loadWitnessObjects(&o, nil)

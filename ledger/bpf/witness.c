@@ -9,6 +9,8 @@
  *                        which the kernel counts for all namespaces together
  *   QUEUE_PURGE          the same, when another frame came while they were being ended
  *                        (neigh_invalidate; since 6.6)
+ *   CPU_BACKLOG          found a CPU's backlog full, which the kernel counts for all
+ *                        namespaces together
  *
  * What has a counter of its own (missing routes; IPv6 prohibit and unreachable;
  * refusals with forwarding off) is left to that counter. The tracepoint may miss
@@ -24,6 +26,7 @@
 
 #define UNRESOLVED 1000 /* causes beside the errnos; ledger/witness.go */
 #define QUEUE_FULL 1001
+#define BACKLOG_FULL 1002
 #define DST_NOREF 1UL   /* flag in skb->_skb_refdst */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -67,12 +70,13 @@ enum skb_drop_reason { /* relocated */
 	SKB_DROP_REASON_NEIGH_FAILED = 1,
 	SKB_DROP_REASON_QUEUE_PURGE = 2,
 	SKB_DROP_REASON_NEIGH_QUEUEFULL = 3,
+	SKB_DROP_REASON_CPU_BACKLOG = 4,
 };
 #pragma clang attribute pop
 
 struct key {
 	__u32 netns; /* inode */
-	__u32 cause; /* errno of the route, UNRESOLVED or QUEUE_FULL */
+	__u32 cause; /* errno of the route, or one of the above */
 };
 
 /* User space adds the keys that it wants counted. */
@@ -102,6 +106,10 @@ int BPF_PROG(dropped, struct sk_buff *skb, void *location, enum skb_drop_reason 
 	struct dst_entry *dst = (void *)(skb->_skb_refdst & ~DST_NOREF);
 	int error;
 
+	if (is(reason, SKB_DROP_REASON_CPU_BACKLOG)) {
+		count(skb->dev, BACKLOG_FULL);
+		return 0;
+	}
 	if (!dst || skb->sk) /* never routed, or the DUT's own */
 		return 0;
 	if (is(reason, SKB_DROP_REASON_NEIGH_FAILED) || is(reason, SKB_DROP_REASON_QUEUE_PURGE)) {
