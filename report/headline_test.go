@@ -27,6 +27,8 @@ func TestHeadline(t *testing.T) {
 	l1 := func(lo float64, hi *float64, b result.Bound) result.Value {
 		return result.Value{Metric: "throughput_l1_bps", Unit: "bit/s", Value: lo, Lo: &lo, Hi: hi, Bound: b}
 	}
+	open := l1(626e6, nil, ">=")
+	open.Open = true
 	gig := result.Criterion{Text: "IMIX without loss at 1.00 Gbit/s each way", Metric: "throughput_l1_bps", Min: new(1e9)}
 	invalid := routePoint()
 	invalid.Status, invalid.Reason = result.Invalid, "the self-test is invalid: of 100 frames sent from one tester port to the other none arrived, and this goes on and on"
@@ -54,7 +56,7 @@ func TestHeadline(t *testing.T) {
 		{"fails by far", routePoint(l1(41e3, new(42e3), "")), "failed", "Carries 41.0 kbit/s of the 1.00 Gbit/s asked without loss (route, both, IMIX)"},
 		{"carries nothing", routePoint(l1(0, new(1e6), "")), "failed", "Fails: no load carried without loss, 1.00 Gbit/s asked (route, both, IMIX)"},
 		{"straddles", routePoint(l1(0.93e9, new(1.1e9), "")), "too close to call", "Too close to call: 930 to 1,100 of the 1,000 Mbit/s asked without loss (route, both, IMIX)"},
-		{"no upper limit", routePoint(l1(626e6, nil, "")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked; its limit was not found"},
+		{"no upper limit", routePoint(open), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked; its limit was not found"},
 		{"the tester's end", routePoint(l1(626e6, nil, ">=")), "not decided", "Carries at least 626 of the 1,000 Mbit/s asked, all that the tester offers"},
 		{"nothing confirmed", routePoint(l1(0, new(2e9), "")), "not decided", "Not decided: no load confirmed without loss, 1.00 Gbit/s asked"},
 		{"invalid", invalid, "not decided", "Not decided: the self-test is invalid: of 100 frames sent from one tester port to the..."},
@@ -136,7 +138,7 @@ func TestHeadlineOfAnOpenLoad(t *testing.T) {
 		close bool
 		want  string
 	}{
-		{result.Value{Value: 249e6, Lo: new(249e6), Bound: result.AtLeast}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
+		{result.Value{Value: 249e6, Lo: new(249e6), Bound: result.AtLeast, Open: true}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
 		{result.Value{Value: 249e6, Lo: new(249e6)}, false, "Carries at least 249 of the 1,000 Mbit/s asked; its limit was not found"},
 		{result.Value{Value: 1.2e9, Bound: result.AtMost}, false, "Loses 0.3 % of the frames"},
 		{result.Value{Value: 0.9e9, Lo: new(0.9e9), Hi: new(1.1e9)}, true, "Loses 0.3 % of the frames"},

@@ -47,7 +47,7 @@ func (f figure) figure() *Figure {
 	if f.value == nil {
 		return nil
 	}
-	return &Figure{*f.value, f.lo, f.hi, f.n, f.bound}
+	return &Figure{*f.value, f.lo, f.hi, f.n, f.bound, f.open}
 }
 
 func (f *Figure) si(unit string) string {

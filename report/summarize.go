@@ -207,13 +207,26 @@ func rowOf(run result.Run, repeats []result.Record, trials map[string][]result.R
 	r.DropFPSLo, r.DropFPSHi, r.DropN, r.DropBound = drop.lo, drop.hi, drop.n, drop.bound
 	r.Stalls = whole(get("stalls").value, 1)
 	r.LongestStallNS = whole(get(longestStall).value, 1e9)
-	for _, m := range boundedBy {
-		if f := r.at(m); f != nil {
-			r.Bound = f.Bound
-			break
-		}
+	if f := r.bounded(); f != nil {
+		r.Bound = f.Bound
 	}
 	return r
+}
+
+// bounded is the figure whose bound is the row's; nil: there is none.
+func (r *Row) bounded() *Figure {
+	for _, m := range boundedBy {
+		if f := r.at(m); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// open says whether the row's rate is a lower bound, and the tester is not why.
+func (r *Row) open() bool {
+	f := r.bounded()
+	return f != nil && f.Open
 }
 
 // typical is the repeat whose forwarding (or drop) rate is the median one.
@@ -236,6 +249,7 @@ type figure struct {
 	value, lo, hi *float64
 	n             int
 	bound         result.Bound
+	open          bool
 }
 
 // merge is the median of metric over the repeats that have it; its interval
@@ -250,7 +264,7 @@ func merge(metric string, repeats []result.Record) (f figure) {
 		vs = append(vs, v.Value)
 		f.n += max(v.N, 1)
 		if v.Bound != result.Exactly {
-			f.bound = v.Bound
+			f.bound, f.open = v.Bound, v.Open
 		}
 		if v.Lo != nil && (f.lo == nil || *v.Lo < *f.lo) {
 			f.lo = v.Lo

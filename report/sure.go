@@ -45,7 +45,7 @@ func sure(d Document, recs []result.Record) []string {
 	var widest *Row
 	var spread float64
 	least := math.MaxInt
-	lower, upper, unconfirmed := 0, 0, 0
+	lower, open, upper, unconfirmed := 0, 0, 0, 0
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		if r.ThroughputFPS != nil && r.ThroughputFPSHi != nil && *r.ThroughputFPS > 0 {
@@ -59,6 +59,10 @@ func sure(d Document, recs []result.Record) []string {
 			least = min(least, n)
 		}
 		bounds := []result.Bound{r.Bound, r.ForwardingBound, r.DropBound}
+		if r.open() {
+			open++
+			bounds[0] = result.Exactly
+		}
 		if slices.Contains(bounds, result.AtLeast) {
 			lower++
 		}
@@ -87,6 +91,9 @@ func sure(d Document, recs []result.Record) []string {
 	}
 	if lower > 0 {
 		out = append(out, phrase.Plural(lower, "row has", "rows have")+" a lower bound (>=): the tester could not load the box further, and it may do more.")
+	}
+	if open > 0 {
+		out = append(out, phrase.Plural(open, "row has", "rows have")+" a lower bound (>=) because no load above it is known to be too much: the limit may be higher.")
 	}
 	if upper > 0 {
 		out = append(out, phrase.Plural(upper, "row has", "rows have")+" an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less.")

@@ -14,6 +14,7 @@ import (
 func TestSureOfBounds(t *testing.T) {
 	const (
 		lower = "a lower bound (>=): the tester could not load the box further, and it may do more."
+		open  = "a lower bound (>=) because no load above it is known to be too much: the limit may be higher."
 		upper = "an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less."
 	)
 	row := Row{Bound: result.AtLeast, ForwardingBound: result.AtMost}
@@ -24,6 +25,7 @@ func TestSureOfBounds(t *testing.T) {
 		{[]Row{{Bound: result.AtLeast}, {}}, []string{"1 row has " + lower}},
 		{[]Row{{ForwardingBound: result.AtMost}, {DropBound: result.AtMost}}, []string{"2 rows have " + upper}},
 		{[]Row{row}, []string{"1 row has " + lower, "1 row has " + upper}},
+		{[]Row{{Bound: result.AtLeast, found: tableRow{figures: map[string]*Figure{throughput: {Bound: result.AtLeast, Open: true}}}}, {Bound: result.AtLeast}}, []string{"1 row has " + lower, "1 row has " + open}},
 		{[]Row{{}}, nil},
 	} {
 		said := slices.DeleteFunc(sure(Document{Rows: x.rows}, nil), func(s string) bool { return !strings.Contains(s, "bound") })

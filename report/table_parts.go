@@ -173,7 +173,7 @@ func trialFigures(run result.Run, t result.Record, fastest float64) map[string]*
 func figuresOf(values []result.Value) map[string]*Figure {
 	out := map[string]*Figure{}
 	for _, v := range values {
-		out[v.Metric] = &Figure{Value: v.Value, Lo: v.Lo, Hi: v.Hi, N: max(v.N, 1), Bound: v.Bound}
+		out[v.Metric] = &Figure{Value: v.Value, Lo: v.Lo, Hi: v.Hi, N: max(v.N, 1), Bound: v.Bound, Open: v.Open}
 	}
 	return out
 }

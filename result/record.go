@@ -101,7 +101,11 @@ type Value struct {
 	Hi     *float64    `json:"hi,omitempty"`
 	N      int         `json:"n,omitempty"` // trials behind it; 0: one
 	Bound  Bound       `json:"bound,omitempty"`
+	Open   bool        `json:"open,omitempty"` // with bound >=: nothing above is known to be too much, and the tester is not why
 }
+
+// Limit makes v a lower bound for which the tester is the reason.
+func (v *Value) Limit() { v.Bound, v.Open = AtLeast, false }
 
 // A Phase is a stretch of a trial: "warm-up", "traffic", "settle".
 type Phase struct {

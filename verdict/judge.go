@@ -165,7 +165,7 @@ func boundsOf(v result.Value) bounds {
 	}
 	switch v.Bound {
 	case result.AtLeast:
-		b.hi, b.ceiling = math.Inf(1), true
+		b.hi, b.ceiling = math.Inf(1), !v.Open
 	case result.AtMost:
 		b.lo = math.Inf(-1)
 	}

@@ -31,6 +31,8 @@ func TestJudgeOnePoint(t *testing.T) {
 	passed := func(v float64, lo, hi *float64, b result.Bound) result.Record {
 		return point(result.Passed, "", bps(v, lo, hi, b))
 	}
+	open := bps(0.4e9, f(0.4e9), nil, ">=")
+	open.Open = true
 	shared := point(result.Passed, "")
 	shared.Warnings = []string{"tester and DUT share a CPU"}
 	elsewhere := passed(2e9, nil, nil, "")
@@ -52,7 +54,7 @@ func TestJudgeOnePoint(t *testing.T) {
 		{"interval, missed", least, passed(0.4e9, f(0.4e9), f(0.8e9), ""), result.Failed, "between 400 Mbit/s and 800 Mbit/s, 20 % below"},
 		{"interval, around it", least, passed(0.9e9, f(0.9e9), f(1.1e9), ""), result.Invalid, "too close to call: between 900 Mbit/s and 1.10 Gbit/s, and the criterion asks for at least 1.00 Gbit/s: repeat with --standard"},
 		{"interval, up to it", least, passed(0.9e9, f(0.9e9), f(1e9), ""), result.Invalid, "too close to call"},
-		{"no upper bound is known", least, passed(0.4e9, f(0.4e9), nil, ""), result.Invalid, "not decided: at least 400 Mbit/s, no upper limit was found, and the criterion asks"},
+		{"no upper bound is known", least, point(result.Passed, "", open), result.Invalid, "not decided: at least 400 Mbit/s, no upper limit was found, and the criterion asks"},
 		{"median above, least below", least, passed(1.2e9, f(0.9e9), f(1.3e9), ""), result.Invalid, "too close to call"},
 		{"at the ceiling, met", least, passed(1.1e9, f(1.1e9), nil, ">="), result.Passed, "at least 1.10 Gbit/s, 10 % above"},
 		{"at the ceiling, below", least, passed(0.4e9, f(0.4e9), nil, ">="), result.Invalid, "the tester, not the box"},

@@ -278,17 +278,17 @@ func (m *idsPoint) addRate(l search.Limit, rate float64, n int) {
 	if v.Value != rate {
 		v.Value, v.Lo = rate, &rate
 	}
-	v.Bound = result.Exactly // interval compares with the ceiling in frames
+	v.Bound, v.Open = result.Exactly, false // interval compares with the ceiling in frames
 	ceiling := float64(unit.L2(m.listen.ceiling, typical.Mean()))
 	switch {
 	case l.AtCeiling, ceiling > 0 && rate > ceiling/1.2:
-		v.Bound = result.AtLeast
+		v.Limit()
 	case v.Hi == nil:
-		v.Bound = result.AtLeast
+		v.Bound, v.Open = result.AtLeast, true
 		m.listen.warn("no load above %v is known to be too much: the limit may be higher", unit.BitRate(rate))
 	}
 	fps := figures.Value("ids_rate_fps", rate/8/m.listen.mean)
-	fps.Bound = v.Bound
+	fps.Bound, fps.Open = v.Bound, v.Open
 	m.out.Values = append(m.out.Values, v, fps)
 }
 

@@ -420,11 +420,13 @@ func (m *connPoint) limit(ctx context.Context, l search.Limit, why string) error
 		m.out.Reason = "no rate was confirmed by a longer trial: at the lowest, " + rec.Reason
 	case result.Passed:
 		if doubt != "" {
-			l.Lower, l.AtCeiling = rec.Load.Offered, false
+			l.Lower, l.Upper, l.AtCeiling = rec.Load.Offered, cmp.Or(l.Upper, l.Lower), false
 		}
 		v := figures.Interval("connections_cps", l, 1)
 		v.N += n
-		v.Bound = cmp.Or(v.Bound, m.bound(v.Value))
+		if m.bound(v.Value) == result.AtLeast {
+			v.Limit()
+		}
 		m.add(v)
 	}
 	if why != "" {

@@ -343,7 +343,7 @@ func (m *floodPoint) highest(ctx context.Context) error {
 	}
 	v := figures.Interval("flood_borne_fps", l, 1)
 	if v.Value > float64(m.ceiling)/1.2 {
-		v.Bound = result.AtLeast
+		v.Limit()
 	}
 	if m.out.Status == result.Passed {
 		m.out.Values = append([]result.Value{v}, m.out.Values...)

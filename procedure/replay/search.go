@@ -154,7 +154,9 @@ func (m *point) found(l search.Limit) {
 		return
 	}
 	v := figures.Interval("throughput_fps", l, 1)
-	v.Bound = cmp.Or(v.Bound, m.bound(l.Lower))
+	if m.bound(l.Lower) == result.AtLeast {
+		v.Limit()
+	}
 	bits := v
 	of := func(rate float64) float64 { return float64(unit.L2(unit.FrameRate(rate), m.facts.mean())) }
 	bits.Metric, bits.Unit, bits.Value = "throughput_bps", "bit/s", of(v.Value)

@@ -5,6 +5,7 @@ package rfc2544
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"boxdyno/internal/testutil"
@@ -91,7 +92,8 @@ func TestVisitEndsWithTheBudget(t *testing.T) {
 		}
 		return kinds, out, pauses
 	}
-	for budget := 3; budget < 60; budget += 3 {
+	open := 0
+	for budget := 3; budget < 41; budget += 2 {
 		kinds, out, pauses := run(func(kinds []string, _ string) bool { return len(kinds) >= budget })
 		if most := max(budget, 4); len(kinds) > most || pauses == 0 {
 			t.Errorf("a budget of %d trials: %v were made in %d visits", budget, kinds, pauses)
@@ -99,9 +101,23 @@ func TestVisitEndsWithTheBudget(t *testing.T) {
 		if roomtest.Figure(t, out, "forwarding_rate_fps").Value == 0 {
 			t.Errorf("a budget of %d trials: no rate under overload", budget)
 		}
+		for _, metric := range []string{"throughput_fps", "throughput_bps", "throughput_l1_bps", "line_rate_share"} {
+			v := (&result.Record{Values: out.Values}).Value(metric)
+			if v == nil || v.Hi != nil {
+				continue
+			}
+			if open++; v.Bound != result.AtLeast || !v.Open || !slices.ContainsFunc(out.Warnings, func(w string) bool {
+				return strings.HasSuffix(w, "is known to lose frames: the throughput may be higher")
+			}) {
+				t.Errorf("a budget of %d trials: no load above %+v is known to lose frames, and it does not say so: %q", budget, v, out.Warnings)
+			}
+		}
 		again, _, _ := run(func(now []string, kind string) bool { return len(now) >= len(kinds) || kinds[len(now)] != kind })
 		if !slices.Equal(again, kinds) {
 			t.Errorf("a budget of %d trials: %v, and resumed %v", budget, kinds, again)
 		}
+	}
+	if open == 0 {
+		t.Error("no budget left a throughput without an upper bound: the test shows nothing")
 	}
 }

@@ -38,7 +38,7 @@ func (ms List) Spread(name string, vs []float64) result.Value {
 }
 
 // Interval returns a limit, times factor, as that metric, from its lower to its upper
-// bound. It panics where ms has none of that name.
+// bound; without that one it is a lower bound. It panics where ms has none of that name.
 func (ms List) Interval(name string, l search.Limit, factor float64) result.Value {
 	v := ms.Value(name, float64(l.Lower)*factor)
 	low := v.Value
@@ -47,8 +47,8 @@ func (ms List) Interval(name string, l search.Limit, factor float64) result.Valu
 		high := float64(l.Upper) * factor
 		v.Hi = &high
 	}
-	if l.AtCeiling {
-		v.Bound = result.AtLeast
+	if l.AtCeiling || v.Hi == nil {
+		v.Bound, v.Open = result.AtLeast, !l.AtCeiling
 	}
 	return v
 }

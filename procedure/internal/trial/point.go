@@ -234,7 +234,7 @@ func (m *Point) Outcome() procedure.Outcome {
 	carried, bound := 0.0, result.Exactly
 	if m.Search != nil {
 		l := m.limit(&out)
-		if carried = float64(l.Lower * m.Streams()); l.AtCeiling {
+		if carried = float64(l.Lower * m.Streams()); l.Lower > 0 && (l.AtCeiling || l.Upper == 0) {
 			bound = result.AtLeast
 		}
 	}

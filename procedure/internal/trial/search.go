@@ -163,7 +163,7 @@ func (m *Point) limit(o *procedure.Outcome) search.Limit {
 	scaled := func(metric string, f func(unit.FrameRate) float64) result.Value {
 		v := figures.Value(metric, f(unit.FrameRate(t.Value)))
 		low := v.Value
-		v.Lo, v.N, v.Bound = &low, t.N, t.Bound
+		v.Lo, v.N, v.Bound, v.Open = &low, t.N, t.Bound, t.Open
 		if t.Hi != nil {
 			high := f(unit.FrameRate(*t.Hi))
 			v.Hi = &high
@@ -181,11 +181,14 @@ func (m *Point) limit(o *procedure.Outcome) search.Limit {
 		scaled("line_rate_share", func(r unit.FrameRate) float64 { return float64(r / streams / unit.LineRate(link, mean)) }),
 	)
 	m.pdrs(o)
+	if t.Open {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("no load above %vframe/s is known to lose frames: the throughput may be higher", unit.SI(t.Value)))
+	}
 	if l.Interim {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("the throughput's bounds are interim: the search was not over after %d trials", l.Clean+l.Lossy+l.Invalid))
 	} else if l.Inversions > 0 {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("no sharp limit: frames were lost in %d trials at or below a load that another trial, as long or longer, carried without loss", l.Inversions))
-	} else if !l.Sharp && !l.AtCeiling {
+	} else if !l.Sharp && !l.AtCeiling && !t.Open {
 		o.Warnings = append(o.Warnings, "no sharp limit: the bounds lie wider apart than the search asks")
 	}
 	if l.Invalid > 0 {
@@ -208,7 +211,9 @@ func (m *Point) pdrs(o *procedure.Outcome) {
 // interval is a limit of all streams together, from its lower to its upper bound.
 func (m *Point) interval(metric string, l search.Limit) result.Value {
 	v := figures.Interval(metric, l, float64(m.Streams()))
-	v.Bound = cmp.Or(v.Bound, m.Bound(v.Value))
+	if m.Bound(v.Value) == result.AtLeast {
+		v.Limit()
+	}
 	return v
 }
 
@@ -230,12 +235,15 @@ func Came(rec result.Record, carried bool) limit.Came {
 // Room is the share of a trial's load at which the box's receive ring of so many frames
 // would have outlasted what held its CPU up; 0: not known, or that is not why frames were
 // lost. All that the ring lost counts as lost in one stall, of longestStall at most.
-func Room(rec result.Record, ring float64) float64 {
+func Room(rec result.Record, ring float64) float64 { return RoomWithin(rec, ring, FillLoses) }
+
+// RoomWithin is Room where a stall may be why that share of the frames was lost, at most.
+func RoomWithin(rec result.Record, ring, most float64) float64 {
 	if rec.Account == nil || rec.Load == nil || ring <= 0 {
 		return 0
 	}
 	all, lost := float64(rec.Account.Lost()), float64(rec.Account.DroppedAt(result.DUTNIC))
-	if lost <= 0 || lost*2 < all || all > FillLoses*float64(rec.Account.Accepted) {
+	if lost <= 0 || lost*2 < all || all > most*float64(rec.Account.Accepted) {
 		return 0
 	}
 	came := min(ring+lost, float64(rec.Load.Offered)*longestStall.Seconds())

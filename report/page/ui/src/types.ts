@@ -248,6 +248,7 @@ export interface Value {
   lo?: number;
   metric: string;
   n?: number;
+  open?: boolean;
   unit: string;
   value: number;
 }
@@ -395,6 +396,7 @@ export interface Figure {
   hi?: number;
   lo?: number;
   n: number;
+  open?: boolean;
   value: number;
 }
 export interface Published {
