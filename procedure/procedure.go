@@ -142,8 +142,9 @@ type Env struct {
 	// budget.
 	Spent func(kind string) bool
 
-	// Left is how much of the run's budget is left for trials. Before a trial that a resumed run
-	// has, it answers as it did then; nil: there is no budget.
+	// Left is how much of the run's budget is left for this point's trials: an equal share where
+	// other points, too, have no load yet that is known to be carried. Before a trial that a
+	// resumed run has, it answers as it did then; nil: there is no budget.
 	Left func() time.Duration
 
 	// Trial carries out f as one trial (RFC 2544: one load, one duration),

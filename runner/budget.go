@@ -77,11 +77,12 @@ func (x *execution) schedule() (*schedule, error) {
 		if err != nil {
 			return nil, err
 		}
-		visits := 1
-		if p, ok := p.(procedure.Paused); ok && !v.once() {
-			visits = max(p.Visits(), 1)
+		if v.due = 1; !v.once() {
+			if p, ok := p.(procedure.Paused); ok {
+				v.due = max(p.Visits(), 1)
+			}
 		}
-		s.slots = append(s.slots, slot{estimate: v.time / time.Duration(visits), width: 1})
+		s.slots = append(s.slots, slot{estimate: v.time / time.Duration(v.due), width: 1})
 	}
 	for i := range s.slots {
 		x.look(s, i)
@@ -108,6 +109,24 @@ func (x *execution) look(s *schedule, i int) {
 	p.blank = v.found.Status == result.Invalid
 	defer func() { p.over = p.over || v.found.Extra && !p.decides }()
 	p.decides = slices.ContainsFunc(x.criteria(v), func(c result.Criterion) bool { return !x.decided(c) })
+}
+
+// left is how much of the time that is left v may count on: all of it, or an equal share where
+// others, too, are to be visited again until a load is known that they carry.
+func (x *execution) left(v *visited) time.Duration {
+	sharers := 1
+	for _, o := range x.every {
+		if o != v && !o.over && (o.begun || o.due > 1) && !x.bounded(o) {
+			sharers++
+		}
+	}
+	return max(0, x.visiting()-x.clock.spent()) / time.Duration(sharers)
+}
+
+// bounded says whether a load is known that v carries.
+func (x *execution) bounded(v *visited) bool {
+	spec, err := x.o.Catalogue.procedure(v.Procedure, v.at)
+	return err == nil && boundedBelow(v.found.Values, spec.Metrics)
 }
 
 // criteria are those of the run that judge v by figures of its own.

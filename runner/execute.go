@@ -93,6 +93,7 @@ type visited struct {
 	most   int                      // estimated
 	time   time.Duration
 	visits int
+	due    int               // visits to come, about, before the first
 	found  procedure.Outcome // by its visits
 	script *script           // nil before the first
 	begun  bool
@@ -297,7 +298,7 @@ func (x *execution) env(v *visited, bed *lab.Testbed) *procedure.Env {
 			return x.clock.spent()+v.lasted[kind] >= x.visiting()
 		}
 		env.Left = func() time.Duration {
-			left := max(0, x.visiting()-x.clock.spent())
+			left := x.left(v)
 			if stored := x.stored[v.ID]; v.trials < len(stored) && len(stored[v.trials].left) > 0 {
 				was := stored[v.trials].left
 				left = was[min(len(v.left), len(was)-1)]

@@ -148,6 +148,22 @@ func (s *schedule) visited(i int, took time.Duration) {
 	}
 }
 
+// boundedBelow says whether values have a figure with a lower end that ms say is better higher
+// or lower, and of none only an upper bound.
+func boundedBelow(values []result.Value, ms []result.Metric) (known bool) {
+	for _, v := range values {
+		i := slices.IndexFunc(ms, func(m result.Metric) bool { return m.Name == v.Metric })
+		switch {
+		case i < 0 || ms[i].Better == 0:
+		case v.Bound == result.AtMost:
+			return false
+		case v.Lo != nil:
+			known = true
+		}
+	}
+	return known
+}
+
 // widthOf is the widest interval of a point's figures that ms say are better higher or
 // lower, as a share of its upper end: 1 where nothing is known, 0 where the tester can do no
 // more.
@@ -160,7 +176,7 @@ func widthOf(values []result.Value, ms []result.Metric) float64 {
 		}
 		known = true
 		switch {
-		case v.Bound == result.AtMost: // nothing is known below
+		case v.Bound == result.AtMost, v.Open: // nothing is known below, or above
 			width = 1
 		case v.Bound == result.AtLeast || v.Lo == nil:
 		case v.Hi == nil || *v.Hi <= 0:

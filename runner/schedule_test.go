@@ -4,6 +4,7 @@ package runner
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -225,12 +226,14 @@ func TestWidthOf(t *testing.T) {
 		}
 		return v
 	}
+	open := v("rate", 75, 0, ">=")
+	open.Open = true
 	for _, c := range []struct {
 		vs   []result.Value
 		want float64
 	}{
 		{nil, 1}, {[]result.Value{v("offered", 1, 9, "")}, 1}, {[]result.Value{v("rate", 75, 100, "")}, 0.25}, {[]result.Value{v("rate", 75, 0, "")}, 1},
-		{[]result.Value{v("rate", 75, 0, ">=")}, 0}, {[]result.Value{{Metric: "rate", Value: 3, Bound: result.AtMost}}, 1}, {[]result.Value{{Metric: "rate", Value: 3}}, 0}, {[]result.Value{v("rate", 75, 100, ""), v("rate", 50, 100, "")}, 0.5},
+		{[]result.Value{v("rate", 75, 0, ">=")}, 0}, {[]result.Value{open}, 1}, {[]result.Value{{Metric: "rate", Value: 3, Bound: result.AtMost}}, 1}, {[]result.Value{{Metric: "rate", Value: 3}}, 0}, {[]result.Value{v("rate", 75, 100, ""), v("rate", 50, 100, "")}, 0.5},
 	} {
 		if got := widthOf(c.vs, ms); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.vs, got, c.want)
@@ -388,5 +391,35 @@ func TestSpentAndLeft(t *testing.T) {
 	x.stored = map[string][]stored{"": {{"rate", []time.Duration{2 * time.Minute, time.Minute}}}}
 	if first, second := env.Left(), env.Left(); first != 2*time.Minute || second != time.Minute || env.Spent("rate") || !env.Spent("search") {
 		t.Errorf("%v and %v were left, spent %v", first, second, env.Spent("rate"))
+	}
+}
+
+// The time left is shared by the points at which no load is known to be carried yet, and that
+// the run comes back to.
+func TestLeftIsShared(t *testing.T) {
+	low := 5.0
+	known := procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: low, Lo: &low}}}
+	less := procedure.Outcome{Values: []result.Value{{Metric: "steps", Unit: "1", Value: low, Bound: result.AtMost}}}
+	f := &fake{}
+	c := f.catalogue()
+	c.Procedures[0].Metrics[0].Better = 1
+	at := func(v visited) *visited { v.Procedure = "probe"; return &v }
+	own := at(visited{begun: true, found: less})
+	for name, x := range map[string]struct {
+		others []*visited
+		want   float64
+	}{
+		"alone":                      {nil, 1},
+		"others know a load":         {[]*visited{at(visited{begun: true, found: known}), at(visited{begun: true, found: known})}, 1},
+		"one knows only what is not": {[]*visited{at(visited{begun: true, found: less}), at(visited{begun: true, found: known})}, 1. / 2},
+		"one knows nothing":          {[]*visited{at(visited{begun: true}), at(visited{begun: true, found: less})}, 1. / 3},
+		"one has not begun":          {[]*visited{at(visited{due: 4})}, 1. / 2},
+		"one has one visit":          {[]*visited{at(visited{due: 1})}, 1},
+		"one is over":                {[]*visited{at(visited{begun: true, over: true, found: less})}, 1},
+	} {
+		run := &execution{o: Options{Catalogue: c}, plan: Plan{Budget: time.Hour}, clock: clock{start: time.Now()}, every: append([]*visited{own}, x.others...)}
+		if got := run.left(own).Seconds() / run.visiting().Seconds(); math.Abs(got/x.want-1) > 0.01 {
+			t.Errorf("%s: %v of the time, want %v", name, got, x.want)
+		}
 	}
 }

@@ -22,6 +22,10 @@ import (
 // must not be why nothing was lost.
 const confirming = 5 * time.Second
 
+// nearEnough is the least load of a longer trial, as a share of one that the search found, that
+// tells something of it.
+const nearEnough = 0.5
+
 // A captureLonger is how far the longer trials are that confirm a rate, or lower ones.
 type captureLonger struct {
 	limit.Longer
@@ -81,6 +85,10 @@ func (c *captureLonger) keep(m *capturePoint, rec result.Record, rate unit.Frame
 // point speaks for its rate where memory is not why.
 func (c *captureLonger) shows(l search.Limit, d time.Duration) (_ search.Limit, lost unit.FrameRate) {
 	may, s, most := l.Goal.Loss, c.Sustained, unit.FrameRate(0)
+	near := l.Lower * nearEnough
+	if !slices.ContainsFunc(c.valid, func(t search.Seen) bool { return t.Rate >= near }) {
+		l.Lower, l.AtCeiling = 0, false
+	}
 	for _, t := range c.valid {
 		switch {
 		case t.Loss <= may:
@@ -128,7 +136,11 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 		return false, err
 	}
 	bears, came := c.Bears, c.keep(m, c.last, c.Rate, l)
-	more = c.Next(came, trial.Room(c.last, m.ring()))
+	room := trial.Room(c.last, m.ring())
+	if c.Rate <= c.Sustained.Rate { // stalls are why, however much was lost
+		room = trial.RoomWithin(c.last, m.ring(), 1)
+	}
+	more = c.Next(came, room)
 	if came == limit.Invalid {
 		return more, nil
 	}
@@ -151,7 +163,8 @@ func (m *capturePoint) ring() float64 {
 func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) {
 	l := m.limitOf(h)
 	var c *captureLonger
-	switch lossy := lowestLossy(h.Seen(), 0); {
+	begin := l.Lower
+	switch lossy := lowestLossy(m.tried(h), 0); {
 	case l.Lower > 0 && l.AtCeiling: // more cannot be offered
 		c = longer(l.Lower, search.Sustained{})
 	case l.Lower > 0:
@@ -159,15 +172,23 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		if err != nil {
 			return err
 		}
-		c = longer(l.Lower, s)
-		l = m.limitOf(h)
+		if l = m.limitOf(h); s.Rate > 0 && m.hurried() {
+			begin = min(begin, s.Rate*sure)
+		}
+		c = longer(begin, s)
 		c.Above = l.Upper
 	case lossy > 0:
-		s, err := m.fill(ctx, h, lossy)
+		if begin = lossy; len(h.Seen()) == 0 {
+			begin = min(begin, m.peak)
+		}
+		s, err := m.fill(ctx, h, begin)
 		if err != nil {
 			return err
 		}
-		c = longer(lossy*limit.StepDown, s)
+		if begin = lossy * limit.StepDown; len(h.Seen()) == 0 {
+			begin = min(begin, cmp.Or(s.Rate, m.peak)*sure)
+		}
+		c = longer(begin, s)
 		c.Lossy, c.doubt = lossy, fmt.Sprintf("the search found no rate without loss, down to %v", lossy)
 	default:
 		told := fmt.Sprintf("no rate without loss is confirmed in %d trials, of which %d were invalid or in doubt", l.Clean+l.Lossy+l.Invalid, l.Invalid)
@@ -179,7 +200,7 @@ func (m *capturePoint) conclude(ctx context.Context, h *limit.Hunt) (err error) 
 		return nil
 	}
 	m.elsewhere(h, c)
-	c.Begin(cmp.Or(l.Lower, lowestLossy(h.Seen(), 0)*limit.StepDown))
+	c.Begin(begin)
 	if l.Lower == 0 {
 		c.Doubted = 0 // nothing was carried there
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -27,6 +26,10 @@ const (
 	// longest overload that fills buffers: the rest is for longer trials.
 	searchShare = 0.35
 	fillShare   = 0.08
+	// keptLonger is how many longer trials a search leaves time for, whatever its share is.
+	keptLonger = 3
+	// sure is a load that is likely to be carried, as a share of what is counted without end.
+	sure = 0.97
 )
 
 // highest searches the highest rate of which the subject counts every frame, and
@@ -68,7 +71,10 @@ func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
 	}}
 	if left := m.env.Left; left != nil {
 		least := time.Duration(float64(left()) * (1 - searchShare))
-		h.Spent = func() bool { return left() <= least }
+		h.Spent = func() bool {
+			begins := len(h.Seen()) > 0 || lowestLossy(m.before, 0) > 0 // else nothing is known to begin with
+			return begins && left() <= max(least, m.kept())
+		}
 	}
 	for !h.Ended && (h.Spent == nil || !h.Spent()) {
 		if _, err := h.Seek(ctx, huntTrials); err != nil {
@@ -90,6 +96,22 @@ func (m *capturePoint) hunt(ctx context.Context, s search.Search) error {
 	return m.overloads(ctx)
 }
 
+// kept is the time that a search leaves for what confirms it: an overload that fills buffers,
+// and longer trials.
+func (m *capturePoint) kept() time.Duration {
+	around := m.around.next(captureAround)
+	return 2*m.effort.least + around + keptLonger*(confirming+around)
+}
+
+// hurried says whether there is time for few longer trials.
+func (m *capturePoint) hurried() bool {
+	left := m.env.Left
+	return left != nil && left() < (keptLonger+1)*(confirming+m.around.next(captureAround))
+}
+
+// tried are the trials of the descent and of the search.
+func (m *capturePoint) tried(h *limit.Hunt) []search.Seen { return slices.Concat(m.before, h.Seen()) }
+
 // errSubject says that the subject failed, as capturePoint.failed tells.
 var errSubject = errors.New("the subject failed")
 
@@ -101,6 +123,13 @@ func (m *capturePoint) offer(ctx context.Context, kind string, n int, l engine.L
 	}
 	if room := trial.Room(rec, m.ring()); room > 0 && rec.Status == result.Failed {
 		m.lows.Overflowed(rec.Load.Offered, room)
+	}
+	if (kind == "descend" || kind == "fill") && rec.Status != result.Invalid && rec.Account != nil {
+		if m.made == nil {
+			m.made = map[engine.Load]overloaded{}
+		}
+		lost := float64(max(0, rec.Account.Lost()))
+		m.made[l] = overloaded{float64(rec.Account.Accepted) - lost, lost}
 	}
 	if now := m.saw(rec); now.Valid && now.Loss-now.Doubt >= tooMuch {
 		m.flooded = append(m.flooded, now.Offered)
@@ -138,7 +167,7 @@ func (m *capturePoint) floodAbove(rate unit.FrameRate) (lowest unit.FrameRate) {
 func (m *capturePoint) unbounded(vs []result.Value) (told []string) {
 	for _, v := range vs {
 		what := map[string]string{"lossless_fps": "lose frames", "counted_0_1pct_fps": "lose more than 0.1 %", "counted_0_5pct_fps": "lose more than 0.5 %"}[v.Metric]
-		if what != "" && v.Lo != nil && v.Hi == nil && (m.ceiling == 0 || v.Value <= float64(m.ceiling)/1.2) {
+		if what != "" && v.Open {
 			told = append(told, fmt.Sprintf("no rate above %v is known to %s: the limit may be higher", unit.FrameRate(v.Value), what))
 		}
 	}
@@ -167,7 +196,7 @@ func (m *capturePoint) pdrs(h *limit.Hunt) (vs []result.Value) {
 		}
 		v := m.interval(name, l)
 		if l.Lower == 0 {
-			if lost = cmp.Or(lost, l.Upper, lowestLossy(h.Seen(), l.Goal.Loss)); lost == 0 {
+			if lost = cmp.Or(lost, l.Upper, lowestLossy(m.tried(h), l.Goal.Loss)); lost == 0 {
 				continue
 			}
 			v = atMost(name, lost, l.Clean+l.Lossy)
@@ -205,8 +234,8 @@ func (m *capturePoint) interim(h *limit.Hunt) procedure.Outcome {
 		if l.Upper > 0 {
 			v = atMost("lossless_fps", l.Upper, l.Clean+l.Lossy)
 		}
-	case lowestLossy(h.Seen(), 0) > 0:
-		v, told = atMost("lossless_fps", lowestLossy(h.Seen(), 0), l.Lossy), fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
+	case lowestLossy(m.tried(h), 0) > 0:
+		v, told = atMost("lossless_fps", lowestLossy(m.tried(h), 0), l.Lossy), fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
 	default:
 		told = fmt.Sprintf("no rate without loss is confirmed in %d trials", trials)
 	}
@@ -317,10 +346,14 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 		return max(min(4*counted, rate/2), rate/8)
 	}}
 	for more := true; more && (d.Tried == 0 || m.env.Spent == nil || !m.env.Spent("descend")); {
-		rec, err := m.offer(ctx, "descend", d.Tried, m.short(unit.FrameRate(d.Rate), 0))
+		l := m.short(unit.FrameRate(d.Rate), 0)
+		rec, err := m.offer(ctx, "descend", d.Tried, l)
 		if err != nil {
 			return 0, 0, err
 		}
+		now := m.saw(rec)
+		now.Step = search.Step{Rate: l.Rate, Duration: l.Duration}
+		m.before = append(m.before, now)
 		v := rec.Value("counting_rate_fps")
 		if v == nil || rec.Load == nil || rec.Account == nil {
 			more = d.Next(false, false, 0)
@@ -334,15 +367,15 @@ func (m *capturePoint) descend(ctx context.Context) (top, peak float64, err erro
 		}
 		more = d.Next(valid, enough, carried)
 	}
-	return d.Top, min(d.Peak, d.Top), nil
+	m.peak = unit.FrameRate(min(d.Peak, d.Top))
+	return d.Top, float64(m.peak), nil
 }
 
-// interval is a figure from a limit's lower to its upper bound; without that one it is a lower
-// bound.
+// interval is a figure from a limit's lower to its upper bound.
 func (m *capturePoint) interval(name string, l search.Limit) result.Value {
 	v := figures.Interval(name, l, 1)
-	if v.Hi == nil || m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
-		v.Bound = result.AtLeast
+	if m.ceiling > 0 && v.Value > float64(m.ceiling)/1.2 {
+		v.Limit()
 	}
 	return v
 }
@@ -350,7 +383,7 @@ func (m *capturePoint) interval(name string, l search.Limit) result.Value {
 // scaled is v in another unit, as metric name.
 func scaled(name string, v result.Value, factor float64) result.Value {
 	out := figures.Value(name, v.Value*factor)
-	out.N, out.Bound = v.N, v.Bound
+	out.N, out.Bound, out.Open = v.N, v.Bound, v.Open
 	if v.Lo != nil {
 		low := *v.Lo * factor
 		out.Lo = &low
@@ -362,18 +395,26 @@ func scaled(name string, v result.Value, factor float64) result.Value {
 	return out
 }
 
+// An overloaded is how many frames of an overload from rest were counted, and lost.
+type overloaded struct{ passed, lost float64 }
+
 // fill finds what the subject counts without end, and what buffers swallow beside, by
 // overloads a quarter above what a search found, or at the lowest rate above that of which
-// the search lost enough: a subject that lost to a disturbance may count much more.
+// the search lost enough: a subject that lost to a disturbance may count much more. An
+// overload that the descent has made is not repeated. Where nothing tried lost a frame, up to
+// the ceiling, there is no overload: only longer trials tell of buffers then.
 func (m *capturePoint) fill(ctx context.Context, h *limit.Hunt, found unit.FrameRate) (search.Sustained, error) {
-	load := found * trial.FillAbove
-	enough := unit.FrameRate(math.Inf(1))
-	for _, t := range h.Seen() {
-		if t.Valid && t.Rate > load && t.Loss > 2*trial.FillLoses {
-			enough = min(enough, t.Rate)
+	const enough = 2 * trial.FillLoses
+	load, lossy := found*trial.FillAbove, unit.FrameRate(0)
+	for _, t := range m.tried(h) {
+		if t.Valid && t.Loss > enough && t.Rate > load && (lossy == 0 || t.Rate < lossy) {
+			lossy = t.Rate
 		}
 	}
-	if load = max(load, min(enough, h.Max)); m.ceiling > 0 {
+	if len(m.before) > 0 && lowestLossy(m.tried(h), 0) == 0 {
+		return search.Sustained{}, nil
+	}
+	if load = max(load, cmp.Or(lossy, h.Max)); m.ceiling > 0 {
 		load = min(load, m.ceiling)
 	}
 	longest := 2 * confirming
@@ -381,12 +422,14 @@ func (m *capturePoint) fill(ctx context.Context, h *limit.Hunt, found unit.Frame
 		longest = min(longest, max(2*m.effort.least, time.Duration(float64(left())*fillShare)))
 	}
 	s, _, err := trial.Filling(m.short(load, 0).Duration, &longest, func(n int, d time.Duration) (passed, lost float64, err error) {
-		rec, err := m.offer(ctx, "fill", n, m.short(load, d))
-		if err != nil || rec.Status == result.Invalid || rec.Account == nil {
-			return 0, 0, err
+		l := m.short(load, d)
+		if _, made := m.made[l]; !made || n > 0 {
+			delete(m.made, l)
+			if _, err := m.offer(ctx, "fill", n, l); err != nil {
+				return 0, 0, err
+			}
 		}
-		lost = float64(max(0, rec.Account.Lost()))
-		return float64(rec.Account.Accepted) - lost, lost, nil
+		return m.made[l].passed, m.made[l].lost, nil
 	})
 	return s, err
 }

@@ -19,6 +19,7 @@ import (
 	"boxdyno/procedure"
 	"boxdyno/procedure/internal/trial"
 	"boxdyno/result"
+	"boxdyno/search"
 	"boxdyno/subject"
 	"boxdyno/unit"
 )
@@ -44,13 +45,16 @@ type capturePoint struct {
 	book    *ledger.Book
 	dut     host.Port // that the subject listens to
 	stream  engine.Stream
-	emptied float64          // CPU seconds a frame of the empty box at the load to come; below 0: not known
-	around  around           // of the latest trials
-	lows    limit.Lows       // by the trials of the search
-	flooded []unit.FrameRate // loads that lost a twentieth or more beyond doubt
-	failed  string           // why no trial of the subject came about
-	over    *overloading     // nil: not begun
-	longer  *captureLonger   // nil: the search is not over
+	emptied float64                    // CPU seconds a frame of the empty box at the load to come; below 0: not known
+	around  around                     // of the latest trials
+	lows    limit.Lows                 // by the trials of the search
+	flooded []unit.FrameRate           // loads that lost a twentieth or more beyond doubt
+	before  []search.Seen              // the descent's trials
+	peak    unit.FrameRate             // the most that was counted in them
+	made    map[engine.Load]overloaded // valid ones of the descent, and those that fill buffers
+	failed  string                     // why no trial of the subject came about
+	over    *overloading               // nil: not begun
+	longer  *captureLonger             // nil: the search is not over
 	out     procedure.Outcome
 	opened  bool
 	pause   func(ctx context.Context, found procedure.Outcome) error // rest
