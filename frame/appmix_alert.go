@@ -78,7 +78,7 @@ var alerts = [...]alert{
 		app: appSMTP, name: "executable attached to a mail", pattern: `filename="invoice.exe"`, proto: "smtp", known: 2003325,
 		match: `flow:established,to_server; content:"filename=|22|invoice.exe|22|"; fast_pattern;`,
 		plan: func(p *planner) {
-			p.smtp("Content-Type: application/octet-stream\r\nContent-Disposition: attachment; filename=\"invoice.exe\"\r\n", "", 4000, true)
+			p.smtp("Content-Type: application/octet-stream\r\nContent-Disposition: attachment; filename=\"invoice.exe\"\r\n", 4000, true)
 		},
 	},
 }

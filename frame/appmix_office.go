@@ -92,11 +92,11 @@ func (p *planner) mailbox() string { return p.word() + "@" + p.word() + ".exampl
 
 const plainMail = "Content-Type: text/plain; charset=us-ascii\r\n"
 
-func planSMTP(p *planner) { p.smtp(plainMail, "", p.size(), false) }
+func planSMTP(p *planner) { p.smtp(plainMail, p.size(), false) }
 
-// smtp hands in a mail (RFC 5321): header lines, head and n octets more; a rule may
+// smtp hands in a mail (RFC 5321): header lines and n octets more; a rule may
 // match with the header lines.
-func (p *planner) smtp(lines, head string, n int, marked bool) {
+func (p *planner) smtp(lines string, n int, marked bool) {
 	from, to := p.mailbox(), p.mailbox()
 	name := p.host()
 	p.sayf(server, p.between(milli, 20*milli), "220 %s ESMTP\r\n", name)
@@ -112,7 +112,6 @@ func (p *planner) smtp(lines, head string, n int, marked bool) {
 	if marked {
 		m.marked()
 	}
-	m.head = append(m.head, head...)
 	m.body, m.tail = n, "\r\n.\r\n"
 	p.sayf(server, p.between(milli, 50*milli), "250 2.0.0 Ok: queued as %X\r\n", p.f.salt)
 	p.sayf(client, milli, "QUIT\r\n")

@@ -48,8 +48,8 @@ func link(srcMAC, dstMAC [6]byte, tags []VLAN) draft {
 }
 
 // network appends an IP header without its checksum. fragment is IPv4's word of
-// flags and offset; id and it mean nothing to IPv6.
-func (d *draft) network(src, dst netip.Addr, protocol, ttl uint8, id, fragment uint16, payload int) {
+// flags and offset, which means nothing to IPv6; the identification is 0.
+func (d *draft) network(src, dst netip.Addr, protocol, ttl uint8, fragment uint16, payload int) {
 	b := d.octets
 	e := &d.entry
 	e.L3 = uint16(len(b) + 2)
@@ -58,7 +58,7 @@ func (d *draft) network(src, dst netip.Addr, protocol, ttl uint8, id, fragment u
 		e.L4 = e.L3 + ip4Len
 		b = append(b, 0x08, 0, 0x45, 0)
 		b = binary.BigEndian.AppendUint16(b, uint16(ip4Len+payload))
-		b = binary.BigEndian.AppendUint16(b, id)
+		b = binary.BigEndian.AppendUint16(b, 0)
 		b = binary.BigEndian.AppendUint16(b, fragment)
 		b = append(b, ttl, protocol, 0, 0)
 	} else {

@@ -217,7 +217,7 @@ func (f *flooder) begin(protocol, ttl uint8, fragment uint16, payload int) draft
 	if f.v6 && protocol == protoICMP {
 		protocol = protoICMPv6
 	}
-	d.network(f.Sources.Masked().Addr(), f.Target.Masked().Addr(), protocol, ttl, 0, fragment, payload)
+	d.network(f.Sources.Masked().Addr(), f.Target.Masked().Addr(), protocol, ttl, fragment, payload)
 	return d
 }
 

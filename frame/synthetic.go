@@ -245,17 +245,17 @@ func (s Synthetic) draft(size unit.FrameSize) draft {
 	}
 	switch s.Protocol {
 	case TCP:
-		d.network(s.Src, s.Dst, protoTCP, ttl, 0, dontFragment, l4)
+		d.network(s.Src, s.Dst, protoTCP, ttl, dontFragment, l4)
 		d.tcp(s.SrcPort, s.DstPort, 1, 1, tcpACK, window)
 	case ICMP:
 		protocol := uint8(protoICMP)
 		if s.Src.Is6() {
 			protocol = protoICMPv6
 		}
-		d.network(s.Src, s.Dst, protocol, ttl, 0, dontFragment, l4)
+		d.network(s.Src, s.Dst, protocol, ttl, dontFragment, l4)
 		d.echo(s.SrcPort, s.DstPort)
 	default:
-		d.network(s.Src, s.Dst, protoUDP, ttl, 0, dontFragment, l4)
+		d.network(s.Src, s.Dst, protoUDP, ttl, dontFragment, l4)
 		d.udp(s.SrcPort, s.DstPort, payload)
 	}
 	if !s.Unsigned {

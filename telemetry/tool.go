@@ -64,14 +64,14 @@ func (t *tool) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&t.buf[0])), 8*len(t.buf))
 }
 
-func (t *tool) ask(port string, request uintptr) error {
+func (t *tool) ask(port string) error {
 	clear(t.req.name[:])
 	if len(port) >= len(t.req.name) {
 		return unix.ENODEV
 	}
 	copy(t.req.name[:], port)
 	t.req.data = unsafe.Pointer(&t.buf[0])
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(t.fd), request, uintptr(unsafe.Pointer(t.req)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(t.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(t.req)))
 	runtime.KeepAlive(t)
 	if errno != 0 {
 		return errno
@@ -97,7 +97,7 @@ func (t *tool) count(port string) (int, error) {
 	clear(t.buf)
 	*t.u32(0) = ethtoolGSSetInfo
 	t.buf[1] = 1 << ethSSStats
-	err := t.ask(port, unix.SIOCETHTOOL)
+	err := t.ask(port)
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), err == nil && t.buf[1] == 0:
 		return 0, nil
@@ -116,7 +116,7 @@ func (t *tool) names(port string) ([]string, error) {
 	t.words(2 + (n+ethStatsGrowth)*ethGStringLen/8)
 	clear(t.buf)
 	*t.u32(0), *t.u32(1), *t.u32(2) = ethtoolGStrings, ethSSStats, uint32(n)
-	if err := t.ask(port, unix.SIOCETHTOOL); err != nil {
+	if err := t.ask(port); err != nil {
 		return nil, err
 	}
 	names, b := make([]string, min(n, int(*t.u32(2)))), t.bytes()[12:]
@@ -133,7 +133,7 @@ func (t *tool) names(port string) ([]string, error) {
 func (t *tool) stats(port string, n int) ([]uint64, error) {
 	t.words(1 + n + ethStatsGrowth)
 	*t.u32(0), *t.u32(1) = ethtoolGStats, uint32(n)
-	if err := t.ask(port, unix.SIOCETHTOOL); err != nil {
+	if err := t.ask(port); err != nil {
 		return nil, err
 	}
 	return t.buf[1 : 1+min(int(*t.u32(1)), len(t.buf)-1)], nil
