@@ -126,19 +126,21 @@ func (a *app) boardTable(l boardList) error {
 			return err
 		}
 		if len(gone) > 0 {
-			fmt.Fprintf(a.out, "\nThis terminal is too narrow for %s: boxdyno list boards BOARD shows all of one.\n", strings.Join(gone, ", "))
+			fmt.Fprintln(a.out, "\n"+wrapped(fmt.Sprintf("This terminal is too narrow for %s: boxdyno list boards BOARD shows all of one.", strings.Join(gone, ", ")), terminalWidth(a.out), ""))
 		}
 	}
 	if len(l.Unknown) > 0 {
 		if len(l.Matches) > 0 {
 			fmt.Fprintln(a.out)
 		}
-		fmt.Fprintf(a.out, "Unknown: nothing rules these %d boards out, and the catalogue does not say whether they have what follows them.\n", len(l.Unknown))
-		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		width := terminalWidth(a.out)
+		fmt.Fprintln(a.out, wrapped(fmt.Sprintf("Unknown: nothing rules these %d boards out, and the catalogue does not say whether they have what follows them.", len(l.Unknown)), width, ""))
+		rows := [][]string{{"  BOARD", "NAME", "UNKNOWN"}}
 		for _, u := range l.Unknown {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", u.ID, u.Name, strings.Join(u.Lacks, " "))
+			rows = append(rows, []string{"  " + u.ID, u.Name, strings.Join(u.Lacks, " ")})
 		}
-		if err := w.Flush(); err != nil {
+		fit(rows, width, "NAME")
+		if err := tabled(a.out, rows[1:]); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ import (
 
 // histories are the kinds of file that history writes, by extension.
 var histories = map[string]func(io.Writer, store.History) error{
-	".txt":   func(w io.Writer, h store.History) error { return historyText(w, h, shownRows) },
+	".txt":   func(w io.Writer, h store.History) error { return historyText(w, 0, h, shownRows) },
 	".json":  func(w io.Writer, h store.History) error { return encode(w, h) },
 	".bench": historyBench,
 	".csv":   historyCSV,
@@ -121,7 +121,11 @@ regression=2% wants the change to be more than 2 %.
 			}
 			var b bytes.Buffer
 			if ext == ".txt" {
-				err = historyText(&b, h, rows)
+				width := 0
+				if out == "" {
+					width = terminalWidth(a.out)
+				}
+				err = historyText(&b, width, h, rows)
 			} else {
 				err = histories[ext](&b, h)
 			}

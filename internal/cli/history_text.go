@@ -27,13 +27,13 @@ const (
 )
 
 // historyText writes a history for a terminal, with the newest rows of each series.
-func historyText(w io.Writer, h store.History, rows int) error {
+func historyText(w io.Writer, width int, h store.History, rows int) error {
 	var b strings.Builder
 	for i, s := range h.Series {
 		if i > 0 {
 			fmt.Fprintln(&b)
 		}
-		seriesText(&b, h, s, rows)
+		seriesText(&b, width, h, s, rows)
 	}
 	out := bufio.NewWriter(w)
 	for line := range strings.Lines(b.String()) {
@@ -69,12 +69,15 @@ func chance(p float64) string {
 	return fmt.Sprintf("p = %.2g", p)
 }
 
-func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
+func seriesText(w io.Writer, width int, h store.History, s store.Series, rows int) {
 	better := map[int]string{1: ", more is better", -1: ", less is better"}[s.Better]
 	fmt.Fprintf(w, "%s\n\n%s, %s%s\n", cell(answerOf(h.Metric, s)), cell(h.Metric), cell(s.Unit), better)
-	line := ""
-	for _, word := range words(s.Settings) { // at most 100 columns
-		if word = cell(word); line != "" && len(line)+len(word) > 97 {
+	line, most := "", 97
+	if width > 0 {
+		most = width - 3
+	}
+	for _, word := range words(s.Settings) {
+		if word = cell(word); line != "" && len(line)+len(word) > most {
 			fmt.Fprintln(w, " "+line)
 			line = ""
 		}
@@ -121,7 +124,7 @@ func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 	} else {
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(t, "run\tboxdyno\tvalue\tinterval\tn\tchanged since the run before")
+	table := [][]string{{"run", "boxdyno", "value", "interval", "n", "changed since the run before"}}
 	for _, p := range s.Points[first:] {
 		interval := ""
 		if p.Lo != nil && p.Hi != nil {
@@ -135,9 +138,15 @@ func seriesText(w io.Writer, h store.History, s store.Series, rows int) {
 			}
 			changed = append(changed, cell(d.String()))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", cell(p.Run), cell(p.Version), bounded(p, s.Unit), interval, p.N, strings.Join(changed, ", "))
+		table = append(table, []string{cell(p.Run), cell(p.Version), bounded(p, s.Unit), interval, strconv.Itoa(p.N), strings.Join(changed, ", ")})
 	}
-	_ = t.Flush()
+	if !slices.ContainsFunc(table[1:], func(r []string) bool { return r[len(r)-1] != "" }) {
+		for i, r := range table {
+			table[i] = r[:len(r)-1]
+		}
+	}
+	fit(table, width, "n", "boxdyno")
+	_ = tabled(w, table)
 }
 
 // kindOf is worse, better or changed.
@@ -209,7 +218,7 @@ func spark(values []float64, changes []store.Change) string {
 // for those whom it is sent to.
 func historyPage(w io.Writer, h store.History) error {
 	var plain strings.Builder
-	if err := historyText(&plain, h, shownRows); err != nil {
+	if err := historyText(&plain, 0, h, shownRows); err != nil {
 		return err
 	}
 	h.Series = slices.Clone(h.Series)

@@ -90,17 +90,7 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 				}
 				return nil
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "run\tmeasured\tbox\tkind\tpoints\tverdict\ttags")
-			for _, r := range runs {
-				what := cmp.Or(r.Role, strings.Join(r.Procedures, " "), "-")
-				verdict := string(r.Verdict)
-				if r.Role == "" {
-					verdict = done(r.Verdict)
-				}
-				row(w, r.Name(l.runs), what, cmp.Or(r.Box, "-"), r.Kind, fmt.Sprint(r.Points), verdict, strings.Join(r.Tags, " "))
-			}
-			return w.Flush()
+			return runTable(a.out, terminalWidth(a.out), l.runs, runs)
 		}),
 	}
 	fs := cmd.Flags()
@@ -118,6 +108,38 @@ A time is a day, a time of a day in UTC, or an age such as 30d or 12h.`,
 	_ = cmd.RegisterFlagCompletionFunc("box", boxNames)
 	cmd.AddCommand(a.runsTag(), a.runsRemove(), a.runsUndo(), a.runsRestore(), a.runsTrash())
 	return cmd
+}
+
+// runTable prints a line for each run, on a terminal of that width; 0: the width does not matter.
+func runTable(out io.Writer, width int, folder string, runs []store.Run) error {
+	rows := [][]string{{"run", "measured", "box", "kind", "points", "verdict", "tags"}}
+	for _, r := range runs {
+		what := cmp.Or(r.Role, strings.Join(r.Procedures, " "), "-")
+		verdict := string(r.Verdict)
+		if r.Role == "" {
+			verdict = done(r.Verdict)
+		}
+		cells := []string{r.Name(folder), what, cmp.Or(r.Box, "-"), r.Kind, fmt.Sprint(r.Points), verdict, strings.Join(r.Tags, " ")}
+		for i := range cells {
+			cells[i] = cell(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	if width > 0 && wide(rows) > width {
+		for i, r := range runs {
+			if n := len(r.Procedures); r.Role == "" && n > 1 {
+				rows[i+1][1] = cell(fmt.Sprintf("%s and %d more", r.Procedures[0], n-1))
+			}
+		}
+	}
+	gone := fit(rows, width, "points", "kind")
+	if err := tabled(out, rows); err != nil {
+		return err
+	}
+	if len(gone) > 0 {
+		fmt.Fprintf(out, "\nThis terminal is too narrow for %s: --json has all.\n", strings.Join(gone, ", "))
+	}
+	return nil
 }
 
 // row is a line of a table, whatever others have written into its cells.

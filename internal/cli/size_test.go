@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -292,5 +293,31 @@ func TestSizeOfDeclaredParts(t *testing.T) {
 	write("shared: {switch: {usd: -60}}\n")
 	if code, _, errw := call(t.Context(), runner.Plugins(), "size", "--for", "hpl", "--published"); code != exitUsage || !strings.Contains(errw, "shared part switch: its price is -60 USD") {
 		t.Errorf("exit code %d: %s", code, errw)
+	}
+}
+
+// On a terminal of 80 columns no line is longer, and columns that are left out are named.
+func TestTablesOfNarrowTerminals(t *testing.T) {
+	j := sizing.Job{Kind: sizing.Crypto, Cipher: "twofish-cbc-256", Direction: "encrypt", Load: 250 << 20}
+	r, err := sizing.Plan(j, sizing.Published(j), sizing.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := []store.Run{{Dir: "/runs/20261128-023854-rfc2544", Procedures: []string{"latency", "back-to-back", "recovery", "throughput", "loss-curve"}, Box: "attic", Kind: "memory", Points: 80, Verdict: result.Passed, Tags: []string{"before-the-update"}}}
+	for width, said := range map[int]string{0: "", 80: "too narrow for"} {
+		var size, list strings.Builder
+		if err := errors.Join(sizeText(&size, width, r), runTable(&list, width, "/runs", runs)); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []string{size.String(), list.String()} {
+			if strings.Contains(s, "too narrow for") != (said != "") {
+				t.Errorf("at %d:\n%s", width, s)
+			}
+			for line := range strings.Lines(s) {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, " \n")); width > 0 && n > width {
+					t.Errorf("%d columns of %d: %s", n, width, line)
+				}
+			}
+		}
 	}
 }

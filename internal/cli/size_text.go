@@ -67,7 +67,7 @@ func sizeText(out io.Writer, width int, r sizing.Result) error {
 		return err
 	}
 	if len(gone) > 0 {
-		fmt.Fprintf(out, "\nThis terminal is too narrow for %s: --csv has all.\n", strings.Join(gone, ", "))
+		fmt.Fprintln(out, "\n"+wrapped(fmt.Sprintf("This terminal is too narrow for %s: --csv has all.", strings.Join(gone, ", ")), width, ""))
 	}
 	if err := togethers(out, width, r); err != nil {
 		return err
