@@ -398,7 +398,10 @@ func (m *idsPoint) confirm(ctx context.Context, l search.Limit, lowest unit.Fram
 	for more := true; more; {
 		if c.Trials > 0 || c.Left != nil {
 			so := m.interim()
-			so.Next = c.Lasts + m.listen.around.next(idsAround)
+			if so.Next, err = m.length(ctx, unit.BitRate(c.Rate), c.Lasts); err != nil {
+				return err
+			}
+			so.Next += m.listen.around.next(idsAround)
 			if err := m.pause(ctx, so); err != nil {
 				return err
 			}

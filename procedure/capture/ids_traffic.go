@@ -65,6 +65,14 @@ func (t *idsTraffic) close() (err error) {
 	return err
 }
 
+// lasts is how long it takes at rate, where about d was asked for.
+func (t *idsTraffic) lasts(rate unit.BitRate, d time.Duration) time.Duration {
+	if t.load.Bits > 0 {
+		return passTime(t.octets, rate)
+	}
+	return time.Duration(float64(d) / max(t.load.Speed, 1e-9))
+}
+
 func (t *idsTraffic) mean() float64 { return float64(t.octets) / float64(t.frames) }
 
 // Frames come from two stations that are nobody's, so that the IDS can tell them from

@@ -55,13 +55,18 @@ func (m *idsPoint) prepare(ctx context.Context, rate unit.BitRate, d time.Durati
 	t.stream(&l.stream)
 	m.traffic, l.mean = t, t.mean()
 	l.ceiling = m.ceiling * unit.FrameRate(crew.PartEvenness(t.parts)) // who has the most frames is at its own ceiling first
-	took := d.Seconds() / max(t.load.Speed, 1e-9)
-	if t.load.Bits > 0 {
-		took = float64(t.octets) * 8 / float64(rate)
-	}
-	l.intended = unit.FrameRate(float64(t.frames) / took)
+	l.intended = unit.FrameRate(float64(t.frames) / t.lasts(rate, d).Seconds())
 	l.words = []result.Pair{{Key: "rate", Value: fmt.Sprintf("%.0f", float64(rate))}, {Key: "frames", Value: fmt.Sprint(t.frames)}, {Key: "rules", Value: m.rules.Label}}
 	return t.close, nil
+}
+
+// length is how long a trial of that load for about d is: conversations are whole.
+func (m *idsPoint) length(ctx context.Context, rate unit.BitRate, d time.Duration) (time.Duration, error) {
+	t, err := m.make(ctx, rate, d, 1, len(m.listen.cpus()))
+	if err != nil {
+		return 0, fmt.Errorf("make the traffic: %w", err)
+	}
+	return t.lasts(rate, d), t.close()
 }
 
 // trial offers a load in bit/s for about d. errSubject: the IDS failed.
