@@ -142,7 +142,164 @@ func TestFleetPairsForward(t *testing.T) {
 	if pairs != 2 {
 		t.Errorf("%d pairs", pairs)
 	}
+	r.carriesAtOnce(t, recs, 50e6/8/1514)
 	for _, b := range order {
+		out, err := exec.Command("ip", "-n", r.space(b), "-br", "addr", "show", "dev", "eth1").CombinedOutput()
+		if err != nil || strings.Contains(string(out), "198.1") {
+			t.Errorf("%s: %s, %v", b, out, err)
+		}
+	}
+}
+
+// carriesAtOnce checks what all pairs carried at one time: no more than most, nor than they carry one
+// by one, or why that trial does not count.
+func (r *rack) carriesAtOnce(t *testing.T, recs []result.Record, most float64) {
+	t.Helper()
+	i := slices.IndexFunc(recs, func(rec result.Record) bool { return rec.Parent == "" && rec.Procedure == "fleet-forward" })
+	if i < 0 {
+		t.Fatal("there is no point")
+	}
+	point := recs[i]
+	v, lost, added := point.Value("pairs_at_once_fps"), point.Value("pairs_at_once_lost"), point.Value("pairs_throughput_fps")
+	if v == nil {
+		if !strings.Contains(strings.Join(point.Warnings, " "), "were not all offered their loads at one time") {
+			t.Errorf("nothing was carried at once: %+v, %q", point.Values, point.Warnings)
+		}
+		return
+	}
+	t.Logf("at once %.0f frame/s, %.2g lost, added up %.0f", v.Value, lost.Value, added.Value)
+	if v.Value <= 0 || v.Value > 1.05*most || v.Value > 1.05*added.Value || math.Abs(v.Value/(added.Value*(1-lost.Value))-1) > 0.05 {
+		t.Errorf("at once %+v of %+v added up, %g lost", v, added, lost.Value)
+	}
+}
+
+// Pairs on both sides of a trunk share it: what all carry at once is no more than the trunk carries,
+// whatever each found while others had ended.
+func TestFleetPairsShareATrunk(t *testing.T) {
+	testutil.Long(t)
+	testutil.Alone(t)
+	if err := host.Has("tc"); err != nil {
+		t.Skip(err)
+	}
+	r := newRack(t, "services,network", "services,network", "services,network", "services,network")
+	r.second(t, 4)
+	order := many.Subset([]string{"b1", "b2", "b3", "b4"}, 4, 1, 1)
+	for _, words := range [][]string{
+		{"link", "add", "br2", "type", "bridge"}, {"link", "set", "br2", "up"},
+		{"link", "add", "trunk1", "type", "veth", "peer", "name", "trunk2"},
+		{"link", "set", "trunk1", "master", "br1", "up"}, {"link", "set", "trunk2", "master", "br2", "up"},
+		{"link", "set", "second" + order[1][1:], "master", "br2"}, {"link", "set", "second" + order[3][1:], "master", "br2"}, // those that route
+	} {
+		r.ip(t, append([]string{"-n", r.space("sw")}, words...)...)
+	}
+	if out, err := exec.Command("ip", "netns", "exec", r.space("sw"), "tc", "qdisc", "add", "dev", "trunk1", "root", "tbf", "rate", "20mbit", "burst", "3200", "latency", "5ms").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	code, said, recs := r.run(t, "forward", "--seed", "1", "--nodes", "4", "--set", "pairs=disjoint", "--set", "most_skew=200", "--set", "frame_size=1518")
+	t.Log(said)
+	if code != exitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	r.carriesAtOnce(t, recs, 20e6/8/1514)
+}
+
+// Every board has each other one route, behind rules. A run that is interrupted goes on where it was;
+// a routing board that dies is named, the pairs without it have their figures, and nothing stays.
+func TestFleetForwardEnd(t *testing.T) {
+	testutil.Long(t)
+	testutil.Alone(t)
+	if err := host.Has("tc"); err != nil {
+		t.Skip(err)
+	}
+	r := newRack(t, "services,network", "services,network", "services,network", "services,network")
+	r.second(t, 4)
+	for _, b := range []string{"b1", "b2", "b3", "b4"} {
+		r.narrow(t, b, "10mbit")
+	}
+	var out bytes.Buffer
+	words := []string{"fleet", "run", "forward", "--quiet", "--seed", "1", "--set", "service=filter", "--set", "rules=10", "--set", "most_skew=200", "--set", "frame_size=1518"}
+	forwards := func(dir string) (pairs map[string]result.Record) {
+		pairs = map[string]result.Record{}
+		_, recs, _ := result.Open(dir) // it may not be there yet
+		for _, rec := range recs {
+			if rec.Parent != "" && rec.Procedure == "fleet-forward" {
+				pairs[result.Get(rec.Config, "from")+" "+result.Get(rec.Config, "to")] = rec
+			}
+		}
+		return pairs
+	}
+	finished := func(dir string) (began map[string]time.Time) {
+		began = map[string]time.Time{}
+		for way, rec := range forwards(dir) {
+			if rec.Status == result.Passed {
+				began[way] = rec.Start
+			}
+		}
+		return began
+	}
+	dir := filepath.Join(r.dir, "run")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Main(ctx, append(words, "--out", dir, "--boxes", "b1,b2,b3", "--nodes", "3", "--set", "search=none"), &out, &out)
+	}()
+	for begin := time.Now(); len(finished(dir)) < 2; time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > 2*time.Minute {
+			t.Fatal("nothing has finished")
+		}
+	}
+	stop()
+	if code := <-ended; code != exitInterrupted {
+		t.Fatalf("exit code %d: %s", code, out.Bytes())
+	}
+	before := finished(dir)
+	out.Reset()
+	if code := Main(t.Context(), []string{"fleet", "run", "--quiet", "--resume", dir}, &out, &out); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, out.Bytes())
+	}
+	after := finished(dir)
+	for way, begun := range before {
+		if !after[way].Equal(begun) {
+			t.Errorf("from %s was measured again", way)
+		}
+	}
+	if len(before) < 2 || len(before) == 6 || len(after) != 6 {
+		t.Errorf("%d pairs before and %d after: %s", len(before), len(after), out.Bytes())
+	}
+
+	dir = filepath.Join(r.dir, "dies")
+	order := many.Subset([]string{"b1", "b2", "b3", "b4"}, 4, 1, 1)
+	out.Reset()
+	go func() {
+		ended <- Main(t.Context(), append(words, "--out", dir, "--nodes", "4", "--set", "pairs=disjoint"), &out, &out)
+	}()
+	sent := func() (n int) {
+		text, err := exec.Command("ip", "netns", "exec", r.space(order[1]), "cat", "/sys/class/net/eth1/statistics/tx_packets").Output()
+		if _, serr := fmt.Sscan(string(text), &n); err != nil || serr != nil {
+			t.Fatal(err, serr)
+		}
+		return n
+	}
+	for begin, before := time.Now(), sent(); sent() < before+500; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("%s routes nothing", order[1])
+		}
+	}
+	_ = r.agents[order[1]].Process.Kill() // that of ip, which has become the agent
+	code := <-ended
+	if said := unwrapped(out.String()); code != exitInvalid || !strings.Contains(said, "from "+order[0]+" to "+order[1]+": board "+order[1]+": ") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	found := forwards(dir)
+	bad, good := found[order[0]+" "+order[1]], found[order[2]+" "+order[3]]
+	if bad.Status != result.Invalid || !strings.HasPrefix(bad.Reason, "board "+order[1]+": ") || len(bad.Values) > 0 {
+		t.Errorf("%s %s", bad.Status, bad.Reason)
+	}
+	if good.Value("forwarding_rate_fps") == nil || strings.Contains(good.Reason, "board") { // on a busy machine it may have no limit
+		t.Errorf("the other pair: %s %s, %+v", good.Status, good.Reason, good.Values)
+	}
+	for _, b := range []string{order[0], order[2], order[3]} {
 		out, err := exec.Command("ip", "-n", r.space(b), "-br", "addr", "show", "dev", "eth1").CombinedOutput()
 		if err != nil || strings.Contains(string(out), "198.1") {
 			t.Errorf("%s: %s, %v", b, out, err)
