@@ -15,7 +15,7 @@ import (
 
 // forwardMetrics are those of pairs in which one board sends and the other one sends back.
 var forwardMetrics = metrics.List{
-	{Name: "pairs_at_once_fps", Label: "at once frame/s", Group: "Pairs of boards, of which one forwards (throughput)", Heads: true, Unit: "frame/s", Better: 1, Help: "frames a second that all pairs of a round carried while each was offered its highest load without loss, from one instant on: median of the rounds"},
+	{Name: "pairs_at_once_fps", Label: "at once", Group: "Pairs of boards, of which one forwards (throughput)", Heads: true, Unit: "frame/s", Better: 1, Help: "frames a second that all pairs of a round carried while each was offered its highest load without loss, from one instant on: median of the rounds"},
 	{Name: "pairs_at_once_lost", Label: "lost then", Heads: true, Unit: "1", Share: true, Better: -1, Help: "share of these frames that was lost, of all pairs: the worst round"},
 	{Name: "pairs_throughput_fps", Label: "added up", Interval: "interval", Unit: "frame/s", Better: 1, Help: "highest loads without loss of all pairs of a round, added up and not offered at one time, a ceiling of what they carry at once: median of the rounds; the interval has the bounds of all pairs"},
 	{Name: "pairs_throughput_worst_fps", Label: "slowest pair", Heads: true, Unit: "frame/s", Better: 1, Help: "highest load without loss of the slowest pair"},
