@@ -58,8 +58,12 @@ var handlers = map[string]link.Handler{
 		}
 		return n, nil
 	},
-	"stop": func(context.Context, *link.Request) (any, error) {
-		return nil, syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	"stop": func(ctx context.Context, _ *link.Request) (any, error) {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+			return nil, err
+		}
+		<-ctx.Done() // another thread may stop first: this one must not answer meanwhile
+		return nil, ctx.Err()
 	},
 }
 
