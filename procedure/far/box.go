@@ -45,8 +45,46 @@ type box struct {
 	specs []procedure.Spec
 	with  *box // whose answers count; nil: its own
 
-	mu      sync.Mutex
-	answers chan answer // nil: no procedure is carried out
+	mu  sync.Mutex
+	now *carried // nil: no procedure is carried out
+}
+
+// A carried is a procedure that is carried out, for a call whose context is ctx.
+type carried struct {
+	ctx     context.Context
+	answers chan answer
+	over    chan struct{} // closed when it is
+}
+
+// begin makes c the procedure that is carried out, once that has ended for which the tester does
+// not wait any more: with the next point it does not wait until that is taken down.
+func (b *box) begin(c *carried) error {
+	for {
+		b.mu.Lock()
+		now := b.now
+		if now == nil {
+			b.now = c
+		}
+		b.mu.Unlock()
+		switch {
+		case now == nil:
+			return nil
+		case now.ctx.Err() == nil:
+			return errors.New("a procedure is carried out already")
+		}
+		select {
+		case <-now.over:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+}
+
+func (b *box) ended(c *carried) {
+	b.mu.Lock()
+	b.now = nil
+	b.mu.Unlock()
+	close(c.over)
 }
 
 // bed is this machine as the DUT.
@@ -66,10 +104,13 @@ func (b *box) check(ctx context.Context, _ *link.Request, a procedureArgs) (none
 
 func (b *box) answered(ctx context.Context, _ *link.Request, a answer) (none agent.None, err error) {
 	b.mu.Lock()
-	answers := b.answers
+	var answers chan answer // nil takes none
+	if b.now != nil {
+		answers = b.now.answers
+	}
 	b.mu.Unlock()
 	select {
-	case answers <- a: // nil takes none
+	case answers <- a:
 		return none, nil
 	default:
 		return none, errors.New("no procedure waits for an answer")
@@ -90,20 +131,11 @@ func (b *box) carry(ctx context.Context, a procedureArgs, bed func(context.Conte
 	if b.with != nil {
 		b = b.with
 	}
-	b.mu.Lock()
-	busy := b.answers != nil
-	if !busy {
-		b.answers = answers
+	c := &carried{ctx, answers, make(chan struct{})}
+	if err := b.begin(c); err != nil {
+		return err
 	}
-	b.mu.Unlock()
-	if busy {
-		return errors.New("a procedure is carried out already")
-	}
-	defer func() {
-		b.mu.Lock()
-		b.answers = nil
-		b.mu.Unlock()
-	}()
+	defer b.ended(c)
 	machine, err := bed(ctx)
 	if err != nil {
 		return err

@@ -335,18 +335,11 @@ func (p *pairing) run(ctx context.Context, req *link.Request, a pairArgs) (none 
 	}
 	conn, end := other(ctx, a, send)
 	defer end()
-	p.mu.Lock()
-	busy := p.conn != nil
-	if !busy {
-		p.conn = conn
-	}
-	p.mu.Unlock()
-	if busy {
-		return none, errors.New("a procedure is carried out already")
-	}
 	defer func() {
 		p.mu.Lock()
-		p.conn = nil
+		if p.conn == conn {
+			p.conn = nil
+		}
 		p.mu.Unlock()
 		err = errors.Join(err, conn.Close())
 	}()
@@ -354,7 +347,12 @@ func (p *pairing) run(ctx context.Context, req *link.Request, a pairArgs) (none 
 	if slices.ContainsFunc(p.specs, func(s procedure.Spec) bool { return s.Name == a.Name && Arms(s) }) {
 		build = lab.BuildArm
 	}
-	return none, p.carry(ctx, a.procedureArgs, func(ctx context.Context) (*lab.Testbed, error) { return build(ctx, a.Cable, conn) }, send)
+	return none, p.carry(ctx, a.procedureArgs, func(ctx context.Context) (*lab.Testbed, error) {
+		p.mu.Lock()
+		p.conn = conn
+		p.mu.Unlock()
+		return build(ctx, a.Cable, conn)
+	}, send)
 }
 
 // other is the other board, up to end. Once ctx has ended the tester passes nothing on: calls

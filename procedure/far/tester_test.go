@@ -30,13 +30,13 @@ func (p *scripted) Run(ctx context.Context, env *procedure.Env) (procedure.Outco
 	return p.run(ctx, env)
 }
 
-// carried is a box of this process that carries run out by the name of "scripted".
-func carried(t *testing.T, run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) *link.Conn {
-	return carriedBy(t, nil, run)
+// carrying is a box of this process that carries run out by the name of "scripted".
+func carrying(t *testing.T, run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) *link.Conn {
+	return carryingBy(t, nil, run)
 }
 
-// carriedBy is carried by a box that says that now is its clock; nil: unit.Now.
-func carriedBy(t *testing.T, now func() unit.Instant, run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) *link.Conn {
+// carryingBy is carrying by a box that says that now is its clock; nil: unit.Now.
+func carryingBy(t *testing.T, now func() unit.Instant, run func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error)) *link.Conn {
 	spec := procedure.Spec{Name: "scripted", New: func() procedure.Procedure { return &scripted{run} }}
 	return served(t, "b1", func(publish func(string, []byte) error) *link.Server {
 		find, end := agent.Open(t.Context(), t.TempDir(), "", nil, Methods([]procedure.Spec{spec})...)
@@ -57,7 +57,7 @@ func carriedBy(t *testing.T, now func() unit.Instant, run func(ctx context.Conte
 // word would have all boxes begin later and later, or hide that it hears too late.
 func TestHeardIsBounded(t *testing.T) {
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
-		conn := carriedBy(t, func() unit.Instant { return unit.Now() + unit.Instant(off) }, func(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
+		conn := carryingBy(t, func() unit.Instant { return unit.Now() + unit.Instant(off) }, func(ctx context.Context, env *procedure.Env) (o procedure.Outcome, err error) {
 			_, err = env.Trial(ctx, nil, func(ctx context.Context) (o procedure.Outcome, err error) {
 				_, err = env.Together(ctx) // no waiting: the box takes the instant for one of its own clock
 				o.Phases = []result.Phase{{Begin: unit.Now(), End: unit.Now() + 1}}
@@ -84,6 +84,39 @@ func TestHeardIsBounded(t *testing.T) {
 		if h := got.Began.Heard; got.Began.At == 0 || h > time.Duration(at-asked) || h < time.Duration(at-ended) {
 			t.Errorf("a clock that is %v off: heard %v before, and %v to %v are possible", off, h, time.Duration(at-ended), time.Duration(at-asked))
 		}
+	}
+}
+
+// A procedure whose tester has left may take its time to end: the next one waits for that, and only
+// one whose tester waits is in its way.
+func TestNextWaitsForTheEnd(t *testing.T) {
+	begins, end := make(chan struct{}), make(chan struct{})
+	runs := 0
+	conn := carrying(t, func(ctx context.Context, _ *procedure.Env) (procedure.Outcome, error) {
+		if runs++; runs == 1 {
+			close(begins)
+			<-ctx.Done()
+			<-end
+		}
+		return procedure.Outcome{Status: result.Passed}, nil
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	first := make(chan error)
+	go func() {
+		_, err := Run(ctx, conn, "scripted", nil, &procedure.Env{}, nil)
+		first <- err
+	}()
+	<-begins
+	if _, err := Run(t.Context(), conn, "scripted", nil, &procedure.Env{}, nil); err == nil || !strings.Contains(err.Error(), "a procedure is carried out already") {
+		t.Errorf("beside another one: %v", err)
+	}
+	leave()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { close(end) })
+	if o, err := Run(t.Context(), conn, "scripted", nil, &procedure.Env{}, nil); err != nil || o.Status != result.Passed || runs != 2 {
+		t.Errorf("after it: %v %v, %d runs", o.Status, err, runs)
 	}
 }
 
@@ -118,7 +151,7 @@ func TestReadyAfterTheOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan struct{})
-			conn := carried(t, func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
+			conn := carrying(t, func(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
 				defer close(ended)
 				return procedure.Outcome{}, c.run(ctx, env)
 			})
