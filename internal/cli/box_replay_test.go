@@ -13,11 +13,11 @@ import (
 	"boxdyno/result"
 )
 
-// replayed replays a capture, by one sender and by two, which each have a queue of port e0,
+// replayed replays a capture, by one sender and by two, which each have a queue of every port,
 // and wants every frame to come as it was sent, and each account to balance.
 func replayed(t *testing.T, tester *netns.Namespace, words ...string) {
 	t.Helper()
-	inSpace(t, tester, "ethtool -L e0 rx 2 tx 2")
+	inSpace(t, tester, "ethtool -L e0 rx 2 tx 2; ! ip link show e1 || ethtool -L e1 rx 2 tx 2")
 	dir := filepath.Join(t.TempDir(), "run")
 	args := append([]string{"run", "replay", "--quick", "--quiet", "--out", dir, "--set", "netns=" + tester.Path(),
 		"--set", "rate=4k", "--set", "packets_of_file=2000", "--set", "senders=1,2"}, words...)
