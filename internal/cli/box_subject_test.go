@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net"
 	"path/filepath"
 	"slices"
@@ -116,7 +117,7 @@ func TestBoxDetects(t *testing.T) {
 	}
 }
 
-// plant has an XDP program drop frames that come in at a port: every second one, or with
+// plant has an XDP program drop frames that come in at a port, but ARP: every second one, or with
 // limit those above so many in each 10 ms.
 func plant(t *testing.T, ns *netns.Namespace, port string, limit int32) {
 	t.Helper()
@@ -125,12 +126,17 @@ func plant(t *testing.T, ns *netns.Namespace, port string, limit int32) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { counts.Close() })
-	const drop, pass = 1, 2
+	const drop, pass, etherTypeARP = 1, 2, 0x0806
+	arp := int32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, etherTypeARP)))
 	decide := asm.Instructions{asm.And.Imm(asm.R2, 1), asm.JEq.Imm(asm.R2, 0, "out")}
 	if limit > 0 {
 		decide = asm.Instructions{asm.JLE.Imm(asm.R2, limit, "out")}
 	}
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: slices.Concat(asm.Instructions{
+		asm.Mov.Imm(asm.R0, pass),
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), asm.LoadMem(asm.R3, asm.R1, 4, asm.Word), // where the frame begins and ends
+		asm.Mov.Reg(asm.R4, asm.R2), asm.Add.Imm(asm.R4, 14), asm.JGT.Reg(asm.R4, asm.R3, "out"),
+		asm.LoadMem(asm.R4, asm.R2, 12, asm.Half), asm.JEq.Imm(asm.R4, arp, "out"),
 		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
 		asm.LoadMapPtr(asm.R1, counts.FD()), asm.FnMapLookupElem.Call(),
