@@ -87,6 +87,21 @@ func newFaultyLink(t testing.TB) *faultyLink {
 				index[name] = link.Attrs().Index
 			}
 		}
+		// Until the kernel has seen a new port's carrier, what is sent there is lost.
+		for name := range index {
+			for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+				link, err := netlink.LinkByName(name)
+				if err != nil {
+					return err
+				}
+				if link.Attrs().OperState == netlink.OperUp {
+					break
+				}
+				if time.Since(begin) > time.Minute {
+					return fmt.Errorf("%s is %v, not up", name, link.Attrs().OperState)
+				}
+			}
+		}
 		prog, err := l.program(index["c"], index["e"])
 		if err != nil {
 			return err
