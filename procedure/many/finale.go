@@ -38,7 +38,10 @@ func (f *finale) trial(ctx context.Context, carryOut func(context.Context) (proc
 		return o, errors.New("it asks a second time for the trial of all pairs")
 	}
 	f.met = true
-	if err := f.meet.come(ctx, f.from.conn.Ended()); err != nil {
+	if err := f.meet.come(ctx, f.from.conn.Ended()); errors.Is(err, errNotAll) {
+		f.why = fmt.Sprintf("%v within %v", err, f.r.waits) // the pair's own figures are complete
+		return procedure.Outcome{Status: result.Skipped, Reason: f.why}, nil
+	} else if err != nil {
 		return o, err
 	}
 	f.under = true

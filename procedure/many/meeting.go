@@ -4,26 +4,33 @@ package many
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
 // A meeting has pairs wait for each other whose searches take different times, for as long as any
-// of them may still come. It ends where a barrier begins: clocks are compared after it.
+// of them may still come. It ends where a barrier begins: clocks are compared after it. Once over is
+// closed none waits, and none goes on: a pair that never comes keeps nobody for long.
 type meeting struct {
 	mu     sync.Mutex
 	pairs  int           // that have come or may come
 	here   int           // that wait
 	opened chan struct{} // closed once all are here
+	over   <-chan struct{}
 	begin  func(pairs int)
 }
 
-// newMeeting is one of so many pairs; begin is called with how many have come, before they go on.
-func newMeeting(pairs int, begin func(pairs int)) *meeting {
-	return &meeting{pairs: pairs, opened: make(chan struct{}), begin: begin}
+// newMeeting is one of so many pairs, which wait until over is closed at most; begin is called with
+// how many have come, before they go on.
+func newMeeting(pairs int, over <-chan struct{}, begin func(pairs int)) *meeting {
+	return &meeting{pairs: pairs, opened: make(chan struct{}), over: over, begin: begin}
 }
 
-// come waits for all. It fails if ctx is done or the pair's board has gone, and then counts as
-// leave.
+// errNotAll is that a pair has not come in time.
+var errNotAll = errors.New("not all pairs had ended their searches")
+
+// come waits for all. It fails if ctx is done or the pair's board has gone, and with errNotAll once
+// the meeting is over. Then it counts as leave.
 func (m *meeting) come(ctx context.Context, gone <-chan struct{}) error {
 	m.mu.Lock()
 	m.here++
@@ -32,6 +39,7 @@ func (m *meeting) come(ctx context.Context, gone <-chan struct{}) error {
 	select {
 	case <-m.opened:
 		return nil
+	case <-m.over:
 	case <-ctx.Done():
 	case <-gone:
 	}
@@ -45,10 +53,14 @@ func (m *meeting) come(ctx context.Context, gone <-chan struct{}) error {
 	m.here--
 	m.pairs--
 	m.open()
-	if err := ctx.Err(); err != nil {
-		return err
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-gone:
+		return context.Canceled
+	default:
+		return errNotAll
 	}
-	return context.Canceled
 }
 
 // leave is a pair's that will not come.
@@ -66,6 +78,7 @@ func (m *meeting) open() {
 	}
 	select {
 	case <-m.opened: // it was before
+	case <-m.over:
 	default:
 		m.begin(m.here)
 		close(m.opened)

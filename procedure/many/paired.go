@@ -33,6 +33,7 @@ type paired struct {
 	members  []*member
 	at       []mpi.Net         // where each is
 	limit    time.Duration     // of a pair's part of a round
+	waits    time.Duration     // how long after its begin pairs wait for the last one's search
 	software agent.SubjectArgs // that may be started
 	run      runFunc
 	barrier  barrier // of each round
@@ -49,7 +50,9 @@ type paired struct {
 func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome {
 	b, begin := &r.barrier, unit.Now()
 	b.set(len(round))
-	meet := newMeeting(len(round), r.finale)
+	waiting, stop := context.WithTimeout(ctx, r.waits)
+	defer stop()
+	meet := newMeeting(len(round), waiting.Done(), r.finale)
 	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
 	outs, said := make([]procedure.Outcome, len(round)), make([]heard, len(round))

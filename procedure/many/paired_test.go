@@ -9,6 +9,7 @@ import (
 	"flag"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,7 +40,7 @@ func pairsOf(t *testing.T, f send) *paired {
 	b := newBench(t, 4)
 	p := PairsSpec(capture.GivenSpec, b).New().(*pairs)
 	p.skew.v = 1 // beside other tests
-	r := &paired{p: p, limit: time.Minute, ceilings: map[string]result.Record{}}
+	r := &paired{p: p, limit: time.Minute, waits: time.Minute, ceilings: map[string]result.Record{}}
 	for _, name := range []string{"b1", "b2", "b3", "b4"} {
 		r.members = append(r.members, &member{name: name, conn: link.Over(name, link.Hello{}, &nowhere{}, func() error { return nil })})
 		r.at = append(r.at, mpi.Net{Interface: "eth1", Address: netip.MustParseAddr("10.0.1.1")})
@@ -417,14 +418,19 @@ func TestPairsThatContradictEachOther(t *testing.T) {
 }
 
 // Pairs whose searches end one after another are offered what each carries from one instant on. A pair
-// without a limit, or that dies meanwhile, keeps nobody; it has no figure of that trial.
+// without a limit, or that dies meanwhile, keeps nobody; it has no figure of that trial. One that does
+// not come keeps the others for a while, and takes no figure of theirs but those of that trial.
 func TestPairsAtOnce(t *testing.T) {
-	for _, c := range []string{"all come", "one has no limit", "one fails first", "one dies while it waits", "one dies in it", "one is late", "one is short", "one asks twice"} {
+	for _, c := range []string{"all come", "one hangs", "one comes too late", "one has no limit", "one fails first", "one dies while it waits", "one dies in it", "one is late", "one is short", "one asks twice"} {
 		b := newBench(t, 4)
 		r := pairsOf(t, nil)
 		r.p, r.arms, r.lasts = PairsSpec(rfc2544.ArmSpec, b).New().(*pairs), true, time.Millisecond
 		r.p.skew.v = 1
-		slow := make(chan struct{}) // what b3 searches for until b1 waits
+		missing := c == "one hangs" || c == "one comes too late"
+		if missing {
+			r.waits = 50 * time.Millisecond // earlier or later, b3 goes on
+		}
+		slow, alone := make(chan struct{}), make(chan struct{}) // until b1 waits, until b3 has ended
 		var mu sync.Mutex
 		began := map[string]unit.Instant{}
 		r.run = func(ctx context.Context, conn *link.Conn, _ string, _ []result.Pair, env *procedure.Env, with *far.With) (o procedure.Outcome, err error) {
@@ -459,6 +465,13 @@ func TestPairsAtOnce(t *testing.T) {
 			switch {
 			case conn.Name == "b3":
 				<-slow
+				defer close(alone)
+			case missing:
+				close(slow)
+				<-alone
+				if c == "one hangs" {
+					return o, errors.New("it has not ended")
+				}
 			case c == "one has no limit":
 				close(slow)
 				return o, nil
@@ -481,11 +494,18 @@ func TestPairsAtOnce(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		outs := r.round(ctx, [][2]int{{0, 1}, {2, 3}})
-		if o := outs[1]; ctx.Err() != nil || o.Status != result.Passed || value(o.Values, "at_once_fps") != 8000 || value(o.Values, "at_once_lost") != 0.2 {
+		switch o := outs[1]; {
+		case ctx.Err() != nil || o.Status != result.Passed || value(o.Values, "throughput_fps") != 1000:
 			t.Errorf("%s: %v, %s %s %+v", c, ctx.Err(), o.Status, o.Reason, o.Values)
+		case missing:
+			if want := notAtOnce + "not all pairs had ended their searches within 50ms"; len(o.Values) != 1 || !slices.Equal(o.Warnings, []string{want}) {
+				t.Errorf("%s: %+v %q", c, o.Values, o.Warnings)
+			}
+		case value(o.Values, "at_once_fps") != 8000 || value(o.Values, "at_once_lost") != 0.2:
+			t.Errorf("%s: %+v", c, o.Values)
 		}
 		o := outs[0]
-		switch want := map[string]string{"one fails first": "board b1: it is broken", "one asks twice": "board b1: it asks a second time for the trial of all pairs", "one dies while it waits": "board b1: nothing is heard from it", "one dies in it": "board b1: nothing is heard from it"}[c]; {
+		switch want := map[string]string{"one hangs": "board b1: it has not ended", "one fails first": "board b1: it is broken", "one asks twice": "board b1: it asks a second time for the trial of all pairs", "one dies while it waits": "board b1: nothing is heard from it", "one dies in it": "board b1: nothing is heard from it"}[c]; {
 		case want != "":
 			if o.Status != result.Invalid || o.Reason != want {
 				t.Errorf("%s: %s %q", c, o.Status, o.Reason)

@@ -89,6 +89,9 @@ const (
 	// ready (laggard) and all begin (mostLead), until all is counted (30 s), counters stand still
 	// (30 s) and it has ended (procedure.StopPatience).
 	overdue = 5 * time.Minute
+	// ending is more than the trial of all pairs at one time, and what follows, may wait of these:
+	// until others are ready and all begin, until all is counted, counters stand still and it has ended.
+	ending = 150 * time.Second
 )
 
 // findings are what the pairs of a point have found.
@@ -193,7 +196,7 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 	if why != "" {
 		return procedure.Outcome{Status: result.Invalid, Reason: why}, nil
 	}
-	r := &paired{p: p, members: members, at: at, limit: p.limit(), run: far.Run, ceilings: map[string]result.Record{}, arms: far.Arms(p.spec)}
+	r := &paired{p: p, members: members, at: at, limit: p.limit(), waits: p.limit(), run: far.Run, ceilings: map[string]result.Record{}, arms: far.Arms(p.spec)}
 	if s, ok := p.inner.(listening); ok {
 		software, err := s.Software()
 		if err != nil {
@@ -204,6 +207,7 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 	}
 	if s, ok := p.inner.(forwarding); ok {
 		r.service, r.lasts = s.Asked(), s.AtOnce()
+		r.waits -= r.lasts + ending
 	}
 	var f findings = &found{}
 	if r.arms {
