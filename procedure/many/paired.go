@@ -100,7 +100,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	var trial *procedure.Outcome
 	var began procedure.Began
 	said.from, said.pair = from.name, with.Pair
-	var work result.Phase // from the first trial's traffic to that of the last one
+	var work result.Phase // from the first trial's traffic to that of the last one before the finale
 	env := &procedure.Env{
 		Unfinished: func([]result.Pair) *result.Record { return nil },
 		Pause:      func(procedure.Outcome) bool { return true },
@@ -116,7 +116,8 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 			var err error
 			with.Pair.Watch()
 			begin := unit.Now()
-			if r.lasts > 0 && result.Get(cfg, "trial") == procedure.AtOnce {
+			last := r.lasts > 0 && result.Get(cfg, "trial") == procedure.AtOnce
+			if last {
 				o, err = final.trial(ctx, f)
 			} else {
 				o, err = f(ctx)
@@ -125,7 +126,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 				said.add(cfg, &o, begin, unit.Now())
 			}
 			rec := recordOf(cfg, o)
-			if o.Began.At != 0 && len(o.Phases) > 0 {
+			if !last && o.Began.At != 0 && len(o.Phases) > 0 {
 				if began.At == 0 {
 					began, work, said.first = o.Began, result.Phase{Name: "traffic", Begin: o.Phases[0].Begin}, o.Phases[0].Seconds()
 				}
