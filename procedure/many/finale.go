@@ -25,6 +25,7 @@ type finale struct {
 	arrived bool // and the board is ready
 
 	at     unit.Instant // when all began
+	began  procedure.Began
 	passed bool         // the trial counts
 	why    string       // it does not
 	rate   float64
@@ -51,7 +52,7 @@ func (f *finale) trial(ctx context.Context, carryOut func(context.Context) (proc
 	if !f.arrived {
 		f.r.last.stay()
 	}
-	if err == nil {
+	if f.began = o.Began; err == nil {
 		f.judge(o, begin, unit.Now())
 	}
 	return o, err

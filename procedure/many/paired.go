@@ -55,11 +55,16 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 	meet := newMeeting(len(round), waiting.Done(), r.finale)
 	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
-	outs, said := make([]procedure.Outcome, len(round)), make([]heard, len(round))
-	atOneInstant(len(round), func(i int) { outs[i] = r.pair(ctx, round[i], params, clocks, meet, &said[i]) })
+	outs, said, lasts := make([]procedure.Outcome, len(round)), make([]heard, len(round)), make([]procedure.Outcome, len(round))
+	atOneInstant(len(round), func(i int) {
+		final := &finale{r: r, meet: meet, from: r.members[round[i][0]]}
+		outs[i] = r.pair(ctx, round[i], params, clocks, final, &said[i])
+		lasts[i].Began = final.began
+	})
 	at, end := b.began(), unit.Now()
 	r.last.began() // nobody waits for it any more
 	b.heard(lastHeard(outs))
+	r.last.heard(lastHeard(lasts))
 	for i, pair := range round {
 		r.believe(&outs[i], pair, said[i].best, at, begin, end)
 		r.judge(&outs[i], pair, at, said[i].first)
@@ -67,19 +72,18 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 	return outs
 }
 
-// finale has so many pairs begin their last trial at one instant, as far ahead as the first one's.
+// finale has so many pairs begin their last trial at one instant, at least as far ahead as the first one's.
 func (r *paired) finale(pairs int) {
 	r.last.set(pairs)
-	r.last.lead = r.barrier.ahead()
+	r.last.lead = max(r.last.lead, r.barrier.ahead())
 }
 
 // pair carries out the trials of one pair, all of which said hears. The begin of the first one waits
-// for those of the other pairs; so does that of the last one, once the searches of all have ended (meet).
-func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}, meet *meeting, said *heard) procedure.Outcome {
+// for those of the other pairs; so does that of the last one, once the searches of all have ended (final).
+func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, clocks chan struct{}, final *finale, said *heard) procedure.Outcome {
 	from, to := r.members[pair[0]], r.members[pair[1]]
 	here, there := r.at[pair[0]], r.at[pair[1]]
 	arrived := false
-	final := finale{r: r, meet: meet, from: from}
 	with := &far.With{
 		Clocks: clocks,
 		Begin: func(ctx context.Context) (unit.Instant, error) {

@@ -191,6 +191,32 @@ func TestPairsLead(t *testing.T) {
 	}
 }
 
+// So is that of the next trial of all pairs, where one heard of the last one's instant too late.
+func TestPairsAtOnceLead(t *testing.T) {
+	r := pairsOf(t, nil)
+	r.p, r.arms, r.lasts = PairsSpec(rfc2544.ArmSpec, newBench(t, 4)).New().(*pairs), true, time.Millisecond
+	r.run = func(ctx context.Context, _ *link.Conn, _ string, _ []result.Pair, env *procedure.Env, with *far.With) (o procedure.Outcome, err error) {
+		for _, kind := range []string{"search", procedure.AtOnce} {
+			_, err = env.Trial(ctx, []result.Pair{{Key: "trial", Value: kind}}, func(ctx context.Context) (procedure.Outcome, error) {
+				o, err := sent(ctx, with)
+				if kind == procedure.AtOnce {
+					o.Began.Heard = heardLead / 2
+				}
+				return o, err
+			})
+		}
+		return procedure.Outcome{Status: result.Passed}, err
+	}
+	lead := time.Duration(0)
+	for n := range 2 {
+		r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+		if was := lead; r.last.lead != 2*max(was, r.barrier.lead) || r.barrier.lead >= 2*leadLeast {
+			t.Errorf("round %d: %v after %v, and %v for the first trial", n, r.last.lead, was, r.barrier.lead)
+		}
+		lead = r.last.lead
+	}
+}
+
 // A board that dies in mid-round ends its pair at once and is named, whichever end it is.
 func TestPairWhoseBoardDies(t *testing.T) {
 	for _, dies := range []int{0, 1} {
