@@ -15,7 +15,7 @@ import (
 
 // forwardMetrics are those of pairs in which one board sends and the other one sends back.
 var forwardMetrics = metrics.List{
-	{Name: "pairs_at_once_fps", Label: "at once", Group: "Pairs of boards, of which one forwards (throughput)", Heads: true, Unit: "frame/s", Better: 1, Help: "frames a second that all pairs of a round carried while each was offered its highest load without loss, from one instant on: median of the rounds"},
+	{Name: "pairs_at_once_fps", Label: "at once", Group: "Pairs of boards, of which one forwards (throughput)", Heads: true, Unit: "frame/s", Better: 1, Help: "frames a second that all pairs of a round carried while each was offered its highest load without loss, from one instant on, without what a queue took meanwhile; <= where the trial is too short to know more: median of the rounds"},
 	{Name: "pairs_at_once_lost", Label: "lost then", Heads: true, Unit: "1", Share: true, Better: -1, Help: "share of these frames that was lost, of all pairs: the worst round"},
 	{Name: "pairs_throughput_fps", Label: "added up", Interval: "interval", Unit: "frame/s", Better: 1, Help: "highest loads without loss of all pairs of a round, added up and not offered at one time, a ceiling of what they carry at once: median of the rounds; the interval has the bounds of all pairs"},
 	{Name: "pairs_throughput_worst_fps", Label: "slowest pair", Heads: true, Unit: "frame/s", Better: 1, Help: "highest load without loss of the slowest pair"},
@@ -28,6 +28,7 @@ var forwardMetrics = metrics.List{
 var atOnceMetrics = metrics.List{
 	{Name: "at_once_fps", Label: "carried at once", Unit: "frame/s", Better: 1, Help: "frames a second that came back while all pairs of the round were offered their highest loads without loss at one time"},
 	{Name: "at_once_lost", Label: "lost at once", Unit: "1", Share: true, Better: -1, Help: "share of these frames that was lost"},
+	{Name: "at_once_offered_fps", Label: "offered at once", Unit: "frame/s", Better: 1, Help: "frames a second that the pair was offered then: its highest load without loss from a standing start"},
 }
 
 // A forwarded is what the pairs of a point have found that forward, round by round.
@@ -46,6 +47,9 @@ type forwarded struct {
 
 	carried []float64 // at once, of all pairs of a round
 	least   bool      // of one of them a load was a lower bound, and none was lost
+	most    bool      // one of them is an upper bound
+	shorts  []string  // of pairs: why
+	less    bool      // pairs were offered less than they carry by themselves: from standing starts
 	lost    []float64 // shares of the frames of a round
 	losses  []string  // pairs that lost frames then
 	alone   int       // rounds whose pairs were not all offered their loads at one time
@@ -120,39 +124,55 @@ func (f *forwarded) add(round [][2]int, recs []result.Record) {
 // an interrupted run may be of two.
 func (f *forwarded) addAtOnce(recs []result.Record, bound result.Bound) {
 	sum, lost, offered := 0.0, 0.0, 0.0
+	most, less := false, false
 	var at unit.Instant
 	for _, rec := range recs {
 		for _, w := range rec.Warnings {
 			if why, is := strings.CutPrefix(w, notAtOnce); is {
 				f.whys = append(f.whys, way(rec)+": "+why)
 			}
+			if why, is := strings.CutPrefix(w, tooShort); is {
+				f.shorts = append(f.shorts, way(rec)+": "+why)
+			}
 		}
 	}
 	for _, rec := range recs {
-		v, l, t := rec.Value("at_once_fps"), rec.Value("at_once_lost"), rec.Value("throughput_fps")
+		v, l, load, t := rec.Value("at_once_fps"), rec.Value("at_once_lost"), rec.Value("at_once_offered_fps"), rec.Value("throughput_fps")
 		i := slices.IndexFunc(rec.Phases, func(p result.Phase) bool { return p.Name == procedure.AtOnce })
-		if v == nil || l == nil || i < 0 || at != 0 && rec.Phases[i].Begin != at {
+		if v == nil || l == nil || load == nil || i < 0 || at != 0 && rec.Phases[i].Begin != at {
 			f.alone++
 			return
 		}
 		at = rec.Phases[i].Begin
-		sum, lost, offered = sum+v.Value, lost+t.Value*l.Value, offered+t.Value
+		sum, lost, offered = sum+v.Value, lost+load.Value*l.Value, offered+load.Value
+		s := rec.Value("standing_start_fps")
+		most, less = most || v.Bound == result.AtMost, less || s != nil && s.Value < leastLoad*t.Value
 		if l.Value > 0 {
 			f.losses = append(f.losses, fmt.Sprintf("%s (%s)", way(rec), percent(l.Value)))
 		}
 	}
 	f.carried, f.lost = append(f.carried, sum), append(f.lost, lost/offered)
 	f.least = f.least || bound != result.Exactly && lost == 0
+	f.most, f.less = f.most || most, f.less || less
 }
 
 // atOnce is what all pairs carried at one time, and a sentence on what they lost then.
 func (f *forwarded) atOnce(o *procedure.Outcome) {
 	if len(f.carried) > 0 {
-		v := forwardMetrics.Spread("pairs_at_once_fps", f.carried)
-		if f.least {
+		v, lost := forwardMetrics.Spread("pairs_at_once_fps", f.carried), forwardMetrics.Value("pairs_at_once_lost", slices.Max(f.lost))
+		switch {
+		case f.most:
+			v.Bound, lost.Bound = result.AtMost, result.AtLeast
+		case f.least:
 			v.Bound = result.AtLeast
 		}
-		o.Values = append(o.Values, v, forwardMetrics.Value("pairs_at_once_lost", slices.Max(f.lost)))
+		o.Values = append(o.Values, v, lost)
+	}
+	if len(f.shorts) > 0 {
+		o.Warnings = append(o.Warnings, tooShort+several(f.shorts))
+	}
+	if f.less {
+		o.Warnings = append(o.Warnings, "all pairs were offered at one time what each carries from a standing start, which is less than after a ramp")
 	}
 	if len(f.losses) > 0 {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("all pairs at once lose frames at loads that each carries by itself: %s", several(f.losses)))

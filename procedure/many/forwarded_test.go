@@ -109,10 +109,15 @@ func TestForwardAtOnce(t *testing.T) {
 	pair := func(from string, at unit.Instant, carries, of float64, bound result.Bound) result.Record {
 		return result.Record{Status: result.Passed, Config: []result.Pair{{Key: "from", Value: from}, {Key: "to", Value: "b9"}},
 			Phases: []result.Phase{{Name: "traffic"}, {Name: procedure.AtOnce, Begin: at, End: at + 1}},
-			Values: []result.Value{{Metric: "throughput_fps", Value: of, Lo: &of, Bound: bound}, {Metric: "forwarding_rate_fps", Value: of}, {Metric: "at_once_fps", Value: carries}, {Metric: "at_once_lost", Value: 1 - carries/of}}}
+			Values: []result.Value{{Metric: "throughput_fps", Value: of, Lo: &of, Bound: bound}, {Metric: "forwarding_rate_fps", Value: of}, {Metric: "at_once_fps", Value: carries}, {Metric: "at_once_lost", Value: 1 - carries/of}, {Metric: "at_once_offered_fps", Value: of}}}
 	}
 	without := pair("b3", 5, 100, 100, "")
 	without.Values, without.Warnings = without.Values[:2], []string{notAtOnce + "it was late"}
+	short := pair("b1", 5, 90, 100, result.AtLeast)
+	short.Values[2].Bound, short.Warnings = result.AtMost, []string{tooShort + "a queue grew"}
+	gentle := pair("b1", 5, 75, 100, "")
+	gentle.Values[0].Value = 900 // after a ramp
+	gentle.Values = append(gentle.Values, result.Value{Metric: "standing_start_fps", Value: 100})
 	for name, c := range map[string]struct {
 		rounds    [][]result.Record
 		sum, lost float64
@@ -122,6 +127,8 @@ func TestForwardAtOnce(t *testing.T) {
 		"all":              {[][]result.Record{{pair("b1", 5, 100, 100, ""), pair("b3", 5, 300, 300, "")}}, 400, 0, result.Exactly, ""},
 		"a shared trunk":   {[][]result.Record{{pair("b1", 5, 75, 100, ""), pair("b3", 5, 300, 300, "")}}, 375, 0.0625, result.Exactly, "all pairs at once lose frames at loads that each carries by itself: from b1 to b9 (25 %)"},
 		"lower bounds":     {[][]result.Record{{pair("b1", 5, 100, 100, result.AtLeast), pair("b3", 5, 300, 300, "")}}, 400, 0, result.AtLeast, ""},
+		"too short":        {[][]result.Record{{short, pair("b3", 5, 300, 300, "")}}, 390, 0.025, result.AtMost, tooShort + "from b1 to b9: a queue grew"},
+		"standing starts":  {[][]result.Record{{gentle, pair("b3", 5, 300, 300, "")}}, 375, 0.0625, result.Exactly, "offered at one time what each carries from a standing start"},
 		"of two parts":     {[][]result.Record{{pair("b1", 5, 100, 100, ""), pair("b3", 9, 300, 300, "")}}, math.NaN(), math.NaN(), "", "the pairs of 1 of 1 rounds were not all offered their loads at one time"},
 		"one has none":     {[][]result.Record{{pair("b1", 5, 100, 100, ""), without}, {pair("b3", 8, 50, 100, "")}}, 50, 0.5, result.Exactly, "the pairs of 1 of 2 rounds were not all offered their loads at one time: from b3 to b9: it was late"},
 		"the worst of two": {[][]result.Record{{pair("b1", 5, 90, 100, "")}, {pair("b3", 8, 50, 100, "")}}, 70, 0.5, result.Exactly, "from b1 to b9 (10 %); from b3 to b9 (50 %)"},

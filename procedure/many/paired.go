@@ -56,8 +56,9 @@ func (r *paired) round(ctx context.Context, round [][2]int) []procedure.Outcome 
 	params := r.p.params() // Flags binds the procedure, which the pairs share
 	clocks := make(chan struct{}, atCompare)
 	outs, said, lasts := make([]procedure.Outcome, len(round)), make([]heard, len(round)), make([]procedure.Outcome, len(round))
+	ramp, _ := time.ParseDuration(result.Get(params, "ramp")) // capture has none
 	atOneInstant(len(round), func(i int) {
-		final := &finale{r: r, meet: meet, from: r.members[round[i][0]]}
+		final := &finale{r: r, meet: meet, gentle: ramp > 0, from: r.members[round[i][0]]}
 		outs[i] = r.pair(ctx, round[i], params, clocks, final, &said[i])
 		lasts[i].Began = final.began
 	})
