@@ -63,6 +63,7 @@ type given struct {
 	estimate func() (int, time.Duration)
 	run      func(context.Context, *procedure.Env) (procedure.Outcome, error)
 	software func() (subject.Named, error)
+	shortest func() time.Duration
 }
 
 func newGiven() procedure.Procedure {
@@ -81,6 +82,7 @@ func newGiven() procedure.Procedure {
 		estimate: func() (int, time.Duration) { return 1, p.lasting() },
 		run:      p.atGiven,
 		software: p.software,
+		shortest: func() time.Duration { return lasts(p.loadOf(p.framesPerSecond())) },
 	}
 }
 
@@ -100,6 +102,9 @@ func (p *given) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome,
 
 // Software is what listens on the other board.
 func (p *given) Software() (subject.Named, error) { return p.software() }
+
+// Shortest is how long its trial is asked to offer frames.
+func (p *given) Shortest() time.Duration { return p.shortest() }
 
 // atGiven carries out a trial at the rate that is given.
 func (p *Capture) atGiven(ctx context.Context, env *procedure.Env) (_ procedure.Outcome, err error) {

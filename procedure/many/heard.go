@@ -16,6 +16,7 @@ import (
 // A heard is what a pair's sender has said of its trials, which its figures must not exceed.
 type heard struct {
 	from  string
+	least time.Duration // no trial is asked to be shorter
 	pair  *far.Pair
 	first float64 // how many seconds the one lasted whose begin all waited for
 	best  float64 // frames a second that came in one of them
@@ -39,7 +40,8 @@ func (h *heard) add(cfg []result.Pair, o *procedure.Outcome, begin, end unit.Ins
 	if why != "" {
 		return
 	}
-	seconds := o.Phases[0].Seconds() // of n frames n-1 nths of what was asked for: hardly less than a half
+	// From the first of n frames to the last one it is n-1 nths of what was asked for: hardly less than a half.
+	seconds := max(o.Phases[0].Seconds(), h.least.Seconds()/2)
 	if asked, err := time.ParseDuration(result.Get(cfg, "duration")); err == nil {
 		seconds = max(seconds, asked.Seconds()/2)
 	}

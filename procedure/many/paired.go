@@ -41,6 +41,7 @@ type paired struct {
 	service  lab.Service
 	last     barrier       // of the trial in which all offer at one time what each carries
 	lasts    time.Duration // that one; 0: there is none
+	least    time.Duration // of all trials the shortest
 
 	mu       sync.Mutex
 	ceilings map[string]result.Record // what a sender measured once
@@ -104,7 +105,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 	}
 	var trial *procedure.Outcome
 	var began procedure.Began
-	said.from, said.pair = from.name, with.Pair
+	said.from, said.pair, said.least = from.name, with.Pair, r.least
 	var work result.Phase // from the first trial's traffic to that of the last one before the finale
 	env := &procedure.Env{
 		Unfinished: func([]result.Pair) *result.Record { return nil },

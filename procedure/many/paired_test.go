@@ -425,6 +425,9 @@ func TestPairsThatContradictEachOther(t *testing.T) {
 		"board b1: it says that counting_rate_fps is 1, and in none of its trials more than 0 frames a second came": func(o *procedure.Outcome, _ *far.With) {
 			o.Account, o.Load = nil, nil
 		},
+		"board b1: it says that counting_rate_fps is 1e+06, and in none of its trials more than 2e+04 frames a second came": func(o *procedure.Outcome, _ *far.With) {
+			o.Values[0].Value, o.Phases[0].End = 1e6, o.Phases[0].Begin+unit.Instant(time.Microsecond)
+		},
 	} {
 		r := pairsOf(t, func(ctx context.Context, from string, with *far.With) (procedure.Outcome, error) {
 			o, err := sent(ctx, with)
@@ -433,6 +436,7 @@ func TestPairsThatContradictEachOther(t *testing.T) {
 			}
 			return o, err
 		})
+		r.least = time.Millisecond
 		outs := r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
 		if o := outs[0]; o.Reason != want || (o.Status == result.Invalid) != (want != "") || (len(o.Values) == 0) != (want != "") {
 			t.Errorf("%s %q, %d figures; want %q", o.Status, o.Reason, len(o.Values), want)

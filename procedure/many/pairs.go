@@ -105,6 +105,9 @@ type listening interface {
 	Software() (subject.Named, error)
 }
 
+// A lasting procedure has trials that are at least so long.
+type lasting interface{ Shortest() time.Duration }
+
 // A forwarding procedure has the other board do a service.
 type forwarding interface {
 	Asked() lab.Service
@@ -208,6 +211,9 @@ func (p *pairs) Run(ctx context.Context, env *procedure.Env) (o procedure.Outcom
 	if s, ok := p.inner.(forwarding); ok {
 		r.service, r.lasts = s.Asked(), s.AtOnce()
 		r.waits -= r.lasts + ending
+	}
+	if l, ok := p.inner.(lasting); ok {
+		r.least = l.Shortest()
 	}
 	var f findings = &found{}
 	if r.arms {

@@ -54,6 +54,12 @@ func (p *arm) AtOnce() time.Duration {
 	return max(p.Searching().Goals[0].Final, leastAtOnce)
 }
 
+// Shortest is how long its shortest trial is asked to offer frames.
+func (p *arm) Shortest() time.Duration {
+	e := trial.EffortOf(p.Preset.Value)
+	return min(e.SelfTest, e.WarmUp, e.Overload, e.Latency, p.Searching().Goals[0].Initial)
+}
+
 // Run implements Procedure.
 func (p *arm) Run(ctx context.Context, env *procedure.Env) (procedure.Outcome, error) {
 	if err := p.Check(env.Bed); err != nil {
