@@ -3,6 +3,7 @@
 package many
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -24,14 +25,14 @@ type heard struct {
 }
 
 // add takes a trial from begin to end.
-func (h *heard) add(cfg []result.Pair, o *procedure.Outcome, begin, end unit.Instant) {
+func (h *heard) add(ctx context.Context, cfg []result.Pair, o *procedure.Outcome, begin, end unit.Instant) {
 	if o.Began.At == 0 || o.Account == nil || len(o.Phases) == 0 {
 		return // none that offers frames to the other board
 	}
 	why := ""
 	if w := incredible(o, begin, end); w != "" {
 		why = "board " + h.from + ": " + w
-	} else if w := h.pair.Contradiction(h.from, o.Account); w != "" {
+	} else if w := h.pair.Contradiction(ctx, h.from, o.Account); w != "" {
 		why = "boards " + w
 	}
 	if h.why == "" {

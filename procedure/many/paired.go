@@ -129,7 +129,7 @@ func (r *paired) pair(ctx context.Context, pair [2]int, params []result.Pair, cl
 				o, err = f(ctx)
 			}
 			if err == nil {
-				said.add(cfg, &o, begin, unit.Now())
+				said.add(ctx, cfg, &o, begin, unit.Now())
 			}
 			rec := recordOf(cfg, o)
 			if !last && o.Began.At != 0 && len(o.Phases) > 0 {

@@ -409,10 +409,10 @@ func TestPairWithoutATrial(t *testing.T) {
 func TestPairsThatContradictEachOther(t *testing.T) {
 	for want, lie := range map[string]func(o *procedure.Outcome, with *far.With){
 		"": func(o *procedure.Outcome, with *far.With) { o.Account.Received, o.Account.Accepted = 1050, 1050 },
-		"boards b1 and b2 contradict each other: b1 says that 5000 frames were counted there, and b2 that 1000 came to its port": func(o *procedure.Outcome, with *far.With) {
+		"boards b1 and b2 contradict each other: b1 says that 5000 frames were counted there, and the port of b2 counted 1000 coming in": func(o *procedure.Outcome, with *far.With) {
 			o.Account.Accepted, o.Account.Received = 5000, 5000
 		},
-		"boards b1 and b2 contradict each other: b1 says that 500 frames were counted there, and b2 that 0 came to its port": func(o *procedure.Outcome, with *far.With) {
+		"boards b1 and b2 contradict each other: b1 says that 500 frames were counted there, and the port of b2 counted 0 coming in": func(o *procedure.Outcome, with *far.With) {
 			with.Pair.Watch()
 			counts(with, 7)
 			counts(with, 7)
