@@ -99,9 +99,13 @@ func (s *HPLPart) Identify(ctx context.Context, h *host.Local) ([]result.Pair, e
 	if len(s.Layout.Processes) == 1 {
 		over = "memory"
 	}
+	rings := "whole"
+	if s.rings != "" {
+		rings = "shortened"
+	}
 	return []result.Pair{
 		{Key: "N", Value: strconv.Itoa(s.Order)}, {Key: "NB", Value: strconv.Itoa(s.Block)}, {Key: "PxQ", Value: fmt.Sprintf("%dx%d", s.Rows, s.Columns)},
-		{Key: "linked_to", Value: blas}, {Key: "mpi", Value: s.Version(ctx, h)}, {Key: "hpcc", Value: packageVersion(ctx, h, hplProgram)}, {Key: "over", Value: over},
+		{Key: "linked_to", Value: blas}, {Key: "mpi", Value: s.Version(ctx, h)}, {Key: "hpcc", Value: packageVersion(ctx, h, hplProgram)}, {Key: "over", Value: over}, {Key: "rings", Value: rings},
 	}, err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"boxdyno/host"
 	"boxdyno/internal/testutil"
+	"boxdyno/result"
 	"boxdyno/subject/mpi"
 )
 
@@ -77,6 +78,12 @@ func TestChooseMPI(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	if err := s.Choose(t.Context(), &host.Local{}, mpi.MPICH); err != nil || s.program() != "hpcc.mpich" || s.Kind != mpi.MPICH {
 		t.Errorf("%+v, %v", s, err)
+	}
+	for library, want := range map[string]string{"": "whole", "rings.so": "shortened"} { // of hpcc's messages before
+		s.rings = library
+		if facts, _ := s.Identify(t.Context(), &host.Local{}); result.Get(facts, "rings") != want {
+			t.Errorf("with library %q: %v", library, facts)
+		}
 	}
 	// Open MPI without its component flux, as version 5 is, and without the headers of PMIx.
 	if err := s.Choose(t.Context(), &host.Local{}, "auto"); !errors.As(err, &missing) || !strings.Contains(err.Error(), "libpmix-dev") {
