@@ -41,87 +41,91 @@ const suffix = ".journal"
 type real struct{}
 
 func (real) List(dir string) (names []string, err error) {
-	entries, err := os.ReadDir(dir) // by name: the time that they were begun
+	folder, err := files.OpenFolder(dir, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), suffix) {
-			names = append(names, filepath.Join(dir, e.Name()))
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	all, err := folder.Names()
+	for _, name := range all {
+		if strings.HasSuffix(name, suffix) {
+			names = append(names, filepath.Join(dir, name))
 		}
 	}
-	slices.Sort(names)
+	slices.Sort(names) // by the time that they were begun
 	return names, err
 }
 
 // Read refuses a journal that neither root nor this user has written: what it says would
 // be written to the machine.
-func (real) Read(name string) ([]byte, error) {
-	info, err := os.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != 0 && uid != os.Geteuid() {
-		return nil, fmt.Errorf("%s belongs to user %d and is left alone: that user puts back what it says by boxdyno tune revert", name, uid)
-	}
-	return files.Read(name, longest)
+func (real) Read(name string) (data []byte, err error) {
+	err = within(name, files.OpenFolder, func(folder *files.Folder, base string) error {
+		f, err := folder.Open(base)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != 0 && uid != os.Geteuid() {
+			return fmt.Errorf("%s belongs to user %d and is left alone: that user puts back what it says by boxdyno tune revert", name, uid)
+		}
+		data, err = files.ReadAll(f, longest)
+		return err
+	})
+	return data, err
 }
 
-func (d real) Create(name string) (file, error) {
-	dir := filepath.Dir(name)
-	if err := mkdirSynced(dir); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syncDir(dir); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+func (real) Create(name string) (f file, err error) {
+	err = within(name, files.MakeFolder, func(folder *files.Folder, base string) error {
+		made, err := folder.Create(base, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := folder.Sync(); err != nil {
+			return errors.Join(err, made.Close())
+		}
+		f = made
+		return nil
+	})
+	return f, err
 }
 
-func (real) Append(name string, size int) (file, error) {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+func (real) Append(name string, size int) (f file, err error) {
+	err = within(name, files.OpenFolder, func(folder *files.Folder, base string) error {
+		there, err := folder.Append(base, false)
+		if err != nil {
+			return err
+		}
+		if err := there.Truncate(int64(size)); err != nil {
+			return errors.Join(err, there.Close())
+		}
+		f = there
+		return nil
+	})
+	return f, err
 }
 
 func (real) Remove(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return syncDir(filepath.Dir(name))
+	return within(name, files.OpenFolder, func(folder *files.Folder, base string) error {
+		if err := folder.Remove(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return folder.Sync()
+	})
 }
 
-// mkdirSynced makes dir and the folders above it, each on the disk.
-func mkdirSynced(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if parent == dir {
-		return fmt.Errorf("make %s: %w", dir, fs.ErrNotExist)
-	}
-	if err := mkdirSynced(parent); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDir(parent)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// within holds a journal's folder during do: XDG_STATE_HOME may name a folder of another
+// user, whose links root must not follow.
+func within(name string, hold func(string, *files.Owner) (*files.Folder, error), do func(folder *files.Folder, base string) error) error {
+	folder, err := hold(filepath.Dir(name), nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(do(folder, filepath.Base(name)), folder.Close())
 }

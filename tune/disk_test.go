@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"boxdyno/internal/files"
 )
 
 // A journal that another user, or nobody, has written is not believed.
@@ -40,5 +42,37 @@ func TestJournalOfAnotherUser(t *testing.T) {
 	}
 	if _, err := (real{}).Read(fifo); err == nil {
 		t.Error("a FIFO was read")
+	}
+}
+
+// Root makes no journal where a link of another user leads, and finds those elsewhere.
+func TestJournalBehindALink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a link of another user: run script/test with sudo")
+	}
+	place, own := t.TempDir(), t.TempDir()
+	away := filepath.Join(t.TempDir(), "away")
+	if err := errors.Join(os.Symlink(place, away), os.Lchown(away, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (real{}).Create(filepath.Join(away, "tune", "1-1"+suffix)); !errors.Is(err, files.ErrLink) {
+		t.Errorf("below a link: %v", err)
+	}
+	if _, err := (real{}).Create(filepath.Join(away, "1-1"+suffix)); !errors.Is(err, files.ErrLink) {
+		t.Errorf("in a link: %v", err)
+	}
+	if names, err := os.ReadDir(place); err != nil || len(names) > 0 {
+		t.Errorf("root's folder holds %v, %v", names, err)
+	}
+	f, err := (real{}).Create(filepath.Join(own, "2-2"+suffix))
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, notes, err := (&Tuner{disk: real{}, dirs: []string{away, own}}).journals()
+	if err != nil || len(js) != 1 || len(notes) != 1 || !strings.Contains(notes[0], away) {
+		t.Errorf("%d journals, %q, %v", len(js), notes, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"boxdyno/host"
+	"boxdyno/internal/files"
 	"boxdyno/result"
 )
 
@@ -162,6 +163,10 @@ func (t *Tuner) journals() (js []*journal, notes []string, err error) {
 		names, err := t.disk.List(dir)
 		if errors.Is(err, fs.ErrPermission) {
 			continue // root's
+		}
+		if errors.Is(err, files.ErrLink) {
+			notes = append(notes, err.Error()) // it must not keep other folders' journals from being found
+			continue
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("look for tuning journals: %w", err)

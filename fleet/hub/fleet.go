@@ -39,7 +39,7 @@ type Fleet struct {
 
 // Open reaches the hub of folder. One that does not run is a *host.Missing.
 func Open(folder string) (*Fleet, error) {
-	k, err := loadKeys(folder, false)
+	k, err := loadKeys(folder, nil, false)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ type Options struct {
 	URL    string       // of another NATS server, or of several with commas between them
 	CA     string       // file of the certificate that URL's servers show, or of their authority; "": the system's authorities
 	Boards string       // the URL that boards are given; "": URL, or this machine's name with Listen's port
+	Owner  *files.Owner // of the files that are made; nil: this user
 	Note   func(string) // is told what a person should know, in sentences; nil: nobody
 
 	wall func() time.Time // nil: time.Now; of tests
@@ -123,7 +124,7 @@ func Start(ctx context.Context, o Options) (_ *Hub, err error) {
 			h.Close()
 		}
 	}(h)
-	if h.k, err = loadKeys(o.Folder, true); err != nil {
+	if h.k, err = loadKeys(o.Folder, o.Owner, true); err != nil {
 		return nil, err
 	}
 	if h.reg, err = openRegistry(h.k); err != nil {

@@ -85,7 +85,7 @@ func externalServer(t *testing.T, folder string) (url, ca, listen string) {
 
 // externalServers are those: one, or as many as addresses of a cluster are given.
 func externalServers(t *testing.T, folder string, cluster ...string) (urls []string, ca string, kill []func()) {
-	rules, err := Rules(folder)
+	rules, err := Rules(folder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

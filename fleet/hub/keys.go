@@ -41,16 +41,19 @@ const (
 // keys are a hub's own.
 type keys struct {
 	folder               string
+	owner                *files.Owner // of what is made; nil: this user
 	issuer, user, system nkeys.KeyPair
 }
 
 // loadKeys reads the keys of a hub's folder, and makes those that are not there if mk.
-func loadKeys(folder string, mk bool) (k keys, err error) {
-	k.folder = folder
+func loadKeys(folder string, o *files.Owner, mk bool) (k keys, err error) {
+	k.folder, k.owner = folder, o
 	if mk {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
+		made, err := files.MakePrivateFolder(folder, o)
+		if err != nil {
 			return k, host.Permit("make the hub's folder", err)
 		}
+		_ = made.Close() // only a path was held
 	}
 	info, err := os.Stat(folder)
 	switch {
@@ -100,7 +103,7 @@ func (k keys) key(name string, create func() (nkeys.KeyPair, error), mk bool) (n
 }
 
 func (k keys) keep(name string, data []byte) error {
-	return files.Replace(filepath.Join(k.folder, name), nil, func(f *os.File) error {
+	return files.Replace(filepath.Join(k.folder, name), k.owner, func(f *os.File) error {
 		_, err := f.Write(data)
 		return errors.Join(err, f.Chmod(0o600))
 	})

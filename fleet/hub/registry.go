@@ -77,7 +77,12 @@ func openRegistry(k keys) (_ *registry, err error) {
 			r.close()
 		}
 	}()
-	if r.lock, err = os.OpenFile(filepath.Join(k.folder, lockFile), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600); err != nil {
+	folder, err := files.OpenFolder(k.folder, k.owner)
+	if err != nil {
+		return nil, host.Permit("lock the hub's folder", err)
+	}
+	defer folder.Close()
+	if r.lock, err = folder.Append(lockFile, true); err != nil {
 		return nil, host.Permit("lock the hub's folder", err)
 	}
 	if err := unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -119,7 +124,7 @@ func openRegistry(k keys) (_ *registry, err error) {
 	if err := k.keep(registryFile, all.Bytes()); err != nil {
 		return nil, fmt.Errorf("keep the fleet's boards: %w", err)
 	}
-	if r.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+	if r.file, err = folder.Append(registryFile, false); err != nil {
 		return nil, fmt.Errorf("keep the fleet's boards: %w", err)
 	}
 	return r, nil

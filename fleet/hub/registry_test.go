@@ -44,7 +44,7 @@ func TestOneHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Close()
-	k, err := loadKeys(o.Folder, false)
+	k, err := loadKeys(o.Folder, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

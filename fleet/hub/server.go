@@ -16,6 +16,7 @@ import (
 
 	"boxdyno/fleet"
 	"boxdyno/host"
+	"boxdyno/internal/files"
 	"boxdyno/link"
 )
 
@@ -42,9 +43,9 @@ max_payload: %[6]d
 }
 
 // Rules is what a NATS server of one's own needs in its configuration beside TLS, for the
-// hub of folder, whose keys are made if there are none.
-func Rules(folder string) (string, error) {
-	k, err := loadKeys(folder, true)
+// hub of folder, whose keys are made for an owner if there are none.
+func Rules(folder string, owner *files.Owner) (string, error) {
+	k, err := loadKeys(folder, owner, true)
 	if err != nil {
 		return "", err
 	}

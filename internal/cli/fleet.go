@@ -113,7 +113,7 @@ refused, revoked or cut off is a sentence on standard error.`,
 				return err
 			}
 			if rules {
-				text, err := hub.Rules(o.Folder)
+				text, err := hub.Rules(o.Folder, sudoer())
 				if err == nil {
 					_, err = fmt.Fprint(a.out, text)
 				}
@@ -142,7 +142,7 @@ refused, revoked or cut off is a sentence on standard error.`,
 
 // StartHub starts a hub that says on standard error what a person should know.
 func (a *app) StartHub(ctx context.Context, o hub.Options) (*hub.Hub, error) {
-	o.Note = a.hubNote
+	o.Note, o.Owner = a.hubNote, sudoer()
 	return hub.Start(ctx, o)
 }
 

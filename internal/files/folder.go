@@ -42,13 +42,17 @@ var ErrLink = errors.New("it is a link of another user, which root does not foll
 const most = 40
 
 // OpenFolder holds an existing folder.
-func OpenFolder(dir string, o *Owner) (*Folder, error) { return open(dir, o, false) }
+func OpenFolder(dir string, o *Owner) (*Folder, error) { return open(dir, o, 0) }
 
 // MakeFolder makes the folder where it does not exist, with those above it; their names
 // are on the disk when it returns.
-func MakeFolder(dir string, o *Owner) (*Folder, error) { return open(dir, o, true) }
+func MakeFolder(dir string, o *Owner) (*Folder, error) { return open(dir, o, 0o755) }
 
-func open(dir string, o *Owner, mk bool) (*Folder, error) {
+// MakePrivateFolder is MakeFolder for what nobody but the owner may look into.
+func MakePrivateFolder(dir string, o *Owner) (*Folder, error) { return open(dir, o, 0o700) }
+
+// open holds a folder. Missing ones are made with the mode mk; 0: none is made.
+func open(dir string, o *Owner, mk uint32) (*Folder, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -63,7 +67,7 @@ func open(dir string, o *Owner, mk bool) (*Folder, error) {
 }
 
 // walk holds the folder at an absolute path.
-func walk(path string, o *Owner, mk bool, links *int) (*Folder, error) {
+func walk(path string, o *Owner, mk uint32, links *int) (*Folder, error) {
 	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: "/", Err: err}
@@ -84,11 +88,11 @@ func walk(path string, o *Owner, mk bool, links *int) (*Folder, error) {
 }
 
 // step holds a folder within f.
-func (f *Folder) step(name string, mk bool, links *int) (*Folder, error) {
+func (f *Folder) step(name string, mk uint32, links *int) (*Folder, error) {
 	made := false
 	file, err := f.open(name, unix.O_PATH, 0)
-	if errors.Is(err, fs.ErrNotExist) && mk {
-		err = unix.Mkdirat(int(f.dir.Fd()), name, 0o755)
+	if errors.Is(err, fs.ErrNotExist) && mk != 0 {
+		err = unix.Mkdirat(int(f.dir.Fd()), name, mk)
 		if made = err == nil; made || err == unix.EEXIST {
 			file, err = f.open(name, unix.O_PATH, 0)
 		} else {
@@ -135,7 +139,7 @@ func (f *Folder) give() error {
 }
 
 // follow holds what a link within f leads to.
-func (f *Folder) follow(name string, link *os.File, st unix.Stat_t, mk bool, links *int) (*Folder, error) {
+func (f *Folder) follow(name string, link *os.File, st unix.Stat_t, mk uint32, links *int) (*Folder, error) {
 	refuse := func(err error) (*Folder, error) {
 		return nil, &fs.PathError{Op: "open", Path: f.path(name), Err: err}
 	}
@@ -152,7 +156,10 @@ func (f *Folder) follow(name string, link *os.File, st unix.Stat_t, mk bool, lin
 		to = f.path(to)
 	}
 	foreign := os.Geteuid() == 0 && st.Uid != 0
-	next, err := walk(to, f.owner, mk && !foreign, links)
+	if foreign {
+		mk = 0
+	}
+	next, err := walk(to, f.owner, mk, links)
 	if err != nil || !foreign {
 		return next, err
 	}
@@ -204,22 +211,55 @@ func (f *Folder) Remove(name string) error {
 	return nil
 }
 
+// Names are those of everything in f.
+func (f *Folder) Names() ([]string, error) {
+	dir, err := f.open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+// Open opens a regular file for reading.
+func (f *Folder) Open(name string) (*os.File, error) {
+	file, err := f.open(name, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = regular(file.Name(), info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// appending are the flags of a file that grows.
+const appending = unix.O_RDWR | unix.O_APPEND
+
+// Create makes a file for appending to it. For one that exists the error is fs.ErrExist.
+func (f *Folder) Create(name string, mode uint32) (*os.File, error) {
+	file, err := f.open(name, appending|unix.O_CREAT|unix.O_EXCL, mode)
+	if err == nil && f.owner != nil {
+		if err = file.Chown(f.owner.UID, f.owner.GID); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
+	return file, err
+}
+
 // Append opens a file for reading, and for appending to it. With mk one that does not
 // exist is made.
 func (f *Folder) Append(name string, mk bool) (*os.File, error) {
-	const flags = unix.O_RDWR | unix.O_APPEND
 	if mk {
-		file, err := f.open(name, flags|unix.O_CREAT|unix.O_EXCL, 0o644)
-		if err == nil && f.owner != nil {
-			if err = file.Chown(f.owner.UID, f.owner.GID); err != nil {
-				err = errors.Join(err, file.Close())
-			}
-		}
-		if !errors.Is(err, fs.ErrExist) {
+		if file, err := f.Create(name, 0o644); !errors.Is(err, fs.ErrExist) {
 			return file, err
 		}
 	}
-	file, err := f.open(name, flags, 0)
+	file, err := f.open(name, appending, 0)
 	if err != nil {
 		return nil, err
 	}

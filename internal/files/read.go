@@ -54,9 +54,14 @@ func Read(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return ReadAll(f, most)
+}
+
+// ReadAll is Read of an open file.
+func ReadAll(f *os.File, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s has more than %d octets", name, most)
+		err = fmt.Errorf("%s has more than %d octets", f.Name(), most)
 	}
 	return data, err
 }
