@@ -283,23 +283,26 @@ func (f FieldSpec) Targets() (all []netip.Addr) {
 	if f.row == nil || f.row.name != "dst" {
 		return nil
 	}
-	add := func(v uint32) {
-		a, _ := netip.AddrFromSlice(binary.BigEndian.AppendUint32([]byte(f.head), v))
-		all = append(all, a)
+	at := func(v uint64) netip.Addr {
+		a, _ := netip.AddrFromSlice(binary.BigEndian.AppendUint32([]byte(f.head), uint32(v)))
+		return a
 	}
 	for _, v := range f.list {
-		add(v)
+		all = append(all, at(uint64(v)))
 	}
 	if f.kind == listField {
 		return all
 	}
-	last := f.first + f.count - 1 // a count of 0 is 2^32
-	add(f.first)
-	for v := uint64(f.first|(1<<24-1)) + 1; v <= uint64(last); v += 1 << 24 {
-		add(uint32(v))
+	return append(all, samples(uint64(f.first), uint64(f.first+f.count-1), at)...) // a count of 0 is 2^32
+}
+
+// samples are the ends of a range of addresses, and the first of each 2^24 in it.
+func samples(first, last uint64, at func(uint64) netip.Addr) []netip.Addr {
+	all := []netip.Addr{at(first)}
+	for v := (first | (1<<24 - 1)) + 1; v <= last; v += 1 << 24 {
+		all = append(all, at(v))
 	}
-	add(last)
-	return all
+	return append(all, at(last))
 }
 
 // A patch is a field's first value as it stands in every frame, and how it goes on.

@@ -104,13 +104,15 @@ func (p pool) at(i uint64) (a [16]byte) {
 	return a
 }
 
-func (p pool) last() netip.Addr {
-	a := p.at(p.n - 1)
+func (p pool) addr(i uint64) netip.Addr {
+	a := p.at(i)
 	if p.first.Is4() {
 		return netip.AddrFrom4([4]byte(a[:4]))
 	}
 	return netip.AddrFrom16(a)
 }
+
+func (p pool) last() netip.Addr { return p.addr(p.n - 1) }
 
 const (
 	firstClientPort = 1024

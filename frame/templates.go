@@ -280,6 +280,17 @@ func (s *TemplateSource) Shape() Shape { return s.shape }
 // Notes say what of the file has no effect and which packets are left out.
 func (s *TemplateSource) Notes() []string { return s.notes }
 
+// Targets returns destination addresses, which are clients' and servers': of each range
+// its ends and the first address of each /8 (IPv4) or of 2^24 (IPv6) in it.
+func (s *TemplateSource) Targets() (all []netip.Addr) {
+	for _, p := range []pool{s.net.servers, s.net.clients} {
+		a := p.first.As16()
+		first := uint64(binary.BigEndian.Uint32(a[12:]))
+		all = append(all, samples(first, first+p.n-1, func(v uint64) netip.Addr { return p.addr(v - first) })...)
+	}
+	return all
+}
+
 func (s *TemplateSource) Close() error { return nil }
 
 // Shard is as Sharder says: a flow's frames are all in one part.

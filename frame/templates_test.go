@@ -433,3 +433,20 @@ func TestTemplatesReadFilesAlone(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Frames go to servers and to clients, and what lies between a range's ends is seen.
+func TestTemplateTargets(t *testing.T) {
+	of := func(first string, n uint64) pool { return pool{netip.MustParseAddr(first), n} }
+	for want, net := range map[string]addressing{
+		"10.255.0.0 11.0.0.0 11.0.255.255 192.168.0.1 192.168.0.1": {servers: of("10.255.0.0", 2<<16), clients: of("192.168.0.1", 1)},
+		"2001:2::ffff:ffff 2001:2::1:0:0 2001:2::1:0:0 ::1 ::2":    {servers: of("2001:2::ffff:ffff", 2), clients: of("::1", 2)},
+	} {
+		var got []string
+		for _, a := range (&TemplateSource{net: net}).Targets() {
+			got = append(got, a.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: want %q", got, want)
+		}
+	}
+}

@@ -196,7 +196,7 @@ func (f *sendFlags) source(port *trafficPort, force forceFlags, load *engine.Loa
 		return nil, nil, err
 	}
 	if f.timed() || f.flood != "" {
-		open, err := f.mixture(port, ends, load, o)
+		open, err := f.mixture(port, force, ends, load, o)
 		return nil, open, err
 	}
 	s, err := f.synthetic(ends, force)

@@ -27,7 +27,7 @@ const mixPass = time.Minute
 
 // mixture is what --flood, --apps and --templates describe: how its source is
 // opened. It may change the load's pace to the source's own.
-func (f *sendFlags) mixture(port *trafficPort, e ends, load *engine.Load, o *offer) (func() (frame.Source, error), error) {
+func (f *sendFlags) mixture(port *trafficPort, force forceFlags, e ends, load *engine.Load, o *offer) (func() (frame.Source, error), error) {
 	var flood func() (frame.Source, error)
 	if f.flood != "" {
 		spec := frame.Flood{
@@ -54,7 +54,7 @@ func (f *sendFlags) mixture(port *trafficPort, e ends, load *engine.Load, o *off
 		o.mean = rate
 	}
 	load.Unique = true
-	base, what := f.conversations(port, load, rate)
+	base, what := f.conversations(port, force, load, rate)
 	if flood == nil {
 		o.what = what
 		return base, nil
@@ -78,7 +78,7 @@ func (f *sendFlags) mixture(port *trafficPort, e ends, load *engine.Load, o *off
 }
 
 // conversations is the source of --apps or --templates, at a mean rate (0: its own).
-func (f *sendFlags) conversations(port *trafficPort, load *engine.Load, rate unit.BitRate) (func() (frame.Source, error), string) {
+func (f *sendFlags) conversations(port *trafficPort, force forceFlags, load *engine.Load, rate unit.BitRate) (func() (frame.Source, error), string) {
 	pass := mixPass
 	if load.Duration > 0 {
 		pass = min(pass, load.Duration)
@@ -96,8 +96,18 @@ func (f *sendFlags) conversations(port *trafficPort, load *engine.Load, rate uni
 			fmt.Sprintf("application mix, %g of its flows with an alert", f.alerts)
 	}
 	t := frame.TemplateOptions{Seed: load.Seed, Rate: rate, Duration: pass, Clients: clients, Servers: servers}
-	return func() (frame.Source, error) { return frame.OpenTemplates(f.templates, t) },
-		"conversations from " + filepath.Base(f.templates)
+	return func() (frame.Source, error) {
+		s, err := frame.OpenTemplates(f.templates, t)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range s.Targets() {
+			if err := force.target("templates "+f.templates, a); err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+		}
+		return s, nil
+	}, "conversations from " + filepath.Base(f.templates)
 }
 
 // mostFrames is how many frames a load can have, by its count or rate; 0: not known.

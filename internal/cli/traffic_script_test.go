@@ -63,6 +63,7 @@ func TestLabScripts(t *testing.T) {
 			env.Setenv("HASH", sum.Sum())
 			return errors.Join(
 				os.WriteFile(filepath.Join(env.WorkDir, "two.pcap"), pcapOf(60, 1000), 0o644),
+				os.WriteFile(filepath.Join(env.WorkDir, "talk.pcap"), datagram(), 0o644),
 				os.WriteFile(filepath.Join(env.WorkDir, "long.pcap"), pcapOf(60, 1600), 0o644))
 		},
 	})
@@ -143,6 +144,13 @@ func pcapOf(lengths ...int) []byte {
 		b = le.AppendUint32(b, uint32(n))
 		b = append(b, onWire(n)...)
 	}
+	return b
+}
+
+// datagram is a capture of one frame of UDP over IPv4.
+func datagram() []byte {
+	b := pcapOf(60)
+	copy(b[len(b)-60+12:], "\x08\x00\x45\x00\x00\x1c\x00\x00\x00\x00\x40\x11\x00\x00\x0a\x00\x00\x01\x0a\x00\x00\x02\x04\x00\x00\x35\x00\x08")
 	return b
 }
 
