@@ -37,7 +37,8 @@ meter counts missing, duplicate and reordered frames. Start the meter before the
 sender, on the same machine or on another. All other frames are counted together as foreign.
 
 Frames with a signature end in the meter; foreign ones go on to the machine,
-unless --sink.`,
+unless --sink. A port that others use is refused if an XDP program would be attached
+to it, with or without --sink: --backend packet attaches none.`,
 		Example: `  sudo boxdyno meter -i eth1
   sudo boxdyno meter -i eth1 --json --duration 10s
   sudo boxdyno meter -i eth1 --timing --streams 0,1 --stats 5`,
@@ -105,8 +106,8 @@ func (a *app) listen(ctx context.Context, p *portFlags, f *meterFlags, ids []uin
 	}
 	switch {
 	case f.sink:
-		err = port.guard(p.forceFlags, "take its frames away", "choose another port, or leave out --sink")
-	case p.backend != "packet" && !f.hash && !f.udp:
+		err = port.guard(p.forceFlags, "take its frames away", "choose another port, or give --backend packet without --sink, which attaches nothing")
+	case p.meterBackend(f) != "packet":
 		err = port.guard(p.forceFlags, "attach an XDP program", "choose another port, or give --backend packet, which attaches nothing")
 	}
 	if err != nil {
@@ -195,15 +196,19 @@ func missing(span, frames, duplicate uint64) int64 {
 	return int64(span) - int64(frames-duplicate)
 }
 
+// meterBackend is the one backend that may meter; "": any.
+func (f *portFlags) meterBackend(want *meterFlags) string {
+	if f.backend == "" && (want.hash || want.udp) {
+		return "packet" // it sees frames of all queues in one order, and takes a filter
+	}
+	return f.backend
+}
+
 // openMeter is the first backend that meters the port as the flags ask, or that
 // of --backend. Nothing is sent.
 func (f *portFlags) openMeter(ctx context.Context, p *trafficPort, want *meterFlags) (engine.Meter, string, error) {
 	var candidates []engine.Backend
-	name := f.backend
-	if name == "" && (want.hash || want.udp) {
-		name = "packet" // it sees frames of all queues in one order, and takes a filter
-	}
-	if name != "" {
+	if name := f.meterBackend(want); name != "" {
 		b, err := catalog.Open(name)
 		if err != nil {
 			return nil, "", usage(fmt.Errorf("--backend: %w", err))
