@@ -215,6 +215,15 @@ var ErrBroken = errors.New("another part of the work failed")
 // brokenGrace is how long a part that fails takes to end.
 const brokenGrace = time.Second
 
+// AtLimit is the error of a part of a work that failed after a time. It names the limit of
+// the work where that was near: the machine whose time is over first ends the parts of all.
+func AtLimit(err error, after, limit time.Duration) error {
+	if err == nil || after < limit-limit/10 {
+		return err
+	}
+	return fmt.Errorf("%w, after %v of the %v that it may take: another machine, whose time was over, may have ended it", err, after.Round(time.Second), limit.Round(time.Second))
+}
+
 // CPUShare is the CPU time that it had, with its children, as a share of the time from
 // its start to its end, once it has ended: 1 is a CPU all the time, more is several.
 func (w *Working) CPUShare() float64 {

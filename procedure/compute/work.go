@@ -324,6 +324,9 @@ func (j *job) round(ctx context.Context, env *procedure.Env, local *host.Local, 
 	var took, memory float64
 	for i, r := range runs {
 		vs, err := r.Wait(ctx)
+		if err != nil && j.parts != nil {
+			err = subject.AtLimit(err, time.Duration(end-begin), j.limit)
+		}
 		if err != nil {
 			return refused(ctx, err)
 		}
@@ -388,9 +391,13 @@ func (j *job) wait(ctx context.Context, runs []*subject.Working) error {
 	if j.parts == nil {
 		return subject.AllDone(ctx, runs, nil)
 	}
+	begun := time.Now()
 	err := subject.AllDone(ctx, runs, j.parts.Broken())
 	if errors.Is(err, subject.ErrBroken) {
 		err = j.parts.Why()
+	}
+	if ctx.Err() == nil {
+		err = subject.AtLimit(err, time.Since(begun), j.limit)
 	}
 	return err
 }

@@ -164,21 +164,22 @@ func (s *HPLPart) Prove(ctx context.Context, h *host.Local) (err error) {
 			return err
 		}
 	}
-	limit := s.Patience().Round(time.Second)
+	limit, begun := s.Patience().Round(time.Second), time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("a small system was not solved within %v", limit))
 	defer cancel()
-	if err := subject.AllDone(ctx, runs, small.Broken()); err != nil {
-		if errors.Is(err, subject.ErrBroken) {
-			err = small.Why()
-		}
-		return err
+	err = subject.AllDone(ctx, runs, small.Broken())
+	if errors.Is(err, subject.ErrBroken) {
+		err = small.Why()
 	}
 	for _, r := range runs {
-		if _, err := r.Wait(ctx); err != nil {
-			return err
+		if err == nil {
+			_, err = r.Wait(ctx)
 		}
 	}
-	return nil
+	if ctx.Err() == nil {
+		err = subject.AtLimit(err, time.Since(begun), limit)
+	}
+	return err
 }
 
 // Broken is closed once the processes that were started last can no longer work together.
