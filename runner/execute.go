@@ -178,6 +178,9 @@ func (x *execution) notify(v *visited, e Event) {
 		left += time.Duration(float64(v.time) * (1 - v.share()))
 	}
 	e.Point, e.Share, e.Left = v.ID, 1, left
+	if spec, err := x.o.Catalogue.procedure(v.Procedure, v.at); err == nil && e.Record != nil {
+		e.Metrics = spec.Metrics
+	}
 	if all > 0 {
 		e.Share = 1 - float64(left)/float64(all)
 	}

@@ -54,6 +54,8 @@ type Event struct {
 	Share  float64        // of the whole run's estimated time that is over, 0 to 1
 	Left   time.Duration  // about what is to come
 	Record *result.Record // TrialDone; PointPauses, PointDone
+
+	Metrics []result.Metric // where there is a record: that its procedure declares
 }
 
 // EventKind says what happened.

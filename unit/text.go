@@ -18,6 +18,19 @@ var prefixes = []struct {
 // "0 ". The unit follows directly: SI(v) + "frame/s".
 func SI(v float64) string { return si(v, 3) }
 
+// Quantity prints v with its unit: "1.26 Mframe/s", "38 frames", "200/s".
+func Quantity(v float64, sym Symbol) string {
+	switch sym {
+	case "1", "":
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	case "frame":
+		return strconv.FormatFloat(v, 'g', 3, 64) + " frames"
+	case "1/s":
+		return strings.TrimSpace(SI(v)) + "/s"
+	}
+	return SI(v) + string(sym)
+}
+
 // Apart is SI of two numbers, with as many digits as tell them apart, at most 6.
 func Apart(a, b float64) (string, string) {
 	for digits := 3; ; digits++ {

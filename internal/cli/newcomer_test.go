@@ -75,6 +75,11 @@ func TestNewcomer(t *testing.T) {
 		}
 		said[ext] = string(data)
 	}
+	log, err := os.ReadFile(filepath.Join(run, result.LogFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said["log"] = string(log)
 	note, table := "shaft of idle wobbles", "A shaft under load"
 	for form, want := range map[string][]string{
 		"text":        {"MEASURED  A shaft under load (full): speed 400 turn/s.", table, "spin load", "speed", "1.20 kturn/s", "1.15–1.25 k", "slips", "25.0 %", note},
@@ -82,6 +87,7 @@ func TestNewcomer(t *testing.T) {
 		".csv":        {"turns_per_s", "slip_share", "spin_load", "1200", note},
 		".json":       {`"title": "` + table, `"label": "speed"`, `"value": 1200`, `"text": "25.0 %"`, note},
 		".html":       {table, `"label":"speed"`, "1.20 kturn/s", note},
+		"log":         {"measured, turns 1.20 kturn/s"},
 		"list":        {"spin", "how fast a shaft turns"},
 		"list of one": {"spin_load", "what it turns"},
 		"schema":      {`"spin"`, `"spin_load"`},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,17 +177,41 @@ func visited(e runner.Event) string {
 	if e.Record.Reason != "" {
 		s += " (" + e.Record.Reason + ")"
 	}
-	for _, m := range []struct{ metric, name string }{
-		{"throughput_fps", "throughput"}, {"forwarding_rate_fps", "forwarding rate"}, {"drop_rate_fps", "drop rate"}, {"ceiling_fps", "ceiling"},
-	} {
-		if v := e.Record.Value(m.metric); v != nil && v.Value > 0 {
-			s += fmt.Sprintf(", %s %s%s", m.name, bound(v.Bound), unit.FrameRate(v.Value))
+	for _, m := range found(e.Metrics) {
+		if v := e.Record.Value(m.Name); v != nil && v.Value > 0 {
+			text := unit.Quantity(v.Value, v.Unit)
+			if m.Share {
+				text = fmt.Sprintf("%.3g %%", 100*v.Value)
+			}
+			s += fmt.Sprintf(", %s %s%s", plainName(m.Name), bound(v.Bound), text)
 		}
 	}
 	if e.Left > 0 {
 		s += ", about " + about(e.Left) + " left"
 	}
 	return s
+}
+
+// found are the metrics of a procedure that the line of a point shows: those that it finds
+// with an interval, and that head its page; else the first in its tables.
+func found(all []result.Metric) (out []result.Metric) {
+	for _, m := range all {
+		if m.Heads && m.Interval != "" {
+			out = append(out, m)
+		}
+	}
+	if i := slices.IndexFunc(all, func(m result.Metric) bool { return m.Label != "" }); i >= 0 && len(out) == 0 {
+		out = append(out, all[i])
+	}
+	return out
+}
+
+// unitOf ends a metric's name with its unit.
+var unitOf = regexp.MustCompile(`_([a-z]+ps|per_s|s|frames|bytes(_per_s)?|ratio)$`)
+
+// plainName is a metric's name in words, without its unit.
+func plainName(metric string) string {
+	return strings.ReplaceAll(unitOf.ReplaceAllString(metric, ""), "_", " ")
 }
 
 // done is the word for a point that is over. Nothing was asked of it, so it passes nothing.

@@ -42,15 +42,7 @@ func Quantity(v float64, sym unit.Symbol, b result.Bound) string {
 	if b != result.Exactly {
 		s = string(b) + " "
 	}
-	switch sym {
-	case "1", "":
-		return s + Plain(v)
-	case "frame":
-		return s + Plain(v) + " frames"
-	case "1/s":
-		return s + strings.TrimSpace(unit.SI(v)) + "/s"
-	}
-	return s + unit.SI(v) + string(sym)
+	return s + unit.Quantity(v, sym)
 }
 
 // Plain prints v to 3 digits, without a prefix.
