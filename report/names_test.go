@@ -9,6 +9,7 @@ import (
 	"go/types"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,9 +22,9 @@ import (
 
 // tablesOf are the tables of drawings, verdicts and other programs' files: they name what
 // they draw, judge and have a place for.
-var tablesOf = map[string]bool{"report/page/ui/src/lib/drawings.ts": true, "report/page/ui/src/lib/named.ts": true, "report/blocks.go": true, "report/named.go": true, "report/text/named.go": true, "runner/named.go": true}
+var tablesOf = map[string]bool{"report/page/ui/src/lib/drawings.ts": true, "report/page/ui/src/lib/named.ts": true, "report/blocks.go": true, "report/named.go": true, "report/text/named.go": true, "runner/named.go": true, "reference/sizing/named.go": true}
 
-// restated are, for each file of folders and of the page, the string literals that are a
+// restated are, for each Go file of folders, which may be one, and of the page, the string literals that are a
 // procedure's name, and the metrics' names in its literals.
 func restated(t *testing.T, folders ...string) map[string][]string {
 	t.Helper()
@@ -38,7 +39,11 @@ func restated(t *testing.T, folders ...string) map[string][]string {
 	word := regexp.MustCompile(`[a-z0-9_]+`)
 	found := map[string][]string{}
 	for _, folder := range folders {
-		files, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
+		pattern := filepath.Join("..", folder, "*.go")
+		if strings.HasSuffix(folder, ".go") {
+			pattern, folder = filepath.Join("..", folder), path.Dir(folder)
+		}
+		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%d files in %s: %v", len(files), folder, err)
 		}
@@ -117,10 +122,10 @@ func pageSources(t *testing.T) (out []string) {
 	return out
 }
 
-// What is said of a procedure stands with it: report, verdict, runner and the page name no
-// procedure and no metric outside their tables.
+// What is said of a procedure stands with it: report, verdict, runner, the page, the search
+// for boards and the line of progress name no procedure and no metric outside their tables.
 func TestNames(t *testing.T) {
-	for file, names := range restated(t, "report", "report/text", "report/page", "report/compare", "report/timeline", "report/internal/grid", "report/internal/phrase", "report/internal/sensed", "verdict", "runner") {
+	for file, names := range restated(t, "report", "report/text", "report/page", "report/compare", "report/timeline", "report/internal/grid", "report/internal/phrase", "report/internal/sensed", "verdict", "runner", "reference/sizing", "internal/cli/progress.go") {
 		t.Errorf("%s names %s: declare it with the procedure's metrics, or put it into a table of names", file, strings.Join(names, ", "))
 	}
 }

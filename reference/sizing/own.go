@@ -161,32 +161,6 @@ func caution(r result.Run) string {
 	return ""
 }
 
-// Procedures are those that measure a job.
-func (j Job) Procedures() []string {
-	switch j.Kind {
-	case Firewall:
-		return []string{"forward", "throughput"}
-	case Crypto:
-		return []string{j.Kind, "fleet-crypto"}
-	case HPL: // boards that solve a system each do not do together what one system needs
-		return []string{j.Kind, "fleet-hpl-mpi"}
-	}
-	return []string{j.Kind}
-}
-
-// Metric is the name of the job's rate in records.
-func (j Job) Metric() string {
-	switch j.Kind {
-	case IDS:
-		return "ids_rate_bps"
-	case Firewall:
-		return "throughput_fps"
-	case Crypto:
-		return j.Direction + "_bytes_per_s"
-	}
-	return "hpl_rate"
-}
-
 // Does says whether points of a procedure with these settings do the job.
 func (j Job) Does(procedure string, settings []result.Pair) bool {
 	get := func(key string) string { return result.Get(settings, key) }

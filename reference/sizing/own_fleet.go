@@ -195,9 +195,9 @@ func JobsOf(r Run) (out []Job) {
 	for _, p := range r.Records {
 		var jobs []Job
 		switch p.Procedure {
-		case "fleet-hpl-mpi":
+		case fleetHPL:
 			jobs = []Job{{Kind: HPL}}
-		case "fleet-crypto":
+		case fleetCrypto:
 			for _, direction := range []string{"encrypt", "decrypt"} {
 				jobs = append(jobs, Job{Kind: Crypto, Cipher: result.Get(p.Config, "cipher"), Direction: direction})
 			}

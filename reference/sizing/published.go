@@ -50,7 +50,7 @@ func PublishedOf(j Job, figures []reference.Figure, all []boards.Board) (out []C
 		}
 	}
 	for _, b := range all {
-		key, of := map[string]string{HPL: "hpl", Firewall: "forward"}[j.Kind], 1.0
+		key, of := ofBoard[j.Kind], 1.0
 		if j.Kind == HPL {
 			of = 1e9
 		}
@@ -82,7 +82,7 @@ func single(j Job, f reference.Figure) (v float64, text, bound string, ok bool) 
 	}
 	switch j.Kind {
 	case Crypto:
-		if f.Metric != "throughput" || f.Unit != "MiB/s" || f.Level("algorithm") != j.Cipher || f.Level("direction") != j.Direction {
+		if f.Metric != publishedRate || f.Unit != "MiB/s" || f.Level("algorithm") != j.Cipher || f.Level("direction") != j.Direction {
 			return 0, "", "", false
 		}
 		return f.Value * (1 << 20), fmt.Sprintf("%g MiB/s of %s, %s, one stream", f.Value, j.Cipher, j.Direction), "", true

@@ -23,14 +23,6 @@ import (
 	"boxdyno/unit"
 )
 
-// The kinds of jobs.
-const (
-	IDS      = "ids"      // inspect traffic: bit/s
-	Firewall = "firewall" // forward frames of 64 octets: frame/s
-	Crypto   = "crypto"   // encrypt or decrypt: B/s
-	HPL      = "hpl"      // solve linear equations: flop/s
-)
-
 // Jobs are the kinds of jobs.
 var Jobs = []string{IDS, Firewall, Crypto, HPL}
 
