@@ -53,7 +53,7 @@ func PairsSpec(inner procedure.Spec, shelf Shelf) procedure.Spec {
 		Trials:  &result.Trials{Axis: "from", Across: "to", Title: "from each board (row) to each other one (column)", Metrics: metrics.List(inner.Metrics).Pick(each...)},
 	}
 	if far.Arms(inner) {
-		s.Trials.Metrics = append(s.Trials.Metrics, atOnceMetrics...)
+		s.Trials.Metrics = append(s.Trials.Metrics, atOnceMetrics.Pick("at_once_fps", "at_once_lost")...)
 	}
 	s.Metrics[len(own)].Group = "How late pairs began to send"
 	s.New = func() procedure.Procedure {
