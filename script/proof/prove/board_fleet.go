@@ -57,6 +57,16 @@ const (
 	fleetUp    = time.Minute
 )
 
+// fleetRows are those of fleetRuns with these names; without names, all.
+func fleetRows(names []string) ([]fleetWork, error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(fleetRuns, func(r fleetWork) bool { return r.name == name }) {
+			return nil, fmt.Errorf("there is no run %q of a fleet", name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(fleetRuns), func(r fleetWork) bool { return len(names) > 0 && !slices.Contains(names, r.name) }), nil
+}
+
 // boardFleet starts n boards, enrols them by ssh, and has 1 to n of them encrypt, compute and
 // solve one system together, and stream to each other; rows are those of fleetRuns that are
 // run, by default all. It prints what was seen, and returns how many of its lines are not as
@@ -65,9 +75,9 @@ func boardFleet(ctx context.Context, dir, arch string, n int, rows []string) (fa
 	if n < 2 || n > 9 {
 		return 0, fmt.Errorf("a fleet of %d emulated boards: want 2 to 9", n)
 	}
-	runs := slices.DeleteFunc(slices.Clone(fleetRuns), func(r fleetWork) bool { return len(rows) > 0 && !slices.Contains(rows, r.name) })
-	if len(runs) < len(rows) {
-		return 0, fmt.Errorf("rows %s: not all of them are runs of a fleet", strings.Join(rows, ","))
+	runs, err := fleetRows(rows)
+	if err != nil {
+		return 0, err
 	}
 	begin := time.Now()
 	line := func(what string, works bool, seen string) {

@@ -64,3 +64,16 @@ func TestPairCell(t *testing.T) {
 		t.Errorf("%q", said)
 	}
 }
+
+// A row that is named twice is one row, and one that is none is named.
+func TestFleetRows(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		want  int
+	}{{nil, len(fleetRuns)}, {[]string{"stream", "stream"}, 1}, {[]string{"stream", "none"}, 0}} {
+		runs, err := fleetRows(c.names)
+		if len(runs) != c.want || (err == nil) != (c.want > 0) || err != nil && !strings.Contains(err.Error(), `"none"`) {
+			t.Errorf("%q: %d runs, %v", c.names, len(runs), err)
+		}
+	}
+}
