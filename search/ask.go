@@ -19,7 +19,7 @@ const (
 // allow.
 func (s Search) ask(history []Seen) (Step, bool) {
 	g := s.Goals[0]
-	if !s.Open(history) || g.Lossy == 0 || s.asked(history) >= asks+s.More {
+	if !s.Open(history) || s.asked(history) >= asks+s.More {
 		return Step{}, false
 	}
 	above, below := s.asking()
@@ -53,30 +53,29 @@ func (s Search) ask(history []Seen) (Step, bool) {
 }
 
 // Open says whether history leaves undecided whether Ask, a load that can be offered, is
-// carried, and further trials can decide it: where one was carried and more were not than
-// can be outvoted, no trial can.
+// carried, and further trials can decide it. Only those of a strict goal are asked for.
 func (s Search) Open(history []Seen) bool {
-	if s.Ask <= 0 || s.Ask > s.Max {
+	if s.Ask <= 0 || s.Ask > s.Max || s.Goals[0].Lossy == 0 {
 		return false
 	}
 	l := s.Limit(history)
-	return l.Lower < s.Ask && (l.Upper == 0 || l.Upper >= s.Ask) && !s.split(history)
+	return l.Lower < s.Ask && (l.Upper == 0 || l.Upper >= s.Ask) && !s.contradicted(history)
 }
 
-// split says that at least one trial carried Ask, and too many lost at it or below it.
-func (s Search) split(history []Seen) bool {
+// contradicted says that a trial carried Ask, so that no load below Ask becomes an upper
+// bound, and that more lost than can be outvoted, so that no load from Ask on becomes a
+// lower one.
+func (s Search) contradicted(history []Seen) bool {
 	g := s.Goals[0]
-	if g.Lossy == 0 {
-		return false
-	}
 	ladder := g.ladder()
-	v, lowest := g.see(history, ladder[len(ladder)-1]), inf
+	v := g.see(history, ladder[len(ladder)-1])
+	lowest, carried := s.at(s.Ask*(1+beside)), false // of the loads that may become one
 	for _, t := range v.clean {
 		if t.Rate >= s.Ask {
-			lowest = min(lowest, t.Rate)
+			lowest, carried = min(lowest, t.Rate), true
 		}
 	}
-	return lowest < inf && v.lossyTo(lowest) > outvoted
+	return carried && v.lossyTo(lowest) > outvoted
 }
 
 // asking are the loads that decide on Ask.
@@ -84,7 +83,8 @@ func (s Search) asking() (above, below unit.FrameRate) {
 	return s.at(s.Ask * (1 + beside)), s.at(s.Ask * (1 - beside))
 }
 
-// asked is how many trials of history were offered to decide on Ask, of those that may be.
+// asked is how many trials of history were offered to decide on Ask, at most as many as may
+// decide on it.
 func (s Search) asked(history []Seen) (n int) {
 	if s.Ask <= 0 {
 		return 0
