@@ -44,3 +44,29 @@ func TestNoLoad(t *testing.T) {
 		t.Errorf("remarks: %q", said)
 	}
 }
+
+// A repeat without an upper end makes the row a lower bound only where no other one has one.
+func TestMergeOfOpenRepeats(t *testing.T) {
+	repeat := func(v float64, hi *float64, b result.Bound) result.Record {
+		return result.Record{Values: []result.Value{{Metric: throughput, Value: v, Lo: &v, Hi: hi, Bound: b, Open: b != result.Exactly && hi == nil}}}
+	}
+	ceiling := repeat(190e3, nil, result.AtLeast)
+	ceiling.Values[0].Open = false
+	closed, open := repeat(187e3, new(188e3), ""), repeat(170e3, nil, result.AtLeast)
+	for name, c := range map[string]struct {
+		repeats []result.Record
+		bound   result.Bound
+		open    bool
+		hi      float64
+	}{
+		"one of three is open":         {[]result.Record{closed, open, repeat(187.1e3, new(188.2e3), "")}, result.Exactly, false, 188.2e3},
+		"all are open":                 {[]result.Record{open, open}, result.AtLeast, true, 0},
+		"open, and by the tester":      {[]result.Record{ceiling, open}, result.AtLeast, false, 0},
+		"one is bounded by the tester": {[]result.Record{open, closed, ceiling}, result.AtLeast, false, 188e3},
+	} {
+		f := merge(throughput, c.repeats)
+		if f.bound != c.bound || f.open != c.open || (f.hi == nil) != (c.hi == 0) || f.hi != nil && *f.hi != c.hi {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}

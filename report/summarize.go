@@ -253,9 +253,11 @@ type figure struct {
 }
 
 // merge is the median of metric over the repeats that have it; its interval
-// encloses theirs. A bound holds as soon as one repeat has it.
+// encloses theirs. A bound holds as soon as one repeat has it; but a repeat that is open
+// bounds nothing where another one found the upper end.
 func merge(metric string, repeats []result.Record) (f figure) {
 	var vs []float64
+	open := false
 	for _, p := range repeats {
 		v := p.Value(metric)
 		if v == nil || math.IsNaN(v.Value) || math.IsInf(v.Value, 0) {
@@ -263,8 +265,10 @@ func merge(metric string, repeats []result.Record) (f figure) {
 		}
 		vs = append(vs, v.Value)
 		f.n += max(v.N, 1)
-		if v.Bound != result.Exactly {
-			f.bound, f.open = v.Bound, v.Open
+		if v.Open {
+			open = true
+		} else if v.Bound != result.Exactly {
+			f.bound = v.Bound
 		}
 		if v.Lo != nil && (f.lo == nil || *v.Lo < *f.lo) {
 			f.lo = v.Lo
@@ -275,6 +279,9 @@ func merge(metric string, repeats []result.Record) (f figure) {
 	}
 	if len(vs) == 0 {
 		return f
+	}
+	if open && f.bound == result.Exactly && f.hi == nil {
+		f.bound, f.open = result.AtLeast, true
 	}
 	s := stat.Summarize(vs)
 	f.value = &s.Center
