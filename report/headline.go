@@ -157,6 +157,8 @@ func carried(d Document, f verdict.Finding, passes string) string {
 		return lead(begin, "Carries less than "+ofAsked(asked, v.Value)+"; no load is confirmed", tail)
 	case f.Status == result.Invalid && v.Bound == result.AtLeast && !v.Open && d.Verdict != result.Failed:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+", all that the tester offers", tail)
+	case f.Status == result.Invalid && strings.Contains(f.Text, verdict.StandsStill):
+		return lead("", "Carries at least "+ofAsked(asked, v.Value)+"; it stands still now and then", tail)
 	case f.Status == result.Invalid:
 		return lead("", "Carries at least "+ofAsked(asked, v.Value)+"; its limit was not found", tail)
 	}

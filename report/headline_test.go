@@ -129,6 +129,21 @@ func TestHeadlineOfALoadBelow(t *testing.T) {
 	}
 }
 
+// A box that is not decided because it stands still is said to, and not that its limit was not
+// looked for.
+func TestHeadlineOfABoxThatStandsStill(t *testing.T) {
+	f := verdict.Finding{Criterion: result.Criterion{Metric: "throughput_l1_bps", Min: new(1e9)}, Status: result.Invalid, Figure: &result.Value{Metric: "throughput_l1_bps", Unit: "bit/s", Value: 626e6, Lo: new(626e6), Bound: result.AtLeast, Open: true}}
+	for text, want := range map[string]string{
+		"not decided: repeat":                       "Carries at least 626 of the 1,000 Mbit/s asked; its limit was not found",
+		"not decided: " + verdict.StandsStill + ":": "Carries at least 626 of the 1,000 Mbit/s asked; it stands still now and then",
+	} {
+		f.Text = text
+		if got := roleHeadline(Document{Verdict: result.Invalid, Findings: []verdict.Finding{f}}); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // Where frames of the load that is asked were lost, the headline says which load below it
 // is carried, though the search did not find its end.
 func TestHeadlineOfAnOpenLoad(t *testing.T) {

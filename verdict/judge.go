@@ -62,7 +62,7 @@ func judge(c result.Criterion, recs []result.Record) (Finding, float64) {
 	least := math.NaN()
 	for _, r := range recs {
 		if r.Parent == "" && Touches(c, r.Config) {
-			found = append(found, hold(c, r))
+			found = append(found, hold(c, r, recs))
 			if m := marginOf(c, r); !math.IsNaN(m) && !(m >= least) {
 				least = m
 			}
@@ -97,8 +97,8 @@ func Touches(c result.Criterion, config []result.Pair) bool {
 	return true
 }
 
-// hold holds one point against c.
-func hold(c result.Criterion, r result.Record) Finding {
+// hold holds one point of recs against c.
+func hold(c result.Criterion, r result.Record, recs []result.Record) Finding {
 	f := Finding{Criterion: c, Point: r.ID, Figure: r.Value(c.Metric)}
 	say := func(s result.Status, text string) Finding {
 		f.Status, f.Text = s, text
@@ -133,6 +133,7 @@ func hold(c result.Criterion, r result.Record) Finding {
 	b := boundsOf(*v)
 	statuses, texts, asked := []result.Status{}, []string{}, []float64{}
 	if c.Min != nil {
+		b.remedy = standsStill(r, v, *c.Min, recs)
 		s, t := b.atLeast(*c.Min)
 		statuses, texts, asked = append(statuses, s), append(texts, t), append(asked, *c.Min)
 	}
@@ -150,6 +151,7 @@ func hold(c result.Criterion, r result.Record) Finding {
 type bounds struct {
 	lo, hi  float64 // -Inf, +Inf: not known
 	ceiling bool    // hi is not known because the tester could do no more
+	remedy  string  // of what is not decided; "": again
 	unit    unit.Symbol
 }
 
@@ -174,6 +176,44 @@ func boundsOf(v result.Value) bounds {
 
 const again = "repeat with --standard or a longer --budget, or make the box and the tester quieter"
 
+// StandsStill is why a criterion that was tried enough is not decided.
+const StandsStill = "the box stands still now and then"
+
+const (
+	// alike is how far from the load asked for a trial is that was offered for its sake, as a
+	// share.
+	alike = 0.003
+	// leastStalls is how many trials lost there at least where the box stands still.
+	leastStalls = 2
+)
+
+// standsStill says so of a box that lost frames in some trials of point r's search at the load
+// that is asked of its figure v, and carried that or more in most. "": nothing tells.
+func standsStill(r result.Record, v *result.Value, asked float64, recs []result.Record) string {
+	const limit = "throughput_" // begins the names of one load in several units
+	i := slices.IndexFunc(r.Values, func(v result.Value) bool { return v.Unit == "frame/s" && strings.HasPrefix(v.Metric, limit) })
+	if i < 0 || !(r.Values[i].Value > 0 && v.Value > 0) || !strings.HasPrefix(v.Metric, limit) {
+		return ""
+	}
+	load := asked * r.Values[i].Value / v.Value // in frame/s
+	lost, carried := 0, 0
+	for _, t := range recs {
+		if t.Parent != r.ID || t.Load == nil || result.Get(t.Config, "trial") != "search" {
+			continue
+		}
+		switch offered := float64(t.Load.Offered) / load; {
+		case t.Status == result.Passed && offered >= 1-alike:
+			carried++
+		case t.Status == result.Failed && math.Abs(offered-1) <= alike:
+			lost++
+		}
+	}
+	if lost < leastStalls || carried <= lost {
+		return ""
+	}
+	return fmt.Sprintf(StandsStill+": %d trials at this load lost frames, and %d carried it or more: make the box quieter, or repeat", lost, carried)
+}
+
 // within says whether what is asked lies between two known ends.
 func (b bounds) within(asked float64) bool {
 	return b.lo <= asked && asked <= b.hi && b.lo > 0 && !math.IsInf(b.hi, 1)
@@ -181,14 +221,14 @@ func (b bounds) within(asked float64) bool {
 
 // open is the text of a criterion that the figure does not decide.
 func (b bounds) open(most string, limit float64) string {
-	asked := most + " " + quantity(limit, b.unit)
+	asked, remedy := most+" "+quantity(limit, b.unit), cmp.Or(b.remedy, again)
 	switch {
 	case b.within(limit):
 		return fmt.Sprintf("too close to call: %s, and %s: %s", b.text(), asked, again)
 	case b.lo > 0 && math.IsInf(b.hi, 1):
-		return fmt.Sprintf("not decided: %s, no upper limit was found, and %s: %s", b.text(), asked, again)
+		return fmt.Sprintf("not decided: %s, no upper limit was found, and %s: %s", b.text(), asked, remedy)
 	}
-	return fmt.Sprintf("not decided: %s, and %s: %s", b.text(), asked, again)
+	return fmt.Sprintf("not decided: %s, and %s: %s", b.text(), asked, remedy)
 }
 
 func (b bounds) atLeast(least float64) (result.Status, string) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"boxdyno/result"
+	"boxdyno/unit"
 )
 
 func f(v float64) *float64 { return &v }
@@ -124,5 +125,33 @@ func TestJudgeMany(t *testing.T) {
 	status, findings := Judge([]result.Criterion{min("a", 5)}, repeats)
 	if status != result.Failed || !strings.HasSuffix(findings[0].Text, "(the worst of 3 points)") {
 		t.Errorf("three repeats of which one misses: %s %q", status, findings[0].Text)
+	}
+}
+
+// Where a box carried the load that is asked for in most trials and lost frames in some, the
+// remedy is no longer budget.
+func TestRemedyOfABoxThatStandsStill(t *testing.T) {
+	v := bps(0.6e9, f(0.6e9), nil, ">=")
+	v.Open = true
+	p := point(result.Passed, "", v, result.Value{Metric: "throughput_fps", Unit: "frame/s", Value: 60e3})
+	p.ID = "p"
+	trial := func(kind string, load float64, s result.Status) result.Record {
+		return result.Record{Parent: "p", Status: s, Load: &result.Load{Offered: unit.FrameRate(load)}, Config: []result.Pair{{Key: "trial", Value: kind}}}
+	}
+	lost, carried, more := trial("search", 100.2e3, result.Failed), trial("search", 99.9e3, result.Passed), trial("search", 150e3, result.Passed)
+	for name, c := range map[string]struct {
+		trials []result.Record
+		says   string
+	}{
+		"half carried it": {[]result.Record{lost, carried, lost, more}, "repeat with"},
+		"many carried it": {[]result.Record{lost, carried, lost, more, more}, "the box stands still now and then: 2 trials at this load lost frames, and 3 carried it or more"},
+		"one lost":        {[]result.Record{lost, carried, more, more}, "repeat with"},
+		"others count not": {[]result.Record{lost, lost, trial("search", 150e3, result.Failed), trial("search", 99e3, result.Passed), trial("search", 100e3, result.Invalid), trial("overload", 200e3, result.Passed),
+			trial("warm-up", 100e3, result.Passed)}, "repeat with"},
+	} {
+		_, findings := Judge([]result.Criterion{{Metric: "throughput_l1_bps", Min: f(1e9)}}, append(c.trials, p))
+		if got := findings[0]; got.Status != result.Invalid || !strings.Contains(got.Text, c.says) {
+			t.Errorf("%s: %s %q, want %q", name, got.Status, got.Text, c.says)
+		}
 	}
 }
