@@ -284,7 +284,7 @@ type Figure struct {
 	Hi    *float64     `json:"hi,omitempty"`
 	N     int          `json:"n"`
 	Bound result.Bound `json:"bound,omitempty"`
-	Open  bool         `json:"open,omitempty"` // with bound >=: nothing above is known to be too much, and the tester is not why
+	Open  bool         `json:"open,omitempty"` // with bound >=: nothing above is confirmed to be too much, and the tester is not why
 }
 
 // A Tunnel is of procedures vpn and stream. Figures of UDP are in the row itself.

@@ -93,7 +93,7 @@ func sure(d Document, recs []result.Record) []string {
 		out = append(out, phrase.Plural(lower, "row has", "rows have")+" a lower bound (>=): the tester could not load the box further, and it may do more.")
 	}
 	if open > 0 {
-		out = append(out, phrase.Plural(open, "row has", "rows have")+" a lower bound (>=) because no load above it is known to be too much: the limit may be higher.")
+		out = append(out, phrase.Plural(open, "row has", "rows have")+" a lower bound (>=) because no load above it is confirmed to be too much: the limit may be higher.")
 	}
 	if upper > 0 {
 		out = append(out, phrase.Plural(upper, "row has", "rows have")+" an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less.")

@@ -14,7 +14,7 @@ import (
 func TestSureOfBounds(t *testing.T) {
 	const (
 		lower = "a lower bound (>=): the tester could not load the box further, and it may do more."
-		open  = "a lower bound (>=) because no load above it is known to be too much: the limit may be higher."
+		open  = "a lower bound (>=) because no load above it is confirmed to be too much: the limit may be higher."
 		upper = "an upper bound (<=): the arrivals were not steady when the longest overload ended, and the box may do less."
 	)
 	row := Row{Bound: result.AtLeast, ForwardingBound: result.AtMost}

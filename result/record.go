@@ -101,7 +101,7 @@ type Value struct {
 	Hi     *float64    `json:"hi,omitempty"`
 	N      int         `json:"n,omitempty"` // trials behind it; 0: one
 	Bound  Bound       `json:"bound,omitempty"`
-	Open   bool        `json:"open,omitempty"` // with bound >=: nothing above is known to be too much, and the tester is not why
+	Open   bool        `json:"open,omitempty"` // with bound >=: nothing above is confirmed to be too much, and the tester is not why
 }
 
 // Limit makes v a lower bound for which the tester is the reason.

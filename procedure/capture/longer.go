@@ -138,7 +138,7 @@ func (m *capturePoint) confirm(ctx context.Context, found unit.FrameRate, c *cap
 	bears, came := c.Bears, c.keep(m, c.last, c.Rate, l)
 	room := trial.Room(c.last, m.ring())
 	if c.Rate <= c.Sustained.Rate { // stalls are why, however much was lost
-		room = trial.RoomWithin(c.last, m.ring(), 1)
+		room = trial.RoomOfAnyLoss(c.last, m.ring())
 	}
 	more = c.Next(came, room)
 	if came == limit.Invalid {

@@ -396,7 +396,7 @@ func TestCaptureSearchLeftEarly(t *testing.T) {
 				if v == nil || v.Lo == nil || *v.Lo > carries || v.Hi != nil && *v.Hi < min(carries, 1.6e6/1.2) || v.Hi == nil && (loses || v.Bound != result.AtLeast) {
 					t.Errorf("%v, left after %d trials, outcome %d: %+v", carries, trials, i, v)
 				}
-				if told := strings.Contains(strings.Join(o.Warnings, ";"), "known to lose frames: the limit may be higher"); v != nil && told != (v.Hi == nil && v.Value <= 1.6e6/1.2) {
+				if told := strings.Contains(strings.Join(o.Warnings, ";"), "confirmed to lose frames: the limit may be higher"); v != nil && told != (v.Hi == nil && v.Value <= 1.6e6/1.2) {
 					t.Errorf("%v, left after %d trials, outcome %d: %+v: %v", carries, trials, i, v, o.Warnings)
 				}
 			}

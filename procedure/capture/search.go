@@ -168,7 +168,7 @@ func (m *capturePoint) unbounded(vs []result.Value) (told []string) {
 	for _, v := range vs {
 		what := map[string]string{"lossless_fps": "lose frames", "counted_0_1pct_fps": "lose more than 0.1 %", "counted_0_5pct_fps": "lose more than 0.5 %"}[v.Metric]
 		if what != "" && v.Open {
-			told = append(told, fmt.Sprintf("no rate above %v is known to %s: the limit may be higher", unit.FrameRate(v.Value), what))
+			told = append(told, fmt.Sprintf("no rate above %v is confirmed to %s: the limit may be higher", unit.FrameRate(v.Value), what))
 		}
 	}
 	return told

@@ -107,9 +107,9 @@ func TestVisitEndsWithTheBudget(t *testing.T) {
 				continue
 			}
 			if open++; v.Bound != result.AtLeast || !v.Open || !slices.ContainsFunc(out.Warnings, func(w string) bool {
-				return strings.HasSuffix(w, "is known to lose frames: the throughput may be higher")
+				return strings.HasSuffix(w, "is confirmed to lose frames: the throughput may be higher")
 			}) {
-				t.Errorf("a budget of %d trials: no load above %+v is known to lose frames, and it does not say so: %q", budget, v, out.Warnings)
+				t.Errorf("a budget of %d trials: no load above %+v is confirmed to lose frames, and it does not say so: %q", budget, v, out.Warnings)
 			}
 		}
 		again, _, _ := run(func(now []string, kind string) bool { return len(now) >= len(kinds) || kinds[len(now)] != kind })

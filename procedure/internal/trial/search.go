@@ -182,7 +182,7 @@ func (m *Point) limit(o *procedure.Outcome) search.Limit {
 	)
 	m.pdrs(o)
 	if t.Open {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("no load above %vframe/s is known to lose frames: the throughput may be higher", unit.SI(t.Value)))
+		o.Warnings = append(o.Warnings, fmt.Sprintf("no load above %vframe/s is confirmed to lose frames: the throughput may be higher", unit.SI(t.Value)))
 	}
 	if l.Interim {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("the throughput's bounds are interim: the search was not over after %d trials", l.Clean+l.Lossy+l.Invalid))
@@ -235,10 +235,13 @@ func Came(rec result.Record, carried bool) limit.Came {
 // Room is the share of a trial's load at which the box's receive ring of so many frames
 // would have outlasted what held its CPU up; 0: not known, or that is not why frames were
 // lost. All that the ring lost counts as lost in one stall, of longestStall at most.
-func Room(rec result.Record, ring float64) float64 { return RoomWithin(rec, ring, FillLoses) }
+func Room(rec result.Record, ring float64) float64 { return room(rec, ring, FillLoses) }
 
-// RoomWithin is Room where a stall may be why that share of the frames was lost, at most.
-func RoomWithin(rec result.Record, ring, most float64) float64 {
+// RoomOfAnyLoss is Room where a stall may be why frames were lost, however many.
+func RoomOfAnyLoss(rec result.Record, ring float64) float64 { return room(rec, ring, 1) }
+
+// room is Room where a stall may be why that share of the frames was lost, at most.
+func room(rec result.Record, ring, most float64) float64 {
 	if rec.Account == nil || rec.Load == nil || ring <= 0 {
 		return 0
 	}
