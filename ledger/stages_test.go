@@ -13,9 +13,11 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"boxdyno/host"
 	"boxdyno/internal/netns"
 	"boxdyno/internal/testutil"
 	"boxdyno/result"
@@ -129,12 +131,15 @@ func silent(b *bed) {
 }
 
 // shoot drops everything that passes a port's clsact hook.
-func (b *bed) shoot(port string, hook uint32) {
+func (b *bed) shoot(port string, hook uint32) { b.classify(b.dut, port, hook, verdict(2)) } // TC_ACT_SHOT
+
+// classify has a program see all that passes a port's clsact hook.
+func (b *bed) classify(l *host.Local, port string, hook uint32, ins asm.Instructions) {
 	b.t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: verdict(2)}) // TC_ACT_SHOT
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: ins})
 	b.must(err)
 	b.t.Cleanup(func() { p.Close() })
-	b.in(b.dut, func() {
+	b.in(l, func() {
 		b.check(netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: b.index[port], Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}))
 		b.check(netlink.FilterAdd(&netlink.BpfFilter{
 			FilterAttrs:  netlink.FilterAttrs{LinkIndex: b.index[port], Parent: hook, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1},
@@ -314,6 +319,14 @@ func TestBacklogOfOthers(t *testing.T) {
 	b.wire(b.tester, "a", other, "z")
 	b.attach(other, "z", verdict(2)) // XDP_PASS
 	b.elsewhere(other.Netns, "z")
+	// A frame keeps that CPU for so long that whoever sends outruns it, beside any other program.
+	b.classify(other, "z", netlink.HANDLE_MIN_INGRESS, asm.Instructions{
+		asm.Mov.Imm(asm.R1, 100_000),
+		asm.Sub.Imm(asm.R1, 1).WithSymbol("wait"),
+		asm.JNE.Imm(asm.R1, 0, "wait"),
+		asm.Mov.Imm(asm.R0, 2), // TC_ACT_SHOT
+		asm.Return(),
+	})
 	all := func() uint64 {
 		c := counters{}
 		b.must(readMachine(os.DirFS("/"), c))
