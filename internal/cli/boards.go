@@ -42,7 +42,7 @@ func (a *app) boards(name, needs string, asJSON bool) error {
 	case name != "" && strings.TrimSpace(needs) == "" && len(l.Matches) > 0:
 		return a.board(l.Matches[0])
 	}
-	return a.boardTable(l)
+	return boardTable(a.out, terminalWidth(a.out), l)
 }
 
 // boardsOf are the boards of the catalogue that meet needs, or the one of that name.
@@ -114,38 +114,37 @@ func (l boardList) sources() (out []boards.Source) {
 	return out
 }
 
-// boardTable prints a line for each board.
-func (a *app) boardTable(l boardList) error {
+// boardTable prints a line for each board, on a terminal of that width; 0: the width does not
+// matter.
+func boardTable(out io.Writer, width int, l boardList) error {
 	rows := [][]string{{"BOARD", "NAME", "SOC", "CORES", "PORTS", "AES", "WIFI", "USD", "IDLE", "LOAD"}}
 	for _, b := range l.Matches {
 		rows = append(rows, []string{b.ID, b.Name, first(b, "soc"), cores(b), ports(b), aes(b), first(b, "wifi"), usd(b), watts(b, "idle"), watts(b, "load")})
 	}
 	if len(l.Matches) > 0 {
-		gone := fit(rows, terminalWidth(a.out), "SOC", "WIFI", "CORES", "NAME", "AES")
-		if err := tabled(a.out, rows); err != nil {
+		gone := fit(rows, width, "SOC", "WIFI", "CORES", "NAME", "AES")
+		if err := tabled(out, rows); err != nil {
 			return err
 		}
-		if len(gone) > 0 {
-			fmt.Fprintln(a.out, "\n"+wrapped(fmt.Sprintf("This terminal is too narrow for %s: boxdyno list boards BOARD shows all of one.", strings.Join(gone, ", ")), terminalWidth(a.out), ""))
-		}
+		tooNarrow(out, width, gone, "boxdyno list boards BOARD shows all of one")
 	}
 	if len(l.Unknown) > 0 {
 		if len(l.Matches) > 0 {
-			fmt.Fprintln(a.out)
+			fmt.Fprintln(out)
 		}
-		width := terminalWidth(a.out)
-		fmt.Fprintln(a.out, wrapped(fmt.Sprintf("Unknown: nothing rules these %d boards out, and the catalogue does not say whether they have what follows them.", len(l.Unknown)), width, ""))
+		fmt.Fprintln(out, wrapped(fmt.Sprintf("Unknown: nothing rules these %d boards out, and the catalogue does not say whether they have what follows them.", len(l.Unknown)), width, ""))
 		rows := [][]string{{"  BOARD", "NAME", "UNKNOWN"}}
 		for _, u := range l.Unknown {
 			rows = append(rows, []string{"  " + u.ID, u.Name, strings.Join(u.Lacks, " ")})
 		}
-		fit(rows, width, "NAME")
-		if err := tabled(a.out, rows[1:]); err != nil {
+		rows, gone := fitFolded(rows, width, 20, "NAME")
+		if err := tabled(out, rows[1:]); err != nil {
 			return err
 		}
+		tooNarrow(out, width, gone, "boxdyno list boards BOARD shows all of one")
 	}
 	if l.Needs != "" {
-		fmt.Fprintf(a.out, "\n%d of %d boards match, %d are unknown, %d do not match.\n", len(l.Matches), len(boards.All()), len(l.Unknown), l.Without)
+		fmt.Fprintf(out, "\n%d of %d boards match, %d are unknown, %d do not match.\n", len(l.Matches), len(boards.All()), len(l.Unknown), l.Without)
 	}
 	return nil
 }
@@ -164,6 +163,48 @@ func fit(rows [][]string, width int, first ...string) (gone []string) {
 		gone = append(gone, name)
 	}
 	return gone
+}
+
+// tooNarrow names the columns for which the terminal has no room, and what has all.
+func tooNarrow(out io.Writer, width int, gone []string, all string) {
+	if len(gone) > 0 {
+		fmt.Fprintln(out, "\n"+wrapped(fmt.Sprintf("This terminal is too narrow for %s: %s.", strings.Join(gone, ", "), all), width, ""))
+	}
+}
+
+// fitFolded is fit of a table whose last cells may go on in rows below; least is how wide they
+// are then at least.
+func fitFolded(rows [][]string, width, least int, first ...string) (out [][]string, gone []string) {
+	for _, name := range first {
+		if out = foldLast(rows, width, least); width == 0 || wide(out) <= width {
+			return out, gone
+		}
+		gone = append(gone, fit(rows, 1, name)...)
+	}
+	return foldLast(rows, width, least), gone
+}
+
+// foldLast folds the last cells of rows that would not fit into that width.
+func foldLast(rows [][]string, width, least int) (out [][]string) {
+	if width == 0 || wide(rows) <= width {
+		return rows
+	}
+	last := len(rows[0]) - 1
+	var others [][]string
+	for _, r := range rows {
+		others = append(others, r[:last])
+	}
+	room := max(width-wide(others)-2, least)
+	for _, r := range rows {
+		for i, line := range strings.Split(folded(r[last], room, "\n"), "\n") {
+			cells := make([]string, last, last+1)
+			if i == 0 {
+				copy(cells, r)
+			}
+			out = append(out, append(cells, line))
+		}
+	}
+	return out
 }
 
 // wide is how wide a table of these rows is.

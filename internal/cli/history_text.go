@@ -71,7 +71,7 @@ func chance(p float64) string {
 
 func seriesText(w io.Writer, width int, h store.History, s store.Series, rows int) {
 	better := map[int]string{1: ", more is better", -1: ", less is better"}[s.Better]
-	fmt.Fprintf(w, "%s\n\n%s, %s%s\n", cell(answerOf(h.Metric, s)), cell(h.Metric), cell(s.Unit), better)
+	fmt.Fprintf(w, "%s\n\n%s, %s%s\n", wrapped(cell(answerOf(h.Metric, s)), width, ""), cell(h.Metric), cell(s.Unit), better)
 	line, most := "", 97
 	if width > 0 {
 		most = width - 3
@@ -96,13 +96,14 @@ func seriesText(w io.Writer, width int, h store.History, s store.Series, rows in
 		if c.Share != nil {
 			by = fmt.Sprintf("%+.1f %%, ", 100**c.Share)
 		}
-		fmt.Fprintf(w, "\n%s from %s on: %s%s to %s (%s)\n", kindOf(c), cell(c.Run), by, figure(c.Before, s.Unit), figure(c.After, s.Unit), chance(c.P))
+		what := fmt.Sprintf("%s from %s on: %s%s to %s (%s)", kindOf(c), cell(c.Run), by, figure(c.Before, s.Unit), figure(c.After, s.Unit), chance(c.P))
+		fmt.Fprintf(w, "\n%s\n", wrapped(what, width, ""))
 		for _, d := range c.Environment {
-			fmt.Fprintf(w, "  with it: %s\n", cell(d.String()))
+			fmt.Fprintln(w, wrapped("with it: "+cell(d.String()), width, "  "))
 		}
 	}
 	for _, n := range s.Notes {
-		fmt.Fprintf(w, "\n! %s\n", cell(n))
+		fmt.Fprintf(w, "\n%s\n", wrapped("! "+cell(n), width, ""))
 	}
 
 	fmt.Fprintln(w)
@@ -124,7 +125,7 @@ func seriesText(w io.Writer, width int, h store.History, s store.Series, rows in
 	} else {
 		fmt.Fprintln(w)
 	}
-	table := [][]string{{"run", "boxdyno", "value", "interval", "n", "changed since the run before"}}
+	table, changes := [][]string{{"run", "boxdyno", "value", "interval", "n", "changed since the run before"}}, []string{""}
 	for _, p := range s.Points[first:] {
 		interval := ""
 		if p.Lo != nil && p.Hi != nil {
@@ -138,15 +139,24 @@ func seriesText(w io.Writer, width int, h store.History, s store.Series, rows in
 			}
 			changed = append(changed, cell(d.String()))
 		}
-		table = append(table, []string{cell(p.Run), cell(p.Version), bounded(p, s.Unit), interval, strconv.Itoa(p.N), strings.Join(changed, ", ")})
+		changes = append(changes, strings.Join(changed, ", "))
+		table = append(table, []string{cell(p.Run), cell(p.Version), bounded(p, s.Unit), interval, strconv.Itoa(p.N), changes[len(changes)-1]})
 	}
-	if !slices.ContainsFunc(table[1:], func(r []string) bool { return r[len(r)-1] != "" }) {
+	below := width > 0 && wide(table) > width // what changed stands there
+	if below || !slices.ContainsFunc(changes, func(s string) bool { return s != "" }) {
 		for i, r := range table {
 			table[i] = r[:len(r)-1]
 		}
 	}
-	fit(table, width, "n", "boxdyno")
-	_ = tabled(w, table)
+	gone := fit(table, width, "n", "boxdyno")
+	var lines strings.Builder
+	_ = tabled(&lines, table)
+	for i, line := range strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n") {
+		if fmt.Fprintln(w, line); below && changes[i] != "" {
+			fmt.Fprintln(w, wrapped("with it: "+changes[i], width, "  "))
+		}
+	}
+	tooNarrow(w, width, gone, "--json has all")
 }
 
 // kindOf is worse, better or changed.

@@ -136,9 +136,7 @@ func runTable(out io.Writer, width int, folder string, runs []store.Run) error {
 	if err := tabled(out, rows); err != nil {
 		return err
 	}
-	if len(gone) > 0 {
-		fmt.Fprintf(out, "\nThis terminal is too narrow for %s: --json has all.\n", strings.Join(gone, ", "))
-	}
+	tooNarrow(out, width, gone, "--json has all")
 	return nil
 }
 

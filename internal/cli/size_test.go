@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"boxdyno/internal/testutil"
+	"boxdyno/reference/boards"
 	"boxdyno/reference/sizing"
 	"boxdyno/result"
 	"boxdyno/runner"
@@ -304,12 +305,24 @@ func TestTablesOfNarrowTerminals(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := []store.Run{{Dir: "/runs/20261128-023854-rfc2544", Procedures: []string{"latency", "back-to-back", "recovery", "throughput", "loss-curve"}, Box: "attic", Kind: "memory", Points: 80, Verdict: result.Passed, Tags: []string{"before-the-update"}}}
+	lo, hi := 186.62e3, 187.24e3
+	s := store.Series{Unit: "frame/s", Better: 1, Settings: []result.Pair{{Key: "service", Value: "route"}, {Key: "frame_size", Value: "64"}}, Notes: []string{"3 of 8 figures are bounds of what the box carries, and in no level", "2 runs are too few to tell a change from noise: it takes 6 or more"}}
+	for _, run := range []string{"20261128-023854-forward", "20261128-043812-forward"} {
+		s.Points = append(s.Points, store.Point{Run: run, Version: "0.2.0+118.g99c0360", Value: lo, Lo: &lo, Hi: &hi, N: 3, Environment: []store.Difference{
+			{Key: "kernel", Before: "6.1.0-28-arm64 aarch64", After: "6.12.6-arm64 aarch64"}, {Key: "mitigations", Before: "off", After: "auto"}}})
+	}
+	s.Changes = []store.Change{{At: 1, Run: s.Points[1].Run, Before: lo, After: hi, Share: new(0.0033), P: 7.1e-7, Better: true, Environment: s.Points[1].Environment}}
+	list, err := boardsOf("", "ports>=2 aes memory>=4 idle<=3 load<=10")
+	if err != nil || len(list.Unknown) == 0 {
+		t.Fatalf("%d boards are unknown: %v", len(list.Unknown), err)
+	}
 	for width, said := range map[int]string{0: "", 80: "too narrow for"} {
-		var size, list strings.Builder
-		if err := errors.Join(sizeText(&size, width, r), runTable(&list, width, "/runs", runs)); err != nil {
+		var size, kept, history, matching, unknown strings.Builder
+		if err := errors.Join(sizeText(&size, width, r), runTable(&kept, width, "/runs", runs), historyText(&history, width, store.History{Metric: "throughput_fps", Series: []store.Series{s}}, 0),
+			boardTable(&matching, width, boardList{Matches: boards.All()}), boardTable(&unknown, width, boardList{Unknown: list.Unknown})); err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []string{size.String(), list.String()} {
+		for _, s := range []string{size.String(), kept.String(), history.String(), matching.String(), unknown.String()} {
 			if strings.Contains(s, "too narrow for") != (said != "") {
 				t.Errorf("at %d:\n%s", width, s)
 			}

@@ -66,9 +66,7 @@ func sizeText(out io.Writer, width int, r sizing.Result) error {
 	if err := tabled(out, rows); err != nil {
 		return err
 	}
-	if len(gone) > 0 {
-		fmt.Fprintln(out, "\n"+wrapped(fmt.Sprintf("This terminal is too narrow for %s: --csv has all.", strings.Join(gone, ", ")), width, ""))
-	}
+	tooNarrow(out, width, gone, "--csv has all")
 	if err := togethers(out, width, r); err != nil {
 		return err
 	}
