@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"boxdyno/frame"
 	"boxdyno/internal/testutil"
 	"boxdyno/lab"
 	"boxdyno/procedure"
@@ -112,5 +113,42 @@ func TestIDSLossBeyondDoubt(t *testing.T) {
 				t.Errorf("%s, pause %d: %s %s, at most %v", name, i, o.Status, o.Reason, hi)
 			}
 		}
+	}
+}
+
+// Traffic that was made to know how long a trial is, is what the trial sends; what is not sent
+// is closed.
+func TestIDSTrafficIsMadeOnce(t *testing.T) {
+	testutil.NoLeaks(t)
+	p := newIDS().(*IDS)
+	mix, err := frame.NewAppMix(frame.AppMix{Seed: 3, Rate: 5e6, Duration: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.traffic = writeCapture(t, mix)
+	m := &idsPoint{IDS: p, ceiling: 1e6, listen: &capturePoint{Capture: p.listener(""), env: &procedure.Env{Bed: &lab.Testbed{}}}}
+	long := func(rate unit.BitRate) *idsTraffic {
+		d, err := m.length(t.Context(), rate, time.Second)
+		if err != nil || d <= 0 {
+			t.Fatalf("a trial of 1 s lasts %v: %v", d, err)
+		}
+		return m.ahead
+	}
+	for at, again := range map[unit.BitRate]bool{1e6: false, 2e6: true} {
+		first := long(1e6)
+		end, err := m.prepare(t.Context(), at, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (m.traffic != first) != again || m.ahead != nil {
+			t.Errorf("a trial of %v after the length at 1 Mbit/s: made again is %v, left is %v", at, !again, m.ahead)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
+	long(1e6)
+	if err := m.forget(); err != nil {
+		t.Error(err)
 	}
 }

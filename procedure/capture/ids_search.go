@@ -5,6 +5,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -285,7 +286,7 @@ func (m *idsPoint) addRate(l search.Limit, rate float64, n int) {
 		v.Limit()
 	case v.Hi == nil:
 		v.Bound, v.Open = result.AtLeast, true
-		m.listen.warn("no load above %v is known to be too much: the limit may be higher", unit.BitRate(rate))
+		m.listen.warn("no load above %v is confirmed to be too much: the limit may be higher", unit.BitRate(rate))
 	}
 	fps := figures.Value("ids_rate_fps", rate/8/m.listen.mean)
 	fps.Bound, fps.Open = v.Bound, v.Open
@@ -383,6 +384,7 @@ func (m *idsPoint) confirm(ctx context.Context, l search.Limit, lowest unit.Fram
 	}
 	m.found.longer, c.Lows = c, m.found.lows
 	c.Begin(l.Lower)
+	defer func() { err = errors.Join(err, m.forget()) }()
 	doubted := true
 	switch {
 	case l.Lower == 0:

@@ -319,7 +319,7 @@ func TestIDSTellsWhatACaptureLoses(t *testing.T) {
 	}
 	p := newIDS().(*IDS)
 	p.traffic = name
-	traffic, err := p.make(t.Context(), 10e6, 100*time.Millisecond, 1, 1)
+	traffic, err := p.make(t.Context(), idsLoad{10e6, 100 * time.Millisecond, 1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,17 @@ import (
 	"boxdyno/unit"
 )
 
+// An idsLoad is what a trial's traffic is asked to be.
+type idsLoad struct {
+	rate    unit.BitRate  // in all
+	lasts   time.Duration // about
+	passes  uint64        // over a capture, at least
+	senders int
+}
+
 // An idsTraffic is what one trial sends.
 type idsTraffic struct {
+	of      idsLoad
 	parts   []engine.Part // of the senders, with all that is known of them
 	load    engine.Load
 	frames  uint64 // of all passes
@@ -65,12 +74,12 @@ func (t *idsTraffic) close() (err error) {
 	return err
 }
 
-// lasts is how long it takes at rate, where about d was asked for.
-func (t *idsTraffic) lasts(rate unit.BitRate, d time.Duration) time.Duration {
+// lasts is how long it takes.
+func (t *idsTraffic) lasts() time.Duration {
 	if t.load.Bits > 0 {
-		return passTime(t.octets, rate)
+		return passTime(t.octets, t.of.rate)
 	}
-	return time.Duration(float64(d) / max(t.load.Speed, 1e-9))
+	return time.Duration(float64(t.of.lasts) / max(t.load.Speed, 1e-9))
 }
 
 func (t *idsTraffic) mean() float64 { return float64(t.octets) / float64(t.frames) }
@@ -87,11 +96,11 @@ var floodTarget = netip.MustParsePrefix("198.19.0.2/32")
 
 const idsFilter = "ether src 02:bd:00:00:01:01 or ether src 02:bd:00:00:01:02"
 
-// make is traffic of a rate, in all, for about d, of a capture so many passes at least, for n
-// senders; the caller closes it.
-func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, passes uint64, n int) (*idsTraffic, error) {
+// make is traffic of that load; the caller closes it.
+func (p *IDS) make(ctx context.Context, of idsLoad) (*idsTraffic, error) {
+	rate, d, n := of.rate, of.lasts, of.senders
 	if p.traffic != appMix {
-		return p.replay(ctx, rate, d, passes, n)
+		return p.replay(ctx, of)
 	}
 	base := rate
 	if p.flood.Value != noFlood {
@@ -112,7 +121,7 @@ func (p *IDS) make(ctx context.Context, rate unit.BitRate, d time.Duration, pass
 		}
 		return mix.Shard(i, n).(*frame.AppMixSource), nil
 	}
-	t := &idsTraffic{passes: 1, planted: map[int]int64{}}
+	t := &idsTraffic{of: of, passes: 1, planted: map[int]int64{}}
 	err := t.divide(n, func(i int) (part engine.Part, err error) {
 		mix, err := open(i)
 		if err != nil {
@@ -196,8 +205,9 @@ func (e *longPassError) Error() string {
 	return fmt.Sprintf("%s: a pass takes %v at %v, and %v is the most: replay a part of it, or give higher loads", e.name, e.pass.Round(time.Second), e.rate, longestPass)
 }
 
-// replay is passes over a capture, as many as fill about d, and least of them at least.
-func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration, least uint64, n int) (*idsTraffic, error) {
+// replay is passes over a capture, as many as fill the load's time.
+func (p *IDS) replay(ctx context.Context, of idsLoad) (*idsTraffic, error) {
+	rate, n := of.rate, of.senders
 	open := func(i int) (frame.Source, error) {
 		whole, err := frame.OpenCapture(p.traffic, frame.CaptureOptions{
 			Longest: longestFrame, LongFrames: frame.Cut, Context: ctx,
@@ -212,7 +222,7 @@ func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration, le
 		}
 		return part, nil
 	}
-	t := &idsTraffic{}
+	t := &idsTraffic{of: of}
 	err := t.divide(n, func(i int) (part engine.Part, err error) {
 		if part, t.notes, err = countPass(ctx, func() (frame.Source, error) { return open(i) }); err == nil { // each part has all notes
 			part.Source, err = open(i)
@@ -225,7 +235,7 @@ func (p *IDS) replay(ctx context.Context, rate unit.BitRate, d time.Duration, le
 	if pass := passTime(t.octets, rate); pass > longestPass {
 		return nil, errors.Join(&longPassError{p.traffic, rate, pass}, t.close())
 	}
-	t.passes = max(least, uint64(math.Round(float64(rate)*d.Seconds()/8/float64(t.octets))))
+	t.passes = max(of.passes, uint64(math.Round(float64(rate)*of.lasts.Seconds()/8/float64(t.octets))))
 	t.frames, t.octets = t.frames*t.passes, t.octets*t.passes
 	t.load = engine.Load{Bits: rate, Passes: t.passes, Unique: t.passes > 1}
 	return t, nil

@@ -31,6 +31,7 @@ type idsPoint struct {
 	listen  *capturePoint
 	ceiling unit.FrameRate // of the tester, whose senders have as much each
 	traffic *idsTraffic    // of the trial at hand
+	ahead   *idsTraffic    // of the trial to come, whose length is known; nil: it is not made yet
 	idles   bool           // the trial at hand is at the idle load
 	blind   float64        // lowest load in bit/s at which attacks were missed; 0: none
 	idle    result.Record
@@ -43,30 +44,57 @@ type idsPoint struct {
 
 // prepare makes the traffic of the trial to come; the function that it returns ends it.
 func (m *idsPoint) prepare(ctx context.Context, rate unit.BitRate, d time.Duration) (end func() error, err error) {
-	least := uint64(1)
-	if m.idles {
-		least = idlePasses
-	}
 	l := m.listen
-	t, err := m.make(ctx, rate, d, least, len(l.cpus()))
+	t, err := m.trafficFor(ctx, rate, d)
 	if err != nil {
-		return nil, fmt.Errorf("make the traffic: %w", err)
+		return nil, err
 	}
 	t.stream(&l.stream)
 	m.traffic, l.mean = t, t.mean()
 	l.ceiling = m.ceiling * unit.FrameRate(crew.PartEvenness(t.parts)) // who has the most frames is at its own ceiling first
-	l.intended = unit.FrameRate(float64(t.frames) / t.lasts(rate, d).Seconds())
+	l.intended = unit.FrameRate(float64(t.frames) / t.lasts().Seconds())
 	l.words = []result.Pair{{Key: "rate", Value: fmt.Sprintf("%.0f", float64(rate))}, {Key: "frames", Value: fmt.Sprint(t.frames)}, {Key: "rules", Value: m.rules.Label}}
 	return t.close, nil
 }
 
-// length is how long a trial of that load for about d is: conversations are whole.
-func (m *idsPoint) length(ctx context.Context, rate unit.BitRate, d time.Duration) (time.Duration, error) {
-	t, err := m.make(ctx, rate, d, 1, len(m.listen.cpus()))
-	if err != nil {
-		return 0, fmt.Errorf("make the traffic: %w", err)
+// trafficFor is the traffic of a trial of that load for about d, which may have been made ahead.
+func (m *idsPoint) trafficFor(ctx context.Context, rate unit.BitRate, d time.Duration) (*idsTraffic, error) {
+	of := idsLoad{rate, d, 1, len(m.listen.cpus())}
+	if m.idles {
+		of.passes = idlePasses
 	}
-	return t.lasts(rate, d), t.close()
+	if t := m.ahead; t != nil && t.of == of {
+		m.ahead = nil
+		return t, nil
+	}
+	if err := m.forget(); err != nil {
+		return nil, err
+	}
+	t, err := m.make(ctx, of)
+	if err != nil {
+		return nil, fmt.Errorf("make the traffic: %w", err)
+	}
+	return t, nil
+}
+
+// forget closes traffic that was made ahead, and is not sent.
+func (m *idsPoint) forget() (err error) {
+	if m.ahead != nil {
+		err = m.ahead.close()
+	}
+	m.ahead = nil
+	return err
+}
+
+// length is how long the trial to come is, of that load for about d: conversations are whole.
+// It makes the traffic ahead, which forget closes where no trial follows.
+func (m *idsPoint) length(ctx context.Context, rate unit.BitRate, d time.Duration) (time.Duration, error) {
+	t, err := m.trafficFor(ctx, rate, d)
+	if err != nil {
+		return 0, err
+	}
+	m.ahead = t
+	return t.lasts(), nil
 }
 
 // trial offers a load in bit/s for about d. errSubject: the IDS failed.

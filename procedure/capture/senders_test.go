@@ -48,7 +48,7 @@ func TestIDSTrafficOfSenders(t *testing.T) {
 		roomtest.Assign(t, p.Flags, set)
 		made := map[int]*idsTraffic{}
 		for _, n := range []int{1, 3} {
-			traffic, err := p.make(t.Context(), 20e6, 400*time.Millisecond, 2, n)
+			traffic, err := p.make(t.Context(), idsLoad{20e6, 400 * time.Millisecond, 2, n})
 			if err != nil {
 				t.Fatal(err)
 			}
