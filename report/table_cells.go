@@ -49,6 +49,9 @@ func (c Column) cell(f *Figure) Cell {
 		if cell.Text = f.signedShare(); f.Value < 1 && f.Value > 0.999 {
 			cell.Text = survived(f.Value)
 		}
+		if f.Bound != result.Exactly && !strings.HasPrefix(cell.Text, "<") {
+			cell.Text = string(f.Bound) + " " + cell.Text
+		}
 		if s := f.shares(); s != "-" {
 			cell.Interval = s
 		}
