@@ -3,82 +3,149 @@
 package many
 
 import (
+	"context"
+	"errors"
 	"math"
-	"strings"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"boxdyno/link"
 	"boxdyno/procedure"
+	"boxdyno/procedure/far"
 	"boxdyno/procedure/rfc2544"
 	"boxdyno/result"
 	"boxdyno/unit"
 )
 
-// A pair's last trial counts if it offered what the pair carries by itself, and for as long as was
-// asked for. What a queue took meanwhile is not in its rate. Without a steady course of the arrivals
-// the rate is an upper bound.
-func TestFinale(t *testing.T) {
-	const begin, none = unit.Instant(1e9), -1
-	steady := func(forwarded unit.FrameRate, lag time.Duration) *result.Load {
-		return &result.Load{Forwarded: forwarded, Arrivals: &result.Arrivals{Steady: time.Second, Lag: lag}}
+// Pairs whose searches end one after another are offered what each carries from one instant on. A pair
+// without a limit, or that dies meanwhile, keeps nobody; it has no figure of that trial. One that does
+// not come keeps the others for a while, and takes no figure of theirs but those of that trial.
+func TestPairsAtOnce(t *testing.T) {
+	for _, c := range []string{"all come", "one hangs", "one comes too late", "one has no limit", "one fails first", "one dies while it waits", "one dies in it", "one is late", "one is short", "one asks twice"} {
+		b := newBench(t, 4)
+		r := pairsOf(t, nil)
+		r.p, r.arms, r.lasts = PairsSpec(rfc2544.ArmSpec, b).New().(*pairs), true, time.Millisecond
+		r.p.skew.v = 1
+		missing := c == "one hangs" || c == "one comes too late"
+		if missing {
+			r.waits = 50 * time.Millisecond // earlier or later, b3 goes on
+		}
+		slow, alone := make(chan struct{}), make(chan struct{}) // until b1 waits, until b3 has ended
+		var mu sync.Mutex
+		began := map[string]unit.Instant{}
+		r.run = func(ctx context.Context, conn *link.Conn, _ string, _ []result.Pair, env *procedure.Env, with *far.With) (o procedure.Outcome, err error) {
+			trial := func(kind string) (rec result.Record, err error) {
+				return env.Trial(ctx, []result.Pair{{Key: "trial", Value: kind}}, func(ctx context.Context) (procedure.Outcome, error) {
+					if kind == procedure.AtOnce && c == "one dies in it" && conn.Name == "b1" {
+						r.members[0].conn.Fail(errors.New("nothing is heard from it"))
+						return procedure.Outcome{}, conn.Err()
+					}
+					o, err := sent(ctx, with)
+					o.Status, o.Values = "", nil
+					if kind == procedure.AtOnce {
+						mu.Lock()
+						began[conn.Name] = o.Began.At
+						mu.Unlock()
+						if o.Account.Received = 8; c == "one is late" && conn.Name == "b1" {
+							o.Began.At += unit.Instant(2 * time.Millisecond)
+							o.Phases[0].Begin, o.Phases[0].End = o.Began.At, o.Began.At+unit.Instant(time.Millisecond)
+							time.Sleep(time.Duration(o.Phases[0].End - unit.Now()))
+						}
+						if c == "one is short" && conn.Name == "b1" {
+							o.Phases[0].End = o.Phases[0].Begin + unit.Instant(time.Millisecond/2)
+						}
+					}
+					return o, err
+				})
+			}
+			if _, err := trial("search"); err != nil {
+				return o, err
+			}
+			o = procedure.Outcome{Status: result.Passed, Values: []result.Value{{Metric: "throughput_fps", Value: 10000}}}
+			switch {
+			case conn.Name == "b3":
+				<-slow
+				defer close(alone)
+			case missing:
+				close(slow)
+				<-alone
+				if c == "one hangs" {
+					return o, errors.New("it has not ended")
+				}
+			case c == "one has no limit":
+				close(slow)
+				return o, nil
+			case c == "one fails first":
+				close(slow)
+				return o, errors.New("it is broken")
+			case c == "one dies while it waits":
+				time.AfterFunc(10*time.Millisecond, func() { // earlier or later, the other one goes on
+					r.members[0].conn.Fail(errors.New("nothing is heard from it"))
+					close(slow)
+				})
+			default:
+				close(slow)
+			}
+			if _, err = trial(procedure.AtOnce); err == nil && c == "one asks twice" && conn.Name == "b1" {
+				_, err = trial(procedure.AtOnce)
+			}
+			return o, err
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		outs := r.round(ctx, [][2]int{{0, 1}, {2, 3}})
+		switch o := outs[1]; {
+		case ctx.Err() != nil || o.Status != result.Passed || value(o.Values, "throughput_fps") != 10000:
+			t.Errorf("%s: %v, %s %s %+v", c, ctx.Err(), o.Status, o.Reason, o.Values)
+		case missing:
+			if want := notAtOnce + "not all pairs had ended their searches within 50ms"; len(o.Values) != 1 || !slices.Equal(o.Warnings, []string{want}) {
+				t.Errorf("%s: %+v %q", c, o.Values, o.Warnings)
+			}
+		case value(o.Values, "at_once_fps") != 7200 || value(o.Values, "at_once_lost") != 0.2:
+			t.Errorf("%s: %+v", c, o.Values)
+		}
+		o := outs[0]
+		switch want := map[string]string{"one hangs": "board b1: it has not ended", "one fails first": "board b1: it is broken", "one asks twice": "board b1: it asks a second time for the trial of all pairs", "one dies while it waits": "board b1: nothing is heard from it", "one dies in it": "board b1: nothing is heard from it"}[c]; {
+		case want != "":
+			if o.Status != result.Invalid || o.Reason != want {
+				t.Errorf("%s: %s %q", c, o.Status, o.Reason)
+			}
+		case c == "all come":
+			if o.Status != result.Passed || value(o.Values, "at_once_fps") != 7200 || began["b1"] != began["b3"] || len(o.Phases) != 2 || o.Phases[1].Begin != began["b1"] || o.Phases[0].End > began["b1"] {
+				t.Errorf("%s: %v, %+v", c, began, o)
+			}
+		default:
+			if o.Status != result.Passed || !math.IsNaN(value(o.Values, "at_once_fps")) || len(o.Phases) != 1 || (c != "one has no limit") != (len(o.Warnings) == 1) {
+				t.Errorf("%s: %+v", c, o)
+			}
+		}
 	}
-	falling := steady(900, 0)
-	falling.Arrivals.Falling = true
-	for name, c := range map[string]struct {
-		carries, standing float64 // by itself
-		ramp              bool
-		sent, came        int64
-		lasts             float64 // s, from the first frame to the last one
-		load              *result.Load
-		rate, lost        float64
-		bound             result.Bound
-		want              string
-	}{
-		"all of it":          {1000, 0, false, 1000, 1000, 0.999, steady(990, 0), 1000, 0, result.Exactly, ""},
-		"some lost":          {1000, 0, false, 1000, 900, 0.999, steady(900, 0), 900, 0.1, result.Exactly, ""},
-		"a queue, then loss": {1000, 0, false, 1000, 900, 0.999, steady(800, 0), 800, 0.1, result.Exactly, ""}, // it took 100
-		"a queue that grows": {1000, 0, false, 1000, 1000, 0.999, steady(912, 50*time.Millisecond), 1000 / 1.1, 0, result.AtMost, tooShort + "a queue grew by 50ms in half of it"},
-		"a slower one":       {1000, 0, false, 1000, 1000, 0.999, steady(900, 50*time.Millisecond), 900, 0, result.AtMost, tooShort + "a queue grew by 50ms in half of it"},
-		"a jitter":           {1000, 0, false, 1000, 1000, 0.999, steady(990, 4*time.Millisecond), 1000, 0, result.Exactly, ""},
-		"a bucket, just now": {1000, 0, false, 1000, 990, 0.999, falling, 990, 0.01, result.AtMost, tooShort + "what came was not steady"},
-		"no course":          {1000, 0, false, 1000, 1000, 0.999, &result.Load{}, 1000, 0, result.AtMost, tooShort + "what came was not steady"},
-		"a lie":              {1000, 0, false, 1000, 900, 0.999, steady(9000, 0), 900, 0.1, result.Exactly, ""},
-		"a tenth":            {1000, 0, false, 100, 100, 0.99, steady(100, 0), none, 0, "", notAtOnce + "it offered 100 frame/s, and carries 1e+03 by itself"},
-		"more":               {1000, 0, false, 1100, 1000, 0.999, steady(900, 0), none, 0, "", notAtOnce + "it offered 1.1e+03 frame/s, and carries 1e+03 by itself"},
-		"a standing start":   {1000, 500, true, 500, 500, 0.998, steady(500, 0), 500, 0, result.Exactly, ""},
-		"without a ramp":     {1000, 500, false, 500, 500, 0.998, steady(500, 0), none, 0, "", notAtOnce + "it offered 500 frame/s, and carries 1e+03 by itself"},
-		"half of the time":   {1000, 0, false, 1000, 1000, 0.4995, steady(1000, 0), none, 0, "", notAtOnce + "it offered its load for 0.5 s, and 1s were asked for"},
-		"two frames":         {2, 0, false, 2, 2, 0.5, &result.Load{}, 2, 0, result.AtMost, tooShort + "what came was not steady"},
-		"a frame":            {1.4, 0, false, 1, 1, 0, &result.Load{}, 1, 0, result.AtMost, tooShort + "what came was not steady"},
-		"no limit":           {0, 0, false, 1000, 1000, 0.999, steady(1000, 0), none, 0, "", notAtOnce + "it offered 1e+03 frame/s, and carries 0 by itself"},
-	} {
-		r := &paired{p: PairsSpec(rfc2544.ArmSpec, newBench(t, 2)).New().(*pairs), lasts: time.Second}
-		f := finale{r: r, from: &member{name: "b1"}, gentle: c.ramp, at: begin}
-		end := begin + unit.Instant(c.lasts*1e9)
-		f.judge(procedure.Outcome{Status: result.Passed, Began: procedure.Began{At: begin}, Phases: []result.Phase{{Begin: begin, End: end}},
-			Load: c.load, Account: &result.Account{Accepted: c.sent, Received: c.came, Drops: []result.Term{{N: c.sent - c.came}}}}, begin, end)
-		o := procedure.Outcome{Values: []result.Value{{Metric: "at_once_fps", Value: 1e9}}} // the board's own word
-		if c.carries > 0 {
-			o.Values = append(o.Values, result.Value{Metric: "throughput_fps", Value: c.carries})
+}
+
+// The lead of the next last trial doubles where a pair heard of an instant too late.
+func TestPairsAtOnceLead(t *testing.T) {
+	r := pairsOf(t, nil)
+	r.p, r.arms, r.lasts = PairsSpec(rfc2544.ArmSpec, newBench(t, 4)).New().(*pairs), true, time.Millisecond
+	r.run = func(ctx context.Context, _ *link.Conn, _ string, _ []result.Pair, env *procedure.Env, with *far.With) (o procedure.Outcome, err error) {
+		for _, kind := range []string{"search", procedure.AtOnce} {
+			_, err = env.Trial(ctx, []result.Pair{{Key: "trial", Value: kind}}, func(ctx context.Context) (procedure.Outcome, error) {
+				o, err := sent(ctx, with)
+				if kind == procedure.AtOnce {
+					o.Began.Heard = heardLead / 2
+				}
+				return o, err
+			})
 		}
-		if c.standing > 0 {
-			o.Values = append(o.Values, result.Value{Metric: "standing_start_fps", Value: c.standing})
+		return procedure.Outcome{Status: result.Passed}, err
+	}
+	lead := time.Duration(0)
+	for n := range 2 {
+		r.round(t.Context(), [][2]int{{0, 1}, {2, 3}})
+		if was := lead; r.last.lead != 2*max(was, r.barrier.lead) || r.barrier.lead >= 2*leadLeast {
+			t.Errorf("round %d: %v after %v, and %v for the first trial", n, r.last.lead, was, r.barrier.lead)
 		}
-		f.add(&o)
-		if got := strings.Join(o.Warnings, "; "); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-		rec := result.Record{Values: o.Values}
-		v, lost, offered := rec.Value("at_once_fps"), rec.Value("at_once_lost"), rec.Value("at_once_offered_fps")
-		if (v == nil) != (c.rate == none) {
-			t.Errorf("%s: %+v", name, o.Values)
-		}
-		if v == nil {
-			continue
-		}
-		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*b }
-		if !near(v.Value, c.rate) || !near(lost.Value, c.lost) || !near(offered.Value, float64(c.sent)) || v.Bound != c.bound || (lost.Bound == result.AtLeast) != (v.Bound == result.AtMost) {
-			t.Errorf("%s: %+v, %+v, %+v; want %g, %g lost", name, v, lost, offered, c.rate, c.lost)
-		}
+		lead = r.last.lead
 	}
 }
