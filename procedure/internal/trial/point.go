@@ -254,7 +254,7 @@ func (m *Point) Outcome() procedure.Outcome {
 	}
 	out.Values = append(out.Values, figures.Spread("offered_fps", m.offered), figures.Value("ceiling_fps", float64(m.Ceiling)),
 		figures.Value("stalls", float64(m.stalls)), figures.Value("longest_stall_s", float64(m.longest)/1e9), figures.Value("steal_ratio", m.steal))
-	burst, told := m.burst(carried, bound)
+	burst, told := m.burst(carried, bound, rate)
 	out.Values = append(out.Values, burst...)
 	for _, w := range []string{told, m.short()} {
 		if w != "" {

@@ -183,9 +183,10 @@ func (m *Point) overloadFor() (d time.Duration, times int) {
 	return d.Round(time.Millisecond), times
 }
 
-// burst is the figures of the box's memory, where it is more than the search has to
-// bear; told says what they mean, "" where there are none.
-func (m *Point) burst(carried float64, bound result.Bound) (vs []result.Value, told string) {
+// burst returns the figures of the box's memory, where it is more than the search has to
+// bear; told says what they mean, "" where there are none. Where no load is confirmed
+// (carried is 0), it speaks of the rate under overload, forwarded.
+func (m *Point) burst(carried float64, bound result.Bound, forwarded result.Value) (vs []result.Value, told string) {
 	s, p := m.stamina, m.Searching()
 	if len(s.beyond) < 2 || !m.Sustained().Sizeable(p.Goals[0].Final, p.Goals[0].Width) {
 		return nil, ""
@@ -197,17 +198,15 @@ func (m *Point) burst(carried float64, bound result.Bound) (vs []result.Value, t
 	if !s.rested {
 		v.Bound, t.Bound = result.AtLeast, result.AtLeast
 	}
+	what := "carries"
 	if carried == 0 {
-		carried = rate
+		what, carried, bound = "under overload it forwards", forwarded.Value, forwarded.Bound
 	}
-	return []result.Value{v, t}, fmt.Sprintf("carries %s%s without end, and bursts of %s%s frames above that", boundText(bound), unit.SI(carried)+"frame/s", boundText(v.Bound), unit.Grouped(v.Value, 0))
+	return []result.Value{v, t}, fmt.Sprintf("%s %s%s without end, and bursts of %s%s frames above that", what, boundText(bound), unit.SI(carried)+"frame/s", boundText(v.Bound), unit.Grouped(v.Value, 0))
 }
 
 func boundText(b result.Bound) string {
-	if b == result.AtLeast {
-		return "at least "
-	}
-	return ""
+	return map[result.Bound]string{result.AtLeast: "at least ", result.AtMost: "at most "}[b]
 }
 
 // short says what the overloads were too short to know; "" where it is nothing.
