@@ -147,7 +147,7 @@ func (m *Point) limit(o *procedure.Outcome) search.Limit {
 	l := m.Search.Interim()
 	switch {
 	case l.Lower == 0 && !m.Search.Ended:
-		o.Warnings = append(o.Warnings, "no throughput yet: the search has found no load without loss so far")
+		o.Warnings = append(o.Warnings, "no throughput yet: the search has confirmed no load without loss so far")
 		return l
 	case l.Clean+l.Lossy == 0:
 		o.Status, o.Reason = result.Invalid, fmt.Sprintf("no throughput: all %d trials of the search were invalid or in doubt, for the tester was held up", l.Invalid)
