@@ -138,7 +138,7 @@ func TestTimelineWithoutSensors(t *testing.T) {
 	if !slices.Equal(kinds, []string{"softirq", "drops"}) {
 		t.Errorf("panels %q", kinds)
 	}
-	want := "This machine told nothing of: clock, throttling, temperature, power (rapl: to read RAPL's energy counters in /sys/class/powercap takes root)."
+	want := "Telemetry recorded nothing of: clock, throttling, temperature, power (rapl: to read RAPL's energy counters in /sys/class/powercap takes root)."
 	if !slices.Equal(d.Timeline.Remarks, []string{want}) {
 		t.Errorf("remarks %q, want %q", d.Timeline.Remarks, want)
 	}

@@ -135,7 +135,7 @@ func (t *tracks) panels(run result.Run, recs []result.Record) (panels []report.P
 		}
 	}
 	if len(absent) > 0 {
-		text := "This machine told nothing of: " + strings.Join(absent, ", ")
+		text := "Telemetry recorded nothing of: " + strings.Join(absent, ", ")
 		if why := refused(run); why != "" {
 			text += " (" + why + ")"
 		}

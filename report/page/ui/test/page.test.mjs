@@ -519,10 +519,10 @@ describe("the page", () => {
     assert.ok(after > 3 && after < before, `${after} of ${before} trials`);
   });
 
-  test("names what a machine told nothing of, and draws no empty plot", async (t) => {
+  test("names what telemetry did not record, and draws no empty plot", async (t) => {
     const page = await open(t, "bare");
     assert.deepEqual(await page.locator("[data-panel]").evaluateAll((els) => els.map((e) => e.dataset.panel)), ["softirq", "drops"]);
-    assert.match(await page.textContent("[data-remarks]"), /told nothing of: clock, throttling, temperature, power/);
+    assert.match(await page.textContent("[data-remarks]"), /recorded nothing of: clock, throttling, temperature, power/);
     assert.equal(await (await open(t, "firewall")).locator("[data-figure=over-time], [data-remarks]").count(), 0);
   });
 
