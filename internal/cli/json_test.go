@@ -49,7 +49,7 @@ func TestJSONOfErrors(t *testing.T) {
 	// Nobody, root neither, writes below a file.
 	cases := map[string][]string{
 		"run":         {"run forward --lab mem --set frame_size=7", "run nothing", "run gone.yaml", "run " + plan, "run --resume " + dir + "/gone", "run --resume " + cut, "run forward --lab mem --out " + text + "/x", "run forward --lab mem --out " + text + "/x", "run forward --lab mem --repeat x", "run forward --lab mem --dry-run --set rules=-1"},
-		"qualify":     {"qualify nothing", "qualify firewall --quick --out " + text + "/x", "qualify firewall --quick --budget x", "qualify gone.yaml", "qualify firewall --quick --report " + text + "/x.html"},
+		"qualify":     {"qualify nothing", "qualify firewall --quick --out " + text + "/x", "qualify firewall --quick --budget x", "qualify firewall --quick --link-rate 1000", "qualify gone.yaml", "qualify firewall --quick --report " + text + "/x.html"},
 		"report":      {"report", "report gone", "report " + cut, "report " + run + " gone", "report " + text},
 		"compare":     {"compare", "compare " + run, "compare " + run + " gone", "compare " + cut + " " + run, "compare " + run + " " + run, "compare " + run + " " + run + " --fail-on x"},
 		"doctor":      {"doctor x", "doctor --install x"},

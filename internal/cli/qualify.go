@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,15 @@ Exit codes:
 	return cmd
 }
 
+// linkRateOf is the value of --link-rate: with a unit, since 1000 alone is meant as Mbit/s
+// and would be read as bit/s.
+func linkRateOf(s string) (unit.BitRate, error) {
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		return 0, fmt.Errorf("bit rate %q has no unit: write %sMbps for %s Mbit/s", s, s, s)
+	}
+	return unit.ParseBitRate(s)
+}
+
 // qualifyBox measures a box, or this machine, in a role.
 func (a *app) qualifyBox(ctx context.Context, name, linkRate string, f measureFlags) error {
 	role, err := runner.FindRole(name)
@@ -70,7 +80,7 @@ func (a *app) qualifyBox(ctx context.Context, name, linkRate string, f measureFl
 		f.source = name
 	}
 	if linkRate != "" {
-		if role.LinkRate, err = unit.ParseBitRate(linkRate); err != nil {
+		if role.LinkRate, err = linkRateOf(linkRate); err != nil {
 			return &runner.PlanError{At: "--link-rate", Err: err}
 		}
 	}

@@ -46,7 +46,7 @@ func (f *portFlags) openPort() (*trafficPort, error) {
 	}
 	p := &trafficPort{Port: host.Port{Netns: ns, Name: f.port}, local: &host.Local{Netns: ns}}
 	if f.linkRate != "" {
-		if p.claimed, err = unit.ParseBitRate(f.linkRate); err != nil {
+		if p.claimed, err = linkRateOf(f.linkRate); err != nil {
 			return nil, usage(fmt.Errorf("--link-rate: %w", err))
 		}
 	}
