@@ -197,8 +197,8 @@ func (a *app) fresh(ctx context.Context, p runner.Plan, what string, f measureFl
 		if dir, err = newDir(what, time.Now()); err != nil {
 			return err
 		}
-		if err := outputFolder("--out", dir); err != nil {
-			return err
+		if err := writable(dir); err != nil {
+			return &runner.PlanError{Err: fmt.Errorf("%w; give --out FOLDER", err)}
 		}
 	}
 	o.Header.Box = f.box

@@ -57,21 +57,33 @@ func outputFile(flag, name, own string) error {
 // outputFolder refuses a folder that does not exist and cannot be made, and one that
 // this user may not write into. The error is a *runner.PlanError at flag.
 func outputFolder(flag, dir string) error {
-	info, err := os.Stat(dir)
-	for errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
-		dir = filepath.Dir(dir)
-		info, err = os.Stat(dir)
+	if err := writable(dir); err != nil {
+		return &runner.PlanError{At: flag, Err: fmt.Errorf("%w; choose another place", err)}
+	}
+	return nil
+}
+
+// writable is an error where this user may not write into dir, or not make it.
+func writable(dir string) error {
+	at := dir
+	info, err := os.Stat(at)
+	for errors.Is(err, fs.ErrNotExist) && filepath.Dir(at) != at {
+		at = filepath.Dir(at)
+		info, err = os.Stat(at)
 	}
 	switch {
 	case errors.Is(err, unix.ENOTDIR), err == nil && !info.IsDir():
 		err = errors.New("not a directory")
 	case err == nil:
-		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		err = unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 	}
-	if err != nil {
-		return &runner.PlanError{At: flag, Err: fmt.Errorf("cannot write in %s: %w; choose another place", dir, err)}
+	switch {
+	case err == nil:
+		return nil
+	case at == dir:
+		return fmt.Errorf("cannot write in %s: %w", dir, err)
 	}
-	return nil
+	return fmt.Errorf("cannot make %s: cannot write in %s: %w", dir, at, err)
 }
 
 // within says whether dir is own or lies below it.
