@@ -57,7 +57,7 @@ func (c Catalogue) procedure(name, at string) (procedure.Spec, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return procedure.Spec{}, planErrorf(at, "unknown procedure %q: there are %s", name, strings.Join(names, ", "))
+	return procedure.Spec{}, planErrorf(at, "unknown procedure %q%s: there are %s", name, DidYouMean(name, names), strings.Join(names, ", "))
 }
 
 func (c Catalogue) lab(name, at string) (lab.Spec, error) {
@@ -68,7 +68,7 @@ func (c Catalogue) lab(name, at string) (lab.Spec, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return lab.Spec{}, planErrorf(at, "unknown topology %q: there are %s", name, strings.Join(names, ", "))
+	return lab.Spec{}, planErrorf(at, "unknown topology %q%s: there are %s", name, DidYouMean(name, names), strings.Join(names, ", "))
 }
 
 // declarer is a Procedure or a Topology.

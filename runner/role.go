@@ -101,7 +101,7 @@ func FindRole(name string) (Role, error) {
 			names = append(names, n.Name)
 		}
 	}
-	return Role{}, planErrorf("", "unknown role %q: there are %s; a role's file has a dot or a slash in its name", name, strings.Join(names, ", "))
+	return Role{}, planErrorf("", "unknown role %q%s: there are %s; a role's file has a dot or a slash in its name", name, DidYouMean(name, names), strings.Join(names, ", "))
 }
 
 // ParseRole reads a role; file stands in its errors.

@@ -125,6 +125,13 @@ func (a *app) listed(kind string) (out []listed, err error) {
 	return out, nil
 }
 
+func names(ls []listed) (out []string) {
+	for _, l := range ls {
+		out = append(out, l.Name)
+	}
+	return out
+}
+
 // completing completes the names in lists of these kinds.
 func (a *app) completing(also cobra.ShellCompDirective, kinds ...string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
@@ -197,7 +204,7 @@ func (a *app) list() *cobra.Command {
 			if len(args) > 1 {
 				i := slices.IndexFunc(ls, func(l listed) bool { return l.Name == args[1] })
 				if i < 0 {
-					return &runner.PlanError{Err: fmt.Errorf("there is no %s among %s: boxdyno list %s names them", args[1], args[0], args[0])}
+					return &runner.PlanError{Err: fmt.Errorf("there is no %s among %s%s: boxdyno list %s names them", args[1], args[0], runner.DidYouMean(args[1], names(ls)), args[0])}
 				}
 				ls = ls[i : i+1]
 			}

@@ -93,7 +93,7 @@ func (a *app) unknown(name string) error {
 	for _, p := range examples.All() {
 		plans = append(plans, p.Name)
 	}
-	return fmt.Errorf("there is no procedure and no plan %q: the procedures are %s; the plans are %s; a plan's file has a dot or a slash in its name", name, strings.Join(procedures, ", "), strings.Join(plans, ", "))
+	return fmt.Errorf("there is no procedure and no plan %q%s: the procedures are %s; the plans are %s; a plan's file has a dot or a slash in its name", name, runner.DidYouMean(name, slices.Concat(procedures, plans)), strings.Join(procedures, ", "), strings.Join(plans, ", "))
 }
 
 // plan finds what run's argument names, with a word for the run's folder.
