@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -225,14 +226,42 @@ Exit codes:
 	root.AddCommand(a.history())
 	root.AddCommand(a.serve())
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" { // by itself it would print its help and return 0 whatever it is given
+		switch cmd.Name() { // by themselves they would print help and return 0 whatever they are given
+		case "completion":
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		case "help":
+			cmd.RunE = a.help
 		}
 	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
 	refold(root)
 	return root
+}
+
+// help prints the help of the command that args name. Of a name in a list it says which
+// list that is.
+func (a *app) help(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err == nil && (len(rest) == 0 || !found.HasSubCommands()) {
+		found.InitDefaultHelpFlag()
+		return found.Help()
+	}
+	name := rest[0]
+	if found == cmd.Root() {
+		for _, kind := range kinds {
+			ls, _ := a.listed(kind) // of one that cannot be read: nothing
+			if slices.Contains(names(ls), name) {
+				return fmt.Errorf("%s is no command; it is among the %s: type boxdyno list %s %s", name, kind, kind, name)
+			}
+		}
+	}
+	var commands []string
+	for _, c := range found.Commands() {
+		commands = append(commands, c.Name())
+	}
+	return fmt.Errorf("there is no command %q%s: type %s --help", name, runner.DidYouMean(name, commands), found.CommandPath())
 }
 
 // helpWidth is how many columns of a terminal help takes.
