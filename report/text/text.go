@@ -162,6 +162,9 @@ func telling(d report.Document) *report.Row {
 	return best
 }
 
+// sentDropped is the counter of a sending port that says where its peer had no room.
+const sentDropped = "tx_dropped"
+
 // accounted is the row's account as an equation read downwards; every line has the counter
 // it was read from. That of a capture ends in its subject.
 func accounted(r *report.Row) report.Table {
@@ -188,6 +191,9 @@ func accounted(r *report.Row) report.Table {
 	add(a.Accepted, true, "tester", "accepted", "")
 	for _, d := range a.Drops {
 		add(-d.N, true, string(d.Place), phrase.Clip(d.Name), phrase.Clip(cmp.Or(d.From, "-")))
+		if len(t.Notes) == 0 && strings.HasSuffix(d.From, " "+sentDropped) && strings.HasSuffix(d.Name, "ring full") {
+			t.Notes = []report.Note{{Mark: sentDropped, Text: "a veth counts at the sender what its peer's ring had no room for"}}
+		}
 	}
 	add(-a.InFlight, true, "", "in flight", "")
 	add(-a.Unexplained, true, "", "unexplained", "")
