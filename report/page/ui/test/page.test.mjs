@@ -82,6 +82,7 @@ describe("the page", () => {
     const shown = await page.locator("[role=region][aria-label]").evaluateAll((els) => els.map((e) => e.getAttribute("aria-label")));
     assert.deepEqual(shown.filter((s) => doc.tables.some((t) => t.title === s)), doc.tables.map((t) => t.title));
     assert.match(await page.locator("[data-figure=ledger-flow] select").last().locator("option").first().textContent(), /flood 1, \d+ kframe\/s/);
+    assert.match(await page.textContent("[data-figure=ledger-flow]"), /tx_dropped: a veth counts at the sender/);
   });
 
   test("shows which knob helped, about a line of no effect", async (t) => {
@@ -381,6 +382,7 @@ describe("the page", () => {
     const { document: doc, records } = await data(page);
     const row = doc.rows.find((r) => r.id === doc.bottleneck.row);
     const account = records.filter((r) => r.parent === row.id && r.ledger && r.config.some((p) => p.key === "trial" && p.value === "overload")).at(-1).ledger;
+    assert.doesNotMatch(await page.textContent("[data-figure=ledger-flow]"), /a veth counts/);
     const flow = page.locator("[data-figure=ledger-flow] svg");
     const height = (term) => flow.locator(`rect[data-term=${term}]`).evaluate((e) => +e.getAttribute("height"));
     const offered = await height("offered"), received = await height("received");
